@@ -9,17 +9,24 @@
 
 #include "base/error.h"
 
-struct inference;
+struct infer_call;
 struct inferences;
 struct preparation;
+struct request;
+struct served_model;
 
-/* Looks at what a request brings for prepared inputs (of images, at their headers), refuses what is too large or does
- * not fit its model, and puts the tensors that will be made of it in its place in `call`. 0: inference->preparation is
- * set. Else a status with a sentence: 400 for an image, 503 for memory, 501 where nobody prepares. */
-int preparation_make(struct inference *inference, struct sy_error *err);
-/* Submits the request, and its preparation. As port_submit(); also -ENOBUFS: PREPARATIONS_MAX are under way. */
-int preparation_submit(struct inference *inference);
-/* One has come back: tells the port, and counts. It may free the inference, if that has ended. */
+/* Looks at what a call brings for prepared inputs (of images, at their headers), refuses what is too large or does not
+ * fit its model, and puts the tensors that will be made of it in its place in `call`. 0: *made is the preparation. Else
+ * a status with a sentence: 400 for an image, 503 for memory, 501 where nobody prepares. */
+int preparation_make(struct inferences *home, const struct served_model *model, struct infer_call *call,
+                     struct preparation **made, struct sy_error *err);
+/* Submits the request, and its preparation. Its deadline moves by what the preparation is promised to take, up to
+ * deadline_most_ns (0: it does not). As port_submit(); also -ENOBUFS: PREPARATIONS_MAX are under way. */
+int preparation_submit(struct inferences *home, struct request *request, struct preparation *preparation,
+                       int64_t deadline_most_ns);
+/* Gives its memory back; not while it is under way. NULL is allowed. */
+void preparation_free(struct preparation *preparation);
+/* One has come back: tells the port, and counts. It may free it, if its request has ended. */
 void preparation_returned(struct preparation *preparation);
 /* Gives up requests whose time is over while they wait for their inputs, so that nobody waits for a preparation that
  * takes too long. Call it often while inferences.preparing. */

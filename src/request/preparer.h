@@ -19,11 +19,15 @@
 #include "image/image_header.h"
 
 struct inbox;
-struct inference;
+struct inferences;
 struct preparer;
+struct request;
 
 /* Preparations under way, of all frontends; more requests are refused with 503. */
 #define PREPARATIONS_MAX 1024
+
+/* Of each input what is made, and what lies between two steps. */
+#define PREPARATION_BLOCKS_MAX (2 * TENSORS_MAX)
 
 enum preparation_end {
     PREPARATION_DONE,
@@ -50,9 +54,8 @@ struct preparation_item {
 /* One request's. Its memory, what was sent and what is made stay in place until it has come back. */
 struct preparation {
     /* set before preparer_promise() */
-    struct inbox *home;          /* where it comes back */
-    struct inference *inference; /* the frontend's */
-    int64_t give_up_ns;          /* it is not begun after that */
+    struct inbox *home; /* where it comes back */
+    int64_t give_up_ns; /* it is not begun after that */
     uint32_t item_count;
     /* set before preparer_submit() */
     _Atomic uint8_t *unready; /* cleared (release) when all inputs are there: the request's card */
@@ -68,8 +71,12 @@ struct preparation {
     int64_t estimate_ns;
     struct list_node link;
     struct push_node back;
-    struct list_node under_way; /* the frontend's list, until: */
-    bool over;                  /* it has come back */
+    struct inferences *inferences;        /* the frontend's: whose it is, */
+    struct request *request;              /* and what waits for it */
+    struct list_node under_way;           /* a list of them, until: */
+    bool over;                            /* it has come back */
+    void *blocks[PREPARATION_BLOCKS_MAX]; /* the memory of what is made */
+    uint32_t block_count;
     struct preparation_item items[];
 };
 

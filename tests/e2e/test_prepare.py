@@ -310,7 +310,7 @@ def test_settings_that_cannot_be(tmp_path):
     with Server("--repository", str(tmp_path), "--slo-ms", "60000") as server:
         for name, _, _, _, sentence in cases:
             assert sentence in reason(server, name)
-        assert "which steps of ensembles cannot have yet" in reason(server, "whole")
+        assert "step 1 (good): the model's input 'x' is BYTES, but 'a' is UINT8" in reason(server, "whole")
 
 
 def test_a_backend_refuses_it(repository):

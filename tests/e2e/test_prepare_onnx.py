@@ -2,6 +2,7 @@
 of ONNX Runtime running both; what clients see; limits and mistakes; who pays for them."""
 # sanitizers: yes
 import json
+import socket
 import threading
 import time
 
@@ -95,7 +96,31 @@ def repository(tmp_path_factory):
          [("x", FLOAT, ["N", "L"])])
     settings(folder / "open", ["step: onnx, model: prepare.onnx"])
     save_loop(folder)
+    save(folder / "negate" / "1" / "model.onnx", [helper.make_node("Neg", ["x"], ["y"])], [("x", FLOAT, ["N", 3, SIDE])],
+         [("y", FLOAT, ["N", 3, SIDE])])
+    means = ("means", "FP32", f"3, {SIDE}")
+    save_ensemble(folder / "look", [("files", "STRING", "1")], [("down", "FP32", f"3, {SIDE}")],
+                  [("photo", {"x": "files"}, {"means": "means"}), ("negate", {"x": "means"}, {"y": "down"})])
+    save_ensemble(folder / "two", [("sound", "INT16", f"{SAMPLES}"), ("files", "STRING", "1")],
+                  [means, ("y", "FP32", f"{FRAMES}, {BINS}")],
+                  [("photo", {"x": "files"}, {"means": "means"}), ("sound", {"power": "sound"}, {"y": "y"})])
+    save_ensemble(folder / "places", [("place", "INT64", "1")], [("y", "FP32", "1")], [("picky", {"x": "place"}, {"y": "y"})])
+    save_ensemble(folder / "loops", [("n", "INT64", "1")], [("y", "FP32", "1")], [("loop", {"x": "n"}, {"y": "y"})])
     return folder
+
+
+def save_ensemble(path, inputs, outputs, steps, batch=8):
+    def maps(kind, names):
+        return " ".join(f'{kind} {{ key: "{key}" value: "{value}" }}' for key, value in names.items())
+
+    path.mkdir()
+    (path / "config.pbtxt").write_text(
+        f'platform: "ensemble"\nmax_batch_size: {batch}\n' +
+        "".join(f'{what} {{ name: "{name}" data_type: TYPE_{kind} dims: [ {dims} ] }}\n'
+                for what, tensors in (("input", inputs), ("output", outputs)) for name, kind, dims in tensors) +
+        "ensemble_scheduling {\n" +
+        "".join(f'  step {{ model_name: "{model}" {maps("input_map", takes)} {maps("output_map", gives)} }}\n'
+                for model, takes, gives in steps) + "}\n")
 
 
 def save_loop(folder):
@@ -314,6 +339,72 @@ def test_a_server_that_ends_stops_preparations(repository):
     assert len(outcomes) == 1
 
 
+# ---- steps of ensembles ----
+
+@pytest.mark.parametrize("module", [http, grpc])
+def test_steps_prepare_what_the_client_sends(server, repository, module):
+    images = [picture(20 + n, 30, n) for n in range(3)]
+    files = files_array([png(image) for image in images])
+    wanted = both(repository, "photo", images)[0]
+    assert offered(server, "look") == [{"name": "files", "datatype": "BYTES", "shape": [-1, 1]}]
+    assert (ask(server, "look", files, "files", module).as_numpy("down") == -wanted).all()
+    sounds = np.random.default_rng(4).integers(-30000, 30000, (3, SAMPLES), np.int16)
+    given = [module.InferInput("sound", sounds.shape, "INT16"), module.InferInput("files", files.shape, "BYTES")]
+    given[0].set_data_from_numpy(sounds)
+    given[1].set_data_from_numpy(files)
+    port = server.port if module is http else server.grpc_port
+    with module.InferenceServerClient(f"127.0.0.1:{port}") as client:
+        answer = client.infer("two", given)
+    assert (answer.as_numpy("means") == wanted).all()
+    assert (answer.as_numpy("y") == both(repository, "sound", sounds)[0]).all()
+
+
+def test_a_steps_preparation_that_fails_says_why(server):
+    text = refusal(server, "look", files_array([png(picture(9, 9)), jpeg(picture(9, 9))[:-40]]), "files")
+    assert "ensemble 'look', step 1: input 'x': image 1 cannot be decoded" in text and "[400]" in text
+    text = refusal(server, "look", files_array([b"no image"]), "files")
+    assert "ensemble 'look', step 1: input 'x': image 0 is neither a JPEG nor a PNG" in text and "[400]" in text
+    outcomes = []
+
+    def worker(n):
+        place = 7 if n % 3 == 0 else n % 3
+        try:
+            outcomes.append(ask(server, "places", np.array([[place]], np.int64), "place").as_numpy("y")[0, 0] == -(place + 1))
+        except http.InferenceServerException as mistake:
+            outcomes.append(place == 7 and "[500]" in str(mistake) and
+                            "ensemble 'places', step 1: input 'x': item 0: prepare.onnx failed" in str(mistake))
+
+    threads = [threading.Thread(target=worker, args=(n,)) for n in range(24)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(outcomes) == 24 and all(outcomes)
+
+
+def test_a_steps_preparation_for_which_nobody_waits_is_stopped(server):
+    assert ask(server, "loops", np.array([[5]], np.int64), "n").as_numpy("y")[0, 0] == -5
+    before = ended(server, "loop", "late")
+    for _ in range(4):
+        text = refusal(server, "loops", np.array([[1 << 40]], np.int64), "n", timeout=100000)
+        assert "[503]" in text, text
+    wait_until(lambda: ended(server, "loop", "late") == before + 4)
+    assert ask(server, "loops", np.array([[6]], np.int64), "n").as_numpy("y")[0, 0] == -6
+    wait_until(lambda: server.metrics()["symphony_inputs_bytes"] == 0)
+
+
+def test_clients_that_leave(server):
+    body = np.array([[1 << 40]], np.int64).tobytes()
+    for model in ("loop", "loops") * 20:
+        head = (f"POST /v2/models/{model}/infer HTTP/1.1\r\nHost: x\r\nInference-Header-Content-Length: 0\r\n"
+                f"Content-Length: {len(body)}\r\n\r\n").encode()
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            client.sendall(head + body)
+    wait_until(lambda: server.metrics()["symphony_requests_in_flight"] == 0)
+    wait_until(lambda: server.metrics()["symphony_inputs_bytes"] == 0)
+    assert ask(server, "loop", np.array([[6]], np.int64)).as_numpy("y")[0, 0] == -6
+
+
 # ---- models that come and go ----
 
 def test_another_file_is_another_preparation(repository, tmp_path):
@@ -385,6 +476,14 @@ def test_settings_that_cannot_be(tmp_path):
     save(tmp_path / "broken" / "1" / "model.onnx", [helper.make_node("Neg", ["x"], ["y"])], [("x", FLOAT, ["N", 2])],
          [("y", FLOAT, ["N", 2])])
     settings(tmp_path / "broken", [ONNX])
+    save(tmp_path / "before" / "1" / "model.onnx", [helper.make_node("Neg", ["x"], ["y"])], [("x", FLOAT, ["N", 2])],
+         [("y", FLOAT, ["N", 2])])
+    x, y = [("a", "FP32", "2")], [("c", "FP32", "2")]
+    save_ensemble(tmp_path / "behind", x, y, [("before", {"x": "a"}, {"y": "b"}), ("good", {"x": "b"}, {"y": "c"})])
+    save_ensemble(tmp_path / "rows", x, y, [("good", {"x": "a"}, {"y": "c"})])
+    (tmp_path / "rows" / "symphony.yaml").write_text("steps: [{step: good, for_each: a}]\n")
+    save_ensemble(tmp_path / "unbatched", [("a", "FP32", "-1, 2")], [("c", "FP32", "-1, 2")],
+                  [("good", {"x": "a"}, {"y": "c"})], batch=0)
     at = "symphony.yaml:3: prepare.0: "
     sentences = {"two": "prepare.onnx: it has 2 inputs and 1 outputs; a model that prepares has one of each",
                  "type": at + "prepare.onnx: its output 'c' is FP64 [-1,2], but the model's input 'x' is FP32 [2]",
@@ -394,7 +493,12 @@ def test_settings_that_cannot_be(tmp_path):
                  "run": at + "prepare.onnx: it does not run: ",
                  "image": "symphony.yaml:4: prepare.1: prepare.onnx: decode_image makes UINT8 [height,width,3], but its input 'a' "
                           "is FP32 [2]",
-                 "broken": at}
+                 "broken": at,
+                 "behind": "step 2 (good): the model prepares its input 'x' (prepare in its symphony.yaml), which can only be an "
+                           "input of the ensemble, and 'b' is another step's",
+                 "rows": "step 1 (good): the model prepares its inputs (prepare in its symphony.yaml), but the step is run for each "
+                         "row",
+                 "unbatched": "but the ensemble has no batch dimension, and the model has one"}
     with Server("--repository", str(tmp_path), "--slo-ms", "60000") as server:
         for name, sentence in sentences.items():
             assert sentence in reason(server, name), reason(server, name)
