@@ -1,16 +1,28 @@
-"""prepare.py - measures images that are decoded while their requests wait, against images decoded before they are sent.
+"""prepare.py - measures inputs that are prepared while their requests wait, against inputs prepared before.
 
-    build/venv/bin/python bench/prepare.py [--seconds S] [--rounds N] [--rates R,...] [--slo-ms MS] [--threads N]
+    build/venv/bin/python bench/prepare.py [--work jpeg,resize] [--ways queued,stage,client] [--rates R,...] [--seconds S]
+                                           [--rounds N] [--slo-ms MS] [--threads N] [--busy N]
 
-One emulated accelerator runs a model that takes 500 x 375 pixels and as long as ResNet-50 on a GTX 1080Ti (Symphony,
-arXiv 2308.07470, Table 4), so that the processors are free for decoding. Requests come at random times (Poisson), with a
-JPEG of some 70 KB each. `decoded while queued` sends the file to the model with `prepare` in its symphony.yaml. `decoded
-before` decodes it in the client with the same library, and sends the pixels to the same model without. Latency counts
-from when a request was due. Prints Markdown: the medians over the rounds. Server and clients share this machine.
+One emulated accelerator runs a model that takes as long as ResNet-50 on a GTX 1080Ti (Symphony, arXiv 2308.07470, Table 4),
+so that the processors are free for preparing. Requests come at random times (Poisson). The work is
+
+    jpeg    a JPEG of some 70 KB is decoded to 500 x 375 pixels, which are the model's input
+    resize  500 x 375 pixels become FP32 [3,224,224], resized and normalised by an ONNX model
+
+and it is done
+
+    queued  by the server while the request waits: `prepare` in the model's symphony.yaml, --threads threads
+    stage   by the server before that: an ensemble whose first step is the same ONNX model, served on --threads CPU
+            accelerators. Not of jpeg, which no ONNX model decodes
+    client  by the client, with the same library, before it sends
+
+Latency counts from when a request was due. --busy processes take the processors meanwhile. Prints Markdown: medians over the
+rounds, in which the ways take turns. Server and clients share this machine.
 """
 import argparse
 import http.client
 import json
+import multiprocessing
 import os
 import pathlib
 import queue
@@ -24,34 +36,103 @@ import time
 TOP = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP / "tests" / "e2e"))
 os.environ.setdefault("SYMPHONY_BINARY", str(TOP / "build/release/symphony"))
-from onnx import TensorProto, helper  # noqa: E402
+import numpy as np  # noqa: E402
+import onnx  # noqa: E402
+import onnxruntime  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from images import jpeg, jpeg_pixels, picture  # noqa: E402
-from repository import save_model  # noqa: E402
 from server import Server  # noqa: E402
 
-HEIGHT, WIDTH = 375, 500
+HEIGHT, WIDTH, SIDE = 375, 500, 224
 ALPHA_MS, BETA_MS, BATCH = 1.053, 5.072, 32
 CLIENTS = 48
+UINT8, FLOAT = TensorProto.UINT8, TensorProto.FLOAT
+PIXELS, TENSOR = ["N", HEIGHT, WIDTH, 3], ["N", 3, SIDE, SIDE]
+WAYS = {"queued": "while queued", "stage": "in a stage before", "client": "in the client"}
+
+
+def save(path, nodes, inputs, outputs, initializers=()):
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info(*i) for i in inputs],
+                              [helper.make_tensor_value_info(*o) for o in outputs], initializers)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+
+
+def save_resize(path):
+    def constant(name, value, kind):
+        return numpy_helper.from_array(np.array(value, kind), name)
+
+    # smaller first: what follows has a third of the elements
+    save(path, [helper.make_node("Cast", ["pixels"], ["f"], to=FLOAT),
+                helper.make_node("Transpose", ["f"], ["t"], perm=[0, 3, 1, 2]),
+                helper.make_node("Resize", ["t", "", "scales"], ["r"], mode="linear"),
+                helper.make_node("Sub", ["r", "mean"], ["c"]), helper.make_node("Mul", ["c", "scale"], ["x"])],
+         [("pixels", UINT8, PIXELS)], [("x", FLOAT, TENSOR)],
+         [constant("mean", np.reshape([123.675, 116.28, 103.53], (3, 1, 1)), np.float32),
+          constant("scale", np.reshape([1 / 58.395, 1 / 57.12, 1 / 57.375], (3, 1, 1)), np.float32),
+          constant("scales", [1, 1, (SIDE + 0.01) / HEIGHT, (SIDE + 0.01) / WIDTH], np.float32)])
+
+
+def save_model(folder, name, x, settings, group="KIND_GPU"):
+    kind, shape = x
+    nodes = [helper.make_node("Cast", ["x"], ["f"], to=FLOAT), helper.make_node("ReduceMean", ["f"], ["y"], axes=[1, 2, 3])]
+    save(folder / name / "1" / "model.onnx", nodes, [("x", kind, shape)], [("y", FLOAT, ["N", 1, 1, 1])])
+    (folder / name / "config.pbtxt").write_text(f"instance_group {{ kind: {group} }}\n")
+    (folder / name / "symphony.yaml").write_text(settings)
 
 
 def repository(folder, slo_ms):
-    nodes = [helper.make_node("Cast", ["image"], ["x"], to=TensorProto.FLOAT),
-             helper.make_node("ReduceMean", ["x"], ["y"], axes=[1, 2], keepdims=0)]
     points = [{"batch": b, "latency_ms": ALPHA_MS * b + BETA_MS} for b in (1, BATCH)]
-    profile = folder / "profile.json"
-    profile.write_text(json.dumps({"symphony_profile": 1, "points": points}))
-    for name, more in (("queued", "prepare: [{step: decode_image}]\n"), ("before", "")):
-        save_model(folder, name, nodes, [("image", TensorProto.UINT8, ["N", HEIGHT, WIDTH, 3])],
-                   [("y", TensorProto.FLOAT, ["N", 3])])
-        (folder / name / "symphony.yaml").write_text(f"slo_ms: {slo_ms}\nmax_batch: {BATCH}\nprofile: ../{profile.name}\n{more}")
+    (folder / "profile.json").write_text(json.dumps({"symphony_profile": 1, "points": points}))
+    settings = f"slo_ms: {slo_ms}\nmax_batch: {BATCH}\nprofile: ../profile.json\n"
+    save_model(folder, "jpeg_queued", (UINT8, PIXELS), settings + "prepare: [{step: decode_image}]\n")
+    save_model(folder, "jpeg_client", (UINT8, PIXELS), settings)
+    save_model(folder, "resize_queued", (FLOAT, TENSOR), settings + "prepare: [{step: onnx, model: prepare.onnx}]\n")
+    save_model(folder, "resize_client", (FLOAT, TENSOR), settings)
+    save_resize(folder / "resize_queued" / "1" / "prepare.onnx")
+    save_resize(folder / "resize" / "1" / "model.onnx")
+    (folder / "resize" / "config.pbtxt").write_text("instance_group { kind: KIND_CPU }\n")
+    (folder / "resize" / "symphony.yaml").write_text(f"max_batch: {BATCH}\n")
+    (folder / "resize_stage").mkdir()
+    (folder / "resize_stage" / "symphony.yaml").write_text(f"slo_ms: {slo_ms}\n")
+    (folder / "resize_stage" / "config.pbtxt").write_text(f'''platform: "ensemble"
+max_batch_size: {BATCH}
+input {{ name: "pixels" data_type: TYPE_UINT8 dims: [ {HEIGHT}, {WIDTH}, 3 ] }}
+output {{ name: "y" data_type: TYPE_FP32 dims: [ 1, 1, 1 ] }}
+ensemble_scheduling {{
+  step {{ model_name: "resize" input_map {{ key: "pixels" value: "pixels" }} output_map {{ key: "x" value: "x" }} }}
+  step {{ model_name: "resize_client" input_map {{ key: "x" value: "x" }} output_map {{ key: "y" value: "y" }} }}
+}}
+''')
+
+
+class Work:
+    """What clients have, and what they send."""
+
+    def __init__(self, name, folder):
+        images = [picture(HEIGHT, WIDTH, seed) for seed in range(8)]
+        self.name = name
+        self.items = [jpeg(image, 92) for image in images] if name == "jpeg" else [image.tobytes() for image in images]
+        self.ways = ["queued", "client"] if name == "jpeg" else list(WAYS)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        self.session = onnxruntime.InferenceSession(str(folder / "resize" / "1" / "model.onnx"), options)
+
+    def body(self, way, item):
+        if way != "client":
+            return item
+        if self.name == "jpeg":
+            return jpeg_pixels(item, HEIGHT, WIDTH).tobytes()
+        pixels = np.frombuffer(item, np.uint8).reshape(1, HEIGHT, WIDTH, 3)
+        return self.session.run(None, {"pixels": pixels})[0].tobytes()
 
 
 def quantile(values, share):
     return sorted(values)[min(len(values) - 1, int(share * len(values)))] if values else float("nan")
 
 
-def turn(port, model, rate, seconds, slo_s, files, seed):
+def turn(port, work, way, rate, seconds, slo_s, seed):
     """Latencies of the answers, and how many requests were answered in time."""
     due, latencies, lock, rng = queue.Queue(), [], threading.Lock(), random.Random(seed)
     counts = {"sent": 0, "good": 0}
@@ -60,9 +141,8 @@ def turn(port, model, rate, seconds, slo_s, files, seed):
         connection = http.client.HTTPConnection("127.0.0.1", port)
         head = {"Inference-Header-Content-Length": "0"}
         while (job := due.get()) is not None:
-            at, file = job
-            body = file if model == "queued" else jpeg_pixels(file, HEIGHT, WIDTH).tobytes()
-            connection.request("POST", f"/v2/models/{model}/infer", body, head)
+            at, item = job
+            connection.request("POST", f"/v2/models/{work.name}_{way}/infer", work.body(way, item), head)
             answer = connection.getresponse()
             answer.read()
             took = time.monotonic() - at
@@ -79,42 +159,63 @@ def turn(port, model, rate, seconds, slo_s, files, seed):
     at, end = time.monotonic() + 0.05, time.monotonic() + 0.05 + seconds
     while at < end:
         time.sleep(max(0, at - time.monotonic()))
-        due.put((at, rng.choice(files)))
+        due.put((at, rng.choice(work.items)))
         at += rng.expovariate(rate)
     for _ in threads:
         due.put(None)
     for thread in threads:
         thread.join()
-    return latencies, counts["good"] / counts["sent"]
+    return latencies, counts["good"] / max(1, counts["sent"])
+
+
+def spin():
+    while True:
+        pass
+
+
+def table(options, folder, port, name):
+    work = Work(name, folder)
+    ways = [way for way in options.ways.split(",") if way in work.ways]
+    for way in ways:
+        turn(port, work, way, 20, 2, 1, 0)  # promises, margins and the ensemble's times are measured
+    print(f"\n{name}: {len(work.items[0]) / 1000:.0f} KB an item, SLO {options.slo_ms:g} ms, {os.cpu_count()} cores, "
+          f"{options.busy} busy processes, {options.rounds} rounds of {options.seconds:g} s\n")
+    print("| requests/s | prepared | p50 | p99 | in time | good/s |\n|---|---|---|---|---|---|")
+    for rate in map(float, options.rates.split(",")):
+        rows = {way: [] for way in ways}
+        for n in range(options.rounds):
+            for way in ways:
+                latencies, good = turn(port, work, way, rate, options.seconds, options.slo_ms / 1000, n)
+                rows[way].append((quantile(latencies, 0.5), quantile(latencies, 0.99), good))
+        for way in ways:
+            p50, p99, good = (statistics.median(row[i] for row in rows[way]) for i in range(3))
+            print(f"| {rate:g} | {WAYS[way]} | {p50 * 1000:.1f} ms | {p99 * 1000:.1f} ms | {good:.1%} | {rate * good:.1f} |",
+                  flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", default="jpeg,resize")
+    parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rates", default="20,50,100,150")
     parser.add_argument("--slo-ms", type=float, default=40)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--busy", type=int, default=0)
     options = parser.parse_args()
-    files = [jpeg(picture(HEIGHT, WIDTH, seed), 92) for seed in range(8)]
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         repository(folder, options.slo_ms)
-        with Server("--repository", str(folder), "--accelerators", "emulated:1", "--prepare-threads",
+        with Server("--repository", str(folder), "--accelerators", f"emulated:1,cpu:{options.threads}", "--prepare-threads",
                     str(options.threads)) as server:
-            turn(server.port, "queued", 20, 2, 1, files, 0)  # promises and margins are measured
-            print(f"{len(files[0]) / 1000:.0f} KB a file, SLO {options.slo_ms:g} ms, {os.cpu_count()} cores, "
-                  f"{options.rounds} rounds of {options.seconds:g} s\n")
-            print("| requests/s | decoded | p50 | p99 | in time |\n|---|---|---|---|---|")
-            for rate in map(float, options.rates.split(",")):
-                rows = {"queued": [], "before": []}
-                for n in range(options.rounds):
-                    for model in rows:
-                        latencies, good = turn(server.port, model, rate, options.seconds, options.slo_ms / 1000, files, n)
-                        rows[model].append((quantile(latencies, 0.5), quantile(latencies, 0.99), good))
-                for model, what in (("queued", "while queued"), ("before", "before it is sent")):
-                    p50, p99, good = (statistics.median(row[i] for row in rows[model]) for i in range(3))
-                    print(f"| {rate:g} | {what} | {p50 * 1000:.1f} ms | {p99 * 1000:.1f} ms | {good:.1%} |", flush=True)
+            busy = [multiprocessing.Process(target=spin, daemon=True) for _ in range(options.busy)]
+            for process in busy:
+                process.start()
+            for work in options.work.split(","):
+                table(options, folder, server.port, work)
+            for process in busy:
+                process.terminate()
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@
 
 enum thread_kind {
     THREAD_PROMPT,     /* short turns that others wait for: frontend, model, rank */
-    THREAD_COMPUTE,    /* runs batches for milliseconds, on a core that prompt threads keep off */
+    THREAD_COMPUTE,    /* works for milliseconds: runs batches, on a core that prompt threads keep off, or prepares
+                        * inputs, which others wait for */
     THREAD_SHARED,     /* the same on a core that prompt threads may need: its nice value lets them go first */
     THREAD_BACKGROUND, /* gets the time that the others leave; so do the processes it starts */
 };

@@ -13,6 +13,7 @@
 #include "control/instances.h"
 #include "control/scenario_served.h"
 #include "profile/prepare.h"
+#include "repository/preparations.h"
 #include "repository/repository.h"
 #include "repository/repository_look.h"
 
@@ -114,6 +115,9 @@ static uint32_t settle(struct deployment *d, const struct deployment_options *op
             continue;
         if (!refused && options->backend && m->prepared)
             served_model_refuse(m, "%s: " PREPARE_NOT_IN_CLUSTERS, m->folder);
+        else if (!refused && preparations_open(m, file_engine->transforms, &err) < 0)
+            served_model_refuse(m, "%s", err.text);
+        refused = served_model_state(m) == MODEL_UNAVAILABLE;
         if (!refused && ((ensembles && !options->backend && ensemble_prepare(m, &world, &err) < 0) ||
                          served_model_labels_read(m, &err) < 0))
             served_model_refuse(m, "%s", err.text);
@@ -231,6 +235,8 @@ void deployment_free(struct deployment *d) {
     free(d->profiles);
     for (uint32_t i = 0; i < d->model_count; i++)
         served_model_labels_free(&d->models[i]);
+    for (uint32_t i = 0; i < d->model_count; i++)
+        preparations_close(&d->models[i]);
     for (uint32_t i = 0; i < d->model_count; i++)
         ensemble_release(&d->models[i]);
     free(d->models);

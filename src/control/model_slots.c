@@ -14,6 +14,7 @@
 #include "control/ensembles.h"
 #include "control/instances.h"
 #include "profile/prepare.h"
+#include "repository/preparations.h"
 #include "request/infer_counters.h"
 #include "request/preparer.h"
 
@@ -55,6 +56,7 @@ static void slot_free(struct model_slots *slots, uint32_t index) {
         s->config.accelerators[type].profiles[index] = NULL;
     }
     served_model_labels_free(served(slots, index));
+    preparations_close(served(slots, index));
     ensemble_release(served(slots, index));
     slot->use = SLOT_FREE;
     atomic_store_explicit(&served(slots, index)->state, MODEL_LOADING, memory_order_relaxed); /* nobody sees it */
@@ -145,6 +147,8 @@ static int slot_model(struct model_slots *slots, uint32_t slot, struct sy_error 
     int rc = slot_profile(slots, slot, err);
     if (rc == 0 && s->backend_link && served(slots, slot)->prepared)
         rc = error_set(err, -ENOTSUP, PREPARE_NOT_IN_CLUSTERS);
+    if (rc == 0)
+        rc = preparations_open(served(slots, slot), slots->control->how[0].engine->transforms, err);
     if (rc == 0 && served(slots, slot)->prepared)
         rc = preparer_start(s->preparer, err);
     if (rc == 0)

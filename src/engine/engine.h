@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "engine/transform.h"
 #include "table/profile.h"
 #include "tensor/tensor.h"
 
@@ -92,11 +93,14 @@ struct engine_ops {
      * operator. An engine has both functions, or NULL for both: its runs cannot be stopped. */
     void (*stop)(struct engine_model *model);
     void (*go_on)(struct engine_model *model);
+    /* For models that prepare inputs; NULL for engines without files. */
+    const struct transform_ops *transforms;
 };
 
 extern const struct engine_ops engine_emulated;
 #ifdef SYMPHONY_HAVE_ONNXRUNTIME
 extern const struct engine_ops engine_onnxruntime;
+extern const struct transform_ops transform_onnxruntime;
 #endif
 
 /* All engines of this build, ended by NULL. */

@@ -372,4 +372,5 @@ const struct engine_ops engine_onnxruntime = {
     .cache = onnxruntime_cache,
     .stop = onnxruntime_stop,
     .go_on = onnxruntime_go_on,
+    .transforms = &transform_onnxruntime,
 };

@@ -24,6 +24,7 @@
 #define ACCEPTS_MAX     64                /* a turn */
 #define HANDSHAKES_MAX  4                 /* steps of TLS handshakes a turn: one may take a millisecond */
 #define WAKE_MS         1000              /* to look for what takes too long, and to return memory */
+#define PREPARING_MS    20                /* to look for preparations that take too long */
 #define SWEEP_MS        1000
 #define STOP_TURN_MS    10
 #define STOP_SENDING_MS 200 /* how long clients have to take the last answers */
@@ -77,6 +78,7 @@ static void sweep(struct frontend *f) {
 /* All but the events. What the sweep says to clients goes out in the same turn. */
 static void turn(struct frontend *f) {
     take_prepared(f);
+    preparations_look(&f->inferences, f->turn_ns);
     take_finished(f);
     take_orders(f);
     take_bulk(f);
@@ -153,6 +155,8 @@ static void take_events(struct frontend *f, int timeout_ms, bool armed) {
 static void rest(struct frontend *f) {
     bool idle = acceptor_connections(&f->acceptor) == 0 && slab_bytes_mapped(f->inferences.slab) == 0;
     int timeout_ms = f->config.busy_poll || f->more ? 0 : idle ? -1 : WAKE_MS;
+    if (timeout_ms != 0 && f->inferences.preparing > 0)
+        timeout_ms = PREPARING_MS;
     if (timeout_ms != 0 && f->acceptor.paused_until_ns > 0)
         timeout_ms = ACCEPTOR_PAUSE_MS;
     inferences_publish(&f->inferences);

@@ -125,6 +125,8 @@ static void doing(const struct child *child, char *text, size_t size) {
         snprintf(text, size, "measuring a batch of %u", child->last.batch);
     else if (strcmp(child->last.phase, "optimising") == 0)
         snprintf(text, size, "trying an optimised copy of the model");
+    else if (strcmp(child->last.phase, "preparing") == 0)
+        snprintf(text, size, "trying a model that prepares its inputs");
     else if (strcmp(child->last.phase, "warming up") == 0)
         snprintf(text, size, "running the sample '%.60s' of model_warmup", child->last.text);
     else

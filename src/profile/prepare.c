@@ -111,7 +111,7 @@ int profile_cached(const struct served_model *model, const struct profile_option
     if (!rc)
         rc = warmup_fingerprint(configured, warmup, err);
     if (!rc && *warmup && strcmp(record->warmup, warmup) != 0)
-        rc = error_set(err, -ESTALE, "%s is of a model whose model_warmup was another one", path);
+        rc = error_set(err, -ESTALE, "%s is of a model whose model_warmup or prepare was another one", path);
     free(configured);
     return rc;
 }

@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "profile/measure.h"
 #include "repository/model_config.h"
+#include "repository/preparations.h"
 #include "tensor/strings.h"
 
 /* What a sample is checked against. */
@@ -341,8 +342,32 @@ static int sample_mix(void *context, const struct warmup_sample *sample, struct 
     return 0;
 }
 
+/* The model that prepares an input runs in the child, too, before a server opens it. */
+static int preparation_mix(const struct served_model *model, uint32_t input, char text[FINGERPRINT_TEXT],
+                           struct sy_error *err) {
+    char path[PATH_MAX];
+    struct {
+        char before[FINGERPRINT_TEXT + 7];
+        struct fingerprint file;
+        uint64_t input;
+    } all;
+    memset(&all, 0, sizeof(all));
+    strcpy(all.before, text);
+    all.input = input;
+    int rc = preparation_path(model, input, path, sizeof(path), err);
+    if (!rc)
+        rc = fingerprint_model(path, &all.file, err);
+    struct fingerprint mixed = fingerprint_bytes(&all, sizeof(all));
+    fingerprint_format(&mixed, text);
+    return rc;
+}
+
 int warmup_fingerprint(const struct served_model *model, char text[FINGERPRINT_TEXT], struct sy_error *err) {
     struct mixing mixing = {model->signature.input_count, text};
     text[0] = '\0';
-    return warmup_each(model, sample_mix, &mixing, err);
+    int rc = warmup_each(model, sample_mix, &mixing, err);
+    for (uint32_t i = 0; i < model->signature.input_count && !rc; i++)
+        if (model->preparations[i].file[0])
+            rc = preparation_mix(model, i, text, err);
+    return rc;
 }

@@ -19,6 +19,7 @@
 #include "engine/engine.h"
 #include "profile/measure.h"
 #include "profile/warmup.h"
+#include "repository/preparations.h"
 #include "repository/repository.h"
 
 struct worker {
@@ -216,6 +217,15 @@ static int model_measure(struct worker *w, struct sy_error *err) {
     return rc;
 }
 
+/* The models that prepare inputs are tried here, before they run where a crash would take the server down. */
+static int preparations_try(struct worker *w, struct sy_error *err) {
+    if (w->request.model.prepared)
+        tell(w, WORKER_PROGRESS, "preparing", 0, "");
+    int rc = preparations_open(&w->request.model, w->ops->transforms, err);
+    preparations_close(&w->request.model);
+    return rc;
+}
+
 static int profile(struct worker *w, struct sy_error *err) {
     struct served_model *model = &w->request.model;
     struct engine_options options = {.provider = w->request.provider,
@@ -228,6 +238,8 @@ static int profile(struct worker *w, struct sy_error *err) {
     int rc = w->ops->signature(model->path, &w->record.signature, err);
     if (!rc)
         rc = served_model_apply(model, &w->record.signature, err);
+    if (!rc)
+        rc = preparations_try(w, err);
     if (!rc)
         rc = w->ops->open(&w->engine, &options, err);
     if (rc)

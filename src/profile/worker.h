@@ -31,7 +31,8 @@ enum worker_kind { WORKER_PROGRESS, WORKER_RESULT, WORKER_FAILED };
 /* child -> parent */
 struct worker_message {
     enum worker_kind kind;
-    char phase[16];               /* progress: what begins now: "loading", "optimising", "measuring", "warming up" */
+    char phase[16];               /* progress: what begins now: "loading", "preparing", "optimising", "measuring",
+                                   * "warming up" */
     uint32_t batch;               /* measuring, warming up: of how many items */
     uint32_t attempt;             /* the form of optimised model in use */
     bool blame_cache;             /* a death from here on is the optimised model's fault until proved otherwise */

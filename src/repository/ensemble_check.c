@@ -120,7 +120,18 @@ static bool may_miss(const struct checker *c, uint32_t tensor) {
     return t->step == ENSEMBLE_NONE && c->ensemble->signature.inputs_optional >> t->place & 1;
 }
 
-static int inputs_check(const struct checker *c, const struct ensemble_step *step, const struct signature *s) {
+/* Whether an input that the model prepares gets what the client sends. */
+static int prepared_check(const struct checker *c, const struct ensemble_step *step, const struct ensemble_flow *flow) {
+    if (c->e->tensors[flow->tensor].step == ENSEMBLE_NONE)
+        return 0;
+    return FLOW_ERROR(c, step, flow,
+                      "the model prepares its input '%.100s' (prepare in its " SYMPHONY_YAML_FILE
+                      "), which can only be an input of the ensemble, and '%.100s' is another step's",
+                      flow->name, c->e->tensors[flow->tensor].name);
+}
+
+static int inputs_check(const struct checker *c, const struct ensemble_step *step, const struct served_model *model) {
+    const struct signature *s = served_model_offered(model);
     uint32_t given = 0;
     int rc = 0;
     for (uint32_t i = 0; i < step->input_count && !rc; i++) {
@@ -129,6 +140,9 @@ static int inputs_check(const struct checker *c, const struct ensemble_step *ste
         if (at < 0)
             return at;
         given |= 1u << at;
+        rc = model->prepared >> at & 1 ? prepared_check(c, step, flow) : 0;
+        if (rc)
+            return rc;
         if (may_miss(c, flow->tensor) && !(s->inputs_optional >> at & 1))
             return FLOW_ERROR(c, step, flow,
                               "the ensemble's input '%.100s' is optional, but the model's '%.100s' is not",
@@ -146,6 +160,11 @@ static int rows_check(const struct checker *c, const struct ensemble_step *step,
     const struct served_model *whole = c->ensemble;
     if (step->each != ENSEMBLE_NONE && !model->signature.batched)
         return FLOW_ERROR(c, step, step, "for_each: the model has no batch dimension");
+    if (model->prepared && (step->each != ENSEMBLE_NONE || (model->signature.batched && !whole->signature.batched)))
+        return FLOW_ERROR(c, step, step,
+                          "the model prepares its inputs (prepare in its " SYMPHONY_YAML_FILE "), but %s",
+                          step->each != ENSEMBLE_NONE ? "the step is run for each row"
+                                                      : "the ensemble has no batch dimension, and the model has one");
     if (step->each != ENSEMBLE_NONE && may_miss(c, step->each))
         return FLOW_ERROR(c, step, step, "for_each: '%s' is optional", c->e->tensors[step->each].name);
     if (step->each == ENSEMBLE_NONE && whole->signature.batched && model->signature.batched &&
@@ -171,11 +190,7 @@ int ensemble_check(const struct served_model *ensemble, const struct served_mode
             c.specs[t] = &ensemble->signature.inputs[c.e->tensors[t].place];
     for (uint32_t s = 0; s < c.e->step_count && !rc; s++) { /* who gives a tensor comes before who takes it */
         const struct ensemble_step *step = &c.e->steps[s];
-        if (models[s]->prepared)
-            return FLOW_ERROR(&c, step, step,
-                              "the model prepares its inputs (prepare in its " SYMPHONY_YAML_FILE
-                              "), which steps of ensembles cannot have yet");
-        rc = inputs_check(&c, step, &models[s]->signature);
+        rc = inputs_check(&c, step, models[s]);
         if (!rc)
             rc = outputs_check(&c, step, &models[s]->signature);
         if (!rc)

@@ -10,6 +10,7 @@
 #include "repository/ensemble.h"
 #include "repository/labels.h"
 #include "repository/model_config.h"
+#include "repository/preparations.h"
 #include "repository/symphony_yaml.h"
 #include "table/profile.h"
 
@@ -132,70 +133,6 @@ void served_model_labels_free(struct served_model *model) {
     }
 }
 
-static int prepare_error(const struct symphony_yaml *settings, const struct symphony_yaml_prepare *prepare,
-                         struct sy_error *err, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-
-static int prepare_error(const struct symphony_yaml *settings, const struct symphony_yaml_prepare *prepare,
-                         struct sy_error *err, const char *fmt, ...) {
-    char sentence[300];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(sentence, sizeof(sentence), fmt, ap);
-    va_end(ap);
-    return error_set(err, -EINVAL, "%.150s:%u: prepare.%u: %s", settings->path, prepare->line,
-                     (unsigned)(prepare - settings->prepare), sentence);
-}
-
-/* Which input of the model a setting is for; negative with a sentence if it cannot be. */
-static int prepared_input(const struct signature *s, const struct symphony_yaml *settings,
-                          const struct symphony_yaml_prepare *prepare, struct sy_error *err) {
-    char found[128];
-    int i = prepare->input[0] ? tensor_spec_find(s->inputs, s->input_count, prepare->input, strlen(prepare->input))
-                              : (int)(s->input_count - 1);
-    if (!prepare->input[0] && s->input_count != 1)
-        return prepare_error(settings, prepare, err, "the model has %u inputs, so input has to say which",
-                             s->input_count);
-    if (i < 0)
-        return prepare_error(settings, prepare, err, "the model has no input '%s'", prepare->input);
-    const struct tensor_spec *spec = &s->inputs[i];
-    uint32_t skip = s->batched ? 1 : 0;
-    dims_format(spec->dims, skip, spec->rank, found, sizeof(found));
-    if (spec->type != DATATYPE_UINT8 || spec->rank != skip + 3 || spec->dims[spec->rank - 1] != 3)
-        return prepare_error(settings, prepare, err,
-                             PREPARE_IMAGE_STEP
-                             " makes UINT8 [height,width,3], but the model's input '%.64s' is %s %s%s",
-                             spec->name, datatype_name(spec->type), found, skip ? " behind the batch dimension" : "");
-    if (s->inputs_optional >> i & 1)
-        return prepare_error(settings, prepare, err, "the model's input '%.64s' is optional", spec->name);
-    return i;
-}
-
-static int prepare_fill(struct served_model *model, const struct symphony_yaml *settings, struct sy_error *err) {
-    const struct signature *s = &model->signature;
-    model->offered = *s;
-    model->prepared = 0;
-    for (uint32_t k = 0; k < settings->prepare_count; k++) {
-        const struct symphony_yaml_prepare *prepare = &settings->prepare[k];
-        int i = prepared_input(s, settings, prepare, err);
-        if (i < 0)
-            return i;
-        struct tensor_spec *offered = &model->offered.inputs[i];
-        if (model->prepared & 1u << i)
-            return prepare_error(settings, prepare, err, "input '%.64s' is given twice", offered->name);
-        model->prepared |= 1u << i;
-        model->preparations[i] = (struct served_preparation){
-            .bytes_max = (uint32_t)(prepare->max_bytes ? prepare->max_bytes : PREPARE_BYTES_DEFAULT),
-            .pixels_max = (uint32_t)(prepare->max_pixels ? prepare->max_pixels : PREPARE_PIXELS_DEFAULT),
-        };
-        offered->type = DATATYPE_BYTES;
-        offered->rank = 0;
-        if (s->batched)
-            offered->dims[offered->rank++] = -1;
-        offered->dims[offered->rank++] = 1;
-    }
-    return 0;
-}
-
 static int configured_apply(struct served_model *model, const struct symphony_yaml *settings,
                             const struct model_config *config, struct sy_error *err) {
     int rc = model_config_apply(config, &model->signature, err);
@@ -207,7 +144,7 @@ static int configured_apply(struct served_model *model, const struct symphony_ya
     if (!rc)
         rc = reference_fill(model, settings, err);
     if (!rc)
-        rc = prepare_fill(model, settings, err);
+        rc = preparations_fill(model, settings, err);
     if (!rc) {
         label_files_fill(model, config);
         formats_fill(model, config);

@@ -30,9 +30,14 @@ struct served_on {
     bool emulated;
 };
 
-/* An input that the frontend makes of what a client sends, while the request waits (request/preparation.h). So far
- * there is one way: a JPEG or PNG, sent as a string, becomes UINT8 [height,width,3]. */
+/* An input that the frontend makes of what a client sends, while the request waits (request/preparation.h). A JPEG or
+ * PNG, sent as a string, becomes UINT8 [height,width,3]; a model of its own, which lies beside the model, makes another
+ * tensor of that, or of a tensor that the client sends. */
 #define PREPARE_IMAGE_STEP     "decode_image"
+#define PREPARE_ONNX_STEP      "onnx"
+#define PREPARE_STEPS          PREPARE_IMAGE_STEP " and " PREPARE_ONNX_STEP
+#define PREPARE_STEPS_MAX      (2 * TENSORS_MAX) /* of a model */
+#define PREPARE_FILE_MAX       128               /* bytes of the name of a file, terminator included */
 #define PREPARE_BYTES_DEFAULT  ((int64_t)16 << 20)
 #define PREPARE_BYTES_MAX      ((int64_t)1 << 30)
 #define PREPARE_PIXELS_DEFAULT ((int64_t)16 << 20)
@@ -42,9 +47,18 @@ struct served_on {
     "it prepares its inputs (prepare in symphony.yaml), which the frontends of a cluster cannot do yet: symphony "     \
     "serve does"
 
+struct transform;
+
 struct served_preparation {
-    uint32_t bytes_max;  /* of the file */
-    uint32_t pixels_max; /* of one image */
+    uint32_t bytes_max;             /* of an image's file; 0: it begins with what the client sends */
+    uint32_t pixels_max;            /* of one image */
+    char file[PREPARE_FILE_MAX];    /* of the model that prepares; "": none does */
+    uint8_t image_at, file_at;      /* which steps of symphony.yaml these are, */
+    uint32_t image_line, file_line; /* and in which lines: for mistakes */
+    struct transform *transform;    /* the open file (preparations_open()) */
+    bool lead;                      /* it takes and gives a batch dimension, which is 1 */
+    uint32_t made_rank;             /* what it makes of an item, without that dimension */
+    int64_t made_dims[TENSOR_DIMS_MAX];
 };
 
 struct served_model {
@@ -57,7 +71,7 @@ struct served_model {
                         * and for an emulated model */
     struct signature signature;                          /* of the model itself */
     uint32_t prepared;                                   /* a bit for each input that is prepared: */
-    struct served_preparation preparations[TENSORS_MAX]; /* how, */
+    struct served_preparation preparations[TENSORS_MAX]; /* how (preparations.h), */
     struct signature offered;                            /* and what clients see, if any is: served_model_offered() */
     uint32_t batch_max;                                  /* items a batch; 1 for a model without a batch dimension */
     int64_t slo_ns;                                      /* default SLO; 0: not given (then chosen from the profile) */
@@ -85,7 +99,7 @@ struct served_model {
     char reason[512];                /* why it is unavailable; written before `state` */
 };
 
-/* The signature as clients see it: prepared inputs are strings. */
+/* The signature as clients see it, with what they send for prepared inputs. */
 static inline const struct signature *served_model_offered(const struct served_model *model) {
     return model->prepared ? &model->offered : &model->signature;
 }

@@ -110,9 +110,10 @@ static int steps_read(const struct conf_node *node, void *into, struct sy_error 
 
 static const struct conf_key prepare_keys[] = {
     CONF_KEY_TEXT(struct symphony_yaml_prepare, input, "input", "the name of an input"),
-    CONF_KEY_TEXT(struct symphony_yaml_prepare, step, "step", "what is done: " PREPARE_IMAGE_STEP),
+    CONF_KEY_TEXT(struct symphony_yaml_prepare, step, "step", "what is done: " PREPARE_STEPS),
     CONF_KEY_INT(struct symphony_yaml_prepare, max_bytes, "max_bytes", 1, PREPARE_BYTES_MAX, "a number of bytes"),
     CONF_KEY_INT(struct symphony_yaml_prepare, max_pixels, "max_pixels", 1, PREPARE_PIXELS_MAX, "a number of pixels"),
+    CONF_KEY_TEXT(struct symphony_yaml_prepare, model, "model", "the name of a file"),
     CONF_KEYS_END,
 };
 
@@ -121,18 +122,29 @@ static int prepare_read_one(const struct conf_node *node, struct symphony_yaml_p
         return conf_error(node, err, "expected a mapping, such as {input: image, step: " PREPARE_IMAGE_STEP "}");
     prepare->line = node->line;
     int rc = conf_read_map(node, prepare_keys, prepare, err);
-    if (!rc && strcmp(prepare->step, PREPARE_IMAGE_STEP) != 0)
-        rc = conf_error(node, err,
-                        prepare->step[0] ? "step: '%s' is not known; there is " PREPARE_IMAGE_STEP
-                                         : "step%s is missing; there is " PREPARE_IMAGE_STEP,
-                        prepare->step);
-    return rc;
+    if (rc)
+        return rc;
+    bool image = strcmp(prepare->step, PREPARE_IMAGE_STEP) == 0, onnx = strcmp(prepare->step, PREPARE_ONNX_STEP) == 0;
+    if (!prepare->step[0])
+        return conf_error(node, err, "step is missing; there are " PREPARE_STEPS);
+    if (!image && !onnx)
+        return conf_error(node, err, "step: '%s' is not known; there are " PREPARE_STEPS, prepare->step);
+    if (image && prepare->model[0])
+        return conf_error(node, err, "model is for the step " PREPARE_ONNX_STEP);
+    if (onnx && (prepare->max_bytes || prepare->max_pixels))
+        return conf_error(node, err, "%s is for the step " PREPARE_IMAGE_STEP,
+                          prepare->max_bytes ? "max_bytes" : "max_pixels");
+    if (onnx && !prepare->model[0])
+        return conf_error(node, err, "model is missing: the name of a file beside the model's own");
+    if (strchr(prepare->model, '/') || prepare->model[0] == '.')
+        return conf_error(node, err, "model: '%s' is not the name of a file beside the model's own", prepare->model);
+    return 0;
 }
 
 static int prepare_read(const struct conf_node *node, void *into, struct sy_error *err) {
     struct symphony_yaml *yaml = into;
-    if (node->kind != CONF_LIST || node->count > TENSORS_MAX)
-        return conf_error(node, err, "expected a list of at most %d inputs", TENSORS_MAX);
+    if (node->kind != CONF_LIST || node->count > PREPARE_STEPS_MAX)
+        return conf_error(node, err, "expected a list of at most %d steps", PREPARE_STEPS_MAX);
     for (const struct conf_node *child = node->first; child; child = child->next) {
         int rc = prepare_read_one(child, &yaml->prepare[yaml->prepare_count++], err);
         if (rc)

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "repository/ensemble.h"
+#include "repository/served_model.h"
 #include "tensor/tensor.h"
 
 struct symphony_yaml_shape {
@@ -24,11 +25,12 @@ struct symphony_yaml_step {
     uint32_t line;
 };
 
-/* An input that is made of what clients send (served_model.h). */
+/* A step by which an input is made of what clients send (served_model.h). */
 struct symphony_yaml_prepare {
     char input[TENSOR_NAME_MAX];   /* "": the model's only one */
-    char step[32];                 /* PREPARE_IMAGE_STEP */
-    int64_t max_bytes, max_pixels; /* 0: not given */
+    char step[32];                 /* PREPARE_IMAGE_STEP or PREPARE_ONNX_STEP */
+    int64_t max_bytes, max_pixels; /* of an image; 0: not given */
+    char model[PREPARE_FILE_MAX];  /* of ONNX: the file's name */
     uint32_t line;
 };
 
@@ -43,7 +45,7 @@ struct symphony_yaml {
     uint32_t shape_count;
     struct symphony_yaml_step steps[ENSEMBLE_STEPS_MAX];
     uint32_t step_count;
-    struct symphony_yaml_prepare prepare[TENSORS_MAX];
+    struct symphony_yaml_prepare prepare[PREPARE_STEPS_MAX];
     uint32_t prepare_count;
 };
 

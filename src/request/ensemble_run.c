@@ -13,6 +13,8 @@
 #include "request/ensemble_plan.h"
 #include "request/ensemble_tensors.h"
 #include "request/inference.h"
+#include "request/preparation.h"
+#include "request/preparer.h"
 #include "request/refusal.h"
 #include "tensor/strings.h"
 
@@ -81,6 +83,8 @@ static int request_fill(struct ensemble_run *run, uint32_t v, struct step_reques
         status = status ? status : infer_call_data(&call, model, index, part.data, part.bytes, err);
     }
     status = status ? status : infer_call_finish(&call, model, err);
+    if (!status && model->prepared)
+        status = preparation_make(run->inference->home, model, &call, &r->preparation, err);
     if (status)
         return status;
     memcpy(r->inputs, call.inputs, model->signature.input_count * sizeof(r->inputs[0]));
@@ -106,7 +110,7 @@ static void deadlines_set(const struct ensemble_run *run, uint32_t v, struct req
 
 /* Submits the n-th request of a step. 0, or a status with a sentence. */
 static int request_send(struct ensemble_run *run, uint32_t v, uint32_t n, struct part *taken, struct sy_error *err) {
-    struct port *port = run->inference->home->port;
+    struct inferences *home = run->inference->home;
     struct step_request *r = request_nth(&run->steps[v], n);
     *r = (struct step_request){.request = {.model = run->models[v],
                                            .run = run,
@@ -117,9 +121,13 @@ static int request_send(struct ensemble_run *run, uint32_t v, uint32_t n, struct
     if (rc)
         return rc;
     deadlines_set(run, v, &r->request);
-    if ((rc = port_submit(port, &r->request)) < 0)
+    rc = r->preparation ? preparation_submit(home, &r->request, r->preparation, run->query->deadline_ns)
+                        : port_submit(home->port, &r->request);
+    if (rc == -ENOBUFS)
+        return error_set(err, 503, "the inputs of %d requests are being prepared, as many as may", PREPARATIONS_MAX);
+    if (rc < 0)
         return error_set(err, 503, "this frontend has as many requests outstanding as it may: %u",
-                         port_most(port, rc == -EBUSY));
+                         port_most(home->port, rc == -EBUSY));
     query_request_sent(run->query, v);
     counter_add(&run->counters->items[v], r->request.items);
     return 0;
@@ -137,8 +145,10 @@ static bool step_reserve(struct ensemble_run *run, uint32_t v, uint32_t requests
         return false;
     to->requests = (char *)to->outputs + views;
     to->count = requests;
-    for (uint32_t n = 0; n < requests; n++)
+    for (uint32_t n = 0; n < requests; n++) {
         request_nth(to, n)->request.block = NULL;
+        request_nth(to, n)->preparation = NULL;
+    }
     return true;
 }
 
@@ -228,10 +238,13 @@ static enum outcome outcome_of(const struct request *request) {
                                                    : OUTCOME_REFUSED;
 }
 
-static void refused(struct ensemble_run *run, const struct request *request) {
+static void refused(struct ensemble_run *run, const struct step_request *r) {
+    const struct request *request = &r->request;
     struct sy_error err = {""};
-    bool retry;
-    unsigned status = refusal_result(step_model(run, request->step), request, run->inference->limited, &retry, &err);
+    bool retry = false;
+    unsigned status = r->preparation ? preparation_failed(r->preparation, &err) : 0;
+    if (!status)
+        status = refusal_result(step_model(run, request->step), request, run->inference->limited, &retry, &err);
     run_fail(run, request->step, status, retry, &err);
 }
 
@@ -315,6 +328,10 @@ struct inference *ensemble_run_returned(struct request *request) {
     if (sent_again(run, r, now_ns))
         return NULL;
     r->returned = true;
+    if (r->preparation) {
+        preparation_drop(r->preparation); /* if it still goes on */
+        counter_add(&run->inference->home->counters.models[request->model].left_out, request->left_out);
+    }
     inferences_count(run->inference->home, request, outcome_of(request), now_ns);
     if (request->status == REQUEST_OK) {
         run->start_ns = earlier(run->start_ns, request->run_start_ns);
@@ -322,7 +339,7 @@ struct inference *ensemble_run_returned(struct request *request) {
         /* the answer of a step that ends late is there all the same; steps behind it have no time */
         query_request_ended(query, v, earlier(now_ns, query->deadline_ns), true);
     } else if (request->status == REQUEST_REFUSED) {
-        refused(run, request);
+        refused(run, r);
         query_request_refused(query, request->refusal);
     } else {
         failed(run, request);
@@ -457,6 +474,8 @@ void ensemble_run_free(struct ensemble_run *run) {
         return;
     for (uint32_t v = 0; v < run->ensemble->step_count; v++) {
         ensemble_step_put(run, v);
+        for (uint32_t n = 0; run->steps[v].outputs && n < run->steps[v].count; n++)
+            preparation_free(request_nth(&run->steps[v], n)->preparation);
         slab_give(run->steps[v].outputs);
     }
     while (run->held > 0)

@@ -11,6 +11,7 @@
 
 struct step_request {
     struct request request;
+    struct preparation *preparation; /* of its inputs; NULL: they are as they were given */
     bool returned;
     bool again;                  /* it was sent once more, with a later deadline */
     struct tensor_view inputs[]; /* [its model's input_count] */

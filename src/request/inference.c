@@ -38,6 +38,7 @@ int inferences_init(struct inferences *home, const struct inferences_config *con
                                 .free = NO_FREE,
                                 .read = NO_FREE,
                                 .busy_ns = clock_now_ns()};
+    list_init(&home->preparations);
     /* the pages of calloc() take no memory until a request uses them */
     home->slots = calloc(home->slot_count, home->slot_bytes);
     home->slab = config->port && port_is_visible(config->port)
@@ -108,7 +109,8 @@ void *inference_take(struct inferences *home, int64_t now_ns) {
 void inference_blocks_give(struct inference *inference) {
     if (is_read(inference)) /* inferences_look() does it later, with the slot */
         return;
-    inference->preparation = NULL; /* it lies in one of them */
+    preparation_free(inference->preparation);
+    inference->preparation = NULL;
     while (inference->block_count > 0)
         slab_give(inference->blocks[--inference->block_count]);
 }
@@ -315,13 +317,15 @@ unsigned inference_submit(struct inference *inference, int64_t limit_ns, struct 
         inference->home->running++;
         return 0;
     }
-    if (model->prepared && (status = preparation_make(inference, err)))
+    if (model->prepared &&
+        (status = preparation_make(inference->home, model, &inference->call, &inference->preparation, err)))
         return (unsigned)status;
     request->shape_key = call->shape_key;
     request->work = call->work;
     request->inputs = call->inputs;
     request->input_count = model->signature.input_count;
-    int rc = inference->preparation ? preparation_submit(inference) : port_submit(inference->home->port, request);
+    int rc = inference->preparation ? preparation_submit(inference->home, request, inference->preparation, 0)
+                                    : port_submit(inference->home->port, request);
     if (rc == -EFAULT)
         return (unsigned)error_set(err, 500, "an input lies where no accelerator can read it");
     if (rc == -ENOBUFS)
@@ -381,8 +385,9 @@ unsigned inference_result(struct inference *inference, bool *retry, struct sy_er
         if (status != 200)
             return status;
     }
-    if (inference->preparation && preparation_failed(inference->preparation, err))
-        return 400;
+    unsigned failed = inference->preparation ? preparation_failed(inference->preparation, err) : 0;
+    if (failed)
+        return failed;
     if (request->status == REQUEST_REFUSED)
         return refusal_result(inference->model, request, inference->limited, retry, err);
     if (request->status == REQUEST_FAILED)

@@ -20,8 +20,8 @@
 #include "request/shared_memory.h"
 #include "request/slab.h"
 
-/* Up to four for the body, inputs that cannot stay in it, a preparation, and inputs that are prepared. */
-#define INFERENCE_BLOCKS_MAX (4 + TENSORS_MAX + 1 + TENSORS_MAX)
+/* Up to four for the body, and inputs that cannot stay in it. */
+#define INFERENCE_BLOCKS_MAX (4 + TENSORS_MAX)
 #define INFERENCE_TEXT_BYTES 1024 /* an answer's text that is no longer than this lies in the slot */
 
 enum inference_state {
@@ -38,7 +38,7 @@ enum inference_state {
 struct inference {
     struct inferences *home;
     struct ensemble_run *run;         /* of an ensemble's request that was submitted; else NULL */
-    struct preparation *preparation;  /* of inputs; in a block. NULL: they are what the client sent */
+    struct preparation *preparation;  /* of inputs. NULL: they are what the client sent */
     const struct served_model *model; /* NULL: not known, or the slot serves something else */
     enum inference_state state;
     bool cancelled;
@@ -78,7 +78,8 @@ struct inferences {
     struct shared_view shared;
     struct infer_counters counters; /* read by any thread */
     uint32_t running;               /* requests that the scheduler has */
-    uint32_t preparing;             /* preparations under way */
+    uint32_t preparing;             /* preparations under way, */
+    struct list_node preparations;  /* and a list of them */
     struct preparer *preparer;      /* NULL: nobody prepares inputs */
     struct inbox *inbox;            /* where preparations come back; the frontend sets it */
     int64_t busy_ns;                /* when the slab was last in use */

@@ -271,6 +271,11 @@ void port_cancel(struct port *port, struct request *request) {
         port_send(port, request, REQUEST_CANCELLED);
 }
 
+void port_give_up(struct port *port, struct request *request) {
+    if (request->held)
+        held_over(port, request, REFUSAL_UNPREPARED);
+}
+
 _Atomic uint8_t *port_unready(const struct port *port, const struct request *request) {
     return &port->cards[request->slot].unready;
 }

@@ -31,6 +31,9 @@ int port_submit(struct port *port, struct request *request);
  * whoever prepares the inputs may say so himself, before this call. */
 void port_prepared(struct port *port, struct request *request, bool ready);
 _Atomic uint8_t *port_unready(const struct port *port, const struct request *request);
+/* The request's time is over: if it waits here for port_prepared(), it comes back now, refused with REFUSAL_UNPREPARED.
+ */
+void port_give_up(struct port *port, struct request *request);
 /* The time kept for the way back of a client's request. */
 int64_t port_reply_margin_ns(const struct port *port, const struct request *request);
 /* How many requests may be outstanding. */

@@ -1,10 +1,11 @@
 /* preparer.h - threads that make the inputs of requests from what clients sent, while the requests wait in the
  * scheduler's queue.
  *
- * So far there is one way: a JPEG or PNG becomes UINT8 [height,width,3] (image/image_decode.h). The frontend has read
- * the image's header, taken memory for its pixels and submitted the request with a time for which its inputs are
- * promised (request/preparation.h). The promise is what as many pixels of such files took lately, after what waits
- * before it. */
+ * Each item of an input goes through one step or two: a JPEG or PNG becomes UINT8 [height,width,3]
+ * (image/image_decode.h), and a model that prepares makes a tensor of that, or of what the client sent
+ * (engine/transform.h). The frontend has read the image's header, taken memory for what is made and submitted the
+ * request with a time for which its inputs are promised (request/preparation.h). The promise is what as many pixels of
+ * such files, and as many elements of that model's input, took lately, after what waits before it. */
 #pragma once
 
 #include <stdatomic.h>
@@ -14,52 +15,69 @@
 #include "base/error.h"
 #include "base/list.h"
 #include "base/push_list.h"
+#include "engine/transform.h"
 #include "image/image_header.h"
 
 struct inbox;
-struct inference;
+struct inferences;
 struct preparer;
+struct request;
 
 /* Preparations under way, of all frontends; more requests are refused with 503. */
 #define PREPARATIONS_MAX 1024
 
+/* Of each input what is made, and what lies between two steps. */
+#define PREPARATION_BLOCKS_MAX (2 * TENSORS_MAX)
+
 enum preparation_end {
     PREPARATION_DONE,
-    PREPARATION_BAD,  /* the image cannot be decoded: `error` */
-    PREPARATION_LATE, /* nobody waits for it any more; not tried */
+    PREPARATION_BAD,    /* the image cannot be decoded: `error` */
+    PREPARATION_FAILED, /* the model that prepares failed: `error` */
+    PREPARATION_LATE,   /* nobody waits for it any more; not tried, or stopped */
     PREPARATION_ENDS,
 };
 
-struct preparation_image {
-    struct image_header header;
-    const void *data; /* the file */
-    size_t bytes;
-    uint8_t *rgb;
+struct preparation_item {
     const char *input; /* the input's name, */
-    uint32_t item;     /* and which of its images it is: for mistakes */
+    uint32_t number;   /* and which of its items it is: for mistakes */
+    /* an image; NULL: none */
+    const void *file;
+    size_t file_bytes;
+    struct image_header header;
+    uint8_t *rgb; /* what it becomes */
+    /* the model that prepares; NULL: none */
+    struct transform *transform;
+    const char *transform_name; /* its file's */
+    struct tensor_view given, made;
 };
 
-/* One request's. Its memory, the files and the pixels stay in place until it has come back. */
+/* One request's. Its memory, what was sent and what is made stay in place until it has come back. */
 struct preparation {
     /* set before preparer_promise() */
-    struct inbox *home;          /* where it comes back */
-    struct inference *inference; /* the frontend's */
-    int64_t give_up_ns;          /* it is not begun after that */
-    uint32_t image_count;
+    struct inbox *home; /* where it comes back */
+    int64_t give_up_ns; /* it is not begun after that */
+    uint32_t item_count;
     /* set before preparer_submit() */
     _Atomic uint8_t *unready; /* cleared (release) when all inputs are there: the request's card */
     /* any thread: nobody waits for it any more */
     _Atomic bool dropped;
+    const struct transform_ops *stop_ops; /* what runs for it now can be stopped by: under the preparer's lock */
+    struct transform_stop *stop;          /* NULL: nothing runs that can be */
     /* set when it comes back */
     enum preparation_end end;
     int64_t took_ns;       /* of the thread's time */
-    struct sy_error error; /* of BAD */
+    struct sy_error error; /* of BAD and FAILED */
     /* for preparer.c and the frontend */
     int64_t estimate_ns;
     struct list_node link;
     struct push_node back;
-    bool over; /* it has come back */
-    struct preparation_image images[];
+    struct inferences *inferences;        /* the frontend's: whose it is, */
+    struct request *request;              /* and what waits for it */
+    struct list_node under_way;           /* a list of them, until: */
+    bool over;                            /* it has come back */
+    void *blocks[PREPARATION_BLOCKS_MAX]; /* the memory of what is made */
+    uint32_t block_count;
+    struct preparation_item items[];
 };
 
 /* For so many threads, 1 or more, which preparer_start() starts. 0 or -errno with a sentence. */
@@ -73,6 +91,9 @@ void preparer_destroy(struct preparer *preparer);
  * Then preparer_submit() or preparer_forget() must follow. Any thread. */
 int64_t preparer_promise(struct preparer *preparer, struct preparation *preparation);
 void preparer_submit(struct preparer *preparer, struct preparation *preparation);
+/* Nobody waits for it any more: if it is not begun it will not be, and a model that runs for it ends soon. Any thread,
+ * before it has come back. */
+void preparer_drop(struct preparer *preparer, struct preparation *preparation);
 /* Gives the place back. For the frontend, also once a preparation has come back. */
 void preparer_forget(struct preparer *preparer);
 /* The oldest preparation that came back to this frontend, and the one after it; ask for that before you go on. NULL:

@@ -118,13 +118,13 @@ static void prepare_count(const struct model_infer_counters *m, const int64_t *e
 
 /* Of models that prepare their inputs (request/preparation.h). */
 static void render_preparations(const struct rendering *r) {
-    static const char *const names[PREPARATION_ENDS] = {"done", "bad", "late"};
+    static const char *const names[PREPARATION_ENDS] = {"done", "bad", "failed", "late"};
     if (!any_prepared(r))
         return;
     metric_heading(
         r->out, "symphony_preparations_total", "counter",
-        "Preparations of requests' inputs: done, bad (the image cannot be decoded), or late (not begun, since "
-        "the request had ended).");
+        "Preparations of requests' inputs: done, bad (the image cannot be decoded), failed (the model that prepares "
+        "did), or late (not begun, or stopped, since the request had ended).");
     for (const uint32_t *m = r->models->listed; m < r->models->listed + r->models->count; m++)
         for (int end = 0; end < PREPARATION_ENDS && r->models->models[*m].prepared; end++) {
             uint64_t sum = 0;

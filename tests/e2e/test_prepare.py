@@ -295,8 +295,8 @@ def test_settings_that_cannot_be(tmp_path):
              ("other", UINT8, ["N", 4, 4, 3], "- {input: z, step: decode_image}", "prepare.0: the model has no input 'z'"),
              ("twice", UINT8, ["N", 4, 4, 3], "- {step: decode_image}\n  - {input: x, step: decode_image}",
               "prepare.1: input 'x' is given twice"),
-             ("step", UINT8, ["N", 4, 4, 3], "- {step: rotate}", "step: 'rotate' is not known; there is decode_image"),
-             ("none", UINT8, ["N", 4, 4, 3], "- {input: x}", "step is missing; there is decode_image"),
+             ("step", UINT8, ["N", 4, 4, 3], "- {step: rotate}", "step: 'rotate' is not known; there are decode_image and onnx"),
+             ("none", UINT8, ["N", 4, 4, 3], "- {input: x}", "step is missing; there are decode_image and onnx"),
              ("pixels", UINT8, ["N", 4, 4, 3], "- {step: decode_image, max_pixels: 0}", "max_pixels")]
     for name, kind, dims, settings, _ in cases:
         save_prepared(tmp_path, name, copy, [("x", kind, dims)], [("y", kind, dims)], f"prepare:\n  {settings}\n")
@@ -310,7 +310,7 @@ def test_settings_that_cannot_be(tmp_path):
     with Server("--repository", str(tmp_path), "--slo-ms", "60000") as server:
         for name, _, _, _, sentence in cases:
             assert sentence in reason(server, name)
-        assert "which steps of ensembles cannot have yet" in reason(server, "whole")
+        assert "step 1 (good): the model's input 'x' is BYTES, but 'a' is UINT8" in reason(server, "whole")
 
 
 def test_a_backend_refuses_it(repository):

@@ -363,6 +363,26 @@ static void a_held_request_is_cancelled(void **state) {
     rig_stop(rig);
 }
 
+/* Its time is over before its inputs are there: only what waits here comes back for that. */
+static void a_held_request_is_given_up(void **state) {
+    (void)state;
+    for (int held = 0; held < 2; held++) {
+        struct rig *rig = rig_promised(clock_now_ns() + 600 * NS_PER_S, 0, 0, held);
+        port_give_up(rig->port, &rig->request);
+        assert_ptr_equal(port_next(rig->port), held ? &rig->request : NULL);
+        if (held) {
+            assert_int_equal(rig->request.status, REQUEST_REFUSED);
+            assert_int_equal(rig->request.refusal, REFUSAL_UNPREPARED);
+            assert_true(request_is_read(&rig->request)); /* still written */
+            port_give_up(rig->port, &rig->request);
+        }
+        port_prepared(rig->port, &rig->request, true);
+        assert_null(port_next(rig->port));
+        assert_int_equal(kinds_sent(rig), held ? 0 : ARRIVED * 10 + READY);
+        rig_stop(rig);
+    }
+}
+
 /* Hints never take the room of arrivals and cancellations, though the scheduler reads nothing. */
 static void hints_leave_room_for_what_must_be_said(void **state) {
     (void)state;
@@ -411,6 +431,7 @@ int main(void) {
         cmocka_unit_test(inputs_that_never_come_end_the_request),
         cmocka_unit_test(inputs_that_come_late),
         cmocka_unit_test(a_held_request_is_cancelled),
+        cmocka_unit_test(a_held_request_is_given_up),
         cmocka_unit_test(hints_leave_room_for_what_must_be_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
 /* test_preparer.c - images there and back: what is promised, what is not tried, who is told. */
+#include <errno.h>
 #include <png.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -47,19 +48,19 @@ static int tear_down(void **state) {
 
 /* One of `count` images, of which the last is cut off if `bad`. */
 static void work_make(struct work *work, uint32_t count, bool bad) {
-    work->preparation = calloc(1, sizeof(*work->preparation) + count * sizeof(work->preparation->images[0]));
+    work->preparation = calloc(1, sizeof(*work->preparation) + count * sizeof(work->preparation->items[0]));
     work->rgb = malloc(count * sizeof(pixels));
     atomic_init(&work->unready, 1);
     *work->preparation =
-        (struct preparation){.home = &home, .give_up_ns = TIME_NEVER, .image_count = count, .unready = &work->unready};
+        (struct preparation){.home = &home, .give_up_ns = TIME_NEVER, .item_count = count, .unready = &work->unready};
     for (uint32_t i = 0; i < count; i++)
-        work->preparation->images[i] = (struct preparation_image){
+        work->preparation->items[i] = (struct preparation_item){
             .header = {IMAGE_KIND_PNG, SIDE, SIDE},
-            .data = file,
-            .bytes = bad && i == count - 1 ? file_bytes / 2 : file_bytes,
+            .file = file,
+            .file_bytes = bad && i == count - 1 ? file_bytes / 2 : file_bytes,
             .rgb = work->rgb + i * sizeof(pixels),
             .input = "x",
-            .item = i,
+            .number = i,
         };
 }
 
@@ -167,6 +168,139 @@ static void promises_follow_the_work(void **state) {
     preparer_destroy(preparer);
 }
 
+/* ---- models that prepare ---- */
+
+/* Stands for a model that adds 1 to each byte; or fails if there is a 7; or runs until it is stopped if there is an 8.
+ */
+static _Atomic int stuck, stops;
+
+static int fake_run(struct transform *transform, struct transform_stop *stop, const struct tensor_view *input,
+                    const struct tensor_view *output, struct sy_error *err) {
+    const uint8_t *from = input->data;
+    uint8_t *to = output->data;
+    (void)transform;
+    if (from[0] == 8) {
+        atomic_fetch_add(&stuck, 1);
+        while (!atomic_load((_Atomic bool *)stop))
+            sched_yield();
+        return error_set(err, -EIO, "stopped");
+    }
+    if (atomic_load((_Atomic bool *)stop))
+        return error_set(err, -EIO, "still stopped");
+    for (size_t i = 0; i < input->bytes; i++)
+        to[i] = (uint8_t)(from[i] + 1);
+    return from[0] == 7 ? error_set(err, -EIO, "sevens do not run") : 0;
+}
+
+static struct transform_stop *fake_stop_new(void) {
+    atomic_fetch_add(&stops, 1);
+    return calloc(1, sizeof(_Atomic bool));
+}
+
+static void fake_stop_free(struct transform_stop *stop) {
+    atomic_fetch_sub(&stops, 1);
+    free(stop);
+}
+
+static void fake_stop(struct transform_stop *stop, bool wanted) {
+    atomic_store((_Atomic bool *)stop, wanted);
+}
+
+static const struct transform_ops fake_ops = {
+    .run = fake_run, .stop_new = fake_stop_new, .stop_free = fake_stop_free, .stop = fake_stop};
+
+/* Of `count` items of 4 bytes, which all are `byte`. */
+static void work_transform(struct work *work, struct transform *transform, uint32_t count, uint8_t byte) {
+    work_make(work, count, false);
+    memset(work->rgb, byte, count * sizeof(pixels));
+    for (uint32_t i = 0; i < count; i++) {
+        uint8_t *from = work->rgb + i * sizeof(pixels);
+        work->preparation->items[i] = (struct preparation_item){
+            .input = "x",
+            .number = i,
+            .transform = transform,
+            .transform_name = "p.onnx",
+            .given = {.data = from, .bytes = 4, .rank = 1, .dims = {4}},
+            .made = {.data = from + 8, .bytes = 4, .rank = 1, .dims = {4}},
+        };
+    }
+}
+
+static void a_model_makes_each_item(void **state) {
+    struct transform transform = {.ops = &fake_ops, .pace = {.mean_ns = 1e6}};
+    struct preparer *preparer;
+    struct work work, image;
+    (void)state;
+    assert_int_equal(preparer_create(&preparer, 1, NULL), 0);
+    assert_int_equal(preparer_start(preparer, NULL), 0);
+    work_transform(&work, &transform, 3, 40);
+    assert_int_equal(through(preparer, &work)->end, PREPARATION_DONE);
+    assert_true(work.preparation->estimate_ns >= 3 * 4 * 1000000); /* by elements, at the guessed pace */
+    assert_int_equal(atomic_load(&work.unready), 0);
+    for (int i = 0; i < 3; i++)
+        assert_memory_equal(work.rgb + i * sizeof(pixels) + 8, "))))", 4);
+    assert_true(transform.pace.measured);
+    work_free(&work);
+
+    work_make(&image, 1, false); /* an image first: the model gets its pixels */
+    uint8_t *made = malloc(sizeof(pixels));
+    struct preparation_item *item = &image.preparation->items[0];
+    item->transform = &transform;
+    item->given =
+        (struct tensor_view){.data = image.rgb, .bytes = sizeof(pixels), .rank = 1, .dims = {(int64_t)sizeof(pixels)}};
+    item->made = item->given;
+    item->made.data = made;
+    assert_int_equal(through(preparer, &image)->end, PREPARATION_DONE);
+    for (size_t i = 0; i < sizeof(pixels); i++)
+        assert_int_equal(made[i], (uint8_t)(pixels[i] + 1));
+    free(made);
+    work_free(&image);
+    preparer_destroy(preparer);
+    assert_int_equal(atomic_load(&stops), 0);
+}
+
+static void a_model_that_fails_is_named(void **state) {
+    struct transform transform = {.ops = &fake_ops};
+    struct preparer *preparer;
+    struct work work;
+    (void)state;
+    assert_int_equal(preparer_create(&preparer, 1, NULL), 0);
+    assert_int_equal(preparer_start(preparer, NULL), 0);
+    work_transform(&work, &transform, 2, 7);
+    assert_int_equal(through(preparer, &work)->end, PREPARATION_FAILED);
+    assert_non_null(strstr(work.preparation->error.text, "input 'x': item 0: p.onnx failed: sevens do not run"));
+    assert_int_equal(atomic_load(&work.unready), 1);
+    assert_false(transform.pace.measured);
+    work_free(&work);
+    preparer_destroy(preparer);
+}
+
+/* A run for which nobody waits any more is stopped, and only that one. */
+static void a_run_for_nobody_is_stopped(void **state) {
+    struct transform transform = {.ops = &fake_ops};
+    struct preparer *preparer;
+    struct work hung, next;
+    (void)state;
+    assert_int_equal(preparer_create(&preparer, 1, NULL), 0);
+    assert_int_equal(preparer_start(preparer, NULL), 0);
+    for (int round = 1; round <= 3; round++) {
+        work_transform(&hung, &transform, 2, 8);
+        work_transform(&next, &transform, 2, 1);
+        assert_true(preparer_promise(preparer, hung.preparation) > 0);
+        preparer_submit(preparer, hung.preparation);
+        while (atomic_load(&stuck) < round)
+            sched_yield();
+        preparer_drop(preparer, hung.preparation);
+        assert_ptr_equal(returned(), hung.preparation);
+        preparer_forget(preparer);
+        assert_int_equal(hung.preparation->end, PREPARATION_LATE);
+        assert_int_equal(through(preparer, &next)->end, PREPARATION_DONE);
+        work_free(&hung);
+        work_free(&next);
+    }
+    preparer_destroy(preparer);
+}
+
 static void places_are_bounded(void **state) {
     struct preparer *preparer;
     struct work work;
@@ -192,6 +326,9 @@ int main(void) {
         cmocka_unit_test(a_bad_image_is_named),
         cmocka_unit_test(what_nobody_waits_for_is_not_tried),
         cmocka_unit_test(promises_follow_the_work),
+        cmocka_unit_test(a_model_makes_each_item),
+        cmocka_unit_test(a_model_that_fails_is_named),
+        cmocka_unit_test(a_run_for_nobody_is_stopped),
         cmocka_unit_test(places_are_bounded),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -1,0 +1,23 @@
+/* preparations.h - how a model's inputs are prepared: the steps of symphony.yaml held against the model, and the models
+ * that prepare.
+ *
+ *     apply (any process) -> preparations_fill() -> preparations_open() -> served -> preparations_close()
+ *
+ * Mistakes are -EINVAL with "FILE:LINE: prepare.N: sentence". Set-up only. */
+#pragma once
+
+#include "base/error.h"
+#include "engine/transform.h"
+#include "repository/served_model.h"
+
+struct symphony_yaml;
+
+/* Which inputs are prepared and by what, for served_model_apply(). The files must be there; they are not read. */
+int preparations_fill(struct served_model *model, const struct symphony_yaml *settings, struct sy_error *err);
+/* Opens the models that prepare inputs, runs each once if its input has a fixed shape, and sets what clients see. The
+ * model is complete, its profile applied. On failure nothing is open. `ops` may be NULL where no input needs it. */
+int preparations_open(struct served_model *model, const struct transform_ops *ops, struct sy_error *err);
+/* Whether it has any open or not. */
+void preparations_close(struct served_model *model);
+/* The path of the file that prepares an input. */
+int preparation_path(const struct served_model *model, uint32_t input, char *path, size_t bytes, struct sy_error *err);
