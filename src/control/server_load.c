@@ -85,7 +85,8 @@ struct autoscale_seen server_load_since(struct server *s, struct server_load *l,
     for (uint32_t model = 0; model < s->config.model_count; model++) {
         const struct model_counters *c = server_model_counters(s, model);
         struct model_counted *before = &l->counted[model];
-        ran_ns += advisor_since(&before->ran_ns, counter_get(&c->run_ns.sum));
+        if (wiring_host(&s->wiring, model) == model)
+            ran_ns += advisor_since(&before->ran_ns, counter_get(&c->run_ns.sum));
         if (s->scheduler_link)
             scheduler_counts(c, before, &load);
         else

@@ -28,8 +28,10 @@ static const struct {
 
 /* ---- models ---- */
 
-/* What the thread that schedules a served model keeps, and the model's number there. */
+/* What the thread that schedules a served model keeps, and the model's number there. Models that share their first
+ * layers are one to it. */
 static const struct thread_rings *rings_of(const struct scheduler_counters *s, uint32_t model, uint32_t *number) {
+    model = wiring_host(s->wiring, model);
     const struct thread_rings *rings = s->rings[s->thread_of_served[model]];
     *number = rings->model_of_served[model];
     return rings;
@@ -178,8 +180,9 @@ void scheduler_metrics_render_ranks(const struct scheduler_counters *s, struct t
         metric_heading(out, "symphony_placement_plans_total", "counter",
                        "Plans that bound models to accelerators, since the first request.");
         text_printf(out, "symphony_placement_plans_total %llu\n", (unsigned long long)s->moves->plans);
-        metric_heading(out, "symphony_placement_places_total", "counter",
-                       "Accelerators that those plans bound models with requests to: kept from the plan before, or moved to.");
+        metric_heading(
+            out, "symphony_placement_places_total", "counter",
+            "Accelerators that those plans bound models with requests to: kept from the plan before, or moved to.");
         text_printf(out, "symphony_placement_places_total{was=\"kept\"} %llu\n", (unsigned long long)s->moves->kept);
         text_printf(out, "symphony_placement_places_total{was=\"moved\"} %llu\n",
                     (unsigned long long)(s->moves->places - s->moves->kept));
