@@ -282,7 +282,7 @@ void batch_answer(struct executor *x, const struct batch_plan *plan, const struc
             .suspect = result->suspect,
             .broke = result->broke,
             .absent = result->absent,
-            .read = result->read && k == 0,
+            .read = result->read && handle == x->lost_handle,
             .unready = result->unready,
         };
         item += wiring_card(x->wiring, handle)->items;

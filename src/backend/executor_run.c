@@ -168,7 +168,7 @@ void batch_abandon(struct executor *x) {
     struct ring *ring = &x->wiring->plans[b->model_thread * x->wiring->executors + x->config.index];
     uint32_t slots = batch_plan_slots(b->plan->request_count);
     x->lost_reads = true;
-    x->lost_handle = b->handles[b->done];
+    x->lost_handle = b->handles[b->done + b->reading];
     b->failed = true;
     b->ended_ns = clock_now_ns();
     rest_lost(x, b->done + b->run_count, true, true);
@@ -269,6 +269,7 @@ static enum outcome part_run(struct executor *x, const struct batch_plan *part, 
     struct tensor_view inputs[TENSORS_MAX];
     int64_t now_ns = result->start_ns;
 
+    x->batch.reading = 0;
     if (batch_expired(x, part, now_ns))
         return OUTCOME_ANSWER;
     if (!model) {

@@ -5,6 +5,8 @@
  *     prefix               |         8 items     |
  *     suffixes             | A, 5      | B,2 |C,1|   views of the prefix's outputs, which are not copied
  *
+ * If a run hangs, the first of its requests is kept (batch.reading), and so are its model's suffix and the prefix.
+ *
  * Each run is watched by itself, as one of a whole model is. If one fails, the requests of all suffixes have failed
  * together, and are then run in parts (executor_run.c). */
 #include <errno.h>
@@ -113,6 +115,7 @@ static enum shared_end suffix_run(struct shared *s, uint32_t first, uint32_t ite
             return SHARED_FAILED;
         }
     }
+    s->x->batch.reading = first;
     enum shared_end end = part_run(s, x->models[place].model, views, slice->items, &slice->block, err);
     s->slice_count += end == SHARED_DONE;
     return end;

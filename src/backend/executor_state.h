@@ -33,19 +33,20 @@ struct batch_under_way {
     uint32_t model_thread;
     struct ran_message ran;
     int64_t start_ns, ended_ns;
-    uint32_t unready;        /* the inputs of the first so many are not prepared: they go back, and do not run */
-    uint32_t together;       /* up to here, the requests behind those may run together; each of the others runs alone */
-    uint32_t done;           /* the first so many are answered */
-    uint32_t run_count;      /* the next so many run now */
-    int64_t apart_ns;        /* parts may run until then; 0: the batch has not been divided */
-    uint32_t bad_end;        /* a request before this index makes runs fail; 0: none is known */
-    uint32_t failed_end;     /* one past the last request of a run that failed */
-    bool engine_ran;         /* a run of this batch has worked */
-    bool failed;             /* a run of this batch has failed */
-    struct batch_plan *part; /* the requests that run, if not all do; room for the greatest plan */
-    uint64_t *handles;       /* [PROFILE_BATCH_MAX] all, those that may run together first */
-    bool *alone;             /* [PROFILE_BATCH_MAX] in the plan's order: the request runs alone */
-    bool sorted;             /* `handles` are ordered by suffix: no part is the plan itself */
+    uint32_t unready;    /* the inputs of the first so many are not prepared: they go back, and do not run */
+    uint32_t together;   /* up to here, the requests behind those may run together; each of the others runs alone */
+    uint32_t done;       /* the first so many are answered */
+    uint32_t run_count;  /* the next so many run now, */
+    uint32_t reading;    /* of which this one keeps its model from being freed: of a suffix's run its first request */
+    int64_t apart_ns;    /* parts may run until then; 0: the batch has not been divided */
+    uint32_t bad_end;    /* a request before this index makes runs fail; 0: none is known */
+    uint32_t failed_end; /* one past the last request of a run that failed */
+    bool engine_ran;     /* a run of this batch has worked */
+    bool failed;         /* a run of this batch has failed */
+    struct batch_plan *part;  /* the requests that run, if not all do; room for the greatest plan */
+    uint64_t *handles;        /* [PROFILE_BATCH_MAX] all, those that may run together first */
+    bool *alone;              /* [PROFILE_BATCH_MAX] in the plan's order: the request runs alone */
+    bool sorted;              /* `handles` are ordered by suffix: no part is the plan itself */
     struct run_slice *slices; /* [PART_SUFFIXES_MAX] of the run that ended last, if it was a prefix's */
 };
 

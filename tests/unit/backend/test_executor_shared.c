@@ -1,11 +1,13 @@
 /* test_executor_shared.c - batches to models that share a prefix: each request gets what its own model makes of it. */
 #include <errno.h>
+#include <sched.h>
 
 #include "unit/backend/executor_rig.h"
 
 /* The prefix adds 1. Suffix A multiplies that by 10, B by 100, C takes the whole's input from it. Inputs of trials are
  * under 1. */
 #define BAD      1000 /* the first float of an item: B's run fails */
+#define HANGS    2000 /* B's run does not come back until it is let go */
 #define PLACES   4    /* the prefix, A, B, C */
 #define RUNS_MAX 64
 
@@ -23,6 +25,7 @@ static struct engine_model kinds[PLACES] = {{'p'}, {'A'}, {'B'}, {'C'}};
 static struct {
     char kind[RUNS_MAX];
     uint32_t items[RUNS_MAX], count, blocks;
+    _Atomic bool hanging, let_go;
 } ran; /* written by the executor before it answers */
 
 static const char *version(void) {
@@ -70,6 +73,10 @@ static int run(struct engine_model *model, const struct tensor_view *inputs, uin
     if (x[0] >= 1 && ran.count < RUNS_MAX) {
         ran.kind[ran.count] = model->kind;
         ran.items[ran.count++] = items;
+    }
+    while (model->kind == 'B' && x[0] >= HANGS && !atomic_load(&ran.let_go)) {
+        atomic_store(&ran.hanging, true);
+        sched_yield();
     }
     for (uint32_t i = 0; i < items && model->kind == 'B'; i++)
         if (x[2 * i] >= BAD)
@@ -333,6 +340,37 @@ static void late_requests_are_counted_wherever_they_stand(void **state) {
     shared_stop(s);
 }
 
+/* The request whose model the run may still use is kept, not the first of the batch. */
+static void a_suffix_that_hangs_keeps_its_own_model(void **state) {
+    struct shared_rig *s = shared_start("B");
+    struct asked a;
+    struct freed_message freed;
+    struct ran_message report;
+    int64_t now_ns = 1000 * NS_PER_S;
+
+    (void)state;
+    ask(s, &a, (const uint32_t[]){B, A, C}, (const uint32_t[]){1, 1, 1}, 3);
+    a.data[0][0] = HANGS;
+    run_plan(s->rig, a.pointers, a.count);
+    while (!atomic_load(&ran.hanging))
+        sched_yield();
+    for (uint32_t i = 0; i < 200; i++, now_ns += NS_PER_S) /* by the profile, 20 times 4 s are allowed */
+        executor_watch(s->rig->executor, now_ns, false);
+    take(&s->rig->wiring.freed[0], &freed);
+    take(&s->rig->wiring.ran[0], &report);
+    take_all(s, &a);
+    take_news(s->rig, NEWS_LEAVES);
+    for (uint32_t n = 0; n < a.count; n++) {
+        assert_int_equal(a.requests[n].result.status, REQUEST_LOST);
+        assert_int_equal(a.requests[n].result.read, n == 0);
+    }
+    atomic_store(&ran.let_go, true);
+    take_done(s->rig, &a.requests[0]);
+    assert_int_equal(a.requests[0].result.status, REQUEST_RELEASED);
+    take_news(s->rig, NEWS_JOINS);
+    shared_stop(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_mixed_batch_runs_the_prefix_once),
@@ -340,6 +378,7 @@ int main(void) {
         cmocka_unit_test(a_bad_request_fails_alone),
         cmocka_unit_test(requests_to_a_suffix_that_is_not_there_go_back),
         cmocka_unit_test(late_requests_are_counted_wherever_they_stand),
+        cmocka_unit_test(a_suffix_that_hangs_keeps_its_own_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
