@@ -94,10 +94,16 @@ static bool look(struct server *s, const uint32_t left[RANK_THREADS_MAX]) {
             able |= model_look(s, i, left);
             models = true;
         }
-    for (uint32_t i = 0; i < s->config.model_count; i++) { /* their prefixes have been looked at */
-        struct served_model *model = &s->config.models[i];
-        if (served_model_is_suffix(model))
-            served_model_state(&s->config.models[model->host]) == MODEL_READY ? take_back(model) : set_aside(model);
+    /* models whose prefix is scheduled for them, which has been looked at */
+    const struct model_index *listed = atomic_load_explicit(&s->models.now, memory_order_relaxed); /* under the lock */
+    for (uint32_t i = 0; listed && i < listed->count; i++) {
+        struct served_model *model = &s->config.models[listed->listed[i]];
+        if (!served_model_is_suffix(model))
+            continue;
+        if (served_model_state(&s->config.models[model->host]) == MODEL_READY)
+            take_back(model);
+        else
+            set_aside(model);
     }
     pthread_mutex_unlock(&s->models_lock);
     for (uint32_t k = 0; k < s->wiring.rank_threads && !models; k++)

@@ -83,10 +83,9 @@ struct autoscale_seen server_load_since(struct server *s, struct server_load *l,
 
     pthread_mutex_lock(&s->models_lock); /* models move, come and go under it */
     for (uint32_t model = 0; model < s->config.model_count; model++) {
-        const struct model_counters *c = server_model_counters(s, model);
+        const struct model_counters *c = server_place_counters(s, model);
         struct model_counted *before = &l->counted[model];
-        if (wiring_host(&s->wiring, model) == model)
-            ran_ns += advisor_since(&before->ran_ns, counter_get(&c->run_ns.sum));
+        ran_ns += advisor_since(&before->ran_ns, counter_get(&c->run_ns.sum));
         if (s->scheduler_link)
             scheduler_counts(c, before, &load);
         else

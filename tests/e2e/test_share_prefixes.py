@@ -7,6 +7,7 @@ import concurrent.futures
 import json
 import os
 import threading
+import time
 
 import numpy as np
 import onnx
@@ -236,6 +237,30 @@ def test_one_model_of_a_group_comes_and_goes_under_load(models):
             assert order(server, name, "load") == 200
             status, y = ask(server, name, x)
             assert status == 200 and np.array_equal(y, answer(name, x))
+
+
+def accelerator(server, action):
+    return server.request("POST", "/v2/symphony/accelerators/0", json.dumps({"action": action}))[0]
+
+
+def await_ready(server, wanted):
+    until = time.monotonic() + 60
+    while (server.request("GET", "/v2/health/ready")[0] == 200) != wanted:
+        assert time.monotonic() < until, server.log_text()[-1000:]
+
+
+def test_without_an_accelerator_all_of_a_group_are_set_aside(models):
+    with start(models, "--accelerator-control") as server:
+        assert accelerator(server, "drain") == 200
+        await_ready(server, False)
+        x = inputs(9, 2)
+        for name in NAMES:
+            status, said = ask(server, name, x)
+            assert status == 503 and "no accelerator that runs it is in service" in said["error"]
+        assert accelerator(server, "join") == 200
+        await_ready(server, True)
+        for name in NAMES:
+            assert np.array_equal(ask(server, name, x)[1], answer(name, x))
 
 
 def test_a_model_that_has_changed_is_served_whole(models):
