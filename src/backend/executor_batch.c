@@ -144,6 +144,11 @@ uint32_t batch_late(const struct executor *x, const struct batch_plan *plan, con
 
     if (result->status == REQUEST_REFUSED)
         return plan->request_count;
+    if (result->slice_count > 0) { /* ordered by suffix */
+        for (uint32_t k = 0; k < plan->request_count; k++)
+            late += wiring_card(x->wiring, plan->handles[k])->deadline_ns < result->end_ns;
+        return late;
+    }
     while (result->status == REQUEST_OK && late < plan->request_count &&
            wiring_card(x->wiring, plan->handles[late])->deadline_ns < result->end_ns)
         late++;
@@ -237,17 +242,32 @@ static struct result_message *result_reserve(struct executor *x, uint64_t handle
     return ring_reserve(*ring);
 }
 
+/* As many requests as will hold a block are its holders. Before anyone else sees it; published by the rings' release.
+ */
+static void block_share(struct output_block *block, uint32_t requests) {
+    if (block)
+        atomic_store_explicit(&block->references, requests, memory_order_relaxed);
+}
+
 void batch_answer(struct executor *x, const struct batch_plan *plan, const struct run_result *result) {
     struct output_block *block = result->status == REQUEST_FAILED ? output_block_failed(result->error.text)
                                  : result->status == REQUEST_OK   ? result->block
                                                                   : NULL;
-    uint32_t item = 0, items = batch_items(x, plan);
+    uint32_t item = 0, items = batch_items(x, plan), slices = 0, slice_ends = 0;
 
-    if (block) /* before anyone else sees the block; published by the rings' release */
-        atomic_store_explicit(&block->references, plan->request_count, memory_order_relaxed);
+    if (result->slice_count == 0)
+        block_share(block, plan->request_count);
     for (uint32_t k = 0; k < plan->request_count; k++) {
         uint64_t handle = plan->handles[k];
         struct ring *ring;
+        if (slices < result->slice_count && k == slice_ends) {
+            const struct run_slice *slice = &result->slices[slices++];
+            block = slice->block;
+            block_share(block, slice->requests);
+            item = 0;
+            items = slice->items;
+            slice_ends += slice->requests;
+        }
         struct result_message *message = result_reserve(x, handle, &ring);
         CHECK(message); /* a port has at most as many requests outstanding as the ring has slots */
         *message = (struct result_message){
@@ -262,7 +282,7 @@ void batch_answer(struct executor *x, const struct batch_plan *plan, const struc
             .suspect = result->suspect,
             .broke = result->broke,
             .absent = result->absent,
-            .read = result->read && k == 0,
+            .read = result->read && handle == x->lost_handle,
             .unready = result->unready,
         };
         item += wiring_card(x->wiring, handle)->items;

@@ -42,14 +42,15 @@ enum run_end engine_works(struct executor *x, bool *works) {
 
     *works = x->tried_ns && clock_now_ns() - x->tried_ns < TRIED_FOR_NS;
     for (uint32_t i = 0; i < x->config.model_count && !*works; i++) {
-        struct served_model *model = &x->config.models[i];
+        int64_t(*dims)[TENSOR_DIMS_MAX];
+        const struct signature *signature = served_model_loaded(&x->config.models[i], &dims);
         struct engine_model *loaded = x->models[i].model;
         const struct engine_ops *engine = x->config.engine;
         struct sy_error err;
         if (!x->models[i].tried)
             continue;
         struct run_watch *watch = run_begin(x, loaded, run_limit(x, i, 1, 1));
-        int rc = measure_run(engine, loaded, &model->signature, model->reference_dims, 1, &err);
+        int rc = measure_run(engine, loaded, signature, dims, 1, &err);
         if (run_over(watch, engine, loaded) == RUN_LOST) {
             run_back(watch);
             return RUN_LOST;

@@ -16,6 +16,8 @@
  * once, up to the largest batch that the scheduler makes of several requests. True if a run worked. */
 static bool sizes_try(const struct executor *x, uint32_t served_model, struct engine_model *loaded) {
     struct served_model *model = &x->config.models[served_model];
+    int64_t(*dims)[TENSOR_DIMS_MAX];
+    const struct signature *signature = served_model_loaded(model, &dims);
     const struct queue_rules *queue = &model->queue;
     uint32_t last = profile_batch_cheapest(x->config.profiles[served_model]), next;
     int64_t until_ns = clock_now_ns() + TRY_NS_MAX;
@@ -26,7 +28,7 @@ static bool sizes_try(const struct executor *x, uint32_t served_model, struct en
         last = queue->preferred[i] > last ? queue->preferred[i] : last;
     for (uint32_t b = 1; b <= last && clock_now_ns() < until_ns; b = next) {
         next = measure_batch_next(b, last, queue->preferred, queue->preferred_count);
-        if (measure_run(x->config.engine, loaded, &model->signature, model->reference_dims, b, &err) < 0) {
+        if (measure_run(x->config.engine, loaded, signature, dims, b, &err) < 0) {
             log_warn("trial run failed", "model=%s accelerator=%u batch=%u reason=\"%s\"", model->name,
                      x->config.first_accelerator, b, err.text);
             break;
@@ -69,10 +71,12 @@ static void unload(const struct executor *x, struct executor_model *loaded) {
 static int load(struct executor *x, uint32_t served_model, struct executor_model *loaded, const _Atomic bool *stop,
                 struct sy_error *err) {
     struct served_model *model = &x->config.models[served_model];
+    int64_t(*dims)[TENSOR_DIMS_MAX];
+    const char *path = model->part ? model->part->path : model->path;
     struct engine_model_source source = {
         .name = model->name,
-        .path = model->path[0] ? model->path : NULL,
-        .signature = &model->signature,
+        .path = path[0] ? path : NULL,
+        .signature = served_model_loaded(model, &dims),
         .profile = x->config.profiles[served_model],
         .batch_max = model->batch_max,
     };

@@ -18,19 +18,22 @@ int batch_under_way_init(struct executor *x) {
     x->batch.part = malloc(batch_plan_bytes(PROFILE_BATCH_MAX));
     x->batch.handles = malloc(PROFILE_BATCH_MAX * sizeof(uint64_t));
     x->batch.alone = malloc(PROFILE_BATCH_MAX * sizeof(bool));
-    return x->batch.part && x->batch.handles && x->batch.alone ? 0 : -ENOMEM;
+    x->batch.slices = malloc(PART_SUFFIXES_MAX * sizeof(*x->batch.slices));
+    return x->batch.part && x->batch.handles && x->batch.alone && x->batch.slices ? 0 : -ENOMEM;
 }
 
 void batch_under_way_destroy(struct executor *x) {
     free(x->batch.part);
     free(x->batch.handles);
     free(x->batch.alone);
+    free(x->batch.slices);
 }
 
 /* ---- parts ---- */
 
 /* Orders the requests: those whose inputs are not prepared come first, and do not run. Those suspected of making a run
- * fail, and those whose shape differs from the first one's, come last, and run alone. */
+ * fail, and those whose shape differs from the first one's, come last, and run alone. Between them, those of models
+ * that share a prefix are ordered by suffix, so that each suffix finds its rows together. */
 static void requests_order(struct executor *x) {
     struct batch_under_way *b = &x->batch;
     uint32_t count = b->plan->request_count, together = 0, apart = 0, unready = 0;
@@ -53,6 +56,9 @@ static void requests_order(struct executor *x) {
             left++;
         else
             b->handles[b->alone[k] ? apart++ : together++] = b->plan->handles[k];
+    b->sorted = count > 1 && served_model_is_prefix(&x->config.models[b->plan->served_model]);
+    if (b->sorted)
+        suffixes_order(x, unready, together);
 }
 
 /* How many requests run next. If one is known to be bad: half of them. If that half works, the bad one is in the other
@@ -69,12 +75,13 @@ static const struct batch_plan *part_of(struct executor *x, uint32_t count) {
     struct batch_plan *part = b->part;
 
     b->run_count = count;
-    if (count == b->plan->request_count)
+    if (count == b->plan->request_count && !b->sorted)
         return b->plan;
     *part = *b->plan;
+    if (count < part->request_count)
+        part->latest_ns = TIME_NEVER; /* only the deadlines count */
     part->request_count = count;
     part->items = 0;
-    part->latest_ns = TIME_NEVER; /* only the deadlines count */
     for (uint32_t k = 0; k < count; k++) {
         part->handles[k] = b->handles[b->done + k];
         part->items += wiring_card(x->wiring, part->handles[k])->items;
@@ -97,7 +104,7 @@ static void batch_over(struct executor *x, const struct batch_plan *part, const 
 
     x->ended_ns = b->ended_ns;
     x->spin_until_ns = b->ended_ns + (int64_t)(x->config.spin * (double)(b->ended_ns - whole.start_ns));
-    if (part == b->plan && !b->failed) {
+    if (part->request_count == b->plan->request_count && !b->failed) {
         b->ran.late = batch_late(x, part, result);
         if (result->status == REQUEST_OK)
             b->ran.run_ns = result->end_ns - result->start_ns;
@@ -161,7 +168,7 @@ void batch_abandon(struct executor *x) {
     struct ring *ring = &x->wiring->plans[b->model_thread * x->wiring->executors + x->config.index];
     uint32_t slots = batch_plan_slots(b->plan->request_count);
     x->lost_reads = true;
-    x->lost_handle = b->handles[b->done];
+    x->lost_handle = b->handles[b->done + b->reading];
     b->failed = true;
     b->ended_ns = clock_now_ns();
     rest_lost(x, b->done + b->run_count, true, true);
@@ -235,12 +242,34 @@ static enum outcome engine_run(struct executor *x, struct engine_model *model, c
     return OUTCOME_ANSWER;
 }
 
+/* The same for models that share a prefix. */
+static enum outcome engine_run_shared(struct executor *x, const struct tensor_view *inputs,
+                                      const struct batch_plan *part, struct run_result *result) {
+    switch (shared_run(x, part, inputs, result)) {
+    case SHARED_DONE:
+        result->status = REQUEST_OK;
+        x->batch.engine_ran = true;
+        return OUTCOME_ANSWER;
+    case SHARED_STOPPED:
+        return run_stopped(x, part, clock_now_ns() - result->start_ns, result);
+    case SHARED_ABSENT:
+        result->status = REQUEST_LOST;
+        result->absent = true;
+        return OUTCOME_ANSWER;
+    case SHARED_LOST:
+        return OUTCOME_GONE;
+    default:
+        return run_failed(x, part, result);
+    }
+}
+
 /* Gathers a part's inputs and runs it. */
 static enum outcome part_run(struct executor *x, const struct batch_plan *part, struct run_result *result) {
     struct engine_model *model = x->models[part->served_model].model;
     struct tensor_view inputs[TENSORS_MAX];
     int64_t now_ns = result->start_ns;
 
+    x->batch.reading = 0;
     if (batch_expired(x, part, now_ns))
         return OUTCOME_ANSWER;
     if (!model) {
@@ -255,6 +284,8 @@ static enum outcome part_run(struct executor *x, const struct batch_plan *part, 
     }
     result->start_ns = clock_now_ns();
     x->batch.ran.gather_ns = result->start_ns - now_ns;
+    if (served_model_is_prefix(&x->config.models[part->served_model]))
+        return engine_run_shared(x, inputs, part, result);
     return engine_run(x, model, inputs, part, result);
 }
 

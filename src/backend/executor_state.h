@@ -20,6 +20,12 @@ struct member {
     bool told_out; /* `out` as the scheduler knows it */
 };
 
+/* What one suffix made of its requests, which lie behind each other in a batch of models that share a prefix. */
+struct run_slice {
+    struct output_block *block;
+    uint32_t requests, items;
+};
+
 /* The batch that runs on a real engine (no emulation). It is not on the thread's stack, so that another thread can take
  * it over. */
 struct batch_under_way {
@@ -27,18 +33,21 @@ struct batch_under_way {
     uint32_t model_thread;
     struct ran_message ran;
     int64_t start_ns, ended_ns;
-    uint32_t unready;        /* the inputs of the first so many are not prepared: they go back, and do not run */
-    uint32_t together;       /* up to here, the requests behind those may run together; each of the others runs alone */
-    uint32_t done;           /* the first so many are answered */
-    uint32_t run_count;      /* the next so many run now */
-    int64_t apart_ns;        /* parts may run until then; 0: the batch has not been divided */
-    uint32_t bad_end;        /* a request before this index makes runs fail; 0: none is known */
-    uint32_t failed_end;     /* one past the last request of a run that failed */
-    bool engine_ran;         /* a run of this batch has worked */
-    bool failed;             /* a run of this batch has failed */
-    struct batch_plan *part; /* the requests that run, if not all do; room for the greatest plan */
-    uint64_t *handles;       /* [PROFILE_BATCH_MAX] all, those that may run together first */
-    bool *alone;             /* [PROFILE_BATCH_MAX] in the plan's order: the request runs alone */
+    uint32_t unready;    /* the inputs of the first so many are not prepared: they go back, and do not run */
+    uint32_t together;   /* up to here, the requests behind those may run together; each of the others runs alone */
+    uint32_t done;       /* the first so many are answered */
+    uint32_t run_count;  /* the next so many run now, */
+    uint32_t reading;    /* of which this one keeps its model from being freed: of a suffix's run its first request */
+    int64_t apart_ns;    /* parts may run until then; 0: the batch has not been divided */
+    uint32_t bad_end;    /* a request before this index makes runs fail; 0: none is known */
+    uint32_t failed_end; /* one past the last request of a run that failed */
+    bool engine_ran;     /* a run of this batch has worked */
+    bool failed;         /* a run of this batch has failed */
+    struct batch_plan *part;  /* the requests that run, if not all do; room for the greatest plan */
+    uint64_t *handles;        /* [PROFILE_BATCH_MAX] all, those that may run together first */
+    bool *alone;              /* [PROFILE_BATCH_MAX] in the plan's order: the request runs alone */
+    bool sorted;              /* `handles` are ordered by suffix: no part is the plan itself */
+    struct run_slice *slices; /* [PART_SUFFIXES_MAX] of the run that ended last, if it was a prefix's */
 };
 
 /* owned by the executor's thread; counters and load_status are read by anyone */
@@ -100,10 +109,12 @@ void executor_model_obey(struct executor *x, const struct accelerator_command *c
 
 struct run_result {
     enum request_status status;
-    struct output_block *block; /* of OK; batch_answer() hands it on */
-    bool suspect, broke, read;  /* of LOST: as in result_message; `read` of the first request alone */
-    bool absent;                /* of LOST: the model is not resident */
-    bool unready;               /* of LOST: its inputs are not prepared */
+    struct output_block *block;     /* of OK; batch_answer() hands it on */
+    const struct run_slice *slices; /* the same where each suffix has a block of its own, all requests in order; */
+    uint32_t slice_count;           /* 0: `block` is all requests' */
+    bool suspect, broke, read;      /* of LOST: as in result_message; `read` of the first request alone */
+    bool absent;                    /* of LOST: the model is not resident */
+    bool unready;                   /* of LOST: its inputs are not prepared */
     int64_t start_ns, end_ns;
     struct sy_error error; /* of FAILED */
 };
@@ -154,6 +165,25 @@ bool batch_run(struct executor *x, uint32_t model_thread, const struct batch_pla
 /* For the thread that takes over from one whose run hangs. The batch's requests without an answer are lost. The hanging
  * run may still read its requests until it ends (result_message.read). */
 void batch_abandon(struct executor *x);
+
+/* ---- executor_shared.c: batches of models that share a prefix ---- */
+
+enum shared_end {
+    SHARED_DONE,    /* result->slices are there */
+    SHARED_FAILED,  /* result->error says why */
+    SHARED_STOPPED, /* a run took too long, and was stopped */
+    SHARED_ABSENT,  /* the prefix, or a suffix, is not resident */
+    SHARED_LOST,    /* the thread has lost the executor, and must not touch it */
+};
+
+/* The suffix that a request takes, by its number. */
+uint32_t request_suffix(const struct executor *x, uint64_t handle);
+/* Orders the handles [from, to) of the batch under way by suffix; otherwise they stay in order. */
+void suffixes_order(struct executor *x, uint32_t from, uint32_t to);
+/* Runs the prefix for all requests of a part, ordered by suffix, and each suffix for its own. `inputs` are those of the
+ * whole models. */
+enum shared_end shared_run(struct executor *x, const struct batch_plan *part, const struct tensor_view *inputs,
+                           struct run_result *result);
 
 /* ---- executor_watch.c: runs that hang ---- */
 

@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/child_call.h"
 #include "base/text.h"
-#include "cli/child_call.h"
 #include "prefix/split.h"
 
 /* Where the parts are made: models lie at ROOT/NAME/1/model.onnx. */

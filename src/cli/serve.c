@@ -7,6 +7,10 @@ static const struct option_row rows[] = {
     OPTION_HEADING("What to serve (one of)"),
     SERVING_ROWS_SOURCE,
     SERVING_ROWS_CONTROL,
+    OPTION_CHOICE(
+        struct serve_settings, share_prefixes, "share-prefixes", "off|on",
+        "whether models that begin with the same layers are looked for, when the server starts, and have these "
+        "loaded and run once for all of them (docs/prefixes.md)"),
     OPTION_HEADING("On what"),
     SERVING_ROWS_ACCELERATORS,
     OPTION_FLAG(

@@ -133,6 +133,7 @@ static int plan_repository(const struct serve_settings *s, struct serve_plan *pl
         .cores = plan->config.executor_cores,
         .cache_dir = s->cache_dir,
         .backend = plan->config.cluster != NULL,
+        .share_prefixes = s->share_prefixes,
     };
     if (s->control_mode == CONTROL_NONE)
         return deployment_from_repository(&plan->deployment, s->repository, &how, err);

@@ -45,11 +45,23 @@ static const struct engine_ops *const file_engine = &engine_onnxruntime;
 static const struct engine_ops *const file_engine = NULL;
 #endif
 
-/* Adds a group of accelerators, with room for profiles; returns how models are profiled for it. */
-static struct profile_options group_add(struct deployment *d, const struct accelerator_group *group,
+/* By kind; an emulated one sleeps as long as a CPU runs. */
+static const char *const providers[] = {"cpu", "cuda", "cpu"};
+
+/* How models are profiled for a group of accelerators. */
+static struct profile_options group_profiling(const struct accelerator_group *group,
+                                              const struct deployment_options *options) {
+    return (struct profile_options){
+        .engine = file_engine,
+        .provider = providers[group->kind],
+        .core = group->kind == ACCELERATOR_CUDA ? -1 : thread_core_nth(&options->cores, 0),
+        .cache_dir = options->cache_dir,
+    };
+}
+
+/* Adds a group of accelerators, with room for `places` profiles; returns how models are profiled for it. */
+static struct profile_options group_add(struct deployment *d, const struct accelerator_group *group, uint32_t places,
                                         const struct deployment_options *options) {
-    static const char *const providers[] = {"cpu", "cuda",
-                                            "cpu"}; /* by kind; an emulated one sleeps as long as a CPU runs */
     struct server_accelerators *a = &d->accelerators[d->type_count++];
 
     snprintf(a->type, sizeof(a->type), "%s", group->type);
@@ -58,13 +70,8 @@ static struct profile_options group_add(struct deployment *d, const struct accel
     a->cache_dir = options->cache_dir;
     a->count = group->count;
     a->profiles = (const struct profile **)&d->profiles[d->profile_count];
-    d->profile_count += d->model_count;
-    return (struct profile_options){
-        .engine = file_engine,
-        .provider = a->provider,
-        .core = group->kind == ACCELERATOR_CUDA ? -1 : thread_core_nth(&options->cores, 0),
-        .cache_dir = options->cache_dir,
-    };
+    d->profile_count += places;
+    return group_profiling(group, options);
 }
 
 /* Profiles the models that run on accelerators of a type. */
@@ -73,7 +80,8 @@ static int profile_type(struct deployment *d, uint32_t type, struct profile_opti
 
     how->progress = progress_show;
     how->context = &terminal;
-    int found = profile_prepare_all(d->models, d->model_count, type, how, &d->profiles[type * d->model_count]);
+    int found =
+        profile_prepare_all(d->models, d->model_count, type, how, (struct profile **)d->accelerators[type].profiles);
     progress_end(&terminal);
     return found < 0 ? error_set(err, found, "profiling was stopped") : 0;
 }
@@ -130,9 +138,132 @@ static uint32_t settle(struct deployment *d, const struct deployment_options *op
             ensemble_log(m);
         else
             model_log(d, i);
-        ready++;
+        ready += !served_model_is_prefix(m);
     }
     return ready;
+}
+
+/* ---- shared prefixes ---- */
+
+/* Whether models may share their first layers here; the log says why not. */
+static bool sharing_possible(const struct deployment_options *options) {
+    if (!options->share_prefixes)
+        return false;
+    const char *reason = options->backend ? "not in a backend of a cluster" : NULL;
+    for (uint32_t i = 0; i < options->group_count; i++)
+        if (options->groups[i].kind != ACCELERATOR_CPU)
+            reason = "only where all accelerators are CPUs";
+    if (options->group_count != 1 && !reason)
+        reason = "only where all accelerators are of one type";
+    if (reason)
+        log_warn("models do not share their first layers", "reason=\"%s\"", reason);
+    return !reason;
+}
+
+static int sharing_find(struct deployment *d, struct served_model **models, const struct profile *const *profiles,
+                        uint32_t count, const struct profile_options *how, struct sy_error *err) {
+    bool terminal = isatty(STDERR_FILENO);
+    struct profile_options shown = *how;
+    shown.progress = progress_show;
+    shown.context = &terminal;
+    int rc = shared_prefixes_find(&d->shared, models, profiles, count, &shown, err);
+    progress_end(&terminal);
+    return rc;
+}
+
+/* Finds groups among the models of the deployment, which have their profiles, and adds a place for each prefix. There
+ * is room for all of them. */
+static int sharing_apply(struct deployment *d, const struct profile_options *how, struct sy_error *err) {
+    const struct profile **profiles = d->accelerators[0].profiles;
+    struct served_model **models = calloc(d->model_count + 1, sizeof(*models));
+    if (!models)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (uint32_t i = 0; i < d->model_count; i++)
+        models[i] = &d->models[i];
+    int rc = sharing_find(d, models, profiles, d->model_count, how, err);
+    free(models);
+    struct served_model *grown =
+        rc ? NULL : realloc(d->models, (d->model_count + d->shared.count) * sizeof(*d->models));
+    if (!grown)
+        return rc ? rc : error_set(err, -ENOMEM, "out of memory");
+    d->models = grown;
+    uint32_t members = d->model_count;
+    for (uint32_t i = 0; i < members && !rc; i++) {
+        struct shared_member *member;
+        struct shared_group *group = profiles[i] ? shared_prefixes_group(&d->shared, &d->models[i], &member) : NULL;
+        if (!group)
+            continue;
+        if (!group->users) {
+            group->place = d->model_count;
+            memcpy(&d->models[d->model_count], group->host, sizeof(*group->host));
+            rc = (profiles[d->model_count++] = shared_profile_copy(group)) ? 0 : -ENOMEM;
+        }
+        uint8_t number = (uint8_t)group->users++;
+        group->places[number] = i;
+        shared_member_apply(&d->models[i], group, member, group->place, number);
+        free((void *)profiles[i]);
+        if (!(profiles[i] = shared_profile_copy(group)))
+            rc = -ENOMEM;
+    }
+    return rc ? error_set(err, rc, "out of memory") : 0;
+}
+
+/* The same among the models that a server whose models come and go is to load first; it makes the places later. */
+static int sharing_prepare(struct deployment *d, const struct repository_control *control,
+                           const struct repository_entry *entries, uint32_t entry_count,
+                           const struct deployment_options *options, struct sy_error *err) {
+    struct profile_options how = group_profiling(&options->groups[0], options);
+    bool all = control->mode == CONTROL_POLL || (control->name_count == 1 && strcmp(control->names[0], "*") == 0);
+    uint32_t names = all ? entry_count : control->name_count, count = 0, room = 0;
+    struct server_accelerators cpu = {.engine = file_engine, .provider = how.provider, .count = 1};
+    struct served_model **models = NULL;
+    struct profile **profiles = NULL;
+    int rc = 0;
+    for (uint32_t n = 0; n < names && !rc; n++) {
+        struct served_model *found = NULL;
+        uint32_t versions = 0;
+        struct sy_error why;
+        if (repository_find(control->path, all ? entries[n].name : control->names[n], &found, &versions, &why))
+            versions = 0; /* the repository's thread will say so */
+        if (count + versions > room) {
+            room = 2 * (count + versions);
+            struct served_model **more = realloc(models, room * sizeof(*models));
+            models = more ? more : models;
+            struct profile **tables = realloc(profiles, room * sizeof(*profiles));
+            profiles = tables ? tables : profiles;
+            rc = more && tables ? 0 : -ENOMEM;
+        }
+        for (uint32_t v = 0; v < versions && !rc; v++) {
+            struct profile_progress progress = {.model = found[v].name, .index = n, .count = names};
+            bool measured, served = served_model_state(&found[v]) == MODEL_LOADING && !found[v].ensemble;
+            if (!(models[count] = malloc(sizeof(*models[count])))) {
+                rc = -ENOMEM;
+                break;
+            }
+            memcpy(models[count], &found[v], sizeof(found[v]));
+            models[count]->ensemble = NULL;
+            profiles[count] = NULL;
+            if (served) {
+                if (!models[count]->slo_ns)
+                    models[count]->slo_ns = options->slo_ns;
+                instances_place(models[count], &cpu, 1);
+                rc = profile_prepare(models[count], &how, &progress, NULL, &profiles[count], &measured);
+                rc = rc == -EINTR || rc == -ENOMEM ? rc : 0;
+            }
+            count++;
+        }
+        served_model_ensembles_free(found, versions);
+        free(found);
+    }
+    rc = rc ? error_set(err, rc, "the models to load first cannot be read")
+            : sharing_find(d, models, (const struct profile *const *)profiles, count, &how, err);
+    for (uint32_t i = 0; i < count; i++) {
+        free(profiles[i]);
+        free(models[i]);
+    }
+    free(models);
+    free(profiles);
+    return rc;
 }
 
 int deployment_from_repository(struct deployment *d, const char *path, const struct deployment_options *options,
@@ -149,15 +280,19 @@ int deployment_from_repository(struct deployment *d, const char *path, const str
     for (uint32_t i = 0; i < d->model_count && options->slo_ns; i++)
         if (!d->models[i].slo_ns)
             d->models[i].slo_ns = options->slo_ns;
-    d->profiles = calloc((size_t)options->group_count * d->model_count, sizeof(*d->profiles));
+    bool sharing = sharing_possible(options);
+    uint32_t places = d->model_count + (sharing ? d->model_count / 2 : 0);
+    d->profiles = calloc((size_t)options->group_count * places + 1, sizeof(*d->profiles));
     if (!d->profiles)
         return error_set(err, -ENOMEM, "no memory for the profiles of %u models", d->model_count);
     for (uint32_t i = 0; i < options->group_count; i++)
-        how[i] = group_add(d, &options->groups[i], options);
+        how[i] = group_add(d, &options->groups[i], places, options);
     models_place(d);
     for (uint32_t i = 0; i < options->group_count; i++)
         if ((rc = profile_type(d, i, &how[i], err)) < 0)
             return rc;
+    if (sharing && (rc = sharing_apply(d, &how[0], err)) < 0)
+        return rc;
     if (settle(d, options, false) + settle(d, options, true) == 0)
         return error_set(err, -ENOENT, "%s: none of its %u models can be served: %s", path, d->model_count,
                          d->models[0].reason);
@@ -166,7 +301,6 @@ int deployment_from_repository(struct deployment *d, const char *path, const str
 
 int deployment_for_control(struct deployment *d, struct repository_control *control,
                            const struct deployment_options *options, struct sy_error *err) {
-    uint32_t places = control->models_max + CONTROL_SPARE;
     struct repository_entry *entries;
     uint32_t count;
 
@@ -181,7 +315,12 @@ int deployment_for_control(struct deployment *d, struct repository_control *cont
     int rc = repository_look(control->path, &entries, &count, err);
     if (rc < 0)
         return rc;
+    rc = sharing_possible(options) ? sharing_prepare(d, control, entries, count, options, err) : 0;
     free(entries);
+    if (rc < 0)
+        return rc;
+    uint32_t places = control->models_max + CONTROL_SPARE + d->shared.count;
+    control->shared = &d->shared;
     d->models = calloc(places, sizeof(*d->models));
     d->profiles = calloc((size_t)options->group_count * places, sizeof(*d->profiles));
     if (!d->models || !d->profiles)
@@ -189,7 +328,7 @@ int deployment_for_control(struct deployment *d, struct repository_control *cont
     d->model_count = places;
     control->slo_ns = options->slo_ns;
     for (uint32_t i = 0; i < options->group_count; i++)
-        control->how[i] = group_add(d, &options->groups[i], options);
+        control->how[i] = group_add(d, &options->groups[i], places, options);
     return 0;
 }
 
@@ -240,5 +379,6 @@ void deployment_free(struct deployment *d) {
     for (uint32_t i = 0; i < d->model_count; i++)
         ensemble_release(&d->models[i]);
     free(d->models);
+    shared_prefixes_free(&d->shared);
     *d = (struct deployment){.models = NULL};
 }

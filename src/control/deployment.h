@@ -4,6 +4,7 @@
 #include "control/accelerators.h"
 #include "control/repository_control.h"
 #include "control/server.h"
+#include "control/shared_prefixes.h"
 #include "scenario/scenario.h"
 
 /* Owns everything it points to. */
@@ -14,6 +15,7 @@ struct deployment {
     uint32_t type_count;
     struct profile **profiles; /* every profile that `accelerators` points to */
     uint32_t profile_count;
+    struct shared_prefixes shared; /* models that share their first layers, if that was asked for */
 };
 
 struct deployment_options {
@@ -22,7 +24,8 @@ struct deployment_options {
     int64_t slo_ns;  /* for models that give none; 0: chosen from the profile */
     cpu_set_t cores; /* of executors; profiles are measured on the first core; empty: on any */
     const char *cache_dir;
-    bool backend; /* the frontends are in other processes */
+    bool backend;        /* the frontends are in other processes */
+    bool share_prefixes; /* find models that begin with the same layers; CPU accelerators only, and not in a backend */
 };
 
 /* Finds and completes the models of a repository. Profiles those without a cached profile, each in a child process, and

@@ -10,9 +10,11 @@
 
 #include "base/assert.h"
 #include "base/counter.h"
+#include "base/log.h"
 #include "cluster/backend_link.h"
 #include "control/ensembles.h"
 #include "control/instances.h"
+#include "control/shared_prefixes.h"
 #include "profile/prepare.h"
 #include "repository/preparations.h"
 #include "request/infer_counters.h"
@@ -40,6 +42,8 @@ static struct served_model *served(const struct model_slots *slots, uint32_t slo
     return &slots->server->config.models[slot];
 }
 
+static void member_leave(struct model_slots *slots, uint32_t slot);
+
 /* Frees all that a place owns; nobody else uses it any more. */
 static void slot_free(struct model_slots *slots, uint32_t index) {
     struct server *s = slots->server;
@@ -58,6 +62,11 @@ static void slot_free(struct model_slots *slots, uint32_t index) {
     served_model_labels_free(served(slots, index));
     preparations_close(served(slots, index));
     ensemble_release(served(slots, index));
+    if (served_model_is_suffix(served(slots, index)))
+        member_leave(slots, index);
+    served(slots, index)->part = NULL;
+    served(slots, index)->suffixes = NULL;
+    server_model_host(s, index);
     slot->use = SLOT_FREE;
     atomic_store_explicit(&served(slots, index)->state, MODEL_LOADING, memory_order_relaxed); /* nobody sees it */
     malloc_trim(0);
@@ -141,8 +150,98 @@ static int slot_ensemble(struct model_slots *slots, uint32_t slot, struct sy_err
     return rc ? rc : served_model_labels_read(served(slots, slot), err);
 }
 
+/* ---- models that share their first layers ---- */
+
+static int executors_load(struct model_slots *slots, uint32_t slot, struct sy_error *err) {
+    struct server *s = slots->server;
+    int rc = 0;
+    for (uint32_t e = 0; e < s->wiring.executors && rc == 0; e++)
+        rc = is_stopping(slots) ? error_set(err, -EINTR, "the server is shutting down")
+                                : executor_load(s->executors[e], slot, slots->control->how[0].stop, err);
+    return rc;
+}
+
+static int slot_find(const struct model_slots *slots, uint32_t *slot, struct sy_error *err) {
+    uint32_t i = 0;
+    while (i < slots->count && slots->slots[i].use != SLOT_FREE)
+        i++;
+    *slot = i;
+    if (i == slots->count)
+        return error_set(err, -EBUSY, "the last requests of too many other models are still being answered");
+    return 0;
+}
+
+static void place_enter(struct model_slots *slots, uint32_t slot);
+static void place_leave(struct model_slots *slots, uint32_t slot);
+
+/* Loads the prefix of a group into a place of its own, and hands it to executors and scheduler. */
+static int prefix_enter(struct model_slots *slots, struct shared_group *group, struct sy_error *err) {
+    struct server *s = slots->server;
+    int rc = slot_find(slots, &group->place, err);
+    if (rc)
+        return rc;
+    memcpy(served(slots, group->place), group->host, sizeof(*group->host));
+    slots->slots[group->place].use = SLOT_PREFIX;
+    server_model_host(s, group->place);
+    struct profile *profile = shared_profile_copy(group);
+    s->config.accelerators[0].profiles[group->place] = profile;
+    rc = profile ? executors_load(slots, group->place, err) : error_set(err, -ENOMEM, "out of memory");
+    if (!rc)
+        rc = slot_cores(slots, group->place, err);
+    if (rc) {
+        slot_free(slots, group->place);
+        return rc;
+    }
+    place_enter(slots, group->place);
+    atomic_store_explicit(&served(slots, group->place)->state, MODEL_READY, memory_order_release); /* as other places */
+    return 0;
+}
+
+/* Makes a place's model one of a group, whose prefix is loaded if it is the first one. */
+static int member_enter(struct model_slots *slots, uint32_t slot, struct shared_group *group,
+                        struct shared_member *member, struct sy_error *err) {
+    struct server *s = slots->server;
+    uint32_t number = 0;
+    while (number < PART_SUFFIXES_MAX && group->taken[number])
+        number++;
+    if (number == PART_SUFFIXES_MAX)
+        return error_set(err, -EBUSY, "%d models share its first layers already", PART_SUFFIXES_MAX);
+    struct profile *profile = shared_profile_copy(group);
+    int rc = !profile ? error_set(err, -ENOMEM, "out of memory") : group->users ? 0 : prefix_enter(slots, group, err);
+    if (rc) {
+        free(profile);
+        return rc;
+    }
+    free((void *)s->config.accelerators[0].profiles[slot]);
+    s->config.accelerators[0].profiles[slot] = profile;
+    shared_member_apply(served(slots, slot), group, member, group->place, (uint8_t)number);
+    group->places[number] = slot;
+    group->taken[number] = true;
+    group->users++;
+    server_model_host(s, slot);
+    return 0;
+}
+
+/* The place is freed: its number is, too, and with the last one of a group the prefix. */
+static void member_leave(struct model_slots *slots, uint32_t slot) {
+    const struct served_model *model = served(slots, slot);
+    struct shared_prefixes *shared = slots->control->shared;
+    for (uint32_t g = 0; g < shared->count; g++) {
+        struct shared_group *group = &shared->groups[g];
+        if (!group->users || group->place != model->host)
+            continue;
+        group->taken[model->suffix] = false;
+        if (--group->users > 0)
+            return;
+        place_leave(slots, group->place);
+        slot_free(slots, group->place);
+        return;
+    }
+}
+
 static int slot_model(struct model_slots *slots, uint32_t slot, struct sy_error *err) {
     struct server *s = slots->server;
+    struct shared_member *member;
     instances_place(served(slots, slot), s->config.accelerators, s->config.type_count);
     int rc = slot_profile(slots, slot, err);
     if (rc == 0 && s->backend_link && served(slots, slot)->prepared)
@@ -153,26 +252,33 @@ static int slot_model(struct model_slots *slots, uint32_t slot, struct sy_error 
         rc = preparer_start(s->preparer, err);
     if (rc == 0)
         rc = served_model_labels_read(served(slots, slot), err);
-    for (uint32_t e = 0; e < s->wiring.executors && rc == 0; e++)
-        rc = is_stopping(slots) ? error_set(err, -EINTR, "the server is shutting down")
-                                : executor_load(s->executors[e], slot, slots->control->how[0].stop, err);
-    return rc ? rc : slot_cores(slots, slot, err);
+    struct shared_group *group = rc == 0 && slots->control->shared
+                                     ? shared_prefixes_group(slots->control->shared, served(slots, slot), &member)
+                                     : NULL;
+    if (group)
+        rc = member_enter(slots, slot, group, member, err);
+    else if (rc == 0 && slots->control->shared && slots->control->shared->searched)
+        log_info("model is served whole",
+                 "model=%s version=%u reason=\"it was not among those that share layers when "
+                 "the server started\"",
+                 served(slots, slot)->name, served(slots, slot)->version);
+    if (rc == 0)
+        rc = executors_load(slots, slot, err);
+    return rc || group ? rc : slot_cores(slots, slot, err);
 }
 
 int model_slot_load(struct model_slots *slots, struct served_model *found, uint32_t *slot, struct sy_error *err) {
-    uint32_t i = 0;
-
-    while (i < slots->count && slots->slots[i].use != SLOT_FREE)
-        i++;
-    if (i == slots->count)
-        return error_set(err, -EBUSY, "the last requests of too many other models are still being answered");
+    uint32_t i;
+    int rc = slot_find(slots, &i, err);
+    if (rc)
+        return rc;
     struct served_model *model = served(slots, i);
     memcpy(model, found, sizeof(*model));
     found->ensemble = NULL; /* the place's from now on */
     if (!model->slo_ns)
         model->slo_ns = slots->control->slo_ns;
     slots->slots[i].use = SLOT_LOADED;
-    int rc = model->ensemble ? slot_ensemble(slots, i, err) : slot_model(slots, i, err);
+    rc = model->ensemble ? slot_ensemble(slots, i, err) : slot_model(slots, i, err);
     if (rc) {
         slot_free(slots, i);
         return rc;
@@ -227,6 +333,23 @@ static void scheduler_tell(struct model_slots *slots, uint32_t slot, bool comes)
     scheduler_await(slots, model, comes);
 }
 
+/* Hands a place to the executors and, if it has a queue, to the scheduler; takes it back from them. */
+static void place_enter(struct model_slots *slots, uint32_t slot) {
+    if (served(slots, slot)->ensemble)
+        return;
+    executors_tell(slots, slot, true);
+    if (server_schedules(slots->server) && served_model_is_scheduled(served(slots, slot)))
+        scheduler_tell(slots, slot, true);
+}
+
+static void place_leave(struct model_slots *slots, uint32_t slot) {
+    if (served(slots, slot)->ensemble)
+        return;
+    if (server_schedules(slots->server) && served_model_is_scheduled(served(slots, slot)))
+        scheduler_tell(slots, slot, false);
+    executors_tell(slots, slot, false);
+}
+
 void model_slot_discard(struct model_slots *slots, uint32_t slot) {
     CHECK_EQ(slots->slots[slot].use, SLOT_LOADED);
     slot_free(slots, slot);
@@ -242,11 +365,7 @@ void model_slot_enter(struct model_slots *slots, uint32_t slot) {
         if (steps)
             counters_clear(steps, sizeof(*steps));
     }
-    if (!served(slots, slot)->ensemble) {
-        executors_tell(slots, slot, true);
-        if (server_schedules(s))
-            scheduler_tell(slots, slot, true);
-    }
+    place_enter(slots, slot);
     slots->slots[slot].use = SLOT_SERVING;
     slots->serving++;
     /* release: with every load of the state before the model is read, also before it is published */
@@ -280,10 +399,7 @@ bool model_slots_drain(struct model_slots *slots) {
             left = true;
             continue;
         }
-        if (server_schedules(slots->server) && !served(slots, i)->ensemble)
-            scheduler_tell(slots, i, false);
-        if (!served(slots, i)->ensemble)
-            executors_tell(slots, i, false);
+        place_leave(slots, i);
         slot_free(slots, i);
     }
     return left;

@@ -12,7 +12,15 @@
 #include "control/repository_control.h"
 #include "control/server_state.h"
 
-enum slot_use { SLOT_FREE, SLOT_LOADED, SLOT_SERVING, SLOT_RETIRED, SLOT_DRAINING };
+enum slot_use {
+    SLOT_FREE,
+    SLOT_LOADED,
+    SLOT_SERVING,
+    SLOT_RETIRED,
+    SLOT_DRAINING,
+    SLOT_PREFIX, /* the layers that models share: it comes with the first of them, and goes when the last one's place is
+                  * freed. No client knows it */
+};
 
 struct model_slot {
     enum slot_use use;

@@ -43,7 +43,7 @@ static void set_aside(struct served_model *model) {
 
 /* An accelerator that runs the model is back. */
 static void take_back(struct served_model *model) {
-    /* only this thread sets aside a model that has variants */
+    /* only this thread sets aside a model that has variants, or a suffix */
     if (served_model_state(model) != MODEL_UNAVAILABLE || strcmp(model->reason, NO_ACCELERATOR) != 0)
         return;
     atomic_store_explicit(&model->state, MODEL_READY, memory_order_release); /* as served_model_refuse() */
@@ -94,6 +94,17 @@ static bool look(struct server *s, const uint32_t left[RANK_THREADS_MAX]) {
             able |= model_look(s, i, left);
             models = true;
         }
+    /* models whose prefix is scheduled for them, which has been looked at */
+    const struct model_index *listed = atomic_load_explicit(&s->models.now, memory_order_relaxed); /* under the lock */
+    for (uint32_t i = 0; listed && i < listed->count; i++) {
+        struct served_model *model = &s->config.models[listed->listed[i]];
+        if (!served_model_is_suffix(model))
+            continue;
+        if (served_model_state(&s->config.models[model->host]) == MODEL_READY)
+            take_back(model);
+        else
+            set_aside(model);
+    }
     pthread_mutex_unlock(&s->models_lock);
     for (uint32_t k = 0; k < s->wiring.rank_threads && !models; k++)
         able |= left[k] != 0;

@@ -24,6 +24,8 @@ enum control_mode {
  * others. */
 #define CONTROL_VARIABLE 64
 
+struct shared_prefixes;
+
 /* Outlives the server. */
 struct repository_control {
     enum control_mode mode;
@@ -34,6 +36,7 @@ struct repository_control {
     uint32_t models_max;
     int64_t slo_ns;                                    /* for models that give none; 0: chosen from the profile */
     struct profile_options how[ACCELERATOR_TYPES_MAX]; /* by type; `stop` is set here */
+    struct shared_prefixes *shared; /* models that share their first layers when they are loaded; may be empty */
 };
 
 struct repository_desk;

@@ -38,6 +38,13 @@ static int64_t item_bytes(const struct served_model *model) {
     return bytes;
 }
 
+void server_model_host(struct server *s, uint32_t model) {
+    const struct served_model *served = &s->config.models[model];
+    bool suffix = served_model_is_suffix(served);
+    s->wiring.host_of_served[model] = suffix ? served->host : model;
+    s->wiring.suffix_of_served[model] = suffix ? served->suffix : 0;
+}
+
 /* Distributes models over model threads, and gives each its range of the rank core's indexes: one index, or several for
  * a model whose inputs may have different shapes, or none for a model that is set aside. */
 static int place_models(struct server *s) {
@@ -47,14 +54,17 @@ static int place_models(struct server *s) {
     memset(per_thread, 0, sizeof(per_thread));
     s->placements = calloc(count + 1, sizeof(*s->placements));
     s->wiring.thread_of_served = calloc(count + 1, sizeof(uint32_t));
-    if (!s->placements || !s->wiring.thread_of_served)
+    s->wiring.host_of_served = calloc(count + 1, sizeof(uint32_t));
+    s->wiring.suffix_of_served = calloc(count + 1, sizeof(uint8_t));
+    if (!s->placements || !s->wiring.thread_of_served || !s->wiring.host_of_served || !s->wiring.suffix_of_served)
         return -ENOMEM;
     for (uint32_t i = 0; i < count; i++) {
         struct server_placement *p = &s->placements[i];
         p->thread = i % threads;
         p->thread_model = per_thread[p->thread]++;
         p->first_variant = variants;
-        if (served_model_state(&s->config.models[i]) == MODEL_READY && !s->config.models[i].ensemble)
+        server_model_host(s, i);
+        if (served_model_state(&s->config.models[i]) == MODEL_READY && served_model_is_scheduled(&s->config.models[i]))
             p->variant_count = s->config.models[i].signature.variable_shapes ? VARIANTS_MAX : 1;
         variants += p->variant_count;
         s->wiring.thread_of_served[i] = p->thread;
@@ -302,14 +312,36 @@ struct inferences_config server_inside(struct server *s, uint32_t n, size_t slot
     return frontend_inferences(&config, slot_bytes);
 }
 
-/* Publishes the models that are there from the start. */
+/* Publishes the models that are there from the start, but not the prefixes that some of them share. */
 static int models_publish(struct server *s, struct sy_error *err) {
-    struct model_index *models = malloc(sizeof(*models));
+    struct model_index *models = calloc(1, sizeof(*models));
+    uint32_t *listed = calloc(s->config.model_count + 1, sizeof(*listed)), count = 0;
 
-    if (!models || model_index_init(models, s->config.models, server_has_places(s) ? 0 : s->config.model_count) < 0)
+    for (uint32_t i = 0; listed && i < s->config.model_count && !server_has_places(s); i++)
+        if (!served_model_is_prefix(&s->config.models[i]))
+            listed[count++] = i;
+    int rc = models && listed ? model_index_init_listed(models, s->config.models, listed, count, NULL, 0) : -ENOMEM;
+    free(listed);
+    if (rc < 0) {
+        if (models)
+            model_index_destroy(models);
+        free(models);
         return error_set(err, -ENOMEM, "no memory for the names of %u models", s->config.model_count);
+    }
     atomic_init(&s->models.now, models);
     return 0;
+}
+
+/* A model whose prefix no executor could load cannot be served either. */
+static void suffixes_check(struct server *s) {
+    for (uint32_t i = 0; i < s->config.model_count; i++) {
+        struct served_model *model = &s->config.models[i];
+        if (!served_model_is_suffix(model) || served_model_state(model) != MODEL_READY ||
+            served_model_state(&s->config.models[model->host]) == MODEL_READY)
+            continue;
+        served_model_refuse(model, "the layers that it shares: %s", s->config.models[model->host].reason);
+        log_error("model set aside", "model=%s reason=\"%s\"", model->name, model->reason);
+    }
 }
 
 static void models_withdraw(struct server *s) {
@@ -497,6 +529,8 @@ static int server_end(struct server *s) {
     wiring_destroy(&s->wiring);
     free(s->wiring.thread_of_model);
     free(s->wiring.thread_of_served);
+    free(s->wiring.host_of_served);
+    free(s->wiring.suffix_of_served);
     free(s->wiring.executor_of);
     free(s->wiring.part_of_model);
     free(s->wiring.part_of_accelerator);
@@ -538,6 +572,7 @@ int server_start(struct server **server, const struct server_config *config, str
     if ((rc = wiring_init(&s->wiring, config->busy_poll, err)) < 0 ||
         (server_runs(s) && (rc = start_executors(s, err)) < 0))
         goto err_end;
+    suffixes_check(s);
     if (config->decisions && server_schedules(s) &&
         (rc = decision_files_create(&s->decisions, &s->wiring, config->decisions, config->decisions_bytes, err)) < 0)
         goto err_end;

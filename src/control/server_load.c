@@ -98,7 +98,7 @@ void server_load_since(struct server *s, struct server_load *l, int64_t now_ns, 
 
     pthread_mutex_lock(&s->models_lock); /* models move, come and go under it */
     for (uint32_t model = 0; model < s->config.model_count; model++) {
-        const struct model_counters *c = server_model_counters(s, model);
+        const struct model_counters *c = server_place_counters(s, model);
         struct model_counted *before = &l->counted[model];
         ran_ns += advisor_since(&before->ran_ns, counter_get(&c->run_ns.sum));
         struct autoscale_seen requests =

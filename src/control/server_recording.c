@@ -137,9 +137,11 @@ static int models_read(struct server *s, struct recording *r) {
     r->models = calloc(listed->count + 1, sizeof(*r->models));
     rc = r->models ? 0 : -ENOMEM;
     for (uint32_t i = 0; i < listed->count && !rc; i++) {
-        uint32_t served = listed->listed[i];
+        /* models that share their first layers are one to the scheduler, and so here */
+        uint32_t served = wiring_host(&s->wiring, listed->listed[i]);
         const struct served_model *model = &listed->models[served];
-        if (served_model_state(model) != MODEL_READY || model->ensemble) /* its steps' requests are there */
+        if (served_model_state(model) != MODEL_READY || model->ensemble || /* its steps' requests are there */
+            r->model_of[served] != UINT32_MAX)
             continue;
         r->model_of[served] = r->model_count;
         rc = model_read(s, served, model, &r->models[r->model_count++]);

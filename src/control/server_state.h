@@ -105,10 +105,15 @@ static inline const struct thread_rings *server_rings(const struct server *s, ui
     return s->central_thread ? central_thread_rings(s->central_thread) : model_thread_rings(s->model_threads[thread]);
 }
 
-/* What a model's scheduling thread counts of it. */
-static inline const struct model_counters *server_model_counters(const struct server *s, uint32_t model) {
-    const struct server_placement *p = &s->placements[model];
+/* What the scheduling thread of a place counts of it; nothing of models that are scheduled with their prefix. */
+static inline const struct model_counters *server_place_counters(const struct server *s, uint32_t place) {
+    const struct server_placement *p = &s->placements[place];
     return &server_rings(s, p->thread)->counters[p->thread_model];
+}
+
+/* What a listed model's scheduling thread counts of it; of models that share their first layers, of all together. */
+static inline const struct model_counters *server_model_counters(const struct server *s, uint32_t model) {
+    return server_place_counters(s, wiring_host(&s->wiring, model));
 }
 
 /* The number of frontends that speak a protocol. Their ports come before those of the caller's own frontends. */
@@ -122,6 +127,10 @@ static inline uint32_t server_frontends(const struct server *s) {
 static inline const struct infer_counters *server_infer_counters(const struct server *s, uint32_t frontend) {
     return &s->frontends[frontend]->inferences.counters;
 }
+
+/* Notes how requests to a model are scheduled: by itself, or with others whose first layers it shares. Before the model
+ * is published. */
+void server_model_host(struct server *s, uint32_t model);
 
 /* What a scheduling thread is told of a model, except the model's numbers in the scheduler. */
 struct thread_model server_thread_model(const struct server *s, uint32_t model);

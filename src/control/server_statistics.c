@@ -62,7 +62,7 @@ void server_statistics(const void *server, uint32_t model, struct model_statisti
 
 void server_batch_statistics(const void *server, uint32_t model, struct batch_statistics *by_size) {
     const struct server *s = server;
-    const struct server_placement *p = &s->placements[model];
+    const struct server_placement *p = &s->placements[wiring_host(&s->wiring, model)];
     uint32_t sizes = s->config.models[model].batch_max;
 
     memset(by_size, 0, sizes * sizeof(*by_size));

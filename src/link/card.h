@@ -64,6 +64,8 @@ struct request_card {
     /* 1: its inputs are still being prepared. Who has prepared them clears it (release), and an executor looks before
      * it reads them (acquire). Always 0 in a cluster */
     _Atomic uint8_t unready;
+    uint8_t
+        suffix; /* of a model that shares its first layers: which suffix (wiring.h); else 0. Always 0 in a cluster */
     uint32_t input_count;
     struct card_input inputs[TENSORS_MAX]; /* [input_count] in the signature's order */
 };

@@ -8,6 +8,7 @@
 #include "base/siphash.h"
 #include "repository/instance_groups.h"
 #include "repository/queue_rules.h"
+#include "repository/served_part.h"
 #include "tensor/tensor.h"
 
 struct ensemble;
@@ -86,8 +87,14 @@ struct served_model {
                                           * Whoever holds the model frees it; a copy made with memcpy does not own it
                                           * unless the original is given up */
     struct ensemble_plan *plan; /* of an ensemble that is served: when its steps are due (request/ensemble_plan.h) */
-    double weight;              /* of its share under overload, relative to other models; 0 means 1 */
-    char profile_path[4096];    /* from symphony.yaml; "": measured and cached */
+    struct served_part
+        *part; /* what is loaded of it, if its first layers are shared; NULL: its file. Somebody else's */
+    const uint32_t *suffixes; /* of a prefix: [PART_SUFFIXES_MAX] the places of its models by what a card says; NULL: it
+                               * is none. Entries change only while no request means them */
+    uint32_t host;            /* of a model with a suffix: the place of its prefix, */
+    uint8_t suffix;           /* and its number there */
+    double weight;            /* of its share under overload, relative to other models; 0 means 1 */
+    char profile_path[4096];  /* from symphony.yaml; "": measured and cached */
     char label_files[TENSORS_MAX][128]; /* of outputs, in `folder`; "": none */
     uint8_t formats[TENSORS_MAX];       /* of inputs: enum image_format (model_config.h) */
     struct labels *labels[TENSORS_MAX]; /* read from them; NULL: none */
@@ -98,6 +105,28 @@ struct served_model {
     _Atomic int state;               /* enum model_state */
     char reason[512];                /* why it is unavailable; written before `state` */
 };
+
+/* A place that holds the shared layers of others; no client asks for it. */
+static inline bool served_model_is_prefix(const struct served_model *model) {
+    return model->suffixes != NULL;
+}
+
+/* A model whose first layers are another place's. */
+static inline bool served_model_is_suffix(const struct served_model *model) {
+    return model->part && !model->suffixes;
+}
+
+/* Whether the scheduler has a queue for it: not for ensembles, nor for models that are scheduled with their prefix. */
+static inline bool served_model_is_scheduled(const struct served_model *model) {
+    return !model->ensemble && !served_model_is_suffix(model);
+}
+
+/* What the loaded file takes and gives, and its inputs of the profiled item. */
+static inline const struct signature *served_model_loaded(struct served_model *model,
+                                                          int64_t (**dims)[TENSOR_DIMS_MAX]) {
+    *dims = model->part ? model->part->dims : model->reference_dims;
+    return model->part ? &model->part->signature : &model->signature;
+}
 
 /* The signature as clients see it, with what they send for prepared inputs. */
 static inline const struct signature *served_model_offered(const struct served_model *model) {

@@ -166,6 +166,7 @@ static int card_write(struct port *port, const struct request *request) {
     card->alone = request->alone;
     /* published with the message. Who has prepared the inputs meanwhile clears it once more, by port_prepared() */
     atomic_store_explicit(&card->unready, request->preparing, memory_order_relaxed);
+    card->suffix = port->wiring->suffix_of_served ? port->wiring->suffix_of_served[request->model] : 0;
     card->input_count = request->input_count;
     return rc;
 }
@@ -185,7 +186,7 @@ static void slot_give(struct port *port, struct request *request) {
 
 static void port_send(struct port *port, const struct request *request, enum request_message_kind kind) {
     struct wiring *w = port->wiring;
-    uint32_t thread = w->thread_of_served[request->model];
+    uint32_t model = wiring_host(w, request->model), thread = w->thread_of_served[model];
     struct ring *ring = &w->requests[port->index * w->model_threads + thread];
     struct request_message *message = ring_reserve(ring);
 
@@ -196,7 +197,7 @@ static void port_send(struct port *port, const struct request *request, enum req
         .deadline_ns = request->deadline_sched_ns,
         .shape_key = request->shape_key,
         .work = request->work,
-        .model = request->model,
+        .model = model,
         .items = request->items,
         .port = (uint16_t)port->index,
         .kind = (uint8_t)kind,
@@ -391,7 +392,8 @@ static void released(struct port *port, struct request *request) {
  * message that cannot be. */
 static void ready_tell(struct port *port, const struct request *request) {
     struct wiring *w = port->wiring;
-    struct ring *ring = &w->requests[port->index * w->model_threads + w->thread_of_served[request->model]];
+    struct ring *ring =
+        &w->requests[port->index * w->model_threads + w->thread_of_served[wiring_host(w, request->model)]];
     if (ring_fits(ring, MESSAGES_A_REQUEST * w->port_requests + 1)) {
         port_send(port, request, REQUEST_READY);
         port->unflushed = true;

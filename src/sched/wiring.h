@@ -76,7 +76,12 @@ struct wiring {
                                  * full: two are needed, and hints take the rest (request/port.c) */
     uint32_t *thread_of_model;  /* [models]; of unused ones: written before the model comes */
     uint32_t *thread_of_served; /* [served models] */
-    uint32_t *executor_of;      /* [accelerators] */
+    /* [served models] Models that share their first layers are scheduled as one: the place that requests to a model
+     * queue for, and which suffix they take there (repository/served_part.h). Written before the model comes. NULL:
+     * each is scheduled by itself */
+    uint32_t *host_of_served;
+    uint8_t *suffix_of_served;
+    uint32_t *executor_of;                        /* [accelerators] */
     uint8_t *part_of_accelerator, *part_of_model; /* [accelerators], [models] at first; NULL: all are of part 0 */
     uint32_t part_accelerators;                   /* most of a part; set by wiring_init() */
     struct ring *requests;                        /* [f * model_threads + t] struct request_message */
@@ -106,6 +111,11 @@ struct wiring {
     _Atomic uint8_t *parts;   /* [models] where each is; written by its model thread */
     struct model_load *loads; /* [models] the same */
 };
+
+/* The place that requests to a served model are scheduled as. */
+static inline uint32_t wiring_host(const struct wiring *wiring, uint32_t served_model) {
+    return wiring->host_of_served ? wiring->host_of_served[served_model] : served_model;
+}
 
 static inline uint32_t wiring_regions(const struct wiring *wiring) {
     return wiring->frontends + 1;

@@ -28,8 +28,10 @@ static const struct {
 
 /* ---- models ---- */
 
-/* What the thread that schedules a served model keeps, and the model's number there. */
+/* What the thread that schedules a served model keeps, and the model's number there. Models that share their first
+ * layers are one to it. */
 static const struct thread_rings *rings_of(const struct scheduler_counters *s, uint32_t model, uint32_t *number) {
+    model = wiring_host(s->wiring, model);
     const struct thread_rings *rings = s->rings[s->thread_of_served[model]];
     *number = rings->model_of_served[model];
     return rings;

@@ -417,8 +417,31 @@ static void hints_leave_room_for_what_must_be_said(void **state) {
     rig_stop(rig);
 }
 
+/* Requests to a model that shares its first layers queue for the place of these; their card says whose they are. */
+static void a_model_with_a_suffix_is_scheduled_as_its_prefix(void **state) {
+    (void)state;
+    uint32_t hosts[] = {0, 3, 2, 3}, threads[4] = {0};
+    uint8_t suffixes[] = {0, 9, 0, 0};
+    struct rig *rig = rig_start(TIME_NEVER);
+    struct request other = {.model = 1, .items = 1, .deadline_ns = TIME_NEVER};
+
+    expect_sent(rig);
+    rig->wiring.thread_of_served = threads;
+    rig->wiring.host_of_served = hosts;
+    rig->wiring.suffix_of_served = suffixes;
+    assert_int_equal(port_submit(rig->port, &other), 0);
+    port_flush(rig->port);
+    const struct request_message *message = ring_peek(&rig->wiring.requests[0]);
+    assert_non_null(message);
+    assert_int_equal(message->model, 3);
+    assert_int_equal(wiring_card(&rig->wiring, message->handle)->suffix, 9);
+    rig->wiring.thread_of_served = rig->zero;
+    rig_stop(rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_model_with_a_suffix_is_scheduled_as_its_prefix),
         cmocka_unit_test(what_breaks_accelerators_is_sent_on_once),
         cmocka_unit_test(what_has_no_time_left_is_refused_with_its_reason),
         cmocka_unit_test(what_is_still_read_keeps_its_slot),

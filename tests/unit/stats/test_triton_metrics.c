@@ -57,7 +57,9 @@ static void each_number_has_its_name(void **state) {
     uint32_t zeros[] = {0, 0}, numbers[] = {1, 0}, listed[] = {1}; /* the first model is not listed */
     _Atomic uint32_t queued[] = {7, 99};
     const struct thread_rings rings = {.model_of_served = numbers, .queued = queued}, *threads[] = {&rings};
-    const struct scheduler_counters scheduler = {.rings = threads, .threads = 1, .thread_of_served = zeros};
+    const struct wiring wiring = {.frontends = 1};
+    const struct scheduler_counters scheduler = {
+        .rings = threads, .threads = 1, .thread_of_served = zeros, .wiring = &wiring};
     const struct model_index index = {.models = models, .listed = listed, .count = 1};
     struct text page = {0};
     (void)state;

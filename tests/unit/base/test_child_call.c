@@ -1,5 +1,5 @@
 /* test_child_call.c - children that return, fail, crash and leave. */
-#include "cli/child_call.h"
+#include "base/child_call.h"
 
 #include <errno.h>
 #include <signal.h>

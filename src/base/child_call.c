@@ -1,5 +1,5 @@
 /* child_call.c - a child that answers by a pipe. */
-#include "cli/child_call.h"
+#include "base/child_call.h"
 
 #include <errno.h>
 #include <fcntl.h>

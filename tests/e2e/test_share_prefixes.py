@@ -1,0 +1,304 @@
+"""test_share_prefixes.py - symphony serve --share-prefixes on: models that begin with the same layers answer as they do
+whole, in one queue, with these layers loaded once; they come and go one by one.
+
+Weights and inputs are small whole numbers, so that sums are exact and answers do not depend on a batch's size."""
+# sanitizers: address thread
+import concurrent.futures
+import json
+import os
+import threading
+import time
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from server import Server
+
+FLOAT = TensorProto.FLOAT
+WIDTH, LAYERS, NAMES = 64, 3, ["ants", "bees", "cats", "dogs"]
+
+
+def numbers(seed, *shape):
+    return np.random.default_rng(seed).integers(-1, 2, shape).astype(np.float32)
+
+
+def layer(nodes, initializers, name, seed, given, made, rows, columns, relu=True):
+    initializers.append(numpy_helper.from_array(numbers(seed, rows, columns), name))
+    nodes.append(helper.make_node("MatMul", [given, name], [made + ".m" if relu else made]))
+    if relu:
+        nodes.append(helper.make_node("Relu", [made + ".m"], [made]))
+
+
+def save(folder, name, nodes, initializers, inputs, outputs, config=""):
+    def infos(ends):
+        return [helper.make_tensor_value_info(end, FLOAT, ["N", size]) for end, size in ends]
+    graph = helper.make_graph(nodes, name, infos(inputs), infos(outputs), initializers)
+    (folder / name / "1").mkdir(parents=True)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9),
+              folder / name / "1" / "model.onnx")
+    if config:
+        (folder / name / "config.pbtxt").write_text(config)
+
+
+def save_variant(folder, name, seed, width=WIDTH, trunk_seed=1, again=False, config="", outputs=10):
+    """The trunk, and a last layer of its own; with `again` that takes the model's input once more."""
+    nodes, initializers, last = [], [], "x"
+    for i in range(LAYERS):
+        layer(nodes, initializers, f"w{i}", trunk_seed + i, last, f"t{i}", width, width)
+        last = f"t{i}"
+    layer(nodes, initializers, "own", seed, last, "y0" if again else "y", width, outputs, relu=False)
+    if again:
+        layer(nodes, initializers, "more", seed + 1, "x", "y1", width, outputs, relu=False)
+        nodes.append(helper.make_node("Sub", ["y0", "y1"], ["y"]))
+    save(folder, name, nodes, initializers, [("x", width)], [("y", outputs)], config)
+
+
+def expected(x, seed, width=WIDTH, trunk_seed=1, again=False, outputs=10):
+    t = x
+    for i in range(LAYERS):
+        t = np.maximum(t @ numbers(trunk_seed + i, width, width), 0)
+    y = t @ numbers(seed, width, outputs)
+    return y - x @ numbers(seed + 1, width, outputs) if again else y
+
+
+SEEDS = {name: 100 + 10 * i for i, name in enumerate(NAMES)}
+
+
+@pytest.fixture
+def models(tmp_path):
+    for name in NAMES:
+        save_variant(tmp_path / "models", name, SEEDS[name], again=name == "dogs", outputs=7 if name == "bees" else 10)
+    save_variant(tmp_path / "models", "else", 300, trunk_seed=50)
+    return tmp_path / "models"
+
+
+def answer(name, x):
+    return expected(x, SEEDS[name], again=name == "dogs", outputs=7 if name == "bees" else 10)
+
+
+def ask(server, name, x, connection=None):
+    connection = connection or server.connect()
+    body = json.dumps({"inputs": [{"name": "x", "shape": list(x.shape), "datatype": "FP32", "data": x.ravel().tolist()}]})
+    connection.request("POST", f"/v2/models/{name}/infer", body)
+    response = connection.getresponse()
+    text = json.loads(response.read())
+    if response.status != 200:
+        return response.status, text
+    [output] = text["outputs"]
+    return 200, np.array(output["data"], np.float32).reshape(output["shape"])
+
+
+def inputs(seed, items, width=WIDTH):
+    return np.random.default_rng(seed).integers(0, 4, (items, width)).astype(np.float32)
+
+
+def client(server, name, seed, requests=60, until=None):
+    """Asks one model, one request after the other; returns how many were answered, and the statuses of the others."""
+    connection, answered, others, n = server.connect(), 0, [], 0
+    while n < requests or (until and not until.is_set()):
+        x = inputs(1000 * seed + n, 1 + n % 3)
+        status, y = ask(server, name, x, connection)
+        if status == 200:
+            assert np.array_equal(y, answer(name, x)), f"{name}: {y} for {x}"
+            answered += 1
+        else:
+            others.append((status, y))
+        n += 1
+    return answered, others
+
+
+def sharing(server):
+    return sorted(line.split("model=")[1].split()[0] for line in server.log_text().splitlines()
+                  if 'msg="model shares its first layers"' in line)
+
+
+def start(models, *args, **more):
+    return Server("--repository", models, "--share-prefixes", "on", "--accelerators", "cpu:1", "--slo-ms", "60000", *args,
+                  **more)
+
+
+def test_batches_mix_requests_to_all_models_of_a_group(models):
+    with start(models) as server:
+        assert sharing(server) == NAMES
+        assert 'model is served whole" model=else' in server.log_text()
+        with concurrent.futures.ThreadPoolExecutor(len(NAMES)) as pool:  # one request of each model at a time
+            for done in [pool.submit(client, server, name, seed) for seed, name in enumerate(NAMES)]:
+                assert done.result() == (60, [])
+        metrics = server.metrics()
+        for name in NAMES:  # clients see models, each with its own statistics
+            label = f'{{model="{name}",version="1"}}'
+            assert metrics[f"nv_inference_request_success{label}"] == 60
+            assert metrics[f"nv_inference_exec_count{label}"] < 4 * 60  # of all: some batches held several models' requests
+        assert server.request("GET", "/v2/models/ants.prefix")[0] == 404
+        status, _, body = server.request("POST", "/v2/repository/index")
+        assert sorted(m["name"] for m in json.loads(body)) == sorted(NAMES + ["else"])
+        status, _, body = server.request("GET", "/v2/models/bees")
+        assert json.loads(body)["outputs"] == [{"name": "y", "datatype": "FP32", "shape": [-1, 7]}]
+
+
+def test_answers_have_the_bits_of_the_whole_models(tmp_path):
+    """With any weights: a lone request to a model, shared and whole."""
+    for i, name in enumerate(NAMES):
+        save_variant(tmp_path / "m", name, 100 + i)
+        path = tmp_path / "m" / name / "1" / "model.onnx"
+        model = onnx.load(path)
+        for w in model.graph.initializer:
+            rng = np.random.default_rng(len(w.name) + (i if w.name == "own" else int(w.name[1:] or 0)))
+            w.CopyFrom(numpy_helper.from_array(rng.standard_normal(w.dims).astype(np.float32), w.name))
+        onnx.save(model, path)
+    answers = {}
+    for share in ("off", "on"):
+        with Server("--repository", tmp_path / "m", "--share-prefixes", share, "--slo-ms", "60000") as server:
+            assert sharing(server) == (NAMES if share == "on" else [])
+            answers[share] = [ask(server, name, np.random.default_rng(items).random((items, WIDTH), np.float32))[1].tobytes()
+                              for name in NAMES for items in (1, 2, 3, 8)]
+    assert answers["on"] == answers["off"]
+
+
+def test_the_parts_are_made_once(models):
+    with start(models):
+        pass
+    [parts] = models.glob("*/1/.symphony/*.parts")
+    stamps = {path: path.stat().st_mtime_ns for path in parts.iterdir() if path.is_file()}
+    assert {path.name for path in stamps} == {"split.json", "prefix.onnx"} | {f"suffix-{i}.onnx" for i in range(4)}
+    with start(models) as server:
+        assert sharing(server) == NAMES
+    assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
+    (parts / "split.json").write_text("{}")  # they are made again
+    with start(models) as server:
+        assert sharing(server) == NAMES and ask(server, "bees", inputs(1, 2))[0] == 200
+    assert (parts / "split.json").stat().st_size > 2
+
+
+def test_off_is_the_default(models):
+    with Server("--repository", models) as server:
+        assert not sharing(server) and not list(models.glob("*/1/.symphony/*.parts"))
+
+
+def test_a_refused_split_is_served_whole(tmp_path):
+    """The only cut lies between a convolution and the normalisation that ONNX Runtime folds into it."""
+    for i, name in enumerate(NAMES[:2]):
+        rng = np.random.default_rng(7)
+        def tensor(name, *shape, rng=rng):
+            return numpy_helper.from_array(rng.random(shape, np.float32) + 0.5, name)
+        nodes = [helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),
+                 helper.make_node("BatchNormalization", ["c", "scale", "bias", "mean", "var"], ["y"])]
+        weights = [tensor("w", 16, 3, 3, 3), tensor("scale", 16), tensor("bias", 16), tensor("mean", 16),
+                   numpy_helper.from_array(np.random.default_rng(i).random(16, np.float32) + 0.5, "var")]
+        graph = helper.make_graph(nodes, name, [helper.make_tensor_value_info("x", FLOAT, ["N", 3, 8, 8])],
+                                  [helper.make_tensor_value_info("y", FLOAT, ["N", 16, 8, 8])], weights)
+        (tmp_path / name / "1").mkdir(parents=True)
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9),
+                  tmp_path / name / "1" / "model.onnx")
+    for _ in range(2):  # tried, then known
+        with start(tmp_path) as server:
+            assert not sharing(server)
+            log = [line for line in server.log_text().splitlines() if "model is served whole" in line]
+            assert len(log) == 2 and all("differs from the whole model's" in line for line in log), log
+            assert server.request("GET", "/v2/models/ants/ready")[0] == 200
+
+
+def test_models_with_queues_of_their_own_are_not_joined(tmp_path):
+    rules = "dynamic_batching { priority_levels: 3 default_priority_level: 2 }"
+    for name in NAMES:
+        save_variant(tmp_path, name, SEEDS[name], config=rules if name in ("ants", "bees") else "")
+    with start(tmp_path) as server:
+        prefixes = [line.split("prefix=")[1].split()[0] for line in server.log_text().splitlines()
+                    if 'msg="model shares its first layers"' in line]
+        assert sorted(prefixes) == ["ants.prefix", "ants.prefix", "cats.prefix", "cats.prefix"]
+
+
+def order(server, name, verb):
+    return server.request("POST", f"/v2/repository/models/{name}/{verb}", "{}")[0]
+
+
+def test_one_model_of_a_group_comes_and_goes_under_load(models):
+    with start(models, "--model-control-mode", "explicit", "--load-model", "*") as server:
+        assert len(sharing(server)) == len(NAMES)
+        over = threading.Event()
+        with concurrent.futures.ThreadPoolExecutor(len(NAMES)) as pool:
+            clients = {name: pool.submit(client, server, name, seed, 20, over) for seed, name in enumerate(NAMES)}
+            for _ in range(5):
+                assert order(server, "bees", "unload") == 200
+                assert order(server, "bees", "load") == 200
+            over.set()
+            for name in NAMES:
+                answered, others = clients[name].result()
+                assert answered > 0 or name == "bees"
+                assert not others or (name == "bees" and {status for status, _ in others} <= {404, 503}), others[:3]
+        x = inputs(5, 2)
+        status, y = ask(server, "bees", x)
+        assert status == 200 and np.array_equal(y, answer("bees", x))
+        for name in NAMES:  # with the last one the prefix goes, and with the first one it comes again
+            assert order(server, name, "unload") == 200
+        for name in reversed(NAMES):
+            assert order(server, name, "load") == 200
+            status, y = ask(server, name, x)
+            assert status == 200 and np.array_equal(y, answer(name, x))
+
+
+def accelerator(server, action):
+    return server.request("POST", "/v2/symphony/accelerators/0", json.dumps({"action": action}))[0]
+
+
+def await_ready(server, wanted):
+    until = time.monotonic() + 60
+    while (server.request("GET", "/v2/health/ready")[0] == 200) != wanted:
+        assert time.monotonic() < until, server.log_text()[-1000:]
+
+
+def test_without_an_accelerator_all_of_a_group_are_set_aside(models):
+    with start(models, "--accelerator-control") as server:
+        assert accelerator(server, "drain") == 200
+        await_ready(server, False)
+        x = inputs(9, 2)
+        for name in NAMES:
+            status, said = ask(server, name, x)
+            assert status == 503 and "no accelerator that runs it is in service" in said["error"]
+        assert accelerator(server, "join") == 200
+        await_ready(server, True)
+        for name in NAMES:
+            assert np.array_equal(ask(server, name, x)[1], answer(name, x))
+
+
+def test_a_model_that_has_changed_is_served_whole(models):
+    with start(models, "--model-control-mode", "explicit", "--load-model", "*") as server:
+        assert order(server, "cats", "unload") == 200
+        for file in (models / "cats").rglob("*"):
+            if file.is_file():
+                os.unlink(file)
+        nodes, initializers = [], []
+        layer(nodes, initializers, "w", 1, "x", "y", WIDTH, 10, relu=False)
+        graph = helper.make_graph(nodes, "cats", [helper.make_tensor_value_info("x", FLOAT, ["N", WIDTH])],
+                                  [helper.make_tensor_value_info("y", FLOAT, ["N", 10])], initializers)
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9),
+                  models / "cats" / "1" / "model.onnx")
+        assert order(server, "cats", "load") == 200
+        assert "its file is not the one that was cut when the server started" in server.log_text()
+        x = inputs(3, 2)
+        status, y = ask(server, "cats", x)
+        assert status == 200 and np.array_equal(y, x @ numbers(1, WIDTH, 10))
+        status, y = ask(server, "ants", x)
+        assert status == 200 and np.array_equal(y, answer("ants", x))
+
+
+def resident_mb(server):
+    with open(f"/proc/{server.process.pid}/status") as status:
+        [line] = [line for line in status if line.startswith("VmRSS")]
+    return int(line.split()[1]) / 1024
+
+
+@pytest.mark.skipif("asan" in os.environ["SYMPHONY_BINARY"] or "tsan" in os.environ["SYMPHONY_BINARY"],
+                    reason="a sanitizer's memory is not the server's")
+def test_the_prefix_lies_in_memory_once(tmp_path):
+    width, taken = 1024, {}  # a trunk of 12 MB
+    for name in NAMES:
+        save_variant(tmp_path, name, SEEDS[name], width=width)
+    for share in ("off", "on"):
+        with Server("--repository", tmp_path, "--share-prefixes", share, "--accelerators", "cpu:1") as server:
+            for name in NAMES:
+                assert ask(server, name, inputs(1, 1, width))[0] == 200
+            taken[share] = resident_mb(server)
+    assert taken["on"] < taken["off"] - 2 * 12, taken  # three trunks less, with room for what differs besides
