@@ -168,10 +168,8 @@ void server_cluster_stop(struct server *s) {
     frontend_link_stop(s->frontend_link);
     scheduler_link_stop(s->scheduler_link);
     backend_link_stop(s->backend_link); /* executors still read its memory */
-    cluster_models_destroy(s->cluster_models);
     s->frontend_link = NULL;
     s->scheduler_link = NULL;
-    s->cluster_models = NULL;
 }
 
 static struct link_report *report_of(struct server *s) {
@@ -191,5 +189,7 @@ bool server_cluster_ready(void *server) {
 }
 
 void server_cluster_free(struct server *s) {
+    cluster_models_destroy(s->cluster_models); /* answers that were cut off held them until the frontends were freed */
+    s->cluster_models = NULL;
     backend_link_free(s->backend_link);
 }

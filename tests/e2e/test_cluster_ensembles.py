@@ -14,7 +14,7 @@ from repository import save_model
 from server import wait_until
 from test_cluster_control import WAIT_S, Backend, Cluster
 from test_ensembles import infer, reason, save_ensemble, save_ensembles, save_models, step, tensor
-from test_transports import TRANSPORTS, has
+from test_transports import TRANSPORTS, asked, has
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 FIRST = ("scale", "find", "copy")
@@ -144,29 +144,53 @@ def test_nothing_is_left_behind(cluster):
     wait_until(lambda: cluster.frontend.metrics().get("symphony_inputs_bytes", 0) == 0)
 
 
+LARGE = 1 << 20
+
+
+def start_large(cluster, folder, transport="auto"):
+    """Two backends, and an ensemble of a model of each, whose tensors take 4 MiB a row."""
+    for name, node in (("turn", "Neg"), ("round", "Abs")):
+        path = folder / ("backend-" + name)
+        save_model(path, name, [helper.make_node(node, ["x"], ["y"])], [("x", TensorProto.FLOAT, ["N", LARGE])],
+                   [("y", TensorProto.FLOAT, ["N", LARGE])])
+        (path / name / "config.pbtxt").write_text("max_batch_size: 2\n")
+        save_ensemble(path, "both", 2, [tensor("input", "X", "FP32", [LARGE]), tensor("output", "Y", "FP32", [LARGE]),
+                                        tensor("output", "Z", "FP32", [LARGE])],
+                      [step("turn", {"x": "X"}, {"y": "Y"}), step("round", {"x": "Y"}, {"y": "Z"})])
+        more = ("--fabric", "tcp") if transport == "fabric" else ()
+        cluster.backends.append(Backend(path, cluster.join, "none", "--slo-ms", "60000", "--transport", transport, *more))
+
+
 @pytest.mark.parametrize("transport", [has(transport) for transport in TRANSPORTS])
 def test_outputs_travel_on_by_each_transport(tmp_path, transport):
     """4 MiB from one backend to the frontend, and from there to the next one, bit for bit."""
-    large = 1 << 20
     running = Cluster(tmp_path)
     running.frontend.args += ["--fabric", "tcp"] if transport == "fabric" else []
     with running as cluster:
-        for name, node in (("turn", "Neg"), ("round", "Abs")):
-            folder = tmp_path / ("backend-" + name)
-            save_model(folder, name, [helper.make_node(node, ["x"], ["y"])], [("x", TensorProto.FLOAT, ["N", large])],
-                       [("y", TensorProto.FLOAT, ["N", large])])
-            (folder / name / "config.pbtxt").write_text("max_batch_size: 2\n")
-            save_ensemble(folder, "both", 2, [tensor("input", "X", "FP32", [large]), tensor("output", "Y", "FP32", [large]),
-                                              tensor("output", "Z", "FP32", [large])],
-                          [step("turn", {"x": "X"}, {"y": "Y"}), step("round", {"x": "Y"}, {"y": "Z"})])
-            more = ("--fabric", "tcp") if transport == "fabric" else ()
-            cluster.backends.append(Backend(folder, cluster.join, "none", "--slo-ms", "60000", "--transport", transport, *more))
+        start_large(cluster, tmp_path, transport)
         with Asker(cluster.frontend, http) as ask:
             wait_until(lambda: ask.ready("both"), WAIT_S)
-            given = np.random.default_rng(1).standard_normal((1, large)).astype(np.float32)
+            given = np.random.default_rng(1).standard_normal((1, LARGE)).astype(np.float32)
             answer = ask("both", {"X": given})
             assert np.array_equal(answer.as_numpy("Y"), -given) and np.array_equal(answer.as_numpy("Z"), abs(given))
             wait_until(lambda: cluster.frontend.metrics().get("symphony_inputs_bytes", 0) == 0)
+
+
+def test_an_answer_that_nobody_reads_is_cut_off_at_the_end(tmp_path):
+    running = Cluster(tmp_path)
+    running.frontend.args += ["--drain-timeout", "1"]
+    with running as cluster:
+        start_large(cluster, tmp_path)
+        with Asker(cluster.frontend, http) as ask:
+            wait_until(lambda: ask.ready("both"), WAIT_S)
+        given = np.ones((2, LARGE), np.float32)
+        body, length = asked({"X": given})
+        connection = cluster.frontend.connect()
+        connection.request("POST", "/v2/models/both/infer", body, {"Inference-Header-Content-Length": length})
+        connection.sock.recv(1)
+        status = cluster.frontend.stop()
+        assert status == 1 and "requests_cut_off=true" in cluster.frontend.log_text(), (status, cluster.frontend.log_text()[-3000:])
+        connection.close()
 
 
 def test_it_comes_and_goes_with_its_models(tmp_path):
