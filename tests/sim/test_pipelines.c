@@ -41,6 +41,8 @@ struct checked_query {
     uint32_t pipeline;
     int64_t deadline_ns, ended_ns;
     bool arrived, ended, refused, lost;
+    uint32_t unanswered; /* requests refused that have not been sent once more, */
+    int64_t refused_ns;  /* the last of them then */
     enum query_end end;
     uint64_t begun;
     uint32_t items[PIPELINE_STAGES_MAX], done[PIPELINE_STAGES_MAX];
@@ -52,13 +54,15 @@ struct checked_request {
     bool late, again; /* refused at its stage's deadline; sent once more */
 };
 
+#define PIPELINES_MOST 2
+
 struct watch {
     const struct sim_config *config;
     struct checker *checker; /* of requests, which is told, too */
     struct sim_observer inner;
     struct checked_query queries[QUERIES_MAX];
     struct checked_request requests[REQUESTS_MAX];
-    uint64_t query_count, counts[QUERY_CANCELLED + 1], again;
+    uint64_t query_count, counts[PIPELINES_MOST][QUERY_CANCELLED + 1], again;
     uint32_t query, stage, expected; /* the stage that has just begun; requests of it still to arrive */
     char wrong[256];
 };
@@ -86,6 +90,12 @@ static void on_query_arrived(void *context, int64_t now_ns, uint64_t query, uint
     w->queries[query] = (struct checked_query){.pipeline = pipeline, .deadline_ns = deadline_ns, .arrived = true};
 }
 
+/* A query of which a request was refused has ended by the time that anything else happens to it. */
+static void goes_on(struct watch *w, const struct checked_query *q, int64_t now_ns) {
+    if (q->unanswered && now_ns > q->refused_ns)
+        wrong(w, "query %td goes on after a request of it was refused", q - w->queries);
+}
+
 /* Whether so many items can be what `before` came to. */
 static bool items_fit(const struct fan_out *f, uint32_t before, uint32_t items) {
     switch (f->kind) {
@@ -110,6 +120,7 @@ static void on_stage_began(void *context, int64_t now_ns, uint64_t query, uint32
     uint32_t before = stage->after ? 0 : 1;
     if (!q->arrived || q->ended || (q->begun >> v & 1) || w->expected)
         wrong(w, "stage %u of query %" PRIu64 " begins at %" PRId64 ", which it must not", v, query, now_ns);
+    goes_on(w, q, now_ns);
     for (uint32_t u = 0; u < graph_of(w, q)->stage_count; u++)
         if (stage->after >> u & 1) {
             if (!(q->begun >> u & 1) || q->done[u] < q->items[u])
@@ -133,7 +144,8 @@ static void on_query_ended(void *context, int64_t now_ns, uint64_t query, enum q
     q->ended = true;
     q->ended_ns = now_ns;
     q->end = end;
-    w->counts[end]++;
+    w->counts[q->pipeline][end]++;
+    goes_on(w, q, now_ns);
     w->expected = 0; /* the rest is not sent */
     if (end == QUERY_DROPPED && (reason == REFUSAL_NONE || (!q->refused && reason != REFUSAL_POOL_FULL)))
         wrong(w, "query %" PRIu64 " is dropped, but no request of it was refused", query);
@@ -156,6 +168,7 @@ static struct checked_request on_again(struct watch *w, uint64_t handle, int64_t
     struct checked_request again = *first;
     again.again = true;
     again.late = false;
+    w->queries[first->query].unanswered--;
     w->again++;
     return again;
 }
@@ -184,8 +197,12 @@ static void on_refused(void *context, int64_t now_ns, uint32_t model, uint64_t h
     struct checked_request *request = &w->requests[sim_request_number(handle) % REQUESTS_MAX];
     request->late = reason == REFUSAL_DEADLINE;
     w->inner.refused(w->checker, now_ns, model, handle, reason);
-    if (request->query != NOBODY && reason != REFUSAL_CANCELLED)
-        w->queries[request->query].refused = true;
+    if (request->query == NOBODY || reason == REFUSAL_CANCELLED)
+        return;
+    struct checked_query *q = &w->queries[request->query];
+    q->refused = true;
+    q->unanswered++;
+    q->refused_ns = now_ns;
 }
 
 static void on_sent(void *context, int64_t now_ns, uint32_t model, uint32_t accelerator, uint32_t items,
@@ -241,13 +258,20 @@ static struct sim_observer observer_of(struct watch *w) {
 }
 
 static const char *watch_verdict(struct watch *w, const struct sim_result *result) {
-    const struct sim_pipeline_result *p = result->pipelines;
+    uint64_t offered = 0;
     for (uint64_t i = 0; i < w->query_count; i++)
         if (!w->queries[i].ended)
             wrong(w, "query %" PRIu64 " never ends", i);
-    if (p->offered != w->query_count || p->good != w->counts[QUERY_GOOD] || p->dropped != w->counts[QUERY_DROPPED] ||
-        p->late != w->counts[QUERY_LATE] || p->cancelled != w->counts[QUERY_CANCELLED])
-        wrong(w, "the results do not count %" PRIu64 " queries as they ended", w->query_count);
+    for (uint32_t i = 0; i < w->config->pipeline_count; i++) {
+        const struct sim_pipeline_result *p = &result->pipelines[i];
+        const uint64_t *counts = w->counts[i];
+        offered += p->offered;
+        if (p->good != counts[QUERY_GOOD] || p->dropped != counts[QUERY_DROPPED] || p->late != counts[QUERY_LATE] ||
+            p->cancelled != counts[QUERY_CANCELLED])
+            wrong(w, "the results do not count the queries of pipeline %u as they ended", i);
+    }
+    if (offered != w->query_count)
+        wrong(w, "%" PRIu64 " queries were offered, and %" PRIu64 " came", offered, w->query_count);
     const char *requests = checker_verdict(w->checker, result);
     return w->wrong[0] ? w->wrong : requests;
 }
@@ -269,27 +293,46 @@ static const char *fan_out_draw_text(struct rng *rng, char *text, size_t bytes) 
     return text;
 }
 
-/* Any graph of up to six stages over up to three models; some models have traffic of their own. */
-static void scenario_draw(uint64_t seed, const char *policy, struct text *to) {
-    struct rng rng;
+/* Any graph of up to six stages. */
+static void pipeline_draw(struct rng *rng, const char *name, uint32_t models, struct text *to) {
     char fan_out[64];
-    rng_seed(&rng, seed);
-    uint32_t models = 1 + (uint32_t)rng_below(&rng, 3), stages = 1 + (uint32_t)rng_below(&rng, 6);
-    text_printf(to, "cluster: {accelerators: %d, noise: %g}\nmodels:\n", 1 + (int)rng_below(&rng, 8),
-                rng_below(&rng, 3) ? 0 : 0.2);
-    for (uint32_t m = 0; m < models; m++)
-        text_printf(to, "  - {name: m%u, alpha_ms: %g, beta_ms: %g, slo_ms: 200}\n", m, by_size(&rng, 0.1, 3),
-                    by_size(&rng, 0.1, 10));
-    text_printf(to, "pipelines:\n  - name: p\n    slo_ms: %g\n    deadlines: %s\n    split: nexus\n    stages:\n",
-                by_size(&rng, 100, 600), rng_below(&rng, 3) ? "floating" : "fixed");
+    uint32_t stages = 1 + (uint32_t)rng_below(rng, 6);
+    text_printf(to, "  - name: %s\n    slo_ms: %g\n    deadlines: %s\n    split: nexus\n    stages:\n", name,
+                by_size(rng, 100, 600), rng_below(rng, 3) ? "floating" : "fixed");
     for (uint32_t v = 0; v < stages; v++) {
-        text_printf(to, "      - {name: s%u, model: m%u", v, (uint32_t)rng_below(&rng, models));
-        if (v && rng_below(&rng, 6))
-            text_printf(to, ", after: [s%u, s%u]", (uint32_t)rng_below(&rng, v), v - 1);
-        text_printf(to, v ? ", fan_out: %s}\n" : "}\n", fan_out_draw_text(&rng, fan_out, sizeof(fan_out)));
+        text_printf(to, "      - {name: s%u, model: m%u", v, (uint32_t)rng_below(rng, models));
+        if (v && rng_below(rng, 6))
+            text_printf(to, ", after: [s%u, s%u]", (uint32_t)rng_below(rng, v), v - 1);
+        text_printf(to, v ? ", fan_out: %s}\n" : "}\n", fan_out_draw_text(rng, fan_out, sizeof(fan_out)));
     }
-    text_printf(to, "policy: {name: %s}\nworkload: {rate_rps: %g, popularity: {shares: {p: 1, m0: %g}}}\n", policy,
-                by_size(&rng, 10, 1500), rng_below(&rng, 2) ? 0.5 : 0);
+}
+
+/* One or two pipelines over up to three models, on accelerators of one or two types; some models have traffic of their
+ * own. */
+static void scenario_draw(uint64_t seed, const struct policy_ops *policy, struct text *to) {
+    struct rng rng;
+    rng_seed(&rng, seed);
+    uint32_t models = 1 + (uint32_t)rng_below(&rng, 3), accelerators = 1 + (uint32_t)rng_below(&rng, 8);
+    bool two = rng_below(&rng, 3) == 0, types = rng_below(&rng, 3) == 0;
+    types |= policy->central && policy->central->needs_types;
+    text_printf(to, "cluster:\n  noise: %g\n", rng_below(&rng, 3) ? 0 : 0.2);
+    if (types)
+        text_printf(to, "  accelerators: [{type: fast, count: %u}, {type: slow, count: %u}]\n", accelerators,
+                    1 + (uint32_t)rng_below(&rng, 4));
+    else
+        text_printf(to, "  accelerators: %u\n  type: fast\n", accelerators);
+    text_printf(to, "models:\n");
+    for (uint32_t m = 0; m < models; m++) {
+        double alpha_ms = by_size(&rng, 0.1, 3), beta_ms = by_size(&rng, 0.1, 10), slower = between(&rng, 1, 4);
+        text_printf(to, "  - {name: m%u, alpha_ms: %g, beta_ms: %g, slo_ms: 200, ", m, alpha_ms, beta_ms);
+        text_printf(to, "types: {slow: {alpha_ms: %g, beta_ms: %g}}}\n", slower * alpha_ms, slower * beta_ms);
+    }
+    text_printf(to, "pipelines:\n");
+    pipeline_draw(&rng, "p", models, to);
+    if (two)
+        pipeline_draw(&rng, "q", models, to);
+    text_printf(to, "policy: {name: %s}\nworkload: {rate_rps: %g, popularity: {shares: {p: 1, %s: %g}}}\n",
+                policy->name, by_size(&rng, 10, 1500), two ? "q" : "m0", two || rng_below(&rng, 2) ? 0.5 : 0);
     text_printf(to, "run: {seconds: 2, warmup_seconds: 0, seed: %" PRIu64 "}\n", seed);
 }
 
@@ -323,7 +366,7 @@ static void run_checked(const struct policy_ops *policy, uint64_t seed, struct w
     struct cluster cluster;
     struct text text;
     text_init(&text, NULL, 0);
-    scenario_draw(seed, policy->name, &text);
+    scenario_draw(seed, policy, &text);
     cluster_of(&text, &cluster);
     struct sim_config *c = &cluster.config;
     changes_draw(c, seed);
@@ -342,8 +385,9 @@ static void run_checked(const struct policy_ops *policy, uint64_t seed, struct w
     const char *verdict = watch_verdict(w, &result);
     if (verdict)
         fail_msg("%s, seed %" PRIu64 ": %s", policy->name, seed, verdict);
-    for (int i = 0; i <= QUERY_CANCELLED; i++)
-        counts[i] += w->counts[i];
+    for (uint32_t p = 0; p < c->pipeline_count; p++)
+        for (int i = 0; i <= QUERY_CANCELLED; i++)
+            counts[i] += w->counts[p][i];
     *again += w->again;
     free(w->checker);
     free(memory);
@@ -357,8 +401,6 @@ static void every_query_ends_once_and_nothing_of_a_dead_one_starts(void **state)
     assert_non_null(w);
     for (const struct policy_ops *const *policy = policies; *policy; policy++) {
         uint64_t counts[QUERY_CANCELLED + 1] = {0};
-        if ((*policy)->central && (*policy)->central->needs_types)
-            continue;
         for (uint64_t i = 0; i < runs; i++)
             run_checked(*policy, first + i, w, counts, &again);
         for (int end = QUERY_GOOD; end <= QUERY_CANCELLED && runs >= 60; end++)
