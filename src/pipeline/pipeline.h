@@ -59,7 +59,8 @@ double pipeline_requests(const struct pipeline *pipeline);
 struct pipeline_times {
     double mean_ns[PIPELINE_STAGES_MAX];
     uint32_t seen[PIPELINE_STAGES_MAX];
-    int64_t rest_ns[PIPELINE_STAGES_MAX]; /* to be kept for what comes after each stage, on the longest path */
+    int64_t rest_ns[PIPELINE_STAGES_MAX];  /* to be kept for what comes after each stage, on the longest path */
+    int64_t least_ns[PIPELINE_STAGES_MAX]; /* what that takes at the least, for one item of each stage */
 };
 
 void pipeline_times_init(struct pipeline_times *times, const struct pipeline *pipeline);

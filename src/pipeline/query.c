@@ -33,15 +33,19 @@ static int64_t earlier(int64_t a_ns, int64_t b_ns) {
     return a_ns < b_ns ? a_ns : b_ns;
 }
 
+/* What a stage leaves to those behind it. */
+static int64_t kept_ns(const struct query *q, uint32_t v) {
+    int64_t rest_ns = (int64_t)(q->stretch * (double)q->times->rest_ns[v]), least_ns = q->times->least_ns[v];
+    return rest_ns > least_ns ? rest_ns : least_ns;
+}
+
 /* With much more time than its part a stage's batches get so large that those of other stages, which share the
- * accelerators, get small: with 1.25, 1.5 and 2 times the part 400 drawn pipelines (tests/sim/test_pipelines.c)
- * need 5821, 5801 and 5812 accelerators, and 6122 with fixed deadlines. */
+ * accelerators, get small. */
 static int64_t stage_deadline(const struct query *q, uint32_t v, int64_t now_ns) {
     double part_ns = q->stretch * (double)q->pipeline->stages[v].part_ns;
-    double rest_ns = q->stretch * (double)q->times->rest_ns[v];
     if (q->pipeline->deadlines == PIPELINE_FIXED)
         return earlier(now_ns + (int64_t)part_ns, q->deadline_ns);
-    return earlier(now_ns + (int64_t)(MOST_OF_PART * part_ns), q->deadline_ns - (int64_t)rest_ns);
+    return earlier(now_ns + (int64_t)(MOST_OF_PART * part_ns), q->deadline_ns - kept_ns(q, v));
 }
 
 static void stage_end(struct query *q, uint32_t v) {
@@ -70,8 +74,11 @@ bool query_stage_ready(const struct query *q, uint32_t *stage, uint32_t *before)
 
 void query_stage_begin(struct query *q, uint32_t v, int64_t now_ns, uint32_t items) {
     q->begun |= 1ULL << v;
-    q->stages[v] = (struct query_stage){
-        .begun_ns = now_ns, .deadline_ns = stage_deadline(q, v, now_ns), .items = items, .left = items};
+    q->stages[v] = (struct query_stage){.begun_ns = now_ns,
+                                        .deadline_ns = stage_deadline(q, v, now_ns),
+                                        .kept_ns = kept_ns(q, v),
+                                        .items = items,
+                                        .left = items};
     if (!items)
         stage_end(q, v);
 }
@@ -107,21 +114,11 @@ void query_request_refused(struct query *q, enum refusal reason) {
     q->reason = reason;
 }
 
-/* What the stages behind this one take at least, on the longest path. */
-static int64_t least_behind_ns(const struct pipeline *p, uint32_t stage) {
-    int64_t behind_ns[PIPELINE_STAGES_MAX] = {0};
-    for (uint32_t w = p->stage_count; w-- > stage + 1;) {
-        int64_t from_ns = behind_ns[w] + p->stages[w].least_ns;
-        for (uint64_t before = p->stages[w].after; before; before &= before - 1) {
-            uint32_t v = (uint32_t)__builtin_ctzll(before);
-            behind_ns[v] = from_ns > behind_ns[v] ? from_ns : behind_ns[v];
-        }
-    }
-    return behind_ns[stage];
-}
-
+/* Not later. If a stage without enough accelerators might also take what is kept for those behind it, it would refuse
+ * nothing, and queries would come to their last stage with time for small batches only: there they are lost, after all
+ * that they have cost, and more of them than early refusals are. */
 int64_t query_latest_ns(const struct query *q, uint32_t stage, int64_t most_ns) {
-    return most_ns - least_behind_ns(q->pipeline, stage);
+    return most_ns - q->stages[stage].kept_ns;
 }
 
 bool query_request_again(const struct query *q, uint32_t stage, int64_t now_ns, int64_t asked_ns, int64_t most_ns,

@@ -27,6 +27,7 @@ enum query_end {
 
 struct query_stage {
     int64_t begun_ns, deadline_ns;
+    int64_t kept_ns;      /* for the stages behind it */
     uint64_t first;       /* the caller's: its name for the first request, which the others follow */
     uint32_t items, left; /* in all; that have not ended */
     uint32_t sent;
@@ -61,12 +62,12 @@ void query_request_sent(struct query *query, uint32_t stage);
 /* It was run; or not, if it was lost with its accelerator. */
 void query_request_ended(struct query *query, uint32_t stage, int64_t now_ns, bool ran);
 void query_request_refused(struct query *query, enum refusal reason);
-/* The latest end of a stage, that leaves to the stages behind it what one item takes. `most_ns`: the query's deadline,
- * or an earlier one that is aimed at. */
+/* The latest end of a stage that has begun: it leaves to the stages behind it what was kept for them when it began.
+ * `most_ns`: the query's deadline, or an earlier one that is aimed at. */
 int64_t query_latest_ns(const struct query *query, uint32_t stage, int64_t most_ns);
-/* A request of a stage was refused, as it could not be run by the time asked for. Whether the query can still be in
- * time all the same, with deadlines that float: then *deadline_ns is query_latest_ns(), later than asked, and the
- * request is to be sent once more; it is still away. */
+/* A request of a stage was refused, as it could not be run by the time asked for. Whether there is more time for it,
+ * with deadlines that float: then *deadline_ns is query_latest_ns(), later than asked, and the request is to be sent
+ * once more; it is still away. */
 bool query_request_again(const struct query *query, uint32_t stage, int64_t now_ns, int64_t asked_ns, int64_t most_ns,
                          int64_t *deadline_ns);
 /* The client has left. */

@@ -290,7 +290,8 @@ static void go_on(struct ensemble_run *run) {
         step_begin(run, v, now_ns);
 }
 
-/* Takes back what waits of a request that has ended. True: all of it is over, and the inference has its result. */
+/* Takes back what waits of a request that has ended: a step's last request first, as the first one, once away, might
+ * let the others start. True: all of it is over, and the inference has its result. */
 static bool settled(struct ensemble_run *run) {
     struct query *query = run->query;
     struct request *whole = &run->inference->request;
@@ -298,7 +299,7 @@ static bool settled(struct ensemble_run *run) {
         return false;
     for (uint64_t left = run->over ? 0 : query->begun & ~query->ended; left; left &= left - 1) {
         const struct run_step *step = &run->steps[__builtin_ctzll(left)];
-        for (uint32_t n = 0; n < query->stages[__builtin_ctzll(left)].sent; n++)
+        for (uint32_t n = query->stages[__builtin_ctzll(left)].sent; n-- > 0;)
             if (!request_nth(step, n)->returned)
                 port_cancel(run->inference->home->port, &request_nth(step, n)->request);
     }

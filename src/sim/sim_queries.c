@@ -4,8 +4,9 @@
  * is done: queries with something to do are in a list. */
 #include "sim/sim_state.h"
 
-#define STAGE_SHIFT SIM_NUMBER_BITS
-#define QUERY_SHIFT (SIM_NUMBER_BITS + 6)
+#define STAGE_SHIFT    SIM_NUMBER_BITS
+#define QUERY_SHIFT    (SIM_NUMBER_BITS + 6)
+#define CANCELLED_MOST 64 /* at once: two messages each, of the 256 that there is room for */
 _Static_assert(QUERY_SHIFT + SIM_QUERY_BITS == 64 && PIPELINE_STAGES_MAX <= 64, "a handle holds all three");
 
 struct sim_query {
@@ -245,13 +246,15 @@ static struct request_message request_of(const struct sim_query *slot, uint32_t 
     };
 }
 
-/* Takes back what still waits of a query that has ended before all its requests have. */
+/* Takes back what still waits of a query that has ended before all its requests have: a stage's last request first, and
+ * as many as may be before anything is decided, as those away might let the others start. */
 static void requests_cancel(struct sim *sim, uint32_t q) {
     const struct sim_query *slot = query_at(sim, q);
     const struct query *query = &slot->query;
+    uint32_t undelivered = 0;
     for (uint64_t left = query->begun & ~query->ended; left; left &= left - 1) {
         uint32_t v = (uint32_t)__builtin_ctzll(left);
-        for (uint32_t i = 0; i < query->stages[v].sent && query->away; i++) {
+        for (uint32_t i = query->stages[v].sent; i-- > 0 && query->away;) {
             struct request_message message = request_of(slot, q, v, i);
             message.kind = REQUEST_CANCELLED;
             sim->driver->cancelled(sim, &message);
@@ -260,9 +263,11 @@ static void requests_cancel(struct sim *sim, uint32_t q) {
                 message.deadline_ns = query_latest_ns(query, v, query->deadline_ns);
                 sim->driver->cancelled(sim, &message);
             }
-            sim->driver->deliver(sim);
+            if (++undelivered % CANCELLED_MOST == 0)
+                sim->driver->deliver(sim);
         }
     }
+    sim->driver->deliver(sim);
 }
 
 /* Sends the requests of a stage, unless one of them is the query's end. */

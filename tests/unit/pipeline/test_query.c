@@ -90,25 +90,46 @@ static void stages_stretch_with_their_query(void **state) {
     free(stretched.query);
 }
 
-/* Refused at its stage's deadline, a request has what the stages behind it do not need at the least. */
+/* Refused at its stage's deadline, a request has what is left beyond 1.5 times its part, but not what is kept for the
+ * stages behind it. */
 static void a_stage_has_a_second_chance(void **state) {
     (void)state;
     struct fixture f;
     int64_t deadline_ns;
     begin(&f, PIPELINE_FLOATING);
     stage_begins(&f, 0, 1, 0, 1);
-    assert_int_equal(f.query->stages[0].deadline_ns, 50 * MS);
-    assert_true(query_request_again(f.query, 0, 45 * MS, 50 * MS, 100 * MS, &deadline_ns));
-    assert_int_equal(deadline_ns, (100 - 5 - 5) * MS);
-    assert_true(query_request_again(f.query, 0, 85 * MS, 50 * MS, 100 * MS, &deadline_ns));
-    assert_false(query_request_again(f.query, 0, 85 * MS + 1, 50 * MS, 100 * MS, &deadline_ns)); /* it takes 5 */
-    assert_false(query_request_again(f.query, 0, 45 * MS, 90 * MS, 100 * MS, &deadline_ns));     /* it had that */
-    query_request_refused(f.query, REFUSAL_DEADLINE);
+    assert_int_equal(f.query->stages[0].deadline_ns, 50 * MS); /* 30 and 20 are kept */
     assert_false(query_request_again(f.query, 0, 45 * MS, 50 * MS, 100 * MS, &deadline_ns));
+    query_request_ended(f.query, 0, 10 * MS, true);
+    stage_begins(&f, 1, 1, 10 * MS, 1);
+    assert_int_equal(f.query->stages[1].deadline_ns, 55 * MS); /* of the 80 that it could have */
+    assert_true(query_request_again(f.query, 1, 50 * MS, 55 * MS, 100 * MS, &deadline_ns));
+    assert_int_equal(deadline_ns, 80 * MS);
+    assert_true(query_request_again(f.query, 1, 50 * MS, 55 * MS, 90 * MS, &deadline_ns)); /* aimed at */
+    assert_int_equal(deadline_ns, 70 * MS);
+    assert_true(query_request_again(f.query, 1, 75 * MS, 55 * MS, 100 * MS, &deadline_ns));
+    assert_false(query_request_again(f.query, 1, 75 * MS + 1, 55 * MS, 100 * MS, &deadline_ns)); /* it takes 5 */
+    assert_false(query_request_again(f.query, 1, 50 * MS, 80 * MS, 100 * MS, &deadline_ns));     /* it had that */
+    pipeline_times_add(&f.times, &f.pipeline, 3, 4 * MS);
+    assert_int_equal(query_latest_ns(f.query, 1, 100 * MS), 80 * MS); /* as it was when the stage began */
+    query_request_refused(f.query, REFUSAL_DEADLINE);
+    assert_false(query_request_again(f.query, 1, 50 * MS, 55 * MS, 100 * MS, &deadline_ns));
     free(f.query);
     begin(&f, PIPELINE_FIXED);
     stage_begins(&f, 0, 1, 0, 1);
     assert_false(query_request_again(f.query, 0, 30 * MS, 40 * MS, 100 * MS, &deadline_ns));
+    free(f.query);
+}
+
+/* However short a query's own time, its stages leave what one item takes of those behind them. */
+static void the_least_is_kept_for_stages_behind(void **state) {
+    (void)state;
+    struct fixture f;
+    begin(&f, PIPELINE_FLOATING);
+    f.query->deadline_ns = 16 * MS;
+    query_stretch(f.query, 0.16);
+    stage_begins(&f, 0, 1, 0, 1);
+    assert_int_equal(f.query->stages[0].deadline_ns, 6 * MS); /* 5 and 5, not 0.16 times 30 and 20 */
     free(f.query);
 }
 
@@ -251,6 +272,7 @@ int main(void) {
         cmocka_unit_test(a_query_goes_through_its_stages_and_is_good),
         cmocka_unit_test(stages_stretch_with_their_query),
         cmocka_unit_test(a_stage_has_a_second_chance),
+        cmocka_unit_test(the_least_is_kept_for_stages_behind),
         cmocka_unit_test(a_dead_query_begins_nothing_and_its_requests_come_back),
         cmocka_unit_test(lateness_loss_and_a_client_that_leaves_end_a_query),
         cmocka_unit_test(a_fixed_stage_has_its_part_and_never_more_than_the_query),
