@@ -5,9 +5,10 @@
 
 Serves N models of D fully connected layers of W x W in common and one of W x 100 of their own, or those of a repository,
 with --share-prefixes off and on, in turns. Prints Markdown: how long the server takes to be ready at its first start
-(profiles are measured, and cuts tried) and at later ones; its memory once each model has answered; and the highest rate
-of Poisson arrivals, over all models, at which 99 % of each model's answers are there within the SLO. Server and client
-share this machine.
+(profiles are measured, and cuts tried) and at later ones; its memory once each model has answered; the processor's time
+that it takes for a request at --rate, with all its threads, which other work on the machine disturbs least; and the highest
+rate of Poisson arrivals, over all models, at which 99 % of each model's answers are there within the SLO (not with
+--no-search). Server and client share this machine.
 """
 import argparse
 import json
@@ -68,13 +69,19 @@ def resident_mb(server):
 def turn(folder, share, options, rate):
     start = time.monotonic()
     with Server("--repository", str(folder), "--share-prefixes", share, "--accelerators", "cpu:1", "--slo-ms",
-                options.slo_ms, "--log-level", "info") as server:
+                options.slo_ms, "--spin", "0") as server:
         ready_s = time.monotonic() - start
         shared = server.log_text().count('msg="model shares its first layers"')
         bench(server, options, "--rate", 20, "--seconds", 2)
         memory = resident_mb(server)
-        found = bench(server, options, "--find", "goodput", "--rate", rate, "--seconds", options.seconds) if rate else None
-    return ready_s, memory, shared, found
+        if not rate:
+            return {"ready_s": ready_s}
+        before = server.cpu_seconds()
+        bench(server, options, "--rate", rate, "--warmup", 0, "--seconds", 2 * options.seconds)
+        cpu_ms = 1000 * (server.cpu_seconds() - before) / (rate * 2 * options.seconds)
+        found = {} if options.no_search else bench(server, options, "--find", "goodput", "--precision", 0.05, "--rate", rate,
+                                                   "--seconds", options.seconds)
+    return {"ready_s": ready_s, "memory": memory, "shared": shared, "cpu_ms": cpu_ms, "rate": found.get("goodput_rps")}
 
 
 def main():
@@ -85,7 +92,9 @@ def main():
     parser.add_argument("--slo-ms", type=float, default=50)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4)
-    parser.add_argument("--rate", type=float, default=200, help="where the search for the highest rate begins")
+    parser.add_argument("--rate", type=float, default=200, help="of the turn that measures the processor's time; the search "
+                        "for the highest rate begins there")
+    parser.add_argument("--no-search", action="store_true")
     parser.add_argument("--repository", help="a repository of models instead; it is copied")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as parent:
@@ -94,17 +103,17 @@ def main():
             shutil.copytree(options.repository, folder, ignore=shutil.ignore_patterns(".symphony"))
         else:
             variants(folder, options.models, options.width, options.depth)
-        print("| | models that share | first start, s | later starts, s | memory, MB | highest rates, requests/s |")
-        print("|---|---|---|---|---|---|", flush=True)
-        first = {share: turn(folder, share, options, 0)[0] for share in ("off", "on")}
+        print("| | models that share | first start, s | later starts, s | memory, MB | CPU of a request, ms | highest rates, "
+              "requests/s |\n|---|---|---|---|---|---|---|", flush=True)
+        first = {share: turn(folder, share, options, 0)["ready_s"] for share in ("off", "on")}
         rows = {"off": [], "on": []}
         for _ in range(options.rounds):
             for share, row in rows.items():
                 row.append(turn(folder, share, options, options.rate))
         for share, row in rows.items():
-            rates = [f"{found['goodput_rps']:.0f}" if "goodput_rps" in found else str(found) for _, _, _, found in row]
-            print(f"| {share} | {row[0][2]} | {first[share]:.1f} | {min(r[0] for r in row):.1f} | "
-                  f"{max(r[1] for r in row):.0f} | {', '.join(rates)} |")
+            rates = ", ".join(f"{r['rate']:.0f}" for r in row if r["rate"])
+            print(f"| {share} | {row[0]['shared']} | {first[share]:.1f} | {min(r['ready_s'] for r in row):.1f} | "
+                  f"{max(r['memory'] for r in row):.0f} | {', '.join('%.2f' % r['cpu_ms'] for r in row)} | {rates or '-'} |")
     print("\nThe first start with `on` finds the whole models' profiles of the one with `off` before it.")
 
 

@@ -183,6 +183,8 @@ static int parts_try(struct making *m, const char *folder, struct sy_error *err)
     int rc = -EINVAL;
     if (snprintf(m->folder, sizeof(m->folder), "%s.XXXXXX", folder) >= (int)sizeof(m->folder) || !mkdtemp(m->folder))
         return error_set(err, -errno, "%s: %s", m->folder, strerror(errno));
+    log_info("trying where models with the same first layers can be cut", "first=%s models=%u cuts=%u",
+             member_model(m, 0)->name, m->group->count, m->group->cut_count);
     for (m->cut = 0; rc && m->cut < m->group->cut_count; m->cut++) {
         rc = child_call(parts_make, m, err);
         if (rc && m->cut == 0)
@@ -190,9 +192,10 @@ static int parts_try(struct making *m, const char *folder, struct sy_error *err)
     }
     if (rc)
         rc = note_write(m, NULL, deepest.text, err);
-    if (!rc && rename(m->folder, folder))
+    bool moved = !rc && rename(m->folder, folder) == 0;
+    if (!rc && !moved && errno != ENOTEMPTY && errno != EEXIST) /* else another server has just made them */
         rc = error_set(err, -errno, "%s: %s", folder, strerror(errno));
-    if (rc)
+    if (!moved)
         nftw(m->folder, entry_remove, 16, FTW_DEPTH | FTW_PHYS);
     return rc;
 }
