@@ -55,9 +55,9 @@ struct preparation_item {
 struct preparation {
     /* set before preparer_promise() */
     struct inbox *home; /* where it comes back */
-    int64_t give_up_ns; /* it is not begun after that */
     uint32_t item_count;
     /* set before preparer_submit() */
+    int64_t give_up_ns;       /* it is not begun after that */
     _Atomic uint8_t *unready; /* cleared (release) when all inputs are there: the request's card */
     /* any thread: nobody waits for it any more */
     _Atomic bool dropped;
