@@ -2,8 +2,8 @@
  * every query ends once, with all its outputs or a reason; a stage begins after all that it follows; nothing of a dead
  * query starts; items are as the fan-outs say. And: how many accelerators they need, against Nexus's fixed deadlines.
  *
- * usage: SYMPHONY_RUNS pipelines a policy (default 60), and so many compared (24), from SYMPHONY_SEED (1) on. A failure
- * prints policy and seed. */
+ * usage: SYMPHONY_RUNS pipelines a policy (default 60), and so many compared (24), from SYMPHONY_SEED (1) on;
+ * SYMPHONY_RATE: the compared ones at so many times their rates (1). A failure prints policy and seed. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -443,7 +443,7 @@ static void compared_draw(uint64_t seed, const char *split, struct text *to) {
         last_ms = v && shape != CHAIN && !joins ? fmax(last_ms, one_ms) : last_ms;
     }
     deepest_ms = least_ms + last_ms;
-    double rate = 1000 / work_ms * by_size(&rng, 6, 40);
+    double rate = 1000 / work_ms * by_size(&rng, 6, 40) * (double)from_environment("SYMPHONY_RATE", 1);
     text_printf(to, "pipelines:\n  - name: p\n    slo_ms: %g\n    split: %s\n    stages:\n%s",
                 deepest_ms * by_size(&rng, 2.5, 12), split, text_end(&models));
     text_printf(to, "workload: {rate_rps: %g}\nrun: {seconds: %g, warmup_seconds: 1, seed: %" PRIu64 "}\n", rate,
