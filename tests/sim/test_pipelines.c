@@ -548,7 +548,7 @@ static void floating_deadlines_need_fewer_accelerators_than_fixed_ones(void **st
     print_message("%" PRIu64 " pipelines; floating instead of fixed deadlines: fewer for %u, more for %u; "
                   "even parts are too short for %u, which need %u\n",
                   runs, fewer, more, impossible, without_even);
-    if (runs < COMPARED)
+    if (runs < COMPARED || from_environment("SYMPHONY_RATE", 1) != 1) /* larger clusters gain less */
         return;
     assert_true(100 * sum[FLOATING] <= 98 * sum[FIXED]);
     assert_true(3 * fewer >= runs && 20 * more <= runs);
