@@ -25,8 +25,7 @@ struct settings {
 static const struct option_row rows[] = {
     OPTION_DOUBLE(struct settings, time_limit, "time-limit", "S", 0, 86400,
                   "seconds that may be spent; the search ends sooner when nothing gets better any more"),
-    OPTION_INT(struct settings, seed, "seed", "N", 0, INT64_MAX / 2,
-               "of the search: the same seed takes the same way"),
+    OPTION_INT(struct settings, seed, "seed", "N", 0, INT64_MAX / 2, "of the search: the same seed takes the same way"),
     OPTION_FLAG(struct settings, json, "json", "machine-readable plan on standard output"),
     OPTION_END,
 };

@@ -95,8 +95,8 @@ int link_loop_add(struct link_loop *loop, struct peer *peer, int fd, bool connec
                   void *owner);
 /* Closes a peer (without calling closed()); bury() is called at the end of the turn. Only once for each peer. */
 void link_loop_drop(struct link_loop *loop, struct peer *peer);
-/* Removes a peer that is still connecting, as link_loop_drop() does, but returns its socket open: nothing was sent on it,
- * and it may be given to another link_loop_add(). */
+/* Removes a peer that is still connecting, as link_loop_drop() does, but returns its socket open: nothing was sent on
+ * it, and it may be given to another link_loop_add(). */
 int link_loop_release(struct link_loop *loop, struct peer *peer);
 /* Logs that a stranger was refused; at most one line a second. */
 void link_loop_stranger(struct link_loop *loop, const char *from, const char *reason);

@@ -190,8 +190,8 @@ static void known_retire(struct repository_thread *t, struct known_model *k) {
 }
 
 /* Loads all versions or, if one fails, none; *version is the last one tried. */
-static int versions_load(struct repository_thread *t, struct source *source, struct places *loaded,
-                         uint32_t *version, struct sy_error *err) {
+static int versions_load(struct repository_thread *t, struct source *source, struct places *loaded, uint32_t *version,
+                         struct sy_error *err) {
     int rc = 0;
     *loaded = (struct places){.slots = calloc(source->count, sizeof(uint32_t))};
     if (!loaded->slots)

@@ -7,11 +7,11 @@
 #include "policy/nexus_state.h"
 
 static const char *const drops[] = {"early", "lazy", NULL}, *const planners[] = {"squishy", "oblivious", NULL},
-                  *const placements[] = {[SQUISHY_KEPT] = "kept",
-                                         [SQUISHY_LOCAL] = "local",
-                                         [SQUISHY_RANDOM] = "random",
-                                         [SQUISHY_TURNS] = "round_robin",
-                                         NULL};
+                         *const placements[] = {[SQUISHY_KEPT] = "kept",
+                                                [SQUISHY_LOCAL] = "local",
+                                                [SQUISHY_RANDOM] = "random",
+                                                [SQUISHY_TURNS] = "round_robin",
+                                                NULL};
 
 static const struct policy_option nexus_options[] = {
     [NEXUS_FRONTEND_COUNT] = {.key = "frontends",

@@ -6,13 +6,13 @@
  * throughput for it. */
 #include "policy/nexus_state.h"
 
-#define CHANGE_SHARE  0.3  /* rates have changed if they differ from the plan by more than this share, and */
-#define CHANGE_ERRORS 4    /* by more than so many standard errors of a second's count */
-#define RECENT_WEIGHT 0.5  /* of the last look */
-#define STAYS_WORTH   1e6  /* in accelerators: more than any occupancy */
+#define CHANGE_SHARE   0.3  /* rates have changed if they differ from the plan by more than this share, and */
+#define CHANGE_ERRORS  4    /* by more than so many standard errors of a second's count */
+#define RECENT_WEIGHT  0.5  /* of the last look */
+#define STAYS_WORTH    1e6  /* in accelerators: more than any occupancy */
 #define PACKING_WEIGHT 0.1  /* of a plan, in what packing takes */
 #define STEADY_SHARE   0.05 /* a load that changes by less from plan to plan is taken to be the same */
-#define IDLE_LOAD     1e-3 /* of a session without requests, so that such sessions spread */
+#define IDLE_LOAD      1e-3 /* of a session without requests, so that such sessions spread */
 
 /* ---- rates ---- */
 
@@ -202,15 +202,14 @@ static bool planned_somewhere(const struct nexus *n, uint32_t model) {
     return false;
 }
 
-/* Where a model that the plan has nowhere is to be: one that nobody asks for stays where it is loaded, or else the least
- * occupied accelerator that it runs on takes it; NONE: there is none. */
+/* Where a model that the plan has nowhere is to be: one that nobody asks for stays where it is loaded, or else the
+ * least occupied accelerator that it runs on takes it; NONE: there is none. */
 static uint32_t place_left(const struct nexus *n, uint32_t model) {
     uint32_t best = NEXUS_NONE;
     double best_worth = 0;
     for (uint32_t a = 0; a < n->accelerators; a++) {
         const struct nexus_accelerator *accelerator = &n->accelerator[a];
-        bool fits = !n->memory_bytes ||
-                    accelerator->bytes_planned + n->model[model].weights_bytes <= n->memory_bytes;
+        bool fits = !n->memory_bytes || accelerator->bytes_planned + n->model[model].weights_bytes <= n->memory_bytes;
         if (!accelerator->up || !fits || !n->model[model].profiles[accelerator->type])
             continue;
         bool stays = n->memory_bytes && n->model[model].rate <= 0 &&

@@ -91,8 +91,8 @@ struct nexus {
     struct squishy_fit fit[ACCELERATOR_TYPES_MAX];
     struct squishy_session *sessions; /* [models]: scratch of the planner */
     bool started, rates_known;
-    bool silent;   /* the plan is for no requests at all */
-    double needed; /* accelerators that the planned rates need; all that are up, while no rate is known */
+    bool silent;    /* the plan is for no requests at all */
+    double needed;  /* accelerators that the planned rates need; all that are up, while no rate is known */
     double full;    /* of them, those that full batches would keep busy; 0: of no plan yet; */
     double packing; /* and what packing takes beside them */
     int64_t planned_ns, looked_ns; /* when the plan was made; when the rates were looked at */

@@ -194,7 +194,8 @@ static int message_parameter(struct model_override *override, const char *key,
     }
     if (strcmp(key, "unload_dependents") == 0) {
         override->unload_dependents =
-            value && value->parameter_choice_case == INFERENCE__MODEL_REPOSITORY_PARAMETER__PARAMETER_CHOICE_BOOL_PARAM &&
+            value &&
+            value->parameter_choice_case == INFERENCE__MODEL_REPOSITORY_PARAMETER__PARAMETER_CHOICE_BOOL_PARAM &&
             value->bool_param;
         return 0;
     }

@@ -100,10 +100,10 @@ static inline void central_refuse(struct central_output *out, struct request_poo
 /* How models have moved between accelerators, by a policy that binds them to some. A place is a model with requests, on
  * one of the accelerators that it is bound to. */
 struct central_moves {
-    uint64_t plans;                /* since the first request */
-    uint64_t places, kept;         /* of those plans; kept: it was there already. The others are moves */
-    uint64_t requests;             /* that waited at a place which ended, and went to another */
-    int64_t wait_ns, wait_max_ns;  /* until the model was loaded where it moved to: of all moves together, and most */
+    uint64_t plans;               /* since the first request */
+    uint64_t places, kept;        /* of those plans; kept: it was there already. The others are moves */
+    uint64_t requests;            /* that waited at a place which ended, and went to another */
+    int64_t wait_ns, wait_max_ns; /* until the model was loaded where it moved to: of all moves together, and most */
 };
 
 struct central_ops {

@@ -216,7 +216,7 @@ struct sim_result {
     uint32_t accelerators_max;              /* in service at once, ever */
     uint64_t joins, departures; /* of accelerators, by faults and autoscale; those with autoscale that are not there at
                                    the beginning are no departures */
-    struct sim_advice *advice;              /* [advice_count] changes, with autoscale */
+    struct sim_advice *advice;  /* [advice_count] changes, with autoscale */
     uint32_t advice_count;
     uint32_t accelerators_used; /* that ever ran a batch */
     uint32_t stuck;             /* accelerators that the rank core did not get back; 0 unless something is broken */

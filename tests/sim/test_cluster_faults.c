@@ -21,25 +21,25 @@
 #include "sim/virtual_cluster.h"
 #include "unit/cmocka_all.h"
 
-#define SEEDS          24
-#define TAKEOVERS      6
-#define CPU_MOST_S     60  /* a run of one seed; it takes a second or two, */
-#define WALL_MOST_S    900 /* on a busy machine more */
-#define BEGIN_NS       (1500 * NS_PER_MS)
-#define FAULTS_NS      (4 * NS_PER_S)
-#define BACK_NS        (2 * NS_PER_S) /* after the last fault goodput is back */
-#define WELL_NS        (1 * NS_PER_S) /* and is looked at for so long */
-#define LATE_MOST_NS   (500 * NS_PER_MS)
-#define REST_MOST_NS   (3 * NS_PER_S)
-#define FAULTS_MOST    12
-#define FAULTS_MANY    60
-#define FAILED_MOST    10             /* seeds, then the others are left out */
-#define GENTLE_NS      (1 * NS_PER_S) /* from one that leaves to the next */
-#define GENTLE_LOOK_NS (20 * NS_PER_MS)
-#define TURNS_MOST     30000 /* of one thread, a second */
+#define SEEDS            24
+#define TAKEOVERS        6
+#define CPU_MOST_S       60  /* a run of one seed; it takes a second or two, */
+#define WALL_MOST_S      900 /* on a busy machine more */
+#define BEGIN_NS         (1500 * NS_PER_MS)
+#define FAULTS_NS        (4 * NS_PER_S)
+#define BACK_NS          (2 * NS_PER_S) /* after the last fault goodput is back */
+#define WELL_NS          (1 * NS_PER_S) /* and is looked at for so long */
+#define LATE_MOST_NS     (500 * NS_PER_MS)
+#define REST_MOST_NS     (3 * NS_PER_S)
+#define FAULTS_MOST      12
+#define FAULTS_MANY      60
+#define FAILED_MOST      10             /* seeds, then the others are left out */
+#define GENTLE_NS        (1 * NS_PER_S) /* from one that leaves to the next */
+#define GENTLE_LOOK_NS   (20 * NS_PER_MS)
+#define TURNS_MOST       30000 /* of one thread, a second */
 #define TAKEOVER_LOOK_NS (5 * NS_PER_MS)
 #define LONE_RATE_MOST   200
-#define GOOD_LEAST     0.9   /* runs that take longer than their profile says make some late */
+#define GOOD_LEAST       0.9 /* runs that take longer than their profile says make some late */
 
 /* Seeds that have found something: */
 static const uint64_t kept[] = {
@@ -348,7 +348,8 @@ static bool run_apart(uint64_t seed, uint64_t *digest) {
     CHECK_EQ(waitpid(child, &status, 0), child);
     if (WIFSIGNALED(status))
         fprintf(stderr, "seed %" PRIu64 ": %s\n", seed,
-                WTERMSIG(status) == SIGALRM || WTERMSIG(status) == SIGXCPU ? "it does not end" : strsignal(WTERMSIG(status)));
+                WTERMSIG(status) == SIGALRM || WTERMSIG(status) == SIGXCPU ? "it does not end"
+                                                                           : strsignal(WTERMSIG(status)));
     return whole && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 

@@ -279,7 +279,7 @@ bool cluster_joined(const struct virtual_role *leader) {
     uint64_t term = ((const struct scheduler_link *)leader->link)->config.self.term;
     for (uint32_t i = cluster.schedulers; i < cluster.role_count; i++) {
         const struct virtual_role *r = &cluster.roles[i];
-        const struct uplink *u = !r->link                       ? NULL
+        const struct uplink *u = !r->link                      ? NULL
                                  : r->kind == CLUSTER_FRONTEND ? &((const struct frontend_link *)r->link)->uplink
                                                                : &((const struct backend_link *)r->link)->uplink;
         if (!u || !u->up || u->self.term != term)
