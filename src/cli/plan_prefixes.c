@@ -288,7 +288,7 @@ static void answer_table(const struct answer *a, bool untried) {
 }
 
 static int prefixes_run(int argc, char **argv) {
-    struct settings s = {.tensors = 4, .items = 8, .share = 10};
+    struct settings s = {.tensors = GROUP_TENSORS, .items = 8, .share = 100 * GROUP_SHARE};
     struct answer a = {.count = 0};
     struct sy_error err;
     int args_count, status = options_parse(&options, argc, argv, &s, &args_count);

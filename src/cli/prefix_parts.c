@@ -2,7 +2,6 @@
 #include "cli/prefix_parts.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/child_call.h"
+#include "base/folder.h"
 #include "base/text.h"
 #include "prefix/split.h"
 
@@ -44,11 +44,6 @@ static int model_place(const struct making *m, const char *name, char path[PATH_
     rc = folder_make(path, m->err);
     snprintf(path, PATH_MAX, "%s/%s/1/model.onnx", m->root, name);
     return rc;
-}
-
-static int entry_remove(const char *path, const struct stat *st, int kind, struct FTW *at) {
-    (void)st, (void)kind, (void)at;
-    return remove(path);
 }
 
 static int text_write(const struct making *m, const char *model, const char *file, struct text *text) {
@@ -268,7 +263,7 @@ int prefix_parts_make(struct prefix_parts *parts, const char *folder, struct cut
     if (!rc && folder)
         rc = parts_each(&m, folder, part_move);
     if (made)
-        nftw(m.root, entry_remove, 16, FTW_DEPTH | FTW_PHYS);
+        folder_remove(m.root);
     free(m.paths);
     free(m.split.members);
     parts->written = !rc && folder;

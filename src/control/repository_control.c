@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/folder.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "base/utf8.h"
@@ -150,7 +151,7 @@ struct source {
 
 static void source_close(struct source *source) {
     if (*source->folder)
-        override_folder_remove(source->folder);
+        folder_remove(source->folder);
     served_model_ensembles_free(source->models, source->count);
     free(source->models);
 }

@@ -5,7 +5,6 @@
 #include "control/shared_prefixes.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/child_call.h"
+#include "base/folder.h"
 #include "base/log.h"
 #include "base/time.h"
 #include "engine/fingerprint.h"
@@ -27,8 +27,6 @@
 #define TRIAL_S      300 /* a child process that tries a cut may take so long */
 #define SLOWER_SHARE 1.1 /* a lone request to a group may take so much longer than to the dearest whole model, */
 #define SLOWER_NS    (50 * NS_PER_US) /* and this, which is within what two measurements differ by */
-#define CUT_TENSORS  4                /* as `symphony plan prefixes` takes, and the next one */
-#define PREFIX_SHARE 0.1
 #define PATH_ROOM    4096
 
 /* What a search works with. */
@@ -172,11 +170,6 @@ static int parts_make(void *context, struct sy_error *err) {
     return rc; /* the process ends, and its memory with it */
 }
 
-static int entry_remove(const char *path, const struct stat *st, int kind, struct FTW *at) {
-    (void)st, (void)kind, (void)at;
-    return remove(path);
-}
-
 /* Tries the cuts, the deepest first, in a folder beside the one that the parts are to have, and moves it there. */
 static int parts_try(struct making *m, const char *folder, struct sy_error *err) {
     struct sy_error deepest = {""};
@@ -196,7 +189,7 @@ static int parts_try(struct making *m, const char *folder, struct sy_error *err)
     if (!rc && !moved && errno != ENOTEMPTY && errno != EEXIST) /* else another server has just made them */
         rc = error_set(err, -errno, "%s: %s", folder, strerror(errno));
     if (!moved)
-        nftw(m->folder, entry_remove, 16, FTW_DEPTH | FTW_PHYS);
+        folder_remove(m->folder);
     return rc;
 }
 
@@ -417,7 +410,7 @@ static int group_make(struct search *s, const struct group *group, const uint32_
     int rc = parts_place(&m, folder, &why);
     json_t *note = rc ? NULL : note_read(&m, folder);
     if (!rc && !note) {
-        nftw(folder, entry_remove, 16, FTW_DEPTH | FTW_PHYS); /* it is of other models, or broken */
+        folder_remove(folder); /* it is of other models, or broken */
         rc = parts_try(&m, folder, &why);
         note = rc ? NULL : note_read(&m, folder);
     }
@@ -444,7 +437,7 @@ static int group_make(struct search *s, const struct group *group, const uint32_
 
 /* Groups among candidates of one kind: those that are alike with candidate `first`, which no class had before. */
 static int class_search(struct search *s, uint32_t first, bool *had, struct sy_error *err) {
-    static const struct group_rules rules = {.tensors_max = CUT_TENSORS, .share = PREFIX_SHARE};
+    static const struct group_rules rules = {.tensors_max = GROUP_TENSORS, .share = GROUP_SHARE};
     const struct cut_model *cuts[GROUPS_MODELS_MAX];
     const char *names[GROUPS_MODELS_MAX];
     uint32_t class[GROUPS_MODELS_MAX], count = 0, group_count = 0;

@@ -5,6 +5,10 @@
 
 #define GROUPS_MODELS_MAX 256
 
+/* What is taken unless a user says other rules. */
+#define GROUP_TENSORS 4
+#define GROUP_SHARE   0.1
+
 struct group_rules {
     uint32_t tensors_max; /* that may cross a cut */
     double share;         /* of each member's nodes, or of its weights, that a prefix must have */

@@ -4,13 +4,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/folder.h"
 #include "repository/model_config.h"
 #include "repository/model_config_json.h"
 #include "repository/model_name.h"
@@ -124,21 +124,10 @@ int override_folder_make(const struct model_override *override, const char *repo
     if (rc == 0 && override->config)
         rc = config_write(override, model, &why);
     if (rc) {
-        override_folder_remove(folder);
+        folder_remove(folder);
         return rc == -ENOENT ? error_set(err, rc, "there is no model '%s' in the repository", name)
                : *why.text   ? error_set(err, rc, "%s", why.text)
                              : error_set(err, rc, "%s: %s", model, strerror(-rc));
     }
     return 0;
-}
-
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *walk) {
-    (void)st;
-    (void)kind;
-    (void)walk;
-    return remove(path);
-}
-
-void override_folder_remove(const char *folder) {
-    nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }

@@ -33,8 +33,7 @@ struct model_override {
 void model_override_free(struct model_override *override);
 
 /* Makes the folder, in which repository_find() then finds the model. -EINVAL: the override makes no sense; -ENOENT: it
- * gives no files, and the repository has none either; another -errno; with a sentence. */
+ * gives no files, and the repository has none either; another -errno; with a sentence. Then folder_remove() must follow
+ * (base/folder.h). */
 int override_folder_make(const struct model_override *override, const char *repository, const char *name,
                          char folder[PATH_MAX], struct sy_error *err);
-/* Removes it with all that is in it; links are not followed. */
-void override_folder_remove(const char *folder);

@@ -13,10 +13,10 @@ from onnx import TensorProto, helper
 from repository import save_model
 from server import wait_until
 from test_cluster_control import WAIT_S, Backend, Cluster
-from test_ensembles import infer, reason, save_ensemble, save_ensembles, save_models, step, tensor
+from test_ensembles import X, infer, reason, save_ensemble, save_ensembles, save_models, step, tensor
+from test_ensembles import test_steps_hand_on_what_they_make, test_strings_travel  # noqa: F401: with the cluster's `ask`
 from test_transports import TRANSPORTS, asked, has
 
-X = np.arange(12, dtype=np.float32).reshape(3, 4)
 FIRST = ("scale", "find", "copy")
 SECOND = ("next", "sum", "pick")
 ENSEMBLES = ("alone", "chain", "diamond", "words", "each", "cut", "branch", "picky", "word", "many-words")
@@ -72,26 +72,6 @@ def cluster(tmp_path_factory):
 def ask(request, cluster):
     with Asker(cluster.frontend, {"http": http, "grpc": grpc}[request.param]) as asker:
         yield asker
-
-
-@pytest.mark.parametrize("model, given, wanted", [
-    ("alone", X, {"Y": 2 * X}), ("chain", X, {"Y": 2 * X + 1}), ("diamond", X, {"S": 3 * X + 1, "D": 2 * X}),
-    ("each", X, {"Y": 2 * X[1:]}), ("each", -X, {"Y": np.zeros((0, 4), np.float32)}),
-    ("branch", X, {"Y": 2 * X + 1}), ("branch", -X, {"Y": np.zeros((0, 4), np.float32)}),
-    ("branch", np.tile(X, (500, 1)), {"Y": np.tile(2 * X + 1, (500, 1))}),
-    ("cut", np.ones((7, 4), np.float32), {"Y": 2 * np.ones((5, 4), np.float32)})])
-def test_steps_hand_on_what_they_make(ask, model, given, wanted):
-    answer = ask(model, {"X": given})
-    for name, array in wanted.items():
-        assert np.array_equal(answer.as_numpy(name), array)
-
-
-def test_strings_travel(ask):
-    words = np.array([[b"one"], [b""], ["zw\u00f6lf".encode()]], dtype=object)
-    assert ask("words", {"T": words}).as_numpy("U").tolist() == words.tolist()
-    assert ask("word", {"T": words}).as_numpy("U").tolist() == words.tolist()
-    words = np.array([[b"%d" % 10 ** (i % 20)] for i in range(1000)], dtype=object)
-    assert ask("many-words", {"T": words}).as_numpy("U").tolist() == words.tolist()
 
 
 def test_mistakes_of_a_request_name_the_step(ask):

@@ -17,8 +17,8 @@
 #include "base/log.h"
 #include "cluster/hello.h"
 #include "cluster/link_loop.h"
-#include "repository/ensemble.h"
 #include "repository/model_description.h"
+#include "unit/repository/one_step.h"
 
 #define LIARS        4
 #define LIAR_SLOTS   16
@@ -121,26 +121,11 @@ static char *liar_description, *liar_ensemble;
 static size_t liar_description_bytes, liar_ensemble_bytes;
 static char liar_addresses[3][HELLO_ADDRESS_MAX] = {"127.0.0.1:1", ":1", ""};
 
-/* An ensemble of one step, which runs a model with one input "x" and one output "y". */
 static inline void liar_ensemble_set_up(const struct served_model *model) {
-    static struct ensemble_step step = {.written = 1,
-                                        .inputs = {{.name = "x", .tensor = 0}},
-                                        .outputs = {{.name = "y", .tensor = 1}},
-                                        .input_count = 1,
-                                        .output_count = 1,
-                                        .each = ENSEMBLE_NONE,
-                                        .when = ENSEMBLE_NONE};
-    static struct ensemble graph = {.steps = &step,
-                                    .step_count = 1,
-                                    .tensor_count = 2,
-                                    .input_count = 1,
-                                    .tensors = {{.name = "x", .step = ENSEMBLE_NONE, .output = ENSEMBLE_NONE},
-                                                {.name = "y", .step = 0, .output = 0}}};
     static struct served_model whole;
-    strcpy(step.model, model->name);
     memcpy(&whole, model, sizeof(whole));
     strcpy(whole.name, "e");
-    whole.ensemble = &graph;
+    whole.ensemble = one_step(model->name);
     liar_ensemble = model_description_write(&whole, NULL, 0, &liar_ensemble_bytes, NULL);
     CHECK(liar_ensemble);
 }

@@ -6,8 +6,8 @@
 
 #include "base/rng.h"
 #include "cluster/catalogue.h"
-#include "repository/ensemble.h"
 #include "unit/cmocka_all.h"
+#include "unit/repository/one_step.h"
 
 #define BACKENDS 12
 #define MODELS   6
@@ -285,27 +285,13 @@ static void a_model_that_ends_makes_room_for_another(void **state) {
 }
 
 static void an_ensemble_is_in_no_class(void **state) {
-    static struct ensemble_step step = {.model = "m-1",
-                                        .written = 1,
-                                        .inputs = {{.name = "x", .tensor = 0}},
-                                        .outputs = {{.name = "y", .tensor = 1}},
-                                        .input_count = 1,
-                                        .output_count = 1,
-                                        .each = ENSEMBLE_NONE,
-                                        .when = ENSEMBLE_NONE};
-    static struct ensemble graph = {.steps = &step,
-                                    .step_count = 1,
-                                    .tensor_count = 2,
-                                    .input_count = 1,
-                                    .tensors = {{.name = "x", .step = ENSEMBLE_NONE, .output = ENSEMBLE_NONE},
-                                                {.name = "y", .step = 0, .output = 0}}};
     struct world *w = *state;
     struct backend *b = &w->backends[0];
     struct served_model *model = model_new(4, 3);
     struct sy_error err;
     bring(w, b, 1, 1);
     uint32_t class = catalogue_class(&w->catalogue, types[0], b->brought, 1, 0);
-    model->ensemble = &graph;
+    model->ensemble = one_step("m-1");
     char *text = model_description_write(model, NULL, 0, NULL, &err);
     assert_non_null(text);
     if (catalogue_bring(&w->catalogue, text, strlen(text), &b->brought[b->brought_count++], &err))

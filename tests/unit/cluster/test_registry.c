@@ -3,7 +3,6 @@
 #include "cluster/registry.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/folder.h"
 #include "unit/cmocka_all.h"
 
 #define LIMIT_NS (60 * NS_PER_S) /* of what is waited for: on any machine */
@@ -567,11 +567,6 @@ static void leaders_follow_each_other(void **state) {
     doorbell_destroy(&c.bell);
 }
 
-static int entry_remove(const char *path, const struct stat *st, int flag, struct FTW *ftw) {
-    (void)st, (void)flag, (void)ftw;
-    return remove(path);
-}
-
 static int set_up(void **state) {
     (void)state;
     strcpy(etcd_dir, "/tmp/symphony-etcd-XXXXXX");
@@ -588,7 +583,7 @@ static int tear_down(void **state) {
     (void)state;
     if (etcd_pid)
         etcd_stop();
-    nftw(etcd_dir, entry_remove, 16, FTW_DEPTH | FTW_PHYS);
+    folder_remove(etcd_dir);
     return 0;
 }
 

@@ -67,7 +67,7 @@ static void a_configuration_takes_the_place_of_the_models_own(void **state) {
     assert_string_equal(text_of(folder, "own/2/model.onnx"), "second");
     assert_string_equal(text_of(folder, "own/warmup/x"), "sample");
     assert_string_equal(text_of(folder, "own/.symphony/profile"), "none"); /* of another configuration */
-    override_folder_remove(folder);
+    folder_remove(folder);
     assert_nothing_stays(w);
     assert_string_equal(text_of(w->root, "models/own/config.pbtxt"), "max_batch_size: 1");
     assert_string_equal(text_of(w->root, "models/own/1/model.onnx"), "own"); /* links were not followed */
@@ -79,7 +79,7 @@ static void a_flat_file_becomes_version_1(void **state) {
     struct model_override override = {CONFIG("{}")};
     assert_int_equal(make(w, &override, "flat", folder), 0);
     assert_string_equal(text_of(folder, "flat/1/model.onnx"), "flat");
-    override_folder_remove(folder);
+    folder_remove(folder);
     assert_nothing_stays(w);
     assert_string_equal(text_of(w->root, "models/flat.onnx"), "flat");
 }
@@ -102,7 +102,7 @@ static void files_are_all_that_the_model_has(void **state) {
         assert_string_equal(text_of(folder, file), "third");
         snprintf(file, sizeof(file), "%s/2/model.onnx", names[i]);
         assert_string_equal(text_of(folder, file), "none");
-        override_folder_remove(folder);
+        folder_remove(folder);
     }
     assert_nothing_stays(w);
     assert_string_equal(text_of(w->root, "models/own/1/model.onnx"), "own");

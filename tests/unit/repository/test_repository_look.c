@@ -94,7 +94,7 @@ static void check_override(const struct world *w, const struct model_override *o
     assert_int_equal(model->version, version);
     assert_int_equal(access(model->path, R_OK), 0);
     free(model);
-    override_folder_remove(folder);
+    folder_remove(folder);
     assert_int_equal(access(folder, F_OK), -1);
 }
 

@@ -1,7 +1,6 @@
 /* world.h - a temporary directory with models in it, for the tests of the repository. */
 #pragma once
 
-#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "base/folder.h"
 #include "repository/repository.h"
 
 struct world {
@@ -80,14 +80,9 @@ static inline int world_make(void **state) {
     return mkdtemp(w->root) ? 0 : -1;
 }
 
-static inline int entry_remove(const char *path, const struct stat *st, int kind, struct FTW *ftw) {
-    (void)st, (void)kind, (void)ftw;
-    return remove(path);
-}
-
 static inline int world_remove(void **state) {
     struct world *w = *state;
-    int rc = nftw(w->root, entry_remove, 8, FTW_DEPTH | FTW_PHYS);
+    int rc = folder_remove(w->root);
     served_model_ensembles_free(w->models, w->count);
     free(w->models);
     free(w);
