@@ -160,6 +160,12 @@ static bool sharing_possible(const struct deployment_options *options) {
     return !reason;
 }
 
+/* Why models are served whole. Where models come and go, it is logged when they are loaded. */
+static void refusals_log(const struct shared_prefixes *shared) {
+    for (uint32_t i = 0; i < shared->refusal_count; i++)
+        shared_whole_log(shared->refusals[i].name, shared->refusals[i].version, shared->refusals[i].reason);
+}
+
 static int sharing_find(struct deployment *d, struct served_model **models, const struct profile *const *profiles,
                         uint32_t count, const struct profile_options *how, struct sy_error *err) {
     bool terminal = isatty(STDERR_FILENO);
@@ -182,6 +188,7 @@ static int sharing_apply(struct deployment *d, const struct profile_options *how
         models[i] = &d->models[i];
     int rc = sharing_find(d, models, profiles, d->model_count, how, err);
     free(models);
+    refusals_log(&d->shared);
     struct served_model *grown =
         rc ? NULL : realloc(d->models, (d->model_count + d->shared.count) * sizeof(*d->models));
     if (!grown)
@@ -189,9 +196,10 @@ static int sharing_apply(struct deployment *d, const struct profile_options *how
     d->models = grown;
     uint32_t members = d->model_count;
     for (uint32_t i = 0; i < members && !rc; i++) {
-        struct shared_member *member;
-        struct shared_group *group = profiles[i] ? shared_prefixes_group(&d->shared, &d->models[i], &member) : NULL;
-        if (!group)
+        struct shared_group *group;
+        struct sy_error why;
+        struct shared_member *member = profiles[i] ? shared_member_find(&d->shared, &d->models[i], &group, &why) : NULL;
+        if (!member)
             continue;
         if (!group->users) {
             group->place = d->model_count;

@@ -9,11 +9,13 @@
 #include <time.h>
 
 #include "base/assert.h"
+#include "base/container.h"
 #include "base/counter.h"
 #include "base/log.h"
 #include "cluster/backend_link.h"
 #include "control/ensembles.h"
 #include "control/instances.h"
+#include "control/shared_join.h"
 #include "control/shared_prefixes.h"
 #include "profile/prepare.h"
 #include "repository/preparations.h"
@@ -44,6 +46,13 @@ static struct served_model *served(const struct model_slots *slots, uint32_t slo
 
 static void member_leave(struct model_slots *slots, uint32_t slot);
 
+/* Whether a place's model has a file of the repository: none that a client brought. */
+static bool is_in_repository(const struct model_slots *slots, uint32_t slot) {
+    const char *repository = slots->control->path, *path = served(slots, slot)->path;
+    size_t length = strlen(repository);
+    return strncmp(path, repository, length) == 0 && (path[length] == '/' || repository[length - 1] == '/');
+}
+
 /* Frees all that a place owns; nobody else uses it any more. */
 static void slot_free(struct model_slots *slots, uint32_t index) {
     struct server *s = slots->server;
@@ -64,6 +73,9 @@ static void slot_free(struct model_slots *slots, uint32_t index) {
     ensemble_release(served(slots, index));
     if (served_model_is_suffix(served(slots, index)))
         member_leave(slots, index);
+    if (slots->control->shared && slots->control->shared->searched && slot->use != SLOT_PREFIX &&
+        is_in_repository(slots, index))
+        part_folders_tidy(served(slots, index)->path, slots->control->how[0].cache_dir);
     served(slots, index)->part = NULL;
     served(slots, index)->suffixes = NULL;
     server_model_host(s, index);
@@ -192,6 +204,7 @@ static int prefix_enter(struct model_slots *slots, struct shared_group *group, s
         slot_free(slots, group->place);
         return rc;
     }
+    group->planned = profile;
     place_enter(slots, group->place);
     atomic_store_explicit(&served(slots, group->place)->state, MODEL_READY, memory_order_release); /* as other places */
     return 0;
@@ -218,6 +231,7 @@ static int member_enter(struct model_slots *slots, uint32_t slot, struct shared_
     group->places[number] = slot;
     group->taken[number] = true;
     group->users++;
+    member->users++;
     server_model_host(s, slot);
     return 0;
 }
@@ -231,16 +245,48 @@ static void member_leave(struct model_slots *slots, uint32_t slot) {
         if (!group->users || group->place != model->host)
             continue;
         group->taken[model->suffix] = false;
+        shared_member_leave(group, container_of(model->part, struct shared_member, part));
         if (--group->users > 0)
             return;
+        group->planned = NULL;
         place_leave(slots, group->place);
         slot_free(slots, group->place);
         return;
     }
 }
 
+/* The group whose first layers a place's model shares: it is a member, or becomes one now. NULL: it is served whole,
+ * and the log says why, if other models share theirs. -EINTR, -ENOMEM: the load fails. */
+static int slot_group(struct model_slots *slots, uint32_t slot, struct shared_group **group,
+                      struct shared_member **member, struct sy_error *err) {
+    struct shared_prefixes *shared = slots->control->shared;
+    const struct served_model *model = served(slots, slot);
+    struct sy_error why = {""};
+    int rc = 0;
+    *group = NULL;
+    if (!shared || !shared->searched)
+        return 0;
+    if (!is_in_repository(slots, slot))
+        error_set(&why, -ENOTSUP, "a client brought it");
+    else if (!(*member = shared_member_find(shared, model, group, &why)) && !*why.text &&
+             !shared_refusal_take(shared, model, why.text)) {
+        const struct profile *whole = slots->server->config.accelerators[0].profiles[slot];
+        rc = shared_prefixes_join(shared, model, whole, &slots->control->how[0], group, member, &why);
+        if (!rc)
+            shared_member_log(*group, *member);
+    }
+    if (rc == -EINTR || rc == -ENOMEM)
+        return error_set(err, rc, "%s", why.text);
+    if (*why.text)
+        *group = NULL;
+    if (!*group)
+        shared_whole_log(model->name, model->version, why.text);
+    return 0;
+}
+
 static int slot_model(struct model_slots *slots, uint32_t slot, struct sy_error *err) {
     struct server *s = slots->server;
+    struct shared_group *group = NULL;
     struct shared_member *member;
     instances_place(served(slots, slot), s->config.accelerators, s->config.type_count);
     int rc = slot_profile(slots, slot, err);
@@ -252,16 +298,10 @@ static int slot_model(struct model_slots *slots, uint32_t slot, struct sy_error 
         rc = preparer_start(s->preparer, err);
     if (rc == 0)
         rc = served_model_labels_read(served(slots, slot), err);
-    struct shared_group *group = rc == 0 && slots->control->shared
-                                     ? shared_prefixes_group(slots->control->shared, served(slots, slot), &member)
-                                     : NULL;
-    if (group)
+    if (rc == 0)
+        rc = slot_group(slots, slot, &group, &member, err);
+    if (rc == 0 && group)
         rc = member_enter(slots, slot, group, member, err);
-    else if (rc == 0 && slots->control->shared && slots->control->shared->searched)
-        log_info("model is served whole",
-                 "model=%s version=%u reason=\"it was not among those that share layers when "
-                 "the server started\"",
-                 served(slots, slot)->name, served(slots, slot)->version);
     if (rc == 0)
         rc = executors_load(slots, slot, err);
     return rc || group ? rc : slot_cores(slots, slot, err);
