@@ -235,10 +235,13 @@ static int group_join(struct joining *j, struct shared_member **joined, struct s
     const char *refused = json_string_value(json_object_get(note, "refused"));
     if (!rc && refused)
         rc = error_set(err, -EINVAL, "%.400s", refused);
+    bool made = !rc;
     struct shared_member *member = rc ? NULL : member_make(j, folder, note, &rc, err);
     json_decref(note);
     if (!member) {
         part_folder_release(held);
+        if (made && rc != -EINTR)
+            part_folder_remove(folder); /* its times are those of a moment: the next load measures them again */
         return rc;
     }
     member->held = held;

@@ -319,6 +319,33 @@ def test_a_model_that_comes_later_joins(models):
             assert np.array_equal(ask(server, "dogs", x)[1], answer("dogs", x))
 
 
+def test_models_come_and_go_at_once_without_a_request_lost(models):
+    with explicit(models, "ants", "bees") as server:
+        over = threading.Event()
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            clients = {name: pool.submit(client, server, name, seed, 20, over) for seed, name in enumerate(NAMES[:2])}
+
+            def coming(name):
+                for _ in range(4):
+                    assert order(server, name, "load") == 200
+                    x = inputs(8, 3)
+                    assert np.array_equal(ask(server, name, x)[1], answer(name, x))
+                    assert order(server, name, "unload") == 200
+
+            def going():
+                for _ in range(6):
+                    assert order(server, "bees", "unload") == 200
+                    assert order(server, "bees", "load") == 200
+
+            for done in [pool.submit(coming, "cats"), pool.submit(going)]:
+                done.result()
+            coming("dogs")
+            over.set()
+            assert clients["ants"].result()[1] == []
+            assert {status for status, _ in clients["bees"].result()[1]} <= {404, 503}
+        assert tried(server) == ["cats", "dogs"] and not whole(server, "cats") and not whole(server, "dogs")
+
+
 def test_a_later_model_answers_with_the_bits_of_the_whole(tmp_path):
     for i, name in enumerate(NAMES):
         save_variant(tmp_path / "m", name, 100 + i)
