@@ -241,7 +241,7 @@ static void member_leave(struct model_slots *slots, uint32_t slot) {
     const struct served_model *model = served(slots, slot);
     struct shared_prefixes *shared = slots->control->shared;
     for (uint32_t g = 0; g < shared->count; g++) {
-        struct shared_group *group = &shared->groups[g];
+        struct shared_group *group = shared->groups[g];
         if (!group->users || group->place != model->host)
             continue;
         group->taken[model->suffix] = false;

@@ -225,9 +225,9 @@ struct shared_member *shared_member_find(struct shared_prefixes *shared, const s
                                          struct shared_group **group, struct sy_error *why) {
     why->text[0] = '\0';
     for (uint32_t g = 0; g < shared->count; g++)
-        for (uint32_t i = 0; i < shared->groups[g].count; i++) {
-            struct shared_member *member = shared->groups[g].members[i];
-            const struct served_model *host = shared->groups[g].host;
+        for (uint32_t i = 0; i < shared->groups[g]->count; i++) {
+            struct shared_member *member = shared->groups[g]->members[i];
+            const struct served_model *host = shared->groups[g]->host;
             if (strcmp(member->path, model->path) != 0 || strcmp(member->contents, model->contents) != 0)
                 continue;
             if (shared_model_check(model, why))
@@ -236,7 +236,7 @@ struct shared_member *shared_member_find(struct shared_prefixes *shared, const s
                 error_set(why, -ESTALE, "its settings are not what they were when it was cut");
                 return NULL;
             }
-            *group = &shared->groups[g];
+            *group = shared->groups[g];
             return member;
         }
     return NULL;
@@ -252,19 +252,19 @@ void shared_member_apply(struct served_model *model, const struct shared_group *
     model->batch_bytes = member->batch_bytes;
 }
 
-void shared_group_clear(struct shared_group *g) {
+void shared_group_free(struct shared_group *g) {
     for (uint32_t i = 0; i < g->count; i++)
         shared_member_free(g->members[i]);
     part_folder_release(g->held);
     free(g->host);
     free(g->prefix_profile);
     free(g->profile);
-    *g = (struct shared_group){.held = -1};
+    free(g);
 }
 
 void shared_prefixes_free(struct shared_prefixes *shared) {
     for (uint32_t i = 0; i < shared->count; i++)
-        shared_group_clear(&shared->groups[i]);
+        shared_group_free(shared->groups[i]);
     free(shared->groups);
     free(shared->refusals);
     *shared = (struct shared_prefixes){.groups = NULL};

@@ -52,7 +52,7 @@ struct shared_refusal {
 };
 
 struct shared_prefixes {
-    struct shared_group *groups;
+    struct shared_group **groups; /* [count] allocated, each */
     uint32_t count;
     struct shared_refusal *refusals; /* [refusal_count] */
     uint32_t refusal_count;
@@ -81,9 +81,9 @@ void shared_member_leave(struct shared_group *group, struct shared_member *membe
 void shared_members_drop(struct shared_group *group);
 void shared_member_free(struct shared_member *member);
 
-/* ---- for shared_prefixes.c and shared_join.c ---- */
+/* ---- for those that make groups and members ---- */
 
-void shared_group_clear(struct shared_group *group);
+void shared_group_free(struct shared_group *group);
 
 /* Why a model is served whole, in the log. */
 void shared_whole_log(const char *name, uint32_t version, const char *reason);

@@ -93,25 +93,30 @@ static int group_suits(const struct shared_group *g, const struct served_model *
     return 0;
 }
 
-/* The group of the most nodes that suits the model and has not been `tried`. NULL: none; `why` is then, if it was "",
- * the reason of the one that comes nearest. */
+/* The group of the most nodes that suits the model and was not `tried`; it is, then. NULL: none; `why` is then, if it
+ * was "", the reason of the one that comes nearest. */
 static struct shared_group *group_choose(struct shared_prefixes *shared, const struct served_model *model,
-                                         const struct cut_model *cuts, const bool *tried, struct sy_error *why) {
+                                         const struct cut_model *cuts, bool *tried, struct sy_error *why) {
     struct shared_group *best = NULL;
     struct sy_error first = *why;
+    uint32_t number = 0;
     for (uint32_t g = 0; g < shared->count; g++) {
-        struct shared_group *group = &shared->groups[g];
+        struct shared_group *group = shared->groups[g];
         struct sy_error reason;
         int rc = tried[g] ? -EALREADY : group_suits(group, model, cuts, &reason);
-        if (!rc && (!best || group->cut.node_count > best->cut.node_count))
+        if (!rc && (!best || group->cut.node_count > best->cut.node_count)) {
             best = group;
+            number = g;
+        }
         if (rc && rc != -EALREADY && rc != -ENOENT && !*first.text)
             first = reason;
     }
     if (!best && !*first.text)
-        error_set(&first, -ENOENT, "it does not begin with the layers of '%s'%s", shared->groups[0].host->name,
+        error_set(&first, -ENOENT, "it does not begin with the layers of '%s'%s", shared->groups[0]->host->name,
                   shared->count > 1 ? " nor of another group" : "");
     *why = first;
+    if (best)
+        tried[number] = true;
     return best;
 }
 
@@ -275,7 +280,6 @@ int shared_prefixes_join(struct shared_prefixes *shared, const struct served_mod
     while (rc && rc != -EINTR && rc != -ENOMEM &&
            (joining.group = group_choose(shared, model, &cuts, tried, why)) != NULL) {
         struct sy_error reason = {""};
-        tried[joining.group - shared->groups] = true;
         rc = group_join(&joining, member, &reason);
         if (rc && !*why->text)
             *why = reason;

@@ -29,9 +29,10 @@ static struct shared_member *member_add(struct shared_group *g, const char *path
 
 static int fixture_make(void **state) {
     struct fixture *f = *state = calloc(1, sizeof(*f));
-    if (!f || !(f->shared.groups = calloc(1, sizeof(*f->shared.groups))))
+    struct shared_group *g = calloc(1, sizeof(*g));
+    if (!f || !g || !(f->shared.groups = calloc(1, sizeof(*f->shared.groups))))
         return -1;
-    struct shared_group *g = f->shared.groups;
+    f->shared.groups[0] = g;
     f->shared.count = 1;
     f->model.signature = (struct signature){.input_count = 1, .output_count = 1, .batched = true};
     f->model.batch_max = 32;
@@ -64,7 +65,7 @@ static void a_model_that_is_as_it_was_is_a_member(void **state) {
     struct sy_error why;
     struct shared_member *member = shared_member_find(&f->shared, &f->model, &group, &why);
 
-    assert_ptr_equal(group, f->shared.groups);
+    assert_ptr_equal(group, f->shared.groups[0]);
     assert_ptr_equal(member, group->members[1]);
     assert_true(served_model_is_scheduled(&f->model));
     shared_member_apply(&f->model, group, member, 9, 4);
@@ -138,7 +139,7 @@ static void what_has_changed_is_none(void **state) {
 
 static void a_member_that_came_back_with_another_file_goes(void **state) {
     struct fixture *f = *state;
-    struct shared_group *g = f->shared.groups;
+    struct shared_group *g = f->shared.groups[0];
     struct shared_member *old = g->members[1];
     old->users = 1;
     struct shared_member *now = member_add(g, old->path, "4444");
@@ -152,7 +153,7 @@ static void a_member_that_came_back_with_another_file_goes(void **state) {
 
 static void a_member_whose_file_is_gone_goes_with_its_last_place(void **state) {
     struct fixture *f = *state;
-    struct shared_group *g = f->shared.groups;
+    struct shared_group *g = f->shared.groups[0];
     char path[] = "/tmp/symphony-test-XXXXXX", text[FINGERPRINT_TEXT];
     struct fingerprint fingerprint;
     int fd = mkstemp(path);
@@ -175,7 +176,7 @@ static void a_member_whose_file_is_gone_goes_with_its_last_place(void **state) {
 
 static void the_table_is_of_all_members(void **state) {
     struct fixture *f = *state;
-    struct shared_group *g = f->shared.groups;
+    struct shared_group *g = f->shared.groups[0];
     /* a prefix of 1000 + 1000 b, and suffixes of 10 + 10 b each: two run in a batch of two */
     assert_int_equal(g->profile->latency_ns[1], 2000 + 20);
     assert_int_equal(g->profile->latency_ns[2], 3000 + 20 + 20);
