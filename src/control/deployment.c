@@ -12,6 +12,7 @@
 #include "control/ensembles.h"
 #include "control/instances.h"
 #include "control/scenario_served.h"
+#include "control/shared_form.h"
 #include "profile/prepare.h"
 #include "repository/preparations.h"
 #include "repository/repository.h"
@@ -356,7 +357,8 @@ int deployment_for_control(struct deployment *d, struct repository_control *cont
     free(entries);
     if (rc < 0)
         return rc;
-    uint32_t places = control->models_max + CONTROL_SPARE + d->shared.count;
+    uint32_t prefixes = d->shared.searched ? d->shared.count + SHARED_FORMED_MAX : 0;
+    uint32_t places = control->models_max + CONTROL_SPARE + prefixes;
     control->shared = &d->shared;
     d->models = calloc(places, sizeof(*d->models));
     d->profiles = calloc((size_t)options->group_count * places, sizeof(*d->profiles));

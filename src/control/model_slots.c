@@ -15,6 +15,7 @@
 #include "cluster/backend_link.h"
 #include "control/ensembles.h"
 #include "control/instances.h"
+#include "control/shared_form.h"
 #include "control/shared_join.h"
 #include "control/shared_prefixes.h"
 #include "profile/prepare.h"
@@ -255,32 +256,78 @@ static void member_leave(struct model_slots *slots, uint32_t slot) {
     }
 }
 
+/* Whether a place serves a model of the repository whole that might share its first layers. */
+static bool is_whole(const struct model_slots *slots, uint32_t slot) {
+    return slots->slots[slot].use == SLOT_SERVING && !served(slots, slot)->ensemble && !served(slots, slot)->part &&
+           is_in_repository(slots, slot);
+}
+
+bool model_slot_may_share(struct model_slots *slots, uint32_t slot) {
+    struct shared_group *group;
+    struct sy_error why;
+    struct shared_prefixes *shared = slots->control->shared;
+    return shared && is_whole(slots, slot) && shared_member_find(shared, served(slots, slot), &group, &why);
+}
+
+/* Makes a group of a place's model and one that serves whole. As shared_prefixes_form(). */
+static int slot_form(struct model_slots *slots, uint32_t slot, struct shared_group **group,
+                     struct shared_member **member, struct sy_error *why) {
+    const struct profile *const *profiles = slots->server->config.accelerators[0].profiles;
+    const struct shared_partner self = {served(slots, slot), profiles[slot]};
+    struct shared_partner *partners = calloc(slots->count, sizeof(*partners));
+    uint32_t count = 0;
+    if (!partners)
+        return error_set(why, -ENOMEM, "out of memory");
+    for (uint32_t i = 0; i < slots->count; i++)
+        if (is_whole(slots, i))
+            partners[count++] = (struct shared_partner){served(slots, i), profiles[i]};
+    int rc = shared_prefixes_form(slots->control->shared, &self, partners, count, &slots->control->how[0], group,
+                                  member, why);
+    free(partners);
+    return rc;
+}
+
+/* Lets a place's model into a group whose layers it begins with, or makes a group of it and one that serves whole. 0,
+ * or -errno with the reason: the group's that comes nearest, before that of another model. */
+static int slot_join(struct model_slots *slots, uint32_t slot, struct shared_group **group,
+                     struct shared_member **member, struct sy_error *why) {
+    struct shared_prefixes *shared = slots->control->shared;
+    const struct profile *whole = slots->server->config.accelerators[0].profiles[slot];
+    struct sy_error formed = {""};
+    int joins = shared_prefixes_join(shared, served(slots, slot), whole, &slots->control->how[0], group, member, why);
+    if (!joins)
+        shared_member_log(*group, *member);
+    if (!joins || joins == -EINTR || joins == -ENOMEM)
+        return joins;
+    int forms = slot_form(slots, slot, group, member, &formed);
+    if (forms && *formed.text && joins == -ENOENT && (forms != -ENOENT || !shared->count))
+        *why = formed;
+    return forms;
+}
+
 /* The group whose first layers a place's model shares: it is a member, or becomes one now. NULL: it is served whole,
- * and the log says why, if other models share theirs. -EINTR, -ENOMEM: the load fails. */
+ * and the log says why, if other models may share theirs. -EINTR, -ENOMEM: the load fails. */
 static int slot_group(struct model_slots *slots, uint32_t slot, struct shared_group **group,
                       struct shared_member **member, struct sy_error *err) {
     struct shared_prefixes *shared = slots->control->shared;
     const struct served_model *model = served(slots, slot);
     struct sy_error why = {""};
-    int rc = 0;
+    int rc = -ENOTSUP;
     *group = NULL;
     if (!shared || !shared->searched)
         return 0;
     if (!is_in_repository(slots, slot))
-        error_set(&why, -ENOTSUP, "a client brought it");
-    else if (!(*member = shared_member_find(shared, model, group, &why)) && !*why.text &&
-             !shared_refusal_take(shared, model, why.text)) {
-        const struct profile *whole = slots->server->config.accelerators[0].profiles[slot];
-        rc = shared_prefixes_join(shared, model, whole, &slots->control->how[0], group, member, &why);
-        if (!rc)
-            shared_member_log(*group, *member);
-    }
+        error_set(&why, rc, "a client brought it");
+    else if ((*member = shared_member_find(shared, model, group, &why)) != NULL)
+        rc = 0;
+    else if (!*why.text && !shared_refusal_take(shared, model, why.text))
+        rc = slot_join(slots, slot, group, member, &why);
     if (rc == -EINTR || rc == -ENOMEM)
         return error_set(err, rc, "%s", why.text);
-    if (*why.text)
+    if (rc) {
         *group = NULL;
-    if (!*group)
         shared_whole_log(model->name, model->version, why.text);
+    }
     return 0;
 }
 

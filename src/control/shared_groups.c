@@ -124,7 +124,7 @@ double shared_slower_ns(int64_t ns) {
 int shared_lone_check(int64_t parts_ns, int64_t whole_ns, struct sy_error *err) {
     if ((double)parts_ns <= shared_slower_ns(whole_ns))
         return 0;
-    return error_set(err, -EINVAL, "a lone request would take %.3f ms in parts, and takes %.3f ms whole",
+    return error_set(err, -ETIME, "a lone request would take %.3f ms in parts, and takes %.3f ms whole",
                      (double)parts_ns / 1e6, (double)whole_ns / 1e6);
 }
 
@@ -252,13 +252,19 @@ void shared_member_apply(struct served_model *model, const struct shared_group *
     model->batch_bytes = member->batch_bytes;
 }
 
-void shared_group_free(struct shared_group *g) {
-    for (uint32_t i = 0; i < g->count; i++)
-        shared_member_free(g->members[i]);
-    part_folder_release(g->held);
+void shared_group_empty(struct shared_group *g) {
+    while (g->count > 0)
+        shared_member_free(g->members[--g->count]);
     free(g->host);
     free(g->prefix_profile);
     free(g->profile);
+    g->host = NULL;
+    g->prefix_profile = g->profile = NULL;
+}
+
+void shared_group_free(struct shared_group *g) {
+    shared_group_empty(g);
+    part_folder_release(g->held);
     free(g);
 }
 

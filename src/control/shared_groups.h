@@ -56,6 +56,7 @@ struct shared_prefixes {
     uint32_t count;
     struct shared_refusal *refusals; /* [refusal_count] */
     uint32_t refusal_count;
+    uint32_t formed; /* groups made since the server started */
     bool searched;
 };
 
@@ -84,6 +85,8 @@ void shared_member_free(struct shared_member *member);
 /* ---- for those that make groups and members ---- */
 
 void shared_group_free(struct shared_group *group);
+/* Frees its host, its members and its profiles. */
+void shared_group_empty(struct shared_group *group);
 
 /* Why a model is served whole, in the log. */
 void shared_whole_log(const char *name, uint32_t version, const char *reason);
@@ -105,7 +108,7 @@ struct shared_member *shared_member_make(const struct shared_group *group, const
                                          struct sy_error *err);
 /* Makes the table of all members, whose profiles and prefix's are there. -ENOMEM. */
 int shared_table_make(struct shared_group *group, uint32_t batch_max, struct sy_error *err);
-/* Whether a lone request that takes so long in parts is worth it: -EINVAL with a sentence. */
+/* Whether a lone request that takes so long in parts is worth it: -ETIME with a sentence. */
 int shared_lone_check(int64_t parts_ns, int64_t whole_ns, struct sy_error *err);
 /* So much longer may something take: within what two measurements differ by. */
 double shared_slower_ns(int64_t ns);

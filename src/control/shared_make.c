@@ -203,6 +203,22 @@ static json_t *parts_get(struct shared_making *m, const char *folder, int *held,
     return note;
 }
 
+/* Parts that were made just now and are too slow are measured once more: something else may have kept the processor. */
+static int group_measure(struct shared_making *m, const char *folder, const json_t *note, struct shared_group *g,
+                         struct sy_error *err) {
+    const struct profile_options *how = m->how;
+    struct profile_options again = *how;
+    int rc = group_fill(m, folder, note, g, err);
+    if (rc != -ETIME || !*m->made)
+        return rc;
+    again.force = true;
+    shared_group_empty(g);
+    m->how = &again;
+    rc = group_fill(m, folder, note, g, err);
+    m->how = how;
+    return rc;
+}
+
 struct shared_group *shared_group_make(struct shared_making *m, int *rc, struct sy_error *err) {
     struct shared_group *g = malloc(sizeof(*g));
     char folder[SIDECAR_PATH_MAX];
@@ -218,7 +234,7 @@ struct shared_group *shared_group_make(struct shared_making *m, int *rc, struct 
     if (!*rc && refused)
         *rc = error_set(err, -EINVAL, "%.400s", refused);
     if (!*rc)
-        *rc = group_fill(m, folder, note, g, err);
+        *rc = group_measure(m, folder, note, g, err);
     json_decref(note);
     if (!*rc)
         return g;

@@ -16,7 +16,7 @@ struct shared_making {
      * shared_parts_try(), or what has another process do it. -errno with a sentence: there is no outcome. */
     int (*trial)(struct shared_making *making, struct sy_error *err);
     void *context;
-    char made[SIDECAR_PATH_MAX];
+    char made[SIDECAR_PATH_MAX]; /* "": nothing was tried yet */
 };
 
 /* Sets a member, whose profile as a whole model is `whole`. */

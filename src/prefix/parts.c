@@ -2,7 +2,9 @@
 #include "prefix/parts.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/child_call.h"
@@ -20,6 +22,7 @@ static int cut_try(void *context, struct sy_error *err) {
     split.members = calloc(split.count, sizeof(*split.members));
     if (!split.members)
         return error_set(err, -ENOMEM, "out of memory");
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* with who waits for it */
     alarm(maker->trial_s);
     for (uint32_t m = 0; m < split.count; m++)
         split.members[m] = (struct split_member){.model = maker->members[m], .suffix_path = maker->suffix_paths[m]};

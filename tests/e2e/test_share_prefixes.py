@@ -6,6 +6,7 @@ Weights and inputs are small whole numbers, so that sums are exact and answers d
 import concurrent.futures
 import json
 import os
+import shutil
 import threading
 import time
 
@@ -377,6 +378,7 @@ def test_a_later_model_that_does_not_fit_is_served_whole(models):
             assert order(server, name, "load") == 200
             assert whole(server, name) == [reason]
             assert ask(server, name, inputs(1, 1))[0] == 200
+            assert order(server, name, "unload") == 200  # or they might share among themselves
         assert not tried(server) and sharing(server) == ["ants", "bees"]
 
 
@@ -399,6 +401,56 @@ def test_a_later_model_whose_split_is_refused_is_served_whole(tmp_path):
             [reason] = whole(server, "cats")
             assert "differs from the whole model's" in reason
             assert server.request("GET", "/v2/models/cats/ready")[0] == 200
+
+
+def cuts_tried(server):
+    return server.log_text().count('msg="trying where models with the same first layers can be cut"')
+
+
+def test_two_later_models_form_a_group(models):
+    with explicit(models) as server:
+        over = threading.Event()
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            assert order(server, "else", "load") == 200 and order(server, "ants", "load") == 200
+            assert whole(server, "ants") == ["no other model that is served begins with enough of the same nodes"]
+            clients = pool.submit(client, server, "ants", 0, 20, over)  # it is served on, whole and then as a member
+            assert order(server, "bees", "load") == 200
+            assert sharing(server) == ["ants", "bees"] and cuts_tried(server) == 1
+            assert order(server, "dogs", "load") == 200 and order(server, "cats", "load") == 200  # they join
+            over.set()
+            assert clients.result()[1] == []
+        assert sharing(server) == NAMES and tried(server) == ["dogs", "cats"]
+        batches = 'nv_inference_exec_count{model="cats",version="1"}'  # of all
+        before = server.metrics()[batches]
+        with concurrent.futures.ThreadPoolExecutor(len(NAMES)) as pool:
+            for done in [pool.submit(client, server, name, seed) for seed, name in enumerate(NAMES)]:
+                assert done.result() == (60, [])
+        assert server.metrics()[batches] - before < 4 * 60  # some held several models' requests
+        assert np.array_equal(ask(server, "else", inputs(1, 2))[1], expected(inputs(1, 2), 300, trunk_seed=50))
+        for name in NAMES:
+            assert order(server, name, "unload") == 200
+        assert order(server, "bees", "load") == 200
+        assert np.array_equal(ask(server, "bees", inputs(1, 2))[1], answer("bees", inputs(1, 2)))
+    with explicit(models, "ants", "bees") as server:  # the same group, found at the start
+        assert sharing(server) == ["ants", "bees"] and cuts_tried(server) == 0
+
+
+def test_a_pair_that_is_refused_is_served_whole(tmp_path):
+    norm = [numpy_helper.from_array(np.random.default_rng(7).random(16, np.float32) + 0.5, name)
+            for name in ("scale", "bias", "mean", "var")]
+    kernel = numpy_helper.from_array(np.random.default_rng(7).random((16, 3, 3, 3), np.float32) + 0.5, "w")
+    for name, more in (("ants", []), ("bees", [helper.make_node("Neg", ["n"], ["y"])])):
+        nodes = [helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),
+                 helper.make_node("BatchNormalization", ["c", "scale", "bias", "mean", "var"], ["n" if more else "y"],
+                                  epsilon=1e-5 if more else 1e-3), *more]
+        save(tmp_path, name, nodes, [kernel, *norm], [("x", [3, 8, 8])], [("y", [16, 8, 8])])
+    for again in (False, True):  # tried, then known
+        with explicit(tmp_path) as server:
+            assert order(server, "ants", "load") == 200 and order(server, "bees", "load") == 200
+            assert cuts_tried(server) == (0 if again else 1) and not sharing(server)
+            [reason] = whole(server, "bees")
+            assert "differs from the whole model's" in reason
+            assert server.request("GET", "/v2/models/bees/ready")[0] == 200
 
 
 def change(models, name, seed, **more):
@@ -460,13 +512,24 @@ def test_the_prefix_lies_in_memory_once(tmp_path):
     width, taken = 1024, {}  # a trunk of 12 MB
     for name in NAMES:
         save_variant(tmp_path, name, SEEDS[name], width=width)
-    for share in ("off", "on", "later"):
-        later = ["--model-control-mode", "explicit", "--load-model", "ants", "--load-model", "bees"]
-        with Server("--repository", tmp_path, "--share-prefixes", "on" if share == "later" else share, "--accelerators",
-                    "cpu:1", *(later if share == "later" else [])) as server:
+    explicit = ["--model-control-mode", "explicit"]
+    args = {"off": [], "on": [], "later": [*explicit, "--load-model", "ants", "--load-model", "bees"], "formed": explicit}
+    for _ in range(8):
+        if len(taken) == len(args):
+            break
+        share = list(args)[len(taken)]
+        with Server("--repository", tmp_path, "--share-prefixes", "off" if share == "off" else "on", "--accelerators",
+                    "cpu:1", *args[share]) as server:
             for name in NAMES:
-                assert share != "later" or order(server, name, "load") == 200
+                assert share in ("off", "on") or order(server, name, "load") == 200
+            for name in NAMES:
                 assert ask(server, name, inputs(1, 1, width))[0] == 200
-            taken[share] = resident_mb(server)
-    for share in ("on", "later"):
+            slow = any("would take" in reason for name in NAMES for reason in whole(server, name))
+            if not slow:
+                taken[share] = resident_mb(server)
+        if slow:  # the machine had other work: all is measured again
+            for folder in tmp_path.glob("*/1/.symphony"):
+                shutil.rmtree(folder)
+    assert len(taken) == len(args), "the parts were too slow each time"
+    for share in ("on", "later", "formed"):
         assert taken[share] < taken["off"] - 2 * 12, taken  # three trunks less, with room for what differs besides

@@ -2,11 +2,13 @@
  * cut; and which members stay. */
 #include "control/shared_groups.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "control/shared_form.h"
 #include "control/shared_join.h"
 #include "control/shared_prefixes.h"
 #include "unit/cmocka_all.h"
@@ -229,6 +231,48 @@ static void a_later_model_is_refused_with_the_reason(void **state) {
     assert_non_null(strstr(why.text, f->model.path));
 }
 
+static void who_may_be_a_partner(void **state) {
+    struct fixture *f = *state;
+    const struct profile_options how = {.engine = NULL};
+    struct served_model *other = calloc(1, sizeof(*other));
+    struct shared_group *group;
+    struct shared_member *member;
+    struct sy_error why = {"x"};
+    struct fingerprint fingerprint;
+    assert_non_null(other);
+    memcpy(other, &f->model, sizeof(*other));
+    strcpy(f->model.name, "self");
+    strcpy(f->model.path, TESTS_DIR "/unit/engine/data/mlp.onnx");
+    strcpy(other->name, "other");
+    strcpy(other->path, TESTS_DIR "/unit/engine/data/mlp.onnx");
+    const struct shared_partner self = {&f->model, f->shared.groups[0]->profile},
+                                partner = {other, f->shared.groups[0]->profile};
+    assert_int_equal(shared_prefixes_form(&f->shared, &self, NULL, 0, &how, &group, &member, &why), -ENOENT);
+    assert_string_equal(why.text, "");
+    assert_int_equal(shared_prefixes_form(&f->shared, &self, &partner, 1, &how, &group, &member, &why), -ENOENT);
+    assert_string_equal(why.text, ""); /* its file is not the one that is served */
+    assert_int_equal(fingerprint_model(other->path, &fingerprint, NULL), 0);
+    fingerprint_format(&fingerprint, other->contents);
+    other->weight = 2; /* no queue together */
+    assert_int_equal(shared_prefixes_form(&f->shared, &self, &partner, 1, &how, &group, &member, &why), -ENOENT);
+    assert_string_equal(why.text, "");
+    other->weight = 0;
+    strcpy(other->name, "self"); /* another version of it */
+    assert_int_equal(shared_prefixes_form(&f->shared, &self, &partner, 1, &how, &group, &member, &why), -ENOENT);
+    assert_string_equal(why.text, "");
+    strcpy(other->name, "other");
+    f->shared.formed = SHARED_FORMED_MAX; /* it is one, but there have been too many groups */
+    assert_int_equal(shared_prefixes_form(&f->shared, &self, &partner, 1, &how, &group, &member, &why), -EBUSY);
+    assert_string_equal(why.text, "16 groups have been made since the server started, and no more will be");
+    strcpy(other->path, TESTS_DIR "/unit/engine/data/affine.onnx");
+    assert_int_equal(fingerprint_model(other->path, &fingerprint, NULL), 0);
+    fingerprint_format(&fingerprint, other->contents);
+    assert_int_equal(shared_prefixes_form(&f->shared, &self, &partner, 1, &how, &group, &member, &why), -ENOENT);
+    assert_string_equal(why.text, "no other model that is served begins with enough of the same nodes");
+    assert_int_equal(f->shared.count, 1);
+    free(other);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_model_that_is_as_it_was_is_a_member, fixture_make, fixture_free),
@@ -240,6 +284,7 @@ int main(void) {
         cmocka_unit_test(a_lone_request_may_not_take_much_longer),
         cmocka_unit_test_setup_teardown(why_a_model_was_refused_is_said_once, fixture_make, fixture_free),
         cmocka_unit_test_setup_teardown(a_later_model_is_refused_with_the_reason, fixture_make, fixture_free),
+        cmocka_unit_test_setup_teardown(who_may_be_a_partner, fixture_make, fixture_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
