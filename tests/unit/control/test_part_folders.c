@@ -40,18 +40,20 @@ static int fixture_make(void **state) {
     strcpy(f->root, "/tmp/symphony-test-XXXXXX");
     assert_non_null(mkdtemp(f->root));
     for (int m = 0; m < 2; m++) {
-        char folder[128];
+        char folder[96], path[128];
         snprintf(folder, sizeof(folder), "%s/%c", f->root, 'a' + m);
         mkdir(folder, 0777);
-        snprintf(f->paths[m], sizeof(f->paths[m]), "%s/%c/model.onnx", f->root, 'a' + m);
+        snprintf(path, sizeof(path), "%s/model.onnx", folder);
+        strcpy(f->paths[m], path);
         file_write(f->paths[m], m ? "" : "\x08\x09");
         fingerprint_take(f, m);
         f->owners[m] = (struct part_owner){m ? "b" : "a", f->paths[m], f->contents[m]};
     }
-    snprintf(f->folder, sizeof(f->folder), "%s/a/.symphony/model-01234567.parts", f->root);
-    char beside[128];
+    char beside[96], folder[128];
     snprintf(beside, sizeof(beside), "%s/a/.symphony", f->root);
     mkdir(beside, 0777);
+    snprintf(folder, sizeof(folder), "%s/model-01234567.parts", beside);
+    strcpy(f->folder, folder);
     folder_fill(f);
     return 0;
 }
