@@ -74,7 +74,7 @@ static void slot_free(struct model_slots *slots, uint32_t index) {
     ensemble_release(served(slots, index));
     if (served_model_is_suffix(served(slots, index)))
         member_leave(slots, index);
-    if (slots->control->shared && slots->control->shared->searched && slot->use != SLOT_PREFIX &&
+    if (slots->control->shared && slots->control->shared->searched && slot->use == SLOT_DRAINING &&
         is_in_repository(slots, index))
         part_folders_tidy(served(slots, index)->path, slots->control->how[0].cache_dir);
     served(slots, index)->part = NULL;
