@@ -1,11 +1,21 @@
-/* child_call.c - a child that answers by a pipe. */
+/* child_call.c - children that answer by a pipe. */
 #include "base/child_call.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "base/clock.h"
+
+#define POLL_MS 100 /* how soon a stop is noticed */
+
+extern char **environ;
 
 struct answer {
     int rc;
@@ -62,4 +72,89 @@ int child_call(int (*call)(void *context, struct sy_error *err), void *context, 
     int rc = answer_take(ends[0], child, err);
     close(ends[0]);
     return rc;
+}
+
+/* ---- this program anew ---- */
+
+int child_spawn(pid_t *pid, const char *program, char *const argv[], int requests, int answers) {
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t none, all;
+    int rc = posix_spawn_file_actions_init(&actions);
+    if (rc)
+        return -rc;
+    rc = posix_spawnattr_init(&attributes);
+    if (rc)
+        goto err_actions;
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    posix_spawnattr_setpgroup(&attributes, 0);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+    rc = posix_spawn_file_actions_adddup2(&actions, requests, STDIN_FILENO);
+    if (!rc)
+        rc = posix_spawn_file_actions_adddup2(&actions, answers, CHILD_FD);
+    if (!rc)
+        rc = posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+    if (!rc)
+        rc = posix_spawn(pid, program, &actions, &attributes, argv, environ);
+    posix_spawnattr_destroy(&attributes);
+err_actions:
+    posix_spawn_file_actions_destroy(&actions);
+    return -rc;
+}
+
+/* Until it answers, ends, or is to be stopped: it is killed then. */
+static bool program_await(const struct child_program *program, int pipe, pid_t child) {
+    int64_t since_ns = clock_now_ns();
+    struct pollfd answer = {.fd = pipe, .events = POLLIN};
+    while (poll(&answer, 1, POLL_MS) <= 0) {
+        if (program->stop && atomic_load_explicit(program->stop, memory_order_relaxed)) { /* no data goes with it */
+            kill(child, SIGKILL);
+            return false;
+        }
+        if (program->waits)
+            program->waits(program->context, clock_now_ns() - since_ns);
+    }
+    return true;
+}
+
+int child_program_call(const struct child_program *program, const void *request, size_t bytes, struct sy_error *err) {
+    int in[2], out[2];
+    pid_t child;
+    if (pipe2(in, O_CLOEXEC))
+        return error_set(err, -errno, "no pipe: %s", strerror(errno));
+    int rc = pipe2(out, O_CLOEXEC) ? error_set(err, -errno, "no pipe: %s", strerror(errno)) : 0;
+    if (rc)
+        goto err_in;
+    if (write(in[1], request, bytes) != (ssize_t)bytes) /* fits into the pipe */
+        rc = error_set(err, -EIO, "no request to a child process: %s", strerror(errno));
+    else if ((rc = child_spawn(&child, "/proc/self/exe", program->argv, in[0], out[1])) < 0)
+        error_set(err, rc, "no child process: %s", strerror(-rc));
+    close(out[1]);
+    if (!rc) {
+        bool stopped = !program_await(program, out[0], child);
+        rc = answer_take(out[0], child, err);
+        rc = stopped ? error_set(err, -EINTR, "stopped") : rc;
+    }
+    close(out[0]);
+err_in:
+    close(in[0]);
+    close(in[1]);
+    return rc;
+}
+
+int child_answer(void *request, size_t bytes, int (*call)(void *request, struct sy_error *err)) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    size_t have = 0;
+    ssize_t got = 1;
+    while (have < bytes && got > 0) {
+        got = read(STDIN_FILENO, (char *)request + have, bytes - have);
+        have += got > 0 ? (size_t)got : 0;
+    }
+    if (have < bytes || fcntl(CHILD_FD, F_GETFD) < 0)
+        return 2; /* not started by a parent that waits */
+    answer_send(CHILD_FD, call, request);
+    return 0; /* not reached */
 }

@@ -1,9 +1,37 @@
 /* child_call.h - calls a function in a child process, so that what crashes does so there. */
 #pragma once
 
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
 #include "base/error.h"
+
+#define CHILD_FD 3 /* of a program started by child_spawn(): where it answers */
 
 /* Forks, calls `call` in the child, and waits for it. Returns what it returned (0 or a negative errno), with its
  * sentence; -ECANCELED and "killed by signal 11 (Segmentation fault)" if it did not return. Of what the child changes
  * only files stay. The process must have a single thread. -errno if there is no child. */
 int child_call(int (*call)(void *context, struct sy_error *err), void *context, struct sy_error *err);
+
+/* For a process with several threads: the child is this program anew. */
+struct child_program {
+    char *const *argv;                               /* its main() calls child_answer() with the function for these */
+    const _Atomic bool *stop;                        /* set by another thread to end early, with -EINTR; may be NULL */
+    void (*waits)(void *context, int64_t waited_ns); /* called about ten times a second; may be NULL */
+    void *context;
+};
+
+/* As child_call(), of this program: `request` is given to the function that it calls. It must fit into a pipe (64 KiB).
+ */
+int child_program_call(const struct child_program *program, const void *request, size_t bytes, struct sy_error *err);
+/* In the child: reads the request, calls `call` with it and answers. The child dies with the thread that waits for it.
+ * Returns the exit status. */
+int child_answer(void *request, size_t bytes, int (*call)(void *request, struct sy_error *err));
+
+/* Starts a program with `requests` as its standard input and `answers` as CHILD_FD; its standard output goes to
+ * standard error, since engines print. It gets signals as a fresh program does, and a process group of its own: a
+ * terminal's Ctrl-C goes to the parent, which decides what becomes of it. 0 or -errno. */
+int child_spawn(pid_t *pid, const char *program, char *const argv[], int requests, int answers);

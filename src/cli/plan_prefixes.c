@@ -9,6 +9,8 @@
 #include "cli/options.h"
 #include "cli/plan.h"
 #include "cli/prefix_parts.h"
+#include "control/shared_form.h"
+#include "control/shared_join.h"
 #include "prefix/groups.h"
 #include "repository/repository.h"
 
@@ -129,14 +131,12 @@ static void group_split(struct answer *a, const struct settings *s, uint32_t g) 
         shared->cut = &a->groups[g].cuts[0];
         return;
     }
-    for (uint32_t c = 0; c < a->groups[g].cut_count && !shared->cut; c++) {
-        struct sy_error why = {""};
-        if (prefix_parts_make(&shared->parts, s->write, a->models, a->served, &a->groups[g], c, (uint32_t)s->items,
-                              &why) == 0)
-            shared->cut = &a->groups[g].cuts[c];
-        else if (!shared->reason[0])
-            snprintf(shared->reason, sizeof(shared->reason), "%s", why.text);
-    }
+    struct sy_error why = {""}, deepest;
+    int rc = prefix_parts_make(&shared->parts, s->write, a->models, a->served, &a->groups[g], (uint32_t)s->items,
+                               &deepest, &why);
+    if (!rc)
+        shared->cut = &a->groups[g].cuts[shared->parts.cut];
+    snprintf(shared->reason, sizeof(shared->reason), "%s", rc && !*deepest.text ? why.text : deepest.text);
 }
 
 static int answer_find(struct answer *a, const struct settings *s, struct sy_error *err) {
@@ -288,6 +288,10 @@ static void answer_table(const struct answer *a, bool untried) {
 }
 
 static int prefixes_run(int argc, char **argv) {
+    if (argc == 2 && strcmp(argv[1], SHARED_JOIN_ARGUMENT) == 0)
+        return shared_join_main(); /* not for users: control/shared_join.h */
+    if (argc == 2 && strcmp(argv[1], SHARED_FORM_ARGUMENT) == 0)
+        return shared_form_main(); /* nor this: control/shared_form.h */
     struct settings s = {.tensors = GROUP_TENSORS, .items = 8, .share = 100 * GROUP_SHARE};
     struct answer a = {.count = 0};
     struct sy_error err;

@@ -9,10 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/child_call.h"
 #include "base/folder.h"
 #include "base/text.h"
-#include "prefix/split.h"
+#include "prefix/parts.h"
 
 /* Where the parts are made: models lie at ROOT/NAME/1/model.onnx. */
 struct making {
@@ -21,10 +20,12 @@ struct making {
     struct cut_model *models;
     const struct served_model *served;
     const struct group *group;
-    struct split split;
+    char prefix_path[PATH_MAX];
     char (*paths)[PATH_MAX]; /* [members] of the suffixes */
-    uint32_t cut, items;     /* the cut's number; the most items of a request to an ensemble */
-    bool ensembles;          /* are written */
+    struct cut_model **members;
+    const char **suffix_paths;
+    uint32_t items; /* the most of a request to an ensemble */
+    bool ensembles; /* are written */
     struct sy_error *err;
 };
 
@@ -70,8 +71,9 @@ static int names_make(struct making *m) {
     struct prefix_parts *parts = m->parts;
     parts->suffix_names = calloc(m->group->count, sizeof(*parts->suffix_names));
     m->paths = calloc(m->group->count, sizeof(*m->paths));
-    m->split.members = calloc(m->group->count, sizeof(*m->split.members));
-    if (!parts->suffix_names || !m->paths || !m->split.members)
+    m->members = calloc(m->group->count, sizeof(*m->members));
+    m->suffix_paths = calloc(m->group->count, sizeof(*m->suffix_paths));
+    if (!parts->suffix_names || !m->paths || !m->members || !m->suffix_paths)
         return error_set(m->err, -ENOMEM, "out of memory");
     int length = snprintf(parts->prefix_name, sizeof(parts->prefix_name), "%s.prefix", first);
     bool fits = length < (int)sizeof(parts->prefix_name) && !name_taken(m, m->group->count, parts->prefix_name);
@@ -134,8 +136,7 @@ static bool suffix_takes(const struct split_member *member, uint32_t place) {
     return false;
 }
 
-static int ensemble_write(const struct making *m, uint32_t member_index) {
-    const struct split *split = &m->split;
+static int ensemble_write(const struct making *m, const struct split *split, uint32_t member_index) {
     const struct split_member *member = &split->members[member_index];
     const struct served_model *served = &m->served[m->group->members[member_index]];
     char between[TENSOR_NAME_MAX];
@@ -177,26 +178,29 @@ static int ensemble_write(const struct making *m, uint32_t member_index) {
 
 /* ---- the whole ---- */
 
-/* In a child process: the library that loads and runs the parts may crash on them. Only the files stay. */
-static int parts_make(void *context, struct sy_error *err) {
-    struct making *m = context;
-    char prefix[PATH_MAX], folder[PATH_MAX];
-    m->err = err;
-    int rc = model_place(m, m->parts->prefix_name, prefix);
-    m->split.prefix_path = prefix;
-    m->split.count = m->group->count;
+/* The files that the parts are to have. */
+static int places_make(struct making *m) {
+    int rc = model_place(m, m->parts->prefix_name, m->prefix_path);
     for (uint32_t i = 0; !rc && i < m->group->count; i++) {
         rc = model_place(m, m->parts->suffix_names[i], m->paths[i]);
-        m->split.members[i] =
-            (struct split_member){.model = &m->models[m->group->members[i]], .suffix_path = m->paths[i]};
+        m->suffix_paths[i] = m->paths[i];
+        m->members[i] = &m->models[m->group->members[i]];
     }
-    if (!rc)
-        rc = split_make(&m->split, &m->group->cuts[m->cut], m->err);
+    return rc;
+}
+
+/* In the child process that has made the parts. */
+static int ensembles_write(void *context, const struct split *split, uint32_t cut, struct sy_error *err) {
+    struct making *m = context;
+    char folder[PATH_MAX];
+    int rc = 0;
+    (void)cut;
+    m->err = err;
     for (uint32_t i = 0; !rc && m->ensembles && i < m->group->count; i++) {
         snprintf(folder, sizeof(folder), "%s/%s", m->root, m->served[m->group->members[i]].name);
         rc = folder_make(folder, m->err);
         if (!rc)
-            rc = ensemble_write(m, i);
+            rc = ensemble_write(m, split, i);
     }
     return rc;
 }
@@ -240,32 +244,43 @@ static int root_make(struct making *m, const char *folder) {
 }
 
 int prefix_parts_make(struct prefix_parts *parts, const char *folder, struct cut_model *models,
-                      const struct served_model *served, const struct group *group, uint32_t cut, uint32_t items,
-                      struct sy_error *err) {
+                      const struct served_model *served, const struct group *group, uint32_t items,
+                      struct sy_error *deepest, struct sy_error *err) {
     struct making m = {.parts = parts,
                        .models = models,
                        .served = served,
                        .group = group,
-                       .cut = cut,
                        .items = items,
                        .ensembles = folder != NULL,
                        .err = err};
     *parts = (struct prefix_parts){.written = false};
-    m.split.engine = engine_find("onnxruntime");
-    if (!m.split.engine)
+    deepest->text[0] = '\0';
+    const struct engine_ops *engine = engine_find("onnxruntime");
+    if (!engine)
         return error_set(err, -ENOTSUP, "this build has no ONNX Runtime to try the parts with; see --untried");
     int rc = names_make(&m);
     if (!rc && folder)
         rc = parts_each(&m, folder, part_absent);
     bool made = !rc && (rc = root_make(&m, folder)) == 0;
     if (!rc)
-        rc = child_call(parts_make, &m, err);
+        rc = places_make(&m);
+    if (!rc) {
+        struct parts_maker maker = {.engine = engine,
+                                    .members = m.members,
+                                    .group = group,
+                                    .prefix_path = m.prefix_path,
+                                    .suffix_paths = m.suffix_paths,
+                                    .finish = ensembles_write,
+                                    .context = &m};
+        rc = parts_make(&maker, &parts->cut, deepest, err);
+    }
     if (!rc && folder)
         rc = parts_each(&m, folder, part_move);
     if (made)
         folder_remove(m.root);
     free(m.paths);
-    free(m.split.members);
+    free(m.members);
+    free(m.suffix_paths);
     parts->written = !rc && folder;
     if (rc)
         prefix_parts_free(parts);

@@ -12,6 +12,7 @@
 #include "control/ensembles.h"
 #include "control/instances.h"
 #include "control/scenario_served.h"
+#include "control/shared_form.h"
 #include "profile/prepare.h"
 #include "repository/preparations.h"
 #include "repository/repository.h"
@@ -160,6 +161,12 @@ static bool sharing_possible(const struct deployment_options *options) {
     return !reason;
 }
 
+/* Why models are served whole. Where models come and go, it is logged when they are loaded. */
+static void refusals_log(const struct shared_prefixes *shared) {
+    for (uint32_t i = 0; i < shared->refusal_count; i++)
+        shared_whole_log(shared->refusals[i].name, shared->refusals[i].version, shared->refusals[i].reason);
+}
+
 static int sharing_find(struct deployment *d, struct served_model **models, const struct profile *const *profiles,
                         uint32_t count, const struct profile_options *how, struct sy_error *err) {
     bool terminal = isatty(STDERR_FILENO);
@@ -182,6 +189,7 @@ static int sharing_apply(struct deployment *d, const struct profile_options *how
         models[i] = &d->models[i];
     int rc = sharing_find(d, models, profiles, d->model_count, how, err);
     free(models);
+    refusals_log(&d->shared);
     struct served_model *grown =
         rc ? NULL : realloc(d->models, (d->model_count + d->shared.count) * sizeof(*d->models));
     if (!grown)
@@ -189,9 +197,10 @@ static int sharing_apply(struct deployment *d, const struct profile_options *how
     d->models = grown;
     uint32_t members = d->model_count;
     for (uint32_t i = 0; i < members && !rc; i++) {
-        struct shared_member *member;
-        struct shared_group *group = profiles[i] ? shared_prefixes_group(&d->shared, &d->models[i], &member) : NULL;
-        if (!group)
+        struct shared_group *group;
+        struct sy_error why;
+        struct shared_member *member = profiles[i] ? shared_member_find(&d->shared, &d->models[i], &group, &why) : NULL;
+        if (!member)
             continue;
         if (!group->users) {
             group->place = d->model_count;
@@ -208,61 +217,90 @@ static int sharing_apply(struct deployment *d, const struct profile_options *how
     return rc ? error_set(err, rc, "out of memory") : 0;
 }
 
-/* The same among the models that a server whose models come and go is to load first; it makes the places later. */
+/* The models that a server whose models come and go is to load first. */
+struct first_models {
+    struct served_model **models; /* [count] allocated, each */
+    struct profile **profiles;    /* [count] NULL: it is not served */
+    uint32_t count, room;
+};
+
+static void first_models_free(struct first_models *first) {
+    for (uint32_t i = 0; i < first->count; i++) {
+        free(first->profiles[i]);
+        free(first->models[i]);
+    }
+    free(first->models);
+    free(first->profiles);
+}
+
+static int first_models_grow(struct first_models *first, uint32_t by) {
+    if (first->count + by <= first->room)
+        return 0;
+    first->room = 2 * (first->count + by);
+    struct served_model **models = realloc(first->models, first->room * sizeof(*models));
+    first->models = models ? models : first->models;
+    struct profile **profiles = realloc(first->profiles, first->room * sizeof(*profiles));
+    first->profiles = profiles ? profiles : first->profiles;
+    return models && profiles ? 0 : -ENOMEM;
+}
+
+/* Appends a version of a model, with its profile if it is to be served and has one. -EINTR, -ENOMEM: of all. */
+static int first_models_add(struct first_models *first, const struct served_model *found,
+                            const struct deployment_options *options, const struct profile_options *how,
+                            struct profile_progress *progress) {
+    struct server_accelerators cpu = {.engine = file_engine, .provider = how->provider, .count = 1};
+    struct served_model *model = malloc(sizeof(*model));
+    struct profile **profile = &first->profiles[first->count];
+    bool measured, served = served_model_state(found) == MODEL_LOADING && !found->ensemble;
+    if (!model)
+        return -ENOMEM;
+    memcpy(model, found, sizeof(*model));
+    model->ensemble = NULL;
+    *profile = NULL;
+    first->models[first->count++] = model;
+    if (!served)
+        return 0;
+    if (!model->slo_ns)
+        model->slo_ns = options->slo_ns;
+    instances_place(model, &cpu, 1);
+    int rc = profile_prepare(model, how, progress, NULL, profile, &measured);
+    return rc == -EINTR || rc == -ENOMEM ? rc : 0;
+}
+
+/* Appends the versions of a model. What is wrong with it the repository's thread will say. */
+static int first_models_find(struct first_models *first, const char *path, const char *name,
+                             const struct deployment_options *options, const struct profile_options *how,
+                             struct profile_progress *progress) {
+    struct served_model *found = NULL;
+    uint32_t versions = 0;
+    struct sy_error why;
+    if (repository_find(path, name, &found, &versions, &why))
+        versions = 0;
+    int rc = first_models_grow(first, versions);
+    progress->model = name;
+    for (uint32_t v = 0; v < versions && !rc; v++)
+        rc = first_models_add(first, &found[v], options, how, progress);
+    served_model_ensembles_free(found, versions);
+    free(found);
+    return rc;
+}
+
+/* Finds groups among the models that a server whose models come and go is to load first; it makes the places later. */
 static int sharing_prepare(struct deployment *d, const struct repository_control *control,
                            const struct repository_entry *entries, uint32_t entry_count,
                            const struct deployment_options *options, struct sy_error *err) {
     struct profile_options how = group_profiling(&options->groups[0], options);
     bool all = control->mode == CONTROL_POLL || (control->name_count == 1 && strcmp(control->names[0], "*") == 0);
-    uint32_t names = all ? entry_count : control->name_count, count = 0, room = 0;
-    struct server_accelerators cpu = {.engine = file_engine, .provider = how.provider, .count = 1};
-    struct served_model **models = NULL;
-    struct profile **profiles = NULL;
+    struct profile_progress progress = {.count = all ? entry_count : control->name_count};
+    struct first_models first = {.models = NULL};
     int rc = 0;
-    for (uint32_t n = 0; n < names && !rc; n++) {
-        struct served_model *found = NULL;
-        uint32_t versions = 0;
-        struct sy_error why;
-        if (repository_find(control->path, all ? entries[n].name : control->names[n], &found, &versions, &why))
-            versions = 0; /* the repository's thread will say so */
-        if (count + versions > room) {
-            room = 2 * (count + versions);
-            struct served_model **more = realloc(models, room * sizeof(*models));
-            models = more ? more : models;
-            struct profile **tables = realloc(profiles, room * sizeof(*profiles));
-            profiles = tables ? tables : profiles;
-            rc = more && tables ? 0 : -ENOMEM;
-        }
-        for (uint32_t v = 0; v < versions && !rc; v++) {
-            struct profile_progress progress = {.model = found[v].name, .index = n, .count = names};
-            bool measured, served = served_model_state(&found[v]) == MODEL_LOADING && !found[v].ensemble;
-            if (!(models[count] = malloc(sizeof(*models[count])))) {
-                rc = -ENOMEM;
-                break;
-            }
-            memcpy(models[count], &found[v], sizeof(found[v]));
-            models[count]->ensemble = NULL;
-            profiles[count] = NULL;
-            if (served) {
-                if (!models[count]->slo_ns)
-                    models[count]->slo_ns = options->slo_ns;
-                instances_place(models[count], &cpu, 1);
-                rc = profile_prepare(models[count], &how, &progress, NULL, &profiles[count], &measured);
-                rc = rc == -EINTR || rc == -ENOMEM ? rc : 0;
-            }
-            count++;
-        }
-        served_model_ensembles_free(found, versions);
-        free(found);
-    }
+    for (progress.index = 0; progress.index < progress.count && !rc; progress.index++)
+        rc = first_models_find(&first, control->path,
+                               all ? entries[progress.index].name : control->names[progress.index], options, &how,
+                               &progress);
     rc = rc ? error_set(err, rc, "the models to load first cannot be read")
-            : sharing_find(d, models, (const struct profile *const *)profiles, count, &how, err);
-    for (uint32_t i = 0; i < count; i++) {
-        free(profiles[i]);
-        free(models[i]);
-    }
-    free(models);
-    free(profiles);
+            : sharing_find(d, first.models, (const struct profile *const *)first.profiles, first.count, &how, err);
+    first_models_free(&first);
     return rc;
 }
 
@@ -319,7 +357,8 @@ int deployment_for_control(struct deployment *d, struct repository_control *cont
     free(entries);
     if (rc < 0)
         return rc;
-    uint32_t places = control->models_max + CONTROL_SPARE + d->shared.count;
+    uint32_t prefixes = d->shared.searched ? d->shared.count + SHARED_FORMED_MAX : 0;
+    uint32_t places = control->models_max + CONTROL_SPARE + prefixes;
     control->shared = &d->shared;
     d->models = calloc(places, sizeof(*d->models));
     d->profiles = calloc((size_t)options->group_count * places, sizeof(*d->profiles));

@@ -9,11 +9,14 @@
 #include <time.h>
 
 #include "base/assert.h"
+#include "base/container.h"
 #include "base/counter.h"
 #include "base/log.h"
 #include "cluster/backend_link.h"
 #include "control/ensembles.h"
 #include "control/instances.h"
+#include "control/shared_form.h"
+#include "control/shared_join.h"
 #include "control/shared_prefixes.h"
 #include "profile/prepare.h"
 #include "repository/preparations.h"
@@ -44,6 +47,13 @@ static struct served_model *served(const struct model_slots *slots, uint32_t slo
 
 static void member_leave(struct model_slots *slots, uint32_t slot);
 
+/* Whether a place's model has a file of the repository: none that a client brought. */
+static bool is_in_repository(const struct model_slots *slots, uint32_t slot) {
+    const char *repository = slots->control->path, *path = served(slots, slot)->path;
+    size_t length = strlen(repository);
+    return strncmp(path, repository, length) == 0 && (path[length] == '/' || repository[length - 1] == '/');
+}
+
 /* Frees all that a place owns; nobody else uses it any more. */
 static void slot_free(struct model_slots *slots, uint32_t index) {
     struct server *s = slots->server;
@@ -64,6 +74,9 @@ static void slot_free(struct model_slots *slots, uint32_t index) {
     ensemble_release(served(slots, index));
     if (served_model_is_suffix(served(slots, index)))
         member_leave(slots, index);
+    if (slots->control->shared && slots->control->shared->searched && slot->use == SLOT_DRAINING &&
+        is_in_repository(slots, index))
+        part_folders_tidy(served(slots, index)->path, slots->control->how[0].cache_dir);
     served(slots, index)->part = NULL;
     served(slots, index)->suffixes = NULL;
     server_model_host(s, index);
@@ -192,6 +205,7 @@ static int prefix_enter(struct model_slots *slots, struct shared_group *group, s
         slot_free(slots, group->place);
         return rc;
     }
+    group->planned = profile;
     place_enter(slots, group->place);
     atomic_store_explicit(&served(slots, group->place)->state, MODEL_READY, memory_order_release); /* as other places */
     return 0;
@@ -218,6 +232,7 @@ static int member_enter(struct model_slots *slots, uint32_t slot, struct shared_
     group->places[number] = slot;
     group->taken[number] = true;
     group->users++;
+    member->users++;
     server_model_host(s, slot);
     return 0;
 }
@@ -227,20 +242,98 @@ static void member_leave(struct model_slots *slots, uint32_t slot) {
     const struct served_model *model = served(slots, slot);
     struct shared_prefixes *shared = slots->control->shared;
     for (uint32_t g = 0; g < shared->count; g++) {
-        struct shared_group *group = &shared->groups[g];
+        struct shared_group *group = shared->groups[g];
         if (!group->users || group->place != model->host)
             continue;
         group->taken[model->suffix] = false;
+        shared_member_leave(group, container_of(model->part, struct shared_member, part));
         if (--group->users > 0)
             return;
+        group->planned = NULL;
         place_leave(slots, group->place);
         slot_free(slots, group->place);
         return;
     }
 }
 
+/* Whether a place serves a model of the repository whole that might share its first layers. */
+static bool is_whole(const struct model_slots *slots, uint32_t slot) {
+    return slots->slots[slot].use == SLOT_SERVING && !served(slots, slot)->ensemble && !served(slots, slot)->part &&
+           is_in_repository(slots, slot);
+}
+
+bool model_slot_may_share(struct model_slots *slots, uint32_t slot) {
+    struct shared_group *group;
+    struct sy_error why;
+    struct shared_prefixes *shared = slots->control->shared;
+    return shared && is_whole(slots, slot) && shared_member_find(shared, served(slots, slot), &group, &why);
+}
+
+/* Makes a group of a place's model and one that serves whole. As shared_prefixes_form(). */
+static int slot_form(struct model_slots *slots, uint32_t slot, struct shared_group **group,
+                     struct shared_member **member, struct sy_error *why) {
+    const struct profile *const *profiles = slots->server->config.accelerators[0].profiles;
+    const struct shared_partner self = {served(slots, slot), profiles[slot]};
+    struct shared_partner *partners = calloc(slots->count, sizeof(*partners));
+    uint32_t count = 0;
+    if (!partners)
+        return error_set(why, -ENOMEM, "out of memory");
+    for (uint32_t i = 0; i < slots->count; i++)
+        if (is_whole(slots, i))
+            partners[count++] = (struct shared_partner){served(slots, i), profiles[i]};
+    int rc = shared_prefixes_form(slots->control->shared, &self, partners, count, &slots->control->how[0], group,
+                                  member, why);
+    free(partners);
+    return rc;
+}
+
+/* Lets a place's model into a group whose layers it begins with, or makes a group of it and one that serves whole. 0,
+ * or -errno with the reason: the group's that comes nearest, before that of another model. */
+static int slot_join(struct model_slots *slots, uint32_t slot, struct shared_group **group,
+                     struct shared_member **member, struct sy_error *why) {
+    struct shared_prefixes *shared = slots->control->shared;
+    const struct profile *whole = slots->server->config.accelerators[0].profiles[slot];
+    struct sy_error formed = {""};
+    int joins = shared_prefixes_join(shared, served(slots, slot), whole, &slots->control->how[0], group, member, why);
+    if (!joins)
+        shared_member_log(*group, *member);
+    if (!joins || joins == -EINTR || joins == -ENOMEM)
+        return joins;
+    int forms = slot_form(slots, slot, group, member, &formed);
+    if (forms && *formed.text && joins == -ENOENT && (forms != -ENOENT || !shared->count))
+        *why = formed;
+    return forms;
+}
+
+/* The group whose first layers a place's model shares: it is a member, or becomes one now. NULL: it is served whole,
+ * and the log says why, if other models may share theirs. -EINTR, -ENOMEM: the load fails. */
+static int slot_group(struct model_slots *slots, uint32_t slot, struct shared_group **group,
+                      struct shared_member **member, struct sy_error *err) {
+    struct shared_prefixes *shared = slots->control->shared;
+    const struct served_model *model = served(slots, slot);
+    struct sy_error why = {""};
+    int rc = -ENOTSUP;
+    *group = NULL;
+    if (!shared || !shared->searched)
+        return 0;
+    if (!is_in_repository(slots, slot))
+        error_set(&why, rc, "a client brought it");
+    else if ((*member = shared_member_find(shared, model, group, &why)) != NULL)
+        rc = 0;
+    else if (!*why.text && !shared_refusal_take(shared, model, why.text))
+        rc = slot_join(slots, slot, group, member, &why);
+    if (rc == -EINTR || rc == -ENOMEM)
+        return error_set(err, rc, "%s", why.text);
+    if (rc) {
+        *group = NULL;
+        shared_whole_log(model->name, model->version, why.text);
+    }
+    return 0;
+}
+
 static int slot_model(struct model_slots *slots, uint32_t slot, struct sy_error *err) {
     struct server *s = slots->server;
+    struct shared_group *group = NULL;
     struct shared_member *member;
     instances_place(served(slots, slot), s->config.accelerators, s->config.type_count);
     int rc = slot_profile(slots, slot, err);
@@ -252,16 +345,10 @@ static int slot_model(struct model_slots *slots, uint32_t slot, struct sy_error 
         rc = preparer_start(s->preparer, err);
     if (rc == 0)
         rc = served_model_labels_read(served(slots, slot), err);
-    struct shared_group *group = rc == 0 && slots->control->shared
-                                     ? shared_prefixes_group(slots->control->shared, served(slots, slot), &member)
-                                     : NULL;
-    if (group)
+    if (rc == 0)
+        rc = slot_group(slots, slot, &group, &member, err);
+    if (rc == 0 && group)
         rc = member_enter(slots, slot, group, member, err);
-    else if (rc == 0 && slots->control->shared && slots->control->shared->searched)
-        log_info("model is served whole",
-                 "model=%s version=%u reason=\"it was not among those that share layers when "
-                 "the server started\"",
-                 served(slots, slot)->name, served(slots, slot)->version);
     if (rc == 0)
         rc = executors_load(slots, slot, err);
     return rc || group ? rc : slot_cores(slots, slot, err);

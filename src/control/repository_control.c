@@ -248,6 +248,28 @@ static int source_load(struct repository_thread *t, struct known_model *k, struc
     return 200;
 }
 
+/* A group that a load has made may have models that serve whole: they are loaded anew, to share their first layers. */
+static void sharers_load(struct repository_thread *t) {
+    static const struct model_override none;
+    for (uint32_t i = 0; i < t->known_count && !is_stopped(t); i++) {
+        struct known_model *k = &t->known[i];
+        struct source source;
+        struct sy_error err;
+        bool share = false;
+        for (uint32_t v = 0; v < k->serving.count; v++)
+            share |= model_slot_may_share(&t->slots, k->serving.slots[v]);
+        if (!share)
+            continue;
+        int status = source_open(t, k->name, &none, &source, &err);
+        if (status == 0 && k->stamp == source.stamp)
+            status = source_load(t, k, &source, &err);
+        source_close(&source);
+        if (status != 200)
+            log_warn("model goes on being served whole", "model=%s reason=\"%s\"", k->name,
+                     status ? err.text : "its files have changed");
+    }
+}
+
 static int load(struct repository_thread *t, const char *name, const struct model_override *override,
                 struct sy_error *err);
 
@@ -299,8 +321,10 @@ static int load(struct repository_thread *t, const char *name, const struct mode
     else if (!k && status != 404)
         status = error_set(err, 503, "out of memory");
     source_close(&source);
-    if (status == 200)
+    if (status == 200) {
+        sharers_load(t);
         return status;
+    }
     if (!source.count)
         status = order_poll_failed(name, status, err);
     log_error("model not loaded", "model=%s reason=\"%s\"", name, err->text);

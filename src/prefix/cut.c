@@ -461,3 +461,42 @@ void cut_tensors(const struct cut_model *model, const struct cut *cut, uint32_t 
                 tensors[i] = t;
     }
 }
+
+/* Whether the nodes behind the cut take something from before it: nodes that depend on an input would be on both sides.
+ */
+static bool cut_leaks(const struct cut_model *model, const struct cut *cut, const uint32_t *tensors, bool *stops,
+                      bool *before, bool *behind, bool *marked) {
+    const struct onnx_graph *graph = &model->graph;
+    for (uint32_t t = 0; t < graph->tensor_count; t++)
+        for (uint32_t i = 0; i < cut->tensor_count; i++)
+            stops[t] |= onnx_digest_equal(&model->digests.tensors[t], &cut->tensors[i]);
+    cut_needed(graph, tensors, cut->tensor_count, NULL, before, marked);
+    cut_needed(graph, graph->outputs, graph->output_count, stops, behind, marked);
+    for (uint32_t n = 0; n < graph->node_count; n++)
+        if (before[n] && behind[n] && eligible(model, n))
+            return true;
+    return false;
+}
+
+int cut_holds(const struct cut_model *model, const struct cut *cut, struct sy_error *err) {
+    const struct onnx_graph *graph = &model->graph;
+    uint32_t tensors[CUT_TENSORS_MAX];
+    cut_tensors(model, cut, tensors);
+    for (uint32_t i = 0; i < cut->tensor_count; i++)
+        if (tensors[i] == ONNX_NONE)
+            return error_set(err, -ENOENT, "it does not begin with the same nodes");
+    bool *stops = calloc(graph->tensor_count + 1, sizeof(*stops));
+    bool *before = calloc(graph->node_count + 1, sizeof(*before));
+    bool *behind = calloc(graph->node_count + 1, sizeof(*behind));
+    bool *marked = calloc(graph->tensor_count + 1, sizeof(*marked));
+    int rc = 0;
+    if (!stops || !before || !behind || !marked)
+        rc = error_set(err, -ENOMEM, "%s: out of memory", graph->path);
+    else if (cut_leaks(model, cut, tensors, stops, before, behind, marked))
+        rc = error_set(err, -EINVAL, "its other nodes take a tensor from within the layers that are shared");
+    free(stops);
+    free(before);
+    free(behind);
+    free(marked);
+    return rc;
+}

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool large_enough(const struct cut *cut, const struct cut_model *model, double share) {
+bool group_large_enough(const struct cut *cut, const struct cut_model *model, double share) {
     return cut->node_count >= share * model->node_count ||
            (model->weights_bytes && (double)cut->weights_bytes >= share * (double)model->weights_bytes);
 }
@@ -22,7 +22,7 @@ static int group_cuts(const struct cut_model *const *models, const struct group_
     for (uint32_t c = 0; !rc && c < found; c++) {
         bool large = true;
         for (uint32_t m = 0; m < group->count; m++)
-            large &= large_enough(&group->cuts[c], members[m], rules->share);
+            large &= group_large_enough(&group->cuts[c], members[m], rules->share);
         if (large)
             group->cuts[kept++] = group->cuts[c];
     }
@@ -151,7 +151,8 @@ void group_reason(const struct cut_model *const *models, const char *const *name
     if (cuts_find(pair, 2, rules->tensors_max, cuts, &found, NULL) || !found)
         snprintf(text, size, "%u of its nodes are the same in '%s', but more than %u tensors leave them", most,
                  names[with], rules->tensors_max);
-    else if (large_enough(&cuts[0], self, rules->share) && large_enough(&cuts[0], models[with], rules->share))
+    else if (group_large_enough(&cuts[0], self, rules->share) &&
+             group_large_enough(&cuts[0], models[with], rules->share))
         snprintf(text, size, "it begins as '%s' does, which saves more with others", names[with]);
     else
         snprintf(text, size, "with '%s' it has only %u of its %u nodes in common, and %.1f %% of its weights",

@@ -43,18 +43,34 @@ static int prefix_write(struct split *split, const struct cut *cut, const struct
     return rc ? rc : split->engine->signature(split->prefix_path, &split->prefix, err);
 }
 
+static int prefix_outputs_check(const struct split *split, const struct cut *cut, struct sy_error *err) {
+    if (split->prefix.output_count == cut->tensor_count)
+        return 0;
+    return error_set(err, -EINVAL, "the prefix has %u outputs, not %u", split->prefix.output_count, cut->tensor_count);
+}
+
+/* Inputs have names of their own in each model; their numbers are the same. */
+static int prefix_numbers(struct split *split, struct sy_error *err) {
+    const struct onnx_graph *first = &split->members[0].model->graph;
+    for (uint32_t i = 0; i < split->prefix.input_count; i++) {
+        const char *name = split->prefix.inputs[i].name;
+        uint32_t t = onnx_tensor_find(first, name, strlen(name));
+        if (t == ONNX_NONE || first->tensors[t].input == ONNX_NONE)
+            return error_set(err, -EINVAL, "'%s' is not served as an input", name);
+        split->prefix_inputs[i] = first->tensors[t].input;
+    }
+    return 0;
+}
+
 /* First without the types of its outputs, which the library that loads it then says; clients of the file want them. */
 static int prefix_make(struct split *split, const struct cut *cut, struct sy_error *err) {
     int rc = prefix_write(split, cut, NULL, err);
     struct signature found = split->prefix;
-    if (!rc && found.output_count != cut->tensor_count)
-        rc = error_set(err, -EINVAL, "the prefix has %u outputs, not %u", found.output_count, cut->tensor_count);
+    if (!rc)
+        rc = prefix_outputs_check(split, cut, err);
     if (!rc)
         rc = prefix_write(split, cut, found.outputs, err);
-    for (uint32_t m = 0; !rc && m < split->count; m++)
-        if (split->members[m].whole.batched && !split->prefix.batched)
-            rc = error_set(err, -EINVAL, "a tensor at the cut has no batch dimension");
-    return rc;
+    return rc ? rc : prefix_numbers(split, err);
 }
 
 /* Which of the whole's inputs has the number `input` among the graph's. */
@@ -65,17 +81,15 @@ static uint32_t whole_input(const struct split_member *member, uint32_t input) {
     return found < 0 ? SPLIT_NONE : (uint32_t)found;
 }
 
-/* Inputs have names of their own in each model; their numbers are the same. */
 static int prefix_inputs(const struct split *split, struct split_member *member, struct sy_error *err) {
-    const struct onnx_graph *first = &split->members[0].model->graph;
+    if (member->whole.batched && !split->prefix.batched)
+        return error_set(err, -EINVAL, "a tensor at the cut has no batch dimension");
     for (uint32_t i = 0; i < split->prefix.input_count; i++) {
-        const char *name = split->prefix.inputs[i].name;
-        uint32_t t = onnx_tensor_find(first, name, strlen(name));
-        member->prefix_takes[i] = t == ONNX_NONE || first->tensors[t].input == ONNX_NONE
-                                      ? SPLIT_NONE
-                                      : whole_input(member, first->tensors[t].input);
+        uint32_t number = split->prefix_inputs[i];
+        bool there = number < member->model->graph.input_count;
+        member->prefix_takes[i] = there ? whole_input(member, number) : SPLIT_NONE;
         if (member->prefix_takes[i] == SPLIT_NONE)
-            return error_set(err, -EINVAL, "'%s' is not served as an input", name);
+            return error_set(err, -EINVAL, "'%s' is not served as an input", split->prefix.inputs[i].name);
     }
     return 0;
 }
@@ -289,15 +303,35 @@ static int trial_run(const struct split *split, struct sy_error *err) {
     return rc;
 }
 
-int split_make(struct split *split, const struct cut *cut, struct sy_error *err) {
+static int wholes_read(struct split *split, struct sy_error *err) {
     int rc = 0;
     for (uint32_t m = 0; !rc && m < split->count; m++)
         rc = split->engine->signature(split->members[m].model->graph.path, &split->members[m].whole, err);
-    if (!rc)
-        rc = prefix_make(split, cut, err);
+    return rc;
+}
+
+/* All but the prefix. */
+static int members_make(struct split *split, const struct cut *cut, struct sy_error *err) {
+    int rc = 0;
     for (uint32_t m = 0; !rc && m < split->count; m++)
         rc = prefix_inputs(split, &split->members[m], err);
     for (uint32_t m = 0; !rc && m < split->count; m++)
         rc = suffix_make(split, &split->members[m], cut, err);
     return rc ? rc : trial_run(split, err);
+}
+
+int split_make(struct split *split, const struct cut *cut, struct sy_error *err) {
+    int rc = wholes_read(split, err);
+    if (!rc)
+        rc = prefix_make(split, cut, err);
+    return rc ? rc : members_make(split, cut, err);
+}
+
+int split_join(struct split *split, const struct cut *cut, struct sy_error *err) {
+    int rc = wholes_read(split, err);
+    if (!rc)
+        rc = split->engine->signature(split->prefix_path, &split->prefix, err);
+    if (!rc)
+        rc = prefix_outputs_check(split, cut, err);
+    return rc ? rc : members_make(split, cut, err);
 }

@@ -18,8 +18,9 @@ struct split_member {
 
 struct split {
     const struct engine_ops *engine;
-    const char *prefix_path; /* the file to write */
-    struct signature prefix; /* found */
+    const char *prefix_path;             /* the file to write */
+    struct signature prefix;             /* found */
+    uint32_t prefix_inputs[TENSORS_MAX]; /* which of the models' graphs' inputs each input of the prefix is. Found */
     struct split_member *members;
     uint32_t count;
 };
@@ -29,3 +30,5 @@ struct split {
  * by bit. Else -EINVAL, or what loading or writing gave, and a sentence; files may have been written then. Loads one
  * member at a time. The library that loads them may crash on a broken model: for child processes. */
 int split_make(struct split *split, const struct cut *cut, struct sy_error *err);
+/* The same for models whose prefix was made before, of others: it is read, and prefix_inputs are given. */
+int split_join(struct split *split, const struct cut *cut, struct sy_error *err);

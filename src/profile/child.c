@@ -5,12 +5,12 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/child_call.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "profile/worker.h"
@@ -19,50 +19,16 @@
 #define POLL_MS     100 /* how soon a stop is noticed */
 #define ATTEMPT_MAX 8   /* more forms of an optimised model than any engine has */
 
-extern char **environ;
-
 struct child {
     pid_t pid;
     int fd;                     /* its messages */
     struct worker_message last; /* its last message; zeros before the first */
 };
 
-/* The child's standard output goes to standard error, since engines print. The child gets signals as a fresh program
- * does, and a process group of its own: a terminal's Ctrl-C goes to the parent, which decides what becomes of the
- * child. */
-static int program_spawn(pid_t *pid, const char *program, int requests, int messages) {
-    char *const argv[] = {"symphony", "profile", WORKER_ARGUMENT, NULL};
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    sigset_t none, all;
-    int rc = posix_spawn_file_actions_init(&actions);
-    if (rc)
-        return -rc;
-    rc = posix_spawnattr_init(&attributes);
-    if (rc)
-        goto err_actions;
-    sigemptyset(&none);
-    sigfillset(&all);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setsigdefault(&attributes, &all);
-    posix_spawnattr_setpgroup(&attributes, 0);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-    rc = posix_spawn_file_actions_adddup2(&actions, requests, STDIN_FILENO);
-    if (!rc)
-        rc = posix_spawn_file_actions_adddup2(&actions, messages, WORKER_FD);
-    if (!rc)
-        rc = posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-    if (!rc)
-        rc = posix_spawn(pid, program, &actions, &attributes, argv, environ);
-    posix_spawnattr_destroy(&attributes);
-err_actions:
-    posix_spawn_file_actions_destroy(&actions);
-    return -rc;
-}
-
 /* Starts `program` with the request as its standard input and its messages on a pipe. */
 static int child_start(struct child *child, const char *program, const struct worker_request *request,
                        struct sy_error *err) {
+    char *const argv[] = {"symphony", "profile", WORKER_ARGUMENT, NULL};
     int in[2], out[2], rc;
     memset(child, 0, sizeof(*child));
     if (pipe2(in, O_CLOEXEC))
@@ -73,7 +39,7 @@ static int child_start(struct child *child, const char *program, const struct wo
     }
     rc = worker_write(in[1], request, sizeof(*request)); /* fits into the pipe */
     if (!rc)
-        rc = program_spawn(&child->pid, program, in[0], out[1]);
+        rc = child_spawn(&child->pid, program, argv, in[0], out[1]);
     if (rc) {
         error_set(err, rc, "%s cannot be started: %s", program, strerror(-rc));
         close(out[0]);

@@ -7,10 +7,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/child_call.h"
 #include "profile/store.h"
 #include "repository/served_model.h"
 
-#define WORKER_FD       3
+#define WORKER_FD       CHILD_FD
 #define WORKER_ARGUMENT "--worker" /* after "profile" */
 
 /* parent -> child */

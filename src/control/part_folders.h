@@ -1,0 +1,56 @@
+/* part_folders.h - the folders in which parts of models stay between starts: "STEM-TAG.parts" where the first model's
+ * profile lies, each with a note `split.json`: whose parts they are (the models' files and their fingerprints), how
+ * they fit together, or why no cut will do.
+ *
+ * A process holds the folders whose parts it serves (flock), so that no other removes them. Set-up, and the
+ * repository's thread; no state. */
+#pragma once
+
+#include <jansson.h>
+
+#include "engine/fingerprint.h"
+#include "engine/sidecar.h"
+#include "prefix/cut.h"
+#include "profile/child.h"
+
+/* A model whose parts lie in a folder; the first one of them says where it is. */
+struct part_owner {
+    const char *name, *path, *contents; /* its file, and the fingerprint of that */
+};
+
+/* A fingerprint of all their files. */
+void part_owners_tag(const struct part_owner *owners, uint32_t count, char tag[FINGERPRINT_TEXT]);
+/* Where parts of these models lie, or are to lie: another folder for other files, another engine, or another `kind` of
+ * parts. -errno with a sentence. */
+int part_folder_place(const char *kind, const struct part_owner *owners, uint32_t count,
+                      const struct profile_options *how, char folder[SIDECAR_PATH_MAX], struct sy_error *err);
+/* Makes an empty folder beside that one, in which parts can be made: part_folder_end() moves it there, or removes it if
+ * `rc` is not 0, and returns that or -errno. If another server has made such parts meanwhile, those are kept. */
+int part_folder_begin(const char *folder, char made[SIDECAR_PATH_MAX], struct sy_error *err);
+int part_folder_end(const char *made, const char *folder, int rc, struct sy_error *err);
+/* FOLDER/FILE, whose %u is the number. -ENAMETOOLONG with a sentence. */
+int part_file(char path[SIDECAR_PATH_MAX], const char *folder, const char *file, uint32_t number, struct sy_error *err);
+
+/* Says that this process uses the folder, until part_folder_release(). What to give that; -1: there is no folder. */
+int part_folder_hold(const char *folder);
+void part_folder_release(int held);
+/* Removes the folder unless a process holds it. */
+void part_folder_remove(const char *folder);
+/* Removes the folders of parts of which this model is the first, and one model's file is no longer the one that was
+ * cut, or gone. Folders that a process holds stay, and whatever else lies there. */
+void part_folders_tidy(const char *model_path, const char *cache_dir);
+
+/* A new note of these models' parts, to be completed: `members` has an object for each. The folder is where it will
+ * lie. NULL without memory. */
+json_t *part_note_new(const char *folder, const struct part_owner *owners, uint32_t count);
+/* Writes it, and frees it. */
+int part_note_write(const char *folder, json_t *note, struct sy_error *err);
+/* The folder's note; NULL if there is none, or of other models or files. */
+json_t *part_note_read(const char *folder, const struct part_owner *owners, uint32_t count);
+/* Lists of numbers; UINT32_MAX is written as -1. Read are `count` of them below `end`, or where `none` allows it -1: 0
+ * or -EINVAL. */
+json_t *part_numbers_pack(const uint32_t *numbers, uint32_t count);
+int part_numbers_read(const json_t *list, uint32_t count, uint32_t end, bool none, uint32_t *numbers);
+/* A cut, as `nodes`, `weights_bytes` and `tensors` of a note. */
+void part_cut_pack(json_t *note, const struct cut *cut);
+int part_cut_read(const json_t *note, struct cut *cut);

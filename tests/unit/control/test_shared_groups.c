@@ -1,0 +1,290 @@
+/* test_shared_groups.c - which models are members of a group that was found: those that are as they were when they were
+ * cut; and which members stay. */
+#include "control/shared_groups.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "control/shared_form.h"
+#include "control/shared_join.h"
+#include "control/shared_prefixes.h"
+#include "unit/cmocka_all.h"
+
+struct fixture {
+    struct shared_prefixes shared;
+    struct served_model model; /* as the repository finds it, and its profile completes it */
+};
+
+static struct shared_member *member_add(struct shared_group *g, const char *path, const char *contents) {
+    struct shared_member *member = g->members[g->count++] = calloc(1, sizeof(*member));
+    assert_non_null(member);
+    strcpy(member->path, path);
+    strcpy(member->contents, contents);
+    member->held = -1;
+    member->profile = malloc(profile_bytes(16));
+    profile_set_line(member->profile, 16, 10, 10);
+    return member;
+}
+
+static int fixture_make(void **state) {
+    struct fixture *f = *state = calloc(1, sizeof(*f));
+    struct shared_group *g = calloc(1, sizeof(*g));
+    if (!f || !g || !(f->shared.groups = calloc(1, sizeof(*f->shared.groups))))
+        return -1;
+    f->shared.groups[0] = g;
+    f->shared.count = 1;
+    f->model.signature = (struct signature){.input_count = 1, .output_count = 1, .batched = true};
+    f->model.batch_max = 32;
+    f->model.slo_ns = 7;
+    strcpy(f->model.path, "/models/b/1/model.onnx");
+    strcpy(f->model.contents, "2222");
+    g->held = -1;
+    g->host = calloc(1, sizeof(*g->host));
+    g->host->signature = f->model.signature;
+    g->host->batch_max = 16;
+    g->host->suffixes = g->places;
+    g->prefix_profile = malloc(profile_bytes(16));
+    profile_set_line(g->prefix_profile, 16, 1000, 1000);
+    member_add(g, "/models/a/1/model.onnx", "1111");
+    member_add(g, f->model.path, "2222")->weights_bytes = 55;
+    assert_int_equal(shared_table_make(g, 16, NULL), 0);
+    return 0;
+}
+
+static int fixture_free(void **state) {
+    struct fixture *f = *state;
+    shared_prefixes_free(&f->shared);
+    free(f);
+    return 0;
+}
+
+static void a_model_that_is_as_it_was_is_a_member(void **state) {
+    struct fixture *f = *state;
+    struct shared_group *group = NULL;
+    struct sy_error why;
+    struct shared_member *member = shared_member_find(&f->shared, &f->model, &group, &why);
+
+    assert_ptr_equal(group, f->shared.groups[0]);
+    assert_ptr_equal(member, group->members[1]);
+    assert_true(served_model_is_scheduled(&f->model));
+    shared_member_apply(&f->model, group, member, 9, 4);
+    assert_true(served_model_is_suffix(&f->model));
+    assert_false(served_model_is_scheduled(&f->model));
+    assert_false(served_model_is_prefix(&f->model));
+    assert_true(served_model_is_prefix(group->host));
+    assert_true(served_model_is_scheduled(group->host));
+    assert_int_equal(f->model.host, 9);
+    assert_int_equal(f->model.suffix, 4);
+    assert_int_equal(f->model.batch_max, 16); /* no batch of the group is greater */
+    assert_int_equal(f->model.weights_bytes, 55);
+    assert_int_equal(f->model.slo_ns, 7); /* its own */
+    struct profile *copy = shared_profile_copy(group);
+    assert_memory_equal(copy, group->profile, profile_bytes(16));
+    free(copy);
+}
+
+static void what_has_changed_is_none(void **state) {
+    struct fixture *f = *state;
+    const struct served_model as_it_was = f->model;
+    struct shared_group *group;
+    struct sy_error why;
+    static const char settings[] = "its settings are not what they were when it was cut";
+    static const char *const reasons[] = {"",
+                                          "",
+                                          settings,
+                                          settings,
+                                          settings,
+                                          settings,
+                                          "its inputs are of variable shapes",
+                                          "it prepares its inputs",
+                                          "its profile is given by a file"};
+
+    for (int change = 0; change < 9; change++) {
+        memcpy(&f->model, &as_it_was, sizeof(as_it_was));
+        switch (change) {
+        case 0:
+            strcpy(f->model.path, "/models/c/1/model.onnx"); /* it was never there */
+            break;
+        case 1:
+            strcpy(f->model.contents, "3333");
+            break;
+        case 2:
+            f->model.batch_max = 8; /* it takes no batch as great as the group's */
+            break;
+        case 3:
+            f->model.queue.priorities = 2;
+            break;
+        case 4:
+            f->model.weight = 2;
+            break;
+        case 5:
+            f->model.best_effort = true;
+            break;
+        case 6:
+            f->model.signature.variable_shapes = true;
+            break;
+        case 7:
+            f->model.prepared = 1;
+            break;
+        case 8:
+            strcpy(f->model.profile_path, "/models/b/profile.json");
+        }
+        assert_null(shared_member_find(&f->shared, &f->model, &group, &why));
+        assert_string_equal(why.text, reasons[change]);
+    }
+    memcpy(&f->model, &as_it_was, sizeof(as_it_was));
+    assert_non_null(shared_member_find(&f->shared, &f->model, &group, &why));
+}
+
+static void a_member_that_came_back_with_another_file_goes(void **state) {
+    struct fixture *f = *state;
+    struct shared_group *g = f->shared.groups[0];
+    struct shared_member *old = g->members[1];
+    old->users = 1;
+    struct shared_member *now = member_add(g, old->path, "4444");
+    shared_members_drop(g); /* requests still hold it */
+    assert_int_equal(g->count, 3);
+    shared_member_leave(g, old);
+    assert_int_equal(g->count, 2);
+    assert_ptr_equal(g->members[1], now);
+    assert_string_equal(g->members[0]->contents, "1111"); /* unloaded, it may come back */
+}
+
+static void a_member_whose_file_is_gone_goes_with_its_last_place(void **state) {
+    struct fixture *f = *state;
+    struct shared_group *g = f->shared.groups[0];
+    char path[] = "/tmp/symphony-test-XXXXXX", text[FINGERPRINT_TEXT];
+    struct fingerprint fingerprint;
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_int_equal(fingerprint_model(path, &fingerprint, NULL), 0);
+    fingerprint_format(&fingerprint, text);
+    struct shared_member *member = member_add(g, path, text);
+    member->users = 3;
+    shared_member_leave(g, member);
+    shared_member_leave(g, member);
+    assert_int_equal(g->count, 3);
+    shared_member_leave(g, member); /* its file is as it was */
+    assert_int_equal(g->count, 3);
+    member->users = 1;
+    unlink(path);
+    shared_member_leave(g, member);
+    assert_int_equal(g->count, 2);
+}
+
+static void the_table_is_of_all_members(void **state) {
+    struct fixture *f = *state;
+    struct shared_group *g = f->shared.groups[0];
+    /* a prefix of 1000 + 1000 b, and suffixes of 10 + 10 b each: two run in a batch of two */
+    assert_int_equal(g->profile->latency_ns[1], 2000 + 20);
+    assert_int_equal(g->profile->latency_ns[2], 3000 + 20 + 20);
+    assert_int_equal(g->profile->latency_ns[3], 4000 + 20 + 30);
+    member_add(g, "/models/c/1/model.onnx", "5555");
+    assert_int_equal(shared_table_make(g, 16, NULL), 0);
+    assert_int_equal(g->profile->latency_ns[3], 4000 + 30 + 30);
+}
+
+static void a_lone_request_may_not_take_much_longer(void **state) {
+    (void)state;
+    struct sy_error err;
+    assert_int_equal(shared_lone_check(1150000, 1000000, &err), 0); /* 10 % and 0.05 ms */
+    assert_true(shared_lone_check(1150001, 1000000, &err) < 0);
+    assert_string_equal(err.text, "a lone request would take 1.150 ms in parts, and takes 1.000 ms whole");
+}
+
+static void why_a_model_was_refused_is_said_once(void **state) {
+    struct fixture *f = *state;
+    char reason[512];
+    f->shared.refusals = calloc(2, sizeof(*f->shared.refusals));
+    f->shared.refusal_count = 2;
+    strcpy(f->shared.refusals[0].path, f->model.path);
+    strcpy(f->shared.refusals[0].contents, "another");
+    strcpy(f->shared.refusals[1].path, f->model.path);
+    strcpy(f->shared.refusals[1].contents, f->model.contents);
+    strcpy(f->shared.refusals[1].reason, "it has model_warmup");
+    assert_string_equal(shared_refusal_take(&f->shared, &f->model, reason), "it has model_warmup");
+    assert_null(shared_refusal_take(&f->shared, &f->model, reason));
+    assert_int_equal(f->shared.refusal_count, 1);
+}
+
+/* Of what needs no engine: test_share_prefixes.py has the rest. */
+static void a_later_model_is_refused_with_the_reason(void **state) {
+    struct fixture *f = *state;
+    const struct profile_options how = {.engine = NULL};
+    struct shared_group *group;
+    struct shared_member *member;
+    struct sy_error why;
+    uint32_t groups = f->shared.count;
+    f->shared.count = 0;
+    assert_true(shared_prefixes_join(&f->shared, &f->model, NULL, &how, &group, &member, &why) < 0);
+    assert_string_equal(why.text, "no models shared their first layers when the server started");
+    f->shared.count = groups;
+    f->model.signature.inputs_optional = 1;
+    assert_true(shared_prefixes_join(&f->shared, &f->model, NULL, &how, &group, &member, &why) < 0);
+    assert_string_equal(why.text, "it has optional inputs");
+    f->model.signature.inputs_optional = 0; /* there is no such file */
+    assert_true(shared_prefixes_join(&f->shared, &f->model, NULL, &how, &group, &member, &why) < 0);
+    assert_non_null(strstr(why.text, f->model.path));
+}
+
+static void who_may_be_a_partner(void **state) {
+    struct fixture *f = *state;
+    const struct profile_options how = {.engine = NULL};
+    struct served_model *other = calloc(1, sizeof(*other));
+    struct shared_group *group;
+    struct shared_member *member;
+    struct sy_error why = {"x"};
+    struct fingerprint fingerprint;
+    assert_non_null(other);
+    memcpy(other, &f->model, sizeof(*other));
+    strcpy(f->model.name, "self");
+    strcpy(f->model.path, TESTS_DIR "/unit/engine/data/mlp.onnx");
+    strcpy(other->name, "other");
+    strcpy(other->path, TESTS_DIR "/unit/engine/data/mlp.onnx");
+    const struct shared_partner self = {&f->model, f->shared.groups[0]->profile},
+                                partner = {other, f->shared.groups[0]->profile};
+    assert_int_equal(shared_prefixes_form(&f->shared, &self, NULL, 0, &how, &group, &member, &why), -ENOENT);
+    assert_string_equal(why.text, "");
+    assert_int_equal(shared_prefixes_form(&f->shared, &self, &partner, 1, &how, &group, &member, &why), -ENOENT);
+    assert_string_equal(why.text, ""); /* its file is not the one that is served */
+    assert_int_equal(fingerprint_model(other->path, &fingerprint, NULL), 0);
+    fingerprint_format(&fingerprint, other->contents);
+    other->weight = 2; /* no queue together */
+    assert_int_equal(shared_prefixes_form(&f->shared, &self, &partner, 1, &how, &group, &member, &why), -ENOENT);
+    assert_string_equal(why.text, "");
+    other->weight = 0;
+    strcpy(other->name, "self"); /* another version of it */
+    assert_int_equal(shared_prefixes_form(&f->shared, &self, &partner, 1, &how, &group, &member, &why), -ENOENT);
+    assert_string_equal(why.text, "");
+    strcpy(other->name, "other");
+    f->shared.formed = SHARED_FORMED_MAX; /* it is one, but there have been too many groups */
+    assert_int_equal(shared_prefixes_form(&f->shared, &self, &partner, 1, &how, &group, &member, &why), -EBUSY);
+    assert_string_equal(why.text, "16 groups have been made since the server started, and no more will be");
+    strcpy(other->path, TESTS_DIR "/unit/engine/data/affine.onnx");
+    assert_int_equal(fingerprint_model(other->path, &fingerprint, NULL), 0);
+    fingerprint_format(&fingerprint, other->contents);
+    assert_int_equal(shared_prefixes_form(&f->shared, &self, &partner, 1, &how, &group, &member, &why), -ENOENT);
+    assert_string_equal(why.text, "no other model that is served begins with enough of the same nodes");
+    assert_int_equal(f->shared.count, 1);
+    free(other);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_model_that_is_as_it_was_is_a_member, fixture_make, fixture_free),
+        cmocka_unit_test_setup_teardown(what_has_changed_is_none, fixture_make, fixture_free),
+        cmocka_unit_test_setup_teardown(a_member_that_came_back_with_another_file_goes, fixture_make, fixture_free),
+        cmocka_unit_test_setup_teardown(a_member_whose_file_is_gone_goes_with_its_last_place, fixture_make,
+                                        fixture_free),
+        cmocka_unit_test_setup_teardown(the_table_is_of_all_members, fixture_make, fixture_free),
+        cmocka_unit_test(a_lone_request_may_not_take_much_longer),
+        cmocka_unit_test_setup_teardown(why_a_model_was_refused_is_said_once, fixture_make, fixture_free),
+        cmocka_unit_test_setup_teardown(a_later_model_is_refused_with_the_reason, fixture_make, fixture_free),
+        cmocka_unit_test_setup_teardown(who_may_be_a_partner, fixture_make, fixture_free),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
