@@ -61,11 +61,29 @@ static int64_t estimate_ns(const struct preparer *p, const struct preparation *p
     return (int64_t)ns;
 }
 
-/* Notes what `units` of a step took. The paces of models that prepare are under the lock, too. */
-static void measured(struct preparer *p, struct pace *pace, int64_t took_ns, double units) {
+/* Notes what `units` of a step took, to their end or until they were given up. The paces of models that prepare are
+ * under the lock, too. */
+static void measured(struct preparer *p, struct pace *pace, int64_t begun_ns, double units, bool to_the_end) {
+    int64_t now_ns = clock_now_ns();
+    double took_ns = (double)(now_ns - begun_ns) / units;
     pthread_mutex_lock(&p->lock);
-    pace_add(pace, (double)took_ns / units);
+    if (to_the_end)
+        pace_add(pace, took_ns, now_ns);
+    else
+        pace_doubt(pace, took_ns, now_ns);
     pthread_mutex_unlock(&p->lock);
+}
+
+/* None of it was begun. Under the lock. */
+static void unmeasured(struct preparer *p, const struct preparation *preparation) {
+    int64_t now_ns = clock_now_ns();
+    for (uint32_t i = 0; i < preparation->item_count; i++) {
+        const struct preparation_item *item = &preparation->items[i];
+        if (item->file)
+            pace_doubt(&p->paces[item->header.kind], 0, now_ns);
+        if (item->transform)
+            pace_doubt(&item->transform->pace, 0, now_ns);
+    }
 }
 
 /* ---- the queue ---- */
@@ -87,19 +105,39 @@ void preparer_forget(struct preparer *p) {
     atomic_fetch_sub_explicit(&p->taken, 1, memory_order_relaxed);
 }
 
+/* It is the frontend's again. */
+static void hand_back(struct preparation *preparation) {
+    struct inbox *home = preparation->home;
+    push_list_push(&home->preparations, &preparation->back);
+    inbox_wake(home);
+}
+
+/* What nobody waits for must not lengthen the promises to others, nor keep its place and its memory. */
 void preparer_drop(struct preparer *p, struct preparation *preparation) {
     pthread_mutex_lock(&p->lock);
+    bool waits = preparation->waits;
     /* relaxed: only work is saved by it */
     atomic_store_explicit(&preparation->dropped, true, memory_order_relaxed);
     if (preparation->stop)
         preparation->stop_ops->stop(preparation->stop, true);
+    if (waits) {
+        preparation->waits = false;
+        list_remove(&preparation->link);
+        p->ahead_ns -= preparation->estimate_ns;
+        unmeasured(p, preparation);
+    }
     pthread_mutex_unlock(&p->lock);
+    if (!waits)
+        return;
+    preparation->end = PREPARATION_LATE;
+    hand_back(preparation);
 }
 
 void preparer_submit(struct preparer *p, struct preparation *preparation) {
     list_init(&preparation->link);
     pthread_mutex_lock(&p->lock);
     list_insert_before(&p->waiting, &preparation->link);
+    preparation->waits = true;
     p->ahead_ns += preparation->estimate_ns;
     pthread_mutex_unlock(&p->lock);
     pthread_cond_signal(&p->bell);
@@ -113,6 +151,7 @@ static struct preparation *preparation_await(struct preparer *p) {
         pthread_cond_wait(&p->bell, &p->lock);
     if (!list_empty(&p->waiting)) {
         preparation = list_entry(p->waiting.next, struct preparation, link);
+        preparation->waits = false;
         list_remove(&preparation->link);
     }
     pthread_mutex_unlock(&p->lock);
@@ -131,12 +170,16 @@ struct worker {
 static void image_prepare(struct preparer *p, struct preparation *preparation, const struct preparation_item *item) {
     struct sy_error why;
     int64_t begun_ns = clock_now_ns();
-    if (image_decode(&item->header, item->file, item->file_bytes, item->rgb, &why) < 0) {
+    uint64_t pixels = image_pixels(&item->header);
+    int rc = image_decode(&item->header, item->file, item->file_bytes, item->rgb, &preparation->dropped, &why);
+    if (rc == -ECANCELED) {
+        preparation->end = PREPARATION_LATE;
+    } else if (rc < 0) {
         preparation->end = PREPARATION_BAD;
         error_set(&preparation->error, 0, "input '%.64s': image %u %.400s", item->input, item->number, why.text);
-    } else if (image_pixels(&item->header) >= PIXELS_MEASURED) {
-        measured(p, &p->paces[item->header.kind], clock_now_ns() - begun_ns, (double)image_pixels(&item->header));
     }
+    if (pixels >= PIXELS_MEASURED && (rc == 0 || rc == -ECANCELED))
+        measured(p, &p->paces[item->header.kind], begun_ns, (double)pixels, rc == 0);
 }
 
 static bool dropped(const struct preparation *preparation) {
@@ -184,13 +227,12 @@ static void transform_prepare(struct worker *w, struct preparation *preparation,
     }
     int64_t begun_ns = clock_now_ns();
     int rc = ops->run(item->transform, w->stop, &item->given, &item->made, &why);
-    int64_t took_ns = clock_now_ns() - begun_ns;
     bool stopped = stop_hide(w, preparation);
-    if (rc == 0) {
-        measured(w->preparer, &item->transform->pace, took_ns, elements_of(item));
-    } else if (stopped) {
+    if (rc == 0 || stopped)
+        measured(w->preparer, &item->transform->pace, begun_ns, elements_of(item), rc == 0);
+    if (rc < 0 && stopped) {
         preparation->end = PREPARATION_LATE;
-    } else {
+    } else if (rc < 0) {
         preparation->end = PREPARATION_FAILED;
         error_set(&preparation->error, 0, "input '%.64s': item %u: %.100s failed: %.250s", item->input, item->number,
                   item->transform_name, why.text);
@@ -224,13 +266,11 @@ static void *preparer_main(void *context) {
      * the requests were in time, without it 80 %. Prompt threads go first by their slices: their p99 was the same. */
     thread_begin("prepare", index, THREAD_COMPUTE);
     while ((preparation = preparation_await(p))) {
-        struct inbox *home = preparation->home;
         prepare(&worker, preparation);
         pthread_mutex_lock(&p->lock);
         p->ahead_ns -= preparation->estimate_ns;
         pthread_mutex_unlock(&p->lock);
-        push_list_push(&home->preparations, &preparation->back); /* it is the frontend's again */
-        inbox_wake(home);
+        hand_back(preparation);
     }
     if (worker.stop)
         worker.stop_ops->stop_free(worker.stop);

@@ -69,6 +69,7 @@ struct preparation {
     struct sy_error error; /* of BAD and FAILED */
     /* for preparer.c and the frontend */
     int64_t estimate_ns;
+    bool waits; /* for a thread: under the preparer's lock */
     struct list_node link;
     struct push_node back;
     struct inferences *inferences;        /* the frontend's: whose it is, */
@@ -91,8 +92,8 @@ void preparer_destroy(struct preparer *preparer);
  * Then preparer_submit() or preparer_forget() must follow. Any thread. */
 int64_t preparer_promise(struct preparer *preparer, struct preparation *preparation);
 void preparer_submit(struct preparer *preparer, struct preparation *preparation);
-/* Nobody waits for it any more: if it is not begun it will not be, and a model that runs for it ends soon. Any thread,
- * before it has come back. */
+/* Nobody waits for it any more: if it is not begun it comes back at once; an image that is decoded for it, or a model
+ * that runs, ends soon. The frontend's thread, before it has come back. */
 void preparer_drop(struct preparer *preparer, struct preparation *preparation);
 /* Gives the place back. For the frontend, also once a preparation has come back. */
 void preparer_forget(struct preparer *preparer);

@@ -301,6 +301,62 @@ static void a_run_for_nobody_is_stopped(void **state) {
     preparer_destroy(preparer);
 }
 
+/* Clients that leave, or ask for what cannot be, cost the others nothing: their images do not count in promises, and
+ * are back before a thread has looked at them. */
+static void what_is_dropped_waits_no_longer(void **state) {
+    enum { COUNT = 8 };
+    struct preparer *preparer;
+    struct work works[COUNT], kept;
+    (void)state;
+    assert_int_equal(preparer_create(&preparer, 1, NULL), 0); /* no thread runs yet */
+    work_make(&kept, 1, false);
+    for (int i = 0; i < COUNT; i++) {
+        work_make(&works[i], 1000, false);
+        assert_true(preparer_promise(preparer, works[i].preparation) > 0);
+        preparer_submit(preparer, works[i].preparation);
+    }
+    int64_t ahead_ns = COUNT * works[0].preparation->estimate_ns;
+    assert_true(preparer_promise(preparer, kept.preparation) > clock_now_ns() + ahead_ns / 2);
+    preparer_forget(preparer);
+    for (int i = 0; i < COUNT; i++) {
+        preparer_drop(preparer, works[i].preparation);
+        preparer_drop(preparer, works[i].preparation); /* once more is no mistake */
+        assert_ptr_equal(returned(), works[i].preparation);
+        assert_int_equal(works[i].preparation->end, PREPARATION_LATE);
+        preparer_forget(preparer);
+    }
+    int64_t before_ns = clock_now_ns(), ready_ns = preparer_promise(preparer, kept.preparation);
+    assert_true(ready_ns - before_ns < ahead_ns / 2);
+    preparer_submit(preparer, kept.preparation);
+    assert_int_equal(preparer_start(preparer, NULL), 0);
+    assert_ptr_equal(returned(), kept.preparation);
+    assert_int_equal(kept.preparation->end, PREPARATION_DONE);
+    for (int i = 0; i < COUNT; i++)
+        work_free(&works[i]);
+    work_free(&kept);
+    preparer_destroy(preparer);
+}
+
+/* A promise that is too long gets its requests refused, so that nothing is prepared to the end, and measured. */
+static void a_promise_that_is_too_long_is_corrected(void **state) {
+    struct transform transform = {.ops = &fake_ops, .pace = {.mean_ns = 1e9, .measured = true}};
+    struct preparer *preparer;
+    struct work work;
+    (void)state;
+    assert_int_equal(preparer_create(&preparer, 1, NULL), 0);
+    work_transform(&work, &transform, 1, 1);
+    assert_true(preparer_promise(preparer, work.preparation) > 0);
+    int64_t too_long_ns = work.preparation->estimate_ns;
+    preparer_submit(preparer, work.preparation);
+    preparer_drop(preparer, work.preparation);
+    assert_ptr_equal(returned(), work.preparation);
+    preparer_forget(preparer);
+    assert_true(preparer_promise(preparer, work.preparation) > 0);
+    assert_true(work.preparation->estimate_ns < too_long_ns * 3 / 4);
+    work_free(&work);
+    preparer_destroy(preparer);
+}
+
 static void places_are_bounded(void **state) {
     struct preparer *preparer;
     struct work work;
@@ -329,6 +385,8 @@ int main(void) {
         cmocka_unit_test(a_model_makes_each_item),
         cmocka_unit_test(a_model_that_fails_is_named),
         cmocka_unit_test(a_run_for_nobody_is_stopped),
+        cmocka_unit_test(what_is_dropped_waits_no_longer),
+        cmocka_unit_test(a_promise_that_is_too_long_is_corrected),
         cmocka_unit_test(places_are_bounded),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
