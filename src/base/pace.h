@@ -17,15 +17,16 @@ struct pace {
 #define PACE_MEAN_WEIGHT      (1.0 / 8)
 #define PACE_DEVIATION_WEIGHT (1.0 / 4)
 #define PACE_DEVIATIONS       2
-#define PACE_DOUBT_NS         (1 * NS_PER_S)
+#define PACE_DOUBT_NS         (100 * NS_PER_MS)
 
-static inline void pace_add(struct pace *pace, double ns, int64_t now_ns) {
-    if (!pace->measured)
+/* `share`, to 1: how much it counts. Of little work the time says little. */
+static inline void pace_add(struct pace *pace, double ns, double share, int64_t now_ns) {
+    if (!pace->measured && share >= 1)
         *pace = (struct pace){.mean_ns = ns, .deviation_ns = ns / 2, .least_ns = ns, .measured = true};
     double off_ns = ns - pace->mean_ns;
-    pace->deviation_ns += ((off_ns < 0 ? -off_ns : off_ns) - pace->deviation_ns) * PACE_DEVIATION_WEIGHT;
-    pace->mean_ns += off_ns * PACE_MEAN_WEIGHT;
-    pace->least_ns = ns < pace->least_ns ? ns : pace->least_ns;
+    pace->deviation_ns += ((off_ns < 0 ? -off_ns : off_ns) - pace->deviation_ns) * share * PACE_DEVIATION_WEIGHT;
+    pace->mean_ns += off_ns * share * PACE_MEAN_WEIGHT;
+    pace->least_ns = pace->least_ns > 0 && pace->least_ns < ns ? pace->least_ns : ns;
     pace->known_ns = now_ns;
 }
 

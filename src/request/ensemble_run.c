@@ -199,6 +199,17 @@ static int extent_find(const struct ensemble_run *run, uint32_t v, struct extent
     return 0;
 }
 
+/* Whether all requests of a step can be submitted. If not, none should be: those of a query that ends before its last
+ * request is out would cost the others time for nothing. */
+static bool has_room(const struct ensemble_run *run, uint32_t requests, struct sy_error *err) {
+    const struct port *port = run->inference->home->port;
+    uint32_t room = port_room(port, run->inference->request.priority == PRIORITY_BEST_EFFORT);
+    if (requests <= 1 || requests <= room)
+        return true;
+    error_set(err, 0, "it would be %u requests, and this frontend has room for %u more of a query now", requests, room);
+    return false;
+}
+
 /* Begins a step: one request; or one for each row of the tensor that it runs for; or several, if it has more rows than
  * a batch may. */
 static void step_begin(struct ensemble_run *run, uint32_t v, int64_t now_ns) {
@@ -210,6 +221,10 @@ static void step_begin(struct ensemble_run *run, uint32_t v, int64_t now_ns) {
         return;
     }
     uint32_t requests = extent.runs ? (extent.all + extent.most - 1) / extent.most : 0;
+    if (!has_room(run, requests, &err)) {
+        run_fail(run, v, 503, true, &err);
+        return;
+    }
     if (!step_reserve(run, v, requests)) {
         error_set(&err, 503, "the memory for inputs is exhausted");
         run_fail(run, v, 503, true, &err);

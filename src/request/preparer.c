@@ -13,13 +13,14 @@
 #include "image/image_decode.h"
 #include "request/inbox.h"
 
-/* What a preparation takes beside its pixels: two wake-ups, and what is the same for images of any size. */
+/* What a preparation takes beside its steps: two wake-ups, and what is the same for images of any size. */
 #define FIXED_NS (100 * NS_PER_US)
-/* Guesses of what a pixel takes, until one was measured. */
-#define JPEG_GUESS_NS 15
-#define PNG_GUESS_NS  30
-/* The time of a smaller image says little of its pixels. */
-#define PIXELS_MEASURED 4096
+/* Guesses of what a unit of image_work() takes, until one was measured. */
+static const double guesses_ns[IMAGE_KIND_COUNT] = {
+    [IMAGE_KIND_JPEG] = 6, [IMAGE_KIND_JPEG_PROGRESSIVE] = 15, [IMAGE_KIND_PNG] = 12};
+/* The time of an image with less work counts accordingly less: that of small ones is mostly the same for all sizes, and
+ * a client that sends many of them must not lengthen what larger ones are thought to take. */
+#define WORK_COUNTED 262144
 
 struct preparer {
     _Atomic uint32_t taken; /* places */
@@ -27,7 +28,7 @@ struct preparer {
     pthread_cond_t bell;
     struct list_node waiting;            /* the oldest first */
     int64_t ahead_ns;                    /* estimates of what waits and what is under way, added up */
-    struct pace paces[IMAGE_KIND_COUNT]; /* of a pixel */
+    struct pace paces[IMAGE_KIND_COUNT]; /* of a unit of image_work() */
     bool ends;
     uint32_t begun;   /* threads that have taken their number */
     uint32_t running; /* threads; for who calls preparer_start() */
@@ -54,7 +55,7 @@ static int64_t estimate_ns(const struct preparer *p, const struct preparation *p
     for (const struct preparation_item *item = preparation->items; item < preparation->items + preparation->item_count;
          item++) {
         if (item->file)
-            ns += pace_promise_ns(&p->paces[item->header.kind]) * (double)image_pixels(&item->header);
+            ns += pace_promise_ns(&p->paces[item->header.kind]) * image_work(&item->header, item->file_bytes);
         if (item->transform)
             ns += pace_promise_ns(&item->transform->pace) * elements_of(item);
     }
@@ -63,12 +64,13 @@ static int64_t estimate_ns(const struct preparer *p, const struct preparation *p
 
 /* Notes what `units` of a step took, to their end or until they were given up. The paces of models that prepare are
  * under the lock, too. */
-static void measured(struct preparer *p, struct pace *pace, int64_t begun_ns, double units, bool to_the_end) {
+static void measured(struct preparer *p, struct pace *pace, int64_t begun_ns, double units, double share,
+                     bool to_the_end) {
     int64_t now_ns = clock_now_ns();
     double took_ns = (double)(now_ns - begun_ns) / units;
     pthread_mutex_lock(&p->lock);
     if (to_the_end)
-        pace_add(pace, took_ns, now_ns);
+        pace_add(pace, took_ns, share, now_ns);
     else
         pace_doubt(pace, took_ns, now_ns);
     pthread_mutex_unlock(&p->lock);
@@ -170,7 +172,7 @@ struct worker {
 static void image_prepare(struct preparer *p, struct preparation *preparation, const struct preparation_item *item) {
     struct sy_error why;
     int64_t begun_ns = clock_now_ns();
-    uint64_t pixels = image_pixels(&item->header);
+    double work = image_work(&item->header, item->file_bytes);
     int rc = image_decode(&item->header, item->file, item->file_bytes, item->rgb, &preparation->dropped, &why);
     if (rc == -ECANCELED) {
         preparation->end = PREPARATION_LATE;
@@ -178,8 +180,9 @@ static void image_prepare(struct preparer *p, struct preparation *preparation, c
         preparation->end = PREPARATION_BAD;
         error_set(&preparation->error, 0, "input '%.64s': image %u %.400s", item->input, item->number, why.text);
     }
-    if (pixels >= PIXELS_MEASURED && (rc == 0 || rc == -ECANCELED))
-        measured(p, &p->paces[item->header.kind], begun_ns, (double)pixels, rc == 0);
+    if (rc == 0 || rc == -ECANCELED)
+        measured(p, &p->paces[item->header.kind], begun_ns, work, work < WORK_COUNTED ? work / WORK_COUNTED : 1,
+                 rc == 0);
 }
 
 static bool dropped(const struct preparation *preparation) {
@@ -229,7 +232,7 @@ static void transform_prepare(struct worker *w, struct preparation *preparation,
     int rc = ops->run(item->transform, w->stop, &item->given, &item->made, &why);
     bool stopped = stop_hide(w, preparation);
     if (rc == 0 || stopped)
-        measured(w->preparer, &item->transform->pace, begun_ns, elements_of(item), rc == 0);
+        measured(w->preparer, &item->transform->pace, begun_ns, elements_of(item), 1, rc == 0);
     if (rc < 0 && stopped) {
         preparation->end = PREPARATION_LATE;
     } else if (rc < 0) {
@@ -282,8 +285,8 @@ int preparer_create(struct preparer **preparer, uint32_t threads, struct sy_erro
     if (!p)
         return error_set(err, -ENOMEM, "no memory for the threads that prepare inputs");
     list_init(&p->waiting);
-    p->paces[IMAGE_KIND_JPEG].mean_ns = JPEG_GUESS_NS;
-    p->paces[IMAGE_KIND_PNG].mean_ns = PNG_GUESS_NS;
+    for (int kind = 0; kind < IMAGE_KIND_COUNT; kind++)
+        p->paces[kind].mean_ns = guesses_ns[kind];
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->bell, NULL);
     p->count = threads;

@@ -4,8 +4,8 @@
  * Each item of an input goes through one step or two: a JPEG or PNG becomes UINT8 [height,width,3]
  * (image/image_decode.h), and a model that prepares makes a tensor of that, or of what the client sent
  * (engine/transform.h). The frontend has read the image's header, taken memory for what is made and submitted the
- * request with a time for which its inputs are promised (request/preparation.h). The promise is what as many pixels of
- * such files, and as many elements of that model's input, took lately, after what waits before it. */
+ * request with a time for which its inputs are promised (request/preparation.h). The promise is what as much work
+ * (image_work()) of such files, and as many elements of that model's input, took lately, after what waits before it. */
 #pragma once
 
 #include <stdatomic.h>

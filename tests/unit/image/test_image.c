@@ -65,7 +65,7 @@ static void jpegs_are_decoded_as_the_library_does(void **state) {
     for (int progressive = 0; progressive < 2; progressive++) {
         unsigned long bytes;
         unsigned char *file = jpeg_of(rgb, TJPF_RGB, progressive ? TJFLAG_PROGRESSIVE : 0, &bytes);
-        decoded(file, bytes, IMAGE_KIND_JPEG, ours);
+        decoded(file, bytes, progressive ? IMAGE_KIND_JPEG_PROGRESSIVE : IMAGE_KIND_JPEG, ours);
         tjhandle decoder = tjInitDecompress();
         assert_int_equal(tjDecompress2(decoder, file, bytes, theirs, W, 0, H, TJPF_RGB, TJFLAG_ACCURATEDCT), 0);
         tjDestroy(decoder);
@@ -197,6 +197,17 @@ static void damaged_images_are_refused(void **state) {
     free(png);
 }
 
+/* What is thin, small or noisy has more work for each of its pixels. */
+static void work_is_not_pixels_alone(void **state) {
+    struct image_header square = {IMAGE_KIND_JPEG, 300, 200}, thin = {IMAGE_KIND_JPEG, 1, 60000};
+    (void)state;
+    assert_true(image_work(&square, 1000) == 304 * 208 + 2000);
+    assert_true(image_work(&square, 500000) > 10 * image_work(&square, 1000));
+    assert_true(image_work(&thin, 1000) > 10 * image_work(&square, 1000));
+    square.kind = thin.kind = IMAGE_KIND_PNG;
+    assert_true(image_work(&thin, 1000) > 5 * image_work(&square, 1000));
+}
+
 static void nobody_has_to_wait_for_the_end(void **state) {
     uint8_t rgb[W * H * 3], ours[W * H * 3];
     _Atomic bool stop = true;
@@ -230,6 +241,7 @@ int main(void) {
         cmocka_unit_test(headers_say_what_is_wrong),
         cmocka_unit_test(segments_are_bounded),
         cmocka_unit_test(damaged_images_are_refused),
+        cmocka_unit_test(work_is_not_pixels_alone),
         cmocka_unit_test(nobody_has_to_wait_for_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
