@@ -56,11 +56,12 @@ struct preparation {
     /* set before preparer_promise() */
     struct inbox *home; /* where it comes back */
     uint32_t item_count;
+    bool best_effort; /* it gives way to all that is not */
     /* set before preparer_submit() */
     int64_t give_up_ns;       /* it is not begun after that */
     _Atomic uint8_t *unready; /* cleared (release) when all inputs are there: the request's card */
-    /* any thread: nobody waits for it any more */
-    _Atomic bool dropped;
+    /* any thread: nobody waits for it any more; what is done for it now is to end, for that reason or to give way */
+    _Atomic bool dropped, halt;
     const struct transform_ops *stop_ops; /* what runs for it now can be stopped by: under the preparer's lock */
     struct transform_stop *stop;          /* NULL: nothing runs that can be */
     /* set when it comes back */
@@ -69,7 +70,8 @@ struct preparation {
     struct sy_error error; /* of BAD and FAILED */
     /* for preparer.c and the frontend */
     int64_t estimate_ns;
-    bool waits; /* for a thread: under the preparer's lock */
+    bool waits;         /* for a thread: under the preparer's lock */
+    uint32_t next_item; /* those before it are made */
     struct list_node link;
     struct push_node back;
     struct inferences *inferences;        /* the frontend's: whose it is, */
