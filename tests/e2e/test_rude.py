@@ -278,6 +278,20 @@ def test_what_is_prepared_for_nobody_leaves_the_queue(preparing):
     quiet(preparing)
 
 
+def test_best_effort_gives_way(preparing):
+    """It has the only thread for as long as nobody else needs it."""
+    with Client(preparing) as busy:
+        busy.send(rows_request("loop", np.array([[1 << 40]]), "x", "INT64", timeout=HOUR_US, best_effort=True))
+        wait_until(lambda: preparing.metrics()["symphony_requests_in_flight"] == 1)
+        for n in range(5):
+            with Client(preparing) as client:
+                client.send(picture_request(png(picture(50 + n, 60))))
+                assert client.answer()[0] == 200
+        assert preparing.metrics()["symphony_requests_in_flight"] == 1
+        busy.leave()
+    quiet(preparing)
+
+
 def test_bad_pictures_and_impatient_clients_side_by_side(preparing):
     """Each of many clients gets what belongs to its own picture."""
     good, wrong = png(picture(40, 40)), []
