@@ -199,15 +199,18 @@ static int extent_find(const struct ensemble_run *run, uint32_t v, struct extent
     return 0;
 }
 
-/* Whether all requests of a step can be submitted. If not, none should be: those of a query that ends before its last
- * request is out would cost the others time for nothing. */
-static bool has_room(const struct ensemble_run *run, uint32_t requests, struct sy_error *err) {
+/* Whether all requests of a step can be submitted: 0, or a status with a sentence. If not, none should be: those of a
+ * query that ends before its last request is out would cost the others time for nothing. */
+static int room_find(const struct ensemble_run *run, uint32_t requests, struct sy_error *err) {
     const struct port *port = run->inference->home->port;
-    uint32_t room = port_room(port, run->inference->request.priority == PRIORITY_BEST_EFFORT);
-    if (requests <= 1 || requests <= room)
-        return true;
-    error_set(err, 0, "it would be %u requests, and this frontend has room for %u more of a query now", requests, room);
-    return false;
+    bool best_effort = run->inference->request.priority == PRIORITY_BEST_EFFORT;
+    if (requests <= 1 || requests <= port_room(port, best_effort))
+        return 0;
+    if (requests > port_room_most(port, best_effort))
+        return error_set(err, 400, "it would be %u requests, and no more than %u may be outstanding", requests,
+                         port_room_most(port, best_effort));
+    return error_set(err, 503, "it would be %u requests, and this frontend has room for %u more of a query now",
+                     requests, port_room(port, best_effort));
 }
 
 /* Begins a step: one request; or one for each row of the tensor that it runs for; or several, if it has more rows than
@@ -221,8 +224,8 @@ static void step_begin(struct ensemble_run *run, uint32_t v, int64_t now_ns) {
         return;
     }
     uint32_t requests = extent.runs ? (extent.all + extent.most - 1) / extent.most : 0;
-    if (!has_room(run, requests, &err)) {
-        run_fail(run, v, 503, true, &err);
+    if ((status = room_find(run, requests, &err))) {
+        run_fail(run, v, (unsigned)status, status == 503, &err);
         return;
     }
     if (!step_reserve(run, v, requests)) {

@@ -126,9 +126,13 @@ static uint32_t left_of(uint32_t most, uint32_t taken) {
     return most > taken ? most - taken : 0;
 }
 
+uint32_t port_room_most(const struct port *port, bool best_effort) {
+    return best_effort ? port_most(port, true) : port_most(port, false) - port_most(port, false) / OTHERS_PART;
+}
+
 uint32_t port_room(const struct port *port, bool best_effort) {
-    uint32_t most = port_most(port, false), room = left_of(most - most / OTHERS_PART, port->outstanding);
-    uint32_t room_best_effort = left_of(port_most(port, true), port->best_effort);
+    uint32_t room = left_of(port_room_most(port, false), port->outstanding);
+    uint32_t room_best_effort = left_of(port_room_most(port, true), port->best_effort);
     return best_effort && room_best_effort < room ? room_best_effort : room;
 }
 
