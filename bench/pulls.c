@@ -297,7 +297,7 @@ static struct bare rma_rate(size_t bytes, uint32_t blocks, double seconds) {
     double used_us = cpu_us(&child, 1);
     int64_t begun_ns = clock_now_ns(), until_ns = begun_ns + (int64_t)(seconds * NS_PER_S);
     for (uint64_t seen = 0; clock_now_ns() < until_ns; seen = r.came) {
-        for (; asked < r.came + total; asked += bytes)
+        for (; asked < r.came + total; asked += bytes, fabric_post(r.end))
             CHECK_EQ(fabric_read(r.end, &region, to + asked % total, bytes, told.remote + asked % total, told.key, 0),
                      0);
         rma_turn(&r);
@@ -404,8 +404,8 @@ static void measure(struct bench *b, size_t bytes) {
     printf("%-9s %9zu %6u %8llu %8.0f %8.0f %4.0f %% %8.0f %8.0f %4.0f %% %8.0f %8.0f %8.1f",
            transport == TRANSPORT_TCP && members_tls ? "tls" : transport_name(transport), bytes,
            each * (uint32_t)s->frontends, (unsigned long long)b->batches, rate / 1e6, bare.rate / 1e6,
-           100 * rate / bare.rate, best / 1e6, bare.best / 1e6, 100 * best / bare.best, used / (double)b->bytes * 1e6, bare.us_per_byte * 1e6,
-           used / (double)b->bytes * (double)bytes);
+           100 * rate / bare.rate, best / 1e6, bare.best / 1e6, 100 * best / bare.best, used / (double)b->bytes * 1e6,
+           bare.us_per_byte * 1e6, used / (double)b->bytes * (double)bytes);
     static const double quantiles[] = {0, 0.5, 0.99, 0.999, 0.9999};
     for (unsigned i = 0; i < ARRAY_COUNT(quantiles); i++)
         printf(" %8.0f", (double)latency_quantile_ns(&b->latency, quantiles[i]) / 1e3);
@@ -449,7 +449,8 @@ int main(int argc, char **argv) {
         return 2;
     }
     printf("%-9s %9s %6s %8s %8s %8s %6s %8s %8s %6s %8s %8s %8s %8s %8s %8s %8s %8s\n", "transport", "bytes", "batch",
-           "batches", "MB/s", "bare", "of it", "best", "bare", "of it", "CPU/MB", "bare", "CPU/req", "least us", "p50", "p99", "p99.9", "p99.99");
+           "batches", "MB/s", "bare", "of it", "best", "bare", "of it", "CPU/MB", "bare", "CPU/req", "least us", "p50",
+           "p99", "p99.9", "p99.99");
     for (int k = 0; k < TRANSPORTS; k++) {
         if (s->transport && s->transport - 1 != k)
             continue;
