@@ -36,7 +36,8 @@
 #define LIBRARY     "libfabric.so.1"
 #define READS_MOST  1024                 /* under way at once, of all connections */
 #define READS_CHUNK 256                  /* allocated at once */
-#define LOOK_MOST   256                  /* completions and events handled in a row */
+#define LOOK_MOST   256                  /* completions and events handled in a row, */
+#define LOOK_BYTES  ((size_t)512 * 1024) /* and bytes read: while more comes, what has come is reported */
 #define GROUP_MOST  4                    /* parts of one operation, */
 #define GROUP_BYTES ((size_t)512 * 1024) /* and their bytes: none is reported before all have come */
 
@@ -380,11 +381,20 @@ static void part_free(struct fabric *f, struct fabric_part *part) {
     }
 }
 
-/* Takes at most so many completions: parts that the provider has read, or failed to read. */
-static void completions_note(struct fabric *f, struct fid_cq *cq, uint32_t most) {
+static size_t group_bytes(const struct fabric_part *part) {
+    size_t bytes = 0;
+    for (; part; part = part->more)
+        bytes += part->bytes;
+    return bytes;
+}
+
+/* Takes at most so many completions, or a few of at least so many bytes: operations that the provider has finished, or
+ * failed to. */
+static void completions_note(struct fabric *f, struct fid_cq *cq, uint32_t most, size_t bytes_most) {
     struct fi_cq_entry entry;
+    size_t bytes = 0;
     ssize_t got;
-    for (uint32_t i = 0; i < most && (got = fi_cq_read(cq, &entry, 1)) != -FI_EAGAIN; i++) {
+    for (uint32_t i = 0; i < most && bytes < bytes_most && (got = fi_cq_read(cq, &entry, 1)) != -FI_EAGAIN; i++) {
         struct fi_cq_err_entry error = {.err_data = NULL};
         void *context = got == 1 ? entry.op_context : NULL;
         if (got == -FI_EAVAIL && fi_cq_readerr(cq, &error, 0) > 0)
@@ -397,6 +407,7 @@ static void completions_note(struct fabric *f, struct fid_cq *cq, uint32_t most)
             continue;
         }
         part->error = error.err;
+        bytes += group_bytes(part);
         list_remove(&part->link);
         list_append(&part->end->done, &part->link);
         f->reads--;
@@ -486,7 +497,7 @@ static void end_queue_close(struct fabric_end *e) {
     struct fabric *f = e->fabric;
     int fd;
     if (e->cq && e->cq == f->cq) {
-        completions_note(f, f->cq, UINT32_MAX);
+        completions_note(f, f->cq, UINT32_MAX, SIZE_MAX);
         list_for_each_safe (node, &e->posted) { /* their completions may come later, or never */
             list_remove(node);
             list_entry(node, struct fabric_part, link)->end = NULL;
@@ -650,11 +661,11 @@ void fabric_look(struct fabric *f) {
     for (int i = 0; i < LOOK_MOST && event_take(f); i++)
         ;
     if (f->cq)
-        completions_note(f, f->cq, LOOK_MOST);
+        completions_note(f, f->cq, LOOK_MOST, LOOK_BYTES);
     list_for_each (node, &f->ends) {
         struct fid_cq *cq = list_entry(node, struct fabric_end, link)->cq;
         if (cq != f->cq)
-            completions_note(f, cq, LOOK_MOST);
+            completions_note(f, cq, LOOK_MOST, LOOK_BYTES);
     }
     bool starved = f->starved;
     f->starved = false;
