@@ -6,11 +6,13 @@
  *                 [--bytes N] [--frontends F] [--each E] [--depth D] [--seconds T]
  *
  * Without --bytes a row for each of 1 KB to 10 MB. A batch has E requests of each of F frontends, by default so many
- * that it has a megabyte, but 8 to 64; and D batches are under way. The time of a batch is from where the scheduler
- * sends it to where the executor has it with all its inputs. "bare" is what the host does with the same blocks without
- * the program: for shm memcpy() of one thread; for fabric reads by libfabric in a loop, as many under way as a batch
- * has requests; for tcp a socket between two processes. CPU is in microseconds, of all processes together, for a
- * megabyte and for a request. The first fifth of the time is not counted. libfabric's provider is "tcp".
+ * that it has a megabyte, but 8 to 64; and D batches are under way, by default 3, as many as a scheduler gives an
+ * accelerator. The time of a batch is from where the scheduler sends it to where the executor has it with all its
+ * inputs. "bare" is what the host does with as many blocks without the program: for shm memcpy() of one thread, from
+ * and to blocks that lie as those of a frontend and a backend do; for fabric reads by libfabric in a loop, one after
+ * the other, as many under way as all batches have requests; for tcp a socket between two processes. CPU is in
+ * microseconds, of all processes together, for a megabyte and for a request. The first fifth of the time is not
+ * counted. libfabric's provider is "tcp".
  *
  * On a machine that others use, too, MB/s tell little. CPU tells more, and so do the columns "best": the time is cut
  * into windows of 10 ms or a bit more, and "best" is the rate that a tenth of them exceeds, of the pulls and of the
@@ -33,6 +35,8 @@
 
 #define BEAT_NS    (2 * NS_PER_S)
 #define SEND_BYTES ((size_t)1 << 20) /* of one system call, for comparison */
+#define BLOCKS_MAX (MEMBERS_MAX * MEMBERS_AWAY)
+#define SLAB_MORE  ((size_t)64 << 20)
 
 #define WINDOW_NS   (10 * NS_PER_MS)
 #define WINDOWS_MAX 65536
@@ -129,13 +133,26 @@ static char *block_make(size_t bytes) {
     return block;
 }
 
-static struct bare memcpy_rate(size_t bytes, uint32_t blocks, double seconds) {
-    char *from = block_make(bytes * blocks), *to = block_make(bytes * blocks);
+/* Blocks of a slab, which is to be destroyed. */
+static struct slab *slab_blocks(size_t bytes, char **blocks, uint32_t count) {
+    struct slab *slab = slab_create_visible(bytes * count * 2 + SLAB_MORE, false, false);
+    CHECK(slab);
+    for (uint32_t i = 0; i < count; i++) {
+        CHECK((blocks[i] = slab_take(slab, bytes)));
+        memset(blocks[i], 1, bytes);
+    }
+    return slab;
+}
+
+/* A frontend has the requests of one batch more than are under way. */
+static struct bare memcpy_rate(size_t bytes, uint32_t sources, uint32_t blocks, double seconds) {
+    static char *from[BLOCKS_MAX], *to[BLOCKS_MAX];
+    struct slab *sources_slab = slab_blocks(bytes, from, sources), *slab = slab_blocks(bytes, to, blocks);
     int64_t begun_ns = clock_now_ns(), now_ns = begun_ns, until_ns = begun_ns + (int64_t)(seconds * NS_PER_S);
     uint64_t copied = 0, unseen = 0;
     double used_us = cpu_us(NULL, 0);
-    for (uint32_t i = 0; now_ns < until_ns; i = (i + 1) % blocks) {
-        memcpy(to + i * bytes, from + i * bytes, bytes);
+    for (uint32_t i = 0; now_ns < until_ns; i++) {
+        memcpy(to[i % blocks], from[i % sources], bytes);
         copied += bytes;
         unseen += bytes;
         if (unseen < SEND_BYTES)
@@ -145,8 +162,8 @@ static struct bare memcpy_rate(size_t bytes, uint32_t blocks, double seconds) {
         unseen = 0;
     }
     struct bare bare = bare_of(copied, begun_ns, cpu_us(NULL, 0) - used_us);
-    munmap(from, bytes * blocks);
-    munmap(to, bytes * blocks);
+    slab_destroy(sources_slab);
+    slab_destroy(slab);
     return bare;
 }
 
@@ -312,8 +329,8 @@ static struct bare rma_rate(size_t bytes, uint32_t blocks, double seconds) {
     return bare;
 }
 
-static struct bare bare_rate(size_t bytes, uint32_t blocks, double seconds) {
-    return transport == TRANSPORT_SHM      ? memcpy_rate(bytes, blocks, seconds)
+static struct bare bare_rate(size_t bytes, uint32_t sources, uint32_t blocks, double seconds) {
+    return transport == TRANSPORT_SHM      ? memcpy_rate(bytes, sources, blocks, seconds)
            : transport == TRANSPORT_FABRIC ? rma_rate(bytes, blocks, seconds)
                                            : socket_rate(bytes, blocks, seconds);
 }
@@ -324,7 +341,7 @@ static struct bare bare_rate(size_t bytes, uint32_t blocks, double seconds) {
 static void frontend_run(int scheduler_port, size_t bytes, uint32_t most) {
     struct members_frontend *f = calloc(1, sizeof(*f));
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    members_frontend_open(f, scheduler_port, BEAT_NS, bytes * most * 2 + ((size_t)64 << 20), NULL);
+    members_frontend_open(f, scheduler_port, BEAT_NS, bytes * most * 2 + SLAB_MORE, NULL);
     for (;;) {
         while (f->submitted - f->back < most && members_submit(f, bytes))
             f->fill++;
@@ -367,7 +384,7 @@ static void measure(struct bench *b, size_t bytes) {
     pid_t children[MEMBERS_MAX];
     double part = s->seconds / 5, used_us = 0;
 
-    struct bare bare = bare_rate(bytes, blocks, part);
+    struct bare bare = bare_rate(bytes, most * (uint32_t)s->frontends, blocks, part);
     members_scheduler_open(&b->scheduler, BEAT_NS);
     b->scheduler.frontends = (uint32_t)s->frontends;
     b->scheduler.each = each;
@@ -385,7 +402,7 @@ static void measure(struct bench *b, size_t bytes) {
     b->count_ns = clock_now_ns() + (int64_t)(part * NS_PER_S) + NS_PER_S / 2; /* they find each other, too */
     b->end_ns = b->count_ns + (int64_t)(4 * part * NS_PER_S);
     members_scheduler_start(&b->scheduler);
-    members_backend_open(&b->backend, b->scheduler.port, BEAT_NS, bytes * blocks * 2 + ((size_t)64 << 20), choose);
+    members_backend_open(&b->backend, b->scheduler.port, BEAT_NS, bytes * blocks * 2 + SLAB_MORE, choose);
     while (!atomic_load_explicit(&b->over, memory_order_acquire) && /* with look() */
            clock_now_ns() < b->end_ns + 2 * NS_PER_S) {
         if (used_us == 0 && clock_now_ns() >= b->count_ns)
@@ -437,7 +454,7 @@ static const struct options options = {
 
 int main(int argc, char **argv) {
     static const size_t sizes[] = {1000, 10000, 150000, 1000000, 10000000};
-    bench.settings = (struct settings){.frontends = 1, .depth = 2, .seconds = 3};
+    bench.settings = (struct settings){.frontends = 1, .depth = 3, .seconds = 3};
     int args, status = options_parse(&options, argc, argv, &bench.settings, &args);
     if (status != OPTIONS_GO_ON)
         return status;
