@@ -38,8 +38,10 @@
 #define READS_CHUNK 256                  /* allocated at once */
 #define LOOK_MOST   256                  /* completions and events handled in a row, */
 #define LOOK_BYTES  ((size_t)512 * 1024) /* and bytes read: while more comes, what has come is reported */
-#define GROUP_MOST  4                    /* parts of one operation, */
-#define GROUP_BYTES ((size_t)512 * 1024) /* and their bytes: none is reported before all have come */
+/* Parts of one operation, and their bytes: none is reported before all have come, and parts of full length, which would
+ * gain nothing, go alone. */
+#define GROUP_MOST  4
+#define GROUP_BYTES (2 * FABRIC_PART_BYTES - 1)
 
 /* A part of a read. */
 struct fabric_part {
