@@ -15,6 +15,9 @@ these at once:
   large_body  1/s of 10 MB of JSON numbers, and 1/s of 48 MiB of JSON in 50 KB of gzip
   stream      5 gRPC streams/s that send on after their own deadline
   shape       4 requests/s, each with a shape that was never seen before
+  picture     100/s for another model, of pictures that the server decodes: 9 megapixels in 26 KB, half of them with 1 ms of
+              time, the others from clients that leave at once
+  fan_out     20/s for an ensemble of the same model, each of 1024 rows that become requests of their own, with 1 ms
 
 --each: also beside each kind alone. Prints Markdown: what the good client lost, by kind of loss, and the server's own
 counts of that model, the hostile requests included. Exit status 1 if the good client lost 0.1 % or more of its requests
@@ -38,6 +41,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import zlib
 
 import hpack
 import numpy as np
@@ -48,6 +52,7 @@ from tritonclient.grpc import service_pb2
 TOP = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP / "tests" / "e2e"))
 BINARY = os.environ.setdefault("SYMPHONY_BINARY", str(TOP / "build/release/symphony"))
+from images import png_of  # noqa: E402
 from server import Server  # noqa: E402
 
 MODEL, SLO_MS, LENGTH = "shared", 50, 8  # LENGTH: numbers in a good request
@@ -55,6 +60,36 @@ LOST_MAX = 0.001
 SILENT = 1200
 BEGIN_S = 120
 DATA, HEADERS, SETTINGS = 0, 1, 4
+SIDE = 3000   # pixels of a hostile picture
+ROWS = 1024   # of a hostile query
+
+
+def save(folder, name, nodes, inputs, outputs, weights=()):
+    values = lambda tensors: [helper.make_tensor_value_info(*tensor) for tensor in tensors]
+    graph = helper.make_graph(nodes, name, values(inputs), values(outputs), weights)
+    path = folder / name / "1"
+    path.mkdir(parents=True)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path / "model.onnx")
+
+
+def save_repository(folder):
+    save_model(folder)
+    save(folder, "picture", [helper.make_node("Slice", ["x", "from", "to", "axes"], ["few"]),
+                             helper.make_node("Cast", ["few"], ["f"], to=TensorProto.FLOAT),
+                             helper.make_node("ReduceMean", ["f"], ["y"], axes=[1, 2, 3])],
+         [("x", TensorProto.UINT8, ["N", "H", "W", 3])], [("y", TensorProto.FLOAT, ["N", 1, 1, 1])],
+         [numpy_helper.from_array(np.array(value, np.int64), name) for name, value in
+          (("from", [0, 0]), ("to", [8, 8]), ("axes", [1, 2]))])
+    (folder / "picture" / "symphony.yaml").write_text("shapes: {x: [64, 64, 3]}\nprepare: [{step: decode_image}]\n")
+    (folder / "rows").mkdir()
+    (folder / "rows" / "config.pbtxt").write_text(f'''platform: "ensemble"
+input {{ name: "ids" data_type: TYPE_INT64 dims: [ -1, {LENGTH} ] }}
+output {{ name: "y" data_type: TYPE_FP32 dims: [ -1, 1024 ] }}
+ensemble_scheduling {{
+  step {{ model_name: "{MODEL}" input_map {{ key: "ids" value: "ids" }} output_map {{ key: "y" value: "y" }} }}
+}}
+''')
+    (folder / "rows" / "symphony.yaml").write_text(f"steps: [{{step: 1, for_each: ids, limit: {ROWS}}}]\n")
 
 
 def save_model(folder):
@@ -67,11 +102,7 @@ def save_model(folder):
     for i in range(depth):
         weights.append(numpy_helper.from_array(values(width, width), f"w{i}"))
         nodes.append(helper.make_node("MatMul", [f"h{i}", f"w{i}"], [f"h{i + 1}" if i < depth - 1 else "y"]))
-    graph = helper.make_graph(nodes, MODEL, [helper.make_tensor_value_info("ids", TensorProto.INT64, ["N", "L"])],
-                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", width])], weights)
-    path = folder / MODEL / "1"
-    path.mkdir(parents=True)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path / "model.onnx")
+    save(folder, MODEL, nodes, [("ids", TensorProto.INT64, ["N", "L"])], [("y", TensorProto.FLOAT, ["N", width])], weights)
 
 
 # ---- requests ----
@@ -81,13 +112,21 @@ def request(ids, **parameters):
             "outputs": [{"name": "y", "parameters": {"classification": 1}}], "parameters": parameters}
 
 
-def head(length, *more):
-    return "\r\n".join([f"POST /v2/models/{MODEL}/infer HTTP/1.1", "Host: x", f"Content-Length: {length}", *more, "", ""]).encode()
+def head(length, *more, model=MODEL):
+    return "\r\n".join([f"POST /v2/models/{model}/infer HTTP/1.1", "Host: x", f"Content-Length: {length}", *more, "", ""]).encode()
 
 
-def http_bytes(body, *more):
+def http_bytes(body, *more, model=MODEL):
     body = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return head(len(body), *more) + body
+    return head(len(body), *more, model=model) + body
+
+
+def picture_bytes(**parameters):
+    row = bytes(1 + 3 * SIDE)
+    file = png_of(SIDE, SIDE, zlib.compress(SIDE * row, 9))
+    top = json.dumps({"parameters": parameters, "inputs": [{"name": "x", "datatype": "BYTES", "shape": [1, 1], "parameters": {
+        "binary_data_size": 4 + len(file)}}]}).encode()
+    return http_bytes(top + struct.pack("<I", len(file)) + file, f"Inference-Header-Content-Length: {len(top)}", model="picture")
 
 
 def frame(kind, flags, stream, payload=b""):
@@ -165,6 +204,23 @@ class Hostile:
         bodies = [http_bytes(numbers), http_bytes(gzip.compress(text), "Content-Encoding: gzip")]
         await asyncio.gather(*(self.asks("large_body", lambda body=body: (body, 1), 1, 1) for body in bodies))
 
+    async def picture(self):
+        hurried, patient = picture_bytes(timeout=1000), picture_bytes()
+
+        async def leave():
+            async with self.connection() as (_, writer):
+                writer.write(patient)
+                self.counts["picture asked"] += 1
+                await writer.drain()
+                await asyncio.sleep(0.002)
+        await asyncio.gather(self.asks("picture", lambda: (hurried, 1), 0.08, 4), self.often("picture", leave, 0.08, 4))
+
+    async def fan_out(self):
+        body = {"parameters": {"timeout": 1000}, "inputs": [{"name": "ids", "datatype": "INT64", "shape": [ROWS, LENGTH],
+                                                             "data": [1] * (ROWS * LENGTH)}]}
+        bytes_ = http_bytes(body, model="rows")
+        await self.asks("fan_out", lambda: (bytes_, 1), 0.2, 4)
+
     async def silent(self):
         async def hold():
             async with self.connection() as (reader, writer):
@@ -233,7 +289,8 @@ class Hostile:
 
 
 KINDS = [name for name in vars(Hostile) if name in
-         ("impossible", "poison", "silent", "half_close", "handshake", "slow_body", "large_body", "stream", "shape")]
+         ("impossible", "poison", "silent", "half_close", "handshake", "slow_body", "large_body", "stream", "shape", "picture",
+          "fan_out")]
 
 
 def clients_affinity():
@@ -362,7 +419,7 @@ def main():
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     with tempfile.TemporaryDirectory() as folder:
-        save_model(pathlib.Path(folder) / "repository")
+        save_repository(pathlib.Path(folder) / "repository")
         options = self_signed(folder) if arguments.tls else []
         serve = lambda: Server("--repository", f"{folder}/repository", "--slo-ms", SLO_MS, *options)
         return 0 if measure(arguments, serve) < LOST_MAX else 1

@@ -7,7 +7,7 @@
 
 BUILD_PACKAGES="gcc libc6-dev cmake ninja-build pkgconf libgnutls28-dev libjansson-dev libyaml-dev libnghttp2-dev
                 libcurl4-gnutls-dev libfabric-dev libfabric1 libprotobuf-c-dev protobuf-c-compiler zlib1g-dev
-                libturbojpeg0-dev libpng-dev libcmocka-dev python3 python3-venv ca-certificates openssl curl gnuplot-nox"
+                libjpeg-dev libturbojpeg0-dev libpng-dev libcmocka-dev python3 python3-venv ca-certificates openssl curl gnuplot-nox"
 # libFuzzer comes with clang. Tests of clusters make hosts of network namespaces.
 # CBC says which partition is the best.
 TEST_PACKAGES="clang libclang-rt-dev iproute2 nftables coinor-cbc"

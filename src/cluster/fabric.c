@@ -1,7 +1,8 @@
 /* fabric.c - libfabric with its interface of version 1.15, loaded at run time.
  *
- * There is one event queue and one completion queue for all connections. Reads wait in a list while the provider, or
- * the completion queue, has no room.
+ * There is one event queue and one completion queue for all connections. Parts of reads wait in a list until
+ * fabric_look() or fabric_post(), and while the provider, or the completion queue, has no room. A provider that can
+ * ("tcp": four parts) gets several of them as one operation: one message to the other end, one completion.
  *
  * The provider "tcp" up to version 1.17, which Debian 12 has, needs a completion queue for each connection. It keeps
  * its records of reads in a pool of the queue. When a connection is closed while the answer to a read is arriving, it
@@ -33,19 +34,25 @@
 
 #define INTERFACE   FI_VERSION(1, 15)
 #define LIBRARY     "libfabric.so.1"
-#define READS_MOST  1024 /* under way at once, of all connections */
-#define READS_CHUNK 256  /* allocated at once */
-#define LOOK_MOST   256  /* completions and events handled in a row */
+#define READS_MOST  1024                 /* under way at once, of all connections */
+#define READS_CHUNK 256                  /* allocated at once */
+#define LOOK_MOST   256                  /* completions and events handled in a row, */
+#define LOOK_BYTES  ((size_t)512 * 1024) /* and bytes read: while more comes, what has come is reported */
+/* Parts of one operation, and their bytes: none is reported before all have come, and parts of full length, which would
+ * gain nothing, go alone. */
+#define GROUP_MOST  4
+#define GROUP_BYTES (2 * FABRIC_PART_BYTES - 1)
 
 /* A part of a read. */
 struct fabric_part {
     struct fi_context2 context; /* the provider's, while it reads */
-    struct list_node link;      /* in the list of free parts, or of waiting ones */
+    struct list_node link;      /* in the list of free parts, of waiting ones, or of those under way or done */
+    struct fabric_part *more;   /* the next part of the same operation, which is in no list; NULL */
     struct fabric_end *end;     /* NULL: closed, while the provider had the part */
     void *to, *desc;
     uint64_t remote, key, tag;
     size_t bytes;
-    int error; /* of libfabric; 0: it was read */
+    int error; /* of libfabric; 0: it was read. Of the operation */
 };
 
 struct part_chunk {
@@ -92,9 +99,11 @@ struct fabric {
     struct list_node free; /* parts */
     struct part_chunk *chunks;
     struct region_open *regions;
-    uint32_t reads; /* that providers have */
-    uint32_t done;  /* parts to be reported */
-    bool starved;   /* parts wait */
+    uint32_t group_most; /* parts of one operation */
+    uint32_t reads;      /* operations that providers have */
+    uint32_t done;       /* operations to be reported */
+    bool starved;        /* parts wait for room, */
+    bool fresh;          /* or to be given to the provider for the first time */
 };
 
 static int failed(const struct fabric *f, const char *what, int rc, struct sy_error *err) {
@@ -148,9 +157,16 @@ static bool queues_apart(const struct fabric *f) {
     return strcmp(f->provider, "tcp") == 0 && FI_VERSION_LT(f->version(), FI_VERSION(1, 18));
 }
 
+/* How many parts of a read the provider takes at once. */
+static uint32_t group_most(const struct fi_tx_attr *attr) {
+    size_t most = attr->iov_limit < attr->rma_iov_limit ? attr->iov_limit : attr->rma_iov_limit;
+    return most < 1 ? 1 : most < GROUP_MOST ? (uint32_t)most : GROUP_MOST;
+}
+
 static int objects_open(struct fabric *f, struct sy_error *err) {
     struct fi_eq_attr eq = {.wait_obj = FI_WAIT_FD};
     int rc;
+    f->group_most = group_most(f->info->tx_attr);
     if ((rc = f->open(f->info->fabric_attr, &f->fabric, NULL)) < 0)
         return failed(f, "be opened", rc, err);
     if ((rc = fi_eq_open(f->fabric, &eq, &f->eq, NULL)) < 0)
@@ -252,7 +268,7 @@ static bool may_wait(struct fabric *f, struct fid *fid) {
 }
 
 bool fabric_may_sleep(struct fabric *f) {
-    if (f->done > 0 || !may_wait(f, &f->eq->fid))
+    if (f->done > 0 || f->fresh || !may_wait(f, &f->eq->fid))
         return false;
     if (f->cq)
         return may_wait(f, &f->cq->fid);
@@ -358,15 +374,29 @@ int fabric_connect(struct fabric *f, const struct sockaddr *address, const uint6
     return rc < 0 ? failed(f, "connect", rc, err) : 0;
 }
 
+/* With the other parts of its operation. */
 static void part_free(struct fabric *f, struct fabric_part *part) {
-    list_append(&f->free, &part->link);
+    for (struct fabric_part *more; part; part = more) {
+        more = part->more;
+        part->more = NULL;
+        list_append(&f->free, &part->link);
+    }
 }
 
-/* Takes at most so many completions: parts that the provider has read, or failed to read. */
-static void completions_note(struct fabric *f, struct fid_cq *cq, uint32_t most) {
+static size_t group_bytes(const struct fabric_part *part) {
+    size_t bytes = 0;
+    for (; part; part = part->more)
+        bytes += part->bytes;
+    return bytes;
+}
+
+/* Takes at most so many completions, or a few of at least so many bytes: operations that the provider has finished, or
+ * failed to. */
+static void completions_note(struct fabric *f, struct fid_cq *cq, uint32_t most, size_t bytes_most) {
     struct fi_cq_entry entry;
+    size_t bytes = 0;
     ssize_t got;
-    for (uint32_t i = 0; i < most && (got = fi_cq_read(cq, &entry, 1)) != -FI_EAGAIN; i++) {
+    for (uint32_t i = 0; i < most && bytes < bytes_most && (got = fi_cq_read(cq, &entry, 1)) != -FI_EAGAIN; i++) {
         struct fi_cq_err_entry error = {.err_data = NULL};
         void *context = got == 1 ? entry.op_context : NULL;
         if (got == -FI_EAVAIL && fi_cq_readerr(cq, &error, 0) > 0)
@@ -379,6 +409,7 @@ static void completions_note(struct fabric *f, struct fid_cq *cq, uint32_t most)
             continue;
         }
         part->error = error.err;
+        bytes += group_bytes(part);
         list_remove(&part->link);
         list_append(&part->end->done, &part->link);
         f->reads--;
@@ -386,6 +417,7 @@ static void completions_note(struct fabric *f, struct fid_cq *cq, uint32_t most)
     }
 }
 
+/* Frees a list of parts or operations; returns its length. */
 static uint32_t parts_free(struct fabric *f, struct list_node *parts) {
     uint32_t count = 0;
     list_for_each_safe (node, parts) {
@@ -467,7 +499,7 @@ static void end_queue_close(struct fabric_end *e) {
     struct fabric *f = e->fabric;
     int fd;
     if (e->cq && e->cq == f->cq) {
-        completions_note(f, f->cq, UINT32_MAX);
+        completions_note(f, f->cq, UINT32_MAX, SIZE_MAX);
         list_for_each_safe (node, &e->posted) { /* their completions may come later, or never */
             list_remove(node);
             list_entry(node, struct fabric_part, link)->end = NULL;
@@ -514,16 +546,46 @@ static struct fabric_part *part_new(struct fabric *f) {
     return part;
 }
 
+/* The next parts for one operation: the first that waits, and as many after it as fit. */
+static uint32_t group_find(const struct fabric_end *e, struct fabric_part *group[GROUP_MOST]) {
+    uint32_t count = 0;
+    size_t bytes = 0;
+    for (struct list_node *node = e->waits.next; node != &e->waits && count < e->fabric->group_most;
+         node = node->next) {
+        struct fabric_part *part = list_entry(node, struct fabric_part, link);
+        bytes += part->bytes;
+        if (count > 0 && bytes > GROUP_BYTES)
+            break;
+        group[count++] = part;
+    }
+    return count;
+}
+
+static ssize_t group_read(struct fabric_end *e, struct fabric_part *const *group, uint32_t count) {
+    struct iovec to[GROUP_MOST];
+    struct fi_rma_iov from[GROUP_MOST];
+    void *desc[GROUP_MOST];
+    for (uint32_t i = 0; i < count; i++) {
+        to[i] = (struct iovec){group[i]->to, group[i]->bytes};
+        from[i] = (struct fi_rma_iov){.addr = group[i]->remote, .len = group[i]->bytes, .key = group[i]->key};
+        desc[i] = group[i]->desc;
+    }
+    struct fi_msg_rma message = {.msg_iov = to,
+                                 .desc = desc,
+                                 .iov_count = count,
+                                 .rma_iov = from,
+                                 .rma_iov_count = count,
+                                 .context = &group[0]->context};
+    return fi_readmsg(e->ep, &message, FI_COMPLETION);
+}
+
 /* Gives the provider waiting parts, as many as it accepts. */
 static void end_post(struct fabric_end *e) {
     struct fabric *f = e->fabric;
-    list_for_each_safe (node, &e->waits) {
-        struct fabric_part *part = list_entry(node, struct fabric_part, link);
-        if (!e->up || e->down)
-            return;
-        ssize_t rc = f->reads < READS_MOST
-                         ? fi_read(e->ep, part->to, part->bytes, part->desc, 0, part->remote, part->key, &part->context)
-                         : -FI_EAGAIN;
+    struct fabric_part *group[GROUP_MOST];
+    while (!list_empty(&e->waits) && e->up && !e->down) {
+        uint32_t count = group_find(e, group);
+        ssize_t rc = f->reads < READS_MOST ? group_read(e, group, count) : -FI_EAGAIN;
         if (rc == -FI_EAGAIN) {
             f->starved = true;
             return;
@@ -533,9 +595,16 @@ static void end_post(struct fabric_end *e) {
             return;
         }
         f->reads++;
-        list_remove(node);
-        list_append(&e->posted, node);
+        for (uint32_t i = 0; i < count; i++) {
+            list_remove(&group[i]->link);
+            group[i]->more = i + 1 < count ? group[i + 1] : NULL;
+        }
+        list_append(&e->posted, &group[0]->link);
     }
+}
+
+void fabric_post(struct fabric_end *e) {
+    end_post(e);
 }
 
 int fabric_read(struct fabric_end *e, const struct fabric_region *region, void *to, size_t bytes, uint64_t remote,
@@ -565,7 +634,7 @@ int fabric_read(struct fabric_end *e, const struct fabric_region *region, void *
         list_remove(node);
         list_append(&e->waits, node);
     }
-    end_post(e);
+    f->fresh = true;
     return 0;
 }
 
@@ -578,21 +647,27 @@ static void end_done(struct fabric_end *e) {
         f->done--;
         if (part->error)
             end_down(e, f->error(part->error));
-        else if (!e->down)
-            f->events->read(e->of, part->tag, part->bytes);
+        for (struct fabric_part *p = part; p && !e->down; p = p->more)
+            f->events->read(e->of, p->tag, p->bytes);
         part_free(f, part);
     }
 }
 
 void fabric_look(struct fabric *f) {
+    if (f->fresh) { /* before what has come is handled: so the other end has work meanwhile */
+        f->fresh = false;
+        list_for_each (node, &f->ends) {
+            end_post(list_entry(node, struct fabric_end, link));
+        }
+    }
     for (int i = 0; i < LOOK_MOST && event_take(f); i++)
         ;
     if (f->cq)
-        completions_note(f, f->cq, LOOK_MOST);
+        completions_note(f, f->cq, LOOK_MOST, LOOK_BYTES);
     list_for_each (node, &f->ends) {
         struct fid_cq *cq = list_entry(node, struct fabric_end, link)->cq;
         if (cq != f->cq)
-            completions_note(f, cq, LOOK_MOST);
+            completions_note(f, cq, LOOK_MOST, LOOK_BYTES);
     }
     bool starved = f->starved;
     f->starved = false;

@@ -1,8 +1,8 @@
 /* fabric.h - libfabric: reads memory of another process without that process taking part (RMA), over connected
  * endpoints (FI_EP_MSG). The library is loaded at its first use; the program runs without it.
  *
- * Only fabric_look() calls the event functions. Owned by the link thread, or by the thread that takes its turn: one at
- * a time. Only fabric_open(), fabric_listen() and fabric_region() block. */
+ * Only fabric_look() calls the event functions, and fabric_post() `down`. Owned by the link thread, or by the thread
+ * that takes its turn: one at a time. Only fabric_open(), fabric_listen() and fabric_region() block. */
 #pragma once
 
 #include <stdbool.h>
@@ -69,7 +69,10 @@ int fabric_connect(struct fabric *fabric, const struct sockaddr *address, const 
 /* Closes a connection: its reads end, and no further event of it comes. NULL is allowed. */
 void fabric_end_close(struct fabric_end *end);
 /* Reads `bytes` from an address of the other side to `to`, which is in `region`, in parts of at most FABRIC_PART_BYTES.
- * Each part's end is reported by `read` with the tag, or by `down`. 0, or -ENOMEM: nothing is read. */
+ * Each part's end is reported by `read` with the tag, or by `down`. It begins with the next fabric_look(), together
+ * with other reads, or with fabric_post(). 0, or -ENOMEM: nothing is read. */
 #define FABRIC_PART_BYTES ((size_t)256 * 1024)
 int fabric_read(struct fabric_end *end, const struct fabric_region *region, void *to, size_t bytes, uint64_t remote,
                 uint64_t key, uint64_t tag);
+/* Begins a connection's reads now. */
+void fabric_post(struct fabric_end *end);

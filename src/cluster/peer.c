@@ -16,11 +16,12 @@
 #include "cluster/peer_tls.h"
 
 #define IN_BYTES     ((size_t)256 * 1024)
-#define IN_STRANGER  ((size_t)16 * 1024) /* before the peer has introduced itself; also its longest head */
-#define CHUNK_BYTES  ((size_t)64 * 1024) /* of copies in one piece of memory */
-#define COPY_MOST    4096                /* pieces of a body up to this size are copied */
-#define SEND_PIECES  64                  /* of one system call */
-#define READS_MOST   8                   /* system calls a turn, so that no peer starves another */
+#define IN_STRANGER  ((size_t)16 * 1024)  /* before the peer has introduced itself; also its longest head */
+#define CHUNK_BYTES  ((size_t)64 * 1024)  /* of copies in one piece of memory */
+#define COPY_MOST    4096                 /* pieces of a body up to this size are copied */
+#define SEND_PIECES  64                   /* of one system call */
+#define READS_MOST   8                    /* system calls a turn, so that no peer starves another, */
+#define READ_BYTES   ((size_t)512 * 1024) /* and bytes */
 #define PIECES_FIRST 64
 /* Bytes after a body are read into the buffer together with it. After a long body that is only the next head: further
  * bytes would belong to the next body, and would have to be copied again from the buffer. */
@@ -701,7 +702,8 @@ static void read_tls(struct peer *peer, int64_t now_ns) {
 
 static void read_ready(struct peer *peer, int64_t now_ns) {
     bool drained = false; /* if more comes meanwhile, epoll reports it again */
-    for (int i = 0; i < READS_MOST && !peer->closed && !drained; i++) {
+    uint64_t until_bytes = peer->bytes_in + READ_BYTES;
+    for (int i = 0; i < READS_MOST && peer->bytes_in < until_bytes && !peer->closed && !drained; i++) {
         buffer_grow(peer);
         bool first = peer->bytes_in == 0;
         ssize_t got = receive(peer, &drained);

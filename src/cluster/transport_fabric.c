@@ -155,6 +155,7 @@ static int take_lies(struct backend_link *l, struct frontend_peer *f, const stru
             return error_set(err, -ENOMEM, "no memory to read inputs");
         piece++;
     }
+    l->fabric_due = true; /* the turn's reads begin together */
     if (count == 0) {
         tell_read(f, card->handle);
         backend_card_over(l, f, landed);

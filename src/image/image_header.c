@@ -69,7 +69,7 @@ static int jpeg_frame(uint8_t marker, const uint8_t *at, size_t bytes, struct im
         return error_set(err, -EINVAL, "is a JPEG of %u components; 1 (grey) and 3 (colour) are decoded", at[5]);
     if (width < 1 || height < 1)
         return error_set(err, -EINVAL, "is a JPEG that does not say its size in its frame header");
-    *header = (struct image_header){IMAGE_KIND_JPEG, width, height};
+    *header = (struct image_header){marker == JPEG_SOF2 ? IMAGE_KIND_JPEG_PROGRESSIVE : IMAGE_KIND_JPEG, width, height};
     return 0;
 }
 
@@ -97,6 +97,13 @@ static int jpeg_header(const uint8_t *data, size_t bytes, struct image_header *h
         at += length;
     }
     return error_set(err, -EINVAL, "is a JPEG of more than %d segments before its frame header", IMAGE_SEGMENTS_MAX);
+}
+
+double image_work(const struct image_header *header, size_t bytes) {
+    double width = header->width, height = header->height;
+    if (header->kind == IMAGE_KIND_PNG)
+        return width * height + 12 * height + (double)bytes / 3;
+    return (double)((header->width + 15) / 16 * 16) * ((header->height + 15) / 16 * 16) + 2 * (double)bytes;
 }
 
 int image_header_read(const void *data, size_t bytes, struct image_header *header, struct sy_error *err) {

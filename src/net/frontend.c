@@ -153,7 +153,8 @@ static void take_events(struct frontend *f, int timeout_ms, bool armed) {
 
 /* Sleeps until something happens, unless something is there already. */
 static void rest(struct frontend *f) {
-    bool idle = acceptor_connections(&f->acceptor) == 0 && slab_bytes_mapped(f->inferences.slab) == 0;
+    bool idle = acceptor_connections(&f->acceptor) == 0 && slab_bytes_mapped(f->inferences.slab) == 0 &&
+                f->inferences.shared.count == 0;
     int timeout_ms = f->config.busy_poll || f->more ? 0 : idle ? -1 : WAKE_MS;
     if (timeout_ms != 0 && f->inferences.preparing > 0)
         timeout_ms = PREPARING_MS;

@@ -199,6 +199,20 @@ static int extent_find(const struct ensemble_run *run, uint32_t v, struct extent
     return 0;
 }
 
+/* Whether all requests of a step can be submitted: 0, or a status with a sentence. If not, none should be: those of a
+ * query that ends before its last request is out would cost the others time for nothing. */
+static int room_find(const struct ensemble_run *run, uint32_t requests, struct sy_error *err) {
+    const struct port *port = run->inference->home->port;
+    bool best_effort = run->inference->request.priority == PRIORITY_BEST_EFFORT;
+    if (requests <= 1 || requests <= port_room(port, best_effort))
+        return 0;
+    if (requests > port_room_most(port, best_effort))
+        return error_set(err, 400, "it would be %u requests, and no more than %u may be outstanding", requests,
+                         port_room_most(port, best_effort));
+    return error_set(err, 503, "it would be %u requests, and this frontend has room for %u more of a query now",
+                     requests, port_room(port, best_effort));
+}
+
 /* Begins a step: one request; or one for each row of the tensor that it runs for; or several, if it has more rows than
  * a batch may. */
 static void step_begin(struct ensemble_run *run, uint32_t v, int64_t now_ns) {
@@ -210,6 +224,10 @@ static void step_begin(struct ensemble_run *run, uint32_t v, int64_t now_ns) {
         return;
     }
     uint32_t requests = extent.runs ? (extent.all + extent.most - 1) / extent.most : 0;
+    if ((status = room_find(run, requests, &err))) {
+        run_fail(run, v, (unsigned)status, status == 503, &err);
+        return;
+    }
     if (!step_reserve(run, v, requests)) {
         error_set(&err, 503, "the memory for inputs is exhausted");
         run_fail(run, v, 503, true, &err);

@@ -469,6 +469,7 @@ void inferences_publish(struct inferences *home) {
 void inferences_trim(struct inferences *home, int64_t now_ns) {
     if (home->read != NO_FREE)
         inferences_look(home);
+    shared_view_look(&home->shared);
     if (slab_bytes_taken(home->slab) > 0) {
         home->busy_ns = now_ns;
     } else if (now_ns - home->busy_ns > IDLE_BEFORE_TRIM_S * NS_PER_S && slab_bytes_mapped(home->slab) > 0) {

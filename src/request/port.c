@@ -16,6 +16,7 @@
 #include "sched/wiring.h"
 
 #define BEST_EFFORT_PART   4 /* this part of the outstanding requests may be best effort: those wait long */
+#define OTHERS_PART        8 /* this part of them is for requests that are not one of several of a query */
 #define MESSAGES_A_REQUEST 2 /* that a ring always has room for: an arrival and a cancellation */
 #define REPLY_PART_MOST    4 /* the reply margin takes this part of a request's time at most */
 /* With a reply margin that is too long every request is refused, so that no reply corrects the margin. So after
@@ -119,6 +120,20 @@ bool port_is_pinned(const struct port *port) {
 uint32_t port_most(const struct port *port, bool best_effort) {
     uint32_t most = port->wiring->port_requests;
     return best_effort ? most / BEST_EFFORT_PART : most;
+}
+
+static uint32_t left_of(uint32_t most, uint32_t taken) {
+    return most > taken ? most - taken : 0;
+}
+
+uint32_t port_room_most(const struct port *port, bool best_effort) {
+    return best_effort ? port_most(port, true) : port_most(port, false) - port_most(port, false) / OTHERS_PART;
+}
+
+uint32_t port_room(const struct port *port, bool best_effort) {
+    uint32_t room = left_of(port_room_most(port, false), port->outstanding);
+    uint32_t room_best_effort = left_of(port_room_most(port, true), port->best_effort);
+    return best_effort && room_best_effort < room ? room_best_effort : room;
 }
 
 /* ---- cards ---- */

@@ -38,6 +38,10 @@ void port_give_up(struct port *port, struct request *request);
 int64_t port_reply_margin_ns(const struct port *port, const struct request *request);
 /* How many requests may be outstanding. */
 uint32_t port_most(const struct port *port, bool best_effort);
+/* How many requests one query may have outstanding at most, if it has several, and how many more can be submitted now:
+ * the last eighth of the places is for others, so that no large query gets everybody's requests refused. */
+uint32_t port_room_most(const struct port *port, bool best_effort);
+uint32_t port_room(const struct port *port, bool best_effort);
 /* The client left: takes the request out of its queue if it is still there. It comes back through port_next() all the
  * same, refused as cancelled or finished, whichever was first. */
 void port_cancel(struct port *port, struct request *request);

@@ -257,6 +257,7 @@ void preparation_free(struct preparation *p) {
 int preparation_submit(struct inferences *home, struct request *request, struct preparation *p,
                        int64_t deadline_most_ns) {
     p->request = request;
+    p->best_effort = request->priority == PRIORITY_BEST_EFFORT;
     request->ready_ns = preparer_promise(home->preparer, p);
     if (!request->ready_ns)
         return -ENOBUFS;

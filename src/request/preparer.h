@@ -4,8 +4,8 @@
  * Each item of an input goes through one step or two: a JPEG or PNG becomes UINT8 [height,width,3]
  * (image/image_decode.h), and a model that prepares makes a tensor of that, or of what the client sent
  * (engine/transform.h). The frontend has read the image's header, taken memory for what is made and submitted the
- * request with a time for which its inputs are promised (request/preparation.h). The promise is what as many pixels of
- * such files, and as many elements of that model's input, took lately, after what waits before it. */
+ * request with a time for which its inputs are promised (request/preparation.h). The promise is what as much work
+ * (image_work()) of such files, and as many elements of that model's input, took lately, after what waits before it. */
 #pragma once
 
 #include <stdatomic.h>
@@ -56,11 +56,12 @@ struct preparation {
     /* set before preparer_promise() */
     struct inbox *home; /* where it comes back */
     uint32_t item_count;
+    bool best_effort; /* it gives way to all that is not */
     /* set before preparer_submit() */
     int64_t give_up_ns;       /* it is not begun after that */
     _Atomic uint8_t *unready; /* cleared (release) when all inputs are there: the request's card */
-    /* any thread: nobody waits for it any more */
-    _Atomic bool dropped;
+    /* any thread: nobody waits for it any more; what is done for it now is to end, for that reason or to give way */
+    _Atomic bool dropped, halt;
     const struct transform_ops *stop_ops; /* what runs for it now can be stopped by: under the preparer's lock */
     struct transform_stop *stop;          /* NULL: nothing runs that can be */
     /* set when it comes back */
@@ -69,6 +70,8 @@ struct preparation {
     struct sy_error error; /* of BAD and FAILED */
     /* for preparer.c and the frontend */
     int64_t estimate_ns;
+    bool waits;         /* for a thread: under the preparer's lock */
+    uint32_t next_item; /* those before it are made */
     struct list_node link;
     struct push_node back;
     struct inferences *inferences;        /* the frontend's: whose it is, */
@@ -91,8 +94,8 @@ void preparer_destroy(struct preparer *preparer);
  * Then preparer_submit() or preparer_forget() must follow. Any thread. */
 int64_t preparer_promise(struct preparer *preparer, struct preparation *preparation);
 void preparer_submit(struct preparer *preparer, struct preparation *preparation);
-/* Nobody waits for it any more: if it is not begun it will not be, and a model that runs for it ends soon. Any thread,
- * before it has come back. */
+/* Nobody waits for it any more: if it is not begun it comes back at once; an image that is decoded for it, or a model
+ * that runs, ends soon. The frontend's thread, before it has come back. */
 void preparer_drop(struct preparer *preparer, struct preparation *preparation);
 /* Gives the place back. For the frontend, also once a preparation has come back. */
 void preparer_forget(struct preparer *preparer);

@@ -146,9 +146,17 @@ void shared_view_end(struct shared_view *view) {
     view->version = 0;
 }
 
+static uint64_t version_of(const struct shared_memory *memory) {
+    return atomic_load_explicit(&memory->version, memory_order_acquire); /* with changed() */
+}
+
+void shared_view_look(struct shared_view *view) {
+    if (view->count > 0 && version_of(view->memory) != view->version)
+        shared_view_end(view); /* shared_view_find() makes it anew */
+}
+
 static void view_renew(struct shared_view *view) {
-    /* acquire: with changed() */
-    uint64_t version = atomic_load_explicit(&view->memory->version, memory_order_acquire);
+    uint64_t version = version_of(view->memory);
     if (version == view->version)
         return;
     shared_view_end(view);

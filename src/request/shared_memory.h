@@ -54,6 +54,9 @@ struct shared_view {
 };
 
 void shared_view_end(struct shared_view *view);
+/* Lets regions go that are registered no more, so that their memory does not stay until the next request that names
+ * one. Call it now and then; it costs nothing unless the registry has changed. */
+void shared_view_look(struct shared_view *view);
 /* The region that a tensor lies in, with a reference. NULL with a sentence: 404 there is no such region, 400 the tensor
  * reaches beyond it, 501 shared memory is not served. */
 struct shared_region *shared_view_find(struct shared_view *view, const struct infer_shared *place, int *status,

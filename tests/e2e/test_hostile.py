@@ -4,7 +4,8 @@ import subprocess
 import sys
 
 HOSTILE = pathlib.Path(__file__).parent.parent.parent / "bench" / "hostile.py"
-KINDS = ("impossible", "poison", "silent", "half_close", "handshake", "slow_body", "large_body", "stream", "shape")
+KINDS = ("impossible", "poison", "silent", "half_close", "handshake", "slow_body", "large_body", "stream", "shape", "picture",
+         "fan_out")
 
 
 def test_hostile():

@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
         return 0;
     uint8_t *rgb = malloc(image_pixels(&header) * IMAGE_CHANNELS);
     CHECK(rgb);
-    image_decode(&header, data, bytes, rgb, &err); /* whatever it says, it stays within the pixels */
+    image_decode(&header, data, bytes, rgb, NULL, &err); /* whatever it says, it stays within the pixels */
     free(rgb);
     return 0;
 }

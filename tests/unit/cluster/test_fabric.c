@@ -13,6 +13,7 @@
 
 #define MEMORY  ((size_t)4 << 20)
 #define TIMES   64
+#define TAGS    9
 #define WAIT_NS (30 * NS_PER_S)
 
 static const uint64_t secret[2] = {0x1234567890abcdef, 42};
@@ -25,6 +26,7 @@ struct side {
     bool up, down;
     uint64_t asked, tag;
     size_t read;
+    size_t of_tag[TAGS]; /* bytes read, by tag; all greater ones are the last */
 };
 
 static struct side server, client;
@@ -52,6 +54,7 @@ static void down(void *of, const char *reason) {
 static void part_read(void *of, uint64_t tag, size_t bytes) {
     ((struct side *)of)->tag = tag;
     ((struct side *)of)->read += bytes;
+    ((struct side *)of)->of_tag[tag < TAGS ? tag : TAGS - 1] += bytes;
 }
 
 static const struct fabric_events events = {asked, accepted, up, down, part_read};
@@ -215,6 +218,56 @@ static void many_reads_wait_their_turn(void **state) {
     ended();
 }
 
+/* Reads that begin together, of all lengths, from and to places in no order: each is reported, and lands where it
+ * should. */
+static void reads_of_a_turn_are_told_apart(void **state) {
+    (void)state;
+    static const struct {
+        size_t from, to, bytes;
+    } reads[TAGS - 1] = {
+        {900000, 0, 150000}, {10, 2000000, 1},          {500000, 300000, 150000}, {0, 160000, 70000},
+        {70000, 240000, 17}, {1000000, 450000, 524288}, {7, 1000000, 300},        {2000000, 1100000, 700001},
+    };
+    if (!connected(secret))
+        skip();
+    assert_true(comes_true(both_up));
+    memset(client.memory, 0, MEMORY);
+    char *expected = calloc(1, MEMORY);
+    for (int round = 0; round < 3; round++) {
+        memset(client.of_tag, 0, sizeof(client.of_tag));
+        client.read = wanted = 0;
+        for (size_t i = 0; i < TAGS - 1; i++) {
+            wanted += reads[i].bytes;
+            read_at(reads[i].from, reads[i].to, reads[i].bytes, i);
+            memcpy(expected + reads[i].to, server.memory + reads[i].from, reads[i].bytes);
+        }
+        assert_true(comes_true(all_read));
+        for (size_t i = 0; i < TAGS - 1; i++)
+            assert_int_equal(client.of_tag[i], reads[i].bytes);
+        assert_memory_equal(client.memory, expected, MEMORY);
+    }
+    free(expected);
+    ended();
+}
+
+/* fabric_post() begins what waits, and only that. */
+static void reads_begin_when_told_to(void **state) {
+    (void)state;
+    if (!connected(secret))
+        skip();
+    assert_true(comes_true(both_up));
+    wanted = 20000;
+    for (size_t at = 0; at < wanted; at += 5000) {
+        read_at(at, at, 5000, at);
+        assert_false(fabric_may_sleep(client.fabric)); /* before it has begun */
+        fabric_post(client.end);
+    }
+    fabric_post(client.end);
+    assert_true(comes_true(all_read));
+    assert_memory_equal(client.memory, server.memory, wanted);
+    ended();
+}
+
 static void a_stranger_is_turned_away(void **state) {
     (void)state;
     static const uint64_t guess[2] = {1, 2};
@@ -238,6 +291,24 @@ static void a_wrong_key_reads_nothing(void **state) {
     assert_true(comes_true(client_down));
     assert_int_equal(client.read, 0);
     for (size_t i = 0; i < 4096; i++)
+        assert_int_equal(client.memory[i], 0);
+    ended();
+}
+
+/* Though it begins together with others, which lie where they should. */
+static void a_wrong_key_among_others_reads_nothing(void **state) {
+    (void)state;
+    if (!connected(secret))
+        skip();
+    assert_true(comes_true(both_up));
+    read_at(0, 0, 4096, 0);
+    assert_int_equal(fabric_read(client.end, &client.region, client.memory + 4096, 4096, server.region.remote + 4096,
+                                 server.region.key ^ 1, 1),
+                     0);
+    read_at(8192, 8192, 4096, 2);
+    assert_true(comes_true(client_down));
+    assert_int_equal(client.of_tag[1], 0);
+    for (size_t i = 4096; i < 8192; i++)
         assert_int_equal(client.memory[i], 0);
     ended();
 }
@@ -326,8 +397,11 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_read_is_what_lies_there),
         cmocka_unit_test(many_reads_wait_their_turn),
+        cmocka_unit_test(reads_of_a_turn_are_told_apart),
+        cmocka_unit_test(reads_begin_when_told_to),
         cmocka_unit_test(a_stranger_is_turned_away),
         cmocka_unit_test(a_wrong_key_reads_nothing),
+        cmocka_unit_test(a_wrong_key_among_others_reads_nothing),
         cmocka_unit_test(a_closed_connection_writes_nothing),
         cmocka_unit_test(a_connection_closed_in_mid_read_costs_others_nothing),
         cmocka_unit_test(who_read_hears_of_the_other_ends_death),

@@ -54,7 +54,7 @@ static void decoded(const void *file, size_t bytes, enum image_kind kind, uint8_
     assert_int_equal(header.kind, kind);
     assert_int_equal(header.width, W);
     assert_int_equal(header.height, H);
-    if (image_decode(&header, file, bytes, rgb, &err) != 0)
+    if (image_decode(&header, file, bytes, rgb, NULL, &err) != 0)
         fail_msg("%s", err.text);
 }
 
@@ -65,7 +65,7 @@ static void jpegs_are_decoded_as_the_library_does(void **state) {
     for (int progressive = 0; progressive < 2; progressive++) {
         unsigned long bytes;
         unsigned char *file = jpeg_of(rgb, TJPF_RGB, progressive ? TJFLAG_PROGRESSIVE : 0, &bytes);
-        decoded(file, bytes, IMAGE_KIND_JPEG, ours);
+        decoded(file, bytes, progressive ? IMAGE_KIND_JPEG_PROGRESSIVE : IMAGE_KIND_JPEG, ours);
         tjhandle decoder = tjInitDecompress();
         assert_int_equal(tjDecompress2(decoder, file, bytes, theirs, W, 0, H, TJPF_RGB, TJFLAG_ACCURATEDCT), 0);
         tjDestroy(decoder);
@@ -177,7 +177,7 @@ static void damaged_images_are_refused(void **state) {
             struct sy_error err = {""};
             int rc = image_header_read(file, cut, &header, &err);
             if (rc == 0)
-                rc = image_decode(&header, file, cut, ours, &err);
+                rc = image_decode(&header, file, cut, ours, NULL, &err);
             if (rc != -EINVAL || !err.text[0])
                 fail_msg("kind %d, %zu of %zu bytes are taken", kind, cut, bytes);
         }
@@ -188,13 +188,49 @@ static void damaged_images_are_refused(void **state) {
             memcpy(changed, file, bytes);
             changed[at] ^= 0x55;
             if (image_header_read(changed, bytes, &header, &err) == 0 && image_pixels(&header) <= W * H)
-                image_decode(&header, changed, bytes, ours, &err);
+                image_decode(&header, changed, bytes, ours, NULL, &err);
         }
         free(changed);
         free(ours);
     }
     tjFree(jpeg);
     free(png);
+}
+
+/* What is thin, small or noisy has more work for each of its pixels. */
+static void work_is_not_pixels_alone(void **state) {
+    struct image_header square = {IMAGE_KIND_JPEG, 300, 200}, thin = {IMAGE_KIND_JPEG, 1, 60000};
+    (void)state;
+    assert_true(image_work(&square, 1000) == 304 * 208 + 2000);
+    assert_true(image_work(&square, 500000) > 10 * image_work(&square, 1000));
+    assert_true(image_work(&thin, 1000) > 10 * image_work(&square, 1000));
+    square.kind = thin.kind = IMAGE_KIND_PNG;
+    assert_true(image_work(&thin, 1000) > 5 * image_work(&square, 1000));
+}
+
+static void nobody_has_to_wait_for_the_end(void **state) {
+    uint8_t rgb[W * H * 3], ours[W * H * 3];
+    _Atomic bool stop = true;
+    (void)state;
+    fill(rgb, W, H);
+    for (int kind = 0; kind < 3; kind++) {
+        struct image_header header;
+        struct sy_error err = {""};
+        unsigned long jpeg_bytes = 0;
+        size_t bytes = 0;
+        uint8_t *png = kind == 0 ? png_of(rgb, PNG_FORMAT_RGB, &bytes) : NULL;
+        uint8_t *jpeg = kind > 0 ? jpeg_of(rgb, TJPF_RGB, kind == 2 ? TJFLAG_PROGRESSIVE : 0, &jpeg_bytes) : NULL;
+        const uint8_t *file = png ? png : jpeg;
+        bytes += jpeg_bytes;
+        assert_int_equal(image_header_read(file, bytes, &header, &err), 0);
+        assert_int_equal(image_decode(&header, file, bytes, ours, &stop, &err), -ECANCELED);
+        atomic_store(&stop, false);
+        assert_int_equal(image_decode(&header, file, bytes, ours, &stop, &err), 0);
+        atomic_store(&stop, true);
+        free(png);
+        if (jpeg)
+            tjFree(jpeg);
+    }
 }
 
 int main(void) {
@@ -205,6 +241,8 @@ int main(void) {
         cmocka_unit_test(headers_say_what_is_wrong),
         cmocka_unit_test(segments_are_bounded),
         cmocka_unit_test(damaged_images_are_refused),
+        cmocka_unit_test(work_is_not_pixels_alone),
+        cmocka_unit_test(nobody_has_to_wait_for_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -151,12 +151,18 @@ static void as_many_are_outstanding_as_the_wiring_says(void **state) {
 
     assert_int_equal(port_most(rig->port, false), 8);
     assert_int_equal(port_most(rig->port, true), 2);
+    assert_int_equal(port_room_most(rig->port, false), 7);
+    assert_int_equal(port_room_most(rig->port, true), 2);
     for (int i = 0; i < 8; i++) {
+        int outstanding = 1 + i - (i > 2); /* with the rig's own; of 8, one place is for others */
+        assert_int_equal(port_room(rig->port, false), outstanding < 7 ? 7 - outstanding : 0);
+        assert_int_equal(port_room(rig->port, true), i < 2 ? 2 - i : 0);
         others[i] = (struct request){.items = 1, .deadline_ns = rig->request.deadline_ns};
         others[i].priority = i < 3 ? PRIORITY_BEST_EFFORT : 0;
         assert_int_equal(port_submit(rig->port, &others[i]), i == 2 ? -EBUSY : 0);
     }
     assert_int_equal(port_submit(rig->port, &others[2]), -EAGAIN);
+    assert_int_equal(port_room(rig->port, false), 0);
     rig_stop(rig);
 }
 

@@ -127,6 +127,7 @@ static void what_nobody_waits_for_is_not_tried(void **state) {
     work_make(&dropped, 1, false);
     late.preparation->give_up_ns = clock_now_ns() - 1;
     atomic_store(&dropped.preparation->dropped, true);
+    atomic_store(&dropped.preparation->halt, true);
     assert_int_equal(through(preparer, &late)->end, PREPARATION_LATE);
     assert_int_equal(through(preparer, &dropped)->end, PREPARATION_LATE);
     assert_int_equal(atomic_load(&late.unready) + atomic_load(&dropped.unready), 2);
@@ -301,6 +302,111 @@ static void a_run_for_nobody_is_stopped(void **state) {
     preparer_destroy(preparer);
 }
 
+/* Clients that leave, or ask for what cannot be, cost the others nothing: their images do not count in promises, and
+ * are back before a thread has looked at them. */
+static void what_is_dropped_waits_no_longer(void **state) {
+    enum { COUNT = 8 };
+    struct preparer *preparer;
+    struct work works[COUNT], kept;
+    (void)state;
+    assert_int_equal(preparer_create(&preparer, 1, NULL), 0); /* no thread runs yet */
+    work_make(&kept, 1, false);
+    for (int i = 0; i < COUNT; i++) {
+        work_make(&works[i], 1000, false);
+        assert_true(preparer_promise(preparer, works[i].preparation) > 0);
+        preparer_submit(preparer, works[i].preparation);
+    }
+    int64_t ahead_ns = COUNT * works[0].preparation->estimate_ns;
+    assert_true(preparer_promise(preparer, kept.preparation) > clock_now_ns() + ahead_ns / 2);
+    preparer_forget(preparer);
+    for (int i = 0; i < COUNT; i++) {
+        preparer_drop(preparer, works[i].preparation);
+        preparer_drop(preparer, works[i].preparation); /* once more is no mistake */
+        assert_ptr_equal(returned(), works[i].preparation);
+        assert_int_equal(works[i].preparation->end, PREPARATION_LATE);
+        preparer_forget(preparer);
+    }
+    int64_t before_ns = clock_now_ns(), ready_ns = preparer_promise(preparer, kept.preparation);
+    assert_true(ready_ns - before_ns < ahead_ns / 2);
+    preparer_submit(preparer, kept.preparation);
+    assert_int_equal(preparer_start(preparer, NULL), 0);
+    assert_ptr_equal(returned(), kept.preparation);
+    assert_int_equal(kept.preparation->end, PREPARATION_DONE);
+    for (int i = 0; i < COUNT; i++)
+        work_free(&works[i]);
+    work_free(&kept);
+    preparer_destroy(preparer);
+}
+
+static void submit(struct preparer *preparer, struct work *work) {
+    assert_true(preparer_promise(preparer, work->preparation) > 0);
+    preparer_submit(preparer, work->preparation);
+}
+
+/* Best effort waits for all others, and counts in none of their promises. What runs for it gives way, and is begun
+ * again where it was: at the item that it had not finished. */
+static void best_effort_gives_way(void **state) {
+    struct transform transform = {.ops = &fake_ops};
+    struct preparer *preparer;
+    struct work gap, next_gap, hurry;
+    (void)state;
+    assert_int_equal(preparer_create(&preparer, 1, NULL), 0);
+    work_make(&next_gap, 1000, false);
+    next_gap.preparation->best_effort = true;
+    work_transform(&gap, &transform, 2, 1);
+    gap.preparation->best_effort = true;
+    memset(gap.preparation->items[1].given.data, 8, 4); /* the second item hangs until it is stopped */
+    submit(preparer, &gap);
+    submit(preparer, &next_gap);
+    work_make(&hurry, 1, false);
+    int64_t before_ns = clock_now_ns();
+    assert_true(preparer_promise(preparer, hurry.preparation) - before_ns < next_gap.preparation->estimate_ns / 2);
+    preparer_forget(preparer);
+    int stuck_before = atomic_load(&stuck);
+    assert_int_equal(preparer_start(preparer, NULL), 0);
+    for (int round = 1; round <= 3; round++) {
+        while (atomic_load(&stuck) < stuck_before + round)
+            sched_yield();
+        submit(preparer, &hurry);
+        assert_ptr_equal(returned(), hurry.preparation);
+        assert_int_equal(hurry.preparation->end, PREPARATION_DONE);
+        preparer_forget(preparer);
+        hurry.preparation->next_item = 0;
+    }
+    while (atomic_load(&stuck) < stuck_before + 4)
+        sched_yield();
+    preparer_drop(preparer, gap.preparation);
+    assert_ptr_equal(returned(), gap.preparation);
+    assert_int_equal(gap.preparation->end, PREPARATION_LATE);
+    assert_int_equal(gap.preparation->next_item, 1);
+    assert_ptr_equal(returned(), next_gap.preparation);
+    assert_int_equal(next_gap.preparation->end, PREPARATION_DONE);
+    work_free(&gap);
+    work_free(&next_gap);
+    work_free(&hurry);
+    preparer_destroy(preparer);
+}
+
+/* A promise that is too long gets its requests refused, so that nothing is prepared to the end, and measured. */
+static void a_promise_that_is_too_long_is_corrected(void **state) {
+    struct transform transform = {.ops = &fake_ops, .pace = {.mean_ns = 1e9, .measured = true}};
+    struct preparer *preparer;
+    struct work work;
+    (void)state;
+    assert_int_equal(preparer_create(&preparer, 1, NULL), 0);
+    work_transform(&work, &transform, 1, 1);
+    assert_true(preparer_promise(preparer, work.preparation) > 0);
+    int64_t too_long_ns = work.preparation->estimate_ns;
+    preparer_submit(preparer, work.preparation);
+    preparer_drop(preparer, work.preparation);
+    assert_ptr_equal(returned(), work.preparation);
+    preparer_forget(preparer);
+    assert_true(preparer_promise(preparer, work.preparation) > 0);
+    assert_true(work.preparation->estimate_ns < too_long_ns * 3 / 4);
+    work_free(&work);
+    preparer_destroy(preparer);
+}
+
 static void places_are_bounded(void **state) {
     struct preparer *preparer;
     struct work work;
@@ -329,6 +435,9 @@ int main(void) {
         cmocka_unit_test(a_model_makes_each_item),
         cmocka_unit_test(a_model_that_fails_is_named),
         cmocka_unit_test(a_run_for_nobody_is_stopped),
+        cmocka_unit_test(what_is_dropped_waits_no_longer),
+        cmocka_unit_test(best_effort_gives_way),
+        cmocka_unit_test(a_promise_that_is_too_long_is_corrected),
         cmocka_unit_test(places_are_bounded),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -92,6 +92,32 @@ static void views_follow_the_registry(void **state) {
     shared_memory_destroy(view.memory);
 }
 
+/* The memory of a region that is registered no more is its client's to free, whether somebody asks for it again or not.
+ */
+static void what_is_registered_no_more_is_let_go(void **state) {
+    struct shared_view view = {0};
+    struct infer_shared a = place("a", 8, 8);
+    struct sy_error err;
+    int status;
+    (void)state;
+    shared_view_look(&view);
+    assert_int_equal(shared_memory_create(&view.memory), 0);
+    assert_int_equal(shared_memory_register(view.memory, "a", key, 0, BYTES, &err), 0);
+    struct shared_region *region = shared_view_find(&view, &a, &status, &err);
+    shared_view_look(&view);
+    assert_int_equal(view.count, 1);
+    shared_memory_unregister(view.memory, "a");
+    shared_view_look(&view);
+    assert_int_equal(view.count, 0);
+    assert_int_equal(atomic_load(&region->references), 1); /* ours */
+    shared_region_put(region);
+    assert_int_equal(shared_memory_register(view.memory, "a", key, 0, BYTES, &err), 0);
+    shared_region_put(shared_view_find(&view, &a, &status, &err));
+    assert_int_equal(view.count, 1);
+    shared_view_end(&view);
+    shared_memory_destroy(view.memory);
+}
+
 static void tensors_go_in_and_out(void **state) {
     struct shared_view view = {0};
     struct infer_shared at = place("r", 8, 8);
@@ -144,6 +170,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_are_taken_once),
         cmocka_unit_test(views_follow_the_registry),
+        cmocka_unit_test(what_is_registered_no_more_is_let_go),
         cmocka_unit_test(tensors_go_in_and_out),
         cmocka_unit_test(names_end_where_they_say),
     };
