@@ -203,8 +203,11 @@ static struct batch_times deferred_times(const struct model_view *m, const void 
     int64_t due_ns = batch->due_ns, patient_ns = batch->head_arrival_ns + d->patience_ns;
     if (due_ns > patient_ns)
         due_ns = patient_ns;
-    if (consolidates(m))
-        return batch_times_from(due_ns - d->lead_ns, batch->invalid_after_ns);
+    if (consolidates(m)) {
+        struct batch_times late = batch_times_from(due_ns, batch->invalid_after_ns);
+        late.start_ns[SUPPLY_SCARCE] = due_ns - d->lead_ns;
+        return late;
+    }
 
     /* E / (b + 1 + E) * beta / l <= rounds * free, so together = b + E <= (b + part) / (1 - part) */
     double run_ns = (double)m->profiles[type]->latency_ns[batch->items];

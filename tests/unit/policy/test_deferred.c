@@ -111,6 +111,11 @@ static void while_accelerators_are_scarce_a_batch_may_start_lead_before_due(void
     f.view.parameters.rounds_plain = 20; /* queues may grow: all accelerators are busy for longer */
     update(&f);
     assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 100 - 8 - fmath_log(20 * 10.5 / 5), 1e-4);
+    option_set(&f, "consolidate", "true"); /* no sooner because many are free */
+    update(&f);
+    assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 100 - 8 - fmath_log(20 * 10.5 / 5), 1e-4);
+    assert_near(start_ms(&f, 2, SUPPLY_AMPLE), 100 - 8, 1e-4);
+    option_set(&f, "consolidate", "false");
     f.view.parameters.tau_ns = 10.5 * MS;
     update(&f);
     assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 100 - 8 - 12.5, 1e-4); /* half the SLO at most */
