@@ -10,15 +10,13 @@
 
 #define WORST_SHOWN  12
 #define SECONDS_MOST 200
-#define LINE_MOST    512
 
 static uint32_t pieces(const struct grid *grid) {
     return grid->cell_count * grid->policy_count;
 }
 
-/* How long to run: a few seconds of a few hundred bursty requests a second would say little. */
-static double seconds_of(const struct grid *grid, const struct sim_config *config) {
-    double seconds = grid->requests / goodput_guess(config);
+double grid_seconds(const struct grid *grid, double rps) {
+    double seconds = grid->requests / rps;
     return seconds < grid->seconds ? grid->seconds : seconds < SECONDS_MOST ? seconds : SECONDS_MOST;
 }
 
@@ -27,9 +25,20 @@ static double seconds_of(const struct grid *grid, const struct sim_config *confi
  * Its first line says how the results were found; a run goes on with the file only if that is the same. Then a line for
  * each cell and policy follows, in the order in which they were done. */
 
+/* What the line says of the clusters, up to the first semicolon. */
+static int clusters_print(const struct grid *grid, char *head) {
+    return snprintf(head, GRID_LINE_MOST, "# %s, drawn from %llu;", grid->set->name, (unsigned long long)grid->draw);
+}
+
+bool grid_head_is_of(const struct grid *grid, const char *line) {
+    char head[GRID_LINE_MOST];
+    int length = clusters_print(grid, head);
+    return strncmp(head, line, (size_t)length) == 0;
+}
+
 static void head_print(const struct grid *grid, char *head) {
-    snprintf(head, LINE_MOST, "# %s, drawn from %llu; requests %g, seconds %g, within %g, seed %llu\n", grid->set->name,
-             (unsigned long long)grid->draw, grid->requests, grid->seconds, grid->within,
+    int length = clusters_print(grid, head);
+    snprintf(head + length, (size_t)(GRID_LINE_MOST - length), " requests %g, seconds %g, within %g, seed %llu\n", grid->requests, grid->seconds, grid->within,
              (unsigned long long)grid->seed);
 }
 
@@ -43,22 +52,24 @@ static void result_append(const struct grid *grid, uint32_t piece, const char *n
         fclose(to);
 }
 
+bool grid_result_read(const char *line, struct grid_result *result) {
+    return sscanf(line, "%u,\"%*[^\"]\",\"%511[^\"]\",%lf", &result->cell, result->policy, &result->rps) == 3;
+}
+
 /* Takes a line of the file into `rps`, if this run asks for it. */
 static void result_take(const struct grid *grid, const char *line, double *rps) {
-    uint32_t cell;
-    char policy[LINE_MOST];
-    double found;
-    if (sscanf(line, "%u,\"%*[^\"]\",\"%511[^\"]\",%lf", &cell, policy, &found) != 3)
+    struct grid_result result;
+    if (!grid_result_read(line, &result))
         return;
     for (uint32_t c = 0; c < grid->cell_count; c++)
-        for (uint32_t p = 0; grid->cells[c] == cell && p < grid->policy_count; p++)
-            if (strcmp(grid->policies[p].text, policy) == 0)
-                rps[(size_t)c * grid->policy_count + p] = found;
+        for (uint32_t p = 0; grid->cells[c] == result.cell && p < grid->policy_count; p++)
+            if (strcmp(grid->policies[p].text, result.policy) == 0)
+                rps[(size_t)c * grid->policy_count + p] = result.rps;
 }
 
 static int begin(struct grid *grid, void *results) {
     double *rps = results;
-    char head[LINE_MOST], line[LINE_MOST];
+    char head[GRID_LINE_MOST], line[GRID_LINE_MOST];
     struct sy_error err;
     for (uint32_t p = 0; p < pieces(grid); p++)
         rps[p] = -1;
@@ -96,7 +107,7 @@ static void work(const struct grid *grid, uint32_t piece, void *result) {
     if (*(double *)result >= 0)
         return; /* known */
     grid_cell(grid, piece / grid->policy_count, &cluster);
-    cluster.config.seconds = seconds_of(grid, &cluster.config);
+    cluster.config.seconds = grid_seconds(grid, goodput_guess(&cluster.config));
     grid_policy_set(grid, piece % grid->policy_count, &cluster);
     *(double *)result = cell_goodput(&cluster, grid->within);
     if (grid->append)

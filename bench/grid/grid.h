@@ -7,6 +7,7 @@
 #include "sched/policy.h"
 
 #define GRID_POLICIES_MAX 24
+#define GRID_LINE_MOST    512 /* of a file of results */
 
 struct grid_policy {
     const char *text; /* as given: NAME:KEY=VALUE,... */
@@ -22,6 +23,7 @@ struct grid {
     uint32_t *cells; /* the numbers of the cells chosen */
     uint32_t cell_count;
     const char *append, *plot; /* files, or NULL: for results, to take known ones from and append new ones; the plot */
+    const char *rates;         /* file of results, or NULL: where rates are taken from */
     double seconds, within;
     double requests; /* a search's runs last until about so many have come, but seconds at least */
     uint64_t seed;
@@ -41,7 +43,21 @@ struct grid_mode {
     bool (*summary)(const struct grid *grid, void *results, json_t *json);
 };
 
-extern const struct grid_mode grid_goodput, grid_below, grid_flash, grid_flood;
+extern const struct grid_mode grid_goodput, grid_losses, grid_below, grid_flash, grid_flood;
+
+/* A line of a file of results, after the first one. */
+struct grid_result {
+    uint32_t cell;
+    char policy[GRID_LINE_MOST];
+    double rps;
+};
+
+/* False if a line is none. */
+bool grid_result_read(const char *line, struct grid_result *result);
+/* Whether a file that begins with this line has results of the same clusters, however they were found. */
+bool grid_head_is_of(const struct grid *grid, const char *line);
+/* How long a run at this rate is to last: a few seconds of a few hundred bursty requests a second would say little. */
+double grid_seconds(const struct grid *grid, double rps);
 
 /* Makes a chosen cell, with the settings that all runs share. */
 void grid_cell(const struct grid *grid, uint32_t index, struct cell_cluster *cluster);

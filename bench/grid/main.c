@@ -27,7 +27,7 @@ static const char *const candidates[] = {
     "fifo",
 };
 
-static const struct grid_mode *const modes[] = {&grid_goodput, &grid_below, &grid_flash, &grid_flood};
+static const struct grid_mode *const modes[] = {&grid_goodput, &grid_losses, &grid_below, &grid_flash, &grid_flood};
 
 void grid_cell(const struct grid *grid, uint32_t index, struct cell_cluster *cluster) {
     grid->set->make(cluster, grid->cells[index], grid->draw);
@@ -130,7 +130,7 @@ static int usage(FILE *to, int code) {
                 "[--every N]\n"
                 "                  [--policy NAME[:KEY=VALUE,...]]... [--requests N] [--seconds S] [--within X] "
                 "[--seed N] [--json]\n"
-                "                  [--append FILE.csv] [--plot FILE.svg]\n");
+                "                  [--append FILE.csv] [--plot FILE.svg] [--rates FILE.csv]\n");
     for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
         fprintf(to, "  %-10s %s%s\n", modes[i]->name, modes[i]->help, i ? "" : " (the default)");
     fprintf(to,
@@ -156,6 +156,7 @@ static int usage(FILE *to, int code) {
             "  --append   goodput only: every result becomes a line of FILE.csv as soon as it is there; what the file "
             "has\n"
             "             already is taken from it, so that a run that was ended goes on\n"
+            "  --rates    losses only: what a run of goodput appended for the same clusters\n"
             "  --plot     goodput only: the distribution of deferred over the others, drawn by gnuplot\n"
             "  --json     the results as JSON on standard output, everything else on standard error\n"
             "Exits 1 if deferred is not where it should be: see docs/scheduling.md.\n",
@@ -235,6 +236,7 @@ int main(int argc, char **argv) {
         {"table3", no_argument, NULL, 'T'},
         {"append", required_argument, NULL, 'a'},
         {"plot", required_argument, NULL, 'P'},
+        {"rates", required_argument, NULL, 'f'},
         {"help", no_argument, NULL, 'h'},
         {0},
     };
@@ -289,6 +291,9 @@ int main(int argc, char **argv) {
         case 'P':
             grid.plot = optarg;
             break;
+        case 'f':
+            grid.rates = optarg;
+            break;
         case 'j':
             grid.json = true;
             break;
@@ -320,7 +325,9 @@ int main(int argc, char **argv) {
                           (uint32_t)clusters);
     if (!rc && mode != &grid_goodput && (grid.append || grid.plot))
         rc = mistake(mode->name, "--append and --plot are for goodput");
-    if (!rc && mode != &grid_goodput && mode != &grid_flood && grid_policy_find(&grid, "eager") == 0)
+    if (!rc && mode != &grid_losses && grid.rates)
+        rc = mistake(mode->name, "--rates is for losses");
+    if (!rc && (mode == &grid_below || mode == &grid_flash) && grid_policy_find(&grid, "eager") == 0)
         rc = policy_add(&grid, "eager");
     if (!rc)
         rc = mode_run(&grid, mode);

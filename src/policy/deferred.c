@@ -41,9 +41,8 @@
 #include "sched/policy.h"
 #include "sched/request_pool.h"
 
-/* 1. The window drop aims at this part of b* at most; for large batches, at b* - sqrt(b*), which is one standard
- * deviation of the number of arrivals less. More would give up heads for items that do not come. */
-#define TARGET_MOST 0.75
+/* 1. The window drop aims at this part of b* at most. More would give up heads for items that do not come. */
+#define TARGET_MOST 0.7
 /* 2. The least value of `rounds`, however tight the SLO. */
 #define ROUNDS_LEAST 0.5
 /* 3. While requests are lost, the price of company is multiplied by this, if the SLO has time for two runs:
@@ -143,8 +142,7 @@ static void prices_update(const struct model_view *m, struct deferred_model *d) 
 }
 
 static void target_update(struct model_view *m) {
-    double large = 1 - 1 / __builtin_sqrt(batch_best(m));
-    window_update(m, DROP_WINDOW, clip(m->parameters.gamma, 0, large > TARGET_MOST ? large : TARGET_MOST));
+    window_update(m, DROP_WINDOW, clip(m->parameters.gamma, 0, TARGET_MOST));
     double meanwhile = clip(HOPS * m->parameters.hop_ns * m->rate_per_ns, 0, m->items_worth);
     if (m->target_items < meanwhile)
         m->target_items = (uint32_t)meanwhile;
@@ -205,8 +203,11 @@ static struct batch_times deferred_times(const struct model_view *m, const void 
     int64_t due_ns = batch->due_ns, patient_ns = batch->head_arrival_ns + d->patience_ns;
     if (due_ns > patient_ns)
         due_ns = patient_ns;
-    if (consolidates(m))
-        return batch_times_from(due_ns - d->lead_ns, batch->invalid_after_ns);
+    if (consolidates(m)) {
+        struct batch_times late = batch_times_from(due_ns, batch->invalid_after_ns);
+        late.start_ns[SUPPLY_SCARCE] = due_ns - d->lead_ns;
+        return late;
+    }
 
     /* E / (b + 1 + E) * beta / l <= rounds * free, so together = b + E <= (b + part) / (1 - part) */
     double run_ns = (double)m->profiles[type]->latency_ns[batch->items];
@@ -314,7 +315,7 @@ static void deferred_derive(const struct cluster_view *c, const struct policy_op
     p->tau_ns = batches > 0 ? (turns > 1 ? turns : 1) / batches : 0;
     rounds_derive(c, p);
     p->theta = theta_derive(c, boost);
-    shares_derive(c, admit_share);
+    shares_derive(c, boost > 1, admit_share);
 }
 
 const struct policy_ops policy_deferred = {

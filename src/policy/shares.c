@@ -6,6 +6,9 @@
 #define OVER     1.2
 #define OVER_BAD 0.9
 #define BAD      0.03
+/* Unless the load is rising, a sub-cluster whose accelerators are busy for less than this is not overloaded, whatever
+ * its rates say: rates of bursty models know nothing of the batches that bursts make. */
+#define BUSY 0.5
 /* The admitted requests load it to this share. */
 #define FILLED 0.92
 /* A model is a flood if it asks for more than so many times the mean. */
@@ -47,7 +50,7 @@ static double level_derive(const struct cluster_view *c, double total) {
 /* With equal weights no model has a guaranteed share. Then only floods are limited, so that the others get all that
  * they ask for; if every model asks for more than the level, none is limited. With different weights each model is
  * limited to its guaranteed share. */
-void shares_derive(const struct cluster_view *c, double *admit_share) {
+void shares_derive(const struct cluster_view *c, bool rising, double *admit_share) {
     double sum = 0, offered = 0, bad = 0, lightest = 0, heaviest = 0;
     uint32_t active = 0;
     for (uint32_t i = 0; i < c->models; i++) {
@@ -64,7 +67,7 @@ void shares_derive(const struct cluster_view *c, double *admit_share) {
         active++;
     }
     bool suffering = sum > OVER_BAD * c->accelerators && bad > BAD * offered;
-    if (active == 0 || !(sum > OVER * c->accelerators || suffering))
+    if (active == 0 || !(sum > OVER * c->accelerators || suffering) || (c->busy < BUSY && !rising))
         return;
     double total = FILLED * c->accelerators;
     if (total >= sum)

@@ -23,9 +23,10 @@ static inline double rate_chance(double arrivals) {
     return 4 / __builtin_sqrt(2 * arrivals + 1);
 }
 
-/* Sets the share of each model's arrivals that is admitted: 1 for all, unless the sub-cluster is overloaded. For the
- * rank core's thread (cluster_derive). */
-void shares_derive(const struct cluster_view *c, double *admit_share);
+/* Sets the share of each model's arrivals that is admitted: 1 for all, unless the sub-cluster is overloaded. `rising`:
+ * more arrives now than over the last 2 s, so the accelerators may not be busy yet. For the rank core's thread
+ * (cluster_derive). */
+void shares_derive(const struct cluster_view *c, bool rising, double *admit_share);
 
 /* Whether the next arrival is admitted: the share of all arrivals, evenly spread. *credit is 0 at first. For the model
  * core's thread (model_admit). */

@@ -63,6 +63,7 @@ struct cluster_view {
     uint32_t models;
     const struct model_rates *rates; /* [models], as of now; rate 0: silent */
     double accelerators;             /* in service */
+    double busy;                     /* part of their time that batches take, over 2 s */
 };
 
 struct policy_ops {

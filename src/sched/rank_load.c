@@ -105,6 +105,7 @@ static void class_derive(struct rank_core *core, uint32_t class) {
     for (uint32_t t = 0; t < core->types; t++)
         if (core->classes.types_of[class] >> t & 1 && up)
             parameters->busy += core->busy_part[t] * ((double)core->up_of_type[t] / up);
+    view.busy = parameters->busy;
     if (!core->policy->cluster_derive)
         return;
     for (uint32_t i = 0; i < core->reporting_count; i++) {

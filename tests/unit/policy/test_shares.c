@@ -19,8 +19,8 @@ static struct model_rates load(double rate) {
 }
 
 static void derive(const struct model_rates *rates, double accelerators, double *admit_share) {
-    struct cluster_view view = {.models = MODELS, .rates = rates, .accelerators = accelerators};
-    shares_derive(&view, admit_share);
+    struct cluster_view view = {.models = MODELS, .rates = rates, .accelerators = accelerators, .busy = 1};
+    shares_derive(&view, false, admit_share);
 }
 
 static void the_load_of_a_rate_is_what_its_batches_take(void **state) {
@@ -128,6 +128,17 @@ static void a_sudden_flood_counts_before_the_slow_rate_knows(void **state) {
     assert_near(share[2], (0.92 * 4 - 1.5) / demand, 1e-5);
 }
 
+static void idle_accelerators_are_not_overloaded_whatever_the_rates_say(void **state) {
+    (void)state;
+    double share[MODELS];
+    struct model_rates rates[] = {load(500), load(1000), load(10000)};
+    struct cluster_view view = {.models = MODELS, .rates = rates, .accelerators = 4, .busy = 0.49};
+    shares_derive(&view, false, share);
+    assert_near(share[2], 1, 1e-9);
+    shares_derive(&view, true, share); /* they will be busy */
+    assert_near(share[2], 0.218, 1e-9);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_load_of_a_rate_is_what_its_batches_take),
@@ -137,6 +148,7 @@ int main(void) {
         cmocka_unit_test(weights_divide_what_the_others_leave),
         cmocka_unit_test(a_heavier_model_keeps_what_it_asks_for_when_all_are_too_many),
         cmocka_unit_test(a_sudden_flood_counts_before_the_slow_rate_knows),
+        cmocka_unit_test(idle_accelerators_are_not_overloaded_whatever_the_rates_say),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
