@@ -22,7 +22,8 @@ static const struct options options = {
     .command = "plan split",
     .usage = "FILE.yaml [OPTION]...",
     .intro = "Divides the SLO of a query of several models among its stages, so that they take the fewest GPUs\n"
-             "(Nexus, SOSP 2019, section 6.2), and says what even parts would take.",
+             "(Nexus, SOSP 2019, section 6.2), says what even parts would take, and the parts for deadlines that\n"
+             "float, in which a batch also has time to gather.",
     .notes =
         "A file:\n"
         "  slo_ms: 400\n"
@@ -41,14 +42,18 @@ static const struct options options = {
 
 struct answer {
     const struct split_file *file;
-    struct split_part best[SPLIT_STAGES_MAX], even[SPLIT_STAGES_MAX];
-    bool found;
+    struct split_part best[SPLIT_STAGES_MAX], even[SPLIT_STAGES_MAX], gathering[SPLIT_STAGES_MAX];
+    bool found; /* if not, there are no parts of `best` and `gathering` */
 };
 
 /* ---- JSON ---- */
 
 static double batch_ms(const struct answer *a, uint32_t v, const struct split_part *part) {
     return part->batch ? (double)a->file->stages[v].profile->latency_ns[part->batch] / NS_PER_MS : 0;
+}
+
+static uint32_t batch_most(const struct answer *a, uint32_t v) {
+    return split_batch_most(&a->file->stages[v], a->gathering[v].budget_ns);
 }
 
 /* null: there is no such number of GPUs. */
@@ -67,10 +72,19 @@ static json_t *parts_json(const struct answer *a, const struct split_part *parts
     return json_pack("{s:o, s:o}", "gpus", gpus_json(split_gpus(parts, a->file->count)), "stages", list);
 }
 
+/* With the largest batch that runs in each part. */
+static json_t *gathering_json(const struct answer *a) {
+    json_t *parts = parts_json(a, a->gathering), *stages = json_object_get(parts, "stages");
+    for (uint32_t v = 0; v < a->file->count; v++)
+        json_object_set_new(json_array_get(stages, v), "batch_most", json_integer(batch_most(a, v)));
+    return parts;
+}
+
 static void answer_json(const struct answer *a) {
-    json_t *all = json_pack("{s:b, s:f, s:f, s:o, s:o}", "feasible", a->found, "slo_ms",
-                            (double)a->file->slo_ns / NS_PER_MS, "rate_rps", a->file->rate_rps, "best",
-                            a->found ? parts_json(a, a->best) : json_null(), "even", parts_json(a, a->even));
+    json_t *all =
+        json_pack("{s:b, s:f, s:f, s:o, s:o, s:o}", "feasible", a->found, "slo_ms", (double)a->file->slo_ns / NS_PER_MS,
+                  "rate_rps", a->file->rate_rps, "best", a->found ? parts_json(a, a->best) : json_null(), "gathering",
+                  a->found ? gathering_json(a) : json_null(), "even", parts_json(a, a->even));
     json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
     putchar('\n');
     json_decref(all);
@@ -86,8 +100,19 @@ static void part_print(const struct answer *a, uint32_t v, const struct split_pa
         printf(" %6s %11s %8s", "none", "-", "-");
 }
 
+static void gathering_table(const struct answer *a, int width) {
+    printf("\n%-*s %10s %9s %6s %11s %8s %8s\n", width, "GATHERING", "items/s", "part ms", "batch", "latency ms",
+           "GPUs", "at most");
+    for (uint32_t v = 0; v < a->file->count; v++) {
+        printf("%-*s %10.1f", width, a->file->names[v], a->file->stages[v].rate);
+        part_print(a, v, &a->gathering[v]);
+        printf(" %8u\n", batch_most(a, v));
+    }
+    printf("\n%.3f GPUs with batches that gather\n", split_gpus(a->gathering, a->file->count));
+}
+
 static void answer_table(const struct answer *a) {
-    int width = 5;
+    int width = 9;
     for (uint32_t v = 0; v < a->file->count; v++)
         if ((int)strlen(a->file->names[v]) > width)
             width = (int)strlen(a->file->names[v]);
@@ -110,6 +135,20 @@ static void answer_table(const struct answer *a) {
         puts("; in even parts some stage cannot run a single item in time");
     else
         printf("; in even parts %.3f, %.1f %% more\n", even, best > 0 ? 100 * (even / best - 1) : 0);
+    gathering_table(a, width);
+}
+
+/* The same file with batches that gather at its rate. */
+static void gathering_split(struct answer *a, void *memory) {
+    struct split_stage stages[SPLIT_STAGES_MAX];
+    int64_t least_ns[SPLIT_STAGES_MAX];
+    for (uint32_t v = 0; v < a->file->count; v++) {
+        stages[v] = a->file->stages[v];
+        stages[v].gathers = stages[v].rate > 0;
+        least_ns[v] = stages[v].profile->latency_ns[1];
+    }
+    split_best(stages, a->file->count, a->file->slo_ns, memory, a->gathering);
+    split_share(stages, a->file->count, a->file->slo_ns, least_ns, a->gathering);
 }
 
 static int split_run(int argc, char **argv) {
@@ -131,6 +170,7 @@ static int split_run(int argc, char **argv) {
         return CLI_FAILURE;
     }
     answer.found = split_best(file.stages, file.count, file.slo_ns, memory, answer.best);
+    gathering_split(&answer, memory);
     split_even(file.stages, file.count, file.slo_ns, answer.even);
     if (s.json)
         answer_json(&answer);

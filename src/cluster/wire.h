@@ -123,7 +123,8 @@ struct wire_request {
     int64_t arrival_ns, deadline_ns;
     uint64_t shape_key;
     float work;
-    uint32_t model, items;
+    uint32_t model;
+    uint16_t items, batch_most;
     uint16_t port;
     uint8_t kind, priority;
 };
@@ -135,7 +136,8 @@ static inline struct wire_request wire_request_of(const struct request_message *
                                  .shape_key = message->shape_key,
                                  .work = message->work,
                                  .model = message->model,
-                                 .items = message->items,
+                                 .items = (uint16_t)message->items,
+                                 .batch_most = message->batch_most,
                                  .port = message->port,
                                  .kind = message->kind,
                                  .priority = message->priority};
@@ -149,6 +151,7 @@ static inline struct request_message wire_request_message(const struct wire_requ
                                     .work = request->work,
                                     .model = request->model,
                                     .items = request->items,
+                                    .batch_most = request->batch_most,
                                     .port = request->port,
                                     .kind = request->kind,
                                     .priority = request->priority};

@@ -105,7 +105,7 @@ static bool ensemble_listed(struct cluster_models *m, uint32_t place, const stru
 static void ensembles_list(struct cluster_models *m, uint32_t *listed, uint32_t *count, struct model_absent *absent,
                            uint32_t *absent_count) {
     uint32_t models = *count;
-    const struct ensemble_world world = {m->server->config.models, listed, models, &m->profiles, 1};
+    const struct ensemble_world world = {m->server->config.models, listed, models, &m->profiles, 1, true};
     server_models_lock(m->server); /* server_ensembles_look() divides them, too */
     for (uint32_t i = 0; i < m->count; i++) {
         if (!is_ensemble(m, i))

@@ -32,6 +32,9 @@ struct plan {
     uint64_t seen_whole[PIPELINE_STAGES_MAX], seen_items[PIPELINE_STAGES_MAX]; /* counts when they were measured */
     const struct profile *profiles[ENSEMBLE_STEPS_MAX];
     int64_t divided_ns; /* when the SLO was */
+    double rate;        /* the ensemble's items per second; 0: not known */
+    uint64_t counted;   /* items in all, when they were last counted for that, */
+    int64_t counted_ns; /* which was then */
 };
 
 static struct plan *plan_of(const struct served_model *model) {
@@ -169,66 +172,50 @@ static void graph_make(const struct served_model *model, const struct steps *ste
 }
 
 /* Frontends take over all parts, or take them over once more. */
-static void parts_publish(struct ensemble_plan *plan, const int64_t *parts_ns) {
-    for (uint32_t v = 0; v < plan->graph.stage_count; v++)
-        atomic_store_explicit(&plan->part_ns[v], parts_ns[v], memory_order_relaxed);
+static void parts_publish(struct ensemble_plan *plan, const struct split_stage *stages,
+                          const struct split_part *parts) {
+    for (uint32_t v = 0; v < plan->graph.stage_count; v++) {
+        atomic_store_explicit(&plan->part_ns[v], parts[v].budget_ns, memory_order_relaxed);
+        atomic_store_explicit(&plan->batch_most[v], split_batch_most(&stages[v], parts[v].budget_ns),
+                              memory_order_relaxed);
+    }
     atomic_fetch_add_explicit(&plan->divisions, 1, memory_order_release); /* with times_of() in ensemble_run.c */
 }
 
-/* What the steps' batches leave of the SLO goes to all steps of the longest path alike. It is for what no batch's
- * latency tells: another model's batch is on the accelerator, and the way there and back. */
-static void slack_share(const struct served_model *model, int64_t *parts_ns) {
-    int64_t slo_ns = model->plan->graph.slo_ns, longest_ns = longest_path(model->ensemble, parts_ns);
-    double low = 0, high = (double)slo_ns;
-    int64_t with_ns[ENSEMBLE_STEPS_MAX];
-    if (longest_ns > slo_ns) {
-        for (uint32_t v = 0; v < model->ensemble->step_count; v++)
-            parts_ns[v] = (int64_t)((double)parts_ns[v] * (double)slo_ns / (double)longest_ns);
-        return;
-    }
-    for (int i = 0; i < 40; i++) { /* paths differ in their steps, so the most that every path allows is searched */
-        double share = (low + high) / 2;
-        for (uint32_t v = 0; v < model->ensemble->step_count; v++)
-            with_ns[v] = parts_ns[v] + (int64_t)share;
-        if (longest_path(model->ensemble, with_ns) <= slo_ns)
-            low = share;
-        else
-            high = share;
-    }
-    for (uint32_t v = 0; v < model->ensemble->step_count; v++)
-        parts_ns[v] += (int64_t)low;
+/* The batches by which a step is planned are no larger than pays, or than a request is. */
+static uint32_t batch_planned(const struct served_model *model, const struct steps *steps, uint32_t v, double items) {
+    uint32_t pays = profile_batch_best(steps->profiles[v]), least = items_least(model, steps, v, items);
+    uint32_t most = pays > least ? pays : least, able = steps->models[v]->batch_max;
+    return most < able ? most : able;
 }
 
 /* Divides the SLO so that the steps, which have so many items for one of the ensemble, take the fewest accelerators; by
- * what steps take, if not even lone requests are within it. Batches are no larger than pays, or than a request is. 1:
- * done; 0: the SLO is too short for lone requests; or -ENOMEM. */
-static int split(const struct served_model *model, const struct steps *steps, const double *items) {
+ * what steps take, if not even lone requests are within it. `rate`: the ensemble's items per second, 0: not known, and
+ * batches are planned as if they gathered in no time. 1: done; 0: the SLO is too short for lone requests; or -ENOMEM.
+ */
+static int split(const struct served_model *model, const struct steps *steps, const double *items, double rate) {
     const struct pipeline *graph = &model->plan->graph;
     struct split_stage stages[PIPELINE_STAGES_MAX];
     struct split_part parts[PIPELINE_STAGES_MAX];
-    int64_t parts_ns[PIPELINE_STAGES_MAX];
+    int64_t least[PIPELINE_STAGES_MAX];
     void *memory = malloc(split_bytes(graph->stage_count));
     if (!memory)
         return -ENOMEM;
     for (uint32_t v = 0; v < graph->stage_count; v++) {
-        uint32_t pays = profile_batch_best(steps->profiles[v]), least = items_least(model, steps, v, items[v]);
-        uint32_t most = pays > least ? pays : least;
-        stages[v] =
-            (struct split_stage){.profile = steps->profiles[v],
-                                 .batch_max = most < steps->models[v]->batch_max ? most : steps->models[v]->batch_max,
-                                 .rate = items[v],
-                                 .turns = TURNS,
-                                 .after = graph->stages[v].after};
+        stages[v] = (struct split_stage){.profile = steps->profiles[v],
+                                         .batch_max = batch_planned(model, steps, v, items[v]),
+                                         .rate = items[v] * (rate > 0 ? rate : 1),
+                                         .gathers = rate > 0,
+                                         .turns = TURNS,
+                                         .after = graph->stages[v].after};
+        least[v] = least_ns(model, steps, v, items[v]);
     }
     bool fits = split_best(stages, graph->stage_count, graph->slo_ns, memory, parts);
     free(memory);
-    for (uint32_t v = 0; v < graph->stage_count; v++) {
-        int64_t batch_ns = (int64_t)(TURNS * (double)steps->profiles[v]->latency_ns[parts[v].batch]);
-        int64_t request_ns = least_ns(model, steps, v, items[v]);
-        parts_ns[v] = batch_ns > request_ns ? batch_ns : request_ns;
-    }
-    slack_share(model, parts_ns);
-    parts_publish(model->plan, parts_ns);
+    split_share(stages, graph->stage_count, graph->slo_ns, least, parts);
+    for (uint32_t v = 0; v < graph->stage_count; v++)
+        stages[v].batch_max = steps->models[v]->batch_max;
+    parts_publish(model->plan, stages, parts);
     return fits;
 }
 
@@ -253,9 +240,12 @@ int ensemble_prepare(struct served_model *model, const struct ensemble_world *wo
         graph_make(model, &steps, plan->items, &plan->shared.graph);
         plan->divided_ns = clock_now_ns();
         memcpy(plan->profiles, steps.profiles, sizeof(plan->profiles));
-        rc = split(model, &steps, plan->items);
-        for (uint32_t v = 0; v < plan->shared.graph.stage_count; v++)
+        plan->counted_ns = plan->divided_ns;
+        rc = split(model, &steps, plan->items, plan->rate);
+        for (uint32_t v = 0; v < plan->shared.graph.stage_count; v++) {
             plan->shared.graph.stages[v].part_ns = plan->shared.part_ns[v];
+            plan->shared.graph.stages[v].batch_most = plan->shared.batch_most[v];
+        }
     }
     if (!plan || rc < 0) {
         free(plan);
@@ -284,8 +274,23 @@ static void items_measure(struct plan *plan, const struct step_counters *counts)
     }
 }
 
+/* How many come in a second: since the last look, if that is an epoch ago and enough have come; else it stays. Every
+ * item of the ensemble reaches a first step. */
+static void rate_measure(struct plan *plan, const struct step_counters *counts, int64_t now_ns) {
+    uint64_t whole = 0;
+    for (uint32_t v = 0; v < plan->shared.graph.stage_count; v++)
+        if (!plan->shared.graph.stages[v].after && counter_get(&counts->whole[v]) > whole)
+            whole = counter_get(&counts->whole[v]);
+    if (now_ns - plan->counted_ns < EPOCH_NS)
+        return;
+    if (whole - plan->counted >= SEEN_LEAST)
+        plan->rate = (double)(whole - plan->counted) / ((double)(now_ns - plan->counted_ns) / (double)NS_PER_S);
+    plan->counted = whole;
+    plan->counted_ns = now_ns;
+}
+
 /* Every epoch, and when a step's model is another one. */
-static void divide_anew(const struct served_model *model, const struct steps *steps,
+static void divide_anew(const struct served_model *model, const struct ensemble_world *world, const struct steps *steps,
                         const struct step_counters *counts) {
     struct plan *plan = plan_of(model);
     int64_t now_ns = clock_now_ns();
@@ -294,7 +299,9 @@ static void divide_anew(const struct served_model *model, const struct steps *st
     plan->divided_ns = now_ns;
     memcpy(plan->profiles, steps->profiles, sizeof(plan->profiles));
     items_measure(plan, counts);
-    split(model, steps, plan->items); /* without memory the parts stay as they are */
+    if (!world->elsewhere)
+        rate_measure(plan, counts, now_ns);
+    split(model, steps, plan->items, plan->rate); /* without memory the parts stay as they are */
 }
 
 int ensemble_look(const struct served_model *model, const struct ensemble_world *world,
@@ -302,7 +309,7 @@ int ensemble_look(const struct served_model *model, const struct ensemble_world 
     struct steps steps = {.profiles = {NULL}};
     int rc = steps_find(model, world, &steps, err);
     if (!rc)
-        divide_anew(model, &steps, counts);
+        divide_anew(model, world, &steps, counts);
     return rc;
 }
 
@@ -347,12 +354,13 @@ int server_ensemble_able(const struct server *s, struct served_model *model, con
 
 void server_ensembles_look(struct server *s) {
     const struct model_index *now = server_models_lock(s);
-    struct ensemble_world world = {s->config.models, now->listed, now->count, s->config.accelerators,
-                                   s->config.type_count};
+    struct ensemble_world world = {s->config.models,       now->listed,          now->count,
+                                   s->config.accelerators, s->config.type_count, false};
     struct sy_error err;
     if (s->cluster_models) {
         world.accelerators = cluster_models_profiles(s->cluster_models);
         world.type_count = 1;
+        world.elsewhere = true;
     }
     for (uint32_t i = 0; i < now->count; i++) {
         struct served_model *model = &s->config.models[now->listed[i]];

@@ -13,13 +13,15 @@ struct ensemble_world {
     uint32_t count;
     const struct server_accelerators *accelerators; /* [type_count] with their profiles */
     uint32_t type_count;
+    bool elsewhere; /* requests come to other frontends, too, whose counts are not known */
 };
 
 /* Makes the ensemble's plan, and sets its SLO if none was given. Its steps' models are ready. -EINVAL with a
  * sentence that names file, line and step: there is no such model, it is not ready, or does not fit. */
 int ensemble_prepare(struct served_model *ensemble, const struct ensemble_world *world, struct sy_error *err);
 /* Whether the ensemble can run with the models as they are now; else -EINVAL as above. Every 30 seconds, and if one of
- * the models is another one, its SLO is divided anew, for what steps have come to; `counts` is that in all. */
+ * the models is another one, its SLO is divided anew, for what steps have come to and how often; `counts` is that in
+ * all. */
 int ensemble_look(const struct served_model *ensemble, const struct ensemble_world *world,
                   const struct step_counters *counts, struct sy_error *err);
 /* Says what is offered, or, once it has a plan, served, and what part of the SLO each step has. */

@@ -34,8 +34,9 @@ struct pipeline_stage {
     uint32_t model; /* the user's number of it */
     uint64_t after; /* bits of the stages before it, which have lower numbers; 0: it begins with the query */
     struct fan_out fan_out;
-    int64_t part_ns;  /* of the SLO */
-    int64_t least_ns; /* that it takes for one item alone */
+    int64_t part_ns;     /* of the SLO */
+    uint32_t batch_most; /* items a batch, so that its run fits into the part; 0: any */
+    int64_t least_ns;    /* that it takes for one item alone */
 };
 
 enum pipeline_deadlines {

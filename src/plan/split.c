@@ -38,8 +38,12 @@ size_t split_bytes(uint32_t stages) {
 
 /* ---- one stage ---- */
 
+/* At most INT64_MAX / 2: at a low rate a large batch would gather for ever. */
 static int64_t time_of(const struct split_stage *stage, uint32_t batch) {
-    return (int64_t)ceil(stage->turns * (double)stage->profile->latency_ns[batch]);
+    double time_ns = stage->turns * (double)stage->profile->latency_ns[batch];
+    if (stage->gathers && batch > 1)
+        time_ns += (batch - 1) / stage->rate * 1e9;
+    return time_ns < (double)(INT64_MAX / 2) ? (int64_t)ceil(time_ns) : INT64_MAX / 2;
 }
 
 static double item_ns(const struct split_stage *stage, uint32_t batch) {
@@ -275,4 +279,47 @@ void split_even(const struct split_stage *stages, uint32_t count, int64_t slo_ns
     }
     for (uint32_t v = 0; v < count; v++)
         part_set(&stages[v], slo_ns / (depth[v] + rest[v] - 1), &parts[v]);
+}
+
+/* The longest path's time. */
+static int64_t longest_path(const struct split_stage *stages, uint32_t count, const struct split_part *parts,
+                            int64_t more_ns) {
+    int64_t until_ns[SPLIT_STAGES_MAX], longest_ns = 0;
+    for (uint32_t v = 0; v < count; v++) {
+        int64_t before_ns = 0;
+        for (uint64_t before = stages[v].after; before; before &= before - 1) {
+            int64_t ns = until_ns[__builtin_ctzll(before)];
+            before_ns = ns > before_ns ? ns : before_ns;
+        }
+        until_ns[v] = before_ns + parts[v].budget_ns + more_ns;
+        longest_ns = until_ns[v] > longest_ns ? until_ns[v] : longest_ns;
+    }
+    return longest_ns;
+}
+
+void split_share(const struct split_stage *stages, uint32_t count, int64_t slo_ns, const int64_t *least_ns,
+                 struct split_part *parts) {
+    for (uint32_t v = 0; v < count; v++) {
+        int64_t batch_ns = parts[v].batch ? time_of(&stages[v], parts[v].batch) : 0;
+        parts[v].budget_ns = batch_ns > least_ns[v] ? batch_ns : least_ns[v];
+    }
+    int64_t longest_ns = longest_path(stages, count, parts, 0), low_ns = 0, high_ns = slo_ns;
+    if (longest_ns > slo_ns) {
+        for (uint32_t v = 0; v < count; v++)
+            parts[v].budget_ns = (int64_t)((double)parts[v].budget_ns * (double)slo_ns / (double)longest_ns);
+        return;
+    }
+    while (high_ns - low_ns > 1) { /* paths differ in their stages, so the most that every path allows is searched */
+        int64_t middle_ns = low_ns + (high_ns - low_ns) / 2;
+        *(longest_path(stages, count, parts, middle_ns) <= slo_ns ? &low_ns : &high_ns) = middle_ns;
+    }
+    for (uint32_t v = 0; v < count; v++)
+        parts[v].budget_ns += low_ns;
+}
+
+uint32_t split_batch_most(const struct split_stage *stage, int64_t part_ns) {
+    uint32_t most = 1;
+    for (uint32_t b = 2; b <= stage->batch_max; b++)
+        most = stage->profile->latency_ns[b] <= part_ns ? b : most;
+    return most;
 }

@@ -4,6 +4,11 @@
  *     minimize  sum of R_v * l_v(b_v) / b_v      such that on every path from the first stages to the last ones
  *                                                the sum of turns_v * l_v(b_v) <= SLO
  *
+ * For stages that gather, the time of a stage is instead what deferred batches take at a measured rate: the first item
+ * of a batch waits until the others have come.
+ *
+ *     turns_v * l_v(b_v) + (b_v - 1) / R_v
+ *
  * By dynamic programming over the time, cut into SPLIT_SEGMENTS pieces: the best for stages one after the other is a
  * minimum over how their time is divided; for stages beside each other, that have the same time, it is a sum. So it is
  * exact, to a piece a stage, for trees, forks and joins (series-parallel graphs). Other graphs are cut into levels, one
@@ -27,6 +32,7 @@ struct split_stage {
     const struct profile *profile;
     uint32_t batch_max; /* items a batch; at most the profile's */
     double rate;        /* items per second that come here */
+    bool gathers;       /* the time that a batch gathers in counts; else, as in Nexus, only its run does */
     double turns;       /* times a batch's latency that an item may take: 2 if it may just miss a batch (section 4.1) */
     uint64_t after;     /* bits of the stages before it, which have lower numbers; 0: it is a first one */
 };
@@ -34,7 +40,7 @@ struct split_stage {
 /* What a stage gets. */
 struct split_part {
     int64_t budget_ns;
-    uint32_t batch; /* of those with turns * l(b) <= budget the one that takes the least time an item; 0: none */
+    uint32_t batch; /* of those that the budget has time for the one that takes the least time an item; 0: none */
     double gpus;    /* that are busy with it */
 };
 
@@ -43,6 +49,14 @@ size_t split_bytes(uint32_t stages);
 /* The best division. False: not even one item at a time is within the SLO; `parts` is as of split_even() then. */
 bool split_best(const struct split_stage *stages, uint32_t count, int64_t slo_ns, void *memory,
                 struct split_part *parts);
+/* What the batches of `parts` leave of the SLO goes to all stages of the longest path alike: for what no batch's
+ * latency tells, such as a batch of another model that is on the accelerator. Each part becomes what its batch takes,
+ * at least `least_ns` of the stage, and that share. If the parts are longer than the SLO they all shrink by the same
+ * factor. */
+void split_share(const struct split_stage *stages, uint32_t count, int64_t slo_ns, const int64_t *least_ns,
+                 struct split_part *parts);
+/* The largest batch whose run alone fits into a stage's part, at least 1. */
+uint32_t split_batch_most(const struct split_stage *stage, int64_t part_ns);
 /* Each path's SLO in equal parts: a stage has the SLO divided by the stages of the longest path through it. */
 void split_even(const struct split_stage *stages, uint32_t count, int64_t slo_ns, struct split_part *parts);
 /* GPUs of all parts; INFINITY: some stage has no batch that fits its part. */

@@ -12,4 +12,5 @@ struct ensemble_plan {
     struct pipeline graph;      /* constant; its parts are the first ones */
     _Atomic uint64_t divisions; /* how often it was divided; written after the parts */
     _Atomic int64_t part_ns[ENSEMBLE_STEPS_MAX];
+    _Atomic uint32_t batch_most[ENSEMBLE_STEPS_MAX]; /* items of a step's batches whose run fits into its part */
 };

@@ -106,6 +106,7 @@ static void deadlines_set(const struct ensemble_run *run, uint32_t v, struct req
     request->priority = best_effort ? PRIORITY_BEST_EFFORT
                                     : queue_rules_priority(&step_model(run, v)->queue, run->inference->call.priority);
     request->delay = false;
+    request->batch_most = (uint16_t)run->query->pipeline->stages[v].batch_most;
 }
 
 /* Submits the n-th request of a step. 0, or a status with a sentence. */
@@ -407,8 +408,10 @@ static struct inference_times *times_of(struct inferences *home, const struct in
         pipeline_times_init(&times->times, &times->graph);
     }
     uint64_t divisions = atomic_load_explicit(&plan->divisions, memory_order_acquire); /* with parts_publish() */
-    for (uint32_t v = 0; divisions != times->divisions && v < times->graph.stage_count; v++)
+    for (uint32_t v = 0; divisions != times->divisions && v < times->graph.stage_count; v++) {
         times->graph.stages[v].part_ns = atomic_load_explicit(&plan->part_ns[v], memory_order_relaxed);
+        times->graph.stages[v].batch_most = atomic_load_explicit(&plan->batch_most[v], memory_order_relaxed);
+    }
     times->divisions = divisions;
     return times;
 }

@@ -218,6 +218,7 @@ static void port_send(struct port *port, const struct request *request, enum req
         .kind = (uint8_t)kind,
         .priority = request->priority,
         .ready_ns = request->preparing ? request->ready_ns : 0,
+        .batch_most = request->batch_most,
     };
     ring_push(ring);
     port->model_rung[thread] = true;

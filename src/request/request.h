@@ -29,6 +29,7 @@ struct request {
     uint64_t shape_key;               /* 0 for models of one shape, else a hash of the inputs' other dimensions */
     uint8_t priority;                 /* as the scheduler counts (link/messages.h) */
     bool delay;                       /* it may run after its deadline: best effort from then on */
+    uint16_t batch_most;              /* items that batches with it should have at most; 0: any */
     float work;                       /* elements of an item's inputs, divided by the profiled item's */
     const struct tensor_view *inputs; /* [input_count] in the signature's order; they and their data stay in place until
                                        * it comes back, and the data while request_is_read() */

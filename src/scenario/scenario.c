@@ -125,6 +125,8 @@ static int root_read(const struct conf_node *root, struct scenario *s, struct sy
         rc = scenario_read_pipelines(sections.pipelines, sections.models, s, err);
     if (!rc)
         rc = scenario_read_workload(sections.workload, s, err);
+    if (!rc && sections.pipelines)
+        rc = scenario_split_pipelines(sections.pipelines, s, err);
     if (!rc && sections.policy)
         rc = policy_section_read(sections.policy, s, err);
     if (!rc && sections.network)

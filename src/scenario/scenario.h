@@ -65,6 +65,7 @@ struct scenario_pipeline {
     char name[MODEL_NAME_MAX];
     double share; /* of the offered rate, with the models' */
     char stage_names[PIPELINE_STAGES_MAX][MODEL_NAME_MAX];
+    bool gathering; /* its SLO is split for its rate */
     struct pipeline graph;
 };
 

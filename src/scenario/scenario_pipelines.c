@@ -1,5 +1,6 @@
 /* scenario_pipelines.c - the section `pipelines` of a scenario: queries of several models, and how their SLOs are
  * split. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -240,6 +241,29 @@ static int64_t longest_path(const struct pipeline *p, bool parts) {
     return longest_ns;
 }
 
+/* From its rate on, the SLO's parts are those of batches that gather; and no batch is larger than runs in its part, as
+ * deadlines float beyond it. */
+static int gathering_split(const struct scenario *s, struct scenario_pipeline *p, double rate_rps) {
+    struct pipeline *g = &p->graph;
+    struct splitting *split = splitting_make(s, g);
+    int64_t least_ns[PIPELINE_STAGES_MAX];
+    if (!split)
+        return -ENOMEM;
+    for (uint32_t v = 0; v < g->stage_count; v++) {
+        least_ns[v] = g->stages[v].least_ns;
+        split->stages[v].rate *= rate_rps;
+        split->stages[v].gathers = rate_rps > 0;
+    }
+    split_best(split->stages, g->stage_count, g->slo_ns, split->memory, split->parts); /* Nexus's has been possible */
+    split_share(split->stages, g->stage_count, g->slo_ns, least_ns, split->parts);
+    for (uint32_t v = 0; v < g->stage_count; v++) {
+        g->stages[v].part_ns = split->parts[v].budget_ns;
+        g->stages[v].batch_most = split_batch_most(&split->stages[v], g->stages[v].part_ns);
+    }
+    splitting_free(split);
+    return 0;
+}
+
 /* {STAGE: MS, ...} */
 static int parts_read(const struct conf_node *node, struct scenario_pipeline *p, struct sy_error *err) {
     for (const struct conf_node *child = node->first; child; child = child->next) {
@@ -275,9 +299,11 @@ static int split_make(const struct conf_node *node, const struct conf_node *how,
                       struct splitting *split, struct sy_error *err) {
     struct pipeline *g = &p->graph;
     int64_t least_ns = longest_path(g, false);
-    bool even = how && how->kind == CONF_SCALAR && strcmp(how->text, "even") == 0;
-    if (how && !even && how->kind != CONF_MAP && (how->kind != CONF_SCALAR || strcmp(how->text, "nexus") != 0))
-        return conf_error(how, err, "expected nexus, even or {STAGE: MILLISECONDS, ...}");
+    const char *word = how ? how->kind == CONF_SCALAR ? how->text : "" : "gathering";
+    bool even = strcmp(word, "even") == 0;
+    p->gathering = strcmp(word, "gathering") == 0;
+    if (!even && !p->gathering && strcmp(word, "nexus") != 0 && how->kind != CONF_MAP)
+        return conf_error(how, err, "expected gathering, nexus, even or {STAGE: MILLISECONDS, ...}");
     if (how && how->kind == CONF_MAP)
         return parts_read(how, p, err);
     if (even)
@@ -307,8 +333,17 @@ static const struct conf_key pipeline_keys[] = {
     CONF_KEYS_END,
 };
 
-/* What a model must do for a pipeline: batches as large as the whole SLO allows, unless it says how large, and, if it
- * has none of its own, an SLO: the least part that it gets. */
+/* A model without an SLO of its own has the least part that it gets. */
+static void model_slos_set(struct scenario *s, const struct pipeline *p) {
+    for (uint32_t v = 0; v < p->stage_count; v++) {
+        struct scenario_model *model = &s->models[p->stages[v].model];
+        if (!model->own_slo && (!model->slo_ns || p->stages[v].part_ns < model->slo_ns))
+            model->slo_ns = p->stages[v].part_ns;
+    }
+}
+
+/* What a model must do for a pipeline: batches as large as the whole SLO allows, unless it says how large, and an SLO.
+ */
 static int models_fit(struct scenario *s, const struct conf_node *node, const struct pipeline *p,
                       struct sy_error *err) {
     for (uint32_t v = 0; v < p->stage_count; v++) {
@@ -318,9 +353,8 @@ static int models_fit(struct scenario *s, const struct conf_node *node, const st
             return conf_error(node, err, "out of memory");
         if (!model->own_batch_max && batch_max > model->batch_max)
             model->batch_max = batch_max;
-        if (!model->own_slo && (!model->slo_ns || p->stages[v].part_ns < model->slo_ns))
-            model->slo_ns = p->stages[v].part_ns;
     }
+    model_slos_set(s, p);
     return 0;
 }
 
@@ -379,4 +413,26 @@ int scenario_read_pipelines(const struct conf_node *node, const struct conf_node
         if (!s->models[m].slo_ns)
             rc = conf_error(models, err, "'%s' has no slo_ms, and is a stage of no pipeline", s->models[m].name);
     return rc;
+}
+
+/* Where the rate has steps, the highest counts: with less there are accelerators to spare. */
+static double rate_of(const struct scenario *s, const struct scenario_pipeline *p) {
+    double most_rps = 0;
+    for (uint32_t i = 0; i < s->step_count; i++)
+        most_rps = s->steps[i].rate_rps > most_rps ? s->steps[i].rate_rps : most_rps;
+    return p->share * most_rps;
+}
+
+int scenario_split_pipelines(const struct conf_node *node, struct scenario *s, struct sy_error *err) {
+    for (uint32_t p = 0; p < s->pipeline_count; p++)
+        if (s->pipelines[p].gathering && gathering_split(s, &s->pipelines[p], rate_of(s, &s->pipelines[p])))
+            return conf_error(node, err, "out of memory");
+    for (uint32_t p = 0; p < s->pipeline_count; p++)
+        for (uint32_t v = 0; v < s->pipelines[p].graph.stage_count; v++) {
+            struct scenario_model *model = &s->models[s->pipelines[p].graph.stages[v].model];
+            model->slo_ns = model->own_slo ? model->slo_ns : 0;
+        }
+    for (uint32_t p = 0; p < s->pipeline_count; p++)
+        model_slos_set(s, &s->pipelines[p].graph);
+    return 0;
 }

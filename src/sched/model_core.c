@@ -89,6 +89,7 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
         }
     }
     CHECK(runs);
+    core->asked = UINT32_MAX;
     model_batch_limits_set(core);
     model_tables_changed(core);
     core->stranded = false; /* until the first parameters tell */
@@ -126,10 +127,20 @@ static uint32_t runs_on(const struct model_core *core) {
     return types;
 }
 
+/* Batches are as large as the request of the last tick wants that wants the largest. */
+static void asked_update(struct model_core *core) {
+    if (core->asked_tick && core->asked_tick != core->asked) {
+        core->asked = core->asked_tick;
+        model_batch_limits_set(core);
+    }
+    core->asked_tick = 0;
+}
+
 /* A tick of the rates is over. */
 static void rates_update(struct model_core *core, int64_t now_ns, struct model_output *out) {
     struct model_view *m = &core->view;
     out->rates_changed = m->rates.tick_requests > 0; /* the rank core lets a silent model's rates decay itself */
+    asked_update(core);
     arrival_rates_roll(&m->rates, now_ns);
     double rate = arrival_rates_slow(&m->rates);
     m->rate_per_ns = rate / (double)NS_PER_S;

@@ -54,6 +54,8 @@ struct model_core {
     struct policy_options options;
     struct rolling *rolling[ACCELERATOR_TYPES_MAX]; /* NULL: not learning */
     struct deadline_queue best_effort;
+    uint32_t asked, asked_tick; /* items that the requests of the last tick with any want a batch to have at most, and
+                                 * those of this tick so far; UINT32_MAX: any, 0: none came */
     uint32_t delays; /* a bit for each priority whose requests become best effort instead of being refused (DELAY) */
     double weight;
     double slo_ns;           /* the configured one */

@@ -246,6 +246,8 @@ void model_request_arrived(struct model_core *core, int64_t now_ns, const struct
         impossible_arrived(core, from_ns, node, out);
         return;
     }
+    uint32_t asked = message->batch_most ? message->batch_most : UINT32_MAX;
+    core->asked_tick = asked > core->asked_tick ? asked : core->asked_tick;
     arrival_rates_count(&m->rates, now_ns, message->items, message->deadline_ns - message->arrival_ns);
     model_level_count(core, request->priority, 1);
     if (core->levels && core->levels->of[request->priority].waiting > core->levels->of[request->priority].most) {

@@ -243,6 +243,7 @@ static struct request_message request_of(const struct sim_query *slot, uint32_t 
         .deadline_ns = stage->deadline_ns,
         .items = 1,
         .model = slot->query.pipeline->stages[v].model,
+        .batch_most = (uint16_t)slot->query.pipeline->stages[v].batch_most,
     };
 }
 
@@ -308,8 +309,11 @@ static void stages_begin(struct sim *sim, uint32_t q) {
 static void request_again(struct sim *sim, uint64_t handle) {
     uint32_t q = query_of(handle), v = stage_of(handle);
     struct sim_query *slot = query_at(sim, q);
-    struct request_message message = {
-        .handle = handle, .arrival_ns = sim->now_ns, .items = 1, .model = slot->query.pipeline->stages[v].model};
+    struct request_message message = {.handle = handle,
+                                      .arrival_ns = sim->now_ns,
+                                      .items = 1,
+                                      .model = slot->query.pipeline->stages[v].model,
+                                      .batch_most = (uint16_t)slot->query.pipeline->stages[v].batch_most};
     slot->again = true;
     if (!again_until(sim, slot, v, &message.deadline_ns)) /* it has ended meanwhile */
         sim_stage_refused(sim, handle, REFUSAL_CANCELLED);

@@ -265,6 +265,12 @@ def test_an_slo_is_split(tmp_path):
         assert stage["gpus"] == pytest.approx(stage["rate_rps"] * stage["latency_ms"] / stage["batch"] / 1000)
     assert [stage["part_ms"] for stage in answer["even"]["stages"]] == [200, 200, 200]
     assert answer["best"]["gpus"] < answer["even"]["gpus"]
+    ssd, car, face = answer["gathering"]["stages"]
+    assert ssd["part_ms"] + max(car["part_ms"], face["part_ms"]) == pytest.approx(400, abs=1e-3)
+    for stage in answer["gathering"]["stages"]:  # there is time to gather and to run
+        assert stage["latency_ms"] + (stage["batch"] - 1) / stage["rate_rps"] * 1000 <= stage["part_ms"]
+        assert stage["batch_most"] >= stage["batch"]
+    assert answer["gathering"]["gpus"] > answer["best"]["gpus"]
     table = plan("split", PLANS / "traffic.yaml").stdout
     assert "googlenet-car" in table and f"{answer['best']['gpus']:.3f} GPUs; in even parts" in table
     file = tmp_path / "tight.yaml"
@@ -273,7 +279,7 @@ def test_an_slo_is_split(tmp_path):
     done = plan("split", file)
     assert done.returncode == 1 and "this is no plan" in done.stdout
     answer = json.loads(plan("split", file, "--json").stdout)
-    assert not answer["feasible"] and answer["best"] is None and answer["even"]["gpus"] is None
+    assert not answer["feasible"] and answer["best"] is None and answer["gathering"] is None and answer["even"]["gpus"] is None
 
 
 @pytest.mark.parametrize("more, reason", [

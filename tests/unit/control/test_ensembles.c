@@ -61,7 +61,7 @@ static int fixture_make(void **state) {
         tensor_add(model->signature.outputs, &model->signature.output_count, "o");
     }
     f->accelerators.profiles = f->profiles;
-    f->world = (struct ensemble_world){f->models, NULL, COUNT, &f->accelerators, 1};
+    f->world = (struct ensemble_world){f->models, NULL, COUNT, &f->accelerators, 1, false};
 
     struct model_config config = {0};
     assert_int_equal(model_config_read_text("c", DIAMOND, strlen(DIAMOND), true, &config, &f->err), 0);
@@ -98,8 +98,13 @@ static void the_parts_fill_the_slo(void **state) {
     f->models[WHOLE].slo_ns = 60 * MS;
     assert_int_equal(ensemble_prepare(&f->models[WHOLE], &f->world, &f->err), 0);
     assert_in_range(longest_ns(f), 60 * MS - 10, 60 * MS);
-    for (uint32_t v = A; v <= D; v++)
+    for (uint32_t v = A; v <= D; v++) {
+        uint32_t most = f->models[WHOLE].plan->batch_most[v]; /* the largest that runs in the part */
         assert_true(part_ns(f, v) >= f->profiles[v]->latency_ns[1]);
+        assert_in_range(most, 1, 16);
+        assert_true(f->profiles[v]->latency_ns[most] <= part_ns(f, v));
+        assert_true(most == 16 || f->profiles[v]->latency_ns[most + 1] > part_ns(f, v));
+    }
     assert_int_equal(f->models[WHOLE].plan->graph.stage_count, 4);
     assert_int_equal(f->models[WHOLE].plan->graph.stages[D].after, 1 << B | 1 << C);
 }

@@ -67,14 +67,38 @@ static void keeps_the_slo(const struct query *q, const struct split_part *parts)
     assert_true(longest_ns(q, time_ns) <= q->slo_ns);
 }
 
+/* What a stage takes with such batches. */
+static int64_t time_of(const struct split_stage *stage, uint32_t batch) {
+    double gather_ns = stage->gathers && batch > 1 ? (batch - 1) / stage->rate * 1e9 : 0;
+    return (int64_t)ceil((double)stage->profile->latency_ns[batch] + gather_ns);
+}
+
+/* What batches leave of the SLO is shared, so that nothing is left; a part has time for its batch, and none for a run
+ * of one more than may be. */
+static void shares_what_is_left(const struct query *q) {
+    struct split_part parts[SPLIT_STAGES_MAX];
+    int64_t least_ns[SPLIT_STAGES_MAX] = {0}, time_ns[SPLIT_STAGES_MAX];
+    memcpy(parts, q->best, sizeof(parts));
+    split_share(q->stages, q->count, q->slo_ns, least_ns, parts);
+    for (uint32_t v = 0; v < q->count; v++) {
+        const int64_t *latency_ns = q->stages[v].profile->latency_ns;
+        uint32_t most = split_batch_most(&q->stages[v], time_ns[v] = parts[v].budget_ns);
+        assert_true(parts[v].budget_ns >= time_of(&q->stages[v], parts[v].batch) && most >= parts[v].batch);
+        assert_true(latency_ns[most] <= parts[v].budget_ns);
+        assert_true(most == q->stages[v].batch_max || latency_ns[most + 1] > parts[v].budget_ns);
+    }
+    assert_in_range(longest_ns(q, time_ns), q->slo_ns - q->count, q->slo_ns);
+}
+
 /* The least GPUs of all choices of batches; INFINITY: none is within the SLO. */
 static double least_gpus(const struct query *q, uint32_t v, int64_t *time_ns) {
     double least = INFINITY;
     if (v == q->count)
         return longest_ns(q, time_ns) <= q->slo_ns ? 0 : INFINITY;
     for (uint32_t b = 1; b <= q->stages[v].batch_max; b++) {
-        time_ns[v] = q->stages[v].profile->latency_ns[b];
-        double gpus = q->stages[v].rate * (double)time_ns[v] / b / 1e9 + least_gpus(q, v + 1, time_ns);
+        time_ns[v] = time_of(&q->stages[v], b);
+        double gpus = q->stages[v].rate * (double)q->stages[v].profile->latency_ns[b] / b / 1e9;
+        gpus += least_gpus(q, v + 1, time_ns);
         least = fmin(gpus, least);
     }
     return least;
@@ -107,7 +131,8 @@ static void the_paper_s_example(void **state) {
     assert_true(first_ns[0] > first_ns[1] && first_ns[1] > first_ns[2]);
 }
 
-/* Trees, forks and joins are divided as well as can be, but for the piece of the SLO that each stage may lose. */
+/* Trees, forks and joins are divided as well as can be, but for the piece of the SLO that each stage may lose; also
+ * with batches that gather. */
 static void nothing_is_better(void **state) {
     (void)state;
     static const uint64_t shapes[][4] = {
@@ -128,6 +153,10 @@ static void nothing_is_better(void **state) {
             for (int v = 0; v < 4; v++)
                 stage_add(&q, line(0.2 + 3 * rng_uniform(&rng), 8 * rng_uniform(&rng), BATCH_MAX),
                           100 * rng_uniform(&rng), shapes[shape][v]);
+            for (int v = 0; v < 4; v++)
+                q.stages[v].gathers = n >= 10;
+            for (int v = 0; v < 4 && n >= 10; v++)
+                q.stages[v].rate *= 20; /* so that some batches gather in time */
             divide(&q);
             double least = least_gpus(&q, 0, time_ns), found = split_gpus(q.best, 4);
             keeps_the_slo(&q, q.even);
@@ -135,6 +164,7 @@ static void nothing_is_better(void **state) {
                 keeps_the_slo(&q, q.best);
                 assert_true(found >= least - 1e-9);
                 assert_true(found <= split_gpus(q.even, 4) + 1e-9);
+                shares_what_is_left(&q);
             }
             shorter = q;
             shorter.slo_ns -= 4 * (q.slo_ns / SPLIT_SEGMENTS + 1);

@@ -53,16 +53,43 @@ static void every_key_is_read(void **state) {
     scenario_free(&s);
 }
 
-static void the_slo_is_split_as_nexus_does_unless_told_otherwise(void **state) {
+static void the_slo_is_split_as_nexus_does_if_told(void **state) {
     (void)state;
     struct scenario s;
     struct sy_error err = {""};
-    assert_int_equal(read_text(MODELS PIPELINE CHAIN "}\n", &s, &err), 0);
+    assert_int_equal(read_text(MODELS PIPELINE CHAIN ", split: nexus}\n", &s, &err), 0);
     const struct pipeline *p = &s.pipelines[0].graph;
     assert_int_equal(p->stages[0].part_ns + p->stages[1].part_ns, 100 * NS_PER_MS);
     assert_true(p->stages[0].part_ns > 40 * NS_PER_MS && p->stages[0].part_ns < 60 * NS_PER_MS);
+    assert_int_equal(p->stages[0].batch_most, 0);
     assert_true(s.pipelines[0].share == 0.5 && s.models[2].share == 0.5); /* stages have no traffic of their own */
     scenario_free(&s);
+}
+
+/* At a low rate nothing gathers: each stage has what one item takes, and half of the rest. At a high one that takes no
+ * time, and the parts are Nexus's. */
+static void the_slo_is_split_for_the_rate_unless_told_otherwise(void **state) {
+    (void)state;
+    struct scenario slow, fast, nexus;
+    struct sy_error err = {""};
+    assert_int_equal(read_text(MODELS PIPELINE CHAIN "}\nworkload: {rate_rps: 0.1}\n", &slow, &err), 0);
+    assert_int_equal(read_text(MODELS PIPELINE CHAIN "}\nworkload: {rate_rps: 10000000}\n", &fast, &err), 0);
+    assert_int_equal(read_text(MODELS PIPELINE CHAIN ", split: nexus}\n", &nexus, &err), 0);
+    int64_t rest_ns = 100 * NS_PER_MS;
+    for (int v = 0; v < 2; v++)
+        rest_ns -= slow.pipelines[0].graph.stages[v].least_ns;
+    for (int v = 0; v < 2; v++) {
+        const struct pipeline_stage *stage = &slow.pipelines[0].graph.stages[v];
+        assert_in_range(stage->part_ns, stage->least_ns + rest_ns / 2 - 2, stage->least_ns + rest_ns / 2);
+        assert_true(stage->batch_most > 1); /* bursts may be batched all the same */
+        assert_int_equal(slow.models[stage->model].slo_ns, stage->part_ns);
+        assert_in_range(fast.pipelines[0].graph.stages[v].part_ns,
+                        nexus.pipelines[0].graph.stages[v].part_ns - NS_PER_MS,
+                        nexus.pipelines[0].graph.stages[v].part_ns + NS_PER_MS);
+    }
+    scenario_free(&slow);
+    scenario_free(&fast);
+    scenario_free(&nexus);
 }
 
 static void mistakes_say_where(void **state) {
@@ -88,7 +115,7 @@ static void mistakes_say_where(void **state) {
          "s.yaml:5: pipelines.0.split: the parts on one path add up to 101 ms, more than the SLO of 100 ms"},
         {MODELS PIPELINE CHAIN ", split: {a: 9, b: 51}}\n",
          "s.yaml:5: pipelines.0.split: stage 'a' gets 9 ms of the SLO, but one item alone takes 10 ms"},
-        {MODELS PIPELINE CHAIN ", split: fair}\n", "s.yaml:5: pipelines.0.split: expected nexus, even or"},
+        {MODELS PIPELINE CHAIN ", split: fair}\n", "s.yaml:5: pipelines.0.split: expected gathering, nexus, even or"},
         {MODELS PIPELINE CHAIN ", deadlines: soon}\n", "s.yaml:5: pipelines.0.deadlines: expected floating or fixed"},
         {MODELS "pipelines:\n  - {name: p, slo_ms: 14, " CHAIN "}\n",
          "s.yaml:5: pipelines.0: an SLO of 14 ms is too short: one item at a time takes 15 ms"},
@@ -113,7 +140,8 @@ static void mistakes_say_where(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_key_is_read),
-        cmocka_unit_test(the_slo_is_split_as_nexus_does_unless_told_otherwise),
+        cmocka_unit_test(the_slo_is_split_as_nexus_does_if_told),
+        cmocka_unit_test(the_slo_is_split_for_the_rate_unless_told_otherwise),
         cmocka_unit_test(mistakes_say_where),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -892,6 +892,32 @@ static void a_policy_may_cap_batches(void **state) {
     }
 }
 
+/* Items that each request asks a batch to have at most (0: any). */
+static void arrive_asking(struct fixture *f, int64_t now_ns, uint64_t handle, uint16_t batch_most) {
+    struct request_message request = {
+        .handle = handle, .arrival_ns = now_ns, .deadline_ns = 1000 * NS_PER_MS, .items = 1, .batch_most = batch_most};
+    step(f, now_ns, (struct model_event){.kind = MODEL_ARRIVED, .request = &request});
+}
+
+/* As large as the request of the last 10 ms wants that wants the largest. */
+static void requests_may_ask_for_small_batches(void **state) {
+    (void)state;
+    struct fixture *f = fixture_of(&policy_strict);
+    target(f, 0, 1);
+    for (int k = 1; k <= 3; k++)
+        arrive_asking(f, 0, (uint64_t)k, (uint16_t)(k == 2 ? 2 : 1));
+    assert_int_equal(model_core_items(f->core, 0), 3); /* from the next tick on */
+    timer(f, 11 * NS_PER_MS);
+    assert_int_equal(model_core_items(f->core, 0), 2);
+    timer(f, 40 * NS_PER_MS); /* none came in the ticks since */
+    assert_int_equal(model_core_items(f->core, 0), 2);
+    arrive_asking(f, 41 * NS_PER_MS, 4, 0);
+    arrive_asking(f, 41 * NS_PER_MS, 5, 1);
+    timer(f, 55 * NS_PER_MS);
+    assert_int_equal(model_core_items(f->core, 0), 5);
+    fixture_free(f);
+}
+
 static void a_batch_knows_when_it_changed(void **state) {
     (void)state;
     struct fixture *f = fixture_new();
@@ -1157,6 +1183,7 @@ int main(void) {
         cmocka_unit_test(a_deadline_blind_request_that_nothing_can_run_is_refused),
         cmocka_unit_test(without_leftovers_what_is_given_up_is_refused_at_once),
         cmocka_unit_test(a_policy_may_cap_batches),
+        cmocka_unit_test(requests_may_ask_for_small_batches),
         cmocka_unit_test(a_batch_knows_when_it_changed),
         cmocka_unit_test(arrivals_of_one_time_settle_as_if_each_had),
         cmocka_unit_test(promised_requests_join_when_their_inputs_are_there),
