@@ -40,6 +40,24 @@ uint32_t away_lane(const struct away *a) {
     return handle_frontend(a->message.handle);
 }
 
+/* ---- inputs that are prepared ---- */
+
+bool away_unready(const struct frontend_link *l, const struct away *a) {
+    const struct request_card *card = &l->wiring->cards[away_lane(a)][handle_slot(a->message.handle)];
+    return atomic_load_explicit(&card->unready, memory_order_acquire); /* with who has prepared them */
+}
+
+void away_await(struct frontend_link *l, struct away *a, uint32_t taker) {
+    l->awaited += !a->awaited;
+    a->awaited = true;
+    a->taker = taker;
+}
+
+void away_await_no_more(struct frontend_link *l, struct away *a) {
+    l->awaited -= a->awaited;
+    a->awaited = false;
+}
+
 /* ---- back to the port ---- */
 
 static void give_result(struct frontend_link *l, const struct away *a) {
@@ -57,6 +75,7 @@ static void give_result(struct frontend_link *l, const struct away *a) {
         .suspect = a->last.suspect,
         .broke = a->last.broke,
         .absent = a->last.absent,
+        .unready = a->last.unready,
     };
     ring_push(ring);
     l->results_rung++;
@@ -97,6 +116,7 @@ void away_over(struct frontend_link *l, struct away *a, const struct wire_outcom
     a->block = block;
     a->refused = refused;
     a->over = true;
+    away_await_no_more(l, a);
     if (a->readers == 0)
         away_give_back(l, a);
 }
@@ -107,22 +127,25 @@ static void refuse(struct frontend_link *l, struct away *a, uint32_t reason) {
 
 /* ---- to the scheduler ---- */
 
-/* Whether the scheduler is connected, and knows the model. */
+/* Whether the scheduler is connected, and knows the model. A promise is only for a scheduler that reckons with it. */
 bool away_can_send(const struct frontend_link *l, const struct away *a) {
-    return l->uplink.up && l->remote_of_local[a->message.model] != NO_MODEL;
+    return l->uplink.up && l->remote_of_local[a->message.model] != NO_MODEL && (l->promises || !away_unready(l, a));
 }
 
 /* Adds a request to the frame that is being filled. */
 void away_tell(struct frontend_link *l, const struct away *a, uint8_t kind) {
     struct peer *peer = &l->uplink.peer;
-    struct wire_request *message = peer_frame_more(peer, FRAME_REQUESTS, sizeof(*message), WIRE_MANY);
-    if (!message)
+    void *place = peer_frame_more(peer, FRAME_REQUESTS, wire_request_bytes(peer->format), WIRE_MANY);
+    if (!place)
         return; /* the connection is about to be closed; then the request is sent again */
-    *message = wire_request_of(&a->message);
-    message->handle = away_handle(l, a->message.handle);
-    message->model = a->remote;
-    message->port = 0;
-    message->kind = kind;
+    struct wire_request message = wire_request_of(&a->message);
+    message.handle = away_handle(l, a->message.handle);
+    message.model = a->remote;
+    message.port = 0;
+    message.kind = kind;
+    if (message.ready_ns > 0 && !away_unready(l, a))
+        message.ready_ns = 0;
+    wire_request_put(place, &message, peer->format);
 }
 
 void away_send(struct frontend_link *l, struct away *a) {
@@ -134,12 +157,22 @@ void away_send(struct frontend_link *l, struct away *a) {
 }
 
 void away_hold(struct frontend_link *l, struct away *a) {
+    away_await_no_more(l, a);
     a->taker = NO_TAKER;
     if (!a->sent)
         return;
     a->sent = 0;
     a->again = true;
     l->held++;
+}
+
+/* Its inputs are there, perhaps before the time that was promised. */
+static void inputs_ready(struct frontend_link *l, struct away *a) {
+    frontend_inputs_ready(l, a);
+    if (a->sent && a->sent == l->uplink.times && l->uplink.up && l->promises)
+        away_tell(l, a, REQUEST_READY);
+    else if (!a->sent && away_can_send(l, a))
+        away_send(l, a);
 }
 
 static void take_request(struct frontend_link *l, const struct request_message *message) {
@@ -153,6 +186,11 @@ static void take_request(struct frontend_link *l, const struct request_message *
             away_tell(l, a, REQUEST_CANCELLED);
         else
             refuse(l, a, REFUSAL_CANCELLED);
+        return;
+    }
+    if (message->kind == REQUEST_READY) {
+        if (a->message.handle == message->handle && !a->over)
+            inputs_ready(l, a);
         return;
     }
     CHECK_EQ(a->message.handle, 0); /* a port reuses a slot only when its request has come back */
@@ -196,10 +234,17 @@ static void sweep(struct frontend_link *l, int64_t now_ns) {
     size_t i = 0;
     for (struct away *a; (a = held_next(l, &i, &left));) {
         if (now_ns > a->message.deadline_ns)
-            refuse(l, a, REFUSAL_STRANDED);
+            refuse(l, a, away_unready(l, a) ? REFUSAL_DEADLINE : REFUSAL_STRANDED);
         else if (away_can_send(l, a))
             away_send(l, a);
     }
+}
+
+/* A port leaves out REQUEST_READY if its ring is nearly full: looks at the cards of the requests that are awaited. */
+static void awaited_look(struct frontend_link *l) {
+    for (size_t i = 0; i < away_count(l) && l->awaited > 0; i++)
+        if (l->away[i].message.handle && l->away[i].awaited && !away_unready(l, &l->away[i]))
+            frontend_inputs_ready(l, &l->away[i]);
 }
 
 /* ---- from the scheduler ---- */
@@ -360,6 +405,7 @@ static void uplink_up(void *context, const struct hello *welcome) {
     if (l->number != welcome->number && l->number)
         renumbered(l);
     l->number = welcome->number;
+    l->promises = welcome->promises && l->uplink.peer.format >= WIRE_FORMAT_PREPARED;
     memset(l->told, 0, l->config.models_max);
     memset(l->remote_of_local, 0xff,
            l->config.models_max * sizeof(*l->remote_of_local)); /* the new scheduler has other numbers */
@@ -431,9 +477,10 @@ static int64_t turn(void *owner, int64_t now_ns) {
     }
     frontend_backends_look(l, now_ns, &until_ns);
     bool more = take_requests(l);
-    if (l->held > 0) {
+    if (l->held > 0 || l->awaited > 0) {
         if (now_ns >= l->sweep_ns) {
             sweep(l, now_ns);
+            awaited_look(l);
             l->sweep_ns = now_ns + SWEEP_NS;
         }
         until_ns = l->sweep_ns < until_ns ? l->sweep_ns : until_ns;

@@ -2,7 +2,10 @@
  * place, whose index is the model's number in this process. Only the link thread calls these functions.
  *
  * An ensemble has a place, too. It is listed while the models of its steps are, and fit; else clients are told what is
- * missing, as of a model that is not served now. */
+ * missing, as of a model that is not served now.
+ *
+ * A model whose inputs are prepared is listed once this process can do that. What prepares may be a model of its own,
+ * which a thread opens meanwhile: that takes longer than the link's thread may be away. */
 #pragma once
 
 #include <stdbool.h>

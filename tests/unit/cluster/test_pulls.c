@@ -13,6 +13,7 @@
 #define WAIT_NS       (60 * NS_PER_S)
 #define FRONTENDS_MAX 3
 #define TRIES         60
+#define AWAIT_NS      (100 * NS_PER_MS)
 #define MEMORY        ((size_t)256 << 20)
 
 /* Frontends are forked before this process has threads. */
@@ -21,6 +22,8 @@ struct scene {
     struct members_backend backend;
     uint32_t frontend_count;
     pid_t frontends[FRONTENDS_MAX];
+    bool promises;                      /* frontends prepare their requests' inputs when they have been submitted */
+    _Atomic uint32_t left_out, awaited; /* requests whose inputs were not there, and those that came meanwhile */
     _Atomic uint32_t whole, halves,
         wrong; /* batches of all frontends' requests; of fewer; with inputs that are wrong */
 };
@@ -32,10 +35,25 @@ static void choose(struct backend_link_config *config) {
     config->transports = TRANSPORT_BIT(transport);
 }
 
+/* Waits for an input, but not for ever: its frontend may have given its request up. */
+static void input_await(const struct wiring *wiring, uint64_t handle) {
+    int64_t until_ns = clock_now_ns() + AWAIT_NS;
+    while (members_unready(wiring, handle) && clock_now_ns() < until_ns)
+        usleep(100);
+}
+
 static void look(void *context, const struct wiring *wiring, const struct batch_plan *plan) {
     struct scene *s = context;
     bool right = true;
     for (uint32_t i = 0; i < plan->request_count; i++) {
+        bool unready = members_unready(wiring, plan->handles[i]);
+        if (unready && plan->tag % 2) /* a batch that runs before takes until then */
+            input_await(wiring, plan->handles[i]);
+        if (unready && members_unready(wiring, plan->handles[i])) {
+            atomic_fetch_add_explicit(&s->left_out, 1, memory_order_relaxed);
+            continue;
+        }
+        atomic_fetch_add_explicit(&s->awaited, unready, memory_order_relaxed);
         struct tensor_view x = card_view(wiring_card(wiring, plan->handles[i]), 0, wiring->regions);
         right &= members_filled(x.data, x.bytes);
     }
@@ -50,18 +68,21 @@ static void frontend_run(int scheduler_port, size_t most) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     members_frontend_open(f, scheduler_port, BEAT_NS, MEMORY, NULL);
     for (;;) {
-        while (f->submitted - f->back < 16 && members_submit(f, 1 + f->fill * 7919 * 31 % most))
-            f->fill++;
+        size_t bytes = 1 + f->fill * 7919 * 31 % most;
+        while (f->submitted - f->back < 16 && members_submit_as(f, bytes, scene.promises))
+            bytes = 1 + ++f->fill * 7919 * 31 % most;
         port_flush(f->port);
-        members_wait(f, 100);
-        members_take(f);
+        members_wait(f, scene.promises ? 1 : 100);
+        if (members_take(f) == 0) /* else most would be prepared before a plan names them */
+            members_prepare(f, 1, true);
     }
 }
 
-static void scene_open(enum transport_kind kind, uint32_t frontends) {
+static void scene_open_as(enum transport_kind kind, uint32_t frontends, bool promises) {
     transport = kind;
     members_fabric = kind == TRANSPORT_FABRIC ? "tcp" : NULL;
     memset(&scene, 0, sizeof(scene));
+    scene.promises = promises;
     members_scheduler_open(&scene.scheduler, BEAT_NS);
     scene.scheduler.frontends = scene.frontend_count = frontends;
     for (uint32_t i = 0; i < frontends; i++)
@@ -71,6 +92,10 @@ static void scene_open(enum transport_kind kind, uint32_t frontends) {
     scene.backend.context = &scene;
     members_scheduler_start(&scene.scheduler);
     members_backend_open(&scene.backend, scene.scheduler.port, BEAT_NS, MEMORY, choose);
+}
+
+static void scene_open(enum transport_kind kind, uint32_t frontends) {
+    scene_open_as(kind, frontends, false);
 }
 
 static void scene_close(void) {
@@ -120,6 +145,33 @@ static void executors_see_what_frontends_have(void **state) {
     scene_close();
 }
 
+/* Plans come before the inputs: some batches begin without them, some find them in time; none reads what is not there.
+ * Whoever is left out comes again. */
+static void inputs_that_are_prepared_come_when_they_are_there(void **state) {
+    enum transport_kind kind = *(enum transport_kind *)*state;
+    if (kind == TRANSPORT_FABRIC && !fabric_is_here())
+        skip();
+    scene_open_as(kind, 2, true);
+    batches(&scene.left_out, 10);
+    batches(&scene.awaited, 50);
+    batches(&scene.whole, 50);
+    scene_close();
+}
+
+/* A frontend dies while backends wait for its inputs. */
+static void who_dies_amid_preparations_costs_its_own_requests(void **state) {
+    enum transport_kind kind = *(enum transport_kind *)*state;
+    if (kind == TRANSPORT_FABRIC && !fabric_is_here())
+        skip();
+    scene_open_as(kind, 2, true);
+    batches(&scene.awaited, 20);
+    kill(scene.frontends[1], SIGKILL);
+    atomic_store_explicit(&scene.scheduler.frontends, 1, memory_order_relaxed); /* a lone number */
+    batches(&scene.awaited, 20);
+    batches(&scene.halves, 20);
+    scene_close();
+}
+
 /* What is read of memory needs nobody's help, so by shm the batches stay whole, if the frontend that stops has left
  * requests for as many. */
 static void who_stops_costs_its_own_requests(void **state) {
@@ -161,6 +213,12 @@ int main(void) {
         cmocka_unit_test_prestate(executors_see_what_frontends_have, &shm),
         cmocka_unit_test_prestate(executors_see_what_frontends_have, &fabric),
         cmocka_unit_test_prestate(executors_see_what_frontends_have, &tcp),
+        cmocka_unit_test_prestate(inputs_that_are_prepared_come_when_they_are_there, &shm),
+        cmocka_unit_test_prestate(inputs_that_are_prepared_come_when_they_are_there, &fabric),
+        cmocka_unit_test_prestate(inputs_that_are_prepared_come_when_they_are_there, &tcp),
+        cmocka_unit_test_prestate(who_dies_amid_preparations_costs_its_own_requests, &shm),
+        cmocka_unit_test_prestate(who_dies_amid_preparations_costs_its_own_requests, &fabric),
+        cmocka_unit_test_prestate(who_dies_amid_preparations_costs_its_own_requests, &tcp),
         cmocka_unit_test_prestate(who_stops_costs_its_own_requests, &shm),
         cmocka_unit_test_prestate(who_stops_costs_its_own_requests, &fabric),
         cmocka_unit_test_prestate(who_stops_costs_its_own_requests, &tcp),
