@@ -313,11 +313,14 @@ static void requests_take_back(struct frontend_link *l, uint32_t remote) {
 /* From now on no request is sent with this number of a model: the scheduler has given the model another number before,
  * or the model is gone. */
 static void model_gone(struct frontend_link *l, uint32_t remote) {
-    for (uint32_t local = 0; local < l->config.models_max; local++)
+    for (uint32_t local = 0; local < l->config.models_max; local++) {
+        if (l->ends[local] == remote)
+            l->ends[local] = NO_MODEL;
         if (l->remote_of_local[local] == remote) {
             model_miss(l, local);
             requests_take_back(l, remote);
         }
+    }
     peer_send(&l->uplink.peer, FRAME_MODEL_LEFT, 1, &remote, sizeof(remote));
 }
 
@@ -332,6 +335,37 @@ static void model_ends(struct frontend_link *l, uint32_t remote) {
             l->forget_ns[local] = clock_now_ns();
         }
     peer_send(&l->uplink.peer, FRAME_MODEL_LEFT, 1, &remote, sizeof(remote));
+}
+
+static bool outlasts(const struct frontend_link *l, uint32_t local) {
+    return l->config.ops->outlasts && l->config.ops->outlasts(l->config.context, local);
+}
+
+/* A model whose successor is not ready here goes on until that is: the scheduler and the backend wait for the answer.
+ */
+static void model_is_to_end(struct frontend_link *l, uint32_t remote) {
+    for (uint32_t local = 0; local < l->config.models_max; local++)
+        if (l->remote_of_local[local] == remote && outlasts(l, local)) {
+            l->ends[local] = remote;
+            l->look_ns = 0;
+            return;
+        }
+    model_ends(l, remote);
+}
+
+/* Ends models whose successors are ready. True: some are left. */
+static bool models_end(struct frontend_link *l) {
+    bool left = false;
+    for (uint32_t local = 0; local < l->config.models_max && l->uplink.up; local++) {
+        uint32_t remote = l->ends[local];
+        if (remote != NO_MODEL && outlasts(l, local)) {
+            left = true;
+        } else if (remote != NO_MODEL) {
+            l->ends[local] = NO_MODEL;
+            model_ends(l, remote);
+        }
+    }
+    return left;
 }
 
 /* The scheduler has announced all models that it serves. */
@@ -364,7 +398,7 @@ static int from_scheduler(void *context, const struct frame *frame, const void *
         return 0;
     case FRAME_MODEL_ENDS:
         for (uint32_t i = 0; i < frame->count; i++)
-            model_ends(l, ((const uint32_t *)head)[i]);
+            model_is_to_end(l, ((const uint32_t *)head)[i]);
         return 0;
     case FRAME_TOLD:
         all_told(l);
@@ -409,6 +443,7 @@ static void uplink_up(void *context, const struct hello *welcome) {
     memset(l->told, 0, l->config.models_max);
     memset(l->remote_of_local, 0xff,
            l->config.models_max * sizeof(*l->remote_of_local)); /* the new scheduler has other numbers */
+    memset(l->ends, 0xff, l->config.models_max * sizeof(*l->ends));
 }
 
 static void uplink_down(void *context) {
@@ -486,8 +521,8 @@ static int64_t turn(void *owner, int64_t now_ns) {
         until_ns = l->sweep_ns < until_ns ? l->sweep_ns : until_ns;
     }
     if (now_ns >= l->look_ns && !l->loop.lent) { /* look() waits for the frontends; one may take this turn */
-        bool forgets = models_forget(l, now_ns), soon = l->config.ops->look(l->config.context);
-        l->look_ns = now_ns + (forgets || soon ? LOOK_NS : REST_NS);
+        bool forgets = models_forget(l, now_ns), soon = l->config.ops->look(l->config.context), ends = models_end(l);
+        l->look_ns = now_ns + (forgets || soon || ends ? LOOK_NS : REST_NS);
     }
     until_ns = l->look_ns < until_ns ? l->look_ns : until_ns;
     report(l, now_ns, &until_ns);
@@ -521,6 +556,7 @@ static void link_free(struct frontend_link *l) {
     free(l->served);
     free(l->told);
     free(l->remote_of_local);
+    free(l->ends);
     free(l->away);
     link_report_free(&l->report);
     free(l);
@@ -538,16 +574,18 @@ int frontend_link_start(struct frontend_link **link, const struct frontend_link_
     link_report_init(&l->report);
     l->away = calloc((size_t)w->frontends * w->port_requests, sizeof(*l->away)); /* pages are used only as slots are */
     l->remote_of_local = malloc(config->models_max * sizeof(*l->remote_of_local));
+    l->ends = malloc(config->models_max * sizeof(*l->ends));
     l->forget_ns = malloc(config->models_max * sizeof(*l->forget_ns));
     l->served = calloc(config->models_max, sizeof(*l->served));
     l->told = calloc(config->models_max, sizeof(*l->told));
-    if (!l->away || !l->remote_of_local || !l->told || !l->served || !l->forget_ns) {
+    if (!l->away || !l->remote_of_local || !l->ends || !l->told || !l->served || !l->forget_ns) {
         error_set(err, rc, "no memory for the link to the cluster");
         goto err_free;
     }
     for (uint32_t i = 0; i < config->models_max; i++)
         l->forget_ns[i] = TIME_NEVER;
     memset(l->remote_of_local, 0xff, config->models_max * sizeof(*l->remote_of_local));
+    memset(l->ends, 0xff, config->models_max * sizeof(*l->ends));
     hello_formats(&l->config.self);
     l->config.self.role = ROLE_FRONTEND;
     l->config.self.lanes = w->frontends;

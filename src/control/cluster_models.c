@@ -381,6 +381,16 @@ void cluster_models_gone(void *models, uint32_t place) {
     publish(m);
 }
 
+bool cluster_models_outlasts(void *models, uint32_t place) {
+    const struct cluster_models *m = models;
+    const struct served_model *model = model_at(m, place);
+    for (uint32_t i = 0; m->openings > 0 && i < m->count; i++)
+        if (i != place && m->places[i].use == PLACE_SERVING && m->places[i].opening &&
+            is_same(model->name, model->version, model_at(m, i)))
+            return true;
+    return false;
+}
+
 void cluster_models_told(void *models) {
     struct cluster_models *m = models;
     if (m->told)

@@ -82,9 +82,10 @@ def test_another_file_is_another_model(tmp_path):
         backend = cluster.backends[0]
         wait_until(lambda: cluster.frontend.request("GET", "/v2/models/m/ready")[0] == 200, WAIT_S)
         assert (ask(cluster.frontend, "m", row).as_numpy("y") == -2 * row).all()
-        prepare_by(tmp_path, "Mul")
-        backend.load("m")
-        wait_until(lambda: (ask(cluster.frontend, "m", row).as_numpy("y") == -row * row).all(), WAIT_S)
+        for operator, wanted in (("Mul", -row * row), ("Sub", 0 * row), ("Mul", -row * row)):
+            prepare_by(tmp_path, operator)
+            backend.load("m")
+            wait_until(lambda: (ask(cluster.frontend, "m", row).as_numpy("y") == wanted).all(), WAIT_S)
         (tmp_path / "m" / "1" / "prepare.onnx").write_bytes(b"this is no model")
         backend.load("m")
         wait_until(lambda: backend.says("prepare.0: "), WAIT_S)

@@ -12,7 +12,8 @@ static void turns(void) {
 }
 
 static void frontend_begin(void) {
-    static const struct frontend_link_ops ops = {members_serve, members_gone, members_told, members_look};
+    static const struct frontend_link_ops ops = {
+        .serve = members_serve, .gone = members_gone, .told = members_told, .look = members_look};
     static const char *const schedulers[] = {"scheduler:1"};
     struct members_frontend *f = &frontend;
     struct sy_error err = {.text = ""};

@@ -317,7 +317,8 @@ static inline bool members_look(void *context) {
 /* Joins, and returns once it knows the model. `change` may change the configuration. */
 static inline void members_frontend_open(struct members_frontend *f, int scheduler_port, int64_t beat_ns,
                                          size_t inputs_bytes, void (*change)(struct frontend_link_config *config)) {
-    static const struct frontend_link_ops ops = {members_serve, members_gone, members_told, members_look};
+    static const struct frontend_link_ops ops = {
+        .serve = members_serve, .gone = members_gone, .told = members_told, .look = members_look};
     struct sy_error err = {.text = ""};
     char scheduler[32];
     const char *schedulers[] = {scheduler};
