@@ -107,6 +107,15 @@ def test_two_files_of_one_model_are_a_mistake(tmp_path):
             assert (ask(cluster.frontend, "m", row).as_numpy("y") == -2 * row).all()
 
 
+def test_a_file_may_be_almost_as_large_as_a_description(tmp_path):
+    save_negative(tmp_path)
+    prepare_by(tmp_path, "Add", [constant("unused", np.random.default_rng(5).standard_normal((1 << 19) - 100), np.float32)])
+    assert 2090000 < (tmp_path / "m" / "1" / "prepare.onnx").stat().st_size <= 1 << 21
+    row = np.array([[3, 4]], np.float32)
+    with Cluster(tmp_path, ["m"], backends=2) as cluster:
+        assert (ask(cluster.frontend, "m", row).as_numpy("y") == -2 * row).all()
+
+
 def test_a_file_that_is_too_large_is_refused_where_it_is(tmp_path):
     save_negative(tmp_path)
     prepare_by(tmp_path, "Add", [constant("unused", np.zeros(1 << 19), np.float32)])  # 2 MiB and a little
