@@ -175,6 +175,12 @@ static void inputs_ready(struct frontend_link *l, struct away *a) {
         away_send(l, a);
 }
 
+/* Whether a model is gone for good: its last requests here have been refused. */
+static bool is_forgotten(const struct frontend_link *l, uint32_t local) {
+    return l->uplink.up && !l->served[local] && l->remote_of_local[local] == NO_MODEL &&
+           l->forget_ns[local] == TIME_NEVER;
+}
+
 static void take_request(struct frontend_link *l, const struct request_message *message) {
     struct away *a =
         &l->away[(size_t)handle_frontend(message->handle) * l->wiring->port_requests + handle_slot(message->handle)];
@@ -198,6 +204,8 @@ static void take_request(struct frontend_link *l, const struct request_message *
     l->held++;
     if (away_can_send(l, a))
         away_send(l, a);
+    else if (is_forgotten(l, a->message.model)) /* it comes again: a batch ran without it, and then its model went */
+        refuse(l, a, REFUSAL_STRANDED);
 }
 
 static bool take_requests(struct frontend_link *l) {

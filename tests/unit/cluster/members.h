@@ -418,7 +418,7 @@ static inline bool members_submit(struct members_frontend *f, size_t bytes) {
     return members_submit_as(f, bytes, false);
 }
 
-/* The same, but its input is promised, and filled by members_prepare(). */
+/* The same, but its input is promised, and filled by members_prepared(). */
 static inline bool members_submit_promised(struct members_frontend *f, size_t bytes) {
     return members_submit_as(f, bytes, true);
 }
@@ -430,17 +430,22 @@ static inline void members_over(struct members_frontend *f, struct members_reque
     f->back++;
 }
 
-/* Ends the preparation of up to `most` requests: their inputs are there, or never will be. */
+/* Ends the preparation of a request: its input is there, or never will be. */
+static inline void members_prepared(struct members_frontend *f, struct members_request *r, bool ready) {
+    bool back = r->request.back;
+    if (ready)
+        members_fill(r->input.data, r->input.bytes, r->fill);
+    port_prepared(f->port, &r->request, ready);
+    if (back)
+        members_over(f, r);
+}
+
+/* Ends the preparations of up to `most` requests. */
 static inline void members_prepare(struct members_frontend *f, uint32_t most, bool ready) {
     for (struct members_request *r = f->requests; r < f->requests + MEMBERS_AWAY && most > 0; r++) {
         if (!r->away || !r->request.preparing)
             continue;
-        bool back = r->request.back;
-        if (ready)
-            members_fill(r->input.data, r->input.bytes, r->fill);
-        port_prepared(f->port, &r->request, ready);
-        if (back)
-            members_over(f, r);
+        members_prepared(f, r, ready);
         most--;
     }
     port_flush(f->port);
