@@ -48,7 +48,8 @@ static void look(void *context, const struct wiring *wiring, const struct batch_
     bool right = true;
     for (uint32_t i = 0; i < plan->request_count; i++) {
         bool unready = members_unready(wiring, plan->handles[i]);
-        if (unready && handle_slot(plan->handles[i]) % 2) /* a batch that runs before takes until then */
+        if (unready &&
+            wiring_card(wiring, plan->handles[i])->inputs[0].bytes % 2) /* a batch that runs before takes until then */
             input_await(wiring, plan->handles[i]);
         if (unready && members_unready(wiring, plan->handles[i])) {
             atomic_fetch_add_explicit(&s->left_out, 1, memory_order_relaxed);
@@ -63,12 +64,12 @@ static void look(void *context, const struct wiring *wiring, const struct batch_
                               memory_order_relaxed);
 }
 
-/* Inputs of even slots are prepared only once a batch has run without them; the others a while after they were
+/* Inputs of an even length are prepared only once a batch has run without them; the others a while after they were
  * promised: for some a batch waits by then. */
 static void inputs_prepare(struct members_frontend *f) {
     int64_t now_ns = clock_now_ns();
     for (struct members_request *r = f->requests; r < f->requests + MEMBERS_AWAY; r++) {
-        bool due = r->request.slot % 2 ? now_ns - r->request.arrival_ns > PREPARE_NS : r->request.left_out > 0;
+        bool due = r->input.bytes % 2 ? now_ns - r->request.arrival_ns > PREPARE_NS : r->request.left_out > 0;
         if (r->away && r->request.preparing && due)
             members_prepared(f, r, true);
     }
@@ -80,9 +81,10 @@ static void frontend_run(int scheduler_port, size_t most) {
     struct members_frontend *f = calloc(1, sizeof(*f));
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     members_frontend_open(f, scheduler_port, BEAT_NS, MEMORY, NULL);
+    const uint32_t away_most = scene.promises ? 2 : 16; /* with more, all are prepared before their turn comes */
     for (;;) {
         size_t bytes = 1 + f->fill * 7919 * 31 % most;
-        while (f->submitted - f->back < 16 && members_submit_as(f, bytes, scene.promises))
+        while (f->submitted - f->back < away_most && members_submit_as(f, bytes, scene.promises))
             bytes = 1 + ++f->fill * 7919 * 31 % most;
         port_flush(f->port);
         members_wait(f, scene.promises ? 1 : 100);
@@ -134,7 +136,9 @@ static bool batches_come(_Atomic uint32_t *count, uint32_t more, int64_t most_ns
 }
 
 static void batches(_Atomic uint32_t *count, uint32_t more) {
-    assert_true(batches_come(count, more, WAIT_NS));
+    if (!batches_come(count, more, WAIT_NS))
+        fail_msg("%u whole batches, %u others, %u requests left out, %u awaited", scene.whole, scene.halves,
+                 scene.left_out, scene.awaited);
 }
 
 static bool fabric_is_here(void) {
