@@ -260,9 +260,9 @@ static int take_ran(struct scheduler_link *l, struct member *m, const struct ran
 
 /* ---- frames ---- */
 
-static int take_requests(struct scheduler_link *l, struct member *m, const void *head, uint32_t count,
-                         struct sy_error *err) {
-    uint32_t format = m->peer.format, bytes = wire_request_bytes(format);
+static inline int requests_of(struct scheduler_link *l, struct member *m, const void *head, uint32_t count,
+                              uint32_t format, struct sy_error *err) {
+    const uint32_t bytes = wire_request_bytes(format);
     int rc = 0;
     for (uint32_t i = 0; i < count && rc == 0; i++) {
         if (i + AHEAD < count) {
@@ -274,6 +274,13 @@ static int take_requests(struct scheduler_link *l, struct member *m, const void 
         rc = take_request(l, m, &message, err);
     }
     return rc;
+}
+
+/* The format is a constant in each: sizes and fields are known when this is compiled. */
+static int take_requests(struct scheduler_link *l, struct member *m, const void *head, uint32_t count,
+                         struct sy_error *err) {
+    return m->peer.format < WIRE_FORMAT_PREPARED ? requests_of(l, m, head, count, WIRE_FORMAT_OLDEST, err)
+                                                 : requests_of(l, m, head, count, WIRE_FORMAT_PREPARED, err);
 }
 
 static int from_frontend(struct scheduler_link *l, struct member *m, const struct frame *frame, const void *head,
