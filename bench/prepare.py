@@ -1,6 +1,6 @@
 """prepare.py - measures inputs that are prepared while their requests wait, against inputs prepared before.
 
-    build/venv/bin/python bench/prepare.py [--work jpeg,resize] [--ways queued,stage,client] [--rates R,...] [--seconds S]
+    build/venv/bin/python bench/prepare.py [--work jpeg,resize] [--ways queued,cluster,stage,client] [--rates R,...] [--seconds S]
                                            [--rounds N] [--slo-ms MS] [--threads N] [--busy N]
 
 One emulated accelerator runs a model that takes as long as ResNet-50 on a GTX 1080Ti (Symphony, arXiv 2308.07470, Table 4),
@@ -12,6 +12,7 @@ so that the processors are free for preparing. Requests come at random times (Po
 and it is done
 
     queued  by the server while the request waits: `prepare` in the model's symphony.yaml, --threads threads
+    cluster the same by a frontend of a cluster, with the same accelerator in a backend and a scheduler beside it
     stage   by the server before that: an ensemble whose first step is the same ONNX model, served on --threads CPU
             accelerators. Not of jpeg, which no ONNX model decodes
     client  by the client, with the same library, before it sends
@@ -20,6 +21,7 @@ Latency counts from when a request was due. --busy processes take the processors
 rounds, in which the ways take turns. Server and clients share this machine.
 """
 import argparse
+import contextlib
 import http.client
 import json
 import multiprocessing
@@ -42,6 +44,7 @@ import onnxruntime  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from images import jpeg, jpeg_pixels, picture  # noqa: E402
+from prepared import Cluster  # noqa: E402
 from server import Server  # noqa: E402
 
 HEIGHT, WIDTH, SIDE = 375, 500, 224
@@ -49,7 +52,7 @@ ALPHA_MS, BETA_MS, BATCH = 1.053, 5.072, 32
 CLIENTS = 48
 UINT8, FLOAT = TensorProto.UINT8, TensorProto.FLOAT
 PIXELS, TENSOR = ["N", HEIGHT, WIDTH, 3], ["N", 3, SIDE, SIDE]
-WAYS = {"queued": "while queued", "stage": "in a stage before", "client": "in the client"}
+WAYS = {"queued": "while queued", "cluster": "while queued, in a cluster", "stage": "in a stage before", "client": "in the client"}
 
 
 def save(path, nodes, inputs, outputs, initializers=()):
@@ -114,7 +117,7 @@ class Work:
         images = [picture(HEIGHT, WIDTH, seed) for seed in range(8)]
         self.name = name
         self.items = [jpeg(image, 92) for image in images] if name == "jpeg" else [image.tobytes() for image in images]
-        self.ways = ["queued", "client"] if name == "jpeg" else list(WAYS)
+        self.ways = [way for way in WAYS if way != "stage" or name != "jpeg"]
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         self.session = onnxruntime.InferenceSession(str(folder / "resize" / "1" / "model.onnx"), options)
@@ -132,17 +135,18 @@ def quantile(values, share):
     return sorted(values)[min(len(values) - 1, int(share * len(values)))] if values else float("nan")
 
 
-def turn(port, work, way, rate, seconds, slo_s, seed):
+def turn(ports, work, way, rate, seconds, slo_s, seed):
     """Latencies of the answers, and how many requests were answered in time."""
     due, latencies, lock, rng = queue.Queue(), [], threading.Lock(), random.Random(seed)
     counts = {"sent": 0, "good": 0}
 
     def client():
-        connection = http.client.HTTPConnection("127.0.0.1", port)
+        connection = http.client.HTTPConnection("127.0.0.1", ports[way == "cluster"])
+        model = f"{work.name}_{'queued' if way == 'cluster' else way}"
         head = {"Inference-Header-Content-Length": "0"}
         while (job := due.get()) is not None:
             at, item = job
-            connection.request("POST", f"/v2/models/{work.name}_{way}/infer", work.body(way, item), head)
+            connection.request("POST", f"/v2/models/{model}/infer", work.body(way, item), head)
             answer = connection.getresponse()
             answer.read()
             took = time.monotonic() - at
@@ -173,11 +177,11 @@ def spin():
         pass
 
 
-def table(options, folder, port, name):
+def table(options, folder, ports, name):
     work = Work(name, folder)
     ways = [way for way in options.ways.split(",") if way in work.ways]
     for way in ways:
-        turn(port, work, way, 20, 2, 1, 0)  # promises, margins and the ensemble's times are measured
+        turn(ports, work, way, 20, 2, 1, 0)  # promises, margins and the ensemble's times are measured
     print(f"\n{name}: {len(work.items[0]) / 1000:.0f} KB an item, SLO {options.slo_ms:g} ms, {os.cpu_count()} cores, "
           f"{options.busy} busy processes, {options.rounds} rounds of {options.seconds:g} s\n")
     print("| requests/s | prepared | p50 | p99 | in time | good/s |\n|---|---|---|---|---|---|")
@@ -185,7 +189,7 @@ def table(options, folder, port, name):
         rows = {way: [] for way in ways}
         for n in range(options.rounds):
             for way in ways:
-                latencies, good = turn(port, work, way, rate, options.seconds, options.slo_ms / 1000, n)
+                latencies, good = turn(ports, work, way, rate, options.seconds, options.slo_ms / 1000, n)
                 rows[way].append((quantile(latencies, 0.5), quantile(latencies, 0.99), good))
         for way in ways:
             p50, p99, good = (statistics.median(row[i] for row in rows[way]) for i in range(3))
@@ -196,7 +200,7 @@ def table(options, folder, port, name):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", default="jpeg,resize")
-    parser.add_argument("--ways", default=",".join(WAYS))
+    parser.add_argument("--ways", default="queued,stage,client")
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rates", default="20,50,100,150")
@@ -207,13 +211,19 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         repository(folder, options.slo_ms)
-        with Server("--repository", str(folder), "--accelerators", f"emulated:1,cpu:{options.threads}", "--prepare-threads",
-                    str(options.threads)) as server:
+        accelerators = "--accelerators", f"emulated:1,cpu:{options.threads}"
+        threads = "--prepare-threads", str(options.threads)
+        names = [f"{work}_queued" for work in options.work.split(",")]
+        with contextlib.ExitStack() as stack:
+            server = stack.enter_context(Server("--repository", str(folder), *accelerators, *threads))
+            ports = [server.port, None]
+            if "cluster" in options.ways:
+                ports[1] = stack.enter_context(Cluster(folder, names, *threads, backend=accelerators)).frontend.port
             busy = [multiprocessing.Process(target=spin, daemon=True) for _ in range(options.busy)]
             for process in busy:
                 process.start()
             for work in options.work.split(","):
-                table(options, folder, server.port, work)
+                table(options, folder, ports, work)
             for process in busy:
                 process.terminate()
 

@@ -16,6 +16,7 @@ static const struct option_row rows[] = {
     OPTION_INT(struct serve_settings, max_models, "max-models", "N", 1, CONTROL_MODELS_MOST, "models of the cluster"),
     OPTION_HEADING("Listening"),
     SERVING_ROWS_LISTENING,
+    SERVING_ROWS_PREPARE,
     SERVING_ROWS_METRICS,
     SERVING_ROWS_SECURITY,
     OPTION_HEADING("Limits"),

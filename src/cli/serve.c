@@ -27,9 +27,7 @@ static const struct option_row rows[] = {
                   "SLO of models that give none; without it chosen from the model's profile"),
     OPTION_HEADING("Listening"),
     SERVING_ROWS_LISTENING,
-    OPTION_INT(struct serve_settings, prepare_threads, "prepare-threads", "N", 1, 256,
-               "threads that decode images while their requests wait, for models that ask for it "
-               "(docs/model-repository.md)"),
+    SERVING_ROWS_PREPARE,
     SERVING_ROWS_METRICS,
     SERVING_ROWS_SECURITY,
     OPTION_HEADING("Limits"),

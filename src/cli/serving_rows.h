@@ -65,6 +65,11 @@
         "how advice for autoscalers is made (docs/serve.md): min, max, headroom, every_s, start_delay_s, e.g. "        \
         "min=1,max=8")
 
+#define SERVING_ROWS_PREPARE                                                                                           \
+    OPTION_INT(struct serve_settings, prepare_threads, "prepare-threads", "N", 1, 256,                                 \
+               "threads that prepare inputs while their requests wait, for models that ask for it "                    \
+               "(docs/model-repository.md)")
+
 #define SERVING_ROWS_METRICS                                                                                           \
     OPTION_INT(struct serve_settings, metrics_port, "metrics-port", "PORT", 0, 65535,                                  \
                "Prometheus metrics; 0: any free port"),                                                                \

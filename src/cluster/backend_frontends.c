@@ -19,11 +19,23 @@
 struct landed *backend_card_wanted(const struct backend_link *l, struct frontend_peer *f, uint64_t handle) {
     struct landed *landed = landing_place(&f->landing, handle);
     (void)l;
-    if (!landed || landed->handle != handle || landed->block || landed->arrives)
+    if (!landed || landed->handle != handle || landed->arrives)
+        return NULL;
+    if (landed->state == LANDED_UNREADY)
+        return landed;
+    if (landed->block)
         return NULL;
     if (landed->state == LANDED_GONE) /* the pull was given up, and now its transfer has ended */
         landing_give(&f->landing, landed);
     return landed->state == LANDED_PULLING ? landed : NULL;
+}
+
+/* An UNREADY one may be with its executor, which leaves it out. */
+static void inputs_refused(struct backend_link *l, const struct frontend_peer *f, struct landed *landed,
+                           const struct sy_error *err) {
+    log_warn("inputs refused", "frontend=%s reason=\"%s\"", f->peer.name, err->text);
+    if (landed->state != LANDED_UNREADY)
+        backend_landed_lose(l, landed);
 }
 
 bool backend_card_take(struct backend_link *l, struct frontend_peer *f, struct landed *landed,
@@ -32,19 +44,42 @@ bool backend_card_take(struct backend_link *l, struct frontend_peer *f, struct l
     struct sy_error err;
     if (landing_take(&f->landing, landed, card, deadline_ns, pieces, count, &err) == 0)
         return true;
-    log_warn("inputs refused", "frontend=%s reason=\"%s\"", f->peer.name, err.text);
-    backend_landed_lose(l, landed);
+    inputs_refused(l, f, landed, &err);
     return false;
+}
+
+/* The batch need not wait for this request. */
+void backend_card_unready(struct backend_link *l, struct frontend_peer *f, const struct wire_card *card) {
+    struct landed *landed = backend_card_wanted(l, f, card->handle);
+    struct sy_error err;
+    if (!landed || landed->state != LANDED_PULLING)
+        return;
+    if (landing_take_unready(&f->landing, landed, card, health_local(&f->health, card->deadline_ns), &err) < 0)
+        inputs_refused(l, f, landed, &err);
+    else
+        backend_landed_settle(l, landed);
+}
+
+/* If the transport does not get them, the request is left out of its batch, and goes back. */
+void backend_card_ready(struct backend_link *l, struct frontend_peer *f, uint64_t handle) {
+    struct landed *landed = backend_card_wanted(l, f, handle);
+    if (!landed || landed->state != LANDED_UNREADY || !f->transport)
+        return;
+    landed->begun_ns = clock_now_ns();
+    if (f->transport->pull(l, f, landed) != PULL_UNDER_WAY)
+        landed->arrives = false;
 }
 
 void backend_card_over(struct backend_link *l, struct frontend_peer *f, struct landed *landed) {
     struct sy_error err;
     margin_add(&f->pulls, clock_now_ns() - landed->begun_ns); /* given-up pulls count, too, so that the margin learns */
+    bool unready = landed->state == LANDED_UNREADY;
     if (landed->state == LANDED_GONE) {
         landing_give(&f->landing, landed);
     } else if (landing_over(&f->landing, landed, &err) < 0) {
-        log_warn("inputs refused", "frontend=%s reason=\"%s\"", f->peer.name, err.text);
-        backend_landed_lose(l, landed);
+        inputs_refused(l, f, landed, &err);
+    } else if (unready) { /* its plan did not wait for it */
+        ;
     } else if (!landed->plan) { /* its plan went to the executor without it */
         landing_give(&f->landing, landed);
     } else {
@@ -83,7 +118,16 @@ static int frontend_frame(struct peer *peer, const struct frame *frame, const vo
 
     if (health_frame(&f->health, peer, frame, head))
         return 0;
+    if ((frame->kind == FRAME_UNREADY || frame->kind == FRAME_READY) && !f->known)
+        return error_set(err, -EPROTO, "it has not let us in");
     switch (frame->kind) {
+    case FRAME_UNREADY:
+        backend_card_unready(l, f, head);
+        return 0;
+    case FRAME_READY:
+        for (uint32_t i = 0; i < frame->count; i++)
+            backend_card_ready(l, f, ((const uint64_t *)head)[i]);
+        return 0;
     case FRAME_WELCOME:
         return welcomed(l, f, frame, head, err);
     case FRAME_REFUSED:
@@ -123,6 +167,8 @@ static void frontend_lost(struct backend_link *l, struct frontend_peer *f, const
         if (!landed->handle || (landed->state == LANDED_ALL && !landed->arrives))
             continue;
         landed->arrives = false;
+        if (landed->state == LANDED_UNREADY) /* its batch leaves it out, which frees it */
+            continue;
         if (landed->state == LANDED_PULLING && landed->plan)
             backend_landed_lose(l, landed); /* its plan may free it */
         else if (!landed->plan)

@@ -106,6 +106,7 @@ static struct wire_outcome outcome(const struct result_message *result) {
         .suspect = result->suspect,
         .broke = result->broke,
         .absent = result->absent,
+        .unready = result->unready,
     };
 }
 
@@ -174,7 +175,7 @@ static void take_result(struct backend_link *l, const struct result_message *res
     send_result(l, f, landed, result);
     output_block_put(result->block);
     if (!result->read) /* else a run that was given up may still read it */
-        landing_give(&f->landing, landed);
+        backend_landed_give(&f->landing, landed);
 }
 
 static bool take_results(struct backend_link *l) {

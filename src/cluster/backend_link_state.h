@@ -142,16 +142,21 @@ int backend_take_plans(struct backend_link *l, const struct frame *frame, const 
 void backend_landed_settle(struct backend_link *l, struct landed *landed);
 /* The request cannot be had: it is left out of its plan, and its frontend is told. */
 void backend_landed_lose(struct backend_link *l, struct landed *landed);
+/* Nothing here needs the request any more: its memory is freed, once nothing arrives in it. */
+void backend_landed_give(struct landing *landing, struct landed *landed);
 /* Gives up pulls that take too long, and hands over what waited for room. Lowers *until_ns to when to look again. */
 void backend_queues_look(struct backend_link *l, int64_t now_ns, int64_t *until_ns);
 
 /* ---- transports: what they do with cards that come; in backend_frontends.c ---- */
 
-/* The request of this handle that waits for its card. NULL: none waits; its memory is freed. */
+/* The request of this handle that waits for its card or its inputs. NULL: none waits; its memory is freed. */
 struct landed *backend_card_wanted(const struct backend_link *l, struct frontend_peer *f, uint64_t handle);
 /* Takes a request's card, and says where its inputs go. False: the card does not fit the model; the request is lost. */
 bool backend_card_take(struct backend_link *l, struct frontend_peer *f, struct landed *landed,
                        const struct wire_card *card, struct iovec pieces[TENSORS_MAX], uint32_t *count);
+/* A request's inputs are still being prepared, or are there now. */
+void backend_card_unready(struct backend_link *l, struct frontend_peer *f, const struct wire_card *card);
+void backend_card_ready(struct backend_link *l, struct frontend_peer *f, uint64_t handle);
 /* The request's inputs are here, or it has none: nothing more of it arrives. */
 void backend_card_over(struct backend_link *l, struct frontend_peer *f, struct landed *landed);
 

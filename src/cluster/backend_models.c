@@ -65,9 +65,13 @@ static void model_tell(struct backend_link *l, uint32_t m) {
         if (c->profiles[t][m])
             profiles[count++] = described(c->types[t], c->profiles[t][m]);
     struct sy_error err = {""};
-    if (c->models[m].ensemble && l->uplink.peer.format < WIRE_FORMAT_ENSEMBLES) {
-        log_error("model not offered", "model=%s reason=\"the scheduler is of a release that knows no ensembles\"",
-                  c->models[m].name);
+    uint32_t format = l->uplink.peer.format;
+    const char *unknown = c->models[m].ensemble && format < WIRE_FORMAT_ENSEMBLES  ? "ensembles"
+                          : c->models[m].prepared && format < WIRE_FORMAT_PREPARED ? "inputs that are prepared"
+                                                                                   : NULL;
+    if (unknown) {
+        log_error("model not offered", "model=%s reason=\"the scheduler is of a release that knows no %s\"",
+                  c->models[m].name, unknown);
         l->offers[m].told = TOLD_MODEL;
         return;
     }

@@ -32,6 +32,13 @@ struct landed *backend_landed_of(const struct backend_link *l, uint64_t handle) 
     return landed && landed->handle == handle ? landed : NULL;
 }
 
+void backend_landed_give(struct landing *landing, struct landed *landed) {
+    if (landed->arrives) /* it was left out of its batch; backend_card_over() frees it */
+        landed->state = LANDED_GONE;
+    else
+        landing_give(landing, landed);
+}
+
 static struct pulled_plan *plan_new(struct backend_link *l, const struct batch_plan *plan) {
     struct pulled_plan *p = l->free;
     if (p)
@@ -71,7 +78,7 @@ static void plan_tighten(struct backend_link *l, struct pulled_plan *p) {
         struct landed *landed = backend_landed_of(l, handle);
         if (!landed || landed->plan != p)
             continue;
-        if (landed->state == LANDED_ALL) {
+        if (landed->state == LANDED_ALL || landed->state == LANDED_UNREADY) {
             items += landing_card(&backend_frontend_of(l, handle)->landing, landed)->items;
             landed->plan = NULL;
             p->plan.handles[kept++] = handle;
@@ -127,8 +134,8 @@ static void queue_go_on(struct backend_link *l, uint32_t accelerator, int64_t no
         } else {
             for (uint32_t i = 0; i < requests; i++) {
                 backend_tell_undelivered(l, p->plan.handles[i], LOST_PLAN);
-                landing_give(&backend_frontend_of(l, p->plan.handles[i])->landing,
-                             backend_landed_of(l, p->plan.handles[i]));
+                backend_landed_give(&backend_frontend_of(l, p->plan.handles[i])->landing,
+                                    backend_landed_of(l, p->plan.handles[i]));
             }
             backend_tell_not_run(l, &p->plan, now_ns);
         }

@@ -68,12 +68,47 @@ static uint64_t send_card(struct frontend_link *l, struct backend *b, struct awa
     return bytes;
 }
 
-/* Sends the card and inputs, or that there are none. Returns the bytes of inputs. */
+/* Sends the card alone: the backend can begin the batch without the request, and pulls its inputs when it is told that
+ * they are there. */
+static void send_unready(struct frontend_link *l, struct backend *b, struct away *a) {
+    const struct request_card *card = &l->wiring->cards[away_lane(a)][handle_slot(a->message.handle)];
+    size_t head_bytes = sizeof(struct wire_card) + card->input_count * sizeof(struct card_input);
+    struct wire_card *out = peer_frame(&b->peer, FRAME_UNREADY, 1, head_bytes, 0);
+    if (!out)
+        return;
+    *out = wire_card_of(card, away_handle(l, card->handle));
+    struct card_input *inputs = (struct card_input *)(out + 1);
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < card->input_count; i++) {
+        inputs[i] = card->inputs[i];
+        inputs[i].offset = at;
+        at += inputs[i].bytes;
+    }
+    away_await(l, a, b->place);
+}
+
+void frontend_inputs_ready(struct frontend_link *l, struct away *a) {
+    if (!a->awaited)
+        return;
+    struct backend *b = l->backends[a->taker];
+    uint64_t *place = peer_frame_more(&b->peer, FRAME_READY, sizeof(*place), WIRE_MANY);
+    if (place)
+        *place = away_handle(l, a->message.handle);
+    away_await_no_more(l, a);
+}
+
+/* Sends the card and inputs, or that there are none, or not yet. Returns the bytes of inputs. */
 static uint64_t card_or_none(struct frontend_link *l, struct backend *b, uint64_t handle) {
     struct away *a = away_find(l, handle);
-    if (a && !a->over)
+    if (a && !a->over && !away_unready(l, a))
         return send_card(l, b, a);
+    if (a && !a->over && b->peer.format >= WIRE_FORMAT_PREPARED) {
+        send_unready(l, b, a);
+        return 0;
+    }
     peer_send(&b->peer, FRAME_NO_CARD, 1, &handle, sizeof(handle));
+    if (a && !a->over) /* an earlier release takes no such model; whoever asks all the same leaves it out */
+        away_over(l, a, &(struct wire_outcome){.status = REQUEST_LOST, .unready = 1}, NULL, false);
     return 0;
 }
 
@@ -203,7 +238,7 @@ static void result_over(struct frontend_link *l, struct backend *b) {
         output_block_put(block);
         block = NULL;
     }
-    if (result.status == REQUEST_LOST && !a->over)
+    if (result.status == REQUEST_LOST && !a->over && !result.unready)
         l->lost[result.reason && result.reason < LOST_REASONS ? result.reason : LOST_ACCELERATOR]++;
     bool wanted_elsewhere = a->sent && l->uplink.up && a->taker == NO_TAKER && !a->over;
     if (wanted_elsewhere) /* the request was sent again, and its first run has answered */

@@ -40,6 +40,24 @@ uint32_t away_lane(const struct away *a) {
     return handle_frontend(a->message.handle);
 }
 
+/* ---- inputs that are prepared ---- */
+
+bool away_unready(const struct frontend_link *l, const struct away *a) {
+    const struct request_card *card = &l->wiring->cards[away_lane(a)][handle_slot(a->message.handle)];
+    return atomic_load_explicit(&card->unready, memory_order_acquire); /* with who has prepared them */
+}
+
+void away_await(struct frontend_link *l, struct away *a, uint32_t taker) {
+    l->awaited += !a->awaited;
+    a->awaited = true;
+    a->taker = taker;
+}
+
+void away_await_no_more(struct frontend_link *l, struct away *a) {
+    l->awaited -= a->awaited;
+    a->awaited = false;
+}
+
 /* ---- back to the port ---- */
 
 static void give_result(struct frontend_link *l, const struct away *a) {
@@ -57,6 +75,7 @@ static void give_result(struct frontend_link *l, const struct away *a) {
         .suspect = a->last.suspect,
         .broke = a->last.broke,
         .absent = a->last.absent,
+        .unready = a->last.unready,
     };
     ring_push(ring);
     l->results_rung++;
@@ -97,6 +116,7 @@ void away_over(struct frontend_link *l, struct away *a, const struct wire_outcom
     a->block = block;
     a->refused = refused;
     a->over = true;
+    away_await_no_more(l, a);
     if (a->readers == 0)
         away_give_back(l, a);
 }
@@ -107,22 +127,25 @@ static void refuse(struct frontend_link *l, struct away *a, uint32_t reason) {
 
 /* ---- to the scheduler ---- */
 
-/* Whether the scheduler is connected, and knows the model. */
+/* Whether the scheduler is connected, and knows the model. A promise is only for a scheduler that reckons with it. */
 bool away_can_send(const struct frontend_link *l, const struct away *a) {
-    return l->uplink.up && l->remote_of_local[a->message.model] != NO_MODEL;
+    return l->uplink.up && l->remote_of_local[a->message.model] != NO_MODEL && (l->promises || !away_unready(l, a));
 }
 
 /* Adds a request to the frame that is being filled. */
 void away_tell(struct frontend_link *l, const struct away *a, uint8_t kind) {
     struct peer *peer = &l->uplink.peer;
-    struct wire_request *message = peer_frame_more(peer, FRAME_REQUESTS, sizeof(*message), WIRE_MANY);
-    if (!message)
+    void *place = peer_frame_more(peer, FRAME_REQUESTS, wire_request_bytes(peer->format), WIRE_MANY);
+    if (!place)
         return; /* the connection is about to be closed; then the request is sent again */
-    *message = wire_request_of(&a->message);
-    message->handle = away_handle(l, a->message.handle);
-    message->model = a->remote;
-    message->port = 0;
-    message->kind = kind;
+    struct wire_request message = wire_request_of(&a->message);
+    message.handle = away_handle(l, a->message.handle);
+    message.model = a->remote;
+    message.port = 0;
+    message.kind = kind;
+    if (message.ready_ns > 0 && !away_unready(l, a))
+        message.ready_ns = 0;
+    wire_request_put(place, &message, peer->format);
 }
 
 void away_send(struct frontend_link *l, struct away *a) {
@@ -134,12 +157,28 @@ void away_send(struct frontend_link *l, struct away *a) {
 }
 
 void away_hold(struct frontend_link *l, struct away *a) {
+    away_await_no_more(l, a);
     a->taker = NO_TAKER;
     if (!a->sent)
         return;
     a->sent = 0;
     a->again = true;
     l->held++;
+}
+
+/* Its inputs are there, perhaps before the time that was promised. */
+static void inputs_ready(struct frontend_link *l, struct away *a) {
+    frontend_inputs_ready(l, a);
+    if (a->sent && a->sent == l->uplink.times && l->uplink.up && l->promises)
+        away_tell(l, a, REQUEST_READY);
+    else if (!a->sent && away_can_send(l, a))
+        away_send(l, a);
+}
+
+/* Whether a model is gone for good: its last requests here have been refused. */
+static bool is_forgotten(const struct frontend_link *l, uint32_t local) {
+    return l->uplink.up && !l->served[local] && l->remote_of_local[local] == NO_MODEL &&
+           l->forget_ns[local] == TIME_NEVER;
 }
 
 static void take_request(struct frontend_link *l, const struct request_message *message) {
@@ -155,11 +194,18 @@ static void take_request(struct frontend_link *l, const struct request_message *
             refuse(l, a, REFUSAL_CANCELLED);
         return;
     }
+    if (message->kind == REQUEST_READY) {
+        if (a->message.handle == message->handle && !a->over)
+            inputs_ready(l, a);
+        return;
+    }
     CHECK_EQ(a->message.handle, 0); /* a port reuses a slot only when its request has come back */
     *a = (struct away){.message = *message, .taker = NO_TAKER, .reader = NO_TAKER};
     l->held++;
     if (away_can_send(l, a))
         away_send(l, a);
+    else if (is_forgotten(l, a->message.model)) /* it comes again: a batch ran without it, and then its model went */
+        refuse(l, a, REFUSAL_STRANDED);
 }
 
 static bool take_requests(struct frontend_link *l) {
@@ -196,10 +242,17 @@ static void sweep(struct frontend_link *l, int64_t now_ns) {
     size_t i = 0;
     for (struct away *a; (a = held_next(l, &i, &left));) {
         if (now_ns > a->message.deadline_ns)
-            refuse(l, a, REFUSAL_STRANDED);
+            refuse(l, a, away_unready(l, a) ? REFUSAL_DEADLINE : REFUSAL_STRANDED);
         else if (away_can_send(l, a))
             away_send(l, a);
     }
+}
+
+/* A port leaves out REQUEST_READY if its ring is nearly full: looks at the cards of the requests that are awaited. */
+static void awaited_look(struct frontend_link *l) {
+    for (size_t i = 0; i < away_count(l) && l->awaited > 0; i++)
+        if (l->away[i].message.handle && l->away[i].awaited && !away_unready(l, &l->away[i]))
+            frontend_inputs_ready(l, &l->away[i]);
 }
 
 /* ---- from the scheduler ---- */
@@ -268,11 +321,14 @@ static void requests_take_back(struct frontend_link *l, uint32_t remote) {
 /* From now on no request is sent with this number of a model: the scheduler has given the model another number before,
  * or the model is gone. */
 static void model_gone(struct frontend_link *l, uint32_t remote) {
-    for (uint32_t local = 0; local < l->config.models_max; local++)
+    for (uint32_t local = 0; local < l->config.models_max; local++) {
+        if (l->ends[local] == remote)
+            l->ends[local] = NO_MODEL;
         if (l->remote_of_local[local] == remote) {
             model_miss(l, local);
             requests_take_back(l, remote);
         }
+    }
     peer_send(&l->uplink.peer, FRAME_MODEL_LEFT, 1, &remote, sizeof(remote));
 }
 
@@ -287,6 +343,37 @@ static void model_ends(struct frontend_link *l, uint32_t remote) {
             l->forget_ns[local] = clock_now_ns();
         }
     peer_send(&l->uplink.peer, FRAME_MODEL_LEFT, 1, &remote, sizeof(remote));
+}
+
+static bool outlasts(const struct frontend_link *l, uint32_t local) {
+    return l->config.ops->outlasts && l->config.ops->outlasts(l->config.context, local);
+}
+
+/* A model whose successor is not ready here goes on until that is: the scheduler and the backend wait for the answer.
+ */
+static void model_is_to_end(struct frontend_link *l, uint32_t remote) {
+    for (uint32_t local = 0; local < l->config.models_max; local++)
+        if (l->remote_of_local[local] == remote && outlasts(l, local)) {
+            l->ends[local] = remote;
+            l->look_ns = 0;
+            return;
+        }
+    model_ends(l, remote);
+}
+
+/* Ends models whose successors are ready. True: some are left. */
+static bool models_end(struct frontend_link *l) {
+    bool left = false;
+    for (uint32_t local = 0; local < l->config.models_max && l->uplink.up; local++) {
+        uint32_t remote = l->ends[local];
+        if (remote != NO_MODEL && outlasts(l, local)) {
+            left = true;
+        } else if (remote != NO_MODEL) {
+            l->ends[local] = NO_MODEL;
+            model_ends(l, remote);
+        }
+    }
+    return left;
 }
 
 /* The scheduler has announced all models that it serves. */
@@ -319,7 +406,7 @@ static int from_scheduler(void *context, const struct frame *frame, const void *
         return 0;
     case FRAME_MODEL_ENDS:
         for (uint32_t i = 0; i < frame->count; i++)
-            model_ends(l, ((const uint32_t *)head)[i]);
+            model_is_to_end(l, ((const uint32_t *)head)[i]);
         return 0;
     case FRAME_TOLD:
         all_told(l);
@@ -360,9 +447,11 @@ static void uplink_up(void *context, const struct hello *welcome) {
     if (l->number != welcome->number && l->number)
         renumbered(l);
     l->number = welcome->number;
+    l->promises = welcome->promises && l->uplink.peer.format >= WIRE_FORMAT_PREPARED;
     memset(l->told, 0, l->config.models_max);
     memset(l->remote_of_local, 0xff,
            l->config.models_max * sizeof(*l->remote_of_local)); /* the new scheduler has other numbers */
+    memset(l->ends, 0xff, l->config.models_max * sizeof(*l->ends));
 }
 
 static void uplink_down(void *context) {
@@ -431,16 +520,17 @@ static int64_t turn(void *owner, int64_t now_ns) {
     }
     frontend_backends_look(l, now_ns, &until_ns);
     bool more = take_requests(l);
-    if (l->held > 0) {
+    if (l->held > 0 || l->awaited > 0) {
         if (now_ns >= l->sweep_ns) {
             sweep(l, now_ns);
+            awaited_look(l);
             l->sweep_ns = now_ns + SWEEP_NS;
         }
         until_ns = l->sweep_ns < until_ns ? l->sweep_ns : until_ns;
     }
     if (now_ns >= l->look_ns && !l->loop.lent) { /* look() waits for the frontends; one may take this turn */
-        bool forgets = models_forget(l, now_ns), soon = l->config.ops->look(l->config.context);
-        l->look_ns = now_ns + (forgets || soon ? LOOK_NS : REST_NS);
+        bool forgets = models_forget(l, now_ns), soon = l->config.ops->look(l->config.context), ends = models_end(l);
+        l->look_ns = now_ns + (forgets || soon || ends ? LOOK_NS : REST_NS);
     }
     until_ns = l->look_ns < until_ns ? l->look_ns : until_ns;
     report(l, now_ns, &until_ns);
@@ -474,6 +564,7 @@ static void link_free(struct frontend_link *l) {
     free(l->served);
     free(l->told);
     free(l->remote_of_local);
+    free(l->ends);
     free(l->away);
     link_report_free(&l->report);
     free(l);
@@ -491,16 +582,18 @@ int frontend_link_start(struct frontend_link **link, const struct frontend_link_
     link_report_init(&l->report);
     l->away = calloc((size_t)w->frontends * w->port_requests, sizeof(*l->away)); /* pages are used only as slots are */
     l->remote_of_local = malloc(config->models_max * sizeof(*l->remote_of_local));
+    l->ends = malloc(config->models_max * sizeof(*l->ends));
     l->forget_ns = malloc(config->models_max * sizeof(*l->forget_ns));
     l->served = calloc(config->models_max, sizeof(*l->served));
     l->told = calloc(config->models_max, sizeof(*l->told));
-    if (!l->away || !l->remote_of_local || !l->told || !l->served || !l->forget_ns) {
+    if (!l->away || !l->remote_of_local || !l->ends || !l->told || !l->served || !l->forget_ns) {
         error_set(err, rc, "no memory for the link to the cluster");
         goto err_free;
     }
     for (uint32_t i = 0; i < config->models_max; i++)
         l->forget_ns[i] = TIME_NEVER;
     memset(l->remote_of_local, 0xff, config->models_max * sizeof(*l->remote_of_local));
+    memset(l->ends, 0xff, config->models_max * sizeof(*l->ends));
     hello_formats(&l->config.self);
     l->config.self.role = ROLE_FRONTEND;
     l->config.self.lanes = w->frontends;

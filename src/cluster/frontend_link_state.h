@@ -19,6 +19,7 @@ struct away {
     uint32_t reader;                /* that backend, by its place; NO_TAKER */
     bool over;                      /* it has ended; `last` is held back until there are no readers */
     bool cancelled;
+    bool awaited; /* `taker` waits for its inputs, which are still being prepared */
     bool refused; /* by the scheduler: it ended with a refusal, not a result */
     struct wire_outcome last;
     struct output_block *block; /* of `last` */
@@ -55,12 +56,15 @@ struct frontend_link {
     struct uplink uplink;
     struct away *away;         /* [frontends * port_requests] */
     uint32_t held;             /* how many of them wait here */
+    uint32_t awaited;          /* how many of them are awaited */
+    bool promises;             /* the scheduler queues requests whose inputs are promised; else they wait here */
     uint32_t number;           /* our number, from the last scheduler; 0: none yet */
     uint32_t *remote_of_local; /* [models_max] the scheduler's number of the model; NO_MODEL: it does not serve it
                                 * now */
     int64_t *forget_ns; /* [models_max] for a model that is no longer served: until when it is kept; else TIME_NEVER */
-    bool *served;       /* [models_max] announced by the scheduler */
-    bool *told;         /* [models_max] announced since the uplink was connected */
+    uint32_t *ends; /* [models_max] the scheduler's number of a model that ends once its successor is ready; NO_MODEL */
+    bool *served;   /* [models_max] announced by the scheduler */
+    bool *told;     /* [models_max] announced since the uplink was connected */
     struct backend **backends; /* by place */
     uint32_t backend_room, backend_count;
     int64_t sweep_ns, look_ns;
@@ -87,7 +91,13 @@ uint64_t away_handle(const struct frontend_link *l, uint64_t handle);
 struct away *away_find(const struct frontend_link *l, uint64_t handle);
 /* The frontend thread that owns it. */
 uint32_t away_lane(const struct away *a);
-/* Whether the scheduler is up and serves its model; then sends it. */
+/* Whether its inputs are still being prepared; false: they can be read. */
+bool away_unready(const struct frontend_link *l, const struct away *a);
+/* Its taker is told once its inputs are there; or that it waits for them is over. */
+void away_await(struct frontend_link *l, struct away *a, uint32_t taker);
+void away_await_no_more(struct frontend_link *l, struct away *a);
+/* Whether the scheduler is up and serves its model, and takes it while its inputs are being prepared, if they are; then
+ * sends it. */
 bool away_can_send(const struct frontend_link *l, const struct away *a);
 void away_send(struct frontend_link *l, struct away *a);
 /* Keeps a request here again, to be sent to the next scheduler: no living process would report its end. */
@@ -122,6 +132,8 @@ void fabric_drop(struct frontend_link *l, struct backend *b);
 
 /* ---- frontend_backends.c ---- */
 
+/* The inputs of an awaited request are there: tells the backend that waits for them. */
+void frontend_inputs_ready(struct frontend_link *l, struct away *a);
 /* A process has connected, presumably a backend. */
 void frontend_accepted(void *link, int fd, const char *from);
 /* Checks whether backends are alive. Lowers *until_ns to when to call it again. */

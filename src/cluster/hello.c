@@ -88,6 +88,8 @@ char *hello_write(const struct hello *hello) {
         rc |= json_object_set_new(json, "transports", json_integer(hello->transports));
         rc |= json_object_set_new(json, "fabric", json_string(hello->fabric));
     }
+    if (hello->promises)
+        rc |= json_object_set_new(json, "promises", json_true());
     for (size_t i = 0; i < ARRAY_COUNT(words); i++)
         rc |= json_object_set_new(json, words[i].name,
                                   json_sprintf("%016" PRIx64, *(uint64_t *)field(hello, words[i].at)));
@@ -139,6 +141,10 @@ static int fields_read(const json_t *json, struct hello *hello, struct sy_error 
     hello->format_newest = (uint32_t)number;
     if (transports_read(json, hello, err) < 0)
         return -EPROTO;
+    const json_t *promises = json_object_get(json, "promises");
+    if (promises && !json_is_boolean(promises))
+        return wrong("promises", err);
+    hello->promises = json_is_true(promises);
     for (size_t i = 0; i < ARRAY_COUNT(words); i++) {
         const char *value = json_string_value(json_object_get(json, words[i].name));
         char *end;

@@ -1,6 +1,7 @@
 /* hello.h - how processes introduce themselves: JSON, since it happens once and its fields may grow. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -37,6 +38,8 @@ struct hello {
     uint32_t lanes;                  /* of a frontend: its threads, */
     uint32_t slots;                  /* and requests that each may have */
     uint32_t accelerators;           /* of a backend */
+    bool promises;                   /* of a scheduler: it queues requests whose inputs are promised for later; without
+                                      * the field it does not */
     uint32_t transports;             /* its transports for inputs: bits of enum transport_kind; 0: not named */
     char version[32];                /* of the program */
     char name[HELLO_NAME_MAX];       /* for people */

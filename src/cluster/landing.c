@@ -96,6 +96,19 @@ static size_t aligned(uint64_t bytes) {
     return (size_t)(bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
 }
 
+/* Whether a card is the one that was taken while its inputs were being prepared: an executor may have it by now. */
+static bool is_same(const struct request_card *own, const struct wire_card *card) {
+    const struct card_input *inputs = (const struct card_input *)(card + 1);
+    if (card->input_count != own->input_count || card->items != own->items)
+        return false;
+    for (uint32_t i = 0; i < card->input_count; i++)
+        if ((inputs[i].region == REGION_NONE) != (own->inputs[i].region == REGION_NONE) ||
+            inputs[i].bytes != own->inputs[i].bytes || inputs[i].rank != own->inputs[i].rank ||
+            memcmp(inputs[i].dims, own->inputs[i].dims, inputs[i].rank * sizeof(inputs[i].dims[0])) != 0)
+            return false;
+    return true;
+}
+
 int landing_take(struct landing *l, struct landed *landed, const struct wire_card *card, int64_t deadline_ns,
                  struct iovec pieces[TENSORS_MAX], uint32_t *count, struct sy_error *err) {
     const struct card_input *inputs = (const struct card_input *)(card + 1);
@@ -104,6 +117,13 @@ int landing_take(struct landing *l, struct landed *landed, const struct wire_car
     size_t total = 0, range_bytes;
 
     *count = 0;
+    if (landed->state == LANDED_UNREADY) {
+        if (!is_same(own, card))
+            return error_set(err, -EINVAL, "other inputs than were announced");
+        *count = landing_pieces(l, landed, l->wiring->regions, pieces);
+        landed->arrives = *count > 0;
+        return 0;
+    }
     if (!card_fits(model, card))
         return gone(l, landed, error_set(err, -EINVAL, "inputs that model '%s' does not take", model->name));
     for (uint32_t i = 0; i < card->input_count; i++)
@@ -134,6 +154,20 @@ int landing_take(struct landing *l, struct landed *landed, const struct wire_car
     return 0;
 }
 
+int landing_take_unready(struct landing *l, struct landed *landed, const struct wire_card *card, int64_t deadline_ns,
+                         struct sy_error *err) {
+    struct iovec pieces[TENSORS_MAX];
+    uint32_t count;
+    int rc = landing_take(l, landed, card, deadline_ns, pieces, &count, err);
+    if (rc < 0)
+        return rc;
+    landed->arrives = false;
+    landed->state = LANDED_UNREADY;
+    /* relaxed: published to the executor with the plan */
+    atomic_store_explicit(&l->cards[place_of(l, landed)].unready, 1, memory_order_relaxed);
+    return 0;
+}
+
 uint32_t landing_pieces(const struct landing *l, const struct landed *landed, const struct region *regions,
                         struct iovec pieces[TENSORS_MAX]) {
     const struct request_card *card = landing_card(l, landed);
@@ -145,8 +179,9 @@ uint32_t landing_pieces(const struct landing *l, const struct landed *landed, co
 }
 
 int landing_over(struct landing *l, struct landed *landed, struct sy_error *err) {
-    const struct request_card *card = landing_card(l, landed);
+    struct request_card *card = &l->cards[place_of(l, landed)];
     const struct signature *signature = &l->models[landed->model].signature;
+    bool unready = landed->state == LANDED_UNREADY;
 
     landed->arrives = false;
     for (uint32_t i = 0; i < card->input_count; i++) {
@@ -155,9 +190,11 @@ int landing_over(struct landing *l, struct landed *landed, struct sy_error *err)
             continue;
         int64_t elements = dims_product(input->dims, 0, input->rank);
         if (strings_check(region_at(l->wiring->regions, input), input->bytes, elements, err) < 0)
-            return gone(l, landed, -EINVAL);
+            return unready ? -EINVAL : gone(l, landed, -EINVAL);
     }
     landed->state = LANDED_ALL;
+    if (unready)
+        atomic_store_explicit(&card->unready, 0, memory_order_release); /* with request_unready() */
     return 0;
 }
 

@@ -13,6 +13,7 @@
 enum landed_state {
     LANDED_NOT,
     LANDED_PULLING,
+    LANDED_UNREADY, /* its card is here; its inputs are still being prepared, and have their memory */
     LANDED_ALL,
     LANDED_GONE, /* it cannot be had, and has no memory here */
 };
@@ -48,15 +49,19 @@ void landing_destroy(struct landing *landing);
 /* The slot of a request of this frontend; NULL: the handle is not valid. */
 struct landed *landing_place(const struct landing *landing, uint64_t handle);
 const struct request_card *landing_card(const struct landing *landing, const struct landed *landed);
-/* A card has come, checked against its frame (wire.h), for a request that is LANDED_PULLING. Takes it, and says where
- * its body goes. `deadline_ns` is local. 0 and the number of pieces; -EINVAL (it does not fit its model) or -ENOMEM,
- * with a sentence: the request is GONE. */
+/* A card has come, checked against its frame (wire.h), for a request that is LANDED_PULLING, or UNREADY: then it must
+ * be the one that came before. Takes it, and says where its body goes. `deadline_ns` is local. 0 and the number of
+ * pieces; -EINVAL (it does not fit its model) or -ENOMEM, with a sentence: the request is GONE, or still UNREADY. */
 int landing_take(struct landing *landing, struct landed *landed, const struct wire_card *card, int64_t deadline_ns,
                  struct iovec pieces[TENSORS_MAX], uint32_t *count, struct sy_error *err);
+/* The card of a request whose inputs are still being prepared, likewise: the request is UNREADY then, executors find
+ * its card, and leave it out of batches that begin before its inputs have landed. */
+int landing_take_unready(struct landing *landing, struct landed *landed, const struct wire_card *card,
+                         int64_t deadline_ns, struct sy_error *err);
 /* Where the body of a taken request goes; returns the number of pieces. */
 uint32_t landing_pieces(const struct landing *landing, const struct landed *landed, const struct region *regions,
                         struct iovec pieces[TENSORS_MAX]);
-/* Its body is here, or it has none. -EINVAL: its strings are malformed; the request is GONE. */
+/* Its body is here, or it has none. -EINVAL: its strings are malformed; the request is GONE, or still UNREADY. */
 int landing_over(struct landing *landing, struct landed *landed, struct sy_error *err);
 /* Whether a request for a model is here. It walks all slots, so call it rarely. */
 bool landing_holds(const struct landing *landing, uint32_t model);

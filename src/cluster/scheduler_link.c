@@ -56,7 +56,7 @@ static bool request_fits(const struct scheduler_link *l, const struct member *m,
     uint32_t number = handle_frontend(message->handle);
     return number / HELLO_LANES_MAX == m->hello.number && number % HELLO_LANES_MAX < m->hello.lanes &&
            handle_slot(message->handle) < m->hello.slots && message->model < l->config.models_max &&
-           message->kind <= REQUEST_CANCELLED && message->items >= 1 && message->work > 0 && message->work < 1e9F &&
+           message->kind <= REQUEST_READY && message->items >= 1 && message->work > 0 && message->work < 1e9F &&
            (message->priority < PRIORITIES_MAX || message->priority == PRIORITY_BEST_EFFORT);
 }
 
@@ -76,25 +76,33 @@ static void push(struct scheduler_link *l, uint32_t model) {
     l->pushed++;
 }
 
-/* With the times as they were queued, since the clock's estimate has changed since then. */
-bool request_cancel(struct scheduler_link *l, const struct request_message *last) {
+/* Says more of a request that is queued, with the times as they were then, since the clock's estimate has changed. */
+static bool request_tell(struct scheduler_link *l, const struct request_message *last, enum request_message_kind kind) {
     struct request_message *place = place_for(l, last->model);
     if (!place)
         return false;
     *place = *last;
-    place->kind = REQUEST_CANCELLED;
+    place->kind = (uint8_t)kind;
     push(l, last->model);
     return true;
 }
 
+bool request_cancel(struct scheduler_link *l, const struct request_message *last) {
+    return request_tell(l, last, REQUEST_CANCELLED);
+}
+
 /* Converts times to our clock; the possible error goes into the margin, so that the request is not late by its client's
- * clock. */
+ * clock, nor its inputs later than they are promised. */
 static void times_convert(const struct health *health, const struct request_message *sent, int64_t *arrival_ns,
-                          int64_t *deadline_ns) {
+                          int64_t *deadline_ns, int64_t *ready_ns) {
     *arrival_ns = health_local(health, sent->arrival_ns);
     *deadline_ns = health_local(health, sent->deadline_ns);
     int64_t error_ns = health->error_ns, most_ns = (*deadline_ns - *arrival_ns) / ERROR_PART_MOST;
-    *deadline_ns -= error_ns < most_ns ? error_ns : most_ns;
+    error_ns = error_ns < most_ns ? error_ns : most_ns;
+    *deadline_ns -= error_ns;
+    *ready_ns = sent->ready_ns > 0 ? health_local(health, sent->ready_ns) : 0;
+    if (*ready_ns > 0) /* beyond the deadline it is all the same: the request is refused */
+        *ready_ns = *ready_ns < *deadline_ns - error_ns ? *ready_ns + error_ns : *deadline_ns;
 }
 
 static int take_request(struct scheduler_link *l, struct member *m, const struct request_message *sent,
@@ -105,6 +113,11 @@ static int take_request(struct scheduler_link *l, struct member *m, const struct
     if (sent->kind == REQUEST_CANCELLED) {
         if (last->handle == sent->handle)
             request_cancel(l, last); /* if there is no room for that, it runs */
+        return 0;
+    }
+    if (sent->kind == REQUEST_READY) {
+        if (last->handle == sent->handle && last->ready_ns > 0)
+            request_tell(l, last, REQUEST_READY); /* a hint: without room for it, the promise counts */
         return 0;
     }
     struct served_place *place = &l->places[sent->model];
@@ -118,12 +131,14 @@ static int take_request(struct scheduler_link *l, struct member *m, const struct
         refuse(l, sent->handle, sent->model, REFUSAL_POOL_FULL);
         return 0;
     }
-    int64_t arrival_ns, deadline_ns;
-    times_convert(&m->health, sent, &arrival_ns, &deadline_ns);
+    int64_t arrival_ns, deadline_ns, ready_ns;
+    times_convert(&m->health, sent, &arrival_ns, &deadline_ns, &ready_ns);
     *message = *sent; /* do not read back what was just written: that would stall until it is in the cache */
     *last = *sent;
     message->arrival_ns = last->arrival_ns = arrival_ns;
     message->deadline_ns = last->deadline_ns = deadline_ns;
+    message->ready_ns = last->ready_ns =
+        l->config.central_thread ? 0 : ready_ns; /* central policies know no promises */
     message->port = last->port = 0;
     push(l, sent->model);
     l->in_scheduler++;
@@ -245,16 +260,27 @@ static int take_ran(struct scheduler_link *l, struct member *m, const struct ran
 
 /* ---- frames ---- */
 
-static int take_requests(struct scheduler_link *l, struct member *m, const struct wire_request *requests,
-                         uint32_t count, struct sy_error *err) {
+static inline int requests_of(struct scheduler_link *l, struct member *m, const void *head, uint32_t count,
+                              uint32_t format, struct sy_error *err) {
+    const uint32_t bytes = wire_request_bytes(format);
     int rc = 0;
     for (uint32_t i = 0; i < count && rc == 0; i++) {
-        if (i + AHEAD < count && handle_slot(requests[i + AHEAD].handle) < m->hello.slots)
-            __builtin_prefetch(last_of(m, requests[i + AHEAD].handle), 1);
-        struct request_message message = wire_request_message(&requests[i]);
+        if (i + AHEAD < count) {
+            uint64_t ahead = *(const uint64_t *)((const char *)head + (size_t)(i + AHEAD) * bytes); /* its handle */
+            if (handle_slot(ahead) < m->hello.slots)
+                __builtin_prefetch(last_of(m, ahead), 1);
+        }
+        struct request_message message = wire_request_message(head, i, format);
         rc = take_request(l, m, &message, err);
     }
     return rc;
+}
+
+/* The format is a constant in each: sizes and fields are known when this is compiled. */
+static int take_requests(struct scheduler_link *l, struct member *m, const void *head, uint32_t count,
+                         struct sy_error *err) {
+    return m->peer.format < WIRE_FORMAT_PREPARED ? requests_of(l, m, head, count, WIRE_FORMAT_OLDEST, err)
+                                                 : requests_of(l, m, head, count, WIRE_FORMAT_PREPARED, err);
 }
 
 static int from_frontend(struct scheduler_link *l, struct member *m, const struct frame *frame, const void *head,
@@ -784,6 +810,7 @@ int scheduler_link_start(struct scheduler_link **link, const struct scheduler_li
     l->plan_tag = config->self.incarnation; /* so that tags of other schedulers are not mistaken for ours */
     hello_formats(&l->config.self);
     l->config.self.role = ROLE_SCHEDULER;
+    l->config.self.promises = !config->central_thread;
     l->by_number = calloc(HELLO_NUMBERS, sizeof(*l->by_number));
     l->model_rung = calloc(l->wiring->model_threads, sizeof(bool));
     if (!l->by_number || !l->model_rung || places_init(l) < 0) {

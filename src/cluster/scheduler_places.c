@@ -261,7 +261,9 @@ static void known_tell(struct member *m, const struct known_model *known, uint32
 }
 
 static void serve_tell(const struct scheduler_link *l, struct member *m, uint32_t place) {
-    known_tell(m, &l->catalogue->known[l->places[place].known], place);
+    const struct known_model *known = &l->catalogue->known[l->places[place].known];
+    if (!known->model->prepared || m->peer.format >= WIRE_FORMAT_PREPARED) /* an earlier release prepares nothing */
+        known_tell(m, known, place);
 }
 
 /* An ensemble's number for frontends: behind those of all places. */

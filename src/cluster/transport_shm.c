@@ -91,9 +91,18 @@ static bool card_read(const struct frontend_peer *f, const struct request_card *
     return wire_head_check(&frame, &read->card, err) == 0;
 }
 
-static bool request_read(struct frontend_peer *f, struct landed *landed, struct sy_error *err) {
+static const struct request_card *card_of(const struct frontend_peer *f, const struct landed *landed) {
     uint32_t lane = handle_frontend(landed->handle) % HELLO_LANES_MAX;
-    const struct request_card *theirs = &f->cards[lane][handle_slot(landed->handle)];
+    return &f->cards[lane][handle_slot(landed->handle)];
+}
+
+/* Whether the request's inputs are still being prepared. */
+static bool is_unready(const struct frontend_peer *f, const struct landed *landed) {
+    return atomic_load_explicit(&card_of(f, landed)->unready, memory_order_acquire); /* with who has prepared them */
+}
+
+static bool request_read(struct frontend_peer *f, struct landed *landed, struct sy_error *err) {
+    const struct request_card *theirs = card_of(f, landed);
     uint64_t handle = landed->handle - ((uint64_t)f->hello.number * HELLO_LANES_MAX << HANDLE_SLOT_BITS);
     struct iovec pieces[TENSORS_MAX];
     struct read_card read;
@@ -114,7 +123,8 @@ static bool request_read(struct frontend_peer *f, struct landed *landed, struct 
 
 static enum pull_state shm_pull(struct backend_link *l, struct frontend_peer *f, struct landed *landed) {
     struct sy_error err = {.text = ""};
-    (void)l;
+    if (is_unready(f, landed)) /* then the frontend has to know that somebody waits */
+        return transport_tcp.pull(l, f, landed);
     if (!request_read(f, landed, &err)) {
         if (*err.text)
             log_warn("inputs refused", "frontend=%s reason=\"%s\"", f->peer.name, err.text);

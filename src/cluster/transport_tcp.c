@@ -30,7 +30,7 @@ static void take_card(struct backend_link *l, struct frontend_peer *f, const str
 /* The frontend says that the request is gone. */
 static void take_no_card(struct backend_link *l, struct frontend_peer *f, uint64_t handle) {
     struct landed *landed = backend_card_wanted(l, f, handle);
-    if (!landed)
+    if (!landed || landed->state == LANDED_UNREADY) /* that one is left out of its batch */
         return;
     landed->state = LANDED_GONE; /* its frontend knows */
     backend_landed_settle(l, landed);

@@ -14,7 +14,7 @@ static size_t struct_bytes(uint16_t kind, uint32_t format) {
     case FRAME_ACCELERATORS:
         return sizeof(struct wire_accelerator);
     case FRAME_REQUESTS:
-        return sizeof(struct wire_request);
+        return wire_request_bytes(format);
     case FRAME_RAN:
         return sizeof(struct ran_message);
     case FRAME_FREED:
@@ -39,6 +39,7 @@ static size_t struct_bytes(uint16_t kind, uint32_t format) {
     case FRAME_NO_CARD:
     case FRAME_WHERE:
     case FRAME_READ:
+    case FRAME_READY:
         return sizeof(uint64_t);
     default:
         return 0;
@@ -65,6 +66,7 @@ static size_t head_least(uint16_t kind) {
         return sizeof(struct wire_result);
     case FRAME_CARD:
     case FRAME_LIES:
+    case FRAME_UNREADY:
         return sizeof(struct wire_card);
     case FRAME_FABRIC:
         return sizeof(struct wire_fabric);
@@ -114,8 +116,11 @@ static bool shape_fits(uint32_t rank, const int64_t *dims) {
     return rank <= TENSOR_DIMS_MAX && dims_extent(dims, 0, rank) >= 0 && dims_product(dims, 0, rank) >= 0;
 }
 
-/* Whether a card's inputs are in the body, one after the other; of FRAME_LIES they may be anywhere. */
+/* Whether a card's inputs are in the body, one after the other; of FRAME_LIES they may be anywhere, and of
+ * FRAME_UNREADY the body comes later. */
 static bool card_fits(const struct frame *frame, const char *head) {
+    bool unready = frame->kind == FRAME_UNREADY;
+    uint64_t body_bytes = unready ? WIRE_BODY_MAX : frame->body_bytes;
     const struct wire_card *card = (const struct wire_card *)head;
     const struct card_input *inputs = (const struct card_input *)(card + 1);
     if (card->input_count > TENSORS_MAX || card->items < 1 || !(card->work > 0) ||
@@ -128,11 +133,11 @@ static bool card_fits(const struct frame *frame, const char *head) {
             return false;
         if (frame->kind == FRAME_LIES)
             continue;
-        if (inputs[i].offset != at || inputs[i].bytes > frame->body_bytes - at)
+        if (inputs[i].offset != at || inputs[i].bytes > body_bytes - at)
             return false;
         at += inputs[i].bytes;
     }
-    return at == frame->body_bytes;
+    return unready || at == frame->body_bytes;
 }
 
 static bool fabric_fits(const struct frame *frame, const char *head) {
@@ -160,12 +165,13 @@ static bool result_fits(const struct frame *frame, const char *head) {
 }
 
 int wire_head_check(const struct frame *frame, const void *head, struct sy_error *err) {
-    bool fits = frame->kind == FRAME_PLANS    ? plans_fit(frame, head)
-                : frame->kind == FRAME_CARD   ? card_fits(frame, head)
-                : frame->kind == FRAME_LIES   ? card_fits(frame, head)
-                : frame->kind == FRAME_FABRIC ? fabric_fits(frame, head)
-                : frame->kind == FRAME_RESULT ? result_fits(frame, head)
-                                              : true;
+    bool fits = frame->kind == FRAME_PLANS     ? plans_fit(frame, head)
+                : frame->kind == FRAME_CARD    ? card_fits(frame, head)
+                : frame->kind == FRAME_LIES    ? card_fits(frame, head)
+                : frame->kind == FRAME_UNREADY ? card_fits(frame, head)
+                : frame->kind == FRAME_FABRIC  ? fabric_fits(frame, head)
+                : frame->kind == FRAME_RESULT  ? result_fits(frame, head)
+                                               : true;
     return fits ? 0 : error_set(err, -EPROTO, "a frame of kind %u whose numbers do not fit it", frame->kind);
 }
 

@@ -14,6 +14,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "link/card.h"
@@ -30,7 +31,10 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs go over the w
 #define WIRE_FORMAT_ADVICE 2 /* FRAME_ADVICE */
 #define WIRE_FORMAT_ENSEMBLES                                                                                          \
     3 /* FRAME_MODEL and FRAME_SERVE with descriptions of ensembles; nothing else of these is on the wire */
-#define WIRE_FORMAT_NEWEST 3
+#define WIRE_FORMAT_PREPARED                                                                                           \
+    4 /* FRAME_MODEL and FRAME_SERVE of models whose inputs frontends prepare; FRAME_REQUESTS with promises, and of    \
+       * kind REQUEST_READY; FRAME_UNREADY, FRAME_READY */
+#define WIRE_FORMAT_NEWEST 4
 
 #define WIRE_HEAD_MAX  ((uint32_t)1 << 20) /* bytes */
 #define WIRE_MODEL_MAX ((uint32_t)4 << 20) /* of a head with a model's description; format 1: WIRE_HEAD_MAX */
@@ -87,6 +91,9 @@ enum frame_kind {
     FRAME_REGIONS,   /* struct wire_region[]: memory to be mapped, a descriptor each; over a Unix socket only */
     FRAME_FABRIC,    /* struct wire_fabric, struct wire_fabric_region[]: memory to be read by libfabric */
     FRAME_LIES,      /* struct wire_card, struct card_input[]: where the inputs lie in those regions */
+    FRAME_UNREADY, /* struct wire_card, struct card_input[]: as FRAME_CARD, but the inputs are still being prepared, and
+                    * no body follows; since format 4 */
+    FRAME_READY,   /* u64 handles[] of FRAME_UNREADY: their inputs are there and can be pulled; since format 4 */
     /* visitor -> scheduler, which answers with STATUS or REFUSED */
     FRAME_STATUS = 80, /* empty: the question; body: the answer, JSON (scheduler_status.c) */
     FRAME_DRAIN,       /* a member's number or name, which is to end. To that member: empty */
@@ -117,7 +124,7 @@ struct wire_accelerator {
     char type[64];
 };
 
-/* struct request_message without the promise, since a cluster's frontends make none. */
+/* struct request_message as it is sent. Before WIRE_FORMAT_PREPARED it ends before the promise. */
 struct wire_request {
     uint64_t handle;
     int64_t arrival_ns, deadline_ns;
@@ -127,7 +134,18 @@ struct wire_request {
     uint16_t items, batch_most;
     uint16_t port;
     uint8_t kind, priority;
+    int64_t ready_ns;
 };
+
+/* Bytes of each in a frame. */
+static inline uint32_t wire_request_bytes(uint32_t format) {
+    return format < WIRE_FORMAT_PREPARED ? offsetof(struct wire_request, ready_ns) : sizeof(struct wire_request);
+}
+
+/* Writes one where peer_frame_more() has made room for so many bytes. */
+static inline void wire_request_put(void *to, const struct wire_request *request, uint32_t format) {
+    memcpy(to, request, wire_request_bytes(format));
+}
 
 static inline struct wire_request wire_request_of(const struct request_message *message) {
     return (struct wire_request){.handle = message->handle,
@@ -140,10 +158,14 @@ static inline struct wire_request wire_request_of(const struct request_message *
                                  .batch_most = message->batch_most,
                                  .port = message->port,
                                  .kind = message->kind,
-                                 .priority = message->priority};
+                                 .priority = message->priority,
+                                 .ready_ns = message->ready_ns};
 }
 
-static inline struct request_message wire_request_message(const struct wire_request *request) {
+/* The i-th request of a frame, which has been checked. */
+static inline struct request_message wire_request_message(const void *head, uint32_t i, uint32_t format) {
+    const struct wire_request *request =
+        (const struct wire_request *)((const char *)head + (size_t)i * wire_request_bytes(format));
     return (struct request_message){.handle = request->handle,
                                     .arrival_ns = request->arrival_ns,
                                     .deadline_ns = request->deadline_ns,
@@ -154,7 +176,8 @@ static inline struct request_message wire_request_message(const struct wire_requ
                                     .batch_most = request->batch_most,
                                     .port = request->port,
                                     .kind = request->kind,
-                                    .priority = request->priority};
+                                    .priority = request->priority,
+                                    .ready_ns = format < WIRE_FORMAT_PREPARED ? 0 : request->ready_ns};
 }
 
 /* A card without its inputs. `input_count` of struct card_input follow, whose offsets count from the body's begin. */
@@ -186,8 +209,9 @@ struct wire_outcome {
     uint32_t batch_items;
     uint8_t status, refusal; /* enum request_status, enum refusal */
     uint8_t suspect, broke, absent;
-    uint8_t reason; /* LOST: enum lost_reason (lost.h); 0 in format 1 */
-    uint8_t pad[6];
+    uint8_t reason;  /* LOST: enum lost_reason (lost.h); 0 in format 1 */
+    uint8_t unready; /* LOST: its inputs were not prepared when its batch began; 0 before format 4 */
+    uint8_t pad[5];
 };
 
 /* A request that is lost. */
@@ -233,7 +257,8 @@ struct wire_tensor {
     int64_t dims[TENSOR_DIMS_MAX];
 };
 
-_Static_assert(sizeof(struct wire_request) == 48, "as on the wire");
+_Static_assert(offsetof(struct wire_request, ready_ns) == 48, "as on the wire");
+_Static_assert(sizeof(struct wire_request) == 56, "as on the wire");
 _Static_assert(sizeof(struct refusal_message) == 16, "as on the wire");
 _Static_assert(sizeof(struct ran_message) == 64, "as on the wire");
 _Static_assert(sizeof(struct freed_message) == 24, "as on the wire");

@@ -2,25 +2,40 @@
 #include "control/cluster_models.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/counter.h"
 #include "base/log.h"
+#include "base/thread.h"
+#include "control/deployment.h"
 #include "control/ensembles.h"
 #include "control/server_state.h"
 #include "repository/model_description.h"
+#include "repository/preparations.h"
 #include "request/infer_counters.h"
+#include "request/preparer.h"
 
 #define GONE "no backend of the cluster serves it"
 
 enum place_use { PLACE_FREE, PLACE_SERVING, PLACE_DRAINING };
 
+/* A thread that opens what prepares a model's inputs. */
+struct opening {
+    pthread_t thread;
+    struct served_model *model;
+    int rc; /* of preparations_open(), with `err`; read once `done` is set */
+    struct sy_error err;
+    _Atomic bool done;
+};
+
 struct place {
     uint8_t use; /* enum place_use */
     bool able;   /* of an ensemble: its steps can run */
     uint64_t hash;
+    struct opening *opening; /* its model is not listed yet; NULL: nothing is being opened */
 };
 
 struct cluster_models {
@@ -28,6 +43,7 @@ struct cluster_models {
     struct place *places; /* [count] */
     uint32_t count;
     uint32_t draining;
+    uint32_t openings;
     bool told; /* the scheduler has told of all models at least once: before that, clients would miss some */
     struct model_absent *absent; /* [absent_count] models that were served, and are not now */
     uint32_t absent_count;
@@ -60,12 +76,27 @@ static void place_empty(struct cluster_models *m, uint32_t i) {
     m->profiles.profiles[i] = NULL;
 }
 
+/* Waits for it, if need be. Its result is in `result`. */
+static void opening_end(struct cluster_models *m, uint32_t place, struct opening *result) {
+    struct opening *opening = m->places[place].opening;
+    pthread_join(opening->thread, NULL);
+    result->rc = opening->rc;
+    result->err = opening->err;
+    m->places[place].opening = NULL;
+    m->openings--;
+    free(opening);
+}
+
 void cluster_models_destroy(struct cluster_models *m) {
+    struct opening opened;
     if (!m)
         return;
-    for (uint32_t i = 0; m->places && m->profiles.profiles && i < m->count; i++)
+    for (uint32_t i = 0; m->places && m->profiles.profiles && i < m->count; i++) {
+        if (m->places[i].opening)
+            opening_end(m, i, &opened);
         if (m->places[i].use != PLACE_FREE)
             place_empty(m, i);
+    }
     free(m->profiles.profiles);
     free(m->absent);
     free(m->places);
@@ -118,17 +149,30 @@ static void ensembles_list(struct cluster_models *m, uint32_t *listed, uint32_t 
     server_models_unlock(m->server);
 }
 
+/* What clients are told of a model that this process does not serve, though the cluster does. */
+static struct model_absent absent_of(const struct cluster_models *m, uint32_t place) {
+    const struct served_model *model = model_at(m, place);
+    struct model_absent absent = {.version = model->version, .state = served_model_state(model)};
+    absent.failed = absent.state == MODEL_UNAVAILABLE;
+    memcpy(absent.name, model->name, sizeof(absent.name));
+    snprintf(absent.reason, sizeof(absent.reason), "%s", absent.failed ? model->reason : "");
+    return absent;
+}
+
 /* Publishes the models that serve now. */
 static void publish(struct cluster_models *m) {
-    uint32_t *listed = calloc(m->count + 1, sizeof(*listed)), count = 0, absent_count = m->absent_count, ensembles = 0;
-    for (uint32_t i = 0; listed && i < m->count; i++) {
-        ensembles += is_ensemble(m, i);
-        if (m->places[i].use == PLACE_SERVING && !model_at(m, i)->ensemble)
-            listed[count++] = i;
-    }
-    struct model_absent *absent = calloc(absent_count + ensembles + 1, sizeof(*absent));
+    uint32_t *listed = calloc(m->count + 1, sizeof(*listed)), count = 0, absent_count = m->absent_count;
+    struct model_absent *absent = calloc(absent_count + m->count + 1, sizeof(*absent));
     if (listed && absent) {
         memcpy(absent, m->absent, absent_count * sizeof(*absent));
+        for (uint32_t i = 0; i < m->count; i++) {
+            if (m->places[i].use != PLACE_SERVING || model_at(m, i)->ensemble)
+                continue;
+            if (served_model_state(model_at(m, i)) == MODEL_READY)
+                listed[count++] = i;
+            else
+                absent[absent_count++] = absent_of(m, i);
+        }
         ensembles_list(m, listed, &count, absent, &absent_count);
     }
     if (!listed || !absent || server_models_publish(m->server, listed, count, absent, absent_count) < 0)
@@ -173,8 +217,6 @@ static int place_put(struct cluster_models *m, struct served_model *model, const
     counts_clear(m, i);
     m->profiles.profiles[i] = profile;
     memcpy(model_at(m, i), model, sizeof(*model));
-    /* release: with every load of the state that precedes reading the model, also before it is published */
-    atomic_store_explicit(&model_at(m, i)->state, MODEL_READY, memory_order_release);
     m->places[i] = (struct place){.use = PLACE_SERVING, .hash = hash};
     return (int)i;
 }
@@ -189,13 +231,90 @@ static void place_replaces(struct cluster_models *m, uint32_t place) {
         }
 }
 
+/* ---- preparations ---- */
+
+/* The model's inputs can be prepared from now on, or never. */
+static void place_opened(struct cluster_models *m, uint32_t place, int rc, struct sy_error *err) {
+    struct served_model *model = model_at(m, place);
+    struct server *s = m->server;
+    if (rc == 0 && model->prepared)
+        rc =
+            s->preparer ? preparer_start(s->preparer, err) : error_set(err, -ENOTSUP, "no thread here prepares inputs");
+    if (rc < 0) {
+        served_model_refuse(model, "%s", err->text);
+        log_error("model not served here", "model=%s reason=\"%s\"", model->name, model->reason);
+        return;
+    }
+    /* release: with every load of the state that precedes reading the model, also before it is published */
+    atomic_store_explicit(&model->state, MODEL_READY, memory_order_release);
+    place_replaces(m, place);
+    if (!model->ensemble)
+        log_info("model", "model=%s version=%u slo_ms=%.6g max_batch=%u", model->name, model->version,
+                 (double)model->slo_ns / 1e6, model->batch_max);
+}
+
+static void *opening_main(void *context) {
+    struct opening *opening = context;
+    thread_begin("open", 0, THREAD_SHARED);
+    opening->rc = preparations_open(opening->model, deployment_transforms(), &opening->err);
+    atomic_store_explicit(&opening->done, true, memory_order_release); /* with openings_look() */
+    return NULL;
+}
+
+/* Whether something of its own prepares an input of the model. */
+static bool has_files(const struct served_model *model) {
+    for (uint32_t i = 0; i < model->signature.input_count; i++)
+        if (model->preparations[i].file[0])
+            return true;
+    return false;
+}
+
+/* Makes a model that was put into its place ready, now or soon. */
+static void place_open(struct cluster_models *m, uint32_t place) {
+    struct served_model *model = model_at(m, place);
+    struct sy_error err = {""};
+    struct opening *opening = has_files(model) ? calloc(1, sizeof(*opening)) : NULL;
+    if (!opening) {
+        int rc = has_files(model) ? error_set(&err, -ENOMEM, "no memory") : preparations_open(model, NULL, &err);
+        place_opened(m, place, rc, &err);
+        return;
+    }
+    opening->model = model;
+    int rc = -pthread_create(&opening->thread, NULL, opening_main, opening);
+    if (rc < 0) {
+        free(opening);
+        place_opened(m, place, error_set(&err, rc, "no thread to open what prepares inputs: %s", strerror(-rc)), &err);
+        return;
+    }
+    m->places[place].opening = opening;
+    m->openings++;
+}
+
+/* Lists models whose preparation has been opened. */
+static void openings_look(struct cluster_models *m) {
+    bool any = false;
+    for (uint32_t i = 0; m->openings > 0 && i < m->count; i++) {
+        struct opening opened, *opening = m->places[i].opening;
+        if (!opening || !atomic_load_explicit(&opening->done, memory_order_acquire)) /* with opening_main() */
+            continue;
+        opening_end(m, i, &opened);
+        place_opened(m, i, opened.rc, &opened.err);
+        any = true;
+    }
+    if (any)
+        publish(m);
+}
+
+/* ---- places ---- */
+
 /* A model that was gone comes back before its last requests have ended: they may go on. */
 static void place_again(struct cluster_models *m, uint32_t place) {
     if (m->places[place].use == PLACE_SERVING)
         return;
     m->places[place].use = PLACE_SERVING;
     m->draining--;
-    place_replaces(m, place);
+    if (served_model_state(model_at(m, place)) == MODEL_READY)
+        place_replaces(m, place);
     absent_forget(m, model_at(m, place));
     log_info("model is back", "model=%s version=%u", model_at(m, place)->name, model_at(m, place)->version);
     publish(m);
@@ -234,12 +353,9 @@ int cluster_models_serve(void *models, const char *description, size_t bytes, st
         free(model);
         return rc;
     }
-    place_replaces(m, (uint32_t)rc);
     absent_forget(m, model);
-    if (!model->ensemble)
-        log_info("model", "model=%s version=%u slo_ms=%.6g max_batch=%u", model->name, model->version,
-                 (double)model->slo_ns / 1e6, model->batch_max);
     free(model);
+    place_open(m, (uint32_t)rc);
     publish(m);
     return rc;
 }
@@ -265,6 +381,16 @@ void cluster_models_gone(void *models, uint32_t place) {
     publish(m);
 }
 
+bool cluster_models_outlasts(void *models, uint32_t place) {
+    const struct cluster_models *m = models;
+    const struct served_model *model = model_at(m, place);
+    for (uint32_t i = 0; m->openings > 0 && i < m->count; i++)
+        if (i != place && m->places[i].use == PLACE_SERVING && m->places[i].opening &&
+            is_same(model->name, model->version, model_at(m, i)))
+            return true;
+    return false;
+}
+
 void cluster_models_told(void *models) {
     struct cluster_models *m = models;
     if (m->told)
@@ -275,13 +401,14 @@ void cluster_models_told(void *models) {
 
 bool cluster_models_look(void *models) {
     struct cluster_models *m = models;
+    openings_look(m);
     for (uint32_t i = 0; m->draining > 0 && i < m->count; i++) {
-        if (m->places[i].use != PLACE_DRAINING || server_model_held(m->server, i))
+        if (m->places[i].use != PLACE_DRAINING || m->places[i].opening || server_model_held(m->server, i))
             continue;
         place_empty(m, i);
         atomic_store_explicit(&model_at(m, i)->state, MODEL_LOADING, memory_order_relaxed); /* nobody sees it */
         m->places[i].use = PLACE_FREE;
         m->draining--;
     }
-    return m->draining > 0;
+    return m->draining > 0 || m->openings > 0;
 }

@@ -2,7 +2,10 @@
  * place, whose index is the model's number in this process. Only the link thread calls these functions.
  *
  * An ensemble has a place, too. It is listed while the models of its steps are, and fit; else clients are told what is
- * missing, as of a model that is not served now. */
+ * missing, as of a model that is not served now.
+ *
+ * A model whose inputs are prepared is listed once this process can do that. What prepares may be a model of its own,
+ * which a thread opens meanwhile: that takes longer than the link's thread may be away. */
 #pragma once
 
 #include <stdbool.h>
@@ -23,6 +26,8 @@ void cluster_models_destroy(struct cluster_models *models);
 int cluster_models_serve(void *models, const char *description, size_t bytes, struct sy_error *err);
 /* No backend has the model any more; clients are told so. */
 void cluster_models_gone(void *models, uint32_t place);
+/* Whether the place's model has a successor that is being opened. */
+bool cluster_models_outlasts(void *models, uint32_t place);
 /* The scheduler has announced all models. From the first such call on, this process is ready while there is a model. */
 void cluster_models_told(void *models);
 /* One type of accelerators that stands for all, with the profile of each place's model on the first type that it was

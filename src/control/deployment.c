@@ -46,6 +46,10 @@ static const struct engine_ops *const file_engine = &engine_onnxruntime;
 static const struct engine_ops *const file_engine = NULL;
 #endif
 
+const struct transform_ops *deployment_transforms(void) {
+    return file_engine ? file_engine->transforms : NULL;
+}
+
 /* By kind; an emulated one sleeps as long as a CPU runs. */
 static const char *const providers[] = {"cpu", "cuda", "cpu"};
 
@@ -122,9 +126,9 @@ static uint32_t settle(struct deployment *d, const struct deployment_options *op
         bool refused = served_model_state(m) == MODEL_UNAVAILABLE;
         if ((m->ensemble != NULL) != ensembles)
             continue;
-        if (!refused && options->backend && m->prepared)
-            served_model_refuse(m, "%s: " PREPARE_NOT_IN_CLUSTERS, m->folder);
-        else if (!refused && preparations_open(m, file_engine->transforms, &err) < 0)
+        int (*prepare)(struct served_model *, const struct transform_ops *, struct sy_error *) =
+            options->backend ? preparations_pack : preparations_open; /* a cluster's frontends prepare */
+        if (!refused && prepare(m, deployment_transforms(), &err) < 0)
             served_model_refuse(m, "%s", err.text);
         refused = served_model_state(m) == MODEL_UNAVAILABLE;
         if (!refused && ((ensembles && !options->backend && ensemble_prepare(m, &world, &err) < 0) ||

@@ -41,3 +41,5 @@ int deployment_for_control(struct deployment *deployment, struct repository_cont
 /* Takes the models and accelerators of a scenario, emulated. */
 int deployment_from_scenario(struct deployment *deployment, const struct scenario *scenario, struct sy_error *err);
 void deployment_free(struct deployment *deployment);
+/* What runs models that prepare inputs in this process; NULL: nothing does. */
+const struct transform_ops *deployment_transforms(void);

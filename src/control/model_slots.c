@@ -337,11 +337,11 @@ static int slot_model(struct model_slots *slots, uint32_t slot, struct sy_error 
     struct shared_member *member;
     instances_place(served(slots, slot), s->config.accelerators, s->config.type_count);
     int rc = slot_profile(slots, slot, err);
-    if (rc == 0 && s->backend_link && served(slots, slot)->prepared)
-        rc = error_set(err, -ENOTSUP, PREPARE_NOT_IN_CLUSTERS);
+    const struct transform_ops *transforms = slots->control->how[0].engine->transforms;
     if (rc == 0)
-        rc = preparations_open(served(slots, slot), slots->control->how[0].engine->transforms, err);
-    if (rc == 0 && served(slots, slot)->prepared)
+        rc = s->backend_link ? preparations_pack(served(slots, slot), transforms, err) /* its frontends prepare */
+                             : preparations_open(served(slots, slot), transforms, err);
+    if (rc == 0 && !s->backend_link && served(slots, slot)->prepared)
         rc = preparer_start(s->preparer, err);
     if (rc == 0)
         rc = served_model_labels_read(served(slots, slot), err);

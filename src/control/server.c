@@ -377,7 +377,7 @@ static int start_frontends(struct server *s, struct sy_error *err) {
         region->base = slab_range(bulk_slab(s->bulk), &region->bytes);
         region->fd = slab_fd(bulk_slab(s->bulk));
     }
-    if (rc == 0 && server_role(s) == LINK_NONE && s->config.prepare_threads > 0)
+    if (rc == 0 && s->config.prepare_threads > 0)
         rc = preparer_create(&s->preparer, s->config.prepare_threads, err);
     for (uint32_t m = 0; m < s->config.model_count && s->preparer && rc == 0; m++)
         rc = s->config.models[m].prepared ? preparer_start(s->preparer, err) : 0;

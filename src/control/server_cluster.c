@@ -62,8 +62,11 @@ static int introduce(const struct server *s, struct hello *self, struct sy_error
 }
 
 static int start_frontend(struct server *s, const struct hello *self, int listen_fd, struct sy_error *err) {
-    static const struct frontend_link_ops ops = {cluster_models_serve, cluster_models_gone, cluster_models_told,
-                                                 cluster_models_look};
+    static const struct frontend_link_ops ops = {.serve = cluster_models_serve,
+                                                 .gone = cluster_models_gone,
+                                                 .outlasts = cluster_models_outlasts,
+                                                 .told = cluster_models_told,
+                                                 .look = cluster_models_look};
     const struct server_cluster *c = s->config.cluster;
     s->cluster_models = cluster_models_create(s);
     if (!s->cluster_models)

@@ -186,7 +186,12 @@ int onnxruntime_session(const OrtApi *api, OrtEnv *env, const struct session_req
         return rc;
     rc = options_fill(api, options, request, err);
     if (!rc)
-        rc = onnxruntime_check(api, api->CreateSession(env, request->path, options, session), err, "ONNX Runtime");
+        rc =
+            onnxruntime_check(api,
+                              request->contents ? api->CreateSessionFromArray(env, request->contents,
+                                                                              request->contents_bytes, options, session)
+                                                : api->CreateSession(env, request->path, options, session),
+                              err, "ONNX Runtime");
     api->ReleaseSessionOptions(options);
     return rc;
 }

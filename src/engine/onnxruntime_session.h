@@ -17,6 +17,8 @@ int onnxruntime_check(const OrtApi *api, OrtStatus *status, struct sy_error *err
 
 struct session_request {
     const char *path;
+    const void *contents; /* of the file, which then has no path; NULL: they are there */
+    size_t contents_bytes;
     const char *provider; /* "cpu", "cuda" */
     int device;
     bool optimise;         /* run the graph optimisers; false for a file that is optimised already or only looked at */

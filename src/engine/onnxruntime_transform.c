@@ -39,19 +39,18 @@ static int specs_take(struct onnx_transform *t, struct sy_error *err) {
     return rc;
 }
 
-static int transform_open(const char *path, struct transform **transform, struct sy_error *err) {
+static int session_open(const struct session_request *request, struct transform **transform, struct sy_error *err) {
     const OrtApi *api = onnxruntime_api(err);
     if (!api)
         return -ENOTSUP;
     struct onnx_transform *t = calloc(1, sizeof(*t));
     if (!t)
         return error_set(err, -ENOMEM, "no memory");
-    struct session_request request = {.path = path, .provider = "cpu", .optimise = true};
     t->api = api;
     t->transform.ops = &transform_onnxruntime;
     int rc = onnxruntime_env(api, &t->env, err);
     if (!rc)
-        rc = onnxruntime_session(api, t->env, &request, &t->session, err);
+        rc = onnxruntime_session(api, t->env, request, &t->session, err);
     if (!rc)
         rc = onnxruntime_check(api, api->CreateCpuMemoryInfo(OrtArenaAllocator, OrtMemTypeDefault, &t->memory), err,
                                "memory");
@@ -62,6 +61,17 @@ static int transform_open(const char *path, struct transform **transform, struct
     else
         *transform = &t->transform;
     return rc;
+}
+
+static int transform_open(const char *path, struct transform **transform, struct sy_error *err) {
+    return session_open(&(struct session_request){.path = path, .provider = "cpu", .optimise = true}, transform, err);
+}
+
+static int transform_open_bytes(const void *contents, size_t bytes, struct transform **transform,
+                                struct sy_error *err) {
+    return session_open(
+        &(struct session_request){.contents = contents, .contents_bytes = bytes, .provider = "cpu", .optimise = true},
+        transform, err);
 }
 
 static OrtStatus *value_make(const struct onnx_transform *t, const struct tensor_spec *spec,
@@ -109,6 +119,7 @@ static void stop_set(struct transform_stop *stop, bool wanted) {
 
 const struct transform_ops transform_onnxruntime = {
     .open = transform_open,
+    .open_bytes = transform_open_bytes,
     .close = transform_close,
     .run = transform_run,
     .stop_new = stop_new,

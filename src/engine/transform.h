@@ -6,6 +6,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "base/error.h"
 #include "base/pace.h"
@@ -27,6 +28,8 @@ struct transform_ops {
     /* Opens a file on the CPU. A broken file may crash the library, so try it in a child process first. -errno with the
      * engine's reason; -EINVAL for more than one input or output. */
     int (*open)(const char *path, struct transform **transform, struct sy_error *err);
+    /* The same of a file's contents, which need not stay. Weights in further files are refused. */
+    int (*open_bytes)(const void *contents, size_t bytes, struct transform **transform, struct sy_error *err);
     /* While nobody runs it. */
     void (*close)(struct transform *transform);
     /* Runs it once. All dims are given; `output` must be what comes out, else this is an error, and nothing is written

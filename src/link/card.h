@@ -62,7 +62,7 @@ struct request_card {
     uint8_t delay; /* it may run after its deadline */
     uint8_t alone; /* a batch failed, and this request may be why: it shares no run any more */
     /* 1: its inputs are still being prepared. Who has prepared them clears it (release), and an executor looks before
-     * it reads them (acquire). Always 0 in a cluster */
+     * it reads them (acquire). Of a card in a backend of a cluster the link clears it (cluster/landing.h) */
     _Atomic uint8_t unready;
     uint8_t
         suffix; /* of a model that shares its first layers: which suffix (wiring.h); else 0. Always 0 in a cluster */

@@ -68,7 +68,7 @@ struct request_message {
     uint16_t port; /* the frontend's number, which it goes back to */
     uint8_t kind;  /* enum request_message_kind */
     uint8_t priority;
-    int64_t ready_ns;    /* ARRIVED: when its inputs are there, as is promised; 0: they are. Always in a cluster */
+    int64_t ready_ns;    /* ARRIVED: when its inputs are there, as is promised; 0: they are */
     uint16_t batch_most; /* ARRIVED: items that batches with it should have at most; 0: any */
 };
 

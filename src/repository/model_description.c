@@ -2,23 +2,28 @@
 #include "repository/model_description.h"
 
 #include <errno.h>
+#include <gnutls/gnutls.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/container.h"
 #include "base/siphash.h"
 #include "base/time.h"
+#include "engine/fingerprint.h"
 #include "repository/description_fields.h"
 #include "repository/ensemble_description.h"
 #include "repository/labels.h"
 #include "repository/model_config.h"
 #include "repository/model_name.h"
+#include "repository/preparations.h"
 
 #define TIME_MOST_NS      (365 * 24 * 3600 * NS_PER_S) /* of any time in it: a year */
 #define ELEMENTS_MOST     ((int64_t)1 << 48)           /* of an item: products with sizes stay far from overflowing */
 #define ACCELERATORS_MOST 65536                        /* of a type */
 #define FORMAT_ENSEMBLE   2                            /* has `ensemble`, too: the graph */
+#define FORMAT_PREPARED   3                            /* some inputs have `prepare`, too: how */
 #define DUMP_FLAGS        (JSON_COMPACT | JSON_REAL_PRECISION(17)) /* 17 digits: every double comes back as it was */
 
 /* ---- fields ---- */
@@ -58,6 +63,17 @@ static const struct field format_field = {.name = "format",
 static const struct field optional_field = {.name = "optional", .kind = FIELD_FLAG, .bytes = sizeof(bool)};
 static const struct field label_file_field = {
     .name = "label_file", .kind = FIELD_TEXT, .bytes = sizeof(((struct served_model *)NULL)->label_files[0])};
+
+#define PREPARE(member, name, kind, scope, ...) FIELD(struct served_preparation, member, name, kind, scope, __VA_ARGS__)
+static const struct field prepare_fields[] = {
+    PREPARE(bytes_max, "max_bytes", FIELD_U32, OF_REQUESTS, FROM_TO(0, PREPARE_BYTES_MAX)),
+    PREPARE(pixels_max, "max_pixels", FIELD_U32, OF_REQUESTS, FROM_TO(0, PREPARE_PIXELS_MAX)),
+    PREPARE(file, "model", FIELD_TEXT, OF_REQUESTS),
+    PREPARE(image_at, "image_step", FIELD_U32, OF_MACHINE, FROM_TO(0, PREPARE_STEPS_MAX)),
+    PREPARE(image_line, "image_line", FIELD_U32, OF_MACHINE, FROM_TO(0, UINT32_MAX)),
+    PREPARE(file_at, "model_step", FIELD_U32, OF_MACHINE, FROM_TO(0, PREPARE_STEPS_MAX)),
+    PREPARE(file_line, "model_line", FIELD_U32, OF_MACHINE, FROM_TO(0, UINT32_MAX)),
+};
 
 #define QUEUE(member, kind, ...) FIELD(struct queue_rules, member, #member, kind, OF_REQUESTS, __VA_ARGS__)
 static const struct field queue_fields[] = {
@@ -125,6 +141,33 @@ static json_t *labels_pack(struct field_writer *w, const struct labels *labels) 
     return list;
 }
 
+static json_t *base64_pack(const struct prepared_file *file) {
+    gnutls_datum_t plain = {(unsigned char *)(uintptr_t)file->data, file->bytes}, coded = {NULL, 0};
+    if (gnutls_base64_encode2(&plain, &coded) != 0)
+        return NULL;
+    json_t *text = json_stringn((const char *)coded.data, coded.size);
+    gnutls_free(coded.data);
+    return text;
+}
+
+/* Models are told apart by a fingerprint of the file. */
+static json_t *contents_pack(const struct field_writer *w, const struct prepared_file *file) {
+    char text[FINGERPRINT_TEXT];
+    if (w->whole)
+        return base64_pack(file);
+    struct fingerprint fingerprint = fingerprint_bytes(file->data, file->bytes);
+    fingerprint_format(&fingerprint, text);
+    return json_string(text);
+}
+
+static json_t *prepare_pack(struct field_writer *w, const struct served_preparation *preparation) {
+    json_t *object = json_object();
+    FIELDS_PUT(w, object, prepare_fields, preparation);
+    if (preparation->contents)
+        field_put(w, object, "contents", contents_pack(w, preparation->contents));
+    return object;
+}
+
 static json_t *inputs_pack(struct field_writer *w, const struct served_model *model) {
     const struct signature *s = &model->signature;
     json_t *list = json_array();
@@ -135,6 +178,8 @@ static json_t *inputs_pack(struct field_writer *w, const struct served_model *mo
         field_put(w, input, "item", field_integers_pack(w, model->reference_dims[i], s->inputs[i].rank));
         fields_put(w, input, &optional_field, 1, &(bool){s->inputs_optional >> i & 1});
         fields_put(w, input, &format_field, 1, &model->formats[i]);
+        if (model->prepared & 1u << i)
+            field_put(w, input, "prepare", prepare_pack(w, &model->preparations[i]));
         field_append(w, list, input);
     }
     return list;
@@ -215,7 +260,10 @@ static json_t *model_pack(const struct served_model *model, bool whole) {
     if (whole) {
         json_t *instances = json_object();
         FIELDS_PUT(&w, instances, instances_fields, &model->instances);
-        field_put(&w, object, "format", json_integer(model->ensemble ? FORMAT_ENSEMBLE : MODEL_DESCRIPTION_FORMAT));
+        field_put(&w, object, "format",
+                  json_integer(model->ensemble   ? FORMAT_ENSEMBLE
+                               : model->prepared ? FORMAT_PREPARED
+                                                 : MODEL_DESCRIPTION_FORMAT));
         field_put(&w, object, "instances", instances);
         field_put(&w, object, "on", on_pack(&w, model->on));
     }
@@ -299,14 +347,62 @@ static int input_read(struct field_reader *r, const json_t *object, struct serve
                : field_wrong(r, optional ? "optional" : "shape", "it varies, but variable_shapes is false");
 }
 
-static int inputs_read(struct field_reader *r, const json_t *root, struct served_model *model) {
+static int contents_read(struct field_reader *r, const json_t *object, struct served_preparation *p) {
+    json_t *value = json_object_get(object, "contents");
+    gnutls_datum_t text = {(unsigned char *)json_string_value(value), (unsigned)json_string_length(value)};
+    gnutls_datum_t decoded = {NULL, 0};
+    if (!value && !p->file[0])
+        return 0;
+    if (!p->file[0] || !json_is_string(value) || gnutls_base64_decode2(&text, &decoded) < 0)
+        return field_wrong(r, "contents", p->file[0] ? "expected a file in base64" : "expected none without model");
+    int rc = decoded.size < 1 || decoded.size > PREPARE_CARRIED_MAX
+                 ? field_wrong(r, "contents", "expected 1 to %u bytes", PREPARE_CARRIED_MAX)
+                 : 0;
+    if (!rc && !(p->contents = malloc(sizeof(*p->contents) + decoded.size)))
+        rc = error_set(r->err, -ENOMEM, "no memory for a file that prepares");
+    if (!rc) {
+        p->contents->bytes = decoded.size;
+        memcpy(p->contents->data, decoded.data, decoded.size);
+    }
+    gnutls_free(decoded.data);
+    return rc;
+}
+
+/* How input `i` is prepared, whose fields are being read; nothing, if it is not. */
+static int prepare_read(struct field_reader *r, const json_t *object, struct served_model *model, uint32_t i) {
+    struct served_preparation *p = &model->preparations[i];
+    json_t *prepare;
+    if (!json_object_get(object, "prepare"))
+        return 0;
+    int rc = field_entry(r, object, "prepare", JSON_OBJECT, "an object", &prepare);
+    if (!rc && (model->signature.inputs_optional >> i & 1))
+        rc = field_wrong(r, "prepare", "expected none, since the input is optional");
+    snprintf(r->place, sizeof(r->place), "inputs[%u].prepare.", i);
+    if (!rc)
+        rc = FIELDS_READ(r, prepare, prepare_fields, p);
+    if (!rc && !p->bytes_max != !p->pixels_max)
+        rc = field_wrong(r, "max_pixels", "expected 1 or more with max_bytes, and 0 without");
+    if (!rc && !p->bytes_max && !p->file[0])
+        rc = field_wrong(r, "model", "expected a file, since no image is decoded");
+    if (!rc)
+        rc = contents_read(r, prepare, p);
+    model->prepared |= 1u << i;
+    return rc;
+}
+
+static int inputs_read(struct field_reader *r, const json_t *root, int64_t format, struct served_model *model) {
     json_t *list, *object;
     int rc = field_list(r, root, "inputs", 1, TENSORS_MAX, &list, &model->signature.input_count);
     for (uint32_t i = 0; !rc && i < model->signature.input_count; i++) {
         rc = field_object_at(r, list, "inputs", i, &object);
         if (!rc)
             rc = input_read(r, object, model, i);
+        if (!rc && format == FORMAT_PREPARED)
+            rc = prepare_read(r, object, model, i);
     }
+    r->place[0] = '\0';
+    if (!rc && format == FORMAT_PREPARED && !model->prepared)
+        rc = field_wrong(r, "inputs", "expected one with prepare");
     return rc;
 }
 
@@ -485,7 +581,7 @@ static int model_read(struct field_reader *r, const json_t *root, struct served_
     if (!rc && !json_object_get(root, "format"))
         rc = field_wrong(r, "format", "missing");
     if (!rc)
-        rc = field_integer(r, "format", json_object_get(root, "format"), MODEL_DESCRIPTION_FORMAT, FORMAT_ENSEMBLE,
+        rc = field_integer(r, "format", json_object_get(root, "format"), MODEL_DESCRIPTION_FORMAT, FORMAT_PREPARED,
                            &format);
     if (!rc)
         rc = FIELDS_READ(r, root, model_fields, model);
@@ -496,7 +592,7 @@ static int model_read(struct field_reader *r, const json_t *root, struct served_
     if (!rc && !model->signature.batched && model->batch_max != 1)
         rc = field_wrong(r, "batch_max", "expected 1, since batched is false");
     if (!rc)
-        rc = inputs_read(r, root, model);
+        rc = inputs_read(r, root, format, model);
     r->place[0] = '\0';
     if (!rc)
         rc = outputs_read(r, root, model);
@@ -506,6 +602,8 @@ static int model_read(struct field_reader *r, const json_t *root, struct served_
         rc = instances_read(r, root, &model->instances);
     if (!rc)
         rc = on_read(r, root, model->on);
+    if (!rc && model->prepared)
+        rc = preparations_told(model, r->err);
     r->place[0] = '\0';
     if (rc || format != FORMAT_ENSEMBLE)
         return rc;
@@ -545,6 +643,7 @@ int model_description_read(const char *text, size_t bytes, struct served_model *
 void model_description_release(struct served_model *model, struct described_profile *profiles, uint32_t count) {
     served_model_labels_free(model);
     served_model_ensembles_free(model, 1);
+    preparations_close(model);
     for (uint32_t i = 0; profiles && i < count; i++) {
         free(profiles[i].profile);
         profiles[i].profile = NULL;

@@ -4,9 +4,11 @@
  * It has no paths: with it a frontend does all that a server does with a model of its own, labels of classes included,
  * and reads no file. It holds the model's secret (shape_secret), so it is for processes of one cluster only.
  *
- * `format` is 1, or 2 for an ensemble, which has its graph in it, may have an SLO of 0 (its frontends choose it), and
- * has no profiles. Later versions may add fields: those that are not known are ignored. One that is missing is a
- * mistake. All integers and doubles survive exactly. Slow path; any thread; no state. */
+ * `format` is 1; 2 for an ensemble, which has its graph in it, may have an SLO of 0 (its frontends choose it), and has
+ * no profiles; 3 for a model whose inputs frontends prepare: these have the steps in them, and the files that prepare
+ * in base64. Such a file has still to be opened, by who prepares (preparations_open()), which may fail. Later versions
+ * may add fields: those that are not known are ignored. One that is missing is a mistake. All integers and doubles
+ * survive exactly. Slow path; any thread; no state. */
 #pragma once
 
 #include <stddef.h>
@@ -39,7 +41,7 @@ char *model_description_write(const struct served_model *model, const struct des
  * names the field; nothing is allocated then, and model and profiles are not to be used. */
 int model_description_read(const char *text, size_t bytes, struct served_model *model,
                            struct described_profile *profiles, uint32_t *count, struct sy_error *err);
-/* Frees the labels and the graph of a model, and the profiles; `profiles` may be NULL. */
+/* Frees the labels and the graph of a model, what prepares its inputs, and the profiles; `profiles` may be NULL. */
 void model_description_release(struct served_model *model, struct described_profile *profiles, uint32_t count);
 
 /* Equal for models whose requests can be answered by either. Left out: the secret, on what the model is to run and

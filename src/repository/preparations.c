@@ -22,6 +22,8 @@
 #define IMAGE_RANK  3u
 #define IMAGE_DEPTH 3 /* RGB */
 
+#define MADE_MOST ((int64_t)1 << 40) /* elements of what is made of an item: products with sizes do not overflow */
+
 /* Until one was measured. */
 #define ELEMENT_GUESS_NS 5
 
@@ -35,8 +37,8 @@ static int step_error(const struct served_model *model, uint32_t line, uint32_t 
     va_start(ap, fmt);
     vsnprintf(sentence, sizeof(sentence), fmt, ap);
     va_end(ap);
-    return error_set(err, -EINVAL, "%.150s/" SYMPHONY_YAML_FILE ":%u: prepare.%u: %s", model->folder, line, step,
-                     sentence);
+    return error_set(err, -EINVAL, "%.150s/" SYMPHONY_YAML_FILE ":%u: prepare.%u: %s",
+                     model->folder[0] ? model->folder : model->name, line, step, sentence);
 }
 
 /* A mistake in how an input's image, or its file, fits. */
@@ -79,11 +81,11 @@ static int step_take(struct served_model *model, const struct symphony_yaml_prep
     if (image) {
         p->bytes_max = (uint32_t)(prepare->max_bytes ? prepare->max_bytes : PREPARE_BYTES_DEFAULT);
         p->pixels_max = (uint32_t)(prepare->max_pixels ? prepare->max_pixels : PREPARE_PIXELS_DEFAULT);
-        p->image_at = (uint8_t)step;
+        p->image_at = step;
         p->image_line = prepare->line;
     } else {
         memcpy(p->file, prepare->model, sizeof(p->file));
-        p->file_at = (uint8_t)step;
+        p->file_at = step;
         p->file_line = prepare->line;
     }
     return 0;
@@ -166,7 +168,10 @@ static int output_check(const struct served_model *model, uint32_t i, struct ser
                               "%.60s: the size of its output '%.40s' is not known before it runs: neither it nor the "
                               "model's input '%.40s' has a number for dimension %u",
                               p->file, out->name, spec->name, d + skip);
-    return 0;
+    int64_t elements = dims_product(p->made_dims, 0, p->made_rank);
+    return elements >= 0 && elements <= MADE_MOST
+               ? 0
+               : FILE_ERROR(model, i, "%.60s: its output '%.40s' is too large", p->file, out->name);
 }
 
 /* Whether a preparing model takes what is sent, or what an image becomes. */
@@ -277,7 +282,8 @@ static int file_open(struct served_model *model, uint32_t i, const struct transf
         return rc;
     if (!ops)
         return FILE_ERROR(model, i, "no engine here runs %.200s", path);
-    rc = ops->open(path, &p->transform, &why);
+    rc = p->contents ? ops->open_bytes(p->contents->data, p->contents->bytes, &p->transform, &why)
+                     : ops->open(path, &p->transform, &why);
     if (rc)
         return FILE_ERROR(model, i, "%.120s: %.150s", path, why.text);
     rc = output_check(model, i, p, err);
@@ -286,6 +292,15 @@ static int file_open(struct served_model *model, uint32_t i, const struct transf
     if (!rc)
         rc = trial(model, i, p, err);
     return rc;
+}
+
+static void transforms_close(struct served_model *model) {
+    for (uint32_t i = 0; i < TENSORS_MAX; i++) {
+        struct transform *t = model->preparations[i].transform;
+        if (t)
+            t->ops->close(t);
+        model->preparations[i].transform = NULL;
+    }
 }
 
 int preparations_open(struct served_model *model, const struct transform_ops *ops, struct sy_error *err) {
@@ -297,17 +312,73 @@ int preparations_open(struct served_model *model, const struct transform_ops *op
             rc = image_check(model, i, err);
     }
     if (rc)
-        preparations_close(model);
+        transforms_close(model);
     else
         offer(model);
     return rc;
 }
 
 void preparations_close(struct served_model *model) {
+    transforms_close(model);
     for (uint32_t i = 0; i < TENSORS_MAX; i++) {
-        struct transform *t = model->preparations[i].transform;
-        if (t)
-            t->ops->close(t);
-        model->preparations[i].transform = NULL;
+        free(model->preparations[i].contents);
+        model->preparations[i].contents = NULL;
     }
+}
+
+/* ---- for other processes ---- */
+
+/* Reads the file that prepares an input; `room` is what is left of PREPARE_CARRIED_MAX. */
+static int contents_read(struct served_model *model, uint32_t i, uint32_t *room, struct sy_error *err) {
+    char path[PATH_MAX];
+    int rc = preparation_path(model, i, path, sizeof(path), err);
+    FILE *file = rc ? NULL : fopen(path, "rb");
+    if (!file)
+        return rc ? rc : FILE_ERROR(model, i, "%.200s: %s", path, strerror(errno));
+    struct prepared_file *contents = malloc(sizeof(*contents) + *room + 1);
+    size_t bytes = contents ? fread(contents->data, 1, *room + 1, file) : 0;
+    bool failed = ferror(file);
+    fclose(file);
+    if (!contents || failed || bytes > *room) {
+        free(contents);
+        if (contents && !failed) {
+            FILE_ERROR(
+                model, i,
+                "%.60s: the files that prepare a model's inputs go to the frontends of a cluster if they have at "
+                "most %u bytes together, and these have more",
+                model->preparations[i].file, PREPARE_CARRIED_MAX);
+            return -EFBIG;
+        }
+        return FILE_ERROR(model, i, "%.200s: %s", path, contents ? strerror(EIO) : "out of memory");
+    }
+    struct prepared_file *fitting = realloc(contents, sizeof(*contents) + bytes);
+    model->preparations[i].contents = fitting ? fitting : contents;
+    model->preparations[i].contents->bytes = (uint32_t)bytes;
+    *room -= (uint32_t)bytes;
+    return 0;
+}
+
+int preparations_pack(struct served_model *model, const struct transform_ops *ops, struct sy_error *err) {
+    uint32_t room = PREPARE_CARRIED_MAX;
+    int rc = 0;
+    for (uint32_t i = 0; i < model->signature.input_count && model->prepared && !rc; i++)
+        if (model->preparations[i].file[0])
+            rc = contents_read(model, i, &room, err);
+    if (!rc)
+        rc = preparations_open(model, ops, err);
+    if (rc)
+        preparations_close(model);
+    else
+        transforms_close(model);
+    return rc;
+}
+
+int preparations_told(struct served_model *model, struct sy_error *err) {
+    int rc = 0;
+    for (uint32_t i = 0; i < model->signature.input_count && !rc; i++)
+        if ((model->prepared & 1u << i) && !model->preparations[i].file[0])
+            rc = image_check(model, i, err);
+    if (!rc)
+        offer(model);
+    return rc;
 }

@@ -2,6 +2,8 @@
  * that prepare.
  *
  *     apply (any process) -> preparations_fill() -> preparations_open() -> served -> preparations_close()
+ *     a backend           -> preparations_fill() -> preparations_pack() -> described to others -> preparations_close()
+ *     a frontend          -> preparations_told() -> preparations_open() -> served -> preparations_close()
  *
  * Mistakes are -EINVAL with "FILE:LINE: prepare.N: sentence". Set-up only. */
 #pragma once
@@ -17,7 +19,13 @@ int preparations_fill(struct served_model *model, const struct symphony_yaml *se
 /* Opens the models that prepare inputs, runs each once if its input has a fixed shape, and sets what clients see. The
  * model is complete, its profile applied. On failure nothing is open. `ops` may be NULL where no input needs it. */
 int preparations_open(struct served_model *model, const struct transform_ops *ops, struct sy_error *err);
-/* Whether it has any open or not. */
+/* For a process that does not prepare, but describes the model to those that do: reads the files that prepare, tries
+ * them as preparations_open() does, and keeps their contents. -EFBIG with a sentence: more than PREPARE_CARRIED_MAX. */
+int preparations_pack(struct served_model *model, const struct transform_ops *ops, struct sy_error *err);
+/* Of a model that another process has described: checks what can be checked before its files are opened, and sets what
+ * clients see as far as it is known. */
+int preparations_told(struct served_model *model, struct sy_error *err);
+/* Frees the contents, too. Whether it has any open or not. */
 void preparations_close(struct served_model *model);
 /* The path of the file that prepares an input. */
 int preparation_path(const struct served_model *model, uint32_t input, char *path, size_t bytes, struct sy_error *err);

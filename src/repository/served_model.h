@@ -44,18 +44,23 @@ struct served_on {
 #define PREPARE_PIXELS_DEFAULT ((int64_t)16 << 20)
 #define PREPARE_PIXELS_MAX     ((int64_t)1 << 28)
 
-#define PREPARE_NOT_IN_CLUSTERS                                                                                        \
-    "it prepares its inputs (prepare in symphony.yaml), which the frontends of a cluster cannot do yet: symphony "     \
-    "serve does"
+#define PREPARE_CARRIED_MAX ((uint32_t)2 << 20) /* bytes of all such files of a model that is described to others */
 
 struct transform;
+
+/* The bytes of a file that prepares, in a process that describes its model to others, or was told of it. */
+struct prepared_file {
+    uint32_t bytes;
+    unsigned char data[];
+};
 
 struct served_preparation {
     uint32_t bytes_max;             /* of an image's file; 0: it begins with what the client sends */
     uint32_t pixels_max;            /* of one image */
     char file[PREPARE_FILE_MAX];    /* of the model that prepares; "": none does */
-    uint8_t image_at, file_at;      /* which steps of symphony.yaml these are, */
+    uint32_t image_at, file_at;     /* which steps of symphony.yaml these are, */
     uint32_t image_line, file_line; /* and in which lines: for mistakes */
+    struct prepared_file *contents; /* the file's, if they are not read where it lies; NULL: they are */
     struct transform *transform;    /* the open file (preparations_open()) */
     bool lead;                      /* it takes and gives a batch dimension, which is 1 */
     uint32_t made_rank;             /* what it makes of an item, without that dimension */

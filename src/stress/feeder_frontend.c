@@ -160,8 +160,8 @@ static bool feed_one(struct feeder_member *m, int64_t now_ns, int64_t due_ns, ui
     struct feeder *f = m->feeder;
     const struct feeder_world *w = f->world;
     struct feeder_slots *s = &m->slots;
-    struct wire_request *message =
-        s->free_count ? peer_frame_more(&m->peer, FRAME_REQUESTS, sizeof(*message), WIRE_MANY) : NULL;
+    void *message =
+        s->free_count ? peer_frame_more(&m->peer, FRAME_REQUESTS, wire_request_bytes(m->peer.format), WIRE_MANY) : NULL;
     if (!message)
         return false;
     uint32_t slot = s->free[--s->free_count];
@@ -169,7 +169,7 @@ static bool feed_one(struct feeder_member *m, int64_t now_ns, int64_t due_ns, ui
     s->used[slot] = true;
     s->submission[slot] = (s->submission[slot] + 1) & ((1u << (64 - HANDLE_SLOT_BITS - HANDLE_FRONTEND_BITS)) - 1);
     atomic_store_explicit(&s->deadline_ns[slot], deadline_ns, memory_order_relaxed); /* feeder_request_deadline() */
-    *message = (struct wire_request){
+    const struct wire_request request = {
         .handle = handle_of(m->number * HELLO_LANES_MAX, slot, s->submission[slot]),
         .arrival_ns = now_ns,
         .deadline_ns = deadline_ns,
@@ -178,6 +178,7 @@ static bool feed_one(struct feeder_member *m, int64_t now_ns, int64_t due_ns, ui
         .items = 1,
         .kind = REQUEST_ARRIVED,
     };
+    wire_request_put(message, &request, m->peer.format);
     return true;
 }
 

@@ -1,9 +1,7 @@
 """test_prepare.py - images that are decoded while their requests wait: what comes out, limits, mistakes, who pays for them."""
 # sanitizers: yes
 import json
-import os
 import socket
-import subprocess
 import threading
 import zlib
 
@@ -15,7 +13,7 @@ from onnx import TensorProto, helper
 
 from images import PROGRESSIVE, jpeg, jpeg_pixels, picture, png, png_of
 from repository import save_model
-from server import BINARY, Server, wait_until
+from server import Server, wait_until
 
 UINT8, FLOAT, INT64 = TensorProto.UINT8, TensorProto.FLOAT, TensorProto.INT64
 H, W = 48, 64
@@ -311,9 +309,3 @@ def test_settings_that_cannot_be(tmp_path):
         for name, _, _, _, sentence in cases:
             assert sentence in reason(server, name)
         assert "step 1 (good): the model's input 'x' is BYTES, but 'a' is UINT8" in reason(server, "whole")
-
-
-def test_a_backend_refuses_it(repository):
-    run = subprocess.run([BINARY, "backend", "--repository", str(repository / "fixed"), "--join", "127.0.0.1:1"],
-                         capture_output=True, text=True, timeout=300, env=dict(os.environ))
-    assert run.returncode != 0 and "which the frontends of a cluster cannot do yet" in run.stderr, run.stderr

@@ -18,6 +18,7 @@ from server import BINARY, free_port, wait_until
 from test_standby import Clients, Cluster, Frontend, Role
 
 OLD_BINARY = os.environ.get("SYMPHONY_OLD_BINARY")
+NEWEST = 4  # format of this release
 OLD = {} if OLD_BINARY else {"SYMPHONY_TEST_FORMATS": "1,1"}
 
 
@@ -108,7 +109,7 @@ def test_upgrade_under_load(tmp_path, order):
             renew(process)
             clients.answered(30)
             wait_until(lambda: len(cluster.status()["members"]) >= 5)  # the other scheduler among them
-        wait_until(lambda: cluster.formats() == [("backend", 3)] * 2 + [("frontend", 3)] * 2)
+        wait_until(lambda: cluster.formats() == [("backend", NEWEST)] * 2 + [("frontend", NEWEST)] * 2)
         clients.answered(50)
         clients.check()
 
@@ -123,8 +124,8 @@ def test_links_speak_what_both_know(tmp_path, renewed):
         frontend, backend = cluster.frontends[0], cluster.backends[0]
         wait_until(cluster.ready)
         if "scheduler" in renewed:
-            wait_until(lambda: cluster.formats() == [("backend", 3 if "backend" in renewed else 1),
-                                                     ("frontend", 3 if "frontend" in renewed else 1)])
+            wait_until(lambda: cluster.formats() == [("backend", NEWEST if "backend" in renewed else 1),
+                                                     ("frontend", NEWEST if "frontend" in renewed else 1)])
         clients = Clients(cluster, 1)
         wait_until(lambda: any(one.get("batches") for one in cluster.status()["members"]))
         backend.kill()

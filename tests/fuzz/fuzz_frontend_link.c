@@ -12,7 +12,8 @@ static void turns(void) {
 }
 
 static void frontend_begin(void) {
-    static const struct frontend_link_ops ops = {members_serve, members_gone, members_told, members_look};
+    static const struct frontend_link_ops ops = {
+        .serve = members_serve, .gone = members_gone, .told = members_told, .look = members_look};
     static const char *const schedulers[] = {"scheduler:1"};
     struct members_frontend *f = &frontend;
     struct sy_error err = {.text = ""};
@@ -52,7 +53,7 @@ static void frontend_end(void) {
 static void serve(struct bytes *in) {
     struct liar *l = &liars[0];
     const uint32_t number = bytes_u8(in) % 2;
-    struct hello hello = {.role = ROLE_SCHEDULER, .version = "x", .number = 1, .term = 9};
+    struct hello hello = {.role = ROLE_SCHEDULER, .version = "x", .number = 1, .term = 9, .promises = true};
     hello_formats(&hello);
     hello_send(&l->peer, FRAME_WELCOME, &hello);
     hello_agree(&hello, &hello, &l->peer.format, NULL);
@@ -94,7 +95,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         } else if (what % 16 == 3 && liars[0].open) {
             serve(&in);
         } else if (what % 16 < 6) {
-            members_submit(&frontend, 1 + REQUEST_BYTES * (what >> 4));
+            members_prepare(&frontend, what % 16 == 5 ? what >> 6 : 0, what & 16);
+            members_submit_as(&frontend, 1 + REQUEST_BYTES * (what >> 4), what % 16 == 5);
             port_flush(frontend.port);
         } else if (l->open) {
             liar_says(l, &in);

@@ -117,8 +117,8 @@ struct liar {
 
 static struct liar liars[LIARS];
 static int liar_epoll_fd;
-static char *liar_description, *liar_ensemble;
-static size_t liar_description_bytes, liar_ensemble_bytes;
+static char *liar_description, *liar_ensemble, *liar_prepared;
+static size_t liar_description_bytes, liar_ensemble_bytes, liar_prepared_bytes;
 static char liar_addresses[3][HELLO_ADDRESS_MAX] = {"127.0.0.1:1", ":1", ""};
 
 static inline void liar_ensemble_set_up(const struct served_model *model) {
@@ -130,6 +130,21 @@ static inline void liar_ensemble_set_up(const struct served_model *model) {
     CHECK(liar_ensemble);
 }
 
+/* A model whose input a file prepares. */
+static inline void liar_prepared_set_up(const struct served_model *model, const struct described_profile *profile) {
+    static struct served_model prepared;
+    struct prepared_file *file = calloc(1, sizeof(*file) + 1);
+    CHECK(file);
+    file->bytes = 1;
+    memcpy(&prepared, model, sizeof(prepared));
+    strcpy(prepared.name, "p");
+    prepared.prepared = 1;
+    prepared.preparations[0] = (struct served_preparation){.file = "p.onnx", .contents = file};
+    liar_prepared = model_description_write(&prepared, profile, 1, &liar_prepared_bytes, NULL);
+    CHECK(liar_prepared);
+    free(file);
+}
+
 /* A model with one input, as backends tell of it. */
 static inline void liar_set_up(const struct served_model *model) {
     struct described_profile profile = {.type = "t", .profile = malloc(profile_bytes(8))};
@@ -137,6 +152,7 @@ static inline void liar_set_up(const struct served_model *model) {
     liar_description = model_description_write(model, &profile, 1, &liar_description_bytes, NULL);
     CHECK(liar_description);
     liar_ensemble_set_up(model);
+    liar_prepared_set_up(model, &profile);
     free(profile.profile);
     liar_epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     log_set_level(LOG_ERROR + 1);
@@ -251,15 +267,16 @@ static inline size_t liar_struct(struct liar *l, uint16_t kind, void *to, struct
         strcpy(memset(to, 0, sizeof(struct wire_accelerator)), some % 8 ? "t" : "other");
         return sizeof(struct wire_accelerator);
     case FRAME_REQUESTS:
-        *(struct wire_request *)to =
+        *(struct wire_request *)to = /* the buffer is longer than the frame */
             (struct wire_request){.handle = liar_handle(l->number, in),
                                   .arrival_ns = now_ns,
                                   .deadline_ns = now_ns + (int64_t)some * 10 * NS_PER_MS,
                                   .work = 1,
                                   .model = small % 2,
                                   .items = 1 + small,
-                                  .kind = some < 192 ? REQUEST_ARRIVED : some % (REQUEST_CANCELLED + 1)};
-        return sizeof(struct wire_request);
+                                  .kind = some < 192 ? REQUEST_ARRIVED : some % (REQUEST_READY + 1),
+                                  .ready_ns = some % 5 ? 0 : now_ns + (int64_t)some * NS_PER_MS};
+        return wire_request_bytes(l->peer.format);
     case FRAME_RAN:
         *(struct ran_message *)to =
             (struct ran_message){.items = 1 + small, .accelerator = some % 2, .run_ns = 1000000, .tag = small};
@@ -291,6 +308,7 @@ static inline size_t liar_struct(struct liar *l, uint16_t kind, void *to, struct
     case FRAME_PULL:
     case FRAME_TAKEN:
     case FRAME_NO_CARD:
+    case FRAME_READY:
         *(uint64_t *)to = liar_handle(1, in);
         return sizeof(uint64_t);
     case FRAME_REGIONS:
@@ -309,6 +327,10 @@ static inline size_t liar_head(uint16_t kind, void *to, uint64_t *body, struct b
     case FRAME_MODEL:
     case FRAME_SERVE:
         *(uint32_t *)to = n;
+        if (some >> 6 == 2) {
+            memcpy((char *)to + sizeof(uint32_t), liar_prepared, liar_prepared_bytes);
+            return sizeof(uint32_t) + liar_prepared_bytes;
+        }
         if (some >> 6 == 1) {
             memcpy((char *)to + sizeof(uint32_t), liar_ensemble, liar_ensemble_bytes);
             return sizeof(uint32_t) + liar_ensemble_bytes;
@@ -323,7 +345,8 @@ static inline size_t liar_head(uint16_t kind, void *to, uint64_t *body, struct b
             plan->handles[i] = liar_handle(1, in);
         return wire_plan_bytes(n);
     }
-    case FRAME_CARD: {
+    case FRAME_CARD:
+    case FRAME_UNREADY: {
         struct wire_card *card = to;
         *card = (struct wire_card){.handle = liar_handle(1, in),
                                    .deadline_ns = clock_now_ns() + NS_PER_S,
@@ -331,13 +354,14 @@ static inline size_t liar_head(uint16_t kind, void *to, uint64_t *body, struct b
                                    .work = 1,
                                    .input_count = 1};
         *(struct card_input *)(card + 1) = (struct card_input){.bytes = some, .rank = 2, .dims = {1, some}};
-        *body = some;
+        *body = kind == FRAME_CARD ? some : 0;
         return sizeof(*card) + sizeof(struct card_input);
     }
     case FRAME_RESULT: {
         struct wire_result *result = to;
-        *result = (struct wire_result){.outcome = {.handle = liar_handle(1, in), .status = n % (REQUEST_LOST + 1)},
-                                       .tensor_count = n % 2};
+        *result = (struct wire_result){
+            .outcome = {.handle = liar_handle(1, in), .status = n % (REQUEST_LOST + 1), .unready = some >> 7},
+            .tensor_count = n % 2};
         *body = some;
         if (!result->tensor_count)
             return sizeof(*result);
@@ -371,7 +395,7 @@ static inline void liar_says(struct liar *l, struct bytes *in) {
         FRAME_HELLO,   FRAME_WELCOME,      FRAME_REFUSED,  FRAME_PING,          FRAME_PONG,  FRAME_BYE,
         FRAME_MODEL,   FRAME_ACCELERATORS, FRAME_REQUESTS, FRAME_RAN,           FRAME_FREED, FRAME_UNDELIVERED,
         FRAME_SERVE,   FRAME_MODEL_GONE,   FRAME_REFUSALS, FRAME_RESULTS,       FRAME_TOLD,  FRAME_FRONTEND,
-        FRAME_PLANS,   FRAME_MODEL_LEFT,   FRAME_REQUESTS, FRAME_FRONTEND_GONE, FRAME_FREED, FRAME_HEARTBEAT,
+        FRAME_PLANS,   FRAME_MODEL_LEFT,   FRAME_UNREADY,  FRAME_FRONTEND_GONE, FRAME_READY, FRAME_HEARTBEAT,
         FRAME_RESTS,   FRAME_PULL,         FRAME_TAKEN,    FRAME_RESULT,        FRAME_CARD,  FRAME_NO_CARD,
         FRAME_REGIONS, FRAME_STATUS,       FRAME_DRAIN,
     };

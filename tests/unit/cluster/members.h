@@ -103,6 +103,7 @@ static inline int members_met(struct members_scheduler *s, struct member *m, con
         return rc;
     answer.number = m->hello.number;
     answer.term = 1;
+    answer.promises = true;
     health_init(&m->health, s->beat_ns, clock_now_ns());
     hello_send(&m->peer, FRAME_WELCOME, &answer);
     if (m->hello.role == ROLE_FRONTEND)
@@ -120,7 +121,6 @@ static inline int members_met(struct members_scheduler *s, struct member *m, con
 static inline int members_frame(struct peer *peer, const struct frame *frame, const void *head, struct sy_error *err) {
     struct member *m = container_of(peer, struct member, peer);
     struct members_scheduler *s = peer->owner;
-    const struct wire_request *requests = head;
     const struct freed_message *freed = head;
     enum lost_reason reason;
 
@@ -128,9 +128,11 @@ static inline int members_frame(struct peer *peer, const struct frame *frame, co
         return members_met(s, m, frame, head, err);
     if (health_frame(&m->health, peer, frame, head))
         return 0;
-    for (uint32_t i = 0; i < frame->count && frame->kind == FRAME_REQUESTS; i++)
-        if (requests[i].kind == REQUEST_ARRIVED && m->waiting_count < MEMBERS_AWAY * 2)
-            m->waiting[(m->waiting_first + m->waiting_count++) % (MEMBERS_AWAY * 2)] = requests[i].handle;
+    for (uint32_t i = 0; i < frame->count && frame->kind == FRAME_REQUESTS; i++) {
+        struct request_message request = wire_request_message(head, i, peer->format);
+        if (request.kind == REQUEST_ARRIVED && m->waiting_count < MEMBERS_AWAY * 2)
+            m->waiting[(m->waiting_first + m->waiting_count++) % (MEMBERS_AWAY * 2)] = request.handle;
+    }
     for (uint32_t i = 0; i < frame->count && frame->kind == FRAME_FREED; i++) {
         s->under_way -= freed[i].news == NEWS_ENDED;
         m->takes = freed[i].news == NEWS_LEAVES ? false : m->takes || freed[i].news == NEWS_JOINS;
@@ -283,8 +285,10 @@ struct members_frontend {
     struct members_request {
         struct request request;
         struct tensor_view input;
+        uint64_t fill;
         bool away;
     } requests[MEMBERS_AWAY];
+    uint64_t left_out;                /* batches that ran without a request, since its input was not there */
     uint64_t submitted, back, failed; /* failed: as the executor says; the others were refused or lost */
     uint64_t fill;                    /* what the next input begins with */
     _Atomic bool serves;
@@ -313,7 +317,8 @@ static inline bool members_look(void *context) {
 /* Joins, and returns once it knows the model. `change` may change the configuration. */
 static inline void members_frontend_open(struct members_frontend *f, int scheduler_port, int64_t beat_ns,
                                          size_t inputs_bytes, void (*change)(struct frontend_link_config *config)) {
-    static const struct frontend_link_ops ops = {members_serve, members_gone, members_told, members_look};
+    static const struct frontend_link_ops ops = {
+        .serve = members_serve, .gone = members_gone, .told = members_told, .look = members_look};
     struct sy_error err = {.text = ""};
     char scheduler[32];
     const char *schedulers[] = {scheduler};
@@ -382,8 +387,7 @@ static inline bool members_filled(const char *data, size_t bytes) {
     return true;
 }
 
-/* One more request, whose input is filled by f->fill. False: as many as may be are away, or memory is. */
-static inline bool members_submit(struct members_frontend *f, size_t bytes) {
+static inline bool members_submit_as(struct members_frontend *f, size_t bytes, bool preparing) {
     struct members_request *r = f->requests;
     while (r < f->requests + MEMBERS_AWAY && r->away)
         r++;
@@ -391,18 +395,60 @@ static inline bool members_submit(struct members_frontend *f, size_t bytes) {
     if (!block)
         return false;
     int64_t now_ns = clock_now_ns();
-    members_fill(block, bytes, f->fill);
+    if (!preparing)
+        members_fill(block, bytes, f->fill);
+    r->fill = f->fill;
     r->input = (struct tensor_view){.data = block, .bytes = bytes, .rank = 2, .dims = {1, (int64_t)bytes}};
     r->request = (struct request){.items = 1,
                                   .arrival_ns = now_ns,
                                   .deadline_ns = now_ns + 600 * NS_PER_S,
                                   .work = 1,
                                   .inputs = &r->input,
-                                  .input_count = 1};
+                                  .input_count = 1,
+                                  .preparing = preparing,
+                                  .ready_ns = preparing ? now_ns + NS_PER_MS : 0};
     r->away = true;
     CHECK_EQ(port_submit(f->port, &r->request), 0);
     f->submitted++;
     return true;
+}
+
+/* One more request, whose input is filled by f->fill. False: as many as may be are away, or memory is. */
+static inline bool members_submit(struct members_frontend *f, size_t bytes) {
+    return members_submit_as(f, bytes, false);
+}
+
+/* The same, but its input is promised, and filled by members_prepared(). */
+static inline bool members_submit_promised(struct members_frontend *f, size_t bytes) {
+    return members_submit_as(f, bytes, true);
+}
+
+/* It has come back, and nobody writes its input. */
+static inline void members_over(struct members_frontend *f, struct members_request *r) {
+    slab_give(r->input.data);
+    r->away = false;
+    f->back++;
+}
+
+/* Ends the preparation of a request: its input is there, or never will be. */
+static inline void members_prepared(struct members_frontend *f, struct members_request *r, bool ready) {
+    bool back = r->request.back;
+    if (ready)
+        members_fill(r->input.data, r->input.bytes, r->fill);
+    port_prepared(f->port, &r->request, ready);
+    if (back)
+        members_over(f, r);
+}
+
+/* Ends the preparations of up to `most` requests. */
+static inline void members_prepare(struct members_frontend *f, uint32_t most, bool ready) {
+    for (struct members_request *r = f->requests; r < f->requests + MEMBERS_AWAY && most > 0; r++) {
+        if (!r->away || !r->request.preparing)
+            continue;
+        members_prepared(f, r, ready);
+        most--;
+    }
+    port_flush(f->port);
 }
 
 /* Takes what has come back. */
@@ -413,12 +459,12 @@ static inline uint32_t members_take(struct members_frontend *f) {
         struct members_request *r = container_of(request, struct members_request, request);
         f->failed += request->status == REQUEST_FAILED;
         output_block_put(request->block);
-        slab_give(r->input.data);
-        r->away = false;
+        f->left_out += request->left_out;
+        if (!request_is_read(request))
+            members_over(f, r);
         n++;
     }
     port_flush(f->port);
-    f->back += n;
     return n;
 }
 
@@ -457,12 +503,19 @@ struct members_backend {
     void *context;
 };
 
-/* Answers each request of a batch with a failure: no outputs travel. */
+/* Whether a request's input is still being prepared. */
+static inline bool members_unready(const struct wiring *w, uint64_t handle) {
+    return atomic_load_explicit(&wiring_card(w, handle)->unready, memory_order_acquire); /* with landing_over() */
+}
+
+/* Answers each request of a batch with a failure, or that it was left out: no outputs travel. */
 static inline void members_ran(struct wiring *w, const struct batch_plan *plan) {
     for (uint32_t i = 0; i < plan->request_count; i++) {
         struct result_message *result = ring_reserve(&w->results[0]);
         CHECK(result);
-        *result = (struct result_message){.handle = plan->handles[i], .status = REQUEST_FAILED};
+        bool unready = members_unready(w, plan->handles[i]);
+        *result = (struct result_message){
+            .handle = plan->handles[i], .status = unready ? REQUEST_LOST : REQUEST_FAILED, .unready = unready};
         ring_push(&w->results[0]);
     }
     struct freed_message *freed = ring_reserve(&w->freed[0]);

@@ -22,6 +22,7 @@ static const struct hello whole = {
     .token = "secret",
     .transports = 5,
     .fabric = "verbs",
+    .promises = true,
 };
 
 static void all_fields_survive(void **state) {
@@ -71,6 +72,23 @@ static void nobody_may_ask_too_much(void **state) {
         free(text);
     }
     assert_non_null(strstr(err.text, "'slots'"));
+}
+
+static void who_does_not_say_that_it_reckons_with_promises_does_not(void **state) {
+    (void)state;
+    struct hello read, hello = whole;
+    struct sy_error err;
+    hello.promises = false;
+    char *text = hello_write(&hello);
+    assert_null(strstr(text, "promises"));
+    assert_int_equal(hello_read(text, strlen(text), &read, &err), 0);
+    assert_false(read.promises);
+    free(text);
+    text = hello_write(&whole);
+    memcpy(strstr(text, "\"promises\":true") + strlen("\"promises\":"), "1   ", 4);
+    assert_int_equal(hello_read(text, strlen(text), &read, &err), -EPROTO);
+    assert_non_null(strstr(err.text, "'promises'"));
+    free(text);
 }
 
 static void who_says_only_one_format_speaks_only_that(void **state) {
@@ -135,6 +153,7 @@ int main(void) {
         cmocka_unit_test(all_fields_survive),
         cmocka_unit_test(what_is_wrong_is_named),
         cmocka_unit_test(nobody_may_ask_too_much),
+        cmocka_unit_test(who_does_not_say_that_it_reckons_with_promises_does_not),
         cmocka_unit_test(who_says_only_one_format_speaks_only_that),
         cmocka_unit_test(the_newest_format_of_both_is_agreed_on),
         cmocka_unit_test(limits_hold),

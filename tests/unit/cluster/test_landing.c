@@ -170,6 +170,68 @@ static void strings_that_are_none_are_refused(void **state) {
     landing_give(&g->landing, landed);
 }
 
+/* Its card is there at once, its inputs come later, into the same memory, and only then does an executor read them. */
+static void inputs_that_are_prepared_land_later(void **state) {
+    struct ground *g = *state;
+    uint64_t handle = handle_at(0, 2);
+    struct landed *landed = pulling(g, handle);
+    struct card card = card_make(handle);
+    struct iovec pieces[TENSORS_MAX];
+    struct sy_error err = {.text = ""};
+    uint32_t count;
+
+    assert_int_equal(landing_take_unready(&g->landing, landed, &card.card, 77, &err), 0);
+    assert_int_equal(landed->state, LANDED_UNREADY);
+    assert_false(landed->arrives);
+    const struct request_card *found = landing_card(&g->landing, landed);
+    assert_int_equal(found->handle, handle);
+    assert_int_equal(found->items, 2);
+    assert_int_equal(found->unready, 1);
+    size_t taken = slab_bytes_taken(g->slab);
+    assert_true(taken > 0);
+
+    struct card other = card; /* not what was announced */
+    other.inputs[0].bytes = 12;
+    assert_int_equal(landing_take(&g->landing, landed, &other.card, 77, pieces, &count, &err), -EINVAL);
+    other = card;
+    other.inputs[1].dims[1] = 2;
+    assert_int_equal(landing_take(&g->landing, landed, &other.card, 77, pieces, &count, &err), -EINVAL);
+    other = card;
+    other.card.items = 1;
+    assert_int_equal(landing_take(&g->landing, landed, &other.card, 77, pieces, &count, &err), -EINVAL);
+    assert_int_equal(landed->state, LANDED_UNREADY);
+
+    assert_int_equal(landing_take(&g->landing, landed, &card.card, 78, pieces, &count, &err), 0);
+    assert_int_equal(count, 2);
+    assert_true(landed->arrives);
+    assert_int_equal(found->deadline_ns, 77); /* an executor may have it: nothing of it changes */
+    assert_int_equal(slab_bytes_taken(g->slab), taken);
+    memset(pieces[1].iov_base, 0xff, pieces[1].iov_len);
+    assert_int_equal(landing_over(&g->landing, landed, &err), -EINVAL); /* no strings */
+    assert_int_equal(landed->state, LANDED_UNREADY);
+    assert_int_equal(found->unready, 1);
+    assert_int_equal(landing_take(&g->landing, landed, &card.card, 78, pieces, &count, &err), 0);
+    memcpy(pieces[0].iov_base, "123456789012345678901234", 24);
+    memcpy(pieces[1].iov_base, "\3\0\0\0abc\0\0\0\0", 11);
+    assert_int_equal(landing_over(&g->landing, landed, &err), 0);
+    assert_int_equal(landed->state, LANDED_ALL);
+    assert_int_equal(found->unready, 0);
+    assert_memory_equal(card_view(found, 0, g->wiring.regions).data, "123456789012345678901234", 24);
+    landing_give(&g->landing, landed);
+}
+
+static void what_is_prepared_for_no_such_model_is_refused(void **state) {
+    struct ground *g = *state;
+    struct card card = card_make(handle_at(0, 1));
+    struct landed *landed = pulling(g, card.card.handle);
+    struct sy_error err = {.text = ""};
+    card.inputs[0].dims[1] = 4;
+    assert_int_equal(landing_take_unready(&g->landing, landed, &card.card, 0, &err), -EINVAL);
+    assert_int_equal(landed->state, LANDED_GONE);
+    assert_int_equal(slab_bytes_taken(g->slab), 0);
+    landing_give(&g->landing, landed);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(handles_of_others_have_no_place, ground_make, ground_free),
@@ -177,6 +239,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_the_model_does_not_take_is_refused, ground_make, ground_free),
         cmocka_unit_test_setup_teardown(inputs_that_there_is_no_memory_for_are_refused, ground_make, ground_free),
         cmocka_unit_test_setup_teardown(strings_that_are_none_are_refused, ground_make, ground_free),
+        cmocka_unit_test_setup_teardown(inputs_that_are_prepared_land_later, ground_make, ground_free),
+        cmocka_unit_test_setup_teardown(what_is_prepared_for_no_such_model_is_refused, ground_make, ground_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

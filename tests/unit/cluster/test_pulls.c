@@ -13,6 +13,8 @@
 #define WAIT_NS       (60 * NS_PER_S)
 #define FRONTENDS_MAX 3
 #define TRIES         60
+#define AWAIT_NS      (100 * NS_PER_MS)
+#define PREPARE_NS    (20 * NS_PER_MS)
 #define MEMORY        ((size_t)256 << 20)
 
 /* Frontends are forked before this process has threads. */
@@ -21,6 +23,8 @@ struct scene {
     struct members_backend backend;
     uint32_t frontend_count;
     pid_t frontends[FRONTENDS_MAX];
+    bool promises;                      /* frontends prepare their requests' inputs when they have been submitted */
+    _Atomic uint32_t left_out, awaited; /* requests whose inputs were not there, and those that came meanwhile */
     _Atomic uint32_t whole, halves,
         wrong; /* batches of all frontends' requests; of fewer; with inputs that are wrong */
 };
@@ -32,10 +36,26 @@ static void choose(struct backend_link_config *config) {
     config->transports = TRANSPORT_BIT(transport);
 }
 
+/* Waits for an input, but not for ever: its frontend may have given its request up. */
+static void input_await(const struct wiring *wiring, uint64_t handle) {
+    int64_t until_ns = clock_now_ns() + AWAIT_NS;
+    while (members_unready(wiring, handle) && clock_now_ns() < until_ns)
+        usleep(100);
+}
+
 static void look(void *context, const struct wiring *wiring, const struct batch_plan *plan) {
     struct scene *s = context;
     bool right = true;
     for (uint32_t i = 0; i < plan->request_count; i++) {
+        bool unready = members_unready(wiring, plan->handles[i]);
+        if (unready &&
+            wiring_card(wiring, plan->handles[i])->inputs[0].bytes % 2) /* a batch that runs before takes until then */
+            input_await(wiring, plan->handles[i]);
+        if (unready && members_unready(wiring, plan->handles[i])) {
+            atomic_fetch_add_explicit(&s->left_out, 1, memory_order_relaxed);
+            continue;
+        }
+        atomic_fetch_add_explicit(&s->awaited, unready, memory_order_relaxed);
         struct tensor_view x = card_view(wiring_card(wiring, plan->handles[i]), 0, wiring->regions);
         right &= members_filled(x.data, x.bytes);
     }
@@ -44,24 +64,40 @@ static void look(void *context, const struct wiring *wiring, const struct batch_
                               memory_order_relaxed);
 }
 
+/* Inputs of an even length are prepared only once a batch has run without them; the others a while after they were
+ * promised: for some a batch waits by then. */
+static void inputs_prepare(struct members_frontend *f) {
+    int64_t now_ns = clock_now_ns();
+    for (struct members_request *r = f->requests; r < f->requests + MEMBERS_AWAY; r++) {
+        bool due = r->input.bytes % 2 ? now_ns - r->request.arrival_ns > PREPARE_NS : r->request.left_out > 0;
+        if (r->away && r->request.preparing && due)
+            members_prepared(f, r, true);
+    }
+    port_flush(f->port);
+}
+
 /* Requests of many sizes, up to `most` bytes. */
 static void frontend_run(int scheduler_port, size_t most) {
     struct members_frontend *f = calloc(1, sizeof(*f));
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     members_frontend_open(f, scheduler_port, BEAT_NS, MEMORY, NULL);
+    const uint32_t away_most = scene.promises ? 2 : 16; /* with more, all are prepared before their turn comes */
     for (;;) {
-        while (f->submitted - f->back < 16 && members_submit(f, 1 + f->fill * 7919 * 31 % most))
-            f->fill++;
+        size_t bytes = 1 + f->fill * 7919 * 31 % most;
+        while (f->submitted - f->back < away_most && members_submit_as(f, bytes, scene.promises))
+            bytes = 1 + ++f->fill * 7919 * 31 % most;
         port_flush(f->port);
-        members_wait(f, 100);
+        members_wait(f, scene.promises ? 1 : 100);
         members_take(f);
+        inputs_prepare(f);
     }
 }
 
-static void scene_open(enum transport_kind kind, uint32_t frontends) {
+static void scene_open_as(enum transport_kind kind, uint32_t frontends, bool promises) {
     transport = kind;
     members_fabric = kind == TRANSPORT_FABRIC ? "tcp" : NULL;
     memset(&scene, 0, sizeof(scene));
+    scene.promises = promises;
     members_scheduler_open(&scene.scheduler, BEAT_NS);
     scene.scheduler.frontends = scene.frontend_count = frontends;
     for (uint32_t i = 0; i < frontends; i++)
@@ -71,6 +107,10 @@ static void scene_open(enum transport_kind kind, uint32_t frontends) {
     scene.backend.context = &scene;
     members_scheduler_start(&scene.scheduler);
     members_backend_open(&scene.backend, scene.scheduler.port, BEAT_NS, MEMORY, choose);
+}
+
+static void scene_open(enum transport_kind kind, uint32_t frontends) {
+    scene_open_as(kind, frontends, false);
 }
 
 static void scene_close(void) {
@@ -96,7 +136,9 @@ static bool batches_come(_Atomic uint32_t *count, uint32_t more, int64_t most_ns
 }
 
 static void batches(_Atomic uint32_t *count, uint32_t more) {
-    assert_true(batches_come(count, more, WAIT_NS));
+    if (!batches_come(count, more, WAIT_NS))
+        fail_msg("%u whole batches, %u others, %u requests left out, %u awaited", scene.whole, scene.halves,
+                 scene.left_out, scene.awaited);
 }
 
 static bool fabric_is_here(void) {
@@ -117,6 +159,33 @@ static void executors_see_what_frontends_have(void **state) {
         skip();
     scene_open(kind, 2);
     batches(&scene.whole, 100);
+    scene_close();
+}
+
+/* Plans come before the inputs: some batches begin without them, some find them in time; none reads what is not there.
+ * Whoever is left out comes again. */
+static void inputs_that_are_prepared_come_when_they_are_there(void **state) {
+    enum transport_kind kind = *(enum transport_kind *)*state;
+    if (kind == TRANSPORT_FABRIC && !fabric_is_here())
+        skip();
+    scene_open_as(kind, 2, true);
+    batches(&scene.left_out, 10);
+    batches(&scene.awaited, 10);
+    batches(&scene.whole, 50);
+    scene_close();
+}
+
+/* A frontend dies while backends wait for its inputs. */
+static void who_dies_amid_preparations_costs_its_own_requests(void **state) {
+    enum transport_kind kind = *(enum transport_kind *)*state;
+    if (kind == TRANSPORT_FABRIC && !fabric_is_here())
+        skip();
+    scene_open_as(kind, 2, true);
+    batches(&scene.awaited, 5);
+    kill(scene.frontends[1], SIGKILL);
+    atomic_store_explicit(&scene.scheduler.frontends, 1, memory_order_relaxed); /* a lone number */
+    batches(&scene.awaited, 5);
+    batches(&scene.halves, 20);
     scene_close();
 }
 
@@ -161,6 +230,12 @@ int main(void) {
         cmocka_unit_test_prestate(executors_see_what_frontends_have, &shm),
         cmocka_unit_test_prestate(executors_see_what_frontends_have, &fabric),
         cmocka_unit_test_prestate(executors_see_what_frontends_have, &tcp),
+        cmocka_unit_test_prestate(inputs_that_are_prepared_come_when_they_are_there, &shm),
+        cmocka_unit_test_prestate(inputs_that_are_prepared_come_when_they_are_there, &fabric),
+        cmocka_unit_test_prestate(inputs_that_are_prepared_come_when_they_are_there, &tcp),
+        cmocka_unit_test_prestate(who_dies_amid_preparations_costs_its_own_requests, &shm),
+        cmocka_unit_test_prestate(who_dies_amid_preparations_costs_its_own_requests, &fabric),
+        cmocka_unit_test_prestate(who_dies_amid_preparations_costs_its_own_requests, &tcp),
         cmocka_unit_test_prestate(who_stops_costs_its_own_requests, &shm),
         cmocka_unit_test_prestate(who_stops_costs_its_own_requests, &fabric),
         cmocka_unit_test_prestate(who_stops_costs_its_own_requests, &tcp),

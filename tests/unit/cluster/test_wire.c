@@ -35,6 +35,33 @@ static void lost_requests_are_as_long_as_their_format_says(void **state) {
     assert_true(wire_frame_check(&second, 1, &err) < 0);
 }
 
+static void requests_have_promises_since_format_4(void **state) {
+    (void)state;
+    _Alignas(8) char head[2 * sizeof(struct wire_request)];
+    for (uint32_t format = 3; format <= 4; format++) {
+        uint32_t each = format < 4 ? 48 : 56;
+        struct frame frame = {.kind = FRAME_REQUESTS, .count = 2, .head_bytes = 2 * each};
+        assert_int_equal(wire_request_bytes(format), each);
+        assert_int_equal(wire_frame_check(&frame, format, &err), 0);
+        assert_true(wire_frame_check(&frame, 7 - format, &err) < 0);
+        memset(head, 0xff, sizeof(head));
+        for (uint32_t i = 0; i < 2; i++) {
+            struct request_message message = {
+                .handle = 5 + i, .deadline_ns = 7, .items = 3, .priority = 2, .ready_ns = 9};
+            struct wire_request request = wire_request_of(&message);
+            wire_request_put(head + i * each, &request, format);
+        }
+        for (uint32_t i = 0; i < 2; i++) {
+            struct request_message message = wire_request_message(head, i, format);
+            assert_int_equal(message.handle, 5 + i);
+            assert_int_equal(message.priority, 2);
+            assert_int_equal(message.ready_ns, format < 4 ? 0 : 9);
+        }
+        for (size_t i = 2 * each; i < sizeof(head); i++) /* nothing beyond is written */
+            assert_int_equal(head[i], (char)0xff);
+    }
+}
+
 static void descriptions_may_be_longer_since_format_2(void **state) {
     (void)state;
     struct frame frame = {.kind = FRAME_MODEL, .count = 1, .head_bytes = WIRE_HEAD_MAX + 1};
@@ -139,6 +166,29 @@ static void inputs_that_lie_elsewhere_have_no_body(void **state) {
     assert_true(is_refused(&frame, &card));
 }
 
+static void inputs_that_are_prepared_come_later(void **state) {
+    (void)state;
+    struct frame frame;
+    struct card card = card_make(&frame);
+    frame.kind = FRAME_UNREADY;
+    assert_true(is_refused(&frame, &card)); /* it has no body */
+    frame.body_bytes = 0;
+    assert_false(is_refused(&frame, &card));
+    card.inputs[1].offset = 16;
+    assert_true(is_refused(&frame, &card));
+    card = card_make(&frame);
+    frame.kind = FRAME_UNREADY;
+    frame.body_bytes = 0;
+    card.inputs[1].bytes = WIRE_BODY_MAX;
+    assert_true(is_refused(&frame, &card));
+    card.inputs[1].bytes = UINT64_MAX - 8;
+    assert_true(is_refused(&frame, &card));
+    frame.head_bytes -= 8;
+    assert_true(is_refused(&frame, &card));
+    assert_false(is_refused(&(struct frame){.kind = FRAME_READY, .count = 2, .head_bytes = 16}, &card));
+    assert_true(is_refused(&(struct frame){.kind = FRAME_READY, .count = 2, .head_bytes = 15}, &card));
+}
+
 static void memory_for_libfabric_has_as_many_regions_as_it_says(void **state) {
     (void)state;
     struct {
@@ -185,10 +235,12 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kinds_are_known_and_arrays_as_long_as_they_say),
         cmocka_unit_test(lost_requests_are_as_long_as_their_format_says),
+        cmocka_unit_test(requests_have_promises_since_format_4),
         cmocka_unit_test(descriptions_may_be_longer_since_format_2),
         cmocka_unit_test(plans_lie_behind_each_other),
         cmocka_unit_test(cards_say_where_each_input_lies),
         cmocka_unit_test(inputs_that_lie_elsewhere_have_no_body),
+        cmocka_unit_test(inputs_that_are_prepared_come_later),
         cmocka_unit_test(memory_for_libfabric_has_as_many_regions_as_it_says),
         cmocka_unit_test(results_bring_outputs_or_a_sentence),
     };

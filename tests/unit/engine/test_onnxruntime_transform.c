@@ -89,6 +89,26 @@ static void what_cannot_prepare_is_refused(void **state) {
     ops->close(transform);
 }
 
+static void contents_are_as_good_as_the_file(void **state) {
+    (void)state;
+    struct transform *transform;
+    struct sy_error err = {""};
+    FILE *file = fopen(DATA "image.onnx", "rb");
+    assert_non_null(file);
+    char *contents = malloc(1 << 16);
+    size_t bytes = fread(contents, 1, 1 << 16, file);
+    fclose(file);
+    if (ops->open_bytes(contents, bytes, &transform, &err))
+        fail_msg("%s", err.text);
+    memset(contents, 0, bytes); /* they need not stay */
+    float to[3];
+    assert_int_equal(means(transform, NULL, 10, 4, to, 3, &err), 0);
+    assert_memory_equal(to, ((float[]){10, 11, 12}), sizeof(to));
+    ops->close(transform);
+    assert_true(ops->open_bytes(contents, bytes, &transform, &err) < 0);
+    free(contents);
+}
+
 struct racer {
     pthread_t thread;
     struct transform *transform;
@@ -145,6 +165,7 @@ int main(void) {
         cmocka_unit_test(the_file_says_what_it_takes),
         cmocka_unit_test(outputs_go_where_they_are_wanted),
         cmocka_unit_test(what_cannot_prepare_is_refused),
+        cmocka_unit_test(contents_are_as_good_as_the_file),
         cmocka_unit_test(threads_share_one),
         cmocka_unit_test(a_stop_ends_runs_until_it_is_taken_back),
     };

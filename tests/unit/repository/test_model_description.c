@@ -7,6 +7,7 @@
 #include "repository/labels.h"
 #include "repository/model_config.h"
 #include "repository/model_description.h"
+#include "repository/preparations.h"
 #include "unit/cmocka_all.h"
 
 #define PROFILE_LONG 1024
@@ -146,6 +147,51 @@ static void every_field_comes_back_as_it_was(void **state) {
     free(text);
 }
 
+/* A file prepares the first input, of a decoded image; a fourth one is decoded, and no more. */
+static void prepare(struct world *w) {
+    static const unsigned char file[] = "\0any \xff bytes";
+    struct served_model *m = &w->model;
+    struct prepared_file *contents = calloc(1, sizeof(*contents) + sizeof(file));
+    assert_non_null(contents);
+    contents->bytes = sizeof(file);
+    memcpy(contents->data, file, sizeof(file));
+    m->signature.inputs[m->signature.input_count++] = (struct tensor_spec){"image", DATATYPE_UINT8, 4, {-1, -1, 9, 3}};
+    memcpy(m->reference_dims[3], (int64_t[]){1, 8, 9, 3}, 4 * sizeof(int64_t));
+    m->prepared = 1u << 0 | 1u << 3;
+    m->preparations[0] = (struct served_preparation){.bytes_max = 1,
+                                                     .pixels_max = (uint32_t)PREPARE_PIXELS_MAX,
+                                                     .file = "p.onnx",
+                                                     .image_at = 1,
+                                                     .file_at = 2,
+                                                     .image_line = 7,
+                                                     .file_line = UINT32_MAX,
+                                                     .contents = contents};
+    m->preparations[3] =
+        (struct served_preparation){.bytes_max = (uint32_t)PREPARE_BYTES_MAX, .pixels_max = 1, .image_line = 5};
+    assert_int_equal(preparations_told(m, &w->err), 0);
+}
+
+static void prepared_inputs_come_back_as_they_were(void **state) {
+    struct world *w = *state;
+    size_t bytes;
+    prepare(w);
+    char *text = described(w, &bytes);
+    if (read_back(w, text, bytes))
+        fail_msg("%s", w->err.text);
+    assert_int_equal(w->got.prepared, w->model.prepared);
+    struct prepared_file *contents = w->model.preparations[0].contents, *got = w->got.preparations[0].contents;
+    assert_non_null(got);
+    assert_int_equal(got->bytes, contents->bytes);
+    assert_memory_equal(got->data, contents->data, contents->bytes);
+    w->got.preparations[0].contents = contents;
+    assert_memory_equal(w->got.preparations, w->model.preparations, sizeof(w->got.preparations));
+    w->got.preparations[0].contents = got;
+    assert_memory_equal(&w->got.offered, &w->model.offered, sizeof(w->got.offered));
+    assert_int_equal(served_model_offered(&w->got)->inputs[3].type, DATATYPE_BYTES);
+    assert_true(model_description_hash(&w->model) == model_description_hash(&w->got));
+    free(text);
+}
+
 static void empty_labels_are_labels(void **state) {
     struct world *w = *state;
     size_t bytes, length;
@@ -244,13 +290,17 @@ static void each_field_must_be_there_and_of_its_type(void **state) {
     free(text);
 }
 
+struct bound {
+    const char *place, *value, *named;
+};
+
+static void bounds_hold(struct world *w, const struct bound *cases, size_t count);
+
 static void each_value_has_bounds(void **state) {
-    struct world *w = *state;
-    static const struct {
-        const char *place, *value, *named;
-    } cases[] = {
+    static const struct bound cases[] = {
         {"format", "2", "ensemble"},
-        {"format", "3", ""},
+        {"format", "3", "inputs"},
+        {"format", "4", ""},
         {"name", "\"\"", ""},
         {"name", "\"a b\"", ""},
         {"name", "\"a\\u0000\"", ""},
@@ -313,9 +363,60 @@ static void each_value_has_bounds(void **state) {
         {"profiles/0/latency_ns", "[1,2,3,4,5,6,8,7]", ""},
         {"profiles/0/latency_ns", "[0,2,3,4,5,6,7,8]", "profiles/0/latency_ns/0"},
     };
+    bounds_hold(*state, cases, ARRAY_COUNT(cases));
+}
+
+static void each_value_of_a_preparation_has_bounds(void **state) {
+    struct world *w = *state;
+    static const struct bound cases[] = {
+        {"inputs/0/prepare", "null", ""},
+        {"inputs/0/prepare/max_bytes", "1073741825", ""},
+        {"inputs/0/prepare/max_bytes", "0", "inputs/0/prepare/max_pixels"},
+        {"inputs/0/prepare/max_pixels", "268435457", ""},
+        {"inputs/0/prepare/max_pixels", "0", ""},
+        {"inputs/0/prepare/model", "\"\"", "inputs/0/prepare/contents"},
+        {"inputs/0/prepare/model_step", "33", ""},
+        {"inputs/0/prepare/contents", "\"\"", ""},
+        {"inputs/0/prepare/contents", "\"*\"", ""},
+        {"inputs/3/prepare/max_bytes", "0", "inputs/3/prepare/max_pixels"},
+        {"inputs/3/prepare/model", "\"q.onnx\"", "inputs/3/prepare/contents"},
+    };
+    prepare(w);
+    bounds_hold(w, cases, ARRAY_COUNT(cases));
+    w->model.signature.inputs[3].type = DATATYPE_FP32; /* which no decoded image is */
     size_t bytes;
     char *text = described(w, &bytes);
-    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+    assert_int_equal(read_back(w, text, bytes), -EINVAL);
+    assert_string_equal(w->err.text,
+                        "odd!~model/symphony.yaml:5: prepare.0: decode_image makes UINT8 [height,width,3], but the "
+                        "model's input 'image' is FP32 [-1,9,3] behind the batch dimension");
+    free(text);
+}
+
+static void a_file_that_is_too_large_is_refused(void **state) {
+    struct world *w = *state;
+    size_t bytes;
+    prepare(w);
+    struct served_preparation *p = &w->model.preparations[0];
+    p->contents = realloc(p->contents, sizeof(*p->contents) + PREPARE_CARRIED_MAX + 1);
+    assert_non_null(p->contents);
+    memset(p->contents->data, 'x', PREPARE_CARRIED_MAX + 1);
+    p->contents->bytes = PREPARE_CARRIED_MAX;
+    char *text = described(w, &bytes);
+    if (read_back(w, text, bytes))
+        fail_msg("%s", w->err.text);
+    free(text);
+    p->contents->bytes++;
+    text = described(w, &bytes);
+    assert_int_equal(read_back(w, text, bytes), -EINVAL);
+    named(w->err.text, "inputs/0/prepare/contents");
+    free(text);
+}
+
+static void bounds_hold(struct world *w, const struct bound *cases, size_t count) {
+    size_t bytes;
+    char *text = described(w, &bytes);
+    for (size_t i = 0; i < count; i++) {
         json_t *parent, *root = json_loadb(text, bytes, JSON_ALLOW_NUL, NULL);
         json_t *value = json_loads(cases[i].value, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
         char key[64] = "";
@@ -410,6 +511,19 @@ static void what_differs_is_named_with_both_values(void **state) {
     DIFFERS(other->labels[0] = w->got.labels[0],
             "outputs[0].labels is 7 entries here and [\"tabby cat\",\"dog\"] there");
     DIFFERS(other->labels[0] = NULL, "outputs[0].labels is 7 entries here and null there");
+    prepare(w);
+    DIFFERS(other->preparations[3].pixels_max = 2, "inputs[3].prepare.max_pixels is 1 here and 2 there");
+    DIFFERS(other->prepared = 1,
+            "inputs[3].prepare is {\"max_bytes\":1073741824,\"max_pixels\":1,\"model\":\"\"} here and "
+            "not there there");
+    struct prepared_file *changed = malloc(sizeof(*changed) + 1);
+    assert_non_null(changed);
+    changed->bytes = 1;
+    changed->data[0] = 'x';
+    DIFFERS(other->preparations[0].contents = changed,
+            "inputs[0].prepare.contents is \"a10da211a525dc59042960d542f9aaf9\" here and "
+            "\"6d16e801ba1afee7d7ed6d966bae788c\" there");
+    free(changed);
     free(other);
 }
 
@@ -452,10 +566,13 @@ static void a_description_is_small(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(every_field_comes_back_as_it_was),
+        TEST(prepared_inputs_come_back_as_they_were),
         TEST(empty_labels_are_labels),
         TEST(what_a_newer_version_adds_is_ignored),
         TEST(each_field_must_be_there_and_of_its_type),
         TEST(each_value_has_bounds),
+        TEST(each_value_of_a_preparation_has_bounds),
+        TEST(a_file_that_is_too_large_is_refused),
         TEST(what_is_no_description_is_refused),
         TEST(what_cannot_be_written_is_said),
         TEST(what_is_of_a_machine_makes_no_difference),

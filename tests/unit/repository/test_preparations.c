@@ -46,6 +46,18 @@ static int fake_open(const char *path, struct transform **transform, struct sy_e
     return 0;
 }
 
+static int fake_open_bytes(const void *contents, size_t bytes, struct transform **transform, struct sy_error *err) {
+    const char *letters = contents;
+    if (letters[0] == '!')
+        return error_set(err, -EINVAL, "it is broken");
+    assert_int_equal(bytes, 2);
+    struct transform *t = calloc(1, sizeof(*t));
+    *t = (struct transform){.ops = &fake, .input = shape_of(letters[0]), .output = shape_of(letters[1])};
+    *transform = t;
+    opened++;
+    return 0;
+}
+
 static void fake_close(struct transform *transform) {
     opened--;
     free(transform);
@@ -60,7 +72,8 @@ static int fake_run(struct transform *transform, struct transform_stop *stop, co
     return failing ? error_set(err, -EIO, "no such kernel") : 0;
 }
 
-const struct transform_ops fake = {.open = fake_open, .close = fake_close, .run = fake_run};
+const struct transform_ops fake = {
+    .open = fake_open, .open_bytes = fake_open_bytes, .close = fake_close, .run = fake_run};
 
 /* A model whose input has this shape; 'u': FP32 [3,8,8] without a batch dimension. */
 static int complete(struct world *w, char input) {
@@ -202,11 +215,58 @@ static void one_that_does_not_run_is_refused(void **state) {
     again(w);
 }
 
+/* What a backend does: nothing stays open, and the contents are what a frontend opens it by. */
+static void what_is_packed_is_opened_elsewhere(void **state) {
+    struct world *w = *state;
+    static const char one[] = "{step: onnx, model: p.onnx}";
+    assert_non_null(prepared_by(w, 'b', one, "gb"));
+    preparations_close(&w->models[0]);
+    if (preparations_pack(&w->models[0], &fake, &w->err))
+        fail_msg("%s", w->err.text);
+    assert_int_equal(opened, 0);
+    struct served_preparation *how = &w->models[0].preparations[0];
+    assert_non_null(how->contents);
+    assert_int_equal(how->contents->bytes, 2);
+    assert_memory_equal(how->contents->data, "gb", 2);
+    put(w, "m/1/p.onnx", "!"); /* it is read no more */
+    assert_int_equal(preparations_open(&w->models[0], &fake, &w->err), 0);
+    assert_int_equal(opened, 1);
+    assert_int_equal(w->models[0].offered.inputs[0].dims[1], 50);
+    preparations_close(&w->models[0]);
+    assert_null(how->contents);
+    assert_int_equal(preparations_pack(&w->models[0], &fake, &w->err), -EINVAL);
+    assert_null(how->contents);
+    again(w);
+}
+
+static void what_is_too_large_to_go_elsewhere_is_refused(void **state) {
+    struct world *w = *state;
+    char *large = malloc(PREPARE_CARRIED_MAX + 2);
+    assert_non_null(large);
+    memset(large, 'x', PREPARE_CARRIED_MAX + 1);
+    large[0] = 'g';
+    large[1] = 'b';
+    large[PREPARE_CARRIED_MAX + 1] = '\0';
+    assert_non_null(prepared_by(w, 'b', "{step: onnx, model: p.onnx}", "gb"));
+    preparations_close(&w->models[0]);
+    put(w, "m/1/p.onnx", large);
+    free(large);
+    assert_int_equal(preparations_pack(&w->models[0], &fake, &w->err), -EFBIG);
+    assert_non_null(strstr(w->err.text,
+                           "m/symphony.yaml:2: prepare.0: p.onnx: the files that prepare a model's inputs go "
+                           "to the frontends of a cluster if they have at most 2097152 bytes together"));
+    assert_null(w->models[0].preparations[0].contents);
+    assert_int_equal(opened, 0);
+    again(w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(clients_see_what_they_send, world_make, world_remove),
         cmocka_unit_test_setup_teardown(what_does_not_fit_is_refused, world_make, world_remove),
         cmocka_unit_test_setup_teardown(one_that_does_not_run_is_refused, world_make, world_remove),
+        cmocka_unit_test_setup_teardown(what_is_packed_is_opened_elsewhere, world_make, world_remove),
+        cmocka_unit_test_setup_teardown(what_is_too_large_to_go_elsewhere_is_refused, world_make, world_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,49 @@
+"""prepared.py - clusters whose frontends prepare the inputs of requests, for tests: what `serve` has to do, they have to."""
+import contextlib
+
+from server import free_port, wait_until
+from test_standby import Frontend, Role
+
+START_S = 900  # profiling included, sanitizers too
+
+
+class Cluster:
+    """A scheduler, backends with the same repository, and a frontend."""
+
+    def __init__(self, repository, models, *frontend, backends=1, transport="auto", policy="deferred", backend=(), envs=None):
+        envs = envs or {}
+        self.models = models
+        self.join = ("--join", "127.0.0.1:%d" % free_port())
+        fabric = ("--fabric", "tcp") if transport == "fabric" else ()
+        self.scheduler = Role("scheduler", "--listen", self.join[1], "--policy", policy, env=envs.get("scheduler"))
+        self.backends = [Role("backend", *self.join, "--repository", repository, "--slo-ms", "60000", "--transport", transport,
+                              *fabric, *backend, env=envs.get("backend")) for _ in range(backends)]
+        self.frontend = Frontend(*self.join, *fabric, *frontend, env=envs.get("frontend"))
+
+    def __enter__(self):
+        with contextlib.ExitStack() as stack:
+            stack.push(self.__exit__)
+            self.frontend.start()
+            wait_until(self.ready, START_S)
+            stack.pop_all()
+        return self
+
+    def __exit__(self, *error):
+        for role in [self.scheduler] + self.backends:
+            if error[0]:
+                with open(role.log.name) as file:
+                    print(role.args[1], file.read()[-3000:])
+            role.end()
+        if self.frontend.process:
+            self.frontend.__exit__(*error)
+
+    def is_ready(self, model):
+        return self.frontend.request("GET", f"/v2/models/{model}/ready")[0] == 200
+
+    def ready(self):
+        return all(self.is_ready(model) for model in self.models)
+
+    def rests(self):
+        """Waits until nothing of any request is left."""
+        wait_until(lambda: self.frontend.metrics()["symphony_requests_in_flight"] == 0)
+        wait_until(lambda: self.frontend.metrics()["symphony_inputs_bytes"] == 0)

@@ -1,0 +1,189 @@
+"""test_cluster_prepare.py - images that the frontends of a cluster decode while their requests wait: the cases of `serve`, and
+processes that die meanwhile."""
+# sanitizers: yes
+import json
+import signal
+import threading
+
+import pytest
+from onnx import helper
+
+from images import jpeg, jpeg_pixels, picture, png
+from prepared import Cluster
+from repository import save_model
+from server import wait_until
+from test_prepare import *  # noqa: F401,F403
+from test_prepare import FLOAT, H, W, pixels_of, refusal
+from test_standby import Frontend
+from test_transports import TRANSPORTS, has
+
+MODELS = "fixed", "any", "alone", "gain"
+
+
+@pytest.fixture(scope="module", params=[has(transport) for transport in TRANSPORTS])
+def cluster(repository, request):  # noqa: F405
+    with Cluster(repository, MODELS, "--prepare-threads", "2", backends=2, transport=request.param) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def server(cluster):
+    return cluster.frontend
+
+
+@pytest.fixture(autouse=True)
+def for_a_frontend(request):
+    if "cluster" not in request.fixturenames and request.function.__module__ != __name__:
+        pytest.skip("it starts a server of its own")
+
+
+# ---- where it is served, and where not ----
+
+@pytest.mark.parametrize("policy", ["eager", "timeout", "fifo", "clockwork", "nexus", "kairos"])
+def test_every_policy_of_a_scheduler(repository, policy):
+    """Those that reckon with promises, and those for which the frontend holds requests until they are prepared."""
+    image = picture(H, W)
+    with Cluster(repository / "fixed", ["fixed"], policy=policy) as cluster:
+        for n in range(5):
+            assert (pixels_of(cluster.frontend, "fixed", [png(image)] * (1 + n % 2))[0] == image).all()
+        assert "Premature end" in refusal(cluster.frontend, "fixed", [jpeg(image)[:-40]])
+        cluster.rests()
+
+
+def test_emulated_accelerators_of_a_backend(repository):
+    with Cluster(repository / "fixed", ["fixed"], backend=("--accelerators", "emulated:2")) as cluster:
+        assert pixels_of(cluster.frontend, "fixed", [png(picture(H, W))]).shape == (1, H, W, 3)
+        assert "Premature end" in refusal(cluster.frontend, "fixed", [jpeg(picture(H, W))[:-40]])
+
+
+@pytest.mark.parametrize("old", ["scheduler", "backend", "frontend"])
+def test_a_release_before_is_not_told(repository, tmp_path, old):
+    """Models that prepare nothing are served all the same."""
+    save_model(tmp_path, "plain", [helper.make_node("Neg", ["x"], ["y"])], [("x", FLOAT, ["N", 2])], [("y", FLOAT, ["N", 2])])
+    (tmp_path / "fixed").symlink_to(repository / "fixed")
+    with Cluster(tmp_path, ["plain"], envs={old: {"SYMPHONY_TEST_FORMATS": "1,3"}}) as cluster:
+        body = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}]})
+        for _ in range(10):
+            status, _, answer = cluster.frontend.request("POST", "/v2/models/plain/infer", body)
+            assert status == 200 and json.loads(answer)["outputs"][0]["data"] == [-1, -2]
+        assert not cluster.is_ready("fixed")
+        says = 'msg="model not offered" model=fixed reason="the scheduler is of a release that knows no inputs that are prepared"'
+        assert cluster.backends[0].says(says) == (old != "frontend")
+
+
+# ---- processes that die meanwhile ----
+
+class Asking:
+    """Clients that send images until they are told to stop; each answer is right, or says why there is none."""
+
+    def __init__(self, server, count=6, sizes=((300, 400), (H, W), (1000, 1000))):
+        self.server, self.stop, self.told, self.wrong = server, threading.Event(), [], []
+        self.files = [jpeg(picture(*size, seed), 30) for seed, size in enumerate(sizes)]
+        self.images = [jpeg_pixels(file, *size) for file, size in zip(self.files, sizes)]
+        self.threads = [threading.Thread(target=self.run, args=(n,)) for n in range(count)]
+        for thread in self.threads:
+            thread.start()
+
+    def run(self, n):
+        while not self.stop.is_set():
+            n = (n + 1) % len(self.files)
+            try:
+                right = (pixels_of(self.server, "any", [self.files[n]])[0] == self.images[n]).all()
+                (self.told if right else self.wrong).append(True)
+            except Exception as mistake:
+                text = str(mistake)
+                lost = isinstance(mistake, (ConnectionError, OSError)) or "closed" in text or "refused" in text
+                (self.told if lost or "[503]" in text or "[504]" in text else self.wrong).append(text)
+                self.stop.wait(0.05)
+
+    def answered(self, more):
+        before = self.told.count(True)
+        wait_until(lambda: self.told.count(True) >= before + more or self.wrong, 600)
+        assert not self.wrong, self.wrong[:3]
+
+    def end(self):
+        self.stop.set()
+        for thread in self.threads:
+            thread.join()
+        assert not self.wrong, self.wrong[:3]
+
+
+@pytest.mark.parametrize("transport", [has(transport) for transport in TRANSPORTS])
+def test_backends_die_amid_preparations(repository, transport):
+    with Cluster(repository / "any", ["any"], "--prepare-threads", "1", backends=2, transport=transport) as cluster:
+        asking = Asking(cluster.frontend)
+        try:
+            for backend in cluster.backends:
+                asking.answered(30)
+                backend.kill()
+                asking.answered(30)
+                backend.start()
+                wait_until(lambda: backend.says('msg="ready"'), 600)
+            asking.answered(30)
+        finally:
+            asking.end()
+        cluster.rests()
+        assert "symphony_requests_left_out_total" in str(cluster.frontend.metrics())
+
+
+def test_the_scheduler_dies_amid_preparations(repository):
+    with Cluster(repository / "any", ["any"], "--prepare-threads", "1") as cluster:
+        asking = Asking(cluster.frontend)
+        try:
+            asking.answered(30)
+            cluster.scheduler.kill()
+            cluster.scheduler.start()
+            asking.answered(60)
+        finally:
+            asking.end()
+        cluster.rests()
+
+
+def test_a_frontend_dies_amid_preparations(repository):
+    """Another one goes on, and what the dead one had is nobody's any more."""
+    with Cluster(repository / "any", ["any"], "--prepare-threads", "1") as cluster, \
+            Frontend(*cluster.join, "--prepare-threads", "1") as other:
+        wait_until(lambda: other.request("GET", "/v2/models/any/ready")[0] == 200)
+        dying, staying = Asking(cluster.frontend), Asking(other, 3)
+        try:
+            dying.answered(20)
+            cluster.frontend.process.kill()
+            cluster.frontend.process.wait()
+            dying.stop.set()
+            staying.answered(40)
+        finally:
+            dying.end()
+            staying.end()
+        cluster.frontend.start()
+        wait_until(cluster.ready)
+        assert pixels_of(cluster.frontend, "any", [png(picture(H, W))]).shape == (1, H, W, 3)
+
+
+def test_a_frontend_drains_amid_preparations(repository):
+    with Cluster(repository / "any", ["any"], "--prepare-threads", "1", "--drain-timeout", "60") as cluster:
+        asking = Asking(cluster.frontend, 8)
+        asking.answered(20)
+        assert cluster.frontend.stop() == 0, cluster.frontend.log_text()[-3000:]
+        asking.end()
+        assert True in asking.told
+
+
+def test_the_end_of_a_frontend_amid_preparations(repository):
+    with Cluster(repository / "any", ["any"], "--prepare-threads", "1", "--drain-timeout", "0") as cluster:
+        asking = Asking(cluster.frontend, 8)
+        asking.answered(20)
+        assert cluster.frontend.stop() in (0, 1)
+        asking.end()
+
+
+def test_a_backend_drains_amid_preparations(repository):
+    with Cluster(repository / "any", ["any"], "--prepare-threads", "1", backends=2) as cluster:
+        asking = Asking(cluster.frontend)
+        try:
+            asking.answered(20)
+            assert cluster.backends[0].kill(signal.SIGTERM) == 0
+            asking.answered(20)
+        finally:
+            asking.end()
+        assert all(told is True for told in asking.told), [t for t in asking.told if t is not True][:3]
+        cluster.rests()
