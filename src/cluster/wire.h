@@ -32,8 +32,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs go over the w
 #define WIRE_FORMAT_ENSEMBLES                                                                                          \
     3 /* FRAME_MODEL and FRAME_SERVE with descriptions of ensembles; nothing else of these is on the wire */
 #define WIRE_FORMAT_PREPARED                                                                                           \
-    4 /* FRAME_MODEL and FRAME_SERVE of models whose inputs frontends prepare; FRAME_REQUESTS with promises, and of    \
-       * kind REQUEST_READY; FRAME_UNREADY, FRAME_READY */
+    4 /* FRAME_MODEL and FRAME_SERVE of models whose inputs frontends prepare; FRAME_REQUESTS with promises and limits \
+       * of batches, and of kind REQUEST_READY; FRAME_UNREADY, FRAME_READY */
 #define WIRE_FORMAT_NEWEST 4
 
 #define WIRE_HEAD_MAX  ((uint32_t)1 << 20) /* bytes */
@@ -124,7 +124,8 @@ struct wire_accelerator {
     char type[64];
 };
 
-/* struct request_message as it is sent. Before WIRE_FORMAT_PREPARED it ends before the promise. */
+/* struct request_message as it is sent. Before WIRE_FORMAT_PREPARED it ends before the promise, and `items` has four
+ * bytes, the upper two of which are 0. */
 struct wire_request {
     uint64_t handle;
     int64_t arrival_ns, deadline_ns;
@@ -145,6 +146,8 @@ static inline uint32_t wire_request_bytes(uint32_t format) {
 /* Writes one where peer_frame_more() has made room for so many bytes. */
 static inline void wire_request_put(void *to, const struct wire_request *request, uint32_t format) {
     memcpy(to, request, wire_request_bytes(format));
+    if (format < WIRE_FORMAT_PREPARED)
+        memset((char *)to + offsetof(struct wire_request, batch_most), 0, sizeof(request->batch_most));
 }
 
 static inline struct wire_request wire_request_of(const struct request_message *message) {

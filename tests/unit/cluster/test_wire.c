@@ -35,7 +35,7 @@ static void lost_requests_are_as_long_as_their_format_says(void **state) {
     assert_true(wire_frame_check(&second, 1, &err) < 0);
 }
 
-static void requests_have_promises_since_format_4(void **state) {
+static void requests_have_promises_and_limits_since_format_4(void **state) {
     (void)state;
     _Alignas(8) char head[2 * sizeof(struct wire_request)];
     for (uint32_t format = 3; format <= 4; format++) {
@@ -47,13 +47,15 @@ static void requests_have_promises_since_format_4(void **state) {
         memset(head, 0xff, sizeof(head));
         for (uint32_t i = 0; i < 2; i++) {
             struct request_message message = {
-                .handle = 5 + i, .deadline_ns = 7, .items = 3, .priority = 2, .ready_ns = 9};
+                .handle = 5 + i, .deadline_ns = 7, .items = 3, .batch_most = 8, .priority = 2, .ready_ns = 9};
             struct wire_request request = wire_request_of(&message);
             wire_request_put(head + i * each, &request, format);
         }
         for (uint32_t i = 0; i < 2; i++) {
             struct request_message message = wire_request_message(head, i, format);
             assert_int_equal(message.handle, 5 + i);
+            assert_int_equal(message.items, 3);
+            assert_int_equal(message.batch_most, format < 4 ? 0 : 8);
             assert_int_equal(message.priority, 2);
             assert_int_equal(message.ready_ns, format < 4 ? 0 : 9);
         }
@@ -235,7 +237,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kinds_are_known_and_arrays_as_long_as_they_say),
         cmocka_unit_test(lost_requests_are_as_long_as_their_format_says),
-        cmocka_unit_test(requests_have_promises_since_format_4),
+        cmocka_unit_test(requests_have_promises_and_limits_since_format_4),
         cmocka_unit_test(descriptions_may_be_longer_since_format_2),
         cmocka_unit_test(plans_lie_behind_each_other),
         cmocka_unit_test(cards_say_where_each_input_lies),
