@@ -4,6 +4,7 @@ whole, in one queue, with these layers loaded once; they come and go one by one.
 Weights and inputs are small whole numbers, so that sums are exact and answers do not depend on a batch's size."""
 # sanitizers: address thread
 import concurrent.futures
+import contextlib
 import json
 import os
 import shutil
@@ -213,14 +214,25 @@ def test_models_with_queues_of_their_own_are_not_joined(tmp_path):
 
 
 def order(server, name, verb):
-    return server.request("POST", f"/v2/repository/models/{name}/{verb}", "{}")[0]
+    """Loading measures and tries it in a child process of low priority, which other tests may keep waiting."""
+    return server.request("POST", f"/v2/repository/models/{name}/{verb}", "{}", timeout=600)[0]
+
+
+@contextlib.contextmanager
+def clients_at_once(count):
+    """Threads for clients, and what is set when they are to end: at the latest with the block, however it ends."""
+    over = threading.Event()
+    with concurrent.futures.ThreadPoolExecutor(count) as pool:
+        try:
+            yield pool, over
+        finally:
+            over.set()
 
 
 def test_one_model_of_a_group_comes_and_goes_under_load(models):
     with start(models, "--model-control-mode", "explicit", "--load-model", "*") as server:
         assert len(sharing(server)) == len(NAMES)
-        over = threading.Event()
-        with concurrent.futures.ThreadPoolExecutor(len(NAMES)) as pool:
+        with clients_at_once(len(NAMES)) as (pool, over):
             clients = {name: pool.submit(client, server, name, seed, 20, over) for seed, name in enumerate(NAMES)}
             for _ in range(5):
                 assert order(server, "bees", "unload") == 200
@@ -296,8 +308,7 @@ def test_a_model_that_comes_later_joins(models):
     for again in (False, True):
         with explicit(models, "ants", "bees") as server:
             assert sharing(server) == ["ants", "bees"]
-            over = threading.Event()
-            with concurrent.futures.ThreadPoolExecutor(2) as pool:  # the others are served on
+            with clients_at_once(2) as (pool, over):  # the others are served on
                 clients = [pool.submit(client, server, name, seed, 20, over) for seed, name in enumerate(["ants", "bees"])]
                 assert order(server, "cats", "load") == 200 and order(server, "dogs", "load") == 200
                 over.set()
@@ -322,8 +333,7 @@ def test_a_model_that_comes_later_joins(models):
 
 def test_models_come_and_go_at_once_without_a_request_lost(models):
     with explicit(models, "ants", "bees") as server:
-        over = threading.Event()
-        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        with clients_at_once(4) as (pool, over):
             clients = {name: pool.submit(client, server, name, seed, 20, over) for seed, name in enumerate(NAMES[:2])}
 
             def coming(name):
@@ -409,8 +419,7 @@ def cuts_tried(server):
 
 def test_two_later_models_form_a_group(models):
     with explicit(models) as server:
-        over = threading.Event()
-        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        with clients_at_once(1) as (pool, over):
             assert order(server, "else", "load") == 200 and order(server, "ants", "load") == 200
             assert whole(server, "ants") == ["no other model that is served begins with enough of the same nodes"]
             clients = pool.submit(client, server, "ants", 0, 20, over)  # it is served on, whole and then as a member
@@ -461,8 +470,7 @@ def change(models, name, seed, **more):
 def test_a_member_that_comes_back_changed_is_tried_again(models):
     with explicit(models, "*") as server:
         x = inputs(3, 2)
-        over = threading.Event()
-        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        with clients_at_once(2) as (pool, over):
             clients = [pool.submit(client, server, name, seed, 20, over) for seed, name in ((0, "ants"), (3, "dogs"))]
             for seed in (500, 510):  # a new last layer, the second time while it serves
                 change(models, "cats", seed)
