@@ -16,7 +16,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from server import Server, wait_until
+from server import BINARY, Server, wait_until
 
 FLOAT = TensorProto.FLOAT
 WIDTH, LAYERS, NAMES = 64, 3, ["ants", "bees", "cats", "dogs"]
@@ -514,7 +514,7 @@ def resident_mb(server):
     return int(line.split()[1]) / 1024
 
 
-@pytest.mark.skipif("asan" in os.environ["SYMPHONY_BINARY"] or "tsan" in os.environ["SYMPHONY_BINARY"],
+@pytest.mark.skipif("asan" in str(BINARY) or "tsan" in str(BINARY),
                     reason="a sanitizer's memory is not the server's")
 def test_the_prefix_lies_in_memory_once(tmp_path):
     width, taken = 1024, {}  # a trunk of 12 MB
