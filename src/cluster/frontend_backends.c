@@ -36,19 +36,19 @@ static void piece_sent(void *context, uint64_t tag) {
     away_unread(l, &l->away[tag]);
 }
 
-/* Returns the bytes of its inputs. */
-static uint64_t send_card(struct frontend_link *l, struct backend *b, struct away *a) {
-    const struct wiring *w = l->wiring;
-    const struct request_card *card = &w->cards[away_lane(a)][handle_slot(a->message.handle)];
-    uint64_t bytes = 0;
-
+static const struct request_card *card_of(const struct frontend_link *l, const struct away *a) {
+    const struct request_card *card = &l->wiring->cards[away_lane(a)][handle_slot(a->message.handle)];
     CHECK_EQ(card->handle, a->message.handle); /* the card stays until the request has come back */
-    for (uint32_t i = 0; i < card->input_count; i++)
-        bytes += card->inputs[i].bytes;
+    return card;
+}
+
+/* Begins a frame with a card, behind which body_bytes of inputs follow. False: nothing was sent. */
+static bool card_begin(const struct frontend_link *l, struct backend *b, enum frame_kind kind,
+                       const struct request_card *card, uint64_t body_bytes) {
     size_t head_bytes = sizeof(struct wire_card) + card->input_count * sizeof(struct card_input);
-    struct wire_card *out = peer_frame(&b->peer, FRAME_CARD, 1, head_bytes, bytes);
+    struct wire_card *out = peer_frame(&b->peer, kind, 1, head_bytes, body_bytes);
     if (!out)
-        return 0;
+        return false;
     *out = wire_card_of(card, away_handle(l, card->handle));
     struct card_input *inputs = (struct card_input *)(out + 1);
     uint64_t at = 0;
@@ -57,12 +57,23 @@ static uint64_t send_card(struct frontend_link *l, struct backend *b, struct awa
         inputs[i].offset = at;
         at += inputs[i].bytes;
     }
+    return true;
+}
+
+/* Returns the bytes of its inputs. */
+static uint64_t send_card(struct frontend_link *l, struct backend *b, struct away *a) {
+    const struct request_card *card = card_of(l, a);
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < card->input_count; i++)
+        bytes += card->inputs[i].bytes;
+    if (!card_begin(l, b, FRAME_CARD, card, bytes))
+        return 0;
     a->taker = b->place;
     for (uint32_t i = 0; i < card->input_count; i++) {
         if (card->inputs[i].bytes == 0)
             continue;
         a->readers++;
-        peer_body(&b->peer, region_at(w->regions, &card->inputs[i]), card->inputs[i].bytes, piece_sent, l,
+        peer_body(&b->peer, region_at(l->wiring->regions, &card->inputs[i]), card->inputs[i].bytes, piece_sent, l,
                   (uint64_t)(a - l->away));
     }
     return bytes;
@@ -71,20 +82,8 @@ static uint64_t send_card(struct frontend_link *l, struct backend *b, struct awa
 /* Sends the card alone: the backend can begin the batch without the request, and pulls its inputs when it is told that
  * they are there. */
 static void send_unready(struct frontend_link *l, struct backend *b, struct away *a) {
-    const struct request_card *card = &l->wiring->cards[away_lane(a)][handle_slot(a->message.handle)];
-    size_t head_bytes = sizeof(struct wire_card) + card->input_count * sizeof(struct card_input);
-    struct wire_card *out = peer_frame(&b->peer, FRAME_UNREADY, 1, head_bytes, 0);
-    if (!out)
-        return;
-    *out = wire_card_of(card, away_handle(l, card->handle));
-    struct card_input *inputs = (struct card_input *)(out + 1);
-    uint64_t at = 0;
-    for (uint32_t i = 0; i < card->input_count; i++) {
-        inputs[i] = card->inputs[i];
-        inputs[i].offset = at;
-        at += inputs[i].bytes;
-    }
-    away_await(l, a, b->place);
+    if (card_begin(l, b, FRAME_UNREADY, card_of(l, a), 0))
+        away_await(l, a, b->place);
 }
 
 void frontend_inputs_ready(struct frontend_link *l, struct away *a) {

@@ -212,16 +212,12 @@ static int member_file(const char *folder, const json_t *member, char path[2 * S
 /* Whether the file of a note's member is another one than that which was cut, or gone. */
 static bool member_changed(const char *folder, const json_t *member) {
     const char *contents = json_string_value(json_object_get(member, "contents"));
-    char path[2 * SIDECAR_PATH_MAX], text[FINGERPRINT_TEXT];
-    struct fingerprint now;
+    char path[2 * SIDECAR_PATH_MAX];
     struct stat st;
     int rc = contents ? member_file(folder, member, path, &st) : -EINVAL;
     if (rc)
         return rc == -ENOENT;
-    if (fingerprint_model(path, &now, NULL))
-        return false; /* it cannot be read just now */
-    fingerprint_format(&now, text);
-    return strcmp(contents, text) != 0;
+    return fingerprint_model_holds(path, contents) == 0; /* not if it cannot be read just now */
 }
 
 /* Whether a folder has parts of which this model is the first, and that nobody can use. */

@@ -84,21 +84,11 @@ static bool inputs_meet(const struct signature *a, const struct signature *b) {
     return false;
 }
 
-/* Whether the file is still the one that is served. */
-static bool file_holds(const struct served_model *model) {
-    struct fingerprint now;
-    char text[FINGERPRINT_TEXT];
-    if (fingerprint_model(model->path, &now, NULL))
-        return false;
-    fingerprint_format(&now, text);
-    return strcmp(text, model->contents) == 0;
-}
-
 static bool partner_possible(const struct forming *f, const struct served_model *model) {
     const struct served_model *self = f->self->model;
     return strcmp(model->name, self->name) != 0 && shared_models_alike(model, self) &&
            inputs_meet(&model->signature, &self->signature) && shared_model_check(model, NULL) == 0 &&
-           file_holds(model);
+           fingerprint_model_holds(model->path, model->contents) == 1; /* the file is still the one that is served */
 }
 
 /* Looks whether a partner is better than the best so far. One that cannot be read is none. */

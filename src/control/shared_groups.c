@@ -138,6 +138,11 @@ struct profile *shared_profile_copy(const struct shared_group *group) {
 
 /* ---- members ---- */
 
+void shared_suffix_note(json_t *of, const struct split_member *member) {
+    json_object_set_new(of, "takes", part_numbers_pack(member->suffix_takes, member->suffix.input_count));
+    json_object_set_new(of, "own", part_numbers_pack(member->suffix_own, member->suffix.input_count));
+}
+
 /* What a note says of a suffix, held against what the file takes. */
 static int member_read(const struct shared_group *g, struct shared_member *member, const json_t *of,
                        uint32_t whole_inputs, struct sy_error *err) {
@@ -207,12 +212,7 @@ void shared_members_drop(struct shared_group *group) {
 
 /* Whether its file is another one now, or gone. */
 static bool member_changed(const struct shared_member *member) {
-    struct fingerprint now;
-    char text[FINGERPRINT_TEXT];
-    if (fingerprint_model(member->path, &now, NULL))
-        return true;
-    fingerprint_format(&now, text);
-    return strcmp(member->contents, text) != 0;
+    return fingerprint_model_holds(member->path, member->contents) != 1;
 }
 
 void shared_member_leave(struct shared_group *group, struct shared_member *member) {

@@ -92,6 +92,8 @@ void shared_group_empty(struct shared_group *group);
 void shared_whole_log(const char *name, uint32_t version, const char *reason);
 void shared_member_log(const struct shared_group *group, const struct shared_member *member);
 
+/* Writes into a member's object of a note how its suffix was cut, for shared_member_make(). */
+void shared_suffix_note(json_t *of, const struct split_member *member);
 /* What is asked of parts beside their answers: -ENOTSUP with a sentence. */
 int shared_parts_check(const struct split *split, struct sy_error *err);
 

@@ -29,9 +29,8 @@ _Static_assert(sizeof(struct join_request) <= 65536, "a pipe's buffer");
 
 static int suffix_note_write(const struct join_request *r, const struct split_member *member, struct sy_error *err) {
     const struct part_owner owner = {r->name, r->path, r->contents};
-    json_t *note = part_note_new(r->made, &owner, 1), *of = json_array_get(json_object_get(note, "members"), 0);
-    json_object_set_new(of, "takes", part_numbers_pack(member->suffix_takes, member->suffix.input_count));
-    json_object_set_new(of, "own", part_numbers_pack(member->suffix_own, member->suffix.input_count));
+    json_t *note = part_note_new(r->made, &owner, 1);
+    shared_suffix_note(json_array_get(json_object_get(note, "members"), 0), member);
     return part_note_write(r->made, note, err);
 }
 

@@ -30,12 +30,8 @@ static int note_write(void *context, const struct split *split, uint32_t cut, st
     if (rc)
         return rc;
     json_t *note = part_note_new(m->made, m->owners, m->group->count), *members = json_object_get(note, "members");
-    for (uint32_t i = 0; i < split->count; i++) {
-        const struct split_member *of = &split->members[i];
-        json_t *member = json_array_get(members, i);
-        json_object_set_new(member, "takes", part_numbers_pack(of->suffix_takes, of->suffix.input_count));
-        json_object_set_new(member, "own", part_numbers_pack(of->suffix_own, of->suffix.input_count));
-    }
+    for (uint32_t i = 0; i < split->count; i++)
+        shared_suffix_note(json_array_get(members, i), &split->members[i]);
     part_cut_pack(note, &m->group->cuts[cut]);
     json_object_set_new(note, "takes", part_numbers_pack(split->members[0].prefix_takes, split->prefix.input_count));
     json_object_set_new(note, "inputs", part_numbers_pack(split->prefix_inputs, split->prefix.input_count));

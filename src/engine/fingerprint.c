@@ -142,3 +142,13 @@ int fingerprint_model(const char *path, struct fingerprint *fingerprint, struct 
     *fingerprint = (struct fingerprint){{0}};
     return model_files_each(path, fingerprint_add, fingerprint, err);
 }
+
+int fingerprint_model_holds(const char *path, const char *text) {
+    struct fingerprint now;
+    char now_text[FINGERPRINT_TEXT];
+    int rc = fingerprint_model(path, &now, NULL);
+    if (rc)
+        return rc;
+    fingerprint_format(&now, now_text);
+    return strcmp(now_text, text) == 0;
+}

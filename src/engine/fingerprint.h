@@ -24,3 +24,6 @@ int model_files_each(const char *path, int (*each)(void *context, const char *fi
                      void *context, struct sy_error *err);
 /* The bytes of all these files. */
 int fingerprint_model(const char *path, struct fingerprint *fingerprint, struct sy_error *err);
+/* Whether a model's file is still the one that had this fingerprint (fingerprint_format()): 1 or 0, or -errno if it
+ * cannot be read. */
+int fingerprint_model_holds(const char *path, const char *text);

@@ -141,16 +141,21 @@ def test_batches_mix_requests_to_all_models_of_a_group(models):
         assert json.loads(body)["outputs"] == [{"name": "y", "datatype": "FP32", "shape": [-1, 7]}]
 
 
-def test_answers_have_the_bits_of_the_whole_models(tmp_path):
-    """With any weights: a lone request to a model, shared and whole."""
+def save_drawn(models):
+    """The variants with any weights."""
     for i, name in enumerate(NAMES):
-        save_variant(tmp_path / "m", name, 100 + i)
-        path = tmp_path / "m" / name / "1" / "model.onnx"
+        save_variant(models, name, 100 + i)
+        path = models / name / "1" / "model.onnx"
         model = onnx.load(path)
         for w in model.graph.initializer:
             rng = np.random.default_rng(len(w.name) + (i if w.name == "own" else int(w.name[1:] or 0)))
             w.CopyFrom(numpy_helper.from_array(rng.standard_normal(w.dims).astype(np.float32), w.name))
         onnx.save(model, path)
+
+
+def test_answers_have_the_bits_of_the_whole_models(tmp_path):
+    """With any weights: a lone request to a model, shared and whole."""
+    save_drawn(tmp_path / "m")
     answers = {}
     for share in ("off", "on"):
         with Server("--repository", tmp_path / "m", "--share-prefixes", share, "--slo-ms", "60000") as server:
@@ -358,14 +363,7 @@ def test_models_come_and_go_at_once_without_a_request_lost(models):
 
 
 def test_a_later_model_answers_with_the_bits_of_the_whole(tmp_path):
-    for i, name in enumerate(NAMES):
-        save_variant(tmp_path / "m", name, 100 + i)
-        path = tmp_path / "m" / name / "1" / "model.onnx"
-        model = onnx.load(path)
-        for w in model.graph.initializer:
-            rng = np.random.default_rng(len(w.name) + (i if w.name == "own" else int(w.name[1:] or 0)))
-            w.CopyFrom(numpy_helper.from_array(rng.standard_normal(w.dims).astype(np.float32), w.name))
-        onnx.save(model, path)
+    save_drawn(tmp_path / "m")
     answers = {}
     for share in ("off", "on"):
         with Server("--repository", tmp_path / "m", "--share-prefixes", share, "--slo-ms", "60000", "--model-control-mode",

@@ -56,7 +56,9 @@ static void weights_in_other_files_count(void **state) {
     text_of(path, before);
     text_of(path, after);
     assert_string_equal(before, after);
+    assert_int_equal(fingerprint_model_holds(path, before), 1);
     file_write(folder, "weights.bin", "1235", 4);
+    assert_int_equal(fingerprint_model_holds(path, before), 0);
     text_of(path, after);
     assert_string_not_equal(before, after);
     char weights[256];
@@ -71,6 +73,7 @@ static void weights_in_other_files_count(void **state) {
     struct fingerprint fingerprint;
     struct sy_error err = {""};
     assert_int_equal(fingerprint_model(path, &fingerprint, &err), -ENOENT);
+    assert_int_equal(fingerprint_model_holds(path, before), -ENOENT);
     assert_non_null(strstr(err.text, path));
     assert_int_equal(fingerprint_model(folder, &fingerprint, &err), -EINVAL);
     rmdir(folder);
