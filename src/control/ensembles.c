@@ -89,21 +89,6 @@ static int steps_find(const struct served_model *ensemble, const struct ensemble
     return ensemble_check(ensemble, steps->models, err);
 }
 
-/* The time of the longest path, with that of each step. */
-static int64_t longest_path(const struct ensemble *e, const int64_t *step_ns) {
-    int64_t until_ns[ENSEMBLE_STEPS_MAX], longest_ns = 0;
-    for (uint32_t v = 0; v < e->step_count; v++) {
-        int64_t before_ns = 0;
-        for (uint64_t before = e->steps[v].after; before; before &= before - 1) {
-            int64_t ns = until_ns[__builtin_ctzll(before)];
-            before_ns = ns > before_ns ? ns : before_ns;
-        }
-        until_ns[v] = before_ns + step_ns[v];
-        longest_ns = until_ns[v] > longest_ns ? until_ns[v] : longest_ns;
-    }
-    return longest_ns;
-}
-
 /* How many rows a tensor has, as far as the models' signatures say it; 0: they leave it open. `items` of the steps
  * before. */
 static double rows_of(const struct served_model *model, const struct steps *steps, const double *items,
@@ -148,13 +133,16 @@ static int64_t least_ns(const struct served_model *model, const struct steps *st
 
 /* Each step takes what its model has for an SLO if none is given, or twice what a batch takes of one request alone. */
 static int64_t slo_choose(const struct served_model *model, const struct steps *steps, const double *items) {
-    int64_t step_ns[ENSEMBLE_STEPS_MAX];
-    for (uint32_t v = 0; v < model->ensemble->step_count; v++) {
+    const struct ensemble *e = model->ensemble;
+    struct split_stage stages[ENSEMBLE_STEPS_MAX];
+    int64_t step_ns[ENSEMBLE_STEPS_MAX] = {0};
+    for (uint32_t v = 0; v < e->step_count; v++) {
         int64_t twice_ns = 2 * least_ns(model, steps, v, items[v]);
         step_ns[v] = profile_default_slo_ns(steps->profiles[v]);
         step_ns[v] = twice_ns > step_ns[v] ? twice_ns : step_ns[v];
+        stages[v] = (struct split_stage){.after = e->steps[v].after};
     }
-    return (longest_path(model->ensemble, step_ns) + NS_PER_MS - 1) / NS_PER_MS * NS_PER_MS;
+    return (split_longest_path(stages, e->step_count, step_ns) + NS_PER_MS - 1) / NS_PER_MS * NS_PER_MS;
 }
 
 static void graph_make(const struct served_model *model, const struct steps *steps, const double *items,

@@ -281,9 +281,7 @@ void split_even(const struct split_stage *stages, uint32_t count, int64_t slo_ns
         part_set(&stages[v], slo_ns / (depth[v] + rest[v] - 1), &parts[v]);
 }
 
-/* The longest path's time. */
-static int64_t longest_path(const struct split_stage *stages, uint32_t count, const struct split_part *parts,
-                            int64_t more_ns) {
+int64_t split_longest_path(const struct split_stage *stages, uint32_t count, const int64_t *time_ns) {
     int64_t until_ns[SPLIT_STAGES_MAX], longest_ns = 0;
     for (uint32_t v = 0; v < count; v++) {
         int64_t before_ns = 0;
@@ -291,7 +289,7 @@ static int64_t longest_path(const struct split_stage *stages, uint32_t count, co
             int64_t ns = until_ns[__builtin_ctzll(before)];
             before_ns = ns > before_ns ? ns : before_ns;
         }
-        until_ns[v] = before_ns + parts[v].budget_ns + more_ns;
+        until_ns[v] = before_ns + time_ns[v];
         longest_ns = until_ns[v] > longest_ns ? until_ns[v] : longest_ns;
     }
     return longest_ns;
@@ -299,22 +297,25 @@ static int64_t longest_path(const struct split_stage *stages, uint32_t count, co
 
 void split_share(const struct split_stage *stages, uint32_t count, int64_t slo_ns, const int64_t *least_ns,
                  struct split_part *parts) {
+    int64_t time_ns[SPLIT_STAGES_MAX] = {0}, longer_ns[SPLIT_STAGES_MAX] = {0};
     for (uint32_t v = 0; v < count; v++) {
         int64_t batch_ns = parts[v].batch ? time_of(&stages[v], parts[v].batch) : 0;
-        parts[v].budget_ns = batch_ns > least_ns[v] ? batch_ns : least_ns[v];
+        time_ns[v] = batch_ns > least_ns[v] ? batch_ns : least_ns[v];
     }
-    int64_t longest_ns = longest_path(stages, count, parts, 0), low_ns = 0, high_ns = slo_ns;
+    int64_t longest_ns = split_longest_path(stages, count, time_ns), low_ns = 0, high_ns = slo_ns;
     if (longest_ns > slo_ns) {
         for (uint32_t v = 0; v < count; v++)
-            parts[v].budget_ns = (int64_t)((double)parts[v].budget_ns * (double)slo_ns / (double)longest_ns);
+            parts[v].budget_ns = (int64_t)((double)time_ns[v] * (double)slo_ns / (double)longest_ns);
         return;
     }
     while (high_ns - low_ns > 1) { /* paths differ in their stages, so the most that every path allows is searched */
         int64_t middle_ns = low_ns + (high_ns - low_ns) / 2;
-        *(longest_path(stages, count, parts, middle_ns) <= slo_ns ? &low_ns : &high_ns) = middle_ns;
+        for (uint32_t v = 0; v < count; v++)
+            longer_ns[v] = time_ns[v] + middle_ns;
+        *(split_longest_path(stages, count, longer_ns) <= slo_ns ? &low_ns : &high_ns) = middle_ns;
     }
     for (uint32_t v = 0; v < count; v++)
-        parts[v].budget_ns += low_ns;
+        parts[v].budget_ns = time_ns[v] + low_ns;
 }
 
 uint32_t split_batch_most(const struct split_stage *stage, int64_t part_ns) {

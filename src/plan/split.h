@@ -55,6 +55,8 @@ bool split_best(const struct split_stage *stages, uint32_t count, int64_t slo_ns
  * factor. */
 void split_share(const struct split_stage *stages, uint32_t count, int64_t slo_ns, const int64_t *least_ns,
                  struct split_part *parts);
+/* The time that the longest path takes, if each stage takes that. */
+int64_t split_longest_path(const struct split_stage *stages, uint32_t count, const int64_t *time_ns);
 /* The largest batch whose run alone fits into a stage's part, at least 1. */
 uint32_t split_batch_most(const struct split_stage *stage, int64_t part_ns);
 /* Each path's SLO in equal parts: a stage has the SLO divided by the stages of the longest path through it. */

@@ -185,6 +185,7 @@ struct splitting {
     struct split_stage stages[PIPELINE_STAGES_MAX];
     struct split_part parts[PIPELINE_STAGES_MAX];
     struct profile *profiles[PIPELINE_STAGES_MAX];
+    int64_t least_ns[PIPELINE_STAGES_MAX]; /* the pipeline's */
     void *memory;
 };
 
@@ -211,6 +212,7 @@ static struct splitting *splitting_make(const struct scenario *s, struct pipelin
             scenario_profile(model, t, 1, profile);
             stage->least_ns = profile->latency_ns[1] < stage->least_ns ? profile->latency_ns[1] : stage->least_ns;
         }
+        split->least_ns[v] = stage->least_ns;
         if (whole)
             scenario_profile(model, usual_type(s), PROFILE_BATCH_MAX, profile);
         split->stages[v] =
@@ -227,35 +229,19 @@ static struct splitting *splitting_make(const struct scenario *s, struct pipelin
     return split;
 }
 
-/* The longest path to the end of any stage, in its parts, or in least_ns. */
-static int64_t longest_path(const struct pipeline *p, bool parts) {
-    int64_t until_ns[PIPELINE_STAGES_MAX], longest_ns = 0;
-    for (uint32_t v = 0; v < p->stage_count; v++) {
-        int64_t before_ns = 0;
-        for (uint32_t u = 0; u < v; u++)
-            if ((p->stages[v].after >> u & 1) && until_ns[u] > before_ns)
-                before_ns = until_ns[u];
-        until_ns[v] = before_ns + (parts ? p->stages[v].part_ns : p->stages[v].least_ns);
-        longest_ns = until_ns[v] > longest_ns ? until_ns[v] : longest_ns;
-    }
-    return longest_ns;
-}
-
 /* From its rate on, the SLO's parts are those of batches that gather; and no batch is larger than runs in its part, as
  * deadlines float beyond it. */
 static int gathering_split(const struct scenario *s, struct scenario_pipeline *p, double rate_rps) {
     struct pipeline *g = &p->graph;
     struct splitting *split = splitting_make(s, g);
-    int64_t least_ns[PIPELINE_STAGES_MAX];
     if (!split)
         return -ENOMEM;
     for (uint32_t v = 0; v < g->stage_count; v++) {
-        least_ns[v] = g->stages[v].least_ns;
         split->stages[v].rate *= rate_rps;
         split->stages[v].gathers = rate_rps > 0;
     }
     split_best(split->stages, g->stage_count, g->slo_ns, split->memory, split->parts); /* Nexus's has been possible */
-    split_share(split->stages, g->stage_count, g->slo_ns, least_ns, split->parts);
+    split_share(split->stages, g->stage_count, g->slo_ns, split->least_ns, split->parts);
     for (uint32_t v = 0; v < g->stage_count; v++) {
         g->stages[v].part_ns = split->parts[v].budget_ns;
         g->stages[v].batch_most = split_batch_most(&split->stages[v], g->stages[v].part_ns);
@@ -281,14 +267,17 @@ static int parts_read(const struct conf_node *node, struct scenario_pipeline *p,
     return 0;
 }
 
-static int parts_check(const struct conf_node *node, const struct scenario_pipeline *p, struct sy_error *err) {
+static int parts_check(const struct conf_node *node, const struct scenario_pipeline *p, const struct splitting *split,
+                       struct sy_error *err) {
+    int64_t part_ns[PIPELINE_STAGES_MAX] = {0};
     for (uint32_t v = 0; v < p->graph.stage_count; v++) {
         const struct pipeline_stage *stage = &p->graph.stages[v];
         if (stage->part_ns < stage->least_ns)
             return conf_error(node, err, "stage '%.60s' gets %.10g ms of the SLO, but one item alone takes %.10g ms",
                               p->stage_names[v], (double)stage->part_ns / 1e6, (double)stage->least_ns / 1e6);
+        part_ns[v] = stage->part_ns;
     }
-    int64_t longest_ns = longest_path(&p->graph, true);
+    int64_t longest_ns = split_longest_path(split->stages, p->graph.stage_count, part_ns);
     return longest_ns <= p->graph.slo_ns
                ? 0
                : conf_error(node, err, "the parts on one path add up to %.10g ms, more than the SLO of %.10g ms",
@@ -298,7 +287,7 @@ static int parts_check(const struct conf_node *node, const struct scenario_pipel
 static int split_make(const struct conf_node *node, const struct conf_node *how, struct scenario_pipeline *p,
                       struct splitting *split, struct sy_error *err) {
     struct pipeline *g = &p->graph;
-    int64_t least_ns = longest_path(g, false);
+    int64_t least_ns = split_longest_path(split->stages, g->stage_count, split->least_ns);
     const char *word = how ? how->kind == CONF_SCALAR ? how->text : "" : "gathering";
     bool even = strcmp(word, "even") == 0;
     p->gathering = strcmp(word, "gathering") == 0;
@@ -389,7 +378,7 @@ static int pipeline_read(const struct conf_node *node, struct scenario *s, struc
     if (!rc && !split)
         return conf_error(node, err, "out of memory");
     rc = rc ? rc : split_make(node, keys.split, p, split, err);
-    rc = rc ? rc : parts_check(keys.split ? keys.split : node, p, err);
+    rc = rc ? rc : parts_check(keys.split ? keys.split : node, p, split, err);
     rc = rc ? rc : models_fit(s, node, &p->graph, err);
     splitting_free(split);
     return rc;

@@ -64,6 +64,7 @@ static void keeps_the_slo(const struct query *q, const struct split_part *parts)
         time_ns[v] = parts[v].budget_ns;
         assert_true(parts[v].batch == 0 || q->stages[v].profile->latency_ns[parts[v].batch] <= parts[v].budget_ns);
     }
+    assert_int_equal(split_longest_path(q->stages, q->count, time_ns), longest_ns(q, time_ns));
     assert_true(longest_ns(q, time_ns) <= q->slo_ns);
 }
 
