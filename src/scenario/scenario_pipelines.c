@@ -322,17 +322,7 @@ static const struct conf_key pipeline_keys[] = {
     CONF_KEYS_END,
 };
 
-/* A model without an SLO of its own has the least part that it gets. */
-static void model_slos_set(struct scenario *s, const struct pipeline *p) {
-    for (uint32_t v = 0; v < p->stage_count; v++) {
-        struct scenario_model *model = &s->models[p->stages[v].model];
-        if (!model->own_slo && (!model->slo_ns || p->stages[v].part_ns < model->slo_ns))
-            model->slo_ns = p->stages[v].part_ns;
-    }
-}
-
-/* What a model must do for a pipeline: batches as large as the whole SLO allows, unless it says how large, and an SLO.
- */
+/* A pipeline's models take batches as large as the whole SLO allows, unless they say how large. */
 static int models_fit(struct scenario *s, const struct conf_node *node, const struct pipeline *p,
                       struct sy_error *err) {
     for (uint32_t v = 0; v < p->stage_count; v++) {
@@ -343,7 +333,6 @@ static int models_fit(struct scenario *s, const struct conf_node *node, const st
         if (!model->own_batch_max && batch_max > model->batch_max)
             model->batch_max = batch_max;
     }
-    model_slos_set(s, p);
     return 0;
 }
 
@@ -399,7 +388,7 @@ int scenario_read_pipelines(const struct conf_node *node, const struct conf_node
     for (const struct conf_node *item = node->first; item && !rc; item = item->next)
         rc = pipeline_read(item, s, next++, err);
     for (uint32_t m = 0; m < s->model_count && !rc; m++)
-        if (!s->models[m].slo_ns)
+        if (!s->models[m].own_slo && !s->models[m].staged)
             rc = conf_error(models, err, "'%s' has no slo_ms, and is a stage of no pipeline", s->models[m].name);
     return rc;
 }
@@ -412,16 +401,20 @@ static double rate_of(const struct scenario *s, const struct scenario_pipeline *
     return p->share * most_rps;
 }
 
+/* A model without an SLO of its own has the least part that it gets. */
+static void model_slos_set(struct scenario *s, const struct pipeline *p) {
+    for (uint32_t v = 0; v < p->stage_count; v++) {
+        struct scenario_model *model = &s->models[p->stages[v].model];
+        if (!model->own_slo && (!model->slo_ns || p->stages[v].part_ns < model->slo_ns))
+            model->slo_ns = p->stages[v].part_ns;
+    }
+}
+
 int scenario_split_pipelines(const struct conf_node *node, struct scenario *s, struct sy_error *err) {
-    for (uint32_t p = 0; p < s->pipeline_count; p++)
+    for (uint32_t p = 0; p < s->pipeline_count; p++) {
         if (s->pipelines[p].gathering && gathering_split(s, &s->pipelines[p], rate_of(s, &s->pipelines[p])))
             return conf_error(node, err, "out of memory");
-    for (uint32_t p = 0; p < s->pipeline_count; p++)
-        for (uint32_t v = 0; v < s->pipelines[p].graph.stage_count; v++) {
-            struct scenario_model *model = &s->models[s->pipelines[p].graph.stages[v].model];
-            model->slo_ns = model->own_slo ? model->slo_ns : 0;
-        }
-    for (uint32_t p = 0; p < s->pipeline_count; p++)
         model_slos_set(s, &s->pipelines[p].graph);
+    }
     return 0;
 }

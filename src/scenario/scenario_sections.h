@@ -17,7 +17,8 @@ int scenario_take_pipelines(const struct conf_node *node, struct scenario *s, st
 /* `models` is named where one of them has no SLO. */
 int scenario_read_pipelines(const struct conf_node *node, const struct conf_node *models, struct scenario *s,
                             struct sy_error *err);
-/* Divides the SLOs that go by rates, after the workload has been read. `node` is the pipelines'. */
+/* Divides the SLOs that go by rates, and gives models without an SLO theirs, after the workload has been read. `node`
+ * is the pipelines'. */
 int scenario_split_pipelines(const struct conf_node *node, struct scenario *s, struct sy_error *err);
 /* The greatest batch of a model that takes no longer than that, on the type where it is greatest; at least 1. 0: out of
  * memory. */
