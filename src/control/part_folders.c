@@ -40,21 +40,6 @@ int part_folder_place(const char *kind, const struct part_owner *owners, uint32_
     return sidecar_path(owners[0].path, how->cache_dir, key, SUFFIX, folder, err);
 }
 
-int part_folder_begin(const char *folder, char made[SIDECAR_PATH_MAX], struct sy_error *err) {
-    if (snprintf(made, SIDECAR_PATH_MAX, "%s.XXXXXX", folder) >= SIDECAR_PATH_MAX)
-        return error_set(err, -ENAMETOOLONG, "%s: the path is too long", folder);
-    return mkdtemp(made) ? 0 : error_set(err, -errno, "%s: %s", made, strerror(errno));
-}
-
-int part_folder_end(const char *made, const char *folder, int rc, struct sy_error *err) {
-    bool moved = !rc && rename(made, folder) == 0;
-    if (!rc && !moved && errno != ENOTEMPTY && errno != EEXIST) /* else another server has just made them */
-        rc = error_set(err, -errno, "%s: %s", folder, strerror(errno));
-    if (!moved)
-        folder_remove(made);
-    return rc;
-}
-
 int part_file(char path[SIDECAR_PATH_MAX], const char *folder, const char *file, uint32_t number,
               struct sy_error *err) {
     char name[64];
@@ -146,6 +131,13 @@ json_t *part_note_read(const char *folder, const struct part_owner *owners, uint
     if (!good)
         json_decref(note);
     return good ? note : NULL;
+}
+
+int part_refusal_write(const char *folder, const struct part_owner *owners, uint32_t count, const char *reason,
+                       struct sy_error *err) {
+    json_t *note = part_note_new(folder, owners, count);
+    json_object_set_new(note, "refused", json_string(reason));
+    return part_note_write(folder, note, err);
 }
 
 json_t *part_numbers_pack(const uint32_t *numbers, uint32_t count) {
@@ -268,4 +260,45 @@ void part_folders_tidy(const char *model_path, const char *cache_dir) {
     }
     if (dir)
         closedir(dir);
+}
+
+/* ---- finding or making parts ---- */
+
+static int parts_make(const char *folder, const struct part_want *want, struct sy_error *err) {
+    char made[SIDECAR_PATH_MAX];
+    if (snprintf(made, sizeof(made), "%s.XXXXXX", folder) >= (int)sizeof(made))
+        return error_set(err, -ENAMETOOLONG, "%s: the path is too long", folder);
+    if (!mkdtemp(made))
+        return error_set(err, -errno, "%s: %s", made, strerror(errno));
+    int rc = want->make(want->context, made, err);
+    bool moved = !rc && rename(made, folder) == 0;
+    if (!rc && !moved && errno != ENOTEMPTY && errno != EEXIST) /* else another server has just made them */
+        rc = error_set(err, -errno, "%s: %s", folder, strerror(errno));
+    if (!moved)
+        folder_remove(made);
+    return rc;
+}
+
+int part_folder_get(const char *folder, const struct part_want *want, int *held, json_t **note, struct sy_error *err) {
+    *held = part_folder_hold(folder);
+    *note = part_note_read(folder, want->owners, want->count);
+    if (!*note) {
+        part_folder_release(*held);
+        *held = -1;
+        part_folder_remove(folder); /* it is of other models, or broken */
+        int rc = parts_make(folder, want, err);
+        if (rc)
+            return rc;
+        *held = part_folder_hold(folder);
+        *note = part_note_read(folder, want->owners, want->count);
+        if (!*note)
+            return error_set(err, -EIO, "%.400s: the note of the parts cannot be read", folder);
+    }
+    const char *refused = json_string_value(json_object_get(*note, "refused"));
+    if (!refused)
+        return 0;
+    error_set(err, -EINVAL, "%.400s", refused);
+    json_decref(*note);
+    *note = NULL;
+    return -EINVAL;
 }

@@ -24,10 +24,6 @@ void part_owners_tag(const struct part_owner *owners, uint32_t count, char tag[F
  * parts. -errno with a sentence. */
 int part_folder_place(const char *kind, const struct part_owner *owners, uint32_t count,
                       const struct profile_options *how, char folder[SIDECAR_PATH_MAX], struct sy_error *err);
-/* Makes an empty folder beside that one, in which parts can be made: part_folder_end() moves it there, or removes it if
- * `rc` is not 0, and returns that or -errno. If another server has made such parts meanwhile, those are kept. */
-int part_folder_begin(const char *folder, char made[SIDECAR_PATH_MAX], struct sy_error *err);
-int part_folder_end(const char *made, const char *folder, int rc, struct sy_error *err);
 /* FOLDER/FILE, whose %u is the number. -ENAMETOOLONG with a sentence. */
 int part_file(char path[SIDECAR_PATH_MAX], const char *folder, const char *file, uint32_t number, struct sy_error *err);
 
@@ -47,6 +43,9 @@ json_t *part_note_new(const char *folder, const struct part_owner *owners, uint3
 int part_note_write(const char *folder, json_t *note, struct sy_error *err);
 /* The folder's note; NULL if there is none, or of other models or files. */
 json_t *part_note_read(const char *folder, const struct part_owner *owners, uint32_t count);
+/* Writes a note of why no cut will do. */
+int part_refusal_write(const char *folder, const struct part_owner *owners, uint32_t count, const char *reason,
+                       struct sy_error *err);
 /* Lists of numbers; UINT32_MAX is written as -1. Read are `count` of them below `end`, or where `none` allows it -1: 0
  * or -EINVAL. */
 json_t *part_numbers_pack(const uint32_t *numbers, uint32_t count);
@@ -54,3 +53,19 @@ int part_numbers_read(const json_t *list, uint32_t count, uint32_t end, bool non
 /* A cut, as `nodes`, `weights_bytes` and `tensors` of a note. */
 void part_cut_pack(json_t *note, const struct cut *cut);
 int part_cut_read(const json_t *note, struct cut *cut);
+
+/* ---- finding or making parts ---- */
+
+/* Whose parts are wanted, and how they are made if there are none. */
+struct part_want {
+    const struct part_owner *owners;
+    uint32_t count;
+    /* Makes them and their note, which may be a refusal, in the empty folder `made`. -errno with a sentence. */
+    int (*make)(void *context, const char *made, struct sy_error *err);
+    void *context;
+};
+
+/* Finds the folder's parts, or makes them in a folder beside it, which is then moved there; if another server has made
+ * them meanwhile, those are kept. 0 with their note. -EINVAL: the note is a refusal, which is the sentence; or -errno
+ * with one. This process holds the folder: *held is for part_folder_release(), errors or not. */
+int part_folder_get(const char *folder, const struct part_want *want, int *held, json_t **note, struct sy_error *err);

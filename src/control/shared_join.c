@@ -131,59 +131,36 @@ static void trying_log(void *context, int64_t waited_ns) {
              j->model->name, j->group->host->name, (double)waited_ns / 1e9);
 }
 
-/* Makes the suffix in the folder, or a note why there is none. */
-static int suffix_try(struct joining *j, const char *folder, struct sy_error *err) {
+/* For part_folder_get(). */
+static int suffix_try(void *context, const char *made, struct sy_error *err) {
+    struct joining *j = context;
     char *argv[] = {"symphony", "plan", "prefixes", SHARED_JOIN_ARGUMENT, NULL};
     const struct child_program program = {.argv = argv, .stop = j->how->stop, .waits = trying_log, .context = j};
     const struct shared_group *g = j->group;
     int64_t start_ns = clock_now_ns();
     struct join_request *r = calloc(1, sizeof(*r));
-    int rc = r ? part_folder_begin(folder, r->made, err) : error_set(err, -ENOMEM, "out of memory");
-    if (rc) {
-        free(r);
-        return rc;
-    }
+    if (!r)
+        return error_set(err, -ENOMEM, "out of memory");
     snprintf(r->engine, sizeof(r->engine), "%s", j->how->engine->name);
     snprintf(r->name, sizeof(r->name), "%s", j->model->name);
     snprintf(r->path, sizeof(r->path), "%s", j->model->path);
     snprintf(r->contents, sizeof(r->contents), "%s", j->model->contents);
     snprintf(r->prefix, sizeof(r->prefix), "%s", g->prefix.path);
+    snprintf(r->made, sizeof(r->made), "%s", made);
     r->cut = g->cut;
     memcpy(r->prefix_inputs, g->prefix_inputs, sizeof(r->prefix_inputs));
     memcpy(r->prefix_takes, g->prefix.takes, sizeof(r->prefix_takes));
     log_info("model is being tried with the first layers of others", "model=%s version=%u prefix=%s", j->model->name,
              j->model->version, g->host->name);
-    rc = child_program_call(&program, r, sizeof(*r), err);
+    int rc = child_program_call(&program, r, sizeof(*r), err);
+    free(r);
     j->tried = true;
-    if (rc && rc != -EINTR) {
-        json_t *note = part_note_new(r->made, &j->owner, 1);
-        json_object_set_new(note, "refused", json_string(err->text));
-        rc = part_note_write(r->made, note, err);
-    }
-    rc = part_folder_end(r->made, folder, rc, err);
+    if (rc && rc != -EINTR)
+        rc = part_refusal_write(made, &j->owner, 1, err->text, err);
     if (!rc)
         log_info("model was tried with the first layers of others", "model=%s version=%u prefix=%s seconds=%.3f",
                  j->model->name, j->model->version, g->host->name, (double)(clock_now_ns() - start_ns) / 1e9);
-    free(r);
     return rc;
-}
-
-/* The note of the suffix in the folder, which this process holds then; it is made if there is none. */
-static json_t *suffix_get(struct joining *j, const char *folder, int *held, int *rc, struct sy_error *err) {
-    *held = part_folder_hold(folder);
-    json_t *note = part_note_read(folder, &j->owner, 1);
-    if (note)
-        return note;
-    part_folder_release(*held);
-    *held = -1;
-    part_folder_remove(folder); /* it is broken */
-    if ((*rc = suffix_try(j, folder, err)) < 0)
-        return NULL;
-    *held = part_folder_hold(folder);
-    note = part_note_read(folder, &j->owner, 1);
-    if (!note)
-        *rc = error_set(err, -EIO, "%.400s: the note of the suffix cannot be read", folder);
-    return note;
 }
 
 /* ---- the member ---- */
@@ -241,18 +218,17 @@ static struct shared_member *member_measure(const struct joining *j, const char 
 }
 
 static int group_join(struct joining *j, struct shared_member **joined, struct sy_error *err) {
+    const struct part_want want = {&j->owner, 1, suffix_try, j};
     struct shared_group *g = j->group;
     char kind[128], folder[SIDECAR_PATH_MAX];
+    json_t *note;
     int held;
     j->tried = false;
     snprintf(kind, sizeof(kind), "%s of %s", SHARED_KIND, g->tag);
     int rc = part_folder_place(kind, &j->owner, 1, j->how, folder, err);
     if (rc)
         return rc;
-    json_t *note = suffix_get(j, folder, &held, &rc, err);
-    const char *refused = json_string_value(json_object_get(note, "refused"));
-    if (!rc && refused)
-        rc = error_set(err, -EINVAL, "%.400s", refused);
+    rc = part_folder_get(folder, &want, &held, &note, err);
     bool made = !rc;
     struct shared_member *member = rc ? NULL : member_measure(j, folder, note, &rc, err);
     json_decref(note);

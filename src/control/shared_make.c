@@ -38,12 +38,6 @@ static int note_write(void *context, const struct split *split, uint32_t cut, st
     return part_note_write(m->made, note, err);
 }
 
-static int refusal_write(const struct shared_making *m, const char *reason, struct sy_error *err) {
-    json_t *note = part_note_new(m->made, m->owners, m->group->count);
-    json_object_set_new(note, "refused", json_string(reason));
-    return part_note_write(m->made, note, err);
-}
-
 int shared_parts_try(struct shared_making *m, struct sy_error *err) {
     char prefix[SIDECAR_PATH_MAX], (*paths)[SIDECAR_PATH_MAX] = calloc(m->group->count, sizeof(*paths));
     const char *suffixes[GROUPS_MODELS_MAX];
@@ -67,21 +61,19 @@ int shared_parts_try(struct shared_making *m, struct sy_error *err) {
                                           .context = m};
         rc = parts_make(&maker, &cut, &deepest, err);
         if (rc)
-            rc = refusal_write(m, deepest.text, err);
+            rc = part_refusal_write(m->made, m->owners, m->group->count, deepest.text, err);
     }
     free(paths);
     return rc;
 }
 
-/* Makes parts, or a note why there are none, in a folder beside, and moves that there. */
-static int parts_keep(struct shared_making *m, const char *folder, struct sy_error *err) {
-    int rc = part_folder_begin(folder, m->made, err);
-    if (rc)
-        return rc;
+/* For part_folder_get(). */
+static int parts_try(void *context, const char *made, struct sy_error *err) {
+    struct shared_making *m = context;
+    snprintf(m->made, sizeof(m->made), "%s", made);
     log_info("trying where models with the same first layers can be cut", "first=%s models=%u cuts=%u",
              m->owners[0].name, m->group->count, m->group->cut_count);
-    rc = m->trial(m, err);
-    return part_folder_end(m->made, folder, rc, err);
+    return m->trial(m, err);
 }
 
 /* ---- a group ---- */
@@ -181,24 +173,6 @@ static int group_fill(const struct shared_making *m, const char *folder, const j
     return rc;
 }
 
-/* The note of the parts in the folder, which this process holds then; they are made if there are none. */
-static json_t *parts_get(struct shared_making *m, const char *folder, int *held, int *rc, struct sy_error *err) {
-    *held = part_folder_hold(folder);
-    json_t *note = part_note_read(folder, m->owners, m->group->count);
-    if (note)
-        return note;
-    part_folder_release(*held);
-    *held = -1;
-    part_folder_remove(folder); /* it is of other models, or broken */
-    if ((*rc = parts_keep(m, folder, err)) < 0)
-        return NULL;
-    *held = part_folder_hold(folder);
-    note = part_note_read(folder, m->owners, m->group->count);
-    if (!note)
-        *rc = error_set(err, -EIO, "%.400s: the note of the parts cannot be read", folder);
-    return note;
-}
-
 /* Parts that were made just now and are too slow are measured once more: something else may have kept the processor. */
 static int group_measure(struct shared_making *m, const char *folder, const json_t *note, struct shared_group *g,
                          struct sy_error *err) {
@@ -216,8 +190,10 @@ static int group_measure(struct shared_making *m, const char *folder, const json
 }
 
 struct shared_group *shared_group_make(struct shared_making *m, int *rc, struct sy_error *err) {
+    const struct part_want want = {m->owners, m->group->count, parts_try, m};
     struct shared_group *g = malloc(sizeof(*g));
     char folder[SIDECAR_PATH_MAX];
+    json_t *note = NULL;
     if (!g) {
         *rc = error_set(err, -ENOMEM, "out of memory");
         return NULL;
@@ -225,10 +201,8 @@ struct shared_group *shared_group_make(struct shared_making *m, int *rc, struct 
     *g = (struct shared_group){.held = -1};
     part_owners_tag(m->owners, m->group->count, g->tag);
     *rc = part_folder_place(SHARED_KIND, m->owners, m->group->count, m->how, folder, err);
-    json_t *note = *rc ? NULL : parts_get(m, folder, &g->held, rc, err);
-    const char *refused = json_string_value(json_object_get(note, "refused"));
-    if (!*rc && refused)
-        *rc = error_set(err, -EINVAL, "%.400s", refused);
+    if (!*rc)
+        *rc = part_folder_get(folder, &want, &g->held, &note, err);
     if (!*rc)
         *rc = group_measure(m, folder, note, g, err);
     json_decref(note);

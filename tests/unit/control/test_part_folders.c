@@ -172,24 +172,97 @@ static void what_is_not_ours_stays(void **state) {
     assert_false(is_there(f));
 }
 
-static void folders_are_made_beside(void **state) {
-    struct fixture *f = *state;
-    char made[SIDECAR_PATH_MAX];
-    struct sy_error err;
-    folder_remove(f->folder);
-    assert_int_equal(part_folder_begin(f->folder, made, &err), 0);
-    assert_int_equal(part_folder_end(made, f->folder, -EINVAL, &err), -EINVAL);
-    assert_false(is_there(f) || access(made, F_OK) == 0);
-    assert_int_equal(part_folder_begin(f->folder, made, &err), 0);
-    assert_int_equal(part_folder_end(made, f->folder, 0, &err), 0);
-    assert_true(is_there(f));
-    folder_fill(f); /* another server's, made meanwhile */
-    assert_int_equal(part_folder_begin(f->folder, made, &err), 0);
-    assert_int_equal(part_folder_end(made, f->folder, 0, &err), 0);
-    json_t *note = part_note_read(f->folder, f->owners, 2);
-    assert_non_null(note);
+/* Makes parts as the fixture says, for part_folder_get(). */
+struct maker {
+    struct fixture *f;
+    int rc;
+    const char *refusal; /* NULL: none */
+    bool note;           /* it leaves one */
+    bool outrun;         /* another server makes the same parts meanwhile */
+    uint32_t made;       /* how often it was called */
+    char folder[SIDECAR_PATH_MAX];
+};
+
+static int parts_make(void *context, const char *made, struct sy_error *err) {
+    struct maker *m = context;
+    m->made++;
+    strcpy(m->folder, made);
+    assert_int_equal(access(made, F_OK), 0);
+    assert_false(is_there(m->f));
+    if (m->outrun)
+        folder_fill(m->f);
+    if (m->refusal)
+        assert_int_equal(part_refusal_write(made, m->f->owners, 2, m->refusal, err), 0);
+    else if (m->note)
+        assert_int_equal(part_note_write(made, part_note_new(made, m->f->owners, 2), err), 0);
+    return m->rc ? error_set(err, m->rc, "a trial failed") : 0;
+}
+
+/* Returns what part_folder_get() does; a note and a folder that is held go, and nothing stays beside it. */
+static int get(struct maker *m, struct sy_error *err) {
+    const struct part_want want = {m->f->owners, 2, parts_make, m};
+    int held;
+    json_t *note;
+    int rc = part_folder_get(m->f->folder, &want, &held, &note, err);
+    assert_true(!note == (rc != 0));
+    assert_true((held >= 0) == is_there(m->f)); /* who has it holds it */
+    part_folder_remove(m->f->folder);
+    assert_true((held >= 0) == is_there(m->f));
+    assert_true(!m->made || access(m->folder, F_OK) != 0);
     json_decref(note);
-    assert_true(access(made, F_OK));
+    part_folder_release(held);
+    return rc;
+}
+
+static void parts_that_are_there_are_not_made(void **state) {
+    struct maker m = {.f = *state, .note = true};
+    struct sy_error err;
+    assert_int_equal(get(&m, &err), 0);
+    assert_int_equal(m.made, 0);
+    folder_remove(m.f->folder);
+    assert_int_equal(get(&m, &err), 0);
+    assert_int_equal(m.made, 1);
+    assert_int_equal(get(&m, &err), 0); /* found again */
+    assert_int_equal(m.made, 1);
+    strcpy(m.f->contents[1], "another");
+    assert_int_equal(get(&m, &err), 0); /* they were of an earlier file */
+    assert_int_equal(m.made, 2);
+}
+
+static void a_refusal_is_kept(void **state) {
+    struct maker m = {.f = *state, .refusal = "it differs"};
+    struct sy_error err;
+    folder_remove(m.f->folder);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(get(&m, &err), -EINVAL);
+        assert_string_equal(err.text, "it differs");
+    }
+    assert_int_equal(m.made, 1);
+}
+
+static void a_trial_without_an_outcome_leaves_nothing(void **state) {
+    struct maker m = {.f = *state, .note = true, .rc = -EINTR};
+    struct sy_error err;
+    folder_remove(m.f->folder);
+    assert_int_equal(get(&m, &err), -EINTR);
+    assert_string_equal(err.text, "a trial failed");
+    assert_false(is_there(m.f));
+}
+
+static void parts_of_another_server_made_meanwhile_are_kept(void **state) {
+    struct maker m = {.f = *state, .refusal = "it differs", .outrun = true};
+    struct sy_error err;
+    folder_remove(m.f->folder);
+    assert_int_equal(get(&m, &err), 0); /* that server's note is no refusal */
+    assert_true(is_there(m.f));
+}
+
+static void parts_without_a_note_are_an_error(void **state) {
+    struct maker m = {.f = *state};
+    struct sy_error err;
+    folder_remove(m.f->folder);
+    assert_int_equal(get(&m, &err), -EIO);
+    assert_non_null(strstr(err.text, "the note of the parts cannot be read"));
 }
 
 int main(void) {
@@ -200,7 +273,11 @@ int main(void) {
         cmocka_unit_test_setup_teardown(parts_of_a_file_that_has_changed_go, fixture_make, fixture_free),
         cmocka_unit_test_setup_teardown(parts_in_use_stay, fixture_make, fixture_free),
         cmocka_unit_test_setup_teardown(what_is_not_ours_stays, fixture_make, fixture_free),
-        cmocka_unit_test_setup_teardown(folders_are_made_beside, fixture_make, fixture_free),
+        cmocka_unit_test_setup_teardown(parts_that_are_there_are_not_made, fixture_make, fixture_free),
+        cmocka_unit_test_setup_teardown(a_refusal_is_kept, fixture_make, fixture_free),
+        cmocka_unit_test_setup_teardown(a_trial_without_an_outcome_leaves_nothing, fixture_make, fixture_free),
+        cmocka_unit_test_setup_teardown(parts_of_another_server_made_meanwhile_are_kept, fixture_make, fixture_free),
+        cmocka_unit_test_setup_teardown(parts_without_a_note_are_an_error, fixture_make, fixture_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
