@@ -1,5 +1,10 @@
-"""prepared.py - clusters whose frontends prepare the inputs of requests, for tests: what `serve` has to do, they have to."""
+"""prepared.py - clusters whose frontends prepare the inputs of requests, for tests: what `serve` has to do, they have to.
+
+The fixtures are for tests of `serve` that a frontend is to pass as well: import them behind these tests, and have a
+`cluster` beside them."""
 import contextlib
+
+import pytest
 
 from server import free_port, wait_until
 from test_standby import Frontend, Role
@@ -30,10 +35,7 @@ class Cluster:
 
     def __exit__(self, *error):
         for role in [self.scheduler] + self.backends:
-            if error[0]:
-                with open(role.log.name) as file:
-                    print(role.args[1], file.read()[-3000:])
-            role.end()
+            role.end(error[0])
         if self.frontend.process:
             self.frontend.__exit__(*error)
 
@@ -47,3 +49,14 @@ class Cluster:
         """Waits until nothing of any request is left."""
         wait_until(lambda: self.frontend.metrics()["symphony_requests_in_flight"] == 0)
         wait_until(lambda: self.frontend.metrics()["symphony_inputs_bytes"] == 0)
+
+
+@pytest.fixture(scope="module")
+def server(cluster):
+    return cluster.frontend
+
+
+@pytest.fixture(autouse=True)
+def for_a_frontend(request):
+    if "cluster" not in request.fixturenames and request.function.__module__ != request.module.__name__:
+        pytest.skip("it starts a server of its own")

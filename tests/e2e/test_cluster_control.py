@@ -73,10 +73,7 @@ class Cluster:
 
     def __exit__(self, *error):
         for role in [self.scheduler] + self.backends:
-            if error[0]:
-                with open(role.log.name) as file:
-                    print(role.args[1], file.read()[-3000:])
-            role.end()
+            role.end(error[0])
         self.frontend.__exit__(*error)
 
     def status(self):

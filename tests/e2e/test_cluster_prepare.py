@@ -9,10 +9,10 @@ import pytest
 from onnx import helper
 
 from images import jpeg, jpeg_pixels, picture, png
-from prepared import Cluster
 from repository import save_model
 from server import wait_until
 from test_prepare import *  # noqa: F401,F403
+from prepared import Cluster, for_a_frontend, server  # noqa: F401,F811 (fixtures, in the place of those)
 from test_prepare import FLOAT, H, W, pixels_of, refusal
 from test_standby import Frontend
 from test_transports import TRANSPORTS, has
@@ -24,17 +24,6 @@ MODELS = "fixed", "any", "alone", "gain"
 def cluster(repository, request):  # noqa: F405
     with Cluster(repository, MODELS, "--prepare-threads", "2", backends=2, transport=request.param) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def server(cluster):
-    return cluster.frontend
-
-
-@pytest.fixture(autouse=True)
-def for_a_frontend(request):
-    if "cluster" not in request.fixturenames and request.function.__module__ != __name__:
-        pytest.skip("it starts a server of its own")
 
 
 # ---- where it is served, and where not ----

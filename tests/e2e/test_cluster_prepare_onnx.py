@@ -10,10 +10,10 @@ from onnx import helper
 
 import test_cluster_control as control
 from images import picture, png
-from prepared import Cluster
 from server import BINARY, wait_until
 from test_cluster_control import WAIT_S
 from test_prepare_onnx import *  # noqa: F401,F403
+from prepared import Cluster, for_a_frontend, server  # noqa: F401,F811 (fixtures, in the place of those)
 from test_prepare_onnx import FLOAT, SAMPLES, ask, both, constant, files_array, refusal, save, settings
 from test_standby import SLOW, Role
 
@@ -24,17 +24,6 @@ MODELS = "photo", "single", "pixels", "sound", "picky", "open", "loop", "look", 
 def cluster(repository):  # noqa: F405
     with Cluster(repository, MODELS, "--prepare-threads", "2", backends=2) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def server(cluster):
-    return cluster.frontend
-
-
-@pytest.fixture(autouse=True)
-def for_a_frontend(request):
-    if "cluster" not in request.fixturenames and request.function.__module__ != __name__:
-        pytest.skip("it starts a server of its own")
 
 
 # ---- steps of ensembles whose models are those of several backends ----

@@ -22,6 +22,7 @@ from tritonclient.utils import InferenceServerException, shared_memory
 
 from repository import SLOW_RUN_S, STUCK_RUN_S, TYPES, repository, server, slow_scenario, stuck  # noqa: F401 (fixtures)
 from server import Server, wait_until
+from test_http_client import region
 
 
 @pytest.fixture(scope="module")
@@ -274,19 +275,6 @@ def test_concurrent_requests_on_one_connection(client):
 
 
 # ---- shared memory ----
-
-@contextlib.contextmanager
-def region(client, name, size, offset=0):
-    """A registered region of so many bytes behind an offset; it is gone at the end."""
-    key = f"/symphony-test-{os.getpid()}-{name}"
-    handle = shared_memory.create_shared_memory_region(name, key, offset + size)
-    client.register_system_shared_memory(name, key, size, offset=offset)
-    try:
-        yield handle, key
-    finally:
-        client.unregister_system_shared_memory(name)
-        shared_memory.destroy_shared_memory_region(handle)
-
 
 def shared_infer(client, handle, request_id="", **places):
     """double, from the region `in` to the region `out`."""

@@ -151,7 +151,8 @@ def test_mistakes(client):
 
 @contextlib.contextmanager
 def region(client, name, size, offset=0):
-    key = f"/symphony-test-{os.getpid()}-http-{name}"
+    """A registered region of so many bytes behind an offset; it is gone at the end."""
+    key = f"/symphony-test-{os.getpid()}-{name}"
     handle = shared_memory.create_shared_memory_region(name, key, offset + size)
     client.register_system_shared_memory(name, key, size, offset=offset)
     try:

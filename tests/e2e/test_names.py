@@ -67,10 +67,7 @@ class Cluster:
 
     def __exit__(self, *error):
         for role in self.roles:
-            if error[0]:
-                with open(role.log.name) as file:
-                    print(role.args, file.read()[-3000:])
-            role.end()
+            role.end(error[0])
         self.frontend.__exit__(*error)
 
     def ready(self):

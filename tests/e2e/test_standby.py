@@ -46,11 +46,15 @@ class Role:
         with open(self.log.name) as file:
             return file.read().count(what)
 
-    def end(self):
+    def end(self, failed=False):
+        """`failed`: the end of its log is printed."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
             self.process.kill()
         self.process.wait()
+        if failed:
+            with open(self.log.name) as file:
+                print(*self.args, file.read()[-3000:])
         self.log.close()
 
 
@@ -85,10 +89,7 @@ class Cluster:
 
     def __exit__(self, *error):
         for role in self.schedulers + self.backends:
-            if error[0]:
-                with open(role.log.name) as file:
-                    print(role.args[1], file.read()[-3000:])
-            role.end()
+            role.end(error[0])
         self.frontend.__exit__(*error)
 
     def ready(self):

@@ -100,10 +100,7 @@ class Cluster:
 
     def __exit__(self, *error):
         for role in [self.scheduler, *self.backends]:
-            if error[0]:
-                with open(role.log.name) as file:
-                    print(role.args[1], file.read()[-3000:])
-            role.end()
+            role.end(error[0])
         for one in self.frontends:
             one.process.send_signal(signal.SIGCONT)
             one.__exit__(*error)
@@ -252,10 +249,7 @@ class Hosts:
 
     def __exit__(self, *error):
         for role in self.roles:
-            if error[0]:
-                with open(role.log.name) as file:
-                    print(role.args, file.read()[-3000:])
-            role.end()
+            role.end(error[0])
         self.net.__exit__(*error)
 
     def infer(self, **inputs):
