@@ -51,9 +51,7 @@ static const struct options options = {
 };
 
 static int backend_run(int argc, char **argv) {
-    struct serve_settings settings = serve_defaults;
-    int arguments, status = options_parse(&options, argc, argv, &settings, &arguments);
-    return status != OPTIONS_GO_ON ? status : serving_run("backend", LINK_BACKEND, &settings);
+    return serving_run(&options, LINK_BACKEND, argc, argv);
 }
 
 const struct cli_command cli_backend = {

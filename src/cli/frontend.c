@@ -40,9 +40,7 @@ static const struct options options = {
 };
 
 static int frontend_run(int argc, char **argv) {
-    struct serve_settings settings = serve_defaults;
-    int arguments, status = options_parse(&options, argc, argv, &settings, &arguments);
-    return status != OPTIONS_GO_ON ? status : serving_run("frontend", LINK_FRONTEND, &settings);
+    return serving_run(&options, LINK_FRONTEND, argc, argv);
 }
 
 const struct cli_command cli_frontend = {

@@ -42,9 +42,7 @@ static const struct options options = {
 };
 
 static int scheduler_run(int argc, char **argv) {
-    struct serve_settings settings = serve_defaults;
-    int arguments, status = options_parse(&options, argc, argv, &settings, &arguments);
-    return status != OPTIONS_GO_ON ? status : serving_run("scheduler", LINK_SCHEDULER, &settings);
+    return serving_run(&options, LINK_SCHEDULER, argc, argv);
 }
 
 const struct cli_command cli_scheduler = {

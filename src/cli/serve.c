@@ -53,9 +53,7 @@ static const struct options options = {
 };
 
 static int serve_run(int argc, char **argv) {
-    struct serve_settings settings = serve_defaults;
-    int arguments, status = options_parse(&options, argc, argv, &settings, &arguments);
-    return status != OPTIONS_GO_ON ? status : serving_run("serve", LINK_NONE, &settings);
+    return serving_run(&options, LINK_NONE, argc, argv);
 }
 
 const struct cli_command cli_serve = {

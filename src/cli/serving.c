@@ -39,7 +39,7 @@ int load_model_read(const char *text, void *settings, struct sy_error *err) {
     return 0;
 }
 
-const struct serve_settings serve_defaults = {
+static const struct serve_settings serve_defaults = {
     .host = "0.0.0.0",
     .http_port = 8000,
     .grpc_port = 8001,
@@ -566,10 +566,15 @@ static int serve(const char *command, enum wiring_link role, const struct serve_
     return rc < 0 ? CLI_FAILURE : CLI_OK;
 }
 
-int serving_run(const char *command, enum wiring_link role, const struct serve_settings *settings) {
+int serving_run(const struct options *options, enum wiring_link role, int argc, char **argv) {
+    struct serve_settings settings = serve_defaults;
     enum log_level level;
-    if (log_level_parse(settings->log_level, &level) < 0)
-        return cli_usage_error(command, "--log-level: '%s' is not debug, info, warn or error", settings->log_level);
+    int arguments, status = options_parse(options, argc, argv, &settings, &arguments);
+    if (status != OPTIONS_GO_ON)
+        return status;
+    if (log_level_parse(settings.log_level, &level) < 0)
+        return cli_usage_error(options->command, "--log-level: '%s' is not debug, info, warn or error",
+                               settings.log_level);
     log_set_level(level);
-    return serve(command, role, settings);
+    return serve(options->command, role, &settings);
 }

@@ -2,7 +2,7 @@
  * them to its end. */
 #pragma once
 
-#include "base/error.h"
+#include "cli/options.h"
 #include "sched/wiring.h"
 
 #define LOAD_MODELS_MAX 1024
@@ -30,9 +30,7 @@ struct serve_settings {
     bool busy_poll, no_learn, no_grpc, no_metrics, no_shared_memory, auth_health, auth_metrics, tls_metrics;
 };
 
-/* What is not given. */
-extern const struct serve_settings serve_defaults;
 /* One more --load-model. */
 int load_model_read(const char *text, void *settings, struct sy_error *err);
-/* Serves until a signal ends it. `command` is how the user calls it. The exit status. */
-int serving_run(const char *command, enum wiring_link role, const struct serve_settings *settings);
+/* Reads the options, whose rows set serve_settings, and serves until a signal ends it. The exit status. */
+int serving_run(const struct options *options, enum wiring_link role, int argc, char **argv);

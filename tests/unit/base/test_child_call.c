@@ -29,18 +29,20 @@ static int end_as(void *context, struct sy_error *err) {
     return 0;
 }
 
+/* What the parent hears of each end. */
+static const struct {
+    enum end end;
+    int rc;
+    const char *sentence;
+} cases[] = {
+    {RETURNS, 0, ""},
+    {FAILS, -ENOTSUP, "it cannot"},
+    {CRASHES, -ECANCELED, "killed by signal 9 (Killed)"},
+    {LEAVES, -ECANCELED, "ended with exit status 3"},
+};
+
 static void the_parent_hears_how_it_ended(void **state) {
     (void)state;
-    static const struct {
-        enum end end;
-        int rc;
-        const char *sentence;
-    } cases[] = {
-        {RETURNS, 0, ""},
-        {FAILS, -ENOTSUP, "it cannot"},
-        {CRASHES, -ECANCELED, "killed by signal 9 (Killed)"},
-        {LEAVES, -ECANCELED, "ended with exit status 3"},
-    };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct sy_error err = {""};
         enum end end = cases[i].end;
@@ -56,16 +58,6 @@ static int end_as_asked(void *request, struct sy_error *err) {
 
 static void a_program_answers_like_a_child(void **state) {
     (void)state;
-    static const struct {
-        enum end end;
-        int rc;
-        const char *sentence;
-    } cases[] = {
-        {RETURNS, 0, ""},
-        {FAILS, -ENOTSUP, "it cannot"},
-        {CRASHES, -ECANCELED, "killed by signal 9 (Killed)"},
-        {LEAVES, -ECANCELED, "ended with exit status 3"},
-    };
     char *argv[] = {"test", "--child", NULL};
     const struct child_program program = {.argv = argv};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

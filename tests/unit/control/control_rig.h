@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/folder.h"
 #include "control/deployment.h"
 #include "control/server_state.h"
 #include "profile/worker.h"
@@ -88,11 +89,9 @@ static inline int rig_set_up(void **state) {
 
 static inline int rig_tear_down(void **state) {
     struct control_rig *rig = *state;
-    char command[128];
     int rc = rig->server ? server_stop(rig->server, 0, 60 * NS_PER_S) : 0;
     deployment_free(&rig->deployment);
-    snprintf(command, sizeof(command), "rm -rf %s", rig->folder);
-    rc = system(command) | rc;
+    rc = folder_remove(rig->folder) | rc;
     free(rig);
     return rc;
 }

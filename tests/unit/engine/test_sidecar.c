@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/folder.h"
 #include "engine/sidecar.h"
 
 struct place {
@@ -27,9 +28,7 @@ static int set_up(void **state) {
 
 static int tear_down(void **state) {
     struct place *p = *state;
-    char command[256];
-    snprintf(command, sizeof(command), "rm -rf %s", p->folder);
-    int rc = system(command);
+    int rc = folder_remove(p->folder);
     free(p);
     return rc;
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/container.h"
+#include "base/folder.h"
 #include "base/time.h"
 #include "profile/prepare.h"
 #include "profile/worker.h"
@@ -56,9 +57,7 @@ static int set_up(void **state) {
 
 static int tear_down(void **state) {
     struct place *p = *state;
-    char command[256];
-    snprintf(command, sizeof(command), "rm -rf %s", p->folder);
-    int rc = system(command);
+    int rc = folder_remove(p->folder);
     free(p);
     return rc;
 }
