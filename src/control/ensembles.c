@@ -279,9 +279,8 @@ static void rate_measure(struct plan *plan, const struct step_counters *counts, 
 
 /* Every epoch, and when a step's model is another one. */
 static void divide_anew(const struct served_model *model, const struct ensemble_world *world, const struct steps *steps,
-                        const struct step_counters *counts) {
+                        const struct step_counters *counts, int64_t now_ns) {
     struct plan *plan = plan_of(model);
-    int64_t now_ns = clock_now_ns();
     if (now_ns - plan->divided_ns < EPOCH_NS && memcmp(plan->profiles, steps->profiles, sizeof(plan->profiles)) == 0)
         return;
     plan->divided_ns = now_ns;
@@ -293,11 +292,11 @@ static void divide_anew(const struct served_model *model, const struct ensemble_
 }
 
 int ensemble_look(const struct served_model *model, const struct ensemble_world *world,
-                  const struct step_counters *counts, struct sy_error *err) {
+                  const struct step_counters *counts, int64_t now_ns, struct sy_error *err) {
     struct steps steps = {.profiles = {NULL}};
     int rc = steps_find(model, world, &steps, err);
     if (!rc)
-        divide_anew(model, world, &steps, counts);
+        divide_anew(model, world, &steps, counts, now_ns);
     return rc;
 }
 
@@ -318,7 +317,7 @@ static void state_look(const struct server *s, struct served_model *model, const
     struct sy_error err;
     int ready = MODEL_READY;
     counts_sum(s, (uint32_t)(model - s->config.models), &counts);
-    bool able = ensemble_look(model, world, &counts, &err) == 0;
+    bool able = ensemble_look(model, world, &counts, clock_now_ns(), &err) == 0;
     if (able && served_model_state(model) == MODEL_UNAVAILABLE) {
         atomic_store_explicit(&model->state, MODEL_READY, memory_order_release); /* as served_model_refuse() */
         log_info("ensemble is back", "model=%s", model->name);
@@ -337,7 +336,7 @@ int server_ensemble_able(const struct server *s, struct served_model *model, con
     if (!model->plan)
         return ensemble_prepare(model, world, err);
     counts_sum(s, (uint32_t)(model - s->config.models), &counts);
-    return ensemble_look(model, world, &counts, err);
+    return ensemble_look(model, world, &counts, clock_now_ns(), err);
 }
 
 void server_ensembles_look(struct server *s) {

@@ -21,9 +21,9 @@ struct ensemble_world {
 int ensemble_prepare(struct served_model *ensemble, const struct ensemble_world *world, struct sy_error *err);
 /* Whether the ensemble can run with the models as they are now; else -EINVAL as above. Every 30 seconds, and if one of
  * the models is another one, its SLO is divided anew, for what steps have come to and how often; `counts` is that in
- * all. */
+ * all, `now_ns` of clock_now_ns(). */
 int ensemble_look(const struct served_model *ensemble, const struct ensemble_world *world,
-                  const struct step_counters *counts, struct sy_error *err);
+                  const struct step_counters *counts, int64_t now_ns, struct sy_error *err);
 /* Says what is offered, or, once it has a plan, served, and what part of the SLO each step has. */
 void ensemble_log(const struct served_model *ensemble);
 /* ensemble_prepare() if that has not been done, else ensemble_look(): 0, or why the ensemble cannot run now. For who

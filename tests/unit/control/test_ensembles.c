@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/time.h"
+#include "plan/split.h"
 #include "profile/prepare.h"
 #include "repository/model_config.h"
 #include "request/ensemble_plan.h"
@@ -84,8 +86,44 @@ static int64_t part_ns(const struct fixture *f, uint32_t stage) {
     return f->models[WHOLE].plan->part_ns[stage];
 }
 
+static int look_at(struct fixture *f, int64_t now_ns) {
+    return ensemble_look(&f->models[WHOLE], &f->world, &f->counts, now_ns, &f->err);
+}
+
 static int look(struct fixture *f) {
-    return ensemble_look(&f->models[WHOLE], &f->world, &f->counts, &f->err);
+    return look_at(f, clock_now_ns());
+}
+
+/* So many have been at each step, with an item each. */
+static void counts_set(struct fixture *f, uint64_t count) {
+    for (uint32_t v = A; v <= D; v++)
+        f->counts.whole[v] = f->counts.items[v] = count;
+}
+
+/* Whether the parts are those of an ensemble with so many items a second; 0: of which that is not known. */
+static bool is_divided_for(const struct fixture *f, double rate) {
+    const struct pipeline *graph = &f->models[WHOLE].plan->graph;
+    struct split_stage stages[D + 1];
+    struct split_part parts[D + 1];
+    int64_t least_ns[D + 1];
+    void *memory = malloc(split_bytes(D + 1));
+    assert_non_null(memory);
+    for (uint32_t v = A; v <= D; v++) {
+        stages[v] = (struct split_stage){.profile = f->profiles[v],
+                                         .batch_max = profile_batch_best(f->profiles[v]),
+                                         .rate = rate > 0 ? rate : 1,
+                                         .gathers = rate > 0,
+                                         .turns = 1,
+                                         .after = graph->stages[v].after};
+        least_ns[v] = f->profiles[v]->latency_ns[1];
+    }
+    assert_true(split_best(stages, D + 1, graph->slo_ns, memory, parts));
+    split_share(stages, D + 1, graph->slo_ns, least_ns, parts);
+    free(memory);
+    bool same = true;
+    for (uint32_t v = A; v <= D; v++)
+        same &= part_ns(f, v) == parts[v].budget_ns;
+    return same;
 }
 
 static int64_t longest_ns(const struct fixture *f) {
@@ -189,6 +227,50 @@ static void the_slo_is_divided_anew_for_what_steps_come_to(void **state) {
     assert_int_equal(f->models[WHOLE].plan->divisions, 2);
 }
 
+static void the_slo_is_divided_for_the_measured_rate(void **state) {
+    struct fixture *f = *state;
+    f->models[WHOLE].slo_ns = 60 * MS;
+    assert_int_equal(ensemble_prepare(&f->models[WHOLE], &f->world, &f->err), 0);
+    assert_true(is_divided_for(f, 0) && !is_divided_for(f, 20));
+    int64_t now_ns = clock_now_ns() + 31 * NS_PER_S;
+    counts_set(f, 99); /* too few to tell */
+    assert_int_equal(look_at(f, now_ns), 0);
+    assert_true(is_divided_for(f, 0));
+
+    counts_set(f, 99 + 600);
+    f->counts.whole[B] = f->counts.items[B] = 5000; /* only the first step's count */
+    assert_int_equal(look_at(f, now_ns += 30 * NS_PER_S), 0);
+    assert_true(is_divided_for(f, 20));
+
+    counts_set(f, 99 + 6000);
+    assert_int_equal(look_at(f, now_ns + 29 * NS_PER_S), 0); /* not yet */
+    assert_true(is_divided_for(f, 20));
+    assert_int_equal(look_at(f, now_ns += 30 * NS_PER_S), 0);
+    assert_true(is_divided_for(f, 180));
+
+    counts_set(f, 99 + 6000 + 99); /* too few: the rate stays */
+    assert_int_equal(look_at(f, now_ns += 30 * NS_PER_S), 0);
+    assert_true(is_divided_for(f, 180));
+    counts_set(f, 99 + 6000 + 99 + 100); /* from the last look on */
+    assert_int_equal(look_at(f, now_ns += 10 * NS_PER_S), 0);
+    assert_int_equal(look_at(f, now_ns += 30 * NS_PER_S), 0);
+    assert_true(is_divided_for(f, 100.0 / 40));
+}
+
+/* Where other frontends answer, too, nobody knows how many come. */
+static void no_rate_is_measured_beside_other_frontends(void **state) {
+    struct fixture *f = *state;
+    f->models[WHOLE].slo_ns = 60 * MS;
+    f->world.elsewhere = true;
+    assert_int_equal(ensemble_prepare(&f->models[WHOLE], &f->world, &f->err), 0);
+    for (uint32_t i = 1; i <= 3; i++) {
+        counts_set(f, 1000 * i);
+        assert_int_equal(look_at(f, clock_now_ns() + 31 * i * NS_PER_S), 0);
+    }
+    assert_int_equal(f->models[WHOLE].plan->divisions, 4);
+    assert_true(is_divided_for(f, 0));
+}
+
 /* Of a model's versions a step has the highest that is ready, or the one that it names. */
 static void a_step_has_the_highest_version_that_is_ready(void **state) {
     struct fixture *f = *state;
@@ -210,6 +292,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(an_slo_is_chosen_from_those_of_the_longest_path, fixture_make, fixture_free),
         cmocka_unit_test_setup_teardown(what_a_step_lacks_is_named, fixture_make, fixture_free),
         cmocka_unit_test_setup_teardown(the_slo_is_divided_anew_for_what_steps_come_to, fixture_make, fixture_free),
+        cmocka_unit_test_setup_teardown(the_slo_is_divided_for_the_measured_rate, fixture_make, fixture_free),
+        cmocka_unit_test_setup_teardown(no_rate_is_measured_beside_other_frontends, fixture_make, fixture_free),
         cmocka_unit_test_setup_teardown(a_step_has_the_highest_version_that_is_ready, fixture_make, fixture_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
