@@ -117,15 +117,29 @@ int shared_table_make(struct shared_group *g, uint32_t batch_max, struct sy_erro
     return 0;
 }
 
-double shared_slower_ns(int64_t ns) {
+/* So much longer may something take: within what two measurements differ by. */
+static double slower_ns(int64_t ns) {
     return SLOWER_SHARE * (double)ns + SLOWER_NS;
 }
 
 int shared_lone_check(int64_t parts_ns, int64_t whole_ns, struct sy_error *err) {
-    if ((double)parts_ns <= shared_slower_ns(whole_ns))
+    if ((double)parts_ns <= slower_ns(whole_ns))
         return 0;
     return error_set(err, -ETIME, "a lone request would take %.3f ms in parts, and takes %.3f ms whole",
                      (double)parts_ns / 1e6, (double)whole_ns / 1e6);
+}
+
+int shared_times_check(const struct shared_group *g, const struct profile *suffix, const struct profile *whole,
+                       struct sy_error *err) {
+    const struct profile *planned = g->planned ? g->planned : g->profile, *prefix = g->prefix_profile;
+    int rc = shared_lone_check(prefix->latency_ns[1] + suffix->latency_ns[1], whole->latency_ns[1], err);
+    for (uint32_t b = 1; b <= g->host->batch_max && !rc; b++) {
+        int64_t ns = prefix->latency_ns[b] + suffix->latency_ns[b];
+        if ((double)ns > slower_ns(planned->latency_ns[b]))
+            rc = error_set(err, -ETIME, "a batch of %u would take %.3f ms in parts, and those of '%s' take %.3f ms", b,
+                           (double)ns / 1e6, g->host->name, (double)planned->latency_ns[b] / 1e6);
+    }
+    return rc;
 }
 
 struct profile *shared_profile_copy(const struct shared_group *group) {

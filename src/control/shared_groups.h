@@ -112,7 +112,10 @@ struct shared_member *shared_member_make(const struct shared_group *group, const
 int shared_table_make(struct shared_group *group, uint32_t batch_max, struct sy_error *err);
 /* Whether a lone request that takes so long in parts is worth it: -ETIME with a sentence. */
 int shared_lone_check(int64_t parts_ns, int64_t whole_ns, struct sy_error *err);
-/* So much longer may something take: within what two measurements differ by. */
-double shared_slower_ns(int64_t ns);
+/* Whether batches with another member, whose suffix and whole model take that, are what the group's are planned with:
+ * -ETIME with a sentence. While the prefix is loaded its table stays; what another suffix adds is left to the
+ * correction by measured runs, if it is not much. */
+int shared_times_check(const struct shared_group *group, const struct profile *suffix, const struct profile *whole,
+                       struct sy_error *err);
 /* A copy of the group's table, allocated; NULL without memory. */
 struct profile *shared_profile_copy(const struct shared_group *group);

@@ -165,22 +165,6 @@ static int suffix_try(void *context, const char *made, struct sy_error *err) {
 
 /* ---- the member ---- */
 
-/* Whether batches with the new member are what the group's are planned with. While the prefix is loaded its table
- * stays; what another suffix adds is left to the correction by measured runs, if it is not much. */
-static int times_check(const struct joining *j, const struct shared_member *member, struct sy_error *err) {
-    const struct shared_group *g = j->group;
-    const struct profile *planned = g->planned ? g->planned : g->profile;
-    int rc = shared_lone_check(g->prefix_profile->latency_ns[1] + member->profile->latency_ns[1],
-                               j->whole->latency_ns[1], err);
-    for (uint32_t b = 1; b <= g->host->batch_max && !rc; b++) {
-        int64_t ns = g->prefix_profile->latency_ns[b] + member->profile->latency_ns[b];
-        if ((double)ns > shared_slower_ns(planned->latency_ns[b]))
-            rc = error_set(err, -ETIME, "a batch of %u would take %.3f ms in parts, and those of '%s' take %.3f ms", b,
-                           (double)ns / 1e6, g->host->name, (double)planned->latency_ns[b] / 1e6);
-    }
-    return rc;
-}
-
 static struct shared_member *member_make(const struct joining *j, const char *folder, const json_t *note,
                                          const struct profile_options *how, int *rc, struct sy_error *err) {
     const struct shared_group *g = j->group;
@@ -199,7 +183,7 @@ static struct shared_member *member_make(const struct joining *j, const char *fo
     else if (!(member->profile = profile_from_record(&record, batch_max)))
         *rc = error_set(err, -ENOMEM, "out of memory");
     if (!*rc)
-        *rc = times_check(j, member, err);
+        *rc = shared_times_check(g, member->profile, j->whole, err);
     if (!*rc)
         return member;
     shared_member_free(member);

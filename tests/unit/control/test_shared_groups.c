@@ -8,8 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "control/shared_form.h"
-#include "control/shared_join.h"
 #include "control/shared_prefixes.h"
 #include "unit/cmocka_all.h"
 
@@ -211,66 +209,38 @@ static void why_a_model_was_refused_is_said_once(void **state) {
     assert_int_equal(f->shared.refusal_count, 1);
 }
 
-/* Of what needs no engine: test_share_prefixes.py has the rest. */
-static void a_later_model_is_refused_with_the_reason(void **state) {
+/* As far as the group's table is of other members: a batch of the new one may take 10 % and 0.05 ms more. */
+static void a_member_that_joins_fits_the_batches_that_are_planned(void **state) {
     struct fixture *f = *state;
-    const struct profile_options how = {.engine = NULL};
-    struct shared_group *group;
-    struct shared_member *member;
-    struct sy_error why;
-    uint32_t groups = f->shared.count;
-    f->shared.count = 0;
-    assert_true(shared_prefixes_join(&f->shared, &f->model, NULL, &how, &group, &member, &why) < 0);
-    assert_string_equal(why.text, "no models shared their first layers when the server started");
-    f->shared.count = groups;
-    f->model.signature.inputs_optional = 1;
-    assert_true(shared_prefixes_join(&f->shared, &f->model, NULL, &how, &group, &member, &why) < 0);
-    assert_string_equal(why.text, "it has optional inputs");
-    f->model.signature.inputs_optional = 0; /* there is no such file */
-    assert_true(shared_prefixes_join(&f->shared, &f->model, NULL, &how, &group, &member, &why) < 0);
-    assert_non_null(strstr(why.text, f->model.path));
-}
+    struct shared_group *g = f->shared.groups[0];
+    struct profile *suffix = malloc(profile_bytes(16)), *whole = malloc(profile_bytes(16)),
+                   *planned = malloc(profile_bytes(16));
+    struct sy_error err;
+    assert_true(suffix && whole && planned);
+    strcpy(g->host->name, "a.prefix");
+    profile_set_line(g->prefix_profile, 16, 1e6, 1e6);
+    profile_set_line(suffix, 16, 1e5, 1e5);
+    profile_set_line(whole, 16, 1.1e6, 1.1e6);
+    profile_set_line(planned, 16, 1.1e6, 1.1e6);
+    g->planned = planned;
+    assert_int_equal(shared_times_check(g, suffix, whole, &err), 0);
 
-static void who_may_be_a_partner(void **state) {
-    struct fixture *f = *state;
-    const struct profile_options how = {.engine = NULL};
-    struct served_model *other = calloc(1, sizeof(*other));
-    struct shared_group *group;
-    struct shared_member *member;
-    struct sy_error why = {"x"};
-    struct fingerprint fingerprint;
-    assert_non_null(other);
-    memcpy(other, &f->model, sizeof(*other));
-    strcpy(f->model.name, "self");
-    strcpy(f->model.path, TESTS_DIR "/unit/engine/data/mlp.onnx");
-    strcpy(other->name, "other");
-    strcpy(other->path, TESTS_DIR "/unit/engine/data/mlp.onnx");
-    const struct shared_partner self = {&f->model, f->shared.groups[0]->profile},
-                                partner = {other, f->shared.groups[0]->profile};
-    assert_int_equal(shared_prefixes_form(&f->shared, &self, NULL, 0, &how, &group, &member, &why), -ENOENT);
-    assert_string_equal(why.text, "");
-    assert_int_equal(shared_prefixes_form(&f->shared, &self, &partner, 1, &how, &group, &member, &why), -ENOENT);
-    assert_string_equal(why.text, ""); /* its file is not the one that is served */
-    assert_int_equal(fingerprint_model(other->path, &fingerprint, NULL), 0);
-    fingerprint_format(&fingerprint, other->contents);
-    other->weight = 2; /* no queue together */
-    assert_int_equal(shared_prefixes_form(&f->shared, &self, &partner, 1, &how, &group, &member, &why), -ENOENT);
-    assert_string_equal(why.text, "");
-    other->weight = 0;
-    strcpy(other->name, "self"); /* another version of it */
-    assert_int_equal(shared_prefixes_form(&f->shared, &self, &partner, 1, &how, &group, &member, &why), -ENOENT);
-    assert_string_equal(why.text, "");
-    strcpy(other->name, "other");
-    f->shared.formed = SHARED_FORMED_MAX; /* it is one, but there have been too many groups */
-    assert_int_equal(shared_prefixes_form(&f->shared, &self, &partner, 1, &how, &group, &member, &why), -EBUSY);
-    assert_string_equal(why.text, "16 groups have been made since the server started, and no more will be");
-    strcpy(other->path, TESTS_DIR "/unit/engine/data/affine.onnx");
-    assert_int_equal(fingerprint_model(other->path, &fingerprint, NULL), 0);
-    fingerprint_format(&fingerprint, other->contents);
-    assert_int_equal(shared_prefixes_form(&f->shared, &self, &partner, 1, &how, &group, &member, &why), -ENOENT);
-    assert_string_equal(why.text, "no other model that is served begins with enough of the same nodes");
-    assert_int_equal(f->shared.count, 1);
-    free(other);
+    suffix->latency_ns[9] = (int64_t)(1.1 * 11e6 + 50e3) - 10000000; /* a batch of 9 in 11 ms */
+    assert_int_equal(shared_times_check(g, suffix, whole, &err), 0);
+    suffix->latency_ns[9] += 10000;
+    assert_int_equal(shared_times_check(g, suffix, whole, &err), -ETIME);
+    assert_string_equal(err.text, "a batch of 9 would take 12.160 ms in parts, and those of 'a.prefix' take 11.000 ms");
+    g->planned = NULL; /* not loaded: the group's own table, which is far shorter */
+    assert_int_equal(shared_times_check(g, suffix, whole, &err), -ETIME);
+
+    g->planned = planned;
+    profile_set_line(whole, 16, 0.9e6, 0.9e6);
+    assert_int_equal(shared_times_check(g, suffix, whole, &err), -ETIME);
+    assert_string_equal(err.text, "a lone request would take 2.200 ms in parts, and takes 1.800 ms whole");
+    g->planned = NULL;
+    free(suffix);
+    free(whole);
+    free(planned);
 }
 
 int main(void) {
@@ -283,8 +253,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_table_is_of_all_members, fixture_make, fixture_free),
         cmocka_unit_test(a_lone_request_may_not_take_much_longer),
         cmocka_unit_test_setup_teardown(why_a_model_was_refused_is_said_once, fixture_make, fixture_free),
-        cmocka_unit_test_setup_teardown(a_later_model_is_refused_with_the_reason, fixture_make, fixture_free),
-        cmocka_unit_test_setup_teardown(who_may_be_a_partner, fixture_make, fixture_free),
+        cmocka_unit_test_setup_teardown(a_member_that_joins_fits_the_batches_that_are_planned, fixture_make,
+                                        fixture_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,142 @@
+/* test_shared_make.c - what becomes of a trial's outcome: a refusal is kept and found again, and what is no outcome
+ * leaves nothing. */
+#include "control/shared_make.h"
+
+#include "unit/control/shared_rig.h"
+
+static const struct build_node first[] = {{"Neg", "x", "a"}, {"Abs", "a", "b"}, {"Exp", "b", "y"}, {NULL}};
+static const struct build_node second[] = {{"Neg", "x", "a"}, {"Abs", "a", "b"}, {"Log", "b", "y"}, {NULL}};
+
+/* A trial with an outcome that the test says. */
+struct outcome {
+    int rc;
+    uint32_t tried;
+};
+
+static int trial(struct shared_making *m, struct sy_error *err) {
+    struct outcome *outcome = m->context;
+    outcome->tried++;
+    return outcome->rc ? error_set(err, outcome->rc, "stopped")
+                       : part_refusal_write(m->made, m->owners, m->group->count, "they answer differently", err);
+}
+
+/* What is made of the two models, as main() of a server does it. */
+struct making {
+    struct shared_making making;
+    struct cut_model cuts[2];
+    struct group groups[2];
+    struct outcome outcome;
+};
+
+static struct making *making_make(struct shared_rig *rig) {
+    static const struct group_rules rules = {GROUP_TENSORS, GROUP_SHARE};
+    struct making *m = calloc(1, sizeof(*m));
+    const struct cut_model *const both[] = {&m->cuts[0], &m->cuts[1]};
+    struct sy_error err = {""};
+    uint32_t count;
+    assert_non_null(m);
+    m->making = (struct shared_making){.how = &rig->how, .group = m->groups, .trial = trial, .context = &m->outcome};
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(cut_model_read(rig->models[i].path, &m->cuts[i], &err), 0);
+        shared_making_add(&m->making, i, &rig->models[i], &m->cuts[i], rig->whole);
+    }
+    assert_int_equal(groups_find(both, 2, &rules, m->groups, &count, &err), 0);
+    assert_int_equal(count, 1);
+    return m;
+}
+
+static void making_free(struct making *m) {
+    for (uint32_t i = 0; i < 2; i++)
+        cut_model_free(&m->cuts[i]);
+    free(m);
+}
+
+static void a_refusal_is_kept_with_its_reason(void **state) {
+    struct shared_rig *rig = *state;
+    rig_model(rig, "a", first);
+    rig_model(rig, "b", second);
+    struct making *m = making_make(rig);
+    struct sy_error err;
+    int rc = 0;
+    for (int i = 0; i < 2; i++) {
+        assert_null(shared_group_make(&m->making, &rc, &err));
+        assert_int_equal(rc, -EINVAL);
+        assert_string_equal(err.text, "they answer differently");
+        assert_int_equal(m->outcome.tried, 1); /* the second time it is found */
+    }
+    assert_true(rig_refused(rig, SHARED_KIND, m->making.owners, 2));
+    making_free(m);
+
+    rig->count = 1;
+    rig_model(rig, "b", first); /* another file: it is tried again */
+    m = making_make(rig);
+    assert_null(shared_group_make(&m->making, &rc, &err));
+    assert_int_equal(m->outcome.tried, 1);
+    making_free(m);
+}
+
+static void what_was_stopped_is_tried_again(void **state) {
+    struct shared_rig *rig = *state;
+    rig_model(rig, "a", first);
+    rig_model(rig, "b", second);
+    struct making *m = making_make(rig);
+    struct sy_error err;
+    int rc = 0;
+    m->outcome.rc = -EINTR;
+    for (uint32_t i = 1; i <= 2; i++) {
+        assert_null(shared_group_make(&m->making, &rc, &err));
+        assert_int_equal(rc, -EINTR);
+        assert_string_equal(err.text, "stopped");
+        assert_int_equal(m->outcome.tried, i);
+    }
+    assert_false(rig_refused(rig, SHARED_KIND, m->making.owners, 2));
+    making_free(m);
+}
+
+#ifdef SYMPHONY_HAVE_ONNXRUNTIME
+
+/* Each cut in a child process: none of them will do, and the deepest one's reason is the note's. */
+static void cuts_that_the_engine_cannot_run_are_refused(void **state) {
+    struct shared_rig *rig = *state;
+    rig_model(rig, "a", first);
+    rig_model(rig, "b", second);
+    struct making *m = making_make(rig);
+    struct sy_error err;
+    int rc = 0;
+    m->making.trial = shared_parts_try;
+    assert_null(shared_group_make(&m->making, &rc, &err));
+    assert_int_equal(rc, -EINVAL);
+    assert_non_null(strstr(err.text, "ONNX Runtime"));
+    assert_true(rig_refused(rig, SHARED_KIND, m->making.owners, 2));
+    making_free(m);
+}
+
+#endif
+
+static void the_dearest_model_is_what_lone_requests_are_held_against(void **state) {
+    struct shared_rig *rig = *state;
+    struct shared_making m = {.models = {NULL}};
+    struct served_model *model = rig_model(rig, "a", first);
+    struct profile *dearer = malloc(profile_bytes(1));
+    assert_non_null(dearer);
+    profile_set_line(dearer, 1, 0, 3 * NS_PER_MS);
+    shared_making_add(&m, 0, model, NULL, rig->whole); /* 2 ms */
+    assert_int_equal(m.whole_ns, 2 * NS_PER_MS);
+    shared_making_add(&m, 1, model, NULL, dearer);
+    shared_making_add(&m, 2, model, NULL, rig->whole);
+    assert_int_equal(m.whole_ns, 3 * NS_PER_MS);
+    assert_string_equal(m.owners[2].name, "a");
+    free(dearer);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_refusal_is_kept_with_its_reason, rig_make, rig_free),
+        cmocka_unit_test_setup_teardown(what_was_stopped_is_tried_again, rig_make, rig_free),
+#ifdef SYMPHONY_HAVE_ONNXRUNTIME
+        cmocka_unit_test_setup_teardown(cuts_that_the_engine_cannot_run_are_refused, rig_make, rig_free),
+#endif
+        cmocka_unit_test_setup_teardown(the_dearest_model_is_what_lone_requests_are_held_against, rig_make, rig_free),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
