@@ -81,9 +81,8 @@ static const struct options options = {
     .usage = "[OPTION]...",
     .intro =
         "Runs the live scheduler threads on requests and accelerators that are objects of this process, without any\n"
-        "network; or with --links a whole scheduler over sockets. Inputs there are none. Says how many requests they "
-        "take, how long decisions last and what each costs, and checks the\n"
-        "decisions meanwhile; exit status 1 if one was wrong.",
+        "network or inputs; or with --links a whole scheduler over sockets. Says how many requests they take, how\n"
+        "long decisions last and what each costs, and checks the decisions meanwhile; exit status 1 if one was wrong.",
     .notes = "Examples:\n"
              "  symphony stress --accelerators 1000 --rate 2e6\n"
              "  symphony stress --models 24 --accelerators 1000 --find max --pin 0-1 --json\n"

@@ -7,7 +7,7 @@
 #include "sched/wiring.h"
 
 #define DECISION_FILE_END    ".decisions" /* suffix of their names: model-0.decisions, rank-0.decisions, ... */
-#define DECISION_ADVICE_PART 16 /* the log of advice, advice.decisions, has so much less room: a look a second */
+#define DECISION_ADVICE_PART 16           /* the log of advice gets this part of the room: it has one look a second */
 
 struct decision_files;
 

@@ -131,7 +131,8 @@ static int64_t least_ns(const struct served_model *model, const struct steps *st
     return steps->profiles[v]->latency_ns[items_least(model, steps, v, items)];
 }
 
-/* Each step takes what its model has for an SLO if none is given, or twice what a batch takes of one request alone. */
+/* Each step counts with the SLO that is chosen for its model if none is given, or with twice the time of a batch of one
+ * request if that is more. */
 static int64_t slo_choose(const struct served_model *model, const struct steps *steps, const double *items) {
     const struct ensemble *e = model->ensemble;
     struct split_stage stages[ENSEMBLE_STEPS_MAX];
@@ -159,7 +160,7 @@ static void graph_make(const struct served_model *model, const struct steps *ste
         };
 }
 
-/* Frontends take over all parts, or take them over once more. */
+/* A frontend that reads parts of two divisions sees the later count the next time, and takes them over once more. */
 static void parts_publish(struct ensemble_plan *plan, const struct split_stage *stages,
                           const struct split_part *parts) {
     for (uint32_t v = 0; v < plan->graph.stage_count; v++) {
@@ -170,7 +171,7 @@ static void parts_publish(struct ensemble_plan *plan, const struct split_stage *
     atomic_fetch_add_explicit(&plan->divisions, 1, memory_order_release); /* with times_of() in ensemble_run.c */
 }
 
-/* The batches by which a step is planned are no larger than pays, or than a request is. */
+/* A step is planned for batches as large as pays, or as one request is if that is more. */
 static uint32_t batch_planned(const struct served_model *model, const struct steps *steps, uint32_t v, double items) {
     uint32_t pays = profile_batch_best(steps->profiles[v]), least = items_least(model, steps, v, items);
     uint32_t most = pays > least ? pays : least, able = steps->models[v]->batch_max;

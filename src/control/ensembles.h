@@ -24,7 +24,7 @@ int ensemble_prepare(struct served_model *ensemble, const struct ensemble_world 
  * all, `now_ns` of clock_now_ns(). */
 int ensemble_look(const struct served_model *ensemble, const struct ensemble_world *world,
                   const struct step_counters *counts, int64_t now_ns, struct sy_error *err);
-/* Says what is offered, or, once it has a plan, served, and what part of the SLO each step has. */
+/* Logs the ensemble and, once it has a plan, each step's part of the SLO. */
 void ensemble_log(const struct served_model *ensemble);
 /* ensemble_prepare() if that has not been done, else ensemble_look(): 0, or why the ensemble cannot run now. For who
  * publishes models, under the lock of the models. */

@@ -237,7 +237,7 @@ static int member_enter(struct model_slots *slots, uint32_t slot, struct shared_
     return 0;
 }
 
-/* The place is freed: its number is, too, and with the last one of a group the prefix. */
+/* A place that is freed gives its number in the group back; the group's last one frees the prefix, too. */
 static void member_leave(struct model_slots *slots, uint32_t slot) {
     const struct served_model *model = served(slots, slot);
     struct shared_prefixes *shared = slots->control->shared;

@@ -63,7 +63,7 @@ struct server_config {
     int64_t epoch_ns;          /* how often server_balance() looks; 0: models stay where they are */
     double rank_rate_max;      /* highest items/s of a rank thread, kept as far as possible; 0: no limit */
     uint32_t frontends;        /* threads of each protocol */
-    uint32_t prepare_threads;  /* that prepare inputs (request/preparer.h); of who has frontends */
+    uint32_t prepare_threads;  /* that prepare inputs (request/preparer.h), where there are frontends */
     uint32_t frontends_inside; /* the caller's own, see server_inside(); not with `control` */
     const struct policy_ops *policy;
     struct policy_options policy_options;

@@ -13,7 +13,7 @@
 #include "profile/warmup.h"
 #include "table/shared.h"
 
-#define SLOWER_SHARE 1.1 /* a lone request to a group may take so much longer than to the dearest whole model, */
+#define SLOWER_SHARE 1.1 /* a lone request to a group may take so much longer than to the slowest whole model, */
 #define SLOWER_NS    (50 * NS_PER_US) /* and this, which is within what two measurements differ by */
 
 _Static_assert(PART_OWN == SPLIT_NONE, "notes have what a split says");

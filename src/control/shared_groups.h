@@ -33,7 +33,7 @@ struct shared_group {
     uint32_t prefix_inputs[TENSORS_MAX]; /* as of struct split */
     char tag[FINGERPRINT_TEXT];          /* of the models that the prefix was found in: a fingerprint of all files */
     struct profile *prefix_profile;
-    struct profile *profile; /* of a batch to all of them, divided among them in the dearest way (table/shared.h) */
+    struct profile *profile; /* of a batch to all of them, divided among them in the slowest way (table/shared.h) */
     struct shared_member *members[PART_SUFFIXES_MAX];
     uint32_t count;
     int held;                           /* the folder of the parts */

@@ -93,8 +93,8 @@ static int group_suits(const struct shared_group *g, const struct served_model *
     return 0;
 }
 
-/* The group of the most nodes that suits the model and was not `tried`; it is, then. NULL: none; `why` is then, if it
- * was "", the reason of the one that comes nearest. */
+/* Of the groups that suit the model and were not `tried`, the one with the most nodes, which is marked as tried. NULL:
+ * there is none. If `why` is "", it becomes the reason why a group does not suit, if there is any. */
 static struct shared_group *group_choose(struct shared_prefixes *shared, const struct served_model *model,
                                          const struct cut_model *cuts, bool *tried, struct sy_error *why) {
     struct shared_group *best = NULL;
@@ -224,7 +224,7 @@ static int group_join(struct joining *j, struct shared_member **joined, struct s
     }
     member->held = held;
     g->members[g->count++] = member;
-    shared_members_drop(g); /* what the model was before */
+    shared_members_drop(g); /* the member that the model was before, with another file */
     if (j->model->slo_ns < g->host->slo_ns)
         g->host->slo_ns = j->model->slo_ns;
     *joined = member;
@@ -259,7 +259,7 @@ int shared_prefixes_join(struct shared_prefixes *shared, const struct served_mod
     }
     *group = joining.group;
     if (!rc)
-        why->text[0] = '\0'; /* of a deeper one */
+        why->text[0] = '\0'; /* it may hold why a deeper group refused the model */
     cut_model_free(&cuts);
     free(tried);
     return rc;

@@ -397,7 +397,7 @@ struct result_message {
     uint8_t refusal;            /* enum refusal */
     bool suspect;               /* LOST: it may be why its batch failed, so it is to share no run any more */
     bool broke;                 /* LOST: its accelerator failed while it ran */
-    bool absent;                /* LOST: the accelerator had not its model resident */
+    bool absent;                /* LOST: its model was not resident on the accelerator */
     bool read;                  /* LOST: a run that was given up may still read the inputs, until RELEASED */
     bool unready;               /* LOST: its inputs were not prepared when its batch began */
 };

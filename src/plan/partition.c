@@ -488,14 +488,15 @@ static void round_begin(struct partition *p) {
     p->round++;
 }
 
-/* One model's part of its sub-cluster, squared: then most steps are taken. */
-static double warm(const struct partition *p) {
+/* One model's share of its sub-cluster, squared: at that temperature most steps are taken. */
+static double first_temperature(const struct partition *p) {
     double part = (double)p->problem.subclusters / p->problem.models;
     return part < 1 ? part * part : 1;
 }
 
 static void cool(struct partition *p) {
-    double first = p->by_value ? sqrt(warm(p)) : warm(p), cold = p->by_value ? COOLING_VALUE : COOLING;
+    double first = p->by_value ? sqrt(first_temperature(p)) : first_temperature(p),
+           cold = p->by_value ? COOLING_VALUE : COOLING;
     p->temperature = first * fmath_exp((double)p->step / (double)p->round_steps * fmath_log(cold));
 }
 
@@ -519,7 +520,7 @@ static double step_more(const struct partition *p, const struct step *step) {
     double over_now = part_over(p->moved_cost, p->problem.max_move_cost),
            over_then = part_over(step->moved_cost, p->problem.max_move_cost);
     return step->of_from.energy + step->of_to.energy - p->subclusters[step->from].energy -
-           p->subclusters[step->to].energy + BROKEN_WARM * warm(p) * (over_then - over_now);
+           p->subclusters[step->to].energy + BROKEN_WARM * first_temperature(p) * (over_then - over_now);
 }
 
 static void anneal(struct partition *p) {

@@ -33,14 +33,14 @@ struct split_stage {
     uint32_t batch_max; /* items a batch; at most the profile's */
     double rate;        /* items per second that come here */
     bool gathers;       /* the time that a batch gathers in counts; else, as in Nexus, only its run does */
-    double turns;       /* times a batch's latency that an item may take: 2 if it may just miss a batch (section 4.1) */
-    uint64_t after;     /* bits of the stages before it, which have lower numbers; 0: it is a first one */
+    double turns;   /* how many times a batch's latency an item may take: 2 if it may just miss a batch (section 4.1) */
+    uint64_t after; /* bits of the stages before it, which have lower numbers; 0: it is a first one */
 };
 
 /* What a stage gets. */
 struct split_part {
     int64_t budget_ns;
-    uint32_t batch; /* of those that the budget has time for the one that takes the least time an item; 0: none */
+    uint32_t batch; /* the one within the budget that takes the least time an item; 0: none is */
     double gpus;    /* that are busy with it */
 };
 
@@ -49,10 +49,10 @@ size_t split_bytes(uint32_t stages);
 /* The best division. False: not even one item at a time is within the SLO; `parts` is as of split_even() then. */
 bool split_best(const struct split_stage *stages, uint32_t count, int64_t slo_ns, void *memory,
                 struct split_part *parts);
-/* What the batches of `parts` leave of the SLO goes to all stages of the longest path alike: for what no batch's
- * latency tells, such as a batch of another model that is on the accelerator. Each part becomes what its batch takes,
- * at least `least_ns` of the stage, and that share. If the parts are longer than the SLO they all shrink by the same
- * factor. */
+/* What the batches of `parts` leave of the SLO is added to all stages alike, as much as the longest path allows: for
+ * what a batch's latency does not include, such as another model's batch on the accelerator. Each part becomes what its
+ * batch takes, at least `least_ns` of the stage, and that share. If the parts are longer than the SLO they all shrink
+ * by the same factor. */
 void split_share(const struct split_stage *stages, uint32_t count, int64_t slo_ns, const int64_t *least_ns,
                  struct split_part *parts);
 /* The time that the longest path takes, if each stage takes that. */

@@ -1,5 +1,5 @@
-/* inbox.h - where a frontend gets back what it handed to other threads: orders carried out (repository_order.h), and
- * jobs done (bulk.h), inputs prepared (preparer.h). */
+/* inbox.h - where a frontend gets back what it handed to other threads: orders carried out (repository_order.h), jobs
+ * done (bulk.h) and inputs prepared (preparer.h). */
 #pragma once
 
 #include "base/error.h"

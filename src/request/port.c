@@ -16,7 +16,7 @@
 #include "sched/wiring.h"
 
 #define BEST_EFFORT_PART   4 /* this part of the outstanding requests may be best effort: those wait long */
-#define OTHERS_PART        8 /* this part of them is for requests that are not one of several of a query */
+#define OTHERS_PART        8 /* this part of them is kept from queries that have several requests, for all others */
 #define MESSAGES_A_REQUEST 2 /* that a ring always has room for: an arrival and a cancellation */
 #define REPLY_PART_MOST    4 /* the reply margin takes this part of a request's time at most */
 /* With a reply margin that is too long every request is refused, so that no reply corrects the margin. So after

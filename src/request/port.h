@@ -49,10 +49,9 @@ void port_cancel(struct port *port, struct request *request);
 void port_flush(struct port *port);
 /* The next finished request, or NULL: call it until then. Three kinds are not finished, and go to the scheduler once
  * more. One is a request whose accelerator failed, unless its client left, its deadline has passed, or
- * REQUEST_BREAKS_MAX accelerators failed while they ran it. The other has missed its deadline but may be late
+ * REQUEST_BREAKS_MAX accelerators failed while they ran it. The second has missed its deadline but may be late
  * (late_until_ns): it goes on as best effort. The third was in a batch before its inputs were there: it waits here for
- * port_prepared(). While request_is_read(), a request's inputs, its model and its own memory
- * stay as they are. */
+ * port_prepared(). While request_is_read(), a request's inputs, its model and its own memory stay as they are. */
 struct request *port_next(struct port *port);
 /* An event of this descriptor (EPOLLIN | EPOLLET) says that finished requests may wait; it is never read. Call
  * port_arm() before sleeping: if it returns false, something has come already, so do not sleep. Say until when you

@@ -140,8 +140,8 @@ static size_t image_bytes(const struct preparation_item *item) {
     return (size_t)image_pixels(&item->header) * IMAGE_CHANNELS;
 }
 
-/* Memory for the pixels of images from which a model makes the input. One thread prepares a request, so that one place
- * will do for all of them. */
+/* Memory for the pixels of images from which a model makes the input. One thread prepares a request, one image after
+ * the other, so they share it. */
 static int images_between(const struct order *order, bool lead, struct preparation_item *items, uint32_t count,
                           struct sy_error *err) {
     size_t most = 0;

@@ -48,7 +48,7 @@ struct request {
     uint8_t absent;            /* accelerators that gave it back: its model was not resident */
     uint32_t readers;          /* runs that were given up and may still read the inputs, and the preparation */
     bool back;                 /* it has come back */
-    bool held;                 /* the scheduler has it not: it waits for its inputs */
+    bool held;                 /* the scheduler does not have it: it waits for its inputs */
     bool unprepared;           /* its inputs will never be there */
     uint32_t left_out;         /* batches that ran without it, since its inputs were not there yet */
     struct request *over_next; /* of those that ended while they were held */

@@ -1,4 +1,4 @@
-/* scenario_cluster.c - the section `cluster` of a scenario: accelerators by type, their prices, memory and mishaps. */
+/* scenario_cluster.c - the section `cluster` of a scenario: accelerators by type, their prices, memory and faults. */
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* trace_build.h - what the readers of the formats hand to trace.c. For src/sim/trace*.c. */
+/* trace_build.h - what the readers of the formats hand to trace.c. For the files trace*.c. */
 #pragma once
 
 #include "base/lines.h"

@@ -7,7 +7,7 @@
 
 /* Batching pays up to where a larger batch would save less than this part of an item's cost. */
 #define BATCH_WITHIN 1.01
-/* and is not dearer up to here, but for noise. */
+/* and up to here it costs no more, but for noise. */
 #define CHEAPEST_WITHIN 1.001
 /* A model whose best batch saves less than this part of l(1) is not worth waiting for. */
 #define BATCH_GAIN_MIN 0.97

@@ -36,5 +36,5 @@ double profile_item_ns(const struct profile *profile, uint32_t batch_max, int64_
 /* The batch size up to which batching pays: the least b whose l(b)/b is within 1 % of the best; 1 if the best is not at
  * least 3 % better than l(1). */
 uint32_t profile_batch_best(const struct profile *profile);
-/* The batch size over which a batch only gets dearer: the least b whose l(b)/b is within 0.1 % of the best. */
+/* The batch size beyond which an item only costs more: the least b whose l(b)/b is within 0.1 % of the best. */
 uint32_t profile_batch_cheapest(const struct profile *profile);

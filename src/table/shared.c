@@ -1,15 +1,15 @@
-/* shared.c - the dearest division of a batch among suffixes, by (max, +) convolution. */
+/* shared.c - the slowest division of a batch among suffixes, by (max, +) convolution. */
 #include "table/shared.h"
 
 #include <string.h>
 
-/* dearest[b]: the most that some models' suffixes take for b items of theirs; [0] is 0. */
-struct dearest {
+/* slowest[b]: the most that some models' suffixes take for b items of theirs; [0] is 0. */
+struct slowest {
     int64_t ns[PROFILE_BATCH_MAX + 2];
 };
 
 /* Of the models of both; up to `last` items. */
-static void dearest_join(struct dearest *to, const struct dearest *with, uint32_t last) {
+static void slowest_join(struct slowest *to, const struct slowest *with, uint32_t last) {
     for (uint32_t b = last; b > 0; b--) { /* downwards, so that smaller ones are still as they were */
         int64_t most = 0;
         for (uint32_t k = 0; k <= b; k++)
@@ -20,26 +20,26 @@ static void dearest_join(struct dearest *to, const struct dearest *with, uint32_
 }
 
 /* As many models of one kind as `models` says: by doubling. */
-static void dearest_add(struct dearest *to, const struct shared_suffixes *suffixes, uint32_t last) {
-    struct dearest some = {.ns = {0}};
+static void slowest_add(struct slowest *to, const struct shared_suffixes *suffixes, uint32_t last) {
+    struct slowest some = {.ns = {0}};
     memcpy(some.ns, suffixes->profile->latency_ns, (last + 1) * sizeof(some.ns[0]));
     some.ns[0] = 0;
     for (uint32_t models = suffixes->models; models > 0; models /= 2) {
         if (models & 1)
-            dearest_join(to, &some, last);
+            slowest_join(to, &some, last);
         if (models > 1) {
-            struct dearest half = some;
-            dearest_join(&some, &half, last);
+            struct slowest half = some;
+            slowest_join(&some, &half, last);
         }
     }
 }
 
 void shared_profile_set(struct profile *profile, uint32_t batch_max, const struct profile *prefix,
                         const struct shared_suffixes *suffixes, uint32_t count) {
-    struct dearest all = {.ns = {0}};
+    struct slowest all = {.ns = {0}};
     profile->batch_max = batch_max;
     for (uint32_t s = 0; s < count; s++)
-        dearest_add(&all, &suffixes[s], batch_max + 1);
+        slowest_add(&all, &suffixes[s], batch_max + 1);
     for (uint32_t b = 0; b <= batch_max + 1; b++)
         profile->latency_ns[b] = b ? prefix->latency_ns[b] + all.ns[b] : 0;
     profile_fit(profile);

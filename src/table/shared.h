@@ -3,8 +3,8 @@
  *
  *     | prefix, 8 items | A's suffix, 5 | B's, 2 | C's, 1 |        l = p(8) + s_A(5) + s_B(2) + s_C(1)
  *
- * (Nexus, SOSP 2019, section 6.3). Who forms a batch knows how many items it has before it knows whose they will be, so
- * the table in force has, for each number of items, the dearest way to divide them. Pure. */
+ * (Nexus, SOSP 2019, section 6.3). When a batch is formed its number of items is known before whose they are, so the
+ * table in force has, for each number of items, the slowest way to divide them. Pure. */
 #pragma once
 
 #include "table/profile.h"

@@ -113,20 +113,20 @@ static void cuts_that_the_engine_cannot_run_are_refused(void **state) {
 
 #endif
 
-static void the_dearest_model_is_what_lone_requests_are_held_against(void **state) {
+static void the_slowest_model_is_what_lone_requests_are_held_against(void **state) {
     struct shared_rig *rig = *state;
     struct shared_making m = {.models = {NULL}};
     struct served_model *model = rig_model(rig, "a", first);
-    struct profile *dearer = malloc(profile_bytes(1));
-    assert_non_null(dearer);
-    profile_set_line(dearer, 1, 0, 3 * NS_PER_MS);
+    struct profile *slower = malloc(profile_bytes(1));
+    assert_non_null(slower);
+    profile_set_line(slower, 1, 0, 3 * NS_PER_MS);
     shared_making_add(&m, 0, model, NULL, rig->whole); /* 2 ms */
     assert_int_equal(m.whole_ns, 2 * NS_PER_MS);
-    shared_making_add(&m, 1, model, NULL, dearer);
+    shared_making_add(&m, 1, model, NULL, slower);
     shared_making_add(&m, 2, model, NULL, rig->whole);
     assert_int_equal(m.whole_ns, 3 * NS_PER_MS);
     assert_string_equal(m.owners[2].name, "a");
-    free(dearer);
+    free(slower);
 }
 
 int main(void) {
@@ -136,7 +136,7 @@ int main(void) {
 #ifdef SYMPHONY_HAVE_ONNXRUNTIME
         cmocka_unit_test_setup_teardown(cuts_that_the_engine_cannot_run_are_refused, rig_make, rig_free),
 #endif
-        cmocka_unit_test_setup_teardown(the_dearest_model_is_what_lone_requests_are_held_against, rig_make, rig_free),
+        cmocka_unit_test_setup_teardown(the_slowest_model_is_what_lone_requests_are_held_against, rig_make, rig_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,7 +40,7 @@ static int64_t most(struct profile *const *models, uint32_t count, uint32_t item
     return best;
 }
 
-static void the_dearest_division_is_planned_for(void **state) {
+static void the_slowest_division_is_planned_for(void **state) {
     (void)state;
     struct rng rng;
     rng_seed(&rng, 11);
@@ -83,7 +83,7 @@ static void lines_add_up(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_dearest_division_is_planned_for),
+        cmocka_unit_test(the_slowest_division_is_planned_for),
         cmocka_unit_test(lines_add_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
