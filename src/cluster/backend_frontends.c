@@ -9,10 +9,11 @@
 #include "base/log.h"
 #include "cluster/backend_link_state.h"
 
-#define PULL_GUESS_NS (1 * NS_PER_MS)
-#define RETRY_NS      (200 * NS_PER_MS) /* to connect to a frontend */
-#define REFUSED_NS    (2 * NS_PER_S)    /* likewise, once it has refused us */
-#define LOOK_UP_NS    (10 * NS_PER_MS)  /* between checks whether its name has been looked up */
+#define PULL_GUESS_NS  (1 * NS_PER_MS)
+#define RETRY_NS       (200 * NS_PER_MS) /* to connect to a frontend */
+#define REFUSED_NS     (2 * NS_PER_S)    /* likewise, once it has refused us */
+#define LOOK_UP_NS     (10 * NS_PER_MS)  /* between checks whether its name has been looked up */
+#define REFUSED_LOG_NS (1 * NS_PER_S)    /* between two lines in the log about inputs of a frontend that are refused */
 
 /* ---- cards ---- */
 
@@ -30,21 +31,37 @@ struct landed *backend_card_wanted(const struct backend_link *l, struct frontend
     return landed->state == LANDED_PULLING ? landed : NULL;
 }
 
+enum lost_reason backend_inputs_refused(struct frontend_peer *f, struct landed *landed, int rc,
+                                        const struct sy_error *err) {
+    struct pulled_plan *plan = landed->plan;
+    int64_t now_ns = clock_now_ns();
+    f->refused++;
+    if (now_ns >= f->refused_at_ns) {
+        log_warn("inputs refused", "frontend=%s reason=\"%s\" count=%llu", f->peer.name, err->text,
+                 (unsigned long long)f->refused);
+        f->refused_at_ns = now_ns + REFUSED_LOG_NS;
+    }
+    if (plan)
+        plan->unreached = true;
+    return rc == -EFBIG ? LOST_LARGE : LOST_INPUTS;
+}
+
 /* An UNREADY one may be with its executor, which leaves it out. */
-static void inputs_refused(struct backend_link *l, const struct frontend_peer *f, struct landed *landed,
+static void inputs_refused(struct backend_link *l, struct frontend_peer *f, struct landed *landed, int rc,
                            const struct sy_error *err) {
-    log_warn("inputs refused", "frontend=%s reason=\"%s\"", f->peer.name, err->text);
+    enum lost_reason reason = backend_inputs_refused(f, landed, rc, err);
     if (landed->state != LANDED_UNREADY)
-        backend_landed_lose(l, landed);
+        backend_landed_lose(l, landed, reason);
 }
 
 bool backend_card_take(struct backend_link *l, struct frontend_peer *f, struct landed *landed,
                        const struct wire_card *card, struct iovec pieces[TENSORS_MAX], uint32_t *count) {
     int64_t deadline_ns = health_local(&f->health, card->deadline_ns);
     struct sy_error err;
-    if (landing_take(&f->landing, landed, card, deadline_ns, pieces, count, &err) == 0)
+    int rc = landing_take(&f->landing, landed, card, deadline_ns, pieces, count, &err);
+    if (rc == 0)
         return true;
-    inputs_refused(l, f, landed, &err);
+    inputs_refused(l, f, landed, rc, &err);
     return false;
 }
 
@@ -54,8 +71,9 @@ void backend_card_unready(struct backend_link *l, struct frontend_peer *f, const
     struct sy_error err;
     if (!landed || landed->state != LANDED_PULLING)
         return;
-    if (landing_take_unready(&f->landing, landed, card, health_local(&f->health, card->deadline_ns), &err) < 0)
-        inputs_refused(l, f, landed, &err);
+    int rc = landing_take_unready(&f->landing, landed, card, health_local(&f->health, card->deadline_ns), &err);
+    if (rc < 0)
+        inputs_refused(l, f, landed, rc, &err);
     else
         backend_landed_settle(l, landed);
 }
@@ -74,10 +92,11 @@ void backend_card_over(struct backend_link *l, struct frontend_peer *f, struct l
     struct sy_error err;
     margin_add(&f->pulls, clock_now_ns() - landed->begun_ns); /* given-up pulls count, too, so that the margin learns */
     bool unready = landed->state == LANDED_UNREADY;
+    int rc;
     if (landed->state == LANDED_GONE) {
         landing_give(&f->landing, landed);
-    } else if (landing_over(&f->landing, landed, &err) < 0) {
-        inputs_refused(l, f, landed, &err);
+    } else if ((rc = landing_over(&f->landing, landed, &err)) < 0) {
+        inputs_refused(l, f, landed, rc, &err);
     } else if (unready) { /* its plan did not wait for it */
         ;
     } else if (!landed->plan) { /* its plan went to the executor without it */
@@ -170,7 +189,7 @@ static void frontend_lost(struct backend_link *l, struct frontend_peer *f, const
         if (landed->state == LANDED_UNREADY) /* its batch leaves it out, which frees it */
             continue;
         if (landed->state == LANDED_PULLING && landed->plan)
-            backend_landed_lose(l, landed); /* its plan may free it */
+            backend_landed_lose(l, landed, LOST_INPUTS); /* its plan may free it */
         else if (!landed->plan)
             landing_give(&f->landing, landed);
     }

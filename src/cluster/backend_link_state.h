@@ -28,6 +28,8 @@ struct frontend_peer {
     bool complained;
     uint64_t given_up;      /* pulls */
     int64_t given_up_at_ns; /* the next line in the log about that is not before this time */
+    uint64_t refused;       /* requests whose inputs were not taken, */
+    int64_t refused_at_ns;  /* likewise */
     int64_t retry_ns;
     uint32_t tries;                    /* how many addresses of its name were tried */
     bool local;                        /* the connection is to its Unix socket */
@@ -52,7 +54,7 @@ struct pulled_plan {
     struct pulled_plan *next; /* of its accelerator, or of those that are free */
     uint32_t missing;         /* requests that are not here, but may still come */
     bool tight;               /* requests that cannot be had have been left out */
-    bool unreached;           /* some were left out because their frontend could not be reached */
+    bool unreached;           /* some were left out because their frontend could not be reached, or inputs refused */
     int64_t begun_ns, over_ns;
     uint32_t room; /* requests that fit */
     struct batch_plan plan;
@@ -141,7 +143,7 @@ int backend_take_plans(struct backend_link *l, const struct frame *frame, const 
 /* A request of a plan is here, or is known to be gone. */
 void backend_landed_settle(struct backend_link *l, struct landed *landed);
 /* The request cannot be had: it is left out of its plan, and its frontend is told. */
-void backend_landed_lose(struct backend_link *l, struct landed *landed);
+void backend_landed_lose(struct backend_link *l, struct landed *landed, enum lost_reason reason);
 /* Nothing here needs the request any more: its memory is freed, once nothing arrives in it. */
 void backend_landed_give(struct landing *landing, struct landed *landed);
 /* Gives up pulls that take too long, and hands over what waited for room. Lowers *until_ns to when to look again. */
@@ -154,6 +156,11 @@ struct landed *backend_card_wanted(const struct backend_link *l, struct frontend
 /* Takes a request's card, and says where its inputs go. False: the card does not fit the model; the request is lost. */
 bool backend_card_take(struct backend_link *l, struct frontend_peer *f, struct landed *landed,
                        const struct wire_card *card, struct iovec pieces[TENSORS_MAX], uint32_t *count);
+/* A request's inputs are not taken, for the reason in `err`; rc -EFBIG: they are too large for this backend. Logs that,
+ * at most once a second, and slows down its plan, if no other request of it is left. Returns what to tell the frontend.
+ */
+enum lost_reason backend_inputs_refused(struct frontend_peer *f, struct landed *landed, int rc,
+                                        const struct sy_error *err);
 /* A request's inputs are still being prepared, or are there now. */
 void backend_card_unready(struct backend_link *l, struct frontend_peer *f, const struct wire_card *card);
 void backend_card_ready(struct backend_link *l, struct frontend_peer *f, uint64_t handle);

@@ -16,9 +16,10 @@
 #define PULL_LEAST_NS  (20 * NS_PER_MS)
 #define PULL_MOST_NS   (1 * NS_PER_S)
 #define DELIVERS_BYTES ((uint64_t)64 * 1024)
-/* If no request of a batch is left, because its frontends cannot be reached, the batch still occupies its accelerator
- * for as long as it would have run, but no longer than this. If the accelerator were free immediately, the scheduler
- * would send it all requests of those frontends. */
+/* If no request of a batch is left, because its frontends cannot be reached or its inputs find no memory, the batch
+ * still occupies its accelerator for as long as it would have run, but no longer than this. If the accelerator were
+ * free immediately, the scheduler would send it all requests of those frontends, and the same requests again and again:
+ * a single one whose inputs were too large came back 14,000 times a second. */
 #define UNREACHED_MOST_NS (100 * NS_PER_MS)
 #define GIVEN_UP_LOG_NS   (1 * NS_PER_S) /* between two lines in the log about a frontend */
 
@@ -155,10 +156,10 @@ void backend_landed_settle(struct backend_link *l, struct landed *landed) {
 }
 
 /* A request cannot be had: it is left out, and its frontend is told. */
-void backend_landed_lose(struct backend_link *l, struct landed *landed) {
+void backend_landed_lose(struct backend_link *l, struct landed *landed, enum lost_reason reason) {
     landed->state = LANDED_GONE;
     if (!backend_frontend_of(l, landed->handle)->heir.number)
-        backend_tell_undelivered(l, landed->handle, LOST_INPUTS);
+        backend_tell_undelivered(l, landed->handle, reason);
     backend_landed_settle(l, landed);
 }
 
@@ -180,10 +181,10 @@ static void plan_pull(struct backend_link *l, struct pulled_plan *p) {
                                   .begun_ns = p->begun_ns};
         enum pull_state state = f->transport->pull(l, f, landed);
         p->missing += state == PULL_UNDER_WAY;
-        if (state == PULL_NONE) {
-            landing_give(&f->landing, landed);
+        if (state == PULL_NONE)
             backend_tell_undelivered(l, handle, LOST_INPUTS);
-        }
+        if (state == PULL_NONE || state == PULL_REFUSED)
+            landing_give(&f->landing, landed);
     }
 }
 

@@ -76,6 +76,7 @@ static void give_result(struct frontend_link *l, const struct away *a) {
         .broke = a->last.broke,
         .absent = a->last.absent,
         .unready = a->last.unready,
+        .large = a->last.status == REQUEST_LOST && a->last.reason == LOST_LARGE,
     };
     ring_push(ring);
     l->results_rung++;
@@ -424,7 +425,7 @@ static int from_scheduler(void *context, const struct frame *frame, const void *
         for (uint32_t i = 0; i < frame->count; i++)
             if ((a = away_find(l, lost_read(&l->uplink.peer, head, i, &reason)))) {
                 l->lost[reason] += !a->over;
-                away_over(l, a, &(struct wire_outcome){.status = REQUEST_LOST}, NULL, false);
+                away_over(l, a, &(struct wire_outcome){.status = REQUEST_LOST, .reason = (uint8_t)reason}, NULL, false);
             }
         return 0;
     default:

@@ -129,8 +129,12 @@ int landing_take(struct landing *l, struct landed *landed, const struct wire_car
     for (uint32_t i = 0; i < card->input_count; i++)
         total += aligned(inputs[i].bytes);
     landed->block = total ? slab_take(l->slab, total) : NULL;
-    if (total && !landed->block)
-        return gone(l, landed, error_set(err, -ENOMEM, "no memory for inputs of %zu bytes", total));
+    if (total && !landed->block) {
+        bool ever = slab_bound_allows(l->slab, total);
+        return gone(l, landed,
+                    ever ? error_set(err, -ENOMEM, "no memory now for inputs of %zu bytes (--inputs-max-mib)", total)
+                         : error_set(err, -EFBIG, "inputs of %zu bytes, more than --inputs-max-mib allows", total));
+    }
     *own = (struct request_card){
         .handle = card->handle,
         .deadline_ns = deadline_ns,

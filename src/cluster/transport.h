@@ -32,6 +32,7 @@ enum pull_state {
     PULL_UNDER_WAY, /* it ends by backend_landed_settle() or backend_landed_lose() */
     PULL_HERE,      /* LANDED_ALL */
     PULL_NONE,      /* it cannot be had; nothing is under way */
+    PULL_REFUSED,   /* likewise, and its frontend has been told */
 };
 
 struct transport {

@@ -101,7 +101,8 @@ static bool is_unready(const struct frontend_peer *f, const struct landed *lande
     return atomic_load_explicit(&card_of(f, landed)->unready, memory_order_acquire); /* with who has prepared them */
 }
 
-static bool request_read(struct frontend_peer *f, struct landed *landed, struct sy_error *err) {
+/* 0; -ENOENT: the request is gone; or what its inputs are refused for, with a sentence. */
+static int request_read(struct frontend_peer *f, struct landed *landed, struct sy_error *err) {
     const struct request_card *theirs = card_of(f, landed);
     uint64_t handle = landed->handle - ((uint64_t)f->hello.number * HELLO_LANES_MAX << HANDLE_SLOT_BITS);
     struct iovec pieces[TENSORS_MAX];
@@ -109,26 +110,33 @@ static bool request_read(struct frontend_peer *f, struct landed *landed, struct 
     uint32_t count;
 
     if (__atomic_load_n(&theirs->handle, __ATOMIC_ACQUIRE) != handle ||
-        !card_read(f, theirs, landed->handle, &read, err) ||
-        landing_take(&f->landing, landed, &read.card, health_local(&f->health, read.card.deadline_ns), pieces, &count,
-                     err) < 0)
-        return false;
+        !card_read(f, theirs, landed->handle, &read, err))
+        return -ENOENT;
+    int rc = landing_take(&f->landing, landed, &read.card, health_local(&f->health, read.card.deadline_ns), pieces,
+                          &count, err);
+    if (rc < 0)
+        return rc;
     CHECK_EQ(count, read.sources);
     for (uint32_t i = 0; i < count; i++)
         memcpy(pieces[i].iov_base, read.from[i], pieces[i].iov_len);
     atomic_thread_fence(memory_order_acquire); /* with slot_give() in request/port.c: all reads come before the check */
     bool whole = __atomic_load_n(&theirs->handle, __ATOMIC_RELAXED) == handle;
-    return whole && landing_over(&f->landing, landed, err) == 0;
+    return whole ? landing_over(&f->landing, landed, err) : -ENOENT;
 }
 
 static enum pull_state shm_pull(struct backend_link *l, struct frontend_peer *f, struct landed *landed) {
     struct sy_error err = {.text = ""};
     if (is_unready(f, landed)) /* then the frontend has to know that somebody waits */
         return transport_tcp.pull(l, f, landed);
-    if (!request_read(f, landed, &err)) {
-        if (*err.text)
-            log_warn("inputs refused", "frontend=%s reason=\"%s\"", f->peer.name, err.text);
+    bool unready = landed->state == LANDED_UNREADY;
+    int rc = request_read(f, landed, &err);
+    if (rc == -ENOENT)
         return PULL_NONE;
+    if (rc < 0) {
+        enum lost_reason reason = backend_inputs_refused(f, landed, rc, &err);
+        if (!unready) /* else its executor leaves it out */
+            backend_tell_undelivered(l, landed->handle, reason);
+        return PULL_REFUSED;
     }
     uint64_t *place = peer_frame_more(&f->peer, FRAME_TAKEN, sizeof(*place), WIRE_MANY);
     if (place)

@@ -223,9 +223,14 @@ static void *chunk_memory(struct slab *slab, size_t bytes) {
     return memory;
 }
 
+/* What is mapped for a chunk of such blocks. */
+static size_t chunk_bytes(size_t block_bytes) {
+    return block_bytes <= SMALL_MAX ? CHUNK_BYTES : (HEADER_BYTES + block_bytes + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
+}
+
 static struct chunk *chunk_map(struct slab *slab, uint32_t size_class, size_t block_bytes) {
     bool small = block_bytes <= SMALL_MAX;
-    size_t mapped_bytes = small ? CHUNK_BYTES : (HEADER_BYTES + block_bytes + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
+    size_t mapped_bytes = chunk_bytes(block_bytes);
     if (slab->bytes_mapped + mapped_bytes > slab->bytes_max)
         trim(slab);
     if (slab->bytes_mapped + mapped_bytes > slab->bytes_max)
@@ -268,6 +273,11 @@ static void *take(struct slab *slab, size_t bytes) {
         list_append(&class->full, &chunk->link);
     }
     return block;
+}
+
+bool slab_bound_allows(const struct slab *slab, size_t bytes) {
+    size_t block_bytes;
+    return class_find(bytes, &block_bytes) < CLASS_COUNT && chunk_bytes(block_bytes) <= slab->bytes_max;
 }
 
 void *slab_take(struct slab *slab, size_t bytes) {

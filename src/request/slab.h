@@ -31,6 +31,8 @@ uintptr_t slab_range(const struct slab *slab, size_t *bytes);
 /* A block of at least `bytes` (its content is undefined), or NULL: the bound is reached, or the system has no memory.
  */
 void *slab_take(struct slab *slab, size_t bytes);
+/* Whether the bound allows a block of so many bytes at all, were no other taken. */
+bool slab_bound_allows(const struct slab *slab, size_t bytes);
 /* Gives a block back to its slab; NULL is allowed. */
 void slab_give(void *block);
 /* The size of the block: at least what was asked for. */

@@ -82,12 +82,12 @@ def infer(frontend, model, **inputs):
 class Cluster:
     """A scheduler; backends, and frontends, that have all transports or one."""
 
-    def __init__(self, repository, transport="auto", backends=1, frontends=1, fabric=("tcp", "tcp")):
+    def __init__(self, repository, transport="auto", backends=1, frontends=1, fabric=("tcp", "tcp"), backend=()):
         join = "--join", "127.0.0.1:%d" % free_port()
         more = [("--fabric", one) if one and transport in ("fabric", "auto") else () for one in fabric]
         self.scheduler = Role("scheduler", "--listen", join[1])
         self.backends = [Role("backend", *join, "--repository", repository, "--accelerators", "cpu:1", "--slo-ms", "300000",
-                              "--transport", transport, *more[1]) for _ in range(backends)]
+                              "--transport", transport, *more[1], *backend) for _ in range(backends)]
         self.frontends = [Frontend(*join) for _ in range(frontends)]
         for one in self.frontends:
             one.args += map(str, more[0])
@@ -201,6 +201,21 @@ def test_a_frontend_dies_in_mid_pull(repository, transport):
         for one in clients:
             one.end()
         assert SLOW or clients[0].none == 0
+
+
+@each_transport
+def test_what_is_too_large_for_backends_is_soon_told(repository, transport):
+    """It does not wander between the scheduler and backends until its deadline, which is five minutes away."""
+    with Cluster(repository, transport, backend=("--inputs-max-mib", "24")) as cluster:
+        frontend, sizes = cluster.frontends[0], {1: 200, 2: 500}
+        for items, wanted in sizes.items():
+            body, length = asked({"x": np.ones((items, LARGE), np.float32)})
+            status, _, told = frontend.request("POST", "/v2/models/large/infer", body,
+                                               {"Inference-Header-Content-Length": length}, timeout=250)
+            assert status == wanted, told
+        assert b"its inputs take more memory than backends may use (--inputs-max-mib)" in told
+        wait_until(lambda: frontend.metrics()['symphony_cluster_requests_lost_total{reason="large"}'] == 3)
+        assert cluster.backends[0].says('msg="inputs refused"') <= 3
 
 
 @needs_fabric

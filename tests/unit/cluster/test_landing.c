@@ -111,7 +111,8 @@ static void executors_find_what_landed(void **state) {
     assert_int_equal(landed->handle, 0);
 }
 
-static void refused(struct ground *g, struct card card, int wanted) {
+/* Others have taken so many bytes. */
+static void refused_beside(struct ground *g, struct card card, int wanted, size_t others) {
     struct landed *landed = pulling(g, card.card.handle);
     struct iovec pieces[TENSORS_MAX];
     struct sy_error err = {.text = ""};
@@ -122,8 +123,12 @@ static void refused(struct ground *g, struct card card, int wanted) {
     assert_int_equal(landed->state, LANDED_GONE);
     assert_null(landed->block);
     assert_false(landed->arrives);
-    assert_int_equal(slab_bytes_taken(g->slab), 0);
+    assert_int_equal(slab_bytes_taken(g->slab), others);
     landing_give(&g->landing, landed);
+}
+
+static void refused(struct ground *g, struct card card, int wanted) {
+    refused_beside(g, card, wanted, 0);
 }
 
 static void what_the_model_does_not_take_is_refused(void **state) {
@@ -150,7 +155,11 @@ static void inputs_that_there_is_no_memory_for_are_refused(void **state) {
     struct ground *g = *state;
     struct card card = card_make(handle_at(0, 0));
     card.inputs[1].bytes = (uint64_t)4 << 20;
-    refused(g, card, -ENOMEM);
+    refused(g, card, -EFBIG);
+    void *others = slab_take(g->slab, (size_t)2 << 20);
+    card.inputs[1].bytes = (uint64_t)2 << 20; /* which fits when these are gone */
+    refused_beside(g, card, -ENOMEM, slab_bytes_taken(g->slab));
+    slab_give(others);
 }
 
 static void strings_that_are_none_are_refused(void **state) {

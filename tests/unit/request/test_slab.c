@@ -73,6 +73,8 @@ static void the_bound_holds(void **state) {
     struct slab *slab = slab_create(4 * MIB);
     assert_null(slab_take(slab, 4 * MIB));
     assert_null(slab_take(slab, SIZE_MAX / 2));
+    assert_false(slab_bound_allows(slab, 4 * MIB) || slab_bound_allows(slab, SIZE_MAX / 2));
+    assert_true(slab_bound_allows(slab, 3 * MIB));
     void *blocks[64];
     int n = 0;
     while (n < 64 && (blocks[n] = slab_take(slab, 100000)))
@@ -80,6 +82,7 @@ static void the_bound_holds(void **state) {
     assert_in_range(n, 30, 42); /* 4 MiB of some 112 KiB */
     assert_true(slab_bytes_mapped(slab) <= 4 * MIB);
     assert_null(slab_take(slab, 100000));
+    assert_true(slab_bound_allows(slab, 100000));
     slab_give(blocks[--n]);
     assert_non_null(blocks[n] = slab_take(slab, 100000));
     n++;
