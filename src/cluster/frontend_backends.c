@@ -288,6 +288,8 @@ static int backend_hello(struct frontend_link *l, struct backend *b, const struc
         why = unlike.text;
     else if (b->hello.role != ROLE_BACKEND)
         why = "only backends connect here";
+    else if (b->hello.number == 0) /* else the scheduler, which tells backends of frontends, has given it one */
+        why = "this is a frontend; a backend joins the scheduler";
     else if (l->config.auth && !auth_allows(l->config.auth, b->hello.token, strlen(b->hello.token)))
         why = "its token does not let it in";
     else if (transport_choose(&l->uplink.self, &b->hello, b->local && regions_visible(l->wiring), &kind, &unlike) < 0)

@@ -198,6 +198,23 @@ def test_mistakes(cluster):
     assert (done.returncode, done.stderr.count("\n")) == (1, 1) and "the registry at 127.0.0.1:1" in done.stderr
 
 
+@pytest.mark.parametrize("role, port, reason", [
+    ("backend", "cluster_port", "this is a frontend; a backend joins the scheduler"),
+    ("frontend", "cluster_port", "only backends connect here"),
+    ("backend", "http_port", "no process of a cluster, or of another release"),
+    ("frontend", "grpc_port", "no process of a cluster, or of another release"),
+])
+def test_a_member_that_joins_at_a_wrong_port(cluster, role, port, reason):
+    """Its log says what is wrong, and so does the frontend's, at most once a second."""
+    at = "127.0.0.1:%d" % cluster.frontend.port(port)
+    more = ["--scenario", str(cluster.scenario)] if role == "backend" else ["--http-port", "0", "--grpc-port", "0"]
+    lost = cluster.start(role, "lost", "--join", at, *more)
+    wait_until(lambda: reason in lost.log())
+    if port == "cluster_port":
+        wait_until(lambda: reason in cluster.frontend.log())
+    assert "backend=lost" not in cluster.frontend.log()
+
+
 def test_token(tmp_path):
     token, other = tmp_path / "token", tmp_path / "other"
     token.write_text("right\n")
