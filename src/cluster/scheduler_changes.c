@@ -136,8 +136,10 @@ static bool classes_choose(struct scheduler_link *l, struct member *m, int64_t n
             continue;
         m->targets[i] = m->classes[i];
         m->choose_ns = now_ns + CHOOSE_NS;
+        l->classes_short = true;
     }
     m->models_changed = m->choose_ns > now_ns;
+    m->choose_ns = m->models_changed ? m->choose_ns : 0;
     l->changed = true;
     return !m->models_changed;
 }
@@ -220,7 +222,8 @@ static bool member_look(struct scheduler_link *l, struct member *m, int64_t now_
     for (uint32_t i = 0; i < m->class_count; i++)
         if (m->targets[i] != m->classes[i])
             busy |= class_switch(l, m, i);
-    if (!busy && m->models_changed && now_ns >= m->choose_ns && !classes_choose(l, m, now_ns))
+    bool waits = m->choose_ns > 0;
+    if (!busy && m->models_changed && now_ns >= m->choose_ns && !classes_choose(l, m, now_ns) && !waits)
         log_warn("a backend's models wait", "backend=%s reason=\"there are too many types of accelerators\"",
                  m->hello.name);
     return true;

@@ -500,9 +500,14 @@ static int on_frame(struct peer *peer, const struct frame *frame, const void *he
         m->left = true;
         return error_set(err, -ESHUTDOWN, "it said so");
     }
-    return m->hello.role == ROLE_SCHEDULER  ? from_scheduler(l, m, frame, head, err)
-           : m->hello.role == ROLE_FRONTEND ? from_frontend(l, m, frame, head, err)
-                                            : from_backend(l, m, frame, head, err);
+    int rc = m->hello.role == ROLE_SCHEDULER  ? from_scheduler(l, m, frame, head, err)
+             : m->hello.role == ROLE_FRONTEND ? from_frontend(l, m, frame, head, err)
+                                              : from_backend(l, m, frame, head, err);
+    if (rc == -ENOSPC || rc == -ENOMEM) { /* there is no room for what it brings: its log should say so, too */
+        peer_send(peer, FRAME_REFUSED, 1, err->text, strlen(err->text));
+        peer_flush(peer);
+    }
+    return rc;
 }
 
 /* ---- members go ---- */

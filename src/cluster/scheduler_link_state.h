@@ -42,7 +42,7 @@ struct member {
                                               * `classes` */
     bool switching[ACCELERATOR_TYPES_MAX];   /* its accelerators of this class are changing */
     bool models_changed;                     /* since the targets were chosen */
-    int64_t choose_ns;                       /* targets are not chosen before then */
+    int64_t choose_ns;                       /* targets are not chosen before then; 0: no class was missing */
     uint32_t late_count;
     struct late_model *late; /* models that wait until others of their name are gone */
 };
@@ -127,6 +127,7 @@ struct scheduler_link {
     uint32_t leaving_count;                 /* service; they stay in the list until nothing of them is left here */
     uint32_t places_moving;                 /* places that are neither free nor serving */
     bool changing;                          /* some backend's models or classes change: changes_look() */
+    bool classes_short; /* a backend found no free class: places drop those that nobody has any more */
     uint32_t accelerators_there;
     uint32_t accelerators_most; /* no place from this one on was ever taken */
     uint32_t news;              /* accelerators that joined or left since the rank threads last had read all such

@@ -125,8 +125,10 @@ static uint32_t class_of(struct scheduler_link *l, struct member *m, const char 
     if (m->class_count == ACCELERATOR_TYPES_MAX)
         return CATALOGUE_NONE;
     uint32_t class = catalogue_class(l->catalogue, type, m->brought, m->brought_count, classes_used(l));
-    if (class == CATALOGUE_NONE)
+    if (class == CATALOGUE_NONE) {
+        l->classes_short = l->changed = true;
         return class;
+    }
     m->targets[m->class_count] = class;
     m->classes[m->class_count++] = class;
     return class;
@@ -530,19 +532,30 @@ static bool ensemble_reconcile(struct scheduler_link *l, uint32_t i) {
     return false;
 }
 
+/* Whether a model is to have a new place: none knows it, or some class that runs it is new to its place. Classes that
+ * no backend has any more stay in a place, since a backend that is started again has the same; but while some backend
+ * finds no class free, they are given up, with the place. */
+static bool is_to_move(const struct scheduler_link *l, const struct known_model *known, uint32_t runs_on) {
+    if (known->place == CATALOGUE_NONE)
+        return true;
+    uint32_t knows = l->places[known->place].runs_on;
+    return runs_on & ~knows || (l->classes_short && knows & ~runs_on);
+}
+
 /* Makes the places agree with the models of backends. True: some changes have to wait. */
 static bool reconcile(struct scheduler_link *l) {
     struct catalogue *c = l->catalogue;
-    bool left = false;
+    bool left = false, coming = false;
     for (uint32_t i = 0; i < c->known_count; i++) {
         struct known_model *known = &c->known[i];
+        coming |= known->model && is_coming(l, i);
         if (!known->model || is_coming(l, i))
             continue;
         uint32_t runs_on = known->backends > 0 ? catalogue_runs_on(c, i) : 0;
         bool served = known->place != CATALOGUE_NONE;
         if (known->model->ensemble)
             left |= ensemble_reconcile(l, i);
-        if (runs_on && (!served || runs_on & ~l->places[known->place].runs_on)) {
+        if (runs_on && is_to_move(l, known, runs_on)) {
             left |= !place_begin(l, i, runs_on);
         } else if (!runs_on && served && is_awaited(c, catalogue_successor(c, i))) {
             left = true; /* frontends must be told of that one first */
@@ -555,6 +568,7 @@ static bool reconcile(struct scheduler_link *l) {
             left = true; /* another model may take its name */
         }
     }
+    l->classes_short &= left || coming;
     return left;
 }
 

@@ -20,6 +20,7 @@
 #define RETRY_NS       (20 * NS_PER_MS) /* the first RETRY_OFTEN times, since another may be about to lead */
 #define RETRY_OFTEN    100
 #define RETRY_LATER_NS (500 * NS_PER_MS)
+#define REFUSED_NS     (2 * NS_PER_S) /* after a scheduler that had let us in has refused what we brought */
 #define BYE_LOOK_NS    (1 * NS_PER_MS)
 #define BYE_MOST_NS    (1 * NS_PER_S)
 #define ASIDE_NS       (20 * NS_PER_MS) /* a connection may take before it is put aside, */
@@ -127,6 +128,8 @@ static void lost(struct uplink *u, const char *reason) {
         not_reached(u, u->peer.name, reason);
     u->complained = true;
     u->up = false;
+    if (was_up && u->refused)
+        u->retry_ns = clock_now_ns() + REFUSED_NS;
     link_loop_drop(u->loop, &u->peer);
     if (was_up)
         u->ops->down(u->context);
@@ -155,7 +158,7 @@ static int welcome(struct uplink *u, const struct frame *frame, const char *head
     u->self.term = answer.term;
     u->self.number = answer.number;
     u->up = true;
-    u->complained = false;
+    u->complained = u->refused = false;
     u->times++;
     u->tries = 0;
     places_close(u);
@@ -169,8 +172,10 @@ static int on_frame(struct peer *peer, const struct frame *frame, const void *he
     struct uplink *u = peer->owner;
     if (health_frame(&u->health, peer, frame, head))
         return 0;
-    if (frame->kind == FRAME_REFUSED)
+    if (frame->kind == FRAME_REFUSED) {
+        u->refused = true;
         return wire_refused(frame, head, err);
+    }
     if (frame->kind == FRAME_DRAIN) {
         if (!u->drains) { /* a second signal would end the process at once */
             log_info("asked to leave", "scheduler=%s", u->peer.name);

@@ -49,7 +49,8 @@ struct uplink {
     int64_t aside_ns; /* when the attempt to connect is put aside */
     uint32_t tries;   /* since it was last connected */
     bool complained;
-    bool drains; /* the scheduler has asked this process to end */
+    bool refused; /* the scheduler has refused what this process brought, and said why */
+    bool drains;  /* the scheduler has asked this process to end */
     bool said_bye;
     _Atomic bool leaves, left;
 };

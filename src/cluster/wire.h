@@ -46,7 +46,8 @@ enum frame_kind {
     /* any link */
     FRAME_HELLO = 1, /* JSON (hello.h): the connecting process introduces itself; the first frame */
     FRAME_WELCOME,   /* JSON: the answer */
-    FRAME_REFUSED,   /* a sentence, instead of FRAME_WELCOME; the connection is closed */
+    FRAME_REFUSED,   /* a sentence, instead of FRAME_WELCOME, or when a scheduler has no room for what a member brings;
+                      * the connection is closed */
     FRAME_PING,      /* struct wire_ping */
     FRAME_PONG,      /* struct wire_ping */
     FRAME_BYE,       /* the sender leaves for good; it has no requests or batches any more */

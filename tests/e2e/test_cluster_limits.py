@@ -1,11 +1,16 @@
-"""test_cluster_limits.py - what a scheduler does when it may open no more files."""
+"""test_cluster_limits.py - what a scheduler does when it may open no more files, or has no room for what members bring."""
+# sanitizers: yes
+import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import time
 
-BINARY = os.environ.get("SYMPHONY_BINARY", "build/release/symphony")
+from server import BINARY, free_port, wait_until
+from test_standby import Frontend, Role
+
 FILES = 60
 
 
@@ -51,3 +56,44 @@ def test_who_connects_when_no_file_is_left_is_sent_away():
     finally:
         scheduler.terminate()
         scheduler.communicate(timeout=60)
+
+
+def test_a_type_of_accelerators_that_is_gone_makes_room_for_another(tmp_path):
+    """Backends with different models count as different types, and there may be eight. One too many is told so, now and then. It is let
+    in when another one goes, though a model that all have is served all the while."""
+    join = "--join", "127.0.0.1:%d" % free_port()
+
+    def backend(n):
+        path = tmp_path / ("%d.yaml" % n)
+        path.write_text("cluster: {accelerators: 1, type: test}\nmodels:\n" + "".join(
+            "  - {name: %s, alpha_ms: 1, beta_ms: 1, slo_ms: 60000}\n" % name for name in ("all", "own-%d" % n)) +
+            "workload: {rate_rps: 10}\n")
+        return Role("backend", *join, "--scenario", path, "--name", "b-%d" % n)
+
+    def status():
+        done = subprocess.run([BINARY, "status", *join, "--json", "--timeout", "60"], capture_output=True, text=True)
+        return json.loads(done.stdout)
+
+    def served():
+        return {one["name"] for one in status()["models"]}
+
+    inputs = [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [1]}]
+    roles = [Role("scheduler", "--listen", join[1])]
+    try:
+        wait_until(lambda: roles[0].says('msg="leads"'))
+        roles += [backend(n) for n in range(8)]
+        wait_until(lambda: served() == {"all"} | {"own-%d" % n for n in range(8)})
+        with Frontend(*join) as frontend:
+            wait_until(lambda: frontend.infer("all", inputs)[0] == 200)
+            roles.append(backend(8))
+            refused = 'msg="scheduler lost" scheduler=%s reason="the cluster has 8 types of accelerators already' % join[1]
+            wait_until(lambda: roles[9].says(refused))
+            since, before = time.monotonic(), roles[9].says(refused)
+            wait_until(lambda: roles[9].says(refused) > before)
+            assert roles[9].says(refused) - before <= (time.monotonic() - since) / 1.9 + 1
+            assert roles[1].kill(signal.SIGTERM) == 0
+            wait_until(lambda: "own-8" in served() and frontend.infer("own-8", inputs)[0] == 200)
+            assert frontend.infer("all", inputs)[0] == 200
+    finally:
+        for role in roles:
+            role.end()
