@@ -258,13 +258,44 @@ static void awaited_look(struct frontend_link *l) {
 
 /* ---- from the scheduler ---- */
 
-static int model_serve(struct frontend_link *l, const struct frame *frame, const char *head, struct sy_error *err) {
-    uint32_t remote;
-    memcpy(&remote, head, sizeof(remote));
-    int local = l->config.ops->serve(l->config.context, head + sizeof(remote), frame->head_bytes - sizeof(remote), err);
+/* Keeps a model until there is room for it. */
+static void waiting_add(struct frontend_link *l, uint32_t remote, const char *description, uint32_t bytes) {
+    struct waiting_model **at = &l->waiting, *w = malloc(sizeof(*w) + bytes);
+    if (!w)
+        return; /* the next scheduler announces it again */
+    w->next = NULL;
+    w->remote = remote;
+    w->bytes = bytes;
+    memcpy(w->description, description, bytes);
+    while (*at)
+        at = &(*at)->next;
+    *at = w;
+}
+
+/* Takes one out, of a scheduler's number; NO_MODEL: the first. NULL: there is none. */
+static struct waiting_model *waiting_take(struct frontend_link *l, uint32_t remote) {
+    for (struct waiting_model **at = &l->waiting, *w; (w = *at); at = &w->next)
+        if (remote == NO_MODEL || w->remote == remote) {
+            *at = w->next;
+            return w;
+        }
+    return NULL;
+}
+
+static void waiting_free(struct frontend_link *l) {
+    for (struct waiting_model *w; (w = waiting_take(l, NO_MODEL));)
+        free(w);
+}
+
+/* Serves a model that the scheduler knows by this number, or keeps it until there is room. */
+static void model_take(struct frontend_link *l, uint32_t remote, const char *description, uint32_t bytes) {
+    struct sy_error err;
+    int local = l->config.ops->serve(l->config.context, description, bytes, &err);
     if (local < 0) {
-        log_error("model not served here", "reason=\"%s\"", err->text);
-        return 0;
+        log_error("model not served here", "reason=\"%s\"", err.text);
+        if (local == -ENOSPC)
+            waiting_add(l, remote, description, bytes);
+        return;
     }
     l->remote_of_local[local] = remote;
     l->forget_ns[local] = TIME_NEVER;
@@ -272,7 +303,21 @@ static int model_serve(struct frontend_link *l, const struct frame *frame, const
     l->look_ns = 0; /* it may replace another model */
     if (l->held > 0)
         sweep(l, clock_now_ns());
-    return 0;
+}
+
+static void model_serve(struct frontend_link *l, const struct frame *frame, const char *head) {
+    uint32_t remote;
+    memcpy(&remote, head, sizeof(remote));
+    model_take(l, remote, head + sizeof(remote), frame->head_bytes - (uint32_t)sizeof(remote));
+}
+
+/* Serves models that waited, while there is room. */
+static void waiting_look(struct frontend_link *l) {
+    while (l->waiting && l->uplink.up && (!l->config.ops->room || l->config.ops->room(l->config.context))) {
+        struct waiting_model *w = waiting_take(l, NO_MODEL);
+        model_take(l, w->remote, w->description, w->bytes);
+        free(w);
+    }
 }
 
 /* The scheduler does not serve the model now. */
@@ -322,6 +367,7 @@ static void requests_take_back(struct frontend_link *l, uint32_t remote) {
 /* From now on no request is sent with this number of a model: the scheduler has given the model another number before,
  * or the model is gone. */
 static void model_gone(struct frontend_link *l, uint32_t remote) {
+    free(waiting_take(l, remote));
     for (uint32_t local = 0; local < l->config.models_max; local++) {
         if (l->ends[local] == remote)
             l->ends[local] = NO_MODEL;
@@ -336,6 +382,7 @@ static void model_gone(struct frontend_link *l, uint32_t remote) {
 /* The same for a model that its last backend unloads. That backend still runs the requests in the scheduler, and those
  * that ports handed over before they knew the model's successor. */
 static void model_ends(struct frontend_link *l, uint32_t remote) {
+    free(waiting_take(l, remote));
     while (take_requests(l)) {
     }
     for (uint32_t local = 0; local < l->config.models_max; local++)
@@ -400,7 +447,8 @@ static int from_scheduler(void *context, const struct frame *frame, const void *
 
     switch (frame->kind) {
     case FRAME_SERVE:
-        return model_serve(l, frame, head, err);
+        model_serve(l, frame, head);
+        return 0;
     case FRAME_MODEL_GONE:
         for (uint32_t i = 0; i < frame->count; i++)
             model_gone(l, ((const uint32_t *)head)[i]);
@@ -453,6 +501,7 @@ static void uplink_up(void *context, const struct hello *welcome) {
     memset(l->remote_of_local, 0xff,
            l->config.models_max * sizeof(*l->remote_of_local)); /* the new scheduler has other numbers */
     memset(l->ends, 0xff, l->config.models_max * sizeof(*l->ends));
+    waiting_free(l);
 }
 
 static void uplink_down(void *context) {
@@ -531,6 +580,7 @@ static int64_t turn(void *owner, int64_t now_ns) {
     }
     if (now_ns >= l->look_ns && !l->loop.lent) { /* look() waits for the frontends; one may take this turn */
         bool forgets = models_forget(l, now_ns), soon = l->config.ops->look(l->config.context), ends = models_end(l);
+        waiting_look(l);
         l->look_ns = now_ns + (forgets || soon || ends ? LOOK_NS : REST_NS);
     }
     until_ns = l->look_ns < until_ns ? l->look_ns : until_ns;
@@ -560,6 +610,7 @@ static void link_free(struct frontend_link *l) {
     for (size_t i = 0; l->away && i < away_count(l); i++)
         if (l->away[i].message.handle && l->away[i].over)
             output_block_put(l->away[i].block);
+    waiting_free(l);
     free(l->backends);
     free(l->forget_ns);
     free(l->served);

@@ -21,7 +21,8 @@ struct frontend_link;
 /* Called by the link thread when models come and go. */
 struct frontend_link_ops {
     /* A model is to be served; its description is as in repository/model_description.h. Returns its number here, or
-     * -errno with a sentence. A model that is served already keeps its number. */
+     * -errno with a sentence; -ENOSPC: there is no room now, and the link asks again. A model that is served already
+     * keeps its number. */
     int (*serve)(void *context, const char *description, size_t bytes, struct sy_error *err);
     /* It is not served any more. */
     void (*gone)(void *context, uint32_t model);
@@ -31,6 +32,8 @@ struct frontend_link_ops {
     void (*told)(void *context);
     /* Called now and then; true: call it again soon, since a model's last requests have not ended. */
     bool (*look)(void *context);
+    /* Whether there is room for another model. NULL: always. */
+    bool (*room)(void *context);
 };
 
 struct frontend_link_config {

@@ -49,6 +49,14 @@ struct backend {
     struct received_block *block;
 };
 
+/* A model that the scheduler serves and for which there is no room here now. */
+struct waiting_model {
+    struct waiting_model *next;
+    uint32_t remote; /* the scheduler's number */
+    uint32_t bytes;
+    char description[];
+};
+
 struct frontend_link {
     struct frontend_link_config config;
     struct wiring *wiring;
@@ -65,7 +73,8 @@ struct frontend_link {
     uint32_t *ends; /* [models_max] the scheduler's number of a model that ends once its successor is ready; NO_MODEL */
     bool *served;   /* [models_max] announced by the scheduler */
     bool *told;     /* [models_max] announced since the uplink was connected */
-    struct backend **backends; /* by place */
+    struct waiting_model *waiting; /* in the order in which they were announced */
+    struct backend **backends;     /* by place */
     uint32_t backend_room, backend_count;
     int64_t sweep_ns, look_ns;
     uint32_t results_rung; /* requests that came back in this turn */

@@ -213,7 +213,8 @@ static int place_put(struct cluster_models *m, struct served_model *model, const
     while (i < m->count && m->places[i].use != PLACE_FREE)
         i++;
     if (i == m->count)
-        return error_set(err, -ENOSPC, "there is no room for more than %u models", m->count);
+        return error_set(err, -ENOSPC, "model '%s' waits: there is no room for more than %u (--max-models)",
+                         model->name, m->count);
     counts_clear(m, i);
     m->profiles.profiles[i] = profile;
     memcpy(model_at(m, i), model, sizeof(*model));
@@ -397,6 +398,14 @@ void cluster_models_told(void *models) {
         return;
     m->told = true;
     publish(m);
+}
+
+bool cluster_models_room(void *models) {
+    const struct cluster_models *m = models;
+    uint32_t i = 0;
+    while (i < m->count && m->places[i].use != PLACE_FREE)
+        i++;
+    return i < m->count;
 }
 
 bool cluster_models_look(void *models) {

@@ -34,5 +34,7 @@ void cluster_models_told(void *models);
  * described with: what the SLOs of ensembles are divided by. Of models that are listed, under the lock of the models.
  */
 const struct server_accelerators *cluster_models_profiles(const struct cluster_models *models);
+/* Whether a place is free. */
+bool cluster_models_room(void *models);
 /* Frees places whose last requests have been answered. True: some places still have requests. */
 bool cluster_models_look(void *models);

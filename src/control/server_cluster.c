@@ -66,7 +66,8 @@ static int start_frontend(struct server *s, const struct hello *self, int listen
                                                  .gone = cluster_models_gone,
                                                  .outlasts = cluster_models_outlasts,
                                                  .told = cluster_models_told,
-                                                 .look = cluster_models_look};
+                                                 .look = cluster_models_look,
+                                                 .room = cluster_models_room};
     const struct server_cluster *c = s->config.cluster;
     s->cluster_models = cluster_models_create(s);
     if (!s->cluster_models)

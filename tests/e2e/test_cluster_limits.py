@@ -97,3 +97,31 @@ def test_a_type_of_accelerators_that_is_gone_makes_room_for_another(tmp_path):
     finally:
         for role in roles:
             role.end()
+
+
+def test_models_wait_until_a_frontend_has_room(tmp_path):
+    """It has room for 20 models: --max-models, and 16 for those that others replace."""
+    join = "--join", "127.0.0.1:%d" % free_port()
+
+    def backend(name, count):
+        path = tmp_path / (name + ".yaml")
+        path.write_text("cluster: {accelerators: 1, type: test}\nmodels:\n"
+                        "  - {name: %s, alpha_ms: 1, beta_ms: 1, slo_ms: 60000, copies: %d}\nworkload: {rate_rps: 10}\n" % (name, count))
+        return Role("backend", *join, "--scenario", path)
+
+    roles = [Role("scheduler", "--listen", join[1])]
+    try:
+        with Frontend(*join, "--max-models", "4") as frontend:
+            def ready(name, count):
+                return sum(frontend.request("GET", "/v2/models/%s-%d/ready" % (name, n + 1))[0] == 200 for n in range(count))
+
+            roles.append(backend("first", 18))
+            wait_until(lambda: ready("first", 18) == 18)
+            roles.append(backend("second", 5))
+            wait_until(lambda: ready("second", 5) == 2)
+            wait_until(lambda: frontend.log_text().count("there is no room for more than 20 (--max-models)") == 3)
+            roles[1].kill()
+            wait_until(lambda: ready("second", 5) == 5)
+    finally:
+        for role in roles:
+            role.end()
