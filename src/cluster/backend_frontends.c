@@ -43,7 +43,7 @@ enum lost_reason backend_inputs_refused(struct frontend_peer *f, struct landed *
     }
     if (plan)
         plan->unreached = true;
-    return rc == -EFBIG ? LOST_LARGE : LOST_INPUTS;
+    return rc == -EFBIG || rc == -EINVAL ? LOST_MISFIT : LOST_INPUTS;
 }
 
 /* An UNREADY one may be with its executor, which leaves it out. */

@@ -156,9 +156,9 @@ struct landed *backend_card_wanted(const struct backend_link *l, struct frontend
 /* Takes a request's card, and says where its inputs go. False: the card does not fit the model; the request is lost. */
 bool backend_card_take(struct backend_link *l, struct frontend_peer *f, struct landed *landed,
                        const struct wire_card *card, struct iovec pieces[TENSORS_MAX], uint32_t *count);
-/* A request's inputs are not taken, for the reason in `err`; rc -EFBIG: they are too large for this backend. Logs that,
- * at most once a second, and slows down its plan, if no other request of it is left. Returns what to tell the frontend.
- */
+/* A request's inputs are not taken, for the reason in `err`; rc -EFBIG, -EINVAL: this backend never takes them. Logs
+ * that, at most once a second, and slows down its plan, if no other request of it is left. Returns what to tell the
+ * frontend. */
 enum lost_reason backend_inputs_refused(struct frontend_peer *f, struct landed *landed, int rc,
                                         const struct sy_error *err);
 /* A request's inputs are still being prepared, or are there now. */

@@ -57,6 +57,17 @@ void catalogue_brought_free(struct brought_model *brought) {
     brought->profile_count = 0;
 }
 
+/* A table may be longer than its backend's batches are. */
+static void profiles_cut(const struct brought_model *brought, uint32_t batch_max) {
+    for (uint32_t i = 0; i < brought->profile_count; i++) {
+        struct profile *profile = brought->profiles[i].profile;
+        if (profile->batch_max <= batch_max)
+            continue;
+        profile->batch_max = batch_max;
+        profile_fit(profile);
+    }
+}
+
 static void profiles_share(const struct known_model *known, struct brought_model *brought) {
     memcpy(brought->profiles, known->profiles_brought, sizeof(brought->profiles));
     brought->profile_count = known->profiles_brought_count;
@@ -100,6 +111,7 @@ int catalogue_bring(struct catalogue *c, const char *description, size_t bytes, 
         brought->profile_count = 0;
         goto err_free;
     }
+    profiles_cut(brought, model->batch_max);
     uint64_t hash = model_description_hash(model);
     uint32_t i = known_find(c, model, hash);
     if (i != CATALOGUE_NONE && c->known[i].hash != hash) {
@@ -198,6 +210,18 @@ static void class_begin(struct catalogue *c, uint32_t k, const char *type, const
     }
 }
 
+/* Whether a backend's accelerators run batches as large as those of a class, which has the same models. */
+static bool is_able(const struct catalogue *c, uint32_t k, const char *type, const struct brought_model *brought,
+                    uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        const struct profile *profile = brought[i].ends ? NULL : profile_of(&brought[i], type);
+        const struct profile *of_class = profile ? c->known[brought[i].known].profiles[k] : NULL;
+        if (of_class && profile->batch_max < of_class->batch_max)
+            return false;
+    }
+    return true;
+}
+
 uint32_t catalogue_class(struct catalogue *c, const char *type, const struct brought_model *brought, uint32_t count,
                          uint32_t used) {
     uint64_t models[CATALOGUE_MODELS_MAX / 64] = {0};
@@ -208,8 +232,8 @@ uint32_t catalogue_class(struct catalogue *c, const char *type, const struct bro
             models[brought[i].known / 64] |= 1ULL << brought[i].known % 64;
     for (uint32_t k = 0; k < ACCELERATOR_TYPES_MAX; k++) {
         struct accelerator_class *class = &c->classes[k];
-        bool alike =
-            *class->type && strcmp(class->type, type) == 0 && memcmp(class->models, models, sizeof(models)) == 0;
+        bool alike = *class->type && strcmp(class->type, type) == 0 &&
+                     memcmp(class->models, models, sizeof(models)) == 0 && is_able(c, k, type, brought, count);
         if (alike) {
             class->backends++;
             return k;

@@ -1,7 +1,8 @@
 /* catalogue.h - the models that the backends of a cluster bring, and the types of accelerators that run them. Pure.
  *
  * A model's identity is its name, its version, and all that its requests and answers depend on. A class is a type of
- * accelerators whose backends have the same models. The scheduler treats each class as a type, so that a model runs
+ * accelerators whose backends have the same models, and run batches of them that are at least as large as the first
+ * backend's. The scheduler treats each class as a type, so that a model runs
  * only on backends that have it. The number of a class without backends is used for the next new class, once no place
  * uses it any more. Ensembles run nowhere, so they are in no class: their steps' models are. */
 #pragma once

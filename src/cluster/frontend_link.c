@@ -76,7 +76,7 @@ static void give_result(struct frontend_link *l, const struct away *a) {
         .broke = a->last.broke,
         .absent = a->last.absent,
         .unready = a->last.unready,
-        .large = a->last.status == REQUEST_LOST && a->last.reason == LOST_LARGE,
+        .misfit = a->last.status == REQUEST_LOST && a->last.reason == LOST_MISFIT,
     };
     ring_push(ring);
     l->results_rung++;

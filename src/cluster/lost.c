@@ -4,7 +4,7 @@
 #include "cluster/peer.h"
 
 static const char *const names[LOST_REASONS] = {"unsaid", "backend", "accelerator", "inputs",
-                                                "answer", "plan",    "place",       "large"};
+                                                "answer", "plan",    "place",       "misfit"};
 
 const char *lost_reason_name(enum lost_reason reason) {
     return names[reason];

@@ -14,7 +14,8 @@ enum lost_reason {
     LOST_ANSWER,      /* after the run the backend had no connection to its frontend */
     LOST_PLAN,        /* the backend could not take its batch */
     LOST_PLACE,       /* when it came, its model had another place in the scheduler */
-    LOST_LARGE,       /* its inputs take more memory than the backend may use; unknown to earlier releases */
+    LOST_MISFIT, /* the backend never takes its inputs: too large, or not as its model wants them; unknown to earlier
+                  * releases */
     LOST_REASONS,
 };
 

@@ -250,22 +250,31 @@ bool place_takes(const struct served_place *place, const struct request_message 
     return place->model.variant_count > 1 || message->shape_key == 0;
 }
 
-static void known_tell(struct member *m, const struct known_model *known, uint32_t number) {
-    bool fits = sizeof(number) + known->description_bytes <= wire_head_most(FRAME_SERVE, m->peer.format);
+/* `items_max`: what a request of it may have, if that is less than the description says; else 0. */
+static void known_tell(struct member *m, const struct known_model *known, uint32_t number, uint32_t items_max) {
+    char most[40] = "";
+    if (items_max)
+        snprintf(most, sizeof(most), MODEL_DESCRIPTION_ITEMS_MAX, items_max);
+    size_t more = strlen(most), bytes = sizeof(number) + more + known->description_bytes;
+    bool fits = bytes <= wire_head_most(FRAME_SERVE, m->peer.format);
     if (!fits)
         log_warn("model not told: its description is too long for an earlier release", "model=%s member=%s",
                  known->model->name, m->hello.name);
-    char *head = fits ? peer_frame(&m->peer, FRAME_SERVE, 1, sizeof(number) + known->description_bytes, 0) : NULL;
+    char *head = fits ? peer_frame(&m->peer, FRAME_SERVE, 1, bytes, 0) : NULL;
     if (!head)
         return;
     memcpy(head, &number, sizeof(number));
-    memcpy(head + sizeof(number), known->description, known->description_bytes);
+    head += sizeof(number);
+    *head = *known->description; /* the brace */
+    memcpy(head + 1, most, more);
+    memcpy(head + 1 + more, known->description + 1, known->description_bytes - 1);
 }
 
 static void serve_tell(const struct scheduler_link *l, struct member *m, uint32_t place) {
     const struct known_model *known = &l->catalogue->known[l->places[place].known];
+    uint32_t most = l->places[place].model.batch_max;
     if (!known->model->prepared || m->peer.format >= WIRE_FORMAT_PREPARED) /* an earlier release prepares nothing */
-        known_tell(m, known, place);
+        known_tell(m, known, place, most < known->model->batch_max && *known->description == '{' ? most : 0);
 }
 
 /* An ensemble's number for frontends: behind those of all places. */
@@ -275,7 +284,7 @@ static uint32_t ensemble_number(const struct scheduler_link *l, uint32_t known) 
 
 static void ensemble_tell(const struct scheduler_link *l, struct member *m, uint32_t known) {
     if (m->peer.format >= WIRE_FORMAT_ENSEMBLES)
-        known_tell(m, &l->catalogue->known[known], ensemble_number(l, known));
+        known_tell(m, &l->catalogue->known[known], ensemble_number(l, known), 0);
 }
 
 void places_tell(struct scheduler_link *l, struct member *m) {

@@ -341,6 +341,8 @@ int cluster_models_serve(void *models, const char *description, size_t bytes, st
     for (uint32_t i = 0; i < m->count; i++)
         if (m->places[i].use != PLACE_FREE && m->places[i].hash == hash &&
             is_same(model->name, model->version, model_at(m, i))) {
+            uint32_t items_max = atomic_load_explicit(&model->items_max, memory_order_relaxed);
+            atomic_store_explicit(&model_at(m, i)->items_max, items_max, memory_order_relaxed); /* a lone number */
             model_description_release(model, NULL, 0);
             free((void *)profile);
             place_again(m, i);

@@ -400,6 +400,6 @@ struct result_message {
     bool absent;                /* LOST: its model was not resident on the accelerator */
     bool read;                  /* LOST: a run that was given up may still read the inputs, until RELEASED */
     bool unready;               /* LOST: its inputs were not prepared when its batch began */
-    bool large;                 /* LOST: its inputs take more memory than its backend may use */
+    bool misfit;                /* LOST: its backend never takes its inputs */
 };
 _Static_assert(sizeof(struct result_message) == CACHE_LINE, "a result is a cache line");

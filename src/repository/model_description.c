@@ -576,7 +576,7 @@ static int profiles_read(struct field_reader *r, const json_t *root, uint32_t ba
 }
 
 static int model_read(struct field_reader *r, const json_t *root, struct served_model *model) {
-    int64_t format;
+    int64_t format, items_max = 0;
     int rc = json_is_object(root) ? 0 : field_wrong(r, "all of it", "expected an object");
     if (!rc && !json_object_get(root, "format"))
         rc = field_wrong(r, "format", "missing");
@@ -591,8 +591,11 @@ static int model_read(struct field_reader *r, const json_t *root, struct served_
         rc = field_wrong(r, "slo_ns", "expected 1 or more");
     if (!rc && !model->signature.batched && model->batch_max != 1)
         rc = field_wrong(r, "batch_max", "expected 1, since batched is false");
+    if (!rc && json_object_get(root, "items_max"))
+        rc = field_integer(r, "items_max", json_object_get(root, "items_max"), 1, PROFILE_BATCH_MAX, &items_max);
     if (!rc)
         rc = inputs_read(r, root, format, model);
+    atomic_init(&model->items_max, (uint32_t)items_max);
     r->place[0] = '\0';
     if (!rc)
         rc = outputs_read(r, root, model);

@@ -29,6 +29,10 @@ struct described_profile {
     struct profile *profile;
 };
 
+/* What a scheduler puts behind a description's first byte if a request may have fewer items than `batch_max`: their
+ * most. Read into items_max, and of no account when models are compared. */
+#define MODEL_DESCRIPTION_ITEMS_MAX "\"items_max\":%u,"
+
 /* The description of a model that is ready, with its profiles: terminated, the caller's to free(). NULL with a
  * sentence: out of memory, over MODEL_DESCRIPTION_BYTES_MAX, or a name that is not UTF-8. `bytes` (without
  * the terminator) and `err` may be NULL. */

@@ -80,9 +80,11 @@ struct served_model {
     struct served_preparation preparations[TENSORS_MAX]; /* how (preparations.h), */
     struct signature offered;                            /* and what clients see, if any is: served_model_offered() */
     uint32_t batch_max;                                  /* items a batch; 1 for a model without a batch dimension */
-    int64_t slo_ns;                                      /* default SLO; 0: not given (then chosen from the profile) */
-    bool slo_chosen;                                     /* slo_ns was chosen, since none was given */
-    bool best_effort;                                    /* requests without a timeout of their own have no SLO */
+    _Atomic uint32_t items_max; /* of a frontend: items that the smallest batch of the cluster's backends has, if they
+                                 * are fewer; 0: they are not. It may change while the model is served */
+    int64_t slo_ns;             /* default SLO; 0: not given (then chosen from the profile) */
+    bool slo_chosen;            /* slo_ns was chosen, since none was given */
+    bool best_effort;           /* requests without a timeout of their own have no SLO */
     struct queue_rules queue;
     struct instance_groups instances;           /* where it is to run, */
     struct served_on on[ACCELERATOR_TYPES_MAX]; /* and by type of accelerator where it does (control/instances.h) */
@@ -124,6 +126,12 @@ static inline bool served_model_is_suffix(const struct served_model *model) {
 /* Whether the scheduler has a queue for it: not for ensembles, nor for models that are scheduled with their prefix. */
 static inline bool served_model_is_scheduled(const struct served_model *model) {
     return !model->ensemble && !served_model_is_suffix(model);
+}
+
+/* Most items that a request may have. */
+static inline uint32_t served_model_items_max(const struct served_model *model) {
+    uint32_t most = atomic_load_explicit(&model->items_max, memory_order_relaxed); /* a lone number */
+    return most && most < model->batch_max ? most : model->batch_max;
 }
 
 /* What the loaded file takes and gives, and its inputs of the profiled item. */

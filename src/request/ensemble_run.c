@@ -193,8 +193,9 @@ static int extent_find(const struct ensemble_run *run, uint32_t v, struct extent
     if (step->each != ENSEMBLE_NONE && rows > step->each_most)
         rows = step->each_most;
     extent->runs = rows > 0;
-    extent->rows = step->each != ENSEMBLE_NONE || rows > model->batch_max;
-    extent->most = step->each != ENSEMBLE_NONE ? 1 : model->batch_max;
+    uint32_t items_max = served_model_items_max(model);
+    extent->rows = step->each != ENSEMBLE_NONE || rows > items_max;
+    extent->most = step->each != ENSEMBLE_NONE ? 1 : items_max;
     extent->all = extent->rows ? (uint32_t)rows : 1;
     extent->most = extent->rows ? extent->most : 1;
     return 0;

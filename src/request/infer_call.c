@@ -67,9 +67,10 @@ int infer_call_shape(struct infer_call *call, const struct served_model *model, 
                          spec->name, model->name, expected, got,
                          model->signature.batched ? ". The first dimension is the batch" : "");
     }
-    if (model->signature.batched && dims[0] > model->batch_max)
+    uint32_t items_max = served_model_items_max(model);
+    if (model->signature.batched && dims[0] > items_max)
         return error_set(err, 400, "inference request batch-size must be <= %u for '%.64s': input '%.64s' has %" PRId64,
-                         model->batch_max, model->name, spec->name, dims[0]);
+                         items_max, model->name, spec->name, dims[0]);
     view->rank = rank;
     memcpy(view->dims, dims, rank * sizeof(dims[0]));
     view->bytes = (size_t)(dims_product(dims, 0, rank) * element_bytes);

@@ -263,7 +263,7 @@ int port_submit(struct port *port, struct request *request) {
     request->status = REQUEST_FAILED;
     request->block = NULL;
     request->cancelled = request->alone = false;
-    request->breaks = request->absent = request->large = 0;
+    request->breaks = request->absent = request->misfits = 0;
     request->readers = request->preparing;
     request->back = request->unprepared = false;
     request->left_out = 0;
@@ -361,9 +361,10 @@ static bool sent_again(struct port *port, struct request *request, bool unready)
         snprintf(sentence, sizeof(sentence),
                  "%u accelerators failed while they ran this request; it is not sent to another", request->breaks);
         request->block = output_block_failed(sentence);
-    } else if (request->large >= REQUEST_LARGE_MAX) {
+    } else if (request->misfits >= REQUEST_MISFIT_MAX) {
         request->status = REQUEST_FAILED;
-        request->block = output_block_failed("its inputs take more memory than backends may use (--inputs-max-mib)");
+        request->block = output_block_failed("backends do not take its inputs: they are larger than their batches "
+                                             "(max_batch) or their memory (--inputs-max-mib)");
     } else if (request->absent >= REQUEST_ABSENT_MAX) {
         refuse(request, REFUSAL_STRANDED);
     } else if (clock_now_ns() <= request->deadline_sched_ns) {
@@ -392,7 +393,7 @@ static bool result_take(struct port *port, struct request *request, const struct
         request->alone |= message->suspect;
         request->breaks = (uint8_t)(request->breaks + message->broke);
         request->absent = (uint8_t)(request->absent + message->absent);
-        request->large = (uint8_t)(request->large + message->large);
+        request->misfits = (uint8_t)(request->misfits + message->misfit);
         request->readers += message->read;
         request->left_out += message->unready;
         return !sent_again(port, request, message->unready);

@@ -15,8 +15,8 @@
 #define REQUEST_BREAKS_MAX 2
 /* Nor is one that so many accelerators have given back because its model was not resident. */
 #define REQUEST_ABSENT_MAX 3
-/* Nor to another backend one that so many had too little memory for. */
-#define REQUEST_LARGE_MAX 3
+/* Nor to another backend one whose inputs so many did not take. */
+#define REQUEST_MISFIT_MAX 3
 
 struct ensemble_run;
 
@@ -48,7 +48,7 @@ struct request {
     bool alone;                /* a batch failed, and this request may be why: it shares no run any more */
     uint8_t breaks;            /* accelerators that failed while they ran it */
     uint8_t absent;            /* accelerators that gave it back: its model was not resident */
-    uint8_t large;             /* backends that gave it back: they may not use as much memory as its inputs take */
+    uint8_t misfits;           /* backends that gave it back: they do not take its inputs */
     uint32_t readers;          /* runs that were given up and may still read the inputs, and the preparation */
     bool back;                 /* it has come back */
     bool held;                 /* the scheduler does not have it: it waits for its inputs */

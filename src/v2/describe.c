@@ -274,7 +274,7 @@ const Inference__ModelConfig *describe_config(struct description *d, const struc
     c->name = text_of(model->name);
     c->platform = text_of(model->platform);
     c->backend = text_of(model->ensemble ? "" : backend); /* an ensemble has none */
-    c->max_batch_size = signature->batched ? (int32_t)model->batch_max : 0;
+    c->max_batch_size = signature->batched ? (int32_t)served_model_items_max(model) : 0;
     c->n_input = signature->input_count;
     c->input = take(d, c->n_input * sizeof(*c->input));
     for (size_t i = 0; i < c->n_input; i++) {

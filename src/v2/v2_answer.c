@@ -46,8 +46,9 @@ static void message_answer(struct v2_answer *answer, const ProtobufCMessage *mes
 /* The metadata, then what the protocol has no field for. */
 static void model_answer(struct v2_answer *answer, struct description *d, const struct served_model *model,
                          const struct model_index *models, bool one_version) {
-    json_t *parameters = json_pack("{s:f,s:i,s:o}", "slo_ms", (double)model->slo_ns / (double)NS_PER_MS,
-                                   "max_batch_size", (int)model->batch_max, "item_shapes", item_shapes_json(model));
+    json_t *parameters =
+        json_pack("{s:f,s:i,s:o}", "slo_ms", (double)model->slo_ns / (double)NS_PER_MS, "max_batch_size",
+                  (int)served_model_items_max(model), "item_shapes", item_shapes_json(model));
     char *json = json_dumps(parameters, JSON_COMPACT);
     message_answer(answer, describe_model(d, models, model, one_version));
     if (json && answer->text.length > 0) {

@@ -170,6 +170,33 @@ def test_repository_is_followed(tmp_path):
         cluster.serves(one=1)
 
 
+def test_backends_with_batches_of_different_sizes(tmp_path):
+    """Both have the same model, which may run in batches of four on one of them, and of two on the other: who asks for three is told."""
+    with Cluster(tmp_path) as cluster:
+        for most in (4, 2):
+            backend = cluster.backend(models=[("one", 2)])
+            (backend.folder / "one" / "symphony.yaml").write_text("max_batch: %d\nslo_ms: 60000\n" % most)
+            backend.load("one")
+            wait_until(lambda: cluster.served() == {"one": len(cluster.backends)}, WAIT_S)
+            cluster.answers("one", 2)
+
+        def most_items():
+            return json.loads(cluster.frontend.request("GET", "/v2/models/one/config")[2])["max_batch_size"]
+
+        def ask(items):
+            status, answer = cluster.frontend.infer("one", [{"name": "x", "datatype": "FP32", "shape": [items, 4],
+                                                             "data": [1] * 4 * items}])
+            return answer["outputs"][0]["data"] == [2] * 4 * items if status == 200 else (status, answer["error"])
+
+        wait_until(lambda: most_items() == 2, WAIT_S)
+        assert ask(3) == (400, "inference request batch-size must be <= 2 for 'one': input 'x' has 3")
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            assert set(pool.map(ask, [1, 2] * 100)) == {True}
+        assert not any(one.says("inputs refused") for one in cluster.backends)
+        lost = [value for name, value in cluster.frontend.metrics().items() if "requests_lost_total" in name]
+        assert len(lost) > 5 and not any(lost)
+
+
 def test_backend_without_models_joins(tmp_path):
     with Cluster(tmp_path) as cluster:
         backend = cluster.backend(models=[("late", 4)])

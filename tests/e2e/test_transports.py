@@ -213,8 +213,8 @@ def test_what_is_too_large_for_backends_is_soon_told(repository, transport):
             status, _, told = frontend.request("POST", "/v2/models/large/infer", body,
                                                {"Inference-Header-Content-Length": length}, timeout=250)
             assert status == wanted, told
-        assert b"its inputs take more memory than backends may use (--inputs-max-mib)" in told
-        wait_until(lambda: frontend.metrics()['symphony_cluster_requests_lost_total{reason="large"}'] == 3)
+        assert b"backends do not take its inputs: they are larger than" in told
+        wait_until(lambda: frontend.metrics()['symphony_cluster_requests_lost_total{reason="misfit"}'] == 3)
         assert cluster.backends[0].says('msg="inputs refused"') <= 3
 
 

@@ -52,8 +52,9 @@ static struct served_model *model_new(uint32_t m, int64_t outputs) {
 }
 
 /* A description of model `m`, with a profile for each type of the bits. `outputs`: of its one output. */
-static char *describe(uint32_t m, uint32_t type_bits, int64_t outputs) {
+static char *describe_batches(uint32_t m, uint32_t type_bits, int64_t outputs, uint32_t batch_max) {
     struct served_model *model = model_new(m, outputs);
+    model->batch_max = batch_max;
     struct described_profile profiles[TYPES];
     struct sy_error err;
     uint32_t count = 0;
@@ -72,6 +73,10 @@ static char *describe(uint32_t m, uint32_t type_bits, int64_t outputs) {
         free(profiles[i].profile);
     free(model);
     return text;
+}
+
+static char *describe(uint32_t m, uint32_t type_bits, int64_t outputs) {
+    return describe_batches(m, type_bits, outputs, 8);
 }
 
 static int world_make(void **state) {
@@ -311,6 +316,27 @@ static void an_ensemble_is_in_no_class(void **state) {
     free(model);
 }
 
+/* A class's batches are as large as the first backend's, so who can run only smaller ones is in another class. */
+static void backends_of_a_class_run_its_batches(void **state) {
+    static const uint32_t batch_max[] = {4, 8, 4, 3};
+    struct world *w = *state;
+    uint32_t classes[ARRAY_COUNT(batch_max)];
+    struct sy_error err;
+    for (uint32_t n = 0; n < ARRAY_COUNT(batch_max); n++) {
+        struct backend *b = &w->backends[n];
+        char *text = describe_batches(1, 1, 3, batch_max[n]);
+        if (catalogue_bring(&w->catalogue, text, strlen(text), &b->brought[b->brought_count++], &err))
+            fail_msg("%s", err.text);
+        free(text);
+        classes[n] = catalogue_class(&w->catalogue, types[0], b->brought, 1, 0);
+        assert_int_not_equal(classes[n], CATALOGUE_NONE);
+    }
+    uint32_t known = known_of(w, 1);
+    assert_true(classes[1] == classes[0] && classes[2] == classes[0] && classes[3] != classes[0]);
+    assert_int_equal(w->catalogue.known[known].profiles[classes[0]]->batch_max, 4); /* the table had 8 */
+    assert_int_equal(w->catalogue.known[known].profiles[classes[3]]->batch_max, 3);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(drawn_histories_are_followed, world_make, world_free),
@@ -319,6 +345,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_is_in_use_is_not_forgotten, world_make, world_free),
         cmocka_unit_test_setup_teardown(a_model_that_ends_makes_room_for_another, world_make, world_free),
         cmocka_unit_test_setup_teardown(an_ensemble_is_in_no_class, world_make, world_free),
+        cmocka_unit_test_setup_teardown(backends_of_a_class_run_its_batches, world_make, world_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

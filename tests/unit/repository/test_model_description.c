@@ -366,6 +366,28 @@ static void each_value_has_bounds(void **state) {
     bounds_hold(*state, cases, ARRAY_COUNT(cases));
 }
 
+/* As a scheduler puts it into a description. */
+static void a_request_may_have_fewer_items_than_a_batch(void **state) {
+    static const struct {
+        uint32_t items_max, wanted; /* 0: it is refused */
+    } cases[] = {{1, 1}, {3, 3}, {1024, 7}, {0, 0}, {1025, 0}};
+    struct world *w = *state;
+    size_t bytes;
+    char *text = described(w, &bytes), *changed = malloc(bytes + 40);
+    uint64_t hash = model_description_hash(&w->model);
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        int head = sprintf(changed, "{" MODEL_DESCRIPTION_ITEMS_MAX, cases[i].items_max);
+        strcpy(changed + head, text + 1);
+        assert_int_equal(read_back(w, changed, strlen(changed)), cases[i].wanted ? 0 : -EINVAL);
+        if (!cases[i].wanted)
+            continue;
+        assert_int_equal(served_model_items_max(&w->got), cases[i].wanted);
+        assert_int_equal(model_description_hash(&w->got), hash);
+    }
+    free(changed);
+    free(text);
+}
+
 static void each_value_of_a_preparation_has_bounds(void **state) {
     struct world *w = *state;
     static const struct bound cases[] = {
@@ -571,6 +593,7 @@ int main(void) {
         TEST(what_a_newer_version_adds_is_ignored),
         TEST(each_field_must_be_there_and_of_its_type),
         TEST(each_value_has_bounds),
+        TEST(a_request_may_have_fewer_items_than_a_batch),
         TEST(each_value_of_a_preparation_has_bounds),
         TEST(a_file_that_is_too_large_is_refused),
         TEST(what_is_no_description_is_refused),

@@ -97,18 +97,18 @@ static void what_breaks_accelerators_is_sent_on_once(void **state) {
     rig_stop(rig);
 }
 
-/* Other backends may use more memory. */
-static void what_is_too_large_for_backends_is_sent_on_twice(void **state) {
+/* Others may: they have more memory. */
+static void what_backends_do_not_take_is_sent_on_twice(void **state) {
     (void)state;
     struct rig *rig = rig_start(clock_now_ns() + 600 * NS_PER_S);
-    const struct result_message large = {.status = REQUEST_LOST, .large = true};
+    const struct result_message misfit = {.status = REQUEST_LOST, .misfit = true};
 
-    for (int i = 1; i <= REQUEST_LARGE_MAX; i++) {
-        struct result_message result = large;
+    for (int i = 1; i <= REQUEST_MISFIT_MAX; i++) {
+        struct result_message result = misfit;
         expect_sent(rig);
         result.handle = rig->handle;
         push_result(rig, result);
-        assert_ptr_equal(port_next(rig->port), i < REQUEST_LARGE_MAX ? NULL : &rig->request);
+        assert_ptr_equal(port_next(rig->port), i < REQUEST_MISFIT_MAX ? NULL : &rig->request);
     }
     assert_int_equal(rig->request.status, REQUEST_FAILED);
     assert_non_null(strstr(request_failure(&rig->request), "--inputs-max-mib"));
@@ -469,7 +469,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_model_with_a_suffix_is_scheduled_as_its_prefix),
         cmocka_unit_test(what_breaks_accelerators_is_sent_on_once),
-        cmocka_unit_test(what_is_too_large_for_backends_is_sent_on_twice),
+        cmocka_unit_test(what_backends_do_not_take_is_sent_on_twice),
         cmocka_unit_test(what_has_no_time_left_is_refused_with_its_reason),
         cmocka_unit_test(what_is_still_read_keeps_its_slot),
         cmocka_unit_test(as_many_are_outstanding_as_the_wiring_says),
