@@ -516,6 +516,7 @@ static void wait_for_signal(struct server *server, const struct serve_plan *plan
         server_advise(server);
         server_balance(server);
         server_look(server);
+        server_cluster_look(server);
     }
     say_stopping(signal_number);
 }

@@ -7,7 +7,7 @@
 #include "cli/visitor.h"
 
 #define COLUMNS_MAX 12
-#define CELL_MAX    200
+#define CELL_MAX    600 /* a reason has 511 */
 
 struct status_settings {
     struct visitor_settings visitor;
@@ -202,6 +202,30 @@ static void write_models(struct table *t, const json_t *models) {
     }
 }
 
+/* Models that backends have and that are not served. */
+static void write_aside(struct table *t, const json_t *members) {
+    static const char *const names[] = {"NOT_SERVED", "VERSION", "BACKEND", "REASON", NULL};
+    size_t i, k;
+    json_t *m, *one;
+    headings(t, names);
+    json_array_foreach(members, i, m) {
+        json_array_foreach(json_object_get(m, "aside"), k, one) {
+            cell(t, "%s", text_of(one, "name"));
+            number_cell(t, json_object_get(one, "version"));
+            cell(t, "%s", text_of(m, "name"));
+            cell(t, "%s", text_of(one, "reason"));
+            row_end(t);
+        }
+    }
+}
+
+static bool has_aside(const json_t *members) {
+    size_t count = 0;
+    for (size_t i = 0; i < json_array_size(members); i++)
+        count += json_array_size(json_object_get(json_array_get(members, i), "aside"));
+    return count > 0;
+}
+
 static int status_run(int argc, char **argv) {
     struct status_settings settings = {.visitor = {.timeout_s = 5}};
     int arguments, status = options_parse(&options, argc, argv, &settings, &arguments);
@@ -220,6 +244,10 @@ static int status_run(int argc, char **argv) {
         table_print(write_members, json_object_get(answer, "members"));
         putchar('\n');
         table_print(write_models, json_object_get(answer, "models"));
+        if (has_aside(json_object_get(answer, "members"))) {
+            putchar('\n');
+            table_print(write_aside, json_object_get(answer, "members"));
+        }
     }
     json_decref(answer);
     return CLI_OK;

@@ -355,6 +355,7 @@ static int64_t turn(void *owner, int64_t now_ns) {
     uplink_look(&l->uplink, now_ns, &until_ns);
     introduce(l);
     backend_models_look(l, now_ns, &until_ns);
+    backend_aside_look(l);
     bool more = take_reports(l);
     more |= take_results(l);
     if (l->fabric_due) {
@@ -417,7 +418,11 @@ static void link_free(struct backend_link *l) {
     if (l->slab)
         slab_destroy(l->slab);
     free(l->queues);
+    for (uint32_t m = 0; l->offers && m < l->config.model_count; m++)
+        free(l->offers[m].unoffered);
     free(l->offers);
+    free(atomic_load_explicit(&l->aside_next, memory_order_relaxed)); /* nobody else is left */
+    json_decref(l->aside);
     free(l->by_number);
     link_report_free(&l->report);
     free(l);

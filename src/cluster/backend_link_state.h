@@ -1,6 +1,8 @@
 /* backend_link_state.h - the state of a backend's link; for its files only. */
 #pragma once
 
+#include <jansson.h>
+
 #include "base/margin.h"
 #include "cluster/backend_link.h"
 #include "cluster/fabric.h"
@@ -81,6 +83,7 @@ enum offer_told { TOLD_NOTHING, TOLD_MODEL, TOLD_ENDS, TOLD_RESTS };
 struct model_offer {
     _Atomic uint8_t state; /* enum offer_state; set by the thread that loads models, except NONE */
     uint8_t told;          /* enum offer_told; what the present scheduler was told, or has answered */
+    char *unoffered;       /* why it was not offered; NULL: it was */
 };
 
 struct backend_link {
@@ -104,6 +107,9 @@ struct backend_link {
     _Atomic bool offers_changed; /* since the link last read them */
     _Atomic bool begun;          /* the backend may introduce itself to the scheduler */
     bool offers_left;            /* some offers need further steps */
+    _Atomic(char *) aside_next;  /* what backend_link_aside() was given and the link has not read yet; NULL: nothing */
+    json_t *aside;               /* what it was given last; NULL: nothing yet */
+    bool aside_told;             /* the present scheduler knows of it, and of what was not offered */
     int64_t offers_look_ns;
     _Atomic bool quiesced;
     uint64_t lost[LOST_REASONS], given_up;
@@ -126,6 +132,8 @@ void backend_tell_joins(struct backend_link *l, uint32_t accelerator);
 void backend_models_introduce(struct backend_link *l);
 /* Tells it of later changes. Lowers *until_ns to when to call it again. */
 void backend_models_look(struct backend_link *l, int64_t now_ns, int64_t *until_ns);
+/* Tells it of models that are not served. */
+void backend_aside_look(struct backend_link *l);
 /* The scheduler says that it sends no more plans for a model. */
 void backend_model_rests(struct backend_link *l, uint32_t model);
 /* A new scheduler knows none of our models. */

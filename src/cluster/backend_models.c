@@ -6,11 +6,13 @@
  *
  * A scheduler of an earlier release accepts models only when a backend joins; so the connection to it is closed and
  * made again. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "cluster/aside.h"
 #include "cluster/backend_link_state.h"
 
 #define LOOK_NS (5 * NS_PER_MS) /* while models go */
@@ -29,6 +31,11 @@ static enum offer_state offer_of(const struct backend_link *l, uint32_t model) {
 
 void backend_link_begin(struct backend_link *l) {
     atomic_store_explicit(&l->begun, true, memory_order_relaxed); /* a lone flag */
+    doorbell_ring(l->loop.bell);
+}
+
+void backend_link_aside(struct backend_link *l, char *text) {
+    free(atomic_exchange_explicit(&l->aside_next, text, memory_order_acq_rel)); /* release: with backend_aside_look() */
     doorbell_ring(l->loop.bell);
 }
 
@@ -57,6 +64,16 @@ static struct described_profile described(const char *type, const struct profile
     return d;
 }
 
+/* Notes that a model is not offered, and why; NULL: it is, or there is none. */
+static void unoffered_set(struct backend_link *l, uint32_t m, const char *why) {
+    struct model_offer *offer = &l->offers[m];
+    if (why)
+        log_error("model not offered", "model=%s reason=\"%s\"", l->config.models[m].name, why);
+    l->aside_told &= !why && !offer->unoffered;
+    free(offer->unoffered);
+    offer->unoffered = why ? strdup(why) : NULL;
+}
+
 static void model_tell(struct backend_link *l, uint32_t m) {
     const struct backend_link_config *c = &l->config;
     struct described_profile profiles[ACCELERATOR_TYPES_MAX];
@@ -69,19 +86,20 @@ static void model_tell(struct backend_link *l, uint32_t m) {
     const char *unknown = c->models[m].ensemble && format < WIRE_FORMAT_ENSEMBLES  ? "ensembles"
                           : c->models[m].prepared && format < WIRE_FORMAT_PREPARED ? "inputs that are prepared"
                                                                                    : NULL;
+    l->offers[m].told = TOLD_MODEL;
+    unoffered_set(l, m, NULL);
     if (unknown) {
-        log_error("model not offered", "model=%s reason=\"the scheduler is of a release that knows no %s\"",
-                  c->models[m].name, unknown);
-        l->offers[m].told = TOLD_MODEL;
+        error_set(&err, -ENOTSUP, "the scheduler is of a release that knows no %s", unknown);
+        unoffered_set(l, m, err.text);
         return;
     }
     char *text = model_description_write(&c->models[m], profiles, count, NULL, &err);
     size_t bytes = text ? strlen(text) : 0;
     if (!text) {
-        log_error("model not offered", "model=%s reason=\"%s\"", c->models[m].name, err.text);
+        unoffered_set(l, m, err.text);
     } else if (sizeof(m) + bytes > most) {
-        log_error("model not offered", "model=%s reason=\"its description takes %zu bytes, and %u may be sent\"",
-                  c->models[m].name, bytes, most);
+        error_set(&err, -EFBIG, "its description takes %zu bytes, and %u may be sent", bytes, most);
+        unoffered_set(l, m, err.text);
     } else {
         char *head = peer_frame(&l->uplink.peer, FRAME_MODEL, 1, sizeof(m) + bytes, 0);
         if (head) {
@@ -90,7 +108,6 @@ static void model_tell(struct backend_link *l, uint32_t m) {
         }
     }
     free(text);
-    l->offers[m].told = TOLD_MODEL;
 }
 
 void backend_models_introduce(struct backend_link *l) {
@@ -110,6 +127,37 @@ void backend_models_untold(struct backend_link *l) {
     for (uint32_t m = 0; m < l->config.model_count; m++)
         l->offers[m].told = TOLD_NOTHING;
     l->offers_left = true;
+    l->aside_told = false;
+}
+
+/* All models that are not served, as text; NULL: no memory. */
+static char *aside_text(const struct backend_link *l) {
+    json_t *list = l->aside ? json_copy(l->aside) : json_array();
+    for (uint32_t m = 0; m < l->config.model_count; m++)
+        if (l->offers[m].unoffered)
+            aside_add(list, l->config.models[m].name, l->config.models[m].version, l->offers[m].unoffered);
+    char *text = aside_write(list, WIRE_HEAD_MAX);
+    json_decref(list);
+    return text;
+}
+
+void backend_aside_look(struct backend_link *l) {
+    char *text = atomic_load_explicit(&l->aside_next, memory_order_relaxed)                 /* taken below */
+                     ? atomic_exchange_explicit(&l->aside_next, NULL, memory_order_acquire) /* backend_link_aside() */
+                     : NULL;
+    if (text) {
+        json_decref(l->aside);
+        l->aside = json_loads(text, 0, NULL);
+        l->aside_told = false;
+        free(text);
+    }
+    if (l->aside_told || !l->introduced)
+        return;
+    l->aside_told = true;
+    text = l->uplink.peer.format >= WIRE_FORMAT_ASIDE ? aside_text(l) : NULL;
+    if (text)
+        peer_send(&l->uplink.peer, FRAME_ASIDE, 1, text, strlen(text));
+    free(text);
 }
 
 /* Whether a plan or a request for the model is here. */
@@ -145,6 +193,7 @@ static bool model_look(struct backend_link *l, uint32_t m) {
     if (backend_model_runs(l, m) || is_held(l, m))
         return true;
     offer->told = TOLD_NOTHING;
+    unoffered_set(l, m, NULL);
     atomic_store_explicit(&offer->state, OFFER_NONE, memory_order_release); /* with backend_link_model_gone() */
     return false;
 }

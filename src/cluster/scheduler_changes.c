@@ -11,6 +11,7 @@
  * A model that ends does not count as a model of its backend from the first step on. If no other backend has it, its
  * place leaves, and its last requests still run on that backend. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,15 +22,29 @@
 
 /* ---- models that wait for others of their name to go ---- */
 
-int late_note(struct scheduler_link *l, struct member *m, uint32_t number, const char *text, uint32_t bytes,
-              struct sy_error *err) {
-    struct late_model *late = malloc(sizeof(*late) + bytes);
+/* Which model a description is of. */
+static void late_name(struct late_model *late, const char *text, uint32_t bytes) {
+    json_t *json = json_loadb(text, bytes, 0, NULL);
+    const char *name = json_string_value(json_object_get(json, "name"));
+    json_int_t version = json_integer_value(json_object_get(json, "version"));
+    snprintf(late->name, sizeof(late->name), "%s", name ? name : "");
+    late->version = version >= 1 && version <= UINT32_MAX ? (uint32_t)version : 0;
+    json_decref(json);
+}
+
+int late_note(struct scheduler_link *l, struct member *m, uint32_t number, const char *text, uint32_t bytes, int rc,
+              const struct sy_error *why, struct sy_error *err) {
+    bool waits = rc == -EEXIST;
+    struct late_model *late = malloc(sizeof(*late) + (waits ? bytes : 0));
     if (!late)
         return error_set(err, -ENOMEM, "no memory for a model's description");
     late->next = m->late;
     late->number = number;
-    late->bytes = bytes;
-    memcpy(late->text, text, bytes);
+    late->waits = waits;
+    late->bytes = waits ? bytes : 0;
+    memcpy(late->text, text, late->bytes);
+    late_name(late, text, bytes);
+    snprintf(late->reason, sizeof(late->reason), "%s", why->text);
     m->late = late;
     m->late_count++;
     l->changing = true;
@@ -49,17 +64,16 @@ static void late_look(struct scheduler_link *l, struct member *m) {
     struct sy_error err;
     for (struct late_model **at = &m->late, *late; (late = *at);) {
         struct brought_model *brought = member_brings(m);
-        int rc = brought ? catalogue_bring(l->catalogue, late->text, late->bytes, brought, &err) : -EEXIST;
-        if (rc == -EEXIST) {
+        int rc =
+            brought && late->waits ? catalogue_bring(l->catalogue, late->text, late->bytes, brought, &err) : -EEXIST;
+        if (rc < 0) { /* -EEXIST; another reason passes, if at all, when others go, too */
             at = &late->next;
             continue;
         }
-        if (rc == 0) {
-            brought->number = late->number;
-            m->brought_count++;
-            m->models_changed = true;
-            numbers_note(l, m);
-        }
+        brought->number = late->number;
+        m->brought_count++;
+        m->models_changed = true;
+        numbers_note(l, m);
         *at = late->next;
         m->late_count--;
         free(late);
@@ -237,7 +251,8 @@ bool changes_look(struct scheduler_link *l, int64_t now_ns) {
         struct member *m = list_entry(node, struct member, node);
         if (m->known && m->told && m->hello.role == ROLE_BACKEND)
             busy |= member_look(l, m, now_ns);
-        late |= m->late != NULL;
+        for (const struct late_model *one = m->late; one; one = one->next)
+            late |= one->waits;
     }
     l->changing = busy || late;
     return busy;

@@ -12,6 +12,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "cluster/aside.h"
 #include "cluster/scheduler_link_state.h"
 #include "link/advice.h"
 #include "net/auth.h"
@@ -315,6 +316,10 @@ static int from_backend(struct scheduler_link *l, struct member *m, const struct
     case FRAME_TOLD:
         l->look_ns = 0;
         return member_told(l, m, err);
+    case FRAME_ASIDE:
+        json_decref(m->aside);
+        m->aside = aside_read(head, frame->head_bytes, err);
+        return m->aside ? 0 : -EPROTO;
     case FRAME_FREED:
         for (uint32_t i = 0; i < frame->count && rc == 0; i++)
             rc = take_freed(l, m, &((const struct freed_message *)head)[i], err);
@@ -569,6 +574,7 @@ static void member_free(struct member *m) {
         catalogue_brought_free(&m->brought[i]);
     free(m->brought);
     free(m->types);
+    json_decref(m->aside);
     free(m);
 }
 

@@ -1,6 +1,8 @@
 /* scheduler_link_state.h - the state of a scheduler's link; for its files only. */
 #pragma once
 
+#include <jansson.h>
+
 #include "cluster/catalogue.h"
 #include "cluster/health.h"
 #include "cluster/link_loop.h"
@@ -44,13 +46,18 @@ struct member {
     bool models_changed;                     /* since the targets were chosen */
     int64_t choose_ns;                       /* targets are not chosen before then; 0: no class was missing */
     uint32_t late_count;
-    struct late_model *late; /* models that wait until others of their name are gone */
+    struct late_model *late; /* models that were not taken */
+    json_t *aside;           /* models that it does not offer (aside.h); NULL: none */
 };
 
-/* A model that waits until another one of its name is gone. */
+/* A model that was not taken. */
 struct late_model {
     struct late_model *next;
     uint32_t number, bytes;
+    bool waits; /* until another one of its name is gone; false: it is never taken */
+    char name[MODEL_NAME_MAX];
+    uint32_t version; /* 0, and the name empty: its description cannot be read */
+    char reason[512];
     char text[];
 };
 
@@ -190,9 +197,9 @@ uint32_t places_served(const struct scheduler_link *l);
 
 /* ---- scheduler_changes.c ---- */
 
-/* Keeps a model that must wait until another one of its name is gone. */
-int late_note(struct scheduler_link *l, struct member *m, uint32_t number, const char *text, uint32_t bytes,
-              struct sy_error *err);
+/* Keeps a model that was not taken, for the reason `why`; rc -EEXIST: until another one of its name is gone. */
+int late_note(struct scheduler_link *l, struct member *m, uint32_t number, const char *text, uint32_t bytes, int rc,
+              const struct sy_error *why, struct sy_error *err);
 /* A backend ends a model. 0 or -errno with a sentence. */
 int member_model_ends(struct scheduler_link *l, struct member *m, uint32_t number, struct sy_error *err);
 /* A member says that its accelerator joins or leaves. */

@@ -67,8 +67,7 @@ int member_model(struct scheduler_link *l, struct member *m, const char *head, u
     int rc = catalogue_bring(l->catalogue, head + sizeof(number), bytes - sizeof(number), brought, &why);
     if (rc < 0) { /* the backend's other models may be accepted */
         log_error("model not taken", "backend=%s reason=\"%s\"", m->hello.name, why.text);
-        return rc == -EEXIST ? late_note(l, m, number, head + sizeof(number), bytes - (uint32_t)sizeof(number), err)
-                             : 0;
+        return late_note(l, m, number, head + sizeof(number), bytes - (uint32_t)sizeof(number), rc, &why, err);
     }
     brought->number = number;
     m->brought_count++;

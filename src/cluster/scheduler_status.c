@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "cluster/aside.h"
 #include "cluster/scheduler_link_state.h"
 #include "link/advice.h"
 
@@ -60,6 +61,14 @@ static json_t *brought_status(const struct scheduler_link *l, const struct membe
     return list;
 }
 
+/* Models that it has and that are not served: those that it could not load, then those that were not taken. */
+static json_t *aside_status(const struct member *m) {
+    json_t *list = m->aside ? json_deep_copy(m->aside) : json_array();
+    for (const struct late_model *late = m->late; late; late = late->next)
+        aside_add(list, late->name, late->version, late->reason);
+    return list;
+}
+
 static void backend_status(const struct scheduler_link *l, const struct member *m, json_t *json) {
     uint32_t batches = 0;
     if (!m->accelerators)
@@ -69,6 +78,7 @@ static void backend_status(const struct scheduler_link *l, const struct member *
             batches++;
     json_object_set_new(json, "accelerators", accelerators_status(l, m));
     json_object_set_new(json, "models", brought_status(l, m));
+    json_object_set_new(json, "aside", aside_status(m));
     set_number(json, "batches", batches);
 }
 

@@ -56,6 +56,7 @@ static size_t head_least(uint16_t kind) {
     case FRAME_HELLO:
     case FRAME_WELCOME:
     case FRAME_FRONTEND:
+    case FRAME_ASIDE:
         return 2;
     case FRAME_MODEL:
     case FRAME_SERVE:

@@ -34,7 +34,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs go over the w
 #define WIRE_FORMAT_PREPARED                                                                                           \
     4 /* FRAME_MODEL and FRAME_SERVE of models whose inputs frontends prepare; FRAME_REQUESTS with promises and limits \
        * of batches, and of kind REQUEST_READY; FRAME_UNREADY, FRAME_READY */
-#define WIRE_FORMAT_NEWEST 4
+#define WIRE_FORMAT_ASIDE  5 /* FRAME_ASIDE */
+#define WIRE_FORMAT_NEWEST 5
 
 #define WIRE_HEAD_MAX  ((uint32_t)1 << 20) /* bytes */
 #define WIRE_MODEL_MAX ((uint32_t)4 << 20) /* of a head with a model's description; format 1: WIRE_HEAD_MAX */
@@ -79,6 +80,8 @@ enum frame_kind {
                         * scheduler, to frontends: as FRAME_MODEL_GONE, but what it has of requests still runs */
     FRAME_MODEL_RESTS, /* backend: u32 its number; no more plans for that model come, and none is under way */
     FRAME_ADVICE,      /* frontend: u32, the advised number of accelerators */
+    FRAME_ASIDE,       /* backend, to the scheduler: JSON (aside.h), all models that it has and does not serve; since
+                        * format 5 */
     /* backend -> frontend */
     FRAME_PULL = 48, /* u64 handles[]: send their cards and inputs */
     FRAME_TAKEN,     /* u64 handles[]: their cards and inputs have been read in the frontend's memory */

@@ -139,6 +139,9 @@ void server_advise(struct server *server);
 /* In a process that schedules: saves the counts, for recordings (control/recording.h). The same thread, every
  * second. */
 void server_look(struct server *server);
+/* In a backend of a cluster: tells the scheduler of the models that it does not serve, if they have changed. The same
+ * thread, every second. */
+void server_cluster_look(struct server *server);
 /* Drains: readiness fails, requests are served for `grace_ns` more, then no new connections are taken; waits for
  * requests in flight, at most `timeout_ns` in all. Then stops everything and frees it. 0, or -ETIMEDOUT if requests
  * were cut off. -EINPROGRESS: a run that was given up has not ended, and may still read the models and its inputs, so

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/files.h"
+#include "cluster/aside.h"
 #include "cluster/backend_link.h"
 #include "cluster/frontend_link.h"
 #include "cluster/scheduler_link.h"
@@ -20,6 +21,7 @@
  * take 3 MB, which fit into the caches; with room for all possible requests, 25 MB, each had to be read from memory. */
 #define LINK_REQUEST_SLOTS 65536
 #define END_LOOK_NS        (5 * NS_PER_MS)
+#define ASIDE_BYTES_MAX    ((size_t)512 << 10) /* of models that are not served; the last ones are left out */
 
 void server_cluster_plan(struct server *s) {
     struct wiring *w = &s->wiring;
@@ -154,6 +156,35 @@ int server_cluster_start(struct server *s, struct sy_error *err) {
                                               : start_backend(s, &self, err);
 }
 
+/* The models that this backend has and does not serve (cluster/aside.h). NULL: no memory. */
+static char *aside_text(struct server *s) {
+    json_t *list = json_array();
+    const struct model_index *models = server_models_lock(s);
+    for (uint32_t i = 0; i < models->count; i++) {
+        const struct served_model *model = &models->models[models->listed[i]];
+        if (served_model_state(model) == MODEL_UNAVAILABLE)
+            aside_add(list, model->name, model->version, model->reason);
+    }
+    for (uint32_t i = 0; i < models->absent_count; i++)
+        if (models->absent[i].failed)
+            aside_add(list, models->absent[i].name, models->absent[i].version, models->absent[i].reason);
+    server_models_unlock(s);
+    char *text = aside_write(list, ASIDE_BYTES_MAX);
+    json_decref(list);
+    return text;
+}
+
+void server_cluster_look(struct server *s) {
+    char *text = s->backend_link ? aside_text(s) : NULL, *copy = NULL;
+    if (text && (!s->aside || strcmp(text, s->aside) != 0) && (copy = strdup(text))) {
+        backend_link_aside(s->backend_link, copy);
+        free(s->aside);
+        s->aside = text;
+        return;
+    }
+    free(text);
+}
+
 bool server_cluster_drain(struct server *s, int64_t until_ns) {
     if (!s->backend_link)
         return true;
@@ -193,6 +224,8 @@ bool server_cluster_ready(void *server) {
 }
 
 void server_cluster_free(struct server *s) {
+    free(s->aside);
+    s->aside = NULL;
     cluster_models_destroy(s->cluster_models); /* answers that were cut off held them until the frontends were freed */
     s->cluster_models = NULL;
     backend_link_free(s->backend_link);

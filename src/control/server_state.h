@@ -59,6 +59,7 @@ struct server {
     struct scheduler_link *scheduler_link; /* of a role of a cluster: its link thread; else NULL */
     struct frontend_link *frontend_link;
     struct backend_link *backend_link;
+    char *aside;                               /* of a backend: what it last told of models that it does not serve */
     struct cluster_models *cluster_models;     /* of a frontend of a cluster: the models that the scheduler announces */
     struct server_balancer *balancer;          /* of server_balance(); NULL: models do not move */
     struct server_advisor *advisor;            /* of server_advise(); NULL: nothing is scheduled here, or no advice is

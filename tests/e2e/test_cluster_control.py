@@ -260,6 +260,42 @@ def test_scheduler_comes_back_while_models_change(tmp_path):
         cluster.serves(two=1)
 
 
+@pytest.mark.parametrize("formats", [None, "1,4"])
+def test_status_lists_models_that_are_not_served(tmp_path, formats):
+    """A backend could not load it, or it differs from another backend's; a release before says nothing of the former."""
+    with Cluster(tmp_path) as cluster:
+        env = {"SYMPHONY_TEST_FORMATS": formats} if formats else None
+        first = cluster.backend("explicit", "--load-model", "*", "--name", "first", models=[("one", 2)], env=env)
+        cluster.serves(one=1)
+        second = cluster.backend("explicit", "--load-model", "*", "--name", "second", models=[("two", 3)], env=env)
+        cluster.serves(one=1, two=1)
+        put(second.folder, "one", scaled(2, columns=3))
+        put(second.folder, "torn", b"no model")
+
+        def aside():
+            return {(one["name"], entry["name"], entry["version"]): entry["reason"] for one in cluster.status()["members"]
+                    for entry in one.get("aside", [])}
+
+        wait_until(lambda: aside() == {}, WAIT_S)
+        second.load("one")
+        second.load("torn")
+        expected = {("second", "one", 1), *([] if formats else [("second", "torn", 1)])}
+        wait_until(lambda: set(aside()) == expected, WAIT_S)
+        reasons = aside()
+        assert re.search(r"model 'one' version 1 is another one on other backends: .* is .* here and .* there", reasons["second", "one", 1])
+        table = subprocess.run([BINARY, "status", *cluster.join], capture_output=True, text=True).stdout
+        assert re.search(r"^NOT_SERVED +VERSION +BACKEND +REASON\n(.*\n)*one +1 +second +model 'one' version 1 is another", table, re.M)
+        if not formats:
+            assert "torn" in reasons["second", "torn", 1] and second.says(reasons["second", "torn", 1][:40])
+        put(second.folder, "torn", scaled(4))
+        second.load("torn")
+        wait_until(lambda: set(aside()) == {("second", "one", 1)}, WAIT_S)
+        first.unload("one")
+        wait_until(lambda: aside() == {}, WAIT_S)
+        cluster.serves(one=1, two=1, torn=1)
+        assert "NOT_SERVED" not in subprocess.run([BINARY, "status", *cluster.join], capture_output=True, text=True).stdout
+
+
 @pytest.mark.parametrize("old", ["backend", "scheduler"])
 def test_a_release_before_hears_of_models_when_they_are_introduced(tmp_path, old, monkeypatch):
     if old == "scheduler":
