@@ -18,7 +18,7 @@ from server import BINARY, free_port, wait_until
 from test_standby import Clients, Cluster, Frontend, Role
 
 OLD_BINARY = os.environ.get("SYMPHONY_OLD_BINARY")
-NEWEST = 4  # format of this release
+NEWEST = 5  # format of this release
 OLD = {} if OLD_BINARY else {"SYMPHONY_TEST_FORMATS": "1,1"}
 
 
