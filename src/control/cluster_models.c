@@ -175,7 +175,7 @@ static void publish(struct cluster_models *m) {
         }
         ensembles_list(m, listed, &count, absent, &absent_count);
     }
-    if (!listed || !absent || server_models_publish(m->server, listed, count, absent, absent_count) < 0)
+    if (!listed || !absent || server_models_publish(m->server, listed, count, absent, absent_count, !m->told) < 0)
         log_error("models not published", "reason=\"out of memory\"");
     free(absent);
     free(listed);

@@ -514,7 +514,7 @@ int model_slots_publish(struct model_slots *slots, const struct model_absent *ab
     uint32_t *listed = calloc(slots->count + 1, sizeof(*listed));
     if (!listed)
         return -ENOMEM;
-    int rc = server_models_publish(slots->server, listed, serving_list(slots, listed), absent, absent_count);
+    int rc = server_models_publish(slots->server, listed, serving_list(slots, listed), absent, absent_count, false);
     free(listed);
     if (rc < 0)
         return rc;

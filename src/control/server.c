@@ -328,6 +328,7 @@ static int models_publish(struct server *s, struct sy_error *err) {
         free(models);
         return error_set(err, -ENOMEM, "no memory for the names of %u models", s->config.model_count);
     }
+    models->partial = server_role(s) == LINK_FRONTEND;
     atomic_init(&s->models.now, models);
     return 0;
 }

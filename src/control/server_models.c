@@ -17,7 +17,7 @@ static void frontends_await(struct server *s, const struct model_index *models) 
 }
 
 int server_models_publish(struct server *s, const uint32_t *listed, uint32_t count, const struct model_absent *absent,
-                          uint32_t absent_count) {
+                          uint32_t absent_count, bool partial) {
     struct model_index *models = malloc(sizeof(*models));
     if (!models)
         return -ENOMEM;
@@ -26,6 +26,7 @@ int server_models_publish(struct server *s, const uint32_t *listed, uint32_t cou
         free(models);
         return -ENOMEM;
     }
+    models->partial = partial;
     pthread_mutex_lock(&s->models_lock); /* metrics no longer read the old list */
     struct model_index *old = (struct model_index *)atomic_load_explicit(&s->models.now, memory_order_relaxed);
     atomic_store_explicit(&s->models.now, models, memory_order_release); /* with models_look() in net/frontend.c */

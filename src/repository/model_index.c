@@ -105,6 +105,9 @@ int model_index_find(const struct model_index *index, const char *name, size_t l
     for (uint32_t i = 0; i < index->absent_count && length < MODEL_NAME_MAX; i++)
         if (name_is(index->absent[i].name, name, length))
             return absent_error(&index->absent[i], err);
+    if (index->partial)
+        return error_set(err, -503, UNKNOWN "'%.*s' is not found: this frontend has not heard of all models yet", shown,
+                         name);
     if (version_length > 0)
         return error_set(err, -404, UNKNOWN "'%.*s' version %.*s is not found", shown, name,
                          version_length < 20 ? (int)version_length : 20, version);

@@ -22,6 +22,7 @@ struct model_index {
     uint32_t *listed, count;     /* numbers of those that are served, or were set aside at the start */
     struct model_absent *absent;
     uint32_t absent_count;
+    bool partial;          /* of a frontend that has not heard of all models yet: who is not known may be soon */
     uint32_t *slots, mask; /* open addressing: number + 1, 0: free */
 };
 
@@ -43,7 +44,7 @@ struct model_publication {
 int model_index_number(const struct model_index *index, const char *name, size_t length, uint32_t version);
 
 /* The same with the version as it stands in a request: digits, or of length 0 for the highest. A negative status with a
- * sentence: -404 there is none, -503 it is not there now. */
+ * sentence: -404 there is none, -503 it is not there now, or may be soon. */
 int model_index_find(const struct model_index *index, const char *name, size_t length, const char *version,
                      size_t version_length, struct sy_error *err);
 /* Whether it can be asked now; if not, the sentence says why. *retry: worth trying again soon. */
