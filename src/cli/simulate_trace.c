@@ -97,6 +97,7 @@ static void refused(void *context, int64_t now_ns, uint32_t model, uint64_t hand
         [REFUSAL_STRANDED] = "no accelerator",
         [REFUSAL_LOST] = "lost",
         [REFUSAL_UNPREPARED] = "unprepared",
+        [REFUSAL_UNSCHEDULED] = "no scheduler",
     };
     struct simulate_trace *t = context;
     if (!t->refused[model]) {

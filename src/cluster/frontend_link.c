@@ -243,7 +243,7 @@ static void sweep(struct frontend_link *l, int64_t now_ns) {
     size_t i = 0;
     for (struct away *a; (a = held_next(l, &i, &left));) {
         if (now_ns > a->message.deadline_ns)
-            refuse(l, a, away_unready(l, a) ? REFUSAL_DEADLINE : REFUSAL_STRANDED);
+            refuse(l, a, away_unready(l, a) ? REFUSAL_DEADLINE : l->uplink.up ? REFUSAL_STRANDED : REFUSAL_UNSCHEDULED);
         else if (away_can_send(l, a))
             away_send(l, a);
     }

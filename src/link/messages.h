@@ -46,6 +46,7 @@ enum refusal {
     REFUSAL_STRANDED,    /* no accelerator in service runs the model, and none came back in time */
     REFUSAL_LOST,        /* its accelerator failed, and there is no time to run it on another (request/port.c) */
     REFUSAL_UNPREPARED,  /* its inputs were not prepared in time (request/port.c) */
+    REFUSAL_UNSCHEDULED, /* a frontend of a cluster had no scheduler until its deadline (cluster/frontend_link.c) */
     REFUSAL_COUNT,
 };
 

@@ -199,6 +199,10 @@ def test_lone_scheduler_comes_back(tmp_path):
         cluster.schedulers[0].start()
         clients.answered(50)
         clients.check()
+        cluster.schedulers[0].kill()
+        status, answer = cluster.frontend.infer(MODELS[0], [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [1]}],
+                                                parameters={"timeout": 50000})
+        assert status == 503 and "this frontend has no connection to a scheduler" in answer["error"], answer
 
 
 @pytest.mark.parametrize("transport", ["auto", "tcp"])
