@@ -59,8 +59,8 @@ def test_who_connects_when_no_file_is_left_is_sent_away():
 
 
 def test_a_type_of_accelerators_that_is_gone_makes_room_for_another(tmp_path):
-    """Backends with different models count as different types, and there may be eight. One too many is told so, now and then. It is let
-    in when another one goes, though a model that all have is served all the while."""
+    """Backends with different models count as different types, and there may be eight. One too many is told so, now and then. It
+    is let in when another one goes, though a model that all have is served all the while."""
     join = "--join", "127.0.0.1:%d" % free_port()
 
     def backend(n):
@@ -106,7 +106,8 @@ def test_models_wait_until_a_frontend_has_room(tmp_path):
     def backend(name, count):
         path = tmp_path / (name + ".yaml")
         path.write_text("cluster: {accelerators: 1, type: test}\nmodels:\n"
-                        "  - {name: %s, alpha_ms: 1, beta_ms: 1, slo_ms: 60000, copies: %d}\nworkload: {rate_rps: 10}\n" % (name, count))
+                        "  - {name: %s, alpha_ms: 1, beta_ms: 1, slo_ms: 60000, copies: %d}\n"
+                        "workload: {rate_rps: 10}\n" % (name, count))
         return Role("backend", *join, "--scenario", path)
 
     roles = [Role("scheduler", "--listen", join[1])]

@@ -288,7 +288,7 @@ def test_frontends_that_are_ended_while_they_join(tmp_path):
 
 
 def test_a_frontend_that_has_not_heard_of_models_does_not_deny_them(tmp_path):
-    """It was just started: whoever asks may try again, or ask another one. Once it has heard of all, it knows which there are not."""
+    """It was just started: whoever asks may try again, or ask another. Once it has heard of all, it knows which there are not."""
     scenario, join = tmp_path / "scenario.yaml", "127.0.0.1:%d" % free_port()
     scenario.write_text("cluster: {accelerators: 1, type: test}\nmodels:\n  - {name: m, alpha_ms: 1, beta_ms: 1, slo_ms: 60000}\n"
                         "workload: {rate_rps: 10}\n")
@@ -298,7 +298,8 @@ def test_a_frontend_that_has_not_heard_of_models_does_not_deny_them(tmp_path):
             def ask(model, **more):
                 return frontend.infer(model, [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [1]}], **more)
 
-            assert ask("m") == (503, {"error": "Request for unknown model: 'm' is not found: this frontend has not heard of all models yet"})
+            status, answer = ask("m")
+            assert status == 503 and "'m' is not found: this frontend has not heard of all models yet" in answer["error"]
             assert frontend.request("GET", "/v2/models/m/versions/1")[0] == 503
             roles += [Role("scheduler", "--listen", join), Role("backend", "--join", join, "--scenario", scenario)]
             told = []
