@@ -57,7 +57,7 @@ static int names_make(struct recording *r) {
 
 /* ---- which requests ---- */
 
-static struct recording_model *model_of(const struct recording *r, const struct recorded_request *request) {
+struct recording_model *recording_model_of(const struct recording *r, const struct recorded_request *request) {
     uint32_t m = request->model < r->served ? r->model_of[request->model] : UINT32_MAX;
     return m == UINT32_MAX || request->arrival_ns < r->models[m].since_ns ? NULL : &r->models[m];
 }
@@ -69,7 +69,7 @@ static uint64_t requests_keep(struct recording *r) {
         const struct recorded_request *request = &r->requests[i];
         if (request->arrival_ns < r->start_ns || request->arrival_ns >= r->end_ns)
             continue;
-        struct recording_model *model = model_of(r, request);
+        struct recording_model *model = recording_model_of(r, request);
         unknown += !model;
         if (!model)
             continue;
@@ -280,7 +280,7 @@ static size_t decimal_put(char *out, uint64_t value, uint64_t unit) {
 
 /* By hand: printf() would take the metrics thread a second for a million of them. */
 static void request_write(const struct recording *r, const struct recorded_request *request, struct text *out) {
-    const struct recording_model *model = model_of(r, request);
+    const struct recording_model *model = recording_model_of(r, request);
     uint64_t slo_us = request->left_us + (uint64_t)(r->reply_margin_ns / NS_PER_US);
     slo_us = slo_us < 1 ? 1 : slo_us < SLO_US_MOST ? slo_us : SLO_US_MOST;
     uint32_t items = request->items < PROFILE_BATCH_MAX ? request->items : PROFILE_BATCH_MAX;
@@ -319,7 +319,7 @@ int recording_write(struct recording *r, struct text *out, struct sy_error *err)
         return rc;
     text_put(out, "--- trace\nseconds,model,items,slo_ms,priority\n");
     for (uint64_t i = 0; i < r->request_count; i++)
-        if (model_shown(r, model_of(r, &r->requests[i])))
+        if (model_shown(r, recording_model_of(r, &r->requests[i])))
             request_write(r, &r->requests[i], out);
     return out->failed ? error_set(err, -ENOMEM, "no memory for %" PRIu64 " requests", r->request_count) : 0;
 }

@@ -69,6 +69,8 @@ struct recording {
     bool cluster; /* the server is a cluster's scheduler: bad is what it refused, as it does not see answers arrive */
 };
 
+/* Which of `models` a recorded request was for; NULL: one that does not serve any more. */
+struct recording_model *recording_model_of(const struct recording *recording, const struct recorded_request *request);
 /* Writes the document. 0; -ENOENT: nothing was recorded in that time, or nothing serves; -EFBIG: the scenario would be
  * larger than one may be; -ENOMEM; with a sentence. */
 int recording_write(struct recording *recording, struct text *out, struct sy_error *err);

@@ -35,6 +35,7 @@ static void render_schedule(struct server *s, const struct scheduler_counters *s
     scheduler_metrics_render_ranks(scheduler, out);
     scheduler_metrics_render_advice(advice_get(&s->advice), s->advice_of, server_parts(s),
                                     atomic_load_explicit(&s->bad_rate, memory_order_relaxed), out); /* a gauge */
+    server_rehearsal_render(s, out);
 }
 
 void server_render_metrics(void *server, struct text *out) {

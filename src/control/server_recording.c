@@ -18,14 +18,14 @@
 /* ---- requests ---- */
 
 /* Reads the threads' rings. Before a ring's oldest request the recording is incomplete, so it begins after that. */
-static int requests_read(const struct server *s, struct recording *r) {
+static int requests_read(const struct server *s, struct recording *r, uint64_t requests_most) {
     uint32_t threads = s->wiring.model_threads;
-    r->requests = malloc(RECORDING_REQUESTS_MAX * sizeof(*r->requests)); /* untouched pages cost nothing */
+    r->requests = malloc(requests_most * sizeof(*r->requests)); /* untouched pages cost nothing */
     if (!r->requests)
         return -ENOMEM;
     for (uint32_t t = 0; t < threads; t++) {
         const struct recorder *recorder = &server_rings(s, t)->recorder;
-        uint64_t most = RECORDING_REQUESTS_MAX / threads;
+        uint64_t most = requests_most / threads;
         struct recorded_request *into = &r->requests[r->request_count];
         uint64_t count = recorder_read(recorder, r->end_ns, into, most);
         bool whole = recorder_overwritten(recorder) == 0 && count < most;
@@ -179,35 +179,41 @@ static void margins_read(const struct server *s, struct recording *r) {
         r->reply_margin_ns = slo_ns / MARGIN_PART;
 }
 
-int server_render_recording(void *server, double seconds, struct text *out, struct sy_error *err) {
-    struct server *s = server;
-    int64_t now_ns = clock_now_ns(), from_ns = now_ns - (int64_t)(seconds * (double)NS_PER_S);
-    struct recording r = {
+int server_recording_read(struct server *s, int64_t from_ns, uint64_t requests_most, struct recording *r) {
+    *r = (struct recording){
         .policy = s->config.policy,
         .options = s->config.policy_options,
         .start_ns = from_ns > s->started_ns ? from_ns : s->started_ns,
-        .end_ns = now_ns,
+        .end_ns = clock_now_ns(),
         .served = s->config.model_count,
         .cluster = s->scheduler_link != NULL,
     };
+    r->model_of = malloc((r->served + 1) * sizeof(*r->model_of));
+    if (!r->model_of)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < r->served; i++)
+        r->model_of[i] = UINT32_MAX;
+    types_read(s, r);
+    int rc = models_read(s, r);
+    rc = rc ? rc : requests_read(s, r, requests_most);
+    if (!rc)
+        margins_read(s, r);
+    return rc;
+}
+
+int server_render_recording(void *server, double seconds, struct text *out, struct sy_error *err) {
+    struct server *s = server;
+    struct recording r;
     if (s->config.record_bytes == 0)
         return error_set(err, -ENOENT, "nothing is recorded: the server runs with --record-mib 0");
-    r.model_of = malloc((r.served + 1) * sizeof(*r.model_of));
-    for (uint32_t i = 0; r.model_of && i < r.served; i++)
-        r.model_of[i] = UINT32_MAX;
+    int64_t from_ns = clock_now_ns() - (int64_t)(seconds * (double)NS_PER_S);
+    int rc = server_recording_read(s, from_ns, RECORDING_REQUESTS_MAX, &r);
     r.looks = server_history_read(s, &r.look_count);
-    int rc = r.model_of && r.looks ? 0 : -ENOMEM;
-    if (!rc) {
-        types_read(s, &r);
-        rc = models_read(s, &r);
-    }
-    rc = rc ? rc : requests_read(s, &r);
-    if (rc) {
+    rc = rc == 0 && !r.looks ? -ENOMEM : rc;
+    if (rc)
         error_set(err, rc, "the recording cannot be made: %s", strerror(-rc));
-    } else {
-        margins_read(s, &r);
+    else
         rc = recording_write(&r, out, err);
-    }
     recording_free(&r);
     return rc;
 }

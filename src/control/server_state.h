@@ -6,6 +6,7 @@
 #include "backend/executor.h"
 #include "base/text.h"
 #include "control/calibrate.h"
+#include "control/recording.h"
 #include "control/server.h"
 #include "http/metrics_endpoint.h"
 #include "link/advice.h"
@@ -67,6 +68,7 @@ struct server {
     struct advice advice;                      /* its advice; in a frontend of a cluster: the scheduler's */
     struct advice advice_of[RANK_THREADS_MAX]; /* its advice for each sub-cluster, if there are several */
     _Atomic double bad_rate;                   /* of the requests that it has looked at last */
+    struct server_rehearsal *rehearsal;        /* NULL: the policy has one way, or is another process's */
     struct server_history *history;            /* of the load, for recordings; NULL: nothing is scheduled here */
     pthread_mutex_t commands_lock;             /* of what is sent to executors */
     pthread_mutex_t models_lock; /* metrics read them, the balance moves them, the repository's thread changes them */
@@ -195,6 +197,18 @@ struct recording_look *server_history_read(struct server *s, uint32_t *count);
 /* Writes the recording of the last `seconds` (control/recording.h). 0 or -errno with a sentence, as there. The metrics
  * thread. */
 int server_render_recording(void *server, double seconds, struct text *out, struct sy_error *err);
+/* Collects what was recorded since then, `requests_most` requests at most, of which some may have come before: those of
+ * one scheduling thread after those of another. 0 or -ENOMEM; free it in either case. Any thread. */
+int server_recording_read(struct server *s, int64_t from_ns, uint64_t requests_most, struct recording *recording);
+
+/* ---- server_rehearsal.c ---- */
+
+/* Starts the thread that rehearses the policy's ways, if it has several, and requests are recorded. The rank threads
+ * run. 0 or -errno with a sentence. */
+int server_rehearsal_start(struct server *s, struct sy_error *err);
+void server_rehearsal_stop(struct server *s);
+/* Writes its metrics. Any thread. */
+void server_rehearsal_render(const struct server *s, struct text *out);
 
 /* ---- server_balance.c ---- */
 

@@ -75,11 +75,17 @@
 #define NEVER      1e18 /* ns, between the items of a silent model; also rounds, if no models compete */
 #define NS_PER_S_D 1e9
 
-enum { CONSOLIDATE };
+enum { CONSOLIDATE, WAITING };
+/* How batches wait while accelerators are free: the ways, after the first word, which leaves the choice open. */
+enum way { WAY_PRICED, WAY_NONE, WAY_LONGEST, WAYS };
+static const char *const waiting_words[] = {"rehearsed", "priced", "none", "longest", NULL};
 static const struct policy_option deferred_options[] = {
     {.key = "consolidate",
      .flag = true,
      .help = "never start early just because accelerators are free (the paper's flat idle share)"},
+    {.key = "waiting",
+     .words = waiting_words,
+     .help = "how batches wait for company: priced, none, longest, or as a rehearsal shows is best"},
     {0},
 };
 
@@ -87,7 +93,21 @@ static bool consolidates(const struct model_view *m) {
     return m->options->value[CONSOLIDATE] != 0;
 }
 
+static uint32_t deferred_ways(const struct policy_options *options) {
+    return options->value[WAITING] == 0 && options->value[CONSOLIDATE] == 0 ? WAYS : 1;
+}
+
+static void deferred_way_fix(struct policy_options *options, uint32_t way) {
+    options->value[WAITING] = 1 + way;
+}
+
+static enum way way_of(const struct model_view *m) {
+    double fixed = m->options->value[WAITING];
+    return consolidates(m) ? WAY_PRICED : fixed > 0 ? (enum way)(fixed - 1) : (enum way)m->parameters.way;
+}
+
 struct deferred_model {
+    enum way way;
     int64_t lead_ns;     /* while accelerators are scarce */
     int64_t patience_ns; /* longest wait for company */
     double slack_items;  /* mean batch size that the load requires */
@@ -151,6 +171,7 @@ static void target_update(struct model_view *m) {
 static void deferred_update(struct model_view *m, void *own) {
     struct deferred_model *d = own;
     target_update(m);
+    d->way = way_of(m);
     d->patience_ns =
         consolidates(m) ? INT64_MAX / 4 : (int64_t)(PATIENCE_SPANS * (m->alpha_ns * m->items_worth + m->beta_ns));
     d->slack_items = 1 + m->parameters.theta * (m->batch_best - 1);
@@ -203,6 +224,8 @@ static struct batch_times deferred_times(const struct model_view *m, const void 
     int64_t due_ns = batch->due_ns, patient_ns = batch->head_arrival_ns + d->patience_ns;
     if (due_ns > patient_ns)
         due_ns = patient_ns;
+    if (d->way != WAY_PRICED)
+        return batch_times_from(d->way == WAY_NONE ? 0 : due_ns, batch->invalid_after_ns);
     if (consolidates(m)) {
         struct batch_times late = batch_times_from(due_ns, batch->invalid_after_ns);
         late.start_ns[SUPPLY_SCARCE] = due_ns - d->lead_ns;
@@ -327,4 +350,7 @@ const struct policy_ops policy_deferred = {
     .model_admit = deferred_admit,
     .batch_times = deferred_times,
     .cluster_derive = deferred_derive,
+    .ways = deferred_ways,
+    .way_names = waiting_words + 1,
+    .way_fix = deferred_way_fix,
 };

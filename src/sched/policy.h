@@ -20,6 +20,7 @@ struct request_node; /* sched/request_pool.h */
 struct central_ops;  /* sched/central.h */
 
 #define POLICY_OPTIONS_MAX 12
+#define POLICY_WAYS_MAX    4
 
 /* One option of a policy, as scenario files give it: `policy: {name: NAME, KEY: VALUE}`. */
 struct policy_option {
@@ -102,7 +103,18 @@ struct policy_ops {
      * admit_share[cluster->models]. NULL: the policy needs none. */
     void (*cluster_derive)(const struct cluster_view *cluster, const struct policy_options *options,
                            struct cluster_parameters *parameters, double *admit_share);
+
+    /* How many ways of deciding its options leave open: it goes by the one of cluster_parameters.way, at first 0, and
+     * sim/rehearsal.h tells which is best. NULL, or 1: there is one. Sets options that leave only that way. */
+    uint32_t (*ways)(const struct policy_options *options);
+    const char *const *way_names; /* a word each */
+    void (*way_fix)(struct policy_options *options, uint32_t way);
 };
+
+/* How many ways a policy may choose among: 1 to POLICY_WAYS_MAX. */
+static inline uint32_t policy_ways(const struct policy_ops *policy, const struct policy_options *options) {
+    return policy->ways ? policy->ways(options) : 1;
+}
 
 /* Sets every option to its preset. */
 void policy_options_preset(const struct policy_ops *policy, struct policy_options *options);

@@ -194,6 +194,10 @@ static void event_handle(struct rank_core *core, int64_t now_ns, const struct ra
         CHECK_LT(event->accelerator, core->accelerators);
         rank_accelerator_down(core, event->accelerator);
         break;
+    case RANK_WAY:
+        core->way = event->way;
+        core->parameters_due_ns = now_ns;
+        break;
     }
 }
 

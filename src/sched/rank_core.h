@@ -41,6 +41,7 @@ enum rank_event_kind {
     RANK_TIMER,            /* the time of rank_output.wake_ns has come */
     RANK_ACCELERATOR_UP,   /* accelerator joins: free, or once its batches are reported to have ended; type */
     RANK_ACCELERATOR_DOWN, /* accelerator leaves: no grants any more; a running batch may still report */
+    RANK_WAY,              /* way: by which the policy is to decide from now on */
 };
 
 struct rank_event {
@@ -50,6 +51,7 @@ struct rank_event {
         const struct rank_message *message;
         const struct candidate *candidates; /* [types] */
         uint8_t type;
+        uint32_t way;
         struct {
             int64_t at_ns;
             bool unlike; /* how long the batch took says nothing of its model */

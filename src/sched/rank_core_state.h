@@ -121,6 +121,7 @@ struct rank_core {
     double needed_ns;                                            /* accelerator time that was needed */
     int64_t needed_at_ns;                                        /* until then */
     int64_t parameters_due_ns;
+    uint32_t way; /* by which the policy decides */
     const struct policy_ops *policy;
     struct policy_options options;
 };

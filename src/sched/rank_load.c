@@ -135,6 +135,7 @@ void rank_load_update(struct rank_core *core, int64_t now_ns, struct rank_output
         parameters->accelerators = core->up;
         parameters->hop_ns = core->hop.mean;
         parameters->thread_busy = core->thread_busy;
+        parameters->way = core->way;
         for (uint32_t t = 0; t < core->types; t++)
             parameters->type_share[t] = core->up ? (float)core->up_of_type[t] / (float)core->up : 0;
     }

@@ -41,6 +41,8 @@ struct rank_thread {
     _Atomic uint64_t grants;
     uint32_t granted; /* in this turn */
     _Atomic double needed, needed_ns;
+    _Atomic uint32_t way; /* by which the policy is to decide; */
+    uint32_t way_told;    /* the core was told this */
     pthread_t thread;
     bool started; /* the thread is */
     _Atomic bool stop;
@@ -219,6 +221,15 @@ static bool poll_messages(struct rank_thread *r, int64_t now) {
     return any;
 }
 
+static bool poll_way(struct rank_thread *r, int64_t now) {
+    uint32_t way = atomic_load_explicit(&r->way, memory_order_relaxed); /* a number by itself */
+    if (__builtin_expect(way == r->way_told, 1))
+        return false;
+    r->way_told = way;
+    rank_take(r, now, &(struct rank_event){.kind = RANK_WAY, .way = way});
+    return true;
+}
+
 /* Grants what can be, if there are news or it is time. */
 static bool decide(struct rank_thread *r, int64_t now, bool news) {
     bool any = news;
@@ -277,6 +288,7 @@ int64_t rank_thread_turn(void *thread) {
     bool any = poll_candidates(r, now);
     any |= poll_messages(r, now);
     any |= poll_freed(r, now);
+    any |= poll_way(r, now);
     any = decide(r, now, any);
     tell_parameters(r, now);
     tell_naps(r);
@@ -380,6 +392,10 @@ void rank_thread_stop(struct rank_thread *r) {
         pthread_join(r->thread, NULL);
     }
     rank_thread_free(r);
+}
+
+void rank_thread_way_set(struct rank_thread *r, uint32_t way) {
+    atomic_store_explicit(&r->way, way, memory_order_relaxed); /* read in the next turn, whenever that is */
 }
 
 const struct margin *rank_thread_wake_margin(const struct rank_thread *r) {

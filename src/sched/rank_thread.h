@@ -25,6 +25,9 @@ int64_t rank_thread_turn(void *thread);
 /* Ends the thread and frees it. */
 void rank_thread_stop(struct rank_thread *thread);
 
+/* The policy is to decide by this way from now on. One thread at a time. */
+void rank_thread_way_set(struct rank_thread *thread, uint32_t way);
+
 /* Any thread: statistics. */
 const struct margin *rank_thread_wake_margin(const struct rank_thread *thread);
 uint64_t rank_thread_grants(const struct rank_thread *thread);

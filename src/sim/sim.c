@@ -23,7 +23,8 @@ static struct sim_sources sources_of(const struct sim_config *c, const struct si
     s.starts = s.looks + 1;
     s.packets = s.starts + 1;
     s.outage = s.packets + 1;
-    s.driver = s.outage + 1;
+    s.rehearsal = s.outage + 1;
+    s.driver = s.rehearsal + 1;
     s.count = s.driver + driver->sources(c);
     return s;
 }
@@ -96,6 +97,7 @@ static void sim_layout(struct sim *sim, struct arena *arena, const struct sim_co
     sim_accelerators_layout(sim, arena);
     sim_scaling_layout(sim, arena);
     sim_links_layout(sim, arena);
+    sim_rehearsal_layout(sim, arena);
     sim->driver_memory = *arena;
     sim->driver->layout(sim, arena);
 }
@@ -213,6 +215,8 @@ bool sim_admit(struct sim *sim, const struct request_message *message) {
         return false;
     }
     sim->queued++;
+    if (sim->rehearsal)
+        rehearsal_request(sim->rehearsal, sim->now_ns, message);
     sim_link_request(sim, message);
     return true;
 }
@@ -334,7 +338,7 @@ static void fault_toggle(struct sim *sim) {
     sim_source_set(sim, sim->sources.fault, over ? TIME_NEVER : next_ns);
 }
 
-/* ---- the run ---- */
+/* ---- events ---- */
 
 static void source_handle(struct sim *sim, uint32_t source) {
     const struct sim_sources *s = &sim->sources;
@@ -357,6 +361,8 @@ static void source_handle(struct sim *sim, uint32_t source) {
         sim_packets_due(sim);
     else if (source == s->outage)
         sim_outage_due(sim);
+    else if (source == s->rehearsal)
+        sim_rehearsal_look(sim);
     else if (source == s->looks)
         sim_scaling_look(sim);
     else if (source == s->starts)
@@ -424,7 +430,9 @@ static void result_sum(struct sim *sim) {
         sim->driver->sum(sim, r);
 }
 
-void sim_run(const struct sim_config *config, void *memory, struct sim_result *result) {
+/* ---- running ---- */
+
+static struct sim *sim_make(const struct sim_config *config, void *memory, struct sim_result *result) {
     struct arena arena = {memory, 0};
     struct sim *sim = arena_take(&arena, sizeof(*sim));
     memset(sim, 0, sizeof(*sim));
@@ -435,34 +443,84 @@ void sim_run(const struct sim_config *config, void *memory, struct sim_result *r
     sim->count_from_ns = (int64_t)(config->warmup_s * (double)NS_PER_S);
     sim->count_until_ns = (int64_t)((config->warmup_s + config->seconds) * (double)NS_PER_S);
     rng_seed(&sim->rng, config->seed);
-    double shares = workload_shares(config);
-    for (uint32_t i = 0; i < config->model_count + config->pipeline_count; i++) {
-        memset(&sim->streams[i], 0, sizeof(sim->streams[i]));
-        workload_stream_init(&sim->streams[i].arrivals, config, i, shares);
-        arrival_schedule(sim, i);
-    }
-    if (config->fault_every_s > 0)
-        sim_source_set(sim, sim->sources.fault,
-                       (int64_t)(config->fault_every_s * rng_exponential(fault_rng(sim)) * (double)NS_PER_S));
-    if (sim->bad_most)
-        bad_most_set(sim);
+    return sim;
+}
+
+static void cluster_begin(struct sim *sim) {
     sim_links_begin(sim);
     sim_scaling_begin(sim);
     if (sim->driver->begin)
         sim->driver->begin(sim);
+}
+
+struct sim *sim_begin(const struct sim_config *config, void *memory, struct sim_result *result) {
+    struct sim *sim = sim_make(config, memory, result);
+    cluster_begin(sim);
+    return sim;
+}
+
+static void traffic_begin(struct sim *sim) {
+    const struct sim_config *c = sim->config;
+    double shares = workload_shares(c);
+    for (uint32_t i = 0; i < c->model_count + c->pipeline_count; i++) {
+        memset(&sim->streams[i], 0, sizeof(sim->streams[i]));
+        workload_stream_init(&sim->streams[i].arrivals, c, i, shares);
+        arrival_schedule(sim, i);
+    }
+    if (c->fault_every_s > 0)
+        sim_source_set(sim, sim->sources.fault,
+                       (int64_t)(c->fault_every_s * rng_exponential(fault_rng(sim)) * (double)NS_PER_S));
+    if (sim->bad_most)
+        bad_most_set(sim);
+}
+
+/* What follows from an event at the same instant. */
+static void instant_end(struct sim *sim) {
+    if (!sim->links.scheduler_down)
+        sim->driver->deliver(sim);
+    sim_queries_go_on(sim);
+}
+
+static void event_handle(struct sim *sim, struct tournament_entry event) {
+    CHECK_GE(event.key, sim->now_ns);
+    sim->now_ns = sim->handled_next_ns = event.key;
+    sim->handled = event.item;
+    source_handle(sim, event.item);
+    instant_end(sim);
+    sim->handled = SIM_NOTHING;
+    tournament_set(&sim->events, event.item, sim->handled_next_ns);
+}
+
+void sim_until(struct sim *sim, int64_t until_ns) {
+    struct tournament_entry next;
+    while ((next = tournament_top(&sim->events)).key <= until_ns && next.key != TIME_NEVER)
+        event_handle(sim, next);
+    sim->now_ns = until_ns;
+}
+
+void sim_tell_request(struct sim *sim, const struct request_message *message) {
+    struct request_message own = *message;
+    own.handle = sim->next_handle++;
+    sim->result->models[own.model].offered += own.priority != PRIORITY_BEST_EFFORT;
+    if (!sim_admit(sim, &own))
+        sim_count(sim, own.model, own.priority, sim->now_ns, SIM_DROPPED);
+    instant_end(sim);
+}
+
+void sim_told(struct sim *sim) {
+    instant_end(sim);
+}
+
+void sim_run(const struct sim_config *config, void *memory, struct sim_result *result) {
+    struct sim *sim = sim_make(config, memory, result);
+    traffic_begin(sim);
+    cluster_begin(sim);
+    sim_rehearsal_begin(sim);
     for (uint32_t events = 1; !result->gave_up && !result->stopped; events++) {
         struct tournament_entry next = tournament_top(&sim->events);
         if (next.key == TIME_NEVER)
             break;
-        CHECK_GE(next.key, sim->now_ns);
-        sim->now_ns = sim->handled_next_ns = next.key;
-        sim->handled = next.item;
-        source_handle(sim, next.item);
-        if (!sim->links.scheduler_down)
-            sim->driver->deliver(sim);
-        sim_queries_go_on(sim);
-        sim->handled = SIM_NOTHING;
-        tournament_set(&sim->events, next.item, sim->handled_next_ns);
+        event_handle(sim, next);
         if (config->go_on && events % GO_ON_EVENTS == 0)
             result->stopped = !config->go_on(config->go_on_context, sim->now_ns);
     }

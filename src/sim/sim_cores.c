@@ -285,6 +285,11 @@ static void rank_timer(struct sim *sim, uint32_t k) {
         rank_step(sim, k, &(struct rank_event){.kind = RANK_TIMER});
 }
 
+static void cores_way_set(struct sim *sim, uint32_t way) {
+    for (uint32_t k = 0; k < cores_of(sim)->part_count; k++)
+        rank_step(sim, k, &(struct rank_event){.kind = RANK_WAY, .way = way});
+}
+
 static void notice_deliver(struct sim *sim, uint32_t k, struct sim_notice notice) {
     rank_step(sim, k,
               &(struct rank_event){
@@ -451,5 +456,6 @@ const struct sim_driver sim_driver_cores = {
     .parts = parts_of,
     .part_of_model = part_of,
     .part_of_accelerator = cores_part_of_accelerator,
+    .way_set = cores_way_set,
     .loses_late = true,
 };

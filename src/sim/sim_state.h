@@ -23,6 +23,7 @@
 #include "sched/central.h"
 #include "sched/model_core.h"
 #include "sched/rank_core.h"
+#include "sim/rehearsal.h"
 #include "sim/sim.h"
 #include "sim/workload.h"
 
@@ -99,7 +100,7 @@ struct sim_stream {
 
 /* Sources of events, in the order in which equal times are handled. */
 struct sim_sources {
-    uint32_t runs, loads, arrivals, cancels, fault, looks, starts, packets, outage;
+    uint32_t runs, loads, arrivals, cancels, fault, looks, starts, packets, outage, rehearsal;
     uint32_t driver; /* the driver's, from here on */
     uint32_t count;
 };
@@ -132,6 +133,8 @@ struct sim_driver {
     uint32_t (*parts)(const struct sim_config *config);
     uint32_t (*part_of_model)(const struct sim *sim, uint32_t model);
     uint32_t (*part_of_accelerator)(const struct sim *sim, uint32_t accelerator);
+    /* From now on the policy is to decide by this way. NULL: it has only one. */
+    void (*way_set)(struct sim *sim, uint32_t way);
     /* At the end: adds what only the scheduler knows to the result; or NULL. */
     void (*sum)(const struct sim *sim, struct sim_result *result);
     bool loses_late; /* reports lost batches only when the accelerator is back, as a monitor of it would */
@@ -198,11 +201,21 @@ struct sim {
     double busy_ns, ran_ns;     /* while requests count; always. Of many accelerators they outgrow 64 bits */
     uint64_t ended, bad;        /* requests and queries, warm-up included, cancelled ones not */
     struct sim_scaling scaling;
+    struct rehearsal *rehearsal;     /* of the policy's ways; NULL: it has only one */
+    uint64_t ended_seen, bad_seen; /* at its last look, */
+    uint32_t way;                  /* and what that said */
     uint64_t *bad_most; /* [models + pipelines] a run with more is given up; or NULL */
     void *driver_state;
 };
 
 /* ---- sim.c ---- */
+
+/* A run without traffic, from time 0 on, in memory of sim_bytes(); sim_until() goes on to a later time, and what comes
+ * then is told between two calls: sim_tell_request(), or what sim_accelerator.c has, with sim_told() after it. */
+struct sim *sim_begin(const struct sim_config *config, void *memory, struct sim_result *result);
+void sim_until(struct sim *sim, int64_t until_ns);
+void sim_tell_request(struct sim *sim, const struct request_message *message);
+void sim_told(struct sim *sim);
 
 /* Puts a source at its next time; TIME_NEVER: none. */
 void sim_source_set(struct sim *sim, uint32_t source, int64_t at_ns);
@@ -280,6 +293,13 @@ void sim_tell_left(struct sim *sim, uint32_t accelerator);
 /* A packet arrives; the scheduler dies, or another one takes over. */
 void sim_packets_due(struct sim *sim);
 void sim_outage_due(struct sim *sim);
+
+/* ---- sim_rehearsal.c ---- */
+
+void sim_rehearsal_layout(struct sim *sim, struct arena *arena);
+void sim_rehearsal_begin(struct sim *sim);
+/* The time has come to see which way is best. */
+void sim_rehearsal_look(struct sim *sim);
 
 /* ---- sim_autoscale.c ---- */
 

@@ -70,7 +70,7 @@ static void the_memory_follows_the_shorter_of_run_and_slo(void **state) {
                                 .steps = &step,
                                 .step_count = 1,
                                 .seconds = 1,
-                                .policy = &policy_deferred};
+                                .policy = &policy_symphony};
     size_t request = sizeof(struct request_node), an_hour = sim_bytes(&config);
     assert_in_range(an_hour, 200000 * request, 400000 * request);
     config.seconds = 2;

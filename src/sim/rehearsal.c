@@ -1,0 +1,242 @@
+/* rehearsal.c - the stages, when they run, and which way has lost least. */
+#include "sim/rehearsal.h"
+
+#include <string.h>
+
+#include "base/fmath.h"
+#include "sim/sim_state.h"
+
+/* 1. A loss, or a difference between two, that matters: a tenth of what goodput allows. With fewer lost requests no stage
+ * runs, and a way that is not better by so much does not take the place of another. */
+#define LOSS 0.001
+/* 2. What was lost so long ago counts half as much as what is lost now: long enough to see through bursts, short enough
+ * to follow the load. */
+#define HALF_LIFE_S 10
+/* 3. A share of fewer requests than this says nothing of a model: it is taken of this many. */
+#define OFFERED_LEAST 100
+/* What a stage loses at first does not count: its cores have to learn the rates, which are means over 2 s. */
+#define LOOKS_LEARNING 2
+
+/* An emulated cluster that keeps to one way. */
+struct stage {
+    struct sim_config config;
+    void *memory; /* of stage_bytes */
+    struct sim *sim;
+    struct sim_result result;
+    double *bad;    /* [models] requests refused or late, the older the less */
+    uint64_t *seen; /* [models] of these, up to the last look */
+};
+
+struct rehearsal {
+    uint32_t ways, models, accelerators;
+    struct stage stages[POLICY_WAYS_MAX];
+    bool *up;         /* [accelerators] in service */
+    double *offered;  /* [models] requests, the older the less, */
+    uint64_t *asked;  /* [models] and up to the last look */
+    int64_t begun_ns; /* time 0 of the stages */
+    uint32_t looks;   /* since then */
+    uint64_t impossible; /* requests since the last look that nothing could answer in time */
+    uint32_t way;
+    bool runs;
+};
+
+/* What each stage emulates, except its way: no traffic of its own, nothing that fails, everything counts. */
+static struct sim_config stage_config(const struct sim_config *cluster) {
+    struct sim_config c = *cluster;
+    c.pipelines = NULL; /* their stages' requests come one by one */
+    c.pipeline_count = 0;
+    c.autoscale = NULL;
+    c.forced_moves_rate = 0;
+    c.cancel_share = 0;
+    c.fault_every_s = 0;
+    c.fault_again = c.fault_silent = false;
+    c.link_jitter_ns = 0;
+    c.link_loss = 0;
+    c.scheduler_every_s = 0;
+    c.warmup_s = 0;
+    c.seconds = cluster->warmup_s + cluster->seconds;
+    c.observer = NULL;
+    c.give_up_bad = 0;
+    c.go_on = NULL;
+    return c;
+}
+
+bool rehearsal_wanted(const struct sim_config *cluster) {
+    return policy_ways(cluster->policy, &cluster->options) > 1;
+}
+
+bool rehearsal_begins(uint64_t ended, uint64_t bad) {
+    return (double)bad > LOSS * (double)ended;
+}
+
+static void layout(struct rehearsal *r, struct arena *arena, const struct sim_config *cluster) {
+    struct sim_config config = stage_config(cluster);
+    uint32_t models = config.model_count;
+    *r = (struct rehearsal){.models = models, .accelerators = config.accelerators};
+    r->ways = policy_ways(cluster->policy, &cluster->options);
+    r->up = arena_take(arena, config.accelerators * sizeof(*r->up));
+    r->offered = arena_take(arena, models * sizeof(*r->offered));
+    r->asked = arena_take(arena, models * sizeof(*r->asked));
+    for (uint32_t w = 0; w < r->ways; w++) {
+        struct stage *stage = &r->stages[w];
+        stage->config = config;
+        config.policy->way_fix(&stage->config.options, w);
+        stage->bad = arena_take(arena, models * sizeof(*stage->bad));
+        stage->seen = arena_take(arena, models * sizeof(*stage->seen));
+        stage->memory = arena_take(arena, sim_bytes(&stage->config));
+    }
+}
+
+size_t rehearsal_bytes(const struct sim_config *cluster) {
+    struct arena arena = {NULL, 0};
+    struct rehearsal scratch;
+    arena_take(&arena, sizeof(scratch));
+    layout(&scratch, &arena, cluster);
+    return arena.used;
+}
+
+struct rehearsal *rehearsal_init(void *memory, const struct sim_config *cluster) {
+    struct arena arena = {memory, 0};
+    struct rehearsal *r = arena_take(&arena, sizeof(*r));
+    layout(r, &arena, cluster);
+    for (uint32_t a = 0; a < r->accelerators; a++)
+        r->up[a] = true;
+    return r;
+}
+
+bool rehearsal_runs(const struct rehearsal *r) {
+    return r->runs;
+}
+
+/* ---- what the cluster is told, the stages are ---- */
+
+static void until(struct rehearsal *r, struct stage *stage, int64_t now_ns) {
+    int64_t at_ns = now_ns - r->begun_ns;
+    if (at_ns > stage->sim->now_ns)
+        sim_until(stage->sim, at_ns);
+}
+
+/* Whether a request could be in time if nothing else was to be done. If not, no way changes that. */
+static bool possible(const struct rehearsal *r, const struct request_message *message) {
+    const struct sim_config *c = &r->stages[0].config;
+    const struct sim_model *model = &c->models[message->model];
+    int64_t left_ns = message->deadline_ns - message->arrival_ns - c->ctrl_ns - c->data_ns * message->items;
+    uint32_t items = message->items < model->batch_max ? message->items : model->batch_max;
+    for (uint32_t t = 0; t < c->types; t++)
+        if (model->profiles[t] && model->profiles[t]->latency_ns[items] <= left_ns)
+            return true;
+    return false;
+}
+
+void rehearsal_request(struct rehearsal *r, int64_t now_ns, const struct request_message *message) {
+    struct request_message own = *message;
+    if (!possible(r, message)) {
+        r->impossible++;
+        return;
+    }
+    if (!r->runs)
+        return;
+    own.arrival_ns -= r->begun_ns;
+    own.deadline_ns -= r->begun_ns;
+    for (uint32_t w = 0; w < r->ways; w++) {
+        until(r, &r->stages[w], now_ns);
+        sim_tell_request(r->stages[w].sim, &own);
+    }
+}
+
+static void accelerator_tell(struct stage *stage, uint32_t accelerator, bool up) {
+    if (up)
+        sim_accelerator_up(stage->sim, accelerator);
+    else
+        sim_accelerator_down(stage->sim, accelerator);
+    sim_told(stage->sim);
+}
+
+void rehearsal_accelerator(struct rehearsal *r, int64_t now_ns, uint32_t accelerator, bool up) {
+    if (r->up[accelerator] == up)
+        return;
+    r->up[accelerator] = up;
+    for (uint32_t w = 0; w < r->ways && r->runs; w++) {
+        until(r, &r->stages[w], now_ns);
+        accelerator_tell(&r->stages[w], accelerator, up);
+    }
+}
+
+/* ---- looks ---- */
+
+static void begin(struct rehearsal *r, int64_t now_ns) {
+    r->runs = true;
+    r->begun_ns = now_ns;
+    r->looks = 0;
+    memset(r->offered, 0, r->models * sizeof(*r->offered));
+    memset(r->asked, 0, r->models * sizeof(*r->asked));
+    for (uint32_t w = 0; w < r->ways; w++) {
+        struct stage *stage = &r->stages[w];
+        memset(stage->bad, 0, r->models * sizeof(*stage->bad));
+        memset(stage->seen, 0, r->models * sizeof(*stage->seen));
+        stage->sim = sim_begin(&stage->config, stage->memory, &stage->result);
+        for (uint32_t a = 0; a < r->accelerators; a++)
+            if (!r->up[a])
+                accelerator_tell(stage, a, false);
+    }
+}
+
+/* Adds what has happened since the last look to what has faded meanwhile; while the cores learn it is forgotten. */
+static void count(double *faded, uint64_t *seen, uint64_t now, bool learning) {
+    double fade = fmath_exp(-0.6931471805599453 / HALF_LIFE_S * ((double)REHEARSAL_EVERY_NS / NS_PER_S));
+    *faded = learning ? 0 : *faded * fade + (double)(now - *seen);
+    *seen = now;
+}
+
+static void stages_count(struct rehearsal *r, int64_t now_ns) {
+    bool learning = r->looks <= LOOKS_LEARNING;
+    for (uint32_t w = 0; w < r->ways; w++) {
+        struct stage *stage = &r->stages[w];
+        until(r, stage, now_ns);
+        for (uint32_t m = 0; m < r->models; m++) {
+            const struct sim_model_result *result = &stage->result.models[m];
+            count(&stage->bad[m], &stage->seen[m], result->dropped + result->late, learning);
+            if (w == 0)
+                count(&r->offered[m], &r->asked[m], result->offered, learning);
+        }
+    }
+}
+
+/* What a way loses: the root of the mean square of the share that each model loses of its requests, since one model
+ * that loses a tenth is worse than ten that lose a hundredth. */
+static double loss_of(const struct rehearsal *r, uint32_t way) {
+    double sum = 0;
+    for (uint32_t m = 0; m < r->models; m++) {
+        double offered = r->offered[m] > OFFERED_LEAST ? r->offered[m] : OFFERED_LEAST;
+        double share = r->stages[way].bad[m] / offered;
+        sum += share * share;
+    }
+    return __builtin_sqrt(sum / r->models);
+}
+
+uint32_t rehearsal_look(struct rehearsal *r, int64_t now_ns, uint64_t ended, uint64_t bad) {
+    uint64_t impossible = r->impossible < bad ? r->impossible : bad; /* these have ended at once */
+    r->impossible = 0;
+    if (!r->runs) {
+        if (rehearsal_begins(ended - impossible, bad - impossible))
+            begin(r, now_ns);
+        return r->way = 0;
+    }
+    r->looks++;
+    stages_count(r, now_ns);
+    if (r->looks <= LOOKS_LEARNING)
+        return r->way;
+    double loss[POLICY_WAYS_MAX];
+    uint32_t best = 0;
+    for (uint32_t w = 0; w < r->ways; w++) {
+        loss[w] = loss_of(r, w);
+        best = loss[w] < loss[best] ? w : best;
+    }
+    if (loss[best] + LOSS < loss[r->way])
+        r->way = best;
+    if (loss[0] < LOSS) { /* the first way is good enough */
+        r->runs = false;
+        r->way = 0;
+    }
+    return r->way;
+}
