@@ -272,6 +272,17 @@ static bool has_faults(const struct simulation *s) {
     return s->cluster.config.scheduler_every_s > 0 || s->cluster.config.fault_again;
 }
 
+/* By which ways the policy decided, if it has several. */
+static void ways_put(const struct simulation *s, struct text *to) {
+    const struct sim_config *c = &s->cluster.config;
+    uint32_t ways = policy_ways(c->policy, &c->options);
+    for (uint32_t w = 0; w < ways && ways > 1; w++)
+        text_printf(to, "%s%s %.1f %% of the time", w ? ", " : "waiting: ", c->policy->way_names[w],
+                    100 * s->result.way_share[w]);
+    if (ways > 1)
+        text_put(to, "\n");
+}
+
 void simulate_table(const struct simulation *s, const char *path, struct text *to) {
     const struct sim_result *r = &s->result;
     const char *whose = s->scenario.pipeline_count ? "model's requests and pipeline's queries" : "model's";
@@ -305,6 +316,7 @@ void simulate_table(const struct simulation *s, const char *path, struct text *t
     if (s->cluster.config.autoscale)
         text_printf(to, "in service: %.2f on average, at most %u; changed %u times\n", r->accelerators_mean,
                     r->accelerators_max, r->advice_count);
+    ways_put(s, to);
     if (r->batches)
         text_printf(to, "batches: %.1f /s of %.2f items on average, p10 %u, p50 %u, p90 %u, greatest %u\n",
                     per_second(s, r->batches), (double)r->batch_items / (double)r->batches, batch_quantile(all, 0.1),
@@ -513,6 +525,16 @@ static void placement_json(json_t *json, const struct simulation *s) {
                                       (double)m->wait_max_ns / NS_PER_MS));
 }
 
+static void ways_json(json_t *json, const struct simulation *s) {
+    const struct sim_config *c = &s->cluster.config;
+    uint32_t ways = policy_ways(c->policy, &c->options);
+    json_t *shares = ways > 1 ? json_object() : NULL;
+    for (uint32_t w = 0; shares && w < ways; w++)
+        json_object_set_new(shares, c->policy->way_names[w], json_real(s->result.way_share[w]));
+    if (shares)
+        json_object_set_new(json, "ways", shares);
+}
+
 static void faults_json(json_t *json, const struct simulation *s) {
     if (has_faults(s))
         json_object_set_new(json, "faults",
@@ -546,6 +568,7 @@ static json_t *simulation_json(const struct simulation *s, const struct simulate
     moves_json(json, s);
     placement_json(json, s);
     faults_json(json, s);
+    ways_json(json, s);
     cost_json(json, s);
     json_object_set_new(json, "batch_sizes", batch_sizes_json(all));
     loads_json(json, s, r->loads, r->cold, r->offered);

@@ -528,6 +528,7 @@ static int server_end(struct server *s) {
     models_withdraw(s);
     pthread_mutex_destroy(&s->commands_lock);
     pthread_mutex_destroy(&s->models_lock);
+    pthread_mutex_destroy(&s->describe_lock);
     wiring_destroy(&s->wiring);
     free(s->wiring.thread_of_model);
     free(s->wiring.thread_of_served);
@@ -566,6 +567,7 @@ int server_start(struct server **server, const struct server_config *config, str
     s->bound = (struct server_ports){-1, -1, -1, -1};
     pthread_mutex_init(&s->commands_lock, NULL);
     pthread_mutex_init(&s->models_lock, NULL);
+    pthread_mutex_init(&s->describe_lock, NULL);
     rc = server_allocate(s);
     if (rc < 0) {
         error_set(err, rc, "no memory for the server's threads");

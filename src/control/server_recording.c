@@ -124,7 +124,11 @@ static int cluster_read(struct server *s, struct recording *r) {
     struct told told = {s, r, 0};
     const struct scheduler_link_describer to = {told_type, told_model, &told};
     r->models = calloc(r->served + 1, sizeof(*r->models));
-    int rc = r->models ? scheduler_link_describe(s->scheduler_link, &to) : -ENOMEM;
+    if (!r->models)
+        return -ENOMEM;
+    pthread_mutex_lock(&s->describe_lock);
+    int rc = scheduler_link_describe(s->scheduler_link, &to);
+    pthread_mutex_unlock(&s->describe_lock);
     return rc ? rc : told.rc;
 }
 

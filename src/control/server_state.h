@@ -71,6 +71,7 @@ struct server {
     struct server_rehearsal *rehearsal;        /* NULL: the policy has one way, or is another process's */
     struct server_history *history;            /* of the load, for recordings; NULL: nothing is scheduled here */
     pthread_mutex_t commands_lock;             /* of what is sent to executors */
+    pthread_mutex_t describe_lock;             /* of scheduler_link_describe() */
     pthread_mutex_t models_lock; /* metrics read them, the balance moves them, the repository's thread changes them */
     int listen_fds[SERVER_PROTOCOLS]; /* HTTP's, gRPC's */
     struct server_ports bound;
@@ -198,7 +199,8 @@ struct recording_look *server_history_read(struct server *s, uint32_t *count);
  * thread. */
 int server_render_recording(void *server, double seconds, struct text *out, struct sy_error *err);
 /* Collects what was recorded since then, `requests_most` requests at most, of which some may have come before: those of
- * one scheduling thread after those of another. 0 or -ENOMEM; free it in either case. Any thread. */
+ * one scheduling thread after those of another. 0, -ENOMEM or, from a cluster's link, -ETIMEDOUT; free it in any case.
+ * Any thread. */
 int server_recording_read(struct server *s, int64_t from_ns, uint64_t requests_most, struct recording *recording);
 
 /* ---- server_rehearsal.c ---- */

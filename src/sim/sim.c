@@ -423,6 +423,7 @@ static void result_sum(struct sim *sim) {
     for (uint32_t a = 0; a < c->accelerators; a++)
         r->accelerators_used += sim->accelerators[a].used;
     sim_scaling_end(sim);
+    sim_rehearsal_end(sim);
     r->busy = sim->scaling.present_ns ? sim->busy_ns / sim->scaling.present_ns : 0;
     r->stuck = sim->driver->stuck(sim);
     r->unanswered = sim->pool.used + sim->queries.used + sim->links.requests;

@@ -24,6 +24,15 @@ static bool in_service(const struct sim *sim, uint32_t accelerator) {
     return accelerator < sim->scaling.present && !sim->accelerators[accelerator].down;
 }
 
+/* Adds the time since the last change of the way to its share. */
+static void way_count(struct sim *sim, int64_t until_ns) {
+    int64_t counted_ns = sim->count_until_ns - sim->count_from_ns;
+    if (counted_ns > 0)
+        sim->result->way_share[sim->way] +=
+            (double)sim_counted_ns(sim, sim->way_ns, until_ns) / (double)counted_ns;
+    sim->way_ns = until_ns;
+}
+
 void sim_rehearsal_look(struct sim *sim) {
     for (uint32_t a = 0; a < sim->config->accelerators; a++)
         rehearsal_accelerator(sim->rehearsal, sim->now_ns, a, in_service(sim, a));
@@ -33,6 +42,13 @@ void sim_rehearsal_look(struct sim *sim) {
     sim->bad_seen = sim->bad;
     if (way || sim->way) /* a scheduler that has taken over since knows of none */
         sim->driver->way_set(sim, way);
+    if (way != sim->way)
+        way_count(sim, sim->now_ns);
     sim->way = way;
     next_set(sim);
+}
+
+void sim_rehearsal_end(struct sim *sim) {
+    bool whole = !sim->result->gave_up && !sim->result->stopped;
+    way_count(sim, whole ? sim->count_until_ns : sim->now_ns);
 }

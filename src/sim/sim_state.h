@@ -203,7 +203,8 @@ struct sim {
     struct sim_scaling scaling;
     struct rehearsal *rehearsal;     /* of the policy's ways; NULL: it has only one */
     uint64_t ended_seen, bad_seen; /* at its last look, */
-    uint32_t way;                  /* and what that said */
+    uint32_t way;                  /* and what that said, */
+    int64_t way_ns;                /* since when */
     uint64_t *bad_most; /* [models + pipelines] a run with more is given up; or NULL */
     void *driver_state;
 };
@@ -300,6 +301,7 @@ void sim_rehearsal_layout(struct sim *sim, struct arena *arena);
 void sim_rehearsal_begin(struct sim *sim);
 /* The time has come to see which way is best. */
 void sim_rehearsal_look(struct sim *sim);
+void sim_rehearsal_end(struct sim *sim);
 
 /* ---- sim_autoscale.c ---- */
 

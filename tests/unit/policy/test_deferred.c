@@ -169,6 +169,37 @@ static double company_ms(double items, double worth) {
     return worth * (items + 1) / (1 - worth);
 }
 
+/* The ways that a rehearsal compares, and those that are fixed. */
+static void batches_wait_as_the_way_says(void **state) {
+    (void)state;
+    static const struct {
+        const char *waiting;
+        uint64_t way;
+        double start_ms; /* of a batch of 2, which is due at 92 ms; under 0: as it pays */
+    } cases[] = {{"rehearsed", 0, -1}, {"rehearsed", 1, 0}, {"rehearsed", 2, 92}, {"priced", 2, -1},
+                 {"none", 0, 0},       {"none", 2, 0},      {"longest", 1, 92}};
+    struct fixture f = deferred_new(1000);
+    f.view.parameters.accelerators = 16;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        double priced_ms = 92 - company_ms(2, worth(2, 25, 1.0 / 16));
+        option_set(&f, "waiting", cases[i].waiting);
+        f.view.parameters.way = cases[i].way;
+        update(&f);
+        assert_near(start_ms(&f, 2, SUPPLY_SCARCE), cases[i].start_ms < 0 ? priced_ms : cases[i].start_ms, 1e-4);
+        assert_near(start_ms(&f, BATCH_MAX, SUPPLY_SCARCE), 0, 1e-9); /* one that cannot grow does not wait */
+    }
+    option_set(&f, "waiting", "rehearsed");
+    assert_int_equal(policy_ways(&policy_deferred, f.view.options), 3);
+    option_set(&f, "waiting", "none");
+    assert_int_equal(policy_ways(&policy_deferred, f.view.options), 1);
+    option_set(&f, "waiting", "rehearsed");
+    option_set(&f, "consolidate", "true");
+    assert_int_equal(policy_ways(&policy_deferred, f.view.options), 1);
+    update(&f);
+    assert_near(start_ms(&f, 2, SUPPLY_AMPLE), 92, 1e-4); /* whatever the way, which is still 1 */
+    fixture_free(&f);
+}
+
 static void company_is_waited_for_while_it_saves_more_than_free_accelerators_are_worth(void **state) {
     (void)state;
     struct fixture f = deferred_new(1000);
@@ -481,6 +512,7 @@ int main(void) {
         cmocka_unit_test(while_accelerators_are_scarce_a_batch_may_start_lead_before_due),
         cmocka_unit_test(a_request_waits_no_longer_than_company_is_worth),
         cmocka_unit_test(a_batch_that_cannot_grow_starts_at_once),
+        cmocka_unit_test(batches_wait_as_the_way_says),
         cmocka_unit_test(company_is_waited_for_while_it_saves_more_than_free_accelerators_are_worth),
         cmocka_unit_test(free_accelerators_are_worth_no_more_to_a_model_than_to_all),
         cmocka_unit_test(company_is_cheap_for_batches_that_the_load_allows),

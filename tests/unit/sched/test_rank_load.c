@@ -122,6 +122,24 @@ static void models_that_leave_report_no_more(void **state) {
     free(f.core);
 }
 
+static void models_are_told_at_once_by_which_way_the_policy_decides(void **state) {
+    (void)state;
+    static const uint8_t types[2];
+    struct fixture f = fixture_of(2, types, 1, &policy_deriving);
+    struct grant_message message;
+    timer(&f, 0);
+    rank_core_parameters(f.core, 0, &message);
+    assert_int_equal(message.parameters.way, 0);
+    rank_core_step(f.core, 1, &(struct rank_event){.kind = RANK_WAY, .way = 2}, &f.out); /* not only 10 ms later */
+    assert_true(f.out.parameters_changed);
+    rank_core_parameters(f.core, 0, &message);
+    assert_int_equal(message.parameters.way, 2);
+    timer(&f, 20 * NS_PER_MS); /* it stays so */
+    rank_core_parameters(f.core, 0, &message);
+    assert_int_equal(message.parameters.way, 2);
+    free(f.core);
+}
+
 static void models_are_told_at_once_which_types_are_in_service(void **state) {
     (void)state;
     static const uint8_t types[] = {0, 1, 1, 1};
@@ -225,6 +243,7 @@ int main(void) {
         cmocka_unit_test(how_busy_accelerators_are_is_told),
         cmocka_unit_test(a_silent_models_rates_decay_and_down_accelerators_do_not_count),
         cmocka_unit_test(models_that_leave_report_no_more),
+        cmocka_unit_test(models_are_told_at_once_by_which_way_the_policy_decides),
         cmocka_unit_test(models_are_told_at_once_which_types_are_in_service),
         cmocka_unit_test(parameters_are_those_of_the_accelerators_that_a_model_may_have),
         cmocka_unit_test(the_load_is_what_batches_take_and_not_what_tables_allow),

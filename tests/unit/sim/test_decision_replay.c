@@ -15,6 +15,7 @@ static struct rig *rig_loaded(void) {
     crowd_init(&crowd, CROWD);
     while (sent < CROWD) {
         crowd_send_some(&crowd, rig, &sent, 40);
+        rank_thread_way_set(rig->rank_threads[0], 3 * sent / (CROWD + 1)); /* one after the other */
         pause_us(200);
     }
     while (crowd.done < CROWD) {
