@@ -10,7 +10,8 @@
  * runs, and a way that is not better by so much does not take the place of another. */
 #define LOSS 0.001
 /* 2. What was lost so long ago counts half as much as what is lost now: long enough to see through bursts, short enough
- * to follow the load. */
+ * to follow the load. After as many looks in a row at which the first way had lost nothing that matters, the stages end.
+ */
 #define HALF_LIFE_S 10
 /* 3. A share of fewer requests than this says nothing of a model: it is taken of this many. */
 #define OFFERED_LEAST 100
@@ -34,7 +35,8 @@ struct rehearsal {
     double *offered;  /* [models] requests, the older the less, */
     uint64_t *asked;  /* [models] and up to the last look */
     int64_t begun_ns; /* time 0 of the stages */
-    uint32_t looks;   /* since then */
+    uint32_t looks;   /* since then, */
+    uint32_t quiet;   /* and the last ones of these at which the first way had lost nothing that matters */
     uint64_t impossible; /* requests since the last look that nothing could answer in time */
     uint32_t way;
     bool runs;
@@ -167,7 +169,7 @@ void rehearsal_accelerator(struct rehearsal *r, int64_t now_ns, uint32_t acceler
 static void begin(struct rehearsal *r, int64_t now_ns) {
     r->runs = true;
     r->begun_ns = now_ns;
-    r->looks = 0;
+    r->looks = r->quiet = 0;
     memset(r->offered, 0, r->models * sizeof(*r->offered));
     memset(r->asked, 0, r->models * sizeof(*r->asked));
     for (uint32_t w = 0; w < r->ways; w++) {
@@ -181,25 +183,30 @@ static void begin(struct rehearsal *r, int64_t now_ns) {
     }
 }
 
-/* Adds what has happened since the last look to what has faded meanwhile; while the cores learn it is forgotten. */
-static void count(double *faded, uint64_t *seen, uint64_t now, bool learning) {
+/* Adds what has happened since the last look, which it returns, to what has faded meanwhile; while the cores learn it is
+ * forgotten. */
+static uint64_t count(double *faded, uint64_t *seen, uint64_t now, bool learning) {
     double fade = fmath_exp(-0.6931471805599453 / HALF_LIFE_S * ((double)REHEARSAL_EVERY_NS / NS_PER_S));
-    *faded = learning ? 0 : *faded * fade + (double)(now - *seen);
+    uint64_t new = now - *seen;
+    *faded = learning ? 0 : *faded * fade + (double)new;
     *seen = now;
+    return new;
 }
 
 static void stages_count(struct rehearsal *r, int64_t now_ns) {
     bool learning = r->looks <= LOOKS_LEARNING;
+    uint64_t offered = 0, bad = 0; /* by the first way, since the last look */
     for (uint32_t w = 0; w < r->ways; w++) {
         struct stage *stage = &r->stages[w];
         until(r, stage, now_ns);
         for (uint32_t m = 0; m < r->models; m++) {
             const struct sim_model_result *result = &stage->result.models[m];
-            count(&stage->bad[m], &stage->seen[m], result->dropped + result->late, learning);
-            if (w == 0)
-                count(&r->offered[m], &r->asked[m], result->offered, learning);
+            uint64_t lost = count(&stage->bad[m], &stage->seen[m], result->dropped + result->late, learning);
+            bad += w == 0 ? lost : 0;
+            offered += w == 0 ? count(&r->offered[m], &r->asked[m], result->offered, learning) : 0;
         }
     }
+    r->quiet = rehearsal_begins(offered, bad) ? 0 : r->quiet + 1;
 }
 
 /* What a way loses: the root of the mean square of the share that each model loses of its requests, since one model
@@ -234,7 +241,7 @@ uint32_t rehearsal_look(struct rehearsal *r, int64_t now_ns, uint64_t ended, uin
     }
     if (loss[best] + LOSS < loss[r->way])
         r->way = best;
-    if (loss[0] < LOSS) { /* the first way is good enough */
+    if (r->quiet >= HALF_LIFE_S) { /* the first way is good enough */
         r->runs = false;
         r->way = 0;
     }

@@ -1,0 +1,63 @@
+"""A server that loses requests rehearses its policy's ways, and ends that when it loses none."""
+
+import re
+import subprocess
+
+import pytest
+
+from server import BINARY, Server, wait_until
+
+# Too much for two accelerators, on any machine: 150 ms for one request, 320 for 30.
+SCENARIO = """
+cluster: {accelerators: 2}
+models:
+  - {name: a, alpha_ms: 5.7, beta_ms: 143, slo_ms: 600}
+  - {name: b, alpha_ms: 5.7, beta_ms: 143, slo_ms: 600}
+"""
+WAY = 'symphony_policy_way{way="%s"}'
+
+
+def run(*command):
+    return subprocess.run([BINARY, *map(str, command)], text=True, capture_output=True, timeout=100)
+
+
+def ways(metrics):
+    return {way: metrics[WAY % way] for way in ("priced", "none", "longest")}
+
+
+@pytest.fixture
+def scenario(tmp_path):
+    (tmp_path / "scenario.yaml").write_text(SCENARIO)
+    return tmp_path / "scenario.yaml"
+
+
+def test_while_requests_are_lost(scenario, tmp_path):
+    with Server("--scenario", scenario, "--record-decisions", tmp_path / "log") as server:
+        metrics = server.metrics()
+        assert metrics["symphony_rehearsal_running"] == 0
+        assert ways(metrics) == {"priced": 1, "none": 0, "longest": 0}
+        done = run("bench", "http://127.0.0.1:%d" % server.port, "--rate", "400", "--seconds", "6", "--slo-ms", "600")
+        assert done.returncode == 0, done.stderr
+        metrics = server.metrics()
+        assert metrics["symphony_rehearsal_running"] == 1
+        assert sum(ways(metrics).values()) == 1
+        wait_until(lambda: server.metrics()["symphony_rehearsal_running"] == 0, seconds=40)
+        metrics = server.metrics()
+        assert ways(metrics) == {"priced": 1, "none": 0, "longest": 0}
+        assert server.stop() == 0
+    done = run("whatif", "--check", tmp_path / "log")  # changes of the way are logged like all that a core is told
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("options", [("--policy", "deferred:waiting=none"), ("--policy", "symphony"), ("--record-mib", "0")])
+def test_with_one_way_or_without_a_recording_there_is_nothing_to_rehearse(scenario, options):
+    with Server("--scenario", scenario, *options) as server:
+        assert not any(name.startswith(("symphony_policy_way", "symphony_rehearsal")) for name in server.metrics())
+
+
+def test_simulations_tell_how_long_they_went_by_each_way(scenario):
+    shares = dict(re.findall(r"(priced|none|longest) ([0-9.]+) % of the time",
+                             run("simulate", scenario, "--set", "workload.rate_rps=400", "--set", "run.seconds=30").stdout))
+    assert len(shares) == 3 and abs(sum(map(float, shares.values())) - 100) < 0.2
+    fixed = run("simulate", scenario, "--set", "workload.rate_rps=400", "--policy", "deferred:waiting=priced")
+    assert fixed.returncode == 0 and "of the time" not in fixed.stdout
