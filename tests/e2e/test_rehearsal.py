@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from server import BINARY, Server, wait_until
+from test_cluster_status import Cluster
 
 # Too much for two accelerators, on any machine: 150 ms for one request, 320 for 30.
 SCENARIO = """
@@ -61,3 +62,19 @@ def test_simulations_tell_how_long_they_went_by_each_way(scenario):
     assert len(shares) == 3 and abs(sum(map(float, shares.values())) - 100) < 0.2
     fixed = run("simulate", scenario, "--set", "workload.rate_rps=400", "--policy", "deferred:waiting=priced")
     assert fixed.returncode == 0 and "of the time" not in fixed.stdout
+
+
+def test_a_clusters_scheduler_rehearses(tmp_path):
+    cluster = Cluster(tmp_path)
+    try:
+        (tmp_path / "slow.yaml").write_text(SCENARIO.replace("name: a", "name: slow").replace("name: b", "name: other"))
+        cluster.start("backend", "slow", "--join", cluster.join, "--scenario", str(tmp_path / "slow.yaml"))
+        wait_until(lambda: cluster.frontend.get("/v2/models/slow/ready", "http_port")[0] == 200)
+        done = run("bench", "http://127.0.0.1:%d" % cluster.frontend.port("http_port"), "--models", "slow", "--rate", "400",
+                   "--seconds", "6", "--slo-ms", "600")
+        assert done.returncode == 0, done.stderr
+        wait_until(lambda: "symphony_rehearsal_running 1" in cluster.scheduler.get("/metrics")[1], seconds=5)
+        assert "symphony_rehearsal_running" not in cluster.frontend.get("/metrics")[1]
+        cluster.end()
+    finally:
+        cluster.kill()
