@@ -272,15 +272,16 @@ static bool has_faults(const struct simulation *s) {
     return s->cluster.config.scheduler_every_s > 0 || s->cluster.config.fault_again;
 }
 
-/* By which ways the policy decided, if it has several. */
+/* By which ways the policy decided, if by several. */
 static void ways_put(const struct simulation *s, struct text *to) {
     const struct sim_config *c = &s->cluster.config;
     uint32_t ways = policy_ways(c->policy, &c->options);
-    for (uint32_t w = 0; w < ways && ways > 1; w++)
+    if (ways < 2 || s->result.way_share[0] > 0.999)
+        return;
+    for (uint32_t w = 0; w < ways; w++)
         text_printf(to, "%s%s %.1f %% of the time", w ? ", " : "waiting: ", c->policy->way_names[w],
                     100 * s->result.way_share[w]);
-    if (ways > 1)
-        text_put(to, "\n");
+    text_put(to, "\n");
 }
 
 void simulate_table(const struct simulation *s, const char *path, struct text *to) {

@@ -13,8 +13,6 @@
  * to follow the load. After as many looks in a row at which the first way had lost nothing that matters, the stages end.
  */
 #define HALF_LIFE_S 10
-/* 3. A share of fewer requests than this says nothing of a model: it is taken of this many. */
-#define OFFERED_LEAST 100
 /* What a stage loses at first does not count: its cores have to learn the rates, which are means over 2 s. */
 #define LOOKS_LEARNING 2
 
@@ -214,8 +212,7 @@ static void stages_count(struct rehearsal *r, int64_t now_ns) {
 static double loss_of(const struct rehearsal *r, uint32_t way) {
     double sum = 0;
     for (uint32_t m = 0; m < r->models; m++) {
-        double offered = r->offered[m] > OFFERED_LEAST ? r->offered[m] : OFFERED_LEAST;
-        double share = r->stages[way].bad[m] / offered;
+        double share = r->stages[way].bad[m] / (r->offered[m] > 1 ? r->offered[m] : 1);
         sum += share * share;
     }
     return __builtin_sqrt(sum / r->models);

@@ -33,6 +33,8 @@ static struct flood *flood_new(const struct policy_ops *policy, double first_rps
     f->cluster = cluster_new(8);
     f->cluster->config.policy = policy;
     policy_options_preset(policy, &f->cluster->config.options);
+    if (policy->way_fix) /* which way is best at nine tenths of the peak is a matter of chance */
+        policy->way_fix(&f->cluster->config.options, 0);
     cluster_add(f->cluster, 1.053, 5.072, 25);
     cluster_add(f->cluster, 1.053, 5.072, 25);
     f->first[1] = 2;
