@@ -1,18 +1,20 @@
 /* pulls.c - bench_pulls: how fast, and how evenly, a backend gets inputs from frontends: the program's own links, in
  * processes of this host, with a scheduler that seals batches as soon as they are full and an executor that only looks
- * at the clock.
+ * at the clock, or, by shm or with --gather, puts the batch's tensor together first, as the program's executors do.
  *
  *     bench_pulls [--transport all|shm|fabric|tcp] [--cluster-cert FILE --cluster-key FILE --cluster-ca FILE]
- *                 [--bytes N] [--frontends F] [--each E] [--depth D] [--seconds T]
+ *                 [--bytes N] [--frontends F] [--each E] [--depth D] [--seconds T] [--gather]
  *
  * Without --bytes a row for each of 1 KB to 10 MB. A batch has E requests of each of F frontends, by default so many
  * that it has a megabyte, but 8 to 64; and D batches are under way, by default 3, as many as a scheduler gives an
  * accelerator. The time of a batch is from where the scheduler sends it to where the executor has it with all its
- * inputs. "bare" is what the host does with as many blocks without the program: for shm memcpy() of one thread, from
- * and to blocks that lie as those of a frontend and a backend do; for fabric reads by libfabric in a loop, one after
- * the other, as many under way as all batches have requests; for tcp a socket between two processes. CPU is in
- * microseconds, of all processes together, for a megabyte and for a request. The first fifth of the time is not
- * counted. libfabric's provider is "tcp".
+ * inputs: by fabric and tcp in memory of the backend, by shm, where the executor's copy is what moves them, in the
+ * batch's tensor. "bare" is what the host does with as many blocks without the program: for shm memcpy() of one thread,
+ * from blocks that lie as those of a frontend do to those of one batch; for fabric reads by libfabric in a loop, one
+ * after the other, as many under way as all batches have requests; for tcp a socket between two processes, a megabyte
+ * a system call. bench/pulls.py compares with iperf3 and fi_rma_bw instead. CPU is in microseconds, of all processes
+ * together, for a megabyte and for a request. The first fifth of the time is not counted. libfabric's provider is
+ * "tcp".
  *
  * On a machine that others use, too, MB/s tell little. CPU tells more, and so do the columns "best": the time is cut
  * into windows of 10 ms or a bit more, and "best" is the rate that a tenth of them exceeds, of the pulls and of the
@@ -54,6 +56,7 @@ struct settings {
     const char *certificate, *key, *ca;
     int64_t bytes, frontends, each, depth;
     double seconds;
+    bool gather;
 };
 
 struct bench {
@@ -63,6 +66,7 @@ struct bench {
     struct latency latency;
     int64_t count_ns, end_ns, first_ns, last_ns;
     uint64_t bytes, batches;
+    char *tensor; /* of a batch; the executor's */
     _Atomic bool over;
 };
 
@@ -351,16 +355,27 @@ static void frontend_run(int scheduler_port, size_t bytes, uint32_t most) {
     }
 }
 
+/* The bytes of a batch's inputs, which are copied into its tensor as by executors of the program. No request ends
+ * meanwhile, but for the last ones, when the backend leaves. */
+static uint64_t gather(const struct bench *b, const struct wiring *wiring, const struct batch_plan *plan) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < plan->request_count; i++) {
+        const struct request_card *card = wiring_card(wiring, plan->handles[i]);
+        if (b->settings.gather || card_is_elsewhere(card))
+            memcpy(b->tensor + bytes, region_at(wiring->regions, &card->inputs[0]), card->inputs[0].bytes);
+        bytes += card->inputs[0].bytes;
+    }
+    return bytes;
+}
+
 static void look(void *context, const struct wiring *wiring, const struct batch_plan *plan) {
     struct bench *b = context;
+    uint64_t bytes = gather(b, wiring, plan);
     int64_t now_ns = clock_now_ns();
-    uint64_t bytes = 0;
     if (now_ns < b->count_ns || now_ns > b->end_ns) {
         atomic_store_explicit(&b->over, now_ns > b->end_ns, memory_order_release); /* with measure() */
         return;
     }
-    for (uint32_t i = 0; i < plan->request_count; i++)
-        bytes += wiring_card(wiring, plan->handles[i])->inputs[0].bytes;
     windows_add(now_ns, bytes);
     if (b->first_ns == 0)
         b->first_ns = now_ns; /* what came before it is not counted */
@@ -384,7 +399,10 @@ static void measure(struct bench *b, size_t bytes) {
     pid_t children[MEMBERS_MAX];
     double part = s->seconds / 5, used_us = 0;
 
-    struct bare bare = bare_rate(bytes, most * (uint32_t)s->frontends, blocks, part);
+    size_t batch_bytes = bytes * each * (size_t)s->frontends;
+    struct bare bare = bare_rate(bytes, most * (uint32_t)s->frontends,
+                                 transport == TRANSPORT_SHM ? blocks / (uint32_t)s->depth : blocks, part);
+    b->tensor = block_make(batch_bytes);
     members_scheduler_open(&b->scheduler, BEAT_NS);
     b->scheduler.frontends = (uint32_t)s->frontends;
     b->scheduler.each = each;
@@ -416,6 +434,7 @@ static void measure(struct bench *b, size_t bytes) {
         waitpid(children[f], NULL, 0);
     }
     members_scheduler_stop(&b->scheduler);
+    munmap(b->tensor, batch_bytes);
     double rate = b->batches > 1 ? (double)b->bytes / (double)(b->last_ns - b->first_ns) * NS_PER_S : 0;
     double best = windows_best();
     printf("%-9s %9zu %6u %8llu %8.0f %8.0f %4.0f %% %8.0f %8.0f %4.0f %% %8.0f %8.0f %8.1f",
@@ -441,6 +460,7 @@ static const struct option_row rows[] = {
     OPTION_INT(S, each, "each", "E", 1, 64, "requests of each frontend in a batch; without it 8 to 64"),
     OPTION_INT(S, depth, "depth", "D", 1, 15, "batches under way"),
     OPTION_DOUBLE(S, seconds, "seconds", "T", 0.1, 3600, "for each row"),
+    OPTION_FLAG(S, gather, "gather", "put each batch's tensor together, by every transport"),
     OPTION_END,
 };
 static const struct options options = {

@@ -33,6 +33,27 @@ uint32_t batch_items(const struct executor *x, const struct batch_plan *plan) {
     return plan->items == ITEMS_OF_REQUEST ? wiring_card(x->wiring, plan->handles[0])->items : plan->items;
 }
 
+/* Makes the rows of one request zeros, in all inputs of its batch. */
+static void rows_clear(const struct executor *x, const struct batch_plan *plan, const struct tensor_view *inputs,
+                       uint32_t request) {
+    const struct signature *signature = &x->config.models[plan->served_model].signature;
+    for (uint32_t i = 0; i < signature->input_count; i++) {
+        size_t at = 0;
+        for (uint32_t k = 0; k < request; k++)
+            at += wiring_card(x->wiring, plan->handles[k])->inputs[i].bytes;
+        if (inputs[i].data)
+            memset((char *)inputs[i].data + at, 0, wiring_card(x->wiring, plan->handles[request])->inputs[i].bytes);
+    }
+}
+
+/* Of requests that their frontend has ended meanwhile, another process's, the copy may be half of another input, which
+ * might make the run fail. Their rows become zeros, as in trial runs; who is told of the result does not know them. */
+static void ended_clear(const struct executor *x, const struct batch_plan *plan, const struct tensor_view *inputs) {
+    for (uint32_t k = 0; k < plan->request_count; k++)
+        if (card_has_ended(wiring_card(x->wiring, plan->handles[k])))
+            rows_clear(x, plan, inputs, k);
+}
+
 int batch_gather(struct executor *x, const struct batch_plan *plan, struct tensor_view *inputs, struct sy_error *err) {
     const struct signature *signature = &x->config.models[plan->served_model].signature;
     const struct wiring *w = x->wiring;
@@ -41,7 +62,7 @@ int batch_gather(struct executor *x, const struct batch_plan *plan, struct tenso
 
     for (uint32_t i = 0; i < signature->input_count; i++)
         inputs[i] = card_view(first, i, w->regions);
-    if (plan->request_count == 1)
+    if (plan->request_count == 1 && !card_is_elsewhere(first))
         return 0;
     for (uint32_t i = 0; i < signature->input_count; i++) {
         inputs[i].bytes = 0; /* strings have any length, so ask each request */
@@ -57,7 +78,8 @@ int batch_gather(struct executor *x, const struct batch_plan *plan, struct tenso
         if (!inputs[i].data) /* no request has this input, since all have the same ones */
             continue;
         inputs[i].data = at;
-        inputs[i].dims[0] = plan->items;
+        if (plan->request_count > 1)
+            inputs[i].dims[0] = plan->items;
         for (uint32_t k = 0; k < plan->request_count; k++) {
             const struct card_input *input = &wiring_card(w, plan->handles[k])->inputs[i];
             memcpy(at, region_at(w->regions, input), input->bytes);
@@ -65,6 +87,7 @@ int batch_gather(struct executor *x, const struct batch_plan *plan, struct tenso
         }
         at = (char *)inputs[i].data + aligned(inputs[i].bytes);
     }
+    ended_clear(x, plan, inputs);
     return 0;
 }
 

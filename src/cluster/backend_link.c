@@ -404,6 +404,7 @@ static void link_free(struct backend_link *l) {
     for (struct frontend_peer *f = l->frontends, *next; f; f = next) {
         next = f->next;
         landing_destroy(&f->landing);
+        frontend_memory_put(f->memory);
         free(f);
     }
     for (uint32_t a = 0; l->queues && a < l->wiring->accelerators; a++)

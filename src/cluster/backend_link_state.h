@@ -43,12 +43,7 @@ struct frontend_peer {
     char fabric_reason[sizeof(((struct sy_error *)0)->text)];
     uint32_t fabric_region_count;
     struct wire_fabric_region fabric_regions[WIRE_REGIONS_MAX];
-    /* of shm: where its cards and inputs are mapped */
-    const struct request_card *cards[HELLO_LANES_MAX]; /* [lanes][slots] */
-    struct {
-        const char *base;
-        size_t bytes;
-    } regions[HELLO_LANES_MAX + 1];
+    struct frontend_memory *memory; /* of shm: its cards and inputs; NULL: it has not handed them over */
 };
 
 /* A plan whose requests are pulled. */

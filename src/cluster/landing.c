@@ -33,8 +33,10 @@ int landing_init(struct landing *l, struct wiring *wiring, struct slab *slab, co
 }
 
 void landing_destroy(struct landing *l) {
-    for (size_t i = 0; l->landed && i < (size_t)l->lanes * l->slots; i++)
+    for (size_t i = 0; l->landed && i < (size_t)l->lanes * l->slots; i++) {
         slab_give(l->landed[i].block);
+        frontend_memory_put(l->landed[i].memory);
+    }
     if (l->cards)
         munmap(l->cards, cards_bytes(l));
     free(l->landed);
@@ -109,10 +111,60 @@ static bool is_same(const struct request_card *own, const struct wire_card *card
     return true;
 }
 
+/* Takes a card, but for its inputs. Only what it has is written: a whole card has the size of the inputs of small
+ * requests. */
+static void card_take(struct request_card *own, const struct wire_card *card, int64_t deadline_ns) {
+    own->handle = card->handle;
+    own->deadline_ns = deadline_ns;
+    own->items = card->items;
+    own->work = card->work;
+    own->delay = card->delay != 0;
+    own->alone = card->alone != 0;
+    atomic_store_explicit(&own->unready, 0, memory_order_relaxed); /* published to the executor with the plan */
+    own->suffix = 0;
+    own->input_count = card->input_count;
+}
+
+static int unfit(struct landing *l, struct landed *landed, struct sy_error *err) {
+    return gone(l, landed,
+                error_set(err, -EINVAL, "inputs that model '%s' does not take", l->models[landed->model].name));
+}
+
+bool landing_in_place(const struct landing *l, uint32_t model) {
+    const struct signature *signature = &l->models[model].signature;
+    bool strings = false;
+    for (uint32_t i = 0; i < signature->input_count; i++)
+        strings |= signature->inputs[i].type == DATATYPE_BYTES;
+    return !strings;
+}
+
+int landing_take_in_place(struct landing *l, struct landed *landed, const struct wire_card *card, int64_t deadline_ns,
+                          const char *const *from, struct frontend_memory *memory, const struct request_card *theirs,
+                          uint64_t handle, struct sy_error *err) {
+    const struct card_input *inputs = (const struct card_input *)(card + 1);
+    struct request_card *own = &l->cards[place_of(l, landed)];
+
+    if (!card_fits(&l->models[landed->model], card))
+        return unfit(l, landed, err);
+    card_take(own, card, deadline_ns);
+    for (uint32_t i = 0; i < card->input_count; i++) {
+        own->inputs[i] = inputs[i];
+        if (inputs[i].region == REGION_NONE)
+            continue;
+        own->inputs[i].region = REGION_FRONTEND;
+        own->inputs[i].offset =
+            (uintptr_t)(inputs[i].bytes > 0 ? *from++ : (const char *)theirs); /* given, so not NULL */
+    }
+    own->origin = &theirs->handle;
+    own->origin_handle = handle;
+    landed->memory = frontend_memory_get(memory);
+    landed->state = LANDED_ALL;
+    return 0;
+}
+
 int landing_take(struct landing *l, struct landed *landed, const struct wire_card *card, int64_t deadline_ns,
                  struct iovec pieces[TENSORS_MAX], uint32_t *count, struct sy_error *err) {
     const struct card_input *inputs = (const struct card_input *)(card + 1);
-    const struct served_model *model = &l->models[landed->model];
     struct request_card *own = &l->cards[place_of(l, landed)];
     size_t total = 0, range_bytes;
 
@@ -124,8 +176,8 @@ int landing_take(struct landing *l, struct landed *landed, const struct wire_car
         landed->arrives = *count > 0;
         return 0;
     }
-    if (!card_fits(model, card))
-        return gone(l, landed, error_set(err, -EINVAL, "inputs that model '%s' does not take", model->name));
+    if (!card_fits(&l->models[landed->model], card))
+        return unfit(l, landed, err);
     for (uint32_t i = 0; i < card->input_count; i++)
         total += aligned(inputs[i].bytes);
     landed->block = total ? slab_take(l->slab, total) : NULL;
@@ -135,15 +187,7 @@ int landing_take(struct landing *l, struct landed *landed, const struct wire_car
                     ever ? error_set(err, -ENOMEM, "no memory now for inputs of %zu bytes (--inputs-max-mib)", total)
                          : error_set(err, -EFBIG, "inputs of %zu bytes, more than --inputs-max-mib allows", total));
     }
-    *own = (struct request_card){
-        .handle = card->handle,
-        .deadline_ns = deadline_ns,
-        .items = card->items,
-        .work = card->work,
-        .delay = card->delay != 0,
-        .alone = card->alone != 0,
-        .input_count = card->input_count,
-    };
+    card_take(own, card, deadline_ns);
     size_t at = landed->block ? (size_t)((uintptr_t)landed->block - slab_range(l->slab, &range_bytes)) : 0;
     for (uint32_t i = 0; i < card->input_count; i++) {
         own->inputs[i] = inputs[i];
@@ -211,6 +255,7 @@ bool landing_holds(const struct landing *l, uint32_t model) {
 
 void landing_give(struct landing *l, struct landed *landed) {
     slab_give(landed->block);
+    frontend_memory_put(landed->memory);
     l->cards[place_of(l, landed)].handle = 0;
     *landed = (struct landed){.handle = 0};
 }

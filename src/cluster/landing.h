@@ -1,12 +1,12 @@
 /* landing.h - the cards and inputs of requests that a backend runs, pulled into its own memory, where its executors
- * resolve handles in the same way as those of frontends in the same process. Owned by the link thread; executors read
- * cards and inputs from the hand-over of a plan until its results. */
+ * resolve handles in the same way as those of frontends in the same process. Inputs of a frontend on this host may also
+ * stay where they are, in memory that it has handed over, until an executor copies them into a batch. Owned by the link
+ * thread; executors read cards and inputs from the hand-over of a plan until its results. */
 #pragma once
 
 #include <sys/uio.h>
 
-#include "cluster/hello.h"
-#include "cluster/wire.h"
+#include "cluster/frontend_memory.h"
 #include "repository/served_model.h"
 #include "sched/wiring.h"
 
@@ -20,9 +20,10 @@ enum landed_state {
 
 /* A request that a plan named. */
 struct landed {
-    uint64_t handle; /* 0: none is in this slot */
-    void *block;     /* its inputs; NULL: it has none, or is not here */
-    void *plan;      /* the plan that waits for it; NULL: none any more */
+    uint64_t handle;                /* 0: none is in this slot */
+    void *block;                    /* its inputs; NULL: it has none, or is not here, or they lie in */
+    struct frontend_memory *memory; /* this, which stays mapped for it; NULL: they do not */
+    void *plan;                     /* the plan that waits for it; NULL: none any more */
     uint32_t model;
     uint8_t state;    /* enum landed_state */
     bool arrives;     /* the body is arriving in `block` */
@@ -54,6 +55,16 @@ const struct request_card *landing_card(const struct landing *landing, const str
  * pieces; -EINVAL (it does not fit its model) or -ENOMEM, with a sentence: the request is GONE, or still UNREADY. */
 int landing_take(struct landing *landing, struct landed *landed, const struct wire_card *card, int64_t deadline_ns,
                  struct iovec pieces[TENSORS_MAX], uint32_t *count, struct sy_error *err);
+/* A card that was read in the memory of a frontend on this host, for a request that is LANDED_PULLING: executors find
+ * its inputs there. `from` has where each input lies that has bytes, one after the other; `theirs` is the card, which
+ * has `handle` as long as they lie there. Not for strings, which are checked before an executor sees them. 0: the
+ * request is LANDED_ALL, and keeps the memory mapped; -EINVAL with a sentence: it does not fit its model, and is GONE.
+ */
+int landing_take_in_place(struct landing *landing, struct landed *landed, const struct wire_card *card,
+                          int64_t deadline_ns, const char *const *from, struct frontend_memory *memory,
+                          const struct request_card *theirs, uint64_t handle, struct sy_error *err);
+/* Whether the inputs of a model may stay where they are. */
+bool landing_in_place(const struct landing *landing, uint32_t model);
 /* The card of a request whose inputs are still being prepared, likewise: the request is UNREADY then, executors find
  * its card, and leave it out of batches that begin before its inputs have landed. */
 int landing_take_unready(struct landing *landing, struct landed *landed, const struct wire_card *card,

@@ -1,42 +1,25 @@
 /* transport_shm.c - inputs of a frontend on this host: it passes the memory of its cards and inputs, which the backend
  * reads in place. The frontend is not asked, so afterwards the card is checked once more: the request must still be the
- * same. */
+ * same.
+ *
+ * The inputs of a batch of several requests stay where they are until the executor copies them into the batch, and
+ * checks the cards (card_has_ended()); only strings, which must not change once they have been checked, and the
+ * inputs of a request that runs alone, whose executor needs no copy, are copied here. With 8 inputs of 150 KB a batch
+ * then took 15 us of CPU a request, in all processes and until its tensor was there, instead of 24. */
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/assert.h"
 #include "base/log.h"
 #include "cluster/backend_link_state.h"
-#include "link/visible.h"
 
 /* ---- the frontend's memory ---- */
 
-static void unmap(struct frontend_peer *f) {
-    for (uint32_t i = 0; i < HELLO_LANES_MAX; i++)
-        if (f->cards[i])
-            munmap((void *)(uintptr_t)f->cards[i], f->hello.slots * sizeof(struct request_card));
-    for (uint32_t i = 0; i <= HELLO_LANES_MAX; i++)
-        if (f->regions[i].base)
-            munmap((void *)(uintptr_t)f->regions[i].base, f->regions[i].bytes);
-    memset(f->cards, 0, sizeof(f->cards));
-    memset(f->regions, 0, sizeof(f->regions));
-}
-
-/* Maps one region. */
-static bool region_take(struct frontend_peer *f, const struct wire_region *r, int fd) {
-    bool fits = r->cards ? r->number < f->hello.lanes && !f->cards[r->number] &&
-                               r->bytes == f->hello.slots * sizeof(struct request_card)
-                         : r->number <= HELLO_LANES_MAX && !f->regions[r->number].base;
-    const void *base = fits ? visible_look(fd, r->bytes) : NULL;
-    if (base && r->cards) {
-        f->cards[r->number] = base;
-    } else if (base) {
-        f->regions[r->number].base = base;
-        f->regions[r->number].bytes = r->bytes;
-    }
-    return base;
+static void shm_end(struct backend_link *l, struct frontend_peer *f) {
+    (void)l;
+    frontend_memory_put(f->memory); /* executors may still read there */
+    f->memory = NULL;
 }
 
 static int shm_frame(struct backend_link *l, struct frontend_peer *f, const struct frame *frame, const void *head,
@@ -44,9 +27,11 @@ static int shm_frame(struct backend_link *l, struct frontend_peer *f, const stru
     (void)l;
     const struct wire_region *regions = head;
     uint32_t cards = 0;
-    bool fits = frame->count == f->peer.fd_count && !f->cards[0]; /* once */
+    bool fits = frame->count == f->peer.fd_count && !f->memory; /* once */
+    if (fits)
+        f->memory = frontend_memory_create(f->hello.lanes, f->hello.slots);
     for (uint32_t i = 0; i < frame->count && fits; i++) {
-        fits = region_take(f, &regions[i], f->peer.fds[i]);
+        fits = f->memory && frontend_memory_map(f->memory, &regions[i], f->peer.fds[i]);
         cards += fits && regions[i].cards;
     }
     while (f->peer.fd_count > 0)
@@ -79,10 +64,10 @@ static bool card_read(const struct frontend_peer *f, const struct request_card *
         struct card_input *input = &read->inputs[i];
         *input = theirs->inputs[i];
         if (input->region != REGION_NONE && input->bytes > 0) {
-            if (input->region > HELLO_LANES_MAX || input->offset > f->regions[input->region].bytes ||
-                input->bytes > f->regions[input->region].bytes - input->offset)
+            const char *from = frontend_memory_at(f->memory, input->region, input->offset, input->bytes);
+            if (!from)
                 return false;
-            read->from[read->sources++] = f->regions[input->region].base + input->offset;
+            read->from[read->sources++] = from;
         }
         input->offset = frame.body_bytes;
         frame.body_bytes += input->bytes;
@@ -93,7 +78,7 @@ static bool card_read(const struct frontend_peer *f, const struct request_card *
 
 static const struct request_card *card_of(const struct frontend_peer *f, const struct landed *landed) {
     uint32_t lane = handle_frontend(landed->handle) % HELLO_LANES_MAX;
-    return &f->cards[lane][handle_slot(landed->handle)];
+    return &f->memory->cards[lane][handle_slot(landed->handle)];
 }
 
 /* Whether the request's inputs are still being prepared. */
@@ -101,27 +86,46 @@ static bool is_unready(const struct frontend_peer *f, const struct landed *lande
     return atomic_load_explicit(&card_of(f, landed)->unready, memory_order_acquire); /* with who has prepared them */
 }
 
+/* Whether a request's inputs stay where they are until its batch is put together. */
+static bool stays(const struct frontend_peer *f, const struct landed *landed) {
+    const struct pulled_plan *p = landed->plan;
+    return landed->state == LANDED_PULLING && p->plan.request_count > 1 && landing_in_place(&f->landing, landed->model);
+}
+
+/* Copies the inputs of a card. 0, or what they are refused for, with a sentence. */
+static int inputs_read(struct frontend_peer *f, struct landed *landed, const struct read_card *read,
+                       int64_t deadline_ns, struct sy_error *err) {
+    struct iovec pieces[TENSORS_MAX];
+    uint32_t count;
+    int rc = landing_take(&f->landing, landed, &read->card, deadline_ns, pieces, &count, err);
+    if (rc < 0)
+        return rc;
+    CHECK_EQ(count, read->sources);
+    for (uint32_t i = 0; i < count; i++)
+        memcpy(pieces[i].iov_base, read->from[i], pieces[i].iov_len);
+    return 0;
+}
+
 /* 0; -ENOENT: the request is gone; or what its inputs are refused for, with a sentence. */
 static int request_read(struct frontend_peer *f, struct landed *landed, struct sy_error *err) {
     const struct request_card *theirs = card_of(f, landed);
     uint64_t handle = landed->handle - ((uint64_t)f->hello.number * HELLO_LANES_MAX << HANDLE_SLOT_BITS);
-    struct iovec pieces[TENSORS_MAX];
     struct read_card read;
-    uint32_t count;
 
     if (__atomic_load_n(&theirs->handle, __ATOMIC_ACQUIRE) != handle ||
         !card_read(f, theirs, landed->handle, &read, err))
         return -ENOENT;
-    int rc = landing_take(&f->landing, landed, &read.card, health_local(&f->health, read.card.deadline_ns), pieces,
-                          &count, err);
+    int64_t deadline_ns = health_local(&f->health, read.card.deadline_ns);
+    bool in_place = stays(f, landed);
+    int rc = in_place ? landing_take_in_place(&f->landing, landed, &read.card, deadline_ns, read.from, f->memory,
+                                              theirs, handle, err)
+                      : inputs_read(f, landed, &read, deadline_ns, err);
     if (rc < 0)
         return rc;
-    CHECK_EQ(count, read.sources);
-    for (uint32_t i = 0; i < count; i++)
-        memcpy(pieces[i].iov_base, read.from[i], pieces[i].iov_len);
     atomic_thread_fence(memory_order_acquire); /* with slot_give() in request/port.c: all reads come before the check */
-    bool whole = __atomic_load_n(&theirs->handle, __ATOMIC_RELAXED) == handle;
-    return whole ? landing_over(&f->landing, landed, err) : -ENOENT;
+    if (__atomic_load_n(&theirs->handle, __ATOMIC_RELAXED) != handle)
+        return -ENOENT;
+    return in_place ? 0 : landing_over(&f->landing, landed, err);
 }
 
 static enum pull_state shm_pull(struct backend_link *l, struct frontend_peer *f, struct landed *landed) {
@@ -142,11 +146,6 @@ static enum pull_state shm_pull(struct backend_link *l, struct frontend_peer *f,
     if (place)
         *place = landed->handle;
     return PULL_HERE;
-}
-
-static void shm_end(struct backend_link *l, struct frontend_peer *f) {
-    (void)l;
-    unmap(f);
 }
 
 const struct transport transport_shm = {.pull = shm_pull, .frame = shm_frame, .end = shm_end};

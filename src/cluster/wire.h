@@ -84,7 +84,7 @@ enum frame_kind {
                         * format 5 */
     /* backend -> frontend */
     FRAME_PULL = 48, /* u64 handles[]: send their cards and inputs */
-    FRAME_TAKEN,     /* u64 handles[]: their cards and inputs have been read in the frontend's memory */
+    FRAME_TAKEN,     /* u64 handles[]: in the frontend's memory cards have been read, and inputs may be */
     FRAME_RESULT,    /* struct wire_result, struct wire_tensor[]; body: the tensors, or a sentence with the reason why
                       * there are none */
     FRAME_WHERE,     /* u64 handles[]: say where their inputs are; these are kept until FRAME_READ */

@@ -40,6 +40,9 @@ struct region {
 };
 
 #define REGION_NONE UINT32_MAX
+/* In a backend of a cluster: an input in the memory of a frontend on its host, which it has mapped. The offset is its
+ * address. */
+#define REGION_FRONTEND (UINT32_MAX - 1)
 
 /* ---- cards ---- */
 
@@ -52,7 +55,7 @@ struct card_input {
 };
 
 /* Written by the frontend before it submits the request, and but for `unready` constant until its result has come back.
- */
+ * Other processes of this host map it, so each release lays it out in the same way. */
 struct request_card {
     _Alignas(CACHE_LINE) uint64_t handle;
     int64_t deadline_ns; /* the client's own */
@@ -68,11 +71,34 @@ struct request_card {
         suffix; /* of a model that shares its first layers: which suffix (wiring.h); else 0. Always 0 in a cluster */
     uint32_t input_count;
     struct card_input inputs[TENSORS_MAX]; /* [input_count] in the signature's order */
+    /* only of a card whose inputs are of REGION_FRONTEND: the handle in the frontend's own card, and what it is as long
+     * as the inputs are the request's */
+    const uint64_t *origin;
+    uint64_t origin_handle;
 };
+_Static_assert(sizeof(struct request_card) == 1472, "as other processes map it");
 
 /* Where an input lies here, which the request gives. */
 static inline void *region_at(const struct region *regions, const struct card_input *input) {
-    return (void *)(regions[input->region].base + input->offset);
+    return (void *)((input->region == REGION_FRONTEND ? 0 : regions[input->region].base) + input->offset);
+}
+
+/* Whether inputs of a request lie in the memory of its frontend, another process. If the frontend ends the request
+ * before its result is there, that memory may become another request's, even while it is read here. */
+static inline bool card_is_elsewhere(const struct request_card *card) {
+    bool elsewhere = false;
+    for (uint32_t i = 0; i < card->input_count; i++)
+        elsewhere |= card->inputs[i].region == REGION_FRONTEND;
+    return elsewhere;
+}
+
+/* Whether that is so, and the frontend has ended the request: what was copied of its inputs before this call may be
+ * another request's, and nobody waits for its result. */
+static inline bool card_has_ended(const struct request_card *card) {
+    if (!card_is_elsewhere(card))
+        return false;
+    atomic_thread_fence(memory_order_acquire); /* with slot_give() in request/port.c: all reads come before the look */
+    return __atomic_load_n(card->origin, __ATOMIC_RELAXED) != card->origin_handle;
 }
 
 /* The input as a tensor. */

@@ -159,6 +159,54 @@ static void test_a_batch_is_gathered_and_sliced(void **state) {
     rig_stop(rig);
 }
 
+/* The request's input lies in memory of its frontend, whose own card has `handle`. */
+static void lies_elsewhere(struct rig_request *r, const uint64_t *handle) {
+    r->card.inputs[0].region = REGION_FRONTEND;
+    r->card.origin = handle;
+    r->card.origin_handle = 5;
+}
+
+/* Inputs in a frontend's memory are copied, even those of a lone request. One that its frontend has ended, so that they
+ * may be anything by now, changes nothing for the others of its batch, and runs on zeros. */
+static void test_inputs_of_a_frontend_are_copied_unless_it_has_ended_the_request(void **state) {
+    (void)state;
+    struct rig *rig = rig_start();
+    float a[] = {1, 2}, b[] = {3, 4, 5, 6}, c[] = {7, 8};
+    const uint64_t alive = 5, ended = 0, next = 6;
+    const uint64_t *const handles[][3] = {{&alive, &alive, &alive}, {&alive, &ended, &alive}, {&alive, &next, &ended}};
+    static const float wanted[][8] = {{1, 2, 3, 4, 5, 6, 7, 8}, {1, 2, 0, 0, 0, 0, 7, 8}, {1, 2, 0, 0, 0, 0, 0, 0}};
+    struct rig_request r[3];
+    struct ran_message ran;
+    int64_t later = clock_now_ns() + 60 * NS_PER_S;
+
+    for (unsigned n = 0; n < ARRAY_COUNT(handles); n++) {
+        request_make(&r[0], a, 1, later);
+        request_make(&r[1], b, 2, later);
+        request_make(&r[2], c, 1, later);
+        for (int i = 0; i < 3; i++)
+            lies_elsewhere(&r[i], handles[n][i]);
+        run_plan(rig, (struct rig_request *const[]){&r[0], &r[1], &r[2]}, 3);
+        take_report(rig, &ran);
+        for (int i = 0; i < 3; i++) {
+            take_done(rig, &r[i]);
+            assert_int_equal(r[i].result.status, REQUEST_OK);
+            output_block_put(r[i].result.block);
+        }
+        assert_int_equal(seen.dims[0], 4);
+        assert_memory_equal(seen.data, wanted[n], sizeof(wanted[n]));
+    }
+    request_make(&r[0], a, 1, later);
+    lies_elsewhere(&r[0], &alive);
+    run_plan(rig, (struct rig_request *const[]){&r[0]}, 1);
+    take_report(rig, &ran);
+    take_done(rig, &r[0]);
+    output_block_put(r[0].result.block);
+    assert_ptr_not_equal(seen.place, a);
+    assert_int_equal(seen.dims[0], 1);
+    assert_memory_equal(seen.data, a, sizeof(a));
+    rig_stop(rig);
+}
+
 /* Inputs that are promised and not there: the rest of the batch runs without them, at once. */
 static void test_a_batch_leaves_out_what_is_not_prepared(void **state) {
     (void)state;
@@ -611,6 +659,7 @@ static void test_a_model_warms_up_with_its_samples_or_is_not_loaded(void **state
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_batch_is_gathered_and_sliced),
+        cmocka_unit_test(test_inputs_of_a_frontend_are_copied_unless_it_has_ended_the_request),
         cmocka_unit_test(test_a_batch_leaves_out_what_is_not_prepared),
         cmocka_unit_test(test_requests_of_different_shapes_are_run_apart),
         cmocka_unit_test(test_requests_of_different_inputs_are_run_apart),

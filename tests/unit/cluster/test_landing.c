@@ -4,8 +4,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "cluster/landing.h"
+#include "link/visible.h"
 #include "request/slab.h"
 #include "unit/cluster/landing_model.h"
 #include "unit/cmocka_all.h"
@@ -13,6 +16,16 @@
 #define NUMBER 3
 #define LANES  2
 #define SLOTS  4
+
+/* Without strings. */
+static struct served_model landing_model_plain = {
+    .name = "plain",
+    .batch_max = 8,
+    .signature = {.input_count = 2,
+                  .inputs = {{.name = "x", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 3}},
+                             {.name = "e", .type = DATATYPE_INT8, .rank = 2, .dims = {-1, -1}}},
+                  .batched = true},
+};
 
 struct card {
     struct wire_card card;
@@ -109,6 +122,90 @@ static void executors_find_what_landed(void **state) {
     landing_give(&g->landing, landed);
     assert_int_equal(found->handle, 0);
     assert_int_equal(landed->handle, 0);
+}
+
+/* A frontend's memory of one lane's cards and one region, mapped. The first user is the caller. */
+static struct frontend_memory *memory_make(char **region, struct request_card **cards) {
+    const size_t bytes = 4096, cards_bytes = SLOTS * sizeof(struct request_card);
+    int fds[] = {visible_create(cards_bytes), visible_create(bytes)};
+    struct wire_region regions[] = {{.bytes = cards_bytes, .cards = 1}, {.bytes = bytes, .number = 1}};
+    struct frontend_memory *memory = frontend_memory_create(1, SLOTS);
+    assert_non_null(*cards = visible_map(fds[0], cards_bytes));
+    assert_non_null(*region = visible_map(fds[1], bytes));
+    for (int i = 0; i < 2; i++) {
+        assert_true(frontend_memory_map(memory, &regions[i], fds[i]));
+        assert_false(frontend_memory_map(memory, &regions[i], fds[i])); /* once */
+        regions[i].number += HELLO_LANES_MAX;
+        assert_false(frontend_memory_map(memory, &regions[i], fds[i]));
+        close(fds[i]);
+    }
+    return memory;
+}
+
+/* Executors find them there, and it stays mapped for them when the connection that it came by is lost. */
+static void inputs_may_stay_in_a_frontends_memory(void **state) {
+    struct ground *g = *state;
+    uint64_t handle = handle_at(0, 1);
+    struct landed *landed = pulling(g, handle);
+    struct card card = {.card = {.handle = handle, .items = 2, .work = 1, .input_count = 2},
+                        .inputs = {{.bytes = 24, .rank = 2, .dims = {2, 3}}, {.rank = 2, .dims = {2, 0}}}};
+    struct request_card *theirs;
+    struct sy_error err;
+    char *region;
+    struct frontend_memory *memory = memory_make(&region, &theirs);
+
+    g->landing.models = &landing_model_plain;
+    memcpy(region + 64, "123456789012345678901234", 24);
+    theirs[1].handle = 9;
+    assert_null(frontend_memory_at(memory, 1, 4096 - 23, 24));
+    assert_null(frontend_memory_at(memory, 1, UINT64_MAX, 2));
+    assert_null(frontend_memory_at(memory, 0, 0, 1));
+    assert_null(frontend_memory_at(memory, HELLO_LANES_MAX + 1, 0, 1));
+    const char *from = frontend_memory_at(memory, 1, 64, 24);
+    assert_int_equal(
+        landing_take_in_place(&g->landing, landed, &card.card, 77, &from, memory, &memory->cards[0][1], 9, &err), 0);
+    assert_int_equal(landed->state, LANDED_ALL);
+    assert_int_equal(slab_bytes_taken(g->slab), 0);
+    frontend_memory_put(memory); /* the connection's */
+    const struct request_card *found = landing_card(&g->landing, landed);
+    assert_int_equal(found->handle, handle);
+    assert_int_equal(found->deadline_ns, 77);
+    assert_true(card_is_elsewhere(found));
+    assert_memory_equal(card_view(found, 0, g->wiring.regions).data, "123456789012345678901234", 24);
+    assert_non_null(card_view(found, 1, g->wiring.regions).data); /* it is given, and empty */
+    assert_false(card_has_ended(found));
+    theirs[1].handle = 0;
+    assert_true(card_has_ended(found));
+    landing_give(&g->landing, landed);
+    assert_null(landed->memory);
+    munmap(region, 4096);
+    munmap(theirs, SLOTS * sizeof(*theirs));
+}
+
+static void inputs_in_place_are_checked_as_others_are(void **state) {
+    struct ground *g = *state;
+    struct card card = {.card = {.handle = handle_at(0, 1), .items = 2, .work = 1, .input_count = 2},
+                        .inputs = {{.bytes = 24, .rank = 2, .dims = {2, 4}}, {.rank = 2, .dims = {2, 0}}}};
+    struct landed *landed = pulling(g, card.card.handle);
+    struct request_card *theirs;
+    struct sy_error err = {.text = ""};
+    char *region;
+    struct frontend_memory *memory = memory_make(&region, &theirs);
+    const char *from = frontend_memory_at(memory, 1, 0, 24);
+
+    assert_false(landing_in_place(&g->landing, 0)); /* it takes strings */
+    g->landing.models = &landing_model_plain;
+    assert_true(landing_in_place(&g->landing, 0));
+    assert_int_equal(
+        landing_take_in_place(&g->landing, landed, &card.card, 0, &from, memory, &memory->cards[0][1], 9, &err),
+        -EINVAL);
+    assert_true(*err.text);
+    assert_int_equal(landed->state, LANDED_GONE);
+    assert_int_equal(memory->users, 1);
+    landing_give(&g->landing, landed);
+    frontend_memory_put(memory);
+    munmap(region, 4096);
+    munmap(theirs, SLOTS * sizeof(*theirs));
 }
 
 /* Others have taken so many bytes. */
@@ -245,6 +342,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(handles_of_others_have_no_place, ground_make, ground_free),
         cmocka_unit_test_setup_teardown(executors_find_what_landed, ground_make, ground_free),
+        cmocka_unit_test_setup_teardown(inputs_may_stay_in_a_frontends_memory, ground_make, ground_free),
+        cmocka_unit_test_setup_teardown(inputs_in_place_are_checked_as_others_are, ground_make, ground_free),
         cmocka_unit_test_setup_teardown(what_the_model_does_not_take_is_refused, ground_make, ground_free),
         cmocka_unit_test_setup_teardown(inputs_that_there_is_no_memory_for_are_refused, ground_make, ground_free),
         cmocka_unit_test_setup_teardown(strings_that_are_none_are_refused, ground_make, ground_free),
