@@ -288,9 +288,10 @@ struct members_frontend {
         uint64_t fill;
         bool away;
     } requests[MEMBERS_AWAY];
-    uint64_t left_out;                /* batches that ran without a request, since its input was not there */
-    uint64_t submitted, back, failed; /* failed: as the executor says; the others were refused or lost */
-    uint64_t fill;                    /* what the next input begins with */
+    uint32_t free[MEMBERS_AWAY], free_count; /* those that are not away */
+    uint64_t left_out;                       /* batches that ran without a request, since its input was not there */
+    uint64_t submitted, back, failed;        /* failed: as the executor says; the others were refused or lost */
+    uint64_t fill;                           /* what the next input begins with */
     _Atomic bool serves;
 };
 
@@ -326,6 +327,8 @@ static inline void members_frontend_open(struct members_frontend *f, int schedul
     size_t bytes;
 
     memset(f, 0, sizeof(*f));
+    for (f->free_count = 0; f->free_count < MEMBERS_AWAY; f->free_count++)
+        f->free[f->free_count] = MEMBERS_AWAY - 1 - f->free_count;
     members_wire(&f->wired, LINK_FRONTEND);
     f->wired.wiring.pinned = members_fabric != NULL;
     f->port = port_create(&f->wired.wiring, 0, 0);
@@ -388,12 +391,10 @@ static inline bool members_filled(const char *data, size_t bytes) {
 }
 
 static inline bool members_submit_as(struct members_frontend *f, size_t bytes, bool preparing) {
-    struct members_request *r = f->requests;
-    while (r < f->requests + MEMBERS_AWAY && r->away)
-        r++;
-    void *block = r < f->requests + MEMBERS_AWAY ? slab_take(f->slab, bytes) : NULL;
+    void *block = f->free_count > 0 ? slab_take(f->slab, bytes) : NULL;
     if (!block)
         return false;
+    struct members_request *r = &f->requests[f->free[--f->free_count]];
     int64_t now_ns = clock_now_ns();
     if (!preparing)
         members_fill(block, bytes, f->fill);
@@ -427,6 +428,7 @@ static inline bool members_submit_promised(struct members_frontend *f, size_t by
 static inline void members_over(struct members_frontend *f, struct members_request *r) {
     slab_give(r->input.data);
     r->away = false;
+    f->free[f->free_count++] = (uint32_t)(r - f->requests);
     f->back++;
 }
 
