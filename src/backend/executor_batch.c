@@ -247,12 +247,21 @@ static void publish_ran(struct executor *x) {
     }
 }
 
+/* In a backend process: whether another batch is there for the accelerator, beside the one whose run is over. */
+static bool another_waits(struct executor *x) {
+    struct ring *ring = &x->wiring->plans[x->config.index]; /* of the link thread, which is the only model thread */
+    return !x->emulation && ring_ready(ring, x->batch.slots + 1) > x->batch.slots;
+}
+
+/* The link thread's turn is short, and taking it here saves a wake-up between a result and its frontend; but the next
+ * batch comes first: when pulls of 10 KB, 64 a batch, waited for such turns, the median one took 160 us instead of
+ * 100. */
 void executor_publish(struct executor *x) {
     executor_publish_freed(x);
     publish_answers(x);
     publish_ran(x);
-    if (x->link_rung) /* its turn is short; taking it here saves a wake-up between a result and its frontend */
-        doorbell_ring_or_help(wiring_link_bell(x->wiring), x->reports <= WIRING_HELP_MOST);
+    if (x->link_rung)
+        doorbell_ring_or_help(wiring_link_bell(x->wiring), x->reports <= WIRING_HELP_MOST && !another_waits(x));
     x->link_rung = false;
     x->reports = 0;
 }

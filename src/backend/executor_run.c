@@ -172,6 +172,7 @@ void batch_abandon(struct executor *x) {
     b->failed = true;
     b->ended_ns = clock_now_ns();
     rest_lost(x, b->done + b->run_count, true, true);
+    b->slots = 0;
     ring_pop_run(ring, slots);
     ring_release(ring);
 }
@@ -310,6 +311,7 @@ bool batch_run(struct executor *x, uint32_t model_thread, const struct batch_pla
 
     b->plan = plan;
     b->model_thread = model_thread;
+    b->slots = batch_plan_slots(plan->request_count);
     b->start_ns = b->ended_ns = now_ns;
     b->done = b->failed_end = b->bad_end = 0;
     b->apart_ns = 0;
@@ -346,5 +348,6 @@ bool batch_run(struct executor *x, uint32_t model_thread, const struct batch_pla
                 b->bad_end = 0;
         }
     }
+    b->slots = 0;
     return true;
 }

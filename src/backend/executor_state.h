@@ -31,6 +31,7 @@ struct run_slice {
 struct batch_under_way {
     const struct batch_plan *plan; /* in its ring, consumed by the executor; NULL: nothing runs */
     uint32_t model_thread;
+    uint32_t slots; /* of the plan, which is the first of its ring until batch_run() ends; else 0 */
     struct ran_message ran;
     int64_t start_ns, ended_ns;
     uint32_t unready;    /* the inputs of the first so many are not prepared: they go back, and do not run */

@@ -510,7 +510,8 @@ static inline bool members_unready(const struct wiring *w, uint64_t handle) {
     return atomic_load_explicit(&wiring_card(w, handle)->unready, memory_order_acquire); /* with landing_over() */
 }
 
-/* Answers each request of a batch with a failure, or that it was left out: no outputs travel. */
+/* Answers each request of a batch with a failure, or that it was left out: no outputs travel. Takes the link thread's
+ * turn if no other batch waits, as executors of the program do. */
 static inline void members_ran(struct wiring *w, const struct batch_plan *plan) {
     for (uint32_t i = 0; i < plan->request_count; i++) {
         struct result_message *result = ring_reserve(&w->results[0]);
@@ -526,7 +527,7 @@ static inline void members_ran(struct wiring *w, const struct batch_plan *plan) 
     ring_push(&w->freed[0]);
     bool any = ring_publish(&w->results[0]);
     if (ring_publish(&w->freed[0]) || any)
-        doorbell_ring(wiring_link_bell(w));
+        doorbell_ring_or_help(wiring_link_bell(w), !ring_pending(&w->plans[0]));
 }
 
 static inline void *members_execute(void *context) {
@@ -537,8 +538,8 @@ static inline void *members_execute(void *context) {
         const struct batch_plan *plan = ring_peek(plans);
         if (plan) {
             b->look(b->context, w, plan);
-            members_ran(w, plan);
             ring_pop_run(plans, batch_plan_slots(plan->request_count));
+            members_ran(w, plan);
             ring_release(plans);
             continue;
         }
