@@ -1,8 +1,8 @@
 """pulls.py - pulls of inputs by each transport beside the tools that measure the same link: iperf3 for tcp, fi_rma_bw for
 fabric, memcpy() for shm.
 
-    build/venv/bin/python bench/pulls.py [--transport shm|fabric|tcp]... [--bytes N]... [--seconds S] [--rounds N]
-                                         [--against BENCH_PULLS]
+    build/venv/bin/python bench/pulls.py [--transport shm|fabric|tcp]... [--bytes N]... [--each E] [--seconds S]
+                                         [--rounds N] [--against BENCH_PULLS]
 
 Runs build/release/bench_pulls and the tool in turns, with messages as long as the inputs, and prints a row for each
 transport and size: medians of the rounds. "bare" is what bench_pulls does itself with as many blocks; for shm that is
@@ -88,9 +88,10 @@ def fi_rma_bw(size, seconds):
     return max(rates)
 
 
-def pulls(binary, transport, size, seconds):
+def pulls(binary, transport, size, options):
     """One row of bench_pulls: MB/s of pulls, and bare; the same in the best tenth of the time; CPU in us a request, and bare."""
-    command = [str(binary), "--transport", transport, "--bytes", str(size), "--seconds", str(seconds)]
+    command = [str(binary), "--transport", transport, "--bytes", str(size), "--seconds", str(options.seconds)]
+    command += ["--each", str(options.each)] if options.each else []
     row = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.split("\n")[-2]
     cells = [cell for cell in row.split() if cell != "%"]
     return {"rate": float(cells[4]), "bare": float(cells[5]), "best": float(cells[7]), "best bare": float(cells[8]),
@@ -102,7 +103,7 @@ def turn(transport, size, options):
     rate, tool = None, TOOLS[transport]
     if tool in ("iperf3", "fi_rma_bw") and shutil.which(tool):
         rate = iperf3(size, options.seconds) if tool == "iperf3" else fi_rma_bw(size, options.seconds)
-    rows = [pulls(binary, transport, size, options.seconds) for binary in [PULLS, *options.against]]
+    rows = [pulls(binary, transport, size, options) for binary in [PULLS, *options.against]]
     return rate, rows
 
 
@@ -125,6 +126,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--transport", action="append", choices=list(TOOLS))
     parser.add_argument("--bytes", type=int, action="append", metavar="N")
+    parser.add_argument("--each", type=int, metavar="E", help="requests of a batch; without it 8 to 64")
     parser.add_argument("--seconds", type=float, default=1)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--against", type=pathlib.Path, action="append", default=[], metavar="BENCH_PULLS")
