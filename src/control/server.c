@@ -586,8 +586,8 @@ int server_start(struct server **server, const struct server_config *config, str
     /* metrics last: a scrape may come at once, and reads all the others */
     if ((rc = models_publish(s, err)) < 0 || (server_schedules(s) && (rc = start_scheduler(s, err)) < 0) ||
         (server_listens(s) && (rc = start_frontends(s, err)) < 0) ||
-        (s->config.cluster && (rc = server_cluster_start(s, err)) < 0) ||
-        (rc = server_rehearsal_start(s, err)) < 0 || (rc = start_metrics(s, err)) < 0)
+        (s->config.cluster && (rc = server_cluster_start(s, err)) < 0) || (rc = server_rehearsal_start(s, err)) < 0 ||
+        (rc = start_metrics(s, err)) < 0)
         goto err_end;
     if (config->control && (rc = repository_thread_start(&s->repository, s, err)) < 0)
         goto err_end;

@@ -1,5 +1,5 @@
-/* server_rehearsal.c - a thread that rehearses the policy's ways on the requests that the server records, while it loses
- * some, and tells the rank threads which way is best (sim/rehearsal.h).
+/* server_rehearsal.c - a thread that rehearses the policy's ways on the requests that the server records, while it
+ * loses some, and tells the rank threads which way is best (sim/rehearsal.h).
  *
  * It has the lowest priority, and takes what the server knows of itself as a recording does: models with measured
  * latencies, accelerators in service, margins. If these change, it begins anew. */
@@ -17,9 +17,10 @@
 
 /* Requests of a second that are rehearsed; with more, none are: it would take this thread too long. */
 #define REQUESTS_MOST 200000
-/* Requests that came so shortly before a look are left for the next one: others of that time may not be recorded yet. */
+/* Requests that came so shortly before a look are left for the next one: others of that time may not be recorded yet.
+ */
 #define BEHIND_NS (50 * NS_PER_MS)
-/* A stage has room for ROOM times the requests that come within the longest SLO, but for about HELD_MOST of them. */
+/* A twin has room for ROOM times the requests that come within the longest SLO, but for about HELD_MOST of them. */
 #define ROOM      4
 #define HELD_MOST 1e6
 /* Longer than a rehearsal lasts. */
@@ -68,8 +69,9 @@ static struct profile *profile_make(const struct recording_model *model, uint32_
     uint32_t *batch = malloc(model->batch_max * sizeof(*batch));
     for (uint32_t b = 0; batch && b < model->batch_max; b++)
         batch[b] = b + 1;
-    bool made = profile && batch &&
-                profile_set_points(profile, model->batch_max, batch, model->latency_ns[type] + 1, model->batch_max) == 0;
+    bool made =
+        profile && batch &&
+        profile_set_points(profile, model->batch_max, batch, model->latency_ns[type] + 1, model->batch_max) == 0;
     free(batch);
     if (!made)
         free(profile);
@@ -113,7 +115,7 @@ static int arrays_make(struct rehearsed *n, uint32_t accelerators) {
     return rc;
 }
 
-/* The rate that a stage's memory is for: twice what comes at it within the longest SLO. */
+/* The rate that a twin's memory is for: twice what comes at it within the longest SLO. */
 static double rate_room(const struct rehearsed *n) {
     double slo_s = 0, rate = ROOM / 2 * (double)n->of.request_count;
     for (uint32_t m = 0; m < n->of.model_count; m++) {

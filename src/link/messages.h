@@ -249,7 +249,7 @@ struct cluster_parameters {
     double hop_ns;       /* mean time from when a grant is due to its answer */
     double thread_busy;  /* the largest share of its time in which a model thread has something to do */
     float type_share[ACCELERATOR_TYPES_MAX]; /* of the accelerators in service, by type */
-    uint64_t way; /* by which the policy decides, of those that its options leave open */
+    uint64_t way;                            /* by which the policy decides, of those that its options leave open */
 };
 
 /* Until the first are derived. */

@@ -1,4 +1,4 @@
-/* rehearsal.c - the stages, when they run, and which way has lost least. */
+/* rehearsal.c - the twins, when there are any, and which way has lost least. */
 #include "sim/rehearsal.h"
 
 #include <string.h>
@@ -6,20 +6,19 @@
 #include "base/fmath.h"
 #include "sim/sim_state.h"
 
-/* 1. A loss, or a difference between two, that matters: a tenth of what goodput allows. With fewer lost requests no stage
- * runs, and a way that is not better by so much does not take the place of another. */
+/* 1. A loss, or a difference between two, that matters: a tenth of what goodput allows. With fewer lost requests there
+ * are no twins, and a way that is not better by so much does not take the place of another. */
 #define LOSS 0.001
 /* 2. What was lost so long ago counts half as much as what is lost now: long enough to see through bursts, short enough
- * to follow the load. After as many looks in a row at which the first way had lost nothing that matters, the stages end.
- */
+ * to follow the load. When the first way has lost nothing that matters at so many looks in a row, the twins end. */
 #define HALF_LIFE_S 10
-/* What a stage loses at first does not count: its cores have to learn the rates, which are means over 2 s. */
+/* What a twin loses at first does not count: its cores have to learn the rates, which are means over 2 s. */
 #define LOOKS_LEARNING 2
 
 /* An emulated cluster that keeps to one way. */
-struct stage {
+struct twin {
     struct sim_config config;
-    void *memory; /* of stage_bytes */
+    void *memory; /* of sim_bytes() */
     struct sim *sim;
     struct sim_result result;
     double *bad;    /* [models] requests refused or late, the older the less */
@@ -28,20 +27,20 @@ struct stage {
 
 struct rehearsal {
     uint32_t ways, models, accelerators;
-    struct stage stages[POLICY_WAYS_MAX];
-    bool *up;         /* [accelerators] in service */
-    double *offered;  /* [models] requests, the older the less, */
-    uint64_t *asked;  /* [models] and up to the last look */
-    int64_t begun_ns; /* time 0 of the stages */
-    uint32_t looks;   /* since then, */
-    uint32_t quiet;   /* and the last ones of these at which the first way had lost nothing that matters */
+    struct twin twins[POLICY_WAYS_MAX];
+    bool *up;            /* [accelerators] in service */
+    double *offered;     /* [models] requests, the older the less, */
+    uint64_t *asked;     /* [models] and up to the last look */
+    int64_t begun_ns;    /* time 0 of the twins */
+    uint32_t looks;      /* since then, */
+    uint32_t quiet;      /* and the last ones of these at which the first way had lost nothing that matters */
     uint64_t impossible; /* requests since the last look that nothing could answer in time */
     uint32_t way;
     bool runs;
 };
 
-/* What each stage emulates, except its way: no traffic of its own, nothing that fails, everything counts. */
-static struct sim_config stage_config(const struct sim_config *cluster) {
+/* What each twin emulates, except its way: no traffic of its own, nothing that fails, everything counts. */
+static struct sim_config twin_config(const struct sim_config *cluster) {
     struct sim_config c = *cluster;
     c.pipelines = NULL; /* their stages' requests come one by one */
     c.pipeline_count = 0;
@@ -70,7 +69,7 @@ bool rehearsal_begins(uint64_t ended, uint64_t bad) {
 }
 
 static void layout(struct rehearsal *r, struct arena *arena, const struct sim_config *cluster) {
-    struct sim_config config = stage_config(cluster);
+    struct sim_config config = twin_config(cluster);
     uint32_t models = config.model_count;
     *r = (struct rehearsal){.models = models, .accelerators = config.accelerators};
     r->ways = policy_ways(cluster->policy, &cluster->options);
@@ -78,12 +77,12 @@ static void layout(struct rehearsal *r, struct arena *arena, const struct sim_co
     r->offered = arena_take(arena, models * sizeof(*r->offered));
     r->asked = arena_take(arena, models * sizeof(*r->asked));
     for (uint32_t w = 0; w < r->ways; w++) {
-        struct stage *stage = &r->stages[w];
-        stage->config = config;
-        config.policy->way_fix(&stage->config.options, w);
-        stage->bad = arena_take(arena, models * sizeof(*stage->bad));
-        stage->seen = arena_take(arena, models * sizeof(*stage->seen));
-        stage->memory = arena_take(arena, sim_bytes(&stage->config));
+        struct twin *twin = &r->twins[w];
+        twin->config = config;
+        config.policy->way_fix(&twin->config.options, w);
+        twin->bad = arena_take(arena, models * sizeof(*twin->bad));
+        twin->seen = arena_take(arena, models * sizeof(*twin->seen));
+        twin->memory = arena_take(arena, sim_bytes(&twin->config));
     }
 }
 
@@ -108,17 +107,17 @@ bool rehearsal_runs(const struct rehearsal *r) {
     return r->runs;
 }
 
-/* ---- what the cluster is told, the stages are ---- */
+/* ---- what the cluster is told, the twins are ---- */
 
-static void until(struct rehearsal *r, struct stage *stage, int64_t now_ns) {
+static void until(struct rehearsal *r, struct twin *twin, int64_t now_ns) {
     int64_t at_ns = now_ns - r->begun_ns;
-    if (at_ns > stage->sim->now_ns)
-        sim_until(stage->sim, at_ns);
+    if (at_ns > twin->sim->now_ns)
+        sim_until(twin->sim, at_ns);
 }
 
 /* Whether a request could be in time if nothing else was to be done. If not, no way changes that. */
 static bool possible(const struct rehearsal *r, const struct request_message *message) {
-    const struct sim_config *c = &r->stages[0].config;
+    const struct sim_config *c = &r->twins[0].config;
     const struct sim_model *model = &c->models[message->model];
     int64_t left_ns = message->deadline_ns - message->arrival_ns - c->ctrl_ns - c->data_ns * message->items;
     uint32_t items = message->items < model->batch_max ? message->items : model->batch_max;
@@ -139,17 +138,17 @@ void rehearsal_request(struct rehearsal *r, int64_t now_ns, const struct request
     own.arrival_ns -= r->begun_ns;
     own.deadline_ns -= r->begun_ns;
     for (uint32_t w = 0; w < r->ways; w++) {
-        until(r, &r->stages[w], now_ns);
-        sim_tell_request(r->stages[w].sim, &own);
+        until(r, &r->twins[w], now_ns);
+        sim_tell_request(r->twins[w].sim, &own);
     }
 }
 
-static void accelerator_tell(struct stage *stage, uint32_t accelerator, bool up) {
+static void accelerator_tell(struct twin *twin, uint32_t accelerator, bool up) {
     if (up)
-        sim_accelerator_up(stage->sim, accelerator);
+        sim_accelerator_up(twin->sim, accelerator);
     else
-        sim_accelerator_down(stage->sim, accelerator);
-    sim_told(stage->sim);
+        sim_accelerator_down(twin->sim, accelerator);
+    sim_told(twin->sim);
 }
 
 void rehearsal_accelerator(struct rehearsal *r, int64_t now_ns, uint32_t accelerator, bool up) {
@@ -157,8 +156,8 @@ void rehearsal_accelerator(struct rehearsal *r, int64_t now_ns, uint32_t acceler
         return;
     r->up[accelerator] = up;
     for (uint32_t w = 0; w < r->ways && r->runs; w++) {
-        until(r, &r->stages[w], now_ns);
-        accelerator_tell(&r->stages[w], accelerator, up);
+        until(r, &r->twins[w], now_ns);
+        accelerator_tell(&r->twins[w], accelerator, up);
     }
 }
 
@@ -171,18 +170,18 @@ static void begin(struct rehearsal *r, int64_t now_ns) {
     memset(r->offered, 0, r->models * sizeof(*r->offered));
     memset(r->asked, 0, r->models * sizeof(*r->asked));
     for (uint32_t w = 0; w < r->ways; w++) {
-        struct stage *stage = &r->stages[w];
-        memset(stage->bad, 0, r->models * sizeof(*stage->bad));
-        memset(stage->seen, 0, r->models * sizeof(*stage->seen));
-        stage->sim = sim_begin(&stage->config, stage->memory, &stage->result);
+        struct twin *twin = &r->twins[w];
+        memset(twin->bad, 0, r->models * sizeof(*twin->bad));
+        memset(twin->seen, 0, r->models * sizeof(*twin->seen));
+        twin->sim = sim_begin(&twin->config, twin->memory, &twin->result);
         for (uint32_t a = 0; a < r->accelerators; a++)
             if (!r->up[a])
-                accelerator_tell(stage, a, false);
+                accelerator_tell(twin, a, false);
     }
 }
 
-/* Adds what has happened since the last look, which it returns, to what has faded meanwhile; while the cores learn it is
- * forgotten. */
+/* Adds what has happened since the last look, which it returns, to what has faded meanwhile; while the cores learn it
+ * is forgotten. */
 static uint64_t count(double *faded, uint64_t *seen, uint64_t now, bool learning) {
     double fade = fmath_exp(-0.6931471805599453 / HALF_LIFE_S * ((double)REHEARSAL_EVERY_NS / NS_PER_S));
     uint64_t new = now - *seen;
@@ -191,15 +190,15 @@ static uint64_t count(double *faded, uint64_t *seen, uint64_t now, bool learning
     return new;
 }
 
-static void stages_count(struct rehearsal *r, int64_t now_ns) {
+static void twins_count(struct rehearsal *r, int64_t now_ns) {
     bool learning = r->looks <= LOOKS_LEARNING;
     uint64_t offered = 0, bad = 0; /* by the first way, since the last look */
     for (uint32_t w = 0; w < r->ways; w++) {
-        struct stage *stage = &r->stages[w];
-        until(r, stage, now_ns);
+        struct twin *twin = &r->twins[w];
+        until(r, twin, now_ns);
         for (uint32_t m = 0; m < r->models; m++) {
-            const struct sim_model_result *result = &stage->result.models[m];
-            uint64_t lost = count(&stage->bad[m], &stage->seen[m], result->dropped + result->late, learning);
+            const struct sim_model_result *result = &twin->result.models[m];
+            uint64_t lost = count(&twin->bad[m], &twin->seen[m], result->dropped + result->late, learning);
             bad += w == 0 ? lost : 0;
             offered += w == 0 ? count(&r->offered[m], &r->asked[m], result->offered, learning) : 0;
         }
@@ -212,7 +211,7 @@ static void stages_count(struct rehearsal *r, int64_t now_ns) {
 static double loss_of(const struct rehearsal *r, uint32_t way) {
     double sum = 0;
     for (uint32_t m = 0; m < r->models; m++) {
-        double share = r->stages[way].bad[m] / (r->offered[m] > 1 ? r->offered[m] : 1);
+        double share = r->twins[way].bad[m] / (r->offered[m] > 1 ? r->offered[m] : 1);
         sum += share * share;
     }
     return __builtin_sqrt(sum / r->models);
@@ -227,7 +226,7 @@ uint32_t rehearsal_look(struct rehearsal *r, int64_t now_ns, uint64_t ended, uin
         return r->way = 0;
     }
     r->looks++;
-    stages_count(r, now_ns);
+    twins_count(r, now_ns);
     if (r->looks <= LOOKS_LEARNING)
         return r->way;
     double loss[POLICY_WAYS_MAX];

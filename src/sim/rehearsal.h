@@ -1,14 +1,13 @@
 /* rehearsal.h - which of a policy's ways loses the fewest requests, on the load that a cluster has now.
  *
- * No single rule is best for every cluster and load. So while a cluster loses requests, its policy's ways are rehearsed:
- * for each way there is an emulated cluster in virtual time (a stage), with the same models and accelerators and the
- * scheduler's own cores. All stages are given the requests that the cluster itself is given. Once a second they are
- * compared, and the cluster goes by the way that has lost least. All stages have the same arrivals, so it takes far
- * fewer requests to see which way is better than it would to try one after the other, and no request is lost by
- * trying.
+ * No single rule is best for every cluster and load. So while a cluster loses requests, the ways of its policy are
+ * rehearsed: each has a twin of the cluster in virtual time, with the same models and accelerators and the scheduler's
+ * own cores. The twins are given the requests that the cluster itself is given. Once a second they are compared, and
+ * the cluster goes by the way that has lost least. The twins have the same arrivals, so it takes far fewer requests to
+ * see which way is better than it would to try one after the other, and no request is lost by trying.
  *
- * The simulator and the live server have the same object. A request's client that leaves, and batches that take longer
- * than their tables say, are not rehearsed. Pure; one thread. */
+ * The simulator and the live server have the same object. Clients that leave, and batches that take longer than their
+ * tables say, are not rehearsed. Pure; one thread. */
 #pragma once
 
 #include "sim/sim.h"
@@ -33,5 +32,5 @@ void rehearsal_accelerator(struct rehearsal *r, int64_t now_ns, uint32_t acceler
 /* Call it every REHEARSAL_EVERY_NS, with the requests that have ended in the cluster since the last call, and how many
  * of them were refused or late. Returns the way that the cluster is to take until the next call. */
 uint32_t rehearsal_look(struct rehearsal *r, int64_t now_ns, uint64_t ended, uint64_t bad);
-/* Whether stages are running: the cluster has lost requests lately. */
+/* Whether twins are running: the cluster has lost requests lately. */
 bool rehearsal_runs(const struct rehearsal *r);

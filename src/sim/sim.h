@@ -222,7 +222,7 @@ struct sim_result {
     uint32_t stuck;             /* accelerators that the rank core did not get back; 0 unless something is broken */
     uint32_t unanswered;        /* requests and queries still there at the end; 0 unless something is broken */
     double way_share[POLICY_WAYS_MAX]; /* of the time in which requests count: by which way the policy decided */
-    bool gave_up, stopped;      /* ended early, by give_up_bad or go_on; the rest is of what ran until then */
+    bool gave_up, stopped;             /* ended early, by give_up_bad or go_on; the rest is of what ran until then */
 };
 
 /* Memory that a run needs, aligned as malloc's; results included. */

@@ -28,8 +28,7 @@ static bool in_service(const struct sim *sim, uint32_t accelerator) {
 static void way_count(struct sim *sim, int64_t until_ns) {
     int64_t counted_ns = sim->count_until_ns - sim->count_from_ns;
     if (counted_ns > 0)
-        sim->result->way_share[sim->way] +=
-            (double)sim_counted_ns(sim, sim->way_ns, until_ns) / (double)counted_ns;
+        sim->result->way_share[sim->way] += (double)sim_counted_ns(sim, sim->way_ns, until_ns) / (double)counted_ns;
     sim->way_ns = until_ns;
 }
 

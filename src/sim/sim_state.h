@@ -201,11 +201,11 @@ struct sim {
     double busy_ns, ran_ns;     /* while requests count; always. Of many accelerators they outgrow 64 bits */
     uint64_t ended, bad;        /* requests and queries, warm-up included, cancelled ones not */
     struct sim_scaling scaling;
-    struct rehearsal *rehearsal;     /* of the policy's ways; NULL: it has only one */
+    struct rehearsal *rehearsal;   /* of the policy's ways; NULL: it has only one */
     uint64_t ended_seen, bad_seen; /* at its last look, */
     uint32_t way;                  /* and what that said, */
     int64_t way_ns;                /* since when */
-    uint64_t *bad_most; /* [models + pipelines] a run with more is given up; or NULL */
+    uint64_t *bad_most;            /* [models + pipelines] a run with more is given up; or NULL */
     void *driver_state;
 };
 

@@ -77,7 +77,7 @@ static void the_way_that_loses_least_is_taken_and_left_when_the_load_falls(void 
 }
 
 /* With two of four accelerators half of the load is too much, by any way, until they are back. */
-static void accelerators_that_leave_are_missing_on_all_stages(void **state) {
+static void accelerators_that_leave_are_missing_on_all_twins(void **state) {
     (void)state;
     struct cluster *cluster = cluster_patient(2500);
     struct rehearsal *r = rehearsal_new(cluster);
@@ -160,7 +160,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_losses_nothing_is_rehearsed),
         cmocka_unit_test(the_way_that_loses_least_is_taken_and_left_when_the_load_falls),
-        cmocka_unit_test(accelerators_that_leave_are_missing_on_all_stages),
+        cmocka_unit_test(accelerators_that_leave_are_missing_on_all_twins),
         cmocka_unit_test(impossible_requests_begin_nothing),
         cmocka_unit_test(one_way_needs_no_rehearsal),
         cmocka_unit_test(a_run_is_nearly_as_good_as_by_its_best_way),
