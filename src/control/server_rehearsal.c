@@ -42,7 +42,6 @@ struct server_rehearsal {
     struct server_load load;
     struct rehearsed now;
     int64_t fed_ns; /* requests up to then were told */
-    bool crowded;   /* there are too many requests */
     _Atomic uint32_t way;
     _Atomic uint64_t changes;
     _Atomic bool runs, stop;
@@ -219,15 +218,17 @@ static void way_set(struct server *s, uint32_t way) {
 
 static void end(struct server *s) {
     rehearsed_free(&s->rehearsal->now);
+    atomic_store_explicit(&s->rehearsal->runs, false, memory_order_relaxed); /* for metrics */
     way_set(s, 0);
 }
 
-/* A look with the recording since the last one. */
-static int look_with(struct server *s, struct recording *of, int64_t now_ns, const struct autoscale_seen *seen) {
+/* A look with the recording since then. 0, or nothing is to be rehearsed: -EFBIG: there were too many requests;
+ * -ENOENT; -ENOMEM. */
+static int look_with(struct server *s, struct recording *of, int64_t from_ns, int64_t now_ns,
+                     const struct autoscale_seen *seen) {
     struct server_rehearsal *r = s->rehearsal;
-    r->crowded = of->request_count >= REQUESTS_MOST;
-    if (r->crowded)
-        return -E2BIG;
+    if (of->start_ns > from_ns) /* it lacks earlier ones */
+        return -EFBIG;
     if (!rehearsed_is(&r->now, of)) {
         int rc = rehearsed_make(&r->now, s, of);
         if (rc)
@@ -255,12 +256,14 @@ static void look(struct server *s) {
         return;
     }
     int64_t from_ns = r->now.rehearsal ? r->fed_ns : now_ns - REHEARSAL_EVERY_NS;
+    from_ns = from_ns > s->started_ns ? from_ns : s->started_ns;
     int rc = server_recording_read(s, from_ns, REQUESTS_MOST, &of);
-    rc = rc ? rc : look_with(s, &of, now_ns, &load.all);
+    rc = rc ? rc : look_with(s, &of, from_ns, now_ns, &load.all);
     recording_free(&of);
     if (rc)
         end(s);
-    atomic_store_explicit(&r->runs, rc == 0, memory_order_relaxed); /* for metrics */
+    else
+        atomic_store_explicit(&r->runs, true, memory_order_relaxed); /* for metrics */
 }
 
 /* Waits for a while; false: the thread is to end. */
