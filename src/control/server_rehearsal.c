@@ -44,8 +44,9 @@ struct server_rehearsal {
     int64_t fed_ns; /* requests up to then were told */
     _Atomic uint32_t way;
     _Atomic uint64_t changes;
-    _Atomic bool runs, stop;
-    pthread_mutex_t lock;
+    _Atomic bool runs;
+    pthread_mutex_t lock; /* of `stop` */
+    bool stop;
     pthread_cond_t stopped;
     pthread_t thread;
 };
@@ -138,6 +139,8 @@ static int rehearsed_make(struct rehearsed *n, const struct server *s, struct re
     if (rc)
         return rc;
     n->step.rate_rps = rate_room(n);
+    free(n->of.requests);
+    n->of.requests = NULL;
     n->config = (struct sim_config){
         .models = n->models,
         .model_count = n->of.model_count,

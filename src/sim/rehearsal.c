@@ -180,10 +180,9 @@ static void begin(struct rehearsal *r, int64_t now_ns) {
     }
 }
 
-/* Adds what has happened since the last look, which it returns, to what has faded meanwhile; while the cores learn it
- * is forgotten. */
-static uint64_t count(double *faded, uint64_t *seen, uint64_t now, bool learning) {
-    double fade = fmath_exp(-0.6931471805599453 / HALF_LIFE_S * ((double)REHEARSAL_EVERY_NS / NS_PER_S));
+/* Adds what has happened since the last look, which it returns, to the part `fade` of what happened before; while the
+ * cores learn it is forgotten. */
+static uint64_t count(double *faded, uint64_t *seen, uint64_t now, double fade, bool learning) {
     uint64_t new = now - *seen;
     *faded = learning ? 0 : *faded * fade + (double)new;
     *seen = now;
@@ -191,6 +190,7 @@ static uint64_t count(double *faded, uint64_t *seen, uint64_t now, bool learning
 }
 
 static void twins_count(struct rehearsal *r, int64_t now_ns) {
+    double fade = fmath_exp(-0.6931471805599453 / HALF_LIFE_S * ((double)REHEARSAL_EVERY_NS / NS_PER_S));
     bool learning = r->looks <= LOOKS_LEARNING;
     uint64_t offered = 0, bad = 0; /* by the first way, since the last look */
     for (uint32_t w = 0; w < r->ways; w++) {
@@ -198,9 +198,9 @@ static void twins_count(struct rehearsal *r, int64_t now_ns) {
         until(r, twin, now_ns);
         for (uint32_t m = 0; m < r->models; m++) {
             const struct sim_model_result *result = &twin->result.models[m];
-            uint64_t lost = count(&twin->bad[m], &twin->seen[m], result->dropped + result->late, learning);
+            uint64_t lost = count(&twin->bad[m], &twin->seen[m], result->dropped + result->late, fade, learning);
             bad += w == 0 ? lost : 0;
-            offered += w == 0 ? count(&r->offered[m], &r->asked[m], result->offered, learning) : 0;
+            offered += w == 0 ? count(&r->offered[m], &r->asked[m], result->offered, fade, learning) : 0;
         }
     }
     r->quiet = rehearsal_begins(offered, bad) ? 0 : r->quiet + 1;

@@ -475,8 +475,7 @@ static void traffic_begin(struct sim *sim) {
         bad_most_set(sim);
 }
 
-/* What follows from an event at the same instant. */
-static void instant_end(struct sim *sim) {
+void sim_told(struct sim *sim) {
     if (!sim->links.scheduler_down)
         sim->driver->deliver(sim);
     sim_queries_go_on(sim);
@@ -487,7 +486,7 @@ static void event_handle(struct sim *sim, struct tournament_entry event) {
     sim->now_ns = sim->handled_next_ns = event.key;
     sim->handled = event.item;
     source_handle(sim, event.item);
-    instant_end(sim);
+    sim_told(sim);
     sim->handled = SIM_NOTHING;
     tournament_set(&sim->events, event.item, sim->handled_next_ns);
 }
@@ -505,11 +504,7 @@ void sim_tell_request(struct sim *sim, const struct request_message *message) {
     sim->result->models[own.model].offered += own.priority != PRIORITY_BEST_EFFORT;
     if (!sim_admit(sim, &own))
         sim_count(sim, own.model, own.priority, sim->now_ns, SIM_DROPPED);
-    instant_end(sim);
-}
-
-void sim_told(struct sim *sim) {
-    instant_end(sim);
+    sim_told(sim);
 }
 
 void sim_run(const struct sim_config *config, void *memory, struct sim_result *result) {

@@ -212,7 +212,8 @@ struct sim {
 /* ---- sim.c ---- */
 
 /* A run without traffic, from time 0 on, in memory of sim_bytes(); sim_until() goes on to a later time, and what comes
- * then is told between two calls: sim_tell_request(), or what sim_accelerator.c has, with sim_told() after it. */
+ * then is told between two calls: sim_tell_request(), or what sim_accelerator.c has, with sim_told() after it: that
+ * does what follows from an event at the same instant. */
 struct sim *sim_begin(const struct sim_config *config, void *memory, struct sim_result *result);
 void sim_until(struct sim *sim, int64_t until_ns);
 void sim_tell_request(struct sim *sim, const struct request_message *message);
