@@ -326,12 +326,8 @@ void backend_frontends_look(struct backend_link *l, int64_t now_ns, int64_t *unt
             frontend_lost(l, f, f->fabric_reason);
         } else if (f->known && !health_look(&f->health, &f->peer, now_ns, until_ns)) {
             frontend_lost(l, f, "it has been silent for three heartbeats");
-        } else if (!f->known) {
-            int64_t over_ns = f->peer.heard_ns + HEALTH_BEATS * l->config.beat_ns;
-            if (now_ns > over_ns)
-                frontend_lost(l, f, "it does not answer");
-            else
-                *until_ns = over_ns < *until_ns ? over_ns : *until_ns;
+        } else if (!f->known && !health_hears(&f->health, &f->peer, now_ns, until_ns)) {
+            frontend_lost(l, f, "it does not answer");
         }
         at = &f->next;
     }

@@ -4,12 +4,24 @@
 #include "base/clock.h"
 
 void health_init(struct health *health, int64_t beat_ns, int64_t now_ns) {
-    *health = (struct health){.beat_ns = beat_ns, .ping_ns = now_ns};
+    *health = (struct health){.beat_ns = beat_ns, .ping_ns = now_ns, .looked_ns = now_ns};
     clock_sync_init(&health->clock, now_ns);
 }
 
+bool health_hears(struct health *health, const struct peer *peer, int64_t now_ns, int64_t *until_ns) {
+    /* This process was stopped, or got no core: what came meanwhile is read before the peer is judged. */
+    if (now_ns - health->looked_ns > health->beat_ns * 3 / 2)
+        health->judge_ns = now_ns + health->beat_ns;
+    health->looked_ns = now_ns;
+    int64_t silent_ns = peer->heard_ns + HEALTH_BEATS * health->beat_ns + 1, next_ns = now_ns + health->beat_ns;
+    silent_ns = silent_ns > health->judge_ns ? silent_ns : health->judge_ns;
+    next_ns = silent_ns < next_ns ? silent_ns : next_ns;
+    *until_ns = next_ns < *until_ns ? next_ns : *until_ns;
+    return now_ns < silent_ns;
+}
+
 bool health_look(struct health *health, struct peer *peer, int64_t now_ns, int64_t *until_ns) {
-    if (now_ns - peer->heard_ns > HEALTH_BEATS * health->beat_ns)
+    if (!health_hears(health, peer, now_ns, until_ns))
         return false;
     health->error_ns = clock_sync_known(&health->clock) ? clock_sync_error_ns(&health->clock, now_ns) : 0;
     int64_t asks_ns = clock_sync_next_ns(&health->clock);
@@ -25,8 +37,6 @@ bool health_look(struct health *health, struct peer *peer, int64_t now_ns, int64
         health->ping_ns = now_ns + health->beat_ns;
     }
     int64_t next_ns = asks_ns < health->ping_ns ? asks_ns : health->ping_ns;
-    int64_t silent_ns = peer->heard_ns + HEALTH_BEATS * health->beat_ns + 1;
-    next_ns = silent_ns < next_ns ? silent_ns : next_ns;
     *until_ns = next_ns < *until_ns ? next_ns : *until_ns;
     return true;
 }

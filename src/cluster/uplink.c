@@ -346,11 +346,8 @@ void uplink_look(struct uplink *u, int64_t now_ns, int64_t *until_ns) {
     } else if (!u->up) {
         /* A dead host does not answer; a host whose scheduler is stopped accepts the connection. Either way the next
          * address is tried then. */
-        int64_t over_ns = u->peer.heard_ns + silence_most(u);
-        if (now_ns > over_ns)
+        if (!health_hears(&u->health, &u->peer, now_ns, until_ns))
             silent(u, "it does not answer", now_ns);
-        else
-            *until_ns = over_ns < *until_ns ? over_ns : *until_ns;
     } else if (!health_look(&u->health, &u->peer, now_ns, until_ns)) {
         silent(u, "it has been silent for three heartbeats", now_ns);
     }

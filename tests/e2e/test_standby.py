@@ -224,6 +224,17 @@ def test_backends_die(tmp_path, transport):
         clients.check()
 
 
+def test_backend_that_was_stopped_does_not_blame_the_scheduler(tmp_path):
+    """Or it would leave that scheduler out for three heartbeats, while no other one leads."""
+    with Cluster(tmp_path, schedulers=2, backends=1) as cluster:
+        backend, leader = cluster.backends[0], cluster.leader()
+        backend.kill(signal.SIGSTOP)
+        wait_until(lambda: leader.says('msg="member lost" role=backend'))
+        backend.kill(signal.SIGCONT)
+        wait_until(lambda: backend.says('msg="joined"') == 2)
+        assert backend.says("it has been silent") == 0
+
+
 @pytest.mark.parametrize("seed, transport", [(1, "auto"), (2, "tcp")])
 def test_anything_dies_again_and_again(tmp_path, seed, transport):
     """But the frontend, whose clients would see that; one at a time, so that somebody is left."""
