@@ -45,19 +45,21 @@ def free_port():
 
 
 def client_and_server(server, client):
-    """Runs both, and returns what the client prints. The server may not listen yet when the client comes."""
-    with subprocess.Popen(server, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            until = time.monotonic() + CONNECT_S
-            while True:
-                done = subprocess.run(client, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-                if done.returncode == 0:
-                    return done.stdout
-                if time.monotonic() > until:
-                    sys.exit("pulls.py: %s: %s" % (" ".join(client), done.stdout.strip()))
-                time.sleep(0.02)
-        finally:
-            process.terminate()
+    """Runs both, and returns what the client prints. The server may not listen yet when the client comes, and may end with
+    a client that fails."""
+    until = time.monotonic() + CONNECT_S
+    while True:
+        with subprocess.Popen(server, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            try:
+                while process.poll() is None:
+                    done = subprocess.run(client, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                    if done.returncode == 0:
+                        return done.stdout
+                    if time.monotonic() > until:
+                        sys.exit("pulls.py: %s: %s" % (" ".join(client), done.stdout.strip()))
+                    time.sleep(0.02)
+            finally:
+                process.terminate()
 
 
 def iperf3(size, seconds):

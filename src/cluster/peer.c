@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <linux/sockios.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,7 @@
 #define READS_MOST   8                    /* system calls a turn, so that no peer starves another, */
 #define READ_BYTES   ((size_t)512 * 1024) /* and bytes */
 #define PIECES_FIRST 64
+#define NEAR_SEND    250000 /* bytes that the kernel keeps for a peer of this host, which it doubles */
 /* Bytes after a body are read into the buffer together with it. After a long body that is only the next head: further
  * bytes would belong to the next body, and would have to be copied again from the buffer. */
 #define BODY_LONG   ((size_t)16 * 1024)
@@ -82,6 +84,27 @@ static void watch(struct peer *peer, int operation) {
         want_flush(peer); /* the kernel has no memory: the next turn tries again */
 }
 
+/* Whether both ends of a TCP connection have the same address. */
+static bool is_near(int fd) {
+    struct sockaddr_storage own = {0}, other = {0};
+    socklen_t own_bytes = sizeof(own), other_bytes = sizeof(other);
+    if (getsockname(fd, (struct sockaddr *)&own, &own_bytes) < 0 ||
+        getpeername(fd, (struct sockaddr *)&other, &other_bytes) < 0 || own.ss_family != other.ss_family)
+        return false;
+    if (own.ss_family == AF_INET)
+        return ((struct sockaddr_in *)&own)->sin_addr.s_addr == ((struct sockaddr_in *)&other)->sin_addr.s_addr;
+    return own.ss_family == AF_INET6 &&
+           IN6_ARE_ADDR_EQUAL(&((struct sockaddr_in6 *)&own)->sin6_addr, &((struct sockaddr_in6 *)&other)->sin6_addr);
+}
+
+/* Within a host, what is sent should be read while it is in the cores' caches; the kernel's own buffers, which grow to
+ * megabytes, are for distances. */
+static void near_limit(int fd) {
+    static const int BYTES = NEAR_SEND;
+    if (is_near(fd))
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &BYTES, sizeof(BYTES));
+}
+
 int peer_init(struct peer *peer, int fd, bool connecting, int epoll_fd, const struct peer_events *events, void *owner) {
     const size_t in_room = connecting ? IN_BYTES : IN_STRANGER;
     *peer = (struct peer){
@@ -104,6 +127,8 @@ int peer_init(struct peer *peer, int fd, bool connecting, int epoll_fd, const st
         peer_free(peer);
         return -ENOMEM;
     }
+    if (!connecting)
+        near_limit(fd);
     struct epoll_event event = {.events = EPOLLIN | (connecting ? EPOLLOUT : 0), .data.ptr = peer};
     if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0) {
         int rc = -errno;
@@ -736,6 +761,7 @@ static void connected(struct peer *peer) {
         return;
     }
     peer->connecting = false;
+    near_limit(peer->fd);
     if (peer->tls && tls_stream_read(peer->tls->stream, peer->in, peer->in_room) < 0) {
         fail(peer, "TLS cannot begin");
         return;
