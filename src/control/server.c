@@ -631,6 +631,28 @@ static uint32_t in_flight(const struct server *s) {
     return total;
 }
 
+static bool is_drained(const struct server *s) {
+    for (uint32_t f = 0; f < server_frontends(s); f++)
+        if (!frontend_is_shut(s->frontends[f]))
+            return false;
+    return in_flight(s) == 0; /* looked at last: from now on no request begins */
+}
+
+/* Waits until nothing is in flight. A moment without requests is not the end yet: connections that are still open may
+ * bring some until they are shut, and those are answered, too. */
+static void drain(struct server *s, int64_t until_ns) {
+    bool asked = false;
+    while (!is_drained(s) && clock_now_ns() < until_ns) {
+        if (!asked && in_flight(s) == 0) {
+            asked = true;
+            for (uint32_t f = 0; f < server_frontends(s); f++)
+                frontend_shut(s->frontends[f]);
+        }
+        sleep_ns(DRAIN_POLL_NS);
+        server_watch(s);
+    }
+}
+
 int server_stop(struct server *s, int64_t grace_ns, int64_t timeout_ns) {
     atomic_store_explicit(&s->draining, true, memory_order_release); /* with the frontends' loads */
     repository_thread_stop(s->repository);
@@ -640,10 +662,7 @@ int server_stop(struct server *s, int64_t grace_ns, int64_t timeout_ns) {
     for (uint32_t f = 0; f < server_frontends(s); f++)
         frontend_quiesce(s->frontends[f]);
     int64_t until = clock_now_ns() + timeout_ns;
-    while (in_flight(s) > 0 && clock_now_ns() < until) {
-        sleep_ns(DRAIN_POLL_NS);
-        server_watch(s);
-    }
+    drain(s, until);
     uint32_t cut_off = in_flight(s) + !server_cluster_drain(s, until);
     if (cut_off)
         log_warn("requests cut off", "requests=%u", cut_off);

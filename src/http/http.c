@@ -47,6 +47,14 @@ static bool http_go_on(struct frontend *base) {
     return !list_empty(&f->again);
 }
 
+static void http_shut(struct frontend *base) {
+    list_for_each_safe (it, &base->connections) {
+        struct http_connection *c = list_entry(it, struct http_connection, link);
+        if (c->doing == HTTP_DOING_HEAD)
+            http_connection_close(c);
+    }
+}
+
 /* Idle connections do not count: they are closed without a word. */
 static bool http_all_said(const struct frontend *base) {
     return frontend_in_flight(base) == 0;
@@ -77,5 +85,6 @@ const struct protocol http_protocol = {
     .sweep = http_connections_sweep,
     .go_on = http_go_on,
     .reap = http_connections_free,
+    .shut = http_shut,
     .all_said = http_all_said,
 };

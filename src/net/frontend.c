@@ -175,6 +175,17 @@ static void quiesce(struct frontend *f) {
         f->protocol->quiesce(f);
 }
 
+/* Takes what has been received until now, and nothing that comes later. */
+static void shut(struct frontend *f) {
+    if (!f->quiesced)
+        quiesce(f);
+    take_events(f, 0, false);
+    turn(f);
+    if (f->protocol->shut)
+        f->protocol->shut(f);
+    atomic_store_explicit(&f->shut, true, memory_order_release); /* with frontend_is_shut() */
+}
+
 /* Everything that the scheduler holds comes back before its memory goes, and is answered if the client takes it. */
 static void finish_all(struct frontend *f) {
     int64_t until_ns = TIME_NEVER;
@@ -194,7 +205,7 @@ static void finish_all(struct frontend *f) {
     } while (f->turn_ns < until_ns || inferences_away(&f->inferences));
 }
 
-/* What another thread asks for. acquire: with the release in frontend_quiesce() and frontend_end(). */
+/* What another thread asks for. acquire: with the release in ask(). */
 static bool wanted(const _Atomic bool *what) {
     return atomic_load_explicit(what, memory_order_acquire);
 }
@@ -207,6 +218,8 @@ static void *frontend_main(void *context) {
     while (!wanted(&f->stop_wanted)) {
         if (!f->quiesced && wanted(&f->quiesce_wanted))
             quiesce(f);
+        if (!frontend_is_shut(f) && wanted(&f->shut_wanted))
+            shut(f);
         turn(f);
         rest(f);
         inferences_trim(&f->inferences, f->turn_ns);
@@ -323,16 +336,23 @@ int frontend_start(struct frontend **frontend, const struct protocol *protocol, 
     return 0;
 }
 
-void frontend_quiesce(struct frontend *f) {
-    atomic_store_explicit(&f->quiesce_wanted, true, memory_order_release); /* with wanted() */
+static void ask(struct frontend *f, _Atomic bool *what) {
+    atomic_store_explicit(what, true, memory_order_release); /* with wanted() */
     inbox_wake(&f->inbox);
+}
+
+void frontend_quiesce(struct frontend *f) {
+    ask(f, &f->quiesce_wanted);
+}
+
+void frontend_shut(struct frontend *f) {
+    ask(f, &f->shut_wanted);
 }
 
 void frontend_end(struct frontend *f) {
     if (!f || frontend_ended(f))
         return;
-    atomic_store_explicit(&f->stop_wanted, true, memory_order_release); /* with wanted() */
-    inbox_wake(&f->inbox);
+    ask(f, &f->stop_wanted);
     pthread_join(f->thread, NULL);
 }
 

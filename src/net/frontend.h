@@ -62,6 +62,8 @@ struct protocol {
 
     /* No new requests from now on. Once; NULL: clients are told by the answers. */
     void (*quiesce)(struct frontend *frontend);
+    /* Closes connections that have no whole request's head. Once, after quiesce(); NULL: since then none begins. */
+    void (*shut)(struct frontend *frontend);
     /* The server ends, and all requests are back: whether clients have everything that there is to tell them. */
     bool (*all_said)(const struct frontend *frontend);
 };
@@ -91,10 +93,11 @@ struct frontend {
     struct histogram waited_ns;      /* bytes, from their arrival until they were read */
     const _Atomic uint64_t *answers; /* [protocol->metrics->answer_kinds] */
     _Atomic uint64_t dismissed;      /* connections, for being slow or idle, and floods */
+    _Atomic bool shut;               /* no request begins any more */
     _Atomic bool ended;
 
     /* written by other threads */
-    _Alignas(CACHE_LINE) _Atomic bool quiesce_wanted, stop_wanted;
+    _Alignas(CACHE_LINE) _Atomic bool quiesce_wanted, shut_wanted, stop_wanted;
     struct inbox inbox;
 };
 
@@ -106,6 +109,9 @@ int frontend_start(struct frontend **frontend, const struct protocol *protocol, 
 /* No new connections from now on (the caller closes its listening socket, too), and no new requests on those there are.
  * Returns at once. */
 void frontend_quiesce(struct frontend *frontend);
+/* After frontend_quiesce(): no further request begins, and connections that wait for one are closed. What is in flight
+ * goes on. Returns at once: see frontend_is_shut(). */
+void frontend_shut(struct frontend *frontend);
 /* Cancels what is in flight, waits until the scheduler has given every request back (it must still run), answers those
  * as far as clients take it at once, and ends the thread. NULL is allowed. */
 void frontend_end(struct frontend *frontend);
@@ -117,6 +123,10 @@ void frontend_stop(struct frontend *frontend);
 /* Infer requests that are being read, run or answered; idle connections do not count. */
 static inline uint32_t frontend_in_flight(const struct frontend *frontend) {
     return atomic_load_explicit(&frontend->inferences.counters.in_flight, memory_order_relaxed); /* a gauge */
+}
+/* No request has begun since then: when none is in flight, none will be. */
+static inline bool frontend_is_shut(const struct frontend *frontend) {
+    return atomic_load_explicit(&frontend->shut, memory_order_acquire); /* with shut() */
 }
 /* The models that it uses: it does not look at any that it used before. */
 static inline const struct model_index *frontend_models(const struct frontend *frontend) {

@@ -1,9 +1,11 @@
 """test_serve.py - what users of other model servers suffer, shown not to happen here."""
 # sanitizers: yes
 import concurrent.futures
+import http.client
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
@@ -232,6 +234,34 @@ def test_sigterm_finishes_what_is_in_flight(tmp_path):
             assert server.stop() == 0
             assert [a.result()[0] for a in asked] == [200] * 4
         idle.close()
+
+
+def test_what_a_draining_server_takes_it_answers(tmp_path):
+    """Clients keep their connections, and ask now and then: between two requests nothing is in flight, and that is not the end."""
+    quick = scenario(tmp_path, accelerators=2, alpha_ms=0.2, beta_ms=1)
+    for _ in range(10):
+        with Server("--scenario", quick) as server, concurrent.futures.ThreadPoolExecutor(24) as pool:
+            def ask(n):
+                """What each request was told, until its connection was closed."""
+                told, draw = [], random.Random(n)
+                connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+                while True:
+                    time.sleep(draw.uniform(0, 0.06))
+                    try:
+                        connection.request("POST", "/v2/models/m/infer", json.dumps({"inputs": ONE}))
+                        answer = connection.getresponse()
+                        told.append((answer.status, answer.read()))
+                    except (OSError, http.client.HTTPException):  # closed while it waited for a request
+                        return told
+                    if answer.getheader("Connection") == "close":
+                        return told
+
+            asked = [pool.submit(ask, n) for n in range(24)]
+            wait_until(lambda: items_run(server.metrics()) > 24)
+            assert server.stop() == 0
+            told = sum((a.result() for a in asked), [])
+            assert [one for one in told if one[0] != 200] == []
+            assert len(told) > 24
 
 
 def test_readiness_fails_first_while_draining(tmp_path):

@@ -43,9 +43,10 @@
 
 /* Seeds that have found something: */
 static const uint64_t kept[] = {
-    31,  /* a connection broke with an answer in it, and nobody told its frontend */
-    74,  /* a model came while the body of a refused request was read */
-    153, /* the scheduler changed when a backend had given a request up that its frontend had sent it */
+    31,   /* a connection broke with an answer in it, and nobody told its frontend */
+    74,   /* a model came while the body of a refused request was read */
+    153,  /* the scheduler changed when a backend had given a request up that its frontend had sent it */
+    1041, /* a frontend that was asked to end found nothing in flight, and then cancelled what came just afterwards */
 };
 
 /* ---- faults ---- */

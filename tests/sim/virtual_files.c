@@ -284,7 +284,8 @@ int virtual_epoll_wait(int epoll_fd, struct epoll_event *events, int most, int64
             virtual_sleep(NULL, virtual_world.now_ns + virtual_between(1, 5) * NS_PER_US); /* what the call takes */
             return count;
         }
-        if (!virtual_sleep(epoll, until_ns))
-            return take_ready(epoll, events, most);
+        int rc = virtual_wait(epoll, until_ns);
+        if (rc <= 0)
+            return rc < 0 ? rc : take_ready(epoll, events, most);
     }
 }

@@ -1,6 +1,7 @@
 /* virtual_host.c - the heap of events, threads as coroutines, processes. */
 #include "sim/virtual_host.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -57,7 +58,8 @@ struct virtual_thread {
     const void *what;      /* it sleeps for; else NULL */
     uint64_t sleeps;       /* number of the sleep: what was meant for another is ignored */
     bool woken;
-    int64_t second; /* of which `turns` are counted */
+    bool waits, interrupted; /* in virtual_wait(), and stopped there */
+    int64_t second;          /* of which `turns` are counted */
     uint32_t turns, turns_most;
 };
 
@@ -199,6 +201,14 @@ bool virtual_sleep(const void *what, int64_t until_ns) {
         virtual_at(until_ns > virtual_world.now_ns ? until_ns : virtual_world.now_ns + 1, thread_run, t, t->sleeps);
     thread_leave(t);
     return t->woken;
+}
+
+int virtual_wait(const void *what, int64_t until_ns) {
+    struct virtual_thread *t = virtual_world.running;
+    t->waits = true;
+    bool woken = virtual_sleep(what, until_ns), interrupted = t->interrupted;
+    t->waits = t->interrupted = false;
+    return interrupted ? -EINTR : woken;
 }
 
 uint32_t virtual_wake(const void *what, uint32_t most) {
@@ -353,6 +363,13 @@ void virtual_stop(struct virtual_process *p) {
     virtual_trace("stop %s", p->name);
     p->stopped = true;
     p->stopped_ns = virtual_world.now_ns;
+    list_for_each (node, &w.threads) {
+        struct virtual_thread *t = list_entry(node, struct virtual_thread, link);
+        if (t->process != p || t->over || !t->waits || t->ready)
+            continue;
+        t->interrupted = t->ready = t->due = true;
+        t->what = NULL;
+    }
 }
 
 void virtual_continue(struct virtual_process *p) {

@@ -110,6 +110,9 @@ void virtual_thread_name(const char *name);
 bool virtual_thread_over(const struct virtual_thread *thread, void **result);
 /* Sleeps until woken by who knows `what` (NULL: nobody does), or until then. False: the time is over. */
 bool virtual_sleep(const void *what, int64_t until_ns);
+/* The same for a call that a stop interrupts: 1: woken, 0: the time is over, -EINTR: the process was stopped meanwhile,
+ * and has just been continued; whatever has come since is not told yet. */
+int virtual_wait(const void *what, int64_t until_ns);
 /* Wakes up to so many threads that sleep for `what`. How many that were. */
 uint32_t virtual_wake(const void *what, uint32_t most);
 /* The running thread loses its core now and then. Call it where that may happen. */
