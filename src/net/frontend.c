@@ -169,6 +169,7 @@ static void rest(struct frontend *f) {
 /* ---- the thread ---- */
 
 static void quiesce(struct frontend *f) {
+    accept_some(f); /* who has connected already */
     f->quiesced = true;
     acceptor_close(&f->acceptor);
     if (f->protocol->quiesce)
