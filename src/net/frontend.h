@@ -60,9 +60,9 @@ struct protocol {
     /* At a turn's end, and behind the events: nothing refers to closed connections any more, and they are freed. */
     void (*reap)(struct frontend *frontend);
 
-    /* No new requests from now on. Once; NULL: clients are told by the answers. */
+    /* No new connections from now on: tells clients. Once; NULL: the answers tell them. */
     void (*quiesce)(struct frontend *frontend);
-    /* Closes connections that have no whole request's head. Once, after quiesce(); NULL: since then none begins. */
+    /* Closes connections on which no request has begun. Once, after quiesce(); NULL: since then none begins. */
     void (*shut)(struct frontend *frontend);
     /* The server ends, and all requests are back: whether clients have everything that there is to tell them. */
     bool (*all_said)(const struct frontend *frontend);
@@ -106,8 +106,8 @@ struct frontend {
 /* Starts the thread. 0 or -errno with a sentence. */
 int frontend_start(struct frontend **frontend, const struct protocol *protocol, const struct frontend_config *config,
                    struct sy_error *err);
-/* No new connections from now on (the caller closes its listening socket, too), and no new requests on those there are.
- * Returns at once. */
+/* No new connections from now on (the caller closes its listening socket, too). By HTTP those there are may bring one
+ * more request each, whose answer closes them; by gRPC no call begins. Returns at once. */
 void frontend_quiesce(struct frontend *frontend);
 /* After frontend_quiesce(): no further request begins, and connections that wait for one are closed. What is in flight
  * goes on. Returns at once: see frontend_is_shut(). */
