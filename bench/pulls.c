@@ -39,6 +39,7 @@
 #define SEND_BYTES ((size_t)1 << 20) /* of one system call, for comparison */
 #define BLOCKS_MAX (MEMBERS_MAX * MEMBERS_AWAY)
 #define SLAB_MORE  ((size_t)64 << 20)
+#define SLAB_LEAST ((size_t)1 << 20) /* what any block of a pinned slab may take */
 
 #define WINDOW_NS   (10 * NS_PER_MS)
 #define WINDOWS_MAX 65536
@@ -420,7 +421,8 @@ static void measure(struct bench *b, size_t bytes) {
     b->count_ns = clock_now_ns() + (int64_t)(part * NS_PER_S) + NS_PER_S / 2; /* they find each other, too */
     b->end_ns = b->count_ns + (int64_t)(4 * part * NS_PER_S);
     members_scheduler_start(&b->scheduler);
-    members_backend_open(&b->backend, b->scheduler.port, BEAT_NS, bytes * blocks * 2 + SLAB_MORE, choose);
+    size_t block = bytes > SLAB_LEAST ? bytes : SLAB_LEAST;
+    members_backend_open(&b->backend, b->scheduler.port, BEAT_NS, block * blocks * 2 + SLAB_MORE, choose);
     while (!atomic_load_explicit(&b->over, memory_order_acquire) && /* with look() */
            clock_now_ns() < b->end_ns + 2 * NS_PER_S) {
         if (used_us == 0 && clock_now_ns() >= b->count_ns)

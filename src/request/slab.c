@@ -236,6 +236,10 @@ static struct chunk *chunk_map(struct slab *slab, uint32_t size_class, size_t bl
     if (slab->bytes_mapped + mapped_bytes > slab->bytes_max)
         return NULL;
     struct chunk *chunk = chunk_memory(slab, mapped_bytes);
+    if (!chunk) { /* free blocks of other sizes may have the addresses */
+        trim(slab);
+        chunk = chunk_memory(slab, mapped_bytes);
+    }
     if (!chunk)
         return NULL;
     *chunk = (struct chunk){.home = slab};

@@ -154,6 +154,28 @@ static void large_blocks_find_room_in_the_range(void **state) {
     slab_destroy(slab);
 }
 
+/* A pinned range is no longer than the bound, and blocks of 200 KB leave most of the memory that it may have: free ones
+ * give their addresses to blocks of another size. */
+static void free_blocks_do_not_keep_the_addresses_of_a_pinned_range(void **state) {
+    (void)state;
+    enum { MOST = 32 };
+    struct slab *slab = slab_create_visible(8 * MIB, false, true);
+    void *blocks[MOST];
+    int count = 0;
+    while (count < MOST && (blocks[count] = slab_take(slab, 200000)))
+        count++;
+    assert_in_range(count, 8, MOST - 1);
+    assert_true(slab_bytes_mapped(slab) < 4 * MIB);
+    assert_null(slab_take(slab, 3 * MIB)); /* they are in use */
+    while (count > 0)
+        slab_give(blocks[--count]);
+    char *large = slab_take(slab, 3 * MIB);
+    assert_non_null(large);
+    assert_inside(slab, large);
+    memset(large, 'x', 3 * MIB);
+    slab_destroy(slab);
+}
+
 /* What was trimmed is zeros when it is used again: the memory did go back to the system. */
 static void trimmed_memory_is_given_back(void **state) {
     (void)state;
@@ -180,6 +202,7 @@ int main(void) {
         cmocka_unit_test(the_bound_holds),
         cmocka_unit_test(memory_is_used_again),
         cmocka_unit_test(large_blocks_find_room_in_the_range),
+        cmocka_unit_test(free_blocks_do_not_keep_the_addresses_of_a_pinned_range),
         cmocka_unit_test(trimmed_memory_is_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
