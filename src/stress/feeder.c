@@ -269,11 +269,15 @@ void feeder_end(struct feeder *f) {
         atomic_store_explicit(&f->over, true, memory_order_release); /* with is_over(): before the scheduler ends */
 }
 
+void feeder_stop(struct feeder *f) {
+    if (f && f->looped)
+        link_loop_stop(&f->loop);
+}
+
 void feeder_free(struct feeder *f) {
     if (!f)
         return;
-    if (f->looped)
-        link_loop_stop(&f->loop);
+    feeder_stop(f);
     for (uint32_t i = 0; f->frontends && i < f->frontend_count; i++)
         feeder_frontend_free(&f->frontends[i]);
     if (f->looped)

@@ -66,7 +66,9 @@ int feeder_make(struct feeder **feeder, struct feeder_world *world, uint32_t ind
 int feeder_start(struct feeder *feeder, struct sy_error *err);
 /* From now on it may lose the scheduler, and does nothing more. NULL is fine. */
 void feeder_end(struct feeder *feeder);
-/* Ends its thread, and frees it. NULL is fine. */
+/* Ends its thread. Feeders ring each other's bells, so all are stopped before one is freed. NULL is fine. */
+void feeder_stop(struct feeder *feeder);
+/* Frees it, stopped or not. NULL is fine. */
 void feeder_free(struct feeder *feeder);
 
 /* Any thread: */

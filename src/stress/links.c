@@ -168,6 +168,8 @@ static void links_free(struct links *l) {
     if (l->server)
         server_stop(l->server, 0, 0);
     for (uint32_t i = 0; l->feeders && i < l->config->feeders; i++)
+        feeder_stop(l->feeders[i]);
+    for (uint32_t i = 0; l->feeders && i < l->config->feeders; i++)
         feeder_free(l->feeders[i]);
     for (uint32_t i = 0; w->done && i < l->config->feeders * l->config->feeders; i++)
         ring_destroy(&w->done[i]);
