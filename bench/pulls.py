@@ -47,19 +47,19 @@ def free_port():
 def client_and_server(server, client):
     """Runs both, and returns what the client prints. The server may not listen yet when the client comes, and may end with
     a client that fails."""
-    until = time.monotonic() + CONNECT_S
-    while True:
+    until, printed = time.monotonic() + CONNECT_S, "its server ends at once"
+    while time.monotonic() < until:
         with subprocess.Popen(server, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             try:
-                while process.poll() is None:
+                while process.poll() is None and time.monotonic() < until:
                     done = subprocess.run(client, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
                     if done.returncode == 0:
                         return done.stdout
-                    if time.monotonic() > until:
-                        sys.exit("pulls.py: %s: %s" % (" ".join(client), done.stdout.strip()))
+                    printed = done.stdout.strip()
                     time.sleep(0.02)
             finally:
                 process.terminate()
+    sys.exit("pulls.py: %s: %s" % (" ".join(client), printed))
 
 
 def iperf3(size, seconds):

@@ -9,7 +9,9 @@ void health_init(struct health *health, int64_t beat_ns, int64_t now_ns) {
 }
 
 bool health_hears(struct health *health, const struct peer *peer, int64_t now_ns, int64_t *until_ns) {
-    /* This process was stopped, or got no core: what came meanwhile is read before the peer is judged. */
+    /* This process was stopped, or got no core: what came meanwhile is read before the peer is judged. Looks are at
+     * most a beat apart, and may be late by half of one: with the beat between two pings of a live peer that is 2.5
+     * of 3. */
     if (now_ns - health->looked_ns > health->beat_ns * 3 / 2)
         health->judge_ns = now_ns + health->beat_ns;
     health->looked_ns = now_ns;

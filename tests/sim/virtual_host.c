@@ -363,7 +363,7 @@ void virtual_stop(struct virtual_process *p) {
     virtual_trace("stop %s", p->name);
     p->stopped = true;
     p->stopped_ns = virtual_world.now_ns;
-    list_for_each (node, &w.threads) {
+    list_for_each (node, &w.threads) { /* their waits are over, whatever comes until they are continued */
         struct virtual_thread *t = list_entry(node, struct virtual_thread, link);
         if (t->process != p || t->over || !t->waits || t->ready)
             continue;

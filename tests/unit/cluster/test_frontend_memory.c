@@ -43,7 +43,7 @@ static void test_regions_are_mapped_once_and_as_the_frontend_says(void **state) 
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
         assert_false(frontend_memory_map(memory, &bad[i], bad[i].cards ? cards : inputs));
     assert_int_equal(pipe(files), 0);
-    assert_false(frontend_memory_map(memory, &good[0], files[0])); /* it could shrink, or is no memory */
+    assert_false(frontend_memory_map(memory, &good[0], files[0])); /* a pipe is no memory */
     for (size_t i = 0; i < 2; i++) {
         int fd = good[i].cards ? cards : inputs;
         assert_true(frontend_memory_map(memory, &good[i], fd));
