@@ -23,6 +23,9 @@
 #include "request/slab.h"
 
 #define DRAIN_POLL_NS       (2 * NS_PER_MS)
+/* Connections are kept for so long at least: a client that asks again within it is answered, and told that its
+ * connection ends, instead of finding it closed. */
+#define DRAIN_OPEN_NS       (100 * NS_PER_MS)
 #define ENDING_WATCH_NS     (20 * NS_PER_MS)
 #define EMULATED_PER_THREAD 64 /* accelerators, until every core has a thread */
 
@@ -631,6 +634,13 @@ static uint32_t in_flight(const struct server *s) {
     return total;
 }
 
+static uint32_t connections(const struct server *s) {
+    uint32_t total = 0;
+    for (uint32_t f = 0; f < server_frontends(s); f++)
+        total += frontend_connections(s->frontends[f]);
+    return total;
+}
+
 static bool is_drained(const struct server *s) {
     for (uint32_t f = 0; f < server_frontends(s); f++)
         if (!frontend_is_shut(s->frontends[f]))
@@ -642,14 +652,15 @@ static bool is_drained(const struct server *s) {
  * bring some until they are shut, and those are answered, too. */
 static void drain(struct server *s, int64_t until_ns) {
     bool asked = false;
+    int64_t open_until_ns = clock_now_ns() + DRAIN_OPEN_NS;
     while (!is_drained(s) && clock_now_ns() < until_ns) {
-        if (!asked && in_flight(s) == 0) {
+        sleep_ns(DRAIN_POLL_NS); /* first: frontends take who has connected already */
+        server_watch(s);
+        if (!asked && in_flight(s) == 0 && (connections(s) == 0 || clock_now_ns() >= open_until_ns)) {
             asked = true;
             for (uint32_t f = 0; f < server_frontends(s); f++)
                 frontend_shut(s->frontends[f]);
         }
-        sleep_ns(DRAIN_POLL_NS);
-        server_watch(s);
     }
 }
 

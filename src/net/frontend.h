@@ -124,6 +124,10 @@ void frontend_stop(struct frontend *frontend);
 static inline uint32_t frontend_in_flight(const struct frontend *frontend) {
     return atomic_load_explicit(&frontend->inferences.counters.in_flight, memory_order_relaxed); /* a gauge */
 }
+/* Open connections, idle ones too. */
+static inline uint32_t frontend_connections(const struct frontend *frontend) {
+    return acceptor_connections(&frontend->acceptor);
+}
 /* No request has begun since then: when none is in flight, none will be. */
 static inline bool frontend_is_shut(const struct frontend *frontend) {
     return atomic_load_explicit(&frontend->shut, memory_order_acquire); /* with shut() */

@@ -1,6 +1,7 @@
 """test_serve.py - what users of other model servers suffer, shown not to happen here."""
 # sanitizers: yes
 import concurrent.futures
+import contextlib
 import http.client
 import json
 import os
@@ -262,6 +263,25 @@ def test_what_a_draining_server_takes_it_answers(tmp_path):
             told = sum((a.result() for a in asked), [])
             assert [one for one in told if one[0] != 200] == []
             assert len(told) > 24
+
+
+def test_connections_are_kept_a_little_while_draining(tmp_path):
+    """Who asks soon after is answered, and told that the connection ends. Ten tries, since this process may be slow itself."""
+    def once():
+        with Server("--scenario", scenario(tmp_path)) as server:
+            with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)) as connection:
+                connection.connect()
+                server.process.send_signal(signal.SIGTERM)
+                time.sleep(0.02)
+                try:
+                    connection.request("POST", "/v2/models/m/infer", json.dumps({"inputs": ONE}))
+                    answer = connection.getresponse()
+                except (OSError, http.client.HTTPException):
+                    return False
+                assert answer.status == 200 and answer.getheader("Connection") == "close"
+            server.process.wait(timeout=60)
+            return True
+    assert any(once() for _ in range(10))
 
 
 def test_readiness_fails_first_while_draining(tmp_path):
