@@ -267,7 +267,8 @@ def test_symphony_tells(tmp_path):
         figures = told["server"]
         assert figures["same_requests"] and figures["in_time_rate"] == 1 and figures["unseen_late_rate"] == 0
         assert 1 < figures["p50_ms"] <= figures["p99_ms"]
-        assert figures["p50_ms"] < figures["client"]["p50_ms"] * 1.1  # both are of 50 requests, perhaps not of the same one
+        # Not the client's median: a server's time ends after its send, when the client may have the answer already.
+        assert figures["p50_ms"] < figures["client"]["p99_ms"] * 1.1
 
 
 WORKLOAD = """cluster: {accelerators: 8, type: test}
