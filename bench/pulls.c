@@ -191,7 +191,7 @@ static void socket_send(int port, size_t bytes, uint32_t blocks) {
 static struct bare socket_rate(size_t bytes, uint32_t blocks, double seconds) {
     struct sy_error err;
     int listen_fd, port;
-    CHECK_EQ(listen_open("127.0.0.1", 0, &listen_fd, &port, &err), 0);
+    CHECK_EQ(listen_open("127.0.0.1", 0, "probe", &listen_fd, &port, &err), 0);
     pid_t child = fork();
     if (child == 0)
         socket_send(port, bytes, blocks);

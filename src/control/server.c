@@ -22,7 +22,7 @@
 #include "request/preparer.h"
 #include "request/slab.h"
 
-#define DRAIN_POLL_NS       (2 * NS_PER_MS)
+#define DRAIN_POLL_NS (2 * NS_PER_MS)
 /* Connections are kept for so long at least: a client that asks again within it is answered, and told that its
  * connection ends, instead of finding it closed. */
 #define DRAIN_OPEN_NS       (100 * NS_PER_MS)
@@ -361,7 +361,8 @@ static const struct protocol *const protocols[SERVER_PROTOCOLS] = {&http_protoco
 
 /* Opens a protocol's port and starts its frontends. */
 static int start_protocol(struct server *s, uint32_t protocol, int tcp_port, int *bound, struct sy_error *err) {
-    int rc = listen_open(s->config.host, tcp_port, &s->listen_fds[protocol], bound, err);
+    int rc = listen_open(s->config.host, tcp_port, protocols[protocol]->metrics->title, &s->listen_fds[protocol], bound,
+                         err);
     for (uint32_t n = 0; n < s->config.frontends && rc == 0; n++) {
         uint32_t index = protocol * s->config.frontends + n;
         struct frontend_config config = frontend_config(s, index, s->listen_fds[protocol]);

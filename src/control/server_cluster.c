@@ -147,7 +147,9 @@ int server_cluster_start(struct server *s, struct sy_error *err) {
     struct hello self;
     int listen_fd = -1;
     files_allow(files_allow(0) + HELLO_NUMBERS); /* a connection to each possible member */
-    int rc = server_role(s) == LINK_BACKEND ? 0 : listen_open(c->host, c->port, &listen_fd, &s->bound.cluster, err);
+    int rc = server_role(s) == LINK_BACKEND
+                 ? 0
+                 : listen_open(c->host, c->port, "cluster", &listen_fd, &s->bound.cluster, err);
     rc = rc < 0 ? rc : introduce(s, &self, err);
     if (rc < 0)
         return rc;

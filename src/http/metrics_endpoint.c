@@ -152,7 +152,7 @@ int metrics_server_start(struct metrics_server **server, const struct metrics_co
     if (!s)
         return error_set(err, -ENOMEM, "no memory for the metrics endpoint");
     s->config = *config;
-    int rc = listen_open(config->host, config->tcp_port, &frontend.listen_fd, &s->tcp_port, err);
+    int rc = listen_open(config->host, config->tcp_port, "metrics", &frontend.listen_fd, &s->tcp_port, err);
     if (rc == 0) {
         rc = frontend_start(&s->frontend, &http_protocol, &frontend, err);
         close(frontend.listen_fd); /* the frontend has duplicated it */

@@ -37,7 +37,7 @@ static int port_of(int fd) {
     return ntohs(address.any.sa_family == AF_INET6 ? address.v6.sin6_port : address.v4.sin_port);
 }
 
-int listen_open(const char *host, int tcp_port, int *fd, int *bound_port, struct sy_error *err) {
+int listen_open(const char *host, int tcp_port, const char *what, int *fd, int *bound_port, struct sy_error *err) {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     struct addrinfo *addresses;
     char port[16];
@@ -50,9 +50,9 @@ int listen_open(const char *host, int tcp_port, int *fd, int *bound_port, struct
         *fd = bind_and_listen(a);
     freeaddrinfo(addresses);
     if (*fd == -EADDRINUSE)
-        return error_set(err, *fd, "port %d is in use", tcp_port);
+        return error_set(err, *fd, "%s port %d is in use", what, tcp_port);
     if (*fd < 0)
-        return error_set(err, *fd, "cannot listen on '%s', port %d: %s", host, tcp_port, strerror(-*fd));
+        return error_set(err, *fd, "cannot listen on '%s', %s port %d: %s", host, what, tcp_port, strerror(-*fd));
     *bound_port = port_of(*fd);
     return 0;
 }

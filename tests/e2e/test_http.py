@@ -738,4 +738,4 @@ def test_killed_and_restarted_on_the_same_port(stuck, slow_scenario):
 def test_a_port_in_use_is_said(server, slow_scenario):
     ended = subprocess.run([BINARY, "serve", "--scenario", str(slow_scenario), "--host", "127.0.0.1", "--http-port",
                             str(server.port), "--metrics-port", "0"], capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 1 and f"port {server.port} is in use" in ended.stderr
+    assert ended.returncode == 1 and f"HTTP port {server.port} is in use" in ended.stderr

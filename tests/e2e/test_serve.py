@@ -338,7 +338,7 @@ def test_a_port_in_use_is_one_clear_line(tmp_path):
             [BINARY, "serve", "--scenario", path, "--host", "127.0.0.1", "--http-port", str(server.port), "--no-metrics"],
             stderr=subprocess.PIPE, text=True, timeout=60)
         assert second.returncode == 1
-        assert "port %d is in use" % server.port in second.stderr
+        assert "HTTP port %d is in use" % server.port in second.stderr
 
 
 def test_broken_models_are_set_aside_and_the_others_served(tmp_path):

@@ -233,7 +233,7 @@ static inline void members_scheduler_open(struct members_scheduler *s, int64_t b
     s->beat_ns = beat_ns;
     s->each = s->depth = 1;
     CHECK_EQ(doorbell_init(&s->bell, true, false), 0);
-    CHECK_EQ(listen_open("127.0.0.1", 0, &fd, &s->port, &err), 0);
+    CHECK_EQ(listen_open("127.0.0.1", 0, "HTTP", &fd, &s->port, &err), 0);
     CHECK_EQ(link_loop_init(&s->loop, &ops, s, &s->bell, fd, &err), 0);
     CHECK_EQ(link_loop_secure(&s->loop, members_tls), 0);
 }
@@ -338,7 +338,7 @@ static inline void members_frontend_open(struct members_frontend *f, int schedul
     port_region(f->port, base, bytes, slab_fd(f->slab));
     f->wired.wiring.regions[1] = f->wired.wiring.regions[0]; /* nobody brings anything in bulk */
     snprintf(scheduler, sizeof(scheduler), "127.0.0.1:%d", scheduler_port);
-    CHECK_EQ(listen_open("127.0.0.1", 0, &listen_fd, &port, &err), 0);
+    CHECK_EQ(listen_open("127.0.0.1", 0, "HTTP", &listen_fd, &port, &err), 0);
     struct frontend_link_config config = {
         .wiring = &f->wired.wiring,
         .schedulers = schedulers,

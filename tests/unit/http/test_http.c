@@ -85,7 +85,7 @@ static void answers_of_another_thread(void **state) {
     struct frontend_config config = scheduler_frontend();
     config.body_bytes_max = config.inputs_bytes_max = 1 << 20;
     config.connections_max = 64;
-    assert_int_equal(listen_open("127.0.0.1", 0, &config.listen_fd, &tcp_port, NULL), 0);
+    assert_int_equal(listen_open("127.0.0.1", 0, "HTTP", &config.listen_fd, &tcp_port, NULL), 0);
     assert_int_equal(frontend_start(&frontend, &http_protocol, &config, NULL), 0);
     pthread_create(&answerer, NULL, answers, NULL);
     for (uintptr_t i = 0; i < CLIENTS; i++)

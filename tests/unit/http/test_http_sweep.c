@@ -31,7 +31,7 @@ static int set_up(void **state) {
     config.connections_max = CONNECTIONS_MAX;
     config.head_timeout_s = HEAD_S;
     config.rate_min = RATE_MIN;
-    assert_int_equal(listen_open("127.0.0.1", 0, &config.listen_fd, &tcp_port, NULL), 0);
+    assert_int_equal(listen_open("127.0.0.1", 0, "HTTP", &config.listen_fd, &tcp_port, NULL), 0);
     struct frontend *made;
     assert_int_equal(frontend_make(&made, &http_protocol, &config, NULL), 0);
     frontend = http_frontend_of(made);

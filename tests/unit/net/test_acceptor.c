@@ -22,7 +22,7 @@ static void set_up_with(uint32_t connections_max, uint32_t per_address) {
     struct frontend_config config = {.connections_max = connections_max, .connections_per_address = per_address};
     struct sy_error err;
     epoll_fd = epoll_create1(0);
-    assert_int_equal(listen_open("127.0.0.1", 0, &config.listen_fd, &tcp_port, &err), 0);
+    assert_int_equal(listen_open("127.0.0.1", 0, "HTTP", &config.listen_fd, &tcp_port, &err), 0);
     assert_int_equal(acceptor_init(&acceptor, epoll_fd, &config, &mark, &err), 0);
     close(config.listen_fd);
     acceptor_look(&acceptor, 0);

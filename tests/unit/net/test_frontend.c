@@ -127,7 +127,7 @@ static int set_up(void **state) {
     if (!wiring.requests)
         scheduler_set_up();
     struct frontend_config config = scheduler_frontend();
-    assert_int_equal(listen_open("127.0.0.1", 0, &config.listen_fd, &tcp_port, NULL), 0);
+    assert_int_equal(listen_open("127.0.0.1", 0, "HTTP", &config.listen_fd, &tcp_port, NULL), 0);
     assert_int_equal(frontend_make(&frontend, &protocol, &config, NULL), 0);
     close(config.listen_fd);
     return 0;
