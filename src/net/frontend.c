@@ -103,9 +103,9 @@ static int64_t lent_turn(void *context) {
 
 /* ---- events ---- */
 
-static void accept_some(struct frontend *f) {
+static void accept_some(struct frontend *f, uint32_t most) {
     struct peer_address peer;
-    for (int i = 0; i < ACCEPTS_MAX; i++) {
+    for (uint32_t i = 0; i < most; i++) {
         int fd = acceptor_next(&f->acceptor, &peer, f->turn_ns);
         if (fd < 0)
             return;
@@ -116,7 +116,7 @@ static void accept_some(struct frontend *f) {
 static void take_event(struct frontend *f, const struct epoll_event *event) {
     const void *from = event->data.ptr;
     if (from == &mark_listen)
-        accept_some(f);
+        accept_some(f, ACCEPTS_MAX);
     else if (from == &mark_wake)
         inbox_woken(&f->inbox);
     else if (from != &mark_port)
@@ -169,7 +169,7 @@ static void rest(struct frontend *f) {
 /* ---- the thread ---- */
 
 static void quiesce(struct frontend *f) {
-    accept_some(f); /* who has connected already */
+    accept_some(f, UINT32_MAX); /* all who have connected already, within the limits of connections */
     f->quiesced = true;
     acceptor_close(&f->acceptor);
     if (f->protocol->quiesce)

@@ -284,6 +284,24 @@ def test_connections_are_kept_a_little_while_draining(tmp_path):
     assert any(once() for _ in range(10))
 
 
+def test_a_draining_server_takes_all_who_have_connected(tmp_path):
+    """Connections that wait to be accepted are answered, however many they are."""
+    body = json.dumps({"inputs": ONE}).encode()
+    request = b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+    with Server("--scenario", scenario(tmp_path)) as server:
+        server.process.send_signal(signal.SIGSTOP)
+        waiting = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(400)]
+        for one in waiting:
+            one.settimeout(60)
+            one.sendall(request)
+        server.process.send_signal(signal.SIGTERM)
+        server.process.send_signal(signal.SIGCONT)
+        assert [one.recv(4096).split(b"\r\n")[0] for one in waiting] == [b"HTTP/1.1 200 OK"] * len(waiting)
+        assert server.process.wait(timeout=60) == 0
+        for one in waiting:
+            one.close()
+
+
 def test_readiness_fails_first_while_draining(tmp_path):
     with Server("--scenario", scenario(tmp_path), "--drain-grace", "600") as server:
         assert server.request("GET", "/v2/health/ready")[0] == 200
