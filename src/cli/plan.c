@@ -11,8 +11,8 @@ static const struct cli_command *const planners[] = {
 };
 
 static void usage(FILE *to) {
-    fputs("Usage: symphony plan WHAT FILE.yaml [OPTION]...\n"
-          "Plans a cluster from expected rates.\n\n"
+    fputs("Usage: symphony plan WHAT FILE... [OPTION]...\n"
+          "Plans a cluster from expected rates; finds models that share their first layers.\n\n"
           "What:\n",
           to);
     for (const struct cli_command *const *p = planners; *p; p++)

@@ -20,7 +20,7 @@
         OPTION_DOUBLE(struct serve_settings, poll_secs, "repository-poll-secs", "S", 0.1, 86400,                       \
                       "with poll or explicit: how often to look at the repository"),                                   \
         OPTION_INT(struct serve_settings, max_models, "max-models", "N", 1, CONTROL_MODELS_MOST,                       \
-                   "with poll or explicit: models loaded at once; more are answered 503")
+                   "with poll or explicit: models loaded at once; a load beyond that is refused")
 
 #define SERVING_ROWS_ACCELERATORS                                                                                      \
     OPTION_TEXT(                                                                                                       \

@@ -38,8 +38,9 @@ static int log_check(const char *path, struct decision_replay *result, struct sy
 }
 
 static void result_print(const char *path, const struct decision_replay *result) {
+    const char *name = strrchr(path, '/');
     printf("%s: %llu steps decided again as they were, ", path, (unsigned long long)result->steps);
-    if (result->looks)
+    if (result->looks || (name && strcmp(name + 1, DECISION_ADVICE_FILE) == 0))
         printf("%llu looks at the load", (unsigned long long)result->looks);
     else
         printf("%llu grants, %llu refusals", (unsigned long long)result->grants, (unsigned long long)result->refused);

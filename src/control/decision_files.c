@@ -51,7 +51,7 @@ int decision_files_create(struct decision_files **files, struct wiring *w, const
     for (; f->count < count && !rc; f->count++) {
         bool rank = f->count >= w->model_threads, advice = f->count == threads;
         if (advice)
-            snprintf(path, sizeof(path), "%s/advice" DECISION_FILE_END, folder);
+            snprintf(path, sizeof(path), "%s/" DECISION_ADVICE_FILE, folder);
         else
             snprintf(path, sizeof(path), "%s/%s-%u" DECISION_FILE_END, folder, rank ? "rank" : "model",
                      rank ? f->count - w->model_threads : f->count);

@@ -7,7 +7,8 @@
 #include "sched/wiring.h"
 
 #define DECISION_FILE_END    ".decisions" /* suffix of their names: model-0.decisions, rank-0.decisions, ... */
-#define DECISION_ADVICE_PART 16           /* the log of advice gets this part of the room: it has one look a second */
+#define DECISION_ADVICE_FILE "advice" DECISION_FILE_END
+#define DECISION_ADVICE_PART 16 /* the log of advice gets this part of the room: it has one look a second */
 
 struct decision_files;
 

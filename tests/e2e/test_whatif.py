@@ -202,6 +202,19 @@ def test_a_clusters_scheduler_records(tmp_path):
         cluster.kill()
 
 
+def test_a_log_without_a_look_at_the_load_says_so(tmp_path):
+    (tmp_path / "scenario.yaml").write_text(
+        "cluster: {accelerators: 1, type: slow}\n"
+        "models: [{name: a, alpha_ms: 2, beta_ms: 5, slo_ms: 40}]\n"
+        "workload: {rate_rps: 10}\n")
+    with Server("--scenario", tmp_path / "scenario.yaml", "--record-decisions", tmp_path / "log", "--autoscale",
+                "every_s=3600") as server:
+        assert server.stop() == 0
+    done = run("whatif", "--check", tmp_path / "log")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"/advice\.decisions: 0 steps decided again as they were, 0 looks at the load\n", done.stdout)
+
+
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_what_was_decided_live_is_decided_again(tmp_path, ranks):
     """Three models, one with priorities, clients that leave, too many requests: every message of every core, and how many
