@@ -1,4 +1,4 @@
-"""test_capacity.py - the examples of docs/capacity.md print what it says."""
+"""test_capacity.py - the examples of docs/capacity.md and docs/plan.md print what these say."""
 import pathlib
 import re
 import shlex
@@ -10,7 +10,8 @@ from server import BINARY
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 # An example is an indented block that begins with "$ symphony"; blank lines may be within it.
-EXAMPLES = re.findall(r"^    \$ symphony (.*)\n((?:    .*\n|\n(?=    ))*)", (TOP / "docs" / "capacity.md").read_text(), re.M)
+EXAMPLE = re.compile(r"^    \$ symphony (.*)\n((?:    .*\n|\n(?=    ))*)", re.M)
+EXAMPLES = [example for page in ("capacity.md", "plan.md") for example in EXAMPLE.findall((TOP / "docs" / page).read_text())]
 
 
 def shown(text):
@@ -19,7 +20,7 @@ def shown(text):
 
 
 def test_there_are_examples():
-    assert len(EXAMPLES) >= 6
+    assert len(EXAMPLES) >= 11
 
 
 @pytest.mark.parametrize("command, output", EXAMPLES, ids=[command[:60] for command, _ in EXAMPLES])

@@ -1,0 +1,78 @@
+"""test_docs.py - the documents against the program: links and headings, options, metrics, log lines, and names of files."""
+import pathlib
+import re
+import subprocess
+import urllib.request
+
+import pytest
+
+from server import BINARY, Server
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+PAGES = [*sorted(TOP.glob("*.md")), *sorted((TOP / "docs").glob("*.md"))]
+WRITTEN = [page for page in PAGES if not page.name.startswith(("reproduction", "comparison"))]  # not by a command of ./run
+GUIDES = "\n".join(page.read_text() for page in (TOP / "docs").glob("*.md"))
+SOURCES = "\n".join(path.read_text() for path in (TOP / "src").rglob("*.[ch]"))
+COMMANDS = [[name] for name in "backend bench drain frontend profile scheduler serve simulate status stress whatif".split()]
+COMMANDS += [["plan", name] for name in "partition pool prefixes squishy split".split()]
+
+
+def name_of(page):
+    return str(page.relative_to(TOP))
+
+
+def prose(page):
+    """Without what is shown between ``` lines."""
+    return re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.S | re.M)
+
+
+def anchors(page):
+    """Of its headings, as GitHub makes them, and those that it names itself."""
+    found = set(re.findall(r'<a id="([^"]+)"', page.read_text()))
+    for heading in re.findall(r"^#+ (.*)", prose(page), re.M):
+        text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+        found.add(re.sub(r"[^\w\- ]", "", text).replace(" ", "-"))
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page):
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        to = (page.parent / path).resolve() if path else page
+        assert to.exists(), link
+        assert not anchor or anchor in anchors(to), link
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=name_of)
+def test_files_are_there(page):
+    """What is named with its whole path; `src/cluster/election` are its .c and .h."""
+    folders = "src|tests|bench|scripts|deploy|scenarios|data|cmake|proto"
+    for name in re.findall("`((?:%s)/[\\w./-]+)(?=[` ])" % folders, prose(page).replace("`src/python/examples`", "")):  # Triton's
+        assert (TOP / name).exists() or (TOP / (name + ".c")).exists(), name
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_options_are_explained(command):
+    done = subprocess.run([BINARY, *command, "--help"], capture_output=True, text=True)
+    options = set(re.findall(r"^ +(--[a-z][\w-]*)", done.stdout, re.M)) - {"--help", "--version"}
+    assert options
+    assert not [option for option in options if not re.search(re.escape(option) + r"(?![\w-])", GUIDES)]
+
+
+def test_log_lines_exist():
+    lines = set(re.findall(r'msg="([^"]+)"', GUIDES)) - {"..."}
+    assert len(lines) > 10
+    assert not [line for line in lines if '"%s"' % line not in SOURCES]
+
+
+def test_metrics_are_explained():
+    with Server("--scenario", TOP / "scenarios" / "table4-resnet50.yaml", "--rank-threads", "2", "--policy", "deferred") as server:
+        with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % server.metrics_port, timeout=60) as page:
+            shown = set(re.findall(r"^# TYPE (\w+)", page.read().decode(), re.M))
+    assert len(shown) > 50
+    assert not [name for name in shown if not re.search(name + r"\b", GUIDES)]
+    named = set(re.findall(r"`((?:symphony|nv_inference)_[a-z_]+[a-z])`", GUIDES))
+    assert not [name for name in named if name not in shown and '"%s"' % name not in SOURCES]
