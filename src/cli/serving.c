@@ -106,8 +106,11 @@ static int choose_cores(const struct serve_settings *s, struct serve_plan *plan,
     CPU_ZERO(cores);
     if (s->pin && strcmp(s->pin, "none") == 0)
         return 0;
-    if (s->pin)
-        return thread_cores_parse(s->pin, cores, err);
+    if (s->pin) {
+        struct sy_error why;
+        int rc = thread_cores_parse(s->pin, cores, &why);
+        return rc < 0 ? error_set(err, rc, "--pin: %s", why.text) : 0;
+    }
     for (uint32_t i = 0; i < plan->group_count; i++)
         cpus += plan->groups[i].kind == ACCELERATOR_CPU ? plan->groups[i].count : 0;
     thread_cores_allowed(&allowed);
@@ -117,13 +120,25 @@ static int choose_cores(const struct serve_settings *s, struct serve_plan *plan,
     return 0;
 }
 
+/* Each rank thread has a part of the accelerators of each type. */
+static int check_parts(const struct serve_settings *s, uint32_t accelerators, const char *type, struct sy_error *err) {
+    if (s->rank_threads <= accelerators)
+        return 0;
+    return error_set(err, -EINVAL, "--rank-threads: %d for %u accelerators of type %s", (int)s->rank_threads,
+                     accelerators, type);
+}
+
+/* Options are checked first, since models may have to be profiled. */
 static int plan_repository(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
-    int found = s->accelerators ? accelerators_parse(s->accelerators, plan->groups, ACCELERATOR_TYPES_MAX, err)
+    struct sy_error why;
+    int found = s->accelerators ? accelerators_parse(s->accelerators, plan->groups, ACCELERATOR_TYPES_MAX, &why)
                                 : default_accelerators(plan);
     if (found < 0)
-        return found;
+        return error_set(err, found, "--accelerators: %s", why.text);
     plan->group_count = (uint32_t)found;
     int rc = choose_cores(s, plan, err);
+    for (uint32_t i = 0; rc == 0 && i < plan->group_count; i++)
+        rc = check_parts(s, plan->groups[i].count, plan->groups[i].type, err);
     if (rc < 0)
         return rc;
     struct deployment_options how = {
@@ -200,9 +215,10 @@ static int plan_security(const struct serve_settings *s, struct serve_plan *plan
                          s->tls_metrics ? "metrics" : "client-ca");
     if ((s->auth_health || s->auth_metrics) && !s->token_file)
         return error_set(err, -EINVAL, "--auth-%s needs --auth-token-file", s->auth_health ? "health" : "metrics");
-    int rc = s->token_file ? auth_create(&plan->auth, s->token_file, err) : 0;
+    struct sy_error why;
+    int rc = s->token_file ? auth_create(&plan->auth, s->token_file, &why) : 0;
     if (rc < 0)
-        return rc;
+        return error_set(err, rc, "--auth-token-file: %s", why.text);
     struct tls_files files = {.certificate = s->tls_cert, .key = s->tls_key, .ca = s->tls_client_ca};
     return s->tls_cert ? tls_create(&plan->config.tls, &files, err) : 0;
 }
@@ -223,6 +239,8 @@ static int check_source(const struct serve_settings *s, struct sy_error *err) {
         return error_set(err, -EINVAL, "--accelerators does not go with --scenario, whose file says them");
     if (s->scenario && s->control_mode != CONTROL_NONE)
         return error_set(err, -EINVAL, "--model-control-mode goes with --repository only");
+    if (s->scenario && s->share_prefixes)
+        return error_set(err, -EINVAL, "--share-prefixes goes with --repository only");
     if (s->load_model_count > 0 && s->control_mode != CONTROL_EXPLICIT)
         return error_set(err, -EINVAL, "--load-model goes with --model-control-mode explicit only");
     return 0;
@@ -235,6 +253,14 @@ static int plan_policy(const struct serve_settings *s, struct serve_plan *plan, 
     if (rc < 0)
         return error_set(err, rc, "--policy: %s", why.text);
     return 0;
+}
+
+static int check_decisions(const struct serve_settings *s, const struct serve_plan *plan, struct sy_error *err) {
+    const struct policy_ops *policy = plan->config.policy;
+    return !s->decisions || !policy->central
+               ? 0
+               : error_set(err, -EINVAL, "--record-decisions: %s is a scheduler of its own, which is not logged",
+                           policy->name);
 }
 
 /* Empty places for models that the cluster brings. */
@@ -310,9 +336,9 @@ static int plan_cluster(const struct serve_settings *s, enum wiring_link role, s
                         struct sy_error *err) {
     char host[64] = "?";
     struct sy_error why;
-    int rc = s->cluster_token_file ? auth_create(&plan->cluster_auth, s->cluster_token_file, err) : 0;
+    int rc = s->cluster_token_file ? auth_create(&plan->cluster_auth, s->cluster_token_file, &why) : 0;
     if (rc < 0)
-        return rc;
+        return error_set(err, rc, "--cluster-token-file: %s", why.text);
     rc = cluster_tls_create(&plan->cluster_tls, s->cluster_cert, s->cluster_key, s->cluster_ca, err);
     if (rc < 0)
         return rc;
@@ -373,12 +399,14 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
     bool runs = role == LINK_NONE || role == LINK_BACKEND;
     int rc = runs ? check_source(s, err) : 0;
     if (rc < 0 || (rc = plan_policy(s, plan, err)) < 0 || (rc = plan_name(s, plan, err)) < 0 ||
-        (rc = plan_security(s, plan, err)) < 0 || (role != LINK_NONE && (rc = plan_cluster(s, role, plan, err)) < 0))
+        (rc = plan_security(s, plan, err)) < 0 || (rc = plan_autoscale(s, plan, err)) < 0 ||
+        (rc = check_decisions(s, plan, err)) < 0 || (role != LINK_NONE && (rc = plan_cluster(s, role, plan, err)) < 0))
         return rc;
     rc = !runs           ? plan_places(s, plan, err)
          : s->repository ? plan_repository(s, plan, err)
                          : plan_scenario(s, plan, err);
-    if (rc < 0 || (rc = plan_autoscale(s, plan, err)) < 0)
+    /* A scenario may have settings of both. */
+    if (rc < 0 || (rc = plan_autoscale(s, plan, err)) < 0 || (rc = check_decisions(s, plan, err)) < 0)
         return rc;
     struct server_config *c = &plan->config;
     c->auth = plan->auth;
@@ -394,9 +422,8 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
     c->epoch_ns = s->epoch_s * NS_PER_S;
     c->rank_rate_max = s->rank_rate_max;
     for (uint32_t type = 0; type < c->type_count; type++)
-        if (c->rank_threads > c->accelerators[type].count)
-            return error_set(err, -EINVAL, "--rank-threads: %u for %u accelerators of type %s", c->rank_threads,
-                             c->accelerators[type].count, c->accelerators[type].type);
+        if ((rc = check_parts(s, c->accelerators[type].count, c->accelerators[type].type, err)) < 0)
+            return rc;
     c->frontends = (uint32_t)s->frontends;
     c->prepare_threads = (uint32_t)s->prepare_threads;
     c->host = s->host;
@@ -413,9 +440,6 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
     c->record_bytes = (uint64_t)s->record_mib << 20;
     c->decisions = s->decisions;
     c->decisions_bytes = (uint64_t)s->decisions_mib << 20;
-    if (s->decisions && c->policy->central)
-        return error_set(err, -EINVAL, "--record-decisions: %s is a scheduler of its own, which is not logged",
-                         c->policy->name);
     c->body_bytes_max = (uint64_t)s->body_mib << 20;
     c->connections_max = (uint32_t)s->connections;
     c->connections_per_address = (uint32_t)s->per_address;

@@ -389,6 +389,13 @@ def test_broken_models_are_set_aside_and_the_others_served(tmp_path):
     (["--repository", MODELS, "--pin", "9999"], "9999"),
     (["--repository", MODELS, "--http-port", "70000"], "--http-port"),
     (["--scenario", "x", "--repository", "y"], "--repository"),
+    (["--scenario", "x", "--share-prefixes", "on"], "--share-prefixes"),
+    (["--repository", MODELS, "--accelerators", "cpu:0"], "--accelerators: '0'"),
+    (["--repository", MODELS, "--auth-token-file", "/nonexistent"], "--auth-token-file: /nonexistent"),
+    # These are found before a model is looked at, since it might have to be profiled.
+    (["--repository", MODELS, "--autoscale", "best=1"], "--autoscale"),
+    (["--repository", MODELS, "--accelerators", "emulated:2", "--rank-threads", "3"], "--rank-threads: 3 for 2"),
+    (["--repository", MODELS, "--policy", "nexus", "--record-decisions", "/tmp"], "--record-decisions"),
 ])
 def test_wrong_usage_is_one_line_and_status_2(arguments, says):
     run = subprocess.run([BINARY, "serve", *arguments], stderr=subprocess.PIPE, text=True, timeout=60)
