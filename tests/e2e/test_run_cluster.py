@@ -89,3 +89,8 @@ def test_it_leaves_nothing(shown):
     assert shown.end() == 0
     assert not any(pathlib.Path("/proc/%d" % pid).exists() for pid in pids)
     assert not any(path.exists() for path in spaces)
+
+
+def test_it_takes_no_argument():
+    done = subprocess.run([ROOT / "run", "cluster", "--help"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and done.stderr == "run: cluster takes no argument, but was given '--help'; ./run alone lists the commands\n"
