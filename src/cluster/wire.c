@@ -89,9 +89,10 @@ uint32_t wire_head_most(uint16_t kind, uint32_t format) {
 int wire_frame_check(const struct frame *frame, uint32_t format, struct sy_error *err) {
     size_t each = struct_bytes(frame->kind, format);
     if (!is_known(frame->kind))
-        return error_set(err, -EPROTO,
-                         "a frame of kind %u, which format %u has not: no process of a cluster, or of another release",
-                         frame->kind, format);
+        return error_set(
+            err, -EPROTO,
+            "the other end is no process of a cluster, or one of another release: format %u has no frame of kind %u",
+            format, frame->kind);
     if (frame->head_bytes > wire_head_most(frame->kind, format) ||
         frame->body_bytes > (has_body(frame->kind) ? WIRE_BODY_MAX : 0))
         return error_set(err, -EPROTO, "a frame of kind %u with a head of %u and a body of %llu bytes", frame->kind,

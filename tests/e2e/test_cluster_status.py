@@ -201,8 +201,8 @@ def test_mistakes(cluster):
 @pytest.mark.parametrize("role, port, reason", [
     ("backend", "cluster_port", "this is a frontend; a backend joins the scheduler"),
     ("frontend", "cluster_port", "only backends connect here"),
-    ("backend", "http_port", "no process of a cluster, or of another release"),
-    ("frontend", "grpc_port", "no process of a cluster, or of another release"),
+    ("backend", "http_port", "no process of a cluster, or one of another release"),
+    ("frontend", "grpc_port", "no process of a cluster, or one of another release"),
 ])
 def test_a_member_that_joins_at_a_wrong_port(cluster, role, port, reason):
     """Its log says what is wrong, and so does the frontend's, at most once a second."""
