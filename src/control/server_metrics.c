@@ -82,6 +82,8 @@ void server_render_metrics(void *server, struct text *out) {
         scheduler_metrics_render_decisions(&scheduler, out);
     if (server_listens(s)) {
         infer_metrics_render(frontends, frontend_count, listed, slab_use(bulk_slab(s->bulk)), out);
+        if (!whole)
+            infer_metrics_render_refused(frontends, frontend_count, listed, out);
         frontend_metrics_render_waits(frontends, frontend_count, out);
     }
     if (server_listens(s))

@@ -8,6 +8,7 @@
 #include "base/counter.h"
 #include "base/fine_histogram.h"
 #include "base/histogram.h"
+#include "link/messages.h"
 #include "repository/ensemble.h"
 #include "request/preparer.h"
 
@@ -22,9 +23,10 @@ enum outcome {
 
 struct model_infer_counters {
     _Atomic uint64_t outcomes[OUTCOME_COUNT];
-    _Atomic uint64_t in_time;  /* answered OK by the deadline: the goodput */
-    _Atomic uint64_t items;    /* of OK ones */
-    _Atomic uint64_t run_ns;   /* of OK ones: the runs of their batches, added up */
+    _Atomic uint64_t refused[REFUSAL_COUNT]; /* by enum refusal: those that came back so */
+    _Atomic uint64_t in_time;                /* answered OK by the deadline: the goodput */
+    _Atomic uint64_t items;                  /* of OK ones */
+    _Atomic uint64_t run_ns;                 /* of OK ones: the runs of their batches, added up */
     _Atomic uint64_t reply_ns; /* of OK ones: from the end of the run until the kernel had the answer, added up */
     _Atomic uint64_t fail_ns;  /* of those refused or failed: from the first byte to the answer, added up */
     _Atomic uint32_t held;     /* requests not freed yet, which refer to the model */

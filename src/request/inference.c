@@ -363,10 +363,18 @@ bool inferences_away(const struct inferences *home) {
     return away;
 }
 
+/* One whose client has left is not refused. */
+static void count_refused(struct inferences *home, const struct request *request) {
+    if (request->status == REQUEST_REFUSED && request->refusal != REFUSAL_CANCELLED)
+        counter_add(&home->counters.models[request->model].refused[request->refusal], 1);
+}
+
 struct inference *inferences_next(struct inferences *home) {
     struct inference *inference = ensemble_runs_next(home);
-    for (struct request *request; !inference && (request = port_next(home->port));)
+    for (struct request *request; !inference && (request = port_next(home->port));) {
+        count_refused(home, request);
         inference = request->run ? ensemble_run_returned(request) : container_of(request, struct inference, request);
+    }
     if (!inference)
         return NULL;
     CHECK_EQ(inference->state, INFERENCE_RUNNING);

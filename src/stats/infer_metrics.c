@@ -46,6 +46,23 @@ static void render_outcomes(const struct rendering *r) {
     }
 }
 
+void infer_metrics_render_refused(const struct frontend_counters *frontends, uint32_t count,
+                                  const struct model_index *models, struct text *out) {
+    const struct rendering r = {frontends, count, models, out};
+    metric_heading(out, "symphony_refused_requests_total", "counter",
+                   "Requests that came back to the frontend without having run.");
+    for (const uint32_t *m = models->listed; m < models->listed + models->count; m++)
+        for (enum refusal reason = REFUSAL_DEADLINE; reason < REFUSAL_COUNT; reason++) {
+            if (reason == REFUSAL_CANCELLED)
+                continue; /* these are no refusals */
+            uint64_t sum = 0;
+            for (uint32_t f = 0; f < count; f++)
+                sum += counter_get(&frontends[f].requests->models[*m].refused[reason]);
+            row_begin(&r, "symphony_refused_requests_total", *m);
+            text_printf(out, ",reason=\"%s\"} %llu\n", metric_refusal(reason), (unsigned long long)sum);
+        }
+}
+
 /* Add to counts[i] how many values were at most edges_ns[i]. */
 static void latency_count(const struct model_infer_counters *m, const int64_t *edges_ns, uint32_t n, uint64_t *counts) {
     fine_histogram_count_until(&m->latency_ns, edges_ns, n, counts);

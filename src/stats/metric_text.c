@@ -28,6 +28,24 @@ struct metric_model metric_model(const struct served_model *model) {
     return labels;
 }
 
+const char *metric_refusal(enum refusal reason) {
+    static const char *const names[REFUSAL_COUNT] = {
+        [REFUSAL_DEADLINE] = "deadline",
+        [REFUSAL_QUEUE_FULL] = "queue_full",
+        [REFUSAL_BEST_EFFORT_FULL] = "best_effort_full",
+        [REFUSAL_POOL_FULL] = "scheduler_full",
+        [REFUSAL_THREAD_BUSY] = "scheduler_busy",
+        [REFUSAL_PLANS_FULL] = "accelerator_full",
+        [REFUSAL_SHAPES] = "shapes",
+        [REFUSAL_CANCELLED] = "cancelled",
+        [REFUSAL_STRANDED] = "no_accelerator",
+        [REFUSAL_LOST] = "lost",
+        [REFUSAL_UNPREPARED] = "not_prepared",
+        [REFUSAL_UNSCHEDULED] = "no_scheduler",
+    };
+    return names[reason];
+}
+
 void metric_histogram(struct text *out, const char *name, const char *labels, const struct histogram *h,
                       const int64_t *edges, unsigned count, int64_t scale, double unit) {
     for (unsigned i = 0; i < count; i++)

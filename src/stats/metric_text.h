@@ -4,6 +4,7 @@
 #include "base/histogram.h"
 #include "base/margin.h"
 #include "base/text.h"
+#include "link/messages.h"
 #include "repository/served_model.h"
 
 /* "# HELP ..." and "# TYPE ..." of a metric. */
@@ -19,6 +20,9 @@ struct metric_model {
     char text[2 * MODEL_NAME_MAX + 40];
 };
 struct metric_model metric_model(const struct served_model *model);
+
+/* What the label `reason` of symphony_refused_requests_total says; not for REFUSAL_NONE. */
+const char *metric_refusal(enum refusal reason);
 
 /* A histogram with these labels: how many values are at most each of the edges, their sum and their number. An edge is
  * edges[i] * scale in the histogram's unit, and is shown divided by `unit`: 1e9 for nanoseconds shown as seconds. */

@@ -10,22 +10,6 @@ static const int64_t batch_edges[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 102
 static const int64_t time_edges_us[] = {100,   200,    500,    1000,   2000,    5000,    10000,  20000,
                                         50000, 100000, 200000, 500000, 1000000, 2000000, 5000000};
 
-/* What the label says of a scheduling thread's refusals. */
-static const struct {
-    const char *name;
-    enum refusal reason;
-} refusals[] = {
-    {"deadline", REFUSAL_DEADLINE},
-    {"queue_full", REFUSAL_QUEUE_FULL},
-    {"best_effort_full", REFUSAL_BEST_EFFORT_FULL},
-    {"scheduler_full", REFUSAL_POOL_FULL},
-    {"scheduler_busy", REFUSAL_THREAD_BUSY},
-    {"accelerator_full", REFUSAL_PLANS_FULL},
-    {"shapes", REFUSAL_SHAPES},
-    {"no_accelerator", REFUSAL_STRANDED},
-    {"cancelled", REFUSAL_CANCELLED},
-};
-
 /* ---- models ---- */
 
 /* What the thread that schedules a served model keeps, and the model's number there. Models that share their first
@@ -104,10 +88,10 @@ static void render_refused(const struct scheduler_counters *s, const struct mode
                    "Requests the scheduler gave back without running them.");
     for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++) {
         const struct model_counters *c = counters_of(s, *i);
-        for (unsigned k = 0; k < ARRAY_COUNT(refusals); k++)
+        for (enum refusal k = REFUSAL_DEADLINE; k <= REFUSAL_STRANDED; k++) /* those of scheduling threads */
             text_printf(out, "symphony_refused_requests_total{%s,reason=\"%s\"} %llu\n",
-                        metric_model(&listed->models[*i]).text, refusals[k].name,
-                        (unsigned long long)counter_get(&c->refused[refusals[k].reason]));
+                        metric_model(&listed->models[*i]).text, metric_refusal(k),
+                        (unsigned long long)counter_get(&c->refused[k]));
     }
 }
 

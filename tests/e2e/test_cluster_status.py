@@ -227,3 +227,30 @@ def test_token(tmp_path):
             assert done.returncode == 1 and "its token does not let it in" in done.stderr
     finally:
         cluster.kill()
+
+
+def test_a_frontend_says_why_requests_are_refused(cluster):
+    def refuse(timeout_us):
+        body = {"parameters": {"timeout": timeout_us},
+                "inputs": [{"name": "INPUT", "shape": [1, 1], "datatype": "FP32", "data": [0]}]}
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", cluster.frontend.port("http_port"),
+                                                           timeout=60)) as connection:
+            connection.request("POST", "/v2/models/m-2/infer", json.dumps(body))
+            assert connection.getresponse().status == 503
+
+    def reasons():
+        found = re.findall(r'^symphony_refused_requests_total\{model="m-2",version="1",reason="(\w+)"\} (\d+)$',
+                           cluster.frontend.get("/metrics")[1], re.M)
+        assert len(found) == 11
+        return {reason: int(count) for reason, count in found if count != "0"}
+
+    wait_until(lambda: complete(cluster))
+    assert reasons() == {}
+    for _ in range(2):
+        refuse(1)
+    assert reasons() == {"deadline": 2}
+    cluster.scheduler.process.kill()
+    cluster.scheduler.process.wait()
+    wait_until(lambda: 'msg="scheduler lost"' in cluster.frontend.log())
+    refuse(10000)
+    assert reasons() == {"deadline": 2, "no_scheduler": 1}
