@@ -27,19 +27,7 @@ static int64_t leader_dead_ns(const struct election *e) {
     bool linked = e->leader && e->leader_at < ELECTION_PEERS_MAX;
     bool down = linked && !(e->peers[e->leader_at].up && e->peers[e->leader_at].incarnation == e->leader);
     int64_t silence_ns = down ? ELECTION_DOWN_NS : ELECTION_SILENCE_NS;
-    return e->leader_ns + (e->leader_heard ? silence_ns : silence_ns << e->unheard);
-}
-
-/* A process that was stopped for a while has neither sent nor read anything. It must not mistake its own pause for the
- * silence of others. */
-static void stall_forgive(struct election *e, int64_t now_ns) {
-    int64_t late_ns = now_ns - e->wake_ns;
-    if (late_ns < 2 * ELECTION_HEARTBEAT_NS)
-        return;
-    e->leader_ns += late_ns;
-    for (uint32_t p = 0; p < e->config.peers; p++)
-        e->peers[p].heard_ns += late_ns;
-    e->check_ns = now_ns; /* the others may have elected a new leader meanwhile */
+    return later(e->leader_ns + (e->leader_heard ? silence_ns : silence_ns << e->unheard), e->pause.judge_ns);
 }
 
 /* ---- changes ---- */
@@ -206,8 +194,11 @@ static int64_t rank_lead(struct election *e, int64_t now_ns, struct election_act
 void election_init(struct election *e, const struct election_config *config, int64_t now_ns) {
     CHECK_LE(config->peers, ELECTION_PEERS_MAX);
     CHECK(config->incarnation != 0);
-    *e = (struct election){
-        .config = *config, .leader_at = ELECTION_PEERS_MAX, .leader_ns = now_ns, .beat_ns = now_ns, .wake_ns = now_ns};
+    *e = (struct election){.config = *config,
+                           .leader_at = ELECTION_PEERS_MAX,
+                           .leader_ns = now_ns,
+                           .pause = {.looked_ns = now_ns},
+                           .beat_ns = now_ns};
     for (uint32_t p = 0; p < config->peers; p++)
         e->peers[p].heard_ns = now_ns;
 }
@@ -215,7 +206,8 @@ void election_init(struct election *e, const struct election_config *config, int
 void election_step(struct election *e, int64_t now_ns, const struct election_event *event,
                    struct election_actions *out) {
     *out = (struct election_actions){0};
-    stall_forgive(e, now_ns);
+    if (own_pause_look(&e->pause, now_ns, ELECTION_APART_NS, ELECTION_SILENCE_NS))
+        e->check_ns = now_ns; /* the others may have elected a new leader meanwhile */
     switch (event->kind) {
     case ELECTION_TIMER:
         break;
@@ -246,6 +238,5 @@ void election_step(struct election *e, int64_t now_ns, const struct election_eve
         out->heartbeat = true;
         e->beat_ns = now_ns + ELECTION_HEARTBEAT_NS;
     }
-    e->wake_ns = due_ns < e->beat_ns ? due_ns : e->beat_ns;
-    out->wake_ns = e->wake_ns;
+    out->wake_ns = due_ns < e->beat_ns ? due_ns : e->beat_ns;
 }

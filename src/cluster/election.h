@@ -19,7 +19,7 @@
  *              may lead, even in the same term: members obey the highest term, and of one term the best rank.
  *
  * A scheduler is silent 300 ms after its last heartbeat, or 150 ms (three heartbeats) if its link is down as well. A
- * process that was stopped restarts these times when it goes on, since it has not read what is in its sockets.
+ * process that was stopped waits another 300 ms when it goes on, since it has not read what is in its sockets.
  *
  * Two schedulers that do not hear each other, but both reach the registry (or a common member), depose each other. Each
  * then waits twice as long as before, up to 9.6 s, and 300 ms again once it has heard a leader.
@@ -36,15 +36,17 @@
 #include <stdint.h>
 
 #include "base/time.h"
+#include "cluster/own_pause.h"
 
 #define ELECTION_PEERS_MAX    8
 #define ELECTION_HEARTBEAT_NS (50 * NS_PER_MS)
 #define ELECTION_DOWN_NS      (3 * ELECTION_HEARTBEAT_NS) /* of silence, if the link is down as well */
 #define ELECTION_SILENCE_NS   (300 * NS_PER_MS)
-#define ELECTION_RETRY_NS     (100 * NS_PER_MS) /* after the registry has failed */
-#define ELECTION_CHECK_NS     NS_PER_S          /* a leader reads the key this often, in case its watch is broken */
-#define ELECTION_DOUBLINGS    5                 /* of the silence, at most */
-#define ELECTION_TERM_MAX     (UINT64_MAX / 2)  /* higher terms are taken for errors and ignored */
+#define ELECTION_APART_NS     (3 * ELECTION_HEARTBEAT_NS) /* steps that are further apart: the process was stopped */
+#define ELECTION_RETRY_NS     (100 * NS_PER_MS)           /* after the registry has failed */
+#define ELECTION_CHECK_NS     NS_PER_S         /* a leader reads the key this often, in case its watch is broken */
+#define ELECTION_DOUBLINGS    5                /* of the silence, at most */
+#define ELECTION_TERM_MAX     (UINT64_MAX / 2) /* higher terms are taken for errors and ignored */
 
 struct election_config {
     uint64_t incarnation; /* of this process: random, not 0 */
@@ -107,6 +109,7 @@ struct election {
     bool leader_heard;  /* a heartbeat of it as leader has come */
     int64_t leader_ns;  /* when its last heartbeat came, or when it became known as leader */
     uint32_t unheard;   /* times deposed since a leader was heard */
+    struct own_pause pause;
     struct {
         uint64_t incarnation;
         int64_t heard_ns;
@@ -117,7 +120,7 @@ struct election {
     struct election_key key;
     int64_t asked_revision; /* key.revision when the registry was asked */
     int64_t retry_ns, check_ns;
-    int64_t beat_ns, wake_ns;
+    int64_t beat_ns;
 };
 
 /* At most ELECTION_PEERS_MAX peers. Then call election_step() with ELECTION_TIMER. */

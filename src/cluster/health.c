@@ -4,19 +4,16 @@
 #include "base/clock.h"
 
 void health_init(struct health *health, int64_t beat_ns, int64_t now_ns) {
-    *health = (struct health){.beat_ns = beat_ns, .ping_ns = now_ns, .looked_ns = now_ns};
+    *health = (struct health){.beat_ns = beat_ns, .ping_ns = now_ns, .pause = {.looked_ns = now_ns}};
     clock_sync_init(&health->clock, now_ns);
 }
 
 bool health_hears(struct health *health, const struct peer *peer, int64_t now_ns, int64_t *until_ns) {
-    /* This process was stopped, or got no core: what came meanwhile is read before the peer is judged. Looks are at
-     * most a beat apart, and may be late by half of one: with the beat between two pings of a live peer that is 2.5
-     * of 3. */
-    if (now_ns - health->looked_ns > health->beat_ns * 3 / 2)
-        health->judge_ns = now_ns + health->beat_ns;
-    health->looked_ns = now_ns;
+    /* Looks are at most a beat apart, and may be late by half of one: with the beat between two pings of a live peer
+     * that is 2.5 of 3. */
+    own_pause_look(&health->pause, now_ns, health->beat_ns * 3 / 2, health->beat_ns);
     int64_t silent_ns = peer->heard_ns + HEALTH_BEATS * health->beat_ns + 1, next_ns = now_ns + health->beat_ns;
-    silent_ns = silent_ns > health->judge_ns ? silent_ns : health->judge_ns;
+    silent_ns = silent_ns > health->pause.judge_ns ? silent_ns : health->pause.judge_ns;
     next_ns = silent_ns < next_ns ? silent_ns : next_ns;
     *until_ns = next_ns < *until_ns ? next_ns : *until_ns;
     return now_ns < silent_ns;

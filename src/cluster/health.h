@@ -5,16 +5,16 @@
  * one more heartbeat, to read what has come. Owned by the link thread. */
 #pragma once
 
+#include "cluster/own_pause.h"
 #include "cluster/peer.h"
 #include "link/clock_sync.h"
 
 #define HEALTH_BEATS 3
 
 struct health {
-    int64_t beat_ns;   /* between two pings; the first ones come faster, to learn the clock */
-    int64_t ping_ns;   /* when the next one is due */
-    int64_t looked_ns; /* the last look */
-    int64_t judge_ns;  /* the peer does not count as dead before */
+    int64_t beat_ns; /* between two pings; the first ones come faster, to learn the clock */
+    int64_t ping_ns; /* when the next one is due */
+    struct own_pause pause;
     struct clock_sync clock;
     int64_t error_ns; /* the largest error of a converted time, at the last look */
 };

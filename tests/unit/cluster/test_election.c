@@ -252,6 +252,38 @@ static void stopped_standby_does_not_campaign_at_once(void **state) {
     assert_int_equal(r.now_ns, 5 * NS_PER_S + 1 + ELECTION_SILENCE_NS);
 }
 
+/* It goes on just before the leader, or a better rank, would have counted as dead, and reads nothing. */
+static void stopped_standby_restarts_the_silence(void **state) {
+    (void)state;
+    for (int registry = 0; registry < 2; registry++) {
+        struct rig r;
+        start(&r, registry, 1, 2);
+        if (registry)
+            key(&r, 0, ELECTION_KEY_ANSWER, 10, 5, 7);
+        heartbeat(&r, 0, 0, 7, 5, true);
+        link_is(&r, 0, 0, registry);
+        wait_until(&r, 100 * MS);
+        timer(&r, 251 * MS);
+        assert_int_equal(r.out.ask, ELECTION_ASK_NOTHING);
+        assert_int_equal(r.out.change, ELECTION_SAME);
+        wait_until(&r, 2 * NS_PER_S);
+        assert_int_equal(r.now_ns, 251 * MS + ELECTION_SILENCE_NS);
+        assert_int_equal(r.out.ask, registry ? ELECTION_SWAP : ELECTION_ASK_NOTHING);
+        assert_int_equal(r.out.change, registry ? ELECTION_SAME : ELECTION_LEAD);
+    }
+}
+
+/* Steps that are late, but not by much: then its time of silence is as it always is. */
+static void busy_standby_forgives_nothing(void **state) {
+    (void)state;
+    struct rig r;
+    start_standby(&r);
+    timer(&r, 150 * MS);
+    assert_int_equal(r.out.ask, ELECTION_ASK_NOTHING);
+    timer(&r, 300 * MS);
+    assert_int_equal(r.out.ask, ELECTION_SWAP);
+}
+
 static void stopped_leader_asks_at_once(void **state) {
     (void)state;
     struct rig r;
@@ -392,6 +424,8 @@ int main(void) {
         cmocka_unit_test(lower_and_impossible_terms_move_nobody),
         cmocka_unit_test(old_news_of_the_key_are_ignored),
         cmocka_unit_test(stopped_standby_does_not_campaign_at_once),
+        cmocka_unit_test(stopped_standby_restarts_the_silence),
+        cmocka_unit_test(busy_standby_forgives_nothing),
         cmocka_unit_test(stopped_leader_asks_at_once),
         cmocka_unit_test(who_is_deposed_unheard_waits_longer),
         cmocka_unit_test(ranks_lead_in_their_order),
