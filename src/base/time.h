@@ -7,3 +7,9 @@
 #define NS_PER_MS  1000000LL
 #define NS_PER_S   1000000000LL
 #define TIME_NEVER INT64_MAX
+
+/* Of the times due_ns, due_ns + every_ns, due_ns + 2 * every_ns and so on the first one after now_ns: when what is done
+ * at regular times is due again. Times that were missed are left out. */
+static inline int64_t time_due_again(int64_t due_ns, int64_t every_ns, int64_t now_ns) {
+    return now_ns < due_ns ? due_ns : due_ns + ((now_ns - due_ns) / every_ns + 1) * every_ns;
+}

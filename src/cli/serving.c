@@ -533,8 +533,7 @@ static void wait_for_signal(struct server *server, const struct serve_plan *plan
     while ((signal_number = signal_until(signals, next_ns)) < 0 || signal_number == SIGHUP) {
         if (signal_number == SIGHUP)
             reload(plan);
-        int64_t late_ns = clock_now_ns() - next_ns;
-        next_ns += late_ns < 0 ? 0 : late_ns / every_ns * every_ns + every_ns;
+        next_ns = time_due_again(next_ns, every_ns, clock_now_ns());
         server_watch(server);
         server_outages(server);
         server_advise(server);

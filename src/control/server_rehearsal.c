@@ -286,8 +286,7 @@ static void *rehearsal_main(void *server) {
     thread_begin("rehearsal", 0, THREAD_BACKGROUND);
     int64_t next_ns = clock_now_ns() + REHEARSAL_EVERY_NS;
     while (wait_until(s->rehearsal, next_ns)) {
-        int64_t late_ns = clock_now_ns() - next_ns;
-        next_ns += (late_ns < 0 ? 0 : late_ns / REHEARSAL_EVERY_NS * REHEARSAL_EVERY_NS) + REHEARSAL_EVERY_NS;
+        next_ns = time_due_again(next_ns, REHEARSAL_EVERY_NS, clock_now_ns());
         look(s);
     }
     return NULL;
