@@ -4,6 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The brace that ends the labels; one in a value is none. NULL: there is none. */
+static const char *labels_close(const char *at, const char *end) {
+    bool quoted = false;
+    for (; at < end && (quoted || *at != '}'); at++) {
+        quoted ^= *at == '"';
+        at += quoted && *at == '\\';
+    }
+    return at < end ? at : NULL;
+}
+
 static bool line_read(const char *line, size_t length, struct prometheus_sample *s) {
     size_t name = strcspn(line, "{ \t\n#");
     if (name == 0 || name >= length)
@@ -12,7 +22,7 @@ static bool line_read(const char *line, size_t length, struct prometheus_sample 
     *s = (struct prometheus_sample){.name = line, .name_length = name, .labels = after, .labels_end = after};
     if (*after == '{') {
         s->labels = after + 1;
-        s->labels_end = memchr(after, '}', length - name);
+        s->labels_end = labels_close(after + 1, line + length);
         if (!s->labels_end)
             return false;
         after = s->labels_end + 1;
