@@ -61,9 +61,9 @@ struct late_model {
     char text[];
 };
 
-/* A batch that a backend has. */
-struct sealed_plan {
-    struct sealed_plan *next;
+/* A plan that was sent to a backend. It is kept until its batch has ended and was measured. */
+struct sent_plan {
+    struct sent_plan *next;
     uint32_t room, place;
     uint32_t number; /* the backend's, of the model */
     uint8_t class;   /* of the accelerator */
@@ -85,7 +85,7 @@ struct accelerator_place {
     bool joined;   /* its member says that it has joined; `up` follows, except while it */
     bool switches; /* changes its class (`switches`) */
     bool leaves;   /* it is in the list `leaving` */
-    struct sealed_plan *first, **last;
+    struct sent_plan *first, **last;
 };
 
 enum place_state {
@@ -103,7 +103,7 @@ struct served_place {
     uint32_t runs_on; /* classes whose profiles its cores have, a bit each */
     uint32_t owed;    /* frontends that have yet to confirm that they send no more requests */
     uint32_t queued;  /* requests in the scheduler */
-    uint32_t sealed;  /* batches at backends */
+    uint32_t sent;    /* batches at backends */
     bool recalled;    /* its requests were sent back to frontends, for another place of its model */
     struct thread_model model;
 };
@@ -139,7 +139,7 @@ struct scheduler_link {
     uint32_t accelerators_most; /* no place from this one on was ever taken */
     uint32_t news;              /* accelerators that joined or left since the rank threads last had read all such
                                  * messages */
-    struct sealed_plan *free_plans;
+    struct sent_plan *free_plans;
     uint64_t plan_tag;    /* of the next plan */
     uint32_t plans_ended; /* that have ended and are kept for their measurement */
     int64_t plans_look_ns;

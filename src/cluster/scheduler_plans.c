@@ -17,8 +17,8 @@
 
 #define MEASURED_NS (50 * NS_PER_MS) /* after the end of a batch; then its measurement is no longer expected */
 
-static void list_free(struct sealed_plan *p) {
-    for (struct sealed_plan *next; p; p = next) {
+static void list_free(struct sent_plan *p) {
+    for (struct sent_plan *next; p; p = next) {
         next = p->next;
         free(p);
     }
@@ -111,7 +111,7 @@ void publish_reports(struct scheduler_link *l) {
 /* ---- plans ---- */
 
 uint64_t plan_note(struct scheduler_link *l, struct accelerator_place *a, const struct batch_plan *plan) {
-    struct sealed_plan *p = l->free_plans;
+    struct sent_plan *p = l->free_plans;
     if (p)
         l->free_plans = p->next;
     if (p && p->room < plan->request_count) {
@@ -131,27 +131,27 @@ uint64_t plan_note(struct scheduler_link *l, struct accelerator_place *a, const 
     p->tag = l->plan_tag++;
     p->place = plan->served_model;
     memcpy(&p->plan, plan, batch_plan_bytes(plan->request_count));
-    l->places[p->place].sealed++;
+    l->places[p->place].sent++;
     *a->last = p;
     a->last = &p->next;
     return p->tag;
 }
 
-static struct sealed_plan *plan_first(struct scheduler_link *l, struct accelerator_place *a) {
-    struct sealed_plan *p = a->first;
+static struct sent_plan *plan_first(struct scheduler_link *l, struct accelerator_place *a) {
+    struct sent_plan *p = a->first;
     if (!p)
         return NULL;
     a->first = p->next;
     if (!a->first)
         a->last = &a->first;
-    l->places[p->place].sealed--;
+    l->places[p->place].sent--;
     p->next = l->free_plans;
     l->free_plans = p;
     return p;
 }
 
 /* The message for a batch without a measurement; if it `runs`, with its model's profiled time. */
-static struct ran_message ran_of(const struct scheduler_link *l, const struct sealed_plan *p, bool runs) {
+static struct ran_message ran_of(const struct scheduler_link *l, const struct sent_plan *p, bool runs) {
     uint32_t items = p->plan.items == ITEMS_OF_REQUEST ? 1 : p->plan.items;
     const struct profile *profile = l->places[p->place].model.profiles[p->class];
     return (struct ran_message){.news = NEWS_ENDED,
@@ -168,7 +168,7 @@ static struct ran_message ran_of(const struct scheduler_link *l, const struct se
 /* Frees ended plans, in order, and tells the central thread. */
 static void plans_forget(struct scheduler_link *l, struct accelerator_place *a, int64_t now_ns) {
     while (a->first && a->first->ended && (a->first->measured || now_ns > a->first->ended_ns + MEASURED_NS)) {
-        struct sealed_plan *p = plan_first(l, a);
+        struct sent_plan *p = plan_first(l, a);
         l->plans_ended--;
         if (!l->wiring->central)
             continue;
@@ -181,7 +181,7 @@ static void plans_forget(struct scheduler_link *l, struct accelerator_place *a, 
 
 bool plan_ended(struct scheduler_link *l, const struct freed_message *freed) {
     struct accelerator_place *a = &l->accelerators[freed->accelerator];
-    struct sealed_plan *p = a->first;
+    struct sent_plan *p = a->first;
     while (p && p->ended)
         p = p->next;
     if (!p)
@@ -198,7 +198,7 @@ bool plan_ended(struct scheduler_link *l, const struct freed_message *freed) {
 
 void plan_measured(struct scheduler_link *l, const struct ran_message *ran) {
     struct accelerator_place *a = &l->accelerators[ran->accelerator];
-    struct sealed_plan *p = a->first;
+    struct sent_plan *p = a->first;
     while (p && (p->tag != ran->tag || p->measured))
         p = p->next;
     if (!p || p->plan.model != ran->model)
@@ -213,7 +213,7 @@ void plan_measured(struct scheduler_link *l, const struct ran_message *ran) {
 
 bool plans_of(const struct scheduler_link *l, const struct member *m, uint32_t number) {
     for (uint32_t i = 0; i < m->accelerator_count; i++)
-        for (const struct sealed_plan *p = l->accelerators[m->accelerators[i]].first; p; p = p->next)
+        for (const struct sent_plan *p = l->accelerators[m->accelerators[i]].first; p; p = p->next)
             if (p->number == number)
                 return true;
     return false;
@@ -233,7 +233,7 @@ void plans_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) {
 void plans_lose(struct scheduler_link *l, uint32_t accelerator) {
     struct accelerator_place *a = &l->accelerators[accelerator];
     int64_t now_ns = clock_now_ns();
-    for (struct sealed_plan *p; (p = plan_first(l, a));) {
+    for (struct sent_plan *p; (p = plan_first(l, a));) {
         for (uint32_t i = 0; i < p->plan.request_count; i++)
             link_lost(l, p->plan.handles[i], LOST_BACKEND);
         l->plans_ended -= p->ended;

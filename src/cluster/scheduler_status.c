@@ -74,7 +74,7 @@ static void backend_status(const struct scheduler_link *l, const struct member *
     if (!m->accelerators)
         return; /* it has not announced all its accelerators yet */
     for (uint32_t i = 0; i < m->accelerator_count; i++)
-        for (const struct sealed_plan *p = l->accelerators[m->accelerators[i]].first; p; p = p->next)
+        for (const struct sent_plan *p = l->accelerators[m->accelerators[i]].first; p; p = p->next)
             batches++;
     json_object_set_new(json, "accelerators", accelerators_status(l, m));
     json_object_set_new(json, "models", brought_status(l, m));
@@ -137,7 +137,7 @@ static json_t *models_status(const struct scheduler_link *l) {
             continue;
         json_t *json = known_status(known);
         set_number(json, "queued", place->queued);
-        set_number(json, "batches", place->sealed);
+        set_number(json, "batches", place->sent);
         json_array_append_new(models, json);
     }
     ensembles_status(l, models);
