@@ -134,15 +134,11 @@ bool batch_expired(const struct executor *x, const struct batch_plan *plan, int6
 
 struct ran_message batch_ran(const struct executor *x, const struct batch_plan *plan, int64_t now_ns,
                              int64_t ended_ns) {
-    return (struct ran_message){
-        .model = plan->model,
-        .generation = plan->generation,
-        .type = x->config.type,
-        .items = batch_items(x, plan),
-        .accelerator = plan->accelerator,
-        .tag = plan->tag,
-        .dispatch_ns = plan->sealed_ns < ended_ns ? -1 : now_ns - plan->sealed_ns,
-    };
+    struct ran_message ran = batch_plan_ran(plan);
+    ran.type = x->config.type;
+    ran.items = batch_items(x, plan);
+    ran.dispatch_ns = plan->sealed_ns < ended_ns ? -1 : now_ns - plan->sealed_ns;
+    return ran;
 }
 
 void batch_count(struct executor *x, const struct batch_plan *plan, const struct run_result *result) {

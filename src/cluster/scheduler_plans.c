@@ -154,15 +154,12 @@ static struct sent_plan *plan_first(struct scheduler_link *l, struct accelerator
 static struct ran_message ran_of(const struct scheduler_link *l, const struct sent_plan *p, bool runs) {
     uint32_t items = p->plan.items == ITEMS_OF_REQUEST ? 1 : p->plan.items;
     const struct profile *profile = l->places[p->place].model.profiles[p->class];
-    return (struct ran_message){.news = NEWS_ENDED,
-                                .model = p->plan.model,
-                                .generation = p->plan.generation,
-                                .type = p->class,
-                                .items = items,
-                                .accelerator = p->plan.accelerator,
-                                .tag = p->plan.tag,
-                                .run_ns = runs && profile ? profile->latency_ns[items] : 0,
-                                .dispatch_ns = -1};
+    struct ran_message ran = batch_plan_ran(&p->plan);
+    ran.type = p->class;
+    ran.items = items;
+    ran.run_ns = runs && profile ? profile->latency_ns[items] : 0;
+    ran.dispatch_ns = -1;
+    return ran;
 }
 
 /* Frees ended plans, in order, and tells the central thread. */

@@ -325,6 +325,18 @@ struct ran_message {
     int64_t gather_ns;   /* fetching and gathering the inputs of all items; 0: not measured */
 };
 
+/* The message about the batch of a plan; what was measured is yet to be set. */
+static inline struct ran_message batch_plan_ran(const struct batch_plan *plan) {
+    return (struct ran_message){
+        .news = NEWS_ENDED,
+        .model = plan->model,
+        .generation = plan->generation,
+        .items = plan->items,
+        .accelerator = plan->accelerator,
+        .tag = plan->tag,
+    };
+}
+
 /* ---- executor -> rank thread ---- */
 
 struct freed_message {

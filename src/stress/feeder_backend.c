@@ -71,15 +71,9 @@ static void take_plan(struct feeder_member *m, const struct batch_plan *plan, in
     batch->ran_not = begin_ns > health_local(&m->health, plan->latest_ns);
     int64_t run_ns = batch->ran_not ? 0 : w->profiles[plan->served_model]->latency_ns[plan->items];
     batch->end_ns = begin_ns + run_ns;
-    batch->ran = (struct ran_message){
-        .model = plan->model,
-        .generation = plan->generation,
-        .items = plan->items,
-        .accelerator = plan->accelerator,
-        .tag = plan->tag,
-        .run_ns = run_ns,
-        .dispatch_ns = sealed_ns < a->free_ns ? -1 : now_ns - sealed_ns,
-    };
+    batch->ran = batch_plan_ran(plan);
+    batch->ran.run_ns = run_ns;
+    batch->ran.dispatch_ns = sealed_ns < a->free_ns ? -1 : now_ns - sealed_ns;
     a->free_ns = batch->end_ns;
     if (a->count == 1)
         heap_set(&f->ends, index, batch->end_ns);

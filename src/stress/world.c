@@ -346,15 +346,9 @@ static void take_plan(struct world *w, uint32_t model_thread, const struct batch
     batch->model_thread = model_thread;
     batch->slice = slice_of(w, plan->handles[0]);
     batch->end_ns = a->free_ns = begin_ns + w->profile->latency_ns[plan->items];
-    batch->ran = (struct ran_message){
-        .model = plan->model,
-        .generation = plan->generation,
-        .items = plan->items,
-        .accelerator = plan->accelerator,
-        .tag = plan->tag,
-        .run_ns = w->profile->latency_ns[plan->items],
-        .dispatch_ns = a->batches > 1 ? -1 : now_ns - plan->sealed_ns,
-    };
+    batch->ran = batch_plan_ran(plan);
+    batch->ran.run_ns = w->profile->latency_ns[plan->items];
+    batch->ran.dispatch_ns = a->batches > 1 ? -1 : now_ns - plan->sealed_ns;
     batch->ran.late = batch_check(w, plan, batch->end_ns);
     if (a->batches == 1)
         heap_set(&w->ends, index, batch->end_ns);
