@@ -3,28 +3,26 @@
 #include "cli/simulate_trace.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include <jansson.h>
 
 #include "cli/simulation.h"
-#include "unit/cmocka_all.h"
-
-static char folder[] = "/tmp/symphony-test-XXXXXX", path[64];
+#include "unit/text_file.h"
 
 /* Runs a scenario with a trace; the events of the file. */
 static json_t *trace_of(const char *text, struct simulation *s) {
     struct simulation_progress progress = {.stop = &(atomic_int){0}};
     struct simulate_trace trace;
     struct sy_error err;
+    char path[sizeof(TEXT_FILE)];
+    text_file(path, "", 0);
     if (simulation_make_text(s, "s.yaml", text, NULL, 0, &err) ||
         simulate_trace_open(&trace, path, &s->scenario, &s->cluster.config, &err) ||
         simulation_run(s, &progress, &trace.observer, &err) || simulate_trace_close(&trace, path, &err))
         fail_msg("%s", err.text);
     json_error_t why;
     json_t *file = json_load_file(path, 0, &why);
+    unlink(path);
     if (!file)
         fail_msg("line %d: %s", why.line, why.text);
     json_t *events = json_incref(json_object_get(file, "traceEvents"));
@@ -127,19 +125,6 @@ static void a_file_that_cannot_be_written_is_named(void **state) {
     free(s);
 }
 
-static int folder_make(void **state) {
-    (void)state;
-    if (!mkdtemp(folder))
-        return -1;
-    snprintf(path, sizeof(path), "%s/trace.json", folder);
-    return 0;
-}
-
-static int folder_remove(void **state) {
-    (void)state;
-    return unlink(path) || rmdir(folder);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_batch_is_a_box),
@@ -147,5 +132,5 @@ int main(void) {
         cmocka_unit_test(loads_have_a_row_of_their_own),
         cmocka_unit_test(a_file_that_cannot_be_written_is_named),
     };
-    return cmocka_run_group_tests(tests, folder_make, folder_remove);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

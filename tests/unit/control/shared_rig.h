@@ -21,6 +21,11 @@
 #define RIG_ENGINE &engine_emulated /* it cannot try anything */
 #endif
 
+/* Two models that begin alike, and one that begins otherwise. */
+static const struct build_node deep[] = {{"Neg", "x", "a"}, {"Abs", "a", "b"}, {"Exp", "b", "y"}, {NULL}};
+static const struct build_node deep_too[] = {{"Neg", "x", "a"}, {"Abs", "a", "b"}, {"Log", "b", "y"}, {NULL}};
+static const struct build_node strange[] = {{"Cos", "x", "a"}, {"Sin", "a", "b"}, {"Log", "b", "y"}, {NULL}};
+
 struct shared_rig {
     char folder[64];
     struct served_model models[4];

@@ -3,10 +3,7 @@
 
 #include "unit/control/shared_rig.h"
 
-static const struct build_node deep[] = {{"Neg", "x", "a"}, {"Abs", "a", "b"}, {"Exp", "b", "y"}, {NULL}};
-static const struct build_node deep_too[] = {{"Neg", "x", "a"}, {"Abs", "a", "b"}, {"Log", "b", "y"}, {NULL}};
 static const struct build_node shallow[] = {{"Neg", "x", "a"}, {"Sin", "a", "b"}, {"Log", "b", "y"}, {NULL}};
-static const struct build_node strange[] = {{"Cos", "x", "a"}, {"Sin", "a", "b"}, {"Log", "b", "y"}, {NULL}};
 
 /* Asks for a group of models[0], with the others as partners. */
 static int form(struct shared_rig *rig, struct sy_error *why) {

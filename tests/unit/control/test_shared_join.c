@@ -3,11 +3,8 @@
 
 #include "unit/control/shared_rig.h"
 
-static const struct build_node deep[] = {{"Neg", "x", "a"}, {"Abs", "a", "b"}, {"Exp", "b", "y"}, {NULL}};
-static const struct build_node deep_too[] = {{"Neg", "x", "a"}, {"Abs", "a", "b"}, {"Log", "b", "y"}, {NULL}};
 static const struct build_node deep_third[] = {{"Neg", "x", "a"}, {"Abs", "a", "b"}, {"Sin", "b", "y"}, {NULL}};
 static const struct build_node crossing[] = {{"Neg", "x", "a"}, {"Abs", "a", "b"}, {"Add", "a b", "y"}, {NULL}};
-static const struct build_node strange[] = {{"Cos", "x", "a"}, {"Sin", "a", "b"}, {"Log", "b", "y"}, {NULL}};
 
 /* A group of no members yet, cut as two models can be that share `nodes` nodes. */
 static struct shared_group *group_add(struct shared_rig *rig, const char *name, uint32_t nodes) {

@@ -4,9 +4,6 @@
 
 #include "unit/control/shared_rig.h"
 
-static const struct build_node first[] = {{"Neg", "x", "a"}, {"Abs", "a", "b"}, {"Exp", "b", "y"}, {NULL}};
-static const struct build_node second[] = {{"Neg", "x", "a"}, {"Abs", "a", "b"}, {"Log", "b", "y"}, {NULL}};
-
 /* A trial with an outcome that the test says. */
 struct outcome {
     int rc;
@@ -20,7 +17,7 @@ static int trial(struct shared_making *m, struct sy_error *err) {
                        : part_refusal_write(m->made, m->owners, m->group->count, "they answer differently", err);
 }
 
-/* What is made of the two models, as main() of a server does it. */
+/* What is made of two models, "a" and "b", as main() of a server does it. */
 struct making {
     struct shared_making making;
     struct cut_model cuts[2];
@@ -28,13 +25,16 @@ struct making {
     struct outcome outcome;
 };
 
-static struct making *making_make(struct shared_rig *rig) {
+static struct making *making_of(struct shared_rig *rig, const struct build_node *b) {
     static const struct group_rules rules = {GROUP_TENSORS, GROUP_SHARE};
     struct making *m = calloc(1, sizeof(*m));
     const struct cut_model *const both[] = {&m->cuts[0], &m->cuts[1]};
     struct sy_error err = {""};
     uint32_t count;
     assert_non_null(m);
+    rig->count = 0;
+    rig_model(rig, "a", deep);
+    rig_model(rig, "b", b);
     m->making = (struct shared_making){.how = &rig->how, .group = m->groups, .trial = trial, .context = &m->outcome};
     for (uint32_t i = 0; i < 2; i++) {
         assert_int_equal(cut_model_read(rig->models[i].path, &m->cuts[i], &err), 0);
@@ -53,9 +53,7 @@ static void making_free(struct making *m) {
 
 static void a_refusal_is_kept_with_its_reason(void **state) {
     struct shared_rig *rig = *state;
-    rig_model(rig, "a", first);
-    rig_model(rig, "b", second);
-    struct making *m = making_make(rig);
+    struct making *m = making_of(rig, deep_too);
     struct sy_error err;
     int rc = 0;
     for (int i = 0; i < 2; i++) {
@@ -67,9 +65,7 @@ static void a_refusal_is_kept_with_its_reason(void **state) {
     assert_true(rig_refused(rig, SHARED_KIND, m->making.owners, 2));
     making_free(m);
 
-    rig->count = 1;
-    rig_model(rig, "b", first); /* another file: it is tried again */
-    m = making_make(rig);
+    m = making_of(rig, deep); /* another file: it is tried again */
     assert_null(shared_group_make(&m->making, &rc, &err));
     assert_int_equal(m->outcome.tried, 1);
     making_free(m);
@@ -77,9 +73,7 @@ static void a_refusal_is_kept_with_its_reason(void **state) {
 
 static void what_was_stopped_is_tried_again(void **state) {
     struct shared_rig *rig = *state;
-    rig_model(rig, "a", first);
-    rig_model(rig, "b", second);
-    struct making *m = making_make(rig);
+    struct making *m = making_of(rig, deep_too);
     struct sy_error err;
     int rc = 0;
     m->outcome.rc = -EINTR;
@@ -98,9 +92,7 @@ static void what_was_stopped_is_tried_again(void **state) {
 /* Each cut in a child process: none of them will do, and the deepest one's reason is the note's. */
 static void cuts_that_the_engine_cannot_run_are_refused(void **state) {
     struct shared_rig *rig = *state;
-    rig_model(rig, "a", first);
-    rig_model(rig, "b", second);
-    struct making *m = making_make(rig);
+    struct making *m = making_of(rig, deep_too);
     struct sy_error err;
     int rc = 0;
     m->making.trial = shared_parts_try;
@@ -116,7 +108,7 @@ static void cuts_that_the_engine_cannot_run_are_refused(void **state) {
 static void the_slowest_model_is_what_lone_requests_are_held_against(void **state) {
     struct shared_rig *rig = *state;
     struct shared_making m = {.models = {NULL}};
-    struct served_model *model = rig_model(rig, "a", first);
+    struct served_model *model = rig_model(rig, "a", deep);
     struct profile *slower = malloc(profile_bytes(1));
     assert_non_null(slower);
     profile_set_line(slower, 1, 0, 3 * NS_PER_MS);

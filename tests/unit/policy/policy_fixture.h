@@ -5,17 +5,10 @@
 
 #include "sched/model_view.h"
 #include "sched/policy.h"
-#include "unit/cmocka_all.h"
+#include "unit/assert_near.h"
 
 #define MS        1e6
 #define BATCH_MAX 16
-
-#define assert_near(x, y, within)                                                                                      \
-    do {                                                                                                               \
-        double x_ = (x), y_ = (y);                                                                                     \
-        if (!(x_ > y_ - (within) && x_ < y_ + (within)))                                                               \
-            fail_msg("%s is %.9g, not %.9g", #x, x_, y_);                                                              \
-    } while (0)
 
 struct fixture {
     const struct policy_ops *policy;

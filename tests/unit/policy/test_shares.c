@@ -1,14 +1,7 @@
 /* test_shares.c - who is admitted when a sub-cluster is asked for too much, against numbers worked by hand. */
 #include "policy/shares.h"
 
-#include "unit/cmocka_all.h"
-
-#define assert_near(x, y, within)                                                                                      \
-    do {                                                                                                               \
-        double x_ = (x), y_ = (y);                                                                                     \
-        if (!(x_ > y_ - (within) && x_ < y_ + (within)))                                                               \
-            fail_msg("%s is %.9g, not %.9g", #x, x_, y_);                                                              \
-    } while (0)
+#include "unit/assert_near.h"
 
 #define MODELS 3
 

@@ -1,31 +1,25 @@
 /* test_symphony_yaml.c - a model folder's symphony.yaml. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#include "base/container.h"
 #include "repository/symphony_yaml.h"
 
-static char folder[] = "/tmp/symphony-test-XXXXXX", path[64];
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/container.h"
+#include "unit/text_file.h"
+
+static char path[sizeof(TEXT_FILE)]; /* of the file that was read last */
 
 static int settings_read(const char *text, struct symphony_yaml *yaml, struct sy_error *err) {
-    FILE *file = fopen(path, "w");
-    fputs(text, file);
-    fclose(file);
-    return symphony_yaml_read(path, yaml, err);
+    text_file(path, text, strlen(text));
+    int rc = symphony_yaml_read(path, yaml, err);
+    unlink(path);
+    return rc;
 }
 
 static void settings_are_read(void **state) {
     (void)state;
     struct symphony_yaml yaml;
     struct sy_error err = {""};
-    char want[80];
     assert_int_equal(
         settings_read("slo_ms: 12.5\nmax_batch: 16\nweight: 2.5\nprofile: p/x.json\nshapes: {x: [3, 224]}\n", &yaml,
                       &err),
@@ -33,8 +27,7 @@ static void settings_are_read(void **state) {
     assert_int_equal(yaml.slo_ns, 12500000);
     assert_int_equal(yaml.batch_max, 16);
     assert_true(yaml.weight == 2.5);
-    snprintf(want, sizeof(want), "%s/p/x.json", folder);
-    assert_string_equal(yaml.profile_path, want);
+    assert_string_equal(yaml.profile_path, "/tmp/p/x.json"); /* beside the file */
     assert_int_equal(yaml.shape_count, 1);
     assert_string_equal(yaml.shapes[0].input, "x");
     assert_int_equal(yaml.shapes[0].rank, 2);
@@ -140,19 +133,6 @@ static void mistakes_name_the_line(void **state) {
     }
 }
 
-static int folder_make(void **state) {
-    (void)state;
-    if (!mkdtemp(folder))
-        return -1;
-    snprintf(path, sizeof(path), "%s/symphony.yaml", folder);
-    return 0;
-}
-
-static int folder_remove(void **state) {
-    (void)state;
-    return unlink(path) || rmdir(folder);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(settings_are_read),
@@ -160,5 +140,5 @@ int main(void) {
         cmocka_unit_test(preparations_are_read),
         cmocka_unit_test(mistakes_name_the_line),
     };
-    return cmocka_run_group_tests(tests, folder_make, folder_remove);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,16 +4,9 @@
 
 #include "base/rng.h"
 #include "sched/arrival_rates.h"
-#include "unit/cmocka_all.h"
+#include "unit/assert_near.h"
 
 #define SLO_NS 25000000
-
-#define assert_near(x, y, within)                                                                                      \
-    do {                                                                                                               \
-        double x_ = (x), y_ = (y);                                                                                     \
-        if (!(x_ > y_ - (within) && x_ < y_ + (within)))                                                               \
-            fail_msg("%s is %.9g, not %.9g", #x, x_, y_);                                                              \
-    } while (0)
 
 static void arrive(struct arrival_rates *rates, int64_t now_ns, uint32_t items) {
     arrival_rates_roll(rates, now_ns);

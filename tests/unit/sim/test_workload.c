@@ -3,14 +3,7 @@
 #include <string.h>
 
 #include "sim/workload.h"
-#include "unit/cmocka_all.h"
-
-#define assert_near(x, y, within)                                                                                      \
-    do {                                                                                                               \
-        double x_ = (x), y_ = (y);                                                                                     \
-        if (!(x_ > y_ - (within) && x_ < y_ + (within)))                                                               \
-            fail_msg("%s is %.9g, not %.9g", #x, x_, y_);                                                              \
-    } while (0)
+#include "unit/assert_near.h"
 
 struct fixture {
     struct sim_config config;
