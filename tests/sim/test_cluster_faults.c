@@ -69,7 +69,8 @@ static void go_on(void *process, uint64_t tag) {
 static void link_heal(void *link, uint64_t tag) {
     struct virtual_link *l = link;
     (void)tag;
-    *l = (struct virtual_link){.delay_ns = 50 * NS_PER_US, .jitter_ns = 20 * NS_PER_US, .bytes_per_ns = 1.25};
+    *l = (struct virtual_link){
+        .delay_ns = 50 * NS_PER_US, .jitter_ns = 20 * NS_PER_US, .bytes_per_ns = 1.25, .behind_ns = l->behind_ns};
 }
 
 static void etcd_up(void *context, uint64_t tag) {

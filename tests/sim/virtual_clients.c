@@ -262,9 +262,10 @@ static void request_send(void) {
         connection_write(n);
 }
 
-/* An answer has to come by then, whatever else dies. */
+/* An answer has to come by then, whatever else dies; but inputs and outputs may stand in front of slow links. */
 static int64_t answer_due_ns(const struct request *r) {
-    return r->deadline_ns + c.config.late_most_ns + virtual_stopped_ns(r->frontend) - r->frontend_stopped_ns;
+    return r->deadline_ns + c.config.late_most_ns + virtual_behind_ns(r->frontend->host) +
+           virtual_stopped_ns(r->frontend) - r->frontend_stopped_ns;
 }
 
 static void connections_look(void) {

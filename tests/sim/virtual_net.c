@@ -69,6 +69,16 @@ struct virtual_link *virtual_link(uint32_t from, uint32_t to) {
     return &n.links[from][to];
 }
 
+int64_t virtual_behind_ns(uint32_t host) {
+    int64_t most[2] = {0};
+    for (uint32_t other = 0; other < virtual_world.host_count; other++)
+        for (int out = 0; out < 2; out++) {
+            int64_t behind_ns = (out ? &n.links[host][other] : &n.links[other][host])->behind_ns;
+            most[out] = behind_ns > most[out] ? behind_ns : most[out];
+        }
+    return most[0] + most[1];
+}
+
 struct in_addr virtual_address(uint32_t host) {
     return (struct in_addr){htonl(0x0a000001 + host)};
 }
@@ -115,6 +125,8 @@ static struct segment *send_segment(struct connection *c, int side, enum segment
         int64_t begin_ns = link->busy_ns > virtual_world.now_ns ? link->busy_ns : virtual_world.now_ns;
         link->busy_ns = begin_ns + (int64_t)((double)(bytes + 66) / link->bytes_per_ns);
         s->arrive_ns = link->busy_ns;
+        if (s->arrive_ns - s->sent_ns > link->behind_ns)
+            link->behind_ns = s->arrive_ns - s->sent_ns;
     }
     s->arrive_ns += delay_of(c, side);
     if (!c->local && link->loss > 0 && virtual_chance(link->loss))

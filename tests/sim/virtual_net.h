@@ -24,12 +24,15 @@ struct virtual_link {
     double bytes_per_ns; /* 0: no bound */
     double loss;         /* part of the segments that are lost */
     bool cut;
-    int64_t busy_ns; /* until when it sends what it has */
+    int64_t busy_ns;   /* until when it sends what it has */
+    int64_t behind_ns; /* the longest that it was ever behind */
 };
 
 void virtual_net_begin(void);
 /* From one host to another; to itself: what its processes say to each other over TCP. */
 struct virtual_link *virtual_link(uint32_t from, uint32_t to);
+/* How long what came from other hosts, and what went to them, has stood in front of slow links, at most. */
+int64_t virtual_behind_ns(uint32_t host);
 /* The address of a host. */
 struct in_addr virtual_address(uint32_t host);
 /* Resets all connections between two hosts, as something on the way may; how many. */
