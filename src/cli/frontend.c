@@ -6,7 +6,8 @@
 static const struct option_row rows[] = {
     OPTION_HEADING("The cluster (docs/cluster.md)"),
     SERVING_ROWS_JOIN,
-    OPTION_TEXT(struct serve_settings, cluster_host, "cluster-host", "ADDR", "address that backends connect to"),
+    OPTION_TEXT(struct serve_settings, cluster_host, "cluster-host", "ADDR",
+                "address that backends connect to; without it all of this machine"),
     OPTION_INT(struct serve_settings, cluster_port, "cluster-port", "PORT", 0, 65535, "and its port; 0: any free one"),
     OPTION_TEXT(struct serve_settings, advertise, "advertise", "HOST:PORT",
                 "where backends find this frontend, if it is not where the scheduler sees it connect from"),

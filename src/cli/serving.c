@@ -65,7 +65,6 @@ static const struct serve_settings serve_defaults = {
     .rate_kib = 1,
     .drain_timeout_s = 30,
     .log_level = "info",
-    .cluster_host = "0.0.0.0",
     .cluster_port = 0,
     .accelerators_max = 65536,
     .heartbeat_ms = 100,
@@ -280,8 +279,9 @@ static int plan_listen(const struct serve_settings *s, struct serve_plan *plan, 
     long port = colon ? strtol(colon + 1, &end, 10) : -1;
     if (!colon || !colon[1] || *end || port < 0 || port > 65535 || (size_t)(colon - s->listen) >= sizeof(host))
         return error_set(err, -EINVAL, "--listen: '%s' is not HOST:PORT", s->listen);
-    snprintf(host, sizeof(host), "%.*s", (int)(colon - s->listen), s->listen);
-    plan->cluster.host = *host ? host : "0.0.0.0";
+    bool bracket = s->listen[0] == '[' && colon[-1] == ']'; /* an address of IPv6 */
+    snprintf(host, sizeof(host), "%.*s", (int)(colon - s->listen) - 2 * bracket, s->listen + bracket);
+    plan->cluster.host = host;
     plan->cluster.port = (int)port;
     return 0;
 }
@@ -349,7 +349,7 @@ static int plan_cluster(const struct serve_settings *s, enum wiring_link role, s
     plan->cluster = (struct server_cluster){
         .role = role,
         .name = s->name ? s->name : plan->name,
-        .host = s->cluster_host,
+        .host = s->cluster_host ? s->cluster_host : "",
         .port = (int)s->cluster_port,
         .address = s->advertise,
         .token = plan->cluster_auth ? plan->token : NULL,

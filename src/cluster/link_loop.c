@@ -170,6 +170,9 @@ void link_address_text(const struct sockaddr *address, char *text, size_t bytes)
 
     if (address->sa_family == AF_INET && inet_ntop(AF_INET, &v4->sin_addr, host, sizeof(host)))
         snprintf(text, bytes, "%s:%u", host, ntohs(v4->sin_port));
+    else if (address->sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr) &&
+             inet_ntop(AF_INET, v6->sin6_addr.s6_addr + 12, host, sizeof(host)))
+        snprintf(text, bytes, "%s:%u", host, ntohs(v6->sin6_port)); /* of IPv4, where all addresses are listened at */
     else if (address->sa_family == AF_INET6 && inet_ntop(AF_INET6, &v6->sin6_addr, host, sizeof(host)))
         snprintf(text, bytes, "[%s]:%u", host, ntohs(v6->sin6_port));
     else

@@ -102,5 +102,5 @@ int link_loop_release(struct link_loop *loop, struct peer *peer);
 void link_loop_stranger(struct link_loop *loop, const char *from, const char *reason);
 /* Begins to connect. The socket, or -errno. */
 int link_connect(const struct sockaddr *address, socklen_t bytes);
-/* "1.2.3.4:56" of an address. */
+/* "1.2.3.4:56" or "[::1]:56" of an address. */
 void link_address_text(const struct sockaddr *address, char *text, size_t bytes);

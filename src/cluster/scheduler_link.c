@@ -21,7 +21,7 @@
 #define AHEAD               8              /* requests ahead whose `last` is prefetched */
 #define GREET_NS            (5 * NS_PER_S) /* from being accepted to the introduction */
 #define ERROR_PART_MOST     8 /* the error of a clock may take at most one in so many parts of a request's time */
-#define SETTLE_NS           (1 * NS_PER_S) /* after a scheduler began to lead */
+#define SETTLE_NS           (3 * NS_PER_S) /* after a scheduler began to lead: members ask the registry every two, at worst */
 #define SCHEDULER_SILENT_NS (10 * NS_PER_S)
 #define STRANGERS_MAX       256              /* connected, and not introduced */
 #define EVICT_LOOKS         32               /* strangers checked, to find the one to close */

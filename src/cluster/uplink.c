@@ -19,8 +19,8 @@
 
 #define RETRY_NS       (20 * NS_PER_MS) /* the first RETRY_OFTEN times, since another may be about to lead */
 #define RETRY_OFTEN    100
-#define RETRY_LATER_NS (500 * NS_PER_MS)
-#define REFUSED_NS     (2 * NS_PER_S) /* after a scheduler that had let us in has refused what we brought */
+#define RETRY_LATER_NS (500 * NS_PER_MS) /* from then on; both are of each address */
+#define REFUSED_NS     (2 * NS_PER_S)    /* after a scheduler that had let us in has refused what we brought */
 #define BYE_LOOK_NS    (1 * NS_PER_MS)
 #define BYE_MOST_NS    (1 * NS_PER_S)
 #define ASIDE_NS       (20 * NS_PER_MS) /* a connection may take before it is put aside, */
@@ -276,7 +276,7 @@ static void try_connect(struct uplink *u, int64_t now_ns) {
     char text[96];
     places_look(u, now_ns);
     uint32_t most = u->place_count ? u->place_count : 1;
-    u->retry_ns = now_ns + (u->tries++ < RETRY_OFTEN * most ? RETRY_NS / most : RETRY_LATER_NS);
+    u->retry_ns = now_ns + (u->tries++ < RETRY_OFTEN * most ? RETRY_NS : RETRY_LATER_NS) / most;
     if (u->place_count == 0)
         return;
     u->place = place_next(u, now_ns);

@@ -34,7 +34,7 @@ struct server_cluster {
     const char *name;              /* for people */
     const char *const *schedulers; /* [scheduler_count] HOST:PORT; not of a scheduler */
     uint32_t scheduler_count;
-    const char *host;          /* to listen on: a scheduler for members, a frontend for backends */
+    const char *host;          /* to listen on: a scheduler for members, a frontend for backends; "": all addresses */
     int port;                  /* 0: any free one */
     const char *address;       /* of a frontend: HOST:PORT where backends reach it; NULL: where it connects from */
     const char *token;         /* that it sends; NULL: none */

@@ -82,7 +82,7 @@ static int start_frontend(struct server *s, const struct hello *self, int listen
         .listen_fd = listen_fd,
         .self = *self,
         .fabric = c->fabric,
-        .fabric_host = c->host && strcmp(c->host, "0.0.0.0") != 0 && strcmp(c->host, "::") != 0 ? c->host : NULL,
+        .fabric_host = *c->host && strcmp(c->host, "0.0.0.0") != 0 && strcmp(c->host, "::") != 0 ? c->host : NULL,
         .auth = c->auth,
         .tls = c->tls,
         .beat_ns = c->beat_ns,

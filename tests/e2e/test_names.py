@@ -4,6 +4,7 @@ The names are in a file that each process has in the place of /etc/hosts, in a m
 # sanitizers: yes
 import json
 import os
+import socket
 import subprocess
 
 import pytest
@@ -126,3 +127,34 @@ def test_schedulers_find_each_other(tmp_path, names):
         wait_until(lambda: other.says('msg="leads"'))
         clients.answered(50)
         clients.check()
+
+
+def has_ipv6():
+    try:
+        with socket.socket(socket.AF_INET6) as one:
+            one.bind(("::1", 0))
+        return True
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="no IPv6 here")
+@pytest.mark.parametrize("listen, frontend, backend", [("[::1]", "[::1]", "[::1]"), ("", "[::1]", "127.0.0.1"),
+                                                       ("[::]", "127.0.0.1", "[::1]")])
+def test_addresses_of_ipv6(tmp_path, listen, frontend, backend):
+    """Backends find a frontend at the address from which it has come to the scheduler, whichever family that is of."""
+    scenario, port = tmp_path / "scenario.yaml", free_port()
+    scenario.write_text("cluster: {accelerators: 1, type: test}\nmodels:\n  - {name: m, alpha_ms: 1, beta_ms: 1, slo_ms: 60000}\n"
+                        "workload: {rate_rps: 10}\n")
+    roles = [Role("scheduler", "--listen", "%s:%d" % (listen, port)),
+             Role("backend", "--join", "%s:%d" % (backend, port), "--scenario", scenario, "--transport", "tcp")]
+    try:
+        with Frontend("--join", "%s:%d" % (frontend, port)) as served:
+            inputs = [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [1]}]
+            wait_until(lambda: served.infer("m", inputs)[0] == 200)
+            shown = subprocess.run([BINARY, "status", "--json", "--join", "%s:%d" % (frontend, port)], capture_output=True, text=True)
+            members = {one["role"]: one["address"] for one in json.loads(shown.stdout)["members"]}
+            assert members["frontend"].rsplit(":", 1)[0] == frontend
+    finally:
+        for role in roles:
+            role.end()

@@ -8,8 +8,10 @@ import json
 import os
 import random
 import re
+import select
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
@@ -299,7 +301,8 @@ def test_frontends_that_are_ended_while_they_join(tmp_path):
 
 
 def test_a_frontend_that_has_not_heard_of_models_does_not_deny_them(tmp_path):
-    """It was just started: whoever asks may try again, or ask another. Once it has heard of all, it knows which there are not."""
+    """It was just started: whoever asks may try again, or ask another. Once it has heard of all, it knows which there are not. Nor has
+    a scheduler heard of all that has just begun to lead: for three seconds backends may come to it."""
     scenario, join = tmp_path / "scenario.yaml", "127.0.0.1:%d" % free_port()
     scenario.write_text("cluster: {accelerators: 1, type: test}\nmodels:\n  - {name: m, alpha_ms: 1, beta_ms: 1, slo_ms: 60000}\n"
                         "workload: {rate_rps: 10}\n")
@@ -312,11 +315,37 @@ def test_a_frontend_that_has_not_heard_of_models_does_not_deny_them(tmp_path):
             status, answer = ask("m")
             assert status == 503 and "'m' is not found: this frontend has not heard of all models yet" in answer["error"]
             assert frontend.request("GET", "/v2/models/m/versions/1")[0] == 503
+            since, told = time.monotonic(), []
             roles += [Role("scheduler", "--listen", join), Role("backend", "--join", join, "--scenario", scenario)]
-            told = []
             wait_until(lambda: told.append(ask("m")[0]) or told[-1] == 200)
             assert set(told) <= {200, 503}
             wait_until(lambda: ask("n")[0] == 404)
+            assert time.monotonic() - since >= 3
     finally:
         for role in roles:
             role.end()
+
+
+def test_each_scheduler_is_tried_twice_a_second(tmp_path):
+    """However many there are, and however long none has been there: the one that comes back is found soon."""
+    scenario = tmp_path / "scenario.yaml"
+    scenario.write_text("cluster: {accelerators: 1, type: test}\nmodels:\n  - {name: m, alpha_ms: 1, beta_ms: 1, slo_ms: 60000}\n"
+                        "workload: {rate_rps: 10}\n")
+    places = [socket.create_server(("127.0.0.1", 0)) for _ in range(6)]
+    backend = Role("backend", "--join", ",".join("127.0.0.1:%d" % place.getsockname()[1] for place in places), "--scenario", scenario)
+    try:
+        tried = 0
+        while tried < 110 * len(places):  # 100 of each come quickly
+            for place in select.select(places, [], [], 60)[0]:
+                place.accept()[0].close()
+                tried += 1
+        tried, since = 0, time.monotonic()
+        while tried < 5 * len(places):
+            for place in select.select(places, [], [], 60)[0]:
+                place.accept()[0].close()
+                tried += 1
+        assert time.monotonic() - since < 10  # it takes 2.5 s; if they were tried one every half second, 15 s
+    finally:
+        backend.end()
+        for place in places:
+            place.close()
