@@ -370,15 +370,16 @@ static void backend_body_over(struct peer *peer) {
 /* A backend is lost: sends the requests that it has taken again. No other process may know that their answers did not
  * come, for their batches may have ended well. If the scheduler knows them, they are given back to their port, which
  * sends them with new handles, so that messages about the old handles are ignored; else they are sent to the scheduler
- * unchanged. */
-static void taken_again(struct frontend_link *l, uint32_t place) {
+ * unchanged. `ended`: it seems to have ended by itself. */
+static void taken_again(struct frontend_link *l, uint32_t place, bool ended) {
+    const struct wire_outcome lost = {.status = REQUEST_LOST, .reason = ended ? LOST_BACKEND : LOST_UNSAID};
     for (size_t i = 0; i < away_count(l); i++) {
         struct away *a = &l->away[i];
         if (!a->message.handle || a->over || a->taker != place)
             continue;
         if (a->sent == l->uplink.times && l->uplink.up) {
             l->lost[LOST_BACKEND]++;
-            away_over(l, a, &(struct wire_outcome){.status = REQUEST_LOST}, NULL, false);
+            away_over(l, a, &lost, NULL, false);
             continue;
         }
         away_hold(l, a);
@@ -388,6 +389,7 @@ static void taken_again(struct frontend_link *l, uint32_t place) {
 }
 
 static void backend_drop(struct frontend_link *l, struct backend *b, const char *reason) {
+    bool ended = b->peer.closed; /* by its side */
     if (b->known)
         log_info("backend disconnected", "peer=%s reason=\"%s\"", b->peer.name, reason);
     else if (!b->refused)
@@ -399,7 +401,7 @@ static void backend_drop(struct frontend_link *l, struct backend *b, const char 
     fabric_drop(l, b);
     l->backends[b->place] = NULL;
     l->backend_count--;
-    taken_again(l, b->place);
+    taken_again(l, b->place, ended);
 }
 
 static void backend_closed(struct peer *peer, const char *reason) {

@@ -77,6 +77,7 @@ static void give_result(struct frontend_link *l, const struct away *a) {
         .absent = a->last.absent,
         .unready = a->last.unready,
         .misfit = a->last.status == REQUEST_LOST && a->last.reason == LOST_MISFIT,
+        .gone = a->last.status == REQUEST_LOST && a->last.reason == LOST_BACKEND,
     };
     ring_push(ring);
     l->results_rung++;
@@ -106,6 +107,14 @@ void away_give_back(struct frontend_link *l, struct away *a) {
     a->message.handle = 0;
 }
 
+/* The scheduler no longer has it, if it did. */
+static void doubtful_back(struct frontend_link *l, const struct away *a) {
+    if (!a->sent || !a->message.doubtful)
+        return;
+    l->doubtful--;
+    l->sweep_ns = 0; /* the next one may go */
+}
+
 /* A request has ended: its port is told once its inputs are no longer read. */
 void away_over(struct frontend_link *l, struct away *a, const struct wire_outcome *last, struct output_block *block,
                bool refused) {
@@ -113,6 +122,7 @@ void away_over(struct frontend_link *l, struct away *a, const struct wire_outcom
         output_block_put(block);
         return;
     }
+    doubtful_back(l, a);
     a->last = *last;
     a->block = block;
     a->refused = refused;
@@ -128,9 +138,11 @@ static void refuse(struct frontend_link *l, struct away *a, uint32_t reason) {
 
 /* ---- to the scheduler ---- */
 
-/* Whether the scheduler is connected, and knows the model. A promise is only for a scheduler that reckons with it. */
+/* Whether the scheduler is connected, and knows the model. A promise is only for a scheduler that reckons with it. Of
+ * the requests in doubt one is there at a time: if its backend is lost again, the others are not, and are cleared. */
 bool away_can_send(const struct frontend_link *l, const struct away *a) {
-    return l->uplink.up && l->remote_of_local[a->message.model] != NO_MODEL && (l->promises || !away_unready(l, a));
+    return l->uplink.up && l->remote_of_local[a->message.model] != NO_MODEL && (l->promises || !away_unready(l, a)) &&
+           !(a->message.doubtful && l->doubtful > 0);
 }
 
 /* Adds a request to the frame that is being filled. */
@@ -153,6 +165,7 @@ void away_send(struct frontend_link *l, struct away *a) {
     a->remote = l->remote_of_local[a->message.model];
     a->sent = l->uplink.times;
     l->held--;
+    l->doubtful += a->message.doubtful;
     l->again += a->again;
     away_tell(l, a, REQUEST_ARRIVED);
 }
@@ -162,6 +175,7 @@ void away_hold(struct frontend_link *l, struct away *a) {
     a->taker = NO_TAKER;
     if (!a->sent)
         return;
+    doubtful_back(l, a);
     a->sent = 0;
     a->again = true;
     l->held++;
@@ -237,13 +251,21 @@ static struct away *held_next(const struct frontend_link *l, size_t *i, uint32_t
     return NULL;
 }
 
+/* Why a request that waits here cannot be in time any more. */
+static enum refusal held_too_long(const struct frontend_link *l, const struct away *a) {
+    return away_unready(l, a)    ? REFUSAL_DEADLINE
+           : !l->uplink.up       ? REFUSAL_UNSCHEDULED
+           : a->message.doubtful ? REFUSAL_LOST
+                                 : REFUSAL_STRANDED;
+}
+
 /* Of the requests that wait here, refuses those that can no longer be in time, and sends those that can be sent. */
 static void sweep(struct frontend_link *l, int64_t now_ns) {
     uint32_t left = l->held;
     size_t i = 0;
     for (struct away *a; (a = held_next(l, &i, &left));) {
         if (now_ns > a->message.deadline_ns)
-            refuse(l, a, away_unready(l, a) ? REFUSAL_DEADLINE : l->uplink.up ? REFUSAL_STRANDED : REFUSAL_UNSCHEDULED);
+            refuse(l, a, held_too_long(l, a));
         else if (away_can_send(l, a))
             away_send(l, a);
     }

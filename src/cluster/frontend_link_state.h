@@ -64,6 +64,7 @@ struct frontend_link {
     struct uplink uplink;
     struct away *away;         /* [frontends * port_requests] */
     uint32_t held;             /* how many of them wait here */
+    uint32_t doubtful;         /* how many that are in doubt do not wait here, and have not ended: at most one */
     uint32_t awaited;          /* how many of them are awaited */
     bool promises;             /* the scheduler queues requests whose inputs are promised; else they wait here */
     uint32_t number;           /* our number, from the last scheduler; 0: none yet */

@@ -71,6 +71,7 @@ struct request_message {
     uint8_t priority;
     int64_t ready_ns;    /* ARRIVED: when its inputs are there, as is promised; 0: they are */
     uint16_t batch_most; /* ARRIVED: items that batches with it should have at most; 0: any */
+    bool doubtful; /* ARRIVED: backends were lost that had it. A frontend of a cluster sends one of these at a time */
 };
 
 /* ---- model thread -> frontend ---- */
@@ -415,5 +416,6 @@ struct result_message {
     bool read;                  /* LOST: a run that was given up may still read the inputs, until RELEASED */
     bool unready;               /* LOST: its inputs were not prepared when its batch began */
     bool misfit;                /* LOST: its backend never takes its inputs */
+    bool gone;                  /* LOST: its backend is gone */
 };
 _Static_assert(sizeof(struct result_message) == CACHE_LINE, "a result is a cache line");

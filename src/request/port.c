@@ -219,6 +219,7 @@ static void port_send(struct port *port, const struct request *request, enum req
         .priority = request->priority,
         .ready_ns = request->preparing ? request->ready_ns : 0,
         .batch_most = request->batch_most,
+        .doubtful = request->gone >= REQUEST_GONE_DOUBTFUL,
     };
     ring_push(ring);
     port->model_rung[thread] = true;
@@ -263,7 +264,7 @@ int port_submit(struct port *port, struct request *request) {
     request->status = REQUEST_FAILED;
     request->block = NULL;
     request->cancelled = request->alone = false;
-    request->breaks = request->absent = request->misfits = 0;
+    request->breaks = request->absent = request->misfits = request->gone = 0;
     request->readers = request->preparing;
     request->back = request->unprepared = false;
     request->left_out = 0;
@@ -365,6 +366,11 @@ static bool sent_again(struct port *port, struct request *request, bool unready)
         request->status = REQUEST_FAILED;
         request->block = output_block_failed("backends do not take its inputs: they are larger than their batches "
                                              "(max_batch) or their memory (--inputs-max-mib)");
+    } else if (request->gone >= REQUEST_GONE_MAX) {
+        request->status = REQUEST_FAILED;
+        snprintf(sentence, sizeof(sentence),
+                 "%u backends were lost while they had this request; it is not sent to another", request->gone);
+        request->block = output_block_failed(sentence);
     } else if (request->absent >= REQUEST_ABSENT_MAX) {
         refuse(request, REFUSAL_STRANDED);
     } else if (clock_now_ns() <= request->deadline_sched_ns) {
@@ -373,9 +379,9 @@ static bool sent_again(struct port *port, struct request *request, bool unready)
     } else if (waits_on(port, request)) {
         return true;
     } else {
-        refuse(request, unready                              ? REFUSAL_UNPREPARED
-                        : request->alone && !request->breaks ? REFUSAL_DEADLINE
-                                                             : REFUSAL_LOST);
+        refuse(request, unready                                                ? REFUSAL_UNPREPARED
+                        : request->alone && !request->breaks && !request->gone ? REFUSAL_DEADLINE
+                                                                               : REFUSAL_LOST);
     }
     return false;
 }
@@ -390,7 +396,8 @@ static bool result_take(struct port *port, struct request *request, const struct
     request->run_start_ns = message->run_start_ns;
     request->run_end_ns = message->run_end_ns;
     if (message->status == REQUEST_LOST) {
-        request->alone |= message->suspect;
+        request->gone = (uint8_t)(request->gone + message->gone);
+        request->alone |= message->suspect || request->gone >= REQUEST_GONE_DOUBTFUL;
         request->breaks = (uint8_t)(request->breaks + message->broke);
         request->absent = (uint8_t)(request->absent + message->absent);
         request->misfits = (uint8_t)(request->misfits + message->misfit);

@@ -17,6 +17,11 @@
 #define REQUEST_ABSENT_MAX 3
 /* Nor to another backend one whose inputs so many did not take. */
 #define REQUEST_MISFIT_MAX 3
+/* Nor to another backend one that so many had when they were lost: it may be why, and would end all of them. */
+#define REQUEST_GONE_MAX 3
+/* From so many on it is sent apart from others. Not from the first: what a backend had when it ended by itself would
+ * run one by one. */
+#define REQUEST_GONE_DOUBTFUL 2
 
 struct ensemble_run;
 
@@ -49,6 +54,7 @@ struct request {
     uint8_t breaks;            /* accelerators that failed while they ran it */
     uint8_t absent;            /* accelerators that gave it back: its model was not resident */
     uint8_t misfits;           /* backends that gave it back: they do not take its inputs */
+    uint8_t gone;              /* backends that were lost while they had it */
     uint32_t readers;          /* runs that were given up and may still read the inputs, and the preparation */
     bool back;                 /* it has come back */
     bool held;                 /* the scheduler does not have it: it waits for its inputs */

@@ -30,7 +30,7 @@ static struct rig *rig_start_most(int64_t deadline_ns, uint32_t most) {
     assert_int_equal(wiring_init(&rig->wiring, false, &err), 0);
     rig->port = port_create(&rig->wiring, 0, 0);
     assert_non_null(rig->port);
-    rig->request = (struct request){.items = 1, .deadline_ns = deadline_ns, .alone = true, .breaks = 77};
+    rig->request = (struct request){.items = 1, .deadline_ns = deadline_ns, .alone = true, .breaks = 77, .gone = 77};
     assert_int_equal(port_submit(rig->port, &rig->request), 0);
     port_flush(rig->port);
     return rig;
@@ -112,6 +112,27 @@ static void what_backends_do_not_take_is_sent_on_twice(void **state) {
     }
     assert_int_equal(rig->request.status, REQUEST_FAILED);
     assert_non_null(strstr(request_failure(&rig->request), "--inputs-max-mib"));
+    assert_null(ring_peek(&rig->wiring.requests[0]));
+    output_block_put(rig->request.block);
+    rig_stop(rig);
+}
+
+/* Backends that ended while they had it may have ended because of it. */
+static void what_backends_end_with_is_doubtful_then_sent_on_no_more(void **state) {
+    (void)state;
+    struct rig *rig = rig_start(clock_now_ns() + 600 * NS_PER_S);
+
+    for (int i = 1; i <= REQUEST_GONE_MAX; i++) {
+        const struct request_message *message = ring_peek(&rig->wiring.requests[0]);
+        assert_int_equal(message->doubtful, i > REQUEST_GONE_DOUBTFUL);
+        expect_sent(rig);
+        assert_int_equal(rig->request.alone, i > REQUEST_GONE_DOUBTFUL);
+        push_result(rig, (struct result_message){.handle = rig->handle, .status = REQUEST_LOST, .gone = true});
+        assert_ptr_equal(port_next(rig->port), i < REQUEST_GONE_MAX ? NULL : &rig->request);
+    }
+    assert_int_equal(rig->request.status, REQUEST_FAILED);
+    assert_string_equal(request_failure(&rig->request),
+                        "3 backends were lost while they had this request; it is not sent to another");
     assert_null(ring_peek(&rig->wiring.requests[0]));
     output_block_put(rig->request.block);
     rig_stop(rig);
@@ -469,6 +490,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_model_with_a_suffix_is_scheduled_as_its_prefix),
         cmocka_unit_test(what_breaks_accelerators_is_sent_on_once),
+        cmocka_unit_test(what_backends_end_with_is_doubtful_then_sent_on_no_more),
         cmocka_unit_test(what_backends_do_not_take_is_sent_on_twice),
         cmocka_unit_test(what_has_no_time_left_is_refused_with_its_reason),
         cmocka_unit_test(what_is_still_read_keeps_its_slot),
