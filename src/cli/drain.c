@@ -4,11 +4,14 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/time.h"
 #include "cli/cli.h"
 #include "cli/visitor.h"
 
-#define LOOK_NS (100 * NS_PER_MS)
+#define LOOK_NS     (100 * NS_PER_MS)
+#define PATIENCE_NS (5 * NS_PER_S) /* beside --timeout: another scheduler may take over, and members have to join it   \
+                                    */
 
 struct drain_settings {
     struct visitor_settings visitor;
@@ -35,25 +38,49 @@ static const struct options options = {
     .args_name = "MEMBER",
 };
 
-/* Whether this incarnation belongs to the cluster still. The exit status. */
-static int is_there(const struct drain_settings *settings, const char *incarnation, bool *there) {
-    json_t *answer, *member;
+enum presence { GONE, THERE, UNKNOWN };
+
+/* Whether this incarnation belongs to the cluster still. Unknown: no scheduler leads now, or the one that does has just
+ * begun to, so that members have yet to join it. */
+static enum presence presence_of(const char *incarnation, const json_t *answer) {
+    const json_t *scheduler = json_object_get(answer, "scheduler");
+    json_t *member;
     size_t i;
-    int status = visitor_ask("drain", &settings->visitor, FRAME_STATUS, "", &answer);
-    if (status != CLI_OK)
-        return status;
-    *there = false;
     json_array_foreach(json_object_get(answer, "members"), i, member) {
         const char *one = json_string_value(json_object_get(member, "incarnation"));
-        *there |= one && strcmp(one, incarnation) == 0;
+        if (one && strcmp(one, incarnation) == 0)
+            return THERE;
     }
-    json_decref(answer);
-    return CLI_OK;
+    return json_is_true(json_object_get(scheduler, "leads")) && !json_is_false(json_object_get(scheduler, "settled"))
+               ? GONE
+               : UNKNOWN;
+}
+
+/* Returns when it has left. The exit status. */
+static int wait_for(const struct drain_settings *settings, const char *incarnation) {
+    const struct timespec a_little = {.tv_nsec = LOOK_NS};
+    int64_t patience_ns = (int64_t)(settings->visitor.timeout_s * (double)NS_PER_S) + PATIENCE_NS;
+    for (int64_t known_ns = clock_now_ns();;) {
+        bool late = clock_now_ns() > known_ns + patience_ns;
+        json_t *answer;
+        int status = visitor_ask(late ? "drain" : NULL, &settings->visitor, FRAME_STATUS, "", &answer);
+        enum presence presence = status == CLI_OK ? presence_of(incarnation, answer) : UNKNOWN;
+        if (status == CLI_OK)
+            json_decref(answer);
+        if (presence == GONE)
+            return CLI_OK;
+        if (presence == THERE)
+            known_ns = clock_now_ns();
+        else if (late && status == CLI_OK)
+            fprintf(stderr, "symphony drain: no scheduler leads\n");
+        if (presence == UNKNOWN && late)
+            return status == CLI_OK ? CLI_FAILURE : status;
+        nanosleep(&a_little, NULL);
+    }
 }
 
 static int drain_run(int argc, char **argv) {
     struct drain_settings settings = {.visitor = {.timeout_s = 5}};
-    const struct timespec a_little = {.tv_nsec = LOOK_NS};
     int arguments, status = options_parse(&options, argc, argv, &settings, &arguments);
     json_t *member;
     if (status != OPTIONS_GO_ON)
@@ -62,9 +89,8 @@ static int drain_run(int argc, char **argv) {
     if (status != CLI_OK)
         return status;
     const char *incarnation = json_string_value(json_object_get(member, "incarnation"));
-    bool there = settings.wait && incarnation;
-    while (there && (status = is_there(&settings, incarnation, &there)) == CLI_OK && there)
-        nanosleep(&a_little, NULL);
+    if (settings.wait && incarnation)
+        status = wait_for(&settings, incarnation);
     json_decref(member);
     return status;
 }

@@ -103,6 +103,7 @@ int visitor_ask(const char *command, const struct visitor_settings *settings, en
     tls_destroy(tls);
     if (*answer)
         return CLI_OK;
-    fprintf(stderr, "symphony %s: %s\n", command, rc < 0 ? err.text : "an answer that is no JSON");
+    if (command)
+        fprintf(stderr, "symphony %s: %s\n", command, rc < 0 ? err.text : "an answer that is no JSON");
     return rc == -EINVAL ? CLI_USAGE : CLI_FAILURE;
 }

@@ -146,10 +146,15 @@ static json_t *models_status(const struct scheduler_link *l) {
 
 /* ---- the whole status ---- */
 
+/* Whether it leads, and all members have had time to join it. */
+static bool is_settled(const struct scheduler_link *l, int64_t now_ns) {
+    return scheduler_link_leads(l) && now_ns >= l->settled_ns;
+}
+
 static json_t *scheduler_status(const struct scheduler_link *l, int64_t now_ns) {
     const struct hello *self = &l->config.self;
-    json_t *json = json_pack("{s:s, s:s, s:b}", "name", self->name, "version", self->version, "leads",
-                             (int)scheduler_link_leads(l));
+    json_t *json = json_pack("{s:s, s:s, s:b, s:b}", "name", self->name, "version", self->version, "leads",
+                             (int)scheduler_link_leads(l), "settled", (int)is_settled(l, now_ns));
     set_word(json, "incarnation", self->incarnation);
     set_number(json, "term", self->term);
     set_seconds(json, "uptime_s", now_ns - l->started_ns);
@@ -216,6 +221,8 @@ struct member *status_member(struct scheduler_link *l, const char *text, uint32_
     if (count)
         error_set(err, -ENOENT, "%u members are called '%s'; give the number of one", count, wanted);
     else
-        error_set(err, -ENOENT, "no member has the name or number '%s'", wanted);
+        error_set(err, -ENOENT, "no member has the name or number '%s'%s", wanted,
+                  is_settled(l, clock_now_ns()) ? ""
+                                                : "; this scheduler has just begun to lead: some have yet to join it");
     return NULL;
 }

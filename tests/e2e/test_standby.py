@@ -193,6 +193,23 @@ def test_leader_is_silent_and_wakes_up(pair):
     assert pair.leader() is other
 
 
+def test_drain_waits_while_another_scheduler_takes_over(tmp_path):
+    """That one has no members yet; and the one that it stands by for does not answer."""
+    with Cluster(tmp_path, schedulers=2, backends=1, beta_ms=3000) as cluster, concurrent.futures.ThreadPoolExecutor() as pool:
+        wait_until(cluster.leader)
+        leader, backend = cluster.leader(), cluster.backends[0]
+        answer = pool.submit(cluster.frontend.infer, MODELS[0], [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [1]}])
+        wait_until(lambda: [one["batches"] for one in cluster.status()["members"] if one["role"] == "backend"] == [1])
+        number = next(str(one["number"]) for one in cluster.status()["members"] if one["role"] == "backend")
+        drain = subprocess.Popen([BINARY, "drain", *cluster.join, "--wait", "--timeout", "30", number], stderr=subprocess.PIPE, text=True)
+        wait_until(lambda: leader.says('msg="member asked to leave"'))
+        leader.kill()
+        said = drain.communicate(timeout=120)[1]
+        assert (drain.returncode, said) == (0, "")
+        assert answer.done() and answer.result()[0] == 200
+        assert backend.process.wait(5) == 0
+
+
 def test_lone_scheduler_comes_back(tmp_path):
     with Cluster(tmp_path, schedulers=1, backends=1) as cluster:
         clients = Clients(cluster)
