@@ -17,12 +17,13 @@
 #include "cluster/peer_tls.h"
 
 #define IN_BYTES     ((size_t)256 * 1024)
-#define IN_STRANGER  ((size_t)16 * 1024)  /* before the peer has introduced itself; also its longest head */
-#define CHUNK_BYTES  ((size_t)64 * 1024)  /* of copies in one piece of memory */
-#define COPY_MOST    4096                 /* pieces of a body up to this size are copied */
-#define SEND_PIECES  64                   /* of one system call */
-#define READS_MOST   8                    /* system calls a turn, so that no peer starves another, */
-#define READ_BYTES   ((size_t)512 * 1024) /* and bytes */
+#define IN_STRANGER  ((size_t)16 * 1024)   /* before the peer has introduced itself; also its longest head */
+#define CHUNK_BYTES  ((size_t)64 * 1024)   /* of copies in one piece of memory */
+#define COPY_MOST    4096                  /* pieces of a body up to this size are copied */
+#define SEND_PIECES  64                    /* of one system call */
+#define READS_MOST   8                     /* system calls a turn, so that no peer starves another, */
+#define READ_BYTES   ((size_t)512 * 1024)  /* and bytes: of one call, too, which else goes on as long as more comes */
+#define SEND_BYTES   ((size_t)1024 * 1024) /* of one flush, likewise */
 #define PIECES_FIRST 64
 #define NEAR_SEND    250000 /* bytes that the kernel keeps for a peer of this host, which it doubles */
 /* Bytes after a body are read into the buffer together with it. After a long body that is only the next head: further
@@ -337,6 +338,12 @@ void peer_body(struct peer *peer, const void *data, size_t bytes, peer_sent *sen
         sent(context, tag);
 }
 
+/* Adds what is there to the pieces of a system call, `most` bytes at most. Returns how many. */
+static size_t piece_add(struct iovec *piece, char *data, size_t bytes, size_t most) {
+    *piece = (struct iovec){data, bytes < most ? bytes : most};
+    return piece->iov_len;
+}
+
 /* Removes `bytes` that were sent from the pieces. */
 static void pieces_take(struct peer *peer, size_t bytes) {
     while (peer->out_count > 0) {
@@ -388,19 +395,20 @@ static ssize_t sent_note(struct peer *peer, ssize_t sent) {
 }
 
 static void flush_tls(struct peer *peer) {
-    while (!peer->closed && !peer->connecting) {
+    for (size_t done = 0; !peer->closed && !peer->connecting;) {
         if (!encrypt(peer)) {
             fail(peer, "it cannot be encrypted");
             return;
         }
-        if (peer_tls_unsent(peer->tls) == 0) {
-            want_writable(peer, false);
+        if (peer_tls_unsent(peer->tls) == 0 || done >= SEND_BYTES) {
+            want_writable(peer, peer_tls_unsent(peer->tls) > 0);
             return;
         }
         ssize_t sent = sent_note(
             peer, send(peer->fd, peer_tls_next(peer->tls), peer_tls_unsent(peer->tls), MSG_NOSIGNAL | MSG_DONTWAIT));
         if (sent < 0)
             return;
+        done += (size_t)sent;
         peer_tls_went(peer->tls, (size_t)sent);
     }
 }
@@ -412,21 +420,22 @@ void peer_flush(struct peer *peer) {
         flush_tls(peer);
         return;
     }
-    while (!peer->closed && !peer->connecting && peer->out_count > 0) {
+    for (size_t done = 0; !peer->closed && !peer->connecting && peer->out_count > 0 && done < SEND_BYTES;) {
         struct iovec pieces[SEND_PIECES];
-        uint32_t count = peer->out_count < SEND_PIECES ? peer->out_count : SEND_PIECES;
-        for (uint32_t i = 0; i < count; i++) {
-            const struct out_piece *piece = piece_at(peer, i);
-            pieces[i] = (struct iovec){(char *)piece->data + piece->done, piece->bytes - piece->done};
+        uint32_t count = 0;
+        for (size_t most = SEND_BYTES - done; count < SEND_PIECES && count < peer->out_count && most > 0; count++) {
+            const struct out_piece *piece = piece_at(peer, count);
+            most -= piece_add(&pieces[count], (char *)piece->data + piece->done, piece->bytes - piece->done, most);
         }
         struct msghdr message = {.msg_iov = pieces, .msg_iovlen = count};
         ssize_t sent = sent_note(peer, sendmsg(peer->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT));
         if (sent < 0)
             return;
+        done += (size_t)sent;
         pieces_take(peer, (size_t)sent);
     }
     if (!peer->closed && !peer->connecting)
-        want_writable(peer, false);
+        want_writable(peer, peer->out_count > 0);
 }
 
 int peer_send_fds(struct peer *peer, enum frame_kind kind, uint32_t count, const void *head, size_t head_bytes,
@@ -615,16 +624,17 @@ static ssize_t receive(struct peer *peer, bool *drained) {
     uint32_t count = 0;
     size_t wanted = 0;
 
-    for (uint32_t i = peer->piece; peer->in_body && i < peer->piece_count; i++)
-        if (peer->pieces[i].iov_len > 0) {
-            pieces[count++] = peer->pieces[i];
-            wanted += peer->pieces[i].iov_len;
-        }
+    for (uint32_t i = peer->piece; peer->in_body && i < peer->piece_count && wanted < READ_BYTES; i++)
+        if (peer->pieces[i].iov_len > 0)
+            wanted +=
+                piece_add(&pieces[count++], peer->pieces[i].iov_base, peer->pieces[i].iov_len, READ_BYTES - wanted);
     if (peer->in_used == peer->in_room)
         buffer_compact(peer);
     size_t room = peer->in_room - peer->in_used;
     if (peer->frame.body_bytes >= BODY_LONG && room > AHEAD_BYTES) /* the last frame with a body */
         room = AHEAD_BYTES;
+    if (wanted == READ_BYTES)
+        room = 0;
     pieces[count++] = (struct iovec){peer->in + peer->in_used, room};
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(PEER_FDS_MAX * sizeof(int))];
     struct msghdr message = {

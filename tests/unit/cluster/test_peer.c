@@ -133,11 +133,38 @@ static void descriptors_come_with_their_frame(void **state) {
     rig_free(rig); /* closes those that nobody took */
 }
 
+/* However much the socket takes and has: others get their turn. */
+static void a_turn_moves_so_much_and_no_more(void **state) {
+    (void)state;
+    const uint64_t most = 1 << 20;
+    struct rig *rig = rig_make(NULL);
+    char *body = body_make(BODY_BYTES);
+    int room = 4 * BODY_BYTES;
+    if (setsockopt(rig->fds[0], SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room)) < 0) {
+        free(body);
+        rig_free(rig);
+        skip(); /* only root may have such a socket */
+    }
+    send_result(rig, body, BODY_BYTES);
+    for (uint64_t before = 0; rig->sent == 0; before = rig->a.bytes_out) {
+        peer_flush(&rig->a);
+        assert_in_range(rig->a.bytes_out - before, 1, most);
+    }
+    for (uint64_t before = 0; rig->bodies == 0; before = rig->b.bytes_in) {
+        peer_ready(&rig->b, EPOLLIN, 0);
+        assert_in_range(rig->b.bytes_in - before, 1, most);
+    }
+    assert_memory_equal(rig->body, body, BODY_BYTES);
+    free(body);
+    rig_free(rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(frames_come_as_they_went),  cmocka_unit_test(bodies_lie_where_they_are_wanted),
-        cmocka_unit_test(frames_may_come_in_pieces), cmocka_unit_test(nonsense_ends_the_connection),
-        cmocka_unit_test(an_end_gives_bodies_back),  cmocka_unit_test(descriptors_come_with_their_frame),
+        cmocka_unit_test(frames_come_as_they_went),          cmocka_unit_test(bodies_lie_where_they_are_wanted),
+        cmocka_unit_test(frames_may_come_in_pieces),         cmocka_unit_test(nonsense_ends_the_connection),
+        cmocka_unit_test(a_turn_moves_so_much_and_no_more),  cmocka_unit_test(an_end_gives_bodies_back),
+        cmocka_unit_test(descriptors_come_with_their_frame),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
