@@ -10,8 +10,7 @@
 #include "cli/visitor.h"
 
 #define LOOK_NS     (100 * NS_PER_MS)
-#define PATIENCE_NS (5 * NS_PER_S) /* beside --timeout: another scheduler may take over, and members have to join it   \
-                                    */
+#define PATIENCE_NS (5 * NS_PER_S) /* beside --timeout: another scheduler takes over, and members join it */
 
 struct drain_settings {
     struct visitor_settings visitor;
