@@ -39,8 +39,8 @@ static const struct options options = {
 
 enum presence { GONE, THERE, UNKNOWN };
 
-/* Whether this incarnation belongs to the cluster still. Unknown: no scheduler leads now, or the one that does has just
- * begun to, so that members have yet to join it. */
+/* Whether this incarnation belongs to the cluster still; it may, while the scheduler has just begun to lead, so that
+ * members have yet to join it. Unknown: no scheduler leads now. */
 static enum presence presence_of(const char *incarnation, const json_t *answer) {
     const json_t *scheduler = json_object_get(answer, "scheduler");
     json_t *member;
@@ -50,9 +50,9 @@ static enum presence presence_of(const char *incarnation, const json_t *answer) 
         if (one && strcmp(one, incarnation) == 0)
             return THERE;
     }
-    return json_is_true(json_object_get(scheduler, "leads")) && !json_is_false(json_object_get(scheduler, "settled"))
-               ? GONE
-               : UNKNOWN;
+    if (!json_is_true(json_object_get(scheduler, "leads")))
+        return UNKNOWN;
+    return json_is_false(json_object_get(scheduler, "settled")) ? THERE : GONE;
 }
 
 /* Returns when it has left. The exit status. */

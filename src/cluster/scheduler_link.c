@@ -17,11 +17,14 @@
 #include "link/advice.h"
 #include "net/auth.h"
 
-#define TAKE_MOST           1024           /* messages from one ring a turn */
-#define AHEAD               8              /* requests ahead whose `last` is prefetched */
-#define GREET_NS            (5 * NS_PER_S) /* from being accepted to the introduction */
-#define ERROR_PART_MOST     8 /* the error of a clock may take at most one in so many parts of a request's time */
-#define SETTLE_NS           (3 * NS_PER_S) /* after a scheduler began to lead: members ask the registry every two, at worst */
+#define TAKE_MOST       1024           /* messages from one ring a turn */
+#define AHEAD           8              /* requests ahead whose `last` is prefetched */
+#define GREET_NS        (5 * NS_PER_S) /* from being accepted to the introduction */
+#define ERROR_PART_MOST 8 /* the error of a clock may take at most one in so many parts of a request's time */
+/* After a scheduler began to lead: members ask the registry every two seconds, at worst, and find that another one is
+ * silent and leave it out, for three heartbeats each. */
+#define SETTLE_NS           (3 * NS_PER_S)
+#define SETTLE_BEATS        (2 * HEALTH_BEATS + 1)
 #define SCHEDULER_SILENT_NS (10 * NS_PER_S)
 #define STRANGERS_MAX       256              /* connected, and not introduced */
 #define EVICT_LOOKS         32               /* strangers checked, to find the one to close */
@@ -711,7 +714,8 @@ static void members_look(struct scheduler_link *l, int64_t now_ns, int64_t *unti
 static void lead(void *context, uint64_t term) {
     struct scheduler_link *l = context;
     l->config.self.term = term;
-    l->settled_ns = clock_now_ns() + SETTLE_NS;
+    int64_t beats_ns = SETTLE_BEATS * l->config.beat_ns;
+    l->settled_ns = clock_now_ns() + (beats_ns > SETTLE_NS ? beats_ns : SETTLE_NS);
     l->look_ns = 0;
     atomic_store_explicit(&l->leads, true, memory_order_relaxed); /* other threads read it now and then */
     log_info("leads", "term=%llu", (unsigned long long)term);
