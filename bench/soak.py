@@ -46,7 +46,7 @@ workload: {rate_rps: 10}
 """
 MEMORY_GROWTH_MAX = 2 << 20  # bytes of anonymous memory, from the first pause to the last
 WARM_ACTIONS = 5000  # before the first pause: after fewer, memory still grows as pools fill, and says nothing
-QUIET_S = 60                 # a pause takes no longer
+QUIET_S = 180                # a pause takes no longer
 DATA, HEADERS, RST_STREAM, SETTINGS, PING = 0, 1, 3, 4, 6
 FINE = {grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
 
@@ -285,6 +285,18 @@ ACTIONS = {Client.http_asks: 20, Client.http_pipelines: 5, Client.http_dies: 15,
 
 # ---- the server, seen from outside ----
 
+def usage_at_rest(pid, wanted=None):
+    """Once it is the same, or what is wanted, twice: our own look at the metrics was a connection, too."""
+    until, before = time.monotonic() + QUIET_S, None
+    while True:
+        time.sleep(1)
+        now = usage(pid)
+        count = now["descriptors"], now["threads"]
+        if count == (wanted or before) or time.monotonic() > until:
+            return now
+        before = count
+
+
 def usage(pid):
     def field(path, name):
         with open(f"/proc/{pid}/{path}") as file:
@@ -322,8 +334,7 @@ class Soak:
             metrics = self.server.metrics()
             rest = {name: metrics[name] for name in left if metrics[name] > 0}
             if not rest:
-                time.sleep(1)  # our own look at the metrics was a connection, too
-                return usage(self.server.process.pid)
+                return usage_at_rest(self.server.process.pid)
             if time.monotonic() > until:
                 raise Wrong(f"left over after {QUIET_S} s of quiet: {rest}")
             time.sleep(0.1)
@@ -356,7 +367,8 @@ def run(args, server, certificate, say):
             (sum(spans[:len(pauses)]) / 60, counts["actions"], pauses[-1]["descriptors"], pauses[-1]["threads"],
              pauses[-1]["anonymous_bytes"] / 2**20, pauses[-1]["rss_bytes"] / 2**20))
     if len(pauses) > 1:
-        first, last = pauses[0], pauses[-1]
+        first = pauses[0]
+        last = pauses[-1] = usage_at_rest(server.process.pid, (first["descriptors"], first["threads"]))
         wrong += [f"{name}: {first[name]} before, {last[name]} after" for name in ("descriptors", "threads")
                   if first[name] != last[name]]
         grown = last["anonymous_bytes"] - first["anonymous_bytes"]

@@ -144,6 +144,7 @@ def h2load(server, model, folder, protocol="gRPC", requests=2000, connections=4,
         before = grpc_ok(server)
         output_of(*command, "-m", at_once, "-H", "content-type: application/grpc", "-H", "te: trailers",
                   "http://127.0.0.1:%d/inference.GRPCInferenceService/ModelInfer" % server.grpc_port)
+        server.rests()  # calls are counted a moment after their answers
     lines = [line.split() for line in log.read_text().splitlines()]  # start, status, microseconds
     times = [int(us) / 1000 for _, status, us in lines if status == "200"]
     answered = len(times) if protocol == "HTTP" else min(len(times), grpc_ok(server) - before)

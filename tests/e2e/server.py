@@ -14,6 +14,7 @@ BINARY = os.environ.get("SYMPHONY_BINARY", "build/release/symphony")
 MODELS = os.environ.get("SYMPHONY_MODELS", "models")
 TSAN_OPTIONS = "suppressions=" + os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tsan_suppressions.txt")
 START_S = 900  # profiling included, sanitizers too
+ANSWER_S = 600  # a model that is loaded is measured when the machine has nothing better to do
 
 
 def cpu_seconds(pid):
@@ -89,7 +90,7 @@ class Server:
             time.sleep(0.02)
         raise TimeoutError("serve was not ready in %d s: %s" % (START_S, self.log_text()[-2000:]))
 
-    def stop(self, signal_number=signal.SIGTERM, timeout=60):
+    def stop(self, signal_number=signal.SIGTERM, timeout=180):
         """Sends the signal; returns the exit status."""
         self.process.send_signal(signal_number)
         return self.process.wait(timeout)
@@ -98,10 +99,10 @@ class Server:
         with open(self.log.name) as file:
             return file.read()
 
-    def connect(self, timeout=60):
+    def connect(self, timeout=ANSWER_S):
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
 
-    def request(self, method, path, body=None, headers=None, timeout=60):
+    def request(self, method, path, body=None, headers=None, timeout=ANSWER_S):
         """One request on a connection of its own: status, headers, body."""
         connection = self.connect(timeout)
         try:
@@ -130,6 +131,10 @@ class Server:
                 name, value = line.rsplit(" ", 1)
                 samples[name] = float(value)
         return samples
+
+    def rests(self):
+        """Waits until no request is in flight: a frontend counts a request a moment after its client has the answer."""
+        wait_until(lambda: self.metrics()["symphony_requests_in_flight"] == 0)
 
     def cpu_seconds(self):
         return cpu_seconds(self.process.pid)

@@ -25,7 +25,11 @@ def test_curl(server, tmp_path):
 
 @needs("wrk")
 def test_wrk(server, tmp_path):
-    check(clients.wrk(server, DOUBLE, tmp_path), 1)
+    for seconds in (1, 5, 25):  # for longer if the machine stood still
+        outcome = clients.wrk(server, DOUBLE, tmp_path, seconds)
+        if outcome.requests > 0:
+            break
+    check(outcome, 1)
 
 
 @needs("h2load")

@@ -35,6 +35,7 @@ def test_requests_are_answered_in_time(server):
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         for status, answer in pool.map(lambda _: server.infer("m", INPUT), range(40)):
             assert status == 200, answer
+    server.rests()
     samples = server.metrics()
     total = lambda name: sum(value for key, value in samples.items() if key.split("{")[0] == name)
     answered = total("symphony_request_duration_seconds_count")
@@ -58,6 +59,7 @@ def test_a_client_may_give_a_deadline(server):
 
 def test_times_of_day_are_right(server):
     assert server.infer("m", INPUT)[0] == 200
+    server.rests()
     _, _, body = server.request("GET", "/v2/models/m/stats")
     assert abs(json.loads(body)["model_stats"][0]["last_inference"] / 1000 - time.time()) < 600
 
@@ -92,19 +94,29 @@ def cluster(tmp_path_factory):
 def test_status_tells_how_far_clocks_are_ahead(cluster):
     """And how far that may be wrong. The drift is seen in what comes of it."""
     for name, ahead_s, ppm in (("3600,200", 3600, 200), ("-10,-200", -10, -200)):
-        wait_until(lambda: cluster.backend(name))
-        first, began = cluster.backend(name), time.monotonic()
+        def look():
+            """What is said of the backend at some moment, and between which two times that was."""
+            asked = time.monotonic()
+            return cluster.backend(name), asked, time.monotonic()
 
-        def known_well():
-            """Half of the drift and more is beyond what may be wrong: it has been seen."""
-            nonlocal now, passed
-            now, passed = cluster.backend(name), time.monotonic() - began
-            return now["clock_error_us"] + first["clock_error_us"] < passed * abs(ppm) / 4
-        now = passed = None
-        wait_until(known_well)
-        for seen in (first, now):
-            assert abs(seen["clock_ahead_s"] - ahead_s) < 0.1
-        seen_ppm = (now["clock_ahead_s"] - first["clock_ahead_s"]) / passed * 1e6
+        def seen():
+            """Half of the drift and more is beyond what may be wrong, and when it was measured is known well: it has been seen."""
+            nonlocal now
+            now = look()
+            least, most = now[1] - first[2], now[2] - first[1]
+            return now[0] and most < 1.2 * least and \
+                now[0]["clock_error_us"] + first[0]["clock_error_us"] < least * abs(ppm) / 4
+        first = now = (None, 0, 0)
+
+        def begun():
+            nonlocal first
+            first = look()
+            return first[0]
+        wait_until(begun)
+        wait_until(seen)
+        for backend, *_ in (first, now):
+            assert abs(backend["clock_ahead_s"] - ahead_s) < 0.1
+        seen_ppm = (now[0]["clock_ahead_s"] - first[0]["clock_ahead_s"]) / (now[2] - first[1]) * 1e6
         assert 0.5 < seen_ppm / ppm < 1.5
 
 

@@ -96,9 +96,11 @@ def test_it_is_described_and_counted_as_a_model(cluster):
 
         def counts():
             return {m["name"]: m["inference_count"] for m in client.get_inference_statistics()["model_stats"]}
+        cluster.frontend.rests()
         before = counts()
         infer(http, client, "diamond", {"X": X})
         wait_until(lambda: counts()["diamond"] == before["diamond"] + 3)
+        cluster.frontend.rests()
         assert [counts()[m] - before[m] for m in ("scale", "next", "sum")] == [3, 3, 3]
         metrics = cluster.frontend.metrics()
         parts = [v for k, v in metrics.items() if k.startswith("symphony_ensemble_step_part_seconds") and '"diamond"' in k]

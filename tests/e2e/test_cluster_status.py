@@ -96,7 +96,7 @@ class Cluster:
     def end(self):
         for one in reversed(self.processes):
             one.process.terminate()
-            assert one.process.wait(60) == 0, one.log()
+            assert one.process.wait(180) == 0, one.log()
 
     def kill(self):
         for one in self.processes:
@@ -118,8 +118,9 @@ def members(status, role):
 
 def complete(cluster):
     status = cluster.status()
-    return len(members(status, "backend")) == 2 and all(
-        one.get("models") for one in members(status, "backend").values()) and status["scheduler"]["accelerators"] == 4
+    backends = members(status, "backend").values()
+    return len(backends) == 2 and all(one.get("models") and "clock_error_us" in one for one in backends) and \
+        status["scheduler"]["accelerators"] == 4
 
 
 def test_status(cluster):

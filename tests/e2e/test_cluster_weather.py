@@ -44,6 +44,11 @@ def pair(request, net, tmp_path):
         yield cluster
 
 
+def has_batches(cluster):
+    """How many batches b1 has; none, if it looks dead just then."""
+    return cluster.members("backend").get("b1", {"batches": 0})["batches"]
+
+
 def leader_and_other(cluster):
     leader = cluster.leaders()[0]
     return leader, next(one for one in cluster.schedulers if one is not leader)
@@ -71,15 +76,16 @@ def test_backend_goes(net, tmp_path, how):
     """What it had is run elsewhere; what it says when it is back is not believed; and it gets batches again."""
     with Cluster(net, tmp_path, beta_ms=100) as cluster, Askers(cluster.frontends, RATE, DEADLINE_S) as askers:
         scheduler, backend = cluster.schedulers[0], cluster.backends[0]
+        wait_until(lambda: has_batches(cluster))
         before = cluster.members("backend")["b1"]["incarnation"]
-        wait_until(lambda: askers.all_good(50) and cluster.members("backend")["b1"]["batches"] > 0)
+        wait_until(lambda: askers.all_good(50) and has_batches(cluster) > 0)
         over = trouble(cluster, backend, how)
         wait_until(lambda: scheduler.says('msg="member lost" role=backend name=b1'))
         wait_until(lambda: askers.all_good(50))
         assert "b1" not in cluster.members("backend")
         over()
         wait_until(cluster.whole)
-        wait_until(lambda: askers.all_good(50) and cluster.members("backend")["b1"]["batches"] > 0)
+        wait_until(lambda: askers.all_good(50) and has_batches(cluster) > 0)
         assert (cluster.members("backend")["b1"]["incarnation"] != before) == (how == "killed")
         askers.end()
         askers.check()
@@ -118,7 +124,7 @@ def test_last_backend_goes(net, tmp_path):
     with Cluster(net, tmp_path, backends=1, beta_ms=3000) as cluster, ThreadPoolExecutor() as pool:
         frontend, backend = cluster.frontends[0], cluster.backends[0]
         asked = [pool.submit(ask_one, frontend, 300) for _ in range(2)]
-        wait_until(lambda: cluster.members("backend")["b1"]["batches"] == 2)
+        wait_until(lambda: has_batches(cluster) == 2)
         asked += [pool.submit(ask_one, frontend, 300) for _ in range(2)]  # these wait for an accelerator
         wait_until(lambda: sum(one["queued"] for one in cluster.status()["models"]) == 2)
         backend.kill()
@@ -173,7 +179,7 @@ def test_frontend_and_backend_cut_from_each_other(net, tmp_path):
     """Both reach the scheduler, and everybody else: the other backend runs what one cannot get, at no great delay."""
     with Cluster(net, tmp_path, frontends=2, backends=2, beta_ms=100) as cluster:
         with Askers(cluster.frontends, RATE, DEADLINE_S) as askers:
-            wait_until(lambda: askers.all_good(50) and cluster.members("backend")["b1"]["batches"] > 0)
+            wait_until(lambda: askers.all_good(50) and has_batches(cluster) > 0)
             net.cut("f1", "b1")
             wait_until(lambda: cluster.backends[0].says("frontend lost"))
             lost = time.monotonic()

@@ -217,7 +217,7 @@ def test_metrics_show_what_is_served(server, client):
     assert server.metrics()['symphony_model_ready{model="scaled",version="1"}'] == 1
     wait_until(lambda: answered(server, "scaled") == 1)  # counted once the answer has gone
     client.unload("scaled")
-    assert not [name for name in server.metrics() if "scaled" in name]
+    wait_until(lambda: not [name for name in server.metrics() if "scaled" in name])
     client.triton.load_model("scaled")
     assert answered(server, "scaled") == 0
 
@@ -320,6 +320,7 @@ def test_a_new_version_that_fails_its_warm_up_leaves_the_old_one(server, folder,
 
 def test_requests_under_way_end_on_what_they_began_with(server, client):
     client.triton.load_model("scaled")
+    server.rests()
     body = json.dumps({"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 1, 1, 1]}]}).encode()
     slow = server.connect()
     slow.putrequest("POST", "/v2/models/scaled/infer")
@@ -507,7 +508,7 @@ def test_memory_comes_back(tmp_path):
             assert client.factor("large") == 3
             assert resident_mib(server) > before + 100
             client.unload("large")
-            assert resident_mib(server) < before + 32
+            wait_until(lambda: resident_mib(server) < before + 32)
         assert client.factor("small") == 2
 
 

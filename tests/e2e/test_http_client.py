@@ -97,7 +97,7 @@ def test_cuda_shared_memory_is_not_supported(client):
 # ---- inference ----
 
 def test_infer(client):
-    result = client.infer("double", [tensor("x", X)], model_version="1", request_id="seven", timeout=5_000_000,
+    result = client.infer("double", [tensor("x", X)], model_version="1", request_id="seven", timeout=60_000_000,
                           priority=1, parameters={"own": "key"}, headers={"x-own": "header"}, query_params={"own": 1})
     assert np.array_equal(result.as_numpy("y"), 2 * X)
     answer = result.get_response()

@@ -99,7 +99,7 @@ def test_schedulers_come_and_go(tmp_path, names):
         wait_until(lambda: cluster.backend.says('msg="joined" scheduler=schedulers.test:%d/127.0.0.5' % cluster.port))
         clients.answered(50)
         clients.check()
-        wait_until(lambda: len(cluster.status()["members"]) == 2)
+        wait_until(lambda: len((cluster.status() or {"members": ()})["members"]) == 2)
 
 
 def test_schedulers_find_each_other(tmp_path, names):

@@ -46,7 +46,7 @@ class Job:
         return path.read_text() if path.exists() else ""
 
     def wait(self, line):
-        wait_until(lambda: line in self.says() or self.state()[0] not in ("PENDING", "RUNNING"), 120)
+        wait_until(lambda: line in self.says() or self.state()[0] not in ("PENDING", "RUNNING"), 900)
         assert line in self.says(), self.says()
 
     def state(self):

@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 from tritonclient.utils import InferenceServerException, serialize_byte_tensor, shared_memory
 
 from repository import save_model
-from server import Server
+from server import ANSWER_S, Server, wait_until
 
 
 def save_lookup(folder, name, input_type, output_type, **table):
@@ -86,7 +86,8 @@ class Client:
         self.module = getattr(tritonclient, protocol)
         self.protocol = protocol
         port = server.port if protocol == "http" else server.grpc_port
-        self.triton = self.module.InferenceServerClient(f"127.0.0.1:{port}")
+        patience = {"connection_timeout": ANSWER_S, "network_timeout": ANSWER_S} if protocol == "http" else {}
+        self.triton = self.module.InferenceServerClient(f"127.0.0.1:{port}", **patience)
 
     def input(self, array, datatype, name="x", **how):
         given = self.module.InferInput(name, list(array.shape), datatype)
@@ -175,6 +176,9 @@ def test_requests_of_strings_are_batched(repository, protocol):
         with contextlib.closing(client.triton):
             numbers, names = numbers_and_names(6)
             assert [answer.tolist() for answer in many_answers(client, patient, "name", numbers)] == names
+            # requests are counted a moment after their answers, and so is a batch
+            wait_until(lambda: int(client.statistics("name")["inference_count"]) == 12 and
+                       int(client.statistics("name")["execution_count"]) >= 1)
             statistics = client.statistics("name")
             assert (int(statistics["inference_count"]), int(statistics["execution_count"])) == (12, 1)
             batch, = statistics["batch_stats"]
