@@ -14,7 +14,7 @@ BINARY = os.environ.get("SYMPHONY_BINARY", "build/release/symphony")
 MODELS = os.environ.get("SYMPHONY_MODELS", "models")
 TSAN_OPTIONS = "suppressions=" + os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tsan_suppressions.txt")
 START_S = 900  # profiling included, sanitizers too
-ANSWER_S = 600  # a model that is loaded is measured when the machine has nothing better to do
+LOAD_S = 600  # of a model, which is measured when the machine has nothing better to do
 
 
 def cpu_seconds(pid):
@@ -99,10 +99,10 @@ class Server:
         with open(self.log.name) as file:
             return file.read()
 
-    def connect(self, timeout=ANSWER_S):
+    def connect(self, timeout=60):
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
 
-    def request(self, method, path, body=None, headers=None, timeout=ANSWER_S):
+    def request(self, method, path, body=None, headers=None, timeout=60):
         """One request on a connection of its own: status, headers, body."""
         connection = self.connect(timeout)
         try:
@@ -111,6 +111,11 @@ class Server:
             return response.status, dict(response.getheaders()), response.read()
         finally:
             connection.close()
+
+    def order(self, model, verb):
+        """Tells it to load or unload a model: status and body."""
+        status, _, body = self.request("POST", "/v2/repository/models/%s/%s" % (model, verb), timeout=LOAD_S)
+        return status, body
 
     def infer(self, model, inputs, **more):
         """Sends {"inputs": ..., **more} as JSON: status and the answer."""

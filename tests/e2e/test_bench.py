@@ -131,6 +131,15 @@ def bench(server, *options):
     return json.loads(done.stdout)
 
 
+def bench_some(server, *options):
+    """The same, for longer if the machine stood still, so that there was no request in the time that is measured."""
+    for seconds in (1, 5, 25):
+        result = bench(server, *options, "--seconds", seconds)
+        if result["requests"] > 0:
+            break
+    return result
+
+
 def shares_add_up(result):
     parts = ("late_rate", "refused_rate", "error_rate", "unanswered_rate")
     assert sum(result[part] for part in parts) == pytest.approx(result["bad_rate"], abs=1e-6)
@@ -413,7 +422,7 @@ def test_popularity_and_closed_loop():
         result = bench(server, "--rate", "300", "--seconds", "2", "--popularity", "zipf:1", "--models", "c,a,b")
         rates = {model["name"]: model["offered_rps"] for model in result["models"]}
         assert rates["c"] == pytest.approx(300 * 6 / 11, rel=0.2) and rates["b"] == pytest.approx(300 * 2 / 11, rel=0.3)
-        result = bench(server, "--closed", "4", "--seconds", "1", "--slo-ms", "60000")
+        result = bench_some(server, "--closed", "4", "--slo-ms", "60000")
         assert result["good_rps"] > 0 and result["bad_rate"] == 0 and result["closed"] == 4
 
 
@@ -501,9 +510,9 @@ def test_another_server_that_speaks_tls_and_wants_tokens(tmp_path, framing):
     server.tls.load_cert_chain(*authority.sign("other"))
     server.framing = framing
     with server:
-        done = subprocess.run([BINARY, "bench", f"https://localhost:{server.port}", "--closed", "4", "--seconds", "0.5", "--json",
-                               "--cacert", str(authority.path), "--token", "secret", "--header", "X-More: yes", "--items", "3000"],
-                              capture_output=True, text=True, timeout=60)
+        done = subprocess.run([BINARY, "bench", f"https://localhost:{server.port}", "--closed", "4", "--warmup", "0", "--seconds",
+                               "0.5", "--json", "--cacert", str(authority.path), "--token", "secret", "--header", "X-More: yes",
+                               "--items", "3000"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["requests"] > 0 and result["error_rate"] == 0

@@ -72,8 +72,10 @@ def test_another_file_is_another_model(tmp_path):
         try:
             return (ask(cluster.frontend, "m", row).as_numpy("y") == wanted).all()
         except http.InferenceServerException as mistake:  # so late that a batch ran without it, and then its model went
-            assert SLOW and "[503]" in str(mistake), mistake
+            assert "[503]" in str(mistake), mistake
+            refused.append(mistake)
             return False
+    refused = []
 
     with control.Cluster(tmp_path / "unused") as cluster:
         cluster.backends.append(control.Backend(tmp_path, cluster.join, "explicit", "--load-model", "m", "--slo-ms", "60000"))
@@ -84,6 +86,7 @@ def test_another_file_is_another_model(tmp_path):
             prepare_by(tmp_path, operator)
             backend.load("m")
             wait_until(lambda: answers(wanted), WAIT_S)
+        assert SLOW or len(refused) <= 1, refused  # where the machine stood still just then
         (tmp_path / "m" / "1" / "prepare.onnx").write_bytes(b"this is no model")
         backend.load("m")
         wait_until(lambda: backend.says("prepare.0: "), WAIT_S)

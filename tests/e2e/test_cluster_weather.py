@@ -121,7 +121,7 @@ def test_run_that_cannot_be_repeated_in_time_is_refused_at_once(net, tmp_path):
 
 def test_last_backend_goes(net, tmp_path):
     """Its requests wait for another for two seconds, and are refused with the reason; others are refused at once."""
-    with Cluster(net, tmp_path, backends=1, beta_ms=3000) as cluster, ThreadPoolExecutor() as pool:
+    with Cluster(net, tmp_path, backends=1, beta_ms=10000) as cluster, ThreadPoolExecutor() as pool:
         frontend, backend = cluster.frontends[0], cluster.backends[0]
         asked = [pool.submit(ask_one, frontend, 300) for _ in range(2)]
         wait_until(lambda: has_batches(cluster) == 2)

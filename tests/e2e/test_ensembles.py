@@ -13,7 +13,7 @@ import tritonclient.http as http
 from onnx import TensorProto, helper
 
 from repository import save_model
-from server import ANSWER_S, Server, wait_until
+from server import LOAD_S, Server, wait_until
 
 FLOAT, INT64, BOOL, STRING = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL, TensorProto.STRING
 
@@ -245,7 +245,7 @@ def test_it_loads_with_its_models_and_waits_for_them(tmp_path):
     save_models(tmp_path)
     save_ensembles(tmp_path)
     with Server("--repository", str(tmp_path), "--slo-ms", "60000", "--model-control-mode", "explicit") as server:
-        with http.InferenceServerClient(f"127.0.0.1:{server.port}", network_timeout=ANSWER_S) as client:
+        with http.InferenceServerClient(f"127.0.0.1:{server.port}", network_timeout=LOAD_S) as client:
             assert not client.is_model_ready("scale")
             client.load_model("diamond")
             assert all(client.is_model_ready(m) for m in ("diamond", "scale", "next", "sum"))
@@ -277,7 +277,7 @@ def test_models_are_replaced_under_it(tmp_path):
     save_models(tmp_path)
     save_ensembles(tmp_path)
     with Server("--repository", str(tmp_path), "--slo-ms", "60000", "--model-control-mode", "explicit", "--load-model",
-                "chain") as server, http.InferenceServerClient(f"127.0.0.1:{server.port}", network_timeout=ANSWER_S) as client:
+                "chain") as server, http.InferenceServerClient(f"127.0.0.1:{server.port}", network_timeout=LOAD_S) as client:
         stop, wrong, answers = threading.Event(), [], [0]
 
         def asks():
@@ -331,7 +331,7 @@ def test_the_example_of_the_documentation(tmp_path):
     (tmp_path / "find_and_name" / "config.pbtxt").write_text(config)
     (tmp_path / "find_and_name" / "symphony.yaml").write_text(settings.replace("150", "60000"))
     with Server("--repository", str(tmp_path)) as server, \
-            http.InferenceServerClient(f"127.0.0.1:{server.port}", network_timeout=ANSWER_S) as client:
+            http.InferenceServerClient(f"127.0.0.1:{server.port}", network_timeout=LOAD_S) as client:
         image = np.array([[1, 2, 3, 4], [-1, 0, 0, 0], [5, 6, 7, 8]], np.float32)
         for rows in (image, image[1:2]):
             result = infer(http, client, "find_and_name", {"IMAGE": rows})

@@ -12,7 +12,7 @@ import tritonclient.http as http
 from onnx import TensorProto, helper
 
 from repository import save_model
-from server import ANSWER_S, Server
+from server import LOAD_S, Server
 
 X = [1, 2, 3, 4] * 4  # a full batch, which no policy keeps waiting
 GROUPS = {
@@ -114,7 +114,7 @@ def test_gpus_are_not_chosen_one_by_one(repository):
 
 def test_a_configuration_brought_along_moves_a_model(repository):
     with serve(repository, "--model-control-mode", "explicit", "--load-model", "gpu") as server, \
-            http.InferenceServerClient("127.0.0.1:%d" % server.port, connection_timeout=ANSWER_S, network_timeout=ANSWER_S) as client:
+            http.InferenceServerClient("127.0.0.1:%d" % server.port, connection_timeout=LOAD_S, network_timeout=LOAD_S) as client:
         assert ran_on(server, "gpu") == "emulated"
 
         def load(kind):

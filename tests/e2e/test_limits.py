@@ -19,7 +19,7 @@ PRIORITY, CONTINUATION = 2, 9
 CALM, CANCEL = 11, 8
 ONE = b'{"inputs":[{"name":"INPUT","shape":[1,1],"datatype":"FP32","data":[0]}]}'
 HEAD = b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
-HEAD_TIMEOUT_S = 1
+HEAD_TIMEOUT_S = 2  # and this process seldom stands still for so long
 PATIENCE_S = 60  # a limit is reached by then, on any machine
 
 
@@ -176,7 +176,7 @@ def test_slow_body(hasty):
         assert trickle(connection, b" " * 1000).startswith(b"HTTP/1.1 408")
     wait_until(lambda: hasty.metrics()["symphony_requests_in_flight"] == 0)
     wait_until(lambda: hasty.metrics()["symphony_inputs_bytes"] == 0)
-    assert hasty.metrics()["symphony_http_dismissed_total"] >= 2
+    wait_until(lambda: hasty.metrics()["symphony_http_dismissed_total"] >= 2)
 
 
 def test_idle_connections_stay(hasty):
@@ -184,7 +184,7 @@ def test_idle_connections_stay(hasty):
     with connect(hasty.port) as fresh, connect(hasty.port) as used:
         used.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
         used.recv(4096)
-        time.sleep(4 * HEAD_TIMEOUT_S)
+        time.sleep(2 * HEAD_TIMEOUT_S)
         for connection in (fresh, used):
             connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
             assert connection.recv(4096).startswith(b"HTTP/1.1 200")
@@ -365,7 +365,7 @@ def test_silent_streams_stay(hasty):
     with Wire(hasty) as wire:
         wire.open("ModelStreamInfer")
         wire.send(DATA, 0, wire.stream, infer_message())
-        time.sleep(4 * HEAD_TIMEOUT_S)
+        time.sleep(2 * HEAD_TIMEOUT_S)
         wire.send(DATA, END_STREAM, wire.stream, infer_message())
         assert wire.trailers()["grpc-status"] == "0"
 

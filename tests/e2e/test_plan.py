@@ -19,7 +19,7 @@ PLANS = pathlib.Path(__file__).parents[2] / "scenarios" / "plans"
 
 
 def plan(*args):
-    return subprocess.run([BINARY, "plan", *map(str, args)], capture_output=True, text=True, timeout=60)
+    return subprocess.run([BINARY, "plan", *map(str, args)], capture_output=True, text=True, timeout=600)
 
 
 def test_the_paper_s_example():
@@ -201,7 +201,7 @@ def best_by_cbc(tmp_path, problem):
     (tmp_path / "p.lp").write_text("Minimize\n obj: dr + %.12g dm\nSubject To\n" % problem["memory_weight"] +
                                    "".join(" c%d: %s\n" % row for row in enumerate(rows)) + "Binaries\n " + " ".join(binaries) + "\nEnd\n")
     done = subprocess.run(["cbc", tmp_path / "p.lp", "ratioGap", "0", "allowableGap", "0", "solve", "solution", tmp_path / "out"],
-                          capture_output=True, text=True, timeout=60)
+                          capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout
     first = (tmp_path / "out").read_text().splitlines()[0]
     found = re.match(r"Optimal - objective value ([-0-9.e]+)", first)
@@ -221,12 +221,13 @@ def test_small_partitions_are_the_best(tmp_path, seed):
     problem = {"subclusters": count, "models": models, "memory_weight": r.choice([0, 0.5, 1]), "max_move_cost": r.choice([2, 5, 1000]),
                "max_rate_rps": sum(m["rate_rps"] for m in models) / count * r.choice([1.1, 1.5, 10]),
                "max_memory_mb": 200 + sum(m["static_mb"] for m in models) / count * r.choice([1, 1.3, 10])}
-    status, answer = partition(tmp_path, problem)
-    is_what_it_says(problem, answer)
     best = best_by_cbc(tmp_path, problem)
-    assert status == (best is None)
-    if best is not None:
-        assert answer["objective"] == pytest.approx(best, abs=1e-5)
+    for limit_s in ("1", "30"):  # a machine that stands still may search for nothing of that time
+        status, answer = partition(tmp_path, problem, "--time-limit", limit_s)
+        is_what_it_says(problem, answer)
+        if status == (best is None) and (best is None or answer["objective"] == pytest.approx(best, abs=1e-5)):
+            return
+    pytest.fail("the best is %s, and %s was found" % (best, answer["objective"] if status == 0 else "nothing"))
 
 
 def test_a_large_partition(tmp_path):
@@ -234,13 +235,17 @@ def test_a_large_partition(tmp_path):
     models = [{"name": "m%d" % i, "rate_rps": r.expovariate(0.01), "static_mb": r.choice([20, 98, 330, 528]), "current": r.randrange(20)}
               for i in range(400)]
     problem = {"subclusters": 20, "models": models, "max_move_cost": 60}
-    status, answer = partition(tmp_path, problem, "--time-limit", "0.3")
-    assert status == 0 and 0 < answer["moved_cost"] <= 60
-    is_what_it_says(problem, answer)
-    del problem["max_move_cost"]
-    freely = partition(tmp_path, problem, "--time-limit", "0.3", "--seed", "7")[1]
-    is_what_it_says(problem, freely)
-    assert freely["objective"] < answer["objective"]
+    for limit_s in ("0.3", "3", "30"):  # a machine that stands still may search for nothing of that time
+        status, answer = partition(tmp_path, problem, "--time-limit", limit_s)
+        assert status == 0 and 0 <= answer["moved_cost"] <= 60
+        is_what_it_says(problem, answer)
+        free = {key: value for key, value in problem.items() if key != "max_move_cost"}
+        freely = partition(tmp_path, free, "--time-limit", limit_s, "--seed", "7")[1]
+        is_what_it_says(free, freely)
+        if answer["moved_cost"] > 0 and freely["objective"] < answer["objective"]:
+            break
+    else:
+        pytest.fail("nothing was found: %s, %s" % (answer["moved_cost"], freely["objective"]))
 
 
 def test_ten_thousand_models(tmp_path):

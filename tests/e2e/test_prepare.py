@@ -250,9 +250,9 @@ def test_models_that_come_and_go(repository):
     image = picture(H, W)
     with Server("--repository", str(repository), "--model-control-mode", "explicit", "--slo-ms", "60000") as server:
         for _ in range(3):
-            assert server.request("POST", "/v2/repository/models/fixed/load")[0] == 200
+            assert server.order("fixed", "load")[0] == 200
             assert (pixels_of(server, "fixed", [png(image)])[0] == image).all()
-            assert server.request("POST", "/v2/repository/models/fixed/unload")[0] == 200
+            assert server.order("fixed", "unload")[0] == 200
         assert server.stop() == 0
 
 

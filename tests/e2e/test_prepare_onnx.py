@@ -417,7 +417,7 @@ def test_another_file_is_another_preparation(repository, tmp_path):
              [("b", FLOAT, ["N", 2])])
 
     def load():
-        return server.request("POST", "/v2/repository/models/m/load")
+        return server.order("m", "load")
 
     prepare_by("Add")
     settings(tmp_path / "m", ["step: onnx, model: prepare.onnx"])
@@ -429,12 +429,12 @@ def test_another_file_is_another_preparation(repository, tmp_path):
         assert load()[0] == 200
         assert (ask(server, "m", row).as_numpy("y") == -row * row).all()
         (model.parent / "prepare.onnx").write_bytes(b"this is no model")
-        status, _, body = load()
+        status, body = load()
         assert status == 400 and b"prepare.0: " in body and b"prepare.onnx" in body, body
         assert (ask(server, "m", row).as_numpy("y") == -row * row).all()  # the old one serves on
         (model.parent / "prepare.onnx").unlink()
-        assert b"No such file or directory" in load()[2]
-        assert server.request("POST", "/v2/repository/models/m/unload")[0] == 200
+        assert b"No such file or directory" in load()[1]
+        assert server.order("m", "unload")[0] == 200
         assert server.stop() == 0
 
 

@@ -174,10 +174,9 @@ def test_clients_that_left_are_not_run(tmp_path):
 def test_hopeless_requests_are_refused_at_once_and_not_run(tmp_path):
     with Server("--scenario", scenario(tmp_path, beta_ms=600e3, slo_ms=3600e3)) as server:
         for timeout_s in (0.001, 300, 599):  # the client waits for one minute
-            body = json.dumps({"inputs": ONE, "parameters": {"timeout": int(timeout_s * 1e6)}})
-            status, _, answer = server.request("POST", "/v2/models/m/infer", body, timeout=60)
+            status, answer = server.infer("m", ONE, parameters={"timeout": int(timeout_s * 1e6)})
             assert status == 503, answer
-            assert "deadline" in json.loads(answer)["error"]
+            assert "deadline" in answer["error"]
         assert items_run(server.metrics()) == 0
 
 

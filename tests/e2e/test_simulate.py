@@ -24,7 +24,7 @@ SHORT = ("--set", "run.seconds=2", "--set", "run.warmup_seconds=1")
 
 
 def simulate(*args, status=0, **more):
-    done = subprocess.run([BINARY, "simulate", *map(str, args)], capture_output=True, text=True, timeout=300, **more)
+    done = subprocess.run([BINARY, "simulate", *map(str, args)], capture_output=True, text=True, timeout=1200, **more)
     assert done.returncode == status, done.stderr
     return done
 

@@ -9,20 +9,27 @@ import pytest
 
 BINARY = os.environ.get("SYMPHONY_BINARY", "build/release/symphony")
 ZOO = os.path.join(os.path.dirname(__file__), "..", "..", "scenarios", "zoo-1080ti.yaml")
-QUICK = ["--sleep", "--warmup", "0.2", "--seconds", "0.5", "--rate", "5000", "--slo-us", "200000"]
+QUICK = ["--sleep", "--warmup", "0.2", "--seconds", "0.5", "--rate", "5000", "--slo-us", "200000"]  # the last of an option counts
 
 
 def stress(*args):
-    return subprocess.run([BINARY, "stress", *args], capture_output=True, text=True, timeout=120)
+    return subprocess.run([BINARY, "stress", *args], capture_output=True, text=True, timeout=600)
+
+
+def measured(*args, things=("requests", "batches")):
+    """What a run says. A machine that stands still may do nothing while it is measured: then it is, for longer."""
+    for seconds in ("0.5", "3", "20"):
+        done = stress("--json", *args, "--seconds", seconds)
+        assert done.returncode == 0, done.stdout + done.stderr
+        result = json.loads(done.stdout)
+        assert result["wrong"] is None
+        if all(result[thing] for thing in things):
+            return result
+    pytest.fail("nothing was done: %s" % result)
 
 
 def test_json_has_what_is_promised():
-    done = stress("--json", "--models", "5", "--accelerators", "20", *QUICK)
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
-    assert result["wrong"] is None
-    assert result["checked_requests"] > 0
-    assert result["requests"] > 0 and result["batches"] > 0
+    result = measured("--models", "5", "--accelerators", "20", *QUICK, things=("requests", "batches", "checked_requests"))
     assert result["requests_per_s"] > 0 and result["grants_per_s"] > 0
     assert 0 <= result["bad_rate"] <= 1
     assert result["bad_rate"] == pytest.approx(result["dropped_rate"] + result["late_rate"] + result["lost_rate"],
@@ -60,20 +67,12 @@ def test_closed_loop_and_text():
 
 def test_policies_that_look_at_no_deadlines_are_not_wrong():
     for policy in "fifo", "timeout:max_queue_delay_us=1000":
-        done = stress("--policy", policy, "--accelerators", "1", "--json", *QUICK, "--rate", "100000",
-                      "--slo-us", "2000")
-        assert done.returncode == 0, done.stdout
-        result = json.loads(done.stdout)
-        assert result["wrong"] is None and result["late_rate"] > 0
+        measured("--policy", policy, "--accelerators", "1", *QUICK, "--rate", "100000", "--slo-us", "2000", things=("late_rate",))
 
 
 def test_models_move_and_accelerators_die():
-    done = stress("--json", "--models", "8", "--accelerators", "20", "--rank-threads", "2", "--moves", "500",
-                  "--deaths", "200", *QUICK)
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
-    assert result["wrong"] is None
-    assert result["moves"] > 0 and result["deaths"] > 0
+    measured("--models", "8", "--accelerators", "20", "--rank-threads", "2", "--moves", "500", "--deaths", "200", *QUICK,
+             things=("moves", "deaths"))
 
 
 def test_find_max_finds_something():
@@ -85,20 +84,12 @@ def test_find_max_finds_something():
     assert result["max_rate_per_s"] is None or result["max_rate_per_s"] >= 1000
 
 
-LINKS = ["--links", "--json", "--warmup", "0.2", "--seconds", "0.5", "--rate", "2000", "--slo-us", "1000000"]
-
-
-def over_links(*args):
-    done = stress(*LINKS, *args)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return json.loads(done.stdout)
+LINKS = ["--links", "--warmup", "0.2", "--rate", "2000", "--slo-us", "1000000"]
 
 
 def test_links_have_what_is_promised():
-    result = over_links("--models", "5", "--accelerators", "20")
-    assert result["wrong"] is None
-    assert result["requests"] > 0 and result["batches"] > 0 and 1 <= result["batch_mean"] <= 1024
-    assert result["goodput_per_s"] > 0
+    result = measured(*LINKS, "--models", "5", "--accelerators", "20", things=("requests", "batches", "goodput_per_s"))
+    assert 1 <= result["batch_mean"] <= 1024
     assert result["bad_rate"] == pytest.approx(
         sum(result[why] for why in ("refused_rate", "late_rate", "expired_rate", "lost_rate", "turned_away_rate")))
     for times in ("decision_us", "request_to_candidate_us", "due_to_grant_us", "grant_to_plan_us", "plan_to_backend_us"):
@@ -112,9 +103,8 @@ def test_links_have_what_is_promised():
 
 
 def test_links_of_many_members_and_threads():
-    result = over_links("--models", "6", "--model-threads", "2", "--rank-threads", "2", "--frontends", "3", "--backends",
-                        "20", "--accelerators", "4", "--feeders", "3")
-    assert result["wrong"] is None and result["requests"] > 0
+    result = measured(*LINKS, "--models", "6", "--model-threads", "2", "--rank-threads", "2", "--frontends", "3", "--backends",
+                      "20", "--accelerators", "4", "--feeders", "3", things=("requests",))
     assert result["threads"]["model"]["threads"] == 2 and result["threads"]["feeder"]["threads"] == 3
 
 

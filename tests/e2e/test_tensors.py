@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 from tritonclient.utils import InferenceServerException, serialize_byte_tensor, shared_memory
 
 from repository import save_model
-from server import ANSWER_S, Server, wait_until
+from server import LOAD_S, Server, wait_until
 
 
 def save_lookup(folder, name, input_type, output_type, **table):
@@ -86,7 +86,7 @@ class Client:
         self.module = getattr(tritonclient, protocol)
         self.protocol = protocol
         port = server.port if protocol == "http" else server.grpc_port
-        patience = {"connection_timeout": ANSWER_S, "network_timeout": ANSWER_S} if protocol == "http" else {}
+        patience = {"connection_timeout": LOAD_S, "network_timeout": LOAD_S} if protocol == "http" else {}
         self.triton = self.module.InferenceServerClient(f"127.0.0.1:{port}", **patience)
 
     def input(self, array, datatype, name="x", **how):

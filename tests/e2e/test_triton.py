@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 from tritonclient.utils import InferenceServerException
 
 from repository import save_model
-from server import ANSWER_S, BINARY, Server
+from server import BINARY, LOAD_S, Server
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def server(repository):
 def client(request, server):
     module = getattr(tritonclient, request.param)
     port = server.port if request.param == "http" else server.grpc_port
-    patience = {"connection_timeout": ANSWER_S, "network_timeout": ANSWER_S} if request.param == "http" else {}
+    patience = {"connection_timeout": LOAD_S, "network_timeout": LOAD_S} if request.param == "http" else {}
     with contextlib.closing(module.InferenceServerClient(f"127.0.0.1:{port}", **patience)) as triton:
         triton.module, triton.by_grpc = module, request.param == "grpc"
         triton.as_json = {"as_json": True} if triton.by_grpc else {}
