@@ -274,7 +274,9 @@ def test_symphony_tells(tmp_path):
     with Symphony("--scenario", scenario, "--pin", "none") as server:
         told = bench(server, "--rate", "50", "--seconds", "1", "--metrics", f"http://127.0.0.1:{server.metrics_port}/metrics")
         figures = told["server"]
-        assert figures["same_requests"] and figures["in_time_rate"] == 1 and figures["unseen_late_rate"] == 0
+        assert figures["same_requests"] and figures["unseen_late_rate"] == 0
+        # the last request may be counted between a look at those in time and one at all
+        assert figures["in_time_rate"] >= 1 - 1 / figures["answered"]
         assert 1 < figures["p50_ms"] <= figures["p99_ms"]
         # Not the client's median: a server's time ends after its send, when the client may have the answer already.
         assert figures["p50_ms"] < figures["client"]["p99_ms"] * 1.1

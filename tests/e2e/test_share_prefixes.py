@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import threading
-import time
 
 import numpy as np
 import onnx
@@ -263,9 +262,7 @@ def accelerator(server, action):
 
 
 def await_ready(server, wanted):
-    until = time.monotonic() + 60
-    while (server.request("GET", "/v2/health/ready")[0] == 200) != wanted:
-        assert time.monotonic() < until, server.log_text()[-1000:]
+    wait_until(lambda: (server.request("GET", "/v2/health/ready")[0] == 200) == wanted)
 
 
 def test_without_an_accelerator_all_of_a_group_are_set_aside(models):
