@@ -94,13 +94,23 @@ def turns(server, count):
     return server.infer("turns", [{"name": "n", "datatype": "INT64", "shape": [1], "data": [count]}])
 
 
+def few_turns(server, count):
+    """What comes of them. A short run is stopped, too, if its thread stands still for as long as a run may take: then once more."""
+    for _ in range(5):
+        status, answer = turns(server, count)
+        if status == 200:
+            return answer["outputs"][0]["data"]
+        assert "took too long, and was stopped" in answer["error"]
+    pytest.fail("it was stopped each time")
+
+
 def test_a_run_that_takes_for_ever_is_stopped(folder):
     save_turns(folder)
     with Server("--repository", folder, "--slo-ms", "60000", "--accelerators", "cpu:1", "--run-limit", "0.5") as server:
-        assert turns(server, 3) == (200, turns(server, 3)[1]) and turns(server, 3)[1]["outputs"][0]["data"] == [3]
+        assert few_turns(server, 3) == [3]
         status, answer = turns(server, 10**15)
         assert status == 500 and "took too long, and was stopped" in answer["error"]
-        assert turns(server, 4)[1]["outputs"][0]["data"] == [4]
+        assert few_turns(server, 4) == [4]
         assert server.metrics()["symphony_accelerators_serving"] == 1
         assert server.stop() == 0
 
@@ -139,7 +149,8 @@ def test_an_accelerator_whose_run_does_not_come_back_is_out_of_service(folder):
         model = b"\x0a\x05boxes"
         assert ready("/v2/health/ready") == ready("/v2/models/boxes/ready") == 200
         assert flag("ServerReady") == flag("ModelReady", model) == b"\x08\x01"
-        assert post_boxes(server, 10)[0] == 200
+        wait_until(lambda: post_boxes(server, 10)[0] == 200)  # as above
+        wait_until(lambda: server.metrics()["symphony_accelerators_serving"] == 2)
 
         status, answer = post_boxes(server, BOXES)
         assert status == 500

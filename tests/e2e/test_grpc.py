@@ -118,12 +118,14 @@ def test_repository_index(client):
     assert states["broken"].state == "UNAVAILABLE" and states["broken"].reason
 
 
-def test_statistics(client):
+def test_statistics(server, client):
     def of(model):
         return client.get_inference_statistics(model).model_stats[0]
+    server.rests()
     before = of("double")
     client.infer("double", [tensor("x", np.zeros((3, 4), np.float32))])
     wait_until(lambda: of("double").inference_count == before.inference_count + 3)
+    server.rests()
     after = of("double")
     assert after.execution_count > before.execution_count and after.last_inference > time.time() * 1000 - 60000
     for name in ("success", "queue", "compute_input", "compute_infer", "compute_output"):

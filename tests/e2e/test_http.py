@@ -148,9 +148,11 @@ def test_statistics(server):
         status, answer = request_json(server, "GET", "/v2/models/double/stats")
         assert status == 200 and len(answer["model_stats"]) == 1
         return answer["model_stats"][0]
+    server.rests()
     before = stats()
     assert request_json(server, "POST", "/v2/models/double/infer", json.dumps({"inputs": [X]}))[0] == 200
     wait_until(lambda: stats()["inference_stats"]["success"]["count"] == before["inference_stats"]["success"]["count"] + 1)
+    server.rests()
     assert stats()["inference_stats"]["queue"]["count"] == before["inference_stats"]["queue"]["count"] + 1
     status, answer = request_json(server, "GET", "/v2/models/stats")
     assert status == 200 and {"double", "broken"} <= {m["name"] for m in answer["model_stats"]}

@@ -62,12 +62,14 @@ def test_repository_index(client):
     assert states["double"]["state"] == "READY" and states["broken"]["state"] == "UNAVAILABLE"
 
 
-def test_statistics(client):
+def test_statistics(server, client):
     def of(model):
         return client.get_inference_statistics(model)["model_stats"][0]
+    server.rests()
     before = of("double")
     client.infer("double", [tensor("x", np.zeros((3, 4), np.float32))])
     wait_until(lambda: of("double")["inference_count"] == before["inference_count"] + 3)
+    server.rests()
     after = of("double")
     stats = after["inference_stats"]
     assert stats["success"]["count"] == before["inference_stats"]["success"]["count"] + 1

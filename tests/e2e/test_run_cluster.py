@@ -58,7 +58,7 @@ def shown(tmp_path_factory):
         pytest.skip("no etcd here: './run test' fetches it")
     made = Shown(tmp_path_factory.mktemp("shown"))
     try:
-        wait_until(lambda: "Ctrl-C ends all" in made.text or made.process.poll() is not None, 600)
+        wait_until(lambda: "Ctrl-C ends all" in made.text or made.process.poll() is not None, 1000)
         assert made.process.poll() is None, made.text
         yield made
     finally:
