@@ -308,7 +308,8 @@ static int backend_hello(struct frontend_link *l, struct backend *b, const struc
     struct hello answer = l->uplink.self;
     *answer.token = '\0';
     hello_send(&b->peer, FRAME_WELCOME, &answer);
-    if (kind == TRANSPORT_SHM)
+    b->shm = kind == TRANSPORT_SHM;
+    if (b->shm)
         regions_send(l, b);
     else if (kind == TRANSPORT_FABRIC)
         fabric_offer(l, b);
@@ -388,6 +389,22 @@ static void taken_again(struct frontend_link *l, uint32_t place, bool ended) {
     }
 }
 
+/* A backend that reads in our memory is lost. It may have read requests and have told the scheduler that their batches
+ * have ended, while what it sent us about them still waited behind a large result: then nobody else reports them. So
+ * all requests that no backend is known to have read are given back to their port, which sends them with new handles.
+ * For those that wait in the scheduler this costs two messages; another backend that is about to read one runs its
+ * batch without it. Without a scheduler they wait here already. */
+static void untaken_again(struct frontend_link *l) {
+    for (size_t i = 0; i < away_count(l) && l->uplink.up; i++) {
+        struct away *a = &l->away[i];
+        if (!a->message.handle || a->over || a->taker != NO_TAKER || a->sent != l->uplink.times)
+            continue;
+        if (!a->cancelled)
+            away_tell(l, a, REQUEST_CANCELLED);
+        away_over(l, a, &(struct wire_outcome){.status = REQUEST_LOST}, NULL, false);
+    }
+}
+
 static void backend_drop(struct frontend_link *l, struct backend *b, const char *reason) {
     bool ended = b->peer.closed; /* by its side */
     if (b->known)
@@ -402,6 +419,8 @@ static void backend_drop(struct frontend_link *l, struct backend *b, const char 
     l->backends[b->place] = NULL;
     l->backend_count--;
     taken_again(l, b->place, ended);
+    if (b->known && b->shm)
+        untaken_again(l);
 }
 
 static void backend_closed(struct peer *peer, const char *reason) {

@@ -34,6 +34,7 @@ struct backend {
     bool known;   /* it has introduced itself */
     bool refused; /* it was refused, and told why */
     bool local;   /* it connected to the Unix socket */
+    bool shm;     /* it reads cards and inputs in our memory */
     uint32_t place;
     int64_t since_ns;
     /* requests that it has asked for, waiting until its socket takes more: a ring */

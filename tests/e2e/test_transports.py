@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -82,8 +83,10 @@ def infer(frontend, model, **inputs):
 class Cluster:
     """A scheduler; backends, and frontends, that have all transports or one."""
 
-    def __init__(self, repository, transport="auto", backends=1, frontends=1, fabric=("tcp", "tcp"), backend=()):
-        join = "--join", "127.0.0.1:%d" % free_port()
+    def __init__(self, repository, transport="auto", backends=1, frontends=1, fabric=("tcp", "tcp"), backend=(),
+                 models=("two", "large")):
+        self.models = models
+        self.join = join = "--join", "127.0.0.1:%d" % free_port()
         more = [("--fabric", one) if one and transport in ("fabric", "auto") else () for one in fabric]
         self.scheduler = Role("scheduler", "--listen", join[1])
         self.backends = [Role("backend", *join, "--repository", repository, "--accelerators", "cpu:1", "--slo-ms", "300000",
@@ -98,6 +101,10 @@ class Cluster:
         wait_until(self.ready, 900)
         return self
 
+    def status(self):
+        done = subprocess.run([BINARY, "status", *self.join, "--json", "--timeout", "60"], capture_output=True, text=True)
+        return json.loads(done.stdout)
+
     def __exit__(self, *error):
         for role in [self.scheduler, *self.backends]:
             role.end(error[0])
@@ -107,7 +114,7 @@ class Cluster:
 
     def ready(self):
         return all(one.request("GET", "/v2/models/%s/ready" % model)[0] == 200 for one in self.frontends
-                   for model in ("two", "large"))
+                   for model in self.models)
 
     def uses(self, transport):
         """Whether each frontend's inputs go by it to each backend."""
@@ -184,6 +191,70 @@ def test_a_backend_dies_in_mid_pull(repository, transport):
         clients.end()
         lost = cluster.scheduler.says('msg="member lost" role=backend')
         assert SLOW or clients.none == 0 or lost > 2  # on a machine that stands still the backend that lives may look dead, too
+
+
+def save_slow(folder):
+    """Models of one request a batch: `slow` counts to a number, one node at a time, and gives it LARGE times; `one` is quick."""
+    number = lambda name, value: helper.make_tensor(name, TensorProto.INT64, [1], [value])
+    body = helper.make_graph(
+        [helper.make_node("Add", ["v", "one"], ["w"]), helper.make_node("Identity", ["go"], ["on"])], "body",
+        [helper.make_tensor_value_info("k", TensorProto.INT64, []), helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+         helper.make_tensor_value_info("v", TensorProto.INT64, [1])],
+        [helper.make_tensor_value_info("on", TensorProto.BOOL, []), helper.make_tensor_value_info("w", TensorProto.INT64, [1])])
+    save_model(folder, "slow", [helper.make_node("Cast", ["x"], ["n"], to=TensorProto.INT64),
+                                helper.make_node("Squeeze", ["n", "axis"], ["count"]),
+                                helper.make_node("Loop", ["count", "yes", "zero"], ["sum"], body=body),
+                                helper.make_node("Cast", ["sum"], ["f"], to=TensorProto.FLOAT),
+                                helper.make_node("Expand", ["f", "many"], ["y"])],
+               [("x", TensorProto.FLOAT, [1])], [("y", TensorProto.FLOAT, [LARGE])],
+               [number("one", 1), number("zero", 0), number("axis", 0), number("many", LARGE),
+                helper.make_tensor("yes", TensorProto.BOOL, [], [True])])
+    save_model(folder, "one", [helper.make_node("Neg", ["x"], ["y"])], [("x", TensorProto.FLOAT, ["N", 1])],
+               [("y", TensorProto.FLOAT, ["N", 1])])
+    (folder / "one" / "config.pbtxt").write_text("max_batch_size: 1\n")
+
+
+@each_transport
+def test_a_backend_dies_with_results_that_nobody_has_read(tmp_path, transport):
+    """Their frontend stands still, so that a large result does not leave its backend. That runs what the scheduler sends, says so to
+    the scheduler, and has not told the frontend yet whose inputs it has read. Another backend has the same models."""
+    save_slow(tmp_path)
+    with Cluster(tmp_path, transport, backends=2, models=("slow", "one")) as cluster, \
+            concurrent.futures.ThreadPoolExecutor(18) as pool:
+        wait_until(lambda: cluster.uses(transport), 900)
+        frontend, backend = cluster.frontends[0], cluster.backends[0]
+
+        def slow(count):
+            outputs = infer(frontend, "slow", x=np.array([count], np.float32))
+            return outputs and (outputs["y"] == count).all()
+
+        def one(value):
+            outputs = infer(frontend, "one", x=np.array([[value]], np.float32))
+            return outputs and outputs["y"][0][0] == -value
+
+        def batches():
+            return [one["batches"] for one in cluster.status()["members"] if one["role"] == "backend"]
+
+        began = time.monotonic()
+        assert slow(20000)
+        count = int(20000 * (2 if SLOW else 1) / (time.monotonic() - began))  # that takes a second or two
+        for _ in range(3):
+            wait_until(lambda: cluster.status()["scheduler"]["accelerators"] == 2)
+            asked = [pool.submit(slow, count) for _ in range(2)]
+            wait_until(lambda: batches() == [1, 1] or asked[0].done())
+            asked += [pool.submit(one, value) for value in range(16)]
+            wait_until(lambda: sum(one["queued"] for one in cluster.status()["models"]) == 16 or asked[0].done())
+            frontend.process.send_signal(signal.SIGSTOP)
+            try:
+                wait_until(lambda: cluster.status()["scheduler"]["requests_now"] == 0 or transport != "shm")
+                wait_until(lambda: batches() == [0, 0] or transport != "shm")
+                time.sleep(0.2)  # the scheduler forgets batches some time after they have ended
+                backend.kill()
+                backend.start()
+            finally:
+                frontend.process.send_signal(signal.SIGCONT)
+            assert all(one.result(300) for one in asked)
+        wait_until(lambda: frontend.metrics()["symphony_requests_in_flight"] == 0)
 
 
 @each_transport
