@@ -13,7 +13,7 @@
 #include "cluster/peer_tls.h"
 #include "unit/cmocka_all.h"
 
-#define BODY_BYTES ((size_t)3 << 20) /* more than a socket takes at once */
+#define BODY_BYTES ((size_t)20 << 20) /* more than a socket takes at once, or a turn moves */
 
 struct rig {
     int epoll_fd, fds[2];
@@ -107,7 +107,7 @@ static inline void rig_free(struct rig *rig) {
 
 /* Until nothing moves any more. */
 static inline void run(struct rig *rig) {
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < 2000; i++) {
         peer_flush(&rig->a);
         peer_ready(&rig->b, EPOLLIN, i);
         peer_flush(&rig->b);

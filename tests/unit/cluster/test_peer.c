@@ -136,7 +136,7 @@ static void descriptors_come_with_their_frame(void **state) {
 /* However much the socket takes and has: others get their turn. */
 static void a_turn_moves_so_much_and_no_more(void **state) {
     (void)state;
-    const uint64_t most = 1 << 20;
+    const uint64_t most = 17 << 20;
     struct rig *rig = rig_make(NULL);
     char *body = body_make(BODY_BYTES);
     int room = 4 * BODY_BYTES;
