@@ -60,6 +60,12 @@ void away_await_no_more(struct frontend_link *l, struct away *a) {
 
 /* ---- back to the port ---- */
 
+/* Whether a backend is gone that had read it. One that had not is not gone because of it; and until the scheduler
+ * notices that a backend is gone, it sends requests there again. */
+static bool ended_its_backend(const struct away *a) {
+    return a->last.status == REQUEST_LOST && a->last.reason == LOST_BACKEND && a->taker != NO_TAKER;
+}
+
 static void give_result(struct frontend_link *l, const struct away *a) {
     struct ring *ring = &l->wiring->results[away_lane(a)];
     struct result_message *message = ring_reserve(ring);
@@ -77,7 +83,7 @@ static void give_result(struct frontend_link *l, const struct away *a) {
         .absent = a->last.absent,
         .unready = a->last.unready,
         .misfit = a->last.status == REQUEST_LOST && a->last.reason == LOST_MISFIT,
-        .gone = a->last.status == REQUEST_LOST && a->last.reason == LOST_BACKEND,
+        .gone = ended_its_backend(a),
     };
     ring_push(ring);
     l->results_rung++;

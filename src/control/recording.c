@@ -222,6 +222,13 @@ static void policy_write(const struct recording *r, struct text *out) {
     text_put(out, "}\n");
 }
 
+static bool requests_between(const struct recording *r, int64_t from_ns, int64_t until_ns) {
+    for (uint64_t i = 0; i < r->request_count; i++)
+        if (r->requests[i].arrival_ns >= from_ns && r->requests[i].arrival_ns < until_ns)
+            return true;
+    return false;
+}
+
 /* The period in which requests count: after a warm-up, and from one look to another, so that the server's own counts
  * are of the same period. */
 static void counted_time(const struct recording *r, double *from_s, double *until_s) {
@@ -233,8 +240,11 @@ static void counted_time(const struct recording *r, double *from_s, double *unti
         first++;
     if (first + 1 >= r->look_count) /* too short for that */
         return;
-    *from_s = seconds_from(r, r->looks[first].at_ns);
-    *until_s = seconds_from(r, r->looks[r->look_count - 1].at_ns);
+    int64_t from_ns = r->looks[first].at_ns, until_ns = r->looks[r->look_count - 1].at_ns;
+    if (!requests_between(r, from_ns, until_ns)) /* all have come since the last look, or in the warm-up */
+        return;
+    *from_s = seconds_from(r, from_ns);
+    *until_s = seconds_from(r, until_ns);
 }
 
 static int scenario_write(const struct recording *r, struct text *out, struct sy_error *err) {

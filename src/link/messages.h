@@ -416,6 +416,6 @@ struct result_message {
     bool read;                  /* LOST: a run that was given up may still read the inputs, until RELEASED */
     bool unready;               /* LOST: its inputs were not prepared when its batch began */
     bool misfit;                /* LOST: its backend never takes its inputs */
-    bool gone;                  /* LOST: its backend is gone */
+    bool gone;                  /* LOST: a backend that had read it is gone */
 };
 _Static_assert(sizeof(struct result_message) == CACHE_LINE, "a result is a cache line");

@@ -13,11 +13,12 @@ from server import BINARY, free_port, wait_until
 from test_standby import Frontend, Role
 
 LEAST = -2**31
-LOST_MOST = 3
+LOST_LEAST = 3
+LOST_MOST = LOST_LEAST + 2  # one may end before it has said that it has read the request, and does not count
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="elsewhere the lowest number divided by -1 is no trap")
-def test_it_ends_three_backends_and_no_more(tmp_path):
+def test_it_ends_a_few_backends_and_no_more(tmp_path):
     """Whoever asks is told; whatever ran or waited beside it is answered by others. Inputs are zeros while the model is measured, so it
     divides by one more than it is told: what is left over."""
     one = helper.make_tensor("one", TensorProto.INT32, [1], [1])
@@ -36,11 +37,16 @@ def test_it_ends_three_backends_and_no_more(tmp_path):
                 status, answer = ask(x, 6)
                 return answer["outputs"][0]["data"] == [x % 7] if status == 200 else answer
 
+            def ended():
+                return sum(one.process.poll() is not None for one in backends)
+
             def served():
                 done = subprocess.run([BINARY, "status", *join, "--json", "--timeout", "60"], capture_output=True, text=True)
+                if done.returncode != 0:  # the scheduler does not listen yet
+                    return None
                 return sum(model["backends"] for model in json.loads(done.stdout)["models"])
 
-            for count in range(1, LOST_MOST + 3):  # one after the other: the first one's profile is for all
+            for count in range(1, LOST_MOST + 2):  # one after the other: the first one's profile is for all
                 backends.append(Role("backend", *join, "--repository", tmp_path, "--accelerators", "cpu:1", "--pin", "none",
                                      "--slo-ms", "120000"))
                 wait_until(lambda: served() == count, 600)
@@ -52,8 +58,8 @@ def test_it_ends_three_backends_and_no_more(tmp_path):
             assert (status, answer["error"]) == (500, "model 'rest' failed: 3 backends were lost while they had this request; it "
                                                       "is not sent to another")
             assert {str(one.result()) for one in others} == {"True"}
-            wait_until(lambda: sum(one.process.poll() is not None for one in backends) == LOST_MOST)
-            assert served() == len(backends) - LOST_MOST
+            wait_until(lambda: ended() >= LOST_LEAST and served() == len(backends) - ended())
+            assert ended() <= LOST_MOST
             assert told(8) is True
     finally:
         for role in roles + backends:

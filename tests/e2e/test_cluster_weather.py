@@ -123,7 +123,7 @@ def test_last_backend_goes(net, tmp_path):
     """Its requests wait for another for two seconds, and are refused with the reason; others are refused at once."""
     with Cluster(net, tmp_path, backends=1, beta_ms=10000) as cluster, ThreadPoolExecutor() as pool:
         frontend, backend = cluster.frontends[0], cluster.backends[0]
-        asked = [pool.submit(ask_one, frontend, 300) for _ in range(2)]
+        asked = [pool.submit(ask_one, frontend, 300, model) for model in ("m-1", "m-2")]  # of one model they may share a batch
         wait_until(lambda: has_batches(cluster) == 2)
         asked += [pool.submit(ask_one, frontend, 300) for _ in range(2)]  # these wait for an accelerator
         wait_until(lambda: sum(one["queued"] for one in cluster.status()["models"]) == 2)

@@ -337,7 +337,7 @@ static void tries_often_at_first_and_seldom_later(void **state) {
         int64_t retry_ns = w->uplink.retry_ns;
         while (w->uplink.open)
             link_loop_turn(&w->loop, true);
-        assert_int_equal(retry_ns - w->now_ns, (i < 200 ? 10 : 500) * NS_PER_MS);
+        assert_int_equal(retry_ns - w->now_ns, (i < 200 ? 10 : 250) * NS_PER_MS);
         assert_int_equal(w->uplink.retry_ns, retry_ns);
         look(w, 0);
         assert_false(w->uplink.open);

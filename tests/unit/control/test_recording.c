@@ -137,6 +137,18 @@ static void the_scenario_can_be_read(void **state) {
     drop(&m);
 }
 
+/* Then all of the time counts. */
+static void requests_that_have_come_since_the_last_look(void **state) {
+    (void)state;
+    struct made m;
+    make(&m);
+    m.r.look_count = 3;
+    m.r.requests[1].arrival_ns = START + 4 * NS_PER_S;
+    m.r.requests[2].arrival_ns = START + 4 * NS_PER_S;
+    assert_has(written(&m), "\nrun: {seconds: 18.000000, warmup_seconds: 2.000000, seed: 1}\n");
+    drop(&m);
+}
+
 /* Rows that lie on a line, nearly, are left out; what is read back is as near. */
 static void tables_are_kept(void **state) {
     (void)state;
@@ -187,6 +199,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(requests_of_the_time_and_of_models_that_are_there),
         cmocka_unit_test(looks_say_what_was_counted_in_between),
+        cmocka_unit_test(requests_that_have_come_since_the_last_look),
         cmocka_unit_test(the_scenario_can_be_read),
         cmocka_unit_test(tables_are_kept),
         cmocka_unit_test(nothing_to_show_is_said),
