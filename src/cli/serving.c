@@ -279,8 +279,7 @@ static int plan_listen(const struct serve_settings *s, struct serve_plan *plan, 
     long port = colon ? strtol(colon + 1, &end, 10) : -1;
     if (!colon || !colon[1] || *end || port < 0 || port > 65535 || (size_t)(colon - s->listen) >= sizeof(host))
         return error_set(err, -EINVAL, "--listen: '%s' is not HOST:PORT", s->listen);
-    bool bracket = s->listen[0] == '[' && colon[-1] == ']'; /* an address of IPv6 */
-    snprintf(host, sizeof(host), "%.*s", (int)(colon - s->listen) - 2 * bracket, s->listen + bracket);
+    name_host(s->listen, colon, host, sizeof(host));
     plan->cluster.host = host;
     plan->cluster.port = (int)port;
     return 0;

@@ -399,9 +399,7 @@ static void untaken_again(struct frontend_link *l) {
         struct away *a = &l->away[i];
         if (!a->message.handle || a->over || a->taker != NO_TAKER || a->sent != l->uplink.times)
             continue;
-        if (!a->cancelled)
-            away_tell(l, a, REQUEST_CANCELLED);
-        away_over(l, a, &(struct wire_outcome){.status = REQUEST_LOST}, NULL, false);
+        away_take_back(l, a);
     }
 }
 

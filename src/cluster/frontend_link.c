@@ -167,6 +167,12 @@ void away_tell(struct frontend_link *l, const struct away *a, uint8_t kind) {
     wire_request_put(place, &message, peer->format);
 }
 
+void away_take_back(struct frontend_link *l, struct away *a) {
+    if (!a->cancelled)
+        away_tell(l, a, REQUEST_CANCELLED);
+    away_over(l, a, &(struct wire_outcome){.status = REQUEST_LOST}, NULL, false);
+}
+
 void away_send(struct frontend_link *l, struct away *a) {
     a->remote = l->remote_of_local[a->message.model];
     a->sent = l->uplink.times;
@@ -386,9 +392,8 @@ static void requests_take_back(struct frontend_link *l, uint32_t remote) {
         if (!a->message.handle || a->over || a->cancelled || a->sent != l->uplink.times || a->taker != NO_TAKER ||
             a->remote != remote)
             continue;
-        away_tell(l, a, REQUEST_CANCELLED);
         l->lost[LOST_BACKEND]++;
-        away_over(l, a, &(struct wire_outcome){.status = REQUEST_LOST}, NULL, false);
+        away_take_back(l, a);
     }
 }
 

@@ -118,6 +118,8 @@ void away_tell(struct frontend_link *l, const struct away *a, uint8_t kind);
 /* A request has ended; the first end counts. Its port is told once its inputs are no longer read. */
 void away_over(struct frontend_link *l, struct away *a, const struct wire_outcome *last, struct output_block *block,
                bool refused);
+/* Takes a request that no backend is known to have read from the scheduler: it is lost, and its port sends it again. */
+void away_take_back(struct frontend_link *l, struct away *a);
 /* Gives a request back to its port: it has ended, and its inputs are no longer read. */
 void away_give_back(struct frontend_link *l, struct away *a);
 

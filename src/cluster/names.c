@@ -43,6 +43,11 @@ struct names {
 
 /* ---- one name ---- */
 
+void name_host(const char *name, const char *colon, char *host, size_t room) {
+    bool bracket = name[0] == '[' && colon[-1] == ']';
+    snprintf(host, room, "%.*s", (int)(colon - name) - 2 * bracket, name + bracket);
+}
+
 /* Splits HOST:PORT. */
 static int name_split(const char *name, char host[NAME_MAX_BYTES], const char **port, struct sy_error *err) {
     const char *colon = strrchr(name, ':');
@@ -51,8 +56,7 @@ static int name_split(const char *name, char host[NAME_MAX_BYTES], const char **
     if (!colon || colon == name || colon[1] < '0' || colon[1] > '9' || *end || number < 1 || number > 65535 ||
         strlen(name) >= NAME_MAX_BYTES)
         return error_set(err, -EINVAL, "'%.200s' is not HOST:PORT", name);
-    bool bracket = name[0] == '[' && colon[-1] == ']'; /* an address of IPv6 */
-    snprintf(host, NAME_MAX_BYTES, "%.*s", (int)(colon - name) - 2 * bracket, name + bracket);
+    name_host(name, colon, host, NAME_MAX_BYTES);
     *port = colon + 1;
     return 0;
 }

@@ -5,6 +5,7 @@
  * name that is no address. A name that is not found is logged once, and once more when it is found. */
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
@@ -19,6 +20,8 @@ struct name_address {
 
 /* Whether it is HOST:PORT (or [HOST]:PORT). 0, or -EINVAL with a sentence. */
 int name_check(const char *name, struct sy_error *err);
+/* Copies the host of HOST:PORT, without the brackets of an address of IPv6; `colon` is the last one. */
+void name_host(const char *name, const char *colon, char *host, size_t room);
 /* Looks a name up; blocks. The number of addresses, at least 1; or -EINVAL, -ENOENT with a sentence. */
 int name_look_up(const char *name, struct name_address found[NAME_ADDRESSES_MAX], struct sy_error *err);
 
