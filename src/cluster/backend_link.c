@@ -497,9 +497,15 @@ bool backend_link_ended(const struct backend_link *l) {
 void backend_link_stop(struct backend_link *l) {
     if (!l)
         return;
-    if (backend_link_ended(l)) /* else batches are lost, and the scheduler has to report them */
+    bool whole = backend_link_ended(l); /* else batches are lost, and the scheduler has to report them */
+    if (whole)
         uplink_leave(&l->uplink);
     link_loop_stop(&l->loop);
+    for (struct frontend_peer *f = l->frontends; f && whole; f = f->next)
+        if (f->open && !f->peer.closed) {
+            peer_send(&f->peer, FRAME_BYE, 0, NULL, 0);
+            peer_flush(&f->peer);
+        }
 }
 
 void backend_link_free(struct backend_link *l) {

@@ -327,6 +327,9 @@ static int backend_frame(struct peer *peer, const struct frame *frame, const voi
     if (health_frame(&b->health, peer, frame, head))
         return 0;
     switch (frame->kind) {
+    case FRAME_BYE: /* all that it had to say has come */
+        b->left = true;
+        return 0;
     case FRAME_PULL:
         pull(l, b, head, frame->count);
         return 0;
@@ -417,7 +420,7 @@ static void backend_drop(struct frontend_link *l, struct backend *b, const char 
     l->backends[b->place] = NULL;
     l->backend_count--;
     taken_again(l, b->place, ended);
-    if (b->known && b->shm)
+    if (b->known && b->shm && !b->left)
         untaken_again(l);
 }
 
