@@ -172,6 +172,7 @@ static void take_result(struct backend_link *l, const struct result_message *res
         landing_give(&f->landing, landed);
         return;
     }
+    l->running--;
     send_result(l, f, landed, result);
     output_block_put(result->block);
     if (!result->read) /* else a run that was given up may still read it */
@@ -329,7 +330,7 @@ static void report(struct backend_link *l, int64_t now_ns, int64_t *until_ns) {
 
 /* Whether no batch, request or result is left here. */
 static bool all_gone(const struct backend_link *l) {
-    if (l->pulling > 0)
+    if (l->pulling > 0 || l->running > 0)
         return false;
     for (uint32_t a = 0; a < l->wiring->accelerators; a++)
         if (l->queues[a].told || l->queues[a].awaited || l->queues[a].out > 0)
@@ -343,8 +344,12 @@ static bool all_gone(const struct backend_link *l) {
 /* Leaves the scheduler step by step, after backend_link_quiesce(). */
 static void end(struct backend_link *l, int64_t now_ns, int64_t *until_ns) {
     quiesce(l);
-    if (all_gone(l))
+    if (!backend_link_ended(l) && all_gone(l)) {
+        for (struct frontend_peer *f = l->frontends; f; f = f->next)
+            if (f->open && !f->peer.closed)
+                peer_send(&f->peer, FRAME_BYE, 0, NULL, 0);
         atomic_store_explicit(&l->ended, true, memory_order_relaxed); /* who waits looks again */
+    }
     *until_ns = now_ns + END_LOOK_NS < *until_ns ? now_ns + END_LOOK_NS : *until_ns;
 }
 
@@ -497,15 +502,9 @@ bool backend_link_ended(const struct backend_link *l) {
 void backend_link_stop(struct backend_link *l) {
     if (!l)
         return;
-    bool whole = backend_link_ended(l); /* else batches are lost, and the scheduler has to report them */
-    if (whole)
+    if (backend_link_ended(l)) /* else batches are lost, and the scheduler has to report them */
         uplink_leave(&l->uplink);
     link_loop_stop(&l->loop);
-    for (struct frontend_peer *f = l->frontends; f && whole; f = f->next)
-        if (f->open && !f->peer.closed) {
-            peer_send(&f->peer, FRAME_BYE, 0, NULL, 0);
-            peer_flush(&f->peer);
-        }
 }
 
 void backend_link_free(struct backend_link *l) {

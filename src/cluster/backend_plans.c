@@ -131,6 +131,7 @@ static void queue_go_on(struct backend_link *l, uint32_t accelerator, int64_t no
             memcpy(plan, &p->plan, batch_plan_bytes(requests));
             ring_push_run(ring, slots);
             q->out++;
+            l->running += requests;
             l->plan_rung = true;
         } else {
             for (uint32_t i = 0; i < requests; i++) {
