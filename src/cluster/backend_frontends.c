@@ -10,6 +10,7 @@
 #include "cluster/backend_link_state.h"
 
 #define PULL_GUESS_NS  (1 * NS_PER_MS)
+#define AWAIT_NS       (20 * NS_PER_MS)  /* so long a new frontend's requests wait until it is connected */
 #define RETRY_NS       (200 * NS_PER_MS) /* to connect to a frontend */
 #define REFUSED_NS     (2 * NS_PER_S)    /* likewise, once it has refused us */
 #define LOOK_UP_NS     (10 * NS_PER_MS)  /* between checks whether its name has been looked up */
@@ -130,12 +131,11 @@ static int welcomed(struct backend_link *l, struct frontend_peer *f, const struc
     return 0;
 }
 
-static int frontend_frame(struct peer *peer, const struct frame *frame, const void *head, struct sy_error *err) {
-    struct frontend_peer *f = container_of(peer, struct frontend_peer, peer);
-    struct backend_link *l = peer->owner;
+static int on_frame(struct frontend_peer *f, const struct frame *frame, const void *head, struct sy_error *err) {
+    struct backend_link *l = f->peer.owner;
     const struct transport *transport;
 
-    if (health_frame(&f->health, peer, frame, head))
+    if (health_frame(&f->health, &f->peer, frame, head))
         return 0;
     if ((frame->kind == FRAME_UNREADY || frame->kind == FRAME_READY) && !f->known)
         return error_set(err, -EPROTO, "it has not let us in");
@@ -169,6 +169,15 @@ static int frontend_frame(struct peer *peer, const struct frame *frame, const vo
     return f->known ? transport->frame(l, f, frame, head, err) : error_set(err, -EPROTO, "it has not let us in");
 }
 
+static int frontend_frame(struct peer *peer, const struct frame *frame, const void *head, struct sy_error *err) {
+    struct frontend_peer *f = container_of(peer, struct frontend_peer, peer);
+    bool could = f->transport;
+    int rc = on_frame(f, frame, head, err);
+    if (rc == 0 && !could && f->transport)
+        backend_pulls_begin(peer->owner, f);
+    return rc;
+}
+
 /* The frontend's connection is lost, and so are requests that were being pulled. */
 static void frontend_lost(struct backend_link *l, struct frontend_peer *f, const char *reason) {
     if (f->known || !f->complained)
@@ -176,6 +185,7 @@ static void frontend_lost(struct backend_link *l, struct frontend_peer *f, const
                  reason);
     f->complained = true;
     f->known = false;
+    f->await_ns = 0;
     link_loop_drop(&l->loop, &f->peer);
     transport_shm.end(l, f);
     transport_fabric.end(l, f);
@@ -249,6 +259,7 @@ static int frontend_begin(struct backend_link *l, const struct hello *hello, str
     }
     f->hello = *hello;
     f->told = true;
+    f->await_ns = clock_now_ns() + AWAIT_NS;
     margin_init(&f->pulls, PULL_GUESS_NS);
     f->next = l->frontends;
     l->frontends = f;

@@ -32,6 +32,7 @@ struct frontend_peer {
     int64_t given_up_at_ns; /* the next line in the log about that is not before this time */
     uint64_t refused;       /* requests whose inputs were not taken, */
     int64_t refused_at_ns;  /* likewise */
+    int64_t await_ns;       /* until then its requests wait for the first connection */
     int64_t retry_ns;
     uint32_t tries;                    /* how many addresses of its name were tried */
     bool local;                        /* the connection is to its Unix socket */
@@ -144,6 +145,8 @@ struct frontend_peer *backend_frontend_of(const struct backend_link *l, uint64_t
 struct landed *backend_landed_of(const struct backend_link *l, uint64_t handle);
 /* Takes a frame of plans. 0 or -errno with a sentence. */
 int backend_take_plans(struct backend_link *l, const struct frame *frame, const char *head, struct sy_error *err);
+/* A frontend that plans waited for is connected: begins to pull. */
+void backend_pulls_begin(struct backend_link *l, struct frontend_peer *f);
 /* A request of a plan is here, or is known to be gone. */
 void backend_landed_settle(struct backend_link *l, struct landed *landed);
 /* The request cannot be had: it is left out of its plan, and its frontend is told. */

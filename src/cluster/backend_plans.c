@@ -164,13 +164,19 @@ void backend_landed_lose(struct backend_link *l, struct landed *landed, enum los
     backend_landed_settle(l, landed);
 }
 
+/* Whether a frontend is connected, or is expected to be soon: plans may come before the first connection is made. */
+static bool is_reached(const struct frontend_peer *f, int64_t now_ns) {
+    bool connected = f->known && f->transport && !f->peer.closed;
+    return connected || (!f->transport && !f->leaving && now_ns < f->await_ns);
+}
+
 /* Begins to pull the requests of a plan; those of a frontend that is not connected are lost. */
 static void plan_pull(struct backend_link *l, struct pulled_plan *p) {
     for (uint32_t i = 0; i < p->plan.request_count; i++) {
         uint64_t handle = p->plan.handles[i];
         struct frontend_peer *f = backend_frontend_of(l, handle);
         struct landed *landed = f && f->landing.cards ? landing_place(&f->landing, handle) : NULL;
-        if (!landed || landed->handle || !f->known || !f->transport || f->peer.closed) {
+        if (!landed || landed->handle || !is_reached(f, p->begun_ns)) {
             p->unreached = true;
             backend_tell_undelivered(l, handle, LOST_INPUTS);
             continue;
@@ -180,12 +186,29 @@ static void plan_pull(struct backend_link *l, struct pulled_plan *p) {
                                   .model = p->plan.served_model,
                                   .state = LANDED_PULLING,
                                   .begun_ns = p->begun_ns};
-        enum pull_state state = f->transport->pull(l, f, landed);
+        enum pull_state state = f->transport ? f->transport->pull(l, f, landed) : PULL_UNDER_WAY;
         p->missing += state == PULL_UNDER_WAY;
         if (state == PULL_NONE)
             backend_tell_undelivered(l, handle, LOST_INPUTS);
         if (state == PULL_NONE || state == PULL_REFUSED)
             landing_give(&f->landing, landed);
+    }
+}
+
+void backend_pulls_begin(struct backend_link *l, struct frontend_peer *f) {
+    for (size_t i = 0; i < (size_t)f->landing.lanes * f->landing.slots; i++) {
+        struct landed *landed = &f->landing.landed[i];
+        if (!landed->handle || landed->state != LANDED_PULLING)
+            continue;
+        enum pull_state state = f->transport->pull(l, f, landed);
+        if (state == PULL_HERE)
+            backend_landed_settle(l, landed);
+        if (state == PULL_NONE)
+            backend_landed_lose(l, landed, LOST_INPUTS);
+        if (state == PULL_REFUSED) { /* the transport has told its frontend */
+            landed->state = LANDED_GONE;
+            backend_landed_settle(l, landed);
+        }
     }
 }
 

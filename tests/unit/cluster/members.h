@@ -3,6 +3,7 @@
  * own. For tests, and for bench/pulls.c. */
 #pragma once
 
+#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,6 +77,7 @@ struct members_scheduler {
     struct member members[MEMBERS_MAX];      /* place 0 is nobody's, as number 0 is */
     _Atomic int64_t begun_ns[MEMBERS_PLANS]; /* by tag */
     _Atomic uint64_t undelivered;
+    _Atomic uint64_t arrived; /* requests */
 };
 
 static inline void members_tell_frontend(struct member *to, const struct member *of) {
@@ -128,14 +130,19 @@ static inline int members_frame(struct peer *peer, const struct frame *frame, co
         return members_met(s, m, frame, head, err);
     if (health_frame(&m->health, peer, frame, head))
         return 0;
+    if (frame->kind == FRAME_BYE)
+        return error_set(err, -ESHUTDOWN, "it said so");
     for (uint32_t i = 0; i < frame->count && frame->kind == FRAME_REQUESTS; i++) {
         struct request_message request = wire_request_message(head, i, peer->format);
+        atomic_fetch_add_explicit(&s->arrived, request.kind == REQUEST_ARRIVED, memory_order_relaxed); /* statistics */
         if (request.kind == REQUEST_ARRIVED && m->waiting_count < MEMBERS_AWAY * 2)
             m->waiting[(m->waiting_first + m->waiting_count++) % (MEMBERS_AWAY * 2)] = request.handle;
     }
     for (uint32_t i = 0; i < frame->count && frame->kind == FRAME_FREED; i++) {
         s->under_way -= freed[i].news == NEWS_ENDED;
         m->takes = freed[i].news == NEWS_LEAVES ? false : m->takes || freed[i].news == NEWS_JOINS;
+        if (freed[i].news == NEWS_LEAVES)
+            peer_send(peer, FRAME_RESTS, 1, &freed[i].accelerator, sizeof(freed[i].accelerator));
     }
     for (uint32_t i = 0; i < frame->count && frame->kind == FRAME_UNDELIVERED; i++) {
         uint64_t lost = lost_read(peer, head, i, &reason);
