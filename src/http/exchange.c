@@ -56,6 +56,7 @@ static struct v2_server server_now(const struct http_frontend *f) {
     return (struct v2_server){.models = f->base.models,
                               .name = f->base.config.name,
                               .takes_orders = f->base.config.desk,
+                              .of_cluster = f->base.config.of_cluster,
                               .ready = atomic_load_explicit(f->base.config.ready, memory_order_acquire),
                               .draining = atomic_load_explicit(f->base.config.draining, memory_order_acquire),
                               .statistics = f->base.config.statistics,

@@ -35,6 +35,7 @@ struct frontend_config {
     const struct model_publication *models;
     struct bulk *bulk;                    /* does what takes long; NULL: the frontend does, in its turns */
     struct repository_desk *desk;         /* takes orders to load and unload; NULL: nobody does */
+    bool of_cluster;                      /* its models are those of a cluster's backends */
     const _Atomic bool *ready, *draining; /* whether the server says that it is ready */
     struct statistics_source statistics;
     struct accelerator_source accelerators;

@@ -69,13 +69,14 @@ struct v2_server {
     const char *name; /* in its metadata; NULL: "symphony" */
     bool ready, draining;
     bool takes_orders; /* to load and unload models: the frontend takes them, not these functions */
+    bool of_cluster;   /* its models are those of a cluster's backends */
     struct statistics_source statistics;
     struct shared_memory *shared; /* NULL: not served */
     const struct accelerator_source *accelerators;
 };
 
-/* The answer (501) to an order to load or unload where nobody carries orders out. */
-#define REPOSITORY_FIXED "models are loaded and unloaded by clients with --model-control-mode explicit only"
+/* The answer (501) to an order to load or unload where nobody carries orders out: in a cluster, backends do. */
+const char *v2_orders_refused(bool of_cluster);
 
 /* Answers a route other than infer; `body` is a POST's. Orders to load and unload come here only if there is nobody to
  * carry them out. */

@@ -174,7 +174,8 @@ static void those_listed_and_those_absent(void **state) {
 
 static void answers(void **state) {
     const struct v2_server up = {.models = *state, .ready = true}, starting = {.models = *state},
-                           draining = {.models = *state, .ready = true, .draining = true};
+                           draining = {.models = *state, .ready = true, .draining = true},
+                           clustered = {.models = *state, .ready = true, .of_cluster = true};
     const struct {
         const char *method, *path, *body;
         const struct v2_server *server;
@@ -236,7 +237,8 @@ static void answers(void **state) {
         {"POST", "/v2/logging", "{\"log_info\":1}", &up, 400, "is true or false"},
         {"POST", "/v2/logging", "{\"log_info\":[]}", &up, 400, "neither"},
         {"POST", "/v2/logging", "{\"nope\":true}", &up, 400, "no log setting 'nope'"},
-        {"POST", "/v2/repository/models/a/load", "", &up, 501, "--model-control-mode"},
+        {"POST", "/v2/repository/models/a/load", "", &up, 501, "by clients with --model-control-mode explicit only"},
+        {"POST", "/v2/repository/models/a/unload", "", &clustered, 501, "at its backends"},
         {"GET", "/v2/cudasharedmemory/status", "", &up, 200, "[]"},
         {"POST", "/v2/cudasharedmemory/unregister", "", &up, 200, ""},
         {"POST", "/v2/cudasharedmemory/region/r/register", "{}", &up, 501, "CUDA"},
