@@ -117,9 +117,7 @@ static void take_event(struct frontend *f, const struct epoll_event *event) {
     const void *from = event->data.ptr;
     if (from == &mark_listen)
         accept_some(f, ACCEPTS_MAX);
-    else if (from == &mark_wake)
-        inbox_woken(&f->inbox);
-    else if (from != &mark_port)
+    else if (from != &mark_port && from != &mark_wake)
         f->protocol->event(event->data.ptr, event->events);
 }
 
@@ -144,7 +142,10 @@ static void take_events(struct frontend *f, int timeout_ms, bool armed) {
         port_disarm(f->config.port);
     int64_t until_ns = (f->turn_ns = clock_now_ns()) + TURN_NS;
     f->streams.handshakes = HANDSHAKES_MAX;
-    models_look(f);
+    for (int i = 0; i < n; i++)
+        if (events[i].data.ptr == &mark_wake)
+            inbox_woken(&f->inbox);
+    models_look(f); /* after that, else it would miss a list that is published between the two */
     for (int i = 0; i < n && (i == 0 || clock_now_ns() < until_ns); i++)
         take_event(f, &events[i]);
     flush(f); /* what was read: somebody may wait for it */

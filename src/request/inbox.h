@@ -16,5 +16,5 @@ int inbox_open(struct inbox *inbox);
 void inbox_close(struct inbox *inbox);
 /* Makes the frontend's thread take a turn soon. Any thread. */
 void inbox_wake(struct inbox *inbox);
-/* The frontend's thread calls it once it has been woken. */
+/* The frontend's thread calls it once it has been woken, before it looks for what is new. */
 void inbox_woken(struct inbox *inbox);
