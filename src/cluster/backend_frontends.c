@@ -10,7 +10,7 @@
 #include "cluster/backend_link_state.h"
 
 #define PULL_GUESS_NS  (1 * NS_PER_MS)
-#define AWAIT_NS       (20 * NS_PER_MS)  /* so long a new frontend's requests wait until it is connected */
+#define AWAIT_NS       (20 * NS_PER_MS)  /* for a new frontend's first connection; no longer than a pull may take */
 #define RETRY_NS       (200 * NS_PER_MS) /* to connect to a frontend */
 #define REFUSED_NS     (2 * NS_PER_S)    /* likewise, once it has refused us */
 #define LOOK_UP_NS     (10 * NS_PER_MS)  /* between checks whether its name has been looked up */

@@ -32,7 +32,7 @@ struct frontend_peer {
     int64_t given_up_at_ns; /* the next line in the log about that is not before this time */
     uint64_t refused;       /* requests whose inputs were not taken, */
     int64_t refused_at_ns;  /* likewise */
-    int64_t await_ns;       /* until then its requests wait for the first connection */
+    int64_t await_ns;       /* until then plans with its requests wait for the first connection */
     int64_t retry_ns;
     uint32_t tries;                    /* how many addresses of its name were tried */
     bool local;                        /* the connection is to its Unix socket */
@@ -93,7 +93,7 @@ struct backend_link {
     struct accelerator_queue *queues; /* [accelerators] */
     struct pulled_plan *free;
     uint32_t pulling;                   /* plans in queues */
-    uint32_t running;                   /* requests that executors have and have not answered */
+    uint32_t running;                   /* requests that executors still have to answer */
     struct fabric *fabric;              /* NULL: none */
     bool fabric_due;                    /* fabric_look() is due */
     struct fabric_region fabric_memory; /* the slab's */
@@ -111,7 +111,7 @@ struct backend_link {
     _Atomic bool quiesced;
     uint64_t lost[LOST_REASONS], given_up;
     struct link_report report;
-    _Atomic bool ended; /* quiesced, and nothing is left here; never reset */
+    _Atomic bool ended; /* quiesced, nothing is left here, and frontends are told; never reset */
 };
 
 /* ---- backend_link.c ---- */

@@ -164,7 +164,7 @@ void backend_landed_lose(struct backend_link *l, struct landed *landed, enum los
     backend_landed_settle(l, landed);
 }
 
-/* Whether a frontend is connected, or is expected to be soon: plans may come before the first connection is made. */
+/* Whether a frontend is connected, or a plan may wait for its first connection. */
 static bool is_reached(const struct frontend_peer *f, int64_t now_ns) {
     bool connected = f->known && f->transport && !f->peer.closed;
     return connected || (!f->transport && !f->leaving && now_ns < f->await_ns);

@@ -35,7 +35,7 @@ struct backend {
     bool refused; /* it was refused, and told why */
     bool local;   /* it connected to the Unix socket */
     bool shm;     /* it reads cards and inputs in our memory */
-    bool left;    /* it has drained, and told all */
+    bool left;    /* it has drained: nothing more comes from it, and nothing is missing */
     uint32_t place;
     int64_t since_ns;
     /* requests that it has asked for, waiting until its socket takes more: a ring */

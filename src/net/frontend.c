@@ -145,7 +145,7 @@ static void take_events(struct frontend *f, int timeout_ms, bool armed) {
     for (int i = 0; i < n; i++)
         if (events[i].data.ptr == &mark_wake)
             inbox_woken(&f->inbox);
-    models_look(f); /* after that, else it would miss a list that is published between the two */
+    models_look(f); /* only now: the read also took the wake-up for a list that was published just before it */
     for (int i = 0; i < n && (i == 0 || clock_now_ns() < until_ns); i++)
         take_event(f, &events[i]);
     flush(f); /* what was read: somebody may wait for it */

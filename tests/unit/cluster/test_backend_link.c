@@ -15,9 +15,9 @@ static struct scene {
     struct members_scheduler scheduler;
     struct members_frontend frontend;
     struct members_backend backends[2];
-    uint64_t once;     /* requests that have arrived when each of those that wait has once */
-    _Atomic bool hold; /* batches do not end, */
-    _Atomic bool held; /* and one runs */
+    uint64_t once;     /* how many requests have arrived if each that waits was sent once */
+    _Atomic bool hold; /* batches are kept from ending */
+    _Atomic bool held; /* one is kept so */
 } scene;
 
 static void look(void *context, const struct wiring *wiring, const struct batch_plan *plan) {
