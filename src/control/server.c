@@ -504,10 +504,11 @@ static int server_end(struct server *s) {
     for (uint32_t f = 0; s->frontends && f < server_frontends(s); f++)
         frontend_end(s->frontends[f]);
     server_cluster_stop(s); /* which gave requests back, and may show models until now */
+    preparer_destroy(s->preparer);
+    bulk_stop(s->bulk);
     for (uint32_t f = 0; s->frontends && f < server_frontends(s); f++)
         frontend_stop(s->frontends[f]);
     bulk_destroy(s->bulk);
-    preparer_destroy(s->preparer);
     for (uint32_t t = 0; s->model_threads && t < s->wiring.model_threads; t++)
         if (s->model_threads[t])
             model_thread_stop(s->model_threads[t]);

@@ -115,15 +115,21 @@ int bulk_create(struct bulk **bulk, uint32_t threads, uint64_t inputs_bytes_max,
     return 0;
 }
 
-void bulk_destroy(struct bulk *b) {
+void bulk_stop(struct bulk *b) {
     if (!b)
         return;
     pthread_mutex_lock(&b->lock);
     b->ends = true;
     pthread_mutex_unlock(&b->lock);
     pthread_cond_broadcast(&b->bell);
-    for (uint32_t i = 0; i < b->count; i++)
-        pthread_join(b->threads[i], NULL);
+    while (b->count > 0)
+        pthread_join(b->threads[--b->count], NULL);
+}
+
+void bulk_destroy(struct bulk *b) {
+    if (!b)
+        return;
+    bulk_stop(b);
     pthread_cond_destroy(&b->bell);
     pthread_mutex_destroy(&b->lock);
     slab_destroy(b->slab);

@@ -49,7 +49,10 @@ struct bulk_job {
  * sentence. */
 int bulk_create(struct bulk **bulk, uint32_t threads, uint64_t inputs_bytes_max, bool visible, bool pinned,
                 int grpc_level, struct sy_error *err);
-/* Call it when no job is under way. NULL is allowed. */
+/* Ends the threads; their memory stays. Call it when no job is under way, and before the frontends go: a thread that has
+ * handed back the last job may still be about to wake its frontend. NULL is allowed. */
+void bulk_stop(struct bulk *bulk);
+/* Call it when nothing lies in its memory any more. NULL is allowed. */
 void bulk_destroy(struct bulk *bulk);
 /* Any thread. */
 struct slab *bulk_slab(const struct bulk *bulk);

@@ -88,7 +88,8 @@ int preparer_create(struct preparer **preparer, uint32_t threads, struct sy_erro
 /* Starts the threads, unless they run: call it before a model that prepares inputs is shown to frontends. One thread at
  * a time. 0 or -errno with a sentence. */
 int preparer_start(struct preparer *preparer, struct sy_error *err);
-/* Call it when nothing is under way. NULL is allowed. */
+/* Call it when nothing is under way, and before the frontends go: a thread that has handed back the last of it may still
+ * be about to wake its frontend. NULL is allowed. */
 void preparer_destroy(struct preparer *preparer);
 /* Takes one of PREPARATIONS_MAX places. Returns the time for which the inputs can be promised, or 0: all are taken.
  * Then preparer_submit() or preparer_forget() must follow. Any thread. */
