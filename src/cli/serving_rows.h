@@ -39,6 +39,9 @@
             struct serve_settings, run_limit_s, "run-limit", "S", 0.1, 86400,                                          \
             "a batch that runs for longer than this, and than 20 times what its profile says, is stopped; one "        \
             "that does not stop within 5 s more takes its accelerator out of service"),                                \
+        OPTION_INT(struct serve_settings, run_memory_mib, "run-memory-max-mib", "MIB", 0, 1073741824,                  \
+                   "host memory that runs may take, all together, until their outputs are sent; a run that needs "     \
+                   "more fails; 0: half of the machine's"),                                                            \
         OPTION_FLAG(struct serve_settings, busy_poll, "busy-poll", "threads spin instead of sleeping")
 
 #define SERVING_ROWS_SCHEDULER                                                                                         \

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/container.h"
+#include "base/machine.h"
 
 const struct engine_ops *const engines[] = {
 #ifdef SYMPHONY_HAVE_ONNXRUNTIME
@@ -19,6 +20,16 @@ const struct engine_ops *engine_find(const char *name) {
         if (strcmp((*engine)->name, name) == 0)
             return *engine;
     return NULL;
+}
+
+static uint64_t run_memory; /* 0: not set */
+
+void engine_run_memory_set(uint64_t bytes) {
+    run_memory = bytes;
+}
+
+uint64_t engine_run_memory(void) {
+    return run_memory ? run_memory : machine_memory_bytes() / 2;
 }
 
 struct failure {

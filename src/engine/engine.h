@@ -103,6 +103,12 @@ extern const struct engine_ops engine_onnxruntime;
 extern const struct transform_ops transform_onnxruntime;
 #endif
 
+/* Host memory that the runs of all models of the process may take together, in bytes: what their operators work in, and
+ * their outputs until these are sent. A run that would need more fails. Weights do not count. Set it before an engine is
+ * opened; 0, as at the beginning: half of the machine's. */
+void engine_run_memory_set(uint64_t bytes);
+uint64_t engine_run_memory(void);
+
 /* All engines of this build, ended by NULL. */
 extern const struct engine_ops *const engines[];
 /* NULL if this build has none of that name. */

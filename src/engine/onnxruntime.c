@@ -3,9 +3,9 @@
  * Inputs are wrapped in place, outputs stay in the library's arena until the last answer made of them is sent; strings
  * are copied, both ways. What a run costs beside the model's kernels is about 2 us.
  *
- * The arena keeps what the largest run needed. Giving it back after every run costs up to a third of the run (the pages
- * fault in again: 8 images of text detection 183 ms against 133), so it is given back once runs have been much
- * smaller than the largest for a while. */
+ * The arena, which all models share, keeps what the largest runs needed. Giving it back after every run costs up to a
+ * third of the run (the pages fault in again: 8 images of text detection 183 ms against 133), so it is given back once
+ * a model's runs have been much smaller than its largest for a while. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +18,16 @@
 #include "engine/onnxruntime_session.h"
 #include "engine/onnxruntime_strings.h"
 
-/* How long runs must have been under half of the largest before the arena shrinks. */
+/* How long a model's runs must have been under half of its largest before the arena shrinks, and the least time between
+ * two times that it does. */
 #define ARENA_KEEP_NS (10 * NS_PER_S)
+/* What a failed run counts as: nobody knows how much it took before it failed. */
+#define RUN_BYTES_UNKNOWN (SIZE_MAX / 2)
+
+/* Of the library's sentence when the arena is at its limit. */
+#define LACKS_MEMORY "is smaller than requested bytes"
+
+static _Atomic int64_t arena_shrunk_ns; /* when it last did */
 
 struct engine {
     const OrtApi *api;
@@ -32,8 +40,9 @@ struct engine_model { /* lives until the last of its blocks is back */
     OrtEnv *env; /* a reference of its own, as the session may outlive the engine */
     OrtSession *session;
     OrtRunOptions *run_options, *run_options_shrink;
-    size_t large_bytes;  /* inputs of the largest run since the arena shrank */
-    int64_t large_at_ns; /* when a run last took at least half as much */
+    size_t large_bytes;  /* inputs and outputs of the largest run since the model shrank the arena */
+    int64_t large_at_ns; /* when a run last had at least half as many; */
+    bool small;          /* the last one had fewer */
     OrtMemoryInfo *memory;
     const struct signature *signature;
     const char *output_names[TENSORS_MAX];
@@ -59,7 +68,7 @@ static int onnxruntime_open(struct engine **engine, const struct engine_options 
 }
 
 static void onnxruntime_close(struct engine *engine) {
-    engine->api->ReleaseEnv(engine->env);
+    onnxruntime_env_put(engine->api, engine->env);
     free(engine);
 }
 
@@ -78,7 +87,7 @@ static void model_free(void *context) {
     m->api->ReleaseRunOptions(m->run_options_shrink);
     m->api->ReleaseRunOptions(m->run_options);
     m->api->ReleaseSession(m->session);
-    m->api->ReleaseEnv(m->env);
+    onnxruntime_env_put(m->api, m->env);
     free(m);
 }
 
@@ -186,19 +195,24 @@ static int output_view(struct engine_model *model, uint32_t i, uint32_t items, O
     return 0;
 }
 
-/* The options of a run whose inputs have so many bytes. */
-static const OrtRunOptions *run_options_choose(struct engine_model *model, size_t bytes) {
+/* The options of the next run, after which the arena may be due to shrink. */
+static const OrtRunOptions *run_options_choose(struct engine_model *model) {
     int64_t now_ns = clock_now_ns();
-    if (2 * bytes >= model->large_bytes) {
-        model->large_bytes = bytes > model->large_bytes ? bytes : model->large_bytes;
-        model->large_at_ns = now_ns;
+    int64_t shrunk_ns = atomic_load_explicit(&arena_shrunk_ns, memory_order_relaxed); /* a number by itself */
+    if (!model->small || now_ns - model->large_at_ns < ARENA_KEEP_NS || now_ns - shrunk_ns < ARENA_KEEP_NS)
         return model->run_options;
-    }
-    if (now_ns - model->large_at_ns < ARENA_KEEP_NS)
-        return model->run_options;
-    model->large_bytes = bytes;
-    model->large_at_ns = now_ns;
+    atomic_store_explicit(&arena_shrunk_ns, now_ns, memory_order_relaxed);
+    model->large_bytes = 0;
     return model->run_options_shrink;
+}
+
+/* Notes how many bytes the inputs and outputs of a run had. */
+static void run_note(struct engine_model *model, size_t bytes) {
+    model->small = bytes < model->large_bytes / 2;
+    if (model->small)
+        return;
+    model->large_bytes = bytes > model->large_bytes ? bytes : model->large_bytes;
+    model->large_at_ns = clock_now_ns();
 }
 
 /* An input as the library wants it: where it lies, or a copy of its strings. */
@@ -235,14 +249,20 @@ static int onnxruntime_run(struct engine_model *model, const struct tensor_view 
     }
     if (!rc)
         rc = onnxruntime_check(api,
-                               api->Run(model->session, run_options_choose(model, bytes), names,
+                               api->Run(model->session, run_options_choose(model), names,
                                         (const OrtValue *const *)values, count, model->output_names,
                                         signature->output_count, (OrtValue **)pooled->values),
                                err, "run");
+    if (rc && err && strstr(err->text, LACKS_MEMORY))
+        error_set(err, rc, "run: it needs more memory than runs may take, %llu MiB for all (--run-memory-max-mib)",
+                  (unsigned long long)(engine_run_memory() >> 20));
     for (size_t i = 0; i < count; i++)
         api->ReleaseValue(values[i]);
-    for (uint32_t i = 0; i < signature->output_count && !rc; i++)
+    for (uint32_t i = 0; i < signature->output_count && !rc; i++) {
         rc = output_view(model, i, items, (OrtValue **)&pooled->values[i], &pooled->block.outputs[i], err);
+        bytes += rc ? 0 : pooled->block.outputs[i].bytes;
+    }
+    run_note(model, rc ? RUN_BYTES_UNKNOWN : bytes);
     if (rc) {
         output_block_put(&pooled->block);
         return rc;
@@ -266,7 +286,7 @@ static int onnxruntime_signature(const char *path, struct signature *signature, 
     if (!rc)
         rc = onnxruntime_session_signature(api, session, signature, err);
     api->ReleaseSession(session);
-    api->ReleaseEnv(env);
+    onnxruntime_env_put(api, env);
     return rc;
 }
 

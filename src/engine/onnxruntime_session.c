@@ -2,6 +2,7 @@
 #include "engine/onnxruntime_session.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,11 +78,49 @@ static void ORT_API_CALL log_line(void *context, OrtLoggingLevel severity, const
     log_write(level, "onnxruntime", "at=\"%s\" text=\"%s\"", location, text);
 }
 
+/* References to the environment: the first registers the arena in it. Under the lock. */
+static uint32_t env_references;
+static pthread_mutex_t env_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Gives the environment the arena that sessions share. The library's default, an arena for each session, has no limit.
+ */
+static int arena_register(const OrtApi *api, OrtEnv *env, struct sy_error *err) {
+    const char *const keys[] = {"max_mem"};
+    const size_t values[] = {engine_run_memory()};
+    OrtArenaCfg *arena = NULL;
+    OrtMemoryInfo *memory = NULL;
+    OrtStatus *status = api->CreateArenaCfgV2(keys, values, ARRAY_COUNT(keys), &arena);
+    if (!status)
+        status = api->CreateCpuMemoryInfo(OrtArenaAllocator, OrtMemTypeDefault, &memory);
+    if (!status)
+        status = api->CreateAndRegisterAllocator(env, memory, arena);
+    api->ReleaseMemoryInfo(memory); /* both take NULL */
+    api->ReleaseArenaCfg(arena);
+    return onnxruntime_check(api, status, err, "memory for runs");
+}
+
 int onnxruntime_env(const OrtApi *api, OrtEnv **env, struct sy_error *err) {
+    pthread_mutex_lock(&env_lock);
     /* Errors come back as statuses too, so only what is worse than an error is logged. */
-    return onnxruntime_check(api,
-                             api->CreateEnvWithCustomLogger(log_line, NULL, ORT_LOGGING_LEVEL_FATAL, "symphony", env),
-                             err, "ONNX Runtime's environment");
+    int rc =
+        onnxruntime_check(api, api->CreateEnvWithCustomLogger(log_line, NULL, ORT_LOGGING_LEVEL_FATAL, "symphony", env),
+                          err, "ONNX Runtime's environment");
+    if (!rc && env_references == 0 && (rc = arena_register(api, *env, err)) < 0) {
+        api->ReleaseEnv(*env);
+        *env = NULL;
+    }
+    env_references += rc == 0;
+    pthread_mutex_unlock(&env_lock);
+    return rc;
+}
+
+void onnxruntime_env_put(const OrtApi *api, OrtEnv *env) {
+    if (!env)
+        return;
+    pthread_mutex_lock(&env_lock);
+    api->ReleaseEnv(env);
+    env_references--;
+    pthread_mutex_unlock(&env_lock);
 }
 
 /* Execution providers: how each is appended to a session's options. */
@@ -157,6 +196,7 @@ static int options_fill(const OrtApi *api, OrtSessionOptions *options, const str
     } entries[] = {
         {"session.intra_op.allow_spinning", "0"},
         {"session.inter_op.allow_spinning", "0"},
+        {"session.use_env_allocators", "1"}, /* the arena of onnxruntime_env() */
         {"session.save_external_prepacked_constant_initializers",
          request->prepacked || request->save_weights ? "1" : NULL},
         {"session.optimized_model_external_initializers_file_name", request->save_weights},

@@ -18,7 +18,7 @@ static void transform_close(struct transform *transform) {
     struct onnx_transform *t = container_of(transform, struct onnx_transform, transform);
     t->api->ReleaseMemoryInfo(t->memory); /* each of these takes NULL */
     t->api->ReleaseSession(t->session);
-    t->api->ReleaseEnv(t->env);
+    onnxruntime_env_put(t->api, t->env);
     free(t);
 }
 

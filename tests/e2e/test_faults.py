@@ -90,6 +90,29 @@ def test_an_input_that_fails_fails_alone(folder):
         assert server.stop() == 0
 
 
+def test_a_run_that_needs_too_much_memory_fails_alone(folder):
+    """A few bytes ask for as much as the client likes."""
+    save_model(folder, "ones", [helper.make_node("ConstantOfShape", ["shape"], ["many"]),
+                                helper.make_node("ReduceSum", ["many"], ["y"])], [("shape", INT64, ["D"])],
+               [("y", FLOAT, ["K"])])
+    (folder / "ones" / "config.pbtxt").write_text("max_batch_size: 0")
+    save_pick(folder)
+    with Server("--repository", folder, "--slo-ms", "60000", "--accelerators", "cpu:1", "--run-memory-max-mib",
+                "100") as server:
+        ones = lambda count: server.infer("ones", [{"name": "shape", "datatype": "INT64", "shape": [1], "data": [count]}])
+        for _ in range(2):
+            assert ones(1 << 20)[0] == 200  # 4 MiB
+            for count in (1 << 28, 1 << 40):  # 1 GiB, 4 TiB
+                status, answer = ones(count)
+                assert status == 500 and answer["error"] == (
+                    "model 'ones' failed: run: it needs more memory than runs may take, 100 MiB for all "
+                    "(--run-memory-max-mib)")
+            status, answer = pick(server, 1)
+            assert status == 200 and answer["outputs"][0]["data"] == [11]
+        assert server.metrics()["symphony_accelerators_serving"] == 1
+        assert server.stop() == 0
+
+
 def turns(server, count):
     return server.infer("turns", [{"name": "n", "datatype": "INT64", "shape": [1], "data": [count]}])
 

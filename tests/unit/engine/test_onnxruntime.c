@@ -202,6 +202,37 @@ static void a_failed_run_says_why_and_the_model_goes_on(void **state) {
     unload(&l);
 }
 
+/* The limit holds for all models together, and a failed run leaves nothing behind. */
+static void runs_share_so_much_memory(void **state) {
+    (void)state;
+    enum { ITEMS = 1 << 20 }; /* 64 MiB of sums */
+    struct loaded one, other;
+    struct output_block *first, *second;
+    struct sy_error err = {""};
+    float *x = calloc(ITEMS, 16 * sizeof(*x));
+    int64_t *c = calloc(ITEMS, 2 * sizeof(*c));
+    assert_true(x && c);
+    struct tensor_view sums = view_of(x, (size_t)ITEMS * 64, (const int64_t[]){ITEMS, 16}, 2);
+    struct tensor_view inputs[] = {sums, sums, view_of(c, (size_t)ITEMS * 16, (const int64_t[]){ITEMS, 2}, 2)};
+    engine_run_memory_set(120 << 20);
+    load(&one, "add.onnx");
+    load(&other, "add.onnx");
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(ops->run(one.model, inputs, ITEMS, &first, &err), 0);
+        assert_true(ops->run(other.model, inputs, ITEMS, &second, &err) < 0);
+        assert_string_equal(err.text, "run: it needs more memory than runs may take, 120 MiB for all "
+                                      "(--run-memory-max-mib)");
+        output_block_put(first);
+        assert_int_equal(ops->run(other.model, inputs, ITEMS, &second, &err), 0);
+        output_block_put(second);
+    }
+    unload(&one);
+    unload(&other);
+    engine_run_memory_set(0);
+    free(x);
+    free(c);
+}
+
 static void strings_go_in_and_come_out(void **state) {
     (void)state;
     struct loaded l;
@@ -306,6 +337,7 @@ int main(void) {
         cmocka_unit_test(outputs_outlive_the_model),
         cmocka_unit_test(the_same_input_gives_the_same_row_in_any_batch),
         cmocka_unit_test(a_failed_run_says_why_and_the_model_goes_on),
+        cmocka_unit_test(runs_share_so_much_memory),
         cmocka_unit_test(strings_go_in_and_come_out),
         cmocka_unit_test(optional_inputs_may_be_left_out),
         cmocka_unit_test(a_stopped_model_runs_no_more_until_it_goes_on),

@@ -1,0 +1,67 @@
+/* test_machine.c - the least limit of a control group and those above it counts. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/folder.h"
+#include "base/machine.h"
+#include "unit/cmocka_all.h"
+
+static char mount[] = "/tmp/symphony-machine-XXXXXX";
+
+static void limit_write(const char *group, const char *limit) {
+    char path[256];
+    snprintf(path, sizeof(path), "%s%s/memory.max", mount, group);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(limit, file);
+    fclose(file);
+}
+
+static int set_up(void **state) {
+    char path[256];
+    (void)state;
+    assert_non_null(mkdtemp(mount));
+    snprintf(path, sizeof(path), "%s/pods", mount);
+    assert_int_equal(mkdir(path, 0700), 0);
+    snprintf(path, sizeof(path), "%s/pods/one", mount);
+    assert_int_equal(mkdir(path, 0700), 0);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    return folder_remove(mount);
+}
+
+static void the_least_limit_counts(void **state) {
+    (void)state;
+    assert_true(machine_group_memory_bytes(mount, "/pods/one") == UINT64_MAX); /* no files */
+    limit_write("/pods/one", "max\n");
+    assert_true(machine_group_memory_bytes(mount, "/pods/one") == UINT64_MAX);
+    limit_write("/pods", "3000000000\n");
+    assert_true(machine_group_memory_bytes(mount, "/pods/one") == 3000000000);
+    limit_write("/pods/one", "2000000000\n");
+    assert_true(machine_group_memory_bytes(mount, "/pods/one") == 2000000000);
+    assert_true(machine_group_memory_bytes(mount, "/pods") == 3000000000);
+    limit_write("", "1000000000\n"); /* in a namespace of its own a group is the root */
+    assert_true(machine_group_memory_bytes(mount, "/pods/one") == 1000000000);
+    assert_true(machine_group_memory_bytes(mount, "/") == 1000000000);
+    assert_true(machine_group_memory_bytes(mount, "/../elsewhere") == 1000000000); /* cannot be read */
+}
+
+static void no_more_than_the_machine_has(void **state) {
+    (void)state;
+    uint64_t bytes = machine_memory_bytes();
+    assert_true(bytes > 0);
+    assert_true(bytes <= (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_least_limit_counts),
+        cmocka_unit_test(no_more_than_the_machine_has),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
