@@ -22,6 +22,9 @@ static const struct option_row rows[] = {
     SERVING_ROWS_SECURITY,
     OPTION_HEADING("Limits"),
     SERVING_ROWS_CLIENTS,
+    OPTION_INT(struct serve_settings, outputs_mib, "outputs-max-mib", "MIB", 0, 1073741824,
+               "memory for outputs that backends send, until their answers are sent; requests beyond it are answered "
+               "500; 0: half of the machine's"),
     OPTION_HEADING("Other"),
     OPTION_TEXT(struct serve_settings, log_level, "log-level", "LEVEL", "debug, info, warn or error"),
     OPTION_END,

@@ -448,6 +448,7 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
     c->head_timeout_s = (uint32_t)s->head_s;
     c->rate_min = (uint32_t)s->rate_kib << 10;
     c->inputs_bytes_max = (uint64_t)s->inputs_mib << 20;
+    c->outputs_bytes_max = (uint64_t)s->outputs_mib << 20;
     c->grpc_level = zlib_levels[s->grpc_compression];
     return 0;
 }

@@ -25,6 +25,7 @@
 /* The outputs of one request, received over a link. */
 struct received_block {
     struct output_block block;
+    size_t bytes; /* in all */
     _Alignas(CACHE_LINE) char data[];
 };
 
@@ -167,20 +168,39 @@ static void taken(struct frontend_link *l, const struct backend *b, const uint64
 
 /* ---- results ---- */
 
+/* Memory of all received blocks, which may outlive the link. */
+static _Atomic uint64_t received_bytes;
+
 static void received_release(struct output_block *block) {
     struct received_block *r = container_of(block, struct received_block, block);
+    atomic_fetch_sub_explicit(&received_bytes, r->bytes, memory_order_relaxed); /* a number by itself */
     free(r);
 }
 
-/* Allocates room for a result's outputs. NULL without memory. */
-static struct received_block *received_new(const struct frame *frame, const struct wire_result *result) {
+/* Whether so many bytes more are within the limit; then they are taken. The link thread alone takes. */
+static bool received_take(const struct frontend_link *l, size_t bytes) {
+    uint64_t taken = atomic_load_explicit(&received_bytes, memory_order_relaxed), most = l->config.outputs_bytes_max;
+    if (bytes > most || taken > most - bytes)
+        return false;
+    atomic_fetch_add_explicit(&received_bytes, bytes, memory_order_relaxed);
+    return true;
+}
+
+/* Allocates room for a result's outputs. NULL without memory, or beyond the limit. */
+static struct received_block *received_new(const struct frontend_link *l, const struct frame *frame,
+                                           const struct wire_result *result) {
     const struct wire_tensor *tensors = (const struct wire_tensor *)(result + 1);
     size_t bytes = (size_t)frame->body_bytes + (size_t)(result->tensor_count + 1) * CACHE_LINE;
-    struct received_block *r =
-        aligned_alloc(CACHE_LINE, (sizeof(*r) + bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
-    if (!r)
+    size_t all = (sizeof(struct received_block) + bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+    struct received_block *r;
+    if (!received_take(l, all))
         return NULL;
+    if (!(r = aligned_alloc(CACHE_LINE, all))) {
+        atomic_fetch_sub_explicit(&received_bytes, all, memory_order_relaxed);
+        return NULL;
+    }
     memset(r, 0, sizeof(*r) + (result->tensor_count ? 0 : bytes));
+    r->bytes = all;
     atomic_init(&r->block.references, 1);
     r->block.release = received_release;
     r->block.output_count = result->tensor_count;
@@ -194,6 +214,14 @@ static struct received_block *received_new(const struct frame *frame, const stru
         at += (tensors[i].bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
     }
     return r;
+}
+
+/* A result without its outputs, for which there was no memory. */
+static struct output_block *outputs_missed(const struct frontend_link *l, uint64_t bytes) {
+    struct sy_error why;
+    error_set(&why, 0, "no memory now for its outputs of %llu bytes: answers may take %llu MiB (--outputs-max-mib)",
+              (unsigned long long)bytes, (unsigned long long)(l->config.outputs_bytes_max >> 20));
+    return output_block_failed(why.text);
 }
 
 /* Whether outputs fit the model's signature; the code that writes answers does not check. */
@@ -230,7 +258,7 @@ static void result_over(struct frontend_link *l, struct backend *b) {
     }
     if (result.status == REQUEST_OK && (!block || !outputs_fit(l, a, block))) {
         output_block_put(block);
-        block = output_block_failed(NO_OUTPUTS);
+        block = b->missed_bytes ? outputs_missed(l, b->missed_bytes) : output_block_failed(NO_OUTPUTS);
         result = (struct wire_outcome){.status = REQUEST_FAILED};
     }
     if (block && result.status != REQUEST_OK && result.status != REQUEST_FAILED) { /* such a result has no outputs */
@@ -344,7 +372,8 @@ static int backend_frame(struct peer *peer, const struct frame *frame, const voi
         return 0;
     case FRAME_RESULT:
         b->result = *(const struct wire_result *)head;
-        b->block = frame->body_bytes || b->result.tensor_count ? received_new(frame, head) : NULL;
+        b->block = frame->body_bytes || b->result.tensor_count ? received_new(l, frame, head) : NULL;
+        b->missed_bytes = b->block ? 0 : frame->body_bytes;
         if (frame->body_bytes == 0)
             result_over(l, b);
         return 0;

@@ -49,8 +49,9 @@ struct frontend_link_config {
     struct tls *tls;                   /* of the connections over TCP; outlives the link; NULL: plain text */
     const struct served_model *models; /* [models_max] the places that `serve` puts models in */
     uint32_t models_max;
-    int64_t beat_ns;       /* between heartbeats */
-    struct advice *advice; /* gets the scheduler's advice while one is connected; NULL: not wanted */
+    uint64_t outputs_bytes_max; /* memory for outputs, from their arrival until their answers are sent */
+    int64_t beat_ns;            /* between heartbeats */
+    struct advice *advice;      /* gets the scheduler's advice while one is connected; NULL: not wanted */
     const struct frontend_link_ops *ops;
     void *context;
 };

@@ -48,7 +48,8 @@ struct backend {
     struct fabric_end *fabric; /* NULL: no connection */
     /* the result whose body is arriving */
     struct wire_result result;
-    struct received_block *block;
+    struct received_block *block; /* NULL: it has none, or there was no memory for */
+    uint64_t missed_bytes;        /* so many */
 };
 
 /* A model that the scheduler serves and for which there is no room here now. */

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/files.h"
+#include "base/machine.h"
 #include "cluster/aside.h"
 #include "cluster/backend_link.h"
 #include "cluster/frontend_link.h"
@@ -88,6 +89,7 @@ static int start_frontend(struct server *s, const struct hello *self, int listen
         .beat_ns = c->beat_ns,
         .models = s->config.models,
         .models_max = s->config.model_count,
+        .outputs_bytes_max = s->config.outputs_bytes_max ? s->config.outputs_bytes_max : machine_memory_bytes() / 2,
         .advice = &s->advice,
         .ops = &ops,
         .context = s->cluster_models,

@@ -8,6 +8,9 @@ import socket
 import subprocess
 import time
 
+from onnx import TensorProto, helper
+
+from repository import save_model
 from server import BINARY, free_port, wait_until
 from test_standby import Frontend, Role
 
@@ -128,6 +131,38 @@ def test_models_wait_until_a_frontend_has_room(tmp_path):
             wait_until(lambda: frontend.log_text().count("there is no room for more than 20 (--max-models)") == 3)
             roles[1].kill()
             wait_until(lambda: ready("second", 5) == 5)
+    finally:
+        for role in roles:
+            role.end()
+
+
+def test_outputs_take_so_much_memory_and_no_more(tmp_path):
+    """Of the backend while it runs, and of the frontend until the answer is sent."""
+    save_model(tmp_path, "ones", [helper.make_node("ConstantOfShape", ["shape"], ["y"])],
+               [("shape", TensorProto.INT64, ["D"])], [("y", TensorProto.FLOAT, ["N"])])
+    (tmp_path / "ones" / "config.pbtxt").write_text("max_batch_size: 0")
+    join = "--join", "127.0.0.1:%d" % free_port()
+    roles = [Role("scheduler", "--listen", join[1]),
+             Role("backend", *join, "--repository", tmp_path, "--accelerators", "cpu:1", "--slo-ms", "300000",
+                  "--run-memory-max-mib", "100")]
+    try:
+        with Frontend(*join, "--outputs-max-mib", "8") as frontend:
+            def ones(mib):
+                body = {"inputs": [{"name": "shape", "datatype": "INT64", "shape": [1], "data": [mib << 18]}],
+                        "outputs": [{"name": "y", "parameters": {"binary_data": True}}]}
+                status, _, answer = frontend.request("POST", "/v2/models/ones/infer", json.dumps(body), timeout=250)
+                return status, answer
+            wait_until(lambda: frontend.request("GET", "/v2/models/ones/ready")[0] == 200)
+            for mib in (5, 16, 7, 200, 6, 5):
+                status, answer = ones(mib)
+                assert status == (200 if mib < 8 else 500)
+                if mib == 16:
+                    assert (b"no memory now for its outputs of 16777216 bytes: answers may take 8 MiB (--outputs-max-mib)"
+                            in answer)
+                elif mib == 200:
+                    assert b"more memory than runs may take, 100 MiB for all (--run-memory-max-mib)" in answer
+                else:
+                    assert answer[-(mib << 20):] == b"\0" * (mib << 20)
     finally:
         for role in roles:
             role.end()

@@ -27,6 +27,7 @@ static void frontend_begin(void) {
     port_region(f->port, base, bytes, slab_fd(f->slab));
     f->wired.wiring.regions[1] = f->wired.wiring.regions[0];
     const struct frontend_link_config config = {
+        .outputs_bytes_max = UINT64_MAX,
         .wiring = &f->wired.wiring,
         .schedulers = schedulers,
         .scheduler_count = 1,
