@@ -29,7 +29,7 @@ void engine_run_memory_set(uint64_t bytes) {
 }
 
 uint64_t engine_run_memory(void) {
-    return run_memory ? run_memory : machine_memory_bytes() / 2;
+    return run_memory ? run_memory : machine_has_nodes() ? 0 : machine_memory_bytes() / 2;
 }
 
 struct failure {

@@ -3,9 +3,10 @@
  * Inputs are wrapped in place, outputs stay in the library's arena until the last answer made of them is sent; strings
  * are copied, both ways. What a run costs beside the model's kernels is about 2 us.
  *
- * The arena, which all models share, keeps what the largest runs needed. Giving it back after every run costs up to a
- * third of the run (the pages fault in again: 8 images of text detection 183 ms against 133), so it is given back once
- * a model's runs have been much smaller than its largest for a while. */
+ * The arena keeps what the largest runs needed. Giving it back after every run costs up to a third of the run (the
+ * pages fault in again: 8 images of text detection 183 ms against 133), so it is given back once a model's runs have
+ * been much smaller than its largest for a while. All models share one arena if it is limited; else each has its own.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +19,8 @@
 #include "engine/onnxruntime_session.h"
 #include "engine/onnxruntime_strings.h"
 
-/* How long a model's runs must have been under half of its largest before the arena shrinks, and the least time between
- * two times that it does. */
+/* How long a model's runs must have been under half of its largest before its arena shrinks, and the least time between
+ * two times that a shared one does. */
 #define ARENA_KEEP_NS (10 * NS_PER_S)
 /* What a failed run counts as: nobody knows how much it took before it failed. */
 #define RUN_BYTES_UNKNOWN (SIZE_MAX / 2)
@@ -27,7 +28,7 @@
 /* Of the library's sentence when the arena is at its limit. */
 #define LACKS_MEMORY "is smaller than requested bytes"
 
-static _Atomic int64_t arena_shrunk_ns; /* when it last did */
+static _Atomic int64_t arena_shrunk_ns; /* when a shared one last did */
 
 struct engine {
     const OrtApi *api;
@@ -43,6 +44,7 @@ struct engine_model { /* lives until the last of its blocks is back */
     size_t large_bytes;  /* inputs and outputs of the largest run since the model shrank the arena */
     int64_t large_at_ns; /* when a run last had at least half as many; */
     bool small;          /* the last one had fewer */
+    bool shared;         /* its arena is all models' */
     OrtMemoryInfo *memory;
     const struct signature *signature;
     const char *output_names[TENSORS_MAX];
@@ -103,6 +105,7 @@ static int model_open(struct engine *engine, const struct engine_model_source *s
         snprintf(arenas, sizeof(arenas), "cpu:0;gpu:%d", engine->options.device);
     m->api = api;
     m->signature = source->signature;
+    m->shared = engine_run_memory() > 0;
     for (uint32_t i = 0; i < source->signature->output_count; i++)
         m->output_names[i] = source->signature->outputs[i].name;
     int rc = onnxruntime_env(api, &m->env, err);
@@ -199,7 +202,8 @@ static int output_view(struct engine_model *model, uint32_t i, uint32_t items, O
 static const OrtRunOptions *run_options_choose(struct engine_model *model) {
     int64_t now_ns = clock_now_ns();
     int64_t shrunk_ns = atomic_load_explicit(&arena_shrunk_ns, memory_order_relaxed); /* a number by itself */
-    if (!model->small || now_ns - model->large_at_ns < ARENA_KEEP_NS || now_ns - shrunk_ns < ARENA_KEEP_NS)
+    if (!model->small || now_ns - model->large_at_ns < ARENA_KEEP_NS ||
+        (model->shared && now_ns - shrunk_ns < ARENA_KEEP_NS))
         return model->run_options;
     atomic_store_explicit(&arena_shrunk_ns, now_ns, memory_order_relaxed);
     model->large_bytes = 0;

@@ -105,7 +105,7 @@ int onnxruntime_env(const OrtApi *api, OrtEnv **env, struct sy_error *err) {
     int rc =
         onnxruntime_check(api, api->CreateEnvWithCustomLogger(log_line, NULL, ORT_LOGGING_LEVEL_FATAL, "symphony", env),
                           err, "ONNX Runtime's environment");
-    if (!rc && env_references == 0 && (rc = arena_register(api, *env, err)) < 0) {
+    if (!rc && env_references == 0 && engine_run_memory() > 0 && (rc = arena_register(api, *env, err)) < 0) {
         api->ReleaseEnv(*env);
         *env = NULL;
     }
@@ -196,7 +196,7 @@ static int options_fill(const OrtApi *api, OrtSessionOptions *options, const str
     } entries[] = {
         {"session.intra_op.allow_spinning", "0"},
         {"session.inter_op.allow_spinning", "0"},
-        {"session.use_env_allocators", "1"}, /* the arena of onnxruntime_env() */
+        {"session.use_env_allocators", engine_run_memory() > 0 ? "1" : NULL}, /* the arena of onnxruntime_env() */
         {"session.save_external_prepacked_constant_initializers",
          request->prepacked || request->save_weights ? "1" : NULL},
         {"session.optimized_model_external_initializers_file_name", request->save_weights},

@@ -9,8 +9,8 @@
 
 /* The library's table of functions, or NULL with a sentence if it is older than the header this was built with. */
 const OrtApi *onnxruntime_api(struct sy_error *err);
-/* A reference to the process's environment (the library has one). Its log lines go to ours, and all sessions have one
- * arena in it for what runs need, of engine_run_memory() bytes at most. Any thread. */
+/* A reference to the process's environment (the library has one). Its log lines go to ours, and if
+ * engine_run_memory() is a limit, all sessions have one arena in it for what runs need. Any thread. */
 int onnxruntime_env(const OrtApi *api, OrtEnv **env, struct sy_error *err);
 /* Gives a reference back. NULL is allowed. */
 void onnxruntime_env_put(const OrtApi *api, OrtEnv *env);
