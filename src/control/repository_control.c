@@ -54,7 +54,7 @@ struct repository_thread {
     bool nested;     /* the model of an ensemble's step is being loaded */
     int64_t look_ns; /* when to look at the repository again */
     pthread_t thread;
-    _Atomic bool stop;
+    _Atomic bool stop, ended;
 };
 
 static bool is_stopped(const struct repository_thread *t) {
@@ -514,6 +514,7 @@ static void *repository_main(void *argument) {
         sleep_until_needed(t, draining);
     }
     desk_close(t->desk);
+    atomic_store_explicit(&t->ended, true, memory_order_release); /* with repository_thread_ended() */
     return NULL;
 }
 
@@ -556,11 +557,21 @@ err_free:
     return rc;
 }
 
-void repository_thread_stop(struct repository_thread *t) {
-    if (!t || is_stopped(t))
+void repository_thread_quit(struct repository_thread *t) {
+    if (!t)
         return;
     atomic_store_explicit(&t->stop, true, memory_order_relaxed); /* a lone flag; ringing the bell orders it */
     doorbell_ring(&t->desk->bell);
+}
+
+bool repository_thread_ended(const struct repository_thread *t) {
+    return !t || atomic_load_explicit(&t->ended, memory_order_acquire);
+}
+
+void repository_thread_stop(struct repository_thread *t) {
+    if (!t)
+        return;
+    repository_thread_quit(t);
     pthread_join(t->thread, NULL);
 }
 

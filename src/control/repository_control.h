@@ -49,8 +49,12 @@ int repository_thread_start(struct repository_thread **thread, struct server *se
 /* Makes the desk: the list to which frontends add orders, waking the thread. Call it before either starts; free() the
  * desk when both have ended. NULL without memory. */
 struct repository_desk *repository_desk_create(void);
-/* Ends the thread; orders are answered 503 from then on. Call it while frontends, scheduler and executors run. NULL is
- * allowed. */
+/* Tells the thread to end, once it has carried out the order that it is at; orders are answered 503 from then on. Call
+ * it while frontends, scheduler and executors run. NULL is allowed. */
+void repository_thread_quit(struct repository_thread *thread);
+/* Whether it has. While it hands a model over it waits for executors, and so for runs that hang: have these watched. */
+bool repository_thread_ended(const struct repository_thread *thread);
+/* Tells it, and waits until it has. Once. NULL is allowed. */
 void repository_thread_stop(struct repository_thread *thread);
 /* Frees what is left. Call it when all other threads have ended. NULL is allowed. */
 void repository_thread_free(struct repository_thread *thread);

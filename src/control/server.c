@@ -667,9 +667,18 @@ static void drain(struct server *s, int64_t until_ns) {
     }
 }
 
+/* Waits until models neither come nor go any more. */
+static void models_settle(struct server *s, int64_t until_ns) {
+    repository_thread_quit(s->repository);
+    while (!repository_thread_ended(s->repository) && clock_now_ns() < until_ns) {
+        sleep_ns(DRAIN_POLL_NS);
+        server_watch(s);
+    }
+}
+
 int server_stop(struct server *s, int64_t grace_ns, int64_t timeout_ns) {
     atomic_store_explicit(&s->draining, true, memory_order_release); /* with the frontends' loads */
-    repository_thread_stop(s->repository);
+    models_settle(s, clock_now_ns() + timeout_ns);
     if (grace_ns > 0)
         sleep_ns(grace_ns);
     stop_listening(s);

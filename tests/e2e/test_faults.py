@@ -5,6 +5,7 @@ import json
 import queue
 import signal
 import threading
+import time
 
 import grpc
 import numpy as np
@@ -136,6 +137,24 @@ def test_a_run_that_takes_for_ever_is_stopped(folder):
         assert few_turns(server, 4) == [4]
         assert server.metrics()["symphony_accelerators_serving"] == 1
         assert server.stop() == 0
+
+
+def test_a_server_ends_though_a_run_keeps_back_a_model(folder):
+    """One that is being loaded, and handed to the executor once its run has ended."""
+    save_turns(folder)
+    save_pick(folder)
+    with Server("--repository", folder, "--slo-ms", "60000", "--accelerators", "cpu:1", "--run-limit", "3600",
+                "--drain-timeout", "1", "--model-control-mode", "explicit", "--load-model", "turns") as server, \
+            concurrent.futures.ThreadPoolExecutor(2) as pool:
+        order = lambda what: server.request("POST", "/v2/repository/models/pick/" + what, b"{}", timeout=60)
+        assert order("load")[0] == order("unload")[0] == 200  # it has been profiled
+        assert few_turns(server, 3) == [3]
+        pool.submit(turns, server, 10**15)
+        time.sleep(1)
+        pool.submit(order, "load")
+        time.sleep(2)  # both are under way by then, or not: the server ends in either case
+        server.process.send_signal(signal.SIGTERM)
+        server.process.wait(120)
 
 
 def post_boxes(server, count, headers=None):
