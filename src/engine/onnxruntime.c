@@ -188,8 +188,10 @@ static int output_view(struct engine_model *model, uint32_t i, uint32_t items, O
         return error_set(err, -EIO, "output '%s' has %zu dimensions; at most %d are served", spec->name, rank,
                          TENSOR_DIMS_MAX);
     if (model->signature->batched && (rank == 0 || view->dims[0] != items))
-        return error_set(err, -EIO, "output '%s' has %lld rows for a batch of %u", spec->name,
-                         rank ? (long long)view->dims[0] : 0, items);
+        return error_set(err, -EIO,
+                         "output '%s' has %lld rows for a batch of %u; if rows are not items, say "
+                         "'max_batch_size: 0' in config.pbtxt",
+                         spec->name, rank ? (long long)view->dims[0] : 0, items);
     view->rank = (uint32_t)rank;
     if (strings)
         return onnxruntime_strings_take(api, value, view, err);

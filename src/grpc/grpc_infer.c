@@ -598,8 +598,9 @@ int grpc_answer_build(struct infer_answer *answer, struct text *text, const stru
     if (text->failed)
         return error_set(err, -ENOMEM, "out of memory for the answer");
     size_t message_bytes = text->length - GRPC_ANSWER_ROOM + (copied ? 0 : raw_bytes);
-    if (message_bytes > UINT32_MAX - GRPC_ANSWER_ROOM)
-        return error_set(err, -EINVAL, "the answer is longer than a gRPC message can be");
+    if (message_bytes > INT32_MAX) /* protobuf's limit; gRPC's own is twice that */
+        return error_set(err, -EINVAL, "the answer is longer than a gRPC message can be: %zu bytes, at most 2 GiB",
+                         message_bytes);
     prefix_put(answer, text, message_bytes, streamed);
     if (copied)
         tags_at[count = 0] = text->length;

@@ -92,7 +92,6 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
     core->asked = UINT32_MAX;
     model_batch_limits_set(core);
     model_tables_changed(core);
-    core->stranded = false; /* until the first parameters tell */
     model_policy_update(core);
 }
 
@@ -101,8 +100,9 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
 static void parameters_set(struct model_core *core, int64_t now_ns, const struct grant_message *message,
                            struct model_output *out) {
     struct model_view *m = &core->view;
-    bool types_changed =
-        memcmp(m->parameters.type_share, message->parameters.type_share, sizeof(m->parameters.type_share)) != 0;
+    bool types_changed = !core->told || memcmp(m->parameters.type_share, message->parameters.type_share,
+                                               sizeof(m->parameters.type_share)) != 0;
+    core->told = true;
     m->parameters = message->parameters;
     if (types_changed)
         model_tables_changed(core);

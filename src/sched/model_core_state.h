@@ -36,6 +36,7 @@ struct model_core {
     uint32_t refused_last; /* in the list of the step's output */
     bool fetch_ahead;      /* inputs travel while the batch before runs */
     bool hopeless;         /* a request was refused for its deadline in this step */
+    bool told;             /* there were parameters; before the first nobody knows what is in service */
     bool stranded;         /* no accelerator in service runs the model */
     bool grown;            /* some batch has grown by arrivals of this time */
     bool changed;          /* a candidate has changed and was not told yet */

@@ -44,7 +44,7 @@ void model_tables_changed(struct model_core *core) {
         share[t] = m->profiles[t] ? (double)m->parameters.type_share[t] : 0;
         shares += share[t];
     }
-    core->stranded = shares <= 0;
+    core->stranded = core->told && shares <= 0;
     for (uint32_t t = 0; t < m->types; t++) {
         if (shares <= 0)
             share[t] = m->profiles[t] ? 1 : 0;

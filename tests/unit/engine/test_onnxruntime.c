@@ -188,7 +188,8 @@ static void a_failed_run_says_why_and_the_model_goes_on(void **state) {
     assert_non_null(strstr(err.text, "Reshape"));
     /* runs, but gives 16 rows for 7 items: they cannot be handed out */
     assert_int_equal(ops->run(l.model, &seven, 7, &block, &err), -EIO);
-    assert_string_equal(err.text, "output 'y' has 16 rows for a batch of 7");
+    assert_string_equal(err.text, "output 'y' has 16 rows for a batch of 7; if rows are not items, say "
+                                  "'max_batch_size: 0' in config.pbtxt");
     unload(&l);
 
     load(&l, "add.onnx");

@@ -128,7 +128,7 @@ static void timer(struct fixture *f, int64_t now_ns) {
 
 /* The target changes with the parameters. */
 static void target(struct fixture *f, int64_t now_ns, uint32_t items) {
-    struct grant_message message = {.kind = GRANT_PARAMETERS, .admit_share = 1};
+    struct grant_message message = {.kind = GRANT_PARAMETERS, .parameters.type_share = {1}, .admit_share = 1};
     script.target = items;
     step(f, now_ns, (struct model_event){.kind = MODEL_PARAMETERS, .grant = &message});
 }
@@ -668,6 +668,26 @@ static void a_slow_first_run_refuses_nobody(void **state) {
     fixture_free(f);
 }
 
+/* Runs that are measured before the first parameters do not say that no accelerator is in service. */
+static void nothing_is_stranded_before_the_first_parameters(void **state) {
+    (void)state;
+    script_reset();
+    struct fixture *f =
+        fixture_with((struct model_core_config){.types = 1, .profiles = {line(10, 20)}, .slo_ns = 1000, .learn = true});
+    struct grant_message message = {.kind = GRANT_PARAMETERS, .admit_share = 1};
+    struct ran_message ran = {.items = 1, .run_ns = 60};
+    for (int i = 0; i < 10; i++)
+        step(f, i, (struct model_event){.kind = MODEL_RAN, .ran = &ran});
+    struct request_message request = {
+        .handle = 1, .arrival_ns = 10, .deadline_ns = 9000, .items = 1, .priority = PRIORITY_BEST_EFFORT};
+    step(f, 10, (struct model_event){.kind = MODEL_ARRIVED, .request = &request});
+    assert_quiet(f);
+    step(f, 11, (struct model_event){.kind = MODEL_PARAMETERS, .grant = &message}); /* they say so, of all types */
+    assert_int_equal(f->nodes[f->out.refused].refusal, REFUSAL_STRANDED);
+    assert_int_equal(handles(f, f->out.refused), 1);
+    fixture_free(f);
+}
+
 /* Corrections that refuse what the profile would not are taken back when nothing runs; what the profile refuses, too,
  * is no reason to. */
 static void only_what_the_profile_allows_takes_corrections_back(void **state) {
@@ -1175,6 +1195,7 @@ int main(void) {
         cmocka_unit_test(in_silence_the_mean_slo_goes_back_to_the_usual_one),
         cmocka_unit_test(what_nothing_could_serve_steers_nothing),
         cmocka_unit_test(measured_runs_correct_the_table_when_learning),
+        cmocka_unit_test(nothing_is_stranded_before_the_first_parameters),
         cmocka_unit_test(a_slow_first_run_refuses_nobody),
         cmocka_unit_test(only_what_the_profile_allows_takes_corrections_back),
         cmocka_unit_test(a_deadline_blind_batch_is_what_is_queued),
