@@ -1,4 +1,4 @@
-/* machine.c - the machine's memory and its nodes, and the limits of control groups. */
+/* machine.c - the machine's memory, and the limits of control groups. */
 #include "base/machine.h"
 
 #include <inttypes.h>
@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #define GROUP_MOUNT "/sys/fs/cgroup"
-#define NODES_FILE  "/sys/devices/system/node/online" /* "0", "0-1", "0,2" */
 
 /* The limit in a group's file; "max" is none. */
 static uint64_t limit_read(const char *mount, const char *path) {
@@ -58,13 +57,4 @@ uint64_t machine_memory_bytes(void) {
     uint64_t all = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     uint64_t group = machine_group_memory_bytes(GROUP_MOUNT, path);
     return group < all ? group : all;
-}
-
-bool machine_has_nodes(void) {
-    char nodes[64] = "";
-    FILE *file = fopen(NODES_FILE, "re");
-    bool read = file && fgets(nodes, sizeof(nodes), file);
-    if (file)
-        fclose(file);
-    return read && strpbrk(nodes, "-,");
 }

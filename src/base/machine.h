@@ -1,7 +1,6 @@
-/* machine.h - how much memory the machine lends this process, and whether it is the same for all cores. */
+/* machine.h - how much memory the machine lends this process. */
 #pragma once
 
-#include <stdbool.h>
 #include <stdint.h>
 
 /* Bytes: the machine's memory, or what the process's control group (v2) or one above it may take, if that is less. Any
@@ -10,5 +9,3 @@ uint64_t machine_memory_bytes(void);
 /* What the control group `path` ("/kubepods/pod1") and those above it may take, where groups are mounted at `mount`.
  * UINT64_MAX: no limit, or none that can be read. */
 uint64_t machine_group_memory_bytes(const char *mount, const char *path);
-/* Whether the machine has several NUMA nodes: memory near some cores is far from others. Any thread; reads a file. */
-bool machine_has_nodes(void);

@@ -397,8 +397,7 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
                      struct sy_error *err) {
     bool runs = role == LINK_NONE || role == LINK_BACKEND;
     int rc = runs ? check_source(s, err) : 0;
-    if (s->run_memory_mib)
-        engine_run_memory_set((uint64_t)s->run_memory_mib << 20);
+    engine_run_memory_set((uint64_t)s->run_memory_mib << 20);
     if (rc < 0 || (rc = plan_policy(s, plan, err)) < 0 || (rc = plan_name(s, plan, err)) < 0 ||
         (rc = plan_security(s, plan, err)) < 0 || (rc = plan_autoscale(s, plan, err)) < 0 ||
         (rc = check_decisions(s, plan, err)) < 0 || (role != LINK_NONE && (rc = plan_cluster(s, role, plan, err)) < 0))

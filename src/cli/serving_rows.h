@@ -41,7 +41,7 @@
             "that does not stop within 5 s more takes its accelerator out of service"),                                \
         OPTION_INT(struct serve_settings, run_memory_mib, "run-memory-max-mib", "MIB", 0, 1073741824,                  \
                    "host memory that runs may take, all together, until their outputs are sent; a run that needs "     \
-                   "more fails; 0: half of the machine's, or any with several NUMA nodes"),                            \
+                   "more fails; 0: any"),                                                                              \
         OPTION_FLAG(struct serve_settings, busy_poll, "busy-poll", "threads spin instead of sleeping")
 
 #define SERVING_ROWS_SCHEDULER                                                                                         \

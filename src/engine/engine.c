@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/container.h"
-#include "base/machine.h"
 
 const struct engine_ops *const engines[] = {
 #ifdef SYMPHONY_HAVE_ONNXRUNTIME
@@ -22,14 +21,14 @@ const struct engine_ops *engine_find(const char *name) {
     return NULL;
 }
 
-static uint64_t run_memory; /* 0: not set */
+static uint64_t run_memory;
 
 void engine_run_memory_set(uint64_t bytes) {
     run_memory = bytes;
 }
 
 uint64_t engine_run_memory(void) {
-    return run_memory ? run_memory : machine_has_nodes() ? 0 : machine_memory_bytes() / 2;
+    return run_memory;
 }
 
 struct failure {

@@ -104,11 +104,11 @@ extern const struct transform_ops transform_onnxruntime;
 #endif
 
 /* Host memory that the runs of all models of the process may take together, in bytes: what their operators work in, and
- * their outputs until these are sent. A run that would need more fails. Weights do not count. Set it before an engine
- * is opened; 0, as at the beginning: half of the machine's, or, on a machine of several NUMA nodes, no limit, since all
- * models then share one arena, and an executor would get memory of others' nodes. */
+ * their outputs until these are sent. A run that would need more fails. Weights do not count. 0, as at the beginning:
+ * no limit. With one all models share an arena: what the runs of a model needed comes back only with a run of another
+ * after it has gone, and executors on other NUMA nodes may get memory that is far from them. Set it before an engine is
+ * opened. */
 void engine_run_memory_set(uint64_t bytes);
-/* 0: there is no limit. */
 uint64_t engine_run_memory(void);
 
 /* All engines of this build, ended by NULL. */

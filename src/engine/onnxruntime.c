@@ -29,6 +29,7 @@
 #define LACKS_MEMORY "is smaller than requested bytes"
 
 static _Atomic int64_t arena_shrunk_ns; /* when a shared one last did */
+static _Atomic bool arena_left;         /* a model has gone since, and what its runs needed may still be there */
 
 struct engine {
     const OrtApi *api;
@@ -85,6 +86,8 @@ static void values_release(struct pooled_block *pooled) {
 
 static void model_free(void *context) {
     struct engine_model *m = context;
+    if (m->shared)
+        atomic_store_explicit(&arena_left, true, memory_order_relaxed);
     m->api->ReleaseMemoryInfo(m->memory); /* each of these takes NULL */
     m->api->ReleaseRunOptions(m->run_options_shrink);
     m->api->ReleaseRunOptions(m->run_options);
@@ -203,12 +206,17 @@ static int output_view(struct engine_model *model, uint32_t i, uint32_t items, O
 /* The options of the next run, after which the arena may be due to shrink. */
 static const OrtRunOptions *run_options_choose(struct engine_model *model) {
     int64_t now_ns = clock_now_ns();
-    int64_t shrunk_ns = atomic_load_explicit(&arena_shrunk_ns, memory_order_relaxed); /* a number by itself */
-    if (!model->small || now_ns - model->large_at_ns < ARENA_KEEP_NS ||
-        (model->shared && now_ns - shrunk_ns < ARENA_KEEP_NS))
+    bool own = model->small && now_ns - model->large_at_ns >= ARENA_KEEP_NS;
+    /* relaxed, here and below: a flag and a number by themselves */
+    bool left = model->shared && atomic_load_explicit(&arena_left, memory_order_relaxed);
+    if (!own && !left)
+        return model->run_options;
+    if (model->shared && now_ns - atomic_load_explicit(&arena_shrunk_ns, memory_order_relaxed) < ARENA_KEEP_NS)
         return model->run_options;
     atomic_store_explicit(&arena_shrunk_ns, now_ns, memory_order_relaxed);
-    model->large_bytes = 0;
+    atomic_store_explicit(&arena_left, false, memory_order_relaxed);
+    if (own)
+        model->large_bytes = 0;
     return model->run_options_shrink;
 }
 

@@ -196,7 +196,9 @@ static int options_fill(const OrtApi *api, OrtSessionOptions *options, const str
     } entries[] = {
         {"session.intra_op.allow_spinning", "0"},
         {"session.inter_op.allow_spinning", "0"},
-        {"session.use_env_allocators", engine_run_memory() > 0 ? "1" : NULL}, /* the arena of onnxruntime_env() */
+        /* The arena of onnxruntime_env() for runs; weights beside it, as they go with their model. */
+        {"session.use_env_allocators", engine_run_memory() > 0 ? "1" : NULL},
+        {"session.use_device_allocator_for_initializers", engine_run_memory() > 0 ? "1" : NULL},
         {"session.save_external_prepacked_constant_initializers",
          request->prepacked || request->save_weights ? "1" : NULL},
         {"session.optimized_model_external_initializers_file_name", request->save_weights},

@@ -58,19 +58,10 @@ static void no_more_than_the_machine_has(void **state) {
     assert_true(bytes <= (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE));
 }
 
-static void nodes_are_several_or_not(void **state) {
-    (void)state;
-    struct stat second;
-    bool several = stat("/sys/devices/system/node/node1", &second) == 0;
-    if (several || access("/sys/devices/system/node/node0", F_OK) == 0)
-        assert_int_equal(machine_has_nodes(), several);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_least_limit_counts),
         cmocka_unit_test(no_more_than_the_machine_has),
-        cmocka_unit_test(nodes_are_several_or_not),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
