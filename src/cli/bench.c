@@ -237,6 +237,15 @@ static void stop_listen(void) {
 
 /* ---- set-up ---- */
 
+/* Fewer connections than were asked for would be another load. */
+static int connections_check(const char *option, int64_t asked, struct sy_error *err) {
+    uint32_t allowed = load_connections_allowed((uint32_t)asked);
+    if (allowed >= asked)
+        return 0;
+    return error_set(err, -EINVAL, "%s %lld: the limit of open files (ulimit -n) allows %u connections", option,
+                     (long long)asked, allowed);
+}
+
 static int settings_check(const struct settings *s, struct sy_error *err) {
     if (s->find == 0 && s->closed)
         return error_set(err, -EINVAL, "--find and --closed exclude each other");
@@ -250,6 +259,10 @@ static int settings_check(const struct settings *s, struct sy_error *err) {
         return error_set(err, -EINVAL, "one of --rate, --find, --closed and --scenario is needed");
     if (!s->tls.certificate != !s->tls.key)
         return error_set(err, -EINVAL, "--cert and --key go together");
+    int rc = connections_check("--closed", s->closed, err);
+    rc = rc ? rc : connections_check("--connections", s->connections, err);
+    if (rc)
+        return rc;
     return s->plot ? gnuplot_check(s->plot, err) : 0;
 }
 

@@ -491,17 +491,20 @@ static void loop_step(struct load *load, int64_t until_ns) {
 
 /* Opens the first connections; waits until all are up. */
 static int connections_prepare(struct load *load, uint32_t wanted, struct sy_error *err) {
-    int64_t deadline_ns = clock_now_ns() + CONNECT_NS;
     wanted = wanted < load->config.connections_max ? wanted : load->config.connections_max;
     int rc = 0;
     while (!rc && connections_open(load) < wanted)
         rc = connection_open(load);
+    int64_t deadline_ns = clock_now_ns() + CONNECT_NS; /* starting thousands of them may take longer than that */
     while (!rc && load->opening_count && clock_now_ns() < deadline_ns)
         loop_step(load, deadline_ns);
-    if (!idle_pool_count(load->idle))
-        return error_set(err, rc ? rc : -ECONNREFUSED, "cannot open a connection to %s: %.400s",
-                         load->config.server->authority, rc ? strerror(-rc) : load->failure.text);
-    return 0;
+    if (idle_pool_count(load->idle))
+        return 0;
+    if (!rc && load->opening_count)
+        return error_set(err, -ETIMEDOUT, "cannot open a connection to %s: none of %u was up after %d s",
+                         load->config.server->authority, load->opening_count, (int)(CONNECT_NS / NS_PER_S));
+    return error_set(err, rc ? rc : -ECONNREFUSED, "cannot open a connection to %s: %.400s",
+                     load->config.server->authority, rc ? strerror(-rc) : load->failure.text);
 }
 
 static void progress_report(struct load *load, int64_t now_ns, void (*progress)(void *, const struct load_progress *),
@@ -608,8 +611,7 @@ int load_run(struct load *load, const struct load_trial *trial, struct load_resu
 
 /* ---- life ---- */
 
-/* How many connections there may be, by the limit of open files. */
-static uint32_t connections_allowed(uint32_t wanted) {
+uint32_t load_connections_allowed(uint32_t wanted) {
     uint64_t allowed = files_allow((uint64_t)wanted + DESCRIPTORS_SPARE);
     if (allowed >= (uint64_t)wanted + DESCRIPTORS_SPARE)
         return wanted;
@@ -621,7 +623,7 @@ struct load *load_create(const struct load_config *config, struct sy_error *err)
     if (!load)
         goto err_memory;
     load->config = *config;
-    load->config.connections_max = connections_allowed(config->connections_max);
+    load->config.connections_max = load_connections_allowed(config->connections_max);
     load->idle = idle_pool_create(config->reuse, load->config.connections_max, config->connections);
     load->connections = calloc(load->config.connections_max, sizeof(*load->connections));
     load->closed = calloc(load->config.connections_max, sizeof(*load->closed));

@@ -89,6 +89,9 @@ struct load_progress {
 
 struct load;
 
+/* How many connections of `wanted` there may be at once: the limit of open files, which is raised as far as it may be,
+ * less a few for what else is open. */
+uint32_t load_connections_allowed(uint32_t wanted);
 /* NULL and a sentence if memory or descriptors do not suffice. connections_max is lowered to what the process may open.
  */
 struct load *load_create(const struct load_config *config, struct sy_error *err);

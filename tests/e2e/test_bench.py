@@ -489,6 +489,16 @@ def test_mistakes_are_one_line_and_status_2(options, want):
         assert want in done.stderr and done.stderr.count("\n") == 1 and done.stdout == ""
 
 
+@pytest.mark.parametrize("option", ["--closed", "--connections"])
+def test_more_connections_than_open_files_are_a_mistake(option):
+    with Server() as server:
+        rate = [] if option == "--closed" else ["--rate", "5"]
+        done = subprocess.run(["prlimit", "--nofile=200:200", *command(server, *rate, option, "500")], capture_output=True,
+                              text=True, timeout=60)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1
+        assert f"{option} 500: the limit of open files (ulimit -n) allows 168 connections" in done.stderr
+
+
 def test_no_slo_is_a_mistake_of_an_open_loop_only():
     with Server() as server:
         server.slo_ms = None
@@ -502,6 +512,35 @@ def test_no_server_is_status_1():
     server.port = free_port()
     done = subprocess.run(command(server, "--rate", "5"), capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "Connection refused" in done.stderr
+
+
+class FallsSilent(Server):
+    """It tells of its model, and then nothing more, so that TLS is not agreed on."""
+
+    def __init__(self):
+        super().__init__()
+        self.told, self.ended = False, threading.Event()
+
+    def other(self, method, path):
+        self.told |= path == "/v2/models/a"
+        return super().other(method, path)
+
+    async def reply(self, writer, status, answer):
+        await super().reply(writer, status, answer)
+        if self.told:
+            self.ended.wait(100)
+
+
+def test_no_connection_that_is_up_is_status_1(tmp_path):
+    server = FallsSilent()
+    server.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.tls.load_cert_chain(*Authority(tmp_path).sign("silent"))
+    with server:
+        done = subprocess.run([BINARY, "bench", f"https://localhost:{server.port}", "--insecure", "--rate", "5", "--connections",
+                               "7"], capture_output=True, text=True, timeout=90)
+        server.ended.set()
+    assert done.returncode == 1
+    assert f"cannot open a connection to localhost:{server.port}: none of 7 was up after 5 s" in done.stderr
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked", "close"])
