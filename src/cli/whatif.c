@@ -242,9 +242,30 @@ static int inputs_make(struct whatif *w, struct sy_error *err) {
     return rc < 0 ? rc : 0;
 }
 
-static int recording_get(struct whatif *w, struct sy_error *err) {
+/* Whether this can be no server's address. */
+static bool path_looks_like(const char *source) {
+    return source[0] == '/' || strncmp(source, "./", 2) == 0 || strncmp(source, "../", 3) == 0;
+}
+
+/* From the file of this name, or else from the server. */
+static int document_get(struct whatif *w, struct sy_error *err) {
     struct stat about;
-    int rc = stat(w->source, &about) == 0 && S_ISREG(about.st_mode) ? file_read(w, err) : server_ask(w, err);
+    bool exists = stat(w->source, &about) == 0;
+    if (exists && S_ISREG(about.st_mode))
+        return file_read(w, err);
+    if (!path_looks_like(w->source)) {
+        int rc = server_ask(w, err);
+        struct sy_error why = *err;
+        return rc == -EHOSTUNREACH && !exists && !strstr(w->source, "://")
+                   ? error_set(err, rc, "%.300s; nor is there a file '%s'", why.text, w->source)
+                   : rc;
+    }
+    return exists ? error_set(err, -EINVAL, "%s: this is no regular file", w->source)
+                  : error_set(err, -errno, "%s: %s", w->source, strerror(errno));
+}
+
+static int recording_get(struct whatif *w, struct sy_error *err) {
+    int rc = document_get(w, err);
     if (rc)
         return rc;
     struct sy_error why;

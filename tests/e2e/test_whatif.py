@@ -166,6 +166,13 @@ def test_mistakes_are_said(server, recording, folder):
     assert "cannot meet its SLO" in refused(recording, "--slo", "long=1")
     (folder / "wrong").write_text("symphony recording 1\n--- server\n")
     assert "wrong: this is no recording" in refused(folder / "wrong")
+    assert "/none: No such file or directory" in refused(folder / "none")
+    assert "./none: No such file or directory" in refused("./none")
+    assert "no regular file" in refused(folder)
+    done = run("whatif", "none.invalid")
+    assert done.returncode == 1 and "cannot find host 'none.invalid'" in done.stderr
+    assert "nor is there a file 'none.invalid'" in done.stderr
+    assert "nor is" not in run("whatif", "http://none.invalid").stderr
     done = run("whatif", "http://127.0.0.1:%d" % server.port)
     assert done.returncode == 1 and "metrics port" in done.stderr
     for path, status in (("", 200), ("/1e9", 200), ("/0", 404), ("/-1", 404), ("/x", 404), ("s", 404), ("/0.000001", 409)):
