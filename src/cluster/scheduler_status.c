@@ -108,7 +108,7 @@ static json_t *member_status(const struct scheduler_link *l, const struct member
 
 static json_t *known_status(const struct known_model *known) {
     json_t *json = json_pack("{s:s}", "name", known->model->name);
-    int64_t slo_ns = known->model->slo_ns;
+    int64_t slo_ns = known->model->best_effort ? 0 : known->model->slo_ns;
     set_number(json, "version", known->model->version);
     json_object_set_new(json, "slo_ms", slo_ns ? json_real((double)slo_ns / 1e6) : json_null());
     set_number(json, "backends", known->backends);

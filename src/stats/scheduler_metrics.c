@@ -50,9 +50,10 @@ static void render_expected(const struct scheduler_counters *s, const struct mod
                       gather[] = "symphony_model_gather_seconds";
     const uint32_t *end = listed->listed + listed->count;
 
-    metric_heading(out, slo, "gauge", "Default SLO of the model.");
+    metric_heading(out, slo, "gauge", "Default SLO of the model, unless its requests are best effort.");
     for (const uint32_t *i = listed->listed; i < end; i++)
-        seconds_row(out, slo, &listed->models[*i], listed->models[*i].slo_ns);
+        if (!listed->models[*i].best_effort)
+            seconds_row(out, slo, &listed->models[*i], listed->models[*i].slo_ns);
     metric_heading(out, latency, "gauge",
                    "l(1) in force: what a batch of one is expected to take at most, 99 times in 100.");
     for (const uint32_t *i = listed->listed; i < end; i++)

@@ -46,9 +46,11 @@ static void message_answer(struct v2_answer *answer, const ProtobufCMessage *mes
 /* The metadata, then what the protocol has no field for. */
 static void model_answer(struct v2_answer *answer, struct description *d, const struct served_model *model,
                          const struct model_index *models, bool one_version) {
-    json_t *parameters =
-        json_pack("{s:f,s:i,s:o}", "slo_ms", (double)model->slo_ns / (double)NS_PER_MS, "max_batch_size",
-                  (int)served_model_items_max(model), "item_shapes", item_shapes_json(model));
+    json_t *parameters = json_object();
+    if (!model->best_effort)
+        json_object_set_new(parameters, "slo_ms", json_real((double)model->slo_ns / (double)NS_PER_MS));
+    json_object_set_new(parameters, "max_batch_size", json_integer(served_model_items_max(model)));
+    json_object_set_new(parameters, "item_shapes", item_shapes_json(model));
     char *json = json_dumps(parameters, JSON_COMPACT);
     message_answer(answer, describe_model(d, models, model, one_version));
     if (json && answer->text.length > 0) {

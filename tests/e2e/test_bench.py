@@ -14,6 +14,7 @@ import struct
 import subprocess
 import threading
 import time
+import urllib.request
 
 import pytest
 
@@ -280,6 +281,22 @@ def test_symphony_tells(tmp_path):
         assert 1 < figures["p50_ms"] <= figures["p99_ms"]
         # Not the client's median: a server's time ends after its send, when the client may have the answer already.
         assert figures["p50_ms"] < figures["client"]["p99_ms"] * 1.1
+
+
+def test_symphony_tells_no_slo_of_best_effort(tmp_path):
+    scenario = tmp_path / "two.yaml"
+    scenario.write_text("cluster: {accelerators: 1, type: x}\nworkload: {rate_rps: 1}\nmodels:\n"
+                        "  - {name: m, alpha_ms: 0.1, beta_ms: 1, slo_ms: 10000}\n"
+                        "  - {name: free, alpha_ms: 0.1, beta_ms: 1, slo_ms: 10000, best_effort: 1}\n")
+    with Symphony("--scenario", scenario, "--pin", "none") as server:
+        done = subprocess.run(command(server, "--rate", "5", "--models", "free"), capture_output=True, text=True, timeout=60)
+        assert done.returncode == 2 and "does not tell the SLO of model 'free'; give --slo-ms" in done.stderr
+        assert bench_some(server, "--rate", "20", "--models", "free", "--slo-ms", "10000")["error_rate"] == 0
+        assert bench_some(server, "--rate", "20", "--models", "m")["models"][0]["slo_ms"] == 10000
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.metrics_port}/metrics") as page:
+            text = page.read().decode()
+    assert 'symphony_model_slo_seconds{model="m",' in text and 'symphony_model_slo_seconds{model="free",' not in text
+    assert 'symphony_model_latency_seconds{model="free",' in text
 
 
 WORKLOAD = """cluster: {accelerators: 8, type: test}
