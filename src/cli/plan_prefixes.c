@@ -69,7 +69,16 @@ struct answer {
 
 /* ---- models ---- */
 
-/* Appends what a path holds. */
+/* Of the models from one path, which are sorted by name and version: whether a higher version of this one follows. */
+static bool version_passed(const struct served_model *found, uint32_t count, uint32_t m) {
+    if (m + 1 == count || strcmp(found[m].name, found[m + 1].name) != 0)
+        return false;
+    fprintf(stderr, "symphony plan prefixes: %s: version %u is passed over, as there is a higher one\n", found[m].path,
+            found[m].version);
+    return true;
+}
+
+/* Appends what a path holds: of each model the highest version that is served. */
 static int models_scan(struct answer *a, const char *path, struct sy_error *err) {
     struct served_model *found = NULL;
     uint32_t count = 0;
@@ -82,7 +91,7 @@ static int models_scan(struct answer *a, const char *path, struct sy_error *err)
     else
         a->served = served;
     for (uint32_t m = 0; !rc && m < count; m++)
-        if (found[m].path[0] && !found[m].ensemble)
+        if (found[m].path[0] && !found[m].ensemble && !version_passed(found, count, m))
             memcpy(&a->served[a->count++], &found[m], sizeof(found[m]));
     served_model_ensembles_free(found, count);
     free(found);
@@ -117,7 +126,8 @@ static int models_read(struct answer *a, struct sy_error *err) {
     for (uint32_t m = 0; m < kept; m++)
         for (uint32_t o = 0; o < m; o++)
             if (strcmp(a->names[m], a->names[o]) == 0)
-                return error_set(err, -EINVAL, "there are two models '%s'", a->names[m]);
+                return error_set(err, -EINVAL, "there are two models '%s': %.200s and %.200s", a->names[m],
+                                 a->served[o].path, a->served[m].path);
     return 0;
 }
 

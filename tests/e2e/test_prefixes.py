@@ -216,6 +216,27 @@ def test_mistakes(tmp_path):
     again = plan(tmp_path, "--write", out, status=1)["groups"][0]
     assert not again["shared"] and "is there already" in again["reason"]
     assert not list(out.glob(".symphony-parts*"))
+    twice = plan(tmp_path, save_variant(tmp_path.parent / "others", "a", 13).parents[2], status=2)
+    assert f"there are two models 'a': {tmp_path}/a/1/model.onnx and {tmp_path.parent}/others/a/1/model.onnx" in twice
+
+
+def test_the_highest_version_that_is_served_is_taken(tmp_path):
+    save_variant(tmp_path, "a", 11)
+    for version, seed in ((2, 12), (10, 13), (11, 14)):
+        save_variant(tmp_path / "more", "b", seed)
+        (tmp_path / "b").mkdir(exist_ok=True)
+        (tmp_path / "more" / "b" / "1").rename(tmp_path / "b" / str(version))
+    (tmp_path / "b" / "config.pbtxt").write_text("version_policy { specific { versions: [2, 10] } }\n")
+    (tmp_path / "more" / "b").rmdir()
+    (tmp_path / "more").rmdir()
+    out = tmp_path.parent / (tmp_path.name + "-out")
+    done = subprocess.run([BINARY, "plan", "prefixes", tmp_path, "--json", "--write", out], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    [group] = json.loads(done.stdout)["groups"]
+    assert group["shared"] and [m["file"] for m in group["models"]] == [str(tmp_path / "a" / "1" / "model.onnx"),
+                                                                        str(tmp_path / "b" / "10" / "model.onnx")]
+    assert done.stderr.strip() == (f"symphony plan prefixes: {tmp_path}/b/2/model.onnx: version 2 is passed over, "
+                                   "as there is a higher one")
 
 
 @pytest.mark.parametrize("batch", ["N", 1])
