@@ -48,12 +48,21 @@ struct answer {
     bool all;     /* every session has its GPUs */
 };
 
-static double missing_rps(const struct answer *a, uint32_t session) {
-    return squishy_missing(&a->fit.plan, a->input->sessions, session) / (a->scale > 0 ? a->scale : 1);
+/* How many times the session's rate the GPUs have room for; 1: no more than that. */
+static double room(const struct answer *a) {
+    return a->scale > 1 ? a->scale : 1;
 }
 
+/* A plan for a part of the rates leaves out the rest of each. */
+static double missing_rps(const struct answer *a, uint32_t session) {
+    double left_out = a->scale > 0 && a->scale < 1 ? 1 - a->scale : 0;
+    return left_out * a->input->sessions[session].rate +
+           squishy_missing(&a->fit.plan, a->input->sessions, session) / room(a);
+}
+
+/* Items per second of a session that come to a GPU: with room to grow, without what may still come. */
 static double rate_on(const struct answer *a, uint32_t gpu, uint32_t session) {
-    return squishy_rate(&a->fit.plan, a->input->sessions, gpu, session) / (a->scale > 0 ? a->scale : 1);
+    return squishy_rate(&a->fit.plan, a->input->sessions, gpu, session) / room(a);
 }
 
 /* Why a session has no GPU, or too few; NULL: it has enough. */
@@ -177,12 +186,19 @@ static void answer_table(const struct answer *a) {
 
 /* ---- the plan ---- */
 
+static bool rates_any(const struct squishy_file *input) {
+    for (uint32_t s = 0; s < input->count; s++)
+        if (input->sessions[s].rate > 0)
+            return true;
+    return false;
+}
+
 /* Without a number of GPUs the plan takes as few as Algorithm 1 does. With one it serves the largest multiple of the
  * rates. */
 static void answer_find(struct answer *a, uint32_t gpus, void *memory) {
     squishy_fit_init(&a->fit, memory, gpus, a->input->count, a->input->memory_bytes);
     a->scale = 1;
-    if (a->input->gpus)
+    if (a->input->gpus && rates_any(a->input)) /* any multiple of nothing fits */
         a->scale = squishy_fit_update(&a->fit, a->input->sessions);
     else
         squishy_update(&a->fit.plan, a->input->sessions, 1);

@@ -68,6 +68,31 @@ def test_what_does_not_fit_is_named(tmp_path):
     assert [m["session"] for m in missing] == ["tight"]
 
 
+def test_too_few_gpus_serve_a_part_of_the_rates(tmp_path):
+    file = tmp_path / "f.yaml"
+    rows = [f"{{name: {name}, rate_rps: {rate}, slo_ms: 40, alpha_ms: 1, beta_ms: 10}}" for name, rate in (("A", 4000), ("B", 1000))]
+    file.write_text(f"gpus: 2\nsessions: [{', '.join(rows)}]\n")  # 10 in 20 ms: 500 items/s a GPU
+    done = plan("squishy", file, "--json")
+    assert done.returncode == 1
+    answer = json.loads(done.stdout)
+    assert 0.1 < answer["scale"] <= 0.2001
+    given = {name: sum(s["rate_rps"] for g in answer["gpus"] for s in g["sessions"] if s["session"] == name) for name in "AB"}
+    missing = {m["session"]: m["rate_rps"] for m in answer["missing"]}
+    assert sum(given.values()) <= 1000.01
+    assert {m["reason"] for m in answer["missing"]} == {"there are not enough GPUs"}
+    for name, rate in (("A", 4000), ("B", 1000)):
+        assert abs(given[name] + missing[name] - rate) < 0.01 * rate
+    table = plan("squishy", file).stdout
+    assert f"A: no GPU for {missing['A']:.1f} of its 4000.0 items/s: there are not enough GPUs" in table
+
+
+def test_without_any_rate_nothing_is_multiplied(tmp_path):
+    file = tmp_path / "f.yaml"
+    file.write_text("gpus: 1\nsessions: [{name: R, rate_rps: 0, slo_ms: 40, alpha_ms: 1, beta_ms: 10}]\n")
+    answer = json.loads(plan("squishy", file, "--json").stdout)
+    assert answer["scale"] == 1 and answer["gpus_used"] == 0 and not answer["missing"]
+
+
 SCENARIOS = PLANS.parent
 
 
