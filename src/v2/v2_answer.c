@@ -23,10 +23,12 @@ void v2_error(struct v2_answer *answer, unsigned status, const char *fmt, ...) {
     json_put_error(&answer->text, sentence);
 }
 
-/* For inputs of open shape: the shape that the profile was measured with, which a client may try first. */
+/* For inputs of open shape: the shape that the profile was measured with, which a client may try first. An
+ * ensemble was not measured, only its steps' models were. */
 static json_t *item_shapes_json(const struct served_model *model) {
     json_t *shapes = json_object();
-    for (uint32_t i = 0; model->signature.variable_shapes && i < model->signature.input_count; i++) {
+    bool measured = model->signature.variable_shapes && !model->ensemble;
+    for (uint32_t i = 0; measured && i < model->signature.input_count; i++) {
         const struct tensor_spec *input = &model->signature.inputs[i];
         if (model->prepared & 1u << i) /* clients send no shape of it */
             continue;

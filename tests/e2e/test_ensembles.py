@@ -186,6 +186,9 @@ def test_it_is_described_as_a_model(server):
         assert metadata["platform"] == "ensemble"
         assert metadata["inputs"] == [{"name": "X", "datatype": "FP32", "shape": [-1, 4]}]
         assert [o["name"] for o in metadata["outputs"]] == ["S", "D"]
+        assert client.get_model_metadata("each")["inputs"] == [{"name": "X", "datatype": "FP32", "shape": [-1, 4]}]
+        assert client.get_model_metadata("each")["parameters"]["item_shapes"] == {}
+        assert client.get_model_metadata("find")["parameters"]["item_shapes"]["x"][1] == 4
         config = client.get_model_config("diamond")
         assert config["max_batch_size"] == 8
         steps = config["ensemble_scheduling"]["step"]
