@@ -242,6 +242,8 @@ static int check_source(const struct serve_settings *s, struct sy_error *err) {
         return error_set(err, -EINVAL, "--share-prefixes goes with --repository only");
     if (s->load_model_count > 0 && s->control_mode != CONTROL_EXPLICIT)
         return error_set(err, -EINVAL, "--load-model goes with --model-control-mode explicit only");
+    if (s->max_models != CONTROL_MODELS_DEFAULT && s->control_mode == CONTROL_NONE)
+        return error_set(err, -EINVAL, "--max-models goes with --model-control-mode poll or explicit only");
     return 0;
 }
 

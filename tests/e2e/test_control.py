@@ -568,6 +568,7 @@ def test_options_that_exclude_each_other(folder, tmp_path):
                         "workload: {rate_rps: 1, arrivals: poisson}\nrun: {seconds: 1, seed: 1}\n")
     for args in (["--scenario", scenario, "--model-control-mode", "poll"],
                  ["--repository", folder, "--load-model", "scaled"],
+                 ["--repository", folder, "--max-models", "5"],
                  ["--repository", folder / "scaled", "--model-control-mode", "poll"],
                  ["--repository", tmp_path / "none", "--model-control-mode", "explicit"]):
         ended = subprocess.run([BINARY, "serve", *map(str, args)], capture_output=True, text=True, timeout=60)
