@@ -2,12 +2,13 @@
 #include "cli/gnuplot.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "cli/options.h"
 
 int gnuplot_find(struct sy_error *err) {
     const char *at = getenv("PATH");
@@ -29,16 +30,7 @@ int gnuplot_check(const char *path, struct sy_error *err) {
     int rc = gnuplot_find(&why);
     if (rc)
         return error_set(err, rc, "--plot: %s", why.text);
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    bool fresh = fd >= 0;
-    if (!fresh && errno == EEXIST)
-        fd = open(path, O_WRONLY | O_CLOEXEC); /* an old file stays as it is until the new one is drawn */
-    if (fd < 0)
-        return error_set(err, -errno, "--plot: cannot write '%s': %s", path, strerror(errno));
-    close(fd);
-    if (fresh)
-        unlink(path);
-    return 0;
+    return options_writable("--plot", path, err);
 }
 
 void gnuplot_quote(FILE *to, const char *text) {

@@ -8,7 +8,7 @@
 
 /* Whether gnuplot is there: 0 or -ENOENT. */
 int gnuplot_find(struct sy_error *err);
-/* Whether gnuplot is there and the file can be written; the file is created. -ENOENT or -errno. */
+/* Whether gnuplot is there and the file can be written (options_writable()). -ENOENT or -errno. */
 int gnuplot_check(const char *path, struct sy_error *err);
 /* Starts gnuplot with an SVG of the given size as its output. Write its commands to the stream. NULL after an error. */
 FILE *gnuplot_open(const char *path, int width, int height, struct sy_error *err);

@@ -308,7 +308,8 @@ static int settings_check(const struct settings *s, struct sy_error *err) {
                 return error_set(err, -EINVAL, "--sweep: %s: given twice", s->sweeps[i].key);
     if (!sweep_points(s->sweeps, s->sweep_count))
         return error_set(err, -EINVAL, "--sweep: more than %d combinations", SWEEP_POINTS_MAX);
-    return s->plot ? gnuplot_check(s->plot, err) : 0;
+    int rc = s->trace ? options_writable("--trace", s->trace, err) : 0;
+    return !rc && s->plot ? gnuplot_check(s->plot, err) : rc;
 }
 
 /* Reports mistakes in any point before the first is simulated. */

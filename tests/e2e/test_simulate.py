@@ -376,6 +376,7 @@ def test_without_gnuplot_a_plot_says_so(tmp_path):
     ((RESNET, "--set", "models..slo_ms=30"), "there is no ''"),
     ((RESNET, "--sweep", "a=1:1000:1", "--sweep", "b=1:1000:1"), "more than 100000 combinations"),
     ((RESNET, "--sweep", "run.seed=1,2", "--trace", "x.json"), "--trace is of one simulation"),
+    ((RESNET, "--trace", "/nonexistent/x.json"), "--trace: cannot write '/nonexistent/x.json': No such file or directory"),
     ((RESNET, "--find", "good"), "--find"),
     ((RESNET, "--seed", "-1"), "--seed"),
     ((SCENARIOS / "faults.yaml", "--set", "cluster.subclusters=2"), "cluster.scheduler_faults: not with cluster.subclusters"),
