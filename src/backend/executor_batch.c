@@ -297,7 +297,7 @@ void batch_answer(struct executor *x, const struct batch_plan *plan, const struc
             slice_ends += slice->requests;
         }
         struct result_message *message = result_reserve(x, handle, &ring);
-        CHECK(message); /* a port has at most as many requests outstanding as the ring has slots */
+        CHECK(message); /* no more requests are outstanding than the ring has slots: see result_slots() in wiring.c */
         *message = (struct result_message){
             .handle = handle,
             .run_start_ns = result->start_ns,

@@ -163,7 +163,7 @@ static void send_result(struct backend_link *l, struct frontend_peer *f, const s
         peer_body(&f->peer, sentence, bytes, NULL, NULL, 0);
 }
 
-static void take_result(struct backend_link *l, const struct result_message *result) {
+static void take_result(struct backend_link *l, uint32_t executor, const struct result_message *result) {
     struct frontend_peer *f = backend_frontend_of(l, result->handle);
     struct landed *landed = backend_landed_of(l, result->handle);
 
@@ -172,7 +172,7 @@ static void take_result(struct backend_link *l, const struct result_message *res
         landing_give(&f->landing, landed);
         return;
     }
-    l->running--;
+    l->running[executor]--;
     send_result(l, f, landed, result);
     output_block_put(result->block);
     if (!result->read) /* else a run that was given up may still read it */
@@ -186,7 +186,7 @@ static bool take_results(struct backend_link *l) {
         const struct result_message *message;
         uint32_t n = 0;
         for (; n < TAKE_MOST && (message = ring_peek(ring)); ring_pop(ring), n++)
-            take_result(l, message);
+            take_result(l, e, message);
         if (n)
             ring_release(ring);
         more |= n == TAKE_MOST;
@@ -330,8 +330,11 @@ static void report(struct backend_link *l, int64_t now_ns, int64_t *until_ns) {
 
 /* Whether no batch, request or result is left here. */
 static bool all_gone(const struct backend_link *l) {
-    if (l->pulling > 0 || l->running > 0)
+    if (l->pulling > 0)
         return false;
+    for (uint32_t e = 0; e < l->wiring->executors; e++)
+        if (l->running[e] > 0)
+            return false;
     for (uint32_t a = 0; a < l->wiring->accelerators; a++)
         if (l->queues[a].told || l->queues[a].awaited || l->queues[a].out > 0)
             return false;
@@ -424,6 +427,7 @@ static void link_free(struct backend_link *l) {
     if (l->slab)
         slab_destroy(l->slab);
     free(l->queues);
+    free(l->running);
     for (uint32_t m = 0; l->offers && m < l->config.model_count; m++)
         free(l->offers[m].unoffered);
     free(l->offers);
@@ -448,8 +452,9 @@ int backend_link_start(struct backend_link **link, const struct backend_link_con
                              : slab_create(config->inputs_bytes_max);
     l->by_number = calloc(HELLO_NUMBERS, sizeof(*l->by_number));
     l->queues = calloc(w->accelerators, sizeof(*l->queues));
+    l->running = calloc(w->executors, sizeof(*l->running));
     l->offers = calloc(config->model_count + 1, sizeof(*l->offers));
-    if (!l->slab || !l->by_number || !l->queues || !l->offers) {
+    if (!l->slab || !l->by_number || !l->queues || !l->running || !l->offers) {
         error_set(err, rc, "no memory for the link to the cluster");
         goto err_free;
     }

@@ -93,7 +93,7 @@ struct backend_link {
     struct accelerator_queue *queues; /* [accelerators] */
     struct pulled_plan *free;
     uint32_t pulling;                   /* plans in queues */
-    uint32_t running;                   /* requests that executors still have to answer */
+    uint32_t *running;                  /* [executors] requests that it still has to answer */
     struct fabric *fabric;              /* NULL: none */
     bool fabric_due;                    /* fabric_look() is due */
     struct fabric_region fabric_memory; /* the slab's */

@@ -108,11 +108,19 @@ static int64_t plan_unreached_ns(const struct backend_link *l, const struct batc
     return begun_ns + (run_ns < UNREACHED_MOST_NS ? run_ns : UNREACHED_MOST_NS);
 }
 
+/* Whether an executor's ring has room for the results of so many requests more. No port bounds how many it has here:
+ * they are of frontends of the whole cluster. One place is kept for a request whose run was given up, which has its
+ * result already, and is released later. */
+static bool results_fit(const struct backend_link *l, uint32_t executor, uint32_t requests) {
+    return l->running[executor] + requests <= l->wiring->results[executor].mask;
+}
+
 /* Hands complete plans to the executor, in order, as far as there is room. */
 static void queue_go_on(struct backend_link *l, uint32_t accelerator, int64_t now_ns) {
     struct accelerator_queue *q = &l->queues[accelerator];
     struct wiring *w = l->wiring;
-    struct ring *ring = &w->plans[w->executor_of[accelerator]];
+    uint32_t executor = w->executor_of[accelerator];
+    struct ring *ring = &w->plans[executor];
 
     while (q->first && q->first->missing == 0) {
         struct pulled_plan *p = q->first;
@@ -121,9 +129,9 @@ static void queue_go_on(struct backend_link *l, uint32_t accelerator, int64_t no
         bool runs = requests > 0 && plan_possible(l, &p->plan);
         if (requests == 0 && p->unreached && now_ns < plan_unreached_ns(l, &p->plan, p->begun_ns))
             return;
-        struct batch_plan *plan = runs ? ring_reserve_run(ring, slots) : NULL;
+        struct batch_plan *plan = runs && results_fit(l, executor, requests) ? ring_reserve_run(ring, slots) : NULL;
         if (runs && !plan)
-            return; /* the executor is behind: again in the next turn */
+            return; /* the executor is behind, or its results are: again in the next turn */
         q->first = p->next;
         if (!q->first)
             q->last = &q->first;
@@ -131,7 +139,7 @@ static void queue_go_on(struct backend_link *l, uint32_t accelerator, int64_t no
             memcpy(plan, &p->plan, batch_plan_bytes(requests));
             ring_push_run(ring, slots);
             q->out++;
-            l->running += requests;
+            l->running[executor] += requests;
             l->plan_rung = true;
         } else {
             for (uint32_t i = 0; i < requests; i++) {

@@ -4,8 +4,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define PLAN_SLOTS_MAX 65536 /* 4 MiB: so much lies between a model thread and an executor */
-#define COMMANDS_MAX   256
+#define PLAN_SLOTS_MAX   65536 /* 4 MiB: so much lies between a model thread and an executor */
+#define RESULT_SLOTS_MAX 65536 /* 4 MiB: likewise between an executor and a backend's link thread */
+#define COMMANDS_MAX     256
 
 static int rings_make_runs(struct ring **rings, uint32_t count, uint32_t capacity, size_t slot_bytes,
                            uint32_t run_max) {
@@ -71,6 +72,18 @@ static uint32_t plan_slots(const struct wiring *w, uint32_t plans) {
     uint64_t slots = 2 * (uint64_t)plans + requests * sizeof(uint64_t) / CACHE_LINE;
     slots = slots < PLAN_SLOTS_MAX ? slots : PLAN_SLOTS_MAX;
     return slots > one ? (uint32_t)slots : one;
+}
+
+/* Slots for the results that an executor may have for one frontend. In a backend process the link thread, which stands
+ * for the frontends of the whole cluster, hands an executor no plan whose results would not fit (backend_plans.c):
+ * there is room for those of all plans that it may have, where that is not too much, and for one message beside them.
+ */
+static uint32_t result_slots(const struct wiring *w, uint32_t plans) {
+    uint64_t requests = (uint64_t)plans * w->batch_max + 1;
+
+    if (w->link != LINK_BACKEND || requests <= w->port_requests)
+        return w->port_requests;
+    return requests < RESULT_SLOTS_MAX ? (uint32_t)requests : RESULT_SLOTS_MAX;
 }
 
 /* Most accelerators of one part. */
@@ -179,7 +192,7 @@ int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
      * leave or join, wait in the model thread; newer rates overwrite older ones. */
     if ((rc = rings_make(&w->requests, f * t, w->request_slots, sizeof(struct request_message))) < 0 ||
         (rc = rings_make(&w->refusals, t * f, w->port_requests, sizeof(struct refusal_message))) < 0 ||
-        (rc = rings_make(&w->results, e * f, w->port_requests, sizeof(struct result_message))) < 0 ||
+        (rc = rings_make(&w->results, e * f, result_slots(w, plans), sizeof(struct result_message))) < 0 ||
         (rc = rings_make_runs(&w->plans, t * e, plan_slots(w, plans), CACHE_LINE, batch_plan_slots(w->batch_max))) <
             0 ||
         (rc = rings_make(&w->ran, e * t, plans + (w->central ? news_most(w) : WIRING_NEWS_MAX),

@@ -510,6 +510,7 @@ struct members_backend {
     /* Looks at a batch whose inputs are there; the executor's thread. */
     void (*look)(void *context, const struct wiring *wiring, const struct batch_plan *plan);
     void *context;
+    void *(*execute)(void *backend); /* the executor; NULL: members_execute() */
 };
 
 /* Whether a request's input is still being prepared. */
@@ -588,7 +589,7 @@ static inline void members_backend_open(struct members_backend *b, int scheduler
     if (change)
         change(&config);
     CHECK_EQ(backend_link_start(&b->link, &config, &err), 0);
-    CHECK_EQ(pthread_create(&b->thread, NULL, members_execute, b), 0);
+    CHECK_EQ(pthread_create(&b->thread, NULL, b->execute ? b->execute : members_execute, b), 0);
 }
 
 static inline void members_backend_close(struct members_backend *b) {
