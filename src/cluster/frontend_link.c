@@ -13,13 +13,16 @@
 #include "link/advice.h"
 
 #define TAKE_MOST 256               /* messages from one ring a turn */
-#define SWEEP_NS  (10 * NS_PER_MS)  /* between two searches for requests that are too late, without a scheduler */
+#define SWEEP_NS  (10 * NS_PER_MS)  /* between two searches for requests that are too late or long cancelled */
 #define LOOK_NS   (5 * NS_PER_MS)   /* between two calls of the owner's look() while models go, */
 #define REST_NS   (100 * NS_PER_MS) /* and otherwise */
 /* A model that no backend has any more is kept for this time, with its requests: a backend, or another scheduler that
  * knows one, may be back soon. */
 #define FORGET_NS (2 * NS_PER_S)
 #define NO_MODEL  UINT32_MAX
+/* A request that a backend has taken is not stopped there if it is cancelled. It ends here all the same after this
+ * time, however long its batch runs, so that it takes up no place for nobody, and the frontend can end. */
+#define CANCELLED_NS (5 * NS_PER_S)
 
 /* ---- handles: of ports in this process, and of the cluster ---- */
 
@@ -208,17 +211,45 @@ static bool is_forgotten(const struct frontend_link *l, uint32_t local) {
            l->forget_ns[local] == TIME_NEVER;
 }
 
+/* Nobody waits for a request any more. */
+static void cancel(struct frontend_link *l, struct away *a) {
+    a->cancelled = true;
+    if (!a->sent || !l->uplink.up) {
+        refuse(l, a, REFUSAL_CANCELLED);
+        return;
+    }
+    away_tell(l, a, REQUEST_CANCELLED);
+    a->cut_ns = clock_now_ns() + l->config.cancelled_ns;
+    l->cut_ns = a->cut_ns < l->cut_ns ? a->cut_ns : l->cut_ns;
+}
+
+/* Ends cancelled requests that nobody has given back in time. What is still said about them means nothing here. Their
+ * inputs are kept where a backend is known to read them (away_over()); by shared memory it finds out that they may have
+ * changed (request/port.c). */
+static void cancelled_look(struct frontend_link *l, int64_t now_ns, int64_t *until_ns) {
+    if (now_ns >= l->cut_ns) {
+        l->cut_ns = TIME_NEVER;
+        for (size_t i = 0; i < away_count(l); i++) {
+            struct away *a = &l->away[i];
+            if (!a->message.handle || !a->cancelled || a->over)
+                continue;
+            if (now_ns >= a->cut_ns)
+                refuse(l, a, REFUSAL_CANCELLED);
+            else
+                l->cut_ns = a->cut_ns < l->cut_ns ? a->cut_ns : l->cut_ns;
+        }
+        l->cut_ns = l->cut_ns < now_ns + SWEEP_NS ? now_ns + SWEEP_NS : l->cut_ns;
+    }
+    *until_ns = l->cut_ns < *until_ns ? l->cut_ns : *until_ns;
+}
+
 static void take_request(struct frontend_link *l, const struct request_message *message) {
     struct away *a =
         &l->away[(size_t)handle_frontend(message->handle) * l->wiring->port_requests + handle_slot(message->handle)];
     if (message->kind == REQUEST_CANCELLED) {
         if (a->message.handle != message->handle || a->over)
             return;
-        a->cancelled = true;
-        if (a->sent && l->uplink.up)
-            away_tell(l, a, REQUEST_CANCELLED);
-        else
-            refuse(l, a, REFUSAL_CANCELLED);
+        cancel(l, a);
         return;
     }
     if (message->kind == REQUEST_READY) {
@@ -617,6 +648,7 @@ static int64_t turn(void *owner, int64_t now_ns) {
         l->look_ns = now_ns + (forgets || soon || ends ? LOOK_NS : REST_NS);
     }
     until_ns = l->look_ns < until_ns ? l->look_ns : until_ns;
+    cancelled_look(l, now_ns, &until_ns);
     report(l, now_ns, &until_ns);
     publish(l);
     return more ? 0 : until_ns;
@@ -664,6 +696,8 @@ int frontend_link_start(struct frontend_link **link, const struct frontend_link_
         return error_set(err, rc, "no memory for the link to the cluster");
     l->config = *config;
     l->wiring = w;
+    l->config.cancelled_ns = config->cancelled_ns ? config->cancelled_ns : CANCELLED_NS;
+    l->cut_ns = TIME_NEVER;
     link_report_init(&l->report);
     l->away = calloc((size_t)w->frontends * w->port_requests, sizeof(*l->away)); /* pages are used only as slots are */
     l->remote_of_local = malloc(config->models_max * sizeof(*l->remote_of_local));

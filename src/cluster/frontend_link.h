@@ -51,6 +51,7 @@ struct frontend_link_config {
     uint32_t models_max;
     uint64_t outputs_bytes_max; /* memory for outputs, from their arrival until their answers are sent */
     int64_t beat_ns;            /* between heartbeats */
+    int64_t cancelled_ns;       /* a cancelled request comes back after so long, whoever still has it; 0: 5 s */
     struct advice *advice;      /* gets the scheduler's advice while one is connected; NULL: not wanted */
     const struct frontend_link_ops *ops;
     void *context;

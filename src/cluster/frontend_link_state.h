@@ -19,8 +19,9 @@ struct away {
     uint32_t reader;                /* that backend, by its place; NO_TAKER */
     bool over;                      /* it has ended; `last` is held back until there are no readers */
     bool cancelled;
-    bool awaited; /* `taker` waits for its inputs, which are still being prepared */
-    bool refused; /* by the scheduler: it ended with a refusal, not a result */
+    int64_t cut_ns; /* of a cancelled one: when it ends here, whoever still has it */
+    bool awaited;   /* `taker` waits for its inputs, which are still being prepared */
+    bool refused;   /* by the scheduler: it ended with a refusal, not a result */
     struct wire_outcome last;
     struct output_block *block; /* of `last` */
 };
@@ -81,6 +82,7 @@ struct frontend_link {
     struct backend **backends;     /* by place */
     uint32_t backend_room, backend_count;
     int64_t sweep_ns, look_ns;
+    int64_t cut_ns;        /* when the first cancelled request may have to end here; TIME_NEVER: there is none */
     uint32_t results_rung; /* requests that came back in this turn */
     uint64_t lost[LOST_REASONS], again;
     struct link_report report;

@@ -502,6 +502,9 @@ static int server_end(struct server *s) {
     server_rehearsal_stop(s);
     stop_listening(s);
     for (uint32_t f = 0; s->frontends && f < server_frontends(s); f++)
+        if (s->frontends[f])
+            frontend_tell_end(s->frontends[f]);
+    for (uint32_t f = 0; s->frontends && f < server_frontends(s); f++)
         frontend_end(s->frontends[f]);
     server_cluster_stop(s); /* which gave requests back, and may show models until now */
     preparer_destroy(s->preparer);

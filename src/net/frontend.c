@@ -351,10 +351,14 @@ void frontend_shut(struct frontend *f) {
     ask(f, &f->shut_wanted);
 }
 
+void frontend_tell_end(struct frontend *f) {
+    ask(f, &f->stop_wanted);
+}
+
 void frontend_end(struct frontend *f) {
     if (!f || frontend_ended(f))
         return;
-    ask(f, &f->stop_wanted);
+    frontend_tell_end(f);
     pthread_join(f->thread, NULL);
 }
 

@@ -112,6 +112,8 @@ void frontend_quiesce(struct frontend *frontend);
 /* After frontend_quiesce(): no further request begins, and connections that wait for one are closed. What is in flight
  * goes on. Returns at once: see frontend_is_shut(). */
 void frontend_shut(struct frontend *frontend);
+/* Begins what frontend_end() does, and does not wait, so that several frontends end at the same time. */
+void frontend_tell_end(struct frontend *frontend);
 /* Cancels what is in flight, waits until the scheduler has given every request back (it must still run), answers those
  * as far as clients take it at once, and ends the thread. NULL is allowed. */
 void frontend_end(struct frontend *frontend);

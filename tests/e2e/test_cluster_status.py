@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -49,15 +50,15 @@ class Process:
 
 
 class Cluster:
-    def __init__(self, folder, token=None, secret=(), backend=(), options=()):
+    def __init__(self, folder, token=None, secret=(), backend=(), options=(), frontend=(), scenario=SCENARIO):
         self.processes, self.backend_options, self.options = [], backend, options
         self.folder, self.scenario = folder, folder / "scenario.yaml"
-        self.scenario.write_text(SCENARIO)
+        self.scenario.write_text(scenario)
         self.secret = [*secret, *(["--cluster-token-file", token] if token else [])]
         self.scheduler = self.start("scheduler", "s", "--listen", "127.0.0.1:0")
         self.join = "127.0.0.1:%d" % self.scheduler.port("port")
         self.frontend = self.start("frontend", "f", "--join", self.join, "--cluster-host", "127.0.0.1", "--http-port", "0",
-                                   "--grpc-port", "0")
+                                   "--grpc-port", "0", *frontend)
         self.backends = [self.backend("b-%d" % i) for i in range(2)]
         wait_until(lambda: self.frontend.ready("http_port"))
 
@@ -187,6 +188,34 @@ def test_drain_loses_nothing(cluster):
     assert cluster.ask("drain", "--wait", "f").returncode == 0
     assert cluster.frontend.process.wait(60) == 0
     cluster.end()
+
+
+def test_a_frontend_ends_before_a_long_run(tmp_path):
+    """It does not wait for its backends longer than for runs of its own: 5 s."""
+    long = SCENARIO.replace("beta_ms: 5, slo_ms: 60000", "beta_ms: 100000, slo_ms: 900000")
+    cluster = Cluster(tmp_path, frontend=("--drain-timeout", "1"), scenario=long)
+
+    def ask(model):
+        with contextlib.suppress(http.client.HTTPException, OSError):
+            assert cluster.infer(model) == 503
+
+    asking = [threading.Thread(target=ask, args=(model,)) for model in ("m-1", "m-2")]
+    try:
+        wait_until(lambda: complete(cluster))
+        for one in asking:
+            one.start()
+        batches = "symphony_cluster_batches_total"
+        wait_until(lambda: parse(cluster.scheduler.get("/metrics")[1])[batches][1][batches, frozenset()] == 2)
+        began = time.monotonic()
+        cluster.frontend.process.terminate()
+        assert cluster.frontend.process.wait(60) == 1
+        assert time.monotonic() - began >= 5
+        assert 'msg="requests cut off" requests=2' in cluster.frontend.log()
+        assert cluster.backends[0].process.poll() is None and cluster.backends[1].process.poll() is None
+    finally:
+        cluster.kill()
+        for one in asking:
+            one.join()
 
 
 def test_mistakes(cluster):
