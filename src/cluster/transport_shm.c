@@ -134,8 +134,10 @@ static enum pull_state shm_pull(struct backend_link *l, struct frontend_peer *f,
         return transport_tcp.pull(l, f, landed);
     bool unready = landed->state == LANDED_UNREADY;
     int rc = request_read(f, landed, &err);
-    if (rc == -ENOENT)
+    if (rc == -ENOENT) {
+        landed->arrives = false; /* its memory, if it has any already, may be freed */
         return PULL_NONE;
+    }
     if (rc < 0) {
         enum lost_reason reason = backend_inputs_refused(f, landed, rc, &err);
         if (!unready) /* else its executor leaves it out */
