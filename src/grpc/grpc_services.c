@@ -204,18 +204,16 @@ static unsigned statistics(const struct frontend *f, struct description *d, cons
         grpc_unpack(&inference__model_statistics_request__descriptor, message, bytes, err);
     if (!request)
         return 400;
-    bool all = request->name[0] == '\0';
-    uint32_t number;
+    bool all = request->name[0] == '\0', versioned = request->version[0] != '\0';
     int model = all ? 0
                     : model_index_find(f->models, request->name, strlen(request->name), request->version,
                                        strlen(request->version), err);
     protobuf_c_message_free_unpacked(&request->base, NULL);
     if (model < 0)
         return (unsigned)-model;
-    number = (uint32_t)model;
-    return grpc_pack(describe_statistics(d, f->models, all ? f->models->listed : &number, all ? f->models->count : 1,
-                                         &f->config.statistics),
-                     out);
+    return grpc_pack(
+        describe_statistics(d, f->models, all ? NULL : &f->models->models[model], versioned, &f->config.statistics),
+        out);
 }
 
 /* ---- settings ---- */

@@ -396,20 +396,23 @@ static Inference__ModelStatistics *model_statistics(struct description *d, const
 }
 
 const ProtobufCMessage *describe_statistics(struct description *d, const struct model_index *models,
-                                            const uint32_t *numbers, uint32_t count,
+                                            const struct served_model *model, bool versioned,
                                             const struct statistics_source *source) {
     Inference__ModelStatisticsResponse *all =
         NEW(d, Inference__ModelStatisticsResponse, INFERENCE__MODEL_STATISTICS_RESPONSE__INIT);
-    all->n_model_stats = count;
-    all->model_stats = take(d, count * sizeof(*all->model_stats));
-    for (uint32_t i = 0; i < count; i++) {
-        const struct served_model *model = &models->models[numbers[i]];
+    all->model_stats = take(d, models->count * sizeof(*all->model_stats));
+    for (uint32_t i = 0; i < models->count; i++) {
+        uint32_t number = models->listed[i];
+        const struct served_model *listed = &models->models[number];
         struct model_statistics statistics = {0};
+        if (model && (versioned ? listed != model : strcmp(listed->name, model->name) != 0))
+            continue;
         if (source->read)
-            source->read(source->context, numbers[i], &statistics);
-        all->model_stats[i] = model_statistics(d, model, &statistics);
+            source->read(source->context, number, &statistics);
+        Inference__ModelStatistics *m = all->model_stats[all->n_model_stats++] =
+            model_statistics(d, listed, &statistics);
         if (source->read_batches)
-            batches_describe(d, all->model_stats[i], source, numbers[i], model->batch_max);
+            batches_describe(d, m, source, number, listed->batch_max);
     }
     return &all->base;
 }

@@ -28,9 +28,9 @@ const ProtobufCMessage *describe_model(struct description *d, const struct model
 const Inference__ModelConfig *describe_config(struct description *d, const struct served_model *model);
 const Inference__RepositoryIndexResponse *describe_index(struct description *d, const struct model_index *models,
                                                          bool ready_only);
-/* Of the models of these numbers. */
+/* Of all versions of the model; `versioned`: of that version alone; of all models with `model` NULL. */
 const ProtobufCMessage *describe_statistics(struct description *d, const struct model_index *models,
-                                            const uint32_t *numbers, uint32_t count,
+                                            const struct served_model *model, bool versioned,
                                             const struct statistics_source *source);
 const Inference__LogSettingsResponse *describe_log_settings(struct description *d);
 const Inference__TraceSettingResponse *describe_trace_settings(struct description *d);

@@ -292,11 +292,10 @@ void v2_answer(struct v2_answer *answer, const struct v2_route *route, const str
         break;
     case V2_STATISTICS:
         if (model_known(answer, route, models))
-            message_answer(
-                answer, describe_statistics(&d, models, &(uint32_t){(uint32_t)route->model}, 1, &server->statistics));
+            message_answer(answer, describe_statistics(&d, models, model, route->version != NULL, &server->statistics));
         break;
     case V2_STATISTICS_ALL:
-        message_answer(answer, describe_statistics(&d, models, models->listed, models->count, &server->statistics));
+        message_answer(answer, describe_statistics(&d, models, NULL, false, &server->statistics));
         break;
     case V2_MODEL_TRACE:
         if (!model_known(answer, route, models))

@@ -85,6 +85,13 @@ class Client:
                 return entry["state"], entry.get("reason", "")
         return None
 
+    def statistics_of(self, model, version=""):
+        """The versions that the model's statistics are of."""
+        statistics = self.triton.get_inference_statistics(model, version)
+        if self.protocol == "http":
+            return [m["version"] for m in statistics["model_stats"] if m["name"] == model]
+        return [m.version for m in statistics.model_stats if m.name == model]
+
     def fails(self, call, *args, **kwargs):
         """The status that it fails with, as HTTP has it, and the sentence."""
         with pytest.raises(InferenceServerException) as failed:
@@ -364,6 +371,8 @@ def test_versions(folder, client):
         assert client.fails(client.factor, "versions", version="1") == (404, "Request for unknown model: 'versions' version 1 is not found")
         about = client.triton.get_model_metadata("versions")
         assert list(about["versions"] if client.protocol == "http" else about.versions) == ["2", "3"]
+        assert client.statistics_of("versions") == ["2", "3"] and client.statistics_of("versions", "2") == ["2"]
+        assert client.fails(client.statistics_of, "versions", "1")[0] == 404
         config.write_text("version_policy { specific { versions: [ 1 ] } }")
         client.triton.load_model("versions")
         assert client.factor("versions") == 11 and client.fails(client.factor, "versions", version="3")[0] == 404
