@@ -427,10 +427,29 @@ static int request_parameter_read(struct reader *r, const struct protobuf_field 
                    : infer_call_priority(r->call, number_of(&p), r->err);
 }
 
+/* In a request without raw contents, inputs without contents are tensors without elements. */
+static int empties_place(struct reader *r) {
+    for (uint32_t i = 0; i < r->order_count; i++) {
+        uint32_t index = r->order[i];
+        if (r->call->inputs[index].bytes > 0)
+            return error_set(r->err, 400, "input '%.64s' has neither contents nor raw_input_contents",
+                             served_model_offered(r->model)->inputs[index].name);
+        void *data = r->memory.take(r->memory.context, 0); /* not NULL, which means that an input is not given */
+        if (!data)
+            return error_set(r->err, 503, "the memory for inputs is exhausted");
+        int status = infer_call_data(r->call, r->model, index, data, 0, r->err);
+        if (status)
+            return status;
+    }
+    return 0;
+}
+
 /* Raw contents are of the inputs in the order given. */
 static int raws_place(struct reader *r) {
     const struct grpc_message *m = r->message;
-    if (m->raw_count > 0 && r->typed)
+    if (m->raw_count == 0)
+        return empties_place(r);
+    if (r->typed)
         return error_set(r->err, 400,
                          "contents field must not be specified when using raw_input_contents for '%.64s' for model "
                          "'%.64s'",

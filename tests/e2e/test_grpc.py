@@ -17,10 +17,12 @@ import hpack
 import numpy as np
 import pytest
 import tritonclient.grpc as triton
+from onnx import TensorProto, helper
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException, shared_memory
 
-from repository import SLOW_RUN_S, STUCK_RUN_S, TYPES, repository, server, slow_scenario, stuck  # noqa: F401 (fixtures)
+from repository import (SLOW_RUN_S, STUCK_RUN_S, TYPES, repository, save_model, server, slow_scenario,  # noqa: F401
+                        stuck)
 from server import Server, wait_until
 from test_http_client import region
 
@@ -221,7 +223,7 @@ def test_large_tensors(client):
     (dict(shape=(1,) * 9), "INVALID_ARGUMENT", "more than 8 dimensions"),
     (dict(shape=(2, 4)), "INVALID_ARGUMENT", "input byte size mismatch for input 'x' for model 'double'. Expected 32, got 16"),
     (dict(shape=(1 << 40, 4)), "INVALID_ARGUMENT", "unexpected shape for input"),
-    (dict(raw=()), "INVALID_ARGUMENT", "0 raw_input_contents for 1 inputs"),
+    (dict(raw=()), "INVALID_ARGUMENT", "input 'x' has neither contents nor raw_input_contents"),
     (dict(raw=(X.tobytes(), b"1")), "INVALID_ARGUMENT", "2 raw_input_contents for 1 inputs"),
     (dict(outputs=[service_pb2.ModelInferRequest.InferRequestedOutputTensor(name="q")]), "INVALID_ARGUMENT",
      "unexpected inference output 'q' for model 'double'"),
@@ -242,6 +244,28 @@ def test_raw_and_typed_contents_do_not_mix(stub):
     assert "fewer values" in code_of(stub.ModelInfer, request)[1]
     request.inputs[0].contents.fp32_contents.extend([4, 5])
     assert "more values" in code_of(stub.ModelInfer, request)[1]
+
+
+def test_tensors_without_elements(tmp_path):
+    """They need no contents, whether all inputs are empty or one of them."""
+    save_model(tmp_path, "joined", [helper.make_node("Concat", ["a", "b"], ["y"], axis=1)],
+               [("a", TensorProto.FLOAT, ["N", "A"]), ("b", TensorProto.FLOAT, ["N", "B"])],
+               [("y", TensorProto.FLOAT, ["N", "C"])])
+    (tmp_path / "joined" / "symphony.yaml").write_text("max_batch: 1\nslo_ms: 60000\n")
+
+    def ask(stub, *inputs):
+        request = service_pb2.ModelInferRequest(model_name="joined")
+        for name, values in inputs:
+            request.inputs.add(name=name, datatype="FP32", shape=(1, len(values)))
+            if values:
+                request.inputs[-1].contents.fp32_contents.extend(values)
+        answer = stub.ModelInfer(request)
+        assert list(answer.outputs[0].shape) == [1, sum(len(values) for _, values in inputs)]
+        return np.frombuffer(answer.raw_output_contents[0], np.float32).tolist()
+    with Server("--repository", str(tmp_path)) as running, channel_to(running) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        assert ask(stub, ("a", []), ("b", [])) == []
+        assert ask(stub, ("a", []), ("b", [5])) == [5] and ask(stub, ("b", []), ("a", [5, 6])) == [5, 6]
 
 
 def test_missing_input(stub):

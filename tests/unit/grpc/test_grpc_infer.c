@@ -266,6 +266,28 @@ static void strings_come_raw_and_typed(void **state) {
     }
 }
 
+static void tensors_without_elements_need_no_contents(void **state) {
+    static const struct served_model any = {
+        .name = "any",
+        .version = 1,
+        .batch_max = 4,
+        .signature = {.input_count = 2,
+                      .batched = true,
+                      .inputs = {{"x", DATATYPE_FP16, 2, {-1, -1}}, {"w", DATATYPE_BYTES, 2, {-1, -1}}}},
+    };
+    static const char request[] = "\x0a\3any\x2a\x0d\x0a\1x\x12\4"
+                                  "FP16\x1a\2\1\0\x2a\x0e\x0a\1w\x12\5"
+                                  "BYTES\x1a\2\1\0";
+    (void)state;
+    struct parsed *p = parse_bytes(&any, (const uint8_t *)request, sizeof(request) - 1);
+    check_ok(p);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_non_null(p->call.inputs[i].data); /* it is given */
+        assert_int_equal(p->call.inputs[i].bytes, 0);
+    }
+    parsed_free(p);
+}
+
 static void mistakes(void **state) {
     static const struct {
         const char *bytes;
@@ -276,6 +298,7 @@ static void mistakes(void **state) {
 #define BAD(bytes, status, words) {bytes, sizeof(bytes) - 1, status, words}
         BAD(MODEL RAW, 400, "1 raw_input_contents for 0 inputs"),
         BAD(MODEL, 400, "missing"),
+        BAD(MODEL INPUT, 400, "input 'x' has neither contents nor raw_input_contents"),
         BAD(MODEL INPUT INPUT RAW, 400, "given twice"),
         BAD(MODEL "\x2a\x13" HEAD "\x2a\4\x12\2ab" RAW, 400,
             "contents field must not be specified when using raw_input_contents for 'x'"),
@@ -450,10 +473,15 @@ static void errors_of_a_stream(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(typed_contents_become_tensors),     cmocka_unit_test(raw_inputs_and_forms),
-        cmocka_unit_test(strings_come_raw_and_typed),        cmocka_unit_test(mistakes),
-        cmocka_unit_test(more_classes_than_an_int64_counts), cmocka_unit_test(answers_hold_the_requests_items),
-        cmocka_unit_test(large_outputs_stay_where_they_are), cmocka_unit_test(errors_of_a_stream),
+        cmocka_unit_test(typed_contents_become_tensors),
+        cmocka_unit_test(raw_inputs_and_forms),
+        cmocka_unit_test(strings_come_raw_and_typed),
+        cmocka_unit_test(tensors_without_elements_need_no_contents),
+        cmocka_unit_test(mistakes),
+        cmocka_unit_test(more_classes_than_an_int64_counts),
+        cmocka_unit_test(answers_hold_the_requests_items),
+        cmocka_unit_test(large_outputs_stay_where_they_are),
+        cmocka_unit_test(errors_of_a_stream),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
