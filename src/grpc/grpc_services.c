@@ -259,13 +259,18 @@ static unsigned log_settings(struct description *d, const char *message, size_t 
     return status ? (unsigned)status : grpc_pack(describe_log_settings(d), out);
 }
 
-static unsigned trace_settings(struct description *d, const char *message, size_t bytes, struct text *out,
-                               struct sy_error *err) {
+/* Of a model, if the request names one, and otherwise the server's: they are the same. */
+static unsigned trace_settings(const struct frontend *f, struct description *d, const char *message, size_t bytes,
+                               struct text *out, struct sy_error *err) {
     Inference__TraceSettingRequest *request =
         grpc_unpack(&inference__trace_setting_request__descriptor, message, bytes, err);
     int status = 0;
     if (!request)
         return 400;
+    if (request->model_name[0] != '\0') {
+        int model = model_index_find(f->models, request->model_name, strlen(request->model_name), "", 0, err);
+        status = model < 0 ? -model : 0;
+    }
     for (size_t i = 0; i < request->n_settings && status == 0; i++) {
         const Inference__TraceSettingRequest__SettingValue *value = request->settings[i]->value;
         status = trace_setting_check(request->settings[i]->key, value ? (const char *const *)value->value : NULL,
@@ -348,7 +353,7 @@ static unsigned described(const struct frontend *f, enum grpc_method method, str
     case GRPC_LOG_SETTINGS:
         return log_settings(d, message, bytes, out, err);
     case GRPC_TRACE_SETTING:
-        return trace_settings(d, message, bytes, out, err);
+        return trace_settings(f, d, message, bytes, out, err);
     default:
         return (unsigned)error_set(err, 501, "this method is not served");
     }

@@ -151,6 +151,13 @@ def test_settings(client):
                   lambda: client.update_trace_settings(settings={"trace_level": ["TIMESTAMPS"]})):
         with pytest.raises(InferenceServerException):
             wrong()
+    assert client.get_trace_settings("double").settings["trace_level"].value == ["OFF"]
+    for unknown in (lambda: client.get_trace_settings("none"),
+                    lambda: client.update_trace_settings("none", {"trace_level": ["OFF"]})):
+        with pytest.raises(InferenceServerException) as failed:
+            unknown()
+        assert failed.value.status() == "StatusCode.NOT_FOUND"
+        assert failed.value.message() == "Request for unknown model: 'none' is not found"
 
 
 def test_cuda_shared_memory_is_not_supported(client):
