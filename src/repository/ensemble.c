@@ -8,6 +8,7 @@
 #include "base/utf8.h"
 #include "repository/model_config.h"
 #include "repository/model_name.h"
+#include "repository/version_choice.h"
 
 _Static_assert(ENSEMBLE_STEPS_MAX <= 64, "a step is a bit of `after`");
 
@@ -126,11 +127,11 @@ static int flows_read(struct reader *r, const struct ensemble_step *step, const 
 static int version_read(const struct reader *r, struct ensemble_step *step, const struct pbtxt_node *node) {
     struct sy_error why;
     int64_t version = -1;
-    if (node && pbtxt_get_int(r->e->path, node, -1, UINT32_MAX, &version, &why) != 0)
+    if (node && pbtxt_get_int(r->e->path, node, -1, VERSION_MAX, &version, &why) != 0)
         version = 0;
     if (version == 0)
-        return node_error(r, step, node, "model_version: '%.30s' is neither -1 (the latest) nor a version from 1 on",
-                          node->text);
+        return node_error(r, step, node, "model_version: '%.30s' is neither -1 (the latest) nor a version from 1 to %u",
+                          node->text, VERSION_MAX);
     step->version = version > 0 ? (uint32_t)version : 0;
     return 0;
 }

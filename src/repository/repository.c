@@ -48,25 +48,33 @@ static bool ends_with(const char *text, const char *suffix) {
     return length > tail && strcmp(text + length - tail, suffix) == 0;
 }
 
-/* The number that a version folder's name is, or 0: Triton ignores other names, and those with leading zeros. */
-static uint32_t version_parse(const char *name) {
+/* The number that a version folder's name is, UINT64_MAX: more than that, or 0: Triton ignores other names, and those
+ * with leading zeros. */
+static uint64_t version_parse(const char *name) {
     uint64_t version = 0;
     if (*name == '0')
         return 0;
-    for (; isdigit((unsigned char)*name) && version <= UINT32_MAX; name++)
-        version = 10 * version + (uint64_t)(*name - '0');
-    return *name || version > UINT32_MAX ? 0 : (uint32_t)version;
+    for (; isdigit((unsigned char)*name); name++)
+        version = version > UINT64_MAX / 10 - 1 ? UINT64_MAX : 10 * version + (uint64_t)(*name - '0');
+    return *name ? 0 : version;
+}
+
+/* Which of two names in digits without leading zeros is the larger number. */
+static int version_name_compare(const char *a, const char *b) {
+    size_t x = strlen(a), y = strlen(b);
+    return x != y ? (x > y ? 1 : -1) : strcmp(a, b);
 }
 
 /* ---- what a folder holds ---- */
 
 struct folder {
-    uint32_t versions[VERSIONS_MAX]; /* of its version folders */
-    uint32_t version_count;          /* of all of them; above VERSIONS_MAX, `versions` lacks some */
-    uint32_t onnx_count;             /* *.onnx files right in it */
-    char onnx[NAME_MAX + 1];         /* one of them */
-    bool config, settings, direct;   /* has config.pbtxt, symphony.yaml, model.onnx */
-    bool versions_hold_models;       /* some version folder has a model.onnx */
+    uint32_t versions[VERSIONS_MAX];      /* of its version folders */
+    uint32_t version_count;               /* of all of them; above VERSIONS_MAX, `versions` lacks some */
+    char version_too_large[NAME_MAX + 1]; /* a version folder whose number is above VERSION_MAX, or "" */
+    uint32_t onnx_count;                  /* *.onnx files right in it */
+    char onnx[NAME_MAX + 1];              /* one of them */
+    bool config, settings, direct;        /* has config.pbtxt, symphony.yaml, model.onnx */
+    bool versions_hold_models;            /* some version folder has a model.onnx */
 };
 
 static int folder_look(const char *path, struct folder *f, struct sy_error *err) {
@@ -78,11 +86,16 @@ static int folder_look(const char *path, struct folder *f, struct sy_error *err)
         char inner[PATH_MAX];
         if (!path_join(inner, path, entry->d_name))
             continue;
-        uint32_t version = version_parse(entry->d_name);
+        uint64_t version = version_parse(entry->d_name);
         if (version && path_is(inner, S_IFDIR)) {
-            if (f->version_count < VERSIONS_MAX)
-                f->versions[f->version_count] = version;
-            f->version_count++;
+            if (version > VERSION_MAX) {
+                if (version_name_compare(entry->d_name, f->version_too_large) > 0)
+                    strcpy(f->version_too_large, entry->d_name);
+            } else {
+                if (f->version_count < VERSIONS_MAX)
+                    f->versions[f->version_count] = (uint32_t)version;
+                f->version_count++;
+            }
             f->versions_hold_models |= folder_has(inner, MODEL_FILE);
         } else if (ends_with(entry->d_name, ONNX_SUFFIX) && entry->d_name[0] != '.' && path_is(inner, S_IFREG)) {
             f->onnx_count++;
@@ -195,12 +208,24 @@ static struct served_model *model_repeat(struct model_list *list) {
     return model;
 }
 
+/* Refuses the model of a folder with a version whose number is too large: a lower version in its place would be another
+ * model than the one that was put there. False: there is none. */
+static bool too_large_refuse(struct served_model *model, const struct folder *f) {
+    if (f->version_too_large[0])
+        served_model_refuse(model, "%.400s/%.60s: the number of a version is at most %u", model->folder,
+                            f->version_too_large, VERSION_MAX);
+    return f->version_too_large[0];
+}
+
 /* Finds the model files of a folder, whose model is the last of the list. Each version that is wanted becomes a model
  * of its own; a file right in the folder is the one model. */
 static void folder_files_set(struct model_list *list, struct folder *f, const struct model_config *config) {
     const char *model_file = config->model_file[0] ? config->model_file : MODEL_FILE;
     struct served_model *model = &list->models[list->count - 1];
     uint32_t chosen[VERSIONS_MAX];
+    bool named = config->versions.choice == VERSIONS_SPECIFIC && f->version_count > 0; /* others are not wanted */
+    if (!named && too_large_refuse(model, f))
+        return;
     if (f->version_count > VERSIONS_MAX) {
         served_model_refuse(model, "%s: %u versions are more than %d", model->folder, f->version_count, VERSIONS_MAX);
     } else if (f->version_count == 0 && folder_has(model->folder, model_file)) {
@@ -222,6 +247,8 @@ static void folder_files_set(struct model_list *list, struct folder *f, const st
 /* An ensemble needs no files: a version folder, if there is one, says only which version it is. */
 static void ensemble_set(struct served_model *model, const struct folder *f, struct model_config *config) {
     struct sy_error err;
+    if (too_large_refuse(model, f))
+        return;
     if (f->version_count > VERSIONS_MAX) {
         served_model_refuse(model, "%s: %u versions are more than %d", model->folder, f->version_count, VERSIONS_MAX);
         return;
@@ -285,7 +312,7 @@ static void entry_add(struct model_list *list, const char *repository, const cha
             struct served_model *model = model_add(list, name, path);
             if (model)
                 served_model_refuse(model, "%s", err.text);
-        } else if (f.version_count || f.config || f.settings || f.onnx_count) {
+        } else if (f.version_count || f.version_too_large[0] || f.config || f.settings || f.onnx_count) {
             folder_add(list, path, name, &f, false);
         } else {
             log_warn("repository entry ignored",

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "inference.pb-c.h"
+#include "repository/version_choice.h"
 #include "request/inbox.h"
 
 /* ---- to the desk and back ---- */
@@ -88,6 +89,8 @@ int order_poll_failed(const char *name, int status, struct sy_error *err) {
 static int file_place(struct override_file *file, const char *key, struct sy_error *err) {
     const char *version = key + strlen("file:"), *slash = strchr(version, '/');
     size_t digits = strspn(version, "0123456789");
+    if (slash && version + digits == slash && strtoull(version, NULL, 10) > VERSION_MAX)
+        return error_set(err, FILE_UNUSABLE, "'%.100s': the number of a version is at most %u", key, VERSION_MAX);
     if (!slash || digits == 0 || version + digits != slash || digits >= sizeof(file->version) || version[0] == '0' ||
         slash[1] == '\0' || slash[1] == '.' || strchr(slash + 1, '/') || strlen(slash + 1) >= sizeof(file->name))
         return error_set(err, FILE_UNUSABLE, "'%.100s': expected file:<version>/<name>, as in file:1/model.onnx", key);

@@ -379,6 +379,11 @@ def test_versions(folder, client):
         config.write_text("version_policy { specific { versions: [ 1, 9 ] } }")
         assert client.fails(client.triton.load_model, "versions")[0] == 400  # all or none
         assert client.factor("versions") == 11
+        config.write_text("")
+        put(folder, "versions", scaled(15), "20240101123000")
+        status, sentence = client.fails(client.triton.load_model, "versions")
+        assert status == 400 and "versions/20240101123000: the number of a version is at most 4294967295" in sentence
+        assert client.factor("versions") == 11
         client.unload("versions")
         assert client.fails(client.factor, "versions", version="1")[0] == 404
     finally:

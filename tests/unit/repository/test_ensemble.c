@@ -170,9 +170,10 @@ static void mistakes_name_the_step(void **state) {
         {X Y STEPS STEP("a", ""), "c:4:1: step 1 (a): input_map is missing"},
         {X Y STEPS STEP("a", IN("i", "x")), "c:4:1: step 1 (a): output_map is missing"},
         {X Y STEPS STEP("a", " model_version: 0" IN("i", "x") OUT("o", "y")),
-         "c:4:24: step 1 (a): model_version: '0' is neither -1 (the latest) nor a version from 1 on"},
+         "c:4:24: step 1 (a): model_version: '0' is neither -1 (the latest) nor a version from 1 to 4294967295"},
         {X Y STEPS STEP("a", " model_version: 4294967296" IN("i", "x") OUT("o", "y")),
-         "c:4:24: step 1 (a): model_version: '4294967296' is neither -1 (the latest) nor a version from 1 on"},
+         "c:4:24: step 1 (a): model_version: '4294967296' is neither -1 (the latest) nor a version from 1 to "
+         "4294967295"},
         {X Y STEPS STEP("a", " input_map { value: 'x' }"), "c:4:24: step 1 (a): input_map: key is missing"},
         {X Y STEPS STEP("a", " input_map { key: 'i' }"), "c:4:24: step 1 (a): input_map: value is missing"},
         {X Y STEPS STEP("a", IN("i", "x") " output_map { key: '\\377' value: 'y' }"),

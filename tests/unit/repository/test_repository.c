@@ -27,7 +27,6 @@ static void both_layouts_are_found_and_sorted(void **state) {
     put(w, "apple/9/model.onnx", "x");
     put(w, "apple/011/model.onnx", "x"); /* not versions, as Triton sees it */
     put(w, "apple/12a/model.onnx", "x");
-    put(w, "apple/99999999999/model.onnx", "x");
     put(w, "mango/config.pbtxt", "name: 'mango'");
     put(w, "mango/3/model.onnx", "x");
     put(w, "plain/model.onnx", "x");
@@ -188,6 +187,35 @@ static void versions_are_models_of_their_own(void **state) {
     }
 }
 
+/* Nor is a lower version served in its place. */
+static void a_version_that_is_too_large_is_named(void **state) {
+    struct world *w = *state;
+    put(w, "most/4294967295/model.onnx", "x");
+    put(w, "more/4294967296/model.onnx", "x");
+    put(w, "dated/1/model.onnx", "x");
+    put(w, "dated/99999999999999999999999/model.onnx", "x");
+    put(w, "dated/20240101123000/model.onnx", "x");
+    put(w, "dated/9999999999/model.onnx", "x");
+    put(w, "all/config.pbtxt", "version_policy { all { } }");
+    put(w, "all/1/model.onnx", "x");
+    put(w, "all/20240101123000/model.onnx", "x");
+    put(w, "one/config.pbtxt", "version_policy { specific { versions: [ 1 ] } }");
+    put(w, "one/1/model.onnx", "x");
+    put(w, "one/20240101123000/model.onnx", "x"); /* not wanted */
+    put(w, "file/20240101123000", "no folder");
+    put(w, "file/2/model.onnx", "x");
+    assert_int_equal(scan(w, ""), 0);
+    assert_int_equal(w->count, 6);
+    assert_found(w, "most", UINT32_MAX, "@/most/4294967295/model.onnx");
+    assert_refused(w, "more", "@/more/4294967296: the number of a version is at most 4294967295");
+    assert_refused(w, "dated", "@/dated/99999999999999999999999: the number of a version is at most 4294967295");
+    assert_refused(w, "all", "@/all/20240101123000: the number of a version is at most 4294967295");
+    assert_found(w, "one", 1, "@/one/1/model.onnx");
+    assert_found(w, "file", 2, "@/file/2/model.onnx");
+    assert_int_equal(scan(w, "more"), 0); /* one model's folder */
+    assert_refused(w, "more", "@/more/4294967296: the number of a version is at most 4294967295");
+}
+
 #define CHAIN                                                                                                          \
     "input { name: 'x' data_type: TYPE_FP32 dims: 4 } output { name: 'y' data_type: TYPE_FP32 dims: 2 }\n"             \
     "ensemble_scheduling { step [ { model_name: 'b' input_map { key: 'i' value: 't' } "                                \
@@ -202,8 +230,11 @@ static void ensembles_need_no_files(void **state) {
     put(w, "versions/config.pbtxt", "max_batch_size: 16 " CHAIN);
     put(w, "versions/symphony.yaml", "slo_ms: 20\nweight: 2\nsteps: [{step: b, for_each: t, limit: 3, beyond: cut}]");
     put(w, "large/config.pbtxt", "max_batch_size: 2000000000 " CHAIN);
+    put(w, "dated/20240101123000/.keep", "");
+    put(w, "dated/config.pbtxt", CHAIN);
     assert_int_equal(scan(w, ""), 0);
-    assert_int_equal(w->count, 3);
+    assert_int_equal(w->count, 4);
+    assert_refused(w, "dated", "@/dated/20240101123000: the number of a version is at most 4294967295");
     const struct served_model *bare = find(w, "bare"), *versions = find(w, "versions");
     assert_string_equal(bare->reason, "");
     assert_int_equal(bare->state, MODEL_LOADING);
@@ -278,6 +309,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(links_are_followed, world_make, world_remove),
         cmocka_unit_test_setup_teardown(two_of_one_name_are_both_named, world_make, world_remove),
         cmocka_unit_test_setup_teardown(versions_are_models_of_their_own, world_make, world_remove),
+        cmocka_unit_test_setup_teardown(a_version_that_is_too_large_is_named, world_make, world_remove),
         cmocka_unit_test_setup_teardown(ensembles_need_no_files, world_make, world_remove),
         cmocka_unit_test_setup_teardown(broken_ensembles_are_refused, world_make, world_remove),
         cmocka_unit_test_setup_teardown(nothing_to_serve_is_said_clearly, world_make, world_remove),

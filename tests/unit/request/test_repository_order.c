@@ -130,6 +130,9 @@ static void json_is_read(void **state) {
             fail_msg("%s: %s", files[i], err.text);
         model_override_free(&o);
     }
+    assert_int_equal(read_json("{\"parameters\":{\"file:20240101123000/x\":\"YWJj\"}}", &o, &err), 500);
+    assert_non_null(strstr(err.text, "'file:20240101123000/x': the number of a version is at most 4294967295"));
+    model_override_free(&o);
 }
 
 static void messages_are_read(void **state) {
