@@ -23,6 +23,12 @@ static inline uint64_t handle_of(uint32_t frontend, uint32_t slot, uint32_t subm
            slot;
 }
 
+/* The submission that comes after this one, 0 being before the first. It comes round after 2^24 and leaves 0 out, so no
+ * handle is 0. */
+static inline uint32_t submission_next(uint32_t submission) {
+    return submission % ((1u << (64 - HANDLE_SLOT_BITS - HANDLE_FRONTEND_BITS)) - 1) + 1;
+}
+
 static inline uint32_t handle_slot(uint64_t handle) {
     return (uint32_t)handle & ((1u << HANDLE_SLOT_BITS) - 1);
 }

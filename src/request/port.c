@@ -42,7 +42,7 @@ struct port {
     /* by slot, [wiring->port_requests] */
     struct request **requests;
     struct request_card *cards;
-    uint32_t *submissions; /* of the slot, so far */
+    uint32_t *submissions; /* to the slot: the last one's number */
     uint32_t *free;        /* unused slots; [outstanding] is the next one to be taken */
 };
 
@@ -173,7 +173,8 @@ static int card_write(struct port *port, const struct request *request) {
 
     for (uint32_t i = 0; i < request->input_count && rc == 0; i++)
         rc = input_place(port, &card->inputs[i], &request->inputs[i], request->run);
-    card->handle = handle_of(port->index, request->slot, ++port->submissions[request->slot]);
+    port->submissions[request->slot] = submission_next(port->submissions[request->slot]);
+    card->handle = handle_of(port->index, request->slot, port->submissions[request->slot]);
     card->deadline_ns = request->deadline_ns;
     card->items = request->items;
     card->work = request->work;

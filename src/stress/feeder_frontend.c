@@ -167,7 +167,7 @@ static bool feed_one(struct feeder_member *m, int64_t now_ns, int64_t due_ns, ui
     uint32_t slot = s->free[--s->free_count];
     int64_t deadline_ns = due_ns + w->models[model].slo_ns - w->reply_margin_ns;
     s->used[slot] = true;
-    s->submission[slot] = (s->submission[slot] + 1) & ((1u << (64 - HANDLE_SLOT_BITS - HANDLE_FRONTEND_BITS)) - 1);
+    s->submission[slot] = submission_next(s->submission[slot]);
     atomic_store_explicit(&s->deadline_ns[slot], deadline_ns, memory_order_relaxed); /* feeder_request_deadline() */
     const struct wire_request request = {
         .handle = handle_of(m->number * HELLO_LANES_MAX, slot, s->submission[slot]),

@@ -30,6 +30,20 @@ static void submissions_come_round(void **state) {
     assert_int_equal(handle_slot(handle), 9);
 }
 
+/* 0 stands for no request. */
+static void no_submission_has_handle_0(void **state) {
+    (void)state;
+    uint32_t submission = 0;
+    uint64_t first = handle_of(0, 0, 1);
+    for (uint32_t i = 1; i < 1u << 24; i++) {
+        submission = submission_next(submission);
+        uint64_t handle = handle_of(0, 0, submission);
+        if (handle == 0 || (handle == first) != (i == 1))
+            fail_msg("submission %u has the handle %llu", i, (unsigned long long)handle);
+    }
+    assert_int_equal(handle_of(0, 0, submission_next(submission)), first);
+}
+
 static void an_input_is_found_in_its_region(void **state) {
     (void)state;
     char memory[2][32];
@@ -52,6 +66,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_handle_keeps_its_parts),
         cmocka_unit_test(submissions_come_round),
+        cmocka_unit_test(no_submission_has_handle_0),
         cmocka_unit_test(an_input_is_found_in_its_region),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -184,6 +184,28 @@ static void what_is_still_read_keeps_its_slot(void **state) {
     rig_stop(rig);
 }
 
+/* 0 stands for no request, as in a cluster's frontend; so also when the submissions to a slot come round. */
+static void no_request_has_handle_0(void **state) {
+    (void)state;
+    struct rig *rig = rig_start(TIME_NEVER);
+    struct ring *requests = &rig->wiring.requests[0], *refusals = &rig->wiring.refusals[0];
+    for (uint32_t i = 0; i <= 1u << 24; i++) {
+        const struct request_message *message = ring_peek(requests);
+        if (!message || !message->handle)
+            fail_msg("submission %u of slot 0 has handle 0", i + 1);
+        struct refusal_message *refusal = ring_reserve(refusals);
+        *refusal = (struct refusal_message){.handle = message->handle, .reason = REFUSAL_SHAPES};
+        ring_pop(requests);
+        ring_release(requests);
+        ring_push(refusals);
+        ring_publish(refusals);
+        if (port_next(rig->port) != &rig->request || port_submit(rig->port, &rig->request) < 0)
+            fail_msg("submission %u does not come back", i + 1);
+        port_flush(rig->port);
+    }
+    rig_stop(rig);
+}
+
 /* The port of a frontend that may have few requests. */
 static void as_many_are_outstanding_as_the_wiring_says(void **state) {
     (void)state;
@@ -494,6 +516,7 @@ int main(void) {
         cmocka_unit_test(what_backends_do_not_take_is_sent_on_twice),
         cmocka_unit_test(what_has_no_time_left_is_refused_with_its_reason),
         cmocka_unit_test(what_is_still_read_keeps_its_slot),
+        cmocka_unit_test(no_request_has_handle_0),
         cmocka_unit_test(as_many_are_outstanding_as_the_wiring_says),
         cmocka_unit_test(inputs_are_found_in_their_region),
         cmocka_unit_test(promised_inputs_are_told_of_when_they_are_there),
