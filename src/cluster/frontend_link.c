@@ -503,6 +503,18 @@ static void advise(const struct frontend_link *l, int64_t wanted) {
         advice_set(l->config.advice, wanted);
 }
 
+/* The scheduler has refused a request. If it was cancelled although nobody here asked for that, a connection broke, and
+ * the scheduler has cancelled what had come by it. If the request has been sent since, and no backend has it, it is
+ * taken back, and its port sends it again; else nothing is lost. */
+static void refused(struct frontend_link *l, struct away *a, uint32_t reason) {
+    if (reason != REFUSAL_CANCELLED || a->cancelled) {
+        refuse(l, a, reason);
+    } else if (!a->over && a->sent == l->uplink.times && a->taker == NO_TAKER) {
+        l->lost[LOST_UNSAID]++;
+        away_take_back(l, a); /* another copy of it may be queued */
+    }
+}
+
 static int from_scheduler(void *context, const struct frame *frame, const void *head, struct sy_error *err) {
     struct frontend_link *l = context;
     const struct refusal_message *refusals = head;
@@ -531,7 +543,7 @@ static int from_scheduler(void *context, const struct frame *frame, const void *
     case FRAME_REFUSALS:
         for (uint32_t i = 0; i < frame->count; i++)
             if (refusals[i].reason < REFUSAL_COUNT && (a = away_find(l, refusals[i].handle)))
-                refuse(l, a, refusals[i].reason);
+                refused(l, a, refusals[i].reason);
         return 0;
     case FRAME_RESULTS:
         for (uint32_t i = 0; i < frame->count; i++)

@@ -7,7 +7,7 @@
 struct peer; /* cluster/peer.h */
 
 enum lost_reason {
-    LOST_UNSAID,      /* the reporting process speaks format 1, or gives an unknown reason */
+    LOST_UNSAID,      /* the reporting process speaks format 1, or gives an unknown reason or none */
     LOST_BACKEND,     /* the backend that had the batch is gone */
     LOST_ACCELERATOR, /* its accelerator failed */
     LOST_INPUTS,      /* the backend did not get its inputs from its frontend */

@@ -115,8 +115,8 @@ static int take_request(struct scheduler_link *l, struct member *m, const struct
         return error_set(err, -EPROTO, "a request whose numbers will not do");
     struct request_message *last = last_of(m, sent->handle);
     if (sent->kind == REQUEST_CANCELLED) {
-        if (last->handle == sent->handle)
-            request_cancel(l, last); /* if there is no room for that, it runs */
+        if (last->handle == sent->handle && request_cancel(l, last)) /* if there is no room for that, it runs */
+            last->kind = REQUEST_CANCELLED;
         return 0;
     }
     if (sent->kind == REQUEST_READY) {
@@ -168,6 +168,23 @@ static void publish_requests(struct scheduler_link *l) {
     l->pushed = 0;
 }
 
+/* A request was cancelled: because its frontend asked for that, or because its place goes, or because its frontend's
+ * connection is lost. In the last case a frontend of the same number may be here again already. It is told nothing: it
+ * keeps what was queued when the connection broke, and sends it again, perhaps before this. */
+static void take_cancelled(struct scheduler_link *l, const struct refusal_message *message) {
+    const struct request_message *last = NULL;
+    struct member *m = member_of(l, message->handle);
+    if (m && handle_frontend(message->handle) % HELLO_LANES_MAX < m->hello.lanes &&
+        handle_slot(message->handle) < m->hello.slots)
+        last = last_of(m, message->handle);
+    if (!last || last->handle != message->handle || last->model != message->served_model)
+        return;
+    if (last->kind == REQUEST_CANCELLED)
+        refuse(l, message->handle, message->served_model, REFUSAL_CANCELLED);
+    else if (l->places[message->served_model].recalled)
+        link_lost(l, message->handle, LOST_PLACE);
+}
+
 static bool take_refusals(struct scheduler_link *l) {
     bool more = false;
     for (uint32_t t = 0; t < l->wiring->model_threads; t++) {
@@ -175,13 +192,12 @@ static bool take_refusals(struct scheduler_link *l) {
         const struct refusal_message *message;
         uint32_t n = 0;
         for (; n < TAKE_MOST && (message = ring_peek(ring)); ring_pop(ring), n++) {
-            struct served_place *place = &l->places[message->served_model];
-            if (place->recalled && message->reason == REFUSAL_CANCELLED)
-                link_lost(l, message->handle, LOST_PLACE);
+            if (message->reason == REFUSAL_CANCELLED)
+                take_cancelled(l, message);
             else
                 refuse(l, message->handle, message->served_model, message->reason);
             l->in_scheduler--;
-            place->queued--;
+            l->places[message->served_model].queued--;
         }
         if (n)
             ring_release(ring);

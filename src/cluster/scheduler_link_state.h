@@ -27,7 +27,8 @@ struct member {
     int64_t since_ns;
     char from[96];
     /* of a frontend */
-    struct request_message *last; /* [lanes * slots] the last request of each, by our clock */
+    struct request_message *last; /* [lanes * slots] the last request of each, by our clock; its kind is CANCELLED once
+                                   * the frontend has cancelled it */
     size_t cancelled;             /* once it is gone: how many of these slots have been cancelled */
     int64_t advised;              /* the advice that it was last sent, plus one; 0: none yet */
     bool *owes;                   /* [models_max] it has yet to confirm that it sends no more requests for this place */
@@ -100,11 +101,12 @@ enum place_state {
 struct served_place {
     uint8_t state; /* enum place_state */
     uint32_t known;
-    uint32_t runs_on; /* classes whose profiles its cores have, a bit each */
-    uint32_t owed;    /* frontends that have yet to confirm that they send no more requests */
-    uint32_t queued;  /* requests in the scheduler */
-    uint32_t sent;    /* batches at backends */
-    bool recalled;    /* its requests were sent back to frontends, for another place of its model */
+    uint32_t runs_on;  /* classes whose profiles its cores have, a bit each */
+    uint32_t owed;     /* frontends that have yet to confirm that they send no more requests */
+    uint32_t queued;   /* requests in the scheduler */
+    uint32_t sent;     /* batches at backends */
+    bool recalled;     /* its requests are sent back to frontends, for another place of its model; */
+    bool all_recalled; /* the model's thread was told so of all of them */
     struct thread_model model;
 };
 

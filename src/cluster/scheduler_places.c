@@ -480,8 +480,10 @@ static bool place_look(struct scheduler_link *l, uint32_t p) {
             place_serve(l, p);
         return true;
     case PLACE_LEAVING:
-        if (place->owed == 0 && place->queued > 0 && !place->recalled && is_outlived(l, place))
-            place->recalled = place_recall(l, p);
+        if (place->owed == 0 && place->queued > 0 && !place->all_recalled && is_outlived(l, place)) {
+            place->recalled = true; /* before the first of them comes back */
+            place->all_recalled = place_recall(l, p);
+        }
         if (place->owed == 0 && place->queued == 0 && place->sent == 0 && wiring_model_goes(l->wiring, p) == 0)
             place->state = PLACE_GOING;
         return true;
