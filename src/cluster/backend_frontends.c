@@ -10,7 +10,7 @@
 #include "cluster/backend_link_state.h"
 
 #define PULL_GUESS_NS  (1 * NS_PER_MS)
-#define AWAIT_NS       (20 * NS_PER_MS)  /* for a new frontend's first connection; no longer than a pull may take */
+#define AWAIT_NS       (20 * NS_PER_MS)  /* to be let in, and to know the clock; no longer than a pull may take */
 #define RETRY_NS       (200 * NS_PER_MS) /* to connect to a frontend */
 #define REFUSED_NS     (2 * NS_PER_S)    /* likewise, once it has refused us */
 #define LOOK_UP_NS     (10 * NS_PER_MS)  /* between checks whether its name has been looked up */
@@ -122,8 +122,11 @@ static int welcomed(struct backend_link *l, struct frontend_peer *f, const struc
     if ((rc = hello_agree(&l->uplink.self, &hello, &f->peer.format, err)) < 0 ||
         (rc = transport_choose(&hello, &l->uplink.self, f->local, &kind, err)) < 0)
         return rc;
+    int64_t now_ns = clock_now_ns(), until_ns = TIME_NEVER;
     f->known = true;
     f->complained = false;
+    f->await_ns = now_ns + AWAIT_NS;
+    health_look(&f->health, &f->peer, now_ns, &until_ns); /* asks for its clock */
     /* until the other transport is ready, which a frame announces */
     f->transport = l->uplink.self.transports & TRANSPORT_BIT(TRANSPORT_TCP) ? &transport_tcp : NULL;
     log_info("frontend connected", "frontend=%s number=%u transport=%s", f->peer.name, f->hello.number,
@@ -171,9 +174,9 @@ static int on_frame(struct frontend_peer *f, const struct frame *frame, const vo
 
 static int frontend_frame(struct peer *peer, const struct frame *frame, const void *head, struct sy_error *err) {
     struct frontend_peer *f = container_of(peer, struct frontend_peer, peer);
-    bool could = f->transport;
+    bool could = backend_can_pull(f);
     int rc = on_frame(f, frame, head, err);
-    if (rc == 0 && !could && f->transport)
+    if (rc == 0 && !could && backend_can_pull(f))
         backend_pulls_begin(peer->owner, f);
     return rc;
 }

@@ -32,11 +32,11 @@ struct frontend_peer {
     int64_t given_up_at_ns; /* the next line in the log about that is not before this time */
     uint64_t refused;       /* requests whose inputs were not taken, */
     int64_t refused_at_ns;  /* likewise */
-    int64_t await_ns;       /* until then plans with its requests wait for the first connection */
+    int64_t await_ns;       /* until then plans with its requests wait until they can be pulled */
     int64_t retry_ns;
     uint32_t tries;                    /* how many addresses of its name were tried */
     bool local;                        /* the connection is to its Unix socket */
-    const struct transport *transport; /* by which requests are pulled now */
+    const struct transport *transport; /* by which requests are pulled now; NULL: it is not ready */
     struct landed *arriving;           /* tcp: the request whose body is arriving */
     /* of fabric: */
     struct fabric_end *fabric; /* NULL: no connection */
@@ -46,6 +46,12 @@ struct frontend_peer {
     struct wire_fabric_region fabric_regions[WIRE_REGIONS_MAX];
     struct frontend_memory *memory; /* of shm: its cards and inputs; NULL: it has not handed them over */
 };
+
+/* Whether requests can be pulled from a frontend now: it has let us in, the transport is ready, and its clock is known,
+ * by which it says when a request has to be answered. */
+static inline bool backend_can_pull(const struct frontend_peer *f) {
+    return f->known && f->transport && clock_sync_known(&f->health.clock);
+}
 
 /* A plan whose requests are pulled. */
 struct pulled_plan {

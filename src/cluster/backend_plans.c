@@ -172,10 +172,11 @@ void backend_landed_lose(struct backend_link *l, struct landed *landed, enum los
     backend_landed_settle(l, landed);
 }
 
-/* Whether a frontend is connected, or a plan may wait for its first connection. */
+/* Whether a frontend is connected and its clock known, or a plan may wait for that. */
 static bool is_reached(const struct frontend_peer *f, int64_t now_ns) {
-    bool connected = f->known && f->transport && !f->peer.closed;
-    return connected || (!f->transport && !f->leaving && now_ns < f->await_ns);
+    if (backend_can_pull(f))
+        return !f->peer.closed;
+    return !f->leaving && now_ns < f->await_ns;
 }
 
 /* Begins to pull the requests of a plan; those of a frontend that is not connected are lost. */
@@ -194,7 +195,7 @@ static void plan_pull(struct backend_link *l, struct pulled_plan *p) {
                                   .model = p->plan.served_model,
                                   .state = LANDED_PULLING,
                                   .begun_ns = p->begun_ns};
-        enum pull_state state = f->transport ? f->transport->pull(l, f, landed) : PULL_UNDER_WAY;
+        enum pull_state state = backend_can_pull(f) ? f->transport->pull(l, f, landed) : PULL_UNDER_WAY;
         p->missing += state == PULL_UNDER_WAY;
         if (state == PULL_NONE)
             backend_tell_undelivered(l, handle, LOST_INPUTS);
@@ -292,7 +293,7 @@ static void plan_give_up(struct backend_link *l, struct pulled_plan *p, int64_t 
         if (!landed || landed->state != LANDED_PULLING || landed->plan != p)
             continue;
         struct frontend_peer *f = backend_frontend_of(l, landed->handle);
-        if (!last && delivers(f, now_ns))
+        if (!last && backend_can_pull(f) && delivers(f, now_ns))
             continue;
         pull_give_up(l, f, landed, now_ns);
         p->unreached = true;
