@@ -77,7 +77,9 @@ struct members_scheduler {
     struct member members[MEMBERS_MAX];      /* place 0 is nobody's, as number 0 is */
     _Atomic int64_t begun_ns[MEMBERS_PLANS]; /* by tag */
     _Atomic uint64_t undelivered;
-    _Atomic uint64_t arrived; /* requests */
+    _Atomic uint64_t arrived;   /* requests */
+    _Atomic uint64_t cancelled; /* by their frontend */
+    _Atomic uint32_t cancels;   /* so many that arrive are refused as if their frontend had cancelled them */
 };
 
 static inline void members_tell_frontend(struct member *to, const struct member *of) {
@@ -120,6 +122,12 @@ static inline int members_met(struct members_scheduler *s, struct member *m, con
     return 0;
 }
 
+static inline void members_cancel(struct members_scheduler *s, struct member *m, uint64_t handle) {
+    const struct refusal_message refusal = {.handle = handle, .reason = REFUSAL_CANCELLED};
+    atomic_fetch_sub_explicit(&s->cancels, 1, memory_order_relaxed); /* set before the requests come */
+    peer_send(&m->peer, FRAME_REFUSALS, 1, &refusal, sizeof(refusal));
+}
+
 static inline int members_frame(struct peer *peer, const struct frame *frame, const void *head, struct sy_error *err) {
     struct member *m = container_of(peer, struct member, peer);
     struct members_scheduler *s = peer->owner;
@@ -135,7 +143,11 @@ static inline int members_frame(struct peer *peer, const struct frame *frame, co
     for (uint32_t i = 0; i < frame->count && frame->kind == FRAME_REQUESTS; i++) {
         struct request_message request = wire_request_message(head, i, peer->format);
         atomic_fetch_add_explicit(&s->arrived, request.kind == REQUEST_ARRIVED, memory_order_relaxed); /* statistics */
-        if (request.kind == REQUEST_ARRIVED && m->waiting_count < MEMBERS_AWAY * 2)
+        atomic_fetch_add_explicit(&s->cancelled, request.kind == REQUEST_CANCELLED,
+                                  memory_order_relaxed); /* likewise */
+        if (request.kind == REQUEST_ARRIVED && atomic_load_explicit(&s->cancels, memory_order_relaxed) > 0)
+            members_cancel(s, m, request.handle);
+        else if (request.kind == REQUEST_ARRIVED && m->waiting_count < MEMBERS_AWAY * 2)
             m->waiting[(m->waiting_first + m->waiting_count++) % (MEMBERS_AWAY * 2)] = request.handle;
     }
     for (uint32_t i = 0; i < frame->count && frame->kind == FRAME_FREED; i++) {

@@ -1,0 +1,65 @@
+/* test_frontend_link.c - what a frontend makes of what its scheduler says of its requests. */
+#include "base/log.h"
+#include "unit/cluster/members.h"
+#include "unit/cmocka_all.h"
+
+#define BEAT_NS  (20 * NS_PER_S) /* nobody is taken for dead while a test runs */
+#define WAIT_NS  (60 * NS_PER_S)
+#define MEMORY   ((size_t)16 << 20)
+#define REQUESTS 20
+
+static struct scene {
+    struct members_scheduler scheduler;
+    struct members_frontend frontend;
+    struct members_backend backend;
+} scene;
+
+static void look(void *context, const struct wiring *wiring, const struct batch_plan *plan) {
+    (void)context, (void)wiring, (void)plan;
+}
+
+static void scene_open(uint32_t cancels) {
+    memset(&scene, 0, sizeof(scene));
+    members_scheduler_open(&scene.scheduler, BEAT_NS);
+    atomic_init(&scene.scheduler.frontends, 1);
+    atomic_init(&scene.scheduler.cancels, cancels);
+    members_scheduler_start(&scene.scheduler);
+    members_frontend_open(&scene.frontend, scene.scheduler.port, BEAT_NS, MEMORY, NULL);
+    scene.backend.look = look;
+    members_backend_open(&scene.backend, scene.scheduler.port, BEAT_NS, MEMORY, NULL);
+}
+
+static void scene_close(void) {
+    members_backend_close(&scene.backend);
+    members_frontend_close(&scene.frontend);
+    members_scheduler_stop(&scene.scheduler);
+}
+
+/* As a scheduler may that has cancelled what came by an earlier connection of the frontend. The scheduler is told to
+ * cancel what it may still have of the request, and the request comes to it anew. */
+static void what_nobody_here_has_cancelled_is_sent_again(void **state) {
+    (void)state;
+    scene_open(REQUESTS);
+    for (int i = 0; i < REQUESTS; i++)
+        assert_true(members_submit(&scene.frontend, 1000));
+    port_flush(scene.frontend.port);
+    int64_t until_ns = clock_now_ns() + WAIT_NS;
+    while (scene.frontend.back < REQUESTS) {
+        assert_true(clock_now_ns() < until_ns);
+        members_wait(&scene.frontend, 10);
+        members_take(&scene.frontend);
+    }
+    assert_int_equal(scene.frontend.failed, REQUESTS); /* as the executor answers */
+    assert_int_equal(scene.scheduler.cancels, 0);
+    assert_true(scene.scheduler.cancelled >= REQUESTS);
+    assert_true(scene.scheduler.arrived >= 2 * REQUESTS);
+    scene_close();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_nobody_here_has_cancelled_is_sent_again),
+    };
+    log_set_level(LOG_ERROR);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
