@@ -415,8 +415,7 @@ static void taken_again(struct frontend_link *l, uint32_t place, bool ended) {
             away_over(l, a, &lost, NULL, false);
             continue;
         }
-        away_hold(l, a);
-        if (away_can_send(l, a))
+        if (away_hold(l, a) && away_can_send(l, a))
             away_send(l, a);
     }
 }

@@ -185,15 +185,20 @@ void away_send(struct frontend_link *l, struct away *a) {
     away_tell(l, a, REQUEST_ARRIVED);
 }
 
-void away_hold(struct frontend_link *l, struct away *a) {
+bool away_hold(struct frontend_link *l, struct away *a) {
+    if (a->cancelled) {
+        refuse(l, a, REFUSAL_CANCELLED);
+        return false;
+    }
     away_await_no_more(l, a);
     a->taker = NO_TAKER;
     if (!a->sent)
-        return;
+        return true;
     doubtful_back(l, a);
     a->sent = 0;
     a->again = true;
     l->held++;
+    return true;
 }
 
 /* Its inputs are there, perhaps before the time that was promised. */
@@ -585,13 +590,8 @@ static void uplink_down(void *context) {
     advise(l, ADVICE_NONE);
     for (size_t i = 0; i < away_count(l); i++) {
         struct away *a = &l->away[i];
-        if (!a->message.handle || !a->sent || a->over)
-            continue;
-        if (a->cancelled && a->taker == NO_TAKER) { /* no process would report it */
-            refuse(l, a, REFUSAL_CANCELLED);
-        } else if (a->taker == NO_TAKER) {
+        if (a->message.handle && a->sent && !a->over && a->taker == NO_TAKER)
             away_hold(l, a);
-        }
     }
 }
 

@@ -115,8 +115,9 @@ void away_await_no_more(struct frontend_link *l, struct away *a);
  * sends it. */
 bool away_can_send(const struct frontend_link *l, const struct away *a);
 void away_send(struct frontend_link *l, struct away *a);
-/* Keeps a request here again, to be sent to the next scheduler: no living process would report its end. */
-void away_hold(struct frontend_link *l, struct away *a);
+/* Keeps a request here again, to be sent to the next scheduler: no living process would report its end. False: its
+ * client has left, so it has ended instead. */
+bool away_hold(struct frontend_link *l, struct away *a);
 /* Sends the scheduler a message about it: enum request_message_kind. */
 void away_tell(struct frontend_link *l, const struct away *a, uint8_t kind);
 /* A request has ended; the first end counts. Its port is told once its inputs are no longer read. */

@@ -604,11 +604,16 @@ static inline void members_backend_open(struct members_backend *b, int scheduler
     CHECK_EQ(pthread_create(&b->thread, NULL, b->execute ? b->execute : members_execute, b), 0);
 }
 
-static inline void members_backend_close(struct members_backend *b) {
-    backend_link_stop(b->link);
+/* Once its link has been stopped. */
+static inline void members_executor_end(struct members_backend *b) {
     atomic_store_explicit(&b->stop, true, memory_order_release); /* with members_execute() */
     doorbell_ring(&b->wired.wiring.executor_bells[0]);
     pthread_join(b->thread, NULL);
     backend_link_free(b->link);
     wiring_destroy(&b->wired.wiring);
+}
+
+static inline void members_backend_close(struct members_backend *b) {
+    backend_link_stop(b->link);
+    members_executor_end(b);
 }

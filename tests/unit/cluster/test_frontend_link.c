@@ -12,10 +12,21 @@ static struct scene {
     struct members_scheduler scheduler;
     struct members_frontend frontend;
     struct members_backend backend;
+    _Atomic bool hold; /* batches are kept from ending */
+    _Atomic bool held; /* one is kept so */
 } scene;
 
 static void look(void *context, const struct wiring *wiring, const struct batch_plan *plan) {
     (void)context, (void)wiring, (void)plan;
+    while (atomic_load_explicit(&scene.hold, memory_order_relaxed)) {   /* a lone flag */
+        atomic_store_explicit(&scene.held, true, memory_order_relaxed); /* likewise */
+        usleep(100);
+    }
+}
+
+/* A cancelled request does not end by itself. */
+static void patient(struct frontend_link_config *config) {
+    config->cancelled_ns = 2 * WAIT_NS;
 }
 
 static void scene_open(uint32_t cancels) {
@@ -24,7 +35,7 @@ static void scene_open(uint32_t cancels) {
     atomic_init(&scene.scheduler.frontends, 1);
     atomic_init(&scene.scheduler.cancels, cancels);
     members_scheduler_start(&scene.scheduler);
-    members_frontend_open(&scene.frontend, scene.scheduler.port, BEAT_NS, MEMORY, NULL);
+    members_frontend_open(&scene.frontend, scene.scheduler.port, BEAT_NS, MEMORY, patient);
     scene.backend.look = look;
     members_backend_open(&scene.backend, scene.scheduler.port, BEAT_NS, MEMORY, NULL);
 }
@@ -35,6 +46,15 @@ static void scene_close(void) {
     members_scheduler_stop(&scene.scheduler);
 }
 
+static void all_back(void) {
+    int64_t until_ns = clock_now_ns() + WAIT_NS;
+    while (scene.frontend.back < scene.frontend.submitted) {
+        assert_true(clock_now_ns() < until_ns);
+        members_wait(&scene.frontend, 10);
+        members_take(&scene.frontend);
+    }
+}
+
 /* As a scheduler may that has cancelled what came by an earlier connection of the frontend. The scheduler is told to
  * cancel what it may still have of the request, and the request comes to it anew. */
 static void what_nobody_here_has_cancelled_is_sent_again(void **state) {
@@ -43,12 +63,7 @@ static void what_nobody_here_has_cancelled_is_sent_again(void **state) {
     for (int i = 0; i < REQUESTS; i++)
         assert_true(members_submit(&scene.frontend, 1000));
     port_flush(scene.frontend.port);
-    int64_t until_ns = clock_now_ns() + WAIT_NS;
-    while (scene.frontend.back < REQUESTS) {
-        assert_true(clock_now_ns() < until_ns);
-        members_wait(&scene.frontend, 10);
-        members_take(&scene.frontend);
-    }
+    all_back();
     assert_int_equal(scene.frontend.failed, REQUESTS); /* as the executor answers */
     assert_int_equal(scene.scheduler.cancels, 0);
     assert_true(scene.scheduler.cancelled >= REQUESTS);
@@ -56,9 +71,41 @@ static void what_nobody_here_has_cancelled_is_sent_again(void **state) {
     scene_close();
 }
 
+/* The backend that has it goes after the scheduler. */
+static void what_a_client_has_left_does_not_wait_for_a_scheduler(void **state) {
+    (void)state;
+    scene_open(0);
+    assert_true(members_submit(&scene.frontend, 1000)); /* the backend finds the frontend */
+    port_flush(scene.frontend.port);
+    all_back();
+    atomic_store(&scene.hold, true);
+    assert_true(members_submit(&scene.frontend, 1000));
+    struct members_request *last = &scene.frontend.requests[scene.frontend.free[scene.frontend.free_count]];
+    port_flush(scene.frontend.port);
+    int64_t until_ns = clock_now_ns() + WAIT_NS;
+    for (; !atomic_load(&scene.held); usleep(100))
+        assert_true(clock_now_ns() < until_ns);
+    usleep(20000); /* for the frontend to see that it is taken; else it ends in another way */
+    port_cancel(scene.frontend.port, &last->request);
+    port_flush(scene.frontend.port);
+    for (; atomic_load(&scene.scheduler.cancelled) == 0; usleep(100))
+        assert_true(clock_now_ns() < until_ns);
+    members_scheduler_stop(&scene.scheduler);
+    usleep(20000); /* likewise that the scheduler is gone */
+    assert_int_equal(scene.frontend.back, 1);
+    backend_link_stop(scene.backend.link);
+    all_back();
+    assert_int_equal(last->request.status, REQUEST_REFUSED);
+    assert_int_equal(last->request.refusal, REFUSAL_CANCELLED);
+    atomic_store(&scene.hold, false);
+    members_frontend_close(&scene.frontend);
+    members_executor_end(&scene.backend);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_nobody_here_has_cancelled_is_sent_again),
+        cmocka_unit_test(what_a_client_has_left_does_not_wait_for_a_scheduler),
     };
     log_set_level(LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);
