@@ -22,10 +22,11 @@ struct known_model {
     uint32_t description_bytes;
     struct described_profile profiles_brought[ACCELERATOR_TYPES_MAX]; /* and that backend's profiles */
     uint32_t profiles_brought_count;
-    uint32_t backends;                               /* that have it now */
-    uint32_t place;                                  /* that serves it or soon will; CATALOGUE_NONE */
-    bool told;                                       /* of an ensemble, which has no place: frontends know it */
-    bool unloaded;                                   /* its last backend did not just vanish */
+    uint32_t backends; /* that have it now */
+    uint32_t place;    /* that serves it or soon will; CATALOGUE_NONE */
+    bool told;         /* of an ensemble, which has no place: frontends know it */
+    bool unloaded;     /* its last backend did not just vanish */
+    const char *waits; /* backends could run it, but it has no place, for this reason; NULL: that is not so */
     struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* by class; NULL: the class does not run it */
 };
 

@@ -26,11 +26,12 @@ struct scheduler_link_config {
     struct model_thread *const *model_threads; /* [wiring->model_threads] */
     struct central_thread *central_thread;     /* instead of model threads, with a central policy; else NULL */
     uint32_t models_max;                       /* places; wiring->thread_of_served has the thread of each */
-    int listen_fd;                             /* for members; the link's from then on */
-    struct hello self;                         /* incarnation, version, name, term */
-    const struct auth *auth;                   /* tokens accepted from members; NULL: none is needed */
-    struct tls *tls;                           /* of the connections over TCP; outlives the link; NULL: plain text */
-    const char *const *peers; /* [peer_count] all schedulers, as in standby.h; none: it is the only one */
+    uint32_t models_served_max; /* models that have places; the other places are for models that move to a new one */
+    int listen_fd;              /* for members; the link's from then on */
+    struct hello self;          /* incarnation, version, name, term */
+    const struct auth *auth;    /* tokens accepted from members; NULL: none is needed */
+    struct tls *tls;            /* of the connections over TCP; outlives the link; NULL: plain text */
+    const char *const *peers;   /* [peer_count] all schedulers, as in standby.h; none: it is the only one */
     uint32_t peer_count, rank;
     const struct registry_place *registry; /* NULL: none */
     int64_t beat_ns;                       /* between heartbeats */

@@ -345,8 +345,8 @@ static void thread_forget(struct scheduler_link *l, uint32_t p) {
         model_thread_forget(l->config.model_threads[l->wiring->thread_of_served[p]], p);
 }
 
-/* Begins to serve a model in a free place. False: there is no room now. */
-static bool place_begin(struct scheduler_link *l, uint32_t known_index, uint32_t runs_on) {
+/* Begins to serve a model in a free place. -ENOSPC: there is none; -EAGAIN: a thread has no room for the news now. */
+static int place_begin(struct scheduler_link *l, uint32_t known_index, uint32_t runs_on) {
     struct known_model *known = &l->catalogue->known[known_index];
     const struct served_model *model = known->model;
     struct wiring *w = l->wiring;
@@ -356,7 +356,7 @@ static bool place_begin(struct scheduler_link *l, uint32_t known_index, uint32_t
         p++;
     uint32_t first = p < l->config.models_max ? variants_take(l, count) : CATALOGUE_NONE;
     if (first == CATALOGUE_NONE)
-        return false;
+        return -ENOSPC;
     struct served_place *place = &l->places[p];
     l->places_moving++;
     *place = (struct served_place){
@@ -386,7 +386,7 @@ static bool place_begin(struct scheduler_link *l, uint32_t known_index, uint32_t
         memset(l->variant_taken + first, false, count);
         place->state = PLACE_FREE;
         l->places_moving--;
-        return false;
+        return -EAGAIN;
     }
     list_for_each (node, &l->members) {
         struct member *m = list_entry(node, struct member, node);
@@ -394,7 +394,7 @@ static bool place_begin(struct scheduler_link *l, uint32_t known_index, uint32_t
             if (!m->brought[i].ends && m->brought[i].known == known_index)
                 m->number_of_place[p] = m->brought[i].number;
     }
-    return true;
+    return 0;
 }
 
 /* Whether a place still has accelerators although no backend has its model any more: those of a backend that unloads
@@ -552,10 +552,43 @@ static bool is_to_move(const struct scheduler_link *l, const struct known_model 
     return runs_on & ~knows || (l->classes_short && knows & ~runs_on);
 }
 
+/* How many models that backends have are served, or soon will be. */
+static uint32_t models_held(const struct scheduler_link *l) {
+    uint32_t held = 0;
+    for (uint32_t p = 0; p < l->config.models_max; p++) {
+        const struct known_model *known = &l->catalogue->known[l->places[p].known];
+        bool comes = l->places[p].state == PLACE_COMING && known->place == CATALOGUE_NONE;
+        held += known->backends > 0 && (comes || l->places[p].state == PLACE_SERVING);
+    }
+    return held;
+}
+
+/* Gives a model a new place. One that is not served yet gets none of the last places: without these, the others could
+ * not move. True: it is to be tried again; false also if there is no room before other models go. */
+static bool known_begin(struct scheduler_link *l, uint32_t i, uint32_t runs_on, uint32_t *held) {
+    struct known_model *known = &l->catalogue->known[i];
+    bool first = known->place == CATALOGUE_NONE, many = first && *held >= l->config.models_served_max;
+    int rc = many ? -ENOSPC : place_begin(l, i, runs_on);
+    if (rc == 0) {
+        *held += first;
+        known->waits = NULL;
+        return false;
+    }
+    bool full = many || (rc == -ENOSPC && l->places_moving == 0);
+    if (full && first && !known->waits) {
+        known->waits = many ? "the scheduler serves as many models as it may (--max-models)"
+                            : "the scheduler has no room for one more model with variable shapes";
+        log_warn("model waits", "model=%s version=%u reason=\"%s\"", known->model->name, known->model->version,
+                 known->waits);
+    }
+    return !full;
+}
+
 /* Makes the places agree with the models of backends. True: some changes have to wait. */
 static bool reconcile(struct scheduler_link *l) {
     struct catalogue *c = l->catalogue;
     bool left = false, coming = false;
+    uint32_t held = models_held(l);
     for (uint32_t i = 0; i < c->known_count; i++) {
         struct known_model *known = &c->known[i];
         coming |= known->model && is_coming(l, i);
@@ -566,7 +599,7 @@ static bool reconcile(struct scheduler_link *l) {
         if (known->model->ensemble)
             left |= ensemble_reconcile(l, i);
         if (runs_on && is_to_move(l, known, runs_on)) {
-            left |= !place_begin(l, i, runs_on);
+            left |= known_begin(l, i, runs_on, &held);
         } else if (!runs_on && served && is_awaited(c, catalogue_successor(c, i))) {
             left = true; /* frontends must be told of that one first */
         } else if (!runs_on && served) {

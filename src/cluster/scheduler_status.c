@@ -53,19 +53,24 @@ static json_t *accelerators_status(const struct scheduler_link *l, const struct 
 static json_t *brought_status(const struct scheduler_link *l, const struct member *m) {
     json_t *list = json_array();
     for (uint32_t i = 0; i < m->brought_count; i++) {
-        if (m->brought[i].ends)
-            continue;
-        const struct served_model *model = l->catalogue->known[m->brought[i].known].model;
-        json_array_append_new(list, json_sprintf("%s/%u", model->name, model->version));
+        const struct known_model *known = &l->catalogue->known[m->brought[i].known];
+        if (!m->brought[i].ends && !known->waits)
+            json_array_append_new(list, json_sprintf("%s/%u", known->model->name, known->model->version));
     }
     return list;
 }
 
-/* Models that it has and that are not served: those that it could not load, then those that were not taken. */
-static json_t *aside_status(const struct member *m) {
+/* Models that it has and that are not served: those that it could not load, then those that were not taken, and those
+ * for which there is no room. */
+static json_t *aside_status(const struct scheduler_link *l, const struct member *m) {
     json_t *list = m->aside ? json_deep_copy(m->aside) : json_array();
     for (const struct late_model *late = m->late; late; late = late->next)
         aside_add(list, late->name, late->version, late->reason);
+    for (uint32_t i = 0; i < m->brought_count; i++) {
+        const struct known_model *known = &l->catalogue->known[m->brought[i].known];
+        if (!m->brought[i].ends && known->waits)
+            aside_add(list, known->model->name, known->model->version, known->waits);
+    }
     return list;
 }
 
@@ -78,7 +83,7 @@ static void backend_status(const struct scheduler_link *l, const struct member *
             batches++;
     json_object_set_new(json, "accelerators", accelerators_status(l, m));
     json_object_set_new(json, "models", brought_status(l, m));
-    json_object_set_new(json, "aside", aside_status(m));
+    json_object_set_new(json, "aside", aside_status(l, m));
     set_number(json, "batches", batches);
 }
 

@@ -14,6 +14,7 @@
 #include "cluster/frontend_link.h"
 #include "cluster/scheduler_link.h"
 #include "control/cluster_models.h"
+#include "control/repository_control.h"
 #include "control/server_state.h"
 #include "net/listen.h"
 
@@ -129,6 +130,7 @@ static int start_scheduler(struct server *s, const struct hello *self, int liste
         .model_threads = s->model_threads,
         .central_thread = s->central_thread,
         .models_max = s->config.model_count,
+        .models_served_max = s->config.model_count - CONTROL_SPARE,
         .listen_fd = listen_fd,
         .self = *self,
         .auth = s->config.cluster->auth,

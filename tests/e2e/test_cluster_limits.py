@@ -136,6 +136,63 @@ def test_models_wait_until_a_frontend_has_room(tmp_path):
             role.end()
 
 
+def test_models_beyond_the_scheduler_s_limit_wait_and_that_is_told(tmp_path):
+    """Of two backends with 20 models each, all different, --max-models 24 are served. A backend of another type that has the same
+    models serves those, too: there is room to move them. When one backend leaves, what waited is served."""
+    join = "--join", "127.0.0.1:%d" % free_port()
+
+    def backend(name, kind="test"):
+        path = tmp_path / ("%s-%s.yaml" % (name, kind))
+        path.write_text("cluster: {accelerators: 1, type: %s}\nmodels:\n"
+                        "  - {name: %s, alpha_ms: 1, beta_ms: 1, slo_ms: 60000, copies: 20}\n"
+                        "workload: {rate_rps: 10}\n" % (kind, name))
+        return Role("backend", *join, "--scenario", path, "--name", name + "-" + kind)
+
+    def ask(*more):
+        return subprocess.run([BINARY, "status", *join, "--timeout", "60", *more], capture_output=True, text=True).stdout
+
+    def status():
+        return json.loads(ask("--json"))
+
+    def served():
+        return {one["name"]: one["backends"] for one in status()["models"]}
+
+    def aside():
+        return {(m["name"], one["name"], one["reason"]) for m in status()["members"] for one in m.get("aside", [])}
+
+    def names(name, first, last):
+        return ["%s-%d" % (name, n) for n in range(first, last + 1)]
+
+    inputs = [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [1]}]
+    reason = "the scheduler serves as many models as it may (--max-models)"
+    roles = [Role("scheduler", "--listen", join[1], "--max-models", "24")]
+    try:
+        wait_until(lambda: roles[0].says('msg="leads"'))
+        roles.append(backend("a"))
+        wait_until(lambda: len(served()) == 20)
+        roles.append(backend("b"))
+        waiting = names("b", 5, 20)
+        wait_until(lambda: aside() == {("b-test", name, reason) for name in waiting})
+        assert list(served()) == names("a", 1, 20) + names("b", 1, 4)
+        for name in waiting:
+            assert roles[0].says('level=warn msg="model waits" model=%s version=1 reason="%s"\n' % (name, reason)) == 1
+        assert [len(m["models"]) for m in status()["members"]] == [20, 4]
+        assert re.search(r"^NOT_SERVED +VERSION +BACKEND +REASON\nb-5 +1 +b-test +the scheduler serves ", ask(), re.M)
+        with Frontend(*join) as frontend:
+            wait_until(lambda: frontend.infer("b-4", inputs)[0] == 200)
+            wait_until(lambda: frontend.infer("b-5", inputs)[0] == 404)
+            roles.append(backend("a", "other"))
+            wait_until(lambda: all(served()[name] == 2 for name in names("a", 1, 20)))
+            wait_until(lambda: roles[0].says(" backends=2\n") == 20)  # each in a place that knows both types
+            assert roles[3].kill(signal.SIGTERM) == 0 and roles[1].kill(signal.SIGTERM) == 0
+            wait_until(lambda: sorted(served()) == sorted(names("b", 1, 20)) and aside() == set())
+            wait_until(lambda: frontend.infer("b-20", inputs)[0] == 200)
+        assert roles[0].says('msg="model waits"') == 16
+    finally:
+        for role in roles:
+            role.end()
+
+
 def test_outputs_take_so_much_memory_and_no_more(tmp_path):
     """Of the backend while it runs, and of the frontend until the answer is sent."""
     save_model(tmp_path, "ones", [helper.make_node("ConstantOfShape", ["shape"], ["y"])],

@@ -83,6 +83,7 @@ static void scheduler_begin(void) {
         .wiring = &wiring,
         .model_threads = &model_thread,
         .models_max = MODELS,
+        .models_served_max = MODELS,
         .listen_fd = -1,
         .self = {.incarnation = 1, .version = "x", .name = "real"},
         .beat_ns = 60 * NS_PER_S,
