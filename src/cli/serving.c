@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "backend/executor.h"
@@ -315,6 +316,15 @@ static int plan_join(const struct serve_settings *s, struct serve_plan *plan, st
     return plan_list(s->join, "join", plan, &plan->cluster.scheduler_count, err);
 }
 
+/* One that is listed twice would stand by for itself. */
+static int check_peers(const struct serve_plan *plan, struct sy_error *err) {
+    for (uint32_t i = 0; i < plan->cluster.peer_count; i++)
+        for (uint32_t k = 0; k < i; k++)
+            if (strcasecmp(plan->schedulers[i], plan->schedulers[k]) == 0)
+                return error_set(err, -EINVAL, "--peers: '%s' is listed twice", plan->schedulers[i]);
+    return 0;
+}
+
 /* The schedulers of --peers, and which of them this one is. */
 static int plan_peers(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
     const char *own = s->advertise ? s->advertise : s->listen;
@@ -323,6 +333,9 @@ static int plan_peers(const struct serve_settings *s, struct serve_plan *plan, s
         return rc;
     if (plan->cluster.peer_count > ELECTION_PEERS_MAX)
         return error_set(err, -EINVAL, "--peers: more than %d schedulers", ELECTION_PEERS_MAX);
+    rc = check_peers(plan, err);
+    if (rc < 0)
+        return rc;
     plan->cluster.peers = plan->schedulers;
     while (plan->cluster.rank < plan->cluster.peer_count && strcmp(plan->schedulers[plan->cluster.rank], own) != 0)
         plan->cluster.rank++;

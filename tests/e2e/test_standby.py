@@ -193,6 +193,14 @@ def test_leader_is_silent_and_wakes_up(pair):
     assert pair.leader() is other
 
 
+@pytest.mark.parametrize("twice", ["a.test:7700,b.test:7700,a.test:7700", "a.test:7700,b.test:7700,B.test:7700"])
+def test_a_scheduler_that_is_listed_twice(twice):
+    """It would stand by for itself."""
+    done = subprocess.run([BINARY, "scheduler", "--listen", "127.0.0.1:0", "--no-metrics", "--advertise", "a.test:7700",
+                           "--peers", twice], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (2, "symphony scheduler: --peers: '%s' is listed twice\n" % twice.split(",")[2])
+
+
 def test_drain_waits_while_another_scheduler_takes_over(tmp_path):
     """That one has no members yet; and the one that it stands by for does not answer."""
     with Cluster(tmp_path, schedulers=2, backends=1, beta_ms=3000) as cluster, concurrent.futures.ThreadPoolExecutor() as pool:
