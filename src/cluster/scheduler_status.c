@@ -205,7 +205,7 @@ void status_send(struct scheduler_link *l, struct member *visitor, const struct 
 
 struct member *status_member(struct scheduler_link *l, const char *text, uint32_t bytes, struct sy_error *err) {
     char wanted[HELLO_NAME_MAX], *end;
-    struct member *found = NULL;
+    struct member *found = NULL, *numbered = NULL;
     uint32_t count = 0;
 
     snprintf(wanted, sizeof(wanted), "%.*s", (int)(bytes < HELLO_NAME_MAX ? bytes : HELLO_NAME_MAX - 1), text);
@@ -214,13 +214,23 @@ struct member *status_member(struct scheduler_link *l, const char *text, uint32_
         struct member *m = list_entry(node, struct member, node);
         if (!m->known || m->hello.role == ROLE_SCHEDULER)
             continue;
-        if (!*end && m->hello.number == number)
-            return m;
-        if (strcmp(m->hello.name, wanted) == 0) {
+        if (*wanted >= '0' && *wanted <= '9' && !*end && m->hello.number == number)
+            numbered = m;
+        else if (strcmp(m->hello.name, wanted) == 0) {
             found = m;
             count++;
         }
     }
+    if (numbered && count) {
+        error_set(
+            err, -ENOENT,
+            "'%s' is the number of the %s '%s', and the name of the %s of number %u; use that name or that number",
+            wanted, cluster_role_name(numbered->hello.role), numbered->hello.name, cluster_role_name(found->hello.role),
+            found->hello.number);
+        return NULL;
+    }
+    if (numbered)
+        return numbered;
     if (count == 1)
         return found;
     if (count)

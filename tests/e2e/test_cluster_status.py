@@ -218,6 +218,25 @@ def test_a_frontend_ends_before_a_long_run(tmp_path):
             one.join()
 
 
+def test_a_name_that_is_another_member_s_number(cluster):
+    """Nobody is drained by it, since either could be meant; each can be by what only it has."""
+    wait_until(lambda: complete(cluster))
+    number = members(cluster.status(), "backend")["b-0"]["number"]
+    cluster.start("backend", str(number), "--join", cluster.join, "--scenario", str(cluster.scenario))
+    wait_until(lambda: str(number) in members(cluster.status(), "backend"))
+    other = members(cluster.status(), "backend")[str(number)]["number"]
+    done = cluster.ask("drain", "--wait", str(number))
+    sentence = "'%d' is the number of the backend 'b-0', and the name of the backend of number %d; use that" % (number, other)
+    assert done.returncode == 1 and sentence in done.stderr
+    assert {"b-0", "b-1", str(number)} == set(members(cluster.status(), "backend"))
+    assert cluster.ask("drain", "--wait", str(other)).returncode == 0
+    assert cluster.processes[-1].process.wait(60) == 0
+    for wanted in ("-1", "+%d" % number, " %d" % number, ""):
+        assert "no member has the name or number '%s'" % wanted in cluster.ask("drain", "--", wanted).stderr
+    assert cluster.ask("drain", "--wait", str(number)).returncode == 0
+    assert cluster.backends[0].process.wait(60) == 0
+
+
 def test_mistakes(cluster):
     done = cluster.ask("drain", "nobody")
     assert (done.returncode, done.stderr.count("\n")) == (1, 1) and "no member has the name" in done.stderr
