@@ -11,7 +11,10 @@ enum log_level log_get_level(void);
 int log_level_parse(const char *name, enum log_level *level);
 
 /* One line: `event` is a short word or sentence; `fmt` the pairs, e.g. log_write(LOG_INFO, "model loaded", "model=%s",
- * name). Values with blanks are to be quoted by the caller as "...". One write(2) a line, so lines never mix. */
+ * name). A string that is a value by itself (model=%s) gets quotes around it if it has blanks, quotes or equals signs;
+ * in quotes (reason=\"%s\") its quotes and backslashes are escaped by backslashes. So no string can look like another
+ * pair. A line has at most 2047 bytes; one that is cut still ends its quotes. Conversions: %s, %d, %i, %u, %x, %X (with
+ * l, ll, z), %e, %f, %g; none other. One write(2) a line, so lines never mix. */
 void log_write(enum log_level level, const char *event, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 #define log_debug(...) log_write(LOG_DEBUG, __VA_ARGS__)

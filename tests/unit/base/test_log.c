@@ -9,13 +9,19 @@
 
 #include "base/log.h"
 
-/* What is written to standard error for this value, behind the time. */
-static const char *logged(const char *value) {
-    static char line[4096];
-    int pipes[2], kept = dup(STDERR_FILENO);
+#define LOGGED(...) (log_begin(), log_info("event", __VA_ARGS__), log_end())
+
+static int pipes[2], kept;
+
+static void log_begin(void) {
+    kept = dup(STDERR_FILENO);
     assert_int_equal(pipe(pipes), 0);
     dup2(pipes[1], STDERR_FILENO);
-    log_info("event", "value=%s", value);
+}
+
+/* What was written to standard error, behind the time. */
+static const char *log_end(void) {
+    static char line[4096];
     dup2(kept, STDERR_FILENO);
     close(kept);
     close(pipes[1]);
@@ -26,11 +32,56 @@ static const char *logged(const char *value) {
     return strchr(line, ' ') + 1;
 }
 
+static const char *logged(const char *value) {
+    return LOGGED("value=%s", value);
+}
+
 static void an_event_is_a_line(void **state) {
     (void)state;
     assert_string_equal(logged("plain"), "level=info msg=\"event\" value=plain\n");
-    assert_string_equal(logged("x\nlevel=error\tmsg"), "level=info msg=\"event\" value=x level=error msg\n");
+    assert_string_equal(logged("x\nlevel=error\tmsg"), "level=info msg=\"event\" value=\"x level=error msg\"\n");
     assert_string_equal(logged("\x1b[31m\r\x7f"), "level=info msg=\"event\" value=?[31m??\n");
+}
+
+static void a_value_is_one_value(void **state) {
+    static const struct {
+        const char *value, *alone, *in_quotes;
+    } cases[] = {
+        {"plain-1.2/3:4,\xc3\xa9", "plain-1.2/3:4,\xc3\xa9", "plain-1.2/3:4,\xc3\xa9"},
+        {"", "", ""},
+        {"two words", "\"two words\"", "two words"},
+        {"a=b", "\"a=b\"", "a=b"},
+        {"sp ace\"quo\\te", "\"sp ace\\\"quo\\\\te\"", "sp ace\\\"quo\\\\te"},
+        {"back\\slash", "back\\slash", "back\\\\slash"},
+        {"x\" level=error", "\"x\\\" level=error\"", "x\\\" level=error"},
+        {"\"", "\"\\\"\"", "\\\""},
+        {"100%s", "100%s", "100%s"},
+    };
+    char line[200];
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        snprintf(line, sizeof(line), "level=info msg=\"event\" a=%s b=1 c=%s\n", cases[i].alone, cases[i].alone);
+        assert_string_equal(LOGGED("a=%s b=%d c=%s", cases[i].value, 1, cases[i].value), line);
+        snprintf(line, sizeof(line), "level=info msg=\"event\" a=\"%s\" b=\"in %s, too\"\n", cases[i].in_quotes,
+                 cases[i].in_quotes);
+        assert_string_equal(LOGGED("a=\"%s\" b=\"in %s, too\"", cases[i].value, cases[i].value), line);
+    }
+    /* Not a value by itself: a caller's pairs. */
+    assert_string_equal(LOGGED("a=%u%s", 1u, " b=2"), "level=info msg=\"event\" a=1 b=2\n");
+    assert_string_equal(LOGGED("%s", "a=1"), "level=info msg=\"event\" a=1\n");
+    assert_string_equal(LOGGED("%s", ""), "level=info msg=\"event\" \n");
+}
+
+static void numbers_are_as_printf_writes_them(void **state) {
+    (void)state;
+    assert_string_equal(LOGGED("a=%d b=%u c=%lld d=%llu e=%ld f=%lu g=%zu h=%x i=%05d z=%s", -1, 4000000000u,
+                               -9000000000000000000LL, 18000000000000000000ULL, -5L, 6UL, (size_t)7, 255u, 42, "end"),
+                        "level=info msg=\"event\" a=-1 b=4000000000 c=-9000000000000000000 d=18000000000000000000 e=-5 "
+                        "f=6 g=7 h=ff i=00042 z=end\n");
+    assert_string_equal(LOGGED("a=%.0f b=%.3f c=%.6g d=%e", 1.6, 2.0005, 1e9, 0.5),
+                        "level=info msg=\"event\" a=2 b=2.001 c=1e+09 d=5.000000e-01\n");
+    assert_string_equal(LOGGED("a=%.3s b=%.*s c=\"%.2s\" d=%s", "abcdef", 2, "x y", "\"\"\"", "end"),
+                        "level=info msg=\"event\" a=abc b=\"x \" c=\"\\\"\\\"\" d=end\n");
 }
 
 static void a_line_is_utf8(void **state) {
@@ -47,11 +98,22 @@ static void a_long_line_is_cut(void **state) {
     long_value[sizeof(long_value) - 1] = '\0';
     const char *line = logged(long_value);
     assert_true(strlen(line) < 2048 && line[strlen(line) - 1] == '\n');
+    /* Wherever it is cut, the quotes end, and no escape is halved. */
+    memset(long_value, '"', sizeof(long_value) - 1);
+    for (int more = 0; more < 4; more++) {
+        line = LOGGED("%.*s=\"%s\" b=2", 1 + more, "aaaa", long_value);
+        size_t bytes = strlen(line);
+        assert_true(bytes > 1900 && bytes < 2048);
+        assert_string_equal(line + bytes - 4, "\\\"\"\n");
+        assert_int_equal((bytes - strlen("level=info msg=\"event\" =\"\"\n") - 1 - (size_t)more) % 2, 0);
+    }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_event_is_a_line),
+        cmocka_unit_test(a_value_is_one_value),
+        cmocka_unit_test(numbers_are_as_printf_writes_them),
         cmocka_unit_test(a_line_is_utf8),
         cmocka_unit_test(a_long_line_is_cut),
     };
