@@ -392,8 +392,10 @@ static void address_complete(struct member *m) {
 static const char *member_refused(struct scheduler_link *l, struct member *m, struct sy_error *why) {
     if (hello_agree(&l->config.self, &m->hello, &m->peer.format, why) < 0)
         return why->text;
+    if (m->hello.role == ROLE_SCHEDULER && !l->standby)
+        return "this scheduler knows of no other: start it with --peers or --registry";
     if (m->hello.role == ROLE_SCHEDULER)
-        return l->standby ? NULL : "this scheduler knows of no other: start it with --peers or --registry";
+        return standby_admits(l->standby, &m->hello, why) < 0 ? why->text : NULL;
     if (m->hello.role == ROLE_VISITOR)
         return NULL;
     if (!scheduler_link_leads(l))

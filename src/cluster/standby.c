@@ -23,6 +23,7 @@ struct other {
     char address[HELLO_ADDRESS_MAX];
     uint32_t tries; /* how many addresses of its name were tried */
     int64_t retry_ns;
+    struct sy_error refused; /* why it has refused us, as was logged last; "": it has not, or has accepted us since */
 };
 
 struct standby {
@@ -66,12 +67,27 @@ static void step(struct standby *s, int64_t now_ns, const struct election_event 
         registry_swap(s->registry, actions.swap_revision, actions.swap_term);
 }
 
+int standby_admits(const struct standby *s, const struct hello *other, struct sy_error *err) {
+    if (s->registry)
+        return 0;
+    if (other->number >= s->config.peer_count)
+        return error_set(err, -EPROTO,
+                         "it is number %u of its --peers, and those of this scheduler are %u: all need the same list",
+                         other->number + 1, s->config.peer_count);
+    if (other->number == s->config.rank)
+        return error_set(err, -EPROTO,
+                         "it is number %u of its --peers, and so is this scheduler of its own: all need the same list, "
+                         "in the same order",
+                         other->number + 1);
+    return 0;
+}
+
 void standby_heard(struct standby *s, uint32_t rank, const struct wire_heartbeat *heartbeat) {
     uint32_t peer = rank;
     for (uint32_t i = 0; s->registry && i < ELECTION_PEERS_MAX; i++)
         if (s->others[i].wanted && s->others[i].incarnation == heartbeat->incarnation)
             peer = i;
-    if (peer >= ELECTION_PEERS_MAX)
+    if (peer >= s->election.config.peers)
         return;
     if (heartbeat->leads && s->others[peer].wanted)
         snprintf(s->leader, sizeof(s->leader), "%s", s->others[peer].address);
@@ -111,18 +127,28 @@ static void other_closed(struct peer *peer, const char *reason) {
     link_told(s, o, false);
 }
 
+/* It does not let us in; we try again. One line in the log for each reason. */
+static int other_refused(struct other *o, const struct frame *frame, const void *head, struct sy_error *err) {
+    int rc = wire_refused(frame, head, err);
+    if (strcmp(o->refused.text, err->text) != 0)
+        log_warn("refused by another scheduler; trying again", "scheduler=%s reason=\"%s\"", o->address, err->text);
+    o->refused = *err;
+    return rc;
+}
+
 /* A frame on a connection that we made. */
 static int other_frame(struct peer *peer, const struct frame *frame, const void *head, struct sy_error *err) {
     struct standby *s = peer->owner;
     struct other *o = container_of(peer, struct other, peer);
     if (frame->kind == FRAME_REFUSED)
-        return wire_refused(frame, head, err);
+        return other_refused(o, frame, head, err);
     if (frame->kind != FRAME_WELCOME || o->up)
         return 0;
     struct hello hello;
     int rc = hello_read(head, frame->head_bytes, &hello, err);
     if (rc < 0 || (rc = hello_agree(&s->config.self, &hello, &peer->format, err)) < 0)
         return rc;
+    *o->refused.text = '\0';
     link_told(s, o, true);
     return 0;
 }

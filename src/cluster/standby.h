@@ -36,7 +36,9 @@ void standby_destroy(struct standby *standby);
 void standby_look(struct standby *standby, int64_t now_ns, int64_t *until_ns);
 /* Whether the registry has news. */
 bool standby_pending(const struct standby *standby);
-/* A heartbeat has come from the scheduler of this rank and incarnation. */
+/* Whether another scheduler may connect: 0, or -EPROTO with a sentence if it cannot have the same --peers as we. */
+int standby_admits(const struct standby *standby, const struct hello *other, struct sy_error *err);
+/* A heartbeat has come from the scheduler of this rank and incarnation, which was admitted. */
 void standby_heard(struct standby *standby, uint32_t rank, const struct wire_heartbeat *heartbeat);
 /* A member has obeyed a leader of this term. */
 void standby_told(struct standby *standby, uint64_t term);

@@ -218,6 +218,31 @@ def test_drain_waits_while_another_scheduler_takes_over(tmp_path):
         assert backend.process.wait(5) == 0
 
 
+def test_schedulers_whose_lists_differ():
+    """One that the others do not know, or whose place in the list is taken, is refused and told why. They stand by for each other."""
+    first, second, third = ("127.0.0.1:%d" % free_port() for _ in range(3))
+
+    def scheduler(own, *peers):
+        return Role("scheduler", "--listen", own, "--peers", ",".join(peers))
+
+    roles = [scheduler(own, first, second) for own in (first, second)]
+    try:
+        wait_until(lambda: any(role.says('msg="leads"') for role in roles))
+        roles.append(scheduler(third, first, second, third))
+        for own in (first, second):
+            wait_until(lambda: roles[2].says("scheduler=%s reason=\"it is number 3 of its --peers, and those of this scheduler are 2"
+                                             % own))
+        roles.append(scheduler(first.replace("127.0.0.1", "127.0.0.2"), first.replace("127.0.0.1", "127.0.0.2"), first))
+        wait_until(lambda: roles[3].says('reason="it is number 1 of its --peers, and so is this scheduler of its own'))
+        assert all(role.process.poll() is None for role in roles)
+        roles[0].kill()
+        wait_until(lambda: roles[1].says('msg="leads"') > roles[1].says('msg="leads no more"'))
+        assert roles[1].process.poll() is None
+    finally:
+        for role in roles:
+            role.end()
+
+
 def test_lone_scheduler_comes_back(tmp_path):
     with Cluster(tmp_path, schedulers=1, backends=1) as cluster:
         clients = Clients(cluster)
