@@ -251,7 +251,7 @@ static bool take_plans(struct scheduler_link *l) {
 
 static int take_freed(struct scheduler_link *l, struct member *m, const struct freed_message *freed,
                       struct sy_error *err) {
-    if (freed->accelerator >= m->accelerator_count || freed->news > NEWS_JOINS)
+    if (!m->told || freed->accelerator >= m->accelerator_count || freed->news > NEWS_JOINS)
         return error_set(err, -EPROTO, "news of an accelerator that it has not");
     struct freed_message local = *freed;
     local.accelerator = m->accelerators[freed->accelerator];
@@ -269,7 +269,7 @@ static int take_freed(struct scheduler_link *l, struct member *m, const struct f
 static int take_ran(struct scheduler_link *l, struct member *m, const struct ran_message *as_sent,
                     struct sy_error *err) {
     struct ran_message ran = *as_sent;
-    if (ran.accelerator >= m->accelerator_count || ran.model >= l->wiring->models || ran.items < 1 ||
+    if (!m->told || ran.accelerator >= m->accelerator_count || ran.model >= l->wiring->models || ran.items < 1 ||
         ran.items > PROFILE_BATCH_MAX || ran.run_ns < 0 || ran.news != NEWS_ENDED)
         return error_set(err, -EPROTO, "a run whose numbers will not do");
     ran.accelerator = m->accelerators[ran.accelerator];
