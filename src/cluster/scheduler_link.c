@@ -432,6 +432,8 @@ static int from_scheduler(struct scheduler_link *l, const struct member *m, cons
     return 0;
 }
 
+static void term_told(struct scheduler_link *l, uint64_t term);
+
 static int member_hello(struct scheduler_link *l, struct member *m, const struct frame *frame, const char *head,
                         struct sy_error *err) {
     int rc = hello_read(head, frame->head_bytes, &m->hello, err);
@@ -439,8 +441,8 @@ static int member_hello(struct scheduler_link *l, struct member *m, const struct
         return rc;
     struct sy_error unlike;
     bool known = !l->config.auth || auth_allows(l->config.auth, m->hello.token, strlen(m->hello.token));
-    if (known && l->standby && m->hello.role != ROLE_SCHEDULER)
-        standby_told(l->standby, m->hello.term);
+    if (known && m->hello.role != ROLE_SCHEDULER)
+        term_told(l, m->hello.term);
     const char *why = known ? member_refused(l, m, &unlike) : "its token does not let it in";
     if (!why && m->hello.role == ROLE_SCHEDULER)
         return scheduler_hello(l, m);
@@ -737,6 +739,15 @@ static void lead(void *context, uint64_t term) {
     l->look_ns = 0;
     atomic_store_explicit(&l->leads, true, memory_order_relaxed); /* other threads read it now and then */
     log_info("leads", "term=%llu", (unsigned long long)term);
+}
+
+/* A member has obeyed a leader of this term. If there is no other scheduler, but there was, as members remember, a new
+ * term begins: they would never join a lower one than they know. */
+static void term_told(struct scheduler_link *l, uint64_t term) {
+    if (l->standby)
+        standby_told(l->standby, term);
+    else if (term > l->config.self.term && term < ELECTION_TERM_MAX)
+        lead(l, term + 1);
 }
 
 /* Another scheduler leads, or may. Members find it; our state is lost, and they know what to send again. */

@@ -23,6 +23,7 @@
 #define REFUSED_NS     (2 * NS_PER_S)    /* after a scheduler that had let us in has refused what we brought */
 #define BYE_LOOK_NS    (1 * NS_PER_MS)
 #define BYE_MOST_NS    (1 * NS_PER_S)
+#define COMPLAIN_NS    (5 * NS_PER_S)   /* between two lines about schedulers that are not reached */
 #define ASIDE_NS       (20 * NS_PER_MS) /* a connection may take before it is put aside, */
 #define ASIDE_AGAIN_NS (1 * NS_PER_MS)  /* and when it is looked at again */
 
@@ -111,11 +112,14 @@ static void registry_look(struct uplink *u, int64_t now_ns) {
 
 /* ---- the connection ---- */
 
-/* One line, until it is up again. */
-static void not_reached(struct uplink *u, const char *scheduler, const char *reason) {
-    if (!u->complained)
-        log_warn("scheduler not reached; trying again", "scheduler=%s reason=\"%s\"", scheduler, reason);
-    u->complained = true;
+/* One line for each place and reason, until it is up again; seldom, since a place may have several reasons in turn. */
+static void not_reached(struct uplink *u, struct uplink_place *place, const char *scheduler, const char *reason) {
+    int64_t now_ns = clock_now_ns();
+    if (now_ns < u->complain_ns || strncmp(place->reason, reason, sizeof(place->reason) - 1) == 0)
+        return;
+    log_warn("scheduler not reached; trying again", "scheduler=%s reason=\"%s\"", scheduler, reason);
+    snprintf(place->reason, sizeof(place->reason), "%s", reason);
+    u->complain_ns = now_ns + COMPLAIN_NS;
 }
 
 static void lost(struct uplink *u, const char *reason) {
@@ -125,8 +129,9 @@ static void lost(struct uplink *u, const char *reason) {
     else if (was_up)
         log_warn("scheduler lost", "scheduler=%s reason=\"%s\"", u->peer.name, reason);
     else
-        not_reached(u, u->peer.name, reason);
-    u->complained = true;
+        not_reached(u, &u->places[u->place], u->peer.name, reason);
+    if (was_up)
+        u->complain_ns = clock_now_ns() + COMPLAIN_NS; /* another scheduler may be about to lead */
     u->up = false;
     if (was_up && u->refused)
         u->retry_ns = clock_now_ns() + REFUSED_NS;
@@ -158,7 +163,10 @@ static int welcome(struct uplink *u, const struct frame *frame, const char *head
     u->self.term = answer.term;
     u->self.number = answer.number;
     u->up = true;
-    u->complained = u->refused = false;
+    u->refused = false;
+    u->complain_ns = 0;
+    for (uint32_t i = 0; i < u->place_count; i++)
+        *u->places[i].reason = '\0';
     u->times++;
     u->tries = 0;
     places_close(u);
@@ -265,7 +273,7 @@ static int place_connect(struct uplink *u, struct uplink_place *place, int64_t n
         return fd;
     if (fd >= 0) {
         close(fd);
-        not_reached(u, place->name, "it does not answer");
+        not_reached(u, place, place->name, "it does not answer");
     }
     place->began_ns = now_ns;
     u->aside_ns = now_ns + ASIDE_NS;

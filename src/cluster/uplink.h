@@ -27,6 +27,7 @@ struct uplink_place {
     int fd;           /* socket that goes on connecting while others are tried; -1: none */
     int64_t began_ns; /* when it began to connect */
     int64_t quiet_ns; /* left out until then, since it accepted a connection and said nothing */
+    char reason[64]; /* the beginning of why it was not reached, as was logged last; "": nothing was since we were up */
 };
 
 struct uplink {
@@ -46,11 +47,11 @@ struct uplink {
     bool open, up;
     uint32_t times; /* how often it was connected */
     int64_t retry_ns;
-    int64_t aside_ns; /* when the attempt to connect is put aside */
-    uint32_t tries;   /* since it was last connected */
-    bool complained;
-    bool refused; /* the scheduler has refused what this process brought, and said why */
-    bool drains;  /* the scheduler has asked this process to end */
+    int64_t aside_ns;    /* when the attempt to connect is put aside */
+    uint32_t tries;      /* since it was last connected */
+    int64_t complain_ns; /* no line about schedulers that are not reached before then */
+    bool refused;        /* the scheduler has refused what this process brought, and said why */
+    bool drains;         /* the scheduler has asked this process to end */
     bool said_bye;
     _Atomic bool leaves, left;
 };

@@ -243,6 +243,29 @@ def test_schedulers_whose_lists_differ():
             role.end()
 
 
+def test_several_schedulers_become_one(tmp_path):
+    """Without --peers it knows no term, but its members remember one, and obey no lower one."""
+    def joined():
+        return {one["role"] for one in cluster.status()["members"]} == {"frontend", "backend"}
+
+    with Cluster(tmp_path, schedulers=2, backends=1) as cluster:
+        wait_until(cluster.leader)
+        leader = cluster.leader()
+        leader.end()
+        cluster.schedulers.remove(leader)
+        wait_until(cluster.leader)
+        wait_until(joined)
+        assert cluster.status()["scheduler"]["term"] > 1
+        last = cluster.schedulers.pop()
+        last.end()
+        cluster.schedulers.append(Role("scheduler", "--listen", last.args[last.args.index("--listen") + 1]))
+        wait_until(cluster.leader)
+        wait_until(joined)
+        clients = Clients(cluster)
+        clients.answered(50)
+        clients.check()
+
+
 def test_lone_scheduler_comes_back(tmp_path):
     with Cluster(tmp_path, schedulers=1, backends=1) as cluster:
         clients = Clients(cluster)

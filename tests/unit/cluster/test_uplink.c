@@ -249,6 +249,37 @@ static void others_are_left_and_the_next_one_is_tried(void **state) {
     assert_int_equal(w->ups, 1);
 }
 
+/* The log says why no scheduler is reached, and says it again when there is another reason; but not at every try, since
+ * one address may give several reasons in turn. */
+static void reasons_are_told_once_and_seldom(void **state) {
+    static const struct {
+        const char *says;
+        bool late; /* so long after the last line that there may be another one */
+        const char *told;
+    } cases[] = {
+        {"no", true, "no"},       {"never", false, "no"}, {"never", true, "never"},
+        {"never", true, "never"}, {"no", true, "no"},
+    };
+    struct world *w = *state;
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        int64_t before_ns = w->uplink.complain_ns = cases[i].late ? 0 : TIME_NEVER;
+        w->uplink.next = 0;
+        look(w, STEP_NS);
+        meet(w, 0);
+        peer_send(&w->far, FRAME_REFUSED, 1, cases[i].says, strlen(cases[i].says));
+        while (w->uplink.open)
+            link_loop_turn(&w->loop, true);
+        far_close(w);
+        tidy(w);
+        assert_string_equal(w->uplink.places[0].reason, cases[i].told);
+        bool is_news = i == 0 || strcmp(cases[i].told, cases[i - 1].told) != 0;
+        assert_int_equal(w->uplink.complain_ns != before_ns, is_news);
+    }
+    w->uplink.next = 0;
+    join(w);
+    assert_string_equal(w->uplink.places[0].reason, ""); /* the next time it is told again */
+}
+
 static void a_silent_one_is_left_out_for_three_beats(void **state) {
     struct world *w = *state;
     look(w, 0);
@@ -368,10 +399,15 @@ static void says_good_bye_and_waits_for_the_end(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(impossible_schedulers_are_refused), TEST(joins_the_one_that_answers),
-        TEST(others_are_left_and_the_next_one_is_tried),     TEST(a_silent_one_is_left_out_for_three_beats),
-        TEST(comes_back_at_once_unless_it_was_refused),      TEST(who_does_not_answer_is_put_aside),
-        TEST(tries_often_at_first_and_seldom_later),         TEST(says_good_bye_and_waits_for_the_end),
+        cmocka_unit_test(impossible_schedulers_are_refused),
+        TEST(joins_the_one_that_answers),
+        TEST(others_are_left_and_the_next_one_is_tried),
+        TEST(reasons_are_told_once_and_seldom),
+        TEST(a_silent_one_is_left_out_for_three_beats),
+        TEST(comes_back_at_once_unless_it_was_refused),
+        TEST(who_does_not_answer_is_put_aside),
+        TEST(tries_often_at_first_and_seldom_later),
+        TEST(says_good_bye_and_waits_for_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
