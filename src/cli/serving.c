@@ -384,6 +384,10 @@ static int plan_cluster(const struct serve_settings *s, enum wiring_link role, s
     if (s->fabric && s->cluster_cert)
         return error_set(err, -EINVAL,
                          "--fabric does not go with --cluster-cert: what libfabric reads is not encrypted");
+    uint32_t threads_most = s->no_grpc ? HELLO_LANES_MAX : HELLO_LANES_MAX / 2;
+    if (role == LINK_FRONTEND && s->frontends > threads_most)
+        return error_set(err, -EINVAL, "--frontends: at most %d in a cluster, or %d with --no-grpc",
+                         HELLO_LANES_MAX / 2, HELLO_LANES_MAX);
     bool anywhere = role == LINK_FRONTEND && s->advertise && *s->advertise == ':'; /* where it connects from */
     if (s->advertise && !anywhere && name_check(s->advertise, &why) < 0)
         return error_set(err, -EINVAL, "--advertise: %s", why.text);

@@ -365,6 +365,12 @@ static void tell_frontend(struct member *backend, const struct member *frontend)
     hello_send(&backend->peer, FRAME_FRONTEND, &hello);
 }
 
+/* The connection is about to be closed: tells the other end why, for its log. */
+static void refusal_tell(struct member *m, const char *why) {
+    peer_send(&m->peer, FRAME_REFUSED, 1, why, strlen(why));
+    peer_flush(&m->peer);
+}
+
 /* The number that a member had before, or the one that has been free longest. 0: all are taken. */
 static uint32_t number_find(struct scheduler_link *l, uint32_t wanted) {
     if (wanted && !l->by_number[wanted])
@@ -437,8 +443,10 @@ static void term_told(struct scheduler_link *l, uint64_t term);
 static int member_hello(struct scheduler_link *l, struct member *m, const struct frame *frame, const char *head,
                         struct sy_error *err) {
     int rc = hello_read(head, frame->head_bytes, &m->hello, err);
-    if (rc < 0)
+    if (rc < 0) {
+        refusal_tell(m, err->text);
         return rc;
+    }
     struct sy_error unlike;
     bool known = !l->config.auth || auth_allows(l->config.auth, m->hello.token, strlen(m->hello.token));
     if (known && m->hello.role != ROLE_SCHEDULER)
@@ -456,8 +464,7 @@ static int member_hello(struct scheduler_link *l, struct member *m, const struct
         if (scheduler_link_leads(l)) /* otherwise members find the leader by trying schedulers in turn */
             link_loop_stranger(&l->loop, m->from, why);
         m->refused = true;
-        peer_send(&m->peer, FRAME_REFUSED, 1, why, strlen(why));
-        peer_flush(&m->peer);
+        refusal_tell(m, why);
         return error_set(err, -EACCES, "%s", why);
     }
     if (!joins) {
@@ -531,10 +538,8 @@ static int on_frame(struct peer *peer, const struct frame *frame, const void *he
     int rc = m->hello.role == ROLE_SCHEDULER  ? from_scheduler(l, m, frame, head, err)
              : m->hello.role == ROLE_FRONTEND ? from_frontend(l, m, frame, head, err)
                                               : from_backend(l, m, frame, head, err);
-    if (rc == -ENOSPC || rc == -ENOMEM) { /* there is no room for what it brings: its log should say so, too */
-        peer_send(peer, FRAME_REFUSED, 1, err->text, strlen(err->text));
-        peer_flush(peer);
-    }
+    if (rc == -ENOSPC || rc == -ENOMEM) /* there is no room for what it brings: its log should say so, too */
+        refusal_tell(m, err->text);
     return rc;
 }
 

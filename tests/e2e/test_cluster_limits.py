@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 
 from repository import save_model
 from server import BINARY, free_port, wait_until
+from test_cluster_tls import HELLO, REFUSED, frame
 from test_standby import Frontend, Role
 
 FILES = 60
@@ -64,6 +65,42 @@ def test_who_connects_when_no_file_is_left_is_sent_away():
             scheduler.terminate()
             scheduler.communicate(timeout=180)
     assert any(once() for _ in range(10))  # on a machine that stands still, not the first
+
+
+def test_a_frontend_has_so_many_threads_and_no_more():
+    """Requests are numbered by thread. One that would have more does not start."""
+    for more in (["9"], ["17", "--no-grpc"]):
+        done = subprocess.run([BINARY, "frontend", "--join", "127.0.0.1:1", "--no-metrics", "--frontends", *more],
+                              capture_output=True, text=True, timeout=180)
+        assert (done.returncode, done.stderr) == (
+            2, "symphony frontend: --frontends: at most 8 in a cluster, or 16 with --no-grpc\n")
+    join = "--join", "127.0.0.1:%d" % free_port()
+    scheduler = Role("scheduler", "--listen", join[1])
+    try:
+        with Frontend(*join, "--frontends", "8") as eight, Frontend(*join, "--frontends", "16", "--no-grpc") as sixteen:
+            wait_until(lambda: all(one.log_text().count('msg="joined"') for one in (eight, sixteen)))
+    finally:
+        scheduler.end()
+
+
+def test_who_introduces_itself_badly_is_told_what_is_wrong():
+    """As an early release does, or one that is to come."""
+    scheduler = Role("scheduler", "--listen", "127.0.0.1:%d" % free_port())
+    try:
+        wait_until(lambda: scheduler.says('msg="leads"'))
+        port = int(scheduler.args[scheduler.args.index("--listen") + 1].split(":")[1])
+        for hello, reason in (
+                ({"role": "frontend", "format": 1, "number": 0, "lanes": 18},
+                 b"an introduction whose 'lanes' is missing or will not do"),
+                ([], b"an introduction that is no JSON object")):
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+                connection.sendall(frame(HELLO, json.dumps(hello).encode()))
+                got = b""
+                while more := connection.recv(4096):
+                    got += more
+                assert got == frame(REFUSED, reason)
+    finally:
+        scheduler.end()
 
 
 def test_a_type_of_accelerators_that_is_gone_makes_room_for_another(tmp_path):
