@@ -9,6 +9,7 @@
 #define VARIANTS     (MODELS + VARIANTS_MAX)
 #define ACCELERATORS 4
 #define REQUESTS     32
+#define SEVERAL      0xff /* as an input's first byte: the scheduler is the first of two */
 
 static struct wiring wiring;
 static struct model_thread *model_thread;
@@ -36,7 +37,8 @@ static void turns(void) {
     }
 }
 
-static void scheduler_begin(void) {
+static void scheduler_begin(bool several) {
+    static const char *const peers[] = {"real:1", "liar:1"};
     static uint32_t zeros[VARIANTS];
     static uint8_t types[ACCELERATORS], nobody[VARIANTS];
     struct sy_error err = {.text = ""};
@@ -87,6 +89,8 @@ static void scheduler_begin(void) {
         .listen_fd = -1,
         .self = {.incarnation = 1, .version = "x", .name = "real"},
         .beat_ns = 60 * NS_PER_S,
+        .peers = peers,
+        .peer_count = several ? ARRAY_COUNT(peers) : 0,
     };
     CHECK_EQ(scheduler_link_start(&link_of_scheduler, &config, &err), 0);
 }
@@ -123,7 +127,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct bytes in = {data, size};
     if (!liar_description)
         liar_set_up(&model);
-    scheduler_begin();
+    scheduler_begin(size > 0 && *data == SEVERAL);
     while (in.left > 0) {
         uint8_t what = bytes_u8(&in);
         struct liar *l = &liars[(what >> 3) % LIARS];
