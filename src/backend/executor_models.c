@@ -6,6 +6,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "engine/fingerprint.h"
 #include "profile/measure.h"
 #include "profile/warmup.h"
 
@@ -88,7 +89,11 @@ static int load(struct executor *x, uint32_t served_model, struct executor_model
     if (!x->config.engine->signature) /* the engine does not compute */
         return 0;
     loaded->tried = sizes_try(x, served_model, loaded->model);
-    rc = warmup_each(model, sample_run, &(struct sampling){x, loaded->model, stop ? stop : &x->stop}, err);
+    if (!loaded->tried && !model->part && *model->contents &&
+        fingerprint_model_holds(model->path, model->contents) == 0) /* so its signature may be another one, too */
+        rc = error_set(err, -ESTALE, "%.300s has changed since it was measured", model->path);
+    if (rc == 0)
+        rc = warmup_each(model, sample_run, &(struct sampling){x, loaded->model, stop ? stop : &x->stop}, err);
     if (rc < 0)
         unload(x, loaded);
     return rc;

@@ -22,6 +22,7 @@
 
 #define DRAIN_EVERY_NS (10 * NS_PER_MS) /* between looks at places whose last requests are still answered */
 #define STRANGERS_MAX  64               /* in the list; see is_stranger() */
+#define LOAD_TRIES     3                /* of a model whose files change while it is being loaded */
 
 /* The places of a model, one for each version. */
 struct places {
@@ -143,8 +144,9 @@ static void publish(struct repository_thread *t) {
 /* The versions of a model to be loaded, and where they lie. */
 struct source {
     const char *path;
-    char folder[PATH_MAX]; /* of an override; "": none */
-    uint64_t stamp;
+    char folder[PATH_MAX];       /* of an override; "": none */
+    uint64_t stamp;              /* of the repository's files */
+    uint64_t first;              /* of the files at `path`, from before any was read */
     struct served_model *models; /* its versions */
     uint32_t count;
 };
@@ -174,6 +176,7 @@ static int source_open(const struct repository_thread *t, const char *name, cons
             strcpy(source->folder, folder);
         source->path = source->folder;
     }
+    source->first = repository_stamp(source->path, name);
     if (rc == 0)
         rc = repository_find(source->path, name, &source->models, &source->count, err);
     if (rc)
@@ -184,15 +187,20 @@ static int source_open(const struct repository_thread *t, const char *name, cons
     return 0;
 }
 
+/* Whether files of a model have changed since they were found: then what was loaded may be of old and of new ones. */
+static bool has_changed(const struct source *source, const char *name) {
+    return repository_stamp(source->path, name) != source->first;
+}
+
 /* Retires the versions that serve. */
 static void known_retire(struct repository_thread *t, struct known_model *k) {
     for (uint32_t i = 0; i < k->serving.count; i++)
         model_slot_retire(&t->slots, k->serving.slots[i]);
 }
 
-/* Loads all versions or, if one fails, none; *version is the last one tried. */
-static int versions_load(struct repository_thread *t, struct source *source, struct places *loaded, uint32_t *version,
-                         struct sy_error *err) {
+/* Loads all versions or none: one fails, or files change meanwhile (-EBUSY). *version is the last one tried. */
+static int versions_load(struct repository_thread *t, const char *name, struct source *source, struct places *loaded,
+                         uint32_t *version, struct sy_error *err) {
     int rc = 0;
     *loaded = (struct places){.slots = calloc(source->count, sizeof(uint32_t))};
     if (!loaded->slots)
@@ -202,6 +210,8 @@ static int versions_load(struct repository_thread *t, struct source *source, str
         loaded->count += rc == 0;
         *version = source->models[i].version;
     }
+    if (rc != -EINTR && has_changed(source, name))
+        rc = error_set(err, -EBUSY, "files of model '%s' have changed while it was being loaded", name);
     if (rc == 0)
         return 0;
     while (loaded->count > 0)
@@ -228,7 +238,7 @@ static int source_load(struct repository_thread *t, struct known_model *k, struc
     }
     int64_t start_ns = clock_now_ns();
     uint32_t tried = version;
-    int rc = versions_load(t, source, &loaded, &tried, &why);
+    int rc = versions_load(t, k->name, source, &loaded, &tried, &why);
     if (rc == -EBUSY || rc == -EINTR || rc == -ENOMEM)
         return error_set(err, 503, "%s", why.text);
     if (rc)
@@ -300,6 +310,23 @@ static int steps_load(struct repository_thread *t, const char *name, const struc
     return status == 200 ? 0 : status;
 }
 
+/* Finds a model and loads it. 200, or another status with a sentence; call source_close() in either case. */
+static int load_once(struct repository_thread *t, const char *name, const struct model_override *override,
+                     struct source *source, struct sy_error *err) {
+    int status = source_open(t, name, override, source, err);
+    bool plain = !*source->folder;
+    if (status == 0 && source->models[0].ensemble)
+        status = steps_load(t, name, source, err);
+    struct known_model *k = status == 404 ? known_find(t, name) : known_get(t, name);
+    if (k && status == 0 && plain && k->serving.count && !k->overridden && k->stamp == source->stamp)
+        status = 200; /* it serves already */
+    else if (k && status == 0)
+        status = source_load(t, k, source, err);
+    else if (!k && status != 404)
+        status = error_set(err, 503, "out of memory");
+    return status;
+}
+
 /* Loads a model. 200, or another status with a sentence: then the versions that served before go on. */
 static int load(struct repository_thread *t, const char *name, const struct model_override *override,
                 struct sy_error *err) {
@@ -309,17 +336,14 @@ static int load(struct repository_thread *t, const char *name, const struct mode
         error_set(err, 404, "its name will not do");
         return order_poll_failed(name, 404, err);
     }
-    int status = source_open(t, name, override, &source, err);
-    bool plain = !*source.folder;
-    if (status == 0 && source.models[0].ensemble)
-        status = steps_load(t, name, &source, err);
-    struct known_model *k = status == 404 ? known_find(t, name) : known_get(t, name);
-    if (k && status == 0 && plain && k->serving.count && !k->overridden && k->stamp == source.stamp)
-        status = 200; /* it serves already */
-    else if (k && status == 0)
-        status = source_load(t, k, &source, err);
-    else if (!k && status != 404)
-        status = error_set(err, 503, "out of memory");
+    int status = load_once(t, name, override, &source, err);
+    for (int try = 1; try < LOAD_TRIES && status != 200 && has_changed(&source, name) && !is_stopped(t); try++) {
+        log_info("model to be loaded again", "model=%s reason=\"its files have changed while it was being loaded\"",
+                 name);
+        source_close(&source);
+        status = load_once(t, name, override, &source, err);
+    }
+    struct known_model *k = known_find(t, name);
     source_close(&source);
     if (status == 200) {
         sharers_load(t);

@@ -152,6 +152,24 @@ static int draft_folder_make(struct cache_draft *draft, struct sy_error *err) {
     return error_set(err, -EBUSY, "%s: no folder for a draft of it stays", draft->verdict);
 }
 
+struct stamp_list {
+    json_t *list;
+    int folder;
+};
+
+static int model_stamp(void *context, const char *file, struct sy_error *err) {
+    const struct stamp_list *to = context;
+    if (access(file, F_OK)) /* the engine loads the model without this file, so it does not belong to the model */
+        return 0;
+    return stamp_append(to->list, file, to->folder, err);
+}
+
+/* Adds the files of a model to a list. */
+static int model_stamps(const char *model_path, json_t *list, struct sy_error *err) {
+    struct stamp_list model = {.list = list, .folder = folder_length(model_path)};
+    return model_files_each(model_path, model_stamp, &model, err);
+}
+
 int cache_draft_open(struct cache_draft *draft, const char *model_path, const struct engine_options *options,
                      enum cache_format format, struct sy_error *err) {
     char key[512], stem[256];
@@ -165,9 +183,14 @@ int cache_draft_open(struct cache_draft *draft, const char *model_path, const st
     drafts_sweep(draft->verdict);
     const char *name = strrchr(draft->verdict, '/') + 1;
     snprintf(stem, sizeof(stem), "%.*s", (int)(strlen(name) - strlen(".json")), name);
-    rc = draft_folder_make(draft, err);
-    if (rc)
+    draft->contents = json_array();
+    rc = model_stamps(model_path, draft->contents, err);
+    if (!rc)
+        rc = draft_folder_make(draft, err);
+    if (rc) {
+        json_decref(draft->contents);
         return rc;
+    }
     snprintf(draft->model, sizeof(draft->model), "%s/%s.%s", draft->folder, stem, format == CACHE_ORT ? "ort" : "onnx");
     if (format == CACHE_PREPACKED)
         snprintf(draft->weights, sizeof(draft->weights), "%.240s.weights", stem);
@@ -184,34 +207,23 @@ static int file_commit(const struct cache_draft *draft, const char *from, json_t
     return stamp_append(files, to, folder, err);
 }
 
-struct stamp_list {
-    json_t *list;
-    int folder;
-};
-
-static int model_stamp(void *context, const char *file, struct sy_error *err) {
-    const struct stamp_list *to = context;
-    if (access(file, F_OK)) /* the engine loaded the model without this file, so it does not belong to the model */
-        return 0;
-    return stamp_append(to->list, file, to->folder, err);
-}
-
 int cache_draft_commit(struct cache_draft *draft, const char *model_path, const struct engine_options *options,
                        const char *reason, struct sy_error *err) {
-    char key[512], weights[2 * SIDECAR_PATH_MAX], owner[SIDECAR_PATH_MAX];
+    char key[512], weights[2 * SIDECAR_PATH_MAX], owner[SIDECAR_PATH_MAX], path[SIDECAR_PATH_MAX];
     json_t *files = json_array();
-    struct stamp_list model = {.list = json_array(), .folder = folder_length(model_path)};
+    int rc = 0;
     key_compose(options, key, sizeof(key));
     sidecar_owner(model_path, draft->verdict, owner);
-    int rc = model_files_each(model_path, model_stamp, &model, err);
+    if (!stamps_hold(draft->contents, model_path, path))
+        rc = error_set(err, -EBUSY, "%s has changed while a copy of it was being made", model_path);
     snprintf(weights, sizeof(weights), "%s/%s", draft->folder, draft->weights);
     if (!rc && *draft->weights && access(weights, F_OK) == 0) /* a tiny model may have none */
         rc = file_commit(draft, weights, files, err);
     if (!rc && draft->format != CACHE_NONE)
         rc = file_commit(draft, draft->model, files, err);
     json_t *verdict =
-        json_pack("{s:i, s:s, s:s, s:s, s:s, s:o, s:o}", "symphony_cache", 1, "made_by", key, "of", owner, "format",
-                  cache_format_name(draft->format), "reason", reason, "model", model.list, "files", files);
+        json_pack("{s:i, s:s, s:s, s:s, s:s, s:O, s:o}", "symphony_cache", 1, "made_by", key, "of", owner, "format",
+                  cache_format_name(draft->format), "reason", reason, "model", draft->contents, "files", files);
     char *text = verdict ? json_dumps(verdict, JSON_INDENT(2)) : NULL;
     if (!rc)
         rc = text ? sidecar_write(draft->verdict, text, err) : error_set(err, -ENOMEM, "no memory for the verdict");
@@ -224,6 +236,7 @@ void cache_draft_close(struct cache_draft *draft) {
     folder_remove(draft->folder);
     if (draft->lock >= 0)
         close(draft->lock);
+    json_decref(draft->contents);
 }
 
 /* Use. */

@@ -23,14 +23,15 @@ struct cache_draft {
     char folder[SIDECAR_PATH_MAX + 32];
     char model[SIDECAR_PATH_MAX + 512]; /* in the folder; what sessions open */
     char weights[256];                  /* name of the second file, or "" */
+    struct json_t *contents;            /* the model's files as they were before it was read */
     int lock;                           /* of the folder, while its maker lives */
 };
 
-/* Makes an empty folder for a cache of the model. */
+/* Makes an empty folder for a cache of the model, and notes what its files are: call it before they are read. */
 int cache_draft_open(struct cache_draft *draft, const char *model_path, const struct engine_options *options,
                      enum cache_format format, struct sy_error *err);
 /* Moves the draft's files to where load() looks, and writes the verdict. With CACHE_NONE there are no files, and
- * `reason` says why. */
+ * `reason` says why. -EBUSY: the model's files have changed since the draft was opened. */
 int cache_draft_commit(struct cache_draft *draft, const char *model_path, const struct engine_options *options,
                        const char *reason, struct sy_error *err);
 /* Removes the folder and what is left in it. */

@@ -13,6 +13,8 @@
 #include "profile/warmup.h"
 #include "repository/repository.h"
 
+#define MEASURE_TRIES 2 /* of a model whose files change while it is being measured */
+
 int64_t profile_default_slo_ns(const struct profile *profile) {
     int64_t least_ns = 25 * NS_PER_MS;
     int64_t lone_ns = 10 * profile->latency_ns[1];
@@ -120,21 +122,42 @@ int profile_cached(const struct served_model *model, const struct profile_option
 static void record_keep(const struct served_model *model, const struct profile_options *options,
                         struct profile_record *record) {
     char key[512], path[SIDECAR_PATH_MAX];
-    struct fingerprint fingerprint;
     struct sy_error err;
     engine_describe(options, record->engine, sizeof(record->engine), record->accelerator, sizeof(record->accelerator));
     key_compose(options, key, sizeof(key));
-    int rc = fingerprint_model(model->path, &fingerprint, &err);
-    if (!rc) {
-        fingerprint_format(&fingerprint, record->fingerprint);
-        rc = sidecar_path(model->path, options->cache_dir, key, ".profile.json", path, &err);
-    }
+    int rc = sidecar_path(model->path, options->cache_dir, key, ".profile.json", path, &err);
     if (!rc) {
         sidecar_owner(model->path, path, record->of);
         rc = profile_store_save(path, record, &err);
     }
     if (rc)
         log_warn("profile not kept", "model=%s reason=\"%s\"", model->name, err.text);
+}
+
+/* Measures a model now. The record has the fingerprint of the contents that were measured: they must be the same before
+ * and after, since a record of old contents under the fingerprint of new ones would be taken for theirs at every start.
+ * -EBUSY: they have changed meanwhile, each time. */
+static int record_measure(const struct served_model *model, const struct profile_options *options,
+                          struct profile_progress *progress, struct profile_record *record, struct sy_error *err) {
+    for (int try = 1;; try++) {
+        char before[FINGERPRINT_TEXT];
+        struct fingerprint fingerprint;
+        int rc = fingerprint_model(model->path, &fingerprint, err);
+        if (rc)
+            return rc;
+        fingerprint_format(&fingerprint, before);
+        rc = profile_in_child(model, options, progress, record, err);
+        if (rc == -EINTR)
+            return rc;
+        if (fingerprint_model_holds(model->path, before) == 1) {
+            memcpy(record->fingerprint, before, sizeof(before));
+            return rc;
+        }
+        if (try == MEASURE_TRIES)
+            return error_set(err, -EBUSY, "%.300s has changed while it was being measured, %d times", model->path, try);
+        log_info("profile to be measured again", "model=%s reason=\"%s has changed while it was being measured\"",
+                 model->name, model->path);
+    }
 }
 
 /* The record of a model: from the cache, or else measured now and kept. If the model names a profile file
@@ -156,7 +179,7 @@ static int record_get(const struct served_model *model, const struct profile_opt
     else if (rc && rc != -ENOENT)
         return error_set(err, rc, "%s", why.text);
     if (rc) {
-        rc = profile_in_child(model, options, progress, record, err);
+        rc = record_measure(model, options, progress, record, err);
         if (rc)
             return rc;
         *measured = true;

@@ -15,10 +15,10 @@ int profile_cached(const struct served_model *model, const struct profile_option
                    struct profile_record *record, struct sy_error *err);
 
 /* Completes a model that the repository found (MODEL_LOADING) and gives it a table for one accelerator type, allocated.
- * Fills signature, reference_dims, item_elements, batch_max and, if it is 0, slo_ns, which is slo_chosen then; the
- * state stays MODEL_LOADING. On failure the model becomes MODEL_UNAVAILABLE with the reason. `record` may be NULL;
- * *measured says whether it was measured now. For several accelerator types, call it once a type: batch_max becomes the
- * least. */
+ * Fills contents, signature, reference_dims, item_elements, batch_max and, if it is 0, slo_ns, which is slo_chosen
+ * then; the state stays MODEL_LOADING. On failure the model becomes MODEL_UNAVAILABLE with the reason; -EBUSY if its
+ * files kept changing while it was being measured. `record` may be NULL; *measured says whether it was measured now.
+ * For several accelerator types, call it once a type: batch_max becomes the least. */
 int profile_prepare(struct served_model *model, const struct profile_options *options,
                     struct profile_progress *progress, struct profile_record *record, struct profile **profile,
                     bool *measured);

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/fingerprint.h"
 #include "unit/backend/executor_rig.h"
 
 /* What the engine saw in its last run that was not of zeros (models are warmed with those), and what it shall do. */
@@ -555,6 +556,34 @@ static void test_a_model_that_does_not_load_is_set_aside(void **state) {
     rig_stop(rig);
 }
 
+/* A model whose trials fail may simply be slow or short of memory; but one whose file is not the measured one any more
+ * has perhaps another signature. */
+static void test_a_file_that_has_changed_since_it_was_measured_is_not_loaded(void **state) {
+    (void)state;
+    struct rig *rig = rig_start();
+    struct served_model *model = &rig->model;
+    struct fingerprint fingerprint;
+    struct sy_error err;
+    strcpy(model->path, "/tmp/symphony-test-XXXXXX");
+    int fd = mkstemp(model->path);
+    assert_true(fd >= 0);
+    assert_int_equal(fingerprint_model(model->path, &fingerprint, &err), 0);
+    fingerprint_format(&fingerprint, model->contents);
+    seen.broken = true;
+    assert_int_equal(executor_load(rig->executor, 0, NULL, &err), 0);
+    executor_unload(rig->executor, 0);
+    assert_int_equal(write(fd, "anew", 4), 4);
+    seen.unloaded = 0;
+    assert_int_equal(executor_load(rig->executor, 0, NULL, &err), -ESTALE);
+    assert_non_null(strstr(err.text, "has changed since it was measured"));
+    assert_int_equal(seen.unloaded, 1);
+    seen.broken = false;
+    assert_int_equal(executor_load(rig->executor, 0, NULL, &err), 0); /* it runs all the same */
+    close(fd);
+    unlink(model->path);
+    rig_stop(rig);
+}
+
 /* Has the executor take the model up, or put it down, and waits for its answer. */
 static bool resident_after(struct rig *rig, uint32_t version, bool resident) {
     struct timespec ts = {.tv_nsec = 100000};
@@ -675,6 +704,7 @@ int main(void) {
         cmocka_unit_test(test_what_may_not_start_yet_waits),
         cmocka_unit_test(test_the_earliest_start_is_kept_to),
         cmocka_unit_test(test_a_model_that_does_not_load_is_set_aside),
+        cmocka_unit_test(test_a_file_that_has_changed_since_it_was_measured_is_not_loaded),
         cmocka_unit_test(test_a_model_is_taken_up_and_put_down),
         cmocka_unit_test(test_a_model_warms_up_with_its_samples_or_is_not_loaded),
     };

@@ -17,6 +17,15 @@
 
 #define RIG_MODELS 2 /* that may be loaded at once */
 
+/* Called on the repository's thread while a model is being measured; NULL: nothing is. Set it before the rig. */
+static void (*rig_measuring)(void);
+
+static inline void rig_progress(void *context, const struct profile_progress *progress) {
+    (void)context;
+    if (strcmp(progress->phase, "measuring") == 0)
+        rig_measuring();
+}
+
 struct control_rig {
     char folder[64];
     struct repository_control control;
@@ -64,6 +73,10 @@ static inline int rig_set_up(void **state) {
         .mode = CONTROL_EXPLICIT, .path = rig->folder, .look_every_ns = 3600 * NS_PER_S, .models_max = RIG_MODELS};
     if (deployment_for_control(&rig->deployment, &rig->control, &how, &err) < 0)
         fail_msg("%s", err.text);
+    if (rig_measuring) {
+        rig->control.how[0].progress = rig_progress;
+        rig->control.how[0].force = true; /* each load measures */
+    }
     struct server_config config = {
         .models = rig->deployment.models,
         .model_count = rig->deployment.model_count,

@@ -85,6 +85,63 @@ static void what_cannot_be_loaded_leaves_what_serves(void **state) {
     while (strcmp(said, "unloaded") != 0); /* its place is freed behind the order */
 }
 
+/* What happens to the models' settings while models are being measured. */
+static struct {
+    char path[128]; /* of a symphony.yaml */
+    int changes, most;
+} editor;
+
+static void settings_edit(void) {
+    if (editor.changes >= editor.most)
+        return;
+    editor.changes++;
+    FILE *to = fopen(editor.path, "a");
+    assert_non_null(to);
+    fputs(editor.changes == 1 ? "slo_ms: 77\n" : "# again\n", to);
+    fclose(to);
+}
+
+static int edited_set_up(void **state) {
+    rig_measuring = settings_edit;
+    int rc = home_set_up(state);
+    struct control_rig *rig = *state;
+    snprintf(editor.path, sizeof(editor.path), "%s/a/symphony.yaml", rig->folder);
+    editor.changes = 0;
+    return rc;
+}
+
+static int edited_tear_down(void **state) {
+    rig_measuring = NULL;
+    return home_tear_down(state);
+}
+
+/* What serves is what the files say in the end. */
+static void files_that_change_during_a_load_are_loaded_anew(void **state) {
+    struct control_rig *rig = *state;
+    struct sy_error err;
+    editor.most = 1;
+    rig_put(rig, "a", 1, "mlp.onnx");
+    assert_int_equal(order(rig, ORDER_LOAD, "a", "", &err), 200);
+    assert_int_equal(editor.changes, 1);
+    int place = rig_place_of(rig, "a", NULL);
+    assert_true(place >= 0);
+    assert_int_equal(rig->deployment.models[place].slo_ns, 77 * NS_PER_MS);
+}
+
+static void files_that_keep_changing_are_not_loaded(void **state) {
+    struct control_rig *rig = *state;
+    struct sy_error err;
+    char said[600];
+    editor.most = 1000;
+    rig_put(rig, "a", 1, "mlp.onnx");
+    assert_int_equal(order(rig, ORDER_LOAD, "a", "", &err), 503);
+    assert_string_equal(err.text, "files of model 'a' have changed while it was being loaded");
+    assert_int_equal(rig_place_of(rig, "a", said), -1);
+    assert_string_equal(said, err.text);
+    editor.most = 0;
+    assert_int_equal(order(rig, ORDER_LOAD, "a", "", &err), 200);
+}
+
 static void no_more_than_may_be(void **state) {
     struct control_rig *rig = *state;
     struct sy_error err;
@@ -147,6 +204,9 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(models_come_are_replaced_and_go, home_set_up, home_tear_down),
         cmocka_unit_test_setup_teardown(what_cannot_be_loaded_leaves_what_serves, home_set_up, home_tear_down),
+        cmocka_unit_test_setup_teardown(files_that_change_during_a_load_are_loaded_anew, edited_set_up,
+                                        edited_tear_down),
+        cmocka_unit_test_setup_teardown(files_that_keep_changing_are_not_loaded, edited_set_up, edited_tear_down),
         cmocka_unit_test_setup_teardown(no_more_than_may_be, home_set_up, home_tear_down),
         cmocka_unit_test_setup_teardown(names_that_are_made_up_are_forgotten, home_set_up, home_tear_down),
         cmocka_unit_test_setup_teardown(orders_come_back_from_a_server_that_ends, home_set_up, home_tear_down),

@@ -191,6 +191,19 @@ static void another_models_cache_is_not_taken(void **state) {
     assert_int_equal(cache_find(twin, &p->options, path), CACHE_NONE);
 }
 
+/* A copy belongs to the contents that it was made of. */
+static void a_file_that_is_replaced_meanwhile_gets_no_copy(void **state) {
+    struct place *p = *state;
+    struct cache_draft draft;
+    struct sy_error err = {""};
+    assert_int_equal(cache_draft_open(&draft, p->model, &p->options, CACHE_NONE, NULL), 0);
+    assert_int_equal(shell("cp '%s/unit/engine/data/add.onnx' %s", TESTS_DIR, p->model), 0);
+    assert_int_equal(cache_draft_commit(&draft, p->model, &p->options, "", &err), -EBUSY);
+    assert_non_null(strstr(err.text, p->model));
+    assert_int_equal(access(draft.verdict, F_OK), -1);
+    cache_draft_close(&draft);
+}
+
 static void weights_in_other_files_count(void **state) {
     struct place *p = *state;
     /* Makes the model name a file of weights, in a field that the engine does not look into (ModelProto.doc_string). */
@@ -261,6 +274,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(another_file_has_no_cache, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_file_of_the_same_size_and_time_has_no_cache, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_models_cache_is_not_taken, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_file_that_is_replaced_meanwhile_gets_no_copy, set_up, tear_down),
         cmocka_unit_test_setup_teardown(weights_in_other_files_count, set_up, tear_down),
         cmocka_unit_test_setup_teardown(damage_is_noticed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(dead_makers_leave_nothing, set_up, tear_down),

@@ -9,6 +9,7 @@
 #include "base/container.h"
 #include "base/folder.h"
 #include "base/time.h"
+#include "engine/fingerprint.h"
 #include "profile/prepare.h"
 #include "profile/worker.h"
 
@@ -113,6 +114,69 @@ static void a_profile_is_measured_once(void **state) {
     free(model);
     p->options.force = true;
     prepare(p, true, &model, &record);
+    free(model);
+}
+
+/* What happens to the file while it is being measured. */
+struct meddling {
+    struct place *place;
+    bool again; /* each time, not only the first */
+    int count;
+};
+
+/* Replaces the file by another model, or changes bytes of it that make no difference (ModelProto.doc_string). */
+static void meddle(void *context, const struct profile_progress *progress) {
+    struct meddling *m = context;
+    if (strcmp(progress->phase, "measuring") != 0 || (!m->again && m->count > 0))
+        return;
+    m->count++;
+    if (!m->again) {
+        assert_int_equal(copy("mlp.onnx", m->place->model, 100000), 0);
+        return;
+    }
+    FILE *to = fopen(m->place->model, "ab");
+    assert_non_null(to);
+    fputs("\x32\x01!", to);
+    fclose(to);
+}
+
+/* The record, and the kept profile, are those of the contents that were measured. */
+static void a_file_that_is_replaced_meanwhile_is_measured_anew(void **state) {
+    struct place *p = *state;
+    struct meddling meddling = {.place = p};
+    struct profile_record record;
+    struct served_model *model;
+    assert_int_equal(copy("add.onnx", p->model, 100000), 0);
+    p->options.progress = meddle;
+    p->options.context = &meddling;
+    prepare(p, true, &model, &record);
+    assert_int_equal(meddling.count, 1);
+    assert_int_equal(model->signature.input_count, 1);
+    assert_int_equal(fingerprint_model_holds(p->model, model->contents), 1);
+    free(model);
+    prepare(p, false, &model, &record);
+    assert_int_equal(model->signature.input_count, 1);
+    free(model);
+}
+
+static void a_file_that_keeps_changing_is_refused(void **state) {
+    struct place *p = *state;
+    struct meddling meddling = {.place = p, .again = true};
+    struct served_model *model = model_new(p);
+    struct profile_progress progress = {.model = model->name, .count = 1};
+    struct profile_record record;
+    struct profile *profile;
+    struct sy_error err;
+    bool measured;
+    assert_int_equal(copy("add.onnx", p->model, 100000), 0);
+    p->options.progress = meddle;
+    p->options.context = &meddling;
+    assert_int_equal(profile_prepare(model, &p->options, &progress, &record, &profile, &measured), -EBUSY);
+    assert_null(profile);
+    assert_int_equal(model->state, MODEL_UNAVAILABLE);
+    assert_non_null(strstr(model->reason, p->model));
+    assert_non_null(strstr(model->reason, "has changed while it was being measured"));
+    assert_int_equal(profile_cached(model, &p->options, &record, &err), -ENOENT); /* nothing was kept */
     free(model);
 }
 
@@ -225,6 +289,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_default_slo_leaves_room),
 #ifdef SYMPHONY_HAVE_ONNXRUNTIME
         cmocka_unit_test_setup_teardown(a_profile_is_measured_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_file_that_is_replaced_meanwhile_is_measured_anew, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_file_that_keeps_changing_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_models_profile_is_not_taken, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_damaged_profile_is_measured_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_cannot_be_batched_is_not, set_up, tear_down),
