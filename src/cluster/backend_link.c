@@ -360,6 +360,7 @@ static int64_t turn(void *owner, int64_t now_ns) {
     struct backend_link *l = owner;
     int64_t until_ns = TIME_NEVER;
 
+    l->copied = 0;
     uplink_look(&l->uplink, now_ns, &until_ns);
     introduce(l);
     backend_models_look(l, now_ns, &until_ns);

@@ -100,6 +100,7 @@ struct backend_link {
     struct pulled_plan *free;
     uint32_t pulling;                   /* plans in queues */
     uint32_t *running;                  /* [executors] requests that it still has to answer */
+    uint64_t copied;                    /* bytes of inputs that this turn has copied, by transport_shm.c */
     struct fabric *fabric;              /* NULL: none */
     bool fabric_due;                    /* fabric_look() is due */
     struct fabric_region fabric_memory; /* the slab's */

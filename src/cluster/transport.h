@@ -1,7 +1,7 @@
 /* transport.h - how the inputs of requests come from a frontend to a backend. There are three transports, each a table
  * of a few functions; each pair of processes uses the best that both have.
  *
- *     shm the frontend is on this host: its memory is mapped and read (transport_shm.c)
+ *     shm the frontend is on this host: its memory is mapped and read (transport_shm.c); large inputs come as by tcp
  *     fabric the frontend says where a request's inputs are, and libfabric reads them there (transport_fabric.c)
  *     tcp     the frontend sends them over the link (transport_tcp.c)
  *

@@ -16,6 +16,8 @@
 #define AWAIT_NS      (100 * NS_PER_MS)
 #define PREPARE_NS    (20 * NS_PER_MS)
 #define MEMORY        ((size_t)256 << 20)
+#define MOST          3000000            /* bytes of an input */
+#define LARGE         ((size_t)65 << 20) /* larger ones are never copied by the link thread */
 
 /* Frontends are forked before this process has threads. */
 struct scene {
@@ -23,10 +25,12 @@ struct scene {
     struct members_backend backend;
     uint32_t frontend_count;
     pid_t frontends[FRONTENDS_MAX];
+    size_t most;                        /* bytes of an input */
     bool promises;                      /* frontends prepare their requests' inputs when they have been submitted */
     _Atomic uint32_t left_out, awaited; /* requests whose inputs were not there, and those that came meanwhile */
     _Atomic uint32_t whole, halves,
-        wrong; /* batches of all frontends' requests; of fewer; with inputs that are wrong */
+        wrong;                    /* batches of all frontends' requests; of fewer; with inputs that are wrong */
+    _Atomic uint64_t large_bytes; /* of inputs larger than LARGE */
 };
 
 static struct scene scene;
@@ -58,6 +62,8 @@ static void look(void *context, const struct wiring *wiring, const struct batch_
         atomic_fetch_add_explicit(&s->awaited, unready, memory_order_relaxed);
         struct tensor_view x = card_view(wiring_card(wiring, plan->handles[i]), 0, wiring->regions);
         bool filled = members_filled(x.data, x.bytes);
+        if (x.bytes > LARGE)
+            atomic_fetch_add_explicit(&s->large_bytes, x.bytes, memory_order_relaxed);
         right &= filled || card_has_ended(wiring_card(wiring, plan->handles[i]));
     }
     atomic_fetch_add_explicit(&s->wrong, !right, memory_order_relaxed); /* statistics, as the others */
@@ -94,20 +100,25 @@ static void frontend_run(int scheduler_port, size_t most) {
     }
 }
 
-static void scene_open_as(enum transport_kind kind, uint32_t frontends, bool promises) {
+static void scene_open_with(enum transport_kind kind, uint32_t frontends, size_t most, bool promises) {
     transport = kind;
     members_fabric = kind == TRANSPORT_FABRIC ? "tcp" : NULL;
     memset(&scene, 0, sizeof(scene));
     scene.promises = promises;
+    scene.most = most;
     members_scheduler_open(&scene.scheduler, BEAT_NS);
     scene.scheduler.frontends = scene.frontend_count = frontends;
     for (uint32_t i = 0; i < frontends; i++)
         if ((scene.frontends[i] = fork()) == 0)
-            frontend_run(scene.scheduler.port, 3000000);
+            frontend_run(scene.scheduler.port, scene.most);
     scene.backend.look = look;
     scene.backend.context = &scene;
     members_scheduler_start(&scene.scheduler);
     members_backend_open(&scene.backend, scene.scheduler.port, BEAT_NS, MEMORY, choose);
+}
+
+static void scene_open_as(enum transport_kind kind, uint32_t frontends, bool promises) {
+    scene_open_with(kind, frontends, MOST, promises);
 }
 
 static void scene_open(enum transport_kind kind, uint32_t frontends) {
@@ -160,6 +171,47 @@ static void executors_see_what_frontends_have(void **state) {
         skip();
     scene_open(kind, 2);
     batches(&scene.whole, 100);
+    scene_close();
+}
+
+/* Bytes that the backend's link has received from the frontends, as last reported. */
+static uint64_t link_bytes(void) {
+    struct link_report *report = backend_link_report(scene.backend.link);
+    uint64_t bytes = 0;
+    pthread_mutex_lock(&report->lock);
+    for (uint32_t i = 0; i < report->count; i++)
+        if (report->rows[i].role == ROLE_FRONTEND)
+            bytes += report->rows[i].bytes_in;
+    pthread_mutex_unlock(&report->lock);
+    return bytes;
+}
+
+/* A copy of hundreds of megabytes would keep the link thread from its heartbeats. */
+static void large_inputs_of_this_host_come_over_the_link(void **state) {
+    (void)state;
+    scene_open_with(TRANSPORT_SHM, 1, (size_t)128 << 20, false);
+    int64_t until_ns = clock_now_ns() + WAIT_NS;
+    batches(&scene.whole, 10);
+    uint64_t large = 0;
+    while (!large || link_bytes() < large) {
+        large = large ? large : atomic_load_explicit(&scene.large_bytes, memory_order_relaxed);
+        if (clock_now_ns() > until_ns)
+            fail_msg("%llu bytes of large inputs, %llu over the link", (unsigned long long)large,
+                     (unsigned long long)link_bytes());
+        usleep(1000);
+    }
+    scene_close();
+}
+
+/* Smaller ones are copied. */
+static void other_inputs_of_this_host_do_not(void **state) {
+    (void)state;
+    scene_open(TRANSPORT_SHM, 1);
+    batches(&scene.whole, 300);
+    int64_t until_ns = clock_now_ns() + WAIT_NS;
+    while (link_bytes() == 0 && clock_now_ns() < until_ns)
+        usleep(1000);
+    assert_in_range(link_bytes(), 1, 20 * MOST); /* of 300 requests of half of MOST */
     scene_close();
 }
 
@@ -231,6 +283,8 @@ int main(void) {
         cmocka_unit_test_prestate(executors_see_what_frontends_have, &shm),
         cmocka_unit_test_prestate(executors_see_what_frontends_have, &fabric),
         cmocka_unit_test_prestate(executors_see_what_frontends_have, &tcp),
+        cmocka_unit_test(large_inputs_of_this_host_come_over_the_link),
+        cmocka_unit_test(other_inputs_of_this_host_do_not),
         cmocka_unit_test_prestate(inputs_that_are_prepared_come_when_they_are_there, &shm),
         cmocka_unit_test_prestate(inputs_that_are_prepared_come_when_they_are_there, &fabric),
         cmocka_unit_test_prestate(inputs_that_are_prepared_come_when_they_are_there, &tcp),
