@@ -356,10 +356,11 @@ void frontend_tell_end(struct frontend *f) {
 }
 
 void frontend_end(struct frontend *f) {
-    if (!f || frontend_ended(f))
+    if (!f || f->joined)
         return;
     frontend_tell_end(f);
     pthread_join(f->thread, NULL);
+    f->joined = true;
 }
 
 void frontend_stop(struct frontend *f) {

@@ -74,6 +74,7 @@ struct frontend {
     struct frontend_config config;
     int epoll_fd; /* waits for the port, the inbox, the listening socket and the connections */
     pthread_t thread;
+    bool joined;                      /* by frontend_end() */
     int64_t turn_ns;                  /* when this turn began */
     int64_t sweep_ns;                 /* when to look next for what takes too long */
     const struct model_index *models; /* as of this turn */
