@@ -204,8 +204,7 @@ static int output_view(struct engine_model *model, uint32_t i, uint32_t items, O
 }
 
 /* The options of the next run, after which the arena may be due to shrink. */
-static const OrtRunOptions *run_options_choose(struct engine_model *model) {
-    int64_t now_ns = clock_now_ns();
+static const OrtRunOptions *run_options_choose(struct engine_model *model, int64_t now_ns) {
     bool own = model->small && now_ns - model->large_at_ns >= ARENA_KEEP_NS;
     /* relaxed, here and below: a flag and a number by themselves */
     bool left = model->shared && atomic_load_explicit(&arena_left, memory_order_relaxed);
@@ -220,13 +219,13 @@ static const OrtRunOptions *run_options_choose(struct engine_model *model) {
     return model->run_options_shrink;
 }
 
-/* Notes how many bytes the inputs and outputs of a run had. */
-static void run_note(struct engine_model *model, size_t bytes) {
+/* Notes how many bytes the inputs and outputs of a run had that began at now_ns. */
+static void run_note(struct engine_model *model, int64_t now_ns, size_t bytes) {
     model->small = bytes < model->large_bytes / 2;
     if (model->small)
         return;
     model->large_bytes = bytes > model->large_bytes ? bytes : model->large_bytes;
-    model->large_at_ns = clock_now_ns();
+    model->large_at_ns = now_ns;
 }
 
 /* An input as the library wants it: where it lies, or a copy of its strings. */
@@ -252,6 +251,7 @@ static int onnxruntime_run(struct engine_model *model, const struct tensor_view 
     struct pooled_block *pooled = block_pool_get(model->pool);
     if (!pooled)
         return error_set(err, -ENOMEM, "no memory for the outputs");
+    int64_t now_ns = clock_now_ns();
     size_t bytes = 0;
     int rc = 0;
     for (uint32_t i = 0; i < signature->input_count && !rc; i++) {
@@ -263,7 +263,7 @@ static int onnxruntime_run(struct engine_model *model, const struct tensor_view 
     }
     if (!rc)
         rc = onnxruntime_check(api,
-                               api->Run(model->session, run_options_choose(model), names,
+                               api->Run(model->session, run_options_choose(model, now_ns), names,
                                         (const OrtValue *const *)values, count, model->output_names,
                                         signature->output_count, (OrtValue **)pooled->values),
                                err, "run");
@@ -276,7 +276,7 @@ static int onnxruntime_run(struct engine_model *model, const struct tensor_view 
         rc = output_view(model, i, items, (OrtValue **)&pooled->values[i], &pooled->block.outputs[i], err);
         bytes += rc ? 0 : pooled->block.outputs[i].bytes;
     }
-    run_note(model, rc ? RUN_BYTES_UNKNOWN : bytes);
+    run_note(model, now_ns, rc ? RUN_BYTES_UNKNOWN : bytes);
     if (rc) {
         output_block_put(&pooled->block);
         return rc;

@@ -501,6 +501,17 @@ static inline void members_wait(struct members_frontend *f, int most_ms) {
         return;
 }
 
+/* Takes all that it has submitted, as it comes back. False: some was still away at until_ns. */
+static inline bool members_all_back(struct members_frontend *f, int64_t until_ns) {
+    while (f->back < f->submitted) {
+        if (clock_now_ns() >= until_ns)
+            return false;
+        members_wait(f, 10);
+        members_take(f);
+    }
+    return true;
+}
+
 static inline void members_frontend_close(struct members_frontend *f) {
     frontend_link_stop(f->link);
     for (uint32_t i = 0; i < MEMBERS_AWAY; i++)

@@ -51,15 +51,6 @@ static void submit(uint32_t count) {
     port_flush(scene.frontend.port);
 }
 
-static void all_back(void) {
-    int64_t until_ns = clock_now_ns() + WAIT_NS;
-    while (scene.frontend.back < scene.frontend.submitted) {
-        assert_true(clock_now_ns() < until_ns);
-        members_wait(&scene.frontend, 10);
-        members_take(&scene.frontend);
-    }
-}
-
 static uint64_t arrived(void) {
     return atomic_load_explicit(&scene.scheduler.arrived, memory_order_relaxed);
 }
@@ -91,7 +82,7 @@ static void scene_open(void) {
     backend_open(0);
     seal_for(1);
     submit(1);
-    all_back();
+    assert_true(members_all_back(&scene.frontend, clock_now_ns() + WAIT_NS));
     seal_for(NOBODY);
     scene.once = arrived() + WAITING;
     submit(WAITING);
@@ -102,7 +93,7 @@ static void scene_open(void) {
 static void scene_close(void) {
     backend_open(1);
     seal_for(1);
-    all_back();
+    assert_true(members_all_back(&scene.frontend, clock_now_ns() + WAIT_NS));
     assert_int_equal(scene.frontend.failed, 1 + WAITING); /* as these executors answer */
     members_backend_close(&scene.backends[1]);
     members_frontend_close(&scene.frontend);

@@ -46,15 +46,6 @@ static void scene_close(void) {
     members_scheduler_stop(&scene.scheduler);
 }
 
-static void all_back(void) {
-    int64_t until_ns = clock_now_ns() + WAIT_NS;
-    while (scene.frontend.back < scene.frontend.submitted) {
-        assert_true(clock_now_ns() < until_ns);
-        members_wait(&scene.frontend, 10);
-        members_take(&scene.frontend);
-    }
-}
-
 /* As a scheduler may that has cancelled what came by an earlier connection of the frontend. The scheduler is told to
  * cancel what it may still have of the request, and the request comes to it anew. */
 static void what_nobody_here_has_cancelled_is_sent_again(void **state) {
@@ -63,7 +54,7 @@ static void what_nobody_here_has_cancelled_is_sent_again(void **state) {
     for (int i = 0; i < REQUESTS; i++)
         assert_true(members_submit(&scene.frontend, 1000));
     port_flush(scene.frontend.port);
-    all_back();
+    assert_true(members_all_back(&scene.frontend, clock_now_ns() + WAIT_NS));
     assert_int_equal(scene.frontend.failed, REQUESTS); /* as the executor answers */
     assert_int_equal(scene.scheduler.cancels, 0);
     assert_true(scene.scheduler.cancelled >= REQUESTS);
@@ -77,7 +68,7 @@ static void what_a_client_has_left_does_not_wait_for_a_scheduler(void **state) {
     scene_open(0);
     assert_true(members_submit(&scene.frontend, 1000)); /* the backend finds the frontend */
     port_flush(scene.frontend.port);
-    all_back();
+    assert_true(members_all_back(&scene.frontend, clock_now_ns() + WAIT_NS));
     atomic_store(&scene.hold, true);
     assert_true(members_submit(&scene.frontend, 1000));
     struct members_request *last = &scene.frontend.requests[scene.frontend.free[scene.frontend.free_count]];
@@ -94,7 +85,7 @@ static void what_a_client_has_left_does_not_wait_for_a_scheduler(void **state) {
     usleep(20000); /* likewise that the scheduler is gone */
     assert_int_equal(scene.frontend.back, 1);
     backend_link_stop(scene.backend.link);
-    all_back();
+    assert_true(members_all_back(&scene.frontend, clock_now_ns() + WAIT_NS));
     assert_int_equal(last->request.status, REQUEST_REFUSED);
     assert_int_equal(last->request.refusal, REFUSAL_CANCELLED);
     atomic_store(&scene.hold, false);
