@@ -267,7 +267,7 @@ static void take_request(struct frontend_link *l, const struct request_message *
     l->held++;
     if (away_can_send(l, a))
         away_send(l, a);
-    else if (is_forgotten(l, a->message.model)) /* it comes again: a batch ran without it, and then its model went */
+    else if (is_forgotten(l, a->message.model)) /* it comes again or late: meanwhile its model went */
         refuse(l, a, REFUSAL_STRANDED);
 }
 
@@ -466,8 +466,8 @@ static bool outlasts(const struct frontend_link *l, uint32_t local) {
     return l->config.ops->outlasts && l->config.ops->outlasts(l->config.context, local);
 }
 
-/* A model whose successor is not ready here goes on until that is: the scheduler and the backend wait for the answer.
- */
+/* A model whose successor is not ready here goes on until that is, and until its last requests have come in whole: the
+ * scheduler and the backend wait for the answer. */
 static void model_is_to_end(struct frontend_link *l, uint32_t remote) {
     for (uint32_t local = 0; local < l->config.models_max; local++)
         if (l->remote_of_local[local] == remote && outlasts(l, local)) {
@@ -478,7 +478,7 @@ static void model_is_to_end(struct frontend_link *l, uint32_t remote) {
     model_ends(l, remote);
 }
 
-/* Ends models whose successors are ready. True: some are left. */
+/* Ends models that went on until now. True: some are left. */
 static bool models_end(struct frontend_link *l) {
     bool left = false;
     for (uint32_t local = 0; local < l->config.models_max && l->uplink.up; local++) {

@@ -26,7 +26,8 @@ struct frontend_link_ops {
     int (*serve)(void *context, const char *description, size_t bytes, struct sy_error *err);
     /* It is not served any more. */
     void (*gone)(void *context, uint32_t model);
-    /* Whether another one that is to take its place is not ready yet. NULL: none ever is. */
+    /* Whether it goes on although the scheduler ends it: another one that is to take its place is not ready yet, or
+     * requests of it are still coming in. Asked again until it does not. NULL: none ever does. */
     bool (*outlasts)(void *context, uint32_t model);
     /* The scheduler has announced all models; any others are gone. */
     void (*told)(void *context);

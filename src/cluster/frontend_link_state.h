@@ -75,9 +75,9 @@ struct frontend_link {
     uint32_t *remote_of_local; /* [models_max] the scheduler's number of the model; NO_MODEL: it does not serve it
                                 * now */
     int64_t *forget_ns; /* [models_max] for a model that is no longer served: until when it is kept; else TIME_NEVER */
-    uint32_t *ends; /* [models_max] the scheduler's number of a model that ends once its successor is ready; NO_MODEL */
-    bool *served;   /* [models_max] announced by the scheduler */
-    bool *told;     /* [models_max] announced since the uplink was connected */
+    uint32_t *ends;     /* [models_max] the scheduler's number of a model that ends once it need not go on; NO_MODEL */
+    bool *served;       /* [models_max] announced by the scheduler */
+    bool *told;         /* [models_max] announced since the uplink was connected */
     struct waiting_model *waiting; /* in the order in which they were announced */
     struct backend **backends;     /* by place */
     uint32_t backend_room, backend_count;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/counter.h"
 #include "base/log.h"
 #include "base/thread.h"
@@ -19,6 +20,10 @@
 #include "request/preparer.h"
 
 #define GONE "no backend of the cluster serves it"
+/* Requests of a model that was replaced may still be on their way in: a client sends a request's head, by which the
+ * model is chosen, before its body. So long the scheduler and the backend keep the old model for them; meanwhile
+ * requests of the new one may wait, where one backend has both. An upload that takes longer is refused. */
+#define UPLOADS_NS NS_PER_S
 
 enum place_use { PLACE_FREE, PLACE_SERVING, PLACE_DRAINING };
 
@@ -35,6 +40,7 @@ struct place {
     uint8_t use; /* enum place_use */
     bool able;   /* of an ensemble: its steps can run */
     uint64_t hash;
+    int64_t replaced_ns;     /* when another one of its name and version took over; 0: none has */
     struct opening *opening; /* its model is not listed yet; NULL: nothing is being opened */
 };
 
@@ -228,6 +234,7 @@ static void place_replaces(struct cluster_models *m, uint32_t place) {
     for (uint32_t i = 0; i < m->count; i++)
         if (i != place && m->places[i].use == PLACE_SERVING && is_same(model->name, model->version, model_at(m, i))) {
             m->places[i].use = PLACE_DRAINING;
+            m->places[i].replaced_ns = clock_now_ns();
             m->draining++;
         }
 }
@@ -313,6 +320,7 @@ static void place_again(struct cluster_models *m, uint32_t place) {
     if (m->places[place].use == PLACE_SERVING)
         return;
     m->places[place].use = PLACE_SERVING;
+    m->places[place].replaced_ns = 0;
     m->draining--;
     if (served_model_state(model_at(m, place)) == MODEL_READY)
         place_replaces(m, place);
@@ -387,6 +395,9 @@ void cluster_models_gone(void *models, uint32_t place) {
 bool cluster_models_outlasts(void *models, uint32_t place) {
     const struct cluster_models *m = models;
     const struct served_model *model = model_at(m, place);
+    if (m->places[place].use == PLACE_DRAINING && m->places[place].replaced_ns > 0 &&
+        server_model_held(m->server, place) && clock_now_ns() < m->places[place].replaced_ns + UPLOADS_NS)
+        return true;
     for (uint32_t i = 0; m->openings > 0 && i < m->count; i++)
         if (i != place && m->places[i].use == PLACE_SERVING && m->places[i].opening &&
             is_same(model->name, model->version, model_at(m, i)))

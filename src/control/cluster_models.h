@@ -26,7 +26,8 @@ void cluster_models_destroy(struct cluster_models *models);
 int cluster_models_serve(void *models, const char *description, size_t bytes, struct sy_error *err);
 /* No backend has the model any more; clients are told so. */
 void cluster_models_gone(void *models, uint32_t place);
-/* Whether the place's model has a successor that is being opened. */
+/* Whether the place's model has a successor that is being opened, or one that took over less than a second ago while
+ * requests still hold the place: some of them may not have come in whole. */
 bool cluster_models_outlasts(void *models, uint32_t place);
 /* The scheduler has announced all models. From the first such call on, this process is ready while there is a model. */
 void cluster_models_told(void *models);

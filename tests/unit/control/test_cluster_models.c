@@ -1,10 +1,13 @@
-/* test_cluster_models.c - models that a scheduler announces to a frontend, and that cannot be prepared for there. */
+/* test_cluster_models.c - models that a scheduler announces to a frontend: some cannot be prepared for there, some are
+ * replaced. */
 #include "control/cluster_models.h"
 
 #include <sched.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "repository/model_description.h"
+#include "request/infer_counters.h"
 #include "unit/control/world.h"
 
 static const char cluster[] = "cluster: {accelerators: 1, type: test}\n"
@@ -31,8 +34,8 @@ static void end(struct frontend_world *f) {
     world_end(&f->world);
 }
 
-/* Announces model `m`, whose input `file` prepares, or an image, or nothing. Its place. */
-static uint32_t serve(struct frontend_world *f, const char *file, bool image) {
+/* Announces model `m` of these contents, whose input `file` prepares, or an image, or nothing. Its place. */
+static uint32_t serve_contents(struct frontend_world *f, const char *of, const char *file, bool image) {
     static struct served_model model;
     struct described_profile profile = {.type = "cpu", .profile = malloc(profile_bytes(4))};
     struct prepared_file *contents = calloc(1, sizeof(*contents) + 16);
@@ -44,7 +47,6 @@ static uint32_t serve(struct frontend_world *f, const char *file, bool image) {
         .name = "m",
         .version = 1,
         .platform = "onnxruntime_onnx",
-        .contents = "0123456789abcdef0123456789abcdef",
         .signature = {.inputs = {{"x", DATATYPE_UINT8, 4, {-1, 2, 2, 3}}},
                       .outputs = {{"y", DATATYPE_FP32, 2, {-1, 1}}},
                       .input_count = 1,
@@ -58,6 +60,7 @@ static uint32_t serve(struct frontend_world *f, const char *file, bool image) {
         .prepared = file || image,
         .preparations = {{.bytes_max = image ? 1 << 20 : 0, .pixels_max = image ? 1 << 20 : 0, .image_line = 2}},
     };
+    strcpy(model.contents, of);
     if (file) {
         struct served_preparation *p = &model.preparations[0];
         strcpy(p->file, "prep.onnx");
@@ -76,6 +79,10 @@ static uint32_t serve(struct frontend_world *f, const char *file, bool image) {
     free(contents);
     free(profile.profile);
     return (uint32_t)place;
+}
+
+static uint32_t serve(struct frontend_world *f, const char *file, bool image) {
+    return serve_contents(f, "0123456789abcdef0123456789abcdef", file, image);
 }
 
 /* Until all files have been opened, or could not be. */
@@ -131,6 +138,29 @@ static void the_model_that_it_was_to_replace_goes_on(void **state) {
     end(&f);
 }
 
+/* By a request whose head has been read, and whose body has not. */
+static void a_replaced_model_goes_on_while_requests_come_in(void **state) {
+    (void)state;
+    struct frontend_world f;
+    begin(&f);
+    uint32_t first = serve(&f, NULL, false);
+    _Atomic uint32_t *held = (_Atomic uint32_t *)&server_infer_counters(f.world.server, 0)->models[first].held;
+    atomic_store(held, 1); /* as its frontend does, which sleeps */
+    assert_false(cluster_models_outlasts(f.models, first));
+    int64_t replaced_ns = clock_now_ns();
+    serve_contents(&f, "fedcba9876543210fedcba9876543210", NULL, false);
+    bool goes_on = cluster_models_outlasts(f.models, first);
+    assert_true(goes_on || clock_now_ns() - replaced_ns > NS_PER_S / 2);
+    while (cluster_models_outlasts(f.models, first)) /* a client that never sends the rest */
+        sched_yield();
+    assert_true(clock_now_ns() - replaced_ns >= NS_PER_S);
+    assert_true(cluster_models_look(f.models)); /* its answer is still to be given */
+    atomic_store(held, 0);
+    settle(&f);
+    assert_false(cluster_models_outlasts(f.models, first));
+    end(&f);
+}
+
 static void a_process_that_prepares_nothing_says_so(void **state) {
     (void)state;
     struct frontend_world f;
@@ -148,6 +178,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_that_cannot_be_opened_sets_its_model_aside),
         cmocka_unit_test(the_model_that_it_was_to_replace_goes_on),
+        cmocka_unit_test(a_replaced_model_goes_on_while_requests_come_in),
         cmocka_unit_test(a_process_that_prepares_nothing_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
