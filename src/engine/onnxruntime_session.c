@@ -78,6 +78,13 @@ static void ORT_API_CALL log_line(void *context, OrtLoggingLevel severity, const
     log_write(level, "onnxruntime", "at=\"%s\" text=\"%s\"", location, text);
 }
 
+/* As it is distributed (1.31), the library sends reports to its maker: the program's path, a number of the host,
+ * messages of errors. It reads this variable when an environment is created. Set before main(), since later other
+ * threads may read the process's variables; a value that is there already stays. */
+__attribute__((constructor)) static void telemetry_off(void) {
+    setenv("ORT_DISABLE_TELEMETRY", "1", 0);
+}
+
 /* References to the environment: the first registers the arena in it. Under the lock. */
 static uint32_t env_references;
 static pthread_mutex_t env_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -428,6 +428,17 @@ def test_one_file_is_enough():
         assert server.infer("mlp", inputs)[0] == 200
 
 
+def test_the_engine_reports_to_nobody(tmp_path, monkeypatch):
+    """ONNX Runtime, as it is distributed, sends reports to its maker, and keeps them in the home folder until then."""
+    monkeypatch.delenv("ORT_DISABLE_TELEMETRY", raising=False)
+    home = tmp_path / "home"
+    home.mkdir()
+    with Server("--repository", DATA / "mlp.onnx", env={"HOME": str(home), "XDG_CACHE_HOME": str(home)}) as server:
+        assert server.request("GET", "/v2/models/mlp/ready")[0] == 200
+        assert server.stop() == 0
+    assert not [path for path in home.rglob("*") if "onnxruntime" in path.name.lower()]
+
+
 def policies():
     wrong = subprocess.run([BINARY, "serve", "--policy", "nope", "--scenario", "x.yaml"], stderr=subprocess.PIPE, text=True)
     assert wrong.returncode == 2 and "there is no policy 'nope'" in wrong.stderr
