@@ -486,6 +486,13 @@ static void count_refused(struct port *port) {
     port->relaxed_ns = now_ns;
 }
 
+/* Refused at its deadline, while it waited for an accelerator, or in a cluster for a backend or a scheduler. Here, no
+ * best effort waits for a model without accelerators. */
+static bool ran_out_of_time(const struct port *port, enum refusal reason) {
+    bool frontend = port->wiring->link == LINK_FRONTEND;
+    return reason == REFUSAL_DEADLINE || reason == REFUSAL_UNSCHEDULED || (reason == REFUSAL_STRANDED && frontend);
+}
+
 static struct request *next_refused(struct port *port, uint32_t thread) {
     struct ring *ring = &port->wiring->refusals[thread * port->wiring->frontends + port->index];
     const struct refusal_message *message;
@@ -497,7 +504,7 @@ static struct request *next_refused(struct port *port, uint32_t thread) {
         count_refused(port);
         ring_pop(ring);
         ring_release(ring);
-        if (request->refusal == REFUSAL_DEADLINE && waits_on(port, request))
+        if (ran_out_of_time(port, request->refusal) && waits_on(port, request))
             continue;
         if (request->refusal == REFUSAL_DEADLINE && request->preparing && clock_now_ns() >= request->ready_ns)
             refuse(request, REFUSAL_UNPREPARED); /* the promise was not kept */

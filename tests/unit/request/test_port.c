@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/time.h"
 #include "sched/wiring.h"
 #include "unit/cmocka_all.h"
@@ -310,6 +311,16 @@ static struct request *left_out(struct rig *rig) {
     return port_next(rig->port);
 }
 
+static struct request *refused(struct rig *rig, enum refusal reason) {
+    struct ring *refusals = &rig->wiring.refusals[0];
+    struct refusal_message *message = ring_reserve(refusals);
+    assert_non_null(message);
+    *message = (struct refusal_message){.handle = rig->handle, .reason = reason};
+    ring_push(refusals);
+    ring_publish(refusals);
+    return port_next(rig->port);
+}
+
 static void promised_inputs_are_told_of_when_they_are_there(void **state) {
     (void)state;
     struct rig *rig = rig_promised(clock_now_ns() + 600 * NS_PER_S, 0, 0, false);
@@ -405,6 +416,44 @@ static void inputs_that_come_late(void **state) {
         port_prepared(rig->port, &rig->request, true);
         assert_null(port_next(rig->port));
         assert_int_equal(kinds_sent(rig), waits ? ARRIVED : 0);
+        rig_stop(rig);
+    }
+}
+
+/* Whatever a request lacked until its deadline, it goes on if nobody asked for that deadline; but only once. */
+static void what_runs_out_of_time_goes_on_once(void **state) {
+    (void)state;
+    const struct {
+        enum refusal reason;
+        enum wiring_link link;
+        bool chosen, waits;
+    } cases[] = {
+        {REFUSAL_DEADLINE, LINK_NONE, true, true},        {REFUSAL_DEADLINE, LINK_NONE, false, false},
+        {REFUSAL_STRANDED, LINK_NONE, true, false}, /* nothing would wait for an accelerator here */
+        {REFUSAL_STRANDED, LINK_FRONTEND, true, true},    {REFUSAL_STRANDED, LINK_FRONTEND, false, false},
+        {REFUSAL_UNSCHEDULED, LINK_FRONTEND, true, true}, {REFUSAL_UNSCHEDULED, LINK_FRONTEND, false, false},
+        {REFUSAL_QUEUE_FULL, LINK_FRONTEND, true, false},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        enum refusal reason = cases[i].reason;
+        bool chosen = cases[i].chosen, waits = cases[i].waits;
+        int64_t now_ns = clock_now_ns();
+        struct rig *rig = rig_promised(now_ns - 1, chosen ? now_ns + 600 * NS_PER_S : 0, 0, false);
+        assert_int_equal(kinds_sent(rig), ARRIVED);
+        port_prepared(rig->port, &rig->request, true);
+        port_flush(rig->port);
+        assert_int_equal(kinds_sent(rig), READY);
+        rig->wiring.link = cases[i].link;
+        if (waits) {
+            assert_null(refused(rig, reason));
+            assert_int_equal(rig->request.priority, PRIORITY_BEST_EFFORT);
+            assert_int_equal(rig->request.deadline_ns, rig->request.late_until_ns);
+            assert_int_equal(kinds_sent(rig), ARRIVED);
+        }
+        assert_ptr_equal(refused(rig, reason), &rig->request);
+        assert_int_equal(rig->request.refusal, reason);
+        assert_int_equal(kinds_sent(rig), 0);
+        rig->wiring.link = LINK_NONE;
         rig_stop(rig);
     }
 }
@@ -525,6 +574,7 @@ int main(void) {
         cmocka_unit_test(some_are_submitted_when_their_inputs_are_there),
         cmocka_unit_test(inputs_that_never_come_end_the_request),
         cmocka_unit_test(inputs_that_come_late),
+        cmocka_unit_test(what_runs_out_of_time_goes_on_once),
         cmocka_unit_test(a_held_request_is_cancelled),
         cmocka_unit_test(a_held_request_is_given_up),
         cmocka_unit_test(hints_leave_room_for_what_must_be_said),
