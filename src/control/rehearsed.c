@@ -47,14 +47,16 @@ static int model_make(struct rehearsed *n, uint32_t m) {
         .items_least = 1,
         .items_most = 1,
     };
+    bool runs = false;
     for (uint32_t t = 0; t < n->of.type_count; t++) {
         if (!from->latency_ns[t])
             continue;
+        runs = true;
         to->profiles[t] = n->profiles[m * n->of.type_count + t] = profile_make(from, t);
         if (!to->profiles[t])
             return -ENOMEM;
     }
-    return 0;
+    return runs ? 0 : -ENOENT;
 }
 
 static int arrays_make(struct rehearsed *n, uint32_t accelerators) {

@@ -120,6 +120,14 @@ static void told_model(void *context, uint32_t served, const struct served_model
     told->rc = model_read(told->server, served, model, &r->models[r->model_count++]);
 }
 
+/* Types of which no accelerator is in service now count if a model runs on them, so that each model runs on some. */
+static void types_extend(struct recording *r) {
+    for (uint32_t m = 0; m < r->model_count; m++)
+        for (uint32_t t = r->type_count; t < ACCELERATOR_TYPES_MAX; t++)
+            if (r->models[m].latency_ns[t])
+                r->type_count = t + 1;
+}
+
 static int cluster_read(struct server *s, struct recording *r) {
     struct told told = {s, r, 0};
     const struct scheduler_link_describer to = {told_type, told_model, &told};
@@ -129,6 +137,7 @@ static int cluster_read(struct server *s, struct recording *r) {
     pthread_mutex_lock(&s->describe_lock);
     int rc = scheduler_link_describe(s->scheduler_link, &to);
     pthread_mutex_unlock(&s->describe_lock);
+    types_extend(r);
     return rc ? rc : told.rc;
 }
 

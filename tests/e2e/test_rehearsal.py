@@ -1,5 +1,6 @@
 """A server that loses requests rehearses its policy's ways, and ends that when it loses none."""
 
+import concurrent.futures
 import contextlib
 import re
 import signal
@@ -86,6 +87,28 @@ def test_a_clusters_scheduler_rehearses(tmp_path):
         with too_much(cluster.frontend.port("http_port"), "--models", "slow"):
             wait_until(lambda: "\nsymphony_rehearsal_running 1\n" in cluster.scheduler.get("/metrics")[1])
         assert "symphony_rehearsal_running" not in cluster.frontend.get("/metrics")[1]
+        cluster.end()
+    finally:
+        cluster.kill()
+
+
+def test_a_model_without_accelerators_in_service_does_not_end_the_scheduler(tmp_path):
+    """Its only backend drains, which takes as long as its batch, while requests of another model are lost."""
+    cluster = Cluster(tmp_path)
+    try:
+        (tmp_path / "slow.yaml").write_text(SCENARIO.replace("name: a", "name: slow").replace("name: b", "name: other"))
+        (tmp_path / "held.yaml").write_text("cluster: {accelerators: 1}\n"
+                                            "models: [{name: held, alpha_ms: 1, beta_ms: 20000, slo_ms: 600000}]\n")
+        for name in ("slow", "held"):  # the type of "held" has the higher number
+            cluster.start("backend", name, "--join", cluster.join, "--scenario", str(tmp_path / name) + ".yaml")
+            wait_until(lambda: cluster.frontend.get("/v2/models/%s/ready" % name, "http_port")[0] == 200)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool, too_much(cluster.frontend.port("http_port"), "--models", "slow"):
+            held = pool.submit(cluster.infer, "held")
+            wait_until(lambda: next(m for m in cluster.status()["models"] if m["name"] == "held")["batches"] == 1)
+            assert cluster.ask("drain", "held").returncode == 0
+            wait_until(lambda: "\nsymphony_rehearsal_running 1\n" in cluster.scheduler.get("/metrics")[1])
+            wait_until(held.done)
+            assert held.result() == 200
         cluster.end()
     finally:
         cluster.kill()

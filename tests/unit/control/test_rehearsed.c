@@ -106,6 +106,22 @@ static void nothing_to_emulate_is_said(void **state) {
     }
 }
 
+/* A model's only accelerators may have gone. */
+static void a_model_that_runs_nowhere_is_not_emulated(void **state) {
+    (void)state;
+    struct rehearsed n = {.memory = NULL};
+    struct recording r = recorded();
+    r.type_count = 1;
+    assert_int_equal(rehearsed_make(&n, 1, &r), -ENOENT);
+    assert_null(n.rehearsal);
+    rehearsed_free(&n);
+    r = recorded();
+    r.types[1].count = 0; /* they may come back */
+    assert_int_equal(rehearsed_make(&n, 1, &r), 0);
+    assert_int_equal(n.config.accelerators, 1);
+    rehearsed_free(&n);
+}
+
 static void other_models_or_accelerators_are_made_anew(void **state) {
     (void)state;
     struct rehearsed n;
@@ -181,8 +197,11 @@ static void requests_of_the_time_are_told(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_measured_is_emulated), cmocka_unit_test(memory_is_bounded),
-        cmocka_unit_test(nothing_to_emulate_is_said),    cmocka_unit_test(other_models_or_accelerators_are_made_anew),
+        cmocka_unit_test(what_was_measured_is_emulated),
+        cmocka_unit_test(memory_is_bounded),
+        cmocka_unit_test(nothing_to_emulate_is_said),
+        cmocka_unit_test(a_model_that_runs_nowhere_is_not_emulated),
+        cmocka_unit_test(other_models_or_accelerators_are_made_anew),
         cmocka_unit_test(requests_of_the_time_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
