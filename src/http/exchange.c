@@ -64,6 +64,14 @@ static struct v2_server server_now(const struct http_frontend *f) {
                               .accelerators = &f->base.config.accelerators};
 }
 
+/* An inference that is refused before it is taken counts for its model all the same, as over gRPC. */
+static void refusal_count(struct http_connection *c, const struct v2_route *route) {
+    if (route->kind != V2_INFER || route->model < 0)
+        return;
+    const struct request request = {.model = (uint32_t)route->model, .arrival_ns = c->arrived_ns};
+    inferences_count(&c->frontend->base.inferences, &request, OUTCOME_REFUSED, clock_now_ns());
+}
+
 static void respond_route(struct http_connection *c) {
     struct v2_answer answer = {0};
     struct v2_server server = server_now(c->frontend);
@@ -75,6 +83,7 @@ static void respond_route(struct http_connection *c) {
         answer.retry = true;
         v2_error(&answer, 503, "the model was not served yet when the request came");
     }
+    refusal_count(c, &route);
     respond_v2(c, &answer);
 }
 
@@ -94,6 +103,8 @@ static void respond_verdict(struct http_connection *c) {
         v2_error(&answer, 413, "the body is larger than %" PRIu64 " bytes", body_bytes_max(f, route.kind));
         break;
     case VERDICT_BUSY:
+        route_find(c, &route);
+        refusal_count(c, &route);
         answer.retry = true;
         v2_error(&answer, 503, "the server has %u requests in flight and takes no more", f->base.config.requests_max);
         break;

@@ -75,15 +75,20 @@ def test_one_drains_and_comes_back_while_others_serve(server):
 
 
 def test_without_any_the_server_is_not_ready_until_one_is_back(server):
+    refused = 'symphony_requests_total{model="scaled",version="1",outcome="refused"}'
+    before = server.metrics()[refused]
     for n in ("0", "1"):
         assert ask(server, "/" + n, "drain")[0] == 200
     wait_until(lambda: states(server) == ["gone", "gone"], WAIT_S)
     wait_until(lambda: server.request("GET", "/v2/health/ready")[0] != 200, WAIT_S)
     status, answer = server.infer("scaled", [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1] * 4}])
     assert status == 503 and "no accelerator that runs" in answer["error"]
+    client = Client(server, "grpc")
+    assert client.fails(client.factor, "scaled")[0] == 503
+    wait_until(lambda: server.metrics()[refused] == before + 2, WAIT_S)  # over either protocol
     assert ask(server, "/1", "join")[0] == 200
     wait_until(lambda: server.request("GET", "/v2/health/ready")[0] == 200, WAIT_S)
-    assert Client(server, "grpc").factor("scaled") == 2
+    assert client.factor("scaled") == 2
     assert ask(server, "/0", "join")[0] == 200
     wait_until(lambda: states(server) == ["serving", "serving"], WAIT_S)
 
