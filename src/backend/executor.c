@@ -98,7 +98,8 @@ static void executor_free(struct executor *x) {
     run_watch_destroy(x);
     free(x->models);
     free(x->beside);
-    free(x->gather);
+    if (!x->config.engine->memory) /* else it has gone with the engine, or, after a run that hangs, stays with it */
+        free(x->gather);
     free(x->counters);
     free(x->members);
     free(x->frontend_rung);

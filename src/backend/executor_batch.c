@@ -11,15 +11,25 @@
 
 #define INPUT_ALIGN 64 /* of each input within the gather buffer */
 
+void gather_release(struct executor *x) {
+    if (x->gather && x->config.engine->memory)
+        x->config.engine->memory_free(x->engine, x->gather);
+    else
+        free(x->gather);
+    x->gather = NULL;
+    x->gather_bytes = 0;
+}
+
 /* Makes room for a batch's inputs. The buffer grows to the largest batch seen, so seldom. */
 static int gather_reserve(struct executor *x, size_t bytes, struct sy_error *err) {
     if (bytes <= x->gather_bytes)
         return 0;
+    const struct engine_ops *engine = x->config.engine;
     size_t rounded = (bytes + 4095) / 4096 * 4096;
-    char *memory = aligned_alloc(4096, rounded);
+    char *memory = engine->memory ? engine->memory(x->engine, rounded) : aligned_alloc(4096, rounded);
     if (!memory)
         return error_set(err, -ENOMEM, "no memory for the inputs of a batch: %zu bytes", bytes);
-    free(x->gather);
+    gather_release(x);
     x->gather = memory;
     x->gather_bytes = rounded;
     return 0;

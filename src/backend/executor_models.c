@@ -158,6 +158,8 @@ void executor_unload_all(struct executor *x) {
         unload(x, &x->models[i]);
         unload(x, &x->beside[i]);
     }
-    if (x->engine)
-        x->config.engine->close(x->engine);
+    if (!x->engine)
+        return;
+    gather_release(x);
+    x->config.engine->close(x->engine);
 }

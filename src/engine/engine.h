@@ -93,6 +93,13 @@ struct engine_ops {
      * operator. An engine has both functions, or NULL for both: its runs cannot be stopped. */
     void (*stop)(struct engine_model *model);
     void (*go_on)(struct engine_model *model);
+    /* The size of batch that one of so many items is run as: it is padded, since the model runs at few sizes. 0: too
+     * large. NULL: every batch is run as it is. */
+    uint32_t (*padded)(const struct engine_model *model, uint32_t items);
+    /* Host memory for inputs, from which the accelerator takes them faster than from other memory; NULL: there is none
+     * to be had. Both are NULL where it makes no difference. The executor's thread. */
+    void *(*memory)(struct engine *engine, size_t bytes);
+    void (*memory_free)(struct engine *engine, void *memory);
     /* For models that prepare inputs; NULL for engines without files. */
     const struct transform_ops *transforms;
 };

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "engine/block_pool.h"
 #include "engine/onnxruntime_cache.h"
+#include "engine/onnxruntime_cuda.h"
 #include "engine/onnxruntime_session.h"
 #include "engine/onnxruntime_strings.h"
 
@@ -35,6 +36,7 @@ struct engine {
     const OrtApi *api;
     OrtEnv *env;
     struct engine_options options;
+    struct cuda_device *gpu; /* NULL: the provider is another one */
 };
 
 struct engine_model { /* lives until the last of its blocks is back */
@@ -42,10 +44,12 @@ struct engine_model { /* lives until the last of its blocks is back */
     OrtEnv *env; /* a reference of its own, as the session may outlive the engine */
     OrtSession *session;
     OrtRunOptions *run_options, *run_options_shrink;
-    size_t large_bytes;  /* inputs and outputs of the largest run since the model shrank the arena */
-    int64_t large_at_ns; /* when a run last had at least half as many; */
-    bool small;          /* the last one had fewer */
-    bool shared;         /* its arena is all models' */
+    size_t large_bytes;         /* inputs and outputs of the largest run since the model shrank the arena */
+    int64_t large_at_ns;        /* when a run last had at least half as many; */
+    bool small;                 /* the last one had fewer */
+    bool shared;                /* its arena is all models' */
+    struct cuda_thread *thread; /* that runs it; NULL: the caller */
+    struct cuda_graphs *graphs; /* instead of the session; NULL: runs are not recorded */
     OrtMemoryInfo *memory;
     const struct signature *signature;
     const char *output_names[TENSORS_MAX];
@@ -63,6 +67,13 @@ static int onnxruntime_open(struct engine **engine, const struct engine_options 
     e->options = *options;
     e->api = onnxruntime_api(err);
     int rc = e->api ? onnxruntime_env(e->api, &e->env, err) : -ENOTSUP;
+    if (!rc && strcmp(options->provider, "cuda") == 0) {
+        rc = onnxruntime_provider(e->api, "cuda", err);
+        if (!rc)
+            rc = cuda_device_open(&e->gpu, options->device, err);
+        if (rc)
+            onnxruntime_env_put(e->api, e->env);
+    }
     if (rc)
         free(e);
     else
@@ -71,6 +82,7 @@ static int onnxruntime_open(struct engine **engine, const struct engine_options 
 }
 
 static void onnxruntime_close(struct engine *engine) {
+    cuda_device_close(engine->gpu); /* takes NULL */
     onnxruntime_env_put(engine->api, engine->env);
     free(engine);
 }
@@ -96,9 +108,25 @@ static void model_free(void *context) {
     free(m);
 }
 
-/* Loads the file of `request`, which is the source's own or made from it. */
-static int model_open(struct engine *engine, const struct engine_model_source *source,
-                      const struct session_request *request, struct engine_model **model, struct sy_error *err) {
+/* Opens the model's session, or records its runs. */
+static int session_open(struct engine_model *m, const struct engine_model_source *source,
+                        const struct session_request *request, struct sy_error *err) {
+    struct sy_error why = {""};
+    if (m->thread && cuda_graphs_suit(source->signature)) {
+        struct session_request recorded = *request;
+        recorded.graphs = true;
+        if (cuda_graphs_open(&m->graphs, m->thread, m->api, m->env, &recorded, source->signature, source->batch_max,
+                             &why) == 0)
+            return 0;
+        log_info("model runs without CUDA graphs", "model=%s reason=\"%s\"", source->name, why.text);
+    }
+    return onnxruntime_session(m->api, m->env, request, &m->session, err);
+}
+
+/* Loads the file of `request`, which is the source's own or made from it, on the thread that runs it. */
+static int model_open_here(struct engine *engine, const struct engine_model_source *source,
+                           const struct session_request *request, struct cuda_thread *thread,
+                           struct engine_model **model, struct sy_error *err) {
     const OrtApi *api = engine->api;
     struct engine_model *m = calloc(1, sizeof(*m));
     if (!m)
@@ -107,13 +135,14 @@ static int model_open(struct engine *engine, const struct engine_model_source *s
     if (strcmp(engine->options.provider, "cuda") == 0)
         snprintf(arenas, sizeof(arenas), "cpu:0;gpu:%d", engine->options.device);
     m->api = api;
+    m->thread = thread;
     m->signature = source->signature;
     m->shared = engine_run_memory() > 0;
     for (uint32_t i = 0; i < source->signature->output_count; i++)
         m->output_names[i] = source->signature->outputs[i].name;
     int rc = onnxruntime_env(api, &m->env, err);
     if (!rc)
-        rc = onnxruntime_session(api, m->env, request, &m->session, err);
+        rc = session_open(m, source, request, err);
     if (!rc)
         rc = onnxruntime_check(api, api->CreateRunOptions(&m->run_options), err, "run options");
     if (!rc)
@@ -127,11 +156,44 @@ static int model_open(struct engine *engine, const struct engine_model_source *s
                                "memory");
     if (!rc && !(m->pool = block_pool_new(values_release, model_free, m)))
         rc = error_set(err, -ENOMEM, "model '%s': no memory", source->name);
-    if (rc)
+    if (rc) {
+        cuda_graphs_close(m->graphs);
         model_free(m);
-    else
+    } else {
         *model = m;
+    }
     return rc;
+}
+
+struct opening {
+    struct engine *engine;
+    const struct engine_model_source *source;
+    const struct session_request *request;
+    struct cuda_thread *thread;
+    struct engine_model **model;
+    struct sy_error *err;
+    int rc;
+};
+
+static void opening_call(void *argument) {
+    struct opening *o = argument;
+    o->rc = model_open_here(o->engine, o->source, o->request, o->thread, o->model, o->err);
+}
+
+static int model_open(struct engine *engine, const struct engine_model_source *source,
+                      const struct session_request *request, struct engine_model **model, struct sy_error *err) {
+    struct opening o = {engine, source, request, NULL, model, err, 0};
+    if (!engine->gpu) {
+        opening_call(&o);
+        return o.rc;
+    }
+    int rc = cuda_thread_start(&o.thread, engine->gpu, err);
+    if (rc)
+        return rc;
+    cuda_thread_call(o.thread, opening_call, &o);
+    if (o.rc)
+        cuda_thread_end(o.thread);
+    return o.rc;
 }
 
 /* The model's own file, to be optimised while it loads. */
@@ -164,7 +226,14 @@ static int onnxruntime_load(struct engine *engine, const struct engine_model_sou
     return model_open(engine, source, &request, model, err);
 }
 
+static void graphs_close_call(void *argument) {
+    cuda_graphs_close(argument);
+}
+
 static void onnxruntime_unload(struct engine_model *model) {
+    if (model->thread) /* the session goes with the last of its outputs, wherever that is */
+        cuda_thread_call(model->thread, graphs_close_call, model->graphs);
+    cuda_thread_end(model->thread); /* takes NULL */
     block_pool_leave(model->pool);
 }
 
@@ -228,6 +297,21 @@ static void run_note(struct engine_model *model, int64_t now_ns, size_t bytes) {
     model->large_at_ns = now_ns;
 }
 
+static uint32_t onnxruntime_padded(const struct engine_model *model, uint32_t items) {
+    return model->graphs ? cuda_graphs_size(model->graphs, items) : items;
+}
+
+static void *onnxruntime_memory(struct engine *engine, size_t bytes) {
+    return engine->gpu ? cuda_pinned(engine->gpu, bytes) : aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+}
+
+static void onnxruntime_memory_free(struct engine *engine, void *memory) {
+    if (engine->gpu && memory)
+        cuda_pinned_free(engine->gpu, memory);
+    else
+        free(memory);
+}
+
 /* An input as the library wants it: where it lies, or a copy of its strings. */
 static int input_value(const struct engine_model *model, uint32_t i, const struct tensor_view *view, OrtValue **value,
                        struct sy_error *err) {
@@ -241,23 +325,18 @@ static int input_value(const struct engine_model *model, uint32_t i, const struc
                              err, spec->name);
 }
 
-static int onnxruntime_run(struct engine_model *model, const struct tensor_view *inputs, uint32_t items,
-                           struct output_block **outputs, struct sy_error *err) {
+/* Runs a session on inputs in host memory; the outputs are the caller's. Notes the size of the run. */
+static int session_run(struct engine_model *model, const struct tensor_view *inputs, int64_t now_ns, OrtValue **outputs,
+                       struct sy_error *err) {
     const OrtApi *api = model->api;
     const struct signature *signature = model->signature;
     OrtValue *values[TENSORS_MAX] = {NULL};
     const char *names[TENSORS_MAX];
     size_t count = 0;
-    struct pooled_block *pooled = block_pool_get(model->pool);
-    if (!pooled)
-        return error_set(err, -ENOMEM, "no memory for the outputs");
-    int64_t now_ns = clock_now_ns();
-    size_t bytes = 0;
     int rc = 0;
     for (uint32_t i = 0; i < signature->input_count && !rc; i++) {
         if (!inputs[i].data)
             continue; /* the model has a value of its own */
-        bytes += inputs[i].bytes;
         names[count] = signature->inputs[i].name;
         rc = input_value(model, i, &inputs[i], &values[count++], err);
     }
@@ -265,15 +344,31 @@ static int onnxruntime_run(struct engine_model *model, const struct tensor_view 
         rc = onnxruntime_check(api,
                                api->Run(model->session, run_options_choose(model, now_ns), names,
                                         (const OrtValue *const *)values, count, model->output_names,
-                                        signature->output_count, (OrtValue **)pooled->values),
+                                        signature->output_count, outputs),
                                err, "run");
     if (rc && err && strstr(err->text, LACKS_MEMORY))
         error_set(err, rc, "run: it needs more memory than runs may take, %llu MiB for all (--run-memory-max-mib)",
                   (unsigned long long)(engine_run_memory() >> 20));
     for (size_t i = 0; i < count; i++)
         api->ReleaseValue(values[i]);
+    return rc;
+}
+
+static int run_here(struct engine_model *model, const struct tensor_view *inputs, uint32_t items,
+                    struct output_block **outputs, struct sy_error *err) {
+    const struct signature *signature = model->signature;
+    struct pooled_block *pooled = block_pool_get(model->pool);
+    if (!pooled)
+        return error_set(err, -ENOMEM, "no memory for the outputs");
+    OrtValue **values = (OrtValue **)pooled->values;
+    int64_t now_ns = clock_now_ns();
+    size_t bytes = 0;
+    int rc = model->graphs ? cuda_graphs_run(model->graphs, inputs, items, values, err)
+                           : session_run(model, inputs, now_ns, values, err);
+    for (uint32_t i = 0; i < signature->input_count; i++)
+        bytes += inputs[i].data ? inputs[i].bytes : 0;
     for (uint32_t i = 0; i < signature->output_count && !rc; i++) {
-        rc = output_view(model, i, items, (OrtValue **)&pooled->values[i], &pooled->block.outputs[i], err);
+        rc = output_view(model, i, items, &values[i], &pooled->block.outputs[i], err);
         bytes += rc ? 0 : pooled->block.outputs[i].bytes;
     }
     run_note(model, now_ns, rc ? RUN_BYTES_UNKNOWN : bytes);
@@ -284,6 +379,30 @@ static int onnxruntime_run(struct engine_model *model, const struct tensor_view 
     pooled->block.output_count = signature->output_count;
     *outputs = &pooled->block;
     return 0;
+}
+
+struct running {
+    struct engine_model *model;
+    const struct tensor_view *inputs;
+    uint32_t items;
+    struct output_block **outputs;
+    struct sy_error *err;
+    int rc;
+};
+
+static void running_call(void *argument) {
+    struct running *r = argument;
+    r->rc = run_here(r->model, r->inputs, r->items, r->outputs, r->err);
+}
+
+static int onnxruntime_run(struct engine_model *model, const struct tensor_view *inputs, uint32_t items,
+                           struct output_block **outputs, struct sy_error *err) {
+    struct running r = {model, inputs, items, outputs, err, 0};
+    if (model->thread)
+        cuda_thread_call(model->thread, running_call, &r);
+    else
+        running_call(&r);
+    return r.rc;
 }
 
 static int onnxruntime_signature(const char *path, struct signature *signature, struct sy_error *err) {
@@ -304,8 +423,13 @@ static int onnxruntime_signature(const char *path, struct signature *signature, 
     return rc;
 }
 
-/* The library checks the flag between the nodes of a graph, and between the iterations of a loop. */
+/* The library checks the flag between the nodes of a graph, and between the iterations of a loop; and before it starts
+ * a recorded one, which it does not stop. */
 static void terminate_set(struct engine_model *model, bool wanted) {
+    if (model->graphs) {
+        cuda_graphs_stop(model->graphs, wanted);
+        return;
+    }
     OrtRunOptions *const options[] = {model->run_options, model->run_options_shrink};
     for (size_t i = 0; i < ARRAY_COUNT(options); i++) {
         OrtStatus *status =
@@ -359,10 +483,12 @@ static int onnxruntime_cache(struct engine *engine, const struct engine_model_so
                              const char **made, struct sy_error *err) {
     if (attempt >= CACHE_FORMATS)
         return -ENOENT;
+    struct engine_model_source small = *source; /* trials are of two items at most */
     struct cache_draft draft;
     struct session_request request = request_original(engine, source), saving = request, optimised;
     struct engine_model *original = NULL, *cached = NULL;
     OrtSession *session = NULL;
+    small.batch_max = 2;
     *made = cache_format_name(attempt);
     int rc = cache_draft_open(&draft, source->path, &engine->options, attempt, err);
     if (rc)
@@ -377,11 +503,11 @@ static int onnxruntime_cache(struct engine *engine, const struct engine_model_so
     engine->api->ReleaseSession(session);
     if (rc)
         goto out;
-    rc = model_open(engine, source, &request, &original, err);
+    rc = model_open(engine, &small, &request, &original, err);
     if (rc)
         goto out;
     optimised = request_cached(engine, draft.model, attempt);
-    rc = model_open(engine, source, &optimised, &cached, err);
+    rc = model_open(engine, &small, &optimised, &cached, err);
     if (!rc) {
         rc = trials_run(original, cached, trials, trial_count, err);
         onnxruntime_unload(cached);
@@ -404,6 +530,9 @@ const struct engine_ops engine_onnxruntime = {
     .run = onnxruntime_run,
     .signature = onnxruntime_signature,
     .cache = onnxruntime_cache,
+    .padded = onnxruntime_padded,
+    .memory = onnxruntime_memory,
+    .memory_free = onnxruntime_memory_free,
     .stop = onnxruntime_stop,
     .go_on = onnxruntime_go_on,
     .transforms = &transform_onnxruntime,

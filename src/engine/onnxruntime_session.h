@@ -17,6 +17,9 @@ void onnxruntime_env_put(const OrtApi *api, OrtEnv *env);
 /* Consumes a status: 0 for NULL, else a negative errno and "WHAT: the library's sentence". */
 int onnxruntime_check(const OrtApi *api, OrtStatus *status, struct sy_error *err, const char *what);
 
+/* 0 if the library has the execution provider; -ENOTSUP. */
+int onnxruntime_provider(const OrtApi *api, const char *name, struct sy_error *err);
+
 struct session_request {
     const char *path;
     const void *contents; /* of the file, which then has no path; NULL: they are there */
@@ -27,6 +30,7 @@ struct session_request {
     const char *save_path; /* write the optimised model there (ends in .onnx or .ort); NULL: do not */
     const char *save_weights; /* with save_path: the name of a file beside it for pre-packed weights; NULL: inside */
     bool prepacked;           /* the file was saved with save_weights */
+    bool graphs;              /* of cuda: runs are to be recorded; an error if they cannot be (onnxruntime_cuda.h) */
 };
 
 /* Opens a session with one thread, the caller's. -EINVAL, -ENOENT, -ENOTSUP (no such provider), -EIO. */

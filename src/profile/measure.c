@@ -281,6 +281,23 @@ static struct core_use core_use_now(void) {
 
 static const struct measure_clock kernel_clock = {clock_now_ns, core_use_now};
 
+/* Moves inputs to memory of the engine, where the executor gathers them. The data are to be given back to the engine;
+ * NULL: they stayed where they were. */
+static void *inputs_move(const struct engine_ops *ops, struct engine *engine, struct tensor_view *inputs,
+                         uint32_t input_count) {
+    size_t total = 0;
+    for (uint32_t i = 0; i < input_count; i++)
+        total += (inputs[i].bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+    char *memory = ops->memory && total ? ops->memory(engine, total) : NULL, *at = memory;
+    for (uint32_t i = 0; memory && i < input_count; i++) {
+        if (!inputs[i].data)
+            continue;
+        inputs[i].data = memcpy(at, inputs[i].data, inputs[i].bytes);
+        at += (inputs[i].bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+    }
+    return memory;
+}
+
 /* Runs a batch of `items` until its time is known well enough. */
 static int batch_time(const struct engine_ops *ops, struct engine_model *model, const struct signature *signature,
                       int64_t item_dims[][TENSOR_DIMS_MAX], uint32_t items, const struct measure_options *options,
@@ -293,6 +310,7 @@ static int batch_time(const struct engine_ops *ops, struct engine_model *model, 
     int rc = measure_inputs(signature, item_dims, items, options->seed, inputs);
     if (rc)
         return error_set(err, rc, "no memory for the inputs of %u items", items);
+    void *data = inputs[0].data, *moved = inputs_move(ops, options->engine, inputs, signature->input_count);
     for (bool enough = false; !enough && !rc; first = false) {
         struct output_block *block = NULL;
         struct core_use before = clock->core_use();
@@ -308,7 +326,9 @@ static int batch_time(const struct engine_ops *ops, struct engine_model *model, 
         enough = count == RUNS_MAX || (runs.calm >= RUNS_ENOUGH && spent_ns >= options->budget_ns / 2) ||
                  (count >= RUNS_MIN && spent_ns >= options->budget_ns);
     }
-    free(inputs[0].data);
+    if (moved)
+        ops->memory_free(options->engine, moved);
+    free(data);
     if (!rc)
         *timing = runs_timing(&runs);
     return rc;
@@ -363,6 +383,38 @@ static bool batch_too_large(struct profile_record *record, const struct measure_
     return true;
 }
 
+/* Whether the engine runs some batches as larger ones; lowers the record's greatest batch to what it runs at all. */
+static bool is_padded(const struct engine_ops *ops, const struct engine_model *model, struct profile_record *record) {
+    bool padded = false;
+    if (!ops->padded || !record->batched)
+        return false;
+    while (record->batch_max > 1 && ops->padded(model, record->batch_max) == 0) {
+        record->batch_max--;
+        note(record, "the accelerator has no memory for larger batches");
+    }
+    for (uint32_t b = 1; b <= record->batch_max; b++)
+        padded |= ops->padded(model, b) != b;
+    return padded;
+}
+
+/* A batch that is padded takes as long as the one that it becomes: adds points, so that nothing is interpolated between
+ * a size and the one before. */
+static void steps_add(const struct engine_ops *ops, const struct engine_model *model, struct profile_record *record) {
+    const struct profile_record measured = *record;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < measured.point_count; i++) {
+        uint32_t after = i > 0 ? measured.batch[i - 1] + 1 : measured.batch[i], left = measured.point_count - i;
+        if (after < measured.batch[i] && ops->padded(model, after) == ops->padded(model, measured.batch[i]) &&
+            n + left < PROFILE_POINTS_MAX) {
+            record->batch[n] = after;
+            record->latency_ns[n++] = measured.latency_ns[i];
+        }
+        record->batch[n] = measured.batch[i];
+        record->latency_ns[n++] = measured.latency_ns[i];
+    }
+    record->point_count = n;
+}
+
 int measure_model(const struct engine_ops *ops, struct engine_model *model, const struct signature *signature,
                   int64_t item_dims[][TENSOR_DIMS_MAX], const struct measure_options *options,
                   struct profile_record *record, struct sy_error *err) {
@@ -382,6 +434,7 @@ int measure_model(const struct engine_ops *ops, struct engine_model *model, cons
     if (!record->batched)
         record->batch_max = 1;
 
+    bool padded = is_padded(ops, model, record);
     double best_ns = INFINITY; /* an item's median in the best batch so far */
     int without_gain = 0;
     uint64_t single_bytes = 0;
@@ -409,11 +462,14 @@ int measure_model(const struct engine_ops *ops, struct engine_model *model, cons
         double item_ns = (double)timing.median_ns / b;
         without_gain = item_ns > PAYS * best_ns || without_gain >= 3 ? without_gain + 1 : 0;
         best_ns = fmin(best_ns, item_ns);
-        if (without_gain == 3) /* larger batches are allowed, but gain nothing */
+        without_gain = padded ? 0 : without_gain; /* where every size counts, all are measured */
+        if (without_gain == 3)                    /* larger batches are allowed, but gain nothing */
             while (record->batch_max > b && batch_too_large(record, options, record->batch_max, best_ns))
                 record->batch_max--;
         next = without_gain >= 3 ? size_after(b, options->sizes, options->size_count, UINT32_MAX)
                                  : measure_batch_next(b, record->batch_max, options->sizes, options->size_count);
     }
+    if (padded)
+        steps_add(ops, model, record);
     return 0;
 }

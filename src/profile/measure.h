@@ -19,6 +19,7 @@ struct measure_clock {
 };
 
 struct measure_options {
+    struct engine *engine;  /* that has loaded the model; NULL if it has no memory of its own for inputs */
     uint32_t batch_max;     /* greatest batch wanted */
     int64_t budget_ns;      /* about how long measuring one batch size may take */
     int64_t latency_max_ns; /* batches that take longer are not wanted */
@@ -57,7 +58,8 @@ int measure_item_dims(const struct signature *signature, uint32_t choice, int64_
  * ascending, are among them. */
 uint32_t measure_batch_next(uint32_t b, uint32_t last, const uint32_t *sizes, uint32_t size_count);
 
-/* Measures a model that is loaded, up to where larger batches gain nothing, and at the sizes wanted; fills the record's
+/* Measures a model that is loaded, up to where larger batches gain nothing, and at the sizes wanted; up to the greatest
+ * where batches are padded; fills the record's
  * findings (batched, batch_max, note, points, batch_bytes). With signature->batched it first runs two items together
  * and each alone: if rows differ or are missing, the model is not batched. -errno and the engine's sentence if a single
  * item fails. */

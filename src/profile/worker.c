@@ -101,9 +101,10 @@ static int item_find(struct worker *w, struct sy_error *err) {
     struct engine_model *model;
     const struct signature *signature = w->source.signature;
     struct sy_error why;
-    w->source.original = true;
-    int rc = w->ops->load(w->engine, &w->source, &model, err);
-    w->source.original = false;
+    struct engine_model_source single = w->source;
+    single.original = true;
+    single.batch_max = 1;
+    int rc = w->ops->load(w->engine, &single, &model, err);
     if (rc)
         return rc;
     rc = -ENOENT;
@@ -196,6 +197,7 @@ static int model_measure(struct worker *w, struct sy_error *err) {
     uint64_t after_bytes = measure_resident_bytes();
     w->record.weights_bytes = after_bytes > before_bytes ? after_bytes - before_bytes : 0;
     struct measure_options options = {
+        .engine = w->engine,
         .batch_max = w->request.batch_max ? w->request.batch_max : w->request.model.batch_max,
         .budget_ns = MEASURE_BUDGET_NS,
         .latency_max_ns = MEASURE_LATENCY_MAX_NS,

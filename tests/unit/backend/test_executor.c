@@ -21,7 +21,9 @@ static struct {
 } seen;
 
 struct engine {
-    int unused;
+    char *memory; /* that it has given for inputs */
+    size_t bytes;
+    int given;
 };
 struct engine_model {
     int unused;
@@ -41,7 +43,19 @@ static int spy_open(struct engine **engine, const struct engine_options *options
 }
 
 static void spy_close(struct engine *engine) {
-    (void)engine;
+    assert_null(engine->memory);
+}
+
+static void *spy_memory(struct engine *engine, size_t bytes) {
+    engine->given++;
+    engine->bytes = bytes;
+    return engine->memory = malloc(bytes);
+}
+
+static void spy_memory_free(struct engine *engine, void *memory) {
+    if (memory == engine->memory)
+        engine->memory = NULL;
+    free(memory);
 }
 
 static int spy_load(struct engine *engine, const struct engine_model_source *source, struct engine_model **model,
@@ -109,6 +123,20 @@ static const struct engine_ops spy = {
     .signature = spy_signature,
 };
 
+/* With memory of its own for inputs. */
+static const struct engine_ops spy_pinned = {
+    .name = "spy",
+    .version = spy_version,
+    .open = spy_open,
+    .close = spy_close,
+    .load = spy_load,
+    .unload = spy_unload,
+    .run = spy_run,
+    .memory = spy_memory,
+    .memory_free = spy_memory_free,
+    .signature = spy_signature,
+};
+
 static struct rig *rig_start(void) {
     seen.runs = seen.released = 0;
     return rig_start_with(&spy);
@@ -158,6 +186,32 @@ static void test_a_batch_is_gathered_and_sliced(void **state) {
     }
     assert_int_equal(seen.released, released + 1);
     rig_stop(rig);
+}
+
+/* It is taken once, and given back before the engine is closed. */
+static void test_inputs_are_gathered_in_memory_of_the_engine(void **state) {
+    (void)state;
+    float a[] = {1, 2}, b[] = {3, 4};
+    struct rig_request r[2];
+    struct ran_message ran;
+    the_engine.given = 0;
+    struct rig *rig = rig_start_with(&spy_pinned);
+    for (int times = 0; times < 2; times++) {
+        request_make(&r[0], a, 1, clock_now_ns() + 60 * NS_PER_S);
+        request_make(&r[1], b, 1, clock_now_ns() + 60 * NS_PER_S);
+        run_plan(rig, (struct rig_request *const[]){&r[0], &r[1]}, 2);
+        take_report(rig, &ran);
+        for (int i = 0; i < 2; i++) {
+            take_done(rig, &r[i]);
+            assert_int_equal(r[i].result.status, REQUEST_OK);
+            output_block_put(r[i].result.block);
+        }
+        const char *place = seen.place;
+        assert_true(place >= the_engine.memory && place < the_engine.memory + the_engine.bytes);
+    }
+    assert_int_equal(the_engine.given, 1);
+    rig_stop(rig);
+    assert_null(the_engine.memory);
 }
 
 /* The request's input lies in memory of its frontend, whose own card has `handle`. */
@@ -688,6 +742,7 @@ static void test_a_model_warms_up_with_its_samples_or_is_not_loaded(void **state
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_batch_is_gathered_and_sliced),
+        cmocka_unit_test(test_inputs_are_gathered_in_memory_of_the_engine),
         cmocka_unit_test(test_inputs_of_a_frontend_are_copied_unless_it_has_ended_the_request),
         cmocka_unit_test(test_a_batch_leaves_out_what_is_not_prepared),
         cmocka_unit_test(test_requests_of_different_shapes_are_run_apart),

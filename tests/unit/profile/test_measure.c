@@ -74,6 +74,51 @@ static int made_up_run(struct engine_model *model, const struct tensor_view *inp
 
 static const struct engine_ops made_up = {.name = "made up", .run = made_up_run};
 
+/* An engine that runs batches as the next larger power of two, up to so many items, and has memory for their inputs. */
+struct engine {
+    int held, given; /* pieces of memory */
+    const void *last;
+};
+
+static uint32_t padded_most;
+
+static uint32_t up(uint32_t items) {
+    uint32_t power = 1;
+    while (power < items)
+        power *= 2;
+    return power;
+}
+
+static uint32_t padding_size(const struct engine_model *model, uint32_t items) {
+    (void)model;
+    return up(items) <= padded_most ? up(items) : 0;
+}
+
+static int padding_run(struct engine_model *model, const struct tensor_view *inputs, uint32_t items,
+                       struct output_block **outputs, struct sy_error *err) {
+    int64_t run_ns = model->alpha_ns * (up(items) - items);
+    now_ns += run_ns;
+    used.cpu_ns += run_ns;
+    return made_up_run(model, inputs, items, outputs, err);
+}
+
+static void *padding_memory(struct engine *engine, size_t bytes) {
+    engine->held++;
+    engine->given++;
+    return malloc(bytes);
+}
+
+static void padding_memory_free(struct engine *engine, void *memory) {
+    engine->held--;
+    free(memory);
+}
+
+static const struct engine_ops padding = {.name = "padding",
+                                          .run = padding_run,
+                                          .padded = padding_size,
+                                          .memory = padding_memory,
+                                          .memory_free = padding_memory_free};
+
 static const struct signature signature = {
     .inputs = {{.name = "x", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 2}}},
     .outputs = {{.name = "y", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 2}}},
@@ -85,10 +130,12 @@ static const struct signature signature = {
 static const uint32_t wanted[] = {5, 8, 20, 40, 100}; /* sizes in any case */
 static uint32_t wanted_count;
 
-static int measure(struct engine_model *model, const struct signature *s, uint32_t batch_max, int64_t latency_max_ns,
-                   struct profile_record *record, struct sy_error *err) {
+static int measure_on(const struct engine_ops *ops, struct engine *engine, struct engine_model *model,
+                      const struct signature *s, uint32_t batch_max, int64_t latency_max_ns,
+                      struct profile_record *record, struct sy_error *err) {
     int64_t item_dims[TENSORS_MAX][TENSOR_DIMS_MAX] = {{1, 2}};
-    struct measure_options options = {.batch_max = batch_max,
+    struct measure_options options = {.engine = engine,
+                                      .batch_max = batch_max,
                                       .budget_ns = 5 * NS_PER_MS,
                                       .latency_max_ns = latency_max_ns,
                                       .seed = 1,
@@ -96,7 +143,12 @@ static int measure(struct engine_model *model, const struct signature *s, uint32
                                       .size_count = wanted_count,
                                       .clock = &made_up_clock};
     memset(record, 0, sizeof(*record));
-    return measure_model(&made_up, model, s, item_dims, &options, record, err);
+    return measure_model(ops, model, s, item_dims, &options, record, err);
+}
+
+static int measure(struct engine_model *model, const struct signature *s, uint32_t batch_max, int64_t latency_max_ns,
+                   struct profile_record *record, struct sy_error *err) {
+    return measure_on(&made_up, NULL, model, s, batch_max, latency_max_ns, record, err);
 }
 
 static void batches_are_timed_up_to_the_last(void **state) {
@@ -272,6 +324,37 @@ static void inputs_are_valid_and_repeatable(void **state) {
     assert_int_equal(measure_inputs(&s, dims, 7, 3, a), -ENOMEM);
 }
 
+/* Larger batches are measured though they gain nothing: each may be the one that others become. A profile made of the
+ * points says of each batch what the one takes that it becomes. */
+static void padded_batches_take_what_they_become(void **state) {
+    (void)state;
+    struct engine_model model = {.alpha_ns = 2 * NS_PER_MS};
+    struct engine engine = {0};
+    struct profile_record record;
+    padded_most = 64;
+    assert_int_equal(measure_on(&padding, &engine, &model, &signature, 64, NS_PER_S, &record, NULL), 0);
+    assert_int_equal(model.largest_run, 64);
+    struct profile *profile = malloc(profile_bytes(64));
+    assert_int_equal(profile_set_points(profile, 64, record.batch, record.latency_ns, record.point_count), 0);
+    for (uint32_t b = 1; b <= 64; b++)
+        assert_int_equal(profile->latency_ns[b], up(b) * 2 * NS_PER_MS);
+    free(profile);
+    assert_true(engine.given >= 12); /* the runs that are timed are of its memory, and all of it is back */
+    assert_int_equal(engine.held, 0);
+}
+
+static void batches_that_an_accelerator_cannot_run_are_not_offered(void **state) {
+    (void)state;
+    struct engine_model model = {.alpha_ns = 2 * NS_PER_MS};
+    struct engine engine = {0};
+    struct profile_record record;
+    padded_most = 16;
+    assert_int_equal(measure_on(&padding, &engine, &model, &signature, 64, NS_PER_S, &record, NULL), 0);
+    assert_int_equal(record.batch_max, 16);
+    assert_int_equal(model.largest_run, 16);
+    assert_string_equal(record.note, "the accelerator has no memory for larger batches");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(batches_are_timed_up_to_the_last),
@@ -284,6 +367,8 @@ int main(void) {
         cmocka_unit_test(a_model_without_batches_runs_one_item),
         cmocka_unit_test(items_have_plausible_shapes),
         cmocka_unit_test(inputs_are_valid_and_repeatable),
+        cmocka_unit_test(padded_batches_take_what_they_become),
+        cmocka_unit_test(batches_that_an_accelerator_cannot_run_are_not_offered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
