@@ -98,7 +98,7 @@ static void executor_free(struct executor *x) {
     run_watch_destroy(x);
     free(x->models);
     free(x->beside);
-    if (!x->config.engine->memory) /* else it has gone with the engine, or, after a run that hangs, stays with it */
+    if (!x->gather_pinned) /* else it stays with the engine, in which a run hangs */
         free(x->gather);
     free(x->counters);
     free(x->members);

@@ -12,12 +12,13 @@
 #define INPUT_ALIGN 64 /* of each input within the gather buffer */
 
 void gather_release(struct executor *x) {
-    if (x->gather && x->config.engine->memory)
+    if (x->gather_pinned)
         x->config.engine->memory_free(x->engine, x->gather);
     else
         free(x->gather);
     x->gather = NULL;
     x->gather_bytes = 0;
+    x->gather_pinned = false;
 }
 
 /* Makes room for a batch's inputs. The buffer grows to the largest batch seen, so seldom. */
@@ -26,12 +27,16 @@ static int gather_reserve(struct executor *x, size_t bytes, struct sy_error *err
         return 0;
     const struct engine_ops *engine = x->config.engine;
     size_t rounded = (bytes + 4095) / 4096 * 4096;
-    char *memory = engine->memory ? engine->memory(x->engine, rounded) : aligned_alloc(4096, rounded);
+    char *memory = engine->memory ? engine->memory(x->engine, rounded) : NULL;
+    bool pinned = memory != NULL;
+    if (!memory)
+        memory = aligned_alloc(4096, rounded);
     if (!memory)
         return error_set(err, -ENOMEM, "no memory for the inputs of a batch: %zu bytes", bytes);
     gather_release(x);
     x->gather = memory;
     x->gather_bytes = rounded;
+    x->gather_pinned = pinned;
     return 0;
 }
 

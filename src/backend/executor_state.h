@@ -61,6 +61,7 @@ struct executor {
                                     * Commands and their answers hand a model over from one array to the other */
     char *gather;                  /* inputs of a batch of several requests, one after the other */
     size_t gather_bytes;
+    bool gather_pinned;                 /* it is the engine's memory */
     struct executor_counters *counters; /* [config.accelerators] */
     struct emulation *emulation;        /* NULL: the engine is real and runs one batch at a time */
     struct member *members;             /* [config.accelerators] */
@@ -127,9 +128,9 @@ bool batch_expired(const struct executor *x, const struct batch_plan *plan, int6
 uint32_t batch_items(const struct executor *x, const struct batch_plan *plan);
 /* Makes the inputs of a whole batch: for one request they stay in place, if that is memory of this process, else they
  * are copied one after the other. The requests are alike, or the engine does not look at its inputs. */
-/* Gives the memory for inputs back, while the engine is open. */
-void gather_release(struct executor *x);
 int batch_gather(struct executor *x, const struct batch_plan *plan, struct tensor_view *inputs, struct sy_error *err);
+/* Gives the memory for gathered inputs back, while the engine is open. */
+void gather_release(struct executor *x);
 /* Marks the requests whose shapes differ from the first one's to run alone. The scheduler knows shapes only by a hash,
  * and equal hashes are no proof of equal shapes. */
 void batch_part(const struct executor *x, const struct batch_plan *plan, bool *alone);

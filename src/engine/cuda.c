@@ -118,16 +118,20 @@ int cuda_device_number(const struct cuda_device *device) {
     return device->number;
 }
 
-/* Lets the calling thread use a device. While some thread records a graph, others may not allocate, unless they say
- * that they know what they do: nothing here touches what another thread records. */
-static void enter(const struct cuda_device *device) {
+/* While some thread records a graph, others may neither allocate nor free, unless they say that they know what they do:
+ * nothing here touches what another thread records. */
+void cuda_relax(void) {
     static _Thread_local bool relaxed;
-    cuda.current(device->context);
-    if (relaxed)
-        return;
     int mode = CAPTURE_RELAXED;
-    cuda.capture_mode(&mode);
+    if (!relaxed)
+        cuda.capture_mode(&mode);
     relaxed = true;
+}
+
+/* Lets the calling thread use a device. */
+static void enter(const struct cuda_device *device) {
+    cuda.current(device->context);
+    cuda_relax();
 }
 
 void *cuda_pinned(const struct cuda_device *device, size_t bytes) {
@@ -151,6 +155,7 @@ struct cuda_thread {
     pthread_cond_t asked, done;
     void (*call)(void *argument); /* NULL: nothing is to be called */
     void *argument;
+    uint64_t turn; /* the number of the call */
     bool ends;
 };
 
@@ -168,7 +173,7 @@ static void *thread_main(void *context) {
         t->call(t->argument); /* nobody else writes these meanwhile */
         pthread_mutex_lock(&t->lock);
         t->call = NULL;
-        pthread_cond_signal(&t->done);
+        pthread_cond_broadcast(&t->done);
     }
     pthread_mutex_unlock(&t->lock);
     return NULL;
@@ -200,10 +205,13 @@ err_free:
 
 void cuda_thread_call(struct cuda_thread *thread, void (*call)(void *argument), void *argument) {
     pthread_mutex_lock(&thread->lock);
+    while (thread->call) /* another one's */
+        pthread_cond_wait(&thread->done, &thread->lock);
+    uint64_t turn = ++thread->turn;
     thread->argument = argument;
     thread->call = call;
     pthread_cond_signal(&thread->asked);
-    while (thread->call)
+    while (thread->call && thread->turn == turn)
         pthread_cond_wait(&thread->done, &thread->lock);
     pthread_mutex_unlock(&thread->lock);
 }

@@ -25,9 +25,13 @@ int cuda_device_number(const struct cuda_device *device);
 void *cuda_pinned(const struct cuda_device *device, size_t bytes);
 void cuda_pinned_free(const struct cuda_device *device, void *memory);
 
-/* -ENOMEM, -EAGAIN, -EIO. The device outlives its threads. */
+/* For any thread that frees what another one had on a GPU, before it does: while some thread records a graph, such a
+ * call would end the recording. */
+void cuda_relax(void);
+
+/* A thread that has the cores and the nice value of the caller. -ENOMEM, -EAGAIN, -EIO. The device outlives it. */
 int cuda_thread_start(struct cuda_thread **thread, const struct cuda_device *device, struct sy_error *err);
-/* Has a thread call a function, and returns when that has returned. One caller at a time. */
+/* Has a thread call a function, and returns when that has returned. Callers wait for each other. */
 void cuda_thread_call(struct cuda_thread *thread, void (*call)(void *argument), void *argument);
 /* NULL is allowed. */
 void cuda_thread_end(struct cuda_thread *thread);

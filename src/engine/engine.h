@@ -28,8 +28,8 @@ struct engine_model_source {
     const char *path;                  /* the model file; NULL for an emulated model */
     const struct signature *signature; /* completed; outlives the model */
     const struct profile *profile;     /* emulated: what a run takes; others ignore it */
-    uint32_t batch_max;
-    bool original; /* load the model's own file even if there is an optimised one */
+    uint32_t batch_max;                /* larger batches may be refused */
+    bool original;                     /* load the model's own file even if there is an optimised one */
 };
 
 /* Inputs to try an optimised copy of a model on. */
@@ -93,11 +93,12 @@ struct engine_ops {
      * operator. An engine has both functions, or NULL for both: its runs cannot be stopped. */
     void (*stop)(struct engine_model *model);
     void (*go_on)(struct engine_model *model);
-    /* The size of batch that one of so many items is run as: it is padded, since the model runs at few sizes. 0: too
-     * large. NULL: every batch is run as it is. */
+    /* The size that a batch of so many items is run as: it is padded, since the model runs at few sizes; the same as
+     * long as the model is loaded. NULL: every batch is run as it is. Who loaded the model. */
     uint32_t (*padded)(const struct engine_model *model, uint32_t items);
-    /* Host memory for inputs, from which the accelerator takes them faster than from other memory; NULL: there is none
-     * to be had. Both are NULL where it makes no difference. The executor's thread. */
+    /* Host memory for inputs that the accelerator takes them from faster than from other memory. It returns NULL where
+     * there is none, or none better. Both are NULL for engines that never have such. The executor's thread; it may be
+     * freed by any, while the engine is open. */
     void *(*memory)(struct engine *engine, size_t bytes);
     void (*memory_free)(struct engine *engine, void *memory);
     /* For models that prepare inputs; NULL for engines without files. */

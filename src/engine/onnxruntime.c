@@ -1,4 +1,5 @@
-/* onnxruntime.c - runs models by ONNX Runtime's C API: one session a model, on the executor's thread alone.
+/* onnxruntime.c - runs models by ONNX Runtime's C API: one session a model, on the executor's thread alone. On GPUs it
+ * is the model's own thread, and may be several sessions (cuda.h, onnxruntime_cuda.h).
  *
  * Inputs are wrapped in place, outputs stay in the library's arena until the last answer made of them is sent; strings
  * are copied, both ways. What a run costs beside the model's kernels is about 2 us.
@@ -36,7 +37,9 @@ struct engine {
     const OrtApi *api;
     OrtEnv *env;
     struct engine_options options;
-    struct cuda_device *gpu; /* NULL: the provider is another one */
+    struct cuda_device *gpu;     /* NULL: the provider is another one */
+    struct cuda_thread *starter; /* starts the threads of models, so that they have the executor's cores and nice value,
+                                  * whoever loads them */
 };
 
 struct engine_model { /* lives until the last of its blocks is back */
@@ -71,8 +74,12 @@ static int onnxruntime_open(struct engine **engine, const struct engine_options 
         rc = onnxruntime_provider(e->api, "cuda", err);
         if (!rc)
             rc = cuda_device_open(&e->gpu, options->device, err);
-        if (rc)
+        if (!rc)
+            rc = cuda_thread_start(&e->starter, e->gpu, err);
+        if (rc) {
+            cuda_device_close(e->gpu);
             onnxruntime_env_put(e->api, e->env);
+        }
     }
     if (rc)
         free(e);
@@ -82,7 +89,8 @@ static int onnxruntime_open(struct engine **engine, const struct engine_options 
 }
 
 static void onnxruntime_close(struct engine *engine) {
-    cuda_device_close(engine->gpu); /* takes NULL */
+    cuda_thread_end(engine->starter); /* both take NULL */
+    cuda_device_close(engine->gpu);
     onnxruntime_env_put(engine->api, engine->env);
     free(engine);
 }
@@ -98,6 +106,8 @@ static void values_release(struct pooled_block *pooled) {
 
 static void model_free(void *context) {
     struct engine_model *m = context;
+    if (m->thread)
+        cuda_relax();
     if (m->shared)
         atomic_store_explicit(&arena_left, true, memory_order_relaxed);
     m->api->ReleaseMemoryInfo(m->memory); /* each of these takes NULL */
@@ -175,6 +185,11 @@ struct opening {
     int rc;
 };
 
+static void starting_call(void *argument) {
+    struct opening *o = argument;
+    o->rc = cuda_thread_start(&o->thread, o->engine->gpu, o->err);
+}
+
 static void opening_call(void *argument) {
     struct opening *o = argument;
     o->rc = model_open_here(o->engine, o->source, o->request, o->thread, o->model, o->err);
@@ -187,9 +202,9 @@ static int model_open(struct engine *engine, const struct engine_model_source *s
         opening_call(&o);
         return o.rc;
     }
-    int rc = cuda_thread_start(&o.thread, engine->gpu, err);
-    if (rc)
-        return rc;
+    cuda_thread_call(engine->starter, starting_call, &o);
+    if (o.rc)
+        return o.rc;
     cuda_thread_call(o.thread, opening_call, &o);
     if (o.rc)
         cuda_thread_end(o.thread);
@@ -302,14 +317,11 @@ static uint32_t onnxruntime_padded(const struct engine_model *model, uint32_t it
 }
 
 static void *onnxruntime_memory(struct engine *engine, size_t bytes) {
-    return engine->gpu ? cuda_pinned(engine->gpu, bytes) : aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+    return engine->gpu ? cuda_pinned(engine->gpu, bytes) : NULL;
 }
 
 static void onnxruntime_memory_free(struct engine *engine, void *memory) {
-    if (engine->gpu && memory)
-        cuda_pinned_free(engine->gpu, memory);
-    else
-        free(memory);
+    cuda_pinned_free(engine->gpu, memory);
 }
 
 /* An input as the library wants it: where it lies, or a copy of its strings. */
@@ -423,8 +435,8 @@ static int onnxruntime_signature(const char *path, struct signature *signature, 
     return rc;
 }
 
-/* The library checks the flag between the nodes of a graph, and between the iterations of a loop; and before it starts
- * a recorded one, which it does not stop. */
+/* The library checks the flag between the nodes of a graph, and between the iterations of a loop. A recorded run does
+ * not stop once it has begun. */
 static void terminate_set(struct engine_model *model, bool wanted) {
     if (model->graphs) {
         cuda_graphs_stop(model->graphs, wanted);

@@ -4,10 +4,9 @@
 #include "engine/onnxruntime_cuda.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/log.h"
 
 #define SIZES_MAX 16 /* more powers of two than there are up to the greatest batch of a profile */
 
@@ -35,6 +34,7 @@ struct cuda_graphs {
     bool batched;
     struct graph graphs[SIZES_MAX]; /* [count] by size */
     uint32_t count;
+    _Atomic bool stopped; /* relaxed: by itself */
 };
 
 static bool specs_suit(const struct tensor_spec *specs, uint32_t count, bool batched) {
@@ -133,7 +133,7 @@ int cuda_graphs_open(struct cuda_graphs **graphs, const struct cuda_thread *thre
     struct cuda_graphs *g = calloc(1, sizeof(*g));
     if (!g)
         return error_set(err, -ENOMEM, "no memory for CUDA graphs");
-    uint32_t most = signature->batched && batch_max > 1 ? batch_max : 1;
+    uint32_t two = batch_max > 2 ? batch_max : 2, most = signature->batched ? two : 1;
     *g = (struct cuda_graphs){.thread = thread,
                               .api = api,
                               .input_count = signature->input_count,
@@ -154,10 +154,6 @@ int cuda_graphs_open(struct cuda_graphs **graphs, const struct cuda_thread *thre
         rc = graph_add(g, env, request, items, err);
     if (!rc)
         rc = graph_add(g, env, request, most, err);
-    if (rc && g->count > 0) {
-        log_warn("batches are limited", "items=%u reason=\"%s\"", g->graphs[g->count - 1].items, err ? err->text : "");
-        rc = 0;
-    }
     if (rc)
         cuda_graphs_close(g);
     else
@@ -223,8 +219,10 @@ int cuda_graphs_run(struct cuda_graphs *graphs, const struct tensor_view *inputs
     const struct graph *graph = graph_of(graphs, rows);
     int rc = 0;
     if (!graph)
-        return error_set(err, -ENOMEM, "run: the GPU has memory for batches of %u items, not of %u",
+        return error_set(err, -EINVAL, "run: the model was loaded for batches of %u items, not of %u",
                          graphs->graphs[graphs->count - 1].items, items);
+    if (atomic_load_explicit(&graphs->stopped, memory_order_relaxed))
+        return error_set(err, -EIO, "run: it was stopped");
     for (uint32_t i = 0; i < graphs->input_count && !rc; i++)
         rc = input_put(graphs, &graphs->inputs[i], &inputs[i], rows, err);
     if (!rc)
@@ -234,16 +232,10 @@ int cuda_graphs_run(struct cuda_graphs *graphs, const struct tensor_view *inputs
                                err, "run");
     for (uint32_t i = 0; i < graphs->output_count && !rc; i++)
         rc = output_take(graphs, &graphs->outputs[i], rows, &outputs[i], err);
-    if (!rc)
-        rc = cuda_wait(graphs->thread, "outputs from the GPU", err);
-    return rc;
+    /* also after an error: what was begun uses memory of the caller's */
+    return rc ? (cuda_wait(graphs->thread, "", NULL), rc) : cuda_wait(graphs->thread, "outputs from the GPU", err);
 }
 
 void cuda_graphs_stop(struct cuda_graphs *graphs, bool wanted) {
-    for (uint32_t i = 0; i < graphs->count; i++) {
-        OrtStatus *status = wanted ? graphs->api->RunOptionsSetTerminate(graphs->graphs[i].options)
-                                   : graphs->api->RunOptionsUnsetTerminate(graphs->graphs[i].options);
-        if (status)
-            graphs->api->ReleaseStatus(status);
-    }
+    atomic_store_explicit(&graphs->stopped, wanted, memory_order_relaxed);
 }

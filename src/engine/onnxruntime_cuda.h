@@ -23,9 +23,9 @@ struct cuda_graphs;
 /* Whether a model's runs can be recorded, by what it takes and gives: all sizes but that of the batch are known, and
  * nothing is a string. Whether its operators can be is known when its first session is opened. */
 bool cuda_graphs_suit(const struct signature *signature);
-/* Records runs of all sizes up to `batch_max`, or of those for which the GPU's memory suffices. It takes 0.2 to 1.5 s
- * for each. The signature, the environment and the thread outlive the graphs. -ENOTSUP: some operators do not run on
- * the GPU; -ENOMEM, -EIO. */
+/* Records runs of all sizes up to `batch_max`, and at least of one item and of two, where the model has a batch
+ * dimension; it takes 0.2 to 1 s for each. The signature, the environment and the thread outlive the graphs. An error
+ * if that cannot be done for all of them: some operators do not run on the GPU, or its memory does not suffice. */
 int cuda_graphs_open(struct cuda_graphs **graphs, const struct cuda_thread *thread, const OrtApi *api, OrtEnv *env,
                      const struct session_request *request, const struct signature *signature, uint32_t batch_max,
                      struct sy_error *err);
@@ -34,7 +34,7 @@ void cuda_graphs_close(struct cuda_graphs *graphs);
 /* Runs a batch. The outputs are in host memory and the caller's, also after an error; NULL where there is none. */
 int cuda_graphs_run(struct cuda_graphs *graphs, const struct tensor_view *inputs, uint32_t items, OrtValue **outputs,
                     struct sy_error *err);
-/* The size that a batch of so many items is run as; 0: it is too large. Any thread. */
+/* The size that a batch of so many items is run as; 0: it is too large for the graphs. Any thread. */
 uint32_t cuda_graphs_size(const struct cuda_graphs *graphs, uint32_t items);
 /* Makes runs that begin from now on fail, or no more. Any thread. */
 void cuda_graphs_stop(struct cuda_graphs *graphs, bool wanted);

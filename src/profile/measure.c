@@ -383,16 +383,10 @@ static bool batch_too_large(struct profile_record *record, const struct measure_
     return true;
 }
 
-/* Whether the engine runs some batches as larger ones; lowers the record's greatest batch to what it runs at all. */
-static bool is_padded(const struct engine_ops *ops, const struct engine_model *model, struct profile_record *record) {
+/* Whether the engine runs some batches as larger ones. */
+static bool is_padded(const struct engine_ops *ops, const struct engine_model *model, uint32_t batch_max) {
     bool padded = false;
-    if (!ops->padded || !record->batched)
-        return false;
-    while (record->batch_max > 1 && ops->padded(model, record->batch_max) == 0) {
-        record->batch_max--;
-        note(record, "the accelerator has no memory for larger batches");
-    }
-    for (uint32_t b = 1; b <= record->batch_max; b++)
+    for (uint32_t b = 1; ops->padded && b <= batch_max; b++)
         padded |= ops->padded(model, b) != b;
     return padded;
 }
@@ -434,7 +428,7 @@ int measure_model(const struct engine_ops *ops, struct engine_model *model, cons
     if (!record->batched)
         record->batch_max = 1;
 
-    bool padded = is_padded(ops, model, record);
+    bool padded = is_padded(ops, model, record->batch_max);
     double best_ns = INFINITY; /* an item's median in the best batch so far */
     int without_gain = 0;
     uint64_t single_bytes = 0;

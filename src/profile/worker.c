@@ -95,6 +95,10 @@ static void settle(int core) {
     }
 }
 
+static uint32_t batch_wanted(const struct worker *w) {
+    return w->request.batch_max ? w->request.batch_max : w->request.model.batch_max;
+}
+
 /* Finds dims with which an item runs, and keeps them: the repository's, and for those it leaves open the first choice
  * that works. */
 static int item_find(struct worker *w, struct sy_error *err) {
@@ -198,7 +202,7 @@ static int model_measure(struct worker *w, struct sy_error *err) {
     w->record.weights_bytes = after_bytes > before_bytes ? after_bytes - before_bytes : 0;
     struct measure_options options = {
         .engine = w->engine,
-        .batch_max = w->request.batch_max ? w->request.batch_max : w->request.model.batch_max,
+        .batch_max = batch_wanted(w),
         .budget_ns = MEASURE_BUDGET_NS,
         .latency_max_ns = MEASURE_LATENCY_MAX_NS,
         .seed = 1,
@@ -247,7 +251,7 @@ static int profile(struct worker *w, struct sy_error *err) {
     if (rc)
         return rc;
     w->source = (struct engine_model_source){
-        .name = model->name, .path = model->path, .signature = &model->signature, .batch_max = model->batch_max};
+        .name = model->name, .path = model->path, .signature = &model->signature, .batch_max = batch_wanted(w)};
     rc = item_find(w, err);
     if (!rc) {
         cache_make(w);

@@ -78,6 +78,35 @@ static void a_thread_that_is_never_called_ends(void **state) {
     assert_int_equal(stub()->held, 0);
 }
 
+struct caller {
+    struct cuda_thread *thread;
+    struct called *called;
+};
+
+static void *call_often(void *context) {
+    const struct caller *caller = context;
+    for (int i = 0; i < 1000; i++)
+        cuda_thread_call(caller->thread, note_call, caller->called);
+    return NULL;
+}
+
+static void callers_wait_for_each_other(void **state) {
+    (void)state;
+    struct cuda_device *device = device_open();
+    struct called called = {0};
+    struct caller caller = {.called = &called};
+    pthread_t others[3];
+    assert_int_equal(cuda_thread_start(&caller.thread, device, NULL), 0);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&others[i], NULL, call_often, &caller), 0);
+    call_often(&caller);
+    for (int i = 0; i < 3; i++)
+        pthread_join(others[i], NULL);
+    assert_int_equal(called.times, 4000);
+    cuda_thread_end(caller.thread);
+    cuda_device_close(device);
+}
+
 struct copying {
     struct cuda_thread *thread;
     char in[8], out[8], cleared[8];
@@ -152,6 +181,7 @@ int main(void) {
         cmocka_unit_test(a_gpu_that_is_not_there_is_named),
         cmocka_unit_test(a_thread_makes_all_calls),
         cmocka_unit_test(a_thread_that_is_never_called_ends),
+        cmocka_unit_test(callers_wait_for_each_other),
         cmocka_unit_test(copies_are_done_once_they_have_been_waited_for),
         cmocka_unit_test(errors_say_what_failed_and_why),
         cmocka_unit_test(pinned_memory_is_for_any_thread),

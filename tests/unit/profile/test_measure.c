@@ -74,13 +74,11 @@ static int made_up_run(struct engine_model *model, const struct tensor_view *inp
 
 static const struct engine_ops made_up = {.name = "made up", .run = made_up_run};
 
-/* An engine that runs batches as the next larger power of two, up to so many items, and has memory for their inputs. */
+/* An engine that runs batches as the next larger power of two, and has memory for their inputs. */
 struct engine {
     int held, given; /* pieces of memory */
     const void *last;
 };
-
-static uint32_t padded_most;
 
 static uint32_t up(uint32_t items) {
     uint32_t power = 1;
@@ -91,7 +89,7 @@ static uint32_t up(uint32_t items) {
 
 static uint32_t padding_size(const struct engine_model *model, uint32_t items) {
     (void)model;
-    return up(items) <= padded_most ? up(items) : 0;
+    return up(items);
 }
 
 static int padding_run(struct engine_model *model, const struct tensor_view *inputs, uint32_t items,
@@ -331,7 +329,6 @@ static void padded_batches_take_what_they_become(void **state) {
     struct engine_model model = {.alpha_ns = 2 * NS_PER_MS};
     struct engine engine = {0};
     struct profile_record record;
-    padded_most = 64;
     assert_int_equal(measure_on(&padding, &engine, &model, &signature, 64, NS_PER_S, &record, NULL), 0);
     assert_int_equal(model.largest_run, 64);
     struct profile *profile = malloc(profile_bytes(64));
@@ -341,18 +338,6 @@ static void padded_batches_take_what_they_become(void **state) {
     free(profile);
     assert_true(engine.given >= 12); /* the runs that are timed are of its memory, and all of it is back */
     assert_int_equal(engine.held, 0);
-}
-
-static void batches_that_an_accelerator_cannot_run_are_not_offered(void **state) {
-    (void)state;
-    struct engine_model model = {.alpha_ns = 2 * NS_PER_MS};
-    struct engine engine = {0};
-    struct profile_record record;
-    padded_most = 16;
-    assert_int_equal(measure_on(&padding, &engine, &model, &signature, 64, NS_PER_S, &record, NULL), 0);
-    assert_int_equal(record.batch_max, 16);
-    assert_int_equal(model.largest_run, 16);
-    assert_string_equal(record.note, "the accelerator has no memory for larger batches");
 }
 
 int main(void) {
@@ -368,7 +353,6 @@ int main(void) {
         cmocka_unit_test(items_have_plausible_shapes),
         cmocka_unit_test(inputs_are_valid_and_repeatable),
         cmocka_unit_test(padded_batches_take_what_they_become),
-        cmocka_unit_test(batches_that_an_accelerator_cannot_run_are_not_offered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
