@@ -41,7 +41,8 @@
 #include "sched/policy.h"
 #include "sched/request_pool.h"
 
-/* 1. The window drop aims at this part of b* at most. More would give up heads for items that do not come. */
+/* 1. The window drop aims at this part of b* at most, but in the way `longest`. More would give up heads for items that
+ * do not come. */
 #define TARGET_MOST 0.7
 /* 2. The least value of `rounds`, however tight the SLO. */
 #define ROUNDS_LEAST 0.5
@@ -161,8 +162,14 @@ static void prices_update(const struct model_view *m, struct deferred_model *d) 
     }
 }
 
-static void target_update(struct model_view *m) {
+/* A batch that waits until the last moment becomes b* where it need not wait for an accelerator. Once requests have
+ * queued, heads must be given up until b* fits again: with smaller batches, or if what is given up takes accelerators
+ * from them, the queue stays, and the requests of a whole batch in seven are lost for ever after. */
+static void target_update(struct model_view *m, enum way way) {
     window_update(m, DROP_WINDOW, clip(m->parameters.gamma, 0, TARGET_MOST));
+    m->no_leftovers = way == WAY_LONGEST;
+    if (way == WAY_LONGEST)
+        m->target_items = (uint32_t)m->batch_best;
     double meanwhile = clip(HOPS * m->parameters.hop_ns * m->rate_per_ns, 0, m->items_worth);
     if (m->target_items < meanwhile)
         m->target_items = (uint32_t)meanwhile;
@@ -170,8 +177,8 @@ static void target_update(struct model_view *m) {
 
 static void deferred_update(struct model_view *m, void *own) {
     struct deferred_model *d = own;
-    target_update(m);
     d->way = way_of(m);
+    target_update(m, d->way);
     d->patience_ns =
         consolidates(m) ? INT64_MAX / 4 : (int64_t)(PATIENCE_SPANS * (m->alpha_ns * m->items_worth + m->beta_ns));
     d->slack_items = 1 + m->parameters.theta * (m->batch_best - 1);

@@ -21,6 +21,7 @@ struct model_view {
         target_items;   /* window drop: the head is given up when so many items (or all, if fewer wait) no longer fit */
     uint32_t items_cap; /* items of a batch at most; 0: as many as pay */
     double batch_best;  /* b*: the batch that its rate and SLO allow, >= 1 */
+    bool no_leftovers;  /* as that of policy_ops, for now */
     /* set by the core again */
     uint32_t items_most[ACCELERATOR_TYPES_MAX];      /* of a batch, by type: with more, each item only costs more */
     struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* the tables in force; NULL: does not run on that type */

@@ -83,7 +83,8 @@ static void give_up(struct model_core *core, struct model_output *out, uint32_t 
 
 /* A request that the queue gave up, or did not admit. */
 static void leftovers_add(struct model_core *core, int64_t now_ns, uint32_t node, struct model_output *out) {
-    if (core->policy->no_leftovers || now_ns > model_latest_start(core, model_node(core, node)))
+    bool none = core->policy->no_leftovers || core->view.no_leftovers;
+    if (none || now_ns > model_latest_start(core, model_node(core, node)))
         give_up(core, out, node);
     else
         deadline_queue_insert(&core->leftovers, core->pool->nodes, node);

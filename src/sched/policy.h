@@ -78,13 +78,13 @@ struct policy_ops {
      * and the window drop gives none up. */
     bool deadline_blind;
     /* Requests that the window drop gives up, or that model_admit turns away, are refused at once, instead of waiting
-     * among the leftovers for an accelerator that no batch wants. */
+     * among the leftovers for an accelerator that no batch wants. For a model also while m->no_leftovers. */
     bool no_leftovers;
 
     /* For the model core, on its thread. `own` is the policy's memory in each core, zeroed at first: model_bytes. */
     size_t model_bytes;
     /* After the rates, the tables, the delays or the parameters changed (at most some hundred times a second). Sets
-     * m->batch_best, m->target_items, and m->items_cap if batches are to be smaller than what pays. */
+     * m->batch_best, m->target_items, m->no_leftovers, and m->items_cap if batches are to be smaller than what pays. */
     void (*model_update)(struct model_view *m, void *own);
     /* Whether an arrival is queued; if not it waits among the leftovers (but see no_leftovers). NULL: always. */
     bool (*model_admit)(struct model_view *m, void *own, const struct request_node *request);

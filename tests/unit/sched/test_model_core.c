@@ -15,7 +15,7 @@
 /* What the test policy answers. */
 static struct {
     uint32_t target, cap;
-    bool admit;
+    bool admit, no_leftovers;
     int64_t start_ns[SUPPLY_LEVELS];
     struct batch_view seen; /* the last batch it was shown */
 } script;
@@ -25,6 +25,7 @@ static void script_update(struct model_view *m, void *own) {
     m->batch_best = 1;
     m->target_items = script.target;
     m->items_cap = script.cap;
+    m->no_leftovers = script.no_leftovers;
 }
 
 static bool script_admit(struct model_view *m, void *own, const struct request_node *request) {
@@ -872,9 +873,9 @@ static const struct policy_ops policy_strict = {
     .batch_times = script_times,
 };
 
-static void without_leftovers_what_is_given_up_is_refused_at_once(void **state) {
-    (void)state;
-    struct fixture *f = fixture_of(&policy_strict);
+static void refuses_at_once(const struct policy_ops *policy, bool no_leftovers) {
+    struct fixture *f = fixture_of(policy);
+    script.no_leftovers = no_leftovers;
     target(f, 0, 2);
     arrive(f, 0, 1, 35, 1);
     assert_quiet(f);
@@ -886,7 +887,14 @@ static void without_leftovers_what_is_given_up_is_refused_at_once(void **state) 
     arrive(f, 1, 3, 500, 1);
     assert_int_equal(handles(f, f->out.refused), 3);
     assert_int_equal(model_core_queued(f->core), 1);
+    script.no_leftovers = false;
     fixture_free(f);
+}
+
+static void without_leftovers_what_is_given_up_is_refused_at_once(void **state) {
+    (void)state;
+    refuses_at_once(&policy_strict, false);
+    refuses_at_once(&policy_script, true); /* one that has them at other times */
 }
 
 static void a_policy_may_cap_batches(void **state) {
