@@ -1,10 +1,10 @@
 /* rank_best_effort.c - which accelerators run best effort, and for how long.
  *
  * Best effort gets accelerators that are idle and not needed. A batch cannot be interrupted, so some accelerators are
- * kept from it for the batches that come next: as many as it takes that best effort delays one batch in ten. Models
- * that wait for company must find an accelerator when their time comes. An accelerator that runs best effort counts as
- * free for all other decisions, so that these are the same as if there were none. Models take turns by how long their
- * best effort has run. */
+ * kept from it for the batches that come next: as many as it takes that best effort delays one batch in ten, or in a
+ * thousand while requests are lost. Models that wait for company must find an accelerator when their time comes. An
+ * accelerator that runs best effort counts as free for all other decisions, so that these are the same as if there were
+ * none. Models take turns by how long their best effort has run. */
 #include "sched/rank_core_state.h"
 
 /* A batch of best effort takes at most this part of what the tightest SLO leaves beside one run. */
@@ -19,6 +19,9 @@
 #define KEPT_SHARE 0.1
 #define KEPT_MOST  0.5
 #define KEPT_FADE  0.995
+/* The share while the policy goes by another way than its first: it does so only while requests are lost, and then
+ * batches may wait until the last moment, so that those which are delayed are lost, too. */
+#define KEPT_SHARE_LOSING 0.001
 
 /* How many accelerators of a type are kept from best effort. */
 static uint32_t kept(const struct rank_core *core, uint32_t type) {
@@ -29,7 +32,7 @@ static uint32_t kept(const struct rank_core *core, uint32_t type) {
 /* The batch waited for best effort if that ran somewhere until now. */
 void rank_kept_learn(struct rank_core *core, int64_t now_ns, bool waited) {
     waited = waited && (core->best_effort_runs || core->best_effort_ended_ns == now_ns);
-    core->kept += KEPT_STEP * ((double)waited - KEPT_SHARE);
+    core->kept += KEPT_STEP * ((double)waited - (core->way ? KEPT_SHARE_LOSING : KEPT_SHARE));
     double most = KEPT_MOST * core->up;
     core->kept = core->kept < 0 ? 0 : core->kept > most ? most : core->kept;
 }

@@ -254,6 +254,39 @@ static void accelerators_are_kept_from_it_when_it_was_in_the_way(void **state) {
     free(f.core);
 }
 
+/* Three batches in 23 had to wait: one accelerator is kept for long only while requests are lost. */
+static void accelerators_are_kept_for_longer_while_requests_are_lost(void **state) {
+    (void)state;
+    for (uint32_t way = 0; way < 3; way += 2) {
+        struct fixture f = fixture_new(4);
+        rank_core_step(f.core, 0, &(struct rank_event){.kind = RANK_WAY, .way = way}, &f.out);
+        for (uint32_t a = 0; a < 4; a++) {
+            candidate(&f, 0, 2, best_effort(30));
+            answer(&f, 0, 2, a, 30, candidate_none());
+        }
+        for (uint32_t i = 0; i < 3; i++) { /* model 0 finds all busy */
+            candidate(&f, 0, 0, at(0));
+            assert_nothing(&f);
+            ended(&f, 0, 0);
+            assert_int_equal(f.out.grants[0].model, 0);
+            answer(&f, 0, 0, 0, 30, candidate_none());
+        }
+        ended(&f, 0, 1);
+        for (uint32_t i = 0; i < 20; i++) { /* and now one that is free */
+            candidate(&f, 0, 0, at(0));
+            assert_int_equal(f.out.grants[0].model, 0);
+            answer(&f, 0, 0, 1, 30, candidate_none());
+            ended(&f, 0, 1);
+        }
+        candidate(&f, 0, 2, best_effort(30));
+        if (way == 0)
+            assert_best_effort(&f, 2, 1);
+        else
+            assert_nothing(&f);
+        free(f.core);
+    }
+}
+
 static void what_is_down_takes_its_best_effort_along(void **state) {
     (void)state;
     struct fixture f = fixture_new(2);
@@ -282,6 +315,7 @@ int main(void) {
         cmocka_unit_test(models_take_turns_by_how_long_theirs_has_run),
         cmocka_unit_test(accelerators_that_run_best_effort_count_as_free),
         cmocka_unit_test(accelerators_are_kept_from_it_when_it_was_in_the_way),
+        cmocka_unit_test(accelerators_are_kept_for_longer_while_requests_are_lost),
         cmocka_unit_test(what_is_down_takes_its_best_effort_along),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
