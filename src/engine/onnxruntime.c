@@ -142,7 +142,7 @@ static int model_open_here(struct engine *engine, const struct engine_model_sour
     if (!m)
         return error_set(err, -ENOMEM, "model '%s': no memory", source->name);
     char arenas[32] = "cpu:0";
-    if (strcmp(engine->options.provider, "cuda") == 0)
+    if (engine->gpu)
         snprintf(arenas, sizeof(arenas), "cpu:0;gpu:%d", engine->options.device);
     m->api = api;
     m->thread = thread;
@@ -337,7 +337,7 @@ static int input_value(const struct engine_model *model, uint32_t i, const struc
                              err, spec->name);
 }
 
-/* Runs a session on inputs in host memory; the outputs are the caller's. Notes the size of the run. */
+/* Runs a session on inputs in host memory; the outputs are the caller's. */
 static int session_run(struct engine_model *model, const struct tensor_view *inputs, int64_t now_ns, OrtValue **outputs,
                        struct sy_error *err) {
     const OrtApi *api = model->api;

@@ -71,6 +71,13 @@ static void rooms_free(const struct room *rooms, uint32_t count) {
         cuda_free(rooms[i].at);
 }
 
+/* The dimensions of an input or output of so many rows. */
+static void room_dims(const struct cuda_graphs *g, const struct room *room, uint32_t rows, int64_t *dims) {
+    memcpy(dims, room->spec->dims, sizeof(room->spec->dims));
+    if (g->batched)
+        dims[0] = rows;
+}
+
 /* Binds the inputs or the outputs of a graph to the first rows of their rooms. */
 static int rooms_bind(const struct cuda_graphs *g, const struct graph *graph, const struct room *rooms, uint32_t count,
                       bool inputs, struct sy_error *err) {
@@ -79,9 +86,7 @@ static int rooms_bind(const struct cuda_graphs *g, const struct graph *graph, co
         const struct tensor_spec *spec = rooms[i].spec;
         int64_t dims[TENSOR_DIMS_MAX];
         OrtValue *value = NULL;
-        memcpy(dims, spec->dims, sizeof(dims));
-        if (g->batched)
-            dims[0] = graph->items;
+        room_dims(g, &rooms[i], graph->items, dims);
         OrtStatus *status = g->api->CreateTensorWithDataAsOrtValue(g->on_gpu, (void *)(uintptr_t)rooms[i].at,
                                                                    rooms[i].item_bytes * graph->items, dims, spec->rank,
                                                                    onnxruntime_type(spec->type), &value);
@@ -133,7 +138,7 @@ int cuda_graphs_open(struct cuda_graphs **graphs, const struct cuda_thread *thre
     struct cuda_graphs *g = calloc(1, sizeof(*g));
     if (!g)
         return error_set(err, -ENOMEM, "no memory for CUDA graphs");
-    uint32_t two = batch_max > 2 ? batch_max : 2, most = signature->batched ? two : 1;
+    uint32_t most = !signature->batched ? 1 : batch_max > 2 ? batch_max : 2;
     *g = (struct cuda_graphs){.thread = thread,
                               .api = api,
                               .input_count = signature->input_count,
@@ -202,9 +207,7 @@ static int output_take(const struct cuda_graphs *g, const struct room *room, uin
     const struct tensor_spec *spec = room->spec;
     int64_t dims[TENSOR_DIMS_MAX];
     void *data = NULL;
-    memcpy(dims, spec->dims, sizeof(dims));
-    if (g->batched)
-        dims[0] = rows;
+    room_dims(g, room, rows, dims);
     OrtStatus *status =
         g->api->CreateTensorAsOrtValue(g->on_host, dims, spec->rank, onnxruntime_type(spec->type), value);
     if (!status)
@@ -232,8 +235,9 @@ int cuda_graphs_run(struct cuda_graphs *graphs, const struct tensor_view *inputs
                                err, "run");
     for (uint32_t i = 0; i < graphs->output_count && !rc; i++)
         rc = output_take(graphs, &graphs->outputs[i], rows, &outputs[i], err);
-    /* also after an error: what was begun uses memory of the caller's */
-    return rc ? (cuda_wait(graphs->thread, "", NULL), rc) : cuda_wait(graphs->thread, "outputs from the GPU", err);
+    /* also after an error, whose sentence stays: what was begun uses memory of the caller's */
+    int waited = cuda_wait(graphs->thread, "outputs from the GPU", rc ? NULL : err);
+    return rc ? rc : waited;
 }
 
 void cuda_graphs_stop(struct cuda_graphs *graphs, bool wanted) {

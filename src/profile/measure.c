@@ -60,6 +60,11 @@ void measure_fill(void *data, size_t count, enum datatype type, struct rng *rng)
     }
 }
 
+/* Bytes of an input among others. */
+static size_t aligned(size_t bytes) {
+    return (bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+}
+
 int measure_inputs(const struct signature *signature, int64_t item_dims[][TENSOR_DIMS_MAX], uint32_t items,
                    uint64_t seed, struct tensor_view *inputs) {
     size_t total = 0;
@@ -74,7 +79,7 @@ int measure_inputs(const struct signature *signature, int64_t item_dims[][TENSOR
             return -ENOMEM;
         bool given = !(signature->inputs_optional & 1u << i);
         view->bytes = given ? (size_t)elements * element_bytes(signature->inputs[i].type) : 0;
-        total += (view->bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+        total += aligned(view->bytes);
     }
     uint8_t *data = aligned_alloc(CACHE_LINE, total ? total : CACHE_LINE);
     if (!data)
@@ -86,7 +91,7 @@ int measure_inputs(const struct signature *signature, int64_t item_dims[][TENSOR
             continue;
         inputs[i].data = data;
         measure_fill(data, inputs[i].bytes / element_bytes(signature->inputs[i].type), signature->inputs[i].type, &rng);
-        data += (inputs[i].bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+        data += aligned(inputs[i].bytes);
     }
     return 0;
 }
@@ -287,13 +292,13 @@ static void *inputs_move(const struct engine_ops *ops, struct engine *engine, st
                          uint32_t input_count) {
     size_t total = 0;
     for (uint32_t i = 0; i < input_count; i++)
-        total += (inputs[i].bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+        total += aligned(inputs[i].bytes);
     char *memory = ops->memory && total ? ops->memory(engine, total) : NULL, *at = memory;
     for (uint32_t i = 0; memory && i < input_count; i++) {
         if (!inputs[i].data)
             continue;
         inputs[i].data = memcpy(at, inputs[i].data, inputs[i].bytes);
-        at += (inputs[i].bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+        at += aligned(inputs[i].bytes);
     }
     return memory;
 }

@@ -123,20 +123,6 @@ static const struct engine_ops spy = {
     .signature = spy_signature,
 };
 
-/* With memory of its own for inputs. */
-static const struct engine_ops spy_pinned = {
-    .name = "spy",
-    .version = spy_version,
-    .open = spy_open,
-    .close = spy_close,
-    .load = spy_load,
-    .unload = spy_unload,
-    .run = spy_run,
-    .memory = spy_memory,
-    .memory_free = spy_memory_free,
-    .signature = spy_signature,
-};
-
 static struct rig *rig_start(void) {
     seen.runs = seen.released = 0;
     return rig_start_with(&spy);
@@ -194,8 +180,11 @@ static void test_inputs_are_gathered_in_memory_of_the_engine(void **state) {
     float a[] = {1, 2}, b[] = {3, 4};
     struct rig_request r[2];
     struct ran_message ran;
+    struct engine_ops pinned = spy;
+    pinned.memory = spy_memory;
+    pinned.memory_free = spy_memory_free;
     the_engine.given = 0;
-    struct rig *rig = rig_start_with(&spy_pinned);
+    struct rig *rig = rig_start_with(&pinned);
     for (int times = 0; times < 2; times++) {
         request_make(&r[0], a, 1, clock_now_ns() + 60 * NS_PER_S);
         request_make(&r[1], b, 1, clock_now_ns() + 60 * NS_PER_S);

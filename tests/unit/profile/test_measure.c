@@ -77,7 +77,6 @@ static const struct engine_ops made_up = {.name = "made up", .run = made_up_run}
 /* An engine that runs batches as the next larger power of two, and has memory for their inputs. */
 struct engine {
     int held, given; /* pieces of memory */
-    const void *last;
 };
 
 static uint32_t up(uint32_t items) {
