@@ -9,9 +9,6 @@
 
 #include <jpeglib.h>
 
-/* A chunk beside the pixels (a colour profile, text) may unpack to so much. */
-#define PNG_CHUNK_BYTES_MAX ((size_t)1 << 20)
-
 static int not_the_header(uint32_t width, uint32_t height, struct sy_error *err) {
     return error_set(err, -EINVAL, "does not keep to the size of its header: it has %u x %u pixels", width, height);
 }
@@ -169,7 +166,10 @@ static int png_decode(const struct image_header *header, const void *data, size_
     if (info && setjmp(source.failed) == 0) {
         png_set_read_fn(png, &source, png_more);
         png_set_user_limits(png, header->width, header->height);
-        png_set_chunk_malloc_max(png, PNG_CHUNK_BYTES_MAX);
+        png_set_chunk_malloc_max(png, 0);
+        /* What does not change pixels (text, colour profiles) is skipped: it may unpack to a thousand times its size.
+         */
+        png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
         rc = png_pixels(png, info, header, rgb, stop, err);
     }
     png_destroy_read_struct(&png, &info, NULL);

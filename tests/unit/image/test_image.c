@@ -5,7 +5,9 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <turbojpeg.h>
+#include <zlib.h>
 
 #include <cmocka.h>
 
@@ -197,6 +199,46 @@ static void damaged_images_are_refused(void **state) {
     free(png);
 }
 
+static uint8_t *big_endian(uint8_t *to, uint32_t value) {
+    for (int shift = 24; shift >= 0; shift -= 8)
+        *to++ = (uint8_t)(value >> shift);
+    return to;
+}
+
+static uint8_t *png_chunk(uint8_t *to, const char *name, const void *data, size_t bytes) {
+    uint8_t *named = big_endian(to, (uint32_t)bytes);
+    memcpy(named, name, 4);
+    memcpy(named + 4, data, bytes);
+    return big_endian(named + 4 + bytes, (uint32_t)crc32(0, named, (uInt)(4 + bytes)));
+}
+
+/* Text of a million bytes, packed into a thousand, two hundred times. */
+static void text_in_pngs_is_not_unpacked(void **state) {
+    enum { TEXTS = 200, TEXT_BYTES = 1000000, HEADER_BYTES = 8 + 25 /* signature, IHDR */ };
+    uint8_t rgb[W * H * 3], ours[W * H * 3], text[4096] = "key\0"; /* a 0 behind it: deflated */
+    size_t bytes;
+    struct rusage before, after;
+    (void)state;
+    fill(rgb, W, H);
+    uint8_t *file = png_of(rgb, PNG_FORMAT_RGB, &bytes), *letters = malloc(TEXT_BYTES);
+    memset(letters, 'a', TEXT_BYTES);
+    uLongf packed = sizeof(text) - 5;
+    assert_int_equal(compress2(text + 5, &packed, letters, TEXT_BYTES, 9), Z_OK);
+    uint8_t *bomb = malloc(bytes + TEXTS * (packed + 5 + 12)), *at = bomb + HEADER_BYTES;
+    memcpy(bomb, file, HEADER_BYTES);
+    for (int i = 0; i < TEXTS; i++)
+        at = png_chunk(at, "zTXt", text, packed + 5);
+    memcpy(at, file + HEADER_BYTES, bytes - HEADER_BYTES);
+    getrusage(RUSAGE_SELF, &before);
+    decoded(bomb, (size_t)(at - bomb) + bytes - HEADER_BYTES, IMAGE_KIND_PNG, ours);
+    getrusage(RUSAGE_SELF, &after);
+    assert_memory_equal(ours, rgb, sizeof(ours));
+    assert_in_range(after.ru_maxrss - before.ru_maxrss, 0, TEXTS * TEXT_BYTES / 1024 / 4); /* KiB */
+    free(bomb);
+    free(letters);
+    free(file);
+}
+
 /* What is thin, small or noisy has more work for each of its pixels. */
 static void work_is_not_pixels_alone(void **state) {
     struct image_header square = {IMAGE_KIND_JPEG, 300, 200}, thin = {IMAGE_KIND_JPEG, 1, 60000};
@@ -241,6 +283,7 @@ int main(void) {
         cmocka_unit_test(headers_say_what_is_wrong),
         cmocka_unit_test(segments_are_bounded),
         cmocka_unit_test(damaged_images_are_refused),
+        cmocka_unit_test(text_in_pngs_is_not_unpacked),
         cmocka_unit_test(work_is_not_pixels_alone),
         cmocka_unit_test(nobody_has_to_wait_for_the_end),
     };
