@@ -212,6 +212,30 @@ static uint8_t *png_chunk(uint8_t *to, const char *name, const void *data, size_
     return big_endian(named + 4 + bytes, (uint32_t)crc32(0, named, (uInt)(4 + bytes)));
 }
 
+static void nothing_is_reserved_for_what_a_png_only_claims(void **state) {
+    static const char names[][5] = {"tEXt", "zTXt", "iTXt", "sPLT", "iCCP", "eXIf", "pCAL",
+                                    "sCAL", "hIST", "tRNS", "PLTE", "IDAT", "zzZz", "ZzZz"};
+    enum { HEADER_BYTES = 8 + 25, CLAIMED = 0x7ffffff0, MEMORY_KIB = 64 << 10 };
+    uint8_t rgb[W * H * 3], ours[W * H * 3];
+    size_t bytes;
+    (void)state;
+    fill(rgb, W, H);
+    uint8_t *file = png_of(rgb, PNG_FORMAT_RGB, &bytes);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        struct image_header header;
+        struct sy_error err = {""};
+        struct rusage before, after;
+        memcpy(big_endian(file + HEADER_BYTES, CLAIMED), names[i], 4);
+        assert_int_equal(image_header_read(file, bytes, &header, &err), 0);
+        getrusage(RUSAGE_SELF, &before);
+        assert_int_equal(image_decode(&header, file, bytes, ours, NULL, &err), -EINVAL);
+        getrusage(RUSAGE_SELF, &after);
+        if (after.ru_maxrss - before.ru_maxrss > MEMORY_KIB)
+            fail_msg("%s of 2 GB takes %ld KiB", names[i], after.ru_maxrss - before.ru_maxrss);
+    }
+    free(file);
+}
+
 /* Text of a million bytes, packed into a thousand, two hundred times. */
 static void text_in_pngs_is_not_unpacked(void **state) {
     enum { TEXTS = 200, TEXT_BYTES = 1000000, HEADER_BYTES = 8 + 25 /* signature, IHDR */ };
@@ -224,7 +248,7 @@ static void text_in_pngs_is_not_unpacked(void **state) {
     memset(letters, 'a', TEXT_BYTES);
     uLongf packed = sizeof(text) - 5;
     assert_int_equal(compress2(text + 5, &packed, letters, TEXT_BYTES, 9), Z_OK);
-    uint8_t *bomb = malloc(bytes + TEXTS * (packed + 5 + 12)), *at = bomb + HEADER_BYTES;
+    uint8_t *bomb = malloc(bytes + TEXTS * (packed + 5 + 12 /* length, name, check */)), *at = bomb + HEADER_BYTES;
     memcpy(bomb, file, HEADER_BYTES);
     for (int i = 0; i < TEXTS; i++)
         at = png_chunk(at, "zTXt", text, packed + 5);
@@ -283,6 +307,7 @@ int main(void) {
         cmocka_unit_test(headers_say_what_is_wrong),
         cmocka_unit_test(segments_are_bounded),
         cmocka_unit_test(damaged_images_are_refused),
+        cmocka_unit_test(nothing_is_reserved_for_what_a_png_only_claims),
         cmocka_unit_test(text_in_pngs_is_not_unpacked),
         cmocka_unit_test(work_is_not_pixels_alone),
         cmocka_unit_test(nobody_has_to_wait_for_the_end),
