@@ -90,6 +90,36 @@ static inline struct protobuf_in protobuf_inside(const struct protobuf_field *fi
     return (struct protobuf_in){field->data, field->data + field->value};
 }
 
+enum { PROTOBUF_ENTRY_KEY = 1, PROTOBUF_ENTRY_VALUE = 2 };
+
+/* An entry of a map<string, M>, of whose values, messages, one field counts: the last, as of a oneof. */
+struct protobuf_entry {
+    const char *key; /* without a terminator */
+    size_t key_length;
+    struct protobuf_field value; /* number 0: none */
+};
+
+/* `field` is the entry. False: it is no protobuf. */
+static inline bool protobuf_entry_read(const struct protobuf_field *field, struct protobuf_entry *entry) {
+    struct protobuf_in in = protobuf_inside(field);
+    struct protobuf_field part;
+    int rc, more = 0;
+    *entry = (struct protobuf_entry){.key = ""};
+    while (more == 0 && (rc = protobuf_next(&in, &part)) > 0) {
+        if (part.wire != PROTOBUF_BYTES)
+            continue;
+        if (part.number == PROTOBUF_ENTRY_KEY) {
+            entry->key = (const char *)part.data;
+            entry->key_length = part.value;
+        } else if (part.number == PROTOBUF_ENTRY_VALUE) {
+            struct protobuf_in value = protobuf_inside(&part);
+            while ((more = protobuf_next(&value, &entry->value)) > 0)
+                ;
+        }
+    }
+    return more == 0 && rc == 0;
+}
+
 /* ---- writing ---- */
 
 static inline size_t protobuf_varint_bytes(uint64_t value) {

@@ -12,7 +12,6 @@ enum { REQUEST_MODEL = 1, REQUEST_VERSION = 2, REQUEST_ID = 3, REQUEST_PARAMETER
 enum { REQUEST_OUTPUTS = 6, REQUEST_RAW = GRPC_RAW_INPUTS_NUMBER };
 enum { INPUT_NAME = 1, INPUT_DATATYPE = 2, INPUT_SHAPE = 3, INPUT_PARAMETERS = 4, INPUT_CONTENTS = 5 };
 enum { OUTPUT_NAME = 1, OUTPUT_PARAMETERS = 2 };
-enum { ENTRY_KEY = 1, ENTRY_VALUE = 2 };
 enum { PARAMETER_BOOL = 1, PARAMETER_INT64 = 2, PARAMETER_STRING = 3, PARAMETER_DOUBLE = 4, PARAMETER_UINT64 = 5 };
 enum { RESPONSE_MODEL = 1, RESPONSE_VERSION = 2, RESPONSE_ID = 3, RESPONSE_PARAMETERS = 4, RESPONSE_OUTPUTS = 5 };
 enum { RESPONSE_RAW = 6 };
@@ -63,53 +62,26 @@ int grpc_infer_words(const struct grpc_message *message, struct grpc_words *word
 
 /* ---- parameters ---- */
 
-struct parameter {
-    const char *key;
-    size_t key_length;
-    struct protobuf_field value; /* number 0: none */
-};
-
-static bool key_is(const struct parameter *p, const char *literal) {
+static bool key_is(const struct protobuf_entry *p, const char *literal) {
     return strlen(literal) == p->key_length && memcmp(p->key, literal, p->key_length) == 0;
 }
 
-static bool whole_number(const struct parameter *p) {
+static bool whole_number(const struct protobuf_entry *p) {
     return p->value.wire == PROTOBUF_VARINT &&
            (p->value.number == PARAMETER_INT64 || p->value.number == PARAMETER_UINT64);
 }
 
 /* More than an int64 holds counts as the most that it holds. */
-static int64_t number_of(const struct parameter *p) {
+static int64_t number_of(const struct protobuf_entry *p) {
     return p->value.number == PARAMETER_UINT64 && p->value.value > INT64_MAX ? INT64_MAX : (int64_t)p->value.value;
 }
 
-/* An entry of a map of parameters. */
-static int parameter_read(const struct protobuf_field *entry, struct parameter *p, struct sy_error *err) {
-    struct protobuf_in in = protobuf_inside(entry);
-    struct protobuf_field field;
-    int rc;
-    *p = (struct parameter){.key = ""};
-    while ((rc = protobuf_next(&in, &field)) > 0) {
-        if (field.wire != PROTOBUF_BYTES)
-            continue;
-        if (field.number == ENTRY_KEY) {
-            p->key = (const char *)field.data;
-            p->key_length = field.value;
-        } else if (field.number == ENTRY_VALUE) {
-            struct protobuf_in value = protobuf_inside(&field);
-            struct protobuf_field choice;
-            int more;
-            while ((more = protobuf_next(&value, &choice)) > 0)
-                p->value = choice; /* the last one counts */
-            if (more < 0)
-                return malformed(err);
-        }
-    }
-    return rc < 0 ? malformed(err) : 0;
+static int parameter_read(const struct protobuf_field *field, struct protobuf_entry *p, struct sy_error *err) {
+    return protobuf_entry_read(field, p) ? 0 : malformed(err);
 }
 
 /* A parameter that says where in shared memory a tensor is. */
-static int shared_parameter_read(const struct parameter *p, struct infer_shared *shared, struct sy_error *err) {
+static int shared_parameter_read(const struct protobuf_entry *p, struct infer_shared *shared, struct sy_error *err) {
     bool offset = key_is(p, "shared_memory_offset"), bytes = key_is(p, "shared_memory_byte_size");
     if (key_is(p, "shared_memory_region")) {
         if (p->value.number != PARAMETER_STRING || p->value.wire != PROTOBUF_BYTES)
@@ -189,7 +161,7 @@ static int input_fields_read(struct reader *r, const struct protobuf_field *mess
         } else if (field.number == INPUT_SHAPE) {
             status = shape_read(given, &field, r->err);
         } else if (field.number == INPUT_PARAMETERS && bytes) {
-            struct parameter p;
+            struct protobuf_entry p;
             status = parameter_read(&field, &p, r->err);
             status = status ? status : shared_parameter_read(&p, &given->shared, r->err);
         } else if (field.number == INPUT_CONTENTS && bytes) {
@@ -366,7 +338,7 @@ static int input_read(struct reader *r, const struct protobuf_field *field) {
 
 static int output_parameter_read(const struct protobuf_field *field, struct infer_shared *shared, int64_t *classes,
                                  struct sy_error *err) {
-    struct parameter p;
+    struct protobuf_entry p;
     int status = parameter_read(field, &p, err);
     if (status)
         return status;
@@ -405,7 +377,7 @@ static int output_read(struct reader *r, const struct protobuf_field *message) {
     return infer_call_classify(r->call, r->model, output, classes, r->err);
 }
 
-static int best_effort_read(struct reader *r, const struct parameter *p) {
+static int best_effort_read(struct reader *r, const struct protobuf_entry *p) {
     if (p->value.number != PARAMETER_BOOL || p->value.wire != PROTOBUF_VARINT)
         return error_set(r->err, 400, "parameter 'best_effort' is not a bool_param");
     r->call->best_effort = p->value.value != 0;
@@ -413,7 +385,7 @@ static int best_effort_read(struct reader *r, const struct parameter *p) {
 }
 
 static int request_parameter_read(struct reader *r, const struct protobuf_field *field) {
-    struct parameter p;
+    struct protobuf_entry p;
     int status = parameter_read(field, &p, r->err);
     bool timeout = key_is(&p, "timeout");
     if (status == 0 && key_is(&p, "best_effort"))
@@ -501,8 +473,8 @@ static void parameter_put(struct text *text, uint32_t number, const char *key, c
     protobuf_put_head(text, number,
                       1 + protobuf_varint_bytes(key_bytes) + key_bytes + 1 + protobuf_varint_bytes(value->length) +
                           value->length);
-    protobuf_put_bytes(text, ENTRY_KEY, key, key_bytes);
-    protobuf_put_bytes(text, ENTRY_VALUE, value->data, value->length);
+    protobuf_put_bytes(text, PROTOBUF_ENTRY_KEY, key, key_bytes);
+    protobuf_put_bytes(text, PROTOBUF_ENTRY_VALUE, value->data, value->length);
 }
 
 static void number_parameter_put(struct text *text, uint32_t number, const char *key, uint64_t value) {

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json_values.h"
 #include "repository/model_config_fields.h"
 
 #define NAME_BYTES 64
@@ -171,8 +172,10 @@ static int message_put(struct writer *w, const char *message, const json_t *obje
 int model_config_of_json(const char *json, size_t bytes, struct text *out, struct sy_error *err) {
     struct writer writer = {.out = out, .err = err};
     json_error_t error;
-    json_t *config = json_loadb(json, bytes, 0, &error);
     int rc = -EINVAL;
+    if (json_values_most(json, bytes) > JSON_VALUES_MAX)
+        return error_set(err, rc, "config: the JSON has more than %d values", JSON_VALUES_MAX);
+    json_t *config = json_loadb(json, bytes, 0, &error);
     if (!config)
         error_set(err, rc, "config: the JSON is wrong: %s at byte %d", error.text, error.position);
     else if (!json_is_object(config))

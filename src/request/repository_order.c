@@ -3,12 +3,20 @@
 
 #include <gnutls/gnutls.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "inference.pb-c.h"
+#include "base/json_values.h"
+#include "base/protobuf.h"
 #include "repository/version_choice.h"
 #include "request/inbox.h"
+
+/* Numbers of RepositoryModelLoadRequest, which RepositoryModelUnloadRequest shares, and of ModelRepositoryParameter. */
+enum { REQUEST_MODEL = 2, REQUEST_PARAMETERS = 3 };
+enum { PARAMETER_BOOL = 1, PARAMETER_STRING = 3, PARAMETER_BYTES = 4 };
+
+#define KEY_BYTES 256 /* longer keys are cut: none is known, and no file has so long a name */
 
 /* ---- to the desk and back ---- */
 
@@ -151,6 +159,8 @@ static int json_parameter(struct model_override *override, const char *key, cons
 static int json_read(const struct repository_order *order, struct model_override *override, struct sy_error *err) {
     json_error_t error;
     const char *key;
+    if (json_values_most(order->body, order->body_bytes) > JSON_VALUES_MAX)
+        return error_set(err, 400, "the request's JSON has more than %d values", JSON_VALUES_MAX);
     json_t *value,
         *request = order->body_bytes > 0 ? json_loadb(order->body, order->body_bytes, 0, &error) : json_object();
     json_t *parameters = json_object_get(request, "parameters");
@@ -178,69 +188,73 @@ static void *copy_of(const void *data, size_t bytes) {
     return copy;
 }
 
-static int message_parameter(struct model_override *override, const char *key,
-                             const Inference__ModelRepositoryParameter *value, struct sy_error *err) {
-    bool bytes = value &&
-                 value->parameter_choice_case == INFERENCE__MODEL_REPOSITORY_PARAMETER__PARAMETER_CHOICE_BYTES_PARAM,
-         text = value &&
-                value->parameter_choice_case == INFERENCE__MODEL_REPOSITORY_PARAMETER__PARAMETER_CHOICE_STRING_PARAM;
+static int malformed(struct sy_error *err) {
+    return error_set(err, 400, "the message is not valid protobuf");
+}
+
+static bool holds_bytes(const struct protobuf_field *value, uint32_t number) {
+    return value->number == number && value->wire == PROTOBUF_BYTES;
+}
+
+static int message_parameter(struct model_override *override, const struct protobuf_field *field,
+                             struct sy_error *err) {
+    struct protobuf_entry entry;
+    char key[KEY_BYTES];
     struct override_file *file = NULL;
+    if (field->wire != PROTOBUF_BYTES || !protobuf_entry_read(field, &entry))
+        return malformed(err);
+    const struct protobuf_field *value = &entry.value;
+    snprintf(key, sizeof(key), "%.*s", (int)(entry.key_length < KEY_BYTES ? entry.key_length : KEY_BYTES), entry.key);
     if (is_file(key)) {
         int status = file_add(override, key, &file, err);
         if (status)
             return status;
-        if (!bytes)
+        if (!holds_bytes(value, PARAMETER_BYTES))
             return error_set(err, 400, "%.100s: expected the file's content as bytes_param", key);
-        file->data = copy_of(value->bytes_param.data, value->bytes_param.len);
-        file->bytes = value->bytes_param.len;
+        file->data = copy_of(value->data, value->value);
+        file->bytes = value->value;
         return file->data ? 0 : error_set(err, 503, "out of memory for the files");
     }
     if (strcmp(key, "unload_dependents") == 0) {
         override->unload_dependents =
-            value &&
-            value->parameter_choice_case == INFERENCE__MODEL_REPOSITORY_PARAMETER__PARAMETER_CHOICE_BOOL_PARAM &&
-            value->bool_param;
+            value->number == PARAMETER_BOOL && value->wire == PROTOBUF_VARINT && value->value != 0;
         return 0;
     }
     if (strcmp(key, "config") != 0)
         return unknown_parameter(key, err);
     if (override->config)
         return error_set(err, 400, "config is given twice");
-    if (!text)
+    if (!holds_bytes(value, PARAMETER_STRING))
         return error_set(err, 400, "config: expected JSON as string_param");
-    override->config_bytes = strlen(value->string_param);
-    override->config = copy_of(value->string_param, override->config_bytes);
+    override->config = copy_of(value->data, value->value);
+    override->config_bytes = override->config ? strlen(override->config) : 0;
     return override->config ? 0 : error_set(err, 503, "out of memory for the configuration");
 }
 
-static int name_set(struct repository_order *order, const char *name, struct sy_error *err) {
-    if (strlen(name) >= sizeof(order->name))
-        return error_set(err, 404, "there is no model '%.*s'", MODEL_NAME_MAX, name);
-    strcpy(order->name, name);
+static int message_name(struct repository_order *order, const struct protobuf_field *field, struct sy_error *err) {
+    if (field->wire != PROTOBUF_BYTES)
+        return malformed(err);
+    if (field->value >= sizeof(order->name))
+        return error_set(err, 404, "there is no model '%.*s'", MODEL_NAME_MAX, (const char *)field->data);
+    memcpy(order->name, field->data, field->value);
+    order->name[field->value] = '\0';
     return 0;
 }
 
+/* Read where it lies, not unpacked by protobuf-c: that takes 45 bytes of memory for a byte of the smallest fields. */
 static int message_read(struct repository_order *order, struct model_override *override, struct sy_error *err) {
-    Inference__RepositoryModelLoadRequest *request = (void *)protobuf_c_message_unpack(
-        order->kind == ORDER_LOAD ? &inference__repository_model_load_request__descriptor
-                                  : &inference__repository_model_unload_request__descriptor,
-        NULL, order->body_bytes, (const uint8_t *)order->body);
-    if (!request)
-        return error_set(err, 400, "the message is not valid protobuf");
-    int status = name_set(order, request->model_name, err);
-    for (size_t i = 0; i < request->n_parameters && status == 0; i++)
-        status = message_parameter(override, request->parameters[i]->key, request->parameters[i]->value, err);
-    protobuf_c_message_free_unpacked(&request->base, NULL);
-    return status;
+    struct protobuf_in in = {(const uint8_t *)order->body, (const uint8_t *)order->body + order->body_bytes};
+    struct protobuf_field field;
+    int status = 0, rc = 1;
+    order->name[0] = '\0';
+    while (status == 0 && (rc = protobuf_next(&in, &field)) > 0) {
+        if (field.number == REQUEST_MODEL)
+            status = message_name(order, &field, err);
+        else if (field.number == REQUEST_PARAMETERS)
+            status = message_parameter(override, &field, err);
+    }
+    return status == 0 && rc < 0 ? malformed(err) : status;
 }
-_Static_assert(sizeof(Inference__RepositoryModelLoadRequest) == sizeof(Inference__RepositoryModelUnloadRequest) &&
-                   offsetof(Inference__RepositoryModelLoadRequest, model_name) ==
-                       offsetof(Inference__RepositoryModelUnloadRequest, model_name) &&
-                   sizeof(Inference__RepositoryModelLoadRequest__ParametersEntry) ==
-                       sizeof(Inference__RepositoryModelUnloadRequest__ParametersEntry) &&
-                   offsetof(Inference__RepositoryModelLoadRequest, parameters) ==
-                       offsetof(Inference__RepositoryModelUnloadRequest, parameters),
-               "requests of one form");
 
 int order_read(struct repository_order *order, struct model_override *override, struct sy_error *err) {
     memset(override, 0, sizeof(*override));

@@ -135,6 +135,26 @@ static void json_is_read(void **state) {
     model_override_free(&o);
 }
 
+/* Each value may take a hundred times its bytes once it is parsed. */
+static void json_has_a_bounded_number_of_values(void **state) {
+    (void)state;
+    static const char head[] = "{\"parameters\":{\"config\":[";
+    size_t values = 100000, bytes = sizeof(head) + 2 * values + 3;
+    char *body = malloc(bytes), *at = body + sprintf(body, "%s", head);
+    struct model_override o;
+    struct sy_error err;
+    for (size_t i = 6; i < values; i++) /* counted beside them: the object, two keys and theirs, the last one */
+        at += sprintf(at, "1,");
+    strcpy(at, "1]}}");
+    assert_int_equal(read_json(body, &o, &err), 0);
+    model_override_free(&o);
+    strcpy(at, "1,1]}}");
+    assert_int_equal(read_json(body, &o, &err), 400);
+    assert_string_equal(err.text, "the request's JSON has more than 100000 values");
+    model_override_free(&o);
+    free(body);
+}
+
 static void messages_are_read(void **state) {
     (void)state;
     Inference__ModelRepositoryParameter config = INFERENCE__MODEL_REPOSITORY_PARAMETER__INIT, file = config;
@@ -174,11 +194,62 @@ static void messages_are_read(void **state) {
     model_override_free(&o);
 }
 
+static int read_message(const char *body, size_t bytes, struct model_override *o, struct sy_error *err) {
+    struct repository_order order = {.form = ORDER_PROTOBUF, .name = "before", .body = body, .body_bytes = bytes};
+    int status = order_read(&order, o, err);
+    assert_string_not_equal(order.name, "before"); /* it comes from the message */
+    return status;
+}
+
+static void wrong_messages_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *body;
+        size_t bytes;
+        int status;
+        const char *sentence;
+    } cases[] = {
+        {"", 0, 0, ""},
+        {"\x7a\0\x7a\0", 4, 0, ""}, /* unknown fields */
+        {"\x12\3m", 3, 400, "no"},  /* cut off */
+        {"\x10\3", 2, 400, "not valid protobuf"},
+        {"\x18\3", 2, 400, "not valid protobuf"},
+        {"\x1a\1\xff", 3, 400, "not valid protobuf"},
+        {"\x1a\0", 2, 400, "unknown parameter ''"},
+        {"\x1a\7\n\5speed", 9, 400, "unknown parameter 'speed'"},
+        {"\x1a\10\n\6config", 10, 400, "config: expected JSON as string_param"},
+        {"\x1a\14\n\6config\x12\2\x18\1", 14, 400, "config: expected JSON as string_param"},
+        {"\x1a\14\n\6config\x12\2\x1a\5", 14, 400, "not valid protobuf"},
+        {"\x1a\14\n\6config\x12\2\x1a\0\x1a\14\n\6config\x12\2\x1a\0", 28, 400, "config is given twice"},
+        {"\x1a\12\n\10file:1/x", 12, 400, "file:1/x: expected the file's content as bytes_param"},
+        {"\x1a\10\n\6file:x", 10, 500, "expected file:<version>/<name>"},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct model_override o;
+        struct sy_error err = {""};
+        int status = read_message(cases[i].body, cases[i].bytes, &o, &err);
+        if (status != cases[i].status || !strstr(err.text, cases[i].sentence))
+            fail_msg("case %zu: %d %s", i, status, err.text);
+        model_override_free(&o);
+    }
+    char body[3 + 300] = "\x12\xac\2"; /* a name, and a key, of 300 and 291 bytes */
+    struct model_override o;
+    struct sy_error err;
+    memset(body + 3, 'a', 300);
+    assert_int_equal(read_message(body, sizeof(body), &o, &err), 404);
+    body[0] = '\x1a';
+    memcpy(body + 3, "\n\xa9\2file:1/", 10);
+    assert_int_equal(read_message(body, sizeof(body), &o, &err), 500);
+    model_override_free(&o);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(orders_come_back, setup, teardown),
         cmocka_unit_test(json_is_read),
+        cmocka_unit_test(json_has_a_bounded_number_of_values),
         cmocka_unit_test(messages_are_read),
+        cmocka_unit_test(wrong_messages_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
