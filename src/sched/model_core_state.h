@@ -47,7 +47,7 @@ struct model_core {
     uint32_t promised_count;
     int64_t free_ns; /* while answering a grant: when that accelerator is expected to be free; else INT64_MIN */
     int64_t ran_ns;  /* of the last run or relaxation of the tables; TIME_NEVER: none yet */
-    double dropped_rate, late_rate, bad_weight;
+    double late_rate, bad_weight; /* beside view.dropped_rate */
     struct deadline_queue queue, leftovers;
     struct model_view view;
     struct type_batch batches[ACCELERATOR_TYPES_MAX];

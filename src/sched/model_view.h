@@ -29,6 +29,7 @@ struct model_view {
     double alpha_ns, beta_ns; /* mean of the tables' fits over the accelerators */
     double slo_ns;            /* mean over the arrivals */
     double rate_per_ns;       /* items, over 2 s, as of the last tick */
+    double dropped_rate;      /* as in struct model_rates, as of now */
     struct cluster_parameters parameters;
     const struct policy_options *options;
     const uint32_t *preferred; /* [preferred_count] batch sizes that its configuration wants, ascending, all possible */

@@ -15,7 +15,7 @@
 
 void model_outcome(struct model_core *core, double dropped) {
     double weight = core->bad_weight;
-    core->dropped_rate += (dropped - core->dropped_rate) * weight;
+    core->view.dropped_rate += (dropped - core->view.dropped_rate) * weight;
     core->late_rate -= core->late_rate * weight;
     if (weight > BAD_WEIGHT)
         core->bad_weight = weight / (1 + weight);

@@ -167,10 +167,10 @@ static void a_batch_that_cannot_grow_starts_at_once(void **state) {
 #define PRICE_LOST 2 /* while requests are lost; else 1 */
 
 /* What the free part `part` of the accelerators is worth to a batch, with beta of 5 ms: the run of items + 5 ms as
- * often as the square of how many runs fit into what is left of the SLO, half of one at least. */
+ * often as the square of how many runs fit into what is left of the SLO, one at least. */
 static double worth(double items, double slo_ms, double part) {
     double run_ms = items + 5, runs = (slo_ms - run_ms) / run_ms, rounds = runs * runs;
-    return part * (rounds > 0.5 ? rounds : 0.5) * run_ms / 5;
+    return part * (rounds > 1 ? rounds : 1) * run_ms / 5;
 }
 
 /* How many more come, one each millisecond, when they no longer are: E/(b + 1 + E) = worth. */
@@ -209,6 +209,28 @@ static void batches_wait_as_the_way_says(void **state) {
     fixture_free(&f);
 }
 
+/* By 0.1 % of the requests more, one goes earlier by 1 % of the SLO, whatever the way; never by more. */
+static void who_has_lost_more_goes_first(void **state) {
+    (void)state;
+    static const struct {
+        double dropped_rate, earlier_ms;
+    } cases[] = {{0.01, 0}, {0.0105, 0.125}, {0.011, 0.25}, {0.5, 0.25}, {0.0095, -0.125}, {0, -0.25}};
+    struct fixture f = deferred_new(1000);
+    update(&f);
+    double some_ms = (double)times(&f, 2, false).order_ns / MS,
+           full_ms = (double)times(&f, BATCH_MAX, true).order_ns / MS;
+    f.view.parameters.loss = 0.01;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        for (uint64_t way = 0; way < 3; way++) {
+            f.view.dropped_rate = cases[i].dropped_rate;
+            f.view.parameters.way = way;
+            update(&f);
+            assert_near((double)times(&f, 2, false).order_ns / MS, some_ms - cases[i].earlier_ms, 1e-5);
+            assert_near((double)times(&f, BATCH_MAX, true).order_ns / MS, full_ms - cases[i].earlier_ms, 1e-5);
+        }
+    fixture_free(&f);
+}
+
 static void company_is_waited_for_while_it_saves_more_than_free_accelerators_are_worth(void **state) {
     (void)state;
     struct fixture f = deferred_new(1000);
@@ -219,14 +241,14 @@ static void company_is_waited_for_while_it_saves_more_than_free_accelerators_are
     f.view.parameters.accelerators = 80;
     update(&f);
     assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 92 - company_ms(2, worth(2, 25, 1.0 / 80)), 1e-4);
-    f.view.slo_ns = 10 * MS; /* 3 ms are left: half of the run itself is all that there is */
+    f.view.slo_ns = 10 * MS; /* 3 ms are left: the run itself is all that there is */
     update(&f);
     assert_near(start_ms(&f, 2, SUPPLY_SCARCE + 1), 92 - company_ms(2, worth(2, 10, 0.25)), 1e-4);
-    assert_near(start_ms(&f, 2, SUPPLY_AMPLE), 92 - company_ms(2, worth(2, 10, 0.5)), 1e-4);
-    assert_near(start_ms(&f, 4, SUPPLY_AMPLE), 0, 1e-9); /* for fewer than would not fit */
-    f.view.rate_per_ns = 0;                              /* nobody comes */
+    assert_near(start_ms(&f, 2, SUPPLY_AMPLE), 0, 1e-9); /* more would have to come than fit */
+    assert_near(start_ms(&f, 4, SUPPLY_SCARCE + 1), 0, 1e-9);
+    f.view.rate_per_ns = 0; /* nobody comes */
     update(&f);
-    assert_near(start_ms(&f, 2, SUPPLY_AMPLE), 0, 1e-9);
+    assert_near(start_ms(&f, 2, SUPPLY_SCARCE + 1), 0, 1e-9);
     fixture_free(&f);
 }
 
@@ -438,7 +460,7 @@ static void tau_is_longer_where_models_outnumber_accelerators(void **state) {
     assert_near(derive(uneven, 3, 1, share).tau_ns, 1e9 / 101 * (101.0 * 101.0 / 10001.0), 1);
 }
 
-/* The harmonic mean of (left / run)^2, half at least, by the loads 1000 * (1 + 5/10) and 500 * (1 + 4/5). The run is
+/* The harmonic mean of (left / run)^2, 1 at least, by the loads 1000 * (1 + 5/10) and 500 * (1 + 4/5). The run is
  * the mean over the time of lone runs: of 6 ms, 100 a second, and 5 ms, 100 a second. */
 static void rounds_are_a_mean_by_load(void **state) {
     (void)state;
@@ -446,11 +468,11 @@ static void rounds_are_a_mean_by_load(void **state) {
     struct model_rates rates[] = {load(1000, 1, 5, 10), load(500, 1, 4, 5)};
     double run_ms = (600.0 * 6 + 500 * 5) / 1100, first = 18 / run_ms * (18 / run_ms);
     rates[0].slo_ns = 24 * MS; /* leaves 18 ms */
-    rates[1].slo_ns = 8 * MS;  /* leaves 3 ms: less than half a round */
-    assert_near(derive(rates, 2, 4, share).rounds, (1.5 + 0.9) / (1.5 / first + 0.9 / 0.5), 1e-9);
-    assert_near(derive(rates, 2, 4, share).rounds_plain, (1.5 * first + 0.9 * 0.5) / (1.5 + 0.9), 1e-9);
+    rates[1].slo_ns = 8 * MS;  /* leaves 3 ms: less than a round */
+    assert_near(derive(rates, 2, 4, share).rounds, (1.5 + 0.9) / (1.5 / first + 0.9), 1e-9);
+    assert_near(derive(rates, 2, 4, share).rounds_plain, (1.5 * first + 0.9) / (1.5 + 0.9), 1e-9);
     rates[1].slo_ns = 4 * MS; /* leaves none */
-    assert_near(derive(rates, 2, 4, share).rounds, (1.5 + 0.9) / (1.5 / first + 0.9 / 0.5), 1e-9);
+    assert_near(derive(rates, 2, 4, share).rounds, (1.5 + 0.9) / (1.5 / first + 0.9), 1e-9);
     rates[0].rate = rates[1].rate = 0;
     assert_true(derive(rates, 2, 4, share).rounds > 1e6); /* nobody is in anybody's way */
 }
@@ -463,7 +485,7 @@ static void who_is_in_a_hurry_goes_by_the_runs_of_others(void **state) {
     rates[0].slo_ns = 22 * MS;  /* ten more runs of its own, but 20 ms hold hardly half of one of 50 ms */
     rates[1].slo_ns = 550 * MS; /* ten more of its own */
     double run_ms = (2.0 * 2 + 50 * 50) / 52, long_ones = 500 / run_ms * (500 / run_ms);
-    assert_near(derive(rates, 2, 8, share).rounds, 5.2 / (0.2 / 0.5 + 5 / long_ones), 1e-9);
+    assert_near(derive(rates, 2, 8, share).rounds, 5.2 / (0.2 + 5 / long_ones), 1e-9);
 }
 
 /* Who loses requests decides what free accelerators are worth. */
@@ -522,6 +544,7 @@ int main(void) {
         cmocka_unit_test(a_request_waits_no_longer_than_company_is_worth),
         cmocka_unit_test(a_batch_that_cannot_grow_starts_at_once),
         cmocka_unit_test(batches_wait_as_the_way_says),
+        cmocka_unit_test(who_has_lost_more_goes_first),
         cmocka_unit_test(company_is_waited_for_while_it_saves_more_than_free_accelerators_are_worth),
         cmocka_unit_test(free_accelerators_are_worth_no_more_to_a_model_than_to_all),
         cmocka_unit_test(company_is_cheap_for_batches_that_the_load_allows),
