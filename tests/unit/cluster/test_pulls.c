@@ -83,16 +83,19 @@ static void inputs_prepare(struct members_frontend *f) {
     port_flush(f->port);
 }
 
-/* Requests of many sizes, up to `most` bytes. */
+/* Of many sizes, up to `most`, which a few requests already come near to. */
+static size_t bytes_of(uint64_t request, size_t most) {
+    return 1 + request * 7919 * 31 * (most / MOST) % most;
+}
+
 static void frontend_run(int scheduler_port, size_t most) {
     struct members_frontend *f = calloc(1, sizeof(*f));
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     members_frontend_open(f, scheduler_port, BEAT_NS, MEMORY, NULL);
     const uint32_t away_most = scene.promises ? 2 : 16; /* with more, all are prepared before their turn comes */
     for (;;) {
-        size_t bytes = 1 + f->fill * 7919 * 31 % most;
-        while (f->submitted - f->back < away_most && members_submit_as(f, bytes, scene.promises))
-            bytes = 1 + ++f->fill * 7919 * 31 % most;
+        while (f->submitted - f->back < away_most && members_submit_as(f, bytes_of(f->fill, most), scene.promises))
+            f->fill++;
         port_flush(f->port);
         members_wait(f, scene.promises ? 1 : 100);
         members_take(f);
