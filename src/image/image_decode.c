@@ -166,9 +166,10 @@ static int png_decode(const struct image_header *header, const void *data, size_
     if (info && setjmp(source.failed) == 0) {
         png_set_read_fn(png, &source, png_more);
         png_set_user_limits(png, header->width, header->height);
-        png_set_chunk_malloc_max(png, 0);
-        /* What does not change pixels (text, colour profiles) is skipped: it may unpack a thousandfold. */
+        /* What does not change pixels (text, colour profiles) is skipped, as it may unpack a thousandfold. So it may be
+         * of any length. */
         png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
+        png_set_chunk_malloc_max(png, 0);
         rc = png_pixels(png, info, header, rgb, stop, err);
     }
     png_destroy_read_struct(&png, &info, NULL);

@@ -143,7 +143,7 @@ static void json_has_a_bounded_number_of_values(void **state) {
     char *body = malloc(bytes), *at = body + sprintf(body, "%s", head);
     struct model_override o;
     struct sy_error err;
-    for (size_t i = 6; i < values; i++) /* counted beside them: the object, two keys and theirs, the last one */
+    for (size_t i = 6; i < values; i++) /* six more: two objects, their keys, the array, the last */
         at += sprintf(at, "1,");
     strcpy(at, "1]}}");
     assert_int_equal(read_json(body, &o, &err), 0);
