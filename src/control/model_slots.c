@@ -272,17 +272,15 @@ bool model_slot_may_share(struct model_slots *slots, uint32_t slot) {
 /* Makes a group of a place's model and one that serves whole. As shared_prefixes_form(). */
 static int slot_form(struct model_slots *slots, uint32_t slot, struct shared_group **group,
                      struct shared_member **member, struct sy_error *why) {
-    const struct profile *const *profiles = slots->server->config.accelerators[0].profiles;
-    const struct shared_partner self = {served(slots, slot), profiles[slot]};
-    struct shared_partner *partners = calloc(slots->count, sizeof(*partners));
+    const struct served_model **partners = calloc(slots->count, sizeof(*partners));
     uint32_t count = 0;
     if (!partners)
         return error_set(why, -ENOMEM, "out of memory");
     for (uint32_t i = 0; i < slots->count; i++)
         if (is_whole(slots, i))
-            partners[count++] = (struct shared_partner){served(slots, i), profiles[i]};
-    int rc = shared_prefixes_form(slots->control->shared, &self, partners, count, &slots->control->how[0], group,
-                                  member, why);
+            partners[count++] = served(slots, i);
+    int rc = shared_prefixes_form(slots->control->shared, served(slots, slot), partners, count, &slots->control->how[0],
+                                  group, member, why);
     free(partners);
     return rc;
 }
@@ -292,9 +290,8 @@ static int slot_form(struct model_slots *slots, uint32_t slot, struct shared_gro
 static int slot_join(struct model_slots *slots, uint32_t slot, struct shared_group **group,
                      struct shared_member **member, struct sy_error *why) {
     struct shared_prefixes *shared = slots->control->shared;
-    const struct profile *whole = slots->server->config.accelerators[0].profiles[slot];
     struct sy_error formed = {""};
-    int joins = shared_prefixes_join(shared, served(slots, slot), whole, &slots->control->how[0], group, member, why);
+    int joins = shared_prefixes_join(shared, served(slots, slot), &slots->control->how[0], group, member, why);
     if (!joins)
         shared_member_log(*group, *member);
     if (!joins || joins == -EINTR || joins == -ENOMEM)

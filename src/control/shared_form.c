@@ -67,9 +67,9 @@ int shared_form_main(void) {
 /* ---- the pair ---- */
 
 struct forming {
-    const struct shared_partner *self;
+    const struct served_model *self;
     const struct profile_options *how;
-    const struct shared_partner *best; /* the partner of the deepest cut; NULL: none */
+    const struct served_model *best; /* the partner of the deepest cut; NULL: none */
     struct cut_model self_cuts, best_cuts;
     struct group *groups, *best_groups; /* [2] of a pair */
     int64_t said_ns;                    /* how long the trial had taken at the last line in the log */
@@ -85,17 +85,17 @@ static bool inputs_meet(const struct signature *a, const struct signature *b) {
 }
 
 static bool partner_possible(const struct forming *f, const struct served_model *model) {
-    const struct served_model *self = f->self->model;
+    const struct served_model *self = f->self;
     return strcmp(model->name, self->name) != 0 && shared_models_alike(model, self) &&
            inputs_meet(&model->signature, &self->signature) && shared_model_check(model, NULL) == 0 &&
            fingerprint_model_holds(model->path, model->contents) == 1; /* the file is still the one that is served */
 }
 
 /* Looks whether a partner is better than the best so far. One that cannot be read is none. */
-static int partner_look(struct forming *f, const struct shared_partner *partner, struct sy_error *err) {
+static int partner_look(struct forming *f, const struct served_model *partner, struct sy_error *err) {
     struct cut_model cuts;
     bool any = false;
-    if (cut_model_read(partner->model->path, &cuts, NULL))
+    if (cut_model_read(partner->path, &cuts, NULL))
         return 0;
     int rc = pair_group(&f->self_cuts, &cuts, f->groups, &any, err);
     if (rc || !any || (f->best && f->best_groups[0].cuts[0].node_count >= f->groups[0].cuts[0].node_count)) {
@@ -119,8 +119,8 @@ static void trying_log(void *context, int64_t waited_ns) {
     if (waited_ns - f->said_ns < SAY_NS)
         return;
     f->said_ns = waited_ns;
-    log_info("models with the same first layers are still being tried", "model=%s with=%s seconds=%.0f",
-             f->self->model->name, f->best->model->name, (double)waited_ns / 1e9);
+    log_info("models with the same first layers are still being tried", "model=%s with=%s seconds=%.0f", f->self->name,
+             f->best->name, (double)waited_ns / 1e9);
 }
 
 static int trial_ask(struct shared_making *m, struct sy_error *err) {
@@ -145,10 +145,10 @@ static int trial_ask(struct shared_making *m, struct sy_error *err) {
 /* A group of the model and the best partner, in the order of their names, as at the start. */
 static struct shared_group *pair_make(struct forming *f, int *rc, struct sy_error *why) {
     struct shared_making m = {.how = f->how, .trial = trial_ask, .context = f};
-    bool self_first = strcmp(f->self->model->name, f->best->model->name) < 0;
+    bool self_first = strcmp(f->self->name, f->best->name) < 0;
     bool any;
-    shared_making_add(&m, !self_first, f->self->model, &f->self_cuts, f->self->whole);
-    shared_making_add(&m, self_first, f->best->model, &f->best_cuts, f->best->whole);
+    shared_making_add(&m, !self_first, f->self, &f->self_cuts);
+    shared_making_add(&m, self_first, f->best, &f->best_cuts);
     *rc = pair_group(m.cuts[0], m.cuts[1], f->groups, &any, why); /* in this order */
     m.group = f->groups;
     if (!*rc && !any)
@@ -169,15 +169,15 @@ static int group_add(struct shared_prefixes *shared, struct shared_group *g, str
 }
 
 /* Makes a group with the best of the partners. */
-static int partner_join(struct shared_prefixes *shared, struct forming *f, const struct shared_partner *partners,
+static int partner_join(struct shared_prefixes *shared, struct forming *f, const struct served_model *const *partners,
                         uint32_t partner_count, struct shared_group **group, struct sy_error *why) {
     bool any = false;
     int rc = 0;
     for (uint32_t i = 0; i < partner_count && !rc; i++) {
-        if (!partner_possible(f, partners[i].model))
+        if (!partner_possible(f, partners[i]))
             continue;
         any = true;
-        rc = partner_look(f, &partners[i], why);
+        rc = partner_look(f, partners[i], why);
     }
     if (rc)
         return rc;
@@ -199,8 +199,8 @@ static int partner_join(struct shared_prefixes *shared, struct forming *f, const
     return rc;
 }
 
-int shared_prefixes_form(struct shared_prefixes *shared, const struct shared_partner *self,
-                         const struct shared_partner *partners, uint32_t partner_count,
+int shared_prefixes_form(struct shared_prefixes *shared, const struct served_model *self,
+                         const struct served_model *const *partners, uint32_t partner_count,
                          const struct profile_options *how, struct shared_group **group, struct shared_member **member,
                          struct sy_error *why) {
     struct forming *f = calloc(1, sizeof(*f));
@@ -213,15 +213,15 @@ int shared_prefixes_form(struct shared_prefixes *shared, const struct shared_par
     f->best_groups = calloc(2, sizeof(*f->best_groups));
     int rc = f->groups && f->best_groups ? 0 : error_set(why, -ENOMEM, "out of memory");
     if (!rc)
-        rc = partner_count ? shared_model_check(self->model, why) : -ENOENT;
+        rc = partner_count ? shared_model_check(self, why) : -ENOENT;
     if (!rc)
-        rc = cut_model_read(self->model->path, &f->self_cuts, why);
+        rc = cut_model_read(self->path, &f->self_cuts, why);
     if (!rc) {
         rc = partner_join(shared, f, partners, partner_count, group, why);
         cut_model_free(&f->self_cuts);
     }
     for (uint32_t i = 0; !rc && i < (*group)->count; i++)
-        if (strcmp((*group)->members[i]->path, self->model->path) == 0)
+        if (strcmp((*group)->members[i]->path, self->path) == 0)
             *member = (*group)->members[i];
     if (f->best)
         cut_model_free(&f->best_cuts);

@@ -10,17 +10,11 @@
 #define SHARED_FORM_ARGUMENT "--form" /* after "plan prefixes": main() calls shared_form_main() */
 #define SHARED_FORMED_MAX    16       /* groups made so; each takes a place */
 
-/* A model that serves whole, and its profile as such. */
-struct shared_partner {
-    const struct served_model *model;
-    const struct profile *whole;
-};
-
-/* A completed model, with its own profile, that no group suits. 0 with the new group and its member that the model is.
- * -EINTR, -ENOMEM; anything else: it is served whole. The sentence is the reason; "": no partner may share a queue with
- * it. */
-int shared_prefixes_form(struct shared_prefixes *shared, const struct shared_partner *self,
-                         const struct shared_partner *partners, uint32_t partner_count,
+/* A completed model that no group suits, and those that serve whole. 0 with the new group and its member that the model
+ * is. -EINTR, -ENOMEM; anything else: it is served whole. The sentence is the reason; "": no partner may share a queue
+ * with it. */
+int shared_prefixes_form(struct shared_prefixes *shared, const struct served_model *self,
+                         const struct served_model *const *partners, uint32_t partner_count,
                          const struct profile_options *how, struct shared_group **group, struct shared_member **member,
                          struct sy_error *why);
 

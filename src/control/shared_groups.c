@@ -2,6 +2,7 @@
 #include "control/shared_groups.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,8 +14,9 @@
 #include "profile/warmup.h"
 #include "table/shared.h"
 
-#define SLOWER_SHARE 1.1 /* a lone request to a group may take so much longer than to the slowest whole model, */
-#define SLOWER_NS    (50 * NS_PER_US) /* and this, which is within what two measurements differ by */
+#define SLOWER_SHARE 1.1              /* so much longer may something take in parts, */
+#define SLOWER_NS    (50 * NS_PER_US) /* and this: within what two measurements differ by */
+#define LATE_SHARE   0.01             /* of the SLO: batches may be so late until their table is corrected */
 
 _Static_assert(PART_OWN == SPLIT_NONE, "notes have what a split says");
 
@@ -117,29 +119,24 @@ int shared_table_make(struct shared_group *g, uint32_t batch_max, struct sy_erro
     return 0;
 }
 
-/* So much longer may something take: within what two measurements differ by. */
-static double slower_ns(int64_t ns) {
-    return SLOWER_SHARE * (double)ns + SLOWER_NS;
-}
-
 int shared_lone_check(int64_t parts_ns, int64_t whole_ns, struct sy_error *err) {
-    if ((double)parts_ns <= slower_ns(whole_ns))
+    if ((double)parts_ns <= SLOWER_SHARE * (double)whole_ns + SLOWER_NS)
         return 0;
-    return error_set(err, -ETIME, "a lone request would take %.3f ms in parts, and takes %.3f ms whole",
+    return error_set(err, -EINVAL, "a lone request would take %.3f ms in parts, and takes %.3f ms whole",
                      (double)parts_ns / 1e6, (double)whole_ns / 1e6);
 }
 
-int shared_times_check(const struct shared_group *g, const struct profile *suffix, const struct profile *whole,
+int shared_times_check(const struct shared_group *g, const struct profile *suffix, int64_t slo_ns,
                        struct sy_error *err) {
     const struct profile *planned = g->planned ? g->planned : g->profile, *prefix = g->prefix_profile;
-    int rc = shared_lone_check(prefix->latency_ns[1] + suffix->latency_ns[1], whole->latency_ns[1], err);
-    for (uint32_t b = 1; b <= g->host->batch_max && !rc; b++) {
+    double late_ns = LATE_SHARE * (double)(slo_ns < g->host->slo_ns ? slo_ns : g->host->slo_ns);
+    for (uint32_t b = 1; b <= g->host->batch_max; b++) {
         int64_t ns = prefix->latency_ns[b] + suffix->latency_ns[b];
-        if ((double)ns > slower_ns(planned->latency_ns[b]))
-            rc = error_set(err, -ETIME, "a batch of %u would take %.3f ms in parts, and those of '%s' take %.3f ms", b,
-                           (double)ns / 1e6, g->host->name, (double)planned->latency_ns[b] / 1e6);
+        if ((double)ns > SLOWER_SHARE * (double)planned->latency_ns[b] + fmax(late_ns, SLOWER_NS))
+            return error_set(err, -ETIME, "a batch of %u would take %.3f ms in parts, and those of '%s' take %.3f ms",
+                             b, (double)ns / 1e6, g->host->name, (double)planned->latency_ns[b] / 1e6);
     }
-    return rc;
+    return 0;
 }
 
 struct profile *shared_profile_copy(const struct shared_group *group) {
@@ -155,6 +152,8 @@ struct profile *shared_profile_copy(const struct shared_group *group) {
 void shared_suffix_note(json_t *of, const struct split_member *member) {
     json_object_set_new(of, "takes", part_numbers_pack(member->suffix_takes, member->suffix.input_count));
     json_object_set_new(of, "own", part_numbers_pack(member->suffix_own, member->suffix.input_count));
+    json_object_set_new(of, "lone_whole_ns", json_integer(member->whole_ns));
+    json_object_set_new(of, "lone_parts_ns", json_integer(member->parts_ns));
 }
 
 /* What a note says of a suffix, held against what the file takes. */
@@ -167,7 +166,10 @@ static int member_read(const struct shared_group *g, struct shared_member *membe
                 part_numbers_read(json_object_get(of, "own"), inputs, whole_inputs, true, part->own) == 0;
     for (uint32_t k = 0; fits && k < inputs; k++)
         fits = part->takes[k] != PART_OWN || part->own[k] != PART_OWN;
-    return fits ? 0 : error_set(err, -EINVAL, "%.400s: the note beside it does not fit it", part->path);
+    if (!fits)
+        return error_set(err, -EINVAL, "%.400s: the note beside it does not fit it", part->path);
+    return shared_lone_check(json_integer_value(json_object_get(of, "lone_parts_ns")),
+                             json_integer_value(json_object_get(of, "lone_whole_ns")), err);
 }
 
 struct shared_member *shared_member_make(const struct shared_group *g, const struct served_model *model,

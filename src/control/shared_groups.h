@@ -11,7 +11,7 @@
 #include "prefix/split.h"
 #include "repository/served_part.h"
 
-#define SHARED_KIND "parts 1" /* of folders (part_folder_place()) */
+#define SHARED_KIND "parts 2" /* of folders (part_folder_place()) */
 
 /* A model of a group: a file as it was when it was cut. */
 struct shared_member {
@@ -92,7 +92,8 @@ void shared_group_empty(struct shared_group *group);
 void shared_whole_log(const char *name, uint32_t version, const char *reason);
 void shared_member_log(const struct shared_group *group, const struct shared_member *member);
 
-/* Writes into a member's object of a note how its suffix was cut, for shared_member_make(). */
+/* Writes into a member's object of a note how its suffix was cut, and how long a lone request took, for
+ * shared_member_make(). */
 void shared_suffix_note(json_t *of, const struct split_member *member);
 /* What is asked of parts beside their answers: -ENOTSUP with a sentence. */
 int shared_parts_check(const struct split *split, struct sy_error *err);
@@ -103,19 +104,19 @@ int shared_part_profile(const struct served_model *like, const char *name, const
                         struct served_part *part, uint32_t *batch_max, struct profile_record *record,
                         struct sy_error *err);
 /* A new member of the group's prefix, which is there: its suffix is the file `path`, and `of` what a note says of it.
- * NULL with *rc, -errno, and a sentence. */
+ * NULL with *rc, -errno, and a sentence: a lone request takes too long in parts, for example. */
 struct shared_member *shared_member_make(const struct shared_group *group, const struct served_model *model,
                                          const char *path, const json_t *of, const struct profile_options *how,
                                          uint32_t *batch_max, struct profile_record *record, int *rc,
                                          struct sy_error *err);
 /* Makes the table of all members, whose profiles and prefix's are there. -ENOMEM. */
 int shared_table_make(struct shared_group *group, uint32_t batch_max, struct sy_error *err);
-/* Whether a lone request that takes so long in parts is worth it: -ETIME with a sentence. */
+/* Whether a lone request that takes so long in parts is worth it: -EINVAL with a sentence. */
 int shared_lone_check(int64_t parts_ns, int64_t whole_ns, struct sy_error *err);
-/* Whether batches with another member, whose suffix and whole model take that, are what the group's are planned with:
- * -ETIME with a sentence. While the prefix is loaded its table stays; what another suffix adds is left to the
- * correction by measured runs, if it is not much. */
-int shared_times_check(const struct shared_group *group, const struct profile *suffix, const struct profile *whole,
+/* Whether batches for another member alone, whose suffix takes that and whose SLO is `slo_ns`, are what the group's are
+ * planned with: -ETIME with a sentence. While the prefix is loaded its table stays; what another suffix adds is left to
+ * the correction by measured runs, if it is not much. */
+int shared_times_check(const struct shared_group *group, const struct profile *suffix, int64_t slo_ns,
                        struct sy_error *err);
 /* A copy of the group's table, allocated; NULL without memory. */
 struct profile *shared_profile_copy(const struct shared_group *group);

@@ -66,7 +66,6 @@ int shared_join_main(void) {
 struct joining {
     struct shared_group *group;
     const struct served_model *model;
-    const struct profile *whole;
     const struct profile_options *how;
     struct part_owner owner;
     int64_t said_ns; /* how long it had taken at the last line in the log */
@@ -183,14 +182,15 @@ static struct shared_member *member_make(const struct joining *j, const char *fo
     else if (!(member->profile = profile_from_record(&record, batch_max)))
         *rc = error_set(err, -ENOMEM, "out of memory");
     if (!*rc)
-        *rc = shared_times_check(g, member->profile, j->whole, err);
+        *rc = shared_times_check(g, member->profile, j->model->slo_ns, err);
     if (!*rc)
         return member;
     shared_member_free(member);
     return NULL;
 }
 
-/* One that was tried just now and is too slow is measured once more: something else may have kept the processor. */
+/* One that was tried just now, and whose batches are too slow, is measured once more: something else may have kept the
+ * processor. */
 static struct shared_member *member_measure(const struct joining *j, const char *folder, const json_t *note, int *rc,
                                             struct sy_error *err) {
     struct profile_options again = *j->how;
@@ -231,10 +231,10 @@ static int group_join(struct joining *j, struct shared_member **joined, struct s
     return shared_table_make(g, g->host->batch_max, err);
 }
 
-int shared_prefixes_join(struct shared_prefixes *shared, const struct served_model *model, const struct profile *whole,
+int shared_prefixes_join(struct shared_prefixes *shared, const struct served_model *model,
                          const struct profile_options *how, struct shared_group **group, struct shared_member **member,
                          struct sy_error *why) {
-    struct joining joining = {.model = model, .whole = whole, .how = how};
+    struct joining joining = {.model = model, .how = how};
     struct cut_model cuts;
     if (!shared->count)
         return error_set(why, -ENOENT, "no models shared their first layers when the server started");

@@ -9,10 +9,10 @@
 
 #define SHARED_JOIN_ARGUMENT "--join" /* after "plan prefixes": main() calls shared_join_main() */
 
-/* A completed model, with its own profile, that is no member of a group yet. 0 with the group and the new member.
+/* A completed model that is no member of a group yet. 0 with the group and the new member.
  * -EINTR when stopped, -ENOMEM; anything else: it is served whole, and the sentence is the reason. What a trial gave, a
  * refusal, too, is kept beside the model (part_folders.h), and found the next time. */
-int shared_prefixes_join(struct shared_prefixes *shared, const struct served_model *model, const struct profile *whole,
+int shared_prefixes_join(struct shared_prefixes *shared, const struct served_model *model,
                          const struct profile_options *how, struct shared_group **group, struct shared_member **member,
                          struct sy_error *why);
 

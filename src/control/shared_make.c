@@ -13,12 +13,10 @@
 #define TRIAL_S 300 /* a child process that tries a cut may take so long */
 
 void shared_making_add(struct shared_making *m, uint32_t member, const struct served_model *model,
-                       struct cut_model *cuts, const struct profile *whole) {
+                       struct cut_model *cuts) {
     m->models[member] = model;
     m->cuts[member] = cuts;
     m->owners[member] = (struct part_owner){model->name, model->path, model->contents};
-    if (whole->latency_ns[1] > m->whole_ns)
-        m->whole_ns = whole->latency_ns[1];
 }
 
 /* ---- the parts ---- */
@@ -141,15 +139,13 @@ static int members_fill(const struct shared_making *m, const char *folder, const
     return rc;
 }
 
-/* The tables of batches up to what all parts take, and whether they are worth having. */
-static int tables_fill(const struct shared_making *m, struct shared_group *g, uint32_t batch_max,
-                       const struct profile_record *prefix, const struct profile_record *records,
-                       struct sy_error *err) {
+/* The tables of batches up to what all parts take. */
+static int tables_fill(struct shared_group *g, uint32_t batch_max, const struct profile_record *prefix,
+                       const struct profile_record *records, struct sy_error *err) {
     bool made = (g->prefix_profile = profile_from_record(prefix, batch_max)) != NULL;
     for (uint32_t i = 0; i < g->count; i++)
         made &= (g->members[i]->profile = profile_from_record(&records[i], batch_max)) != NULL;
-    int rc = made ? shared_table_make(g, batch_max, err) : error_set(err, -ENOMEM, "out of memory");
-    return rc ? rc : shared_lone_check(g->profile->latency_ns[1], m->whole_ns, err);
+    return made ? shared_table_make(g, batch_max, err) : error_set(err, -ENOMEM, "out of memory");
 }
 
 /* Reads what the note says, and profiles the parts. */
@@ -166,26 +162,10 @@ static int group_fill(const struct shared_making *m, const char *folder, const j
     if (!rc)
         rc = members_fill(m, folder, note, g, &batch_max, records + 1, err);
     if (!rc)
-        rc = tables_fill(m, g, batch_max, prefix, records + 1, err);
+        rc = tables_fill(g, batch_max, prefix, records + 1, err);
     if (!rc)
         host_fill(m, g, batch_max, prefix);
     free(records);
-    return rc;
-}
-
-/* Parts that were made just now and are too slow are measured once more: something else may have kept the processor. */
-static int group_measure(struct shared_making *m, const char *folder, const json_t *note, struct shared_group *g,
-                         struct sy_error *err) {
-    const struct profile_options *how = m->how;
-    struct profile_options again = *how;
-    int rc = group_fill(m, folder, note, g, err);
-    if (rc != -ETIME || !*m->made)
-        return rc;
-    again.force = true;
-    shared_group_empty(g);
-    m->how = &again;
-    rc = group_fill(m, folder, note, g, err);
-    m->how = how;
     return rc;
 }
 
@@ -204,7 +184,7 @@ struct shared_group *shared_group_make(struct shared_making *m, int *rc, struct 
     if (!*rc)
         *rc = part_folder_get(folder, &want, &g->held, &note, err);
     if (!*rc)
-        *rc = group_measure(m, folder, note, g, err);
+        *rc = group_fill(m, folder, note, g, err);
     json_decref(note);
     if (!*rc)
         return g;

@@ -11,7 +11,6 @@ struct shared_making {
     const struct served_model *models[GROUPS_MODELS_MAX]; /* the members, */
     struct cut_model *cuts[GROUPS_MODELS_MAX];            /* their graphs, */
     struct part_owner owners[GROUPS_MODELS_MAX];          /* and their files */
-    int64_t whole_ns;                                     /* the most that one of them takes for a lone request */
     /* Tries the cuts with all files in the folder `made`, and writes a note of the outcome there, a refusal, too:
      * shared_parts_try(), or what has another process do it. -errno with a sentence: there is no outcome. */
     int (*trial)(struct shared_making *making, struct sy_error *err);
@@ -19,9 +18,9 @@ struct shared_making {
     char made[SIDECAR_PATH_MAX]; /* "": nothing was tried yet */
 };
 
-/* Sets a member, whose profile as a whole model is `whole`. */
+/* Sets a member. */
 void shared_making_add(struct shared_making *making, uint32_t member, const struct served_model *model,
-                       struct cut_model *cuts, const struct profile *whole);
+                       struct cut_model *cuts);
 /* Tries the cuts, the deepest first, each in a child process. The process must have one thread. Needs how->engine,
  * group, cuts, owners and made. */
 int shared_parts_try(struct shared_making *making, struct sy_error *err);

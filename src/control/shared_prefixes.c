@@ -50,7 +50,7 @@ static int group_make(struct search *s, const struct group *group, const uint32_
     int rc;
     for (uint32_t i = 0; i < group->count; i++) {
         uint32_t candidate = class[group->members[i]], model = s->candidates[candidate];
-        shared_making_add(&m, i, s->models[model], &s->cuts[candidate], s->profiles[model]);
+        shared_making_add(&m, i, s->models[model], &s->cuts[candidate]);
     }
     struct shared_group *g = shared_group_make(&m, &rc, &why);
     if (g) {

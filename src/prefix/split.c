@@ -6,11 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/time.h"
 #include "prefix/extract.h"
 #include "profile/measure.h"
 
 #define ITEMS_TRIED 3
 #define SEED        7
+#define TURNS_MIN   9 /* lone requests that the whole and the parts take in turns: so many at least, */
+#define TURNS_MAX   201
+#define TURNS_NS    (200 * NS_PER_MS) /* and then as many as this is enough for */
 
 /* ---- files ---- */
 
@@ -260,8 +265,53 @@ static int items_try(const struct trial *trial, const struct split *split, const
     return rc;
 }
 
+static int compare_ns(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static int64_t median_ns(int64_t *took_ns, size_t count) {
+    qsort(took_ns, count, sizeof(*took_ns), compare_ns);
+    return took_ns[count / 2];
+}
+
+/* A request to the whole, and to the parts. */
+static int turn_take(const struct trial *trial, const struct split *split, const struct split_member *member,
+                     const struct tensor_view *inputs, int64_t *whole_ns, int64_t *parts_ns, struct sy_error *err) {
+    struct output_block *whole = NULL, *parts = NULL;
+    int64_t begin_ns = clock_now_ns();
+    int rc = trial->ops->run(trial->whole, inputs, 1, &whole, err);
+    int64_t between_ns = clock_now_ns();
+    if (!rc)
+        rc = parts_run(trial, split, member, inputs, 1, &parts, err);
+    *whole_ns = between_ns - begin_ns;
+    *parts_ns = clock_now_ns() - between_ns;
+    output_block_put(whole);
+    output_block_put(parts);
+    return rc;
+}
+
+/* In turns, so that whatever else this machine does slows both alike; its profiles are measured minutes apart. */
+static int lone_time(const struct trial *trial, const struct split *split, struct split_member *member,
+                     int64_t dims[][TENSOR_DIMS_MAX], struct sy_error *err) {
+    struct tensor_view inputs[TENSORS_MAX];
+    int64_t whole_ns[TURNS_MAX], parts_ns[TURNS_MAX], begin_ns = clock_now_ns();
+    uint32_t turns = 0;
+    if (measure_inputs(&member->whole, dims, 1, SEED, inputs))
+        return error_set(err, -ENOMEM, "out of memory");
+    int rc = 0;
+    while (!rc && turns < TURNS_MAX && (turns < TURNS_MIN || clock_now_ns() - begin_ns < TURNS_NS)) {
+        rc = turn_take(trial, split, member, inputs, &whole_ns[turns], &parts_ns[turns], err);
+        turns++;
+    }
+    member->whole_ns = median_ns(whole_ns, turns);
+    member->parts_ns = median_ns(parts_ns, turns);
+    free(inputs[0].data);
+    return rc;
+}
+
 /* Open dimensions are tried until the whole model runs. */
-static int member_try(const struct trial *trial, const struct split *split, const struct split_member *member,
+static int member_try(const struct trial *trial, const struct split *split, struct split_member *member,
                       struct sy_error *err) {
     int64_t dims[TENSORS_MAX][TENSOR_DIMS_MAX];
     bool ran = false;
@@ -270,10 +320,10 @@ static int member_try(const struct trial *trial, const struct split *split, cons
         rc = items_try(trial, split, member, dims, 1, &ran, err);
     for (uint32_t items = 2; !rc && member->whole.batched && items <= ITEMS_TRIED; items++)
         rc = items_try(trial, split, member, dims, items, &ran, err);
-    return rc;
+    return rc ? rc : lone_time(trial, split, member, dims, err);
 }
 
-static int trial_member(struct trial *trial, const struct split *split, const struct split_member *member,
+static int trial_member(struct trial *trial, const struct split *split, struct split_member *member,
                         struct sy_error *err) {
     int rc = part_load(trial, member->model->graph.path, &member->whole, &trial->whole, err);
     if (rc)

@@ -170,6 +170,8 @@ def test_the_parts_are_made_once(models):
     [parts] = models.glob("*/1/.symphony/*.parts")
     stamps = {path: path.stat().st_mtime_ns for path in parts.iterdir() if path.is_file()}
     assert {path.name for path in stamps} == {"split.json", "prefix.onnx"} | {f"suffix-{i}.onnx" for i in range(4)}
+    members = json.loads((parts / "split.json").read_text())["members"]
+    assert len(members) == 4 and all(m["lone_whole_ns"] > 0 and m["lone_parts_ns"] > 0 for m in members)
     with start(models) as server:
         assert sharing(server) == NAMES
     assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
@@ -177,6 +179,19 @@ def test_the_parts_are_made_once(models):
     with start(models) as server:
         assert sharing(server) == NAMES and ask(server, "bees", inputs(1, 2))[0] == 200
     assert (parts / "split.json").stat().st_size > 2
+
+
+def test_a_group_that_was_too_slow_is_served_whole(models):
+    with start(models):
+        pass
+    [parts] = models.glob("*/1/.symphony/*.parts")
+    note = json.loads((parts / "split.json").read_text())
+    note["members"][2] |= {"lone_whole_ns": 1_000_000, "lone_parts_ns": 1_150_001}
+    (parts / "split.json").write_text(json.dumps(note))
+    with start(models) as server:
+        assert not sharing(server)
+        assert all(whole(server, name) == ["a lone request would take 1.150 ms in parts, and takes 1.000 ms whole"]
+                   for name in NAMES)
 
 
 def test_off_is_the_default(models):

@@ -30,7 +30,6 @@ struct shared_rig {
     char folder[64];
     struct served_model models[4];
     uint32_t count;
-    struct profile *whole; /* of each */
     struct profile_options how;
     struct shared_prefixes shared;
 };
@@ -86,9 +85,6 @@ static inline int rig_make(void **state) {
     strcpy(rig->folder, "/tmp/symphony-test-XXXXXX");
     assert_non_null(mkdtemp(rig->folder));
     rig->how.engine = RIG_ENGINE;
-    rig->whole = malloc(profile_bytes(RIG_BATCH));
-    assert_non_null(rig->whole);
-    profile_set_line(rig->whole, RIG_BATCH, NS_PER_MS, NS_PER_MS);
     return 0;
 }
 
@@ -96,7 +92,6 @@ static inline int rig_free(void **state) {
     struct shared_rig *rig = *state;
     int rc = folder_remove(rig->folder);
     shared_prefixes_free(&rig->shared);
-    free(rig->whole);
     free(rig);
     return rc;
 }

@@ -7,12 +7,12 @@ static const struct build_node shallow[] = {{"Neg", "x", "a"}, {"Sin", "a", "b"}
 
 /* Asks for a group of models[0], with the others as partners. */
 static int form(struct shared_rig *rig, struct sy_error *why) {
-    struct shared_partner all[4];
+    const struct served_model *all[4];
     struct shared_group *group = NULL;
     struct shared_member *member = NULL;
     for (uint32_t i = 0; i < rig->count; i++)
-        all[i] = (struct shared_partner){&rig->models[i], rig->whole};
-    int rc = shared_prefixes_form(&rig->shared, all, all + 1, rig->count - 1, &rig->how, &group, &member, why);
+        all[i] = &rig->models[i];
+    int rc = shared_prefixes_form(&rig->shared, all[0], all + 1, rig->count - 1, &rig->how, &group, &member, why);
     assert_null(group);
     assert_null(member);
     assert_int_equal(rig->shared.count, 0);

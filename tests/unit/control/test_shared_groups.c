@@ -209,37 +209,35 @@ static void why_a_model_was_refused_is_said_once(void **state) {
     assert_int_equal(f->shared.refusal_count, 1);
 }
 
-/* As far as the group's table is of other members: a batch of the new one may take 10 % and 0.05 ms more. */
+/* As far as the group's table is of other members: a batch of the new one may take 10 % and 0.05 ms
+ * or 1 % of the SLO more. */
 static void a_member_that_joins_fits_the_batches_that_are_planned(void **state) {
     struct fixture *f = *state;
     struct shared_group *g = f->shared.groups[0];
-    struct profile *suffix = malloc(profile_bytes(16)), *whole = malloc(profile_bytes(16)),
-                   *planned = malloc(profile_bytes(16));
+    struct profile *suffix = malloc(profile_bytes(16)), *planned = malloc(profile_bytes(16));
     struct sy_error err;
-    assert_true(suffix && whole && planned);
+    assert_true(suffix && planned);
     strcpy(g->host->name, "a.prefix");
     profile_set_line(g->prefix_profile, 16, 1e6, 1e6);
     profile_set_line(suffix, 16, 1e5, 1e5);
-    profile_set_line(whole, 16, 1.1e6, 1.1e6);
     profile_set_line(planned, 16, 1.1e6, 1.1e6);
     g->planned = planned;
-    assert_int_equal(shared_times_check(g, suffix, whole, &err), 0);
+    g->host->slo_ns = 5 * NS_PER_MS;
+    const int64_t slo_ns = 6 * NS_PER_MS;
+    assert_int_equal(shared_times_check(g, suffix, slo_ns, &err), 0);
 
     suffix->latency_ns[9] = (int64_t)(1.1 * 11e6 + 50e3) - 10000000; /* a batch of 9 in 11 ms */
-    assert_int_equal(shared_times_check(g, suffix, whole, &err), 0);
+    assert_int_equal(shared_times_check(g, suffix, slo_ns, &err), 0);
     suffix->latency_ns[9] += 10000;
-    assert_int_equal(shared_times_check(g, suffix, whole, &err), -ETIME);
+    assert_int_equal(shared_times_check(g, suffix, slo_ns, &err), -ETIME);
     assert_string_equal(err.text, "a batch of 9 would take 12.160 ms in parts, and those of 'a.prefix' take 11.000 ms");
+    g->host->slo_ns = INT64_MAX;
+    assert_int_equal(shared_times_check(g, suffix, slo_ns, &err), 0); /* 1 % of 6 ms */
+    suffix->latency_ns[9] += 10000;
+    assert_int_equal(shared_times_check(g, suffix, slo_ns, &err), -ETIME);
     g->planned = NULL; /* not loaded: the group's own table, which is far shorter */
-    assert_int_equal(shared_times_check(g, suffix, whole, &err), -ETIME);
-
-    g->planned = planned;
-    profile_set_line(whole, 16, 0.9e6, 0.9e6);
-    assert_int_equal(shared_times_check(g, suffix, whole, &err), -ETIME);
-    assert_string_equal(err.text, "a lone request would take 2.200 ms in parts, and takes 1.800 ms whole");
-    g->planned = NULL;
+    assert_int_equal(shared_times_check(g, suffix, slo_ns, &err), -ETIME);
     free(suffix);
-    free(whole);
     free(planned);
 }
 

@@ -44,7 +44,7 @@ static struct shared_group *group_add(struct shared_rig *rig, const char *name, 
 static int join(struct shared_rig *rig, struct sy_error *why) {
     struct shared_group *group = NULL;
     struct shared_member *member = NULL;
-    int rc = shared_prefixes_join(&rig->shared, &rig->models[0], rig->whole, &rig->how, &group, &member, why);
+    int rc = shared_prefixes_join(&rig->shared, &rig->models[0], &rig->how, &group, &member, why);
     assert_null(member);
     return rc;
 }

@@ -38,7 +38,7 @@ static struct making *making_of(struct shared_rig *rig, const struct build_node 
     m->making = (struct shared_making){.how = &rig->how, .group = m->groups, .trial = trial, .context = &m->outcome};
     for (uint32_t i = 0; i < 2; i++) {
         assert_int_equal(cut_model_read(rig->models[i].path, &m->cuts[i], &err), 0);
-        shared_making_add(&m->making, i, &rig->models[i], &m->cuts[i], rig->whole);
+        shared_making_add(&m->making, i, &rig->models[i], &m->cuts[i]);
     }
     assert_int_equal(groups_find(both, 2, &rules, m->groups, &count, &err), 0);
     assert_int_equal(count, 1);
@@ -105,22 +105,6 @@ static void cuts_that_the_engine_cannot_run_are_refused(void **state) {
 
 #endif
 
-static void the_slowest_model_is_what_lone_requests_are_held_against(void **state) {
-    struct shared_rig *rig = *state;
-    struct shared_making m = {.models = {NULL}};
-    struct served_model *model = rig_model(rig, "a", deep);
-    struct profile *slower = malloc(profile_bytes(1));
-    assert_non_null(slower);
-    profile_set_line(slower, 1, 0, 3 * NS_PER_MS);
-    shared_making_add(&m, 0, model, NULL, rig->whole); /* 2 ms */
-    assert_int_equal(m.whole_ns, 2 * NS_PER_MS);
-    shared_making_add(&m, 1, model, NULL, slower);
-    shared_making_add(&m, 2, model, NULL, rig->whole);
-    assert_int_equal(m.whole_ns, 3 * NS_PER_MS);
-    assert_string_equal(m.owners[2].name, "a");
-    free(slower);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_refusal_is_kept_with_its_reason, rig_make, rig_free),
@@ -128,7 +112,6 @@ int main(void) {
 #ifdef SYMPHONY_HAVE_ONNXRUNTIME
         cmocka_unit_test_setup_teardown(cuts_that_the_engine_cannot_run_are_refused, rig_make, rig_free),
 #endif
-        cmocka_unit_test_setup_teardown(the_slowest_model_is_what_lone_requests_are_held_against, rig_make, rig_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
