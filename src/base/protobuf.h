@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/text.h"
 
 enum protobuf_wire { PROTOBUF_VARINT = 0, PROTOBUF_64BIT = 1, PROTOBUF_BYTES = 2, PROTOBUF_32BIT = 5 };
@@ -88,6 +89,11 @@ static inline int protobuf_next(struct protobuf_in *in, struct protobuf_field *f
 /* The fields of a message that is a field. */
 static inline struct protobuf_in protobuf_inside(const struct protobuf_field *field) {
     return (struct protobuf_in){field->data, field->data + field->value};
+}
+
+/* 400, an HTTP status as of all errors of requests, with the sentence for a client's message that is no protobuf. */
+static inline int protobuf_malformed(struct sy_error *err) {
+    return error_set(err, 400, "the message is not valid protobuf");
 }
 
 enum { PROTOBUF_ENTRY_KEY = 1, PROTOBUF_ENTRY_VALUE = 2 };

@@ -18,10 +18,6 @@ enum { RESPONSE_RAW = 6 };
 enum { STREAM_ERROR = 1, STREAM_RESPONSE = 2 };
 enum { TENSOR_NAME = 1, TENSOR_DATATYPE = 2, TENSOR_SHAPE = 3, TENSOR_PARAMETERS = 4 };
 
-static int malformed(struct sy_error *err) {
-    return error_set(err, 400, "the message is not valid protobuf");
-}
-
 /* The next field of a message's head, in which raw contents have a length but no bytes. */
 static int head_next(struct protobuf_in *in, struct protobuf_field *field) {
     if (in->at == in->end)
@@ -57,7 +53,7 @@ int grpc_infer_words(const struct grpc_message *message, struct grpc_words *word
             words->id_length = field.value;
         }
     }
-    return rc < 0 ? malformed(err) : 0;
+    return rc < 0 ? protobuf_malformed(err) : 0;
 }
 
 /* ---- parameters ---- */
@@ -77,7 +73,7 @@ static int64_t number_of(const struct protobuf_entry *p) {
 }
 
 static int parameter_read(const struct protobuf_field *field, struct protobuf_entry *p, struct sy_error *err) {
-    return protobuf_entry_read(field, p) ? 0 : malformed(err);
+    return protobuf_entry_read(field, p) ? 0 : protobuf_malformed(err);
 }
 
 /* A parameter that says where in shared memory a tensor is. */
@@ -134,11 +130,11 @@ static int shape_read(struct input_given *given, const struct protobuf_field *fi
     if (field->wire == PROTOBUF_VARINT)
         return dim_add(given, field->value, err);
     if (field->wire != PROTOBUF_BYTES)
-        return malformed(err);
+        return protobuf_malformed(err);
     struct protobuf_in in = protobuf_inside(field);
     while (in.at < in.end) {
         uint64_t dim;
-        int status = protobuf_varint(&in, &dim) ? dim_add(given, dim, err) : malformed(err);
+        int status = protobuf_varint(&in, &dim) ? dim_add(given, dim, err) : protobuf_malformed(err);
         if (status)
             return status;
     }
@@ -171,7 +167,7 @@ static int input_fields_read(struct reader *r, const struct protobuf_field *mess
             given->has_contents = true;
         }
     }
-    return status ? status : rc < 0 ? malformed(r->err) : 0;
+    return status ? status : rc < 0 ? protobuf_malformed(r->err) : 0;
 }
 
 /* ---- typed contents ---- */
@@ -228,7 +224,7 @@ static int packed_read(struct filling *f, const struct protobuf_field *field, st
     struct protobuf_in in = protobuf_inside(field);
     if (f->contents->wire != PROTOBUF_VARINT) {
         if (field->value % f->element_bytes != 0)
-            return malformed(err);
+            return protobuf_malformed(err);
         if (field->value > (size_t)(f->end - f->at))
             return error_set(err, 400, "the contents have more values than the shape");
         memcpy(f->at, field->data, field->value);
@@ -237,7 +233,7 @@ static int packed_read(struct filling *f, const struct protobuf_field *field, st
     }
     while (in.at < in.end) {
         uint64_t value;
-        int status = protobuf_varint(&in, &value) ? element_put(f, value, err) : malformed(err);
+        int status = protobuf_varint(&in, &value) ? element_put(f, value, err) : protobuf_malformed(err);
         if (status)
             return status;
     }
@@ -253,10 +249,10 @@ static int contents_fill(struct filling *f, const struct protobuf_field *message
             return error_set(err, 400, "the contents are of another type than %s", datatype_name(f->type));
         status = field.wire == PROTOBUF_BYTES      ? packed_read(f, &field, err)
                  : field.wire == f->contents->wire ? element_put(f, field.value, err)
-                                                   : malformed(err);
+                                                   : protobuf_malformed(err);
     }
     if (status == 0 && rc < 0)
-        return malformed(err);
+        return protobuf_malformed(err);
     if (status == 0 && f->at < f->end)
         return error_set(err, 400, "the contents have fewer values than the shape");
     return status;
@@ -275,7 +271,7 @@ static int strings_read(struct reader *r, const struct input_given *given, uint3
         bytes += STRING_LEAD_BYTES + field.value;
     }
     if (rc < 0)
-        return malformed(r->err);
+        return protobuf_malformed(r->err);
     char *data = r->memory.take(r->memory.context, bytes), *at = data;
     if (!data)
         return error_set(r->err, 503, "the memory for inputs is exhausted");
@@ -369,7 +365,7 @@ static int output_read(struct reader *r, const struct protobuf_field *message) {
         }
     }
     if (status == 0 && rc < 0)
-        return malformed(r->err);
+        return protobuf_malformed(r->err);
     status = status ? status : infer_call_output(r->call, r->model, name, name_length, &output, r->err);
     if (status)
         return status;
@@ -460,7 +456,7 @@ int grpc_infer_parse(const struct grpc_message *message, const struct served_mod
         }
     }
     if (status == 0 && rc < 0)
-        status = malformed(err);
+        status = protobuf_malformed(err);
     status = status ? status : raws_place(&r);
     return status ? status : infer_call_finish(call, model, err);
 }

@@ -30,10 +30,6 @@ static int no_memory(struct sy_error *err) {
     return error_set(err, 503, "the memory for inputs is exhausted");
 }
 
-static int malformed(struct sy_error *err) {
-    return error_set(err, 400, "the message is not valid protobuf");
-}
-
 static void expect_tag(struct grpc_message *m) {
     m->state = m->to_come == 0 ? GRPC_COMPLETE : GRPC_TAG;
     m->varint = 0;
@@ -153,16 +149,16 @@ static int tag_read(struct grpc_message *m, struct sy_error *err) {
         m->state = GRPC_LENGTH;
         break;
     default:
-        return malformed(err);
+        return protobuf_malformed(err);
     }
     m->varint = 0;
     m->varint_shift = 0;
-    return m->to_come == 0 || (m->state == GRPC_COPY && m->left > m->to_come) ? malformed(err) : 0;
+    return m->to_come == 0 || (m->state == GRPC_COPY && m->left > m->to_come) ? protobuf_malformed(err) : 0;
 }
 
 static int length_read(struct grpc_message *m, struct sy_error *err) {
     if (m->varint > m->to_come)
-        return malformed(err);
+        return protobuf_malformed(err);
     m->left = m->varint;
     int status = m->field == GRPC_RAW_INPUTS_NUMBER ? raw_begin(m, m->left, err) : 0;
     if (m->left == 0)
@@ -179,11 +175,11 @@ static int varint_step(struct grpc_message *m, const uint8_t *byte, struct sy_er
     if (status)
         return status;
     if (m->varint_shift > 63)
-        return malformed(err);
+        return protobuf_malformed(err);
     m->varint |= (uint64_t)(*byte & 0x7f) << m->varint_shift;
     m->varint_shift += 7;
     if (*byte >= 0x80)
-        return m->to_come == 0 ? malformed(err) : 0;
+        return m->to_come == 0 ? protobuf_malformed(err) : 0;
     if (m->state == GRPC_TAG)
         return tag_read(m, err);
     if (m->state == GRPC_LENGTH)

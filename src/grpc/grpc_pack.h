@@ -3,7 +3,7 @@
 
 #include <protobuf-c/protobuf-c.h>
 
-#include "base/error.h"
+#include "base/protobuf.h"
 #include "base/text.h"
 
 /* The request as the method knows it, on the heap; NULL with 400 if it is none. */
@@ -11,7 +11,7 @@ static inline void *grpc_unpack(const ProtobufCMessageDescriptor *descriptor, co
                                 struct sy_error *err) {
     void *request = protobuf_c_message_unpack(descriptor, NULL, bytes, (const uint8_t *)message);
     if (!request)
-        error_set(err, 400, "the message is not valid protobuf");
+        protobuf_malformed(err);
     return request;
 }
 

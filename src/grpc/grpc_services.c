@@ -96,7 +96,7 @@ static unsigned health_answer(const struct frontend *f, bool watched, const char
                               struct text *out, struct sy_error *err) {
     enum grpc_health health = health_of(f, message, bytes);
     if (health == GRPC_HEALTH_NONE)
-        return (unsigned)error_set(err, 400, "the message is not valid protobuf");
+        return (unsigned)protobuf_malformed(err);
     if (health == GRPC_HEALTH_UNKNOWN_SERVICE && !watched)
         return (unsigned)error_set(err, 404, "there is no such service");
     health_put(out, health);

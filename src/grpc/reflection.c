@@ -214,7 +214,7 @@ unsigned reflection_answer(const char *message, size_t bytes, struct text *out, 
         }
     }
     if (rc < 0)
-        return (unsigned)error_set(err, 400, "the message is not valid protobuf");
+        return (unsigned)protobuf_malformed(err);
     protobuf_put_bytes(out, RESPONSE_HOST, host.at, host.length);
     protobuf_put_bytes(out, RESPONSE_REQUEST, message, bytes);
     put_answer(out, kind, asked);

@@ -188,10 +188,6 @@ static void *copy_of(const void *data, size_t bytes) {
     return copy;
 }
 
-static int malformed(struct sy_error *err) {
-    return error_set(err, 400, "the message is not valid protobuf");
-}
-
 static bool holds_bytes(const struct protobuf_field *value, uint32_t number) {
     return value->number == number && value->wire == PROTOBUF_BYTES;
 }
@@ -202,7 +198,7 @@ static int message_parameter(struct model_override *override, const struct proto
     char key[KEY_BYTES];
     struct override_file *file = NULL;
     if (field->wire != PROTOBUF_BYTES || !protobuf_entry_read(field, &entry))
-        return malformed(err);
+        return protobuf_malformed(err);
     const struct protobuf_field *value = &entry.value;
     snprintf(key, sizeof(key), "%.*s", (int)(entry.key_length < KEY_BYTES ? entry.key_length : KEY_BYTES), entry.key);
     if (is_file(key)) {
@@ -233,7 +229,7 @@ static int message_parameter(struct model_override *override, const struct proto
 
 static int message_name(struct repository_order *order, const struct protobuf_field *field, struct sy_error *err) {
     if (field->wire != PROTOBUF_BYTES)
-        return malformed(err);
+        return protobuf_malformed(err);
     if (field->value >= sizeof(order->name))
         return error_set(err, 404, "there is no model '%.*s'", MODEL_NAME_MAX, (const char *)field->data);
     memcpy(order->name, field->data, field->value);
@@ -241,19 +237,25 @@ static int message_name(struct repository_order *order, const struct protobuf_fi
     return 0;
 }
 
-/* Read where it lies, not unpacked by protobuf-c: that takes 45 bytes of memory for a byte of the smallest fields. */
-static int message_read(struct repository_order *order, struct model_override *override, struct sy_error *err) {
+/* Reads the fields of one number. */
+static int fields_read(struct repository_order *order, struct model_override *override, uint32_t number,
+                       struct sy_error *err) {
     struct protobuf_in in = {(const uint8_t *)order->body, (const uint8_t *)order->body + order->body_bytes};
     struct protobuf_field field;
     int status = 0, rc = 1;
+    while (status == 0 && (rc = protobuf_next(&in, &field)) > 0)
+        if (field.number == number)
+            status =
+                number == REQUEST_MODEL ? message_name(order, &field, err) : message_parameter(override, &field, err);
+    return status == 0 && rc < 0 ? protobuf_malformed(err) : status;
+}
+
+/* Read where it lies, not unpacked by protobuf-c: that takes 45 bytes of memory for a byte of the smallest fields. The
+ * name comes first, wherever it stands: what is wrong with a parameter is said of that model. */
+static int message_read(struct repository_order *order, struct model_override *override, struct sy_error *err) {
     order->name[0] = '\0';
-    while (status == 0 && (rc = protobuf_next(&in, &field)) > 0) {
-        if (field.number == REQUEST_MODEL)
-            status = message_name(order, &field, err);
-        else if (field.number == REQUEST_PARAMETERS)
-            status = message_parameter(override, &field, err);
-    }
-    return status == 0 && rc < 0 ? malformed(err) : status;
+    int status = fields_read(order, override, REQUEST_MODEL, err);
+    return status ? status : fields_read(order, override, REQUEST_PARAMETERS, err);
 }
 
 int order_read(struct repository_order *order, struct model_override *override, struct sy_error *err) {

@@ -223,6 +223,7 @@ static void wrong_messages_are_refused(void **state) {
         {"\x1a\14\n\6config\x12\2\x1a\0\x1a\14\n\6config\x12\2\x1a\0", 28, 400, "config is given twice"},
         {"\x1a\12\n\10file:1/x", 12, 400, "file:1/x: expected the file's content as bytes_param"},
         {"\x1a\10\n\6file:x", 10, 500, "expected file:<version>/<name>"},
+        {"\x1a\10\n\6file:x\x12\1m", 13, 500, "failed to load 'm'"}, /* the name comes after it */
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct model_override o;
