@@ -15,8 +15,8 @@
 #include "table/shared.h"
 
 #define SLOWER_SHARE 1.1              /* so much longer may something take in parts, */
-#define SLOWER_NS    (50 * NS_PER_US) /* and this: within what two measurements differ by */
-#define LATE_SHARE   0.01             /* of the SLO: batches may be so late until their table is corrected */
+#define SLOWER_NS    (50 * NS_PER_US) /* and this, within what two measurements differ by, */
+#define SLOWER_SLO   0.01             /* or this share of the SLO, if it is more: it decides about few requests */
 
 _Static_assert(PART_OWN == SPLIT_NONE, "notes have what a split says");
 
@@ -119,8 +119,12 @@ int shared_table_make(struct shared_group *g, uint32_t batch_max, struct sy_erro
     return 0;
 }
 
-int shared_lone_check(int64_t parts_ns, int64_t whole_ns, struct sy_error *err) {
-    if ((double)parts_ns <= SLOWER_SHARE * (double)whole_ns + SLOWER_NS)
+static bool slower(int64_t parts_ns, int64_t ns, int64_t slo_ns) {
+    return (double)parts_ns > SLOWER_SHARE * (double)ns + fmax(SLOWER_SLO * (double)slo_ns, SLOWER_NS);
+}
+
+int shared_lone_check(int64_t parts_ns, int64_t whole_ns, int64_t slo_ns, struct sy_error *err) {
+    if (!slower(parts_ns, whole_ns, slo_ns))
         return 0;
     return error_set(err, -EINVAL, "a lone request would take %.3f ms in parts, and takes %.3f ms whole",
                      (double)parts_ns / 1e6, (double)whole_ns / 1e6);
@@ -129,10 +133,11 @@ int shared_lone_check(int64_t parts_ns, int64_t whole_ns, struct sy_error *err) 
 int shared_times_check(const struct shared_group *g, const struct profile *suffix, int64_t slo_ns,
                        struct sy_error *err) {
     const struct profile *planned = g->planned ? g->planned : g->profile, *prefix = g->prefix_profile;
-    double late_ns = LATE_SHARE * (double)(slo_ns < g->host->slo_ns ? slo_ns : g->host->slo_ns);
+    if (g->host->slo_ns < slo_ns)
+        slo_ns = g->host->slo_ns;
     for (uint32_t b = 1; b <= g->host->batch_max; b++) {
         int64_t ns = prefix->latency_ns[b] + suffix->latency_ns[b];
-        if ((double)ns > SLOWER_SHARE * (double)planned->latency_ns[b] + fmax(late_ns, SLOWER_NS))
+        if (slower(ns, planned->latency_ns[b], slo_ns))
             return error_set(err, -ETIME, "a batch of %u would take %.3f ms in parts, and those of '%s' take %.3f ms",
                              b, (double)ns / 1e6, g->host->name, (double)planned->latency_ns[b] / 1e6);
     }
@@ -158,18 +163,19 @@ void shared_suffix_note(json_t *of, const struct split_member *member) {
 
 /* What a note says of a suffix, held against what the file takes. */
 static int member_read(const struct shared_group *g, struct shared_member *member, const json_t *of,
-                       uint32_t whole_inputs, struct sy_error *err) {
+                       const struct served_model *model, struct sy_error *err) {
     struct served_part *part = &member->part;
     uint32_t inputs = part->signature.input_count;
-    bool fits = part_numbers_read(json_object_get(of, "takes"), inputs, g->prefix.signature.output_count, true,
-                                  part->takes) == 0 &&
-                part_numbers_read(json_object_get(of, "own"), inputs, whole_inputs, true, part->own) == 0;
+    bool fits =
+        part_numbers_read(json_object_get(of, "takes"), inputs, g->prefix.signature.output_count, true, part->takes) ==
+            0 &&
+        part_numbers_read(json_object_get(of, "own"), inputs, model->signature.input_count, true, part->own) == 0;
     for (uint32_t k = 0; fits && k < inputs; k++)
         fits = part->takes[k] != PART_OWN || part->own[k] != PART_OWN;
     if (!fits)
         return error_set(err, -EINVAL, "%.400s: the note beside it does not fit it", part->path);
     return shared_lone_check(json_integer_value(json_object_get(of, "lone_parts_ns")),
-                             json_integer_value(json_object_get(of, "lone_whole_ns")), err);
+                             json_integer_value(json_object_get(of, "lone_whole_ns")), model->slo_ns, err);
 }
 
 struct shared_member *shared_member_make(const struct shared_group *g, const struct served_model *model,
@@ -190,7 +196,7 @@ struct shared_member *shared_member_make(const struct shared_group *g, const str
     snprintf(name, sizeof(name), "%.100s.suffix", model->name);
     *rc = shared_part_profile(model, name, how, &member->part, batch_max, record, err);
     if (!*rc)
-        *rc = member_read(g, member, of, model->signature.input_count, err);
+        *rc = member_read(g, member, of, model, err);
     member->weights_bytes = record->weights_bytes;
     member->batch_bytes = record->batch_bytes;
     if (!*rc)

@@ -111,8 +111,8 @@ struct shared_member *shared_member_make(const struct shared_group *group, const
                                          struct sy_error *err);
 /* Makes the table of all members, whose profiles and prefix's are there. -ENOMEM. */
 int shared_table_make(struct shared_group *group, uint32_t batch_max, struct sy_error *err);
-/* Whether a lone request that takes so long in parts is worth it: -EINVAL with a sentence. */
-int shared_lone_check(int64_t parts_ns, int64_t whole_ns, struct sy_error *err);
+/* Whether a lone request with that SLO that takes so long in parts is worth it: -EINVAL with a sentence. */
+int shared_lone_check(int64_t parts_ns, int64_t whole_ns, int64_t slo_ns, struct sy_error *err);
 /* Whether batches for another member alone, whose suffix takes that and whose SLO is `slo_ns`, are what the group's are
  * planned with: -ETIME with a sentence. While the prefix is loaded its table stays; what another suffix adds is left to
  * the correction by measured runs, if it is not much. */

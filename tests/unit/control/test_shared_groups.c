@@ -189,9 +189,12 @@ static void the_table_is_of_all_members(void **state) {
 static void a_lone_request_may_not_take_much_longer(void **state) {
     (void)state;
     struct sy_error err;
-    assert_int_equal(shared_lone_check(1150000, 1000000, &err), 0); /* 10 % and 0.05 ms */
-    assert_true(shared_lone_check(1150001, 1000000, &err) < 0);
+    const int64_t slo_ns = 5 * NS_PER_MS;
+    assert_int_equal(shared_lone_check(1150000, 1000000, slo_ns, &err), 0); /* 10 % and 0.05 ms */
+    assert_true(shared_lone_check(1150001, 1000000, slo_ns, &err) < 0);
     assert_string_equal(err.text, "a lone request would take 1.150 ms in parts, and takes 1.000 ms whole");
+    assert_int_equal(shared_lone_check(1300000, 1000000, 4 * slo_ns, &err), 0); /* and 1 % of the SLO */
+    assert_true(shared_lone_check(1300001, 1000000, 4 * slo_ns, &err) < 0);
 }
 
 static void why_a_model_was_refused_is_said_once(void **state) {
