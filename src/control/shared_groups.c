@@ -16,7 +16,7 @@
 
 #define SLOWER_SHARE 1.1              /* so much longer may something take in parts, */
 #define SLOWER_NS    (50 * NS_PER_US) /* and this, within what two measurements differ by, */
-#define SLOWER_SLO   0.01             /* or this share of the SLO, if it is more: it decides about few requests */
+#define SLOWER_SLO   0.01             /* or this share of the SLO, if that is more: clients hardly notice it */
 
 _Static_assert(PART_OWN == SPLIT_NONE, "notes have what a split says");
 
@@ -163,19 +163,15 @@ void shared_suffix_note(json_t *of, const struct split_member *member) {
 
 /* What a note says of a suffix, held against what the file takes. */
 static int member_read(const struct shared_group *g, struct shared_member *member, const json_t *of,
-                       const struct served_model *model, struct sy_error *err) {
+                       uint32_t whole_inputs, struct sy_error *err) {
     struct served_part *part = &member->part;
     uint32_t inputs = part->signature.input_count;
-    bool fits =
-        part_numbers_read(json_object_get(of, "takes"), inputs, g->prefix.signature.output_count, true, part->takes) ==
-            0 &&
-        part_numbers_read(json_object_get(of, "own"), inputs, model->signature.input_count, true, part->own) == 0;
+    bool fits = part_numbers_read(json_object_get(of, "takes"), inputs, g->prefix.signature.output_count, true,
+                                  part->takes) == 0 &&
+                part_numbers_read(json_object_get(of, "own"), inputs, whole_inputs, true, part->own) == 0;
     for (uint32_t k = 0; fits && k < inputs; k++)
         fits = part->takes[k] != PART_OWN || part->own[k] != PART_OWN;
-    if (!fits)
-        return error_set(err, -EINVAL, "%.400s: the note beside it does not fit it", part->path);
-    return shared_lone_check(json_integer_value(json_object_get(of, "lone_parts_ns")),
-                             json_integer_value(json_object_get(of, "lone_whole_ns")), model->slo_ns, err);
+    return fits ? 0 : error_set(err, -EINVAL, "%.400s: the note beside it does not fit it", part->path);
 }
 
 struct shared_member *shared_member_make(const struct shared_group *g, const struct served_model *model,
@@ -194,13 +190,17 @@ struct shared_member *shared_member_make(const struct shared_group *g, const str
     snprintf(member->contents, sizeof(member->contents), "%s", model->contents);
     snprintf(member->part.path, sizeof(member->part.path), "%s", path);
     snprintf(name, sizeof(name), "%.100s.suffix", model->name);
-    *rc = shared_part_profile(model, name, how, &member->part, batch_max, record, err);
+    *rc = shared_lone_check(json_integer_value(json_object_get(of, "lone_parts_ns")),
+                            json_integer_value(json_object_get(of, "lone_whole_ns")), model->slo_ns, err);
     if (!*rc)
-        *rc = member_read(g, member, of, model, err);
-    member->weights_bytes = record->weights_bytes;
-    member->batch_bytes = record->batch_bytes;
+        *rc = shared_part_profile(model, name, how, &member->part, batch_max, record, err);
     if (!*rc)
+        *rc = member_read(g, member, of, model->signature.input_count, err);
+    if (!*rc) {
+        member->weights_bytes = record->weights_bytes;
+        member->batch_bytes = record->batch_bytes;
         return member;
+    }
     free(member);
     return NULL;
 }
@@ -274,18 +274,12 @@ void shared_member_apply(struct served_model *model, const struct shared_group *
     model->batch_bytes = member->batch_bytes;
 }
 
-void shared_group_empty(struct shared_group *g) {
+void shared_group_free(struct shared_group *g) {
     while (g->count > 0)
         shared_member_free(g->members[--g->count]);
     free(g->host);
     free(g->prefix_profile);
     free(g->profile);
-    g->host = NULL;
-    g->prefix_profile = g->profile = NULL;
-}
-
-void shared_group_free(struct shared_group *g) {
-    shared_group_empty(g);
     part_folder_release(g->held);
     free(g);
 }

@@ -85,8 +85,6 @@ void shared_member_free(struct shared_member *member);
 /* ---- for those that make groups and members ---- */
 
 void shared_group_free(struct shared_group *group);
-/* Frees its host, its members and its profiles. */
-void shared_group_empty(struct shared_group *group);
 
 /* Why a model is served whole, in the log. */
 void shared_whole_log(const char *name, uint32_t version, const char *reason);

@@ -15,7 +15,7 @@ struct shared_making {
      * shared_parts_try(), or what has another process do it. -errno with a sentence: there is no outcome. */
     int (*trial)(struct shared_making *making, struct sy_error *err);
     void *context;
-    char made[SIDECAR_PATH_MAX]; /* "": nothing was tried yet */
+    char made[SIDECAR_PATH_MAX]; /* for `trial` */
 };
 
 /* Sets a member. */

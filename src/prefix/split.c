@@ -265,16 +265,6 @@ static int items_try(const struct trial *trial, const struct split *split, const
     return rc;
 }
 
-static int compare_ns(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
-static int64_t median_ns(int64_t *took_ns, size_t count) {
-    qsort(took_ns, count, sizeof(*took_ns), compare_ns);
-    return took_ns[count / 2];
-}
-
 /* A request to the whole, and to the parts. */
 static int turn_take(const struct trial *trial, const struct split *split, const struct split_member *member,
                      const struct tensor_view *inputs, int64_t *whole_ns, int64_t *parts_ns, struct sy_error *err) {
@@ -304,8 +294,10 @@ static int lone_time(const struct trial *trial, const struct split *split, struc
         rc = turn_take(trial, split, member, inputs, &whole_ns[turns], &parts_ns[turns], err);
         turns++;
     }
-    member->whole_ns = median_ns(whole_ns, turns);
-    member->parts_ns = median_ns(parts_ns, turns);
+    measure_sort(whole_ns, turns);
+    measure_sort(parts_ns, turns);
+    member->whole_ns = whole_ns[turns / 2];
+    member->parts_ns = parts_ns[turns / 2];
     free(inputs[0].data);
     return rc;
 }

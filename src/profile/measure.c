@@ -247,6 +247,10 @@ static int compare_ns(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+void measure_sort(int64_t *took_ns, size_t count) {
+    qsort(took_ns, count, sizeof(*took_ns), compare_ns);
+}
+
 struct timing {
     int64_t median_ns, high_ns; /* the 95th percentile */
 };
@@ -271,7 +275,7 @@ static struct timing runs_timing(struct runs *runs) {
     if (!calm) /* close the gap between the two parts */
         memmove(runs->took_ns + runs->calm, runs->took_ns + RUNS_MAX - runs->disturbed,
                 (size_t)runs->disturbed * sizeof(runs->took_ns[0]));
-    qsort(runs->took_ns, (size_t)count, sizeof(runs->took_ns[0]), compare_ns);
+    measure_sort(runs->took_ns, (size_t)count);
     int64_t median_ns = runs->took_ns[count / 2];
     return (struct timing){median_ns, calm ? runs->took_ns[(count * 95 + 99) / 100 - 1] : median_ns};
 }

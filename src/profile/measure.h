@@ -67,5 +67,8 @@ int measure_model(const struct engine_ops *ops, struct engine_model *model, cons
                   int64_t item_dims[][TENSOR_DIMS_MAX], const struct measure_options *options,
                   struct profile_record *record, struct sy_error *err);
 
+/* Sorts times, the shortest first. */
+void measure_sort(int64_t *took_ns, size_t count);
+
 /* The process's resident memory in bytes. */
 uint64_t measure_resident_bytes(void);
