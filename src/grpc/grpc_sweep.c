@@ -39,13 +39,22 @@ static const struct grpc_exchange *incomplete(const struct grpc_call *call, cons
     return call->receiving ? call->receiving : unary ? first : NULL;
 }
 
-static bool stream_in_the_way(const struct grpc_frontend *f, const struct grpc_call *call) {
-    int64_t idle_ns = passed_ns(f, call->first_ns > call->begun_ns ? call->first_ns : call->begun_ns);
-    return f->open_calls > f->call_count - f->call_count / 8 && idle_ns > FRONTEND_CROWDED_IDLE_S * NS_PER_S;
+/* How many calls have to end so that an eighth of those allowed is free. */
+static uint32_t calls_excess(const struct grpc_frontend *f) {
+    uint32_t wanted = f->call_count - f->call_count / 8;
+    return f->open_calls > wanted ? f->open_calls - wanted : 0;
 }
 
-/* False: the connection is of no more use. */
-static bool call_look(struct grpc_frontend *f, struct grpc_call *call) {
+/* Whether a stream without messages makes way for others; one that ends anyway does so, too. */
+static bool makes_way(const struct grpc_frontend *f, const struct grpc_call *call, uint32_t *excess) {
+    int64_t since_ns = call->first_ns > call->begun_ns ? call->first_ns : call->begun_ns;
+    bool goes = *excess > 0 && (call->ended || passed_ns(f, since_ns) > FRONTEND_CROWDED_IDLE_S * NS_PER_S);
+    *excess -= goes;
+    return goes;
+}
+
+/* `excess` calls are too many. False: the connection is of no more use. */
+static bool call_look(struct grpc_frontend *f, struct grpc_call *call, uint32_t *excess) {
     const struct grpc_exchange *first =
         list_empty(&call->exchanges) ? NULL : list_entry(call->exchanges.next, struct grpc_exchange, link);
     const struct grpc_exchange *coming = incomplete(call, first);
@@ -57,16 +66,16 @@ static bool call_look(struct grpc_frontend *f, struct grpc_call *call) {
         call_fail(call, 408, "the message did not arrive in time");
     else if (first && leaves_late(f, call, first))
         call_reset(call);
-    else if (!first && !call->watching && stream_in_the_way(f, call))
+    else if (!first && !call->watching && makes_way(f, call, excess))
         call_fail(call, 503, "too many calls are open");
     else
         call_watch(call);
     return true;
 }
 
-static bool calls_look(struct grpc_frontend *f, struct grpc_connection *c) {
+static bool calls_look(struct grpc_frontend *f, struct grpc_connection *c, uint32_t *excess) {
     list_for_each_safe (it, &c->calls)
-        if (!call_look(f, list_entry(it, struct grpc_call, link)))
+        if (!call_look(f, list_entry(it, struct grpc_call, link), excess))
             return false;
     return true;
 }
@@ -81,11 +90,12 @@ static bool connection_dead(const struct grpc_frontend *f, const struct grpc_con
 void connections_sweep(struct frontend *base) {
     struct grpc_frontend *f = grpc_frontend_of(base);
     uint32_t excess = frontend_connections_excess(&base->config, acceptor_connections(&base->acceptor));
+    uint32_t calls = calls_excess(f);
     list_for_each_safe (it, &base->connections) {
         struct grpc_connection *c = list_entry(it, struct grpc_connection, link);
         int64_t silent_ns = passed_ns(f, c->stream.active_ns);
         bool crowded = excess > 0 && silent_ns > FRONTEND_CROWDED_IDLE_S * NS_PER_S;
-        if (connection_dead(f, c) || !calls_look(f, c)) {
+        if (connection_dead(f, c) || !calls_look(f, c, &calls)) {
             counter_add(&base->dismissed, 1);
             connection_close(c);
         } else if (list_empty(&c->calls) && (crowded || silent_ns > base->config.idle_timeout_s * NS_PER_S)) {
