@@ -9,6 +9,7 @@
 #include "table/zoo.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define SECONDS_MOST 200
 
 static const double shapes[] = {1, 0.3, 0.1}; /* of the gaps' gamma distribution; 1 is Poisson */
 static const double zipfs[] = {0, 0.9};       /* popularity; 0: equal */
@@ -178,8 +179,60 @@ void cell_run(struct cell_cluster *cluster, struct sim_result *result) {
     sim_run(&cluster->config, cell_memory(cluster, sim_bytes(&cluster->config)), result);
 }
 
-double cell_goodput(struct cell_cluster *cluster, double within) {
+double cell_seconds(double requests, double least_s, double rps) {
+    double seconds = requests / rps;
+    return seconds < least_s ? least_s : seconds < SECONDS_MOST ? seconds : SECONDS_MOST;
+}
+
+struct search {
+    struct cell_cluster *cluster;
+    double requests;
+    uint32_t runs;
+    void *memory;
+    uint64_t *bad, *offered; /* [models] of the runs at one rate so far */
+};
+
+/* Whether every model loses 1 % at most of what it was offered in so many runs; `share` of them are done. */
+static bool few_bad(const struct search *search, double share) {
+    double most = share < 1 ? GOODPUT_GIVE_UP_BAD / share : GOODPUT_BAD_MOST;
+    for (uint32_t m = 0; m < search->cluster->config.model_count; m++)
+        if ((double)search->bad[m] > most * (double)search->offered[m])
+            return false;
+    return true;
+}
+
+static int search_holds(void *context, double rps) {
+    struct search *search = context;
+    struct sim_rate_step step = {0, rps};
+    struct sim_config run = search->cluster->config;
+    run.steps = &step;
+    run.step_count = 1;
+    run.give_up_bad = GOODPUT_GIVE_UP_BAD * search->runs;
+    run.seconds = cell_seconds(search->requests / search->runs, run.seconds, rps);
+    memset(search->bad, 0, run.model_count * sizeof(*search->bad));
+    memset(search->offered, 0, run.model_count * sizeof(*search->offered));
+    for (uint32_t i = 1; i <= search->runs; i++, run.seed++) {
+        struct sim_result result;
+        sim_run(&run, search->memory, &result);
+        for (uint32_t m = 0; m < run.model_count; m++) {
+            search->bad[m] += result.models[m].offered - result.models[m].good;
+            search->offered[m] += result.models[m].offered;
+        }
+        if (result.gave_up || !result.good || !few_bad(search, (double)i / search->runs))
+            return 0;
+    }
+    return 1;
+}
+
+double cell_goodput(struct cell_cluster *cluster, double requests, uint32_t runs, double within) {
+    uint32_t models = cluster->config.model_count;
     double guess_rps = goodput_guess(&cluster->config);
-    return goodput_find(&cluster->config, guess_rps, within,
-                        cell_memory(cluster, goodput_bytes(&cluster->config, guess_rps)));
+    struct search search = {cluster, requests, runs,
+                            .memory = cell_memory(cluster, goodput_bytes(&cluster->config, guess_rps)),
+                            .bad = memory_or_end(calloc(models, sizeof(*search.bad))),
+                            .offered = memory_or_end(calloc(models, sizeof(*search.offered)))};
+    double rps = goodput_search(search_holds, &search, guess_rps, within, guess_rps * GOODPUT_GUESS_TIMES_MOST);
+    free(search.bad);
+    free(search.offered);
+    return rps;
 }

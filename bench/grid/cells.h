@@ -55,5 +55,9 @@ uint32_t cell_digit(uint32_t *number, size_t base);
 void *cell_memory(struct cell_cluster *cluster, size_t bytes);
 /* Runs the cell's configuration as it is; the result's models stay valid until the next run. */
 void cell_run(struct cell_cluster *cluster, struct sim_result *result);
-/* Goodput to `within`, under config's policy. */
-double cell_goodput(struct cell_cluster *cluster, double within);
+/* How long a run at a rate lasts: about so many requests, but from `least_s` to 200 s. A few seconds of a few hundred
+ * bursty requests a second would say little. */
+double cell_seconds(double requests, double least_s, double rps);
+/* Goodput to `within`, under config's policy. A rate is tried by so many runs, with seeds of their own, which are counted
+ * together; they have about `requests` together, but each lasts config's seconds at the least. */
+double cell_goodput(struct cell_cluster *cluster, double requests, uint32_t runs, double within);

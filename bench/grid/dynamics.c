@@ -23,7 +23,7 @@ static uint32_t pieces(const struct grid *grid) {
 /* The default's goodput in a cell that has been made. */
 static double peak_of(const struct grid *grid, struct cell_cluster *cluster) {
     grid_policy_set(grid, 0, cluster);
-    return cell_goodput(cluster, grid->within);
+    return cell_goodput(cluster, 0, 1, grid->within);
 }
 
 /* ---- below the peak ---- */

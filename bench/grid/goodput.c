@@ -6,18 +6,11 @@
 
 #include "cli/gnuplot.h"
 #include "grid.h"
-#include "sim/goodput.h"
 
-#define WORST_SHOWN  12
-#define SECONDS_MOST 200
+#define WORST_SHOWN 12
 
 static uint32_t pieces(const struct grid *grid) {
     return grid->cell_count * grid->policy_count;
-}
-
-double grid_seconds(const struct grid *grid, double rps) {
-    double seconds = grid->requests / rps;
-    return seconds < grid->seconds ? grid->seconds : seconds < SECONDS_MOST ? seconds : SECONDS_MOST;
 }
 
 /* ---- the file of results ----
@@ -38,8 +31,8 @@ bool grid_head_is_of(const struct grid *grid, const char *line) {
 
 static void head_print(const struct grid *grid, char *head) {
     int length = clusters_print(grid, head);
-    snprintf(head + length, (size_t)(GRID_LINE_MOST - length), " requests %g, seconds %g, within %g, seed %llu\n", grid->requests, grid->seconds, grid->within,
-             (unsigned long long)grid->seed);
+    snprintf(head + length, (size_t)(GRID_LINE_MOST - length), " requests %g, runs %u, seconds %g, within %g, seed %llu\n",
+             grid->requests, grid->runs, grid->seconds, grid->within, (unsigned long long)grid->seed);
 }
 
 /* Any thread: a short write to a file opened for appending stays whole. */
@@ -107,9 +100,8 @@ static void work(const struct grid *grid, uint32_t piece, void *result) {
     if (*(double *)result >= 0)
         return; /* known */
     grid_cell(grid, piece / grid->policy_count, &cluster);
-    cluster.config.seconds = grid_seconds(grid, goodput_guess(&cluster.config));
     grid_policy_set(grid, piece % grid->policy_count, &cluster);
-    *(double *)result = cell_goodput(&cluster, grid->within);
+    *(double *)result = cell_goodput(&cluster, grid->requests, grid->runs, grid->within);
     if (grid->append)
         result_append(grid, piece, cluster.name, *(double *)result);
     cell_free(&cluster);

@@ -25,7 +25,8 @@ struct grid {
     const char *append, *plot; /* files, or NULL: for results, to take known ones from and append new ones; the plot */
     const char *rates;         /* file of results, or NULL: where rates are taken from */
     double seconds, within;
-    double requests; /* a search's runs last until about so many have come, but seconds at least */
+    double requests; /* of all runs at one rate together, about; each lasts `seconds` at least */
+    uint32_t runs;   /* at one rate, each with a seed of its own */
     uint64_t seed;
     bool json;
 };
@@ -56,8 +57,6 @@ struct grid_result {
 bool grid_result_read(const char *line, struct grid_result *result);
 /* Whether a file that begins with this line has results of the same clusters, however they were found. */
 bool grid_head_is_of(const struct grid *grid, const char *line);
-/* How long a run at this rate is to last: a few seconds of a few hundred bursty requests a second would say little. */
-double grid_seconds(const struct grid *grid, double rps);
 
 /* Makes a chosen cell, with the settings that all runs share. */
 void grid_cell(const struct grid *grid, uint32_t index, struct cell_cluster *cluster);

@@ -11,7 +11,6 @@
 #include "base/fmath.h"
 #include "grid.h"
 
-#define RUNS       2    /* of a cell and policy, with seeds of their own */
 #define BAD_LEAST  3e-4 /* less is counted as this: a few requests */
 #define BAD_MOST   0.3  /* more is counted as this: useless is useless */
 #define BAD_WANTED 0.01 /* what goodput allows */
@@ -62,7 +61,7 @@ static int begin(struct grid *grid, void *results) {
 
 static void work(const struct grid *grid, uint32_t piece, void *result) {
     struct losses *losses = result;
-    for (uint64_t run = 0; run < RUNS && losses->rps > 0; run++) {
+    for (uint64_t run = 0; run < grid->runs && losses->rps > 0; run++) {
         struct cell_cluster cluster;
         struct sim_rate_step step = {0, losses->rps};
         struct sim_result of;
@@ -70,11 +69,11 @@ static void work(const struct grid *grid, uint32_t piece, void *result) {
         grid_policy_set(grid, piece % grid->policy_count, &cluster);
         cluster.config.steps = &step;
         cluster.config.step_count = 1;
-        cluster.config.seconds = grid_seconds(grid, losses->rps);
+        cluster.config.seconds = cell_seconds(grid->requests, grid->seconds, losses->rps);
         cluster.config.seed = grid->seed + run;
         cell_run(&cluster, &of);
-        losses->worst += of.worst_bad_rate / RUNS;
-        losses->all += (1 - (double)of.good / (double)of.offered) / RUNS;
+        losses->worst += of.worst_bad_rate / grid->runs;
+        losses->all += (1 - (double)of.good / (double)of.offered) / grid->runs;
         cell_free(&cluster);
     }
 }

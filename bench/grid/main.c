@@ -128,9 +128,9 @@ static int mode_run(struct grid *grid, const struct grid_mode *mode) {
 static int usage(FILE *to, int code) {
     fprintf(to, "usage: bench_grid [MODE] [--random SEED [--clusters N] | --family | --table3] [--quick] [--cells A-B] "
                 "[--every N]\n"
-                "                  [--policy NAME[:KEY=VALUE,...]]... [--requests N] [--seconds S] [--within X] "
-                "[--seed N] [--json]\n"
-                "                  [--append FILE.csv] [--plot FILE.svg] [--rates FILE.csv]\n");
+                "                  [--policy NAME[:KEY=VALUE,...]]... [--requests N] [--runs N] [--seconds S] "
+                "[--within X] [--seed N]\n"
+                "                  [--json] [--append FILE.csv] [--plot FILE.svg] [--rates FILE.csv]\n");
     for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
         fprintf(to, "  %-10s %s%s\n", modes[i]->name, modes[i]->help, i ? "" : " (the default)");
     fprintf(to,
@@ -150,7 +150,9 @@ static int usage(FILE *to, int code) {
             "  --quick    every %dth cell of the grid; %g requests or 5 s to 2 %% instead of %g or 10 s to 1 %%\n"
             "  --policy   instead of all: these, beside deferred; may be repeated\n"
             "  --seconds  of a run, after 3 s of warm-up\n"
-            "  --requests of a search's runs, about, which then last longer; 0 if only --seconds is given\n"
+            "  --requests at one rate, about, for which runs then last longer, up to 200 s; 0 if only --seconds is given\n"
+            "  --runs     at one rate, each with a seed of its own, counted together (1, of losses 2): where the phases of\n"
+            "             regular arrivals decide, one run says little\n"
             "  --within   of a search for goodput\n"
             "Results:\n"
             "  --append   goodput only: every result becomes a line of FILE.csv as soon as it is there; what the file "
@@ -230,6 +232,7 @@ int main(int argc, char **argv) {
         {"within", required_argument, NULL, 'w'},
         {"json", no_argument, NULL, 'j'},
         {"requests", required_argument, NULL, 'r'},
+        {"runs", required_argument, NULL, 'n'},
         {"random", required_argument, NULL, 'R'},
         {"clusters", required_argument, NULL, 'C'},
         {"family", no_argument, NULL, 'F'},
@@ -244,7 +247,7 @@ int main(int argc, char **argv) {
     const struct grid_mode *mode = &grid_goodput;
     const char *range = NULL;
     bool quick = false;
-    double every = 0, seed = 1, draw = 0, clusters = CLUSTERS;
+    double every = 0, seed = 1, draw = 0, clusters = CLUSTERS, runs = 0;
     int rc = policy_add(&grid, candidates[0]);
     for (int option; !rc && (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (option) {
@@ -268,6 +271,9 @@ int main(int argc, char **argv) {
             break;
         case 'r':
             rc = number_read("--requests", optarg, 0, 1e9, &grid.requests);
+            break;
+        case 'n':
+            rc = number_read("--runs", optarg, 1, 1000, &runs);
             break;
         case 'w':
             rc = number_read("--within", optarg, 1e-4, 0.5, &grid.within);
@@ -312,6 +318,7 @@ int main(int argc, char **argv) {
     }
     grid.seed = (uint64_t)seed;
     grid.draw = (uint64_t)draw;
+    grid.runs = runs > 0 ? (uint32_t)runs : mode == &grid_losses ? 2 : 1;
     grid.requests = grid.requests >= 0 ? grid.requests : grid.seconds > 0 ? 0 : quick ? QUICK_REQUESTS : REQUESTS;
     grid.seconds = grid.seconds > 0 ? grid.seconds : quick ? 5 : 10;
     grid.within = grid.within > 0 ? grid.within : quick ? 0.02 : 0.01;

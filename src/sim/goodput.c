@@ -1,7 +1,6 @@
 /* goodput.c - search by bracketing and bisection over simulated runs. */
 #include "sim/goodput.h"
 
-#define GIVE_UP_BAD  0.015 /* a model offered half as much again as expected is not to be feared */
 #define GUESS_SHARE  0.8
 #define GROWTH_FIRST 1.05 /* guesses are good more often than not */
 #define GROWTH_MOST  1.3
@@ -97,7 +96,7 @@ int goodput_try(const struct sim_config *config, double rate_rps, void *memory, 
     struct sim_config run = *config;
     run.steps = &step;
     run.step_count = 1;
-    run.give_up_bad = GIVE_UP_BAD;
+    run.give_up_bad = GOODPUT_GIVE_UP_BAD;
     sim_run(&run, memory, result);
     return result->stopped ? -1 : !result->gave_up && result->good && result->worst_bad_rate <= GOODPUT_BAD_MOST;
 }
@@ -118,7 +117,7 @@ size_t goodput_bytes(const struct sim_config *config, double guess_rps) {
     struct sim_config run = *config;
     run.steps = &step;
     run.step_count = 1;
-    run.give_up_bad = GIVE_UP_BAD;
+    run.give_up_bad = GOODPUT_GIVE_UP_BAD;
     return sim_bytes(&run);
 }
 

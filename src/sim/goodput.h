@@ -5,7 +5,8 @@
 #include "sim/sim.h"
 
 #define GOODPUT_BAD_MOST         0.01
-#define GOODPUT_GUESS_TIMES_MOST 16 /* how far a search looks above its guess */
+#define GOODPUT_GIVE_UP_BAD      0.015 /* of what is expected: no model is offered half as much again */
+#define GOODPUT_GUESS_TIMES_MOST 16    /* how far a search looks above its guess */
 
 /* The highest rate that holds, to `within` (0.01: 1 %), over from guess/1024 to `most`; 0 if none was found. `holds`
  * says 1 or 0 of a rate, or -1 to end the search with what it has.
