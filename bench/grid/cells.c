@@ -192,7 +192,7 @@ struct search {
     uint64_t *bad, *offered; /* [models] of the runs at one rate so far */
 };
 
-/* Whether every model loses 1 % at most of what it was offered in so many runs; `share` of them are done. */
+/* Whether no model has lost over 1 % once all runs are done (`share` is 1), or too much for that before. */
 static bool few_bad(const struct search *search, double share) {
     double most = share < 1 ? GOODPUT_GIVE_UP_BAD / share : GOODPUT_BAD_MOST;
     for (uint32_t m = 0; m < search->cluster->config.model_count; m++)

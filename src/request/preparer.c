@@ -15,6 +15,8 @@
 
 /* What a preparation takes beside its steps: two wake-ups, and what is the same for images of any size. */
 #define FIXED_NS (100 * NS_PER_US)
+/* Elements of a model's input that cost about what any run does: some 20 us. */
+#define ELEMENTS_LEAST 4096
 /* Guesses of what a unit of image_work() takes, until one was measured. */
 static const double guesses_ns[IMAGE_KIND_COUNT] = {
     [IMAGE_KIND_JPEG] = 6, [IMAGE_KIND_JPEG_PROGRESSIVE] = 15, [IMAGE_KIND_PNG] = 12};
@@ -49,8 +51,11 @@ struct preparation *preparation_next(const struct preparation *preparation) {
 
 /* ---- what it takes ---- */
 
+/* Of a model's input. Few take as long as ELEMENTS_LEAST: else a run of one element, which costs what any run does,
+ * would promise hours for a million. */
 static double elements_of(const struct preparation_item *item) {
-    return (double)dims_product(item->given.dims, 0, item->given.rank);
+    double elements = (double)dims_product(item->given.dims, 0, item->given.rank);
+    return elements > ELEMENTS_LEAST ? elements : ELEMENTS_LEAST;
 }
 
 static int64_t estimate_ns(const struct preparer *p, const struct preparation *preparation) {

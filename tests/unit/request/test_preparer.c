@@ -261,6 +261,32 @@ static void a_model_makes_each_item(void **state) {
     assert_int_equal(atomic_load(&stops), 0);
 }
 
+/* What any run costs is not taken for the cost of the few elements that were there. */
+static void a_small_run_says_little_about_large_ones(void **state) {
+    enum { LARGE = 1 << 20 };
+    struct transform transform = {.ops = &fake_ops, .pace = {.mean_ns = 5}};
+    struct preparer *preparer;
+    struct work work;
+    int64_t promised_ns[2];
+    (void)state;
+    assert_int_equal(preparer_create(&preparer, 1, NULL), 0);
+    assert_int_equal(preparer_start(preparer, NULL), 0);
+    work_transform(&work, &transform, 1, 40);
+    assert_int_equal(through(preparer, &work)->end, PREPARATION_DONE);
+    transform.pace.mean_ns = 1000;
+    for (int i = 0; i < 2; i++) {
+        work.preparation->items[0].given.dims[0] = i == 0 ? 4 : LARGE;
+        assert_true(preparer_promise(preparer, work.preparation) > 0);
+        promised_ns[i] = work.preparation->estimate_ns;
+        preparer_forget(preparer);
+    }
+    /* of a quarter million times the elements */
+    assert_in_range(promised_ns[1], 2 * promised_ns[0], 1000 * promised_ns[0]);
+    work.preparation->items[0].given.dims[0] = 4;
+    work_free(&work);
+    preparer_destroy(preparer);
+}
+
 static void a_model_that_fails_is_named(void **state) {
     struct transform transform = {.ops = &fake_ops};
     struct preparer *preparer;
@@ -434,6 +460,7 @@ int main(void) {
         cmocka_unit_test(what_nobody_waits_for_is_not_tried),
         cmocka_unit_test(promises_follow_the_work),
         cmocka_unit_test(a_model_makes_each_item),
+        cmocka_unit_test(a_small_run_says_little_about_large_ones),
         cmocka_unit_test(a_model_that_fails_is_named),
         cmocka_unit_test(a_run_for_nobody_is_stopped),
         cmocka_unit_test(what_is_dropped_waits_no_longer),
