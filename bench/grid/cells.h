@@ -58,6 +58,6 @@ void cell_run(struct cell_cluster *cluster, struct sim_result *result);
 /* How long a run at a rate lasts: about so many requests, but from `least_s` to 200 s. A few seconds of a few hundred
  * bursty requests a second would say little. */
 double cell_seconds(double requests, double least_s, double rps);
-/* Goodput to `within`, under config's policy. A rate is tried by so many runs, with seeds of their own, which are counted
- * together; they have about `requests` together, but each lasts config's seconds at the least. */
+/* Goodput to `within`, under config's policy. A rate is tried by so many runs, with seeds of their own, which are
+ * counted together. They have about `requests` together, but each lasts config's seconds at the least. */
 double cell_goodput(struct cell_cluster *cluster, double requests, uint32_t runs, double within);

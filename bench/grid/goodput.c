@@ -31,8 +31,9 @@ bool grid_head_is_of(const struct grid *grid, const char *line) {
 
 static void head_print(const struct grid *grid, char *head) {
     int length = clusters_print(grid, head);
-    snprintf(head + length, (size_t)(GRID_LINE_MOST - length), " requests %g, runs %u, seconds %g, within %g, seed %llu\n",
-             grid->requests, grid->runs, grid->seconds, grid->within, (unsigned long long)grid->seed);
+    snprintf(head + length, (size_t)(GRID_LINE_MOST - length),
+             " requests %g, runs %u, seconds %g, within %g, seed %llu\n", grid->requests, grid->runs, grid->seconds,
+             grid->within, (unsigned long long)grid->seed);
 }
 
 /* Any thread: a short write to a file opened for appending stays whole. */

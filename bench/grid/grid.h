@@ -25,7 +25,7 @@ struct grid {
     const char *append, *plot; /* files, or NULL: for results, to take known ones from and append new ones; the plot */
     const char *rates;         /* file of results, or NULL: where rates are taken from */
     double seconds, within;
-    double requests; /* of all runs at one rate together, about; each lasts `seconds` at least */
+    double requests; /* at one rate, about: of a search's runs together, of losses' each; it lasts `seconds` at least */
     uint32_t runs;   /* at one rate, each with a seed of its own */
     uint64_t seed;
     bool json;

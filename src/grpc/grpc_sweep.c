@@ -39,12 +39,6 @@ static const struct grpc_exchange *incomplete(const struct grpc_call *call, cons
     return call->receiving ? call->receiving : unary ? first : NULL;
 }
 
-/* How many calls have to end so that an eighth of those allowed is free. */
-static uint32_t calls_excess(const struct grpc_frontend *f) {
-    uint32_t wanted = f->call_count - f->call_count / 8;
-    return f->open_calls > wanted ? f->open_calls - wanted : 0;
-}
-
 /* Whether a stream without messages makes way for others; one that ends anyway does so, too. */
 static bool makes_way(const struct grpc_frontend *f, const struct grpc_call *call, uint32_t *excess) {
     int64_t since_ns = call->first_ns > call->begun_ns ? call->first_ns : call->begun_ns;
@@ -89,13 +83,13 @@ static bool connection_dead(const struct grpc_frontend *f, const struct grpc_con
 
 void connections_sweep(struct frontend *base) {
     struct grpc_frontend *f = grpc_frontend_of(base);
-    uint32_t excess = frontend_connections_excess(&base->config, acceptor_connections(&base->acceptor));
-    uint32_t calls = calls_excess(f);
+    uint32_t excess = frontend_excess(acceptor_connections(&base->acceptor), base->config.connections_max);
+    uint32_t excess_calls = frontend_excess(f->open_calls, f->call_count);
     list_for_each_safe (it, &base->connections) {
         struct grpc_connection *c = list_entry(it, struct grpc_connection, link);
         int64_t silent_ns = passed_ns(f, c->stream.active_ns);
         bool crowded = excess > 0 && silent_ns > FRONTEND_CROWDED_IDLE_S * NS_PER_S;
-        if (connection_dead(f, c) || !calls_look(f, c, &calls)) {
+        if (connection_dead(f, c) || !calls_look(f, c, &excess_calls)) {
             counter_add(&base->dismissed, 1);
             connection_close(c);
         } else if (list_empty(&c->calls) && (crowded || silent_ns > base->config.idle_timeout_s * NS_PER_S)) {

@@ -44,7 +44,7 @@ static bool look(struct frontend *f, struct http_connection *c, bool crowded) {
 }
 
 void http_connections_sweep(struct frontend *f) {
-    uint32_t excess = frontend_connections_excess(&f->config, acceptor_connections(&f->acceptor));
+    uint32_t excess = frontend_excess(acceptor_connections(&f->acceptor), f->config.connections_max);
     list_for_each_safe (it, &f->connections)
         excess -= look(f, list_entry(it, struct http_connection, link), excess > 0);
 }

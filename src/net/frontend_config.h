@@ -75,13 +75,13 @@ static inline bool frontend_admits(const struct frontend_config *config, bool au
     return !config->auth || authorized || (asks_for_health && !config->auth_health);
 }
 
-/* Where less than an eighth of the connections is free, one that nobody uses makes way after so long. */
+/* Where less than an eighth of the connections or calls is free, one that nobody uses makes way after so long. */
 #define FRONTEND_CROWDED_IDLE_S 10
 
-/* How many of the open connections make way if nobody uses them, so that an eighth of those allowed stays free. */
-static inline uint32_t frontend_connections_excess(const struct frontend_config *config, uint32_t open) {
-    uint32_t wanted = open + config->connections_max / 8;
-    return wanted > config->connections_max ? wanted - config->connections_max : 0;
+/* How many of the `open` ones make way if nobody uses them, so that an eighth of the `most` allowed is free. */
+static inline uint32_t frontend_excess(uint32_t open, uint32_t most) {
+    uint32_t wanted = most - most / 8;
+    return open > wanted ? open - wanted : 0;
 }
 
 /* What its inferences are told; each slot of `slot_bytes`. */

@@ -433,24 +433,31 @@ def test_grpc_idle(scenario):
         assert busy.trailers()["grpc-status"] == "0"
 
 
+def so_many_end(wires, count):
+    """Waits until so many calls of these connections have ended, UNAVAILABLE, and no more."""
+    ended = 0
+
+    def look():
+        nonlocal ended
+        for wire in wires:
+            for kind, flags, _, payload in wire.frames_for(0.2):
+                headers = dict(wire.decoder.decode(payload)) if kind == HEADERS else {}
+                if kind == HEADERS and flags & END_STREAM:
+                    assert headers["grpc-status"] == "14"
+                    ended += 1
+        return ended >= count
+    wait_until(look)
+    look()
+    assert ended == count
+
+
 def test_idle_streams_make_way(scenario):
     with Server("--scenario", scenario) as running, contextlib.ExitStack() as stack:
         wires = [stack.enter_context(Wire(running)) for _ in range(15)]
         for wire in wires:
             for _ in range(1000):
                 wire.open("ModelStreamInfer")
-        ended = 0
-
-        def so_many(count):
-            nonlocal ended
-            for kind, flags, _, payload in wires[0].frames_for(0.2):
-                if kind == HEADERS and flags & END_STREAM:
-                    assert dict(wires[0].decoder.decode(payload))["grpc-status"] == "14"
-                    ended += 1
-            return ended >= count
-        wait_until(lambda: so_many(15000 - 16384 * 7 // 8))
-        so_many(0)
-        assert ended == 15000 - 16384 * 7 // 8  # and no more
+        so_many_end(wires[:1], 15000 - 16384 * 7 // 8)
         assert works(running)
 
 
@@ -459,16 +466,7 @@ def test_watchers(server):
         for wire in (first, second):
             for _ in range(1000):
                 wire.call("Watch", frame(b""), path="/grpc.health.v1.Health/Watch")
-        ended = 0
-
-        def so_many(count):
-            nonlocal ended
-            ended += sum(kind == HEADERS and flags & END_STREAM for wire in (first, second)
-                         for kind, flags, *_ in wire.frames_for(0.2))
-            return ended >= count
-        wait_until(lambda: so_many(2000 - 1024))
-        so_many(0)
-        assert ended == 2000 - 1024  # and no more
+        so_many_end((first, second), 2000 - 1024)
     wait_until(lambda: server.metrics()["symphony_grpc_connections"] == 0)
     with Wire(server) as wire:  # those that are gone make room
         wire.call("Watch", frame(b""), path="/grpc.health.v1.Health/Watch")
