@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "engine/engine.h"
+
 #define PLAN_SLOTS_MAX   65536 /* 4 MiB: so much lies between a model thread and an executor */
 #define RESULT_SLOTS_MAX 65536 /* 4 MiB: likewise between an executor and a backend's link thread */
 #define COMMANDS_MAX     256
@@ -22,6 +24,15 @@ static int rings_make_runs(struct ring **rings, uint32_t count, uint32_t capacit
 
 static int rings_make(struct ring **rings, uint32_t count, uint32_t capacity, size_t slot_bytes) {
     return rings_make_runs(rings, count, capacity, slot_bytes, 1);
+}
+
+/* Gives back the outputs of results that no frontend has taken: of batches that ended after their frontends had. */
+static void results_drop(struct ring *results, uint32_t count) {
+    for (uint32_t i = 0; results && i < count; i++) {
+        const struct result_message *message;
+        for (; (message = ring_peek(&results[i])); ring_pop(&results[i]))
+            output_block_put(message->block);
+    }
 }
 
 static void rings_free(struct ring *rings, uint32_t count) {
@@ -296,6 +307,7 @@ void wiring_destroy(struct wiring *w) {
     rings_free(w->freed, e * k);
     rings_free(w->ran, e * t);
     rings_free(w->plans, t * e);
+    results_drop(w->results, e * f);
     rings_free(w->results, e * f);
     free(w->card_fds);
     free(w->cards);

@@ -178,6 +178,7 @@ static inline bool wiring_part_free(struct wiring *wiring, uint32_t part) {
 /* Allocates the rings and bells from the counts, which are set, as are thread_of_*, executor_of and part_of_*. 0 or
  * -errno with a sentence; wiring_destroy() is due in either case. */
 int wiring_init(struct wiring *wiring, bool busy_poll, struct sy_error *err);
+/* When no thread uses it any more. */
 void wiring_destroy(struct wiring *wiring);
 
 /* Who started the threads, or several threads under a lock of theirs: orders an accelerator's executor to drain it,

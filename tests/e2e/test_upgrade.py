@@ -9,6 +9,7 @@ import itertools
 import os
 import random
 import signal
+import time
 
 import pytest
 
@@ -83,6 +84,7 @@ class AnyFrontend(Clients):
             self.frontends = frontends
 
         def infer(self, *args, **more):
+            until = time.monotonic() + 120
             for i in itertools.count(int(more["id"].split("-")[1])):
                 one = self.frontends[i % len(self.frontends)]
                 try:
@@ -90,6 +92,7 @@ class AnyFrontend(Clients):
                         return one.infer(*args, **more)
                 except (ConnectionError, http.client.HTTPException):
                     pass  # it takes no more connections
+                assert time.monotonic() < until, "no frontend takes requests"
             return None
 
     def __init__(self, cluster, count=8):
