@@ -1,5 +1,7 @@
 /* test_deferred.c - what `deferred` promises of whole clusters: goodput, a flat top, isolation, flash crowds, no
- * waiting for nothing; and that a run is a function of its seed. */
+ * waiting for nothing; and that a run is a function of its seed.
+ *
+ * sanitizers: no, its runs are long to compare numbers, and random_clusters and policies run the same code */
 #include <string.h>
 
 #include "sched/model_view.h"

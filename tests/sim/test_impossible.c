@@ -1,6 +1,8 @@
 /* test_impossible.c - a flood of requests that nothing could answer in time, beside models that are asked in earnest.
  *
- * Each run is compared with the same one without the flood; only what could be served counts. */
+ * Each run is compared with the same one without the flood; only what could be served counts.
+ *
+ * sanitizers: no, it runs 120 clusters for a minute each to compare numbers, and no code that others do not run */
 #include "base/container.h"
 #include "sim/policy_cluster.h"
 
