@@ -2,7 +2,7 @@
  * every query ends once, with all its outputs or a reason; a stage begins after all that it follows; nothing of a dead
  * query starts; items are as the fan-outs say. And: how many accelerators they need, against Nexus's fixed deadlines.
  *
- * usage: SYMPHONY_RUNS pipelines a policy (default 60), and so many compared (24), from SYMPHONY_SEED (1) on;
+ * usage: SYMPHONY_RUNS pipelines a policy (default 60), and SYMPHONY_COMPARED compared (24), from SYMPHONY_SEED (1) on;
  * SYMPHONY_RATE: the compared ones at so many times their rates (1). A failure prints policy and seed. */
 #include <inttypes.h>
 #include <math.h>
@@ -523,7 +523,7 @@ static void floating_deadlines_need_fewer_accelerators_than_fixed_ones(void **st
     } ways[WAYS] = {{"even parts, fixed deadlines", "even", PIPELINE_FIXED},
                     {"Nexus's parts, fixed deadlines", "nexus", PIPELINE_FIXED},
                     {"parts of batches that gather, floating deadlines", "gathering", PIPELINE_FLOATING}};
-    uint64_t runs = from_environment("SYMPHONY_RUNS", COMPARED), first = from_environment("SYMPHONY_SEED", 1);
+    uint64_t runs = from_environment("SYMPHONY_COMPARED", COMPARED), first = from_environment("SYMPHONY_SEED", 1);
     uint32_t sum[WAYS] = {0}, without_even = 0, fewer = 0, more = 0, impossible = 0;
     for (uint64_t i = first; i < first + runs; i++) {
         uint32_t n[WAYS] = {0};
