@@ -382,7 +382,7 @@ run_tests() {
     cores=$(nproc)
     at_once=$((2 * cores)) # end to end they wait more than they compute
     say "testing: under AddressSanitizer and UndefinedBehaviorSanitizer"
-    ctest --preset asan -j $at_once -L 'unit|sim|sanitized|address' </dev/null || failed="$failed asan"
+    ctest --preset asan -j $at_once -L 'unit|sim|sanitized|address' -LE plain </dev/null || failed="$failed asan"
     say "testing: under ThreadSanitizer"
     # gcc 12's ThreadSanitizer does not start where the kernel spreads addresses widely (vm.mmap_rnd_bits over 30).
     fixed_addresses="setarch $(uname -m) --addr-no-randomize"

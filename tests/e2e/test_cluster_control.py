@@ -1,5 +1,6 @@
 """test_cluster_control.py - models that come and go in the backends of a cluster while clients ask for them."""
 # sanitizers: yes
+# long: yes
 import concurrent.futures
 import contextlib
 import http.client

@@ -1,5 +1,6 @@
 """test_cluster_status.py - what a cluster tells of itself: `symphony status`, `symphony drain`, metrics, health."""
 # sanitizers: yes
+# long: yes
 
 import contextlib
 import http.client

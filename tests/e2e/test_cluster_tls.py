@@ -1,5 +1,6 @@
 """test_cluster_tls.py - mutual TLS of a cluster's links: who gets in, who does not, and what strangers cost."""
 # sanitizers: yes
+# long: yes
 
 import contextlib
 import json

@@ -1,5 +1,6 @@
 """test_control.py - models loaded, unloaded, replaced and followed while the server runs, by the unmodified Triton clients."""
 # sanitizers: yes
+# long: yes
 
 import base64
 import contextlib

@@ -3,6 +3,7 @@
 Needs nothing but pytest and the program (and gnuplot for the pictures, where it is installed).
 """
 # sanitizers: address
+# long: yes
 
 import json
 import math

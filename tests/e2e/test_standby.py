@@ -3,6 +3,7 @@
 The deadlines are so long that nothing has to be refused: whatever dies, somebody else takes over, or the same process
 comes back, and all that was asked is answered."""
 # sanitizers: yes
+# long: yes
 import concurrent.futures
 import json
 import os

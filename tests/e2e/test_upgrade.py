@@ -4,6 +4,7 @@ process by process under load.
 The old release is this program with SYMPHONY_TEST_FORMATS=1,1, which speaks format 1 only, as the first builds do; or another
 program, if SYMPHONY_OLD_BINARY names one."""
 # sanitizers: address
+# long: yes
 import http.client
 import itertools
 import os
