@@ -2,7 +2,7 @@
 whole, in one queue, with these layers loaded once; they come and go one by one.
 
 Weights and inputs are small whole numbers, so that sums are exact and answers do not depend on a batch's size."""
-# sanitizers: address thread
+# sanitizers: yes
 # long: yes
 import concurrent.futures
 import contextlib
