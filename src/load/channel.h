@@ -21,7 +21,7 @@ struct channel {
 int channel_open(struct channel *channel, const struct server *server);
 /* Whether it has connected, once the socket is writable: 0 or -errno. */
 int channel_connected(const struct channel *channel);
-/* To be called next: 0 once bytes may be sent; -EAGAIN: call it again at the next event. */
+/* To be called after channel_connected(): 0 once bytes may be sent; -EAGAIN: call it again at the next event. */
 int channel_handshake(struct channel *channel);
 /* The events to wait for after -EAGAIN of a handshake, or of what is `wanted` (POLLIN to receive, POLLOUT to send). */
 short channel_events(const struct channel *channel, short wanted);

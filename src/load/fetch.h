@@ -1,6 +1,6 @@
 /* fetch.h - one HTTP request and its whole answer, for what is asked before and after a load: metadata, metrics.
  *
- * Blocks up to its timeout. Any thread. */
+ * Functions with a timeout block. Any thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -27,7 +27,8 @@ struct server {
  * behind "http://", 443 behind "https://", else to 8000, where inference servers listen. -EINVAL and a sentence
  * otherwise. Does not connect. */
 int server_parse(const char *url, struct server *server, struct sy_error *err);
-/* Looks the host up, connects once, and keeps the first address that answers. */
+/* Looks the host up (with no timeout), tries its addresses in turn, each for at most timeout_ns, and keeps the first
+ * that answers. 0, or -errno and a sentence. */
 int server_resolve(struct server *server, int64_t timeout_ns, struct sy_error *err);
 
 struct answer {

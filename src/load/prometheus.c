@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The brace that ends the labels; one in a value is none. NULL: there is none. */
+/* The brace that ends the labels; a brace in a quoted value does not. NULL: there is none. */
 static const char *labels_close(const char *at, const char *end) {
     bool quoted = false;
     for (; at < end && (quoted || *at != '}'); at++) {

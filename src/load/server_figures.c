@@ -52,7 +52,7 @@ struct series {
     double edge_s, count;
 };
 
-/* Whether it was the row that says how many there are. */
+/* Takes a row of a histogram. Returns whether it was the row with the count of all. */
 static bool histogram_row(struct server_figures *f, struct series *series, const struct prometheus_sample *sample,
                           const char *metric) {
     bool count = prometheus_named(sample, metric, "_count");

@@ -22,7 +22,7 @@ struct server_figures {
     double sum_s;    /* their latencies, added up */
     double in_time;  /* of these, those answered by their deadline */
     bool tells_in_time;
-    struct server_bucket *buckets; /* sorted by high_s, each edge once, none empty */
+    struct server_bucket *buckets; /* sorted by high_s, each pair of edges once, none empty */
     uint32_t buckets_count, buckets_capacity;
 };
 
@@ -33,7 +33,7 @@ struct server_quantile {
 };
 
 /* Adds what the Prometheus text tells of latencies of the models names[count] to figures[count], which begin zeroed.
- * Whether there was anything. */
+ * Returns whether there was anything. */
 bool server_figures_latency(struct server_figures *figures, const char *text, const char *const *names, uint32_t count);
 /* The same of requests in time. */
 bool server_figures_in_time(struct server_figures *figures, const char *text, const char *const *names, uint32_t count);

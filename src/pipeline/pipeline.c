@@ -1,7 +1,7 @@
 /* pipeline.c - fan-outs, and running means of stages' times. */
 #include "pipeline/pipeline.h"
 
-#define MEAN_OF 256 /* the last stages that a mean is about; of fewer it is the mean of all */
+#define MEAN_OF 256 /* a mean is about so many last runs of a stage, or all, while they are fewer */
 
 /* ---- fan-outs ---- */
 

@@ -53,7 +53,7 @@ struct pipeline {
 
 /* Items of each stage that a query has in the mean. */
 void pipeline_items(const struct pipeline *pipeline, double *items);
-/* Of all stages together. */
+/* The same of all stages together. */
 double pipeline_requests(const struct pipeline *pipeline);
 
 /* What the stages have taken in the mean, and what that leaves for those before them. */

@@ -114,9 +114,9 @@ void query_request_refused(struct query *q, enum refusal reason) {
     q->reason = reason;
 }
 
-/* Not later. If a stage without enough accelerators might also take what is kept for those behind it, it would refuse
- * nothing, and queries would come to their last stage with time for small batches only: there they are lost, after all
- * that they have cost, and more of them than early refusals are. */
+/* Why not later: if a stage without enough accelerators might also take what is kept for those behind it, it would
+ * refuse nothing, and queries would come to their last stage with time for small batches only: there they are lost,
+ * after all that they have cost, and more of them than early refusals are. */
 int64_t query_latest_ns(const struct query *q, uint32_t stage, int64_t most_ns) {
     return most_ns - q->stages[stage].kept_ns;
 }

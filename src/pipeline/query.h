@@ -28,7 +28,7 @@ enum query_end {
 struct query_stage {
     int64_t begun_ns, deadline_ns;
     int64_t kept_ns;      /* for the stages behind it */
-    uint64_t first;       /* the caller's: its name for the first request, which the others follow */
+    uint64_t first;       /* the caller's number of the first request; the others' follow it */
     uint32_t items, left; /* in all; that have not ended */
     uint32_t sent;
 };
@@ -50,24 +50,25 @@ size_t query_bytes(uint32_t stages);
 /* A query arrives. `pipeline` and `times` must outlive it. */
 void query_begin(struct query *query, const struct pipeline *pipeline, struct pipeline_times *times, int64_t now_ns,
                  int64_t deadline_ns);
-/* Its own time is so many times the pipeline's SLO, and so are its stages' parts. Right after query_begin(), if at all.
- */
+/* The query has `stretch` times the pipeline's SLO, and its stages as many times their parts. To be called right after
+ * query_begin(), if at all. */
 void query_stretch(struct query *query, double stretch);
-/* A stage that may begin, and the items of the stages before it (1: there are none). False: no stage may now. */
+/* Finds a stage that may begin, and the items of the stages before it (1 if there are no such stages). False: no stage
+ * may begin now. */
 bool query_stage_ready(const struct query *query, uint32_t *stage, uint32_t *items_before);
-/* It begins, with so many items, of which each is a request due at query->stages[stage].deadline_ns. */
+/* The stage begins, with so many items; each is a request that is due at query->stages[stage].deadline_ns. */
 void query_stage_begin(struct query *query, uint32_t stage, int64_t now_ns, uint32_t items);
 /* A request of a stage that has begun is on its way. */
 void query_request_sent(struct query *query, uint32_t stage);
-/* It was run; or not, if it was lost with its accelerator. */
+/* A request of a stage was run; or, with `ran` false, it was lost with its accelerator. */
 void query_request_ended(struct query *query, uint32_t stage, int64_t now_ns, bool ran);
 void query_request_refused(struct query *query, enum refusal reason);
 /* The latest end of a stage that has begun: it leaves to the stages behind it what was kept for them when it began.
  * `most_ns`: the query's deadline, or an earlier one that is aimed at. */
 int64_t query_latest_ns(const struct query *query, uint32_t stage, int64_t most_ns);
-/* A request of a stage was refused, as it could not be run by the time asked for. Whether there is more time for it,
- * with deadlines that float: then *deadline_ns is query_latest_ns(), later than asked, and the request is to be sent
- * once more; it is still away. */
+/* A request of a stage was refused, because it could not be run by asked_ns. Returns whether there is more time for it,
+ * which there is only with deadlines that float: then *deadline_ns is query_latest_ns(), later than asked_ns, and the
+ * caller sends the request once more; it still counts as away. */
 bool query_request_again(const struct query *query, uint32_t stage, int64_t now_ns, int64_t asked_ns, int64_t most_ns,
                          int64_t *deadline_ns);
 /* The client has left. */

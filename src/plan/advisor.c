@@ -11,7 +11,7 @@ bool advisor_due(const struct advisor *a, int64_t now_ns) {
 }
 
 static void seen_mend(struct autoscale_seen *seen) {
-    seen->bad = seen->bad < seen->requests ? seen->bad : seen->requests; /* they are not counted at one moment */
+    seen->bad = seen->bad < seen->requests ? seen->bad : seen->requests; /* the two are not read at the same moment */
     if (seen->requests == 0 && seen->needed < ADVISOR_NEEDED_LEAST)
         seen->needed = 0;
 }

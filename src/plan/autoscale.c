@@ -12,11 +12,11 @@
 #define NOISE_FAR      9.0            /* times the variance: a larger change is no noise */
 #define APART_NS       (5 * NS_PER_S) /* loads so far apart do not have the same requests in their means over 2 s */
 #define BAD_LOOKS      6              /* more than goodput's share of so many looks is not chance */
-#define BAD_SHARE_MOST 0.5            /* at most as many again at once */
-#define SETTLED_LOOKS  50             /* their mean load is what the advice suits: after a change and a start's time */
-#define FELL           0.4            /* of the noise, 2 standard deviations: so much below that load is less load */
+#define BAD_SHARE_MOST 0.5            /* at most as many accelerators again at once */
+#define SETTLED_LOOKS  50   /* after a change and a start's time: the mean load of these is what the advice suits */
+#define FELL           0.4  /* of the noise, 2 standard deviations: so much below that load is less load */
 #define EXTRA_LOOKS    8640 /* after so many, a day of looks every 10 s, half of what was learned is forgotten */
-#define OVER           0.1  /* of an accelerator: so much over one less is taken to be why that was too few */
+#define OVER           0.1  /* accelerators: so much more than one less is taken to have been needed */
 
 static uint32_t looks_in(int64_t ns, int64_t every_ns) {
     int64_t looks = ns / every_ns + 1;
@@ -56,7 +56,8 @@ static double noise_learn(struct autoscale *a, const struct autoscale_seen *seen
     return a->noise * plain;
 }
 
-/* Accelerators for a load: with the headroom, and with those that it was found to need, at most as many again. */
+/* Accelerators for a load: with the headroom, or with the `extra` ones that it was found to need (at most as many
+ * again), whichever are more. */
 static double staff(const struct autoscale *a, double load) {
     return load > 0 ? fmax(load / (1 - a->config.headroom), load + fmin(a->extra, load)) : 0;
 }
@@ -72,7 +73,7 @@ static uint32_t with_share(const struct autoscale *a, uint32_t present, uint64_t
     return round_up(present / (1 - r), present < a->config.max ? present + 1 : present, a->config.max);
 }
 
-/* What bad requests ask for; 0: nothing. */
+/* How many accelerators bad requests ask for; 0: none. */
 static uint32_t bad_look(struct autoscale *a, const struct autoscale_seen *seen) {
     a->bad_looks++;
     a->bad_requests += seen->requests;
@@ -104,7 +105,7 @@ static bool has_fallen(const struct autoscale *a, double noise) {
     return a->unchanged < settles_in(a) || most < a->settled - FELL * noise;
 }
 
-/* What is wanted now, which is less than before only if so few would have done for as long as a start takes. */
+/* What is wanted now; less than `wanted` only if so few would have done for as long as a start takes. */
 static uint32_t wanted_or_fewer(const struct autoscale *a, uint32_t wanted, double noise, double doubt) {
     uint32_t most = 0;
     for (uint32_t i = 0; i < a->remembered && i < a->looks; i++)
@@ -143,11 +144,11 @@ uint32_t autoscale_look(struct autoscale *a, const struct autoscale_seen *seen) 
         }
     }
     if (wanted || seen->present < asked)
-        bad_forget(a); /* no wonder then */
+        bad_forget(a); /* bad requests are no surprise then */
     else
         wanted = bad_look(a, seen);
     uint32_t least = round_up(staff(a, seen->needed + noise), c->min, c->max);
     a->least[a->looks++ % a->remembered] = wanted > least ? wanted : least;
-    double doubt = staff(a, seen->needed + noise) - staff(a, seen->needed); /* which changes as well, being learned */
+    double doubt = staff(a, seen->needed + noise) - staff(a, seen->needed); /* the noise, being learned, changes, too */
     return advise(a, wanted_or_fewer(a, wanted > asked ? wanted : asked, noise, doubt), seen->needed);
 }

@@ -14,7 +14,7 @@
  * is there. What they teach, how many accelerators a load needs beside those that it keeps busy, is kept for a day.
  *
  * Accelerators that were wanted within the time that one takes to start are not released, as they could not be had back
- * sooner. Nor is any, once the advice has settled, unless the load is lower than it was then.
+ * sooner. Once the advice has settled, none is released unless the load is lower than it was then.
  *
  * The forecast of the load is its last value. */
 #pragma once
@@ -41,11 +41,11 @@ struct autoscale {
     struct autoscale_config config;
     uint32_t looks, wanted;
     /* Of the last looks, in circles. */
-    uint32_t remembered; /* a start's time, in looks */
+    uint32_t remembered; /* how many looks are made while an accelerator starts */
     uint32_t least[AUTOSCALE_LOOKS_MAX];
     double needed[AUTOSCALE_LOOKS_MAX];
     uint32_t learned;     /* looks */
-    double noise;         /* of the measured load, in variances of independent arrivals */
+    double noise;         /* of the measured load: its variance, over that of independent arrivals */
     double extra;         /* accelerators that the load was found to need beside those it keeps busy */
     uint32_t extra_looks; /* since it was learned, or forgotten in part */
     uint32_t unchanged;   /* looks since the advice changed, until it counts as settled */
@@ -58,6 +58,6 @@ struct autoscale {
 /* One accelerator at the least, a tenth of them to be kept idle, a look every 10 s, a minute to start. */
 struct autoscale_config autoscale_usual(uint32_t max);
 void autoscale_init(struct autoscale *autoscale, const struct autoscale_config *config);
-/* One look, every `every_ns`. Returns how many accelerators there should be, with those that are starting. Before the
- * first look as many are wanted as are in service then. */
+/* One look, every `every_ns`. Returns how many accelerators there should be, those that are starting included. The
+ * first look begins with as many as are in service then. */
 uint32_t autoscale_look(struct autoscale *autoscale, const struct autoscale_seen *seen);

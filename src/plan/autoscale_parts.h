@@ -1,9 +1,9 @@
 /* autoscale_parts.h - how many accelerators there should be in a cluster of sub-clusters ("parts"). Pure.
  *
  * A part cannot use another's accelerators. So each is looked at for itself: its own load, rounded up to whole
- * accelerators. What is wanted in all is the sum, but never less than autoscale.h says of the whole cluster: who
- * follows the sum may put an accelerator into another part than the one that lacks it, and then only what goes badly in
- * the whole cluster says that more are needed. */
+ * accelerators. What is wanted in all is the sum, but never less than autoscale.h says of the whole cluster: whoever
+ * follows the sum may put an accelerator into another part than the one that lacks it; then only the bad requests of
+ * the whole cluster show that more are needed. */
 #pragma once
 
 #include "plan/autoscale.h"

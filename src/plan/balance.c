@@ -123,8 +123,8 @@ static bool must_move(const struct balance *b, const struct balance_model *m, co
     return m->part == BALANCE_NOWHERE || barred(b, m, parts) >> m->part & 1;
 }
 
-/* Those that are looked at: who must move, and of the others the heaviest. The others of each part stay together as one
- * that may be nowhere else. Returns how many of the first kind. */
+/* Chooses the models that are looked at one by one: those that must move, and the heaviest of the others. The rest of
+ * each part counts as one model that must stay there. Returns how many are looked at one by one. */
 static uint32_t problem_fill(struct balance *b, const struct balance_model *models, const struct balance_part *parts) {
     uint32_t count = 0, parts_count = b->config.parts;
     for (uint32_t m = 0; m < b->config.models; m++)
@@ -148,8 +148,8 @@ static uint32_t problem_fill(struct balance *b, const struct balance_model *mode
     return count;
 }
 
-/* How far the parts' loads by capacity are from what they would be if all that is known of rates were not chance: the
- * root of the mean square, by capacity. */
+/* How far chance alone puts the parts' loads by capacity off, since rates are known only from the arrivals of some
+ * seconds: the root of the mean square, weighted by capacity. */
 static double chance(const struct balance *b, const struct balance_model *models) {
     double squares = 0, capacity = 0;
     for (uint32_t j = 0; j < b->config.parts; j++)
@@ -157,7 +157,7 @@ static double chance(const struct balance *b, const struct balance_model *models
     for (uint32_t m = 0; m < b->config.models; m++)
         if (models[m].part != BALANCE_NOWHERE && models[m].rate > 0 && b->capacity[models[m].part] > 0)
             squares += models[m].load * models[m].load /
-                       (models[m].rate * 2 * BALANCE_RATE_S) /* weighted so, rates are of two time constants */
+                       (models[m].rate * 2 * BALANCE_RATE_S) /* as weighted, rates are of two time constants */
                        / b->capacity[models[m].part];
     return capacity > 0 ? sqrt(squares / capacity) : 0;
 }
@@ -175,7 +175,7 @@ static double mean_load(const struct balance *b, const struct balance_model *mod
 
 static bool worth_it(const struct partition_answer *before, const struct partition_answer *after, double gain) {
     if (after->barred != before->barred || after->over_rate < before->over_rate)
-        return true; /* what must be is no question of gain */
+        return true; /* what must be done needs no gain */
     return (before->objective - after->objective) > gain;
 }
 

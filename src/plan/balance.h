@@ -8,7 +8,7 @@
  *
  * Each look searches with plan/partition.h from where models are, with few moves. They are made if they lower the
  * objective, which is the greatest deviation of a part's load by capacity from the mean and the root of the mean square
- * of all, by more than chance explains: loads are known as Poisson arrivals of some seconds show them. */
+ * of all, by more than chance explains, as loads are known only from Poisson arrivals of some seconds. */
 #pragma once
 
 #include <stdbool.h>
@@ -31,7 +31,7 @@ struct balance_model {
     double rate, load; /* items/s; accelerators that it keeps busy */
     /* Items/s that one accelerator of each type runs in the largest batches; 0: the model does not run there. */
     double most[ACCELERATOR_TYPES_MAX];
-    uint32_t part; /* where it is; NOWHERE: it goes where it does the least harm, and that is no move */
+    uint32_t part; /* where it is; NOWHERE: it goes where it does the least harm, which does not count as a move */
 };
 
 /* Accelerators in service. */
@@ -45,7 +45,7 @@ struct balance_move {
 
 struct balance;
 
-/* Memory, aligned as malloc's. */
+/* Bytes of memory, which is aligned as malloc's. */
 size_t balance_bytes(const struct balance_config *config);
 struct balance *balance_init(void *memory, const struct balance_config *config);
 /* Decides for models[config.models] and parts[config.parts]. A model whose part cannot run it moves to one that can, if

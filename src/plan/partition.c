@@ -1,14 +1,15 @@
 /* partition.c - simulated annealing over assignments, in rounds.
  *
- * A step moves a model to another sub-cluster, or lets two models change places. Meanwhile deviations are summed in
- * squares: a step changes two sub-clusters only, and the sum says how all of them are, not just the worst. A round
- * cools down until only better steps are taken. Then what is worst is made better, by the real objective, until no step
- * does that any more, as it is before the first round. The next round is twice as long. Where models are few, every
- * second round is by the real objective throughout, and where they are very few, all assignments are looked at instead.
+ * A step moves a model to another sub-cluster, or lets two models change places. The steps of a round are judged by the
+ * sum of squared deviations: a step changes two sub-clusters only, and the sum tells of all of them, not just the
+ * worst. A round cools down until only better steps are taken. Then what is worst is made better, by the real
+ * objective, until no step does that any more. This is also done before the first round. The next round is twice as
+ * long. Where models are few, every second round is by the real objective throughout, and where they are very few, all
+ * assignments are looked at instead.
  *
- * Who change places are often alike, since fine balance needs small steps: models lie on a curve that goes through the
- * plane of rates and sizes and keeps neighbours together (Morton's), and a partner is so many places further on it: one
- * place as likely as two to three, or four to seven. */
+ * Models that change places are often alike, since fine balance needs small steps: models lie on a curve that goes
+ * through the plane of loads and sizes and keeps neighbours together (Morton's), and a partner is some places further
+ * along it: one place is as likely as two or three, or as four to seven. */
 #include "plan/partition.h"
 
 #include <math.h>
@@ -30,8 +31,8 @@
 #define BROKEN        1e9 /* what an excess of a whole limit costs, of rate or memory: more than any balance is worth, */
 #define BROKEN_MOVES  1e6 /* and of moves: less than that */
 #define BROKEN_WARM                                                                                                    \
-    1e3 /* the same while it cools, of the first temperature: where moves are few, the way to a better one             \
-         * leads over too many */
+    1e3 /* the same in a round, times its first temperature: where moves are few, the way to a better assignment       \
+         * leads over one with too many */
 #define ROUNDING     1e-9 /* of a limit: sums come in another order */
 #define BETTER_LEAST 1e-12
 #define WORST        3 /* sub-clusters that are kept by deviation: a step changes two */
@@ -174,7 +175,7 @@ struct step {
     double moved_cost;
 };
 
-/* What `to` and `from` have once the model has gone from one to the other, but for what is the largest. */
+/* What `from` and `to` have once the model has gone from one to the other, except their largest dynamic size. */
 static void sums_shift(const struct partition *p, uint32_t model, uint32_t from, uint32_t to,
                        struct subcluster *of_from, struct subcluster *of_to) {
     const struct partition_model *m = &p->problem.model[model];
@@ -246,7 +247,7 @@ static void step_take(struct partition *p, const struct step *step) {
     p->moved_cost = step->moved_cost;
 }
 
-/* One more model, which is assigned already. */
+/* Adds one more model, which is assigned already. */
 static void sum_add(const struct partition *p, struct subcluster *s, uint32_t model) {
     const struct partition_model *m = &p->problem.model[model];
     s->rate += m->rate;
@@ -256,7 +257,7 @@ static void sum_add(const struct partition *p, struct subcluster *s, uint32_t mo
     s->dynamic = m->dynamic_mb > s->dynamic ? m->dynamic_mb : s->dynamic;
 }
 
-/* Sums once more, as rounding errors grow. */
+/* Makes the sums anew, since rounding errors add up. */
 static void sums_make(struct partition *p) {
     for (uint32_t j = 0; j < p->problem.subclusters; j++)
         p->subclusters[j] = (struct subcluster){.first = PARTITION_NONE};
@@ -479,7 +480,7 @@ static uint32_t partner_of(struct partition *p, uint32_t model) {
 
 /* ---- rounds ---- */
 
-/* Behind best_keep(), which has made the sums and the value. */
+/* After best_keep(), which has made the sums and the value. */
 static void round_begin(struct partition *p) {
     uint64_t steps = (uint64_t)p->problem.models * STEPS_MODEL;
     p->round_steps = (steps > STEPS_LEAST ? steps : STEPS_LEAST) << (p->round < DOUBLINGS ? p->round : DOUBLINGS);
@@ -548,7 +549,7 @@ static void polish_begin(struct partition *p) {
     p->polished = 0;
 }
 
-/* Whether a sub-cluster is one of those that the value is about; of two that change, one is. */
+/* Whether the value depends on a sub-cluster. A step can only help if it changes such a one. */
 static bool matters(const struct partition *p, uint32_t j) {
     const struct subcluster *s = &p->subclusters[j];
     bool full = p->problem.spread_weight > 0 && s->load > p->mean_load * capacity_of(p, j);
@@ -567,7 +568,7 @@ static void polish_try(struct partition *p, struct step *step, struct step *best
     }
 }
 
-/* Takes the best step of one model, if it makes anything better: it moves, or if that is no good changes places.
+/* Takes the best step of one model, if any makes things better: the model moves, or, if no move helps, changes places.
  * Returns how many steps were looked at. */
 static uint32_t polish_model(struct partition *p, uint32_t model) {
     struct step step = {.model = model, .from = p->at[model]}, best;
@@ -591,7 +592,7 @@ static uint32_t polish_model(struct partition *p, uint32_t model) {
     return looked;
 }
 
-/* Behind best_keep(): looks at all assignments, where they are few. */
+/* After best_keep(): begins to look at all assignments, where they are few. */
 static void try_begin(struct partition *p) {
     if (p->assignments > ALL_MOST)
         return;
@@ -599,7 +600,7 @@ static void try_begin(struct partition *p) {
     sums_make(p);
 }
 
-/* One model. Returns how many steps that was. */
+/* Looks at one model. Returns how many steps that counts as. */
 static uint32_t polish(struct partition *p) {
     if (p->unmoved == p->problem.models || p->polished > p->round_steps) {
         p->polishing = false;
@@ -621,7 +622,7 @@ static uint32_t polish(struct partition *p) {
 
 /* ---- all assignments, where there are few ---- */
 
-/* The next one, as a number of so many digits counts; after the last the first. */
+/* Goes to the next assignment, counting as in a number with a digit for each model; after the last comes the first. */
 static void next_try(struct partition *p) {
     for (uint32_t i = 0; i < p->problem.models; i++) {
         struct step step = {.model = i, .back = PARTITION_NONE, .from = p->at[i]};

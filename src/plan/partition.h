@@ -55,7 +55,7 @@ struct partition_answer {
     double objective, delta_rate, delta_memory, moved_cost; /* delta_rate: of loads */
     uint32_t moved;                                         /* models that are not where they were */
     uint32_t barred;                                        /* models that are where they must not be */
-    /* what it does not meet: by how much in all, in requests/s, MB or units of cost */
+    /* by how much limits are exceeded, in all sub-clusters together: requests/s, MB, cost */
     double over_rate, over_memory_mb, over_moves;
 };
 
@@ -65,7 +65,7 @@ struct partition;
 size_t partition_bytes(const struct partition_problem *problem);
 /* Begins. At least one sub-cluster; `current` is NONE or one of them; nothing is negative or NaN. */
 struct partition *partition_begin(void *memory, const struct partition_problem *problem, uint64_t seed);
-/* Goes on for so many steps, of some 50 ns each. False: it is over, since nothing better can be had. */
+/* Goes on for so many steps, of some 50 ns each. False: the search is over; nothing better is to be had. */
 bool partition_search(struct partition *partition, uint32_t steps);
 /* Sets what the answer says of moves (`moved`, `moved_cost`, `over_moves`), for an assignment of subcluster[models]. */
 void partition_moves(const struct partition_problem *problem, const uint32_t *subcluster,

@@ -17,7 +17,8 @@ static int larger_first(const void *a, const void *b) {
     return x < y ? 1 : -(x > y);
 }
 
-/* Of the k l + 1 largest, k + 1 share a sub-cluster, and have at least the sum of the smallest of them. */
+/* Of the k l + 1 largest models, k + 1 share one of l sub-clusters, and are together at least as large as the k + 1
+ * smallest of these. `beside`: what comes on top of that. */
 static void shared_look(struct partition_bound *best, double *sizes, uint32_t models, struct partition_bound b,
                         uint32_t subclusters, double beside) {
     double *sums = sizes + models; /* of so many of the largest */

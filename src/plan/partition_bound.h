@@ -1,8 +1,8 @@
 /* partition_bound.h - why models cannot be partitioned: limits that no assignment can keep. Pure.
  *
- * What is found is a proof; that nothing is found proves nothing, since to know it is as hard as to pack bins. Looked
- * at are single models, sums, and, as in the pigeonhole principle, that of k l + 1 models k + 1 must share one of l
- * sub-clusters. */
+ * What is found is a proof. If nothing is found, that proves nothing, since a full answer is as hard as bin packing.
+ * The search looks at single models, at sums, and uses the pigeonhole principle: of k l + 1 models, k + 1 must share
+ * one of l sub-clusters. */
 #pragma once
 
 #include "plan/partition.h"
@@ -16,7 +16,8 @@ enum partition_limit {
 enum partition_proof {
     PARTITION_MODEL,  /* `model` alone is over the limit */
     PARTITION_SUM,    /* all models together are over that of all sub-clusters together. Of memory: the `count` models
-                       * whose dynamic size is at least that of `model` are over that of those they may lie in */
+                         whose dynamic size is at least that of `model` are over the limit of the sub-clusters that they
+                         can lie in */
     PARTITION_SHARED, /* of the `count` largest models, `together` must share a sub-cluster */
 };
 
@@ -27,6 +28,6 @@ struct partition_bound {
     uint32_t model, count, together;
 };
 
-/* Looks for the plainest proof, as they come above, and of those for the limit that is exceeded by the largest part.
- * `scratch`: double[2 * models + 1]. */
+/* Looks for the plainest proof, in the order of enum partition_proof; of several, for the one whose limit is exceeded
+ * by the largest part. `scratch`: double[2 * models + 1]. */
 struct partition_bound partition_bound(const struct partition_problem *problem, double *scratch);

@@ -1,4 +1,4 @@
-/* partition_names.c - numbers for sub-clusters, by a matching of those found with those that are. */
+/* partition_names.c - numbers for the sub-clusters of a partition, by matching these with the present ones. */
 #include "plan/partition_names.h"
 
 #include "plan/matching.h"
@@ -21,7 +21,7 @@ void partition_names_choose(const struct partition_problem *p, void *memory, uin
     size_t pairs = (size_t)n * n;
     if (none(p))
         return;
-    double *stay = memory, most = 0; /* what models of one that would stay, under each number, need not pay */
+    double *stay = memory, most = 0; /* by sub-cluster and number: move costs of the models that would stay */
     int64_t *cost = (int64_t *)(stay + pairs);
     char *scratch = (char *)(cost + pairs);
     uint32_t *name = (uint32_t *)(scratch + matching_bytes(n, n));

@@ -38,7 +38,7 @@ struct pool_rates {
     uint32_t size[POOL_TYPES_MAX];                    /* s of a type; 0: it can serve nothing */
     double small[POOL_TYPES_MAX];                     /* f: share of queries up to that size */
     double base_large_qps[POOL_TYPES_MAX];            /* Q_b^s+: of larger ones only, on one base instance */
-    double small_qps[POOL_TYPES_MAX][POOL_TYPES_MAX]; /* Q_a: of those up to the second's size, on one of the first */
+    double small_qps[POOL_TYPES_MAX][POOL_TYPES_MAX]; /* [t][s]: Q_a, of sizes up to size[s], on one t */
 };
 
 enum pool_status { POOL_OPEN, POOL_EVALUATED, POOL_BOUND_PRUNED, POOL_PART_PRUNED };
@@ -58,10 +58,11 @@ void pool_rates_derive(const struct pool_input *input, uint32_t base, struct poo
 /* Equation 15, for so many instances of each type. */
 double pool_bound(const struct pool_rates *rates, const uint16_t *count);
 
-/* How many configurations the budget allows, those left out that serve nothing; with them more than POOL_CONFIGS_MAX:
- * POOL_CONFIGS_MAX + 1. */
+/* How many configurations that serve something the budget allows. POOL_CONFIGS_MAX + 1: there are more than
+ * POOL_CONFIGS_MAX, those that serve nothing included. */
 size_t pool_count(const struct pool_input *input, const struct pool_rates *rates);
-/* Writes them to configs[pool_count()], the highest bound first; equal ones by price, then by their counts. */
+/* Writes these configurations to configs[pool_count()], the highest bound first; equal ones by price, then by their
+ * counts. */
 void pool_rank(const struct pool_input *input, const struct pool_rates *rates, struct pool_config *configs);
 /* The similarity rule: the index of the configuration to take without evaluating any. count > 0. */
 size_t pool_choose(const struct pool_rates *rates, const struct pool_config *configs, size_t count);
@@ -70,9 +71,9 @@ uint32_t pool_homogeneous(const struct pool_input *input, const struct pool_rate
 
 /* The throughput of a configuration as measured or simulated; negative ends the search. */
 typedef double pool_evaluate(void *context, const struct pool_config *config);
-/* Kairos+ (Algorithm 1): evaluates ranked configurations from the highest bound down, and neither those whose bound the
- * best one already reaches nor parts of one that was evaluated. Sets their status; returns how many were evaluated, and
- * the best one's index (count if there is none). */
+/* Kairos+ (Algorithm 1): evaluates ranked configurations from the highest bound down. It leaves out those whose bound
+ * is not above the best result so far, and those that are parts of an evaluated one. Sets their status; returns how
+ * many were evaluated, and the best one's index (count if there is none). */
 size_t pool_search(struct pool_config *configs, size_t count, uint32_t types, pool_evaluate *evaluate, void *context,
                    size_t *best);
 

@@ -12,7 +12,7 @@
 #define EDGE_FREE    1 /* takes no time: a stage follows another */
 #define EDGE_OF      2 /* and above: takes the time of a part */
 
-/* Some stages as one: what they take if they have so much time in all. */
+/* Some stages taken as one: how many GPUs they take, by how much time they have in all. */
 struct part {
     enum { PART_STAGE, PART_SERIES, PART_PARALLEL } kind;
     uint32_t stage;            /* of STAGE */
@@ -38,7 +38,7 @@ size_t split_bytes(uint32_t stages) {
 
 /* ---- one stage ---- */
 
-/* At most INT64_MAX / 2: at a low rate a large batch would gather for ever. */
+/* What a batch takes of a stage's time; at most INT64_MAX / 2, as at a low rate a large batch would gather for ever. */
 static int64_t time_of(const struct split_stage *stage, uint32_t batch) {
     double time_ns = stage->turns * (double)stage->profile->latency_ns[batch];
     if (stage->gathers && batch > 1)
@@ -140,7 +140,7 @@ static void edge_take(struct search *s, uint32_t from, uint32_t to) {
     s->in[to]--;
 }
 
-/* Two edges between the same vertices become one. */
+/* Adds an edge; two edges between the same vertices become one. */
 static void edge_put(struct search *s, uint32_t from, uint32_t to, uint32_t edge) {
     uint32_t was = s->edge[from][to];
     if (was == NO_EDGE) {

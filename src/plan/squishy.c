@@ -123,9 +123,9 @@ static uint32_t batch_gathered(const struct squishy_session *session, uint32_t b
 
 /* Sets the batch and the duty cycle that the residue would have on a GPU of its own: lines 12 to 15.
  *
- * The paper leaves two cases open. No batch gathers within the SLO (few requests): one item runs at the latest after
- * slo - l(1). And a batch takes longer than it gathers (a residue just under a GPU's throughput): then the next larger
- * batch does, in a cycle of slo - l(b+1), which is no shorter than l(b+1) as b+1 <= B. */
+ * The paper leaves two cases open. If no batch gathers within the SLO (few requests), one item runs, at the latest
+ * after slo - l(1). If a batch takes longer than it gathers (a residue just under a GPU's throughput), the next larger
+ * batch runs, in a cycle of slo - l(b+1), which is no shorter than l(b+1) as b+1 <= B. */
 static void residue_alone(const struct squishy_session *session, struct squishy_place *place) {
     const int64_t *latency_ns = session->profile->latency_ns;
     uint32_t b = batch_gathered(session, place->batch_full, place->residue);
@@ -282,7 +282,8 @@ static void saturated_put(struct squishy *plan, const struct squishy_session *se
     plan->places[session].saturated++;
 }
 
-/* Frees what a session has too many of, the last ones first; its residue takes one of them if it has no place. */
+/* Frees the GPUs that sessions no longer saturate, the last ones first; a residue without a place takes one that its
+ * session gives up. */
 static void saturated_release(struct squishy *plan, const struct squishy_session *sessions) {
     for (uint32_t g = plan->gpus_max; g-- > 0;) {
         struct squishy_gpu *gpu = &plan->gpus[g];
@@ -301,7 +302,8 @@ static void saturated_release(struct squishy *plan, const struct squishy_session
     }
 }
 
-/* Finds GPUs for what a session has too few of: the one on which its residue is alone, and free ones. */
+/* Gives a session the GPUs that it is to saturate and does not have yet: the one on which its residue is alone, and
+ * free ones. False: there are too few. */
 static bool saturated_add(struct squishy *plan, const struct squishy_session *sessions, uint32_t s) {
     struct squishy_place *place = &plan->places[s];
     while (place->saturated < place->saturated_due) {

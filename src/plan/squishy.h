@@ -66,11 +66,11 @@ struct squishy {
 /* The best batch under half the SLO: of those with 2*l(b) <= slo the one with the most items per second, to 0.1 % (the
  * largest, where throughput grows with b, as the paper assumes); 0 if not even one item fits. */
 uint32_t squishy_batch_full(const struct squishy_session *session);
-/* GPUs that no plan of these sessions needs more than. */
+/* A number of GPUs that no plan of these sessions exceeds. */
 uint64_t squishy_gpus_most(const struct squishy_session *sessions, uint32_t count);
 
 size_t squishy_bytes(uint32_t gpus_max, uint32_t sessions);
-/* In memory of that size, aligned as malloc's. All GPUs are usable, nothing is placed. */
+/* Sets a plan up in `memory` of squishy_bytes(), aligned as malloc's. All GPUs are usable, nothing is placed. */
 void squishy_init(struct squishy *plan, void *memory, uint32_t gpus_max, uint32_t sessions, uint64_t memory_bytes);
 /* `to` has the same gpus_max and sessions. */
 void squishy_copy(struct squishy *to, const struct squishy *from);

@@ -62,8 +62,8 @@ static uint32_t common_most(const struct squishy *to, uint32_t gpu, const struct
     return count;
 }
 
-/* The number not yet given, from `open` on, where most of a GPU's sessions were, of equal ones one where nothing was;
- * NONE if there are none and one is wanted. */
+/* The number not yet given, from `open` on, where most of a GPU's sessions were; of equal ones, one where nothing was.
+ * NONE if none of its sessions was at any; with `any`, such a number will do, too. */
 static uint32_t label_best(const struct squishy *to, uint32_t gpu, const struct squishy *from, const uint32_t *owner,
                            uint32_t open, bool any) {
     uint32_t most = 2 * common_most(to, gpu, from), best = SQUISHY_NONE, best_worth = any ? 0 : 1;
@@ -82,7 +82,7 @@ static uint32_t label_best(const struct squishy *to, uint32_t gpu, const struct 
     return best_worth >= 2 || any ? best : SQUISHY_NONE;
 }
 
-/* Gives each GPU of a plan the number that `label` has for it; undoes `label`. */
+/* Gives each GPU of a plan the number that `label` has for it; `label` then has each at its own number. */
 static void permute(struct squishy *to, uint32_t *label) {
     for (uint32_t g = 0; g < to->gpus_max; g++)
         while (label[g] != g) { /* each swap brings one GPU where it belongs */
@@ -118,7 +118,7 @@ void squishy_relabel(struct squishy *to, const struct squishy *from, uint32_t *l
     permute(to, label);
 }
 
-/* The usable GPUs, in the order of their numbers, get those that `list`, which has them all, says. */
+/* Gives the usable GPUs, in the order of their numbers, the numbers in `list`, which has all of these. */
 static void renumber(struct squishy *to, uint32_t *label, const uint32_t *list) {
     for (uint32_t g = 0, i = 0; g < to->gpus_max; g++)
         label[g] = to->gpus[g].usable ? list[i++] : g;

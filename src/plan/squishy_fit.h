@@ -10,7 +10,7 @@
 #include "base/rng.h"
 #include "plan/squishy.h"
 
-/* Which GPUs a new plan's are. */
+/* Which numbers the GPUs of a new plan get. */
 enum squishy_placing {
     SQUISHY_KEPT,   /* as above */
     SQUISHY_LOCAL,  /* a fresh plan each time, its GPUs numbered so that sessions stay where they are */
@@ -19,7 +19,7 @@ enum squishy_placing {
 };
 
 struct squishy_fit {
-    enum squishy_placing placing;  /* the caller may change it, as KEPT is the first */
+    enum squishy_placing placing;  /* KEPT at first; the caller may change it */
     struct rng rng;                /* of RANDOM */
     uint32_t turn;                 /* of TURNS: how many GPUs were given so far */
     struct squishy plan;           /* the one in force */
@@ -34,8 +34,8 @@ void squishy_fit_init(struct squishy_fit *fit, void *memory, uint32_t gpus_max, 
  * is for; 0: at no multiple does every session fit, and the plan has what fits of the rates themselves. */
 double squishy_fit_update(struct squishy_fit *fit, const struct squishy_session *sessions);
 
-/* How many GPUs the rates themselves need, by a fresh plan; if there are too few, as many as there are divided by the
- * part of the rates that they take. `scale`: what the update returned; if 0, what fits nowhere needs none. */
+/* How many GPUs the rates themselves need, by a fresh plan; if there are too few, those in use, divided by the part of
+ * the rates that they take. `scale`: what the update returned; if 0, what fits nowhere needs none. */
 double squishy_fit_needed(struct squishy_fit *fit, const struct squishy_session *sessions, double scale);
 
 /* Renumbers the GPUs of `to` so that as many sessions as possible, greedily, are where they are in `from`: each in

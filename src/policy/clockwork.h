@@ -19,7 +19,7 @@ struct clockwork_model {
     uint32_t batch_max;
     int64_t slo_ns;
     uint64_t items; /* that came since clockwork.needed_at_ns */
-    double rate;    /* items a second until then */
+    double rate;    /* items a second, as of needed_at_ns */
     int64_t ran_ns; /* when a batch of it last ended; TIME_NEVER: not since requests were first refused */
     /* where memory is short */
     int64_t load_ns;
@@ -47,7 +47,7 @@ struct clockwork_accelerator {
 struct clockwork_group {
     uint8_t type;
     uint32_t first;         /* in clockwork.members */
-    struct heap strategies; /* models by a bound on the `latest` of their next strategy; INT64_MIN: look again */
+    struct heap strategies; /* models by a lower bound on their next strategy's latest_ns; INT64_MIN: look again */
     struct heap free;       /* members that may be given work, by when they become free; 0: idle */
 };
 
@@ -76,7 +76,7 @@ struct clockwork {
     uint32_t *members;  /* accelerators, group by group */
     struct heap due;    /* groups by when a batch must be chosen */
     struct heap expiry; /* models by the latest start of their first request */
-    double needed;      /* accelerators that the load needs, as of needed_at_ns (0: of no time yet) */
+    double needed;      /* accelerators that the load needs, as of needed_at_ns (0: not looked yet) */
     int64_t needed_at_ns;
     bool needed_known; /* there was a rate before */
     /* where memory is short; else NULL */
@@ -105,7 +105,7 @@ static inline int64_t clockwork_delay(const struct clockwork *c, uint32_t items)
     return c->ctrl_ns + c->data_ns * items;
 }
 
-/* A batch of a model: from `start` on, the requests that fit into `items`. */
+/* A batch of a model: from `start` on, the requests that fit into `items`; its latest start. */
 struct clockwork_strategy {
     uint32_t start, items;
     int64_t latest_ns;
@@ -144,7 +144,7 @@ struct central_action *clockwork_action(struct central_output *out);
 
 /* Measures the rates and the load once a second; at each event. */
 void clockwork_needed_look(struct clockwork *c, int64_t now_ns);
-/* When it is to be called at the latest. */
+/* When to call clockwork_needed_look() at the latest. */
 int64_t clockwork_needed_due_ns(const struct clockwork *c);
 
 /* ---- clockwork_load.c ---- */

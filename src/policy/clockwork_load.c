@@ -5,11 +5,11 @@
  *   loaded.
  * - l_g: the load of accelerator g, the sum of a_{m,g} over all models.
  * - p_m = d_m - sum of a_{m,g} * capacity / l_g: the work that will not be done in time. The model with the largest p_m
- * is loaded next.
+ *   is loaded next.
  *
- * All are computed for one model at a time, when its requests come or go and when it is loaded or unloaded. In p_m only
- * those requests count that a load now would still help. So p_m falls as time passes: the model on top is computed
- * again until it stays there. To make room, the models used longest ago are unloaded. */
+ * All are computed for one model at a time, when its requests come or go and when it is loaded or unloaded. Only
+ * requests that a load begun now would still help count in p_m. So p_m falls as time passes: the model on top is
+ * computed again until it stays there. To make room, the models used longest ago are unloaded. */
 #include "base/assert.h"
 #include "policy/clockwork.h"
 

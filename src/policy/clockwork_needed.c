@@ -1,6 +1,6 @@
 /* clockwork_needed.c - how many accelerators the load of `clockwork` needs: those that the rates of the last seconds
- * would keep busy in batches as large as SLOs and rates allow. How long accelerators are busy does not say it, for
- * Clockwork lets free ones run small batches. */
+ * would keep busy in batches as large as SLOs and rates allow. How long accelerators are busy does not show that,
+ * because Clockwork lets free ones run small batches. */
 #include "policy/clockwork.h"
 
 #include "base/time.h"
@@ -9,7 +9,7 @@
 #define WEIGHT  0.2  /* of the last second */
 #define NOTHING 0.01 /* items a second: less is what is left of a rate that decays */
 
-/* Time of an accelerator of the type that is best for it. */
+/* Accelerator time that an item of the model takes, on the type where that is least; 0: on none. */
 static double item_ns(const struct clockwork_model *model, uint32_t types) {
     double least_ns = 0;
     for (uint32_t t = 0; t < types; t++) {

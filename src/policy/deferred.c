@@ -45,8 +45,8 @@
 #include "sched/policy.h"
 #include "sched/request_pool.h"
 
-/* 1. The window drop aims at this part of b* at most, but in the way `longest`. More would give up heads for items that
- * do not come. */
+/* 1. The window drop aims at this part of b* at most, except in the way `longest`. More would give up heads for items
+ * that do not come. */
 #define TARGET_MOST 0.7
 /* 2. A model that loses LOSS (4) more of its requests than all models do in the mean goes before others as if its batch
  * had to start earlier by this part of its SLO, and one that loses less goes after them. */
@@ -123,11 +123,11 @@ struct deferred_model {
     int64_t recent_ns;
     double burst_ns, gap_ns;               /* gap: mean time between items */
     double items_most;                     /* larger batches would be late, or not worth waiting for */
-    double worth, worth_edge, worth_slack; /* 1 / (price * beta), for a nanosecond of an accelerator; by slack_items */
+    double worth, worth_edge, worth_slack; /* of a nanosecond of an accelerator: 1 / (price * beta), by slack_items */
     double scarce[ACCELERATOR_TYPES_MAX];  /* by type: one accelerator's share of the accelerators of the type */
 };
 
-/* From 0, no requests are lost, to 1, a share of LOSS or more is. */
+/* From 0 (no requests are lost) to 1 (a share of LOSS or more is lost). */
 static double doubt_of(const struct cluster_parameters *p) {
     return clip(p->loss / LOSS, 0, 1);
 }
@@ -168,9 +168,10 @@ static void prices_update(const struct model_view *m, struct deferred_model *d) 
     }
 }
 
-/* A batch that waits until the last moment becomes b* where it need not wait for an accelerator. Once requests have
- * queued, heads must be given up until b* fits again: with smaller batches, or if what is given up takes accelerators
- * from them, the queue stays, and the requests of a whole batch in seven are lost for ever after. */
+/* In the way `longest` a batch waits until the last moment, and has b* items if it then finds an accelerator at once.
+ * Once requests have queued, heads must be given up until b* fits again, and must not run as leftovers. With smaller
+ * batches, or with leftovers that take accelerators from them, the queue never gets shorter, and from then on the
+ * requests of one batch in seven are lost. */
 static void target_update(struct model_view *m, enum way way) {
     window_update(m, DROP_WINDOW, clip(m->parameters.gamma, 0, TARGET_MOST));
     m->no_leftovers = way == WAY_LONGEST;
@@ -300,10 +301,11 @@ static double theta_derive(const struct cluster_view *c, double boost) {
     return low / 100.0;
 }
 
-/* The mean of all models' rounds: of the square of how many runs fit into the time that an SLO leaves. The runs are
- * those that keep accelerators busy when a request comes, so in the mean over the time that they take, each of a lone
- * request. There are two means: `rounds` is the harmonic one, in which models with tight SLOs have more weight, and
- * models that lose requests still more; `rounds_plain`, weighted by load alone, says how long queues may grow. */
+/* The mean of all models' rounds: of the square of how many runs fit into the time that an SLO leaves. The length of a
+ * run is that of a lone request, in the mean over all models, weighted by the time that their runs take: such runs keep
+ * accelerators busy when a request comes. There are two means: `rounds` is the harmonic one, in which models with tight
+ * SLOs have more weight, and models that lose requests still more; `rounds_plain`, weighted by load alone, says how
+ * long queues may grow. */
 static void rounds_derive(const struct cluster_view *c, struct cluster_parameters *p) {
     double time = 0, squares = 0, weights = 0, sum = 0, load = 0, plain = 0;
     for (uint32_t i = 0; i < c->models; i++) {
@@ -347,7 +349,7 @@ static void deferred_derive(const struct cluster_view *c, const struct policy_op
     }
     p->loss = offered > 0 ? lost / offered : 0;
     p->gamma = fixed < c->accelerators - variable ? fixed / (c->accelerators - variable) : 1;
-    /* as many models of equal rates would have such a sum of squares */
+    /* so many models of equal rates would have this sum of squares */
     double models = squares > 0 ? batches * batches / squares : 0,
            turns = models / (c->accelerators > 1 ? c->accelerators : 1);
     p->tau_ns = batches > 0 ? (turns > 1 ? turns : 1) / batches : 0;

@@ -73,7 +73,7 @@ struct kairos {
     struct kairos_model *models;
     struct kairos_instance *instances;
     struct kairos_queue queue;
-    int64_t wake_ns; /* when the next one can no longer be in time */
+    int64_t wake_ns; /* when the next query can no longer be in time */
     /* one round's matching */
     uint32_t rows_max;
     int64_t *cost;

@@ -5,7 +5,8 @@
  * and the next round matches again. In three points the paper is read as its authors' program does it:
  * - The penalty of a pair that misses the SLO is added without a weight: a missed SLO on a weak instance is not cheaper
  *   than one on a strong one, and the weakest is the first to serve queries that are late anyway.
- * - A query whose deadline has passed counts like any other, so that it does not wait for ever (if it is served).
+ * - A query whose deadline has passed gets no penalty, so that it does not wait for ever (where late queries are
+ *   served).
  * - Only the `window` oldest queries an instance are looked at. */
 #include "plan/matching.h"
 #include "policy/kairos.h"
@@ -29,8 +30,8 @@ static int64_t pair_cost(const struct kairos *k, int64_t now_ns, uint32_t node,
     return cost < COST_MOST ? (int64_t)cost : COST_MOST;
 }
 
-/* Whether a matched pair runs. One that misses the SLO does, too, unless late queries are refused: then the query waits
- * for a better instance. */
+/* Whether a matched pair runs. A pair that misses the SLO runs, too, unless late queries are refused: then its query
+ * waits for a better instance. */
 static bool pair_runs(const struct kairos *k, int64_t now_ns, uint32_t node, const struct kairos_instance *instance) {
     return kairos_idle(instance) &&
            (!k->late_refused || now_ns + kairos_span_ns(k, node, instance->type) <= kairos_node(k, node)->deadline_ns);

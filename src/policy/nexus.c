@@ -192,8 +192,8 @@ static void request_cancelled(struct nexus *n, const struct request_message *mes
     }
 }
 
-/* Membership has changed: plans at once, without waiting for the epoch's end. Requests that wait for an accelerator
- * that leaves go where the new plan has their model. */
+/* An accelerator has come or gone: makes a plan at once, without waiting for the end of the epoch. Requests that wait
+ * for an accelerator that leaves go where the new plan has their model. */
 static void accelerator_set(struct nexus *n, int64_t now_ns, uint32_t a, bool up, struct central_output *out) {
     struct nexus_accelerator *accelerator = &n->accelerator[a];
     accelerator->up = up;

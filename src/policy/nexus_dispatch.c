@@ -1,8 +1,9 @@
 /* nexus_dispatch.c - the accelerators of `nexus`: models are loaded as planned, and batches run in turn.
  *
  * An accelerator goes round its places. Each runs a batch of at most the planned size, so a round takes at most the
- * duty cycle. It does not wait for a batch to fill or for a cycle to end: an early batch delays others by no more than
- * the plan allows for. The next batch is sent so early that its inputs arrive when the accelerator becomes free. */
+ * duty cycle. The accelerator does not wait for a batch to fill or for a cycle to end: an early batch delays others by
+ * no more than the plan allows for. The next batch is sent so early that its inputs arrive when the accelerator becomes
+ * free. */
 #include "base/assert.h"
 #include "policy/nexus_state.h"
 
@@ -113,7 +114,7 @@ static int64_t send_time(const struct nexus *n, const struct nexus_accelerator *
     return accelerator->in_flight < NEXUS_IN_FLIGHT && delay_ns > 0 ? accelerator->free_ns - delay_ns : TIME_NEVER;
 }
 
-/* Sends batches in turn. Gives when to send the next, or TIME_NEVER; false if the output is full. */
+/* Sends batches in turn. Sets *next_ns to when to send the next one, or TIME_NEVER; false if the output is full. */
 static bool batches_send(struct nexus *n, int64_t now_ns, uint32_t a, struct central_output *out, int64_t *next_ns) {
     struct nexus_accelerator *accelerator = &n->accelerator[a];
     *next_ns = TIME_NEVER;

@@ -10,7 +10,7 @@
 #define CHANGE_ERRORS  4    /* by more than so many standard errors of a second's count */
 #define RECENT_WEIGHT  0.5  /* of the last look */
 #define STAYS_WORTH    1e6  /* in accelerators: more than any occupancy */
-#define PACKING_WEIGHT 0.1  /* of a plan, in what packing takes */
+#define PACKING_WEIGHT 0.1  /* of the newest plan, in the mean of what packing takes */
 #define STEADY_SHARE   0.05 /* a load that changes by less from plan to plan is taken to be the same */
 #define IDLE_LOAD      1e-3 /* of a session without requests, so that such sessions spread */
 
@@ -159,7 +159,7 @@ static void places_take(struct nexus *n, int64_t now_ns, uint32_t type) {
     }
 }
 
-/* What the sessions of a type take of its accelerators. */
+/* How many of a type's accelerators its sessions would keep busy, each in full batches. */
 static double oblivious_needed(const struct nexus *n) {
     double needed = 0;
     for (uint32_t m = 0; m < n->models; m++) {
@@ -250,8 +250,9 @@ static void places_end(struct nexus *n, int64_t now_ns, struct central_output *o
     }
 }
 
-/* What the load needs: as many as it would keep busy in full batches, and what packing takes on top of them. The latter
- * jumps by whole accelerators where the load hardly changes, so it is then the mean of the last plans. */
+/* Sets what the load needs: as many accelerators as it would keep busy in full batches, and what packing takes on top
+ * of them. What packing takes jumps by whole accelerators; so, while the load hardly changes, it is the mean of the
+ * last plans. */
 static void needed_set(struct nexus *n, double full, double packed) {
     double more = packed - full, change = full - n->full;
     bool steady = n->rates_known && change < STEADY_SHARE * n->full && -change < STEADY_SHARE * n->full;

@@ -51,7 +51,7 @@ struct nexus_model {
     int64_t load_ns;
     uint32_t places;    /* first, or NONE */
     double rate;        /* items per second, as planned; 0: silent */
-    double recent;      /* weighted over some looks */
+    double recent;      /* items per second, weighted over some looks */
     double epoch_items; /* since the plan */
     double look_items;  /* since the last look */
 };
@@ -93,8 +93,8 @@ struct nexus {
     bool started, rates_known;
     bool silent;    /* the plan is for no requests at all */
     double needed;  /* accelerators that the planned rates need; all that are up, while no rate is known */
-    double full;    /* of them, those that full batches would keep busy; 0: of no plan yet; */
-    double packing; /* and what packing takes beside them */
+    double full;    /* accelerators that full batches would keep busy; 0: no plan yet */
+    double packing; /* accelerators that packing takes on top of `full`: the mean of some plans */
     int64_t planned_ns, looked_ns; /* when the plan was made; when the rates were looked at */
     bool counts;                   /* a request has come: what is planned from now on counts as moved or kept */
     struct central_moves moves;
@@ -133,7 +133,7 @@ int64_t nexus_plan_wake_ns(const struct nexus *n);
 void nexus_route(struct nexus *n, int64_t now_ns, uint32_t model, uint32_t node, struct central_output *out);
 /* Adds a place for a model at the end of an accelerator's cycle. */
 uint32_t nexus_place_add(struct nexus *n, int64_t now_ns, uint32_t model, uint32_t accelerator);
-/* Its model is loaded. */
+/* Notes that the model of a place is loaded. */
 void nexus_place_ready(struct nexus *n, int64_t now_ns, uint32_t place);
 /* Ends a place; its requests are sent elsewhere. */
 void nexus_place_end(struct nexus *n, int64_t now_ns, uint32_t place, struct central_output *out);
@@ -147,5 +147,5 @@ uint32_t nexus_place_find(const struct nexus *n, uint32_t model, uint32_t accele
 bool nexus_dispatch(struct nexus *n, int64_t now_ns, uint32_t accelerator, struct central_output *out);
 /* Something that was sent to an accelerator is over. */
 void nexus_ended(struct nexus *n, int64_t now_ns, const struct central_ended *ended);
-/* What another core had sent to an accelerator is over. */
+/* All that another core had sent to an accelerator is over. */
 void nexus_freed(struct nexus *n, int64_t now_ns, uint32_t accelerator);

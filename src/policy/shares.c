@@ -9,7 +9,7 @@
 /* Unless the load is rising, a sub-cluster whose accelerators are busy for less than this is not overloaded, whatever
  * its rates say: rates of bursty models know nothing of the batches that bursts make. */
 #define BUSY 0.5
-/* The admitted requests load it to this share. */
+/* The admitted requests load an overloaded sub-cluster to this share of its accelerators. */
 #define FILLED 0.92
 /* A model is a flood if it asks for more than so many times the mean. */
 #define FLOOD 2.0

@@ -52,8 +52,8 @@ err_in:
     return rc;
 }
 
-/* How long its first thread, which does the work, has waited for a core: at nice 19, on a busy machine, most of the
- * time. 0 where the kernel does not say. */
+/* How long the child's first thread, which does the work, has waited for a core: at nice 19, on a busy machine, most of
+ * the time. 0 where the kernel does not say. */
 static int64_t starved_ns(const struct child *child) {
     char path[64];
     long long ns = 0;
@@ -66,8 +66,8 @@ static int64_t starved_ns(const struct child *child) {
     return ns;
 }
 
-/* Waits for its next message: 0, -EPIPE when it has closed the pipe, -ETIMEDOUT, -EINTR when told to stop. Only time in
- * which it has a core, or needs none, counts as silence. */
+/* Waits for the child's next message: 0, -EPIPE when it has closed the pipe, -ETIMEDOUT, -EINTR when told to stop. Only
+ * time in which the child has a core, or needs none, counts as silence. */
 static int child_listen(struct child *child, const struct profile_options *options) {
     int64_t silence_ns = options->silence_ns ? options->silence_ns : SILENCE_NS;
     int64_t since_ns = clock_now_ns() - starved_ns(child);
@@ -146,7 +146,7 @@ static int child_run(const struct worker_request *request, const struct profile_
         return child_end(&child, rc, err);
     }
     struct worker_message answer = child.last;
-    child_end(&child, -EPIPE, NULL); /* it has said all and exits on its own */
+    child_end(&child, -EPIPE, NULL); /* the child has said all and exits on its own */
     if (answer.kind == WORKER_FAILED)
         return error_set(err, -EINVAL, "%.*s", (int)sizeof(answer.text) - 1, answer.text);
     *record = answer.record;

@@ -10,8 +10,8 @@
 
 struct profile_progress {
     const char *model;     /* its name */
-    const char *phase;     /* "loading", "optimising", "measuring", "warming up" */
-    uint32_t batch;        /* the latter two: of how many items */
+    const char *phase;     /* "loading", "preparing", "optimising", "measuring", "warming up" */
+    uint32_t batch;        /* measuring, warming up: of how many items */
     uint32_t index, count; /* the model's place among those to profile */
 };
 

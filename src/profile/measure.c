@@ -290,8 +290,8 @@ static struct core_use core_use_now(void) {
 
 static const struct measure_clock kernel_clock = {clock_now_ns, core_use_now};
 
-/* Moves inputs to memory of the engine, where the executor gathers them. The data are to be given back to the engine;
- * NULL: they stayed where they were. */
+/* Moves inputs to memory of the engine, where the executor gathers them. Returns that memory, to be given back to the
+ * engine; NULL: the inputs stayed where they were. */
 static void *inputs_move(const struct engine_ops *ops, struct engine *engine, struct tensor_view *inputs,
                          uint32_t input_count) {
     size_t total = 0;
@@ -343,7 +343,7 @@ static int batch_time(const struct engine_ops *ops, struct engine_model *model, 
     return rc;
 }
 
-/* The same, and once more if the runs were unsteady; the steadier of the two counts. */
+/* The same, and once more if the runs were unsteady; the times with the lower 95th percentile count. */
 static int point_time(const struct engine_ops *ops, struct engine_model *model, const struct signature *signature,
                       int64_t item_dims[][TENSOR_DIMS_MAX], uint32_t items, const struct measure_options *options,
                       struct timing *timing, struct sy_error *err) {

@@ -45,7 +45,8 @@ void measure_fill(void *data, size_t count, enum datatype type, struct rng *rng)
 int measure_inputs(const struct signature *signature, int64_t item_dims[][TENSOR_DIMS_MAX], uint32_t items,
                    uint64_t seed, struct tensor_view *inputs);
 
-/* Runs such items once and drops the outputs: to see whether they run, or to pay what a first run costs in advance. */
+/* Runs a batch of such items once and drops the outputs: to see whether they run, or to pay what a first run costs in
+ * advance. */
 int measure_run(const struct engine_ops *ops, struct engine_model *model, const struct signature *signature,
                 int64_t item_dims[][TENSOR_DIMS_MAX], uint32_t items, struct sy_error *err);
 
@@ -54,15 +55,14 @@ int measure_run(const struct engine_ops *ops, struct engine_model *model, const 
  * 320 x 320, 48 x 320 (a line of text), 224 x 224, 48 x 192; other unknown dimensions 128, then 16, then 1. */
 int measure_item_dims(const struct signature *signature, uint32_t choice, int64_t item_dims[][TENSOR_DIMS_MAX]);
 
-/* The batch size to measure after `b`: 1, 2, 3, 4, 6, 8, 12, 16, 24, ..., `last`; then one beyond it. `sizes`,
+/* The batch size to measure after `b`: 1, 2, 3, 4, 6, 8, 12, 16, 24, ..., `last`; then a size beyond `last`. `sizes`,
  * ascending, are among them. */
 uint32_t measure_batch_next(uint32_t b, uint32_t last, const uint32_t *sizes, uint32_t size_count);
 
-/* Measures a model that is loaded, up to where larger batches gain nothing, and at the sizes wanted; up to the greatest
- * where batches are padded; fills the record's
- * findings (batched, batch_max, note, points, batch_bytes). With signature->batched it first runs two items together
- * and each alone: if rows differ or are missing, the model is not batched. -errno and the engine's sentence if a single
- * item fails. */
+/* Measures a loaded model: batches up to where larger ones gain nothing, and the sizes wanted; where batches are
+ * padded, up to the greatest. Fills the record's findings (batched, batch_max, note, points, batch_bytes). With
+ * signature->batched it first runs two items together and each alone: if rows differ or are missing, the model is not
+ * batched. -errno and the engine's sentence if a single item fails. */
 int measure_model(const struct engine_ops *ops, struct engine_model *model, const struct signature *signature,
                   int64_t item_dims[][TENSOR_DIMS_MAX], const struct measure_options *options,
                   struct profile_record *record, struct sy_error *err);

@@ -10,7 +10,8 @@ int64_t profile_default_slo_ns(const struct profile *profile);
 
 /* The cached record of a model, if it is still valid: same file, engine version and accelerator type; an item and a
  * greatest batch that meet what is asked for now; and the same model_warmup samples, which ran then. 0, -ENOENT (none),
- * or -ESTALE (there is one that is not valid; a sentence says why). A file that is no profile is logged and -ENOENT. */
+ * or -ESTALE (there is one that is not valid; a sentence says why). A file that is no profile is logged and -ENOENT.
+ * Another -errno with a sentence: the model could not be read. */
 int profile_cached(const struct served_model *model, const struct profile_options *options,
                    struct profile_record *record, struct sy_error *err);
 

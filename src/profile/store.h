@@ -38,7 +38,8 @@ struct profile_record {
 int profile_store_save(const char *path, const struct profile_record *record, struct sy_error *err);
 /* Reads one. -ENOENT if there is no file, -EINVAL and what is wrong if it is not a profile. */
 int profile_store_load(const char *path, struct profile_record *record, struct sy_error *err);
-/* JSON of a record and back, as a json_t (jansson); the file and the child's answer are both this. */
+/* JSON of a record and back, as a json_t (jansson), which is what the file holds. The caller releases what
+ * profile_record_pack() returns; NULL: out of memory. */
 struct json_t *profile_record_pack(const struct profile_record *record);
 int profile_record_unpack(const struct json_t *json, const char *origin, struct profile_record *record,
                           struct sy_error *err);
@@ -49,6 +50,6 @@ static inline bool profile_record_has_signature(const struct profile_record *rec
     return record->signature.input_count > 0;
 }
 
-/* The table of a record for batches up to `batch_max`, allocated; NULL if memory is out. Beyond the last point measured
- * an item costs what it costs there. */
+/* The table of a record for batches up to `batch_max`, which the caller frees; NULL: out of memory. Beyond the last
+ * point measured an item costs what it costs there. */
 struct profile *profile_from_record(const struct profile_record *record, uint32_t batch_max);

@@ -54,7 +54,8 @@ static int dims_read(const struct reader *r, const struct pbtxt_node *input, con
         if (rc)
             return rc;
     }
-    /* As in `input`: without the batch dimension if there are batches; where that is not said, their number tells. */
+    /* As in `input`: without the batch dimension if there are batches; if max_batch_size is not given, the number of
+     * dims tells. */
     uint32_t skip = r->batch_given > 0 || (r->batch_given < 0 && rank + 1 == spec->rank);
     bool same = rank + skip == spec->rank;
     part->dims[0] = 1;
@@ -71,7 +72,7 @@ static int dims_read(const struct reader *r, const struct pbtxt_node *input, con
                found, skip ? " behind the batch dimension" : "");
 }
 
-/* Whether it is a plain file of the folder, or of a folder in it. */
+/* Whether a name leads to a file within the folder: relative, and without "..". */
 static bool file_is_within(const struct pbtxt_node *file) {
     if (!file->text[0] || file->text[0] == '/' || memchr(file->text, '\0', file->length))
         return false;
@@ -342,7 +343,7 @@ static int sample_mix(void *context, const struct warmup_sample *sample, struct 
     return 0;
 }
 
-/* The model that prepares an input runs in the child, too, before a server opens it. */
+/* Mixes in the model that prepares an input, since the child runs that, too, before a server opens it. */
 static int preparation_mix(const struct served_model *model, uint32_t input, char text[FINGERPRINT_TEXT],
                            struct sy_error *err) {
     char path[PATH_MAX];

@@ -23,6 +23,7 @@ struct warmup_sample {
         inputs[TENSORS_MAX]; /* in the signature's order; optional ones that it leaves out have no data */
 };
 
+/* Gets a sample, which lasts for the call only. Anything but 0 ends the walk. */
 typedef int warmup_visit(void *context, const struct warmup_sample *sample, struct sy_error *err);
 
 /* Calls `each` for every sample of a model that served_model_apply() has completed. Stops at the first error, of `each`

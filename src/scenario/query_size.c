@@ -10,8 +10,8 @@
 #include "base/fmath.h"
 #include "base/lines.h"
 
-/* A part of a published distribution. Outside min to max, a continuous part is drawn again from the part after it if
- * that is its redraw, and clipped otherwise. */
+/* A part of a published distribution. What a continuous part has outside min to max is drawn again from the next part,
+ * if that is a REDRAW, and is clipped otherwise. */
 enum part_kind { UNIFORM, NORMAL, LOGNORMAL, REDRAW };
 
 static const struct part {

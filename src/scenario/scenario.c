@@ -138,7 +138,7 @@ static int root_read(const struct conf_node *root, struct scenario *s, struct sy
     return rc;
 }
 
-/* Takes the tree. */
+/* Reads a scenario from the tree, which it frees. */
 static int tree_read(struct conf_node *root, const char *const *sets, uint32_t set_count, struct scenario *s,
                      struct sy_error *err) {
     *s = (struct scenario){.query_size = {.kind = QUERY_CONSTANT, .a = 1},

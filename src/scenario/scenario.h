@@ -42,7 +42,7 @@ struct scenario_points {
 
 struct scenario_model {
     char name[MODEL_NAME_MAX];
-    int64_t slo_ns;              /* without one of its own: the least part that it gets of a pipeline's */
+    int64_t slo_ns;              /* if it has none of its own: the least part that it gets of a pipeline's */
     bool own_slo, own_batch_max; /* given */
     bool staged;                 /* a stage of some pipeline: no traffic of its own, unless it has a share */
     double weight;               /* of its share under overload, against the other models' */
@@ -65,7 +65,7 @@ struct scenario_pipeline {
     char name[MODEL_NAME_MAX];
     double share; /* of the offered rate, with the models' */
     char stage_names[PIPELINE_STAGES_MAX][MODEL_NAME_MAX];
-    bool gathering; /* its SLO is split for its rate */
+    bool gathering; /* its SLO is split by its rate, for batches that gather */
     struct pipeline graph;
 };
 
@@ -135,15 +135,16 @@ int scenario_read(const char *path, const char *const *sets, uint32_t set_count,
 /* The same from memory; `origin` is what mistakes call it. */
 int scenario_read_text(const char *origin, const char *text, size_t bytes, const char *const *sets, uint32_t set_count,
                        struct scenario *scenario, struct sy_error *err);
-/* Of a scenario that has one. */
+/* The configuration of autoscaling that a scenario has enabled. */
 struct autoscale_config scenario_autoscale_config(const struct scenario_autoscale *autoscale);
 /* Frees what the scenario holds, not the struct. */
 void scenario_free(struct scenario *scenario);
 
 /* Fills a model's table on one type of the cluster, for batches up to `batch_max`. Of variants: table/shared.h. */
 void scenario_profile(const struct scenario_model *model, uint32_t type, uint32_t batch_max, struct profile *profile);
-/* The table of what they share, and of one's suffix. */
+/* The table of what variants share, and that of one variant's suffix. */
 void scenario_variants(const struct scenario_model *model, uint32_t type, uint32_t batch_max, struct profile *prefix,
                        struct profile *suffix);
-/* A model that has variants; NULL: there is none. Who serves or sends requests to single models refuses these. */
+/* A model that has variants; NULL: there is none. Programs that serve single models, or send requests to them, refuse
+ * such scenarios. */
 const struct scenario_model *scenario_with_variants(const struct scenario *scenario);

@@ -442,8 +442,8 @@ static int own_latencies_read(struct scenario *s, const struct conf_node *node, 
     return rc;
 }
 
-/* Variants that share their first layers. Without sharing them, they are models of their own, each as a single variant
- * that shares them with none; *copies says how many. */
+/* Variants that share their first layers. If the file says not to share them, the variants are models of their own,
+ * each a single variant that shares with none; *copies says how many. */
 static int variants_read(struct scenario *s, const struct conf_node *node, const struct own_model *own,
                          struct scenario_model *model, int64_t *copies, struct sy_error *err) {
     struct suffix_keys keys = {.latency = latency_keys_absent};

@@ -98,7 +98,7 @@ static bool is_stage(const struct stage_keys *keys, uint32_t count, const char *
     return false;
 }
 
-/* The names are known, each once, and so are those that stages follow. */
+/* Checks that no two stages have one name, and that the stages named in `after` exist. */
 static int names_check(const struct stage_keys *keys, uint32_t count, struct sy_error *err) {
     for (uint32_t i = 0; i < count; i++) {
         const struct conf_node *after = keys[i].after;
@@ -127,7 +127,7 @@ static bool after_find(const struct scenario_pipeline *p, const struct conf_node
     return true;
 }
 
-/* The next stage, in the file's order, that follows none but those that have a number. */
+/* Gives a number to the next stage, in the file's order, that follows only stages with a number. */
 static int stage_place(struct scenario *s, struct scenario_pipeline *p, struct stage_keys *keys, uint32_t count,
                        struct sy_error *err) {
     struct stage_keys *circle = NULL;
@@ -196,7 +196,7 @@ static void splitting_free(struct splitting *split) {
     free(split);
 }
 
-/* Also sets least_ns of the stages, which is on the fastest type. NULL: out of memory. */
+/* Also sets least_ns of the stages: of one item on the fastest type. NULL: out of memory. */
 static struct splitting *splitting_make(const struct scenario *s, struct pipeline *p) {
     double items[PIPELINE_STAGES_MAX];
     struct splitting *split = calloc(1, sizeof(*split));
@@ -229,8 +229,8 @@ static struct splitting *splitting_make(const struct scenario *s, struct pipelin
     return split;
 }
 
-/* From its rate on, the SLO's parts are those of batches that gather; and no batch is larger than runs in its part, as
- * deadlines float beyond it. */
+/* Now that its rate is known, divides a pipeline's SLO for batches that gather. No batch may be larger than what runs
+ * within its part, since deadlines float beyond the part. */
 static int gathering_split(const struct scenario *s, struct scenario_pipeline *p, double rate_rps) {
     struct pipeline *g = &p->graph;
     struct splitting *split = splitting_make(s, g);
@@ -240,7 +240,8 @@ static int gathering_split(const struct scenario *s, struct scenario_pipeline *p
         split->stages[v].rate *= rate_rps;
         split->stages[v].gathers = rate_rps > 0;
     }
-    split_best(split->stages, g->stage_count, g->slo_ns, split->memory, split->parts); /* Nexus's has been possible */
+    /* Succeeds, as it did in split_make(): a batch of one item gathers nothing. */
+    split_best(split->stages, g->stage_count, g->slo_ns, split->memory, split->parts);
     split_share(split->stages, g->stage_count, g->slo_ns, split->least_ns, split->parts);
     for (uint32_t v = 0; v < g->stage_count; v++) {
         g->stages[v].part_ns = split->parts[v].budget_ns;

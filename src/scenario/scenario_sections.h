@@ -17,11 +17,11 @@ int scenario_take_pipelines(const struct conf_node *node, struct scenario *s, st
 /* `models` is named where one of them has no SLO. */
 int scenario_read_pipelines(const struct conf_node *node, const struct conf_node *models, struct scenario *s,
                             struct sy_error *err);
-/* Divides the SLOs that go by rates, and gives models without an SLO theirs, after the workload has been read. `node`
- * is the pipelines'. */
+/* After the workload has been read: divides the SLOs whose parts depend on rates, and gives models without an SLO
+ * theirs. `node` is the pipelines'. */
 int scenario_split_pipelines(const struct conf_node *node, struct scenario *s, struct sy_error *err);
-/* The greatest batch of a model that takes no longer than that, on the type where it is greatest; at least 1. 0: out of
- * memory. */
+/* The greatest batch of a model that takes no longer than time_ns, on the type where it is greatest; at least 1. 0: out
+ * of memory. */
 uint32_t scenario_batch_max(const struct scenario *s, const struct scenario_model *model, int64_t time_ns);
 /* `node` may be NULL. */
 int scenario_read_workload(const struct conf_node *node, struct scenario *s, struct sy_error *err);

@@ -61,7 +61,7 @@ static int rate_read(const struct conf_node *node, struct scenario *s, struct sy
     return rc;
 }
 
-/* The path of a file, relative to the one that names it; --set is on a command line, so relative to where that is. */
+/* The path of a file, relative to the one that names it; if --set names it, relative to the working directory. */
 static int path_read(const struct conf_node *node, const char *what, char *into, size_t bytes, struct sy_error *err) {
     char path[4096];
     int rc = conf_get_text(node, path, sizeof(path), what, err);
@@ -224,7 +224,7 @@ static int surges_read(const struct conf_node *list, struct scenario *s, struct 
     return rc;
 }
 
-/* 1/rank^exponent of the models from a rank on that one stands for, added up. */
+/* The sum of 1/rank^exponent, from *rank on, over the models that one stands for (its variants). */
 static double zipf_share(const struct scenario_model *model, double exponent, uint32_t *rank) {
     double share = 0;
     for (uint32_t v = 0; v < (model->variants ? model->variants : 1); v++)

@@ -26,7 +26,7 @@ static uint32_t copy_base(const char *text, uint32_t i) {
     return length > tail && strcmp(text + length - tail, suffix) == 0 ? (uint32_t)(length - tail) : 0;
 }
 
-/* How many models from `first` on are the copies 1, 2, ... of one; 0 if it is not the first of some. */
+/* How many models from `first` on are the copies 1, 2, ... of one; 0 if `first` is not the first of such copies. */
 static uint32_t copies_count(const struct trace_builder *b, uint32_t first) {
     const char *text = b->models[first].name;
     uint32_t base = copy_base(text, 1), count = 0;
@@ -107,7 +107,7 @@ int trace_add(struct trace_builder *b, struct trace_entry entry, struct sy_error
     return 0;
 }
 
-/* By model and time; the rest makes the order of equal times a function of the file. */
+/* Orders by model and time. The callers order equal times by the rest, so that the order depends on the file alone. */
 static int entry_compare_time(const struct trace_entry *x, const struct trace_entry *y) {
     if (x->model != y->model)
         return x->model < y->model ? -1 : 1;

@@ -75,7 +75,7 @@ struct trace_cursor {
 struct trace_cursor trace_cursor_at_start(const struct trace *trace, uint32_t model);
 /* Arrivals: the time of the next one, which is taken. False when there is none. */
 bool trace_arrival(const struct trace *trace, struct trace_cursor *cursor, double *at_s);
-/* What is said of the one that was taken last. */
+/* What the file says of the arrival that was taken last. */
 struct trace_request trace_request_taken(const struct trace *trace, const struct trace_cursor *cursor);
 /* Rates: the model's rate at at_s, and until when it holds. */
 double trace_rate(const struct trace *trace, struct trace_cursor *cursor, double at_s, double *until_s);

@@ -16,7 +16,7 @@ struct trace_entry {
     uint32_t model, slo_us;
 };
 
-/* A name that lines may say: a model's, or that of its copies, which take turns. */
+/* A name that a line may give: a model's, or one that stands for the copies of a model, which take turns. */
 struct trace_name {
     const char *text;
     uint32_t length, first, count, next;

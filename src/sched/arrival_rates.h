@@ -1,7 +1,8 @@
 /* arrival_rates.h - how fast one model's requests come, by exponentially weighted estimates.
  *
- * Counting is all that an arrival costs: the weights decay once per tick of 10 ms, empty ticks in closed form. Weights
- * are divided by the time really seen, so that the first seconds are not underestimated. */
+ * Counting is all that an arrival costs: the weights decay once per tick of 10 ms, empty ticks in closed form. The
+ * weighted sums are divided by the weighted time that has really been seen, so that the first seconds are not
+ * underestimated. */
 #pragma once
 
 #include <stdbool.h>
@@ -26,8 +27,9 @@ struct arrival_rates {
 };
 
 void arrival_rates_init(struct arrival_rates *rates);
-/* Counts an arrival; arrival_rates_roll() first if its tick is over. An SLO that was over before it came (policies that
- * are blind to deadlines take such) counts as the shortest there is: means of SLOs are divided by. */
+/* Counts an arrival; the caller first calls arrival_rates_roll() if arrival_rates_due(). `slo_ns` is the time from
+ * arrival to deadline. If it is not positive (policies that are blind to deadlines take such requests too), it counts
+ * as 1 ns, because callers divide by the mean SLO. */
 void arrival_rates_count(struct arrival_rates *rates, int64_t now_ns, uint32_t items, int64_t slo_ns);
 /* Closes the ticks that ended by now. */
 void arrival_rates_roll(struct arrival_rates *rates, int64_t now_ns);

@@ -6,8 +6,8 @@
  *
  * An accelerator runs the batches sent to it one after the other, in the order sent. A batch begins when it has arrived
  * (delay(b) after it was sent: inputs travel while others run), the one before it has ended, and `earliest_ns` has
- * come; if that is after `latest_ns` it is not run, and its requests are refused. Loads and unloads are done one after
- * the other too, beside the batches.
+ * come. A batch that could begin only after `latest_ns` is not run, and its requests are refused. Loads and unloads are
+ * also done one after the other, while batches run.
  *
  * A core plans for the models and accelerators that it was made for. When others come, its shell makes another core,
  * hands it what is queued, and says which accelerators are BUSY with what the core before sent. */
@@ -20,14 +20,14 @@
 #include "sched/request_pool.h"
 #include "table/profile.h"
 
-#define CENTRAL_ACTIONS_MAX 64 /* that one step may give */
+#define CENTRAL_ACTIONS_MAX 64 /* actions that one step may return */
 
 struct central_model {
     const struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* copied; NULL: it does not run on that type */
     uint32_t batch_max;                                    /* items a batch; at most every profile's */
     int64_t slo_ns;                                        /* the model's usual SLO */
     double rate_hint;                                      /* requests per second to be expected; 0: not known */
-    uint64_t weights_bytes;                                /* that it takes on an accelerator */
+    uint64_t weights_bytes;                                /* memory that its weights take on an accelerator */
     int64_t load_ns;                                       /* what loading it there takes */
 };
 
@@ -45,21 +45,22 @@ struct central_config {
 enum central_event_kind {
     CENTRAL_ARRIVED,   /* request, for which the core takes a node; the pool must have a free one */
     CENTRAL_CANCELLED, /* request: handle and deadline */
-    CENTRAL_ENDED,     /* ended: a batch, a load or an unload is over; one for each action, in the order of its kind */
+    CENTRAL_ENDED,     /* ended: a batch, a load or an unload is over; one for each action */
     CENTRAL_UP,        /* accelerator joins, with nothing loaded */
     CENTRAL_DOWN,      /* accelerator leaves; an ENDED follows for everything that it still had to do */
     CENTRAL_BUSY,  /* before anything else: accelerator has batches that this core did not send, until about until_ns */
-    CENTRAL_FREE,  /* it has none of those any more */
+    CENTRAL_FREE,  /* accelerator has ended all the batches that BUSY told of */
     CENTRAL_TIMER, /* the time of central_output.wake_ns has come */
 };
 
 enum central_action_kind { CENTRAL_RUN, CENTRAL_LOAD, CENTRAL_UNLOAD };
 
+/* Of an accelerator, batches end in the order in which they were sent; so do loads and unloads, among themselves. */
 struct central_ended {
     enum central_action_kind kind;
     uint32_t accelerator, model, items;
-    bool done;      /* else refused by the accelerator, or lost with it */
-    int64_t run_ns; /* measured; of what was done */
+    bool done;      /* false: refused by the accelerator, or lost with it */
+    int64_t run_ns; /* measured, if it was done */
     uint64_t tag;   /* the action's */
 };
 
@@ -77,7 +78,7 @@ struct central_action {
     enum central_action_kind kind;
     uint32_t accelerator, model;
     uint64_t tag;                    /* the policy's own */
-    int64_t earliest_ns, latest_ns;  /* of a start on the accelerator; INT64_MIN, TIME_NEVER: any */
+    int64_t earliest_ns, latest_ns;  /* limits of its start on the accelerator; INT64_MIN, TIME_NEVER: none */
     uint32_t first, requests, items; /* RUN: the list of its requests, linked by `next` */
 };
 
@@ -103,18 +104,18 @@ struct central_moves {
     uint64_t plans;               /* since the first request */
     uint64_t places, kept;        /* of those plans; kept: it was there already. The others are moves */
     uint64_t requests;            /* that waited at a place which ended, and went to another */
-    int64_t wait_ns, wait_max_ns; /* until the model was loaded where it moved to: of all moves together, and most */
+    int64_t wait_ns, wait_max_ns; /* from a move until the model was loaded there: of all moves together, and most */
 };
 
 struct central_ops {
-    /* Memory for a core, aligned as malloc's. */
+    /* Bytes of memory for a core, which is aligned as malloc's. */
     size_t (*bytes)(const struct central_config *config);
     /* Sets it up in zeroed memory of that size. Every accelerator is up and idle. */
     void (*init)(void *core, const struct central_config *config, struct request_pool *pool);
     /* Handles one event; time never goes back. `out` is overwritten. */
     void (*step)(void *core, int64_t now_ns, const struct central_event *event, struct central_output *out);
-    /* How many accelerators the load needs, by its last plan. NULL: it does not plan that, and those count that the
-     * load keeps busy. */
+    /* How many accelerators the load needs, by its last plan. NULL: the policy does not plan that, and callers count
+     * the accelerators that the load keeps busy. */
     double (*needed)(const void *core);
     /* NULL: it binds no models to accelerators. */
     const struct central_moves *(*moves)(const void *core);

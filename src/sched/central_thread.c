@@ -11,21 +11,23 @@
 #include "base/thread.h"
 #include "sched/central_thread_core.h"
 
-#define DELAYS_EVERY_NS (10 * NS_PER_S) /* between two cores that are made because dispatching takes another time */
-#define DELAYS_TIMES    2               /* that differs by so much */
+#define DELAYS_EVERY_NS (10 * NS_PER_S) /* between two cores that are made because the dispatch time has changed, */
+#define DELAYS_TIMES    2               /* at least by this factor */
 #define DELAYS_LEAST_NS (100 * NS_PER_US)
-#define NO_MEMORY_NS    (100 * NS_PER_MS) /* until that is tried again */
+#define NO_MEMORY_NS    (100 * NS_PER_MS) /* until a new core is tried again after there was no memory */
 
 struct central_thread {
-    struct thread_rings rings; /* of all places for served models: the thread's index is theirs */
+    struct thread_rings rings; /* of all places for served models; a model's index here is its place's number */
     struct central_thread_core core;
     void *memory; /* of the core */
     uint32_t types;
-    int64_t delays_ns; /* when the core was made anew for those */
-    /* What ended before it began, and has not been told: a queue in a circle. */
+    int64_t delays_ns; /* when the policy's core was last made */
+    /* Actions that ended without being sent to an executor, and that the core was not told of yet: a queue in a
+     * circle. */
     struct central_ended *ended;
     uint32_t ended_head, ended_count, ended_most;
-    /* Models that come: written by who tells of them, before; and those that go, which have a batch under way. */
+    /* Models that come: central_thread_prepare() writes them beforehand. And models that go, but still have a batch
+     * under way. */
     struct thread_model *prepared; /* [models] */
     uint32_t *going;               /* [models] */
     uint32_t going_count;
@@ -116,7 +118,7 @@ static void take_request(struct central_thread *t, int64_t now, const struct req
     central_request(&t->core, now, &own);
 }
 
-/* An accelerator leaves or comes. Where they come from other processes, the news say of what type it is. */
+/* An accelerator leaves or comes. Where accelerators are in other processes, the message says of what type it is. */
 static void take_news(struct central_thread *t, int64_t now, const struct ran_message *ran) {
     const struct set_accelerator *a = &t->core.accelerators[ran->accelerator];
     bool told = t->rings.wiring->link == LINK_SCHEDULER;
@@ -213,8 +215,8 @@ static bool poll_moves(struct central_thread *t, int64_t now) {
 
 /* ---- another core for the policy ---- */
 
-/* Whether the policy plans with a delay that is far from what is measured. Between the roles of a cluster it is not
- * known beforehand. */
+/* Whether the policy plans with a delay that is far from what is measured. This can be so only between the processes of
+ * a cluster, where the delay is not known beforehand. */
 static bool delay_differs(const struct central_thread *t, int64_t now) {
     int64_t is_ns = atomic_load_explicit(&t->rings.ctrl_ns, memory_order_relaxed), was_ns = t->core.told_ctrl_ns;
     int64_t less_ns = is_ns < was_ns ? is_ns : was_ns, more_ns = is_ns < was_ns ? was_ns : is_ns;
@@ -222,7 +224,7 @@ static bool delay_differs(const struct central_thread *t, int64_t now) {
            more_ns > DELAYS_LEAST_NS && more_ns > DELAYS_TIMES * less_ns;
 }
 
-/* Makes another core for the policy, if the set has changed. -ENOMEM: in a while. */
+/* Makes another core for the policy, if the set has changed. -ENOMEM: it is tried again in a while. */
 static int renew(struct central_thread *t, int64_t now) {
     if (!central_renews(&t->core, now))
         return 0;

@@ -25,14 +25,16 @@ struct central_thread;
 /* Starts the thread. 0 or -errno with a sentence. */
 int central_thread_start(struct central_thread **thread, const struct central_thread_config *config,
                          struct sy_error *err);
-/* Says what comes with wiring_model_comes(), before that; its profiles stay until it has gone. Any thread, but one at a
- * time a served model; the thread's `models` had a place for it, with no variants. */
+/* Describes a served model before wiring_model_comes() makes it come. The caller keeps its profiles until the model has
+ * gone. Any thread, but only one at a time for a served model. The thread's `models` must have had a place for it, with
+ * no variants. */
 void central_thread_prepare(struct central_thread *thread, const struct thread_model *model);
 /* Ends the thread, which must have nothing queued that anyone waits for, and frees it. */
 void central_thread_stop(struct central_thread *thread);
 /* Any thread: its statistics. */
 const struct thread_rings *central_thread_rings(const struct central_thread *thread);
-/* How many accelerators the load needs, as the policy plans; negative: it does not say. */
+/* How many accelerators the load needs, as the policy plans; negative: the policy does not say. Any thread. */
 double central_thread_accelerators_needed(const struct central_thread *thread);
-/* How models have moved between accelerators; false: the policy binds none. */
+/* How models have moved between accelerators, without the waits (wait_ns, wait_max_ns). False: the policy binds no
+ * models. Any thread. */
 bool central_thread_moves(const struct central_thread *thread, struct central_moves *moves);

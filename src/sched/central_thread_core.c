@@ -6,8 +6,8 @@
 #include "base/arena.h"
 #include "base/assert.h"
 
-#define TIMERS_MOST 16 /* steps of the policy for its timer, a look */
-#define DELAYS_PART 8  /* dispatching takes this part of the shortest SLO at most, as in thread_rings.c */
+#define TIMERS_MOST 16 /* steps of the policy for its timer, in one central_look() */
+#define DELAYS_PART 8  /* the policy plans with at most this part of the shortest SLO, as in thread_rings.c */
 
 /* ---- set-up ---- */
 
@@ -96,7 +96,8 @@ static void arrive(struct central_thread_core *core, int64_t now_ns, const struc
     step(core, now_ns, &(struct central_event){.kind = CENTRAL_ARRIVED, .request = message});
 }
 
-/* Takes leave of the policy's core: what it had queued waits, and what it had sent is of a core before. */
+/* Leaves the policy's core: the requests that it had queued wait here, and the batches that it had sent are foreign to
+ * the next core. */
 static void policy_leave(struct central_thread_core *core) {
     core->moves_before = central_moves(core);
     for (uint32_t node = 0; core->policy && node < core->queued_end; node++) {
@@ -134,7 +135,7 @@ static void up_count(const struct central_thread_core *core, uint32_t up[ACCELER
         up[core->accelerators[a].type] += core->accelerators[a].up;
 }
 
-/* Whether a core plans for a model. */
+/* Whether the next core is to plan for a model. */
 static bool is_planned(const struct set_model *model, const uint32_t *up) {
     return model->there && runs_on_some(model, up);
 }
@@ -292,12 +293,13 @@ bool central_model_goes(struct central_thread_core *core, uint32_t model) {
         return false;
     m->there = false;
     if (m->member != CENTRAL_NONE)
-        core->model_of[m->member] = CENTRAL_NONE; /* the policy has it until the next one, with nothing to do */
+        core->model_of[m->member] = CENTRAL_NONE; /* the policy keeps it, with nothing to do, until the next core */
     m->member = CENTRAL_NONE;
     return true;
 }
 
-/* Whether the policy's core knows an accelerator as what it is now: another may have its number since it left. */
+/* Whether the policy's core knows an accelerator, and as the type that it is now: after one has left, one of another
+ * type may come under its number. */
 static bool is_planned_for(const struct set_accelerator *a) {
     return a->member != CENTRAL_NONE && a->planned == a->type;
 }
@@ -340,7 +342,7 @@ void central_accelerator_leaves(struct central_thread_core *core, int64_t now_ns
         step(core, now_ns, &(struct central_event){.kind = CENTRAL_DOWN, .accelerator = a->member});
         return;
     }
-    policy_leave(core); /* it would refuse what waits for the model */
+    policy_leave(core); /* the policy's core would refuse the requests of the model that is stranded */
     set_changed(core, now_ns);
 }
 
@@ -405,7 +407,7 @@ void central_action_ended(struct central_thread_core *core, int64_t now_ns, cons
     }
     if (foreign)
         a->foreign--;
-    else if (a->foreign > a->outstanding) /* it was given up, and the core that sent it has gone */
+    else if (a->foreign > a->outstanding) /* the batch was not sent, and the core that decided on it has gone */
         a->foreign = a->outstanding;
     if (foreign && a->foreign > 0)
         return;

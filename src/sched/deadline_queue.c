@@ -22,7 +22,7 @@ static bool comes_before(const struct request_node *node, uint8_t priority, int6
     return node->priority != priority ? node->priority < priority : node->deadline_ns < deadline_ns;
 }
 
-/* The last node of every level that comes before this place. */
+/* On every level, the last node that comes before this priority and deadline. */
 static void predecessors_find(const struct deadline_queue *queue, const struct request_node *nodes, uint8_t priority,
                               int64_t deadline_ns, uint32_t before[REQUEST_LEVELS]) {
     uint32_t at = REQUEST_NONE;
@@ -36,8 +36,8 @@ static void predecessors_find(const struct deadline_queue *queue, const struct r
     }
 }
 
-/* The node was appended: the node AHEAD places before it is told. That one is still in the queue if the queue is
- * long enough and nodes left it at its head only. */
+/* The node was appended: the `next` of the node AHEAD places before it is to name it. That earlier node is still in the
+ * queue if the queue is long enough and nodes have left it only at its head. */
 static void hint(struct deadline_queue *queue, struct request_node *nodes, uint32_t node) {
     uint32_t *last = &queue->last[queue->appended++ % DEADLINE_QUEUE_AHEAD];
     if (queue->count > DEADLINE_QUEUE_LONG && queue->appended > DEADLINE_QUEUE_AHEAD)

@@ -22,7 +22,7 @@ void decision_log_init(struct decision_log *log, char *memory, size_t bytes) {
 }
 
 static void put(struct decision_log *log, const void *data, size_t bytes) {
-    if (bytes == 0) /* of nothing, which may be nowhere */
+    if (bytes == 0) /* `data` may then be NULL */
         return;
     if (log->full || log->bytes - log->used < bytes) {
         log->full = true;

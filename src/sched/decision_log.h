@@ -49,7 +49,7 @@ struct decision_thread {
 
 struct decision_init {
     uint32_t core;   /* the rank core's number of the variant */
-    uint32_t levels; /* number of the limits of its model's queue; UINT32_MAX: it has none */
+    uint32_t levels; /* index of its model's queue limits within the thread; UINT32_MAX: it has none */
     uint32_t most[PRIORITIES_MAX];
 };
 
@@ -67,7 +67,7 @@ struct decision_step {
 struct decision_log {
     char *memory;
     size_t bytes, used;
-    size_t from; /* of the entry under way */
+    size_t from; /* where the entry that is being written begins */
     bool full;
 };
 
@@ -78,7 +78,7 @@ void decision_log_init(struct decision_log *log, char *memory, size_t bytes);
 
 void decision_model_thread(struct decision_log *log, const struct policy_ops *policy,
                            const struct policy_options *options, uint32_t types, uint32_t pool);
-/* `levels`: all of the thread's, that config->levels is one of. */
+/* `levels`: the array of the thread's limits, in which config->levels lies. */
 void decision_model_init(struct decision_log *log, uint32_t core, const struct model_core_config *config,
                          const struct queue_levels *levels);
 void decision_model_step(struct decision_log *log, uint32_t core, uint32_t types, int64_t now_ns,
@@ -92,7 +92,7 @@ void decision_rank_parameters(struct decision_log *log, const struct grant_messa
 /* After a step that changed the parameters, and before anybody else is told. */
 void decision_rank_load(struct decision_log *log, int64_t now_ns, double needed_ns);
 
-/* ---- for who looks at the load: `needed_ns`, for each part, as its rank core has said last ---- */
+/* ---- for whoever looks at the load; `needed_ns`: for each part, what its rank core has said last ---- */
 
 void decision_advice_init(struct decision_log *log, int64_t now_ns, const struct autoscale_config *config,
                           uint32_t parts, const double *needed_ns);
@@ -101,8 +101,8 @@ void decision_advice_look(struct decision_log *log, int64_t now_ns, const struct
 
 /* ---- for replays ---- */
 
-/* Bytes of what an event brings, for rank events once the message's head is there; and what is said, field by field:
- * what lies between fields is nobody's. */
+/* How many bytes the event of a model core brings; and what cores say, written field by field, since the padding
+ * between fields is undefined. */
 size_t decision_model_event_bytes(enum model_event_kind kind);
 void decision_put_model_output(struct decision_log *log, enum model_event_kind kind, uint32_t types,
                                const struct model_output *out, const struct request_pool *pool);

@@ -16,7 +16,7 @@ void load_classes_add(struct load_classes *c, uint32_t runs_on, double load) {
     c->load[runs_on ? runs_on : all_types(c)] += load;
 }
 
-/* How loaded the accelerators of a set of types are by so much. */
+/* The load of each accelerator of a set of types, if they share `load`; infinite if there are none. */
 static double pressure(uint32_t set, double load, const uint32_t *up) {
     uint32_t accelerators = 0;
     for (uint32_t t = 0; set >> t; t++)
@@ -24,14 +24,14 @@ static double pressure(uint32_t set, double load, const uint32_t *up) {
     return load <= 0 ? 0 : accelerators ? load / accelerators : __builtin_inf();
 }
 
-/* The next subset of `left`, ascending, behind the last of which comes 0. */
+/* The next subset of `left`, in ascending order; after the last one comes 0. */
 static uint32_t subset_after(uint32_t set, uint32_t left) {
     return (set - left) & left;
 }
 
 /* The set of types out of `left` that is loaded most by models that run on no others; of equals the largest. */
 static uint32_t hottest(const struct load_classes *c, uint32_t left, const uint32_t *up) {
-    double within[1 << ACCELERATOR_TYPES_MAX]; /* by set: the load of the models that run on types of it alone */
+    double within[1 << ACCELERATOR_TYPES_MAX]; /* by set: the load of the models that run on no type outside it */
     uint32_t best = left, set = 0;
     do {
         within[set] = c->load[set];
@@ -52,7 +52,7 @@ static uint32_t hottest(const struct load_classes *c, uint32_t left, const uint3
     return best;
 }
 
-/* Types without accelerators that no load is for: of a cluster's eight, most. */
+/* Types that have no accelerators, and no load that could use them: in a cluster, most of the eight types. */
 static uint32_t unused_types(const struct load_classes *c, const uint32_t *up) {
     uint32_t used = 0;
     for (uint32_t set = 1; set <= all_types(c); set++)

@@ -23,7 +23,8 @@ struct load_classes {
 void load_classes_begin(struct load_classes *classes, uint32_t types);
 /* Counts a model's load, in accelerators. `runs_on`: a bit for each type on which it runs; 0: on all. */
 void load_classes_add(struct load_classes *classes, uint32_t runs_on, double load);
-/* Divides them; `up` [types]: accelerators in service. The load counted is used up. */
+/* Divides types and models into classes; `up` [types]: accelerators in service. Spoils the counted load: begin anew
+ * before counting again. */
 void load_classes_divide(struct load_classes *classes, const uint32_t *up);
 /* The class of a model that runs on these types; 0: on all. */
 uint32_t load_classes_find(const struct load_classes *classes, uint32_t runs_on);

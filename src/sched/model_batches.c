@@ -1,5 +1,5 @@
-/* model_batches.c - which requests a batch may hold: a run of a queue in deadline order, no longer than ends by the
- * deadline of its first request. */
+/* model_batches.c - which requests a batch may hold: consecutive requests of a queue in deadline order, so few that the
+ * batch ends by the deadline of its first request. */
 #include "sched/model_core_state.h"
 
 /* The largest batch of up to `most` items that ends by the deadline; one of `least` does. */
@@ -72,8 +72,8 @@ struct type_batch model_batch_compose(const struct model_core *core, const struc
     return (struct type_batch){start, items, node != REQUEST_NONE, false, now_ns};
 }
 
-/* Of each priority in turn, from the highest, come the requests that are in time and make no other request of the batch
- * late. */
+/* Takes of each priority in turn, from the highest on, the requests that are in time and make no other request of the
+ * batch late. */
 struct type_batch model_mixed_compose(const struct model_core *core, const struct deadline_queue *queue, uint32_t type,
                                       int64_t now_ns, uint32_t most) {
     struct request_node *nodes = core->pool->nodes;

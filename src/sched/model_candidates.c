@@ -122,7 +122,8 @@ void model_settle(struct model_core *core, int64_t now_ns, struct model_output *
 
 /* ---- when time alone changes a candidate ---- */
 
-/* Where several priorities wait, a batch may have left the first request of one behind: when that gets too late. */
+/* Where several priorities wait, a batch may have left behind the first request of a priority. Returns when the first
+ * of these requests gets too late, or wake_ns if that is earlier. */
 static int64_t mixed_wake(const struct model_core *core, const struct deadline_queue *queue, int64_t wake_ns) {
     if (core->policy->deadline_blind || !model_is_mixed(core, queue))
         return wake_ns;

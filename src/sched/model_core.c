@@ -127,7 +127,7 @@ static uint32_t runs_on(const struct model_core *core) {
     return types;
 }
 
-/* Batches are as large as the request of the last tick wants that wants the largest. */
+/* Limits batches to the largest size that any request of the last tick allows. */
 static void asked_update(struct model_core *core) {
     if (core->asked_tick && core->asked_tick != core->asked) {
         core->asked = core->asked_tick;

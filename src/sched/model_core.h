@@ -9,8 +9,8 @@
 #include "sched/request_pool.h"
 #include "table/profile.h"
 
-/* How many requests with an SLO wait of each priority, and how many may wait. Of all cores of a model, one for each
- * shape of its inputs; owned by their thread. */
+/* Of each priority, how many requests with an SLO wait, and how many may wait. All cores of a model share it (there is
+ * one core for each shape of its inputs); owned by their thread. */
 struct queue_levels {
     struct queue_level {
         uint32_t waiting, most;
@@ -32,7 +32,7 @@ struct model_core_config {
     int64_t ctrl_ns, data_ns; /* delay(b) = ctrl + data*b before a batch starts */
     bool fetch_ahead;         /* the data*b passes while the batch before runs; else it takes the accelerator's time */
     bool learn;               /* correct the tables from measured runs */
-    uint32_t accelerators;    /* when learning: how many there are, of all types; their first runs are told apart */
+    uint32_t accelerators;    /* when learning: how many there are, of all types; first runs may be slow (rolling.h) */
     const struct policy_ops *policy;
     const struct policy_options *policy_options;
 };
@@ -40,10 +40,10 @@ struct model_core_config {
 struct model_core;
 
 enum model_event_kind {
-    MODEL_ARRIVED,    /* request; the pool must have a free node (else refuse it: REFUSAL_POOL_FULL) */
-    MODEL_ARRIVING,   /* the same if more arrive at this time: only refusals and rates are told yet. The rest is told
-                       * with MODEL_SETTLED, or with the next event of another kind */
-    MODEL_SETTLED,    /* no more come at this time */
+    MODEL_ARRIVED,  /* request; the pool must have a free node (else refuse it: REFUSAL_POOL_FULL) */
+    MODEL_ARRIVING, /* the same, if more may arrive at this time: only refusals and rates are told yet. The rest is told
+                       with MODEL_SETTLED, or with the next event of another kind */
+    MODEL_SETTLED,  /* no more come at this time */
     MODEL_CANCELLED,  /* request: handle and deadline */
     MODEL_PREPARED,   /* request: handle; its inputs are there before their time (model_promises.c) */
     MODEL_GRANTED,    /* grant (kind GRANT_ACCELERATOR) */
@@ -71,7 +71,7 @@ struct model_output {
     uint32_t batch;   /* after a grant: first request of the batch, or REQUEST_NONE: the accelerator is given back */
     uint32_t batch_requests, batch_items;
     int64_t batch_finish_ns; /* expected by the table in force */
-    int64_t batch_run_ns;    /* for how long of that it occupies the accelerator */
+    int64_t batch_run_ns;    /* for how much of that time the batch occupies the accelerator */
     bool candidate_changed;  /* tell the rank core `candidates` (after a grant: always, in the answer) */
     struct candidate candidates[ACCELERATOR_TYPES_MAX];
     bool rates_changed; /* tell the rank core `rates` */
@@ -79,22 +79,24 @@ struct model_output {
     int64_t wake_ns; /* step again with MODEL_TIMER then; TIME_NEVER: not before the next event */
 };
 
-/* Memory for a core, aligned as malloc's. */
+/* Bytes of memory for a core, which is aligned as malloc's. */
 size_t model_core_bytes(const struct model_core_config *config);
 /* Sets up a core in memory of model_core_bytes(). May be called again to reuse the memory when the core is idle. */
 void model_core_init(struct model_core *core, const struct model_core_config *config, struct request_pool *pool);
 /* Handles one event; time never goes back. `out` is overwritten. */
 void model_core_step(struct model_core *core, int64_t now_ns, const struct model_event *event,
                      struct model_output *out);
-/* Ask for the cache lines of a core that will be stepped soon, and some time later for those that they point to and an
- * arrival touches. Hints, of use where many cores take turns. */
+/* Prefetch the cache lines of a core that will be stepped soon, and some time later the lines that these point to and
+ * that an arrival touches. Hints, of use where many cores take turns. */
 void model_core_prefetch(const struct model_core *core);
 void model_core_prefetch_arrival(const struct model_core *core);
-/* Of one that is about to be told parameters. */
+/* The same for a core that is about to be told parameters. */
 void model_core_prefetch_parameters(const struct model_core *core);
-/* The same of a queued request, from the first (after REQUEST_NONE) to the next after `node`, which must have come. */
+/* Prefetches a queued request: the first, if `node` is REQUEST_NONE, else the one after `node`, whose own line should
+ * be there by now. Returns the prefetched node; REQUEST_NONE: the queue has ended. */
 uint32_t model_core_prefetch_batch(const struct model_core *core, uint32_t node);
-/* Nothing queued and no grant outstanding: the core may be reused for something else. */
+/* Nothing is queued: the core may be reused for something else. A grant may still be on its way; the new use answers
+ * it. */
 bool model_core_idle(const struct model_core *core);
 /* Requests queued, those whose inputs are only promised, leftovers and best effort included. */
 uint32_t model_core_queued(const struct model_core *core);

@@ -21,7 +21,7 @@ struct type_batch {
     uint32_t start; /* REQUEST_NONE: no batch */
     uint32_t items;
     bool full;          /* more requests wait behind it, but none fits */
-    bool grown;         /* by arrivals of this time, and its candidate does not tell yet */
+    bool grown;         /* changed by arrivals of this time, which its candidate does not tell yet */
     int64_t changed_ns; /* when requests joined or left it */
 };
 
@@ -36,9 +36,9 @@ struct model_core {
     uint32_t refused_last; /* in the list of the step's output */
     bool fetch_ahead;      /* inputs travel while the batch before runs */
     bool hopeless;         /* a request was refused for its deadline in this step */
-    bool told;             /* there were parameters; before the first nobody knows what is in service */
+    bool told;             /* parameters have come; before that the core does not know which types are in service */
     bool stranded;         /* no accelerator in service runs the model */
-    bool grown;            /* some batch has grown by arrivals of this time */
+    bool grown;            /* some batch is `grown` */
     bool changed;          /* a candidate has changed and was not told yet */
     bool stale;            /* arrivals of this time make it necessary to compose all batches anew */
     bool any_best_effort;  /* something waits in `best_effort` */
@@ -46,8 +46,8 @@ struct model_core {
     uint32_t promised;     /* first of the requests whose inputs are promised, by ready_ns, linked by `next` */
     uint32_t promised_count;
     int64_t free_ns; /* while answering a grant: when that accelerator is expected to be free; else INT64_MIN */
-    int64_t ran_ns;  /* of the last run or relaxation of the tables; TIME_NEVER: none yet */
-    double late_rate, bad_weight; /* beside view.dropped_rate */
+    int64_t ran_ns;  /* when a batch last ran, or the tables were last relaxed; TIME_NEVER: not yet */
+    double late_rate, bad_weight; /* share of late requests, as view.dropped_rate; weight of the next one in both */
     struct deadline_queue queue, leftovers;
     struct model_view view;
     struct type_batch batches[ACCELERATOR_TYPES_MAX];
@@ -55,8 +55,8 @@ struct model_core {
     struct policy_options options;
     struct rolling *rolling[ACCELERATOR_TYPES_MAX]; /* NULL: not learning */
     struct deadline_queue best_effort;
-    uint32_t asked, asked_tick; /* items that the requests of the last tick with any want a batch to have at most, and
-                                 * those of this tick so far; UINT32_MAX: any, 0: none came */
+    uint32_t asked, asked_tick; /* the largest batch, in items, that a request of the last tick with requests allows;
+                                   the same of this tick so far. UINT32_MAX: any, 0: no request came */
     uint32_t delays; /* a bit for each priority whose requests become best effort instead of being refused (DELAY) */
     double weight;
     double slo_ns;           /* the configured one */
@@ -181,17 +181,18 @@ static inline int64_t model_promise_next(const struct model_core *core) {
 
 /* ---- model_batches.c ---- */
 
-/* Where a batch of `type` starts in a queue: at its head, or on a type too slow for the head at the first request that
- * `items` can join, or else at the first that it can make at all. REQUEST_NONE: nowhere. */
+/* The request with which a batch of `type` starts in a queue: the head. If the type is too slow for the head, the first
+ * request that a batch of `items` does not make late, or else the first that the type can finish in time at all.
+ * REQUEST_NONE: none. */
 uint32_t model_start_find(const struct model_core *core, const struct deadline_queue *queue, uint32_t type,
                           int64_t now_ns, uint32_t items);
-/* The run of `queue` from `start` that a batch of `type` with at most `most` items holds. */
+/* The requests of `queue`, from `start` on, that a batch of `type` with at most `most` items holds. */
 struct type_batch model_batch_compose(const struct model_core *core, const struct deadline_queue *queue, uint32_t type,
                                       int64_t now_ns, uint32_t start, uint32_t most);
 /* The same where several priorities wait. The requests are linked by `next`, by deadline. */
 struct type_batch model_mixed_compose(const struct model_core *core, const struct deadline_queue *queue, uint32_t type,
                                       int64_t now_ns, uint32_t most);
-/* The best effort that may run on a type for so long. */
+/* The best effort of which a batch may run on a type for at most run_ns. */
 struct type_batch model_best_effort_compose(const struct model_core *core, uint32_t type, int64_t now_ns,
                                             int64_t run_ns);
 
@@ -204,7 +205,8 @@ void model_refresh(struct model_core *core, int64_t now_ns, struct model_output 
 bool model_lengthen(struct model_core *core, int64_t now_ns, uint32_t node);
 /* Lets batches and candidates follow the arrivals of this time. */
 void model_settle(struct model_core *core, int64_t now_ns, struct model_output *out);
-/* When time alone will change a candidate: a batch shrinks or loses its first request, a leftover gets too late. */
+/* When time alone will change a candidate: a batch shrinks or loses its first request, a leftover gets too late, or
+ * promised inputs are due. */
 int64_t model_wake_ns(const struct model_core *core);
 
 /* ---- model_seal.c ---- */

@@ -2,8 +2,8 @@
  *
  * Such a request counts from its arrival: in the rates that the policy plans by, against the limits of its queue, and
  * it is refused at once if it cannot be in time from its promise on. It joins the queue, and so a batch, when its
- * inputs are there: when that is said (MODEL_PREPARED), or else when they are promised for. A batch that is sealed
- * while the accelerator still runs another takes those along that are promised for the end of that run (model_seal.c).
+ * inputs are there: when MODEL_PREPARED says so, or else at the promised time. A batch that is sealed while the
+ * accelerator still runs another also takes requests whose inputs are promised for the end of that run (model_seal.c).
  * A promise that is not kept costs nobody else anything: the executor runs the batch without the request, and gives it
  * back.
  *

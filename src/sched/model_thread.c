@@ -183,10 +183,11 @@ static void send_plan(struct model_thread *t, const struct variant *v, int64_t n
         .latest_ns = TIME_NEVER,
     };
 
-    rings_send(&t->rings, now, &batch); /* poll_grants() saw to room */
+    rings_send(&t->rings, now, &batch); /* poll_grants() made sure that there is room */
 }
 
-/* The decisions since the last call have been published by now. */
+/* Counts how long the decisions since the last call took: until now. They have been published, unless `answered` was
+ * full in the middle of a turn. */
 static void take_times(struct model_thread *t) {
     if (!t->requests && !t->answered_count)
         return;
@@ -226,7 +227,7 @@ static void take_grant(struct model_thread *t, int64_t now, const struct grant_m
     send_plan(t, v, now, grant->accelerator);
 }
 
-/* Asks for what the grants that wait will touch: the walks through their batches go side by side. */
+/* Prefetches what the waiting grants will touch; the walks through their batches go side by side. */
 static void prefetch_grants(struct model_thread *t, struct ring *ring) {
     uint32_t count = ring_ready(ring, RINGS_GROUP), nodes[RINGS_GROUP], left = 0;
     const struct variant *soon[RINGS_GROUP];
@@ -280,7 +281,7 @@ static void take_ran(void *thread, int64_t now, const struct ran_message *ran) {
     struct variant *v = &t->variants[t->variant_of_rank_index[ran->model]];
 
     rings_ran(&t->rings, v->model, ran);
-    if (ran->late == 0 && (ran->run_ns == 0 || !t->learn)) /* nothing that the core did not expect */
+    if (ran->late == 0 && (ran->run_ns == 0 || !t->learn)) /* the core would learn nothing from it */
         return;
     if (ran->generation != v->generation || !v->serving)
         return;
@@ -291,7 +292,7 @@ static void take_ran(void *thread, int64_t now, const struct ran_message *ran) {
                               memory_order_relaxed);
 }
 
-/* Asks for what a group of runs will be counted in. */
+/* Prefetches the counters that a group of runs will change. */
 static void prefetch_ran(void *thread, struct ring *ring) {
     struct model_thread *t = thread;
     uint32_t count = t->active >= PREFETCH_FROM ? ring_ready(ring, RINGS_GROUP) : 0;
@@ -376,7 +377,7 @@ static bool anything_pending(struct model_thread *t) {
            stops(t);
 }
 
-/* Until when requests need not wake the thread; not after now_ns: they must. */
+/* Until when requests need not wake the thread; if that is not after now_ns, they must wake it. */
 static int64_t nap_end(struct wiring *w, int64_t now_ns) {
     int64_t up_ns = now_ns + WIRING_NAP_NS;
 
@@ -389,7 +390,7 @@ static int64_t nap_end(struct wiring *w, int64_t now_ns) {
     return up_ns;
 }
 
-/* For room in a ring of ours, which has no bell of ours. */
+/* Whether messages wait for room in a ring that this thread writes: nobody rings its bell when there is room. */
 static bool waits_for_room(const struct model_thread *t) {
     return t->rates_changed_count || t->mover_count || t->any_held_up;
 }
@@ -441,7 +442,7 @@ static void sleep_until(struct model_thread *t, int64_t until_ns) {
     bool nap = up_ns > now;
 
     if (nap && !waits_for_room(t))
-        until_ns = up_ns; /* what shrinks meanwhile can wait as well */
+        until_ns = up_ns; /* timers of batches that shrink meanwhile can wait as well */
     doorbell_arm_as(bell, nap ? DOORBELL_NAPPING : DOORBELL_ASLEEP);
     if (anything_pending(t))
         doorbell_cancel(bell);

@@ -23,16 +23,16 @@ struct model_thread_times {
     struct histogram candidate; /* from a request's hand-over to the candidate that counts it (a turn's slowest, for all
                                  * requests of the turn) */
     struct histogram plan;      /* from a grant to the plan of its batch */
-    struct histogram decision;  /* from when the batch could have started to its plan */
+    struct histogram decision;  /* from when a batch could have started to its plan */
 };
 
 struct model_thread;
 
-/* Makes the cores of a served model that is to come while the thread runs (wiring_model_comes()); its variants have
- * model numbers that are not in use. Any thread, but one at a time a served model; the thread's `models` had a place
- * for it, with no variants. 0 or -ENOMEM. */
+/* Makes the cores of a served model before wiring_model_comes() makes it come; its variants have model numbers that are
+ * not in use. Any thread, but only one at a time for a served model. The thread's `models` must have had a place for
+ * it, with no variants. 0 or -ENOMEM. */
 int model_thread_prepare(struct model_thread *thread, const struct thread_model *model);
-/* Frees them: of a model that has not come, or that has gone. There need not be any. The same. */
+/* Frees these cores of a model that has not come, or has gone; does nothing if there are none. The same threads. */
 void model_thread_forget(struct model_thread *thread, uint32_t served_model);
 
 /* Starts the thread. 0 or -errno with a sentence. */
@@ -40,8 +40,8 @@ int model_thread_start(struct model_thread **thread, const struct model_thread_c
 /* The same without a thread of its own: the caller calls model_thread_turn() again and again, from one thread. Only
  * where no thread sleeps (wiring_init()'s busy_poll), since nothing wakes it. */
 int model_thread_make(struct model_thread **thread, const struct model_thread_config *config, struct sy_error *err);
-/* One turn, of at most so many messages from each ring that it is over within some 100 us. 0 if there was something to
- * do, else until when there may not be. A doorbell_turn. */
+/* One turn. It takes so few messages from each ring that it is over within some 100 us. 0 if there was something to do,
+ * else until when the thread may sleep (INT64_MIN: it is to stop). A doorbell_turn. */
 int64_t model_thread_turn(void *thread);
 /* Ends the thread, which must have nothing queued that anyone waits for, and frees it. */
 void model_thread_stop(struct model_thread *thread);

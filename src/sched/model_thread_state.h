@@ -27,7 +27,7 @@ struct variant {
     uint64_t shape_key;
     int64_t used_ns;     /* last arrival: the least recently used idle variant is given to a new shape */
     uint32_t model;      /* within the thread */
-    uint32_t rank_index; /* the rank core's */
+    uint32_t rank_index; /* the rank core's number of it */
     uint32_t generation; /* counts the shapes and models that it was given to: a run of an earlier one may be reported
                           * late, and says nothing of this one */
     uint32_t queued;
@@ -37,7 +37,7 @@ struct variant {
     bool rates_known;
     bool arriving;      /* on the list of variants whose arrivals of this turn are not settled */
     bool rates_changed; /* on the list of variants with rates to tell */
-    int64_t origin_ns;  /* hand-over of the first of these arrivals */
+    int64_t origin_ns;  /* when the first of the arrivals that are not settled was handed over */
 };
 _Static_assert(sizeof(struct variant) <= CACHE_LINE, "a request needs one cache line of it");
 
@@ -55,7 +55,7 @@ struct model_cores {
 };
 
 struct model_thread {
-    struct thread_rings rings; /* model indexes within the thread are its */
+    struct thread_rings rings; /* "within the thread", a model's index is that in `rings` */
     struct decision_log *log;  /* NULL: decisions are not logged */
     uint32_t types;
     bool learn;
@@ -97,7 +97,7 @@ struct model_thread {
     /* how much of its time is used up */
     int64_t turn_ns; /* when the last turn began, if it had something to do */
     int64_t busy_since_ns, busy_ns;
-    double busy; /* share, in the mean over some BUSY_EVERY_NS */
+    double busy; /* share of its time, in the mean over some BUSY_EVERY_NS */
     pthread_t thread;
     bool started; /* the thread is */
     _Atomic bool stop;
@@ -148,7 +148,7 @@ void thread_prepared_log(const struct model_thread *t, const struct variant *v, 
 /* Writes the newest candidates, of the last step, at once; they are announced at the end of the turn, if they are not
  * part of an answer. */
 void thread_tell_candidate(struct model_thread *t, const struct variant *v, int64_t origin_ns);
-/* Writes down for other threads what load the rates are; NULL: none. */
+/* Tells other threads what load these rates make; NULL: no load. */
 void thread_note_load(const struct model_thread *t, const struct variant *v, const struct model_rates *rates);
 /* The variant has new rates: thread_tell_rates() tells them. */
 void thread_note_rates(struct model_thread *t, struct variant *v);
@@ -156,7 +156,8 @@ void thread_note_rates(struct model_thread *t, struct variant *v);
 void thread_answer(struct model_thread *t, const struct variant *v, int64_t now, const struct grant_message *grant);
 /* Whether a message that is no answer may be sent now: room is kept for answers. */
 bool thread_may_say(const struct model_thread *t, const struct variant *v);
-/* Sends a message without candidates; the caller fills the rest in at once. */
+/* Sends a message without candidates. The caller fills in the rest before the message is published at the end of the
+ * turn. */
 struct rank_message *thread_say(const struct model_thread *t, const struct variant *v, enum rank_message_kind kind);
 /* Sends the rates that changed, the newest only: what does not fit waits, and newer rates replace it. */
 void thread_tell_rates(struct model_thread *t);

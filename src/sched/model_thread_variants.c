@@ -13,7 +13,7 @@
 
 /* ---- what cores are told ---- */
 
-/* The configuration of a model's core, for the profiled item. */
+/* The configuration of a model's core, where an item costs as much as the profiled one. */
 static struct model_core_config core_config(const struct model_thread *t, const struct thread_model *m,
                                             uint32_t rank_index) {
     struct model_core_config config = {

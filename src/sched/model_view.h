@@ -11,7 +11,7 @@
 struct model_view {
     /* set by the core; read by policies */
     uint32_t types;
-    uint32_t items_worth;             /* up to so many items waiting for company pays, on some type */
+    uint32_t items_worth;             /* batch size up to which waiting for company pays, on some type */
     bool used[ACCELERATOR_TYPES_MAX]; /* the model runs on that type, and accelerators of it are in service */
     int64_t ctrl_ns, data_ns;         /* delay(b) = ctrl + data*b */
     int64_t wait_ns;                  /* longest wait for company by its configuration; 0: not configured */
@@ -21,12 +21,12 @@ struct model_view {
         target_items;   /* window drop: the head is given up when so many items (or all, if fewer wait) no longer fit */
     uint32_t items_cap; /* items of a batch at most; 0: as many as pay */
     double batch_best;  /* b*: the batch that its rate and SLO allow, >= 1 */
-    bool no_leftovers;  /* as that of policy_ops, for now */
+    bool no_leftovers;  /* as policy_ops.no_leftovers, until the next update */
     /* set by the core again */
-    uint32_t items_most[ACCELERATOR_TYPES_MAX];      /* of a batch, by type: with more, each item only costs more */
+    uint32_t items_most[ACCELERATOR_TYPES_MAX];      /* of a batch, by type: in larger batches each item costs more */
     struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* the tables in force; NULL: does not run on that type */
     struct arrival_rates rates;
-    double alpha_ns, beta_ns; /* mean of the tables' fits over the accelerators */
+    double alpha_ns, beta_ns; /* of the tables' fits, in the mean over the accelerators in service */
     double slo_ns;            /* mean over the arrivals */
     double rate_per_ns;       /* items, over 2 s, as of the last tick */
     double dropped_rate;      /* as in struct model_rates, as of now */

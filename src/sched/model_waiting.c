@@ -69,7 +69,7 @@ static void best_effort_become(struct model_core *core, struct model_output *out
     best_effort_add(core, node, out);
 }
 
-/* It cannot finish by its deadline: it is refused, or best effort from now on. */
+/* A request cannot finish by its deadline: it is refused, or is best effort from now on. */
 static void give_up(struct model_core *core, struct model_output *out, uint32_t node) {
     const struct request_node *request = model_node(core, node);
     if (!becomes_best_effort(core, request)) {
@@ -180,8 +180,8 @@ static uint32_t lower_take(struct model_core *core, uint8_t priority) {
     return node;
 }
 
-/* The policy does not admit one more: a request of lower priority leaves the queue for it, or else it waits among the
- * leftovers itself. */
+/* The policy does not admit one more request: one of lower priority leaves the queue for it, or else the new one itself
+ * waits among the leftovers. */
 static void stand_back(struct model_core *core, int64_t now_ns, uint32_t node, struct model_output *out) {
     uint32_t lower = lower_take(core, model_node(core, node)->priority);
     if (lower != REQUEST_NONE)

@@ -27,7 +27,7 @@ struct policy_option {
     const char *key;            /* a number's unit is its last part: max_queue_delay_us */
     const char *help;           /* one line */
     double preset, least, most; /* of a number */
-    const char *const *words;   /* ended by NULL: one of them, and the value is its index */
+    const char *const *words;   /* the words allowed, ended by NULL; the value is the index of one */
     bool flag;                  /* true or false, 1 or 0 */
     bool whole;                 /* a number without a fraction */
 };
@@ -50,7 +50,7 @@ struct batch_view {
 
 /* When a batch may start. */
 struct batch_times {
-    int64_t start_ns[SUPPLY_LEVELS]; /* by how many accelerators are free; 0: now */
+    int64_t start_ns[SUPPLY_LEVELS]; /* by how many accelerators are free (level of supply); 0: now */
     int64_t order_ns;                /* among batches that may start, the least goes first */
 };
 
@@ -72,13 +72,13 @@ struct policy_ops {
     const char *summary;                 /* one line for --help */
     const struct policy_option *options; /* ended by a NULL key; NULL: none */
 
-    const struct central_ops *central; /* a central policy, which has nothing of what follows; NULL: of candidates */
+    const struct central_ops *central; /* a central policy's, which has nothing of what follows; NULL: of candidates */
 
     /* Deadlines do not matter: a batch is as much of the queue as it may hold, no request is refused for its deadline,
      * and the window drop gives none up. */
     bool deadline_blind;
     /* Requests that the window drop gives up, or that model_admit turns away, are refused at once, instead of waiting
-     * among the leftovers for an accelerator that no batch wants. For a model also while m->no_leftovers. */
+     * among the leftovers for an accelerator that no batch wants. m->no_leftovers says the same for one model. */
     bool no_leftovers;
 
     /* For the model core, on its thread. `own` is the policy's memory in each core, zeroed at first: model_bytes. */
@@ -92,9 +92,10 @@ struct policy_ops {
     struct batch_times (*batch_times)(const struct model_view *m, const void *own, uint32_t type,
                                       const struct batch_view *batch);
 
-    /* For policies that follow the batch sizes that a model's configuration prefers (m->preferred): how many items of a
-     * batch that starts now are to be in it; whole requests that fit into so many are. Batches may then have as many
-     * items as the model allows. NULL, or no preferred sizes: all of them, and batches have no more items than pays. */
+    /* For policies that follow the batch sizes that a model's configuration prefers (m->preferred): how many of the
+     * `items` that a batch could have now it is to have; it takes the whole requests that fit into so many. Batches may
+     * then have as many items as the model allows. NULL, or no preferred sizes: a batch takes all items, and has no
+     * more than pay. */
     uint32_t (*batch_part)(const struct model_view *m, const void *own, uint32_t items, int64_t head_arrival_ns,
                            int64_t now_ns);
 
@@ -104,8 +105,9 @@ struct policy_ops {
     void (*cluster_derive)(const struct cluster_view *cluster, const struct policy_options *options,
                            struct cluster_parameters *parameters, double *admit_share);
 
-    /* How many ways of deciding its options leave open: it goes by the one of cluster_parameters.way, at first 0, and
-     * sim/rehearsal.h tells which is best. NULL, or 1: there is one. Sets options that leave only that way. */
+    /* How many ways of deciding the options leave open. The policy decides by number cluster_parameters.way, which is 0
+     * at first; sim/rehearsal.h finds out which is best. NULL, or 1: there is only one. way_fix() sets options that
+     * leave only that way. */
     uint32_t (*ways)(const struct policy_options *options);
     const char *const *way_names; /* a word each */
     void (*way_fix)(struct policy_options *options, uint32_t way);

@@ -6,11 +6,11 @@
  *     |<------------- l(b) -------------->|
  *     begin              offer <- ahead ->| free
  *
- * `ahead` is the time that the configuration says a batch takes on its way, and the time that grants were seen to take
- * until they were answered. No allowance is made for batches that end early: a batch sealed too early would block a
- * more urgent one that arrives meanwhile, and an accelerator that is reported free before it was offered is granted
- * then. A batch sealed ahead waits at the accelerator, at most one. Where messages take no time (a simulation without
- * delays) accelerators are offered when they are reported free. */
+ * `ahead` is the time that a batch takes on its way, as configured, plus the time that grants were seen to take until
+ * they were answered. No allowance is made for batches that end early: a batch sealed too early would block a more
+ * urgent one that arrives meanwhile, and an accelerator that is reported free before it was offered is granted then. A
+ * batch sealed ahead waits at the accelerator, at most one. Where messages take no time (a simulation without delays)
+ * accelerators are offered when they are reported free. */
 #include "base/assert.h"
 #include "sched/rank_core_state.h"
 

@@ -12,9 +12,9 @@
 /* A silent model's SLO counts until not one item is to be expected in a hundred of the longest runs. Its rate falls for
  * 24 minutes until it is 0, and best effort must not make way all that time for requests that do not come. */
 #define SILENT_RATE (0.01 / (BEST_EFFORT_RUN_NS / (double)NS_PER_S))
-/* Accelerators kept from best effort: a step more after each batch that it delayed, and so many fewer after each other
- * batch that KEPT_SHARE of the batches are delayed. At most KEPT_MOST of the accelerators are kept. Every 10 ms what
- * was learned fades. */
+/* Accelerators kept from best effort: KEPT_STEP more after each batch that best effort delayed, and after each other
+ * batch fewer by so much that in the end KEPT_SHARE of the batches are delayed. At most KEPT_MOST of the accelerators
+ * are kept. Every 10 ms what was learned fades. */
 #define KEPT_STEP  0.5
 #define KEPT_SHARE 0.1
 #define KEPT_MOST  0.5
@@ -29,7 +29,7 @@ static uint32_t kept(const struct rank_core *core, uint32_t type) {
     return (uint32_t)(core->kept < most ? core->kept : most);
 }
 
-/* The batch waited for best effort if that ran somewhere until now. */
+/* A batch that waited counts as delayed by best effort if best effort ran somewhere until now. */
 void rank_kept_learn(struct rank_core *core, int64_t now_ns, bool waited) {
     waited = waited && (core->best_effort_runs || core->best_effort_ended_ns == now_ns);
     core->kept += KEPT_STEP * ((double)waited - (core->way ? KEPT_SHARE_LOSING : KEPT_SHARE));
@@ -64,8 +64,8 @@ static uint32_t idle_find(const struct rank_core *core, uint32_t type) {
     return RANK_NOBODY;
 }
 
-/* How long a type can do with one free accelerator less. If fewer would be left than models wait for company, that is
- * until the first of these may start. */
+/* How long a type can do with one free accelerator less; 0: the accelerator is kept. If fewer would be left than models
+ * wait for company, that is until the first of these models may start. */
 static int64_t idle_span(struct rank_core *core, uint32_t type, int64_t now_ns) {
     const struct stage *stage = rank_stage_now(core, type);
     uint32_t left = core->lanes[type].free.count - 1;

@@ -1,8 +1,9 @@
 /* rank_candidates.c - the candidates of all models, in the order in which they may have free accelerators.
  *
  * When a batch may start depends on how many accelerators of a type are free, so every type has a stage for each level
- * of supply. A stage holds the candidates whose time has not come by that time, and the others by their order_ns. A
- * candidate that comes is only stored. A stage is brought up to date when accelerators at its level can use it. */
+ * of supply. A stage holds the candidates whose time has not come, ordered by that time, and the others, ordered by
+ * order_ns. A candidate that comes is only stored; a stage is brought up to date when free accelerators are at its
+ * level. */
 #include <string.h>
 
 #include "base/assert.h"

@@ -90,7 +90,7 @@ void rank_core_init(struct rank_core *core, const struct rank_core_config *confi
 
 /* ---- events ---- */
 
-/* The model may go, unless a grant is on its way to it: then with the answer. */
+/* Lets the model go, unless a grant is on its way to it: then it goes when it has answered. */
 static void model_leaves(struct rank_core *core, uint32_t model, struct rank_output *out) {
     if (core->model[model].granted)
         return;
@@ -105,7 +105,7 @@ static void leave(struct rank_core *core, uint32_t model, struct rank_output *ou
     model_leaves(core, model, out);
 }
 
-/* Those that come with a message. */
+/* Stores the candidates that come with a message. */
 static void candidates_take(struct rank_core *core, const struct rank_message *message) {
     CHECK_EQ(message->types, core->types);
     rank_candidates_store(core, message->model, message->candidates);

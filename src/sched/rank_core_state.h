@@ -44,7 +44,7 @@ struct estimate {
     double mean, deviation;
 };
 
-/* What is to be brought up to date: a stage of every lane, or the leftovers and best effort. */
+/* Lists of models: one for the stages of each level in all lanes, one for leftovers and best effort. */
 #define LISTS          (SUPPLY_LEVELS + 1)
 #define LIST_LEFTOVERS SUPPLY_LEVELS
 
@@ -55,7 +55,7 @@ struct model_slot {
     uint8_t dirty;          /* a bit for every list in which it is */
     bool reports;           /* its rates: it is one of `reporting` */
     uint8_t class;          /* of load_classes.h; of one that reports */
-    double pace;            /* how long its batches take, over what the tables say: the mean */
+    double pace;            /* how long its batches take, divided by what the tables say: the mean */
     int64_t best_effort_ns; /* how long its best effort has run; a model that had none for a while continues where the
                                others are */
 };
@@ -90,11 +90,11 @@ struct rank_core {
     struct candidate *candidates;    /* [models][types] */
     struct dirty_list dirty[LISTS];  /* of [models] */
     struct lane lanes[ACCELERATOR_TYPES_MAX];
-    struct heap offers; /* running accelerators, by when they are to be offered */
-    uint32_t wanting;   /* models with a candidate */
-    bool awaited;       /* accelerators that became due before this step were wanted then: some model had a candidate */
-    int64_t due_ns;     /* when they became due */
-    struct estimate hop;          /* ns, from when a grant was due to its answer */
+    struct heap offers;  /* running accelerators, by when they are to be offered */
+    uint32_t wanting;    /* models with a candidate */
+    bool awaited;        /* some model had a candidate after the last step: accelerators due since then were wanted */
+    int64_t due_ns;      /* when these accelerators became due */
+    struct estimate hop; /* ns, from when a grant was due to the sealing of its batch */
     uint32_t best_effort_runs;    /* of all lanes */
     int64_t best_effort_ended_ns; /* when best effort last ended */
     int64_t best_effort_turn_ns;  /* best_effort_ns of the model granted last */
@@ -110,16 +110,16 @@ struct rank_core {
     uint32_t reporting_count;
     struct model_rates *rates_now; /* [models] scratch: theirs as of now */
     struct load_classes classes;
-    uint8_t class_silent;            /* of all other models */
+    uint8_t class_silent;            /* of all models that do not report */
     struct model_rates *class_rates; /* [models] scratch: of one class, where there are several */
     double *class_share;             /* [models] scratch: what the policy admits of it */
     struct cluster_parameters parameters[ACCELERATOR_TYPES_MAX]; /* by class */
     double busy_part[ACCELERATOR_TYPES_MAX];                     /* of a type's accelerators' time, over 2 s */
-    int64_t granted_ns[ACCELERATOR_TYPES_MAX];                   /* by type, since the parameters were derived, */
-    int64_t parameters_ns;                                       /* and when they were */
-    double needed, thread_busy;                                  /* of all */
-    double needed_ns;                                            /* accelerator time that was needed */
-    int64_t needed_at_ns;                                        /* until then */
+    int64_t granted_ns[ACCELERATOR_TYPES_MAX]; /* accelerator time granted, by type, since parameters_ns */
+    int64_t parameters_ns;                     /* when the parameters were last derived */
+    double needed, thread_busy;                /* of all */
+    double needed_ns;                          /* accelerator time that was needed */
+    int64_t needed_at_ns;                      /* until then */
     int64_t parameters_due_ns;
     uint32_t way; /* by which the policy decides */
     const struct policy_ops *policy;
@@ -160,7 +160,7 @@ static inline struct stage *rank_stage_now(struct rank_core *core, uint32_t type
     rank_list_update(core, level);
     return &core->lanes[type].stages[level];
 }
-/* The model of a stage whose candidate starts first now, or RANK_NOBODY. */
+/* Of the models of a stage whose candidate may start now, the one that goes first; or RANK_NOBODY. */
 uint32_t rank_stage_best(struct rank_core *core, uint32_t type, struct stage *stage, int64_t now_ns);
 /* The model whose leftovers start first, or RANK_NOBODY. The list is up to date. */
 uint32_t rank_leftovers_best(const struct rank_core *core, struct lane *lane, int64_t now_ns);

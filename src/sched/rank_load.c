@@ -26,7 +26,7 @@ static struct model_rates rates_at(const struct model_rates *reported, int64_t n
     return rates;
 }
 
-/* Best effort does not count. */
+/* Updates what part of their time the accelerators are busy; best effort does not count. */
 static void busy_update(struct rank_core *core, int64_t now_ns) {
     double passed_ns = (double)(now_ns - core->parameters_ns);
     for (uint32_t t = 0; t < core->types; t++) {
@@ -83,7 +83,7 @@ static void rates_update(struct rank_core *core, int64_t now_ns) {
         load_classes_add(&core->classes, rates.runs_on, load);
     }
     double since_ns = (double)(now_ns - core->needed_at_ns);
-    core->needed_ns += core->needed * (since_ns < SLOW_NS ? since_ns : SLOW_NS); /* what came before left no trace */
+    core->needed_ns += core->needed * (since_ns < SLOW_NS ? since_ns : SLOW_NS); /* of before, rates tell nothing */
     core->needed_at_ns = now_ns;
     core->best_effort_run_ns = run_ns > 0 ? (int64_t)run_ns : 0;
     load_classes_divide(&core->classes, core->up_of_type);

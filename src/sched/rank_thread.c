@@ -17,8 +17,8 @@
  * thousand models. */
 #define TELL_MOST     16
 #define TELL_APART_NS (200 * NS_PER_US)
-/* How often the accelerators that the load needs are brought up to date while nothing happens, and down to how many:
- * of a load of one accelerator that ends, so much is left after 15 s. */
+/* While nothing happens, the number of accelerators that the load needs is brought up to date so often, until it is as
+ * low as this: 15 s after a load of one accelerator has ended. */
 #define NEEDED_EVERY_NS NS_PER_S
 #define NEEDED_LEAST    0.0005
 
@@ -29,7 +29,7 @@ struct rank_thread {
     uint32_t part;
     struct rank_core *core;
     uint8_t *accelerator_type; /* [wiring->accelerators] */
-    int64_t *origin_ns;        /* [wiring->models] when what its candidate follows from was handed over */
+    int64_t *origin_ns;        /* [wiring->models] when what led to its candidate was handed over */
     int64_t wake_ns;
     uint32_t tell_next; /* next model to be told the parameters, */
     uint32_t tell_left; /* models from tell_next on that were not told the newest */
@@ -41,7 +41,7 @@ struct rank_thread {
     _Atomic uint64_t grants;
     uint32_t granted; /* in this turn */
     _Atomic double needed, needed_ns;
-    _Atomic uint32_t way; /* by which the policy is to decide; */
+    _Atomic uint32_t way; /* the one by which the policy is to decide; */
     uint32_t way_told;    /* the core was told this */
     pthread_t thread;
     bool started; /* the thread is */
@@ -197,7 +197,7 @@ static bool poll_freed(struct rank_thread *r, int64_t now) {
 
 static void take_message(struct rank_thread *r, int64_t now, struct rank_message *message) {
     if (message->types) {
-        /* The board may be newer than the message, and have been passed over while that was under way. */
+        /* The board may be newer than the message: its announcements were ignored while the message was under way. */
         candidate_board_read(&r->wiring->candidates, message->model, message->candidates, &message->origin_ns);
         r->origin_ns[message->model] = message->origin_ns;
     }

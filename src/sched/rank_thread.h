@@ -20,7 +20,8 @@ int rank_thread_start(struct rank_thread **thread, struct wiring *wiring, uint32
  * where no thread sleeps (wiring_init()'s busy_poll), since nothing wakes it. */
 int rank_thread_make(struct rank_thread **thread, struct wiring *wiring, uint32_t part,
                      const struct rank_core_config *config, struct sy_error *err);
-/* One turn. 0 if there was something to do, else until when there may not be. A doorbell_turn. */
+/* One turn. 0 if there was something to do, else until when the thread may sleep (INT64_MIN: it is to stop). A
+ * doorbell_turn. */
 int64_t rank_thread_turn(void *thread);
 /* Ends the thread and frees it. */
 void rank_thread_stop(struct rank_thread *thread);
@@ -31,10 +32,10 @@ void rank_thread_way_set(struct rank_thread *thread, uint32_t way);
 /* Any thread: statistics. */
 const struct margin *rank_thread_wake_margin(const struct rank_thread *thread);
 uint64_t rank_thread_grants(const struct rank_thread *thread);
-/* From when batches could have started, and were handed over, to their grants. */
+/* The times from when a batch could have started, and its requests had been handed over, to its grant. */
 const struct histogram *rank_thread_grant_times(const struct rank_thread *thread);
 int64_t rank_thread_cpu_ns(const struct rank_thread *thread);
-/* How many accelerators the load needs, and the parameters in force. */
+/* How many accelerators the load needs, as of the newest parameters. */
 double rank_thread_accelerators_needed(const struct rank_thread *thread);
-/* The time of accelerators that it has needed so far. */
+/* The accelerator time that the load has needed so far, in nanoseconds. */
 double rank_thread_needed_ns(const struct rank_thread *thread);

@@ -24,8 +24,8 @@ struct request_node {
 };
 _Static_assert(sizeof(struct request_node) == 64, "one cache line");
 
-/* The free nodes are a stack. Its top REQUEST_POOL_TOP indexes are kept in the pool, and each node below names the
- * one that comes so many places after it. So the nodes that will be asked for soon are known, and can be prefetched,
+/* The free nodes are a stack. The pool keeps the indexes of the top REQUEST_POOL_TOP nodes, and each free node names
+ * the one that lies so many places below it. So the nodes that will be asked for soon are known, and can be prefetched,
  * without a look at the nodes between. */
 #define REQUEST_POOL_TOP 8
 

@@ -13,7 +13,7 @@
 #include "table/profile.h"
 
 #define RINGS_POLL_MAX 256 /* messages taken from one ring a turn, so that no ring starves another */
-#define RINGS_GROUP    16  /* of them, whose cache lines are asked for together */
+#define RINGS_GROUP    16  /* of them, whose cache lines are prefetched together */
 
 /* What a scheduling thread is told of a served model; constant. */
 struct thread_model {
@@ -55,7 +55,7 @@ struct batch_counters {
 /* What the thread measures of one served model. */
 struct measured_model {
     struct margin gather;    /* fetching and copying an item's inputs */
-    bool any;                /* something was, since delay(b) last followed */
+    bool any;                /* an item was measured since delay(b) last followed */
     _Atomic int64_t data_ns; /* as the cores use it */
 };
 
@@ -91,21 +91,21 @@ struct sealed_batch {
     uint64_t tag;
 };
 
-/* 0 or -ENOMEM with a sentence; free it in either case. Zeroed before. */
+/* `r` is zeroed. 0 or -ENOMEM with a sentence; call thread_rings_free() in either case. */
 int thread_rings_init(struct thread_rings *r, const struct thread_rings_config *config, struct sy_error *err);
 void thread_rings_free(struct thread_rings *r);
-/* Puts a served model into the place of one that nobody asks for; its counters begin anew. */
+/* Puts a served model into place `m`, whose old model nobody asks for any more; the counters begin anew. */
 void rings_model_set(struct thread_rings *r, uint32_t m, const struct thread_model *model);
 
 /* A request goes back to its frontend. `model` counts within the thread. */
 void rings_refuse(struct thread_rings *r, uint32_t model, uint32_t port, uint64_t handle, enum refusal reason);
-/* A list of them does, and their nodes to the pool. */
+/* A list of requests goes back to the frontends, and their nodes to the pool. */
 void rings_refuse_list(struct thread_rings *r, uint32_t first);
 /* Seals a batch and sends it to its accelerator, whose ring of plans must have room. */
 void rings_send(struct thread_rings *r, int64_t now_ns, const struct sealed_batch *batch);
 /* Whether the ring of plans to an accelerator's executor has room for any batch. */
 bool rings_fit(const struct thread_rings *r, uint32_t accelerator);
-/* Asks for the cache lines that rings_send() of so many items, or rings_ran(), will count in. A hint. */
+/* Prefetch the cache lines of the counters that rings_send() of so many items, or rings_ran(), will write. Hints. */
 void rings_prefetch_send(const struct thread_rings *r, uint32_t model, uint32_t items);
 void rings_prefetch_ran(const struct thread_rings *r, uint32_t model, const struct ran_message *ran);
 /* Notes what a run tells of delays and durations. */
@@ -113,14 +113,14 @@ void rings_ran(struct thread_rings *r, uint32_t model, const struct ran_message 
 void rings_queued_add(struct thread_rings *r, uint32_t model, int32_t change);
 /* Every 100 ms: lets the delays follow what was measured. True if they changed. */
 bool rings_follow_delays(struct thread_rings *r, int64_t now_ns);
-/* What dispatching takes, as far as a model of this SLO allows for it. Any thread. */
+/* What dispatching a batch takes, in ns, but at most the part of slo_ns that a model allows for it. Any thread. */
 int64_t rings_ctrl_ns(const struct thread_rings *r, int64_t slo_ns);
 /* delay(b) = ctrl + data*b as the cores of a model use it now. Any thread. */
 void rings_delays(const struct thread_rings *r, uint32_t model, int64_t *ctrl_ns, int64_t *data_ns);
 
 /* Publishes the turn's plans and refusals, and wakes who waits for them. */
 void rings_publish(struct thread_rings *r);
-/* Requests or measured runs wait. */
+/* Whether requests or measured runs wait in the rings. */
 bool rings_pending(struct thread_rings *r);
 
 /* Calls take(context, now, message) for what executors ran, and before each group soon(context, ring) if it is given.

@@ -26,7 +26,7 @@ static int rings_make(struct ring **rings, uint32_t count, uint32_t capacity, si
     return rings_make_runs(rings, count, capacity, slot_bytes, 1);
 }
 
-/* Gives back the outputs of results that no frontend has taken: of batches that ended after their frontends had. */
+/* Gives back the outputs of results that no frontend has taken, because their batches ended after the frontends had. */
 static void results_drop(struct ring *results, uint32_t count) {
     for (uint32_t i = 0; results && i < count; i++) {
         const struct result_message *message;
@@ -135,12 +135,13 @@ static int states_make(struct wiring *w) {
     return 0;
 }
 
-/* News of accelerators that may wait to be read. A backend brings and takes all of its own at once. */
+/* How much news of accelerators may wait to be read. A backend that comes or goes brings or takes all its accelerators
+ * at once. */
 static uint32_t news_most(const struct wiring *w) {
     return w->link == LINK_SCHEDULER ? WIRING_NEWS_MAX + 4 * w->accelerators : WIRING_NEWS_MAX;
 }
 
-/* Bells of roles that are here; the link thread's others are one. */
+/* Makes the bells of the roles in this process. All others are the one bell of the link thread. */
 static int all_bells_make(struct wiring *w, bool busy_poll) {
     enum wiring_link link = w->link;
     bool frontends = link == LINK_NONE || link == LINK_FRONTEND, executors = link == LINK_NONE || link == LINK_BACKEND;

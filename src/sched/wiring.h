@@ -68,7 +68,7 @@ struct wiring {
     bool central;               /* one central thread stands for the model threads, and there is no rank thread */
     enum wiring_link link;      /* which of the threads are in other processes */
     uint32_t models;            /* what the cores call models: variants of served models */
-    uint32_t models_unused;     /* the last so many of them are for served models that come; any thread's */
+    uint32_t models_unused;     /* the last so many of them are kept for served models that come later, on any thread */
     uint32_t types;             /* of accelerators; 0: 1 */
     uint32_t batch_max;         /* requests a batch */
     uint32_t port_requests;     /* requests a frontend may have outstanding; 0: PORT_REQUESTS_MAX */
@@ -141,7 +141,7 @@ static inline struct doorbell *wiring_link_bell(const struct wiring *wiring) {
     return wiring->link == LINK_FRONTEND ? wiring->model_bells : wiring->frontend_bells;
 }
 
-/* The card of a request that a plan names. Executors. */
+/* The card of a request that a plan names. For executors. */
 static inline const struct request_card *wiring_card(const struct wiring *wiring, uint64_t handle) {
     const struct request_card *card = &wiring->cards[handle_frontend(handle)][handle_slot(handle)];
     CHECK_EQ(card->handle, handle); /* it stays as it is until its result is there */
@@ -175,14 +175,15 @@ static inline bool wiring_part_free(struct wiring *wiring, uint32_t part) {
     return atomic_load_explicit(&wiring->hints[part].accelerators_free, memory_order_relaxed);
 }
 
-/* Allocates the rings and bells from the counts, which are set, as are thread_of_*, executor_of and part_of_*. 0 or
- * -errno with a sentence; wiring_destroy() is due in either case. */
+/* Allocates the rings and bells. The caller has set the counts, thread_of_*, executor_of and part_of_*. `busy_poll`: no
+ * thread sleeps. 0 or -errno with a sentence; call wiring_destroy() in either case. */
 int wiring_init(struct wiring *wiring, bool busy_poll, struct sy_error *err);
 /* When no thread uses it any more. */
 void wiring_destroy(struct wiring *wiring);
 
-/* Who started the threads, or several threads under a lock of theirs: orders an accelerator's executor to drain it,
- * fail it or let it join. 0, or -EAGAIN if the executor has too many orders that it has not read yet. */
+/* Called by whoever started the threads, or by several threads under a lock that they share: orders an accelerator's
+ * executor to drain it, fail it or let it join. 0, or -EAGAIN if the executor has too many orders that it has not read
+ * yet. */
 int wiring_command(struct wiring *wiring, uint32_t accelerator, enum accelerator_order order);
 
 /* The same, under the same lock: a served model, which the executor has loaded (executor_load()),
@@ -196,9 +197,9 @@ bool wiring_model_answer(struct wiring *wiring, uint32_t executor, struct model_
  * wiring_part() tells when it is there. 0, or -EAGAIN if too many moves have not been read yet. */
 int wiring_move(struct wiring *wiring, uint32_t model, uint32_t part);
 
-/* The same, of served models (enum model_move_kind). A model may be sent requests once none of its variants is of
- * PART_NOBODY; it is gone once all are, and its cores may be freed. It must not be moved after it was told to
- * go. */
+/* The same, of served models (enum model_move_kind). A model may be sent requests once no variant of it is in
+ * PART_NOBODY. It is gone, and its cores may be freed, once all its variants are there. After wiring_model_goes() it
+ * must not be moved. */
 int wiring_model_comes(struct wiring *wiring, uint32_t served_model, uint32_t part);
 int wiring_model_goes(struct wiring *wiring, uint32_t served_model);
 

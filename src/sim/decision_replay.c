@@ -8,7 +8,7 @@
 
 #define SCRATCH_BYTES (1 << 20) /* of what one step says */
 
-/* A core of a variant's number. */
+/* The core of a variant. */
 struct core_place {
     struct model_core *core;
     size_t bytes;
@@ -40,7 +40,7 @@ struct replay {
     double needed_ns[AUTOSCALE_PARTS_MAX];
     /* of the entry at hand */
     const char *at, *end;
-    struct decision_log said; /* again */
+    struct decision_log said; /* what is said again */
 };
 
 static int bad(struct replay *r) {
@@ -79,7 +79,7 @@ static int policy_take(struct replay *r, const struct decision_thread *thread) {
     return r->types >= 1 && r->types <= ACCELERATOR_TYPES_MAX ? 0 : bad(r);
 }
 
-/* Room for one more number; false without memory. */
+/* Makes room for the number `wanted`; false: no memory. */
 static bool grow(void **array, uint32_t *count, uint32_t wanted, size_t bytes) {
     if (wanted < *count)
         return true;
@@ -120,7 +120,7 @@ static struct queue_levels *levels_take(struct replay *r, const struct decision_
     return *levels;
 }
 
-/* What the configuration pointed to. */
+/* Takes a configuration from the entry, and what it pointed to. False: the entry is too short. */
 static bool config_take(struct replay *r, struct model_core_config *config) {
     const struct model_core_config *raw = take(r, sizeof(*raw));
     if (!raw)
@@ -314,7 +314,7 @@ int decision_loads_check(const struct decision_replay *advice, const struct deci
 
 /* ---- advice ---- */
 
-/* What the rank cores have said: of each that is new, by how much it has grown. */
+/* Takes what the rank cores had said; sets by how much each has grown since the last look. */
 static int needed_take(struct replay *r, uint32_t parts, double *grown_ns) {
     const double *said = take(r, parts * sizeof(*said));
     for (uint32_t k = 0; k < parts && said; k++) {

@@ -20,8 +20,8 @@ double goodput_search(int (*holds)(void *context, double rate_rps), void *contex
 /* One run at one rate, given up as soon as it fails. 1: it holds; 0; -1: it was stopped (config->go_on). `memory` is of
  * goodput_bytes(). */
 int goodput_try(const struct sim_config *config, double rate_rps, void *memory, struct sim_result *result);
-/* Searches with simulated runs, each of one rate. `config`'s steps are not used. `memory` is of goodput_bytes(). It
- * looks no further than 16 times the guess. */
+/* Searches with simulated runs, each of one rate. `config`'s steps are not used. `memory` is of goodput_bytes(). The
+ * search looks no further than 16 times the guess. */
 double goodput_find(const struct sim_config *config, double guess_rps, double within, void *memory);
 /* Memory for a search that starts from guess_rps. */
 size_t goodput_bytes(const struct sim_config *config, double guess_rps);

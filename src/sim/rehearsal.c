@@ -219,7 +219,7 @@ static double loss_of(const struct rehearsal *r, uint32_t way) {
 }
 
 uint32_t rehearsal_look(struct rehearsal *r, int64_t now_ns, uint64_t ended, uint64_t bad) {
-    uint64_t impossible = r->impossible < bad ? r->impossible : bad; /* these have ended at once */
+    uint64_t impossible = r->impossible < bad ? r->impossible : bad; /* they were refused at once */
     r->impossible = 0;
     if (!r->runs) {
         if (rehearsal_begins(ended - impossible, bad - impossible))

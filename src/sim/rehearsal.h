@@ -22,10 +22,10 @@ bool rehearsal_wanted(const struct sim_config *cluster);
 bool rehearsal_begins(uint64_t ended, uint64_t bad);
 /* Memory for a rehearsal of this cluster, aligned as malloc's. Most of it is not touched before requests are lost. */
 size_t rehearsal_bytes(const struct sim_config *cluster);
-/* Of `cluster` its models, accelerators, sub-clusters, margins, delays, noise and policy count; what it points to must
- * stay. All accelerators are in service. */
+/* Takes from `cluster` its models, accelerators, sub-clusters, margins, delays, noise and policy; what it points to
+ * must outlive the rehearsal. All accelerators are in service. */
 struct rehearsal *rehearsal_init(void *memory, const struct sim_config *cluster);
-/* A request has arrived at the cluster; the times of all calls ascend, but for those of arrivals and deadlines. */
+/* A request has arrived at the cluster; now_ns never falls from call to call; the times in the message may. */
 void rehearsal_request(struct rehearsal *r, int64_t now_ns, const struct request_message *message);
 /* An accelerator leaves or joins. */
 void rehearsal_accelerator(struct rehearsal *r, int64_t now_ns, uint32_t accelerator, bool up);

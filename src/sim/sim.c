@@ -191,7 +191,7 @@ static void cancel_draw(struct sim *sim, uint32_t model, const struct request_me
     sim_source_set(sim, sim->sources.cancels + model, sim->now_ns + (after_ns > 0 ? after_ns : 0));
 }
 
-/* Of a model, or, after them, of a pipeline. */
+/* `number`: of a model or, after the models, of a pipeline. */
 static void arrival_schedule(struct sim *sim, uint32_t number) {
     struct sim_stream *stream = &sim->streams[number];
     bool more = workload_stream_next(&stream->arrivals, &stream->next);
@@ -280,7 +280,7 @@ static void fall_silent(struct sim *sim, uint32_t a) {
     stall(sim, a);
 }
 
-/* It was silent for so short a time that nobody noticed. */
+/* A backend was silent for so short a time that nobody noticed. */
 static void speak(struct sim *sim, uint32_t a) {
     sim->accelerators[a].silent = false;
     sim_tell_joined(sim, a);

@@ -20,7 +20,8 @@
 
 #define SIM_NAME_MAX 64
 
-/* A request's handle is its number in the run; for a stage's request, which query and which stage it is of besides. */
+/* A request's handle is its number in the run. The handle of a stage's request also says of which query and stage it
+ * is. */
 #define SIM_NUMBER_BITS 38
 #define SIM_QUERY_BITS  20
 #define SIM_QUERIES_MAX ((1U << SIM_QUERY_BITS) - 1) /* at once; more are dropped */
@@ -69,8 +70,8 @@ struct sim_observer {
     void (*arrived)(void *context, int64_t now_ns, uint64_t handle, uint32_t model, uint32_t items, uint8_t priority,
                     int64_t deadline_ns);
     void (*refused)(void *context, int64_t now_ns, uint32_t model, uint64_t handle, enum refusal reason);
-    /* A batch is sent to an accelerator, which may still be busy. expected_end_ns: when it ends if this one, and what
-     * the accelerator has still to do, takes what the tables in force say, delays included. */
+    /* A batch is sent to an accelerator, which may still be busy. expected_end_ns: when it ends if this batch, and all
+     * that the accelerator still has to do, takes as long as the tables in force say, delays included. */
     void (*sent)(void *context, int64_t now_ns, uint32_t model, uint32_t accelerator, uint32_t items,
                  int64_t expected_end_ns);
     void (*joined)(void *context, uint64_t handle); /* each request of the batch just sent */
@@ -82,9 +83,9 @@ struct sim_observer {
      * how long no rank core knew the model. */
     void (*assigned)(void *context, int64_t now_ns, uint32_t model, uint32_t part);
     void (*moved)(void *context, int64_t now_ns, uint32_t model, int64_t wait_ns);
-    /* A request of it is answered; or it was not run, or went down. */
+    /* A request of a batch is answered; `ran` false: the batch was not run, or was lost. */
     void (*answered)(void *context, int64_t now_ns, uint64_t handle, bool ran);
-    /* Its batch was lost, and its frontend sends it again. */
+    /* A request's batch was lost, and the frontend sends the request again. */
     void (*sent_again)(void *context, int64_t now_ns, uint64_t handle);
     /* A query arrives, by a number from 0 on; a stage of it begins, with items that arrive at once as requests, or
      * none; it ends. */
@@ -155,7 +156,7 @@ struct sim_config {
     void *go_on_context;
 };
 
-/* An order of the run: from then on there should be so many accelerators. */
+/* Advice in a run: from then on there should be so many accelerators. */
 struct sim_advice {
     double at_s;
     uint32_t accelerators;
@@ -197,7 +198,7 @@ struct sim_pipeline_result {
     struct sim_stage_result *stages; /* [stage_count] */
 };
 
-/* A model's requests are those of its own traffic, but batches, and what waits in them, are of all. */
+/* A model's requests are those of its own traffic; its batches are also those of pipelines' requests. */
 struct sim_result {
     struct sim_model_result *models;                  /* [model_count] */
     struct sim_pipeline_result *pipelines;            /* [pipeline_count] */

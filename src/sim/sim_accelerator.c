@@ -6,7 +6,7 @@
 
 #define NOISE_MOST 5.0
 
-/* Batches that all accelerators may hold at once. Candidates: one running, one sealed ahead. */
+/* Batches that all accelerators may hold at once. With a policy of candidates: one running, one sealed ahead. */
 static uint32_t batches_most(const struct sim_config *c) {
     return c->policy->central ? 16 * c->accelerators + 4096 : 3 * c->accelerators + 64;
 }
@@ -94,7 +94,7 @@ static int64_t variants_run(struct sim *sim, const struct sim_batch *batch, uint
             sim->pool.nodes[node].items;
     for (uint32_t node = batch->first; node != REQUEST_NONE; node = sim->pool.nodes[node].next) {
         uint32_t *items = &sim->variant_items[request_variant(sim, sim->pool.nodes[node].handle, model->variants)];
-        if (!*items) /* another request's was it, too */
+        if (!*items) /* counted with an earlier request */
             continue;
         suffix_ns += model->suffixes[type]->latency_ns[*items];
         *items = 0;
@@ -288,8 +288,8 @@ void sim_loads_due(struct sim *sim, uint32_t a) {
 
 /* ---- sending ---- */
 
-/* Tells the observer of a batch just sent, and when it will have ended by the tables in force. With noise or stalls
- * the ends of the batches before it cannot be known, so it counts as if it began at once. */
+/* Tells the observer of a batch just sent, and when it will have ended by the tables in force. With noise or stalls the
+ * ends of the batches before it cannot be known, so the new batch counts as if it began at once. */
 static void run_announce(struct sim *sim, uint32_t a, const struct sim_batch *batch) {
     const struct sim_config *c = sim->config;
     struct sim_accelerator *accelerator = &sim->accelerators[a];

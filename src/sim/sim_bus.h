@@ -13,7 +13,7 @@ struct bus {
     size_t slot_bytes;
     uint32_t capacity, head, count;
     int64_t last_ns; /* the newest one's time: none may overtake it */
-    int64_t told_ns; /* when its source of events was told that the oldest arrives */
+    int64_t told_ns; /* the arrival of the oldest, as its source of events was last told */
 };
 
 static inline void bus_take(struct arena *arena, struct bus *bus, size_t slot_bytes, uint32_t capacity) {
@@ -21,7 +21,8 @@ static inline void bus_take(struct arena *arena, struct bus *bus, size_t slot_by
     bus->slots = arena_take(arena, slot_bytes * capacity);
 }
 
-/* A place in the circle, for one at most a round too far. A division would cost more than all else in a message. */
+/* Wraps a place in the circle that may be up to a round too far. A division would cost more than all else in a
+ * message. */
 static inline uint32_t bus_wrap(const struct bus *bus, uint32_t at) {
     return at < bus->capacity ? at : at - bus->capacity;
 }

@@ -23,7 +23,7 @@ static uint32_t central_sources(const struct sim_config *c) {
     return 1; /* its timer */
 }
 
-/* Its models: the rates known to begin with are those of the first step. */
+/* Sets the policy's models. The rates known at first are those of the first step. */
 static void models_set(const struct sim_config *c, struct central_model *models) {
     double shares = workload_shares(c);
     for (uint32_t m = 0; m < c->model_count; m++) {
@@ -102,7 +102,7 @@ static void action_send(struct sim *sim, const struct central_action *action) {
     sim_send(sim, action->accelerator, &batch);
 }
 
-/* Until now the load has needed what the core still says. */
+/* Counts what the load has needed since the last count: as many accelerators as the core still says. */
 static void needed_count(struct sim *sim) {
     struct central *central = central_of(sim);
     const struct central_ops *ops = sim->config->policy->central;

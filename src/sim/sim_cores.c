@@ -182,7 +182,7 @@ static void candidates_copy(struct sim *sim, struct rank_message *message) {
         message->candidates[t] = cores_of(sim)->model_out.candidates[t];
 }
 
-/* What a rank core that the model joins is to be told. */
+/* Keeps what a rank core that the model joins will be told. */
 static void remember(struct cores *cores, uint32_t types, uint32_t model) {
     const struct model_output *out = &cores->model_out;
     if (out->candidate_changed)

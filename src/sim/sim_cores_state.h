@@ -68,8 +68,8 @@ struct cores {
     struct rng rng;              /* of moves that are forced */
 };
 
-/* Its sources, counted from sim->sources.driver: the models' timers, then one of each of these for each part, then the
- * moves'. */
+/* The driver's sources, counted from sim->sources.driver: the models' timers, then each of PART_SOURCES for every part,
+ * then the moves'. */
 enum { TO_MODEL, TO_RANK, NOTICES, RANK_TIME, PART_SOURCES };
 enum { EPOCHS, FORCED, MOVES_SOURCES };
 
@@ -99,7 +99,7 @@ struct rank_message *sim_rank_message(struct sim *sim, enum rank_message_kind ki
 
 /* Memory, and the first assignment. After the accelerators' parts are known, before the rank cores are made. */
 void sim_moves_layout(struct sim *sim, struct arena *arena);
-/* The first times of its sources. */
+/* Sets the first times of the moves' sources. */
 void sim_moves_begin(struct sim *sim);
 /* The time of EPOCHS or FORCED has come. */
 void sim_moves_due(struct sim *sim, uint32_t source);

@@ -187,7 +187,7 @@ static bool is_idle(const struct sim_accelerator *accelerator) {
     return accelerator->runs.head == SIM_NOTHING && accelerator->loads.head == SIM_NOTHING;
 }
 
-/* Tells the scheduler about an accelerator that it does not know, if that can work and is idle. */
+/* Tells the scheduler about an accelerator that it does not count on, if the accelerator works and is idle. */
 static void join_if_idle(struct sim *sim, uint32_t a) {
     struct sim_accelerator *accelerator = &sim->accelerators[a];
     if (sim->links.scheduler_down || !accelerator->unknown || accelerator->down || accelerator->silent ||

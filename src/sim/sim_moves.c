@@ -1,6 +1,6 @@
 /* sim_moves.c - models that move between sub-clusters, as src/sched/model_thread_moves.c has them do live: the old rank
- * core lets go of a model once no grant for it is out, then the new one is told of it. Its requests stay in its core.
- */
+ * core lets go of a model once no grant for it is out, then the new one is told of it. The model's requests stay in its
+ * model core. */
 #include "base/fmath.h"
 #include "sim/sim_cores_state.h"
 
@@ -21,7 +21,7 @@ static double throughput(const struct sim_model *m, uint32_t type) {
     return profile ? (double)m->batch_max * (double)NS_PER_S / (double)profile->latency_ns[m->batch_max] : 0;
 }
 
-/* Somebody who plans a cluster knows its first rates; otherwise all models are alike. */
+/* The load of a model at first. Whoever plans a cluster knows its first rates; otherwise all models are alike. */
 static void first_load_set(const struct sim_config *c, uint32_t model, double shares, struct balance_model *to) {
     const struct sim_model *m = &c->models[model];
     double items = (m->items_least + m->items_most) / 2.0, best_ns = 0;
@@ -60,7 +60,7 @@ static void models_place(struct sim *sim) {
     struct cores *cores = cores_of(sim);
     double shares = workload_shares(c);
     for (uint32_t m = 0; m < c->model_count; m++) {
-        cores->part_of_model[m] = (uint8_t)(m % cores->part_count); /* of one that nothing runs */
+        cores->part_of_model[m] = (uint8_t)(m % cores->part_count); /* stays, if nothing runs it */
         first_load_set(c, m, shares, &cores->loads[m]);
     }
     parts_look(sim);
@@ -114,7 +114,7 @@ static void join(struct sim *sim, uint32_t model) {
         sim_rank_message(sim, RANK_RATES, model)->rates = place->rates;
 }
 
-/* The model is to go to `part`; `away`: but first nowhere. */
+/* The model is to go to `part`; `away`: it first stays nowhere for a while. */
 static void move(struct sim *sim, uint32_t model, uint32_t part, bool away) {
     struct sim_place *place = &cores_of(sim)->places[model];
     if (place->part == SIM_NOTHING) { /* it is away, and is sent for */
@@ -123,7 +123,7 @@ static void move(struct sim *sim, uint32_t model, uint32_t part, bool away) {
         join(sim, model);
         return;
     }
-    if (place->leaving) { /* it joins the newest */
+    if (place->leaving) { /* it will join the newest part */
         place->next = part;
         return;
     }

@@ -112,7 +112,7 @@ static uint32_t list_take(struct sim *sim) {
 
 /* ---- arrivals ---- */
 
-/* Counts a query that has ended, and tells. */
+/* Counts a query that has ended, and tells the observer. */
 static void end_count(struct sim *sim, uint64_t number, uint32_t pipeline, int64_t arrival_ns, enum query_end end,
                       enum refusal reason) {
     static const enum sim_outcome outcomes[] = {[QUERY_GOOD] = SIM_GOOD,
@@ -139,7 +139,7 @@ static void end_count(struct sim *sim, uint64_t number, uint32_t pipeline, int64
         sim_times_add(&result->latency, sim->now_ns + sim->config->reply_margin_ns - arrival_ns);
 }
 
-/* The one client that will leave. */
+/* Draws whether the client of a query leaves, and when. One client of a pipeline at a time will leave. */
 static void cancel_draw(struct sim *sim, uint32_t p, uint32_t q) {
     const struct sim_config *c = sim->config;
     struct sim_stream *stream = &sim->streams[c->model_count + p];
@@ -204,7 +204,7 @@ static void stage_count(struct sim *sim, const struct sim_query *slot, uint32_t 
         result_of(sim, slot)->stages[stage].count[outcome]++;
 }
 
-/* By when a request that was refused at its stage's deadline may end all the same. */
+/* Whether a request that was refused at its stage's deadline may still end later, and by when. */
 static bool again_until(const struct sim *sim, const struct sim_query *slot, uint32_t v, int64_t *deadline_ns) {
     return query_request_again(&slot->query, v, sim->now_ns, slot->query.stages[v].deadline_ns, slot->query.deadline_ns,
                                deadline_ns);
@@ -248,7 +248,7 @@ static struct request_message request_of(const struct sim_query *slot, uint32_t 
 }
 
 /* Takes back what still waits of a query that has ended before all its requests have: a stage's last request first, and
- * as many as may be before anything is decided, as those away might let the others start. */
+ * as many as possible before anything is delivered, since the requests that are gone might let the others start. */
 static void requests_cancel(struct sim *sim, uint32_t q) {
     const struct sim_query *slot = query_at(sim, q);
     const struct query *query = &slot->query;
@@ -271,7 +271,7 @@ static void requests_cancel(struct sim *sim, uint32_t q) {
     sim->driver->deliver(sim);
 }
 
-/* Sends the requests of a stage, unless one of them is the query's end. */
+/* Sends the requests of a stage, until one of them ends the query. */
 static void stage_send(struct sim *sim, uint32_t q, uint32_t v) {
     struct sim_query *slot = query_at(sim, q);
     struct query_stage *stage = &slot->query.stages[v];
@@ -315,7 +315,7 @@ static void request_again(struct sim *sim, uint64_t handle) {
                                       .model = slot->query.pipeline->stages[v].model,
                                       .batch_most = (uint16_t)slot->query.pipeline->stages[v].batch_most};
     slot->again = true;
-    if (!again_until(sim, slot, v, &message.deadline_ns)) /* it has ended meanwhile */
+    if (!again_until(sim, slot, v, &message.deadline_ns)) /* the query has ended meanwhile */
         sim_stage_refused(sim, handle, REFUSAL_CANCELLED);
     else if (sim_admit(sim, &message))
         sim->driver->deliver(sim);

@@ -39,7 +39,7 @@ void sim_rehearsal_look(struct sim *sim) {
     uint32_t way = rehearsal_look(sim->rehearsal, sim->now_ns, ended, bad);
     sim->ended_seen = sim->ended;
     sim->bad_seen = sim->bad;
-    if (way || sim->way) /* a scheduler that has taken over since knows of none */
+    if (way || sim->way) /* a scheduler that has taken over since knows no way */
         sim->driver->way_set(sim, way);
     if (way != sim->way)
         way_count(sim, sim->now_ns);

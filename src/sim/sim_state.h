@@ -126,7 +126,8 @@ struct sim_driver {
     void (*deliver)(struct sim *sim);
     /* At the end: accelerators that it did not get back. */
     uint32_t (*stuck)(const struct sim *sim);
-    /* Time of accelerators that the load has needed so far, in nanoseconds: as it knows, else as they were busy. */
+    /* Time of accelerators that the load has needed so far, in nanoseconds: as the scheduler plans, or else as they
+     * were busy. */
     double (*needed_ns)(struct sim *sim, uint32_t part);
     /* Sub-clusters, whose loads are told apart; a model's (SIM_NOTHING: none at the moment), and an accelerator's.
      * NULL: there is one. */
@@ -211,9 +212,9 @@ struct sim {
 
 /* ---- sim.c ---- */
 
-/* A run without traffic, from time 0 on, in memory of sim_bytes(); sim_until() goes on to a later time, and what comes
- * then is told between two calls: sim_tell_request(), or what sim_accelerator.c has, with sim_told() after it: that
- * does what follows from an event at the same instant. */
+/* sim_begin() begins a run without traffic, at time 0, in memory of sim_bytes(); sim_until() runs it on to a later
+ * time. Between two such calls the caller tells what happens at that time: by sim_tell_request(), or by a function of
+ * sim_accelerator.c and then sim_told(), which does what follows at the same instant. */
 struct sim *sim_begin(const struct sim_config *config, void *memory, struct sim_result *result);
 void sim_until(struct sim *sim, int64_t until_ns);
 void sim_tell_request(struct sim *sim, const struct request_message *message);
@@ -223,13 +224,13 @@ void sim_told(struct sim *sim);
 void sim_source_set(struct sim *sim, uint32_t source, int64_t at_ns);
 /* Whether what arrived then counts in the results. */
 bool sim_counts(const struct sim *sim, int64_t arrival_ns);
-/* The part of [from, to) in which requests count. */
+/* How much of [from_ns, to_ns) lies where requests count. */
 int64_t sim_counted_ns(const struct sim *sim, int64_t from_ns, int64_t to_ns);
 /* One more request that arrived then has left. If that makes too many bad ones, the run is given up. */
 void sim_count(struct sim *sim, uint32_t model, uint8_t priority, int64_t arrival_ns, enum sim_outcome outcome);
 /* The counters of a model's requests of one priority, or of its best effort; NULL: they are not counted apart. */
 struct sim_class_result *sim_class_of(const struct sim *sim, uint32_t model, uint8_t priority);
-/* The same for the sub-cluster's load, if there are several. */
+/* Counts a request that has left for its sub-cluster's load, if there are several sub-clusters. */
 void sim_scaling_count(struct sim *sim, uint32_t model, bool bad);
 /* Gives back a node of the pool. */
 void sim_pool_put(struct sim *sim, uint32_t node);
@@ -246,7 +247,7 @@ static inline bool sim_is_stage(uint64_t handle) {
 }
 void sim_queries_layout(struct sim *sim, struct arena *arena);
 void sim_query_arrives(struct sim *sim, uint32_t pipeline, int64_t slo_ns);
-/* The client leaves whose leaving is due. */
+/* The client whose leaving is due leaves. */
 void sim_query_cancels(struct sim *sim, uint32_t pipeline);
 /* A stage's request comes back; what follows from it is done by sim_queries_go_on(). */
 void sim_stage_refused(struct sim *sim, uint64_t handle, enum refusal reason);
@@ -258,17 +259,17 @@ void sim_queries_go_on(struct sim *sim);
 
 /* Memory for the accelerators and the batches sent to them. */
 void sim_accelerators_layout(struct sim *sim, struct arena *arena);
-/* Sends a batch, load or unload to an accelerator: the members that `batch` has before begin_ns but next, sent_ns and
- * arrives_ns. The requests go with it. */
+/* Sends a batch, load or unload to an accelerator: the caller sets the members of `batch` before begin_ns, except next,
+ * sent_ns and arrives_ns. The requests go with it. */
 void sim_send(struct sim *sim, uint32_t accelerator, const struct sim_batch *batch);
 /* The time of an accelerator's lane has come. */
 void sim_runs_due(struct sim *sim, uint32_t accelerator);
 void sim_loads_due(struct sim *sim, uint32_t accelerator);
 void sim_accelerator_down(struct sim *sim, uint32_t accelerator);
-/* No model is loaded there any more. */
+/* No model is loaded on an accelerator any more. */
 void sim_accelerator_forget(struct sim *sim, uint32_t accelerator);
 void sim_accelerator_up(struct sim *sim, uint32_t accelerator);
-/* Nothing goes on there for so long. */
+/* Nothing goes on at an accelerator for so long. */
 void sim_accelerator_stall(struct sim *sim, uint32_t accelerator, int64_t for_ns);
 
 /* ---- sim_links.c ---- */
@@ -313,6 +314,6 @@ void sim_scaling_look(struct sim *sim);
 void sim_scaling_start(struct sim *sim);
 /* A batch that began then is over. */
 void sim_scaling_ran(struct sim *sim, uint32_t accelerator, int64_t begin_ns);
-/* Something there is over: one that was released, and has nothing more to do, is gone. */
+/* Something on an accelerator is over. If it was released and has nothing more to do, it is gone. */
 void sim_scaling_drained(struct sim *sim, uint32_t accelerator);
 void sim_scaling_end(struct sim *sim);

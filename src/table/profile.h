@@ -30,8 +30,8 @@ int64_t profile_scaled_ns(const struct profile *profile, uint32_t items, double 
 /* The table for items that each cost `work` times the profiled item (a larger image): the part of l(b) that grows with
  * b is scaled, the fixed part stays. `to` has room for the same batch_max. work > 0. */
 void profile_scale(struct profile *to, const struct profile *from, double work);
-/* Time of an accelerator that an item takes, by the line, in the batches that suit its model's rate (over 0, a second)
- * and SLO where many accelerators take turns: the b* of the policy `deferred`, at most `batch_max` items. */
+/* Time of an accelerator that an item takes, by the line, in the batches that suit its model's rate (over 0, items a
+ * second) and SLO where many accelerators take turns: the b* of the policy `deferred`, at most `batch_max` items. */
 double profile_item_ns(const struct profile *profile, uint32_t batch_max, int64_t slo_ns, double rate);
 /* The batch size up to which batching pays: the least b whose l(b)/b is within 1 % of the best; 1 if the best is not at
  * least 3 % better than l(1). */

@@ -5,8 +5,8 @@
  * stays: to plan every batch for the worst stall would refuse requests most of which can be in time.
  *
  * The first run of a size on an accelerator may take a hundred times as long as the next ones: memory is taken, kernels
- * are chosen. A run that takes over FAR times what the table says is not learned from; if the machine did become slow,
- * the next runs show it. A single run counts as FAR times the profile at most.
+ * are chosen. A first run that takes over FAR times what the table says is not learned from; if the machine did become
+ * slow, the next runs show it. The only run in a window counts as FAR times the profile at most.
  *
  * A size's own window weighs by how many runs it holds and how recent they are; the rest of the weight is that of all
  * sizes together. So a size that never ran follows the others, and one that was slow long ago is tried again: otherwise
@@ -43,7 +43,8 @@ struct rolling {
     struct window windows[];   /* [batch_max + 1], by items */
 };
 
-/* Of accelerators and sizes; beyond that several share a bit, and a first run may be taken for a later one. */
+/* Pairs of accelerators and sizes, at most PAIRS_MOST: beyond that several share a bit, and a first run may be taken
+ * for a later one. */
 static uint32_t pairs_of(uint32_t batch_max, uint32_t accelerators) {
     uint64_t pairs = (uint64_t)batch_max * accelerators;
     return pairs < 1 ? 1 : pairs < PAIRS_MOST ? (uint32_t)pairs : PAIRS_MOST;

@@ -18,9 +18,9 @@ size_t rolling_bytes(uint32_t batch_max, uint32_t accelerators);
 void rolling_init(struct rolling *rolling, const struct profile *profiled, uint32_t accelerators);
 /* How long a batch of `items` takes by the table as profiled. */
 int64_t rolling_profiled_ns(const struct rolling *rolling, uint32_t items);
-/* Counts a run of `items` that took run_ns on an accelerator, whose number says only which first run is whose. If that
- * changes what is to be expected, rewrites `table` (of the same batch_max, non-decreasing, with its fit) and returns
- * true. Sizes outside the table are ignored. */
+/* Counts a run of `items` that took run_ns on an accelerator, whose number serves only to tell its first run of a size.
+ * If that changes what is to be expected, rewrites `table` (of the same batch_max, non-decreasing, with its fit) and
+ * returns true. Sizes outside the table are ignored. */
 bool rolling_add(struct rolling *rolling, uint32_t accelerator, uint32_t items, int64_t run_ns, struct profile *table);
 /* Takes back half of what the corrections add to the profiled table: for when nothing runs any more because the table
  * says that nothing can be in time. Rewrites `table`; false if there was nothing to take back. */

@@ -8,7 +8,7 @@ struct slowest {
     int64_t ns[PROFILE_BATCH_MAX + 2];
 };
 
-/* Of the models of both; up to `last` items. */
+/* Makes `to` that of the models of both; up to `last` items. */
 static void slowest_join(struct slowest *to, const struct slowest *with, uint32_t last) {
     for (uint32_t b = last; b > 0; b--) { /* downwards, so that smaller ones are still as they were */
         int64_t most = 0;
@@ -19,7 +19,7 @@ static void slowest_join(struct slowest *to, const struct slowest *with, uint32_
     }
 }
 
-/* As many models of one kind as `models` says: by doubling. */
+/* Adds suffixes->models models of one kind, by doubling. */
 static void slowest_add(struct slowest *to, const struct shared_suffixes *suffixes, uint32_t last) {
     struct slowest some = {.ns = {0}};
     memcpy(some.ns, suffixes->profile->latency_ns, (last + 1) * sizeof(some.ns[0]));
