@@ -47,13 +47,14 @@ struct executor;
 int executor_start(struct executor **executor, const struct executor_config *config, struct sy_error *err);
 /* Waits until everything is loaded: 0, or -errno with a sentence if the engine could not be opened. */
 int executor_wait_ready(struct executor *executor, struct sy_error *err);
-/* Loads a model beside the running executor, runs a batch of every size once, and runs the samples of its model_warmup.
- * For a thread that loads models, one at a time, once the executor is ready. The served model and its profile are
- * complete. 0 or -errno with the engine's sentence, -EINTR when `stop`, which may be NULL, becomes true. The model is
- * then loaded but not resident: it is not run until a command makes it resident (wiring_model_command()). */
+/* Loads a model beside the running executor, runs a batch of each profiled size once, and runs the samples of its
+ * model_warmup. For a thread that loads models, one at a time, once the executor is ready. The served model and its
+ * profile are complete. 0 or -errno with the engine's sentence, -EINTR when `stop`, which may be NULL, becomes true.
+ * The model is then loaded but not resident: it is not run until a command makes it resident
+ * (wiring_model_command()). */
 int executor_load(struct executor *executor, uint32_t served_model, const _Atomic bool *stop, struct sy_error *err);
 /* Frees the model of this number that is loaded but not resident, if there is one: it is not resident yet, or the
- * executor has answered that it no longer is. The same thread. */
+ * executor has answered that it no longer is. For the thread that calls executor_load(). */
 void executor_unload(struct executor *executor, uint32_t served_model);
 /* Called about every second, by one thread at a time. Stops a run that hangs. If the run does not stop, it is given up,
  * with all batches of its accelerator, and another thread takes the place of the hanging one. If the run ends later,

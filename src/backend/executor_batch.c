@@ -61,8 +61,9 @@ static void rows_clear(const struct executor *x, const struct batch_plan *plan, 
     }
 }
 
-/* Of requests that their frontend has ended meanwhile, another process's, the copy may be half of another input, which
- * might make the run fail. Their rows become zeros, as in trial runs; who is told of the result does not know them. */
+/* A frontend in another process may have ended some requests meanwhile. The copies of their inputs may then be half
+ * another request's, which might make the run fail. So their rows become zeros, as in trial runs; the frontend no
+ * longer knows these requests, and ignores their results. */
 static void ended_clear(const struct executor *x, const struct batch_plan *plan, const struct tensor_view *inputs) {
     for (uint32_t k = 0; k < plan->request_count; k++)
         if (card_has_ended(wiring_card(x->wiring, plan->handles[k])))
@@ -178,7 +179,7 @@ uint32_t batch_late(const struct executor *x, const struct batch_plan *plan, con
 
     if (result->status == REQUEST_REFUSED)
         return plan->request_count;
-    if (result->slice_count > 0) { /* ordered by suffix */
+    if (result->slice_count > 0) { /* the requests are ordered by suffix, not by deadline */
         for (uint32_t k = 0; k < plan->request_count; k++)
             late += wiring_card(x->wiring, plan->handles[k])->deadline_ns < result->end_ns;
         return late;
@@ -196,7 +197,7 @@ void batch_report(struct executor *x, uint32_t model_thread, const struct ran_me
         uint32_t part = wiring_part_of_accelerator(w, ran->accelerator);
         struct ring *ring = &w->freed[x->config.index * w->rank_threads + part];
         struct freed_message *freed = ring_reserve(ring);
-        CHECK(freed); /* an accelerator has two batches under way at most */
+        CHECK(freed); /* the ring has room for all batches that the accelerators may have under way */
         freed->news = NEWS_ENDED;
         freed->unlike = ran->run_ns == 0;
         freed->accelerator = ran->accelerator;
@@ -215,7 +216,7 @@ void batch_report(struct executor *x, uint32_t model_thread, const struct ran_me
 }
 
 /* Wakes a scheduling thread, or does its work itself if that is little and this thread has a core of its own. In a
- * backend process the link thread is the only one: it is rung once, when all messages are published. */
+ * backend process the link thread stands for all of these: it is rung once, when all messages are published. */
 static void ring_or_help(struct executor *x, struct doorbell *bell) {
     if (x->wiring->link == LINK_BACKEND)
         x->link_rung = true;
@@ -285,8 +286,8 @@ static struct result_message *result_reserve(struct executor *x, uint64_t handle
     return ring_reserve(*ring);
 }
 
-/* As many requests as will hold a block are its holders. Before anyone else sees it; published by the rings' release.
- */
+/* Notes how many requests will hold a reference to a block. Called before other threads see the block; they see the
+ * number by the release of the rings. */
 static void block_share(struct output_block *block, uint32_t requests) {
     if (block)
         atomic_store_explicit(&block->references, requests, memory_order_relaxed);
@@ -334,7 +335,7 @@ void batch_answer(struct executor *x, const struct batch_plan *plan, const struc
 }
 
 bool request_unready(const struct executor *x, uint64_t handle) {
-    /* acquire: with who has prepared the inputs, and clears it */
+    /* acquire: with the thread that has prepared the inputs, and clears it */
     return atomic_load_explicit(&wiring_card(x->wiring, handle)->unready, memory_order_acquire);
 }
 
@@ -359,7 +360,7 @@ void batch_unready_give(struct executor *x, struct batch_plan *plan) {
     if (kept == count)
         return;
     plan->request_count = kept;
-    plan->items = kept ? left : items; /* an empty plan is reported as what it was */
+    plan->items = kept ? left : items; /* an empty plan is reported with the items that it had */
 }
 
 bool request_release(struct executor *x, uint64_t handle) {

@@ -2,8 +2,8 @@
  *
  * The state of an accelerator and what the scheduler knows of it are kept apart: the scheduler is told when the ring
  * has room, and only the newest state. The batches that a failed accelerator has, and those still sent to it, are lost:
- * they are reported as ended at once, so before it joins again. Their requests are handed back to their frontends,
- * which send them once more. */
+ * they are reported as ended at once, and so before the accelerator joins again. Their requests are handed back to
+ * their frontends, which send them once more. */
 #include <stdlib.h>
 
 #include "backend/executor_state.h"

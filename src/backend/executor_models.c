@@ -90,7 +90,7 @@ static int load(struct executor *x, uint32_t served_model, struct executor_model
         return 0;
     loaded->tried = sizes_try(x, served_model, loaded->model);
     if (!loaded->tried && !model->part && *model->contents &&
-        fingerprint_model_holds(model->path, model->contents) == 0) /* so its signature may be another one, too */
+        fingerprint_model_holds(model->path, model->contents) == 0) /* so its signature may have changed, too */
         rc = error_set(err, -ESTALE, "%.300s has changed since it was measured", model->path);
     if (rc == 0)
         rc = warmup_each(model, sample_run, &(struct sampling){x, loaded->model, stop ? stop : &x->stop}, err);

@@ -41,7 +41,7 @@ static void requests_order(struct executor *x) {
     for (uint32_t k = 0; k < count; k++)
         b->alone[k] = wiring_card(x->wiring, b->plan->handles[k])->alone;
     batch_part(x, b->plan, b->alone);
-    for (uint32_t k = 0; k < count; k++) /* once each: it may change meanwhile */
+    for (uint32_t k = 0; k < count; k++) /* only one look at each: it may become ready meanwhile */
         if (request_unready(x, b->plan->handles[k])) {
             b->handles[unready++] = b->plan->handles[k];
             b->alone[k] = false;

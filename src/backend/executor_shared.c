@@ -5,7 +5,8 @@
  *     prefix               |         8 items     |
  *     suffixes             | A, 5      | B,2 |C,1|   views of the prefix's outputs, which are not copied
  *
- * If a run hangs, the first of its requests is kept (batch.reading), and so are its model's suffix and the prefix.
+ * If a run hangs, its first request (batch.reading) stays with its frontend until the run is over. That keeps the
+ * model's suffix and the prefix from being freed.
  *
  * Each run is watched by itself, as one of a whole model is. If one fails, the requests of all suffixes have failed
  * together, and are then run in parts (executor_run.c). */
@@ -15,7 +16,8 @@
 #include "base/assert.h"
 #include "base/clock.h"
 
-/* A batch on its way; on the thread's stack, since a thread that has lost the executor must not touch that. */
+/* A batch under way. It is on the thread's stack, since a thread that has lost the executor must not touch the
+ * executor. */
 struct shared {
     struct executor *x;
     const struct batch_plan *part;

@@ -35,10 +35,11 @@ struct batch_under_way {
     struct ran_message ran;
     int64_t start_ns, ended_ns;
     uint32_t unready;    /* the inputs of the first so many are not prepared: they go back, and do not run */
-    uint32_t together;   /* up to here, the requests behind those may run together; each of the others runs alone */
+    uint32_t together;   /* from there up to this index they may run together; each of the others runs alone */
     uint32_t done;       /* the first so many are answered */
     uint32_t run_count;  /* the next so many run now, */
-    uint32_t reading;    /* of which this one keeps its model from being freed: of a suffix's run its first request */
+    uint32_t reading;    /* and of these the one of this index keeps its model from being freed: in a suffix's run the
+                            first one */
     int64_t apart_ns;    /* parts may run until then; 0: the batch has not been divided */
     uint32_t bad_end;    /* a request before this index makes runs fail; 0: none is known */
     uint32_t failed_end; /* one past the last request of a run that failed */
@@ -112,11 +113,11 @@ void executor_model_obey(struct executor *x, const struct accelerator_command *c
 struct run_result {
     enum request_status status;
     struct output_block *block;     /* of OK; batch_answer() hands it on */
-    const struct run_slice *slices; /* the same where each suffix has a block of its own, all requests in order; */
-    uint32_t slice_count;           /* 0: `block` is all requests' */
+    const struct run_slice *slices; /* instead, where each suffix has a block of its own: all requests, in order; */
+    uint32_t slice_count;           /* 0: `block` is for all requests */
     bool suspect, broke, read;      /* of LOST: as in result_message; `read` of the first request alone */
     bool absent;                    /* of LOST: the model is not resident */
-    bool unready;                   /* of LOST: its inputs are not prepared */
+    bool unready;                   /* of LOST: the requests' inputs are not prepared */
     int64_t start_ns, end_ns;
     struct sy_error error; /* of FAILED */
 };
@@ -127,17 +128,18 @@ bool batch_expired(const struct executor *x, const struct batch_plan *plan, int6
 /* The items of a batch. */
 uint32_t batch_items(const struct executor *x, const struct batch_plan *plan);
 /* Makes the inputs of a whole batch: for one request they stay in place, if that is memory of this process, else they
- * are copied one after the other. The requests are alike, or the engine does not look at its inputs. */
+ * are copied one after the other. The requests are alike, or the engine does not look at its inputs. 0, or -ENOMEM with
+ * a sentence. */
 int batch_gather(struct executor *x, const struct batch_plan *plan, struct tensor_view *inputs, struct sy_error *err);
 /* Gives the memory for gathered inputs back, while the engine is open. */
 void gather_release(struct executor *x);
 /* Marks the requests whose shapes differ from the first one's to run alone. The scheduler knows shapes only by a hash,
  * and equal hashes are no proof of equal shapes. */
 void batch_part(const struct executor *x, const struct batch_plan *plan, bool *alone);
-/* Gives the requests of a held plan back whose inputs are not prepared, and takes them out of the plan, which may then
- * have none. */
+/* Gives those requests of a held plan back whose inputs are not prepared, and takes them out of the plan, which may
+ * then have no requests. */
 void batch_unready_give(struct executor *x, struct batch_plan *plan);
-/* Whether a request's inputs are still being prepared. They are there for who has seen that they are not. */
+/* Whether a request's inputs are still being prepared. If false, the caller may read them. */
 bool request_unready(const struct executor *x, uint64_t handle);
 /* The report of a batch that an accelerator takes up now; the accelerator's last batch ended at ended_ns. */
 struct ran_message batch_ran(const struct executor *x, const struct batch_plan *plan, int64_t now_ns, int64_t ended_ns);
@@ -226,7 +228,8 @@ void accelerator_fail(struct executor *x, uint32_t accelerator);
 enum run_end engine_works(struct executor *x, bool *works);
 /* The engine does not work any more, so its accelerator has failed. */
 void engine_lose(struct executor *x, uint32_t accelerator, const char *reason);
-/* If the run that was given up has ended, and the engine works, the accelerator serves again. False: RUN_LOST. */
+/* If the run that was given up has ended, and the engine works, the accelerator serves again. False: the thread has
+ * lost the executor. */
 bool engine_return(struct executor *x);
 /* Obeys the commands, tells the scheduler of changes, and publishes. True if there was a command. x->news: not all
  * changes are told yet, call it again soon. */

@@ -191,7 +191,8 @@ static void run_stop(struct executor *x, uint64_t word) {
 
 /* How long a run may stay in its state. */
 static int64_t state_limit(const struct executor *x, enum watch_state state, bool ending) {
-    int64_t limit_ns = atomic_load_explicit(&x->watch->limit_ns, memory_order_relaxed); /* or else the word changes */
+    /* relaxed: if a later run has changed it, the word has changed, too */
+    int64_t limit_ns = atomic_load_explicit(&x->watch->limit_ns, memory_order_relaxed);
 
     if (state == WATCH_STOPPED)
         return ending ? ENDING_STOP_NS : RUN_STOP_NS;

@@ -105,7 +105,7 @@ err_actions:
     return -rc;
 }
 
-/* Until it answers, ends, or is to be stopped: it is killed then. */
+/* Waits until the child answers or ends. False: the call was to be stopped, and the child has been killed. */
 static bool program_await(const struct child_program *program, int pipe, pid_t child) {
     int64_t since_ns = clock_now_ns();
     struct pollfd answer = {.fd = pipe, .events = POLLIN};

@@ -12,20 +12,20 @@
 #define CHILD_FD 3 /* of a program started by child_spawn(): where it answers */
 
 /* Forks, calls `call` in the child, and waits for it. Returns what it returned (0 or a negative errno), with its
- * sentence; -ECANCELED and "killed by signal 11 (Segmentation fault)" if it did not return. Of what the child changes
- * only files stay. The process must have a single thread. -errno if there is no child. */
+ * sentence; -ECANCELED and "killed by signal 11 (Segmentation fault)" if it did not return. Of what the child changes,
+ * only changes to files remain. The process must have a single thread. -errno if there is no child. */
 int child_call(int (*call)(void *context, struct sy_error *err), void *context, struct sy_error *err);
 
 /* For a process with several threads: the child is this program anew. */
 struct child_program {
-    char *const *argv;                               /* its main() calls child_answer() with the function for these */
-    const _Atomic bool *stop;                        /* set by another thread to end early, with -EINTR; may be NULL */
+    char *const *argv;        /* for them main() calls child_answer() with the function to be run */
+    const _Atomic bool *stop; /* set by another thread to end early, with -EINTR; may be NULL */
     void (*waits)(void *context, int64_t waited_ns); /* called about ten times a second; may be NULL */
     void *context;
 };
 
-/* As child_call(), of this program: `request` is given to the function that it calls. It must fit into a pipe (64 KiB).
- */
+/* As child_call(), but the child is this program, started anew. Its function gets a copy of `request`, which must fit
+ * into a pipe (64 KiB). */
 int child_program_call(const struct child_program *program, const void *request, size_t bytes, struct sy_error *err);
 /* In the child: reads the request, calls `call` with it and answers. The child dies with the thread that waits for it.
  * Returns the exit status. */

@@ -7,7 +7,7 @@
 #define YEAR_NS       (365 * 86400 * NS_PER_S)
 #define OFFSET_MAX_NS (30 * YEAR_NS)
 #define PPM_MAX       1e5
-#define TIME_MAX_NS   (100 * YEAR_NS) /* later, and before zero, there are only marks, such as TIME_NEVER */
+#define TIME_MAX_NS   (100 * YEAR_NS) /* later times, and those not above zero, are only marks, such as TIME_NEVER */
 
 struct clock_skew clock_skew;
 

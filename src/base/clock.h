@@ -1,8 +1,8 @@
 /* clock.h - time for the live shells: int64 nanoseconds of CLOCK_MONOTONIC. The pure folders may not include it.
  *
- * Nothing else in a server reads that clock, and whoever sleeps until a time turns it with clock_sleep_end() into what
- * the kernel goes by. So a test may skew the clock of a process, and its other times follow: hosts' clocks differ, and
- * one machine has but one. */
+ * Nothing else in a server reads that clock, and code that sleeps until a time converts it to the kernel's time with
+ * clock_sleep_end(). So a test can skew the clock of a process as a whole: that imitates hosts whose clocks differ, on
+ * one machine with one clock. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,7 +14,7 @@
 /* How the process's time differs from the kernel's. Written once, before there are threads. */
 struct clock_skew {
     bool set;
-    int64_t start_ns, offset_ns; /* kernel's time when it was set; how much the process's was ahead then */
+    int64_t start_ns, offset_ns; /* the kernel's time when it was set; how far the process's was ahead then */
     double rate;                 /* how much it gains a nanosecond */
 };
 

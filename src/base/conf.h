@@ -36,11 +36,13 @@ struct conf_node {
 /* Reads a file. -errno, or -EINVAL for what is not YAML; `err` starts with the path. An empty file is an empty mapping.
  * `path` must outlive the tree, which is the caller's to free. */
 int conf_read_file(const char *path, struct conf_node **root, struct sy_error *err);
-/* The same for a file of up to CONF_LARGE_MAX bytes, of somebody who may use up our memory. */
+/* The same for a file of up to CONF_LARGE_MAX bytes. The tree takes much more memory than that, so only for files of
+ * people who may use up this process's memory. */
 int conf_read_large_file(const char *path, struct conf_node **root, struct sy_error *err);
-/* The same from memory; `origin` is what mistakes call it. */
+/* The same from memory; `origin` is what mistakes call it, and must outlive the tree. */
 int conf_read_text(const char *origin, const char *text, size_t bytes, struct conf_node **root, struct sy_error *err);
-/* A whole file of at most CONF_BYTES_MAX bytes, not terminated; *text is the caller's to free(). */
+/* Reads a whole file of at most CONF_BYTES_MAX bytes. *text is not terminated, and the caller's to free(). 0 or -errno
+ * with a sentence. */
 int conf_slurp(const char *path, char **text, size_t *bytes, struct sy_error *err);
 /* Frees a whole tree, from its root. NULL is fine. */
 void conf_free(struct conf_node *root);
@@ -48,16 +50,17 @@ void conf_free(struct conf_node *root);
 /* The entry of a mapping; NULL if there is none, or `map` is not a mapping. */
 struct conf_node *conf_find(const struct conf_node *map, const char *key);
 
-/* Puts the value `text` (YAML itself) at the dotted `path` of a tree, making mappings on the way and replacing what is
- * there: `policy.consolidate`, `models.0.slo_ms`. For --set
- * KEY=VALUE; mistakes in it are named "--set: PATH". */
+/* For --set KEY=VALUE: puts VALUE (YAML itself) at KEY, a dotted path in the tree such as `policy.consolidate` or
+ * `models.0.slo_ms`. Makes the mappings on the way, and replaces what is there. 0 or -errno with a sentence; later
+ * mistakes in VALUE are named "--set: PATH". */
 int conf_set(struct conf_node *root, const char *assignment, struct sy_error *err);
 
 /* -EINVAL with "ORIGIN:LINE: PATH: sentence"; PATH is the node's dotted place in the tree, left out for the root. */
 int conf_error(const struct conf_node *node, struct sy_error *err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Scalars. The bounds are allowed values; `what` says what is expected, e.g. "a number of requests per second". */
+/* Scalars: 0, or -EINVAL with a sentence. The bounds are allowed values; `what` says what is expected, e.g. "a number
+ * of requests per second". */
 int conf_get_double(const struct conf_node *node, double min, double max, const char *what, double *value,
                     struct sy_error *err);
 int conf_get_int(const struct conf_node *node, int64_t min, int64_t max, const char *what, int64_t *value,
@@ -94,7 +97,8 @@ struct conf_key {
     int (*parse)(const struct conf_node *node, void *into, struct sy_error *err); /* into: the whole struct */
 };
 
-/* Reads a mapping; unknown keys are mistakes that list the known ones. */
+/* Reads a mapping; unknown keys are mistakes that list the known ones. 0, or an error of a key's `parse`, or -EINVAL,
+ * with a sentence. */
 int conf_read_map(const struct conf_node *map, const struct conf_key *keys, void *into, struct sy_error *err);
 
 /* The member must have the type that the row's name says; the compiler checks. */

@@ -137,7 +137,7 @@ static void take_turns(struct doorbell *bell) {
     }
     /* release, with doorbell_take_back() */
     if (atomic_exchange_explicit(&bell->sleeping, DOORBELL_AWAKE, memory_order_release) == DOORBELL_RECLAIMED)
-        futex_wake(bell); /* it waits there, whatever it slept in */
+        futex_wake(bell); /* the consumer waits on the futex in doorbell_take_back(), even if it slept in epoll */
     else
         wake_now(bell);
 }

@@ -5,8 +5,8 @@
  * and a producer whose consumer is awake makes no system call. A thread that waits in epoll uses an eventfd, the others
  * a futex (no descriptor, an absolute deadline). The eventfd is watched edge-triggered and never read. The reason: a
  * producer may be delayed between clearing the word and writing, and then write when the consumer has long been awake.
- * Edge-triggered, that costs one needless wake-up. A consumer that looked at the word to know whether to read would
- * find the eventfd readable for ever.
+ * Edge-triggered, that costs one needless wake-up. Level-triggered, a consumer that reads the eventfd only when the
+ * word was cleared would find it readable for ever.
  *
  * Waking a thread takes 5 to 50 us, a turn of a scheduling thread about one. So a consumer may lend its turns: while it
  * sleeps, a producer that would wake it takes turns instead, until there is nothing to do, and lets it sleep on.
@@ -32,7 +32,7 @@ enum doorbell_state {
     DOORBELL_LENT_NAPPING,
     DOORBELL_HELPED,       /* a producer takes the turns */
     DOORBELL_HELPED_AGAIN, /* the same, and something has come since its turn began */
-    DOORBELL_RECLAIMED,    /* the same, and it is to wake the consumer after its turn */
+    DOORBELL_RECLAIMED,    /* the same, and the producer is to wake the consumer after its turn */
 };
 
 /* One turn of a consumer. 0 if there was something to do, else until when it may sleep. */
@@ -55,7 +55,8 @@ void doorbell_destroy(struct doorbell *bell);
 /* Lets others take the consumer's turns while it sleeps. Call it before the consumer's thread starts. */
 void doorbell_lend(struct doorbell *bell, doorbell_turn *turn, void *consumer);
 
-/* Consumer, instead of arming, sleeping and cancelling: whether it never sleeps. Lets the core breathe then. */
+/* Consumer: whether it never sleeps; then this pauses the core for a moment, and replaces arming, sleeping and
+ * cancelling. */
 static inline bool doorbell_keeps_awake(const struct doorbell *bell) {
 #ifdef __x86_64__
     if (bell->busy_poll)

@@ -3,6 +3,6 @@
 
 #include <stdint.h>
 
-/* Raises the limit to `wanted`, as far as the process may. How many it is then; the limit as it is, if that is more.
- * Any thread, at set-up. */
+/* Raises the limit to `wanted`, or as far as the process may; a higher limit stays. Returns the limit then. Any thread,
+ * at set-up. */
 uint64_t files_allow(uint64_t wanted);

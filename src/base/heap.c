@@ -1,5 +1,5 @@
-/* heap.c - indexed 4-ary min-heap. Four children share a cache line, so a sift touches half the lines of a binary one.
- */
+/* heap.c - indexed 4-ary min-heap. It has half the levels of a binary one, and four children lie next to each other, in
+ * one cache line or two. */
 #include "base/heap.h"
 
 #include "base/assert.h"

@@ -1,4 +1,5 @@
-/* heap.h - indexed 4-ary min-heap of small integers by int64 key, ties by a second key: remove and update by index.
+/* heap.h - indexed 4-ary min-heap: small integers (items) ordered by an int64 key, equal keys by item. Any item can be
+ * removed or get another key.
  *
  * Items are 0..capacity-1; each is in the heap at most once. Memory is the caller's. Not thread-safe. */
 #pragma once

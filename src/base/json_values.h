@@ -1,7 +1,7 @@
 /* json_values.h - how many values a JSON text may have, before it is parsed.
  *
- * jansson takes some 130 bytes of memory for each value, and a value may be two bytes long: `1,`. So what reads JSON of
- * clients with it, in bodies that may be long since they carry files, counts first. Pure. */
+ * jansson takes some 130 bytes of memory for each value, and a value may be two bytes long: `1,`. So code that parses
+ * clients' JSON with it, from bodies that may be long since they carry files, counts first. Pure. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,8 +10,8 @@
 
 #define JSON_VALUES_MAX 100000
 
-/* At least as many as the text has, if it is JSON: each value but the first follows one of these characters. Those in
- * strings count, too. */
+/* An upper bound of the number of values in a text, if it is JSON: each value but the first follows one of these
+ * characters. Those inside strings are counted, too. */
 static inline size_t json_values_most(const char *json, size_t bytes) {
     static const bool leads[UINT8_MAX + 1] = {['['] = true, ['{'] = true, [','] = true, [':'] = true};
     size_t values = 1;

@@ -101,7 +101,7 @@ static bool put_number(struct line *l, const char *spec, va_list *ap) {
     return true;
 }
 
-/* As vsnprintf() would, but no string ends its value, or its quotes. */
+/* Formats as vsnprintf() does, but no string argument can end its value or its quotes. */
 static void put_pairs(struct line *l, const char *fmt, va_list *ap) {
     for (const char *at = fmt; *at;) {
         if (*at == '"') {

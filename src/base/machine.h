@@ -1,4 +1,4 @@
-/* machine.h - how much memory the machine lends this process. */
+/* machine.h - how much memory this process may use. */
 #pragma once
 
 #include <stdint.h>

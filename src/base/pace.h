@@ -1,5 +1,5 @@
 /* pace.h - how long a piece of work takes: the running mean and the mean deviation from it, with the weights of RFC
- * 6298 (2.3). Pure; whoever shares one locks it. */
+ * 6298 (2.3). Pure; threads that share one lock it. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,7 +9,7 @@
 
 struct pace {
     double mean_ns, deviation_ns; /* mean_ns may be set to a guess */
-    double least_ns;              /* that was measured; 0: nothing was */
+    double least_ns;              /* the least that was measured; 0: nothing was */
     int64_t known_ns;             /* when it was last measured, or last corrected by pace_doubt() */
     bool measured;
 };
@@ -19,7 +19,7 @@ struct pace {
 #define PACE_DEVIATIONS       2
 #define PACE_DOUBT_NS         (100 * NS_PER_MS)
 
-/* `share`, to 1: how much it counts. Of little work the time says little. */
+/* Adds a measured time. `share`, up to 1, is how much it counts: the time of a small piece of work says little. */
 static inline void pace_add(struct pace *pace, double ns, double share, int64_t now_ns) {
     if (!pace->measured && share >= 1)
         *pace = (struct pace){.mean_ns = ns, .deviation_ns = ns / 2, .least_ns = ns, .measured = true};
@@ -35,9 +35,9 @@ static inline double pace_promise_ns(const struct pace *pace) {
     return pace->mean_ns + PACE_DEVIATIONS * pace->deviation_ns;
 }
 
-/* Work was given up after so long (0: it was not begun), since nobody waits for it any more. Promises decide what is
- * wanted, so one that is too long would keep itself from being corrected, for ever. So a pace that was not measured for
- * PACE_DOUBT_NS is halved, once in that time, down to the least that was measured. */
+/* Work was given up after `after_ns` (0: before it began), since nobody waits for it any more. If a promise is too
+ * long, all work may be given up early, and nothing is ever measured that would correct it. So a pace that was not
+ * measured for PACE_DOUBT_NS is halved, once in that time, down to the least that was measured. */
 static inline void pace_doubt(struct pace *pace, double after_ns, int64_t now_ns) {
     if (after_ns > pace_promise_ns(pace)) {
         pace->mean_ns = after_ns; /* it takes longer than that */

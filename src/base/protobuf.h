@@ -1,7 +1,7 @@
 /* protobuf.h - reading and writing protobuf's wire format, field by field, without a message in memory.
  *
- * For messages that must not be unpacked: infer requests and answers, and ONNX models. Others use protobuf-c.
- * Strings and bytes are where they lie in the input. Pure. */
+ * For messages that must not be unpacked: infer requests and answers, and ONNX models. Others use protobuf-c. Strings
+ * and bytes are not copied: they stay in the input. Pure. */
 #pragma once
 
 #include <stdbool.h>
@@ -49,7 +49,8 @@ static inline bool protobuf_fixed(struct protobuf_in *in, size_t bytes, uint64_t
 }
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors and fixed-size fields are read as they lie");
 
-/* The next field's number and wire type, and a length in `value`; its value or data are still to come. */
+/* Reads the next field's number and wire type, and of BYTES the length into `value`. protobuf_value() reads the rest.
+ * False: this is no protobuf. */
 static inline bool protobuf_tag(struct protobuf_in *in, struct protobuf_field *field) {
     uint64_t tag;
     if (!protobuf_varint(in, &tag) || tag >> 3 == 0 || tag >> 3 > (1u << 29) - 1)
@@ -60,7 +61,7 @@ static inline bool protobuf_tag(struct protobuf_in *in, struct protobuf_field *f
     return field->wire != PROTOBUF_BYTES || protobuf_varint(in, &field->value);
 }
 
-/* What follows the tag. Groups are refused: no message here has any. */
+/* Reads what follows the tag. Groups are refused: no message here has any. */
 static inline bool protobuf_value(struct protobuf_in *in, struct protobuf_field *field) {
     switch (field->wire) {
     case PROTOBUF_VARINT:
@@ -86,19 +87,20 @@ static inline int protobuf_next(struct protobuf_in *in, struct protobuf_field *f
     return protobuf_tag(in, field) && protobuf_value(in, field) ? 1 : -1;
 }
 
-/* The fields of a message that is a field. */
+/* The fields of a message that is itself a field. */
 static inline struct protobuf_in protobuf_inside(const struct protobuf_field *field) {
     return (struct protobuf_in){field->data, field->data + field->value};
 }
 
-/* 400, an HTTP status as of all errors of requests, with the sentence for a client's message that is no protobuf. */
+/* The error for a client's message that is no protobuf: 400, since errors of requests are HTTP statuses, with a
+ * sentence. */
 static inline int protobuf_malformed(struct sy_error *err) {
     return error_set(err, 400, "the message is not valid protobuf");
 }
 
 enum { PROTOBUF_ENTRY_KEY = 1, PROTOBUF_ENTRY_VALUE = 2 };
 
-/* An entry of a map<string, M>, of whose values, messages, one field counts: the last, as of a oneof. */
+/* An entry of a map<string, M>. Only one field of the message M counts: the last one, as in a oneof. */
 struct protobuf_entry {
     const char *key; /* without a terminator */
     size_t key_length;

@@ -8,12 +8,12 @@
 
 #include "base/container.h"
 
-/* A member of what is pushed. Pusher and taker agree on who frees that. */
+/* A member of the struct that is pushed. Pusher and taker agree on who frees that struct. */
 struct push_node {
     struct push_node *next;
 };
 
-/* What a node of push_list_take() lies in; NULL for NULL. */
+/* The struct that a node of push_list_take() is a member of; NULL for NULL. */
 #define push_list_entry(node, type, member)                                                                            \
     ({                                                                                                                 \
         struct push_node *node_ = (node);                                                                              \
@@ -33,12 +33,12 @@ static inline void push_list_push(struct push_list *list, struct push_node *node
     }
 }
 
-/* Whether something is there; push_list_take() gives it. */
+/* Whether the list has something; push_list_take() returns it. */
 static inline bool push_list_any(const struct push_list *list) {
     return atomic_load_explicit(&list->newest, memory_order_relaxed) != NULL;
 }
 
-/* Takes all that is in it, the oldest first, linked by `next`; NULL if it is empty. */
+/* Takes all nodes of the list, the oldest first, linked by `next`; NULL if it is empty. */
 static inline struct push_node *push_list_take(struct push_list *list) {
     if (!push_list_any(list)) /* the usual case, without writing to a shared line */
         return NULL;

@@ -14,8 +14,8 @@
 
 /* Adds a model; version 0: not known. What is not UTF-8 is replaced. Without memory it is left out. */
 void aside_add(json_t *list, const char *name, uint32_t version, const char *reason);
-/* The list as text, the caller's to free(): without the last models, if it would be longer than `bytes_max`. NULL: no
- * memory. */
+/* The list as text, the caller's to free(). If it would be longer than `bytes_max`, the last models are removed from
+ * the list. NULL: no memory. */
 char *aside_write(json_t *list, size_t bytes_max);
 /* Reads what another process wrote. NULL, with a sentence: it is no such list, or there is no memory. */
 json_t *aside_read(const char *text, size_t bytes, struct sy_error *err);

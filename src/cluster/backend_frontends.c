@@ -10,7 +10,7 @@
 #include "cluster/backend_link_state.h"
 
 #define PULL_GUESS_NS  (1 * NS_PER_MS)
-#define AWAIT_NS       (20 * NS_PER_MS)  /* to be let in, and to know the clock; no longer than a pull may take */
+#define AWAIT_NS       (20 * NS_PER_MS)  /* that plans wait for a connection; no longer than a pull may take */
 #define RETRY_NS       (200 * NS_PER_MS) /* to connect to a frontend */
 #define REFUSED_NS     (2 * NS_PER_S)    /* likewise, once it has refused us */
 #define LOOK_UP_NS     (10 * NS_PER_MS)  /* between checks whether its name has been looked up */
@@ -47,7 +47,7 @@ enum lost_reason backend_inputs_refused(struct frontend_peer *f, struct landed *
     return rc == -EFBIG || rc == -EINVAL ? LOST_MISFIT : LOST_INPUTS;
 }
 
-/* An UNREADY one may be with its executor, which leaves it out. */
+/* An UNREADY request may be with its executor already, which leaves it out of its batch. */
 static void inputs_refused(struct backend_link *l, struct frontend_peer *f, struct landed *landed, int rc,
                            const struct sy_error *err) {
     enum lost_reason reason = backend_inputs_refused(f, landed, rc, err);
@@ -79,7 +79,7 @@ void backend_card_unready(struct backend_link *l, struct frontend_peer *f, const
         backend_landed_settle(l, landed);
 }
 
-/* If the transport does not get them, the request is left out of its batch, and goes back. */
+/* If the transport does not get the inputs, the request is left out of its batch, and goes back. */
 void backend_card_ready(struct backend_link *l, struct frontend_peer *f, uint64_t handle) {
     struct landed *landed = backend_card_wanted(l, f, handle);
     if (!landed || landed->state != LANDED_UNREADY || !f->transport)
@@ -127,7 +127,7 @@ static int welcomed(struct backend_link *l, struct frontend_peer *f, const struc
     f->complained = false;
     f->await_ns = now_ns + AWAIT_NS;
     health_look(&f->health, &f->peer, now_ns, &until_ns); /* asks for its clock */
-    /* until the other transport is ready, which a frame announces */
+    /* until the chosen transport is ready, which a frame announces */
     f->transport = l->uplink.self.transports & TRANSPORT_BIT(TRANSPORT_TCP) ? &transport_tcp : NULL;
     log_info("frontend connected", "frontend=%s number=%u transport=%s", f->peer.name, f->hello.number,
              transport_name(kind));
@@ -223,8 +223,8 @@ static void frontend_connect(struct backend_link *l, struct frontend_peer *f, in
     hello_local_name(f->hello.incarnation, local);
     uint32_t transports_wanted = l->uplink.self.transports;
     int fd = transports_wanted & TRANSPORT_BIT(TRANSPORT_SHM)
-                 ? link_connect_local(local) /* fails at once if it is of */
-                 : -ENOTSUP;                 /* another host */
+                 ? link_connect_local(local) /* fails at once for a frontend of another host */
+                 : -ENOTSUP;
     f->local = fd >= 0;
     if (fd < 0 && transports_wanted == TRANSPORT_BIT(TRANSPORT_SHM)) {
         if (!f->complained)

@@ -46,7 +46,7 @@ void backend_tell_undelivered(struct backend_link *l, uint64_t handle, enum lost
         lost_tell(&l->uplink.peer, FRAME_UNDELIVERED, handle, reason);
 }
 
-/* An accelerator takes batches from the present scheduler once it has none of a previous one. */
+/* Tells the scheduler that an accelerator takes batches, once it has none of a previous scheduler. */
 void backend_tell_joins(struct backend_link *l, uint32_t accelerator) {
     struct accelerator_queue *q = &l->queues[accelerator];
     bool quiesced = atomic_load_explicit(&l->quiesced, memory_order_relaxed); /* a lone flag */
@@ -265,7 +265,7 @@ static void uplink_down(void *context) {
     backend_models_untold(l);
     for (uint32_t a = 0; a < l->wiring->accelerators; a++)
         l->queues[a].told = l->queues[a].ours = l->queues[a].awaited = false;
-    for (struct frontend_peer *f = l->frontends; f; f = f->next) { /* nobody knows */
+    for (struct frontend_peer *f = l->frontends; f; f = f->next) { /* no scheduler says that it is gone */
         f->leaving = false;
         f->heir.number = 0;
     }

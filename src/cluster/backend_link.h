@@ -48,8 +48,8 @@ void backend_link_model_comes(struct backend_link *link, uint32_t model);
 void backend_link_model_goes(struct backend_link *link, uint32_t model);
 /* Whether nothing here needs the model any more. */
 bool backend_link_model_gone(const struct backend_link *link, uint32_t model);
-/* The models that this process has and could not load, or has set aside, with their reasons (aside.h): all of them, in
- * place of those said before. Takes over the text, which is the link's to free(). Any one thread. */
+/* Says which models this process has and could not load, or has set aside, with their reasons (aside.h): all of them,
+ * in place of those said before. The link owns the text from then on, and will free() it. Any thread, one at a time. */
 void backend_link_aside(struct backend_link *link, char *text);
 /* From now on accelerators take no more batches: the scheduler is told so, and plans that it sends before it knows
  * still run. Any thread. */

@@ -22,7 +22,7 @@ struct frontend_peer {
     struct health health;
     struct margin pulls;   /* how long pulls take */
     uint64_t fabric_bytes; /* read by libfabric, so not over the link */
-    uint64_t mark_bytes;   /* to see whether it delivers: the bytes that had come, */
+    uint64_t mark_bytes;   /* to see whether it delivers: the bytes that had come */
     int64_t mark_ns;       /* at this time */
     bool open, known;
     bool told;    /* the present scheduler has announced it */
@@ -31,8 +31,8 @@ struct frontend_peer {
     uint64_t given_up;      /* pulls */
     int64_t given_up_at_ns; /* the next line in the log about that is not before this time */
     uint64_t refused;       /* requests whose inputs were not taken, */
-    int64_t refused_at_ns;  /* likewise */
-    int64_t await_ns;       /* until then plans with its requests wait until they can be pulled */
+    int64_t refused_at_ns;  /* the next line in the log about that is not before this time */
+    int64_t await_ns;       /* until then plans with its requests may wait for the connection */
     int64_t retry_ns;
     uint32_t tries;                    /* how many addresses of its name were tried */
     bool local;                        /* the connection is to its Unix socket */
@@ -165,17 +165,19 @@ void backend_queues_look(struct backend_link *l, int64_t now_ns, int64_t *until_
 
 /* ---- transports: what they do with cards that come; in backend_frontends.c ---- */
 
-/* The request of this handle that waits for its card or its inputs. NULL: none waits; its memory is freed. */
+/* The request of this handle that waits for its card or its inputs. NULL: none waits; if its pull was given up, this
+ * frees its memory. */
 struct landed *backend_card_wanted(const struct backend_link *l, struct frontend_peer *f, uint64_t handle);
-/* Takes a request's card, and says where its inputs go. False: the card does not fit the model; the request is lost. */
+/* Takes a request's card, and says where its inputs go. False: the card does not fit the model, or there is no memory
+ * for its inputs: the request is lost. */
 bool backend_card_take(struct backend_link *l, struct frontend_peer *f, struct landed *landed,
                        const struct wire_card *card, struct iovec pieces[TENSORS_MAX], uint32_t *count);
 /* A request's inputs are not taken, for the reason in `err`; rc -EFBIG, -EINVAL: this backend never takes them. Logs
- * that, at most once a second, and slows down its plan, if no other request of it is left. Returns what to tell the
- * frontend. */
+ * that, at most once a second. If no other request of its plan is left, the plan still occupies its accelerator for a
+ * while (UNREACHED_MOST_NS). Returns the reason to tell the frontend. */
 enum lost_reason backend_inputs_refused(struct frontend_peer *f, struct landed *landed, int rc,
                                         const struct sy_error *err);
-/* A request's inputs are still being prepared, or are there now. */
+/* The frontend says that a request's inputs are still being prepared, or that they are there now. */
 void backend_card_unready(struct backend_link *l, struct frontend_peer *f, const struct wire_card *card);
 void backend_card_ready(struct backend_link *l, struct frontend_peer *f, uint64_t handle);
 /* The request's inputs are here, or it has none: nothing more of it arrives. */

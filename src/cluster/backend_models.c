@@ -64,7 +64,7 @@ static struct described_profile described(const char *type, const struct profile
     return d;
 }
 
-/* Notes that a model is not offered, and why; NULL: it is, or there is none. */
+/* Notes why a model is not offered; NULL: it is offered, or there is no such model any more. */
 static void unoffered_set(struct backend_link *l, uint32_t m, const char *why) {
     struct model_offer *offer = &l->offers[m];
     if (why)

@@ -108,9 +108,9 @@ static int64_t plan_unreached_ns(const struct backend_link *l, const struct batc
     return begun_ns + (run_ns < UNREACHED_MOST_NS ? run_ns : UNREACHED_MOST_NS);
 }
 
-/* Whether an executor's ring has room for the results of so many requests more. No port bounds how many it has here:
- * they are of frontends of the whole cluster. One place is kept for a request whose run was given up, which has its
- * result already, and is released later. */
+/* Whether an executor's ring has room for the results of so many requests more. No port bounds how many requests an
+ * executor has here, since they come from frontends of the whole cluster. One place is kept for a request whose run was
+ * given up, which has its result already, and is released later. */
 static bool results_fit(const struct backend_link *l, uint32_t executor, uint32_t requests) {
     return l->running[executor] + requests <= l->wiring->results[executor].mask;
 }

@@ -57,7 +57,7 @@ void catalogue_brought_free(struct brought_model *brought) {
     brought->profile_count = 0;
 }
 
-/* A table may be longer than its backend's batches are. */
+/* A profile may have larger batches than its backend serves. */
 static void profiles_cut(const struct brought_model *brought, uint32_t batch_max) {
     for (uint32_t i = 0; i < brought->profile_count; i++) {
         struct profile *profile = brought->profiles[i].profile;
@@ -81,7 +81,7 @@ static bool bring_again(struct catalogue *c, const char *description, size_t byt
         struct known_model *known = &c->known[i];
         if (known->backends == 0 || known->description_bytes != bytes ||
             memcmp(known->description, description, bytes) != 0)
-            continue; /* no backend has this one any more, so another of its name may have come */
+            continue; /* if no backend has it any more, another one of its name may have come */
         known->backends++;
         known->unloaded = false;
         brought->known = i;

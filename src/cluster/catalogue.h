@@ -2,9 +2,9 @@
  *
  * A model's identity is its name, its version, and all that its requests and answers depend on. A class is a type of
  * accelerators whose backends have the same models, and run batches of them that are at least as large as the first
- * backend's. The scheduler treats each class as a type, so that a model runs
- * only on backends that have it. The number of a class without backends is used for the next new class, once no place
- * uses it any more. Ensembles run nowhere, so they are in no class: their steps' models are. */
+ * backend's. The scheduler treats each class as a type, so that a model runs only on backends that have it. The number
+ * of a class without backends is used for the next new class, once no place uses it any more. Ensembles run nowhere, so
+ * they are in no class: their steps' models are. */
 #pragma once
 
 #include "repository/model_description.h"
@@ -25,7 +25,7 @@ struct known_model {
     uint32_t backends; /* that have it now */
     uint32_t place;    /* that serves it or soon will; CATALOGUE_NONE */
     bool told;         /* of an ensemble, which has no place: frontends know it */
-    bool unloaded;     /* its last backend did not just vanish */
+    bool unloaded;     /* its last backend unloaded it, and did not just vanish */
     const char *waits; /* backends could run it, but it has no place, for this reason; NULL: that is not so */
     struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* by class; NULL: the class does not run it */
 };

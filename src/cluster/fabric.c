@@ -38,8 +38,8 @@
 #define READS_CHUNK 256                  /* allocated at once */
 #define LOOK_MOST   256                  /* completions and events handled in a row, */
 #define LOOK_BYTES  ((size_t)512 * 1024) /* and bytes read: while more comes, what has come is reported */
-/* Parts of one operation, and their bytes: none is reported before all have come, and parts of full length, which would
- * gain nothing, go alone. */
+/* Most parts of one operation, and most bytes of them. None is reported before all have come. Two parts of full length,
+ * which would gain nothing, do not go together. */
 #define GROUP_MOST  4
 #define GROUP_BYTES (2 * FABRIC_PART_BYTES - 1)
 
@@ -52,7 +52,7 @@ struct fabric_part {
     void *to, *desc;
     uint64_t remote, key, tag;
     size_t bytes;
-    int error; /* of libfabric; 0: it was read. Of the operation */
+    int error; /* of the operation, libfabric's code; 0: it was read */
 };
 
 struct part_chunk {
@@ -374,7 +374,7 @@ int fabric_connect(struct fabric *f, const struct sockaddr *address, const uint6
     return rc < 0 ? failed(f, "connect", rc, err) : 0;
 }
 
-/* With the other parts of its operation. */
+/* Frees a part, and the other parts of its operation. */
 static void part_free(struct fabric *f, struct fabric_part *part) {
     for (struct fabric_part *more; part; part = more) {
         more = part->more;
@@ -390,8 +390,8 @@ static size_t group_bytes(const struct fabric_part *part) {
     return bytes;
 }
 
-/* Takes at most so many completions, or a few of at least so many bytes: operations that the provider has finished, or
- * failed to. */
+/* Takes completions, each of an operation that the provider has finished or has failed to finish: at most `most`, and
+ * none after `bytes_most` bytes. */
 static void completions_note(struct fabric *f, struct fid_cq *cq, uint32_t most, size_t bytes_most) {
     struct fi_cq_entry entry;
     size_t bytes = 0;
@@ -518,7 +518,8 @@ void fabric_end_close(struct fabric_end *e) {
         return;
     struct fabric *f = e->fabric;
     parts_free(f, &e->waits);
-    /* First removes its completions from the queue: the next endpoint may get the same address. */
+    /* First takes its events from the queue, so that none is left for the next endpoint, which may get the same
+     * address. */
     e->down = true;
     for (int i = 0; i < LOOK_MOST && event_take(f); i++)
         ;
@@ -654,7 +655,7 @@ static void end_done(struct fabric_end *e) {
 }
 
 void fabric_look(struct fabric *f) {
-    if (f->fresh) { /* before what has come is handled: so the other end has work meanwhile */
+    if (f->fresh) { /* first, so that the other end has work while this one handles what has come */
         f->fresh = false;
         list_for_each (node, &f->ends) {
             end_post(list_entry(node, struct fabric_end, link));

@@ -1,8 +1,9 @@
 /* fabric.h - libfabric: reads memory of another process without that process taking part (RMA), over connected
  * endpoints (FI_EP_MSG). The library is loaded at its first use; the program runs without it.
  *
- * Only fabric_look() calls the event functions, and fabric_post() `down`. Owned by the link thread, or by the thread
- * that takes its turn: one at a time. Only fabric_open(), fabric_listen() and fabric_region() block. */
+ * The event functions are called by fabric_look(), by fabric_end_close() for other connections than the closed one, and
+ * `down` also by fabric_post(). Owned by the link thread, or by the thread that takes its turn: one at a time. Only
+ * fabric_open(), fabric_listen() and fabric_region() block. */
 #pragma once
 
 #include <stdbool.h>
@@ -26,7 +27,7 @@ struct fabric_events {
     void (*accepted)(void *of, struct fabric_end *end);
     /* A connection is established. */
     void (*up)(void *of);
-    /* It has failed, or the other side has closed it: `of` closes it later. No further event of it comes. */
+    /* A connection has failed, or the other side has closed it: `of` closes it later. No further event of it comes. */
     void (*down)(void *of, const char *reason);
     /* A part of a read is here: so many bytes. Parts come in any order. */
     void (*read)(void *of, uint64_t tag, size_t bytes);
@@ -39,8 +40,8 @@ struct fabric_region {
                      * it */
     uintptr_t from;
     size_t bytes;
-    uint64_t key;    /* for others */
-    uint64_t remote; /* where it begins for others */
+    uint64_t key;    /* by which others read it */
+    uint64_t remote; /* the address at which it begins for others */
 };
 
 /* Opens a provider ("tcp", "verbs"). 0, or -errno with a sentence: the library or the provider is not here. */

@@ -107,7 +107,7 @@ static uint64_t card_or_none(struct frontend_link *l, struct backend *b, uint64_
         return 0;
     }
     peer_send(&b->peer, FRAME_NO_CARD, 1, &handle, sizeof(handle));
-    if (a && !a->over) /* an earlier release takes no such model; whoever asks all the same leaves it out */
+    if (a && !a->over) /* an earlier release has no such model; a backend that asks all the same leaves it out */
         away_over(l, a, &(struct wire_outcome){.status = REQUEST_LOST, .unready = 1}, NULL, false);
     return 0;
 }

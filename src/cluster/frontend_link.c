@@ -63,8 +63,8 @@ void away_await_no_more(struct frontend_link *l, struct away *a) {
 
 /* ---- back to the port ---- */
 
-/* Whether a backend is gone that had read it. One that had not is not gone because of it; and until the scheduler
- * notices that a backend is gone, it sends requests there again. */
+/* Whether a backend is gone that had read the request. A backend that had not read it is not gone because of it: until
+ * the scheduler notices that a backend is gone, it goes on sending requests there. */
 static bool ended_its_backend(const struct away *a) {
     return a->last.status == REQUEST_LOST && a->last.reason == LOST_BACKEND && a->taker != NO_TAKER;
 }
@@ -116,7 +116,7 @@ void away_give_back(struct frontend_link *l, struct away *a) {
     a->message.handle = 0;
 }
 
-/* The scheduler no longer has it, if it did. */
+/* Call it when the scheduler no longer has a request: if the request is in doubt, the next such one may go. */
 static void doubtful_back(struct frontend_link *l, const struct away *a) {
     if (!a->sent || !a->message.doubtful)
         return;
@@ -147,8 +147,9 @@ static void refuse(struct frontend_link *l, struct away *a, uint32_t reason) {
 
 /* ---- to the scheduler ---- */
 
-/* Whether the scheduler is connected, and knows the model. A promise is only for a scheduler that reckons with it. Of
- * the requests in doubt one is there at a time: if its backend is lost again, the others are not, and are cleared. */
+/* Whether the scheduler is connected, and knows the model. A request with a promise goes only to a scheduler that knows
+ * promises. Only one request in doubt is at the scheduler at a time: if a backend is lost again, the others were not
+ * there, and are not to blame. */
 bool away_can_send(const struct frontend_link *l, const struct away *a) {
     return l->uplink.up && l->remote_of_local[a->message.model] != NO_MODEL && (l->promises || !away_unready(l, a)) &&
            !(a->message.doubtful && l->doubtful > 0);
@@ -228,9 +229,9 @@ static void cancel(struct frontend_link *l, struct away *a) {
     l->cut_ns = a->cut_ns < l->cut_ns ? a->cut_ns : l->cut_ns;
 }
 
-/* Ends cancelled requests that nobody has given back in time. What is still said about them means nothing here. Their
- * inputs are kept where a backend is known to read them (away_over()); by shared memory it finds out that they may have
- * changed (request/port.c). */
+/* Ends cancelled requests that nobody has given back in time. Later messages about them are ignored. Their inputs are
+ * kept where a backend is known to read them (away_over()); by shared memory it finds out that they may have changed
+ * (request/port.c). */
 static void cancelled_look(struct frontend_link *l, int64_t now_ns, int64_t *until_ns) {
     if (now_ns >= l->cut_ns) {
         l->cut_ns = TIME_NEVER;
@@ -267,7 +268,7 @@ static void take_request(struct frontend_link *l, const struct request_message *
     l->held++;
     if (away_can_send(l, a))
         away_send(l, a);
-    else if (is_forgotten(l, a->message.model)) /* it comes again or late: meanwhile its model went */
+    else if (is_forgotten(l, a->message.model)) /* it was sent again, or late, and its model is gone */
         refuse(l, a, REFUSAL_STRANDED);
 }
 
@@ -319,7 +320,8 @@ static void sweep(struct frontend_link *l, int64_t now_ns) {
     }
 }
 
-/* A port leaves out REQUEST_READY if its ring is nearly full: looks at the cards of the requests that are awaited. */
+/* Looks at the cards of the requests that are awaited, since a port leaves out REQUEST_READY if its ring is nearly
+ * full. */
 static void awaited_look(struct frontend_link *l) {
     for (size_t i = 0; i < away_count(l) && l->awaited > 0; i++)
         if (l->away[i].message.handle && l->away[i].awaited && !away_unready(l, &l->away[i]))
@@ -342,7 +344,8 @@ static void waiting_add(struct frontend_link *l, uint32_t remote, const char *de
     *at = w;
 }
 
-/* Takes one out, of a scheduler's number; NO_MODEL: the first. NULL: there is none. */
+/* Takes the waiting model with this number of the scheduler out of the list; NO_MODEL: the first one. NULL: there is
+ * none. */
 static struct waiting_model *waiting_take(struct frontend_link *l, uint32_t remote) {
     for (struct waiting_model **at = &l->waiting, *w; (w = *at); at = &w->next)
         if (remote == NO_MODEL || w->remote == remote) {
@@ -654,7 +657,7 @@ static int64_t turn(void *owner, int64_t now_ns) {
         }
         until_ns = l->sweep_ns < until_ns ? l->sweep_ns : until_ns;
     }
-    if (now_ns >= l->look_ns && !l->loop.lent) { /* look() waits for the frontends; one may take this turn */
+    if (now_ns >= l->look_ns && !l->loop.lent) { /* look() waits for frontends: one may be taking this turn */
         bool forgets = models_forget(l, now_ns), soon = l->config.ops->look(l->config.context), ends = models_end(l);
         waiting_look(l);
         l->look_ns = now_ns + (forgets || soon || ends ? LOOK_NS : REST_NS);

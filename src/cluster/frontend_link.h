@@ -24,10 +24,10 @@ struct frontend_link_ops {
      * -errno with a sentence; -ENOSPC: there is no room now, and the link asks again. A model that is served already
      * keeps its number. */
     int (*serve)(void *context, const char *description, size_t bytes, struct sy_error *err);
-    /* It is not served any more. */
+    /* The model of this number is not served any more. */
     void (*gone)(void *context, uint32_t model);
-    /* Whether it goes on although the scheduler ends it: another one that is to take its place is not ready yet, or
-     * requests of it are still coming in. Asked again until it does not. NULL: none ever does. */
+    /* Whether a model goes on here although the scheduler ends it: the model that is to take its place is not ready
+     * yet, or requests for it are still coming in. Called again until it returns false. NULL: no model goes on. */
     bool (*outlasts)(void *context, uint32_t model);
     /* The scheduler has announced all models; any others are gone. */
     void (*told)(void *context);

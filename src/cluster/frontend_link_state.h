@@ -68,7 +68,7 @@ struct frontend_link {
     struct uplink uplink;
     struct away *away;         /* [frontends * port_requests] */
     uint32_t held;             /* how many of them wait here */
-    uint32_t doubtful;         /* how many that are in doubt do not wait here, and have not ended: at most one */
+    uint32_t doubtful;         /* how many requests in doubt the scheduler has: at most one */
     uint32_t awaited;          /* how many of them are awaited */
     bool promises;             /* the scheduler queues requests whose inputs are promised; else they wait here */
     uint32_t number;           /* our number, from the last scheduler; 0: none yet */
@@ -108,11 +108,11 @@ struct away *away_find(const struct frontend_link *l, uint64_t handle);
 uint32_t away_lane(const struct away *a);
 /* Whether its inputs are still being prepared; false: they can be read. */
 bool away_unready(const struct frontend_link *l, const struct away *a);
-/* Its taker is told once its inputs are there; or that it waits for them is over. */
+/* The backend `taker` waits for the inputs, and is told once they are there; or it waits no more. */
 void away_await(struct frontend_link *l, struct away *a, uint32_t taker);
 void away_await_no_more(struct frontend_link *l, struct away *a);
-/* Whether the scheduler is up and serves its model, and takes it while its inputs are being prepared, if they are; then
- * sends it. */
+/* Whether it may be sent now: the scheduler is up and serves its model; its inputs are there, or the scheduler knows
+ * promises; and no other request in doubt is there. away_send() sends it, and may be called only then. */
 bool away_can_send(const struct frontend_link *l, const struct away *a);
 void away_send(struct frontend_link *l, struct away *a);
 /* Keeps a request here again, to be sent to the next scheduler: no living process would report its end. False: its

@@ -9,8 +9,8 @@ void health_init(struct health *health, int64_t beat_ns, int64_t now_ns) {
 }
 
 bool health_hears(struct health *health, const struct peer *peer, int64_t now_ns, int64_t *until_ns) {
-    /* Looks are at most a beat apart, and may be late by half of one: with the beat between two pings of a live peer
-     * that is 2.5 of 3. */
+    /* Two looks are at most a beat apart, and a look may be late by half a beat. A live peer pings once a beat, so it
+     * may seem silent for 2.5 beats, which is less than HEALTH_BEATS. */
     own_pause_look(&health->pause, now_ns, health->beat_ns * 3 / 2, health->beat_ns);
     int64_t silent_ns = peer->heard_ns + HEALTH_BEATS * health->beat_ns + 1, next_ns = now_ns + health->beat_ns;
     silent_ns = silent_ns > health->pause.judge_ns ? silent_ns : health->pause.judge_ns;

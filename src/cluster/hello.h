@@ -14,7 +14,7 @@ struct peer; /* cluster/peer.h */
 #define HELLO_TOKEN_MAX    513
 #define HELLO_FABRIC_MAX   32
 #define HELLO_LANES_MAX    16 /* frontend threads of one process; its requests' numbers are number * this + thread */
-#define HELLO_REQUESTS_MAX (1u << 20) /* of one process: lanes times slots, for which others have memory */
+#define HELLO_REQUESTS_MAX (1u << 20) /* of one process: lanes times slots; others keep memory for each */
 #define HELLO_NUMBERS      ((1u << HANDLE_FRONTEND_BITS) / HELLO_LANES_MAX)
 
 enum cluster_role {

@@ -111,8 +111,8 @@ static bool is_same(const struct request_card *own, const struct wire_card *card
     return true;
 }
 
-/* Takes a card, but for its inputs. Only what it has is written: a whole card has the size of the inputs of small
- * requests. */
+/* Takes a card, but for its inputs. Only the fields that it uses are written: a whole card is as large as the inputs of
+ * a small request. */
 static void card_take(struct request_card *own, const struct wire_card *card, int64_t deadline_ns) {
     own->handle = card->handle;
     own->deadline_ns = deadline_ns;

@@ -21,8 +21,8 @@ enum landed_state {
 /* A request that a plan named. */
 struct landed {
     uint64_t handle;                /* 0: none is in this slot */
-    void *block;                    /* its inputs; NULL: it has none, or is not here, or they lie in */
-    struct frontend_memory *memory; /* this, which stays mapped for it; NULL: they do not */
+    void *block;                    /* the memory of its inputs; NULL: none of them are in this process's memory */
+    struct frontend_memory *memory; /* the frontend's, where they lie instead; it stays mapped for it; NULL: not so */
     void *plan;                     /* the plan that waits for it; NULL: none any more */
     uint32_t model;
     uint8_t state;    /* enum landed_state */
@@ -52,14 +52,15 @@ struct landed *landing_place(const struct landing *landing, uint64_t handle);
 const struct request_card *landing_card(const struct landing *landing, const struct landed *landed);
 /* A card has come, checked against its frame (wire.h), for a request that is LANDED_PULLING, or UNREADY: then it must
  * be the one that came before. Takes it, and says where its body goes. `deadline_ns` is local. 0 and the number of
- * pieces; -EINVAL (it does not fit its model) or -ENOMEM, with a sentence: the request is GONE, or still UNREADY. */
+ * pieces; -EINVAL (it does not fit its model), -EFBIG (its inputs are too large for this backend) or -ENOMEM, with a
+ * sentence: the request is GONE, or still UNREADY. */
 int landing_take(struct landing *landing, struct landed *landed, const struct wire_card *card, int64_t deadline_ns,
                  struct iovec pieces[TENSORS_MAX], uint32_t *count, struct sy_error *err);
 /* A card that was read in the memory of a frontend on this host, for a request that is LANDED_PULLING: executors find
- * its inputs there. `from` has where each input lies that has bytes, one after the other; `theirs` is the card, which
- * has `handle` as long as they lie there. Not for strings, which are checked before an executor sees them. 0: the
- * request is LANDED_ALL, and keeps the memory mapped; -EINVAL with a sentence: it does not fit its model, and is GONE.
- */
+ * its inputs there. `from` has where each input lies that has bytes, one after the other; `theirs` is the frontend's
+ * own card, which has `handle` as long as the inputs lie there. Not for strings, which are checked before an executor
+ * sees them. 0: the request is LANDED_ALL, and keeps the memory mapped; -EINVAL with a sentence: it does not fit its
+ * model, and is GONE. */
 int landing_take_in_place(struct landing *landing, struct landed *landed, const struct wire_card *card,
                           int64_t deadline_ns, const char *const *from, struct frontend_memory *memory,
                           const struct request_card *theirs, uint64_t handle, struct sy_error *err);

@@ -22,7 +22,7 @@ enum lost_reason {
 /* Its name in metrics. */
 const char *lost_reason_name(enum lost_reason reason);
 
-/* Of all reasons. */
+/* The sum over all reasons. */
 static inline uint64_t lost_sum(const uint64_t lost[LOST_REASONS]) {
     uint64_t sum = 0;
     for (int i = 0; i < LOST_REASONS; i++)

@@ -1,9 +1,9 @@
 /* own_pause.h - whether this process was itself away: stopped, its virtual machine frozen, or without a core.
  *
- * Who waits for heartbeats looks at the clock often. If it did not for a while, it read nothing meanwhile either, and
- * silence proves nothing: the heartbeats may lie in its sockets, or the others may have been stopped with it. So it
- * takes nobody for dead until it has been back for a while. A process that is away again and again takes nobody for
- * dead at all. Reads no clock. One thread. */
+ * A process that waits for heartbeats looks at the clock often. If it did not for a while, it read nothing meanwhile
+ * either, and silence proves nothing: the heartbeats may lie in its sockets, or the others may have been stopped with
+ * it. So it takes nobody for dead until it has been back for a while. A process that is away again and again takes
+ * nobody for dead at all. Reads no clock. One thread. */
 #pragma once
 
 #include <stdbool.h>

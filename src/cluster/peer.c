@@ -23,8 +23,8 @@
 #define SEND_PIECES 64                   /* of one system call */
 #define READS_MOST  8                    /* system calls a turn, so that no peer starves another, */
 #define READ_BYTES  ((size_t)512 * 1024) /* and bytes */
-/* Bytes of one system call and of one flush: they would go on for as long as the other end keeps up. At 1 GB/s that is
- * a sixth of a heartbeat. With 1 MiB, inputs of 10 MB come at two thirds of the rate. */
+/* Most bytes of one system call, and of one flush, which would otherwise go on for as long as the other end keeps up.
+ * At 1 GB/s that is a sixth of a heartbeat. With 1 MiB, inputs of 10 MB come at two thirds of the rate. */
 #define TURN_BYTES   ((size_t)16 << 20)
 #define PIECES_FIRST 64
 #define NEAR_SEND    250000 /* bytes that the kernel keeps for a peer of this host, which it doubles */
@@ -319,7 +319,8 @@ void peer_send(struct peer *peer, enum frame_kind kind, uint32_t count, const vo
         memcpy(at, head, head_bytes);
 }
 
-/* Bodies are padded like heads, in their last piece. */
+/* Bodies are not padded: the next frame begins in a new piece of memory if it would not be at a multiple of 8, and the
+ * receiver moves it to one (frame_take()). */
 void peer_body(struct peer *peer, const void *data, size_t bytes, peer_sent *sent, void *context, uint64_t tag) {
     bool copied = bytes <= COPY_MOST && !peer->closed;
     char *at = copied ? copy_room(peer, bytes, false) : NULL;

@@ -108,13 +108,13 @@ void peer_free(struct peer *peer);
 /* Handles an epoll event. The peer may be closed afterwards. */
 void peer_ready(struct peer *peer, uint32_t epoll_events, int64_t now_ns);
 
-/* Adds a frame. Returns the memory of its head, to be filled in before anything else is sent, or NULL without memory
- * (then the connection is closed soon). */
+/* Adds a frame. Returns the memory of its head, to be filled in before anything else is sent, or NULL: the connection
+ * is closed, or will be closed soon because memory is out or the peer reads too slowly. */
 void *peer_frame(struct peer *peer, enum frame_kind kind, uint32_t count, size_t head_bytes, uint64_t body_bytes);
 /* The same with a given head, which is copied. */
 void peer_send(struct peer *peer, enum frame_kind kind, uint32_t count, const void *head, size_t head_bytes);
-/* Adds a struct, and returns its memory: in the last frame, if that is of this kind, has fewer than `most` structs and
- * no body, and has not been sent; else in a new frame. */
+/* Adds a struct, and returns its memory, or NULL like peer_frame(): in the last frame, if that is of this kind, has
+ * fewer than `most` structs and no body, and has not been sent; else in a new frame. */
 void *peer_frame_more(struct peer *peer, enum frame_kind kind, size_t struct_bytes, uint32_t most);
 /* Adds a piece of the body of the last frame. It is copied if it is small; otherwise its memory must stay until `sent`
  * is called with the context (NULL: it always stays). A frame must be followed by pieces of all bytes of its body. */

@@ -66,7 +66,7 @@ static void late_look(struct scheduler_link *l, struct member *m) {
         struct brought_model *brought = member_brings(m);
         int rc =
             brought && late->waits ? catalogue_bring(l->catalogue, late->text, late->bytes, brought, &err) : -EEXIST;
-        if (rc < 0) { /* -EEXIST; another reason passes, if at all, when others go, too */
+        if (rc < 0) { /* -EEXIST; other reasons, too, can pass only when models go */
             at = &late->next;
             continue;
         }

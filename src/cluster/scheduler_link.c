@@ -21,8 +21,8 @@
 #define AHEAD           8              /* requests ahead whose `last` is prefetched */
 #define GREET_NS        (5 * NS_PER_S) /* from being accepted to the introduction */
 #define ERROR_PART_MOST 8 /* the error of a clock may take at most one in so many parts of a request's time */
-/* After a scheduler began to lead: members ask the registry every two seconds, at worst, and find that another one is
- * silent and leave it out, for three heartbeats each. */
+/* How long members may take to join a scheduler that begins to lead. At worst they ask the registry only every two
+ * seconds, take three heartbeats to find another scheduler silent, and leave that out for three more. */
 #define SETTLE_NS           (3 * NS_PER_S)
 #define SETTLE_BEATS        (2 * HEALTH_BEATS + 1)
 #define SCHEDULER_SILENT_NS (10 * NS_PER_S)
@@ -80,7 +80,8 @@ static void push(struct scheduler_link *l, uint32_t model) {
     l->pushed++;
 }
 
-/* Says more of a request that is queued, with the times as they were then, since the clock's estimate has changed. */
+/* Tells the model's thread more about a queued request. The times are repeated as they were told first, since the
+ * estimate of the frontend's clock has changed. */
 static bool request_tell(struct scheduler_link *l, const struct request_message *last, enum request_message_kind kind) {
     struct request_message *place = place_for(l, last->model);
     if (!place)
@@ -95,8 +96,8 @@ bool request_cancel(struct scheduler_link *l, const struct request_message *last
     return request_tell(l, last, REQUEST_CANCELLED);
 }
 
-/* Converts times to our clock; the possible error goes into the margin, so that the request is not late by its client's
- * clock, nor its inputs later than they are promised. */
+/* Converts times to our clock. By the possible error the deadline becomes earlier and the promise later, so that the
+ * request is not late by its client's clock, and its inputs are not later than promised. */
 static void times_convert(const struct health *health, const struct request_message *sent, int64_t *arrival_ns,
                           int64_t *deadline_ns, int64_t *ready_ns) {
     *arrival_ns = health_local(health, sent->arrival_ns);
@@ -296,7 +297,7 @@ static inline int requests_of(struct scheduler_link *l, struct member *m, const 
     return rc;
 }
 
-/* The format is a constant in each: sizes and fields are known when this is compiled. */
+/* The format is a constant in each call, so that the compiler knows sizes and fields. */
 static int take_requests(struct scheduler_link *l, struct member *m, const void *head, uint32_t count,
                          struct sy_error *err) {
     return m->peer.format < WIRE_FORMAT_PREPARED ? requests_of(l, m, head, count, WIRE_FORMAT_OLDEST, err)
@@ -746,8 +747,8 @@ static void lead(void *context, uint64_t term) {
     log_info("leads", "term=%llu", (unsigned long long)term);
 }
 
-/* A member has obeyed a leader of this term. If there is no other scheduler, but there was, as members remember, a new
- * term begins: they would never join a lower one than they know. */
+/* A member has obeyed a leader of this term. If this is the only scheduler, and members remember an earlier one of a
+ * higher term, a new term begins: they would never join a lower one than they know. */
 static void term_told(struct scheduler_link *l, uint64_t term) {
     if (l->standby)
         standby_told(l->standby, term);

@@ -83,8 +83,8 @@ struct accelerator_place {
     bool taken;    /* by a member, or by batches of one that is gone */
     bool up;       /* the scheduler was told that it joined */
     bool owes;     /* its member has yet to be told that no more plans for it come */
-    bool joined;   /* its member says that it has joined; `up` follows, except while it */
-    bool switches; /* changes its class (`switches`) */
+    bool joined;   /* its member says that it has joined; `up` follows, except while it switches */
+    bool switches; /* it is changing its class */
     bool leaves;   /* it is in the list `leaving` */
     struct sent_plan *first, **last;
 };
@@ -131,12 +131,12 @@ struct scheduler_link {
     struct served_place *places;            /* [models_max] */
     bool *variant_taken;                    /* [wiring->models] */
     struct accelerator_place *accelerators; /* [wiring->accelerators] */
-    uint32_t *leaving;                      /* [leaving_count] accelerators whose member is gone, or has put them out
-                                             * of */
-    uint32_t leaving_count;                 /* service; they stay in the list until nothing of them is left here */
-    uint32_t places_moving;                 /* places that are neither free nor serving */
-    bool changing;                          /* some backend's models or classes change: changes_look() */
-    bool classes_short; /* a backend found no free class: places drop those that nobody has any more */
+    uint32_t *leaving; /* [leaving_count] accelerators whose member is gone, or has put them out of service, until
+                          nothing of them is left here */
+    uint32_t leaving_count;
+    uint32_t places_moving; /* places that are neither free nor serving */
+    bool changing;          /* some backend's models or classes change: changes_look() */
+    bool classes_short;     /* a backend found no free class: places drop those that nobody has any more */
     uint32_t accelerators_there;
     uint32_t accelerators_most; /* no place from this one on was ever taken */
     uint32_t news;              /* accelerators that joined or left since the rank threads last had read all such

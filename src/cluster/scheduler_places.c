@@ -332,7 +332,8 @@ static bool is_run(const struct scheduler_link *l, const struct served_place *pl
     return false;
 }
 
-/* Prepares a model thread for the model of a place; and tells it that the model does not come, or has gone. */
+/* Prepares the scheduling thread for the model of a place. thread_forget() tells it that the model does not come after
+ * all, or has gone. */
 static int thread_prepare(struct scheduler_link *l, uint32_t p) {
     if (!l->config.central_thread)
         return model_thread_prepare(l->config.model_threads[l->wiring->thread_of_served[p]], &l->places[p].model);

@@ -1,8 +1,8 @@
 /* transport.h - how the inputs of requests come from a frontend to a backend. There are three transports, each a table
  * of a few functions; each pair of processes uses the best that both have.
  *
- *     shm the frontend is on this host: its memory is mapped and read (transport_shm.c); large inputs come as by tcp
- *     fabric the frontend says where a request's inputs are, and libfabric reads them there (transport_fabric.c)
+ *     shm     the frontend is on this host: its memory is mapped and read (transport_shm.c); large inputs come by tcp
+ *     fabric  the frontend says where a request's inputs are, and libfabric reads them there (transport_fabric.c)
  *     tcp     the frontend sends them over the link (transport_tcp.c)
  *
  * A pull begins when the plan of a batch comes, and ends by backend_landed_settle() or backend_landed_lose(). Memory

@@ -50,8 +50,7 @@ static int shm_frame(struct backend_link *l, struct frontend_peer *f, const stru
 
 /* ---- requests ---- */
 
-/* Copies a card as it would come over the link. Its contents are checked as over the link, since the frontend may write
- * it meanwhile. False: the request is gone. */
+/* A card that was copied from the frontend's memory, as it would come over the link, and where its inputs lie there. */
 struct read_card {
     struct wire_card card;
     struct card_input inputs[TENSORS_MAX];
@@ -60,6 +59,8 @@ struct read_card {
     uint64_t bytes; /* of all inputs */
 };
 
+/* Copies a card as it would come over the link. Its contents are checked as over the link, since the frontend may write
+ * it meanwhile. False: the request is gone. */
 static bool card_read(const struct frontend_peer *f, const struct request_card *theirs, uint64_t handle,
                       struct read_card *read, struct sy_error *err) {
     struct frame frame = {.kind = FRAME_CARD, .count = 1};

@@ -19,7 +19,7 @@
 
 #define RETRY_NS       (20 * NS_PER_MS) /* the first RETRY_OFTEN times, since another may be about to lead */
 #define RETRY_OFTEN    100
-#define RETRY_LATER_NS (500 * NS_PER_MS) /* from then on; both are of each address */
+#define RETRY_LATER_NS (500 * NS_PER_MS) /* from then on; both intervals are those of each address */
 #define REFUSED_NS     (2 * NS_PER_S)    /* after a scheduler that had let us in has refused what we brought */
 #define BYE_LOOK_NS    (1 * NS_PER_MS)
 #define BYE_MOST_NS    (1 * NS_PER_S)

@@ -41,7 +41,7 @@ struct uplink {
     struct uplink_place places[UPLINK_PLACES_MAX]; /* all addresses of all names, as of the last try */
     uint32_t place_count, place;                   /* place: the index of the one that was tried last */
     uint32_t next;                                 /* index of the next place to try */
-    struct registry *registry;                     /* NULL: there are only these */
+    struct registry *registry;                     /* NULL: there are only the schedulers named above */
     struct peer peer;
     struct health health;
     bool open, up;

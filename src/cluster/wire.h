@@ -7,9 +7,9 @@
  * JSON is used for rare messages: joining, models. A frame of an unknown kind closes the connection; wire_head_check()
  * checks a head before it is used.
  *
- * Each process speaks several formats of frames, that of this release and that of the release before, and names them
- * when it introduces itself; a link uses the newest that both ends speak (hello_agree()). Introductions, refusals,
- * pings and visitors' frames are the same in all formats. A kind keeps its number for ever. */
+ * Each process speaks all formats of frames from WIRE_FORMAT_OLDEST to WIRE_FORMAT_NEWEST, and names these two when it
+ * introduces itself; a link uses the newest that both ends speak (hello_agree()). Introductions, refusals, pings and
+ * visitors' frames are the same in all formats. A kind keeps its number for ever. */
 #pragma once
 
 #include <stddef.h>
@@ -59,25 +59,25 @@ enum frame_kind {
     FRAME_REQUESTS,     /* frontend: struct wire_request[] */
     FRAME_RAN,          /* backend: struct ran_message[] */
     FRAME_FREED,        /* backend: struct freed_message[] */
-    FRAME_UNDELIVERED,  /* backend: struct wire_lost[] (format 1: wire_outcome[]) that their frontends are to be told of
-                         */
-    FRAME_MODEL_LEFT,   /* frontend: u32, a model of FRAME_MODEL_GONE; no more requests for it come */
+    FRAME_UNDELIVERED,  /* backend: struct wire_lost[] (format 1: wire_outcome[]): lost requests, for the scheduler to
+                           tell their frontends */
+    FRAME_MODEL_LEFT, /* frontend: u32, a model of FRAME_MODEL_GONE or FRAME_MODEL_ENDS; no more requests for it come */
     /* scheduler -> member */
     FRAME_SERVE = 32, /* frontend: u32 the scheduler's number of the model, then a description. Ensembles have numbers
                        * that no model has; FRAME_MODEL_GONE and FRAME_MODEL_ENDS name them, too */
     FRAME_MODEL_GONE, /* frontend: u32 */
     FRAME_REFUSALS,   /* frontend: struct refusal_message[] */
-    FRAME_RESULTS,    /* frontend: the same, of requests that are lost */
+    FRAME_RESULTS,    /* frontend: struct wire_lost[] (format 1: wire_outcome[]): requests that are lost */
     FRAME_FRONTEND,   /* backend: JSON, where a frontend is */
     FRAME_FRONTEND_GONE, /* backend: u32 its number */
     FRAME_TOLD,          /* everything has been announced: what was not is gone */
-    FRAME_PLANS,         /* backend: struct batch_plan with its handles, each padded to 8 bytes */
+    FRAME_PLANS,         /* backend: struct batch_plan[], each followed by its handles */
     /* scheduler -> scheduler */
     FRAME_HEARTBEAT = 40, /* struct wire_heartbeat */
     /* between scheduler and member, since format 2 */
     FRAME_RESTS = 41,  /* backend: u32[] of its accelerators that leave; no more plans for them come */
-    FRAME_MODEL_ENDS,  /* backend, to the scheduler: u32 its number of a model that it is to run no more;
-                        * scheduler, to frontends: as FRAME_MODEL_GONE, but what it has of requests still runs */
+    FRAME_MODEL_ENDS,  /* backend, to the scheduler: u32 its number of a model that it is to run no more; scheduler, to
+                          frontends: as FRAME_MODEL_GONE, but the scheduler still runs the requests that it has */
     FRAME_MODEL_RESTS, /* backend: u32 its number; no more plans for that model come, and none is under way */
     FRAME_ADVICE,      /* frontend: u32, the advised number of accelerators */
     FRAME_ASIDE,       /* backend, to the scheduler: JSON (aside.h), all models that it has and does not serve; since
@@ -100,7 +100,7 @@ enum frame_kind {
     FRAME_READY,   /* u64 handles[] of FRAME_UNREADY: their inputs are there and can be pulled; since format 4 */
     /* visitor -> scheduler, which answers with STATUS or REFUSED */
     FRAME_STATUS = 80, /* empty: the question; body: the answer, JSON (scheduler_status.c) */
-    FRAME_DRAIN,       /* a member's number or name, which is to end. To that member: empty */
+    FRAME_DRAIN,       /* number or name of a member that is to end; empty when passed on to that member */
 };
 
 struct frame {
@@ -112,7 +112,7 @@ struct frame {
 _Static_assert(sizeof(struct frame) == 16, "as on the wire");
 
 /* PING has sent_ns, or 0: a sign of life that asks for no answer. PONG repeats it, with when the ping came and when the
- * pong went, by the clock of who sends that. */
+ * pong went, by the clock of the pong's sender. */
 struct wire_ping {
     int64_t sent_ns, came_ns, went_ns;
 };
@@ -197,8 +197,8 @@ struct wire_card {
     uint8_t delay, alone, pad[2];
 };
 
-/* As it is sent, under the handle that the receiver knows. What it says is not checked: the card may be another
- * process's, which writes it meanwhile, so each field is read once. */
+/* A card as it is sent, under the handle that the receiver knows. Its values are not checked. It may belong to another
+ * process, which writes it meanwhile, so each field is read only once. */
 static inline struct wire_card wire_card_of(const struct request_card *card, uint64_t handle) {
     return (struct wire_card){.handle = handle,
                               .deadline_ns = card->deadline_ns,
@@ -209,7 +209,7 @@ static inline struct wire_card wire_card_of(const struct request_card *card, uin
                               .alone = card->alone};
 }
 
-/* struct result_message without what is of the process that sends it. */
+/* struct result_message without what means something only in the process that sends it. */
 struct wire_outcome {
     uint64_t handle;
     int64_t run_start_ns, run_end_ns; /* OK, FAILED; else 0 */
@@ -235,8 +235,8 @@ struct wire_region {
     uint32_t cards;  /* 1: cards */
 };
 
-/* Where the sender is connected to by libfabric, and what is to be shown there. An address of zeros: the host that the
- * link comes from. */
+/* Where the sender accepts a connection by libfabric, and the secret to be shown there. If the address is that of no
+ * host (INADDR_ANY), the host is the one at the other end of the link. */
 #define WIRE_FABRIC_ADDRESS 128
 #define WIRE_REGIONS_MAX    64
 struct wire_fabric {
@@ -283,7 +283,7 @@ static inline uint32_t wire_plan_bytes(uint32_t requests) {
 int wire_refused(const struct frame *frame, const void *head, struct sy_error *err);
 /* Most bytes of a kind's head. */
 uint32_t wire_head_most(uint16_t kind, uint32_t format);
-/* Whether a frame's lengths may be: before its head is read. 0 or -EPROTO with a sentence. */
+/* Checks a frame's kind and lengths, before its head is read. 0 or -EPROTO with a sentence. */
 int wire_frame_check(const struct frame *frame, uint32_t format, struct sy_error *err);
-/* Whether a head is what its frame says: lengths, counts, and numbers that have bounds of their own. The same. */
+/* Checks that a head is what its frame says: lengths, counts, and numbers that have bounds of their own. The same. */
 int wire_head_check(const struct frame *frame, const void *head, struct sy_error *err);

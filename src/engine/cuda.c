@@ -118,8 +118,8 @@ int cuda_device_number(const struct cuda_device *device) {
     return device->number;
 }
 
-/* While some thread records a graph, others may neither allocate nor free, unless they say that they know what they do:
- * nothing here touches what another thread records. */
+/* While some thread records a graph, CUDA lets other threads neither allocate nor free, unless they say that they know
+ * what they do. These do: nothing here touches what another thread records. */
 void cuda_relax(void) {
     static _Thread_local bool relaxed;
     int mode = CAPTURE_RELAXED;

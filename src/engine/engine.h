@@ -1,8 +1,8 @@
 /* engine.h - what runs batches: a table of functions, one row per engine (onnxruntime, emulated).
  *
- * One executor thread opens and closes an engine instance, and runs its models. While it runs others, one further
- * thread at a time may load a model, run it until it hands it over, and unload a model that it got back. Any one thread
- * calls signature. A run is synchronous: it returns when the outputs are there. */
+ * One executor thread opens and closes an engine instance, and runs its models. Meanwhile one other thread at a time
+ * may load a model, run it until it hands the model over to the executor thread, and unload a model that it got back.
+ * signature() is for any thread, one at a time. A run is synchronous: it returns when the outputs are there. */
 #pragma once
 
 #include <stdatomic.h>
@@ -39,7 +39,7 @@ struct engine_trial {
 };
 
 /* The outputs of one batch, or why there are none. run() gives the executor one reference. Each answered request holds
- * one until its frontend has sent it. Whoever drops the last one calls release(). */
+ * one until its frontend has sent the answer. Whoever drops the last one calls release(). */
 struct output_block {
     _Atomic uint32_t references;
     uint32_t output_count;
@@ -93,12 +93,12 @@ struct engine_ops {
      * operator. An engine has both functions, or NULL for both: its runs cannot be stopped. */
     void (*stop)(struct engine_model *model);
     void (*go_on)(struct engine_model *model);
-    /* The size that a batch of so many items is run as: it is padded, since the model runs at few sizes; the same as
-     * long as the model is loaded. NULL: every batch is run as it is. Who loaded the model. */
+    /* The size to which a batch of so many items is padded, for models that run only at some sizes. It stays the same
+     * as long as the model is loaded. NULL: every batch is run as it is. The thread that loaded the model. */
     uint32_t (*padded)(const struct engine_model *model, uint32_t items);
-    /* Host memory for inputs that the accelerator takes them from faster than from other memory. It returns NULL where
-     * there is none, or none better. Both are NULL for engines that never have such. The executor's thread; it may be
-     * freed by any, while the engine is open. */
+    /* Allocates host memory for inputs, from which the accelerator takes them faster than from other memory. It returns
+     * NULL if there is no such memory. Both functions are NULL for engines that never have any. The executor's thread
+     * allocates; any thread may free, while the engine is open. */
     void *(*memory)(struct engine *engine, size_t bytes);
     void (*memory_free)(struct engine *engine, void *memory);
     /* For models that prepare inputs; NULL for engines without files. */
@@ -113,9 +113,9 @@ extern const struct transform_ops transform_onnxruntime;
 
 /* Host memory that the runs of all models of the process may take together, in bytes: what their operators work in, and
  * their outputs until these are sent. A run that would need more fails. Weights do not count. 0, as at the beginning:
- * no limit. With one all models share an arena: what the runs of a model needed comes back only with a run of another
- * after it has gone, and executors on other NUMA nodes may get memory that is far from them. Set it before an engine is
- * opened. */
+ * no limit. With a limit all models share an arena. Then the memory that a model's runs needed is given back only by a
+ * later run of another model, once the first is unloaded; and executors on other NUMA nodes may get memory that is far
+ * from them. Set it before an engine is opened. */
 void engine_run_memory_set(uint64_t bytes);
 uint64_t engine_run_memory(void);
 

@@ -110,7 +110,7 @@ int model_files_each(const char *path, int (*each)(void *context, const char *fi
         return rc;
     rc = each(context, path, err);
     /* TensorProto.external_data: key "location" (field 1), then its value (field 2), as protobuf writes them. Looking
-     * for the bytes instead of parsing the file can only find too much, never too little. */
+     * for the bytes instead of parsing the file may find too much, and leaves out only names of 128 bytes or more. */
     static const char key[] = "\x0a\x08location\x12";
     char last[128] = "";
     const char *at = data, *end = at + bytes;

@@ -16,13 +16,14 @@ struct fingerprint {
 /* MurmurHash3 x64 128 (Appleby, public domain), seed 0: 4 to 5 bytes a nanosecond, so 50 MB in about 12 ms. */
 struct fingerprint fingerprint_bytes(const void *data, size_t bytes);
 void fingerprint_format(const struct fingerprint *fingerprint, char text[FINGERPRINT_TEXT]);
-/* The bytes of a file. */
+/* The hash of a file's bytes. 0 or -errno with a sentence. */
 int fingerprint_file(const char *path, struct fingerprint *fingerprint, struct sy_error *err);
 /* Calls `each` for an ONNX model's file and for the files that it names for its weights. Stops at the first error of
  * `each` and returns it. A file of weights may be missing. */
 int model_files_each(const char *path, int (*each)(void *context, const char *file, struct sy_error *err),
                      void *context, struct sy_error *err);
-/* The bytes of all these files. */
+/* The hash of all these files' bytes; one of weights that cannot be read counts as empty. 0 or -errno with a
+ * sentence. */
 int fingerprint_model(const char *path, struct fingerprint *fingerprint, struct sy_error *err);
 /* Whether a model's file is still the one that had this fingerprint (fingerprint_format()): 1 or 0, or -errno if it
  * cannot be read. */

@@ -27,10 +27,10 @@
 /* What a failed run counts as: nobody knows how much it took before it failed. */
 #define RUN_BYTES_UNKNOWN (SIZE_MAX / 2)
 
-/* Of the library's sentence when the arena is at its limit. */
+/* Part of the library's sentence when the arena is at its limit. */
 #define LACKS_MEMORY "is smaller than requested bytes"
 
-static _Atomic int64_t arena_shrunk_ns; /* when a shared one last did */
+static _Atomic int64_t arena_shrunk_ns; /* when a shared arena last shrank */
 static _Atomic bool arena_left;         /* a model has gone since, and what its runs needed may still be there */
 
 struct engine {
@@ -246,7 +246,7 @@ static void graphs_close_call(void *argument) {
 }
 
 static void onnxruntime_unload(struct engine_model *model) {
-    if (model->thread) /* the session goes with the last of its outputs, wherever that is */
+    if (model->thread) /* the session is freed with the last of its outputs, on whatever thread that is */
         cuda_thread_call(model->thread, graphs_close_call, model->graphs);
     cuda_thread_end(model->thread); /* takes NULL */
     block_pool_leave(model->pool);
@@ -287,7 +287,7 @@ static int output_view(struct engine_model *model, uint32_t i, uint32_t items, O
     return 0;
 }
 
-/* The options of the next run, after which the arena may be due to shrink. */
+/* The options of the next run: those that shrink the arena after it, if that is due. */
 static const OrtRunOptions *run_options_choose(struct engine_model *model, int64_t now_ns) {
     bool own = model->small && now_ns - model->large_at_ns >= ARENA_KEEP_NS;
     /* relaxed, here and below: a flag and a number by themselves */

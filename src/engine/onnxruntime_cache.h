@@ -3,8 +3,8 @@
  * Beside the model lie STEM-TAG.cache.json, the verdict, and what it names: STEM-TAG.cache.onnx with .cache.weights
  * (format "prepacked": weights laid out as the kernels want them, which sessions map and so share), or
  * STEM-TAG.cache.ort (format "ort"). A verdict holds the sizes and fingerprints of the model and of the cache's files;
- * load() uses a cache only if all of them are still right. In a folder that many models share it also names its model:
- * TAG is a hash, of 32 bits. For the files onnxruntime*.c only. */
+ * load() uses a cache only if all of them are still right. In a folder that many models share, a verdict also names its
+ * model, since TAG is a hash of only 32 bits. For the files onnxruntime*.c only. */
 #pragma once
 
 #include <stdbool.h>
@@ -27,7 +27,8 @@ struct cache_draft {
     int lock;                           /* of the folder, while its maker lives */
 };
 
-/* Makes an empty folder for a cache of the model, and notes what its files are: call it before they are read. */
+/* Makes an empty folder for a cache of the model, and notes what its files are: call it before they are read. 0 or
+ * -errno with a sentence; then there is nothing to close. */
 int cache_draft_open(struct cache_draft *draft, const char *model_path, const struct engine_options *options,
                      enum cache_format format, struct sy_error *err);
 /* Moves the draft's files to where load() looks, and writes the verdict. With CACHE_NONE there are no files, and

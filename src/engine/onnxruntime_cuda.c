@@ -58,7 +58,7 @@ static int rooms_make(const struct cuda_graphs *g, struct room *rooms, const str
         const struct tensor_spec *spec = rooms[i].spec = &specs[i];
         rooms[i].item_bytes = (size_t)dims_product(spec->dims, g->batched, spec->rank) * datatype_bytes(spec->type);
         int rc = cuda_alloc(&rooms[i].at, rooms[i].item_bytes * items, spec->name, err);
-        if (!rc) /* the rows that pad the first batches */
+        if (!rc) /* zeros, as the rows that pad the first batches */
             rc = cuda_clear(g->thread, rooms[i].at, rooms[i].item_bytes * items, spec->name, err);
         if (rc)
             return rc;
@@ -235,7 +235,7 @@ int cuda_graphs_run(struct cuda_graphs *graphs, const struct tensor_view *inputs
                                err, "run");
     for (uint32_t i = 0; i < graphs->output_count && !rc; i++)
         rc = output_take(graphs, &graphs->outputs[i], rows, &outputs[i], err);
-    /* also after an error, whose sentence stays: what was begun uses memory of the caller's */
+    /* waits also after an error, whose sentence stays: copies under way use memory of the caller's */
     int waited = cuda_wait(graphs->thread, "outputs from the GPU", rc ? NULL : err);
     return rc ? rc : waited;
 }

@@ -2,13 +2,14 @@
  * only; on the model's thread (cuda.h).
  *
  * ONNX Runtime plans a convolution anew whenever the shape of its input is not the last one's: on an H100 that is 90 ms
- * for ResNet-50, and 240 ms for DenseNet-121, at every change of the batch size, where a batch of eight takes 2 and
- * 4 ms. So batches are of few sizes, and each size has a session of its own, whose kernels are recorded once, when the
- * model is loaded, and started by one call from then on. One session cannot record several sizes: the plans of the
- * first go when those of the second are made, and with them kernels that were compiled for them.
+ * for ResNet-50, and 240 ms for DenseNet-121, at every change of the batch size, where a batch of eight takes 2 and 4
+ * ms. So there are few sizes of batches, and each has a session of its own, whose kernels are recorded once, when the
+ * model is loaded, and started by one call from then on. One session cannot record several sizes: when it plans for the
+ * second, the library frees the plans of the first, and kernels that were compiled for them.
  *
- * A batch between two sizes is padded: behind its rows are those of earlier batches, and what comes of them is dropped.
- * The sizes are powers of two and the greatest batch. Each session has weights and working memory of its own. */
+ * A batch between two sizes is padded to the larger one: behind its rows are rows of earlier batches, whose outputs are
+ * dropped. The sizes are powers of two and the greatest batch. Each session has weights and working memory of its
+ * own. */
 #pragma once
 
 #include <onnxruntime_c_api.h>
@@ -36,5 +37,5 @@ int cuda_graphs_run(struct cuda_graphs *graphs, const struct tensor_view *inputs
                     struct sy_error *err);
 /* The size that a batch of so many items is run as; 0: it is too large for the graphs. Any thread. */
 uint32_t cuda_graphs_size(const struct cuda_graphs *graphs, uint32_t items);
-/* Makes runs that begin from now on fail, or no more. Any thread. */
+/* Makes runs that begin from now on fail, or lets them work again. Any thread. */
 void cuda_graphs_stop(struct cuda_graphs *graphs, bool wanted);

@@ -189,7 +189,7 @@ static bool provider_available(const OrtApi *api, const char *library_name) {
     return found;
 }
 
-/* One that this library has; NULL with a sentence. */
+/* The provider of this name, if this library has it; else NULL, with a sentence. */
 static const struct provider *provider_find(const OrtApi *api, const char *name, struct sy_error *err) {
     for (size_t i = 0; i < ARRAY_COUNT(providers); i++) {
         if (strcmp(providers[i].name, name) != 0)
@@ -215,7 +215,7 @@ static int options_fill(const OrtApi *api, OrtSessionOptions *options, const str
     } entries[] = {
         {"session.intra_op.allow_spinning", "0"},
         {"session.inter_op.allow_spinning", "0"},
-        /* The arena of onnxruntime_env() for runs; weights beside it, as they go with their model. */
+        /* Runs use the arena of onnxruntime_env(); weights do not, as they are freed with their model. */
         {"session.use_env_allocators", engine_run_memory() > 0 ? "1" : NULL},
         {"session.use_device_allocator_for_initializers", engine_run_memory() > 0 ? "1" : NULL},
         {"session.save_external_prepacked_constant_initializers",
@@ -262,7 +262,7 @@ int onnxruntime_session(const OrtApi *api, OrtEnv *env, const struct session_req
 
 /* Signatures. */
 
-/* Reads input or output `i`; `name` stays the allocator's. */
+/* Reads the type and the shape of an input or output, and copies its name. */
 static int spec_read(const OrtApi *api, const OrtTypeInfo *type, const char *name, const char *what,
                      struct tensor_spec *spec, struct sy_error *err) {
     const OrtTensorTypeAndShapeInfo *tensor = NULL;

@@ -22,7 +22,7 @@ int onnxruntime_provider(const OrtApi *api, const char *name, struct sy_error *e
 
 struct session_request {
     const char *path;
-    const void *contents; /* of the file, which then has no path; NULL: they are there */
+    const void *contents; /* the file's contents, instead of `path`; NULL: the file is at `path` */
     size_t contents_bytes;
     const char *provider; /* "cpu", "cuda" */
     int device;

@@ -18,7 +18,7 @@ struct transform_ops;
 struct transform {
     const struct transform_ops *ops;
     struct tensor_spec input, output; /* as the file has them */
-    struct pace pace;                 /* what an element of the input takes, for who runs it; the engine leaves it be */
+    struct pace pace;                 /* of a run, for each element of its input; kept by the caller, not the engine */
 };
 
 /* What ends a run from another thread. A thread that runs transforms has one, for all of them. */
@@ -39,7 +39,7 @@ struct transform_ops {
     /* NULL: no memory. */
     struct transform_stop *(*stop_new)(void);
     void (*stop_free)(struct transform_stop *stop);
-    /* Makes the run in progress with this `stop`, and later ones, fail soon; or not any more. Any thread, while no
-     * other calls it. A run may not notice it in the middle of one operator. */
+    /* If `wanted`, makes the run in progress with this `stop`, and later ones, fail soon; else lets later ones work
+     * again. Any thread, one at a time. A run may not notice it in the middle of one operator. */
     void (*stop)(struct transform_stop *stop, bool wanted);
 };

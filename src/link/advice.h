@@ -16,7 +16,8 @@ static inline void advice_set(struct advice *advice, int64_t wanted) {
     atomic_store_explicit(&advice->wanted_and_one, wanted + 1, memory_order_relaxed); /* a lone number */
 }
 
-/* The number of accelerators that is advised, or ADVICE_NONE, also for NULL: nobody gives advice. */
+/* The advised number of accelerators. ADVICE_NONE if there is none yet, or if `advice` is NULL (nobody gives
+ * advice). */
 static inline int64_t advice_get(const struct advice *advice) {
     return advice ? atomic_load_explicit(&advice->wanted_and_one, memory_order_relaxed) - 1 : ADVICE_NONE;
 }

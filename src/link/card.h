@@ -1,7 +1,9 @@
-/* card.h - a request as an executor needs to know it: by a number, with its inputs in memory that has a number, too.
+/* card.h - what an executor needs to know of a request. Numbers name the request, and the memory that its inputs lie
+ * in.
  *
- * Nothing here is an address, so that a request means the same on another machine, where somebody has put a copy of its
- * card and of its inputs in places of the same numbers. */
+ * A card holds numbers instead of addresses. So a backend of a cluster can keep its own copy of a request's card and
+ * inputs (cluster/landing.h), and its executors use them like those of a frontend in the same process. The exception is
+ * REGION_FRONTEND. */
 #pragma once
 
 #include <stdatomic.h>
@@ -13,8 +15,9 @@
 
 /* ---- handles ---- */
 
-/* A handle names a request from its submission until it comes back: its frontend, the frontend's slot that it is in,
- * and which submission to that slot it is, so that nothing that is said of an earlier one is taken for it. */
+/* A handle names a request from its submission until it comes back. It consists of the frontend's number, the request's
+ * slot in that frontend, and the number of the submission to that slot: so a late message about an earlier request of
+ * the slot is not taken for one about this request. */
 #define HANDLE_SLOT_BITS     24
 #define HANDLE_FRONTEND_BITS 16
 
@@ -23,8 +26,8 @@ static inline uint64_t handle_of(uint32_t frontend, uint32_t slot, uint32_t subm
            slot;
 }
 
-/* The submission that comes after this one, 0 being before the first. It comes round after 2^24 and leaves 0 out, so no
- * handle is 0. */
+/* The number of the next submission to a slot; before the first it is 0. The numbers start again at 1 after 2^24 - 1,
+ * so no handle is 0. */
 static inline uint32_t submission_next(uint32_t submission) {
     return submission % ((1u << (64 - HANDLE_SLOT_BITS - HANDLE_FRONTEND_BITS)) - 1) + 1;
 }
@@ -40,14 +43,14 @@ static inline uint32_t handle_frontend(uint64_t handle) {
 /* ---- regions: memory that inputs lie in ---- */
 
 struct region {
-    uintptr_t base; /* here; 0 with no bytes: there is none of this number */
+    uintptr_t base; /* its address in this process; 0, with 0 bytes: there is no region of this number */
     size_t bytes;
-    int fd; /* that other processes of this host map it by (link/visible.h); -1: none */
+    int fd; /* by which other processes of this host map it (link/visible.h); -1: none */
 };
 
 #define REGION_NONE UINT32_MAX
-/* In a backend of a cluster: an input in the memory of a frontend on its host, which it has mapped. The offset is its
- * address. */
+/* Only in a backend of a cluster: the input lies in the memory of a frontend on the same host, which the backend has
+ * mapped. The input's offset is then its address in the backend. */
 #define REGION_FRONTEND (UINT32_MAX - 1)
 
 /* ---- cards ---- */
@@ -60,8 +63,8 @@ struct card_input {
     int64_t dims[TENSOR_DIMS_MAX];
 };
 
-/* Written by the frontend before it submits the request, and but for `unready` constant until its result has come back.
- * Other processes of this host map it, so each release lays it out in the same way. */
+/* The frontend writes it before it submits the request; from then on until the result has come back, only `unready`
+ * changes. Other processes of this host map it, so its layout is the same in all releases. */
 struct request_card {
     _Alignas(CACHE_LINE) uint64_t handle;
     int64_t deadline_ns; /* the client's own */
@@ -70,27 +73,28 @@ struct request_card {
     /* 0 or 1; no bools, as other processes read them */
     uint8_t delay; /* it may run after its deadline */
     uint8_t alone; /* a batch failed, and this request may be why: it shares no run any more */
-    /* 1: its inputs are still being prepared. Who has prepared them clears it (release), and an executor looks before
-     * it reads them (acquire). Of a card in a backend of a cluster the link clears it (cluster/landing.h) */
+    /* 1: the request's inputs are still being prepared. The thread that has prepared them clears it (release), and an
+     * executor checks it before it reads them (acquire). In a backend of a cluster the link thread clears it
+     * (cluster/landing.h) */
     _Atomic uint8_t unready;
     uint8_t
         suffix; /* of a model that shares its first layers: which suffix (wiring.h); else 0. Always 0 in a cluster */
     uint32_t input_count;
     struct card_input inputs[TENSORS_MAX]; /* [input_count] in the signature's order */
-    /* only of a card whose inputs are of REGION_FRONTEND: the handle in the frontend's own card, and what it is as long
-     * as the inputs are the request's */
+    /* only if inputs are of REGION_FRONTEND: where the frontend's own card has its handle, and the value that is there
+     * as long as the inputs are still this request's */
     const uint64_t *origin;
     uint64_t origin_handle;
 };
 _Static_assert(sizeof(struct request_card) == 1472, "as other processes map it");
 
-/* Where an input lies here, which the request gives. */
+/* The address of an input in this process. The request must give the input: its region is not REGION_NONE. */
 static inline void *region_at(const struct region *regions, const struct card_input *input) {
     return (void *)((input->region == REGION_FRONTEND ? 0 : regions[input->region].base) + input->offset);
 }
 
-/* Whether inputs of a request lie in the memory of its frontend, another process. If the frontend ends the request
- * before its result is there, that memory may become another request's, even while it is read here. */
+/* Whether some inputs lie in the memory of a frontend that is another process. If that frontend ends the request before
+ * its result has come, the memory may be given to another request, even while it is being read here. */
 static inline bool card_is_elsewhere(const struct request_card *card) {
     bool elsewhere = false;
     for (uint32_t i = 0; i < card->input_count; i++)
@@ -98,16 +102,16 @@ static inline bool card_is_elsewhere(const struct request_card *card) {
     return elsewhere;
 }
 
-/* Whether that is so, and the frontend has ended the request: what was copied of its inputs before this call may be
- * another request's, and nobody waits for its result. */
+/* Whether card_is_elsewhere(), and the frontend has ended the request. Then the inputs copied before this call may be
+ * another request's, and nobody waits for this request's result. */
 static inline bool card_has_ended(const struct request_card *card) {
     if (!card_is_elsewhere(card))
         return false;
-    atomic_thread_fence(memory_order_acquire); /* with slot_give() in request/port.c: all reads come before the look */
+    atomic_thread_fence(memory_order_acquire); /* with slot_give() in request/port.c: the handle is read last */
     return __atomic_load_n(card->origin, __ATOMIC_RELAXED) != card->origin_handle;
 }
 
-/* The input as a tensor. */
+/* The input as a tensor, without data if the request does not give it. */
 static inline struct tensor_view card_view(const struct request_card *card, uint32_t input,
                                            const struct region *regions) {
     const struct card_input *in = &card->inputs[input];

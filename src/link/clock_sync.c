@@ -3,20 +3,20 @@
 
 #include <errno.h>
 
-/* Further apart two clocks do not run: quartzes stay within 100 ppm of the truth, and daemons that keep the time
- * correct a clock by up to 500 ppm. One that is in a hurry may use more (chrony, 8 %): then every exchange is a new
- * beginning, and the error that is stated falls short by 2 ms at most, which is 8 % of the gap at the beginning. */
+/* Two clocks do not drift apart faster than this: quartzes stay within 100 ppm of the truth, and daemons that keep the
+ * time correct a clock by up to 500 ppm. A daemon that is in a hurry may use more (chrony, 8 %): then every exchange is
+ * a new start, and the stated error is too small by 2 ms at most, which is 8 % of the first gap between exchanges. */
 #define DRIFT_MAX 1e-3
-/* How fast the drift changes, a nanosecond: 0.01 ppm a second. A degree changes a quartz by less than 0.1 ppm near room
- * temperature, and a host takes minutes for some degrees. */
+/* How much the drift changes in a nanosecond: 0.01 ppm a second. A degree changes a quartz by less than 0.1 ppm near
+ * room temperature, and a host takes minutes to become some degrees warmer or colder. */
 #define WANDER 1e-17
 
 #define TOOK_MAX_NS (3600 * NS_PER_S) /* an answer that took longer says nothing */
 
 #define GAP_MIN_NS (25 * NS_PER_MS)
 #define GAP_MAX_NS NS_PER_S
-/* Until then a question follows after a fourth of the time since the beginning: meanwhile the error grows by about a
- * fourth of a round trip, as the drift is known to a round trip in that time. */
+/* While the gap is under GAP_MAX_NS it is a fourth of the time since the first exchange. In a gap the error then grows
+ * by about a fourth of a round trip, since the drift is known to one round trip in the whole time. */
 #define GAP_OF_KNOWN   4
 #define CLOCK_GRAIN_NS 1 /* what reading a clock, and each sum of fractions, rounds off */
 
@@ -34,7 +34,7 @@ static double at_least(double value, double least) {
     return value > least ? value : least;
 }
 
-/* Between the drift now and its mean over `span_ns` until now. */
+/* How much the drift now may differ from its mean over the last `span_ns`. */
 static double wander_of(int64_t span_ns) {
     return at_most(WANDER / 2 * (double)span_ns, 2 * DRIFT_MAX);
 }
@@ -51,7 +51,8 @@ static bool drift_bound(struct clock_sync *sync, const struct clock_bounds *then
     return sync->drift_min <= sync->drift_max;
 }
 
-/* Brings what is known to the time of a new exchange, and cuts it with that. False: they do not agree. */
+/* Moves the known bounds to the time of a new exchange, and intersects them with its bounds. False: they contradict
+ * each other. */
 static bool bounds_cut(struct clock_sync *sync, const struct clock_bounds *seen) {
     struct clock_bounds *known = &sync->bounds;
     int64_t span_ns = seen->at_ns - known->at_ns;
@@ -65,7 +66,8 @@ static bool bounds_cut(struct clock_sync *sync, const struct clock_bounds *seen)
         if (!drift_bound(sync, &sync->past[i], seen))
             return false;
 
-    /* As narrow as the drift then or the drift now allows. With the drift then alone it is what was stated so far. */
+    /* The bounds of the drift as known before and as known now: the tighter ones count. Those known before alone would
+     * give the error stated so far. */
     double slowest = at_least(was_min, sync->drift_min) - wander_of(span_ns);
     double fastest = at_most(was_max, sync->drift_max) + wander_of(span_ns);
     known->offset_min_ns += (int64_t)(slowest * (double)span_ns) - CLOCK_GRAIN_NS;
@@ -143,7 +145,7 @@ static bool bounds_of(const struct clock_exchange *x, struct clock_bounds *bound
         !time_possible(x->received_ns) || x->received_ns < x->sent_ns || x->received_ns - x->sent_ns > TOOK_MAX_NS ||
         x->peer_sent_ns < x->peer_received_ns)
         return false;
-    /* The upper bound is of when it was sent. */
+    /* The upper bound is for the time of sending; since then the offset may have grown. */
     int64_t since_ns = (int64_t)(DRIFT_MAX * (double)(x->received_ns - x->sent_ns));
     bounds->at_ns = x->received_ns;
     bounds->offset_min_ns = x->peer_sent_ns - x->received_ns - CLOCK_GRAIN_NS;

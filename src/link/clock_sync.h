@@ -19,14 +19,15 @@
  *       |           L1.-'       `- L2
  *       +-----------------------------> our time
  *
- * Each new exchange is compared so with the last 64. Then the interval of the last exchange is moved to the new one's
- * time, widened by what is not known of the drift, and cut with the new one's. Its middle is the estimate and half its
- * width the error: at most half the best round trip, and what the drift has added since. As the new interval lies in
- * the old one, an estimate never moves by more than the error that was stated before.
+ * Each new exchange is compared in this way with the last 64. Then the known interval is moved to the time of the new
+ * exchange, widened by what is not known of the drift, and intersected with the interval of the new exchange. Its
+ * middle is the estimate and half its width the error: at most half the best round trip, and what the drift has added
+ * since. As the new interval lies in the old one, an estimate never moves by more than the error that was stated
+ * before.
  *
- * If a cut leaves nothing, a clock has jumped (a virtual machine was moved, a host slept). Then what was known is
- * forgotten, and the exchange that told is the first of a new beginning. An exchange during which a clock jumps may
- * hide that until the next one.
+ * If the intersection is empty, a clock has jumped (a virtual machine was moved, a host slept). Then everything known
+ * is forgotten, and the new exchange is the first of a new start. If a clock jumps during an exchange, that may be
+ * noticed only at the next one.
  *
  * Over 3000 drawn links (10 us to 4 ms, drifts to 200 ppm, all kinds of jitter) the offset was always within the error,
  * which after five minutes was 1.03 times half the least round trip for half of them, and less than 1.15 for 9 in 10.
@@ -41,8 +42,8 @@
 
 #define CLOCK_SYNC_KEPT 64
 
-/* Times that are converted: from 9 years before a clock's zero to 126 years after it. All others, TIME_NEVER among
- * them, are no clock's, and mean the same on every host. */
+/* Times that are converted: from 9 years before a clock's zero to 126 years after it. Other values, such as TIME_NEVER,
+ * are no times of a clock, and mean the same on every host. */
 #define CLOCK_SYNC_TIME_MIN (-(1LL << 58))
 #define CLOCK_SYNC_TIME_MAX 4000000000000000000LL
 
@@ -51,7 +52,7 @@ struct clock_exchange {
     int64_t sent_ns, peer_received_ns, peer_sent_ns, received_ns;
 };
 
-/* What an exchange, or all of them, say of the offset at a time of ours. */
+/* The bounds of the offset at a time of ours, by one exchange or by all of them. */
 struct clock_bounds {
     int64_t at_ns, offset_min_ns, offset_max_ns;
 };
@@ -60,7 +61,7 @@ struct clock_sync {
     /* for conversions */
     int64_t at_ns, peer_at_ns; /* the same moment here and there */
     double drift, peer_drift;  /* how much the offset grows in a nanosecond of our time, of the peer's */
-    /* what is known, and of when: the last exchange */
+    /* what is known, as of the last exchange */
     struct clock_bounds bounds;
     double drift_min, drift_max;
     /* the last exchanges */
@@ -80,13 +81,13 @@ void clock_sync_init(struct clock_sync *sync, int64_t now_ns);
 
 /* ---- exchanges ---- */
 
-/* When to send the next: 8 in the first 200 ms, then ever rarer, from 4 s on one a second. TIME_NEVER while one is
- * under way: a peer that is suspended finds one question when it goes on. */
+/* When to send the next exchange: 8 in the first 200 ms, then ever rarer, from 4 s on one a second. TIME_NEVER while
+ * one is under way, so that a suspended peer finds only one question when it goes on. */
 int64_t clock_sync_next_ns(const struct clock_sync *sync);
-/* One is sent. `now_ns` is the exchange's sent_ns. */
+/* Call it when an exchange is sent. `now_ns` is the exchange's sent_ns. */
 void clock_sync_asked(struct clock_sync *sync, int64_t now_ns);
-/* The one under way is back. 0, or -EINVAL: it is not the one that was sent, or its times cannot be (a clock jumped
- * meanwhile, or the peer errs); then it says nothing. */
+/* Takes the answer to the exchange under way. 0, or -EINVAL and the answer is ignored: it is to another exchange, or
+ * its times are impossible (a clock jumped meanwhile, or the peer is wrong). */
 int clock_sync_answered(struct clock_sync *sync, const struct clock_exchange *exchange);
 
 /* ---- what is known ---- */
@@ -95,23 +96,24 @@ static inline bool clock_sync_known(const struct clock_sync *sync) {
     return sync->past_count > 0;
 }
 
-/* By how much a time near `now_ns`, of ours, may be wrong once it is converted. TIME_NEVER: nothing is known. */
+/* By how much a time near `now_ns` (our clock) may be wrong once it is converted. TIME_NEVER: nothing is known. */
 int64_t clock_sync_error_ns(const struct clock_sync *sync, int64_t now_ns);
 
-/* The least of the last 64 exchanges, without what the peer took. TIME_NEVER: nothing is known. */
+/* The least round trip of the last 64 exchanges, without the time that the peer took. TIME_NEVER: nothing is known. */
 static inline int64_t clock_sync_round_trip_ns(const struct clock_sync *sync) {
     return sync->round_trip_ns;
 }
 
-/* The moment that is `time_ns` at `from`, by the clock that showed `to` when that one showed `from`. */
+/* Converts `time_ns` from one clock to another. The second showed `to` when the first showed `from`, and gains `drift`
+ * on it in each nanosecond. */
 static inline int64_t clock_sync_convert(int64_t time_ns, int64_t from, int64_t to, double drift) {
     if (__builtin_expect(time_ns < CLOCK_SYNC_TIME_MIN || time_ns > CLOCK_SYNC_TIME_MAX, 0))
         return time_ns;
     return to + (time_ns - from) + (int64_t)(drift * (double)(time_ns - from));
 }
 
-/* Our time when the peer's clock shows `peer_ns`, and the other way round: 1 to 5 ns. As long as nothing is known, the
- * time as it is. */
+/* Our time when the peer's clock shows `peer_ns`, and the other way round. Each takes 1 to 5 ns. As long as nothing is
+ * known, they return the time unchanged. */
 static inline int64_t clock_sync_local(const struct clock_sync *sync, int64_t peer_ns) {
     return clock_sync_convert(peer_ns, sync->peer_at_ns, sync->at_ns, sync->peer_drift);
 }

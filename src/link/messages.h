@@ -25,7 +25,8 @@
 #define BEST_EFFORT_WAIT_NS  (60 * NS_PER_S) /* unless they say otherwise */
 #define BEST_EFFORT_MAX      1024            /* that may wait, of one model */
 
-/* The longest wait for company of a model whose requests must not wait for it; 0 would mean: not configured. */
+/* The longest wait for further requests of a batch, for a model whose requests must not wait for any; 0 would mean that
+ * it is not configured. */
 #define WAIT_NONE_NS 1
 
 /* Input shapes of one model that may be queued at once; more are refused: REFUSAL_SHAPES. */
@@ -40,7 +41,7 @@ enum refusal {
     REFUSAL_POOL_FULL,        /* its scheduling thread holds as many requests as it may (--queue-max) */
     REFUSAL_THREAD_BUSY, /* its model thread has no time left, and the request had waited for it for much of its own
                             time */
-    REFUSAL_PLANS_FULL,  /* a central policy sent its accelerator more than it holds: WIRING_PLANS_CENTRAL */
+    REFUSAL_PLANS_FULL,  /* a central policy sent its accelerator more plans than it holds (WIRING_PLANS_CENTRAL) */
     REFUSAL_SHAPES,      /* too many different input shapes of the model are queued at once */
     REFUSAL_CANCELLED,   /* its client left */
     REFUSAL_STRANDED,    /* no accelerator in service runs the model, and none came back in time */
@@ -69,9 +70,10 @@ struct request_message {
     uint16_t port; /* the frontend's number, which it goes back to */
     uint8_t kind;  /* enum request_message_kind */
     uint8_t priority;
-    int64_t ready_ns;    /* ARRIVED: when its inputs are there, as is promised; 0: they are */
+    int64_t ready_ns;    /* ARRIVED: the promised time when its inputs are there; 0: they are there */
     uint16_t batch_most; /* ARRIVED: items that batches with it should have at most; 0: any */
-    bool doubtful; /* ARRIVED: backends were lost that had it. A frontend of a cluster sends one of these at a time */
+    bool doubtful;       /* ARRIVED: it may be why backends that had it were lost. A frontend of a cluster has one such
+                            request at a time in the scheduler */
 };
 
 /* ---- model thread -> frontend ---- */
@@ -84,8 +86,8 @@ struct refusal_message {
 
 /* ---- model thread -> rank thread ---- */
 
-/* How many of the accelerators of a type are free. A batch that may start at once if many are may have to wait for
- * company if they are scarce. */
+/* Levels of how many accelerators of a type are free. A batch that may start at once while many are free may have to
+ * wait for further requests while few are. */
 #define SUPPLY_LEVELS 3
 #define SUPPLY_SCARCE 0 /* one, or an eighth of them at most */
 #define SUPPLY_AMPLE  2 /* half of them */
@@ -95,8 +97,8 @@ static inline uint32_t supply_level(uint32_t free, uint32_t up) {
     return free <= 1 || 8 * free <= up ? SUPPLY_SCARCE : 2 * free < up ? SUPPLY_SCARCE + 1 : SUPPLY_AMPLE;
 }
 
-/* The part of `up` accelerators that a policy may take to be free at a level: the least, and between scarce and ample
- * the middle of the two, by their ratio. */
+/* The share of `up` accelerators that a policy may assume to be free at a level. If scarce or ample, it is the least of
+ * that level; in between it is the geometric mean of 1/8 and 1/2. */
 static inline double supply_share(uint32_t level, double up) {
     return level == SUPPLY_SCARCE ? 1 / up : level == SUPPLY_AMPLE ? 0.5 : 0.25;
 }
@@ -108,8 +110,9 @@ enum candidate_rest {
     REST_BEST_EFFORT, /* best_effort_run_ns says how long; told only where there are no leftovers */
 };
 
-/* A model's next batch on accelerators of one type, and what else the model has for them. The last word's two lowest
- * bits say which of its times it holds: with one type of accelerators a slot of the board is one cache line. */
+/* A model's next batch on accelerators of one type, and what else the model has for them. The two lowest bits of the
+ * last word say which of the two times it holds. That keeps a slot of the board to one cache line if there is one
+ * type. */
 struct candidate {
     int64_t start_ns[SUPPLY_LEVELS]; /* from then on it may start; TIME_NEVER at all levels: there is no batch */
     int64_t order_ns;                /* of the candidates that may start, the one with the least goes first */
@@ -182,8 +185,8 @@ struct model_rates {
     double rate;          /* items per second, weighted over 2 s */
     double rate_fast;     /* over 0.1 s */
     double arrivals_fast; /* number of arrivals, weighted over 0.1 s: how sure rate_fast is */
-    double dropped_rate;  /* share of the requests that were refused: weighted over 2000 of them, or all if there were
-                             fewer */
+    double dropped_rate;  /* share of the requests that were refused, weighted over the last 2000, or over all if there
+                             were fewer */
     double bad_rate;      /* share that was refused or late, likewise */
     double slo_ns;        /* mean time between arrival and deadline */
     double weight;        /* of the model's share of an overloaded sub-cluster */
@@ -201,8 +204,8 @@ static inline double model_rates_load(const struct model_rates *rates) {
 enum rank_message_kind {
     RANK_ANSWER, /* to a grant of an accelerator */
     RANK_RATES,
-    RANK_LEAVE, /* the model goes to another sub-cluster; until GRANT_LEFT it only answers grants */
-    RANK_JOIN,  /* the model comes from one, with no grant outstanding, and brings its candidates */
+    RANK_LEAVE, /* the model leaves this sub-cluster; until GRANT_LEFT it only answers grants */
+    RANK_JOIN,  /* the model joins this sub-cluster, with no grant outstanding, and brings its candidates */
 };
 
 /* What a model made of a grant. */
@@ -214,18 +217,18 @@ struct rank_answer {
     int64_t run_ns;    /* for how much of that it occupies the accelerator */
 };
 
-/* One candidate for each type of accelerators there is follows the struct, so that a slot of the ring is as long as the
- * longest message: rank_message_bytes(). */
+/* The candidates follow the struct, one for each type of accelerators. A slot of the ring is as long as the longest
+ * message, rank_message_bytes(). */
 struct rank_message {
     enum rank_message_kind kind;
     uint32_t model;
-    uint32_t types; /* of accelerators: how many of candidates[] there are. ANSWER, JOIN; else 0 */
+    uint32_t types; /* entries of candidates[], one for each type of accelerators; 0 except in ANSWER and JOIN */
     union {
         struct rank_answer answer; /* ANSWER */
         struct model_rates rates;  /* RATES */
     };
-    int64_t origin_ns;             /* ANSWER, JOIN: when what the candidates follow from was handed over */
-    struct candidate candidates[]; /* ANSWER, JOIN: [types] the newest */
+    int64_t origin_ns;             /* ANSWER, JOIN: when the message that led to these candidates was handed over */
+    struct candidate candidates[]; /* ANSWER, JOIN: [types] the newest ones */
 };
 
 /* Bytes of any message where there are so many types. */
@@ -241,7 +244,7 @@ struct cluster_parameters {
     double gamma;        /* share of b* that the window drop aims at */
     double theta;        /* share of b* from which a batch need not wait */
     double loss;         /* share of the requests that is dropped */
-    double rounds;       /* the square of how many runs an SLO has time for beside one, in a harmonic mean over the
+    double rounds;       /* the square of how many runs fit into an SLO beside the first one: the harmonic mean over the
                             models, in which a model that loses requests weighs more */
     double rounds_plain; /* the same, in the plain mean by load */
     double tau_ns;       /* mean time between batches; longer where models outnumber accelerators */
@@ -250,10 +253,10 @@ struct cluster_parameters {
     double hop_ns;       /* mean time from when a grant is due to its answer */
     double thread_busy;  /* the largest share of its time in which a model thread has something to do */
     float type_share[ACCELERATOR_TYPES_MAX]; /* of the accelerators in service, by type */
-    uint64_t way;                            /* by which the policy decides, of those that its options leave open */
+    uint64_t way;                            /* the policy's way of deciding, of those that its options allow */
 };
 
-/* Until the first are derived. */
+/* The parameters until the first ones are derived. */
 static inline struct cluster_parameters cluster_parameters_none(void) {
     return (struct cluster_parameters){.gamma = 1, .rounds = 1, .rounds_plain = 1};
 }
@@ -271,7 +274,7 @@ struct grant_message {
     uint32_t supply;    /* ACCELERATOR: the level at which it was granted */
     bool leftovers;     /* leftovers may run: no batch wants the accelerator now */
     bool best_effort;   /* best effort may run: no batch and no leftovers want it */
-    int64_t run_ns;     /* ACCELERATOR, best_effort: how long it may run */
+    int64_t run_ns;     /* ACCELERATOR, best_effort: how long a batch of best effort may run */
     int64_t granted_ns; /* ACCELERATOR: when it was granted */
     int64_t due_ns;     /* ACCELERATOR: when it could have been granted if no message and no thread took any time */
     int64_t free_ns;    /* ACCELERATOR: when it is expected to be free; INT64_MIN: it is free */
@@ -281,10 +284,10 @@ struct grant_message {
 
 /* ---- model thread -> executor ---- */
 
-/* Of a batch of one request whose items the scheduler does not count: its card says. */
+/* The `items` of a batch of one request whose items the scheduler does not count: the request's card has them. */
 #define ITEMS_OF_REQUEST 0
 
-/* A sealed batch, copied whole into the ring, whose slots are cache lines: the handles follow the struct. */
+/* A sealed batch. It is copied whole into the ring, whose slots are cache lines; its handles follow the struct. */
 struct batch_plan {
     uint32_t accelerator;
     uint32_t model;        /* the model thread's index: a variant of a served model */
@@ -293,7 +296,7 @@ struct batch_plan {
     uint32_t request_count;
     uint32_t items;                 /* ITEMS_OF_REQUEST: as many as its one request has */
     int64_t sealed_ns;              /* when the scheduling thread decided */
-    int64_t earliest_ns, latest_ns; /* of its start: not run before, and not at all after */
+    int64_t earliest_ns, latest_ns; /* it does not start before the one, nor after the other */
     uint64_t tag;                   /* comes back in ran_message */
     uint64_t handles[];             /* [request_count] */
 };
@@ -311,18 +314,19 @@ static inline uint32_t batch_plan_slots(uint32_t requests) {
 
 /* What an executor has to say of an accelerator. */
 enum accelerator_news {
-    NEWS_ENDED,  /* a batch has, whether it ran, failed, or was lost */
+    NEWS_ENDED,  /* a batch has ended, whether it ran, failed, or was lost */
     NEWS_LEAVES, /* no more batches for it; those that are sealed end or are lost, and are reported */
     NEWS_JOINS,  /* it takes batches again; what was lost has been reported */
 };
 
 struct ran_message {
-    enum accelerator_news news; /* other than ENDED: to the central thread only, and of `accelerator` */
+    enum accelerator_news news; /* LEAVES and JOINS: only to the central thread, about `accelerator` */
     uint32_t model, generation, type, items, accelerator;
-    uint32_t late;       /* requests whose deadline had passed when it ended, or was not run for that */
-    uint64_t tag;        /* of the plan */
-    int64_t run_ns;      /* measured, without gathering and scattering; 0: the batch was not run, or not as one */
-    int64_t dispatch_ns; /* from sealed to the executor having it; -1: not measured, or another batch ran then */
+    uint32_t late;  /* requests whose deadline had passed when it ended; all of them, if it was too late to run it */
+    uint64_t tag;   /* of the plan */
+    int64_t run_ns; /* measured, without gathering and scattering; 0: the batch was not run, or not as one */
+    int64_t dispatch_ns; /* from its seal until the executor had it; -1: not measured, or the batch before still ran
+                            when it was sealed */
     int64_t gather_ns;   /* fetching and gathering the inputs of all items; 0: not measured */
 };
 
@@ -342,8 +346,8 @@ static inline struct ran_message batch_plan_ran(const struct batch_plan *plan) {
 
 struct freed_message {
     enum accelerator_news news;
-    uint8_t unlike; /* ENDED: 1: it did not run as batches of its model do: too late, it failed, or its requests ran
-                       apart; no bool, as it may come from another process */
+    uint8_t unlike; /* ENDED: 1 if the batch did not run as one: it was too late, failed or was lost, or its requests
+                       ran apart. No bool, as it may come from another process */
     uint8_t type;   /* JOINS, where accelerators come from other processes: its type */
     uint32_t accelerator;
     int64_t ended_ns; /* ENDED */
@@ -354,7 +358,8 @@ struct freed_message {
 enum model_move_kind {
     MODEL_MOVES, /* a variant goes to another sub-cluster */
     MODEL_COMES, /* a served model is there from now on, with all its variants; its cores are prepared */
-    MODEL_GOES,  /* a served model that has nothing queued or sealed, and gets nothing any more, is not */
+    MODEL_GOES,  /* a served model is there no longer; nothing of it is queued or sealed, and nothing more comes for it
+                  */
 };
 
 struct model_move {
@@ -369,7 +374,7 @@ enum accelerator_order {
     ACCELERATOR_JOIN,  /* take batches again */
     ACCELERATOR_DRAIN, /* end what is sealed, and take no more */
     ACCELERATOR_FAIL,  /* lose what it has, and what is still sent to it */
-    EXECUTOR_MODEL,    /* of all its accelerators: have a served model resident from now on, or not any more */
+    EXECUTOR_MODEL, /* for all accelerators of the executor: have a served model resident from now on, or no longer */
 };
 
 struct accelerator_command {
@@ -377,7 +382,7 @@ struct accelerator_command {
     enum accelerator_order order;
     /* MODEL: */
     uint32_t served_model;
-    uint32_t version; /* of it, so that nothing else of its number is taken for it */
+    uint32_t version; /* of the served model, so that another one of its number is not taken for it */
     bool resident;
 };
 
@@ -386,7 +391,7 @@ struct accelerator_command {
 /* Each order about a model is answered, in the order given. */
 struct model_answer {
     uint32_t served_model, version;
-    bool resident; /* it is, from now on; if not, nothing is of that number */
+    bool resident; /* whether it is resident from now on; if not, no model of that number is */
 };
 
 /* ---- executor -> frontend ---- */
@@ -395,7 +400,7 @@ enum request_status {
     REQUEST_OK,       /* `block` holds the outputs */
     REQUEST_REFUSED,  /* `refusal` says why; never run */
     REQUEST_FAILED,   /* the engine failed; `block` says how */
-    REQUEST_LOST,     /* not run, or not to an end: the port sends it again, or does not */
+    REQUEST_LOST,     /* it did not run, or its run did not end; the port decides whether it sends it again */
     REQUEST_RELEASED, /* no result: a run that was given up, and still read the inputs, is over (`read`) */
 };
 
@@ -405,7 +410,7 @@ struct output_block;
 struct result_message {
     _Alignas(CACHE_LINE) uint64_t handle;
     int64_t run_start_ns, run_end_ns;
-    struct output_block *block; /* a reference, the frontend's from now on; may be NULL unless OK */
+    struct output_block *block; /* a reference, which the frontend owns from now on; may be NULL unless OK */
     uint32_t first_item;        /* of this request in the block's outputs */
     uint32_t batch_items;       /* of the batch that it ran in */
     uint8_t status;             /* enum request_status */

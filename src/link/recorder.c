@@ -30,7 +30,7 @@ static int64_t time_of(uint64_t bits, int64_t now_ns) {
 }
 
 static struct recorded_request read_slot(const struct recorder_slot *slot, int64_t now_ns) {
-    uint64_t when = atomic_load_explicit(&slot->when, memory_order_acquire); /* these with recorder_note() */
+    uint64_t when = atomic_load_explicit(&slot->when, memory_order_acquire); /* both: with recorder_note() */
     uint64_t what = atomic_load_explicit(&slot->what, memory_order_acquire);
     return (struct recorded_request){
         .arrival_ns = time_of(when >> 16, now_ns),
@@ -48,7 +48,8 @@ uint64_t recorder_read(const struct recorder *r, int64_t now_ns, struct recorded
     uint64_t held = end < capacity ? end : capacity, count = held < most ? held : most, first = end - count;
     for (uint64_t i = 0; i < count; i++)
         into[i] = read_slot(&r->slots[(first + i) & r->mask], now_ns);
-    /* The slot of request n is written from when `noted` is n: so it may have been of request n - capacity no more. */
+    /* Request n is written into its slot while `noted` is still n. So at any time the slot of request `noted` -
+     * capacity may be overwritten already, and those of earlier requests are. */
     uint64_t noted = atomic_load_explicit(&r->noted, memory_order_relaxed); /* after the slots: they are acquired */
     uint64_t whole = noted + 1 > capacity ? noted + 1 - capacity : 0, torn = whole > first ? whole - first : 0;
     if (torn == 0)

@@ -11,7 +11,7 @@
 #define RECORDER_TIME_BITS   48 /* of the arrival's nanoseconds: 78 hours */
 #define RECORDER_ITEMS_MOST  UINT16_MAX
 #define RECORDER_MODELS_MOST (1u << 24)
-#define RECORDER_AHEAD       8 /* slots: two cache lines, which no cache has any more */
+#define RECORDER_AHEAD       8 /* slots: two cache lines, written so long ago that no cache has them any more */
 
 /* A request's two words: arrival and items; model, microseconds until the deadline, priority. */
 struct recorder_slot {
@@ -33,8 +33,8 @@ struct recorded_request {
     uint8_t priority; /* or PRIORITY_BEST_EFFORT */
 };
 
-/* As many requests as fit into `bytes`, by a power of two; fewer bytes than a request's: none. Untouched memory costs
- * nothing. 0 or -ENOMEM. */
+/* Room for as many requests as fit into `bytes`, rounded down to a power of two; none, if not even one fits. Untouched
+ * memory costs nothing. 0 or -ENOMEM. */
 int recorder_init(struct recorder *recorder, uint64_t bytes);
 void recorder_free(struct recorder *recorder);
 
@@ -60,7 +60,8 @@ static inline void recorder_note(struct recorder *recorder, const struct request
 }
 
 /* Reads the newest `most` requests, in the order in which they were noted, which is nearly that of their arrivals.
- * Returns how many there are. `now_ns` tells which of the times with these bits an arrival was. Any thread. */
+ * Returns how many there are. `now_ns` is the present time: arrivals are kept by their low bits, and the time nearest
+ * to it counts. Any thread. */
 uint64_t recorder_read(const struct recorder *recorder, int64_t now_ns, struct recorded_request *into, uint64_t most);
 /* How many were overwritten. */
 uint64_t recorder_overwritten(const struct recorder *recorder);

@@ -1,5 +1,6 @@
-/* visible.h - memory that other processes of this host may map: a sealed file without a name, whose descriptor is
- * handed to them over a Unix socket. It never shrinks, so that nobody who has mapped it is killed for reading it. */
+/* visible.h - memory that other processes of this host may map: a file without a name, whose descriptor is handed to
+ * them over a Unix socket. The kernel keeps it from shrinking, so that no process that has mapped it is killed for
+ * reading it. */
 #pragma once
 
 #include <stddef.h>

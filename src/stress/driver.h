@@ -26,7 +26,7 @@ struct driver_seat {
     void *passenger;
     enum driver_role role;
     const struct histogram *times; /* written in its turns; NULL: none */
-    struct histogram *times_until; /* [slices] zeroed: `times` as of the end of each */
+    struct histogram *times_until; /* [slices], zeroed by the caller: gets `times` as of the end of each slice */
     _Atomic uint64_t work_ns;      /* taken by turns that had something to do, pauses left out; anyone reads it */
 };
 

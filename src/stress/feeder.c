@@ -194,7 +194,7 @@ static uint32_t part_of(uint32_t count, uint32_t feeders, uint32_t index) {
     return count / feeders + (index < count % feeders);
 }
 
-/* What the requests of one hand-over take to come. */
+/* The time in which the requests of one hand-over come. */
 static int64_t hand_over_ns(const struct links_config *c) {
     double ns = c->rate > 0 ? 1e9 / c->rate * c->feeders * c->feed_batch : 0;
     return ns < FEED_NS_MIN ? FEED_NS_MIN : ns > FEED_NS_MAX ? FEED_NS_MAX : (int64_t)ns;

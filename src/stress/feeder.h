@@ -2,8 +2,8 @@
  * do, sends requests, and ends batches when accelerators would have.
  *
  * What a frontend and a backend say to each other (inputs, outputs) is left out: the scheduler never sees it. A request
- * has come back when its batch reaches a backend, since by the table it is known then when it will end. It may be a
- * backend of another feeder: that one tells the request's own through a ring.
+ * counts as back when its batch reaches a backend, since the table then tells when the batch will end. If another
+ * feeder has that backend, it tells the request's own feeder through a ring.
  *
  * Each is made, started, read and ended by the thread that runs the whole (stress/links.c). */
 #pragma once
@@ -60,9 +60,10 @@ struct feeder_counts {
 
 struct feeder;
 
-/* Feeder number `index` of the world, with its part of the frontends and backends. 0 or -errno with a sentence. */
+/* Feeder number `index` of the world, with its part of the frontends and backends. 0 or -errno with a sentence; free it
+ * in either case. */
 int feeder_make(struct feeder **feeder, struct feeder_world *world, uint32_t index, struct sy_error *err);
-/* Starts its thread, which begins to join. The same. */
+/* Starts its thread, which begins to join. 0 or -errno with a sentence. */
 int feeder_start(struct feeder *feeder, struct sy_error *err);
 /* From now on it may lose the scheduler, and does nothing more. NULL is fine. */
 void feeder_end(struct feeder *feeder);

@@ -47,7 +47,7 @@ int64_t feeder_request_deadline(const struct feeder *f, uint64_t handle) {
     struct feeder_slots *s = slots_of(f->world, handle);
     if (!s || handle_slot(handle) >= s->count)
         return INT64_MIN;
-    /* written before the request was sent; whether it is this request's is looked at when it is given back */
+    /* written before the request was sent; slot_give() checks later whether it is this request's */
     return atomic_load_explicit(&s->deadline_ns[handle_slot(handle)], memory_order_relaxed);
 }
 
@@ -72,7 +72,7 @@ void feeder_request_back(struct feeder *f, uint64_t handle) {
         return;
     }
     uint64_t *place = ring_reserve(&w->done[to * w->config->feeders + f->index]);
-    if (!place) { /* as large as what all frontends may have outstanding */
+    if (!place) { /* the ring is as large as what all frontends may have outstanding */
         feeder_wrong(f, "more requests have come back than were sent");
         return;
     }
@@ -133,7 +133,7 @@ int feeder_frontend_frame(struct feeder_member *m, const struct frame *frame, co
     switch (frame->kind) {
     case FRAME_SERVE:
         return take_model(m, head, frame->head_bytes, err);
-    case FRAME_MODEL_GONE: /* another place has taken over; all requests of this turn have that */
+    case FRAME_MODEL_GONE: /* another place has taken over, which all further requests of this turn use */
         peer_send(&m->peer, FRAME_MODEL_LEFT, 1, head, sizeof(uint32_t));
         return 0;
     case FRAME_REFUSALS:

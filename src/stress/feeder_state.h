@@ -18,7 +18,7 @@ struct feeder_member {
     enum cluster_role role;
     uint32_t index;  /* among all frontends, or all backends, of the run */
     uint32_t number; /* the scheduler's; 0: not let in yet */
-    bool connected;  /* has a connection, that may still come about */
+    bool connected;  /* has a connection, which may still be on its way */
     bool joined;     /* a frontend: all models are served; a backend: has told all */
     /* of a frontend */
     struct feeder_slots slots;

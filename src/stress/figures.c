@@ -60,7 +60,7 @@ struct stress_times stress_times_between(const struct histogram *from, struct hi
     };
 }
 
-/* The time that one more accelerator costs the rank core. */
+/* The memory that one more accelerator takes in the rank core. */
 static uint64_t accelerator_bytes(const struct stress_config *c) {
     static const uint8_t type;
     struct rank_core_config config = {.models = 1, .accelerators = 0, .accelerator_type = &type, .types = 1};
@@ -70,7 +70,8 @@ static uint64_t accelerator_bytes(const struct stress_config *c) {
     return (rank_core_bytes(&config) - none) / c->accelerators;
 }
 
-/* Of threads that sleep, what they ran is what they did; of others, what their turns with something to do took. */
+/* The work of threads that sleep is the CPU time that they took; that of others, the time of turns that had something
+ * to do. */
 static void kind_fill(const struct stress *s, enum driver_role role, uint32_t count, const struct moment *from,
                       const struct moment *to, struct stress_kind *kind) {
     double ns = (double)(to->now_ns - from->now_ns) * count;

@@ -11,7 +11,7 @@ struct moment {
 };
 
 void moment_take(const struct stress *s, struct moment *moment);
-/* Fills what follows from two moments; spoils the second. */
+/* Fills what follows from two moments; overwrites the second. */
 void figures_between(const struct stress *s, const struct moment *from, struct moment *to,
                      struct stress_result *result);
 /* After the drivers' last turns: the pauses between two times, and the slices that they left alone. 0 or -ENOMEM. */

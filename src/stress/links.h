@@ -31,7 +31,8 @@ struct links_config {
     uint64_t record_bytes;                      /* of the scheduler, for the last requests */
     double warmup_s, seconds;
     uint64_t seed;
-    cpu_set_t cores; /* feeders keep to the last of them, all others to the rest; one: all to it; empty: any */
+    cpu_set_t cores; /* feeders keep to the last of them, all other threads to the rest; if there is one, all to that;
+                        if none, threads are not pinned */
 };
 
 /* What threads of one kind took. */
@@ -60,7 +61,7 @@ struct links_result {
     struct links_traffic traffic;
     uint64_t requests, batches;
     char worst_model[MODEL_NAME_MAX];
-    bool wrong; /* the checks found something; first: */
+    bool wrong; /* the checks found something wrong; the first of it: */
     char wrong_text[256];
 };
 

@@ -16,10 +16,10 @@
 
 #define SLICE_NS_MIN  (10 * NS_PER_MS)
 #define SLICES_MOST   16384 /* of a run: longer ones have longer slices */
-#define SLICES_AFTER  1     /* a slice that are not to be touched either */
-#define SLICES_BEFORE 2
+#define SLICES_AFTER  1     /* slices after an undisturbed one that have no pause either */
+#define SLICES_BEFORE 2     /* and before it */
 
-/* Of requests that arrived in it. Those of one world are owned by its thread. */
+/* The requests that arrived in it. Each world has counts of its own, owned by the thread that takes its turns. */
 struct slice {
     uint32_t offered, bad;
 };

@@ -16,8 +16,8 @@
 #define REQUEST_SLOTS_MIN 8192       /* twice the largest --feed-batch */
 #define REQUEST_SLOTS_MAX 65536
 #define LAG_PART          8 /* of an SLO: what waits longer between a world and a model thread is turned away */
-#define CTRL_NS           (100 * NS_PER_US) /* first value of what dispatch takes */
-#define OVERRUN_S         1                 /* that a run may take longer before slices grow */
+#define CTRL_NS           (100 * NS_PER_US) /* first estimate of what dispatch takes */
+#define OVERRUN_S         1                 /* seconds a run may take longer before the last slice gets all the rest */
 #define DRAIN_NS          (10 * NS_PER_S)   /* if no request comes back for this time, none will */
 #define POLL_NS           NS_PER_MS
 #define MOVES_APART_NS    (50 * NS_PER_US) /* those that are due closer together are told together */
@@ -155,7 +155,8 @@ static int worlds_make(struct stress *s, struct sy_error *err) {
 
 /* ---- who drives whom ---- */
 
-/* The n-th of all threads, in the order in which they get cores. */
+/* The core of the n-th of all threads, in the order in which they get cores; the last core if there are fewer. An empty
+ * set: any core. */
 static void core_of(const struct stress_config *c, uint32_t n, cpu_set_t *core) {
     uint32_t cores = (uint32_t)CPU_COUNT(&c->cores);
 

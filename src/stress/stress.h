@@ -26,13 +26,13 @@ struct stress_config {
     uint32_t feed_batch;               /* requests handed over at once */
     uint64_t record_bytes;             /* of each model thread, for the last requests (link/recorder.h) */
     bool sleep;                        /* the scheduler's threads sleep when idle; else they look again at once */
-    double warmup_s, seconds;          /* how long is measured, and how long the same load lasts before */
+    double warmup_s, seconds;          /* how long the load lasts before it is measured, and how long it is measured */
     uint64_t seed;
     const struct policy_ops *policy; /* not a central one */
     const struct policy_options *policy_options;
-    cpu_set_t cores; /* model threads get one each, then the rank threads, then the worlds; the last is shared by those
-                      * for whom none is left: they take turns, or with `sleep` the kernel sees to it. Empty: as many as
-                      * the process may use, and who shares does so likewise, but nobody is pinned */
+    cpu_set_t cores; /* model threads get one each, then the rank threads, then the worlds. Those for whom none is left
+                        share the last one: they take turns, or with `sleep` the kernel shares it out. Empty: as many as
+                        the process may use, shared likewise, but nobody is pinned */
 };
 
 /* Of one kind of time: nanoseconds. */
@@ -41,10 +41,10 @@ struct stress_times {
 };
 
 struct histogram;
-/* Of what was added since `from`, an earlier copy of it, which is taken off `until`. */
+/* The quantiles of what was added to `until` since `from`, an earlier copy of it. Subtracts `from` from `until`. */
 struct stress_times stress_times_between(const struct histogram *from, struct histogram *until);
 
-/* Times over PAUSE_NS in which threads did not run though they had nothing else to do. */
+/* Times over PAUSE_NS in which threads did not run although they never sleep. */
 struct stress_pauses {
     uint32_t count;
     int64_t total_ns, longest_ns;
@@ -52,9 +52,9 @@ struct stress_pauses {
 
 /* Of model threads, of rank threads, or of worlds. */
 struct stress_kind {
-    double work_ns;              /* a request: of turns that had something to do; with `sleep` the CPU time */
-    double busy;                 /* share of the time that these took, in the mean; with `sleep` 1 */
-    double ran;                  /* share of the time that the kernel let their threads run */
+    double work_ns; /* for each request: the time of turns that had something to do; with `sleep` the CPU time */
+    double busy;    /* share of the time that such turns took, in the mean; with `sleep` 1 */
+    double ran;     /* share of the time that the kernel let their threads run */
     struct stress_pauses pauses; /* of the threads they are on; not known with `sleep` */
 };
 
@@ -81,7 +81,7 @@ struct stress_result {
     uint64_t requests, batches, checked_requests;
     uint32_t batch_max;
     uint64_t request_bytes, accelerator_bytes; /* of memory: of a queued request, of an accelerator in the rank core */
-    bool wrong;                                /* the checks found something; first: */
+    bool wrong;                                /* the checks found something wrong; the first of it: */
     char wrong_text[256];
 };
 
@@ -95,10 +95,11 @@ enum stress_held { STRESS_FAILED, STRESS_HELD, STRESS_DISTURBED };
 struct stress_goal {
     double rate, bad_most;
     int64_t decision_ns;
-    double undisturbed_least; /* share of the requests: with fewer, undisturbed slices do not tell */
+    double undisturbed_least; /* share of the requests: if undisturbed slices have less, they decide nothing */
 };
 
-/* By the undisturbed slices, where they tell; where they do not, STRESS_DISTURBED. */
+/* Judges by the undisturbed slices; STRESS_DISTURBED if they have too few requests. If pauses are not known, or
+ * something was wrong, as stress_held_anyway(). */
 enum stress_held stress_held(const struct stress_goal *goal, const struct stress_result *result);
-/* By everything, pauses included. */
+/* Judges by everything, pauses included. */
 enum stress_held stress_held_anyway(const struct stress_goal *goal, const struct stress_result *result);

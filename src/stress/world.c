@@ -1,4 +1,4 @@
-/* world.c - feeds requests, emulates accelerators, and holds what the scheduler decides to what must be true. */
+/* world.c - feeds requests, emulates accelerators, and checks the scheduler's decisions. */
 #include "stress/world.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@
 #define BATCHES_MOST 2               /* of an accelerator: one runs, one is sealed */
 #define DEAD_NS      (5 * NS_PER_MS) /* an accelerator that died joins again after so long */
 /* Most that a turn does, so that no thread waits long for it: */
-#define PLANNED_MOST 256 /* requests of batches that begin, and the batch that goes over that */
+#define PLANNED_MOST 256 /* requests of batches that begin; the batch that exceeds this is the last */
 #define REFUSED_MOST 256 /* requests from one model thread */
 #define EVENTS_MOST  16  /* batches that end, accelerators that die, and that join */
 
@@ -144,7 +144,7 @@ static uint32_t model_draw(struct world *w) {
     return w->config.index + (uint32_t)rng_below(&w->rng, mine) * worlds;
 }
 
-/* The slice of a request that arrives now: a world's come in order. */
+/* The slice of a request that arrives now: a world's requests arrive in order. */
 static struct slice *slice_fed(struct world *w, int64_t arrival_ns) {
     if (arrival_ns - w->config.epoch_ns >= w->feed_slice_until) {
         w->feed_slice = slice_at(&w->config.slicing, arrival_ns - w->config.epoch_ns);
@@ -204,7 +204,7 @@ static void send_home(struct world *w, uint64_t handle) {
     struct ring *ring = &w->wiring->results[w->config.index * w->wiring->frontends + home];
     struct result_message *message = ring_reserve(ring);
 
-    CHECK(message);           /* as large as what a world may have outstanding */
+    CHECK(message);           /* the ring is as large as what a world may have outstanding */
     message->handle = handle; /* that is all there is to say */
     ring_push(ring);
     w->frontend_rung[home] = true;
@@ -470,7 +470,7 @@ int64_t world_turn(void *world) {
     return any ? 0 : w->feed_ns;
 }
 
-/* What the requests of one hand-over take to come. */
+/* The time in which the requests of one hand-over come. */
 static int64_t hand_over_ns(const struct world *w) {
     double ns = w->gap_ns * w->config.stress->feed_batch;
     return ns < FEED_NS_MIN ? FEED_NS_MIN : ns > FEED_NS_MAX ? FEED_NS_MAX : (int64_t)ns;

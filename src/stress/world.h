@@ -1,9 +1,9 @@
-/* world.h - what is around the scheduler in a stress run: who feeds requests to some of the model threads and owns some
- * of the accelerators. To the scheduler's threads it is a frontend and an executor. It has no thread of its own, but
- * takes turns (stress/driver.h), all of them on one.
+/* world.h - what is around the scheduler in a stress run: a world feeds requests to some of the model threads and owns
+ * some of the accelerators. To the scheduler's threads it is a frontend and an executor. It has no thread of its own:
+ * one driver takes all its turns (stress/driver.h).
  *
- * A request is its handle: when it arrived, for which model, from which world. So feeding and finishing one costs no
- * memory access of its own, and the checks know its deadline from nobody but the handle. */
+ * A request is its handle: when it arrived, for which model, from which world. So feeding and finishing a request costs
+ * no memory access of its own, and the checks take its deadline from the handle, not from the scheduler. */
 #pragma once
 
 #include "sched/wiring.h"
@@ -11,7 +11,7 @@
 #include "stress/stress.h"
 #include "table/profile.h"
 
-/* Requests of a world that came back; counted by all of them, so on a cache line of its own. */
+/* Requests of a world that came back; counted by all worlds, so on a cache line of its own. */
 struct world_finished {
     _Alignas(CACHE_LINE) _Atomic uint64_t requests;
 };
@@ -22,7 +22,7 @@ struct world_counts {
     _Atomic uint64_t turned_away; /* others, because the scheduler was too far behind */
     _Atomic uint64_t planned;     /* in a batch */
     _Atomic uint64_t late;        /* of these: the batch ends after their deadline */
-    _Atomic uint64_t lost;        /* of these: their accelerator died before, and they are not late anyway */
+    _Atomic uint64_t lost;        /* of these: their accelerator died first; without those that are late anyway */
     _Atomic uint64_t deaths;      /* of accelerators */
     _Atomic uint64_t refused;
     _Atomic uint64_t batches;
@@ -49,7 +49,7 @@ int world_make(struct world **world, const struct world_config *config, struct s
 void world_free(struct world *world);
 
 /* One turn: some plans, some ends of batches, one hand-over of requests; some microseconds. 0 if there was something to
- * do, else until when there may not be. A doorbell_turn. */
+ * do, else the time until which there may be nothing. A doorbell_turn. */
 int64_t world_turn(void *world);
 /* Nothing more is fed; from then on everything comes back. Any thread. */
 void world_stop_feeding(struct world *world);

@@ -37,8 +37,8 @@ static inline char *strings_lead(char *at, size_t length) {
     return at + STRING_LEAD_BYTES;
 }
 
-/* The next `count` rows of a tensor that has a dimension, from byte *at on, which becomes where they end. -EINVAL: it
- * does not have so many. */
+/* The next `count` rows of a tensor that has a dimension. They begin at byte *at of its data, and *at becomes their
+ * end. -EINVAL: there are not so many. */
 int strings_rows(const struct tensor_view *whole, uint32_t count, size_t *at, struct tensor_view *rows);
-/* Checks that the bytes are exactly so many elements. 0, or -EINVAL with what they are. */
+/* Checks that the bytes are exactly so many elements. 0, or -EINVAL with a sentence that says what is wrong. */
 int strings_check(const void *data, size_t bytes, int64_t elements, struct sy_error *err);

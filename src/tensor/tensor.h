@@ -59,7 +59,8 @@ static inline int tensor_spec_find(const struct tensor_spec *specs, uint32_t cou
 struct signature {
     struct tensor_spec inputs[TENSORS_MAX], outputs[TENSORS_MAX];
     uint32_t input_count, output_count;
-    uint32_t inputs_optional; /* a bit per input that the model has a value for; its view may have no data */
+    uint32_t inputs_optional; /* a bit for each input that a request may leave out, since the model has a value for it;
+                                 its view may have no data */
     bool batched;             /* every input and output has a leading batch dimension that may be any size */
     bool variable_shapes; /* requests may differ in some other dimension of an input, or in which inputs they give */
 };
@@ -79,8 +80,8 @@ int tensor_rows(const struct tensor_view *whole, uint32_t first, uint32_t count,
 
 /* The product of dims[from..rank), or -1 if one is negative or it passes 2^62. */
 int64_t dims_product(const int64_t *dims, uint32_t from, uint32_t rank);
-/* The product of those that are not zero, or -1 likewise. This is what to bound in a shape that somebody else chooses:
- * beside a zero, a dimension could be anything. */
+/* The product of those dimensions that are not zero, or -1 likewise. Use it to bound a shape that somebody else
+ * chooses: if one dimension is zero, dims_product() is 0 however large the others are. */
 int64_t dims_extent(const int64_t *dims, uint32_t from, uint32_t rank);
 /* "[1,3,224]" of dims[from..rank); cut off where it does not fit. */
 void dims_format(const int64_t *dims, uint32_t from, uint32_t rank, char *text, size_t bytes);
