@@ -47,9 +47,33 @@ def other(tmp_path_factory):
     return made, made.sign("intruder")
 
 
+@contextlib.contextmanager
+def tls_cluster(folder, authority, member):
+    made = Cluster(folder, secret=options(member, authority), backend=("--transport", "tcp"))
+    try:
+        yield made
+    finally:
+        made.kill()
+
+
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory, authority, member):
+    with tls_cluster(tmp_path_factory.mktemp("lasting"), authority, member) as made:
+        yield made
+
+
 @pytest.fixture
-def cluster(tmp_path, authority, member):
-    made = Cluster(tmp_path, secret=options(member, authority), backend=("--transport", "tcp"))
+def cluster(lasting):
+    """One cluster for all tests that leave its own processes as they were; what a test starts ends with the test."""
+    own = len(lasting.processes)
+    yield lasting
+    lasting.kill(own)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """A cluster whose links are plain text."""
+    made = Cluster(tmp_path_factory.mktemp("plain"))
     yield made
     made.kill()
 
@@ -96,16 +120,17 @@ def answer_to_hello(port, context, role="visitor"):
 
 # ---- who gets in ----
 
-def test_members_and_visitors(cluster):
-    wait_until(lambda: complete(cluster))
-    assert cluster.infer() == 200
-    wait_until(lambda: cluster.frontend.log().count("transport=tcp") == 2)  # so inputs and results went over TLS
-    assert cluster.ask("drain", "--wait", *cluster.secret, "b-1").returncode == 0
-    assert set(members(cluster.status(), "backend")) == {"b-0"}
-    cluster.processes.remove(cluster.backends[1])
-    assert cluster.backends[1].process.wait(60) == 0
-    assert cluster.infer() == 200
-    cluster.end()
+def test_members_and_visitors(tmp_path, authority, member):
+    with tls_cluster(tmp_path, authority, member) as cluster:
+        wait_until(lambda: complete(cluster))
+        assert cluster.infer() == 200
+        wait_until(lambda: cluster.frontend.log().count("transport=tcp") == 2)  # so inputs and results went over TLS
+        assert cluster.ask("drain", "--wait", *cluster.secret, "b-1").returncode == 0
+        assert set(members(cluster.status(), "backend")) == {"b-0"}
+        cluster.processes.remove(cluster.backends[1])
+        assert cluster.backends[1].process.wait(60) == 0
+        assert cluster.infer() == 200
+        cluster.end()
 
 
 def test_memory_of_one_host(tmp_path, authority, member):
@@ -133,39 +158,30 @@ def test_who_is_let_in(cluster, authority, member, other):
     assert cluster.infer() == 200
 
 
-def test_visitors_without(cluster, authority, other, tmp_path):
+def test_visitors_without(cluster, plain, other):
     done = cluster.ask("status")
     assert done.returncode == 1 and "the links of this cluster speak TLS" in done.stderr
     done = cluster.ask("status", *options(other[1], other[0]))
     assert done.returncode == 1 and "certificate" in done.stderr and done.stderr.count("\n") == 1
-    (tmp_path / "plain").mkdir()
-    plain = Cluster(tmp_path / "plain")
-    try:
-        done = plain.ask("status", *cluster.secret)
-        assert done.returncode == 1 and "it does not speak TLS" in done.stderr
-    finally:
-        plain.kill()
+    done = plain.ask("status", *cluster.secret)
+    assert done.returncode == 1 and "it does not speak TLS" in done.stderr
 
 
-def test_plain_and_tls_processes(cluster, tmp_path):
+def test_plain_and_tls_processes(cluster, plain):
     """Each is told what is wrong, in both directions, and goes on trying."""
-    (tmp_path / "plain").mkdir()
-    plain = Cluster(tmp_path / "plain")
-    try:
-        secret, cluster.secret = cluster.secret, []
-        wrong = [cluster.start("backend", "b-plain", "--join", cluster.join, "--scenario", str(cluster.scenario))]
-        cluster.secret = secret
-        wrong.append(cluster.start("backend", "b-tls", "--join", plain.join, "--scenario", str(cluster.scenario)))
-        wait_until(lambda: "the links of this cluster speak TLS" in wrong[0].log())
-        wait_until(lambda: "it does not speak TLS" in wrong[1].log())
-        wait_until(lambda: "it does not speak TLS" in cluster.scheduler.log())
-        wait_until(lambda: "it speaks TLS, and the links of this process are plain text" in plain.scheduler.log())
-        assert plain.infer() == 200 and cluster.infer() == 200
-        for one in wrong:
-            one.process.terminate()
-            assert one.process.wait(60) == 0
-    finally:
-        plain.kill()
+    scenario = ["--scenario", str(cluster.scenario)]
+    secret, cluster.secret = cluster.secret, []
+    wrong = [cluster.start("backend", "b-plain", "--join", cluster.join, *scenario)]
+    cluster.secret = secret
+    wrong.append(cluster.start("backend", "b-tls", "--join", plain.join, *scenario))
+    wait_until(lambda: "the links of this cluster speak TLS" in wrong[0].log())
+    wait_until(lambda: "it does not speak TLS" in wrong[1].log())
+    wait_until(lambda: "it does not speak TLS" in cluster.scheduler.log())
+    wait_until(lambda: "it speaks TLS, and the links of this process are plain text" in plain.scheduler.log())
+    assert plain.infer() == 200 and cluster.infer() == 200
+    for one in wrong:
+        one.process.terminate()
+        assert one.process.wait(60) == 0
 
 
 def test_token_and_tls(tmp_path, authority, member):
@@ -242,6 +258,11 @@ def rss_mib(process):
         return next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmRSS"))
 
 
+def strangers_refused(process):
+    """The seconds in which lines of its log say so."""
+    return [line[5:24] for line in process.log().splitlines() if 'msg="stranger refused"' in line]
+
+
 def silent(port, over, context):
     """Thousands that say nothing."""
     held = []
@@ -292,15 +313,17 @@ def test_strangers(cluster, authority, kind):
     wait_until(lambda: complete(cluster))
     both = (cluster.scheduler, cluster.frontend)
     before = [rss_mib(one) for one in both]
+    refusals = [strangers_refused(one) for one in both]
     over = threading.Event()
     threads = [threading.Thread(target=kind, args=(port, over, context_of(authority))) for port in cluster_ports(cluster)]
     for thread in threads:
         thread.start()
     try:
-        wait_until(lambda: all('msg="stranger refused"' in one.log() for one in both))
+        wait_until(lambda: all(len(strangers_refused(one)) > len(was) for one, was in zip(both, refusals)))
         assert [cluster.infer() for _ in range(50)] == [200] * 50
-        cluster.backend("b-late")
-        wait_until(lambda: "backend=b-late transport=tcp" in cluster.frontend.log())
+        late = "b-late-%s" % kind.__name__
+        cluster.backend(late)
+        wait_until(lambda: "backend=%s transport=tcp" % late in cluster.frontend.log())
         grown = [rss_mib(one) - was for one, was in zip(both, before)]
     finally:
         over.set()
@@ -309,5 +332,5 @@ def test_strangers(cluster, authority, kind):
     assert max(grown) < (64 if not os.environ.get("SYMPHONY_SANITIZED") else 1024), grown
     assert cluster.infer() == 200
     assert all(one.log().count('msg="joined"') == 1 for one in cluster.processes[1:])
-    refused = [line[5:24] for line in cluster.scheduler.log().splitlines() if 'msg="stranger refused"' in line]
+    refused = strangers_refused(cluster.scheduler)
     assert max(refused.count(second) for second in refused) <= 2  # a line a second
