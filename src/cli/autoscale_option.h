@@ -9,5 +9,5 @@
 /* Reads "min=1,max=8,headroom=0.1,every_s=10,start_delay_s=60", any of them, over what is in `config`. 0, or -EINVAL
  * with a sentence without the option's name. */
 int autoscale_option_read(const char *text, struct autoscale_config *config, struct sy_error *err);
-/* A server looks once a second at most, however often the scenario wants. */
+/* What a scenario's `autoscale` says, but every_ns is a second at least: a server looks no more often. */
 struct autoscale_config autoscale_of_scenario(const struct scenario_autoscale *scenario);

@@ -590,7 +590,7 @@ static int workload_prepare(struct bench *b, struct sy_error *err) {
     return 0;
 }
 
-/* What was not said. */
+/* Fills in what was not given. */
 static void settings_fill(struct settings *s) {
     if (s->connections_max < s->connections)
         s->connections_max = s->connections;

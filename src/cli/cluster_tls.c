@@ -15,5 +15,5 @@ int cluster_tls_create(struct tls **tls, const char *certificate, const char *ke
                          !certificate ? "cert"
                          : !key       ? "key"
                                       : "ca");
-    return tls_create(tls, &files, err) < 0 ? -EINVAL : 0; /* whatever it is, other files are to be given */
+    return tls_create(tls, &files, err) < 0 ? -EINVAL : 0; /* whatever is wrong, the user has to give other files */
 }

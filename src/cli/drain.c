@@ -39,8 +39,8 @@ static const struct options options = {
 
 enum presence { GONE, THERE, UNKNOWN };
 
-/* Whether this incarnation belongs to the cluster still; it may, while the scheduler has just begun to lead, so that
- * members have yet to join it. Unknown: no scheduler leads now. */
+/* Whether this incarnation still belongs to the cluster. THERE also while the scheduler has just begun to lead, since
+ * members may not have joined it yet. UNKNOWN: no scheduler leads now. */
 static enum presence presence_of(const char *incarnation, const json_t *answer) {
     const json_t *scheduler = json_object_get(answer, "scheduler");
     json_t *member;
@@ -55,7 +55,7 @@ static enum presence presence_of(const char *incarnation, const json_t *answer) 
     return json_is_false(json_object_get(scheduler, "settled")) ? THERE : GONE;
 }
 
-/* Returns when it has left. The exit status. */
+/* Waits until the member has left. Returns the exit status. */
 static int wait_for(const struct drain_settings *settings, const char *incarnation) {
     const struct timespec a_little = {.tv_nsec = LOOK_NS};
     int64_t patience_ns = (int64_t)(settings->visitor.timeout_s * (double)NS_PER_S) + PATIENCE_NS;

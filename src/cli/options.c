@@ -237,7 +237,7 @@ int options_parse(const struct options *options, int argc, char **argv, void *se
 int options_writable(const char *option, const char *path, struct sy_error *err) {
     struct stat about;
     if (stat(path, &about) == 0 && S_ISFIFO(about.st_mode))
-        return 0; /* who reads it would take an open and a close for its end */
+        return 0; /* its reader would take an open and a close for its end */
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     bool fresh = fd >= 0;
     if (!fresh && errno == EEXIST)

@@ -97,7 +97,7 @@ struct options {
     const char *notes;             /* after the options, or NULL: examples; printed as it is */
     const struct option_row *rows; /* up to OPTION_END */
     int args_min, args_max;        /* how many arguments that are not options; args_max < 0: any number */
-    const char *args_name;         /* how mistakes call such an argument: "URL" */
+    const char *args_name;         /* what error messages call such an argument: "URL" */
     const char *program;           /* before the command's name in the usage line; NULL: "symphony" */
     const char *status;            /* the exit statuses; NULL: 0 success, 2 bad usage or input, 1 failure */
 };

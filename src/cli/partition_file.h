@@ -14,7 +14,7 @@ struct partition_file {
 
 /* -errno, and a sentence that says where. Free with partition_file_free() after success. */
 int partition_file_read(const char *path, struct partition_file *file, struct sy_error *err);
-/* The same from memory; mistakes call it `origin`. */
+/* The same from memory; `origin` is what error messages call it. */
 int partition_file_parse(const char *origin, const char *text, size_t bytes, struct partition_file *file,
                          struct sy_error *err);
 void partition_file_free(struct partition_file *file);

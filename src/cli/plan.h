@@ -1,5 +1,5 @@
 /* plan.h - the planners of `symphony plan`, each in a file of its name; plan.c holds the table. Their names begin with
- * "plan ", as mistakes show them. */
+ * "plan ", as error messages show them. */
 #pragma once
 
 #include "cli/cli.h"

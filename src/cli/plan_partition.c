@@ -13,7 +13,7 @@
 #include "plan/partition_names.h"
 
 #define CHUNK      2000 /* steps between two looks at the clock: some 0.1 ms */
-#define PROVEN_S   0.1  /* for the assignment that is least wrong, where none is right */
+#define PROVEN_S   0.1  /* where there is provably no plan: time to find what exceeds the limits least */
 #define REASON_MAX 512
 
 struct settings {

@@ -185,7 +185,8 @@ static void answer_free(struct answer *a) {
 
 /* ---- what is printed ---- */
 
-/* Weights of all members together: as whole models, and sharing a prefix. */
+/* Weights of all members together: as whole models, and with a shared prefix. The latter may be more, since some
+ * weights may be on both sides of a cut. */
 static void weights_sum(const struct answer *a, const struct shared *shared, double *whole, double *split) {
     *whole = *split = 0;
     for (uint32_t m = 0; m < shared->group->count; m++)
@@ -193,7 +194,7 @@ static void weights_sum(const struct answer *a, const struct shared *shared, dou
     *split = *whole - (double)(shared->group->count - 1) * (double)shared->cut->weights_bytes;
 }
 
-/* Weights and nodes may be on both sides of a cut; what is left is at least this. */
+/* The names of the tensors at the cut, as this model has them. */
 static json_t *tensors_json(const struct answer *a, const struct shared *shared, uint32_t model) {
     uint32_t tensors[CUT_TENSORS_MAX];
     json_t *list = json_array();

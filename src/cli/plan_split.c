@@ -138,7 +138,7 @@ static void answer_table(const struct answer *a) {
     gathering_table(a, width);
 }
 
-/* The same file with batches that gather at its rate. */
+/* Divides the SLO for batches that gather at the file's rate. */
 static void gathering_split(struct answer *a, void *memory) {
     struct split_stage stages[SPLIT_STAGES_MAX];
     int64_t least_ns[SPLIT_STAGES_MAX];

@@ -97,7 +97,7 @@ static json_t *gpu_json(const struct answer *a, uint32_t g) {
                      "occupancy", gpu->occupancy, "saturated", gpu->saturated != SQUISHY_NONE, "sessions", sessions);
 }
 
-/* Sessions that are several of the file's. */
+/* Sessions that stand for several of the file's. */
 static json_t *shared_json(const struct squishy_file *input) {
     json_t *shared = json_array();
     for (uint32_t s = 0; s < input->count; s++) {

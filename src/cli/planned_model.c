@@ -23,7 +23,7 @@ static int point_read(const struct conf_node *node, uint32_t before, uint32_t *b
     return rc;
 }
 
-/* Reads a table of points. It ends with the largest batch measured, unless `max_batch` is larger. */
+/* Reads a table of points. It ends with the largest batch measured, unless `max_batch` is given. */
 static int table_read(const struct planned_model *model, struct profile **profile, struct sy_error *err) {
     const struct conf_node *list = model->latency;
     uint32_t batch[POINTS_MAX], count = 0;
@@ -41,7 +41,7 @@ static int table_read(const struct planned_model *model, struct profile **profil
                     : conf_error(list, err, "out of memory");
 }
 
-/* Reads a line (alpha and beta), up to the largest batch that the SLO allows. */
+/* Reads a line (alpha and beta), up to `batch_max`, or else to the largest batch that the SLO allows. */
 static int line_read(const struct planned_model *model, const struct conf_node *node, struct profile **profile,
                      struct sy_error *err) {
     double slo_ms = (double)model->slo_ns / (double)NS_PER_MS;

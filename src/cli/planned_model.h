@@ -32,7 +32,7 @@ struct planned_model {
 /* Takes what the zoo has of the model at `node`, or checks that it has a latency of its own and no other. An SLO that
  * is not given becomes the zoo's. */
 int planned_model_check(struct planned_model *model, const struct conf_node *node, struct sy_error *err);
-/* Makes its profile, the caller's to free(): up to the largest batch of its table, or that its SLO, which is set,
- * allows. */
+/* Makes the model's profile, the caller's to free(). It ends at `batch_max`; if that is not given, at the largest batch
+ * of the table, or for a line at the largest that the SLO, which must be set, allows. */
 int planned_model_profile(const struct planned_model *model, const struct conf_node *node, struct profile **profile,
                           struct sy_error *err);

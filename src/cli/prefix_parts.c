@@ -35,7 +35,7 @@ static int folder_make(const char *path, struct sy_error *err) {
     return mkdir(path, 0777) && errno != EEXIST ? error_set(err, -errno, "%s: %s", path, strerror(errno)) : 0;
 }
 
-/* The file of a model of this name, whose folders are made. */
+/* Sets `path` to the file of a model of this name, and makes its folders. */
 static int model_place(const struct making *m, const char *name, char path[PATH_MAX]) {
     snprintf(path, PATH_MAX, "%s/%s", m->root, name);
     int rc = folder_make(path, m->err);
@@ -178,7 +178,7 @@ static int ensemble_write(const struct making *m, const struct split *split, uin
 
 /* ---- the whole ---- */
 
-/* The files that the parts are to have. */
+/* Sets the paths of the parts' files, and makes their folders. */
 static int places_make(struct making *m) {
     int rc = model_place(m, m->parts->prefix_name, m->prefix_path);
     for (uint32_t i = 0; !rc && i < m->group->count; i++) {
@@ -189,7 +189,7 @@ static int places_make(struct making *m) {
     return rc;
 }
 
-/* In the child process that has made the parts. */
+/* Writes the ensembles, in the child process that has made the parts. */
 static int ensembles_write(void *context, const struct split *split, uint32_t cut, struct sy_error *err) {
     struct making *m = context;
     char folder[PATH_MAX];
@@ -224,7 +224,7 @@ static int part_absent(const struct making *m, const char *folder, const char *n
     return access(path, F_OK) ? 0 : error_set(m->err, -EEXIST, "%s: is there already", path);
 }
 
-/* From the temporary folder, which lies in it, into the repository. */
+/* Moves a part from the temporary folder, which lies in the repository, into the repository itself. */
 static int part_move(const struct making *m, const char *folder, const char *name) {
     char from[PATH_MAX], to[PATH_MAX];
     snprintf(from, sizeof(from), "%s/%s", m->root, name);

@@ -148,7 +148,7 @@ static int accelerator_parse(const char *text, char *provider, size_t size, int 
     return 0;
 }
 
-/* Leaves out ensembles: what they take is their steps' models'. */
+/* Leaves out ensembles: their time and memory are those of their steps' models. */
 static void ensembles_drop(struct served_model *models, uint32_t *count) {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < *count; i++) {

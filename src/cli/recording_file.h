@@ -13,7 +13,7 @@
 /* A second or so of what the server counted. */
 struct recording_counts {
     double at_s, needed;    /* when it looked; accelerators that the load needed since the look before */
-    uint64_t requests, bad; /* since then */
+    uint64_t requests, bad; /* since the look before */
     int64_t wanted;         /* accelerators, by the advice for autoscalers; -1: it said nothing */
     uint32_t present;       /* accelerators in service */
 };
@@ -29,8 +29,8 @@ struct recording_file {
     size_t scenario_bytes, trace_bytes;
 };
 
-/* Takes the text apart, which outlives the file. -EINVAL with a sentence, -ENOMEM. Free it with recording_file_free();
- * after an error it is empty. */
+/* Takes the text apart; the text must outlive `file`. -EINVAL with a sentence, -ENOMEM. Free it with
+ * recording_file_free(); after an error it is empty. */
 int recording_file_read(const char *text, size_t bytes, struct recording_file *file, struct sy_error *err);
 void recording_file_free(struct recording_file *file);
 

@@ -190,7 +190,7 @@ static int plan_scenario(const struct serve_settings *s, struct serve_plan *plan
     return rc < 0 ? rc : choose_cores(s, plan, err);
 }
 
-/* Of a scenario, or of the option, which says it key by key. */
+/* Takes what the scenario says, if it says anything, and lets the option change it key by key. */
 static int plan_autoscale(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
     struct autoscale_config *c = &plan->config.autoscale;
     struct sy_error why;
@@ -316,7 +316,7 @@ static int plan_join(const struct serve_settings *s, struct serve_plan *plan, st
     return plan_list(s->join, "join", plan, &plan->cluster.scheduler_count, err);
 }
 
-/* One that is listed twice would stand by for itself. */
+/* A scheduler that is listed twice would stand by for itself. */
 static int check_peers(const struct serve_plan *plan, struct sy_error *err) {
     for (uint32_t i = 0; i < plan->cluster.peer_count; i++)
         for (uint32_t k = 0; k < i; k++)
@@ -424,7 +424,7 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
     rc = !runs           ? plan_places(s, plan, err)
          : s->repository ? plan_repository(s, plan, err)
                          : plan_scenario(s, plan, err);
-    /* A scenario may have settings of both. */
+    /* Once more, since a scenario may have brought a policy and autoscale settings. */
     if (rc < 0 || (rc = plan_autoscale(s, plan, err)) < 0 || (rc = check_decisions(s, plan, err)) < 0)
         return rc;
     struct server_config *c = &plan->config;
@@ -504,7 +504,8 @@ static void say_role_ready(struct server *server, enum wiring_link role) {
         log_info("ready", "metrics_port=%d", ports.metrics);
 }
 
-/* Reads again what may change while it serves. What will not do stays as it was. */
+/* Reads again the files that may change while it serves. What a file gave stays as it was if the new one cannot be
+ * used. */
 static void reload(const struct serve_plan *plan) {
     struct sy_error err;
     if (plan->config.tls && tls_reload(plan->config.tls, &err) < 0)
@@ -535,7 +536,7 @@ static bool wait_until_ready(struct server *server, const sigset_t *signals) {
     return true;
 }
 
-/* Waits for a signal until then, or for the next one that has come. Negative: none has. */
+/* Waits for a signal until `until_ns`; one that has already come is returned at once. Negative: none came. */
 static int signal_until(const sigset_t *signals, int64_t until_ns) {
     int64_t left_ns = until_ns - clock_now_ns();
     left_ns = left_ns > 0 ? left_ns : 0;
@@ -577,7 +578,7 @@ static int serve(const char *command, enum wiring_link role, const struct serve_
         fprintf(stderr, "symphony %s: %s\n", command, err.text);
         return CLI_USAGE;
     }
-    /* Blocked before any thread starts, so that sigwait() below is the only one to get them. */
+    /* Blocked before any thread starts, so that only sigtimedwait() above gets them. */
     signal(SIGPIPE, SIG_IGN);
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
@@ -600,7 +601,7 @@ static int serve(const char *command, enum wiring_link role, const struct serve_
     pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
     rc = server_stop(server, (int64_t)(settings->drain_grace_s * (double)NS_PER_S),
                      (int64_t)(settings->drain_timeout_s * (double)NS_PER_S));
-    if (rc == -EINPROGRESS) { /* it reads what would be freed now */
+    if (rc == -EINPROGRESS) { /* a run still reads what would be freed now */
         log_info("stopped", "run_under_way=true");
         fflush(NULL);
         _exit(CLI_FAILURE);

@@ -42,7 +42,7 @@ static void began(void *context, int64_t now_ns, uint32_t model, uint32_t accele
     struct simulate_trace *t = context;
     struct simulate_trace_batch *batch = &t->running[accelerator];
     uint32_t type = t->accelerator_type[accelerator];
-    (void)end_ns; /* a fault may end it before */
+    (void)end_ns; /* a fault may end it earlier */
     if (!batch->row) {
         char name[96];
         snprintf(name, sizeof(name), "%s %u", t->scenario->types[type].name, accelerator);

@@ -45,7 +45,7 @@ int simulation_policy_set(const char *text, char set[SIMULATION_POLICY_BYTES], s
  * simulation_free(), after an error, too. */
 int simulation_make(struct simulation *simulation, const char *path, const char *const *sets, uint32_t set_count,
                     struct sy_error *err);
-/* The same from text, without reading files; mistakes call it `origin`. */
+/* The same from text, without reading files; `origin` is what error messages call it. */
 int simulation_make_text(struct simulation *simulation, const char *origin, const char *text, const char *const *sets,
                          uint32_t set_count, struct sy_error *err);
 /* Runs at the scenario's rates, which it must have. -ECANCELED if it was stopped, -ENOMEM. */

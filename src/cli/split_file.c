@@ -37,7 +37,7 @@ static const struct conf_key stage_keys[] = {
     CONF_KEYS_END,
 };
 
-/* The stages that it comes after, by name. */
+/* Reads the names of the stages that this one comes after. */
 static int after_read(const struct conf_node *list, struct split_file *file, struct sy_error *err) {
     if (list->kind != CONF_LIST)
         return conf_error(list, err, "expected a list of the names of stages");

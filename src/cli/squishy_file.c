@@ -112,7 +112,8 @@ static int session_read(const struct conf_node *node, struct reading *r, struct 
 
 /* ---- what is planned ---- */
 
-/* The table of sessions that share a prefix, of the last of which `profiles` has one, the prefix's behind them. */
+/* Makes the table of sessions that share a prefix: `profiles` has those of their `count` suffixes, and behind them the
+ * prefix's. */
 static int shared_make(const struct session *first, struct profile *const *profiles, uint32_t count,
                        struct profile **table, struct sy_error *err) {
     struct shared_suffixes *suffixes = calloc(count, sizeof(*suffixes));
@@ -133,7 +134,7 @@ static int shared_make(const struct session *first, struct profile *const *profi
     return 0;
 }
 
-/* Makes the tables of the members' suffixes and of their prefix, and of them one. */
+/* Makes the tables of the members' suffixes and of their prefix, and one table out of these. */
 static int shared_profile(const struct session *const *members, uint32_t count, struct profile **table,
                           struct sy_error *err) {
     struct profile **profiles = calloc(count + 1, sizeof(*profiles));
@@ -181,7 +182,7 @@ static int planned_add(struct squishy_file *file, const struct session *const *m
     return named ? 0 : conf_error(first->node, err, "out of memory");
 }
 
-/* A session and those behind it that share its prefix and have its SLO. */
+/* Plans a session as one with those behind it that share its prefix and have its SLO. */
 static int session_plan(struct reading *r, uint32_t s, struct squishy_file *file, struct sy_error *err) {
     const struct session *members[SHARED_MODELS_MAX] = {&r->sessions[s]};
     uint32_t count = 1;

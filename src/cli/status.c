@@ -31,7 +31,7 @@ static const struct options options = {
 
 /* ---- tables ---- */
 
-/* One that is written twice: first for the widths. */
+/* A table is written twice: first to find the widths. */
 struct table {
     int widths[COLUMNS_MAX], column, columns;
     bool shown;

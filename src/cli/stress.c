@@ -16,8 +16,8 @@
 
 #define BAD_MOST      0.01              /* --find max: a rate holds up to this bad rate */
 #define DECISION_MOST (100 * NS_PER_US) /* and this 99th percentile of decisions */
-#define UNDISTURBED   0.5               /* if no pause touched at least this share of the requests, they alone decide */
-#define TRIALS_MOST   3                 /* at a rate, if it was disturbed more; then the last trial counts as it is */
+#define UNDISTURBED   0.5 /* if pauses left at least this share of the requests untouched, only those requests decide */
+#define TRIALS_MOST   3   /* at a rate, while trials are disturbed more than that; then the last one counts as it is */
 #define RATE_LEAST    1e3
 #define RATE_MOST     1e9
 #define SECONDS_MOST  1000 /* HANDLE_ARRIVAL_BITS of nanoseconds, warm-up included */

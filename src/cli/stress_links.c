@@ -23,7 +23,7 @@ static int scenario_of(const struct stress_settings *s, struct scenario *scenari
     return scenario_read_text("stress", text, (size_t)bytes, NULL, 0, scenario, err);
 }
 
-/* What of the settings does not go over links, or with each other. CLI_OK or CLI_USAGE after a sentence. */
+/* Refuses settings that do not go with --links, or with each other. CLI_OK or CLI_USAGE after a sentence. */
 static int settings_check(const struct stress_settings *s) {
     if (s->find >= 0)
         return cli_usage_error("stress", "--find does not go with --links");
@@ -97,7 +97,7 @@ static json_t *traffic_json(const struct links_traffic *t) {
                      t->bytes_out);
 }
 
-/* What may be refused to requests that are all alike. */
+/* The reasons for which requests that are all alike may be refused. */
 static const struct {
     const char *name;
     enum refusal reason;

@@ -43,8 +43,8 @@ static void keep(json_t **answer, char *reply) {
     *answer = json;
 }
 
-/* Asks all schedulers that a name stands for, until the one that leads has answered. 0 or -errno with a sentence: of
- * the last one. */
+/* Asks all schedulers that a name stands for, until the one that leads has answered. Returns 0, or the -errno of the
+ * last one with its sentence. */
 static int name_ask(const struct visitor_settings *settings, const char *name, struct tls *tls, const char *token,
                     enum frame_kind kind, const char *text, json_t **answer, struct sy_error *err) {
     struct name_address found[NAME_ADDRESSES_MAX];

@@ -25,7 +25,7 @@ struct visitor_settings {
         OPTION_DOUBLE(type, member.timeout_s, "timeout", "S", 0.01, 3600,                                              \
                       "how long each scheduler may take to answer")
 
-/* One question. 0, and the answer to be released; else the exit status, and a line on standard error; without a command
- * (NULL), whose name begins the line, there is none. */
+/* Asks one question. 0, and the answer, which the caller releases; else the exit status. `command` begins the line on
+ * standard error that says why; NULL: nothing is written. */
 int visitor_ask(const char *command, const struct visitor_settings *settings, enum frame_kind kind, const char *text,
                 json_t **answer);

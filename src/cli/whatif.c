@@ -207,7 +207,8 @@ static int server_ask(struct whatif *w, struct sy_error *err) {
     return rc;
 }
 
-/* Memory that a path leads to, for who reads files. */
+/* Puts data into memory that has a path (/proc/self/fd/N), for code that reads files. Returns the descriptor, or -errno
+ * with a sentence. */
 static int memory_file(const char *data, size_t bytes, struct sy_error *err) {
     int fd = memfd_create("trace", MFD_CLOEXEC);
     if (fd < 0)
@@ -242,7 +243,7 @@ static int inputs_make(struct whatif *w, struct sy_error *err) {
     return rc < 0 ? rc : 0;
 }
 
-/* Whether this can be no server's address. */
+/* Whether the source can only be a path, and no server's address. */
 static bool path_looks_like(const char *source) {
     return source[0] == '/' || strncmp(source, "./", 2) == 0 || strncmp(source, "../", 3) == 0;
 }

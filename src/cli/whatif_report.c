@@ -9,7 +9,7 @@
 #include "cli/simulate_report.h"
 
 #define MODELS_SHOWN  20
-#define LOOK_WITHIN_S 0.001 /* their times are rounded to it */
+#define LOOK_WITHIN_S 0.001 /* the looks' times are rounded to this */
 
 /* ---- a run ---- */
 
@@ -72,7 +72,7 @@ void whatif_run_free(struct whatif_run *run) {
 
 /* ---- what the server counted ---- */
 
-/* While requests count in the simulations. */
+/* What the server counted in the time in which requests count in the simulations. */
 struct counted {
     double seconds, needed_mean, wanted_mean;
     uint64_t requests, bad;

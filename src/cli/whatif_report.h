@@ -25,7 +25,7 @@ void whatif_run_free(struct whatif_run *run);
 
 struct whatif_least {
     uint32_t accelerators;
-    double bad_rate, bad_rate_below; /* with one less; below 0: there is no less */
+    double bad_rate, bad_rate_below; /* with one accelerator less; negative: there can be no less */
 };
 
 struct whatif_report {

@@ -21,8 +21,8 @@
 
 #define GONE "no backend of the cluster serves it"
 /* Requests of a model that was replaced may still be on their way in: a client sends a request's head, by which the
- * model is chosen, before its body. So long the scheduler and the backend keep the old model for them; meanwhile
- * requests of the new one may wait, where one backend has both. An upload that takes longer is refused. */
+ * model is chosen, before its body. For this long the scheduler and the backend keep the old model for them; requests
+ * of the new one may have to wait meanwhile, where one backend has both. An upload that takes longer is refused. */
 #define UPLOADS_NS NS_PER_S
 
 enum place_use { PLACE_FREE, PLACE_SERVING, PLACE_DRAINING };
@@ -82,7 +82,7 @@ static void place_empty(struct cluster_models *m, uint32_t i) {
     m->profiles.profiles[i] = NULL;
 }
 
-/* Waits for it, if need be. Its result is in `result`. */
+/* Waits until the place's opening has ended, if it has not, and puts its outcome into `result`. */
 static void opening_end(struct cluster_models *m, uint32_t place, struct opening *result) {
     struct opening *opening = m->places[place].opening;
     pthread_join(opening->thread, NULL);
@@ -190,7 +190,7 @@ static void publish(struct cluster_models *m) {
     server_serving_update(m->server);
 }
 
-/* Whether both are versions of one name. */
+/* Whether the model has this name and this version. */
 static bool is_same(const char *name, uint32_t version, const struct served_model *model) {
     return version == model->version && strcmp(name, model->name) == 0;
 }
@@ -201,7 +201,7 @@ static void absent_forget(struct cluster_models *m, const struct served_model *m
             m->absent[i--] = m->absent[--m->absent_count];
 }
 
-/* The counts are of the model that had the place before. */
+/* Clears the counts, which are still those of the model that had the place before. */
 static void counts_clear(const struct cluster_models *m, uint32_t place) {
     for (uint32_t f = 0; f < server_frontends(m->server); f++) {
         const struct infer_counters *counters = server_infer_counters(m->server, f);
@@ -269,7 +269,7 @@ static void *opening_main(void *context) {
     return NULL;
 }
 
-/* Whether something of its own prepares an input of the model. */
+/* Whether a file of its own, a model, prepares an input of the model. */
 static bool has_files(const struct served_model *model) {
     for (uint32_t i = 0; i < model->signature.input_count; i++)
         if (model->preparations[i].file[0])
@@ -340,11 +340,12 @@ int cluster_models_serve(void *models, const char *description, size_t bytes, st
         free(model);
         return rc;
     }
-    const struct profile *profile = count > 0 ? profiles[0].profile : NULL; /* the scheduler's are for batches, */
-    for (uint32_t i = 1; i < count; i++)                                    /* this one is for ensembles */
+    const struct profile *profile =
+        count > 0 ? profiles[0].profile : NULL; /* the other profiles are for the scheduler's batches; */
+    for (uint32_t i = 1; i < count; i++)        /* here one is enough, for ensembles */
         free(profiles[i].profile);
-    /* The same model keeps its place and its secret, by which its shapes are told apart, also where another scheduler
-     * has another backend's: that only keeps requests that came by different frontends out of each other's batches. */
+    /* The same model keeps its place and the secret by which its shapes are told apart, even if a new scheduler got
+     * another secret from another backend: then only requests that came by different frontends do not share batches. */
     uint64_t hash = model_description_hash(model);
     for (uint32_t i = 0; i < m->count; i++)
         if (m->places[i].use != PLACE_FREE && m->places[i].hash == hash &&

@@ -31,9 +31,9 @@ void cluster_models_gone(void *models, uint32_t place);
 bool cluster_models_outlasts(void *models, uint32_t place);
 /* The scheduler has announced all models. From the first such call on, this process is ready while there is a model. */
 void cluster_models_told(void *models);
-/* One type of accelerators that stands for all, with the profile of each place's model on the first type that it was
- * described with: what the SLOs of ensembles are divided by. Of models that are listed, under the lock of the models.
- */
+/* One type of accelerators that stands for all types: it has the profile of each place's model on the first type in the
+ * model's description. The SLOs of ensembles are divided by these profiles. Read those of listed models only, under the
+ * lock of the models. */
 const struct server_accelerators *cluster_models_profiles(const struct cluster_models *models);
 /* Whether a place is free. */
 bool cluster_models_room(void *models);

@@ -1,6 +1,6 @@
-/* decision_files.h - the files in which a server's scheduling threads, and who looks at the load, log their decisions
- * (sched/decision_log.h): mapped memory, so that logging makes no system call, and the log of a process that crashed is
- * complete up to the crash. */
+/* decision_files.h - the files in which a server's scheduling threads, and the thread that looks at the load, log their
+ * decisions (sched/decision_log.h): mapped memory, so that logging makes no system call, and the log of a process that
+ * crashed is complete up to the crash. */
 #pragma once
 
 #include "base/error.h"

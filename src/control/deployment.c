@@ -248,7 +248,8 @@ static int first_models_grow(struct first_models *first, uint32_t by) {
     return models && profiles ? 0 : -ENOMEM;
 }
 
-/* Appends a version of a model, with its profile if it is to be served and has one. -EINTR, -ENOMEM: of all. */
+/* Appends a version of a model, with its profile if it is to be served and has one. -EINTR or -ENOMEM: the whole search
+ * ends. */
 static int first_models_add(struct first_models *first, const struct served_model *found,
                             const struct deployment_options *options, const struct profile_options *how,
                             struct profile_progress *progress) {
@@ -271,7 +272,7 @@ static int first_models_add(struct first_models *first, const struct served_mode
     return rc == -EINTR || rc == -ENOMEM ? rc : 0;
 }
 
-/* Appends the versions of a model. What is wrong with it the repository's thread will say. */
+/* Appends the versions of a model. If the model cannot be read, none: the repository's thread will say why. */
 static int first_models_find(struct first_models *first, const char *path, const char *name,
                              const struct deployment_options *options, const struct profile_options *how,
                              struct profile_progress *progress) {
@@ -289,7 +290,8 @@ static int first_models_find(struct first_models *first, const char *path, const
     return rc;
 }
 
-/* Finds groups among the models that a server whose models come and go is to load first; it makes the places later. */
+/* Finds groups among the models that a server whose models come and go is to load first; the repository's thread makes
+ * their places later. */
 static int sharing_prepare(struct deployment *d, const struct repository_control *control,
                            const struct repository_entry *entries, uint32_t entry_count,
                            const struct deployment_options *options, struct sy_error *err) {

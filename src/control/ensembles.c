@@ -22,19 +22,20 @@
 #define TURNS     1.0 /* the paper's program: a batch takes its latency once */
 
 #define EPOCH_NS    (30 * NS_PER_S) /* the SLO is divided anew so often (Nexus's epoch, section 6.1) */
-#define SEEN_LEAST  100             /* items of the ensemble that say what a step comes to */
+#define SEEN_LEAST  100             /* items of the ensemble that must reach a step before its own items are measured */
 #define ITEMS_LEAST 0.001           /* of a step that hardly ever has anything to do */
 
 /* What is kept of an ensemble that is served, for the thread that looks at it (server_ensembles_look()). */
 struct plan {
     struct ensemble_plan shared;
-    double items[PIPELINE_STAGES_MAX]; /* of each step, for one of the ensemble */
-    uint64_t seen_whole[PIPELINE_STAGES_MAX], seen_items[PIPELINE_STAGES_MAX]; /* counts when they were measured */
+    double items[PIPELINE_STAGES_MAX]; /* of each step, for one item of the ensemble */
+    uint64_t seen_whole[PIPELINE_STAGES_MAX],
+        seen_items[PIPELINE_STAGES_MAX]; /* counts when `items` was last measured */
     const struct profile *profiles[ENSEMBLE_STEPS_MAX];
     int64_t divided_ns; /* when the SLO was */
     double rate;        /* the ensemble's items per second; 0: not known */
-    uint64_t counted;   /* items in all, when they were last counted for that, */
-    int64_t counted_ns; /* which was then */
+    uint64_t counted;   /* the ensemble's items in all, when `rate` was last measured, */
+    int64_t counted_ns; /* and when that was */
 };
 
 static struct plan *plan_of(const struct served_model *model) {
@@ -89,8 +90,8 @@ static int steps_find(const struct served_model *ensemble, const struct ensemble
     return ensemble_check(ensemble, steps->models, err);
 }
 
-/* How many rows a tensor has, as far as the models' signatures say it; 0: they leave it open. `items` of the steps
- * before. */
+/* How many rows a tensor has, as far as the models' signatures say it; 0: they do not say. `items`: of the steps before
+ * this one. */
 static double rows_of(const struct served_model *model, const struct steps *steps, const double *items,
                       uint32_t tensor) {
     const struct ensemble_tensor *t = &model->ensemble->tensors[tensor];
@@ -106,7 +107,7 @@ static double rows_of(const struct served_model *model, const struct steps *step
     return spec->rank > 0 && spec->dims[0] > 0 ? (double)spec->dims[0] : 0;
 }
 
-/* What each step comes to for one of the ensemble's items, before any request has been seen. */
+/* How many items each step is expected to have for one item of the ensemble, before any request has been seen. */
 static void items_expect(const struct served_model *model, const struct steps *steps, double *items) {
     for (uint32_t v = 0; v < model->ensemble->step_count; v++) {
         const struct ensemble_step *step = &model->ensemble->steps[v];
@@ -126,7 +127,7 @@ static uint32_t items_least(const struct served_model *model, const struct steps
     return items < most ? (uint32_t)items : most;
 }
 
-/* The time that a batch of those takes. */
+/* The time that a batch of items_least() takes. */
 static int64_t least_ns(const struct served_model *model, const struct steps *steps, uint32_t v, double items) {
     return steps->profiles[v]->latency_ns[items_least(model, steps, v, items)];
 }
@@ -160,7 +161,8 @@ static void graph_make(const struct served_model *model, const struct steps *ste
         };
 }
 
-/* A frontend that reads parts of two divisions sees the later count the next time, and takes them over once more. */
+/* A frontend that reads at the same time may get parts of two divisions; at its next request it sees the new count, and
+ * reads the parts once more. */
 static void parts_publish(struct ensemble_plan *plan, const struct split_stage *stages,
                           const struct split_part *parts) {
     for (uint32_t v = 0; v < plan->graph.stage_count; v++) {
@@ -171,17 +173,17 @@ static void parts_publish(struct ensemble_plan *plan, const struct split_stage *
     atomic_fetch_add_explicit(&plan->divisions, 1, memory_order_release); /* with times_of() in ensemble_run.c */
 }
 
-/* A step is planned for batches as large as pays, or as one request is if that is more. */
+/* A step is planned for batches as large as pays, or as large as one request if that is larger. */
 static uint32_t batch_planned(const struct served_model *model, const struct steps *steps, uint32_t v, double items) {
     uint32_t pays = profile_batch_best(steps->profiles[v]), least = items_least(model, steps, v, items);
     uint32_t most = pays > least ? pays : least, able = steps->models[v]->batch_max;
     return most < able ? most : able;
 }
 
-/* Divides the SLO so that the steps, which have so many items for one of the ensemble, take the fewest accelerators; by
- * what steps take, if not even lone requests are within it. `rate`: the ensemble's items per second, 0: not known, and
- * batches are planned as if they gathered in no time. 1: done; 0: the SLO is too short for lone requests; or -ENOMEM.
- */
+/* Divides the SLO so that the steps need the fewest accelerators; if it is too short even for lone requests, in
+ * proportion to the time of each step. `items`: of each step, for one item of the ensemble. `rate`: the ensemble's
+ * items per second; 0: not known, and batches are planned as if they gathered in no time. 1: done; 0: the SLO is too
+ * short for lone requests; or -ENOMEM. */
 static int split(const struct served_model *model, const struct steps *steps, const double *items, double rate) {
     const struct pipeline *graph = &model->plan->graph;
     struct split_stage stages[PIPELINE_STAGES_MAX];
@@ -249,8 +251,8 @@ int ensemble_prepare(struct served_model *model, const struct ensemble_world *wo
 
 /* ---- while it is served ---- */
 
-/* What the steps came to since the SLO was divided last. A step that too few requests have reached keeps what it had.
- */
+/* Measures how many items the steps had since they were last measured. A step that too few requests have reached keeps
+ * what it had. */
 static void items_measure(struct plan *plan, const struct step_counters *counts) {
     for (uint32_t v = 0; v < plan->shared.graph.stage_count; v++) {
         uint64_t whole = counter_get(&counts->whole[v]), items = counter_get(&counts->items[v]);
@@ -263,8 +265,8 @@ static void items_measure(struct plan *plan, const struct step_counters *counts)
     }
 }
 
-/* How many come in a second: since the last look, if that is an epoch ago and enough have come; else it stays. Every
- * item of the ensemble reaches a first step. */
+/* Measures the rate since it was last measured, if that is an epoch ago; if too few items have come since, the rate
+ * stays. Every item of the ensemble reaches a first step. */
 static void rate_measure(struct plan *plan, const struct step_counters *counts, int64_t now_ns) {
     uint64_t whole = 0;
     for (uint32_t v = 0; v < plan->shared.graph.stage_count; v++)
@@ -278,7 +280,7 @@ static void rate_measure(struct plan *plan, const struct step_counters *counts, 
     plan->counted_ns = now_ns;
 }
 
-/* Every epoch, and when a step's model is another one. */
+/* Divides the SLO anew every epoch, and when a step's model was replaced. */
 static void divide_anew(const struct served_model *model, const struct ensemble_world *world, const struct steps *steps,
                         const struct step_counters *counts, int64_t now_ns) {
     struct plan *plan = plan_of(model);

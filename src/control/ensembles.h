@@ -1,5 +1,5 @@
-/* ensembles.h - makes ensembles ready to be served: finds the models of their steps, holds them against each other,
- * and divides the ensemble's SLO among the steps. For the thread that loads models. */
+/* ensembles.h - makes ensembles ready to be served: finds the models of their steps, checks that they fit together, and
+ * divides the ensemble's SLO among the steps. For the thread that loads models. */
 #pragma once
 
 #include "control/server.h"
@@ -19,16 +19,16 @@ struct ensemble_world {
 /* Makes the ensemble's plan, and sets its SLO if none was given. Its steps' models are ready. -EINVAL with a
  * sentence that names file, line and step: there is no such model, it is not ready, or does not fit. */
 int ensemble_prepare(struct served_model *ensemble, const struct ensemble_world *world, struct sy_error *err);
-/* Whether the ensemble can run with the models as they are now; else -EINVAL as above. Every 30 seconds, and if one of
- * the models is another one, its SLO is divided anew, for what steps have come to and how often; `counts` is that in
- * all, `now_ns` of clock_now_ns(). */
+/* 0: the ensemble can run with the models as they are now; else -EINVAL as above. Every 30 seconds, and when a step's
+ * model was replaced, this divides the SLO anew, by how many items the steps have had and at what rate. `counts`: of
+ * all frontends together; `now_ns`: clock_now_ns(). */
 int ensemble_look(const struct served_model *ensemble, const struct ensemble_world *world,
                   const struct step_counters *counts, int64_t now_ns, struct sy_error *err);
 /* Logs the ensemble and, once it has a plan, each step's part of the SLO. */
 void ensemble_log(const struct served_model *ensemble);
-/* ensemble_prepare() if that has not been done, else ensemble_look(): 0, or why the ensemble cannot run now. For who
- * publishes models, under the lock of the models. */
+/* ensemble_prepare() if that has not been done, else ensemble_look(): 0, or why the ensemble cannot run now. For the
+ * thread that publishes models, under the lock of the models. */
 int server_ensemble_able(const struct server *server, struct served_model *ensemble, const struct ensemble_world *world,
                          struct sy_error *err);
-/* Frees the ensemble and what ensemble_prepare() made of it. Nothing, if the model is none. */
+/* Frees the ensemble and what ensemble_prepare() made of it. Does nothing if the model is no ensemble. */
 void ensemble_release(struct served_model *ensemble);

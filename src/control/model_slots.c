@@ -47,7 +47,7 @@ static struct served_model *served(const struct model_slots *slots, uint32_t slo
 
 static void member_leave(struct model_slots *slots, uint32_t slot);
 
-/* Whether a place's model has a file of the repository: none that a client brought. */
+/* Whether a place's model is a file of the repository, not one that a client brought. */
 static bool is_in_repository(const struct model_slots *slots, uint32_t slot) {
     const char *repository = slots->control->path, *path = served(slots, slot)->path;
     size_t length = strlen(repository);
@@ -256,7 +256,7 @@ static void member_leave(struct model_slots *slots, uint32_t slot) {
     }
 }
 
-/* Whether a place serves a model of the repository whole that might share its first layers. */
+/* Whether a place serves a model of the repository whole, so that the model might come to share its first layers. */
 static bool is_whole(const struct model_slots *slots, uint32_t slot) {
     return slots->slots[slot].use == SLOT_SERVING && !served(slots, slot)->ensemble && !served(slots, slot)->part &&
            is_in_repository(slots, slot);
@@ -285,8 +285,8 @@ static int slot_form(struct model_slots *slots, uint32_t slot, struct shared_gro
     return rc;
 }
 
-/* Lets a place's model into a group whose layers it begins with, or makes a group of it and one that serves whole. 0,
- * or -errno with the reason: the group's that comes nearest, before that of another model. */
+/* Lets a place's model join the group with whose layers it begins, or makes a group of it and a model that is served
+ * whole. 0, or -errno with a reason: why it does not fit the nearest group or, without such a group, another model. */
 static int slot_join(struct model_slots *slots, uint32_t slot, struct shared_group **group,
                      struct shared_member **member, struct sy_error *why) {
     struct shared_prefixes *shared = slots->control->shared;
@@ -395,8 +395,8 @@ static void scheduler_await(const struct model_slots *slots, const struct thread
             wait_a_little();
 }
 
-/* Tells the model's thread that the model comes or goes, and waits until it has. The lock: server_balance() sends that
- * thread messages, too. */
+/* Tells the model's thread that the model comes or goes, and waits until it has. Takes the lock because
+ * server_balance() sends that thread messages, too. */
 static void scheduler_tell(struct model_slots *slots, uint32_t slot, bool comes) {
     struct server *s = slots->server;
     const struct thread_model *model = &slots->slots[slot].model;
@@ -417,7 +417,8 @@ static void scheduler_tell(struct model_slots *slots, uint32_t slot, bool comes)
     scheduler_await(slots, model, comes);
 }
 
-/* Hands a place to the executors and, if it has a queue, to the scheduler; takes it back from them. */
+/* place_enter() hands a place to the executors and, if it has a queue, to the scheduler; place_leave() takes it back.
+ */
 static void place_enter(struct model_slots *slots, uint32_t slot) {
     if (served(slots, slot)->ensemble)
         return;
@@ -458,7 +459,7 @@ void model_slot_enter(struct model_slots *slots, uint32_t slot) {
         backend_link_model_comes(s->backend_link, slot);
 }
 
-/* Whether no frontend, scheduling thread or executor has anything of a place's model any more. */
+/* Whether no frontend holds a place's model any more; in a backend, whether the scheduler has given the model up. */
 static bool is_left(struct server *s, uint32_t slot) {
     if (!s->backend_link)
         return !server_model_held(s, slot);

@@ -41,14 +41,15 @@ int model_slots_init(struct model_slots *slots, struct server *server, const str
 /* Call it when all other threads have ended, and executors have freed their models. */
 void model_slots_free(struct model_slots *slots);
 
-/* Completes a model that the repository found, and loads it on every executor; of an ensemble, whose `ensemble` the
- * place takes over, it finds the models of its steps. The model is not published yet. 0 with its place, or -errno with
- * a sentence: -EBUSY: there is no free place; -EINTR: the server is being stopped; any other: the model is at fault. */
+/* Completes a model that the repository found, and loads it on every executor. For an ensemble it finds the models of
+ * the steps instead, and the place takes over `found->ensemble`. The model is not published yet. 0 with its place, or
+ * -errno with a sentence: -EBUSY: there is no free place; -EINTR: the server is being stopped; any other: the model is
+ * at fault. */
 int model_slot_load(struct model_slots *slots, struct served_model *found, uint32_t *slot, struct sy_error *err);
 /* Frees a LOADED place. */
 void model_slot_discard(struct model_slots *slots, uint32_t slot);
-/* Whether a place serves a model whole that has become a member of a group (shared_form.h): loaded anew, it shares its
- * first layers. */
+/* Whether a place serves a model whole although a group has made the model its member since (shared_form.h): once
+ * loaded anew, it shares its first layers. */
 bool model_slot_may_share(struct model_slots *slots, uint32_t slot);
 /* Hands the model to the executors and the scheduler; from then on it can be served. */
 void model_slot_enter(struct model_slots *slots, uint32_t slot);

@@ -94,7 +94,7 @@ static bool look(struct server *s, const uint32_t left[RANK_THREADS_MAX]) {
             able |= model_look(s, i, left);
             models = true;
         }
-    /* models whose prefix is scheduled for them, which has been looked at */
+    /* a suffix has no variants: it follows its prefix, which was looked at above */
     const struct model_index *listed = atomic_load_explicit(&s->models.now, memory_order_relaxed); /* under the lock */
     for (uint32_t i = 0; listed && i < listed->count; i++) {
         struct served_model *model = &s->config.models[listed->listed[i]];

@@ -54,7 +54,7 @@ int part_file(char path[SIDECAR_PATH_MAX], const char *folder, const char *file,
 int part_folder_hold(const char *folder) {
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0)
-        flock(fd, LOCK_SH | LOCK_NB); /* where there are no locks, nobody gets the one to remove it, either */
+        flock(fd, LOCK_SH | LOCK_NB); /* where there are no locks, part_folder_remove() gets none, either */
     return fd;
 }
 
@@ -74,8 +74,8 @@ void part_folder_remove(const char *folder) {
 
 /* ---- notes ---- */
 
-/* The path of a file seen from a folder, so that both may be moved together. Links to folders are followed, and a link
- * to the file is not: files of weights lie beside that. */
+/* The path of a file seen from a folder, so that both may be moved together. Links to folders are followed; a link to
+ * the file is not, since files of weights lie beside the link. */
 static int path_relative(const char *folder, const char *file, char path[SIDECAR_PATH_MAX]) {
     char from[PATH_MAX], to[2 * PATH_MAX], directory[SIDECAR_PATH_MAX];
     const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
@@ -201,7 +201,7 @@ static int member_file(const char *folder, const json_t *member, char path[2 * S
     return stat(path, st) ? -errno : 0;
 }
 
-/* Whether the file of a note's member is another one than that which was cut, or gone. */
+/* Whether the file of a note's member has changed since it was cut, or is gone. */
 static bool member_changed(const char *folder, const json_t *member) {
     const char *contents = json_string_value(json_object_get(member, "contents"));
     char path[2 * SIDECAR_PATH_MAX];
@@ -212,7 +212,7 @@ static bool member_changed(const char *folder, const json_t *member) {
     return fingerprint_model_holds(path, contents) == 0; /* not if it cannot be read just now */
 }
 
-/* Whether a folder has parts of which this model is the first, and that nobody can use. */
+/* Whether this model is the first owner of a folder's parts, and nobody can use them any more. */
 static bool folder_stale(const char *folder, const char *model_path) {
     char first[2 * SIDECAR_PATH_MAX], owner[SIDECAR_PATH_MAX];
     struct stat of, model;

@@ -18,7 +18,7 @@ struct part_owner {
     const char *name, *path, *contents; /* its file, and the fingerprint of that */
 };
 
-/* A fingerprint of all their files. */
+/* A fingerprint of all owners' files together. */
 void part_owners_tag(const struct part_owner *owners, uint32_t count, char tag[FINGERPRINT_TEXT]);
 /* Where parts of these models lie, or are to lie: another folder for other files, another engine, or another `kind` of
  * parts. -errno with a sentence. */
@@ -27,27 +27,28 @@ int part_folder_place(const char *kind, const struct part_owner *owners, uint32_
 /* FOLDER/FILE, whose %u is the number. -ENAMETOOLONG with a sentence. */
 int part_file(char path[SIDECAR_PATH_MAX], const char *folder, const char *file, uint32_t number, struct sy_error *err);
 
-/* Says that this process uses the folder, until part_folder_release(). What to give that; -1: there is no folder. */
+/* Marks the folder as used by this process until part_folder_release(), which is given the number returned here; -1:
+ * there is no folder. */
 int part_folder_hold(const char *folder);
 void part_folder_release(int held);
 /* Removes the folder unless a process holds it. */
 void part_folder_remove(const char *folder);
-/* Removes the folders of parts of which this model is the first, and one model's file is no longer the one that was
- * cut, or gone. Folders that a process holds stay, and whatever else lies there. */
+/* Removes the folders of parts whose first owner is this model, where the file of one of the owners has changed since
+ * it was cut, or is gone. Folders that a process holds stay, and so does everything else beside them. */
 void part_folders_tidy(const char *model_path, const char *cache_dir);
 
 /* A new note of these models' parts, to be completed: `members` has an object for each. The folder is where it will
  * lie. NULL without memory. */
 json_t *part_note_new(const char *folder, const struct part_owner *owners, uint32_t count);
-/* Writes it, and frees it. */
+/* Writes a note, and frees it, errors or not. */
 int part_note_write(const char *folder, json_t *note, struct sy_error *err);
 /* The folder's note; NULL if there is none, or of other models or files. */
 json_t *part_note_read(const char *folder, const struct part_owner *owners, uint32_t count);
 /* Writes a note of why no cut will do. */
 int part_refusal_write(const char *folder, const struct part_owner *owners, uint32_t count, const char *reason,
                        struct sy_error *err);
-/* Lists of numbers; UINT32_MAX is written as -1. Read are `count` of them below `end`, or where `none` allows it -1: 0
- * or -EINVAL. */
+/* Lists of numbers; UINT32_MAX is written as -1. part_numbers_read() wants `count` numbers below `end`, or -1 where
+ * `none` allows that: 0 or -EINVAL. */
 json_t *part_numbers_pack(const uint32_t *numbers, uint32_t count);
 int part_numbers_read(const json_t *list, uint32_t count, uint32_t end, bool none, uint32_t *numbers);
 /* A cut, as `nodes`, `weights_bytes` and `tensors` of a note. */

@@ -86,7 +86,8 @@ static double seconds_from(const struct recording *r, int64_t at_ns) {
     return (double)(at_ns - r->start_ns) / (double)NS_PER_S;
 }
 
-/* Each with the counts since the one before: [second, requests, bad, accelerators needed, wanted, in service]. */
+/* Writes each look, with the counts since the one before: [second, requests, bad, accelerators needed, wanted, in
+ * service]. */
 static void looks_write(const struct recording *r, struct text *out) {
     const struct recording_look none = {.at_ns = r->start_ns - 1};
     bool any = false;

@@ -52,7 +52,7 @@ struct recording_look {
 
 struct recording {
     struct recording_type types[ACCELERATOR_TYPES_MAX];
-    char type_names[ACCELERATOR_TYPES_MAX][64]; /* that some of these may point to */
+    char type_names[ACCELERATOR_TYPES_MAX][64]; /* for names in `types` that nothing else keeps */
     uint32_t type_count;
     struct recording_model *models; /* [model_count] */
     uint32_t model_count;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A twin has room for ROOM times the requests that come within the longest SLO, but for about HELD_MOST of them. */
+/* A twin has room for ROOM times the requests that come within the longest SLO, but at most for about HELD_MOST. */
 #define ROOM      4
 #define HELD_MOST 1e6
 /* Longer than a rehearsal lasts. */
@@ -75,7 +75,8 @@ static int arrays_make(struct rehearsed *n, uint32_t accelerators) {
     return rc;
 }
 
-/* The rate that a twin's memory is for: twice what comes at it within the longest SLO. */
+/* The rate for which a twin's memory is made: ROOM / 2 times that of the recording, which lasts about a second, or
+ * less, so that no more than HELD_MOST requests are held. */
 static double rate_room(const struct rehearsed *n) {
     double slo_s = 0, rate = ROOM / 2 * (double)n->of.request_count;
     for (uint32_t m = 0; m < n->of.model_count; m++) {
@@ -142,7 +143,8 @@ static int by_arrival(const void *a, const void *b) {
 }
 
 void rehearsed_tell(struct rehearsed *n, struct recording *of, int64_t from_ns, int64_t until_ns) {
-    qsort(of->requests, of->request_count, sizeof(*of->requests), by_arrival); /* of several threads */
+    qsort(of->requests, of->request_count, sizeof(*of->requests),
+          by_arrival); /* they were recorded by several threads */
     for (uint64_t i = 0; i < of->request_count; i++) {
         const struct recorded_request *request = &of->requests[i];
         const struct recording_model *model = recording_model_of(of, request);

@@ -5,7 +5,7 @@
 #include "control/recording.h"
 #include "sim/rehearsal.h"
 
-/* All zeros: nothing is emulated. It may not be moved while something is, for that points into it. */
+/* All zeros: nothing is emulated. Do not move it while something is emulated, since that points into it. */
 struct rehearsed {
     struct recording of; /* what it was made from, without requests */
     struct sim_config config;
@@ -17,13 +17,13 @@ struct rehearsed {
     struct rehearsal *rehearsal; /* in `memory`; NULL: nothing is rehearsed */
 };
 
-/* Begins anew, with a recording of about a second of a server with so many sub-clusters, which it takes over. 0,
+/* Begins anew, with a recording of about a second, which it takes over, of a server with so many sub-clusters. 0,
  * -ENOMEM, or -ENOENT: there is nothing to emulate; free it in any case. */
 int rehearsed_make(struct rehearsed *rehearsed, uint32_t subclusters, struct recording *of);
 /* Whether what is emulated is still what serves by this recording: the same models, and as many accelerators of each
  * type. Latencies and margins drift all the time, so they may differ. */
 bool rehearsed_is(const struct rehearsed *rehearsed, const struct recording *of);
-/* Tells the rehearsal the recorded requests from the one time to just before the other, in the order of their arrival,
- * into which it also puts the recording's. Only if rehearsed_is(). */
+/* Tells the rehearsal the recorded requests that arrived from from_ns to just before until_ns, in the order of their
+ * arrival; for that it sorts the recording's requests. Only if rehearsed_is(). */
 void rehearsed_tell(struct rehearsed *rehearsed, struct recording *of, int64_t from_ns, int64_t until_ns);
 void rehearsed_free(struct rehearsed *rehearsed);

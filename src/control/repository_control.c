@@ -258,7 +258,8 @@ static int source_load(struct repository_thread *t, struct known_model *k, struc
     return 200;
 }
 
-/* A group that a load has made may have models that serve whole: they are loaded anew, to share their first layers. */
+/* A load may have made a group with models that are served whole: those are loaded anew, to share their first layers.
+ */
 static void sharers_load(struct repository_thread *t) {
     static const struct model_override none;
     for (uint32_t i = 0; i < t->known_count && !is_stopped(t); i++) {
@@ -379,7 +380,7 @@ static void unload(struct repository_thread *t, const char *name) {
     publish(t);
 }
 
-/* The same with the models of its steps, if it is an ensemble. */
+/* Unloads a model and, if it is an ensemble, the models of its steps. */
 static void unload_dependents(struct repository_thread *t, const char *name) {
     const struct known_model *k = known_find(t, name);
     const struct ensemble *e = k && k->serving.count ? t->server->config.models[k->serving.slots[0]].ensemble : NULL;
@@ -457,7 +458,7 @@ static void follow(struct repository_thread *t) {
         } else if (k->found && stamp != k->tried) {
             k->tried = stamp;
             if (load(t, k->name, &nothing, &err) == 503) /* not a fault of the model: try again */
-                t->known[i].tried = 0; /* where it is now: the models of steps may have been added to the list */
+                t->known[i].tried = 0; /* not by `k`: the list may have moved when models of steps were added */
         }
         drain(t);
     }

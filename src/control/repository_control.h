@@ -52,9 +52,10 @@ struct repository_desk *repository_desk_create(void);
 /* Tells the thread to end, once it has carried out the order that it is at; orders are answered 503 from then on. Call
  * it while frontends, scheduler and executors run. NULL is allowed. */
 void repository_thread_quit(struct repository_thread *thread);
-/* Whether it has. While it hands a model over it waits for executors, and so for runs that hang: have these watched. */
+/* Whether the thread has ended. While it hands a model over it waits for executors, and so for runs that hang: until it
+ * has ended, the caller must watch those. */
 bool repository_thread_ended(const struct repository_thread *thread);
-/* Tells it, and waits until it has. Once. NULL is allowed. */
+/* Tells the thread to end, and waits until it has. Call it once. NULL is allowed. */
 void repository_thread_stop(struct repository_thread *thread);
 /* Frees what is left. Call it when all other threads have ended. NULL is allowed. */
 void repository_thread_free(struct repository_thread *thread);

@@ -96,7 +96,8 @@ static int place_models(struct server *s) {
     return 0;
 }
 
-/* The cores for threads other than executors: those that are left; all, if none is left. */
+/* The cores for threads other than executors: those that are left; all, if none is left. True: executors have their
+ * cores to themselves. */
 static bool cores_beside(const cpu_set_t *executor_cores, cpu_set_t *others) {
     thread_cores_allowed(others);
     for (int core = 0; core < CPU_SETSIZE; core++)
@@ -442,7 +443,7 @@ static int server_allocate(struct server *s) {
         (s->config.shared_memory && shared_memory_create(&s->shared) < 0) ||
         (s->config.control && !(s->desk = repository_desk_create())))
         return -ENOMEM;
-    for (uint32_t a = 0; a < s->wiring.accelerators; a++) /* of places */
+    for (uint32_t a = 0; a < s->wiring.accelerators; a++) /* a cluster's scheduler: all that may come */
         s->wiring.part_of_accelerator[a] = (uint8_t)(a % s->wiring.rank_threads);
     for (uint32_t type = 0, at = 0, executor = 0; type < s->config.type_count && server_runs(s); type++) {
         const struct server_accelerators *a = &s->config.accelerators[type];
@@ -506,7 +507,7 @@ static int server_end(struct server *s) {
             frontend_tell_end(s->frontends[f]);
     for (uint32_t f = 0; s->frontends && f < server_frontends(s); f++)
         frontend_end(s->frontends[f]);
-    server_cluster_stop(s); /* which gave requests back, and may show models until now */
+    server_cluster_stop(s); /* until now the link gave requests back, and might publish models */
     preparer_destroy(s->preparer);
     bulk_stop(s->bulk);
     for (uint32_t f = 0; s->frontends && f < server_frontends(s); f++)
@@ -572,7 +573,7 @@ int server_start(struct server **server, const struct server_config *config, str
     s->started_ns = clock_now_ns();
     for (int p = 0; p < SERVER_PROTOCOLS; p++)
         s->listen_fds[p] = -1;
-    atomic_init(&s->able, server_role(s) != LINK_FRONTEND); /* which is once it has a model */
+    atomic_init(&s->able, server_role(s) != LINK_FRONTEND); /* a cluster's frontend is able once it has a model */
     s->bound = (struct server_ports){-1, -1, -1, -1};
     pthread_mutex_init(&s->commands_lock, NULL);
     pthread_mutex_init(&s->models_lock, NULL);
@@ -660,7 +661,7 @@ static void drain(struct server *s, int64_t until_ns) {
     bool asked = false;
     int64_t open_until_ns = clock_now_ns() + DRAIN_OPEN_NS;
     while (!is_drained(s) && clock_now_ns() < until_ns) {
-        sleep_ns(DRAIN_POLL_NS); /* first: frontends take who has connected already */
+        sleep_ns(DRAIN_POLL_NS); /* first, so that frontends accept clients that have connected already */
         server_watch(s);
         if (!asked && in_flight(s) == 0 && (connections(s) == 0 || clock_now_ns() >= open_until_ns)) {
             asked = true;

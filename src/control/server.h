@@ -143,9 +143,9 @@ void server_look(struct server *server);
 /* In a backend of a cluster: tells the scheduler of the models that it does not serve, if they have changed. The same
  * thread, every second. */
 void server_cluster_look(struct server *server);
-/* Drains: readiness fails, requests are served for `grace_ns` more, then no new connections are taken; waits for
- * requests in flight, at most `timeout_ns` in all, and before that as long at most for a model that is being handed
- * over. Then stops everything and frees it. 0, or -ETIMEDOUT if requests were cut off. -EINPROGRESS: a run that was
- * given up has not ended, and may still read the models and its inputs, so these are not freed: end the process by
+/* Drains: readiness fails; a model that is being handed over is waited for, at most `timeout_ns`; requests are served
+ * for `grace_ns` more; then no new connections are taken, and requests in flight are waited for, again at most
+ * `timeout_ns`. Then stops everything and frees it. 0, or -ETIMEDOUT if requests were cut off. -EINPROGRESS: a run that
+ * was given up has not ended, and may still read the models and its inputs, so these are not freed: end the process by
  * _exit(). */
 int server_stop(struct server *server, int64_t grace_ns, int64_t timeout_ns);

@@ -17,7 +17,7 @@ struct server_advisor {
 
 _Static_assert(AUTOSCALE_PARTS_MAX == RANK_THREADS_MAX, "a part for each rank thread");
 
-/* Of what is decided here; NULL: there is none. */
+/* The log of the advice; NULL: it is not logged. */
 static struct decision_log *log_of(const struct server *s) {
     return s->wiring.decisions ? &s->wiring.decisions[s->wiring.model_threads + s->wiring.rank_threads] : NULL;
 }

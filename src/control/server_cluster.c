@@ -208,7 +208,7 @@ bool server_cluster_drain(struct server *s, int64_t until_ns) {
 void server_cluster_stop(struct server *s) {
     frontend_link_stop(s->frontend_link);
     scheduler_link_stop(s->scheduler_link);
-    backend_link_stop(s->backend_link); /* executors still read its memory */
+    backend_link_stop(s->backend_link); /* freed later: executors still read its memory */
     s->frontend_link = NULL;
     s->scheduler_link = NULL;
 }

@@ -42,7 +42,7 @@ void server_look(struct server *s) {
     const struct autoscale_seen load = seen.all;
     struct recording_look look = {.at_ns = now_ns, .wanted = advice_get(&s->advice), .present = load.present};
     pthread_mutex_lock(&h->lock);
-    if (h->count) { /* the first look has the counts of all time before it */
+    if (h->count) { /* the first look stays 0: its counts are of all time before it */
         const struct recording_look *last = &h->looks[(h->count - 1) % RECORDING_LOOKS_MAX];
         look.requests = last->requests + load.requests;
         look.bad = last->bad + load.bad;

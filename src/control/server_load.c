@@ -79,7 +79,7 @@ static void serving_count(const struct server *s, struct advisor_load *seen) {
     }
 }
 
-/* Adds a model's requests. Those of one that is in no sub-cluster count for all only. */
+/* Adds a model's requests. The requests of a model that is in no sub-cluster count only for the whole server. */
 static void requests_add(const struct server *s, uint32_t model, const struct autoscale_seen *requests,
                          struct advisor_load *seen) {
     const struct server_placement *p = &s->placements[model];

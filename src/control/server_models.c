@@ -38,7 +38,7 @@ int server_models_publish(struct server *s, const uint32_t *listed, uint32_t cou
 }
 
 bool server_model_held(const struct server *s, uint32_t model) {
-    for (uint32_t f = 0; f < server_frontends(s); f++) /* acquire: with held_add() in inference.c */
+    for (uint32_t f = 0; f < server_frontends(s); f++) /* acquire: with inferences_hold() */
         if (atomic_load_explicit(&server_infer_counters(s, f)->models[model].held, memory_order_acquire) > 0)
             return true;
     return false;

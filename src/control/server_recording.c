@@ -17,7 +17,7 @@
 
 /* ---- requests ---- */
 
-/* Reads the threads' rings. Before a ring's oldest request the recording is incomplete, so it begins after that. */
+/* Reads the threads' rings. What came before a ring's oldest request is missing, so the recording begins there. */
 static int requests_read(const struct server *s, struct recording *r, uint64_t requests_most) {
     uint32_t threads = s->wiring.model_threads;
     r->requests = malloc(requests_most * sizeof(*r->requests)); /* untouched pages cost nothing */
@@ -164,7 +164,7 @@ static int models_read(struct server *s, struct recording *r) {
 }
 
 static void types_read(const struct server *s, struct recording *r) {
-    if (s->scheduler_link) /* models_read() tells */
+    if (s->scheduler_link) /* models_read() finds them */
         return;
     r->type_count = s->config.type_count;
     for (uint32_t t = 0; t < r->type_count; t++)

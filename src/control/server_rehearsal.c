@@ -1,5 +1,5 @@
-/* server_rehearsal.c - a thread that rehearses the policy's ways on the requests that the server records, while it
- * loses some, and tells the rank threads which way is best (sim/rehearsal.h).
+/* server_rehearsal.c - a thread that rehearses the policy's ways on the requests that the server records, as long as
+ * the server loses requests, and tells the rank threads which way is best (sim/rehearsal.h).
  *
  * It has the lowest priority, and takes what the server knows of itself as a recording does (control/rehearsed.h). If
  * models or accelerators change, it begins anew. */
@@ -52,12 +52,12 @@ static void end(struct server *s) {
     way_set(s, 0);
 }
 
-/* A look with the recording since then. 0, or nothing is to be rehearsed: -EFBIG: there were too many requests;
- * -ENOENT; -ENOMEM. */
+/* A look with the recording from from_ns on. 0; else nothing is rehearsed any more: -EFBIG: there were too many
+ * requests; -ENOENT: there is nothing to emulate, or no need to go on; -ENOMEM. */
 static int look_with(struct server *s, struct recording *of, int64_t from_ns, int64_t now_ns,
                      const struct autoscale_seen *seen) {
     struct server_rehearsal *r = s->rehearsal;
-    if (of->start_ns > from_ns) /* it lacks earlier ones */
+    if (of->start_ns > from_ns) /* the oldest requests were overwritten */
         return -EFBIG;
     if (!rehearsed_is(&r->now, of)) {
         int rc = rehearsed_make(&r->now, s->wiring.rank_threads, of);

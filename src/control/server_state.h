@@ -67,7 +67,7 @@ struct server {
                                                 * wanted */
     struct advice advice;                      /* its advice; in a frontend of a cluster: the scheduler's */
     struct advice advice_of[RANK_THREADS_MAX]; /* its advice for each sub-cluster, if there are several */
-    _Atomic double bad_rate;                   /* of the requests that it has looked at last */
+    _Atomic double bad_rate;                   /* among the requests that server_advise() looked at last */
     struct server_rehearsal *rehearsal;        /* NULL: the policy has one way, or is another process's */
     struct server_history *history;            /* of the load, for recordings; NULL: nothing is scheduled here */
     pthread_mutex_t commands_lock;             /* of what is sent to executors */
@@ -198,9 +198,9 @@ struct recording_look *server_history_read(struct server *s, uint32_t *count);
 /* Writes the recording of the last `seconds` (control/recording.h). 0 or -errno with a sentence, as there. The metrics
  * thread. */
 int server_render_recording(void *server, double seconds, struct text *out, struct sy_error *err);
-/* Collects what was recorded since then, `requests_most` requests at most, of which some may have come before: those of
- * one scheduling thread after those of another. 0, -ENOMEM or, from a cluster's link, -ETIMEDOUT; free it in any case.
- * Any thread. */
+/* Collects what was recorded since from_ns, at most `requests_most` requests: all of one scheduling thread, then all of
+ * the next. Some of them may have come before the recording's start_ns. 0, -ENOMEM or, from a cluster's link,
+ * -ETIMEDOUT; free it in any case. Any thread. */
 int server_recording_read(struct server *s, int64_t from_ns, uint64_t requests_most, struct recording *recording);
 
 /* ---- server_rehearsal.c ---- */
@@ -229,7 +229,7 @@ void server_advice_free(struct server *s);
 /* Sets ensembles aside while the model of a step cannot be asked, and takes them back. Any thread. */
 void server_ensembles_look(struct server *s);
 
-/* Sets `serving` by the other two, and wakes the frontends if it changed. */
+/* Sets `serving` by `ready` and `able`, and wakes the frontends if it changed. */
 void server_serving_update(struct server *s);
 
 /* Lets frontends read the state of accelerators, and pass orders to them. */

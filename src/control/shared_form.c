@@ -12,7 +12,7 @@
 
 #define SAY_NS (10 * NS_PER_S) /* between lines in the log, while a pair is tried */
 
-/* Finds the group of two models, if they are one. */
+/* Finds the group that two models make; *any: whether they make one. */
 static int pair_group(const struct cut_model *first, const struct cut_model *second, struct group groups[2], bool *any,
                       struct sy_error *err) {
     static const struct group_rules rules = {.tensors_max = GROUP_TENSORS, .share = GROUP_SHARE};
@@ -25,7 +25,7 @@ static int pair_group(const struct cut_model *first, const struct cut_model *sec
 
 /* ---- the child process ---- */
 
-/* What it is told of the two. */
+/* What the child is told of the two models. */
 struct form_request {
     char engine[32];
     struct {
@@ -35,7 +35,7 @@ struct form_request {
 };
 _Static_assert(sizeof(struct form_request) <= 65536, "a pipe's buffer");
 
-/* All is freed with the process. */
+/* Frees nothing, since the process ends after it. */
 static int pair_try(void *request, struct sy_error *err) {
     const struct form_request *r = request;
     struct cut_model cuts[2];

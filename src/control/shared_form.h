@@ -10,9 +10,9 @@
 #define SHARED_FORM_ARGUMENT "--form" /* after "plan prefixes": main() calls shared_form_main() */
 #define SHARED_FORMED_MAX    16       /* groups made so; each takes a place */
 
-/* A completed model that no group suits, and those that serve whole. 0 with the new group and its member that the model
- * is. -EINTR, -ENOMEM; anything else: it is served whole. The sentence is the reason; "": no partner may share a queue
- * with it. */
+/* `self` is a completed model that no group suits, `partners` are the models that are served whole. 0 with the new
+ * group, and the member of it that `self` is. -EINTR, -ENOMEM; anything else: `self` is served whole, and the sentence
+ * is the reason; "": no partner may share a queue with it. */
 int shared_prefixes_form(struct shared_prefixes *shared, const struct served_model *self,
                          const struct served_model *const *partners, uint32_t partner_count,
                          const struct profile_options *how, struct shared_group **group, struct shared_member **member,

@@ -14,8 +14,8 @@
 #include "profile/warmup.h"
 #include "table/shared.h"
 
-#define SLOWER_SHARE 1.1              /* so much longer may something take in parts, */
-#define SLOWER_NS    (50 * NS_PER_US) /* and this, within what two measurements differ by, */
+#define SLOWER_SHARE 1.1              /* in parts something may take so many times as long, */
+#define SLOWER_NS    (50 * NS_PER_US) /* and this longer, by which two measurements may differ, */
 #define SLOWER_SLO   0.01             /* or this share of the SLO, if that is more: clients hardly notice it */
 
 _Static_assert(PART_OWN == SPLIT_NONE, "notes have what a split says");
@@ -161,7 +161,7 @@ void shared_suffix_note(json_t *of, const struct split_member *member) {
     json_object_set_new(of, "lone_parts_ns", json_integer(member->parts_ns));
 }
 
-/* What a note says of a suffix, held against what the file takes. */
+/* Reads what a note says of a suffix, and checks it against the inputs of the suffix's file. */
 static int member_read(const struct shared_group *g, struct shared_member *member, const json_t *of,
                        uint32_t whole_inputs, struct sy_error *err) {
     struct served_part *part = &member->part;

@@ -69,14 +69,15 @@ int shared_model_check(const struct served_model *model, struct sy_error *err);
 /* Whether two models may have one queue: what their settings say of it is the same. */
 bool shared_models_alike(const struct served_model *a, const struct served_model *b);
 
-/* The member that a completed model is, if its file is as it was when it was cut; *group is whose. NULL: it is none.
- * The sentence says why if its file is a member's, and its settings no longer fit; else it is "". */
+/* The member that a completed model is, if its file is as it was when it was cut; *group is the member's group. NULL:
+ * it is none. The sentence says why if its file is a member's, and its settings no longer fit; else it is "". */
 struct shared_member *shared_member_find(struct shared_prefixes *shared, const struct served_model *model,
                                          struct shared_group **group, struct sy_error *why);
 /* Makes a completed model a member: what is loaded of it is its suffix from now on. */
 void shared_member_apply(struct served_model *model, const struct shared_group *group, struct shared_member *member,
                          uint32_t host_place, uint8_t number);
-/* One place less is loaded of a member. If none is left, and its file has changed since, it is freed. */
+/* A place of a member is no longer loaded. If it was the last one, and the member's file has changed since it was cut,
+ * the member is freed. */
 void shared_member_leave(struct shared_group *group, struct shared_member *member);
 /* Frees members that nothing is loaded of, and whose model has come back with another file. */
 void shared_members_drop(struct shared_group *group);
@@ -93,7 +94,7 @@ void shared_member_log(const struct shared_group *group, const struct shared_mem
 /* Writes into a member's object of a note how its suffix was cut, and how long a lone request took, for
  * shared_member_make(). */
 void shared_suffix_note(json_t *of, const struct split_member *member);
-/* What is asked of parts beside their answers: -ENOTSUP with a sentence. */
+/* Checks what parts must fulfil besides giving the same answers as the whole: -ENOTSUP with a sentence. */
 int shared_parts_check(const struct split *split, struct sy_error *err);
 
 /* Profiles a part by itself, up to *batch_max, which becomes less if the part does not take so many, and learns what it
@@ -109,11 +110,12 @@ struct shared_member *shared_member_make(const struct shared_group *group, const
                                          struct sy_error *err);
 /* Makes the table of all members, whose profiles and prefix's are there. -ENOMEM. */
 int shared_table_make(struct shared_group *group, uint32_t batch_max, struct sy_error *err);
-/* Whether a lone request with that SLO that takes so long in parts is worth it: -EINVAL with a sentence. */
+/* Checks that a lone request takes hardly longer in parts than whole, in view of its SLO: else -EINVAL with a sentence.
+ */
 int shared_lone_check(int64_t parts_ns, int64_t whole_ns, int64_t slo_ns, struct sy_error *err);
-/* Whether batches for another member alone, whose suffix takes that and whose SLO is `slo_ns`, are what the group's are
- * planned with: -ETIME with a sentence. While the prefix is loaded its table stays; what another suffix adds is left to
- * the correction by measured runs, if it is not much. */
+/* Checks that batches for a new member alone, with this suffix and this SLO, take hardly longer than the group's
+ * batches are planned with: else -ETIME with a sentence. While the prefix is loaded its table stays; a small difference
+ * is left to the correction by measured runs. */
 int shared_times_check(const struct shared_group *group, const struct profile *suffix, int64_t slo_ns,
                        struct sy_error *err);
 /* A copy of the group's table, allocated; NULL without memory. */

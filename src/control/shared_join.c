@@ -16,7 +16,7 @@
 
 /* ---- the child process ---- */
 
-/* What it is told. */
+/* What the child is told. */
 struct join_request {
     char engine[32];
     char name[MODEL_NAME_MAX], path[4096], contents[40]; /* the model */
@@ -69,7 +69,7 @@ struct joining {
     const struct profile_options *how;
     struct part_owner owner;
     int64_t said_ns; /* how long it had taken at the last line in the log */
-    bool tried;      /* just now: the outcome was not known */
+    bool tried;      /* the model was tried just now: no earlier outcome was found */
 };
 
 /* Whether a model may be cut where the group is. -ENOENT: it does not begin so. */
@@ -189,8 +189,8 @@ static struct shared_member *member_make(const struct joining *j, const char *fo
     return NULL;
 }
 
-/* One that was tried just now, and whose batches are too slow, is measured once more: something else may have kept the
- * processor. */
+/* A member that was tried just now, and whose batches are too slow, is measured once more: something else may have kept
+ * the processor. */
 static struct shared_member *member_measure(const struct joining *j, const char *folder, const json_t *note, int *rc,
                                             struct sy_error *err) {
     struct profile_options again = *j->how;

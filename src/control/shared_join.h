@@ -1,6 +1,6 @@
-/* shared_join.h - lets a model that is loaded later into a group whose prefix it begins with: it is cut where the group
- * is, and what is left of it is tried against the whole, bit by bit, in a child process. The group's prefix stays as it
- * is, and so do its other members.
+/* shared_join.h - lets a model that is loaded later join a group with whose prefix it begins: the model is cut where
+ * the group is, and its suffix behind the group's prefix is tried against the whole model, bit by bit, in a child
+ * process. The group's prefix stays as it is, and so do its other members.
  *
  * Called by the repository's thread, which serves nothing; the others serve meanwhile. */
 #pragma once

@@ -21,7 +21,7 @@ void shared_making_add(struct shared_making *m, uint32_t member, const struct se
 
 /* ---- the parts ---- */
 
-/* In the child process that has made the parts: their note. */
+/* Writes the note of the parts, in the child process that has made them. */
 static int note_write(void *context, const struct split *split, uint32_t cut, struct sy_error *err) {
     const struct shared_making *m = context;
     int rc = shared_parts_check(split, err);

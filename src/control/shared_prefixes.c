@@ -42,8 +42,8 @@ const char *shared_refusal_take(struct shared_prefixes *shared, const struct ser
 
 /* ---- groups ---- */
 
-/* Makes a group that the graphs allow, or says why its models are served whole. `class` has the candidates that its
- * members are numbers of. */
+/* Makes a group that the graphs allow, or says why its models are served whole. `class` has the candidate of each
+ * member's number. */
 static int group_make(struct search *s, const struct group *group, const uint32_t *class, struct sy_error *err) {
     struct shared_making m = {.how = s->how, .group = group, .trial = shared_parts_try};
     struct sy_error why = {""};
@@ -64,7 +64,7 @@ static int group_make(struct search *s, const struct group *group, const uint32_
     return rc == -EINTR || rc == -ENOMEM ? error_set(err, rc, "%s", why.text) : 0;
 }
 
-/* Groups among candidates of one kind: those that are alike with candidate `first`, which no class had before. */
+/* Finds groups among the candidates that are alike with candidate `first`, and that no class had before. */
 static int class_search(struct search *s, uint32_t first, bool *had, struct sy_error *err) {
     static const struct group_rules rules = {.tensors_max = GROUP_TENSORS, .share = GROUP_SHARE};
     const struct cut_model *cuts[GROUPS_MODELS_MAX];

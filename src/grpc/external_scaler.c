@@ -51,7 +51,8 @@ static void put_spec(struct text *out, double per_replica) {
     Externalscaler__GetMetricSpecResponse response = EXTERNALSCALER__GET_METRIC_SPEC_RESPONSE__INIT;
     Externalscaler__MetricSpec spec = EXTERNALSCALER__METRIC_SPEC__INIT, *specs = &spec;
     spec.metricname = SCALER_METRIC;
-    spec.targetsize = per_replica < 1 ? 1 : (int64_t)(per_replica + 0.5); /* for those that know no other */
+    spec.targetsize =
+        per_replica < 1 ? 1 : (int64_t)(per_replica + 0.5); /* for a KEDA that does not read targetsizefloat */
     spec.targetsizefloat = per_replica;
     response.n_metricspecs = 1;
     response.metricspecs = &specs;

@@ -41,7 +41,7 @@ static void grpc_finished(struct inference *inference) {
     exchange_returned(container_of(inference, struct grpc_exchange, inference));
 }
 
-/* What was sent makes room for more of the same streams. */
+/* Sends what all connections have. That may let calls go on that were held back, which then have more to send. */
 static void send_all(struct grpc_frontend *f) {
     do
         while (!list_empty(&f->dirty))

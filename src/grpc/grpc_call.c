@@ -17,7 +17,7 @@
 
 #define NO_FREE      UINT32_MAX
 #define WATCHERS_MAX 1024
-#define TAKE_MIN     ((size_t)16 * 1024) /* so much of an answer is not copied to be sent */
+#define TAKE_MIN     ((size_t)16 * 1024) /* an answer with so much left is sent from where it lies, not copied */
 /* While more exchanges of a call than MANY wait, the client's window is not refilled; while MAX wait, messages that
  * come within it are kept as they are. */
 #define STREAM_EXCHANGES_MANY 256
@@ -260,7 +260,7 @@ static bool is_order(const struct grpc_call *call) {
     return call->method == GRPC_LOAD || call->method == GRPC_UNLOAD;
 }
 
-/* Hands an order to load or unload in. */
+/* Hands in an order to load or unload. */
 static void order_run(struct grpc_exchange *x) {
     struct grpc_frontend *f = x->call->connection->frontend;
     struct repository_order order = {.context = x,
@@ -312,7 +312,7 @@ static void message_begin(struct grpc_exchange *x) {
     grpc_message_begin(&x->message, is_inference(x->call), message_bytes_max(x->call), memory_of(x));
 }
 
-/* The message as it was before it was compressed, read once more. */
+/* Inflates the message into a block of its own, and takes that apart anew. */
 static int message_inflate(struct grpc_exchange *x, struct inflater *inflater, struct sy_error *err) {
     struct grpc_message *m = &x->message;
     char *block, *compressed = m->head;
@@ -404,7 +404,7 @@ static void message_run(struct grpc_exchange *x) {
     }
 }
 
-/* Its message is complete. */
+/* The exchange's message is complete. */
 static void exchange_run(struct grpc_exchange *x) {
     struct grpc_call *call = x->call;
     struct grpc_frontend *f = call->connection->frontend;
@@ -788,7 +788,8 @@ ssize_t call_read(struct grpc_call *call, uint8_t *data, size_t bytes, uint32_t 
 }
 
 size_t call_take(struct grpc_call *call, size_t bytes, struct iovec *pieces) {
-    CHECK(!list_empty(&call->exchanges)); /* one that is answered ends here, or with its call */
+    CHECK(!list_empty(
+        &call->exchanges)); /* an exchange stays listed until its whole answer was taken, or its call ends */
     struct grpc_exchange *x = first_exchange(call);
     size_t count = 0;
     while (bytes > 0 || (!answer_over(x) && x->inference.answer.pieces[x->piece].iov_len == 0)) {

@@ -202,7 +202,7 @@ void connection_goaway(struct grpc_connection *c) {
 
 /* ---- sending ---- */
 
-/* Writes what is gathered. As stream_write(). */
+/* Writes what is gathered. Returns what stream_write() does. */
 static int outgoing_write(struct grpc_connection *c) {
     struct outgoing *o = &c->frontend->outgoing;
     int rc = stream_write(&c->stream, o->pieces, o->count, c->frontend->base.turn_ns);
@@ -217,7 +217,7 @@ static void outgoing_put(struct outgoing *o, const void *data, size_t bytes) {
     o->pieces[o->count++] = (struct iovec){(void *)data, bytes};
 }
 
-/* The same for bytes that do not stay where they are. False: there is no room; write first. */
+/* Gathers bytes that do not stay where they are, by copying them. False: there is no room; write first. */
 static bool outgoing_copy(struct grpc_connection *c, const void *data, size_t bytes) {
     struct outgoing *o = &c->frontend->outgoing;
     char *at = c->frontend->out + o->copied;
@@ -298,11 +298,11 @@ static bool encrypted_take(struct grpc_connection *c, const char *data, size_t b
     return stream_write_encrypted(s, c->frontend->base.turn_ns) >= 0 && n == 0;
 }
 
-/* What is left is told again. */
+/* Reads for a while; epoll tells again of what is left. */
 static void readable(struct grpc_connection *c) {
     struct grpc_frontend *f = c->frontend;
     if (!stream_may_greet(&c->stream))
-        return; /* told again */
+        return; /* epoll tells again */
     connection_touch(c);
     for (int reads = 0; reads < READS_MAX; reads++) {
         ssize_t n = stream_receive(&c->stream, f->base.in, FRONTEND_IN_BYTES, &c->arrived_ns);
@@ -328,7 +328,7 @@ void connection_event(void *connection, uint32_t events) {
         readable(c);
         return;
     }
-    int rc = stream_flush(&c->stream, c->frontend->base.turn_ns); /* what there is to read is told again */
+    int rc = stream_flush(&c->stream, c->frontend->base.turn_ns); /* epoll tells again of what there is to read */
     if (rc < 0)
         connection_close(c);
     else if (rc > 0)

@@ -175,7 +175,7 @@ static int input_fields_read(struct reader *r, const struct protobuf_field *mess
 struct contents {
     uint32_t field;          /* of InferTensorContents; 0: the type is sent raw only */
     enum protobuf_wire wire; /* of an element */
-    int64_t min, max;        /* of what the type holds of an integer of 32 bits */
+    int64_t min, max;        /* the type's range, for integers sent with 32 bits; `max` 0: it is not checked */
 };
 
 static const struct contents contents_of[DATATYPE_COUNT] = {

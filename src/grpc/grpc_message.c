@@ -99,7 +99,7 @@ static int raw_begin(struct grpc_message *m, size_t bytes, struct sy_error *err)
         return error_set(err, 400, "the request has more than %d raw inputs", TENSORS_MAX);
     struct grpc_raw *raw = &m->raws[m->raw_count++];
     raw->bytes = 0;
-    if (m->first && !m->room) { /* the head hardly grows in place any more */
+    if (m->first && !m->room) { /* from now on the head has only HEAD_SLACK to grow in place */
         m->head_room = m->head_bytes + HEAD_SLACK;
         m->room = m->head + m->head_room;
     }

@@ -56,7 +56,8 @@ enum grpc_method grpc_method_find(const char *path, size_t length) {
 }
 
 static bool flag(const _Atomic bool *where) {
-    return atomic_load_explicit(where, memory_order_acquire); /* with who sets it, after what it speaks of */
+    return atomic_load_explicit(
+        where, memory_order_acquire); /* with the flag's store, which comes after what the flag tells of */
 }
 
 static bool server_ready(const struct frontend *f) {

@@ -60,7 +60,7 @@ unsigned grpc_service_answer(const struct frontend *frontend, enum grpc_method m
 
 /* What a watcher with this message is told now: a number that stands for the answer. */
 int grpc_watch_first(const struct frontend *frontend, enum grpc_method method, const char *message, size_t bytes);
-/* What one that was told this last is to be told now; the same if there is nothing new. */
+/* What a watcher that was last told `told` is to be told now; the same number if there is nothing new. */
 int grpc_watch_now(const struct frontend *frontend, enum grpc_method method, int told);
 /* Appends the answer that such a number stands for. */
 void grpc_watch_put(struct text *out, enum grpc_method method, int now);

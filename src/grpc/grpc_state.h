@@ -34,7 +34,7 @@ struct grpc_connection {
     bool ending;        /* closed when all there is to send has gone; what comes is not read */
     bool closed;        /* and is freed when the turn ends */
     uint32_t control;   /* how many more frames that carry no call it may send */
-    int64_t control_ns; /* when that was counted up last */
+    int64_t control_ns; /* when `control` last grew by the time that passed */
     struct peer_address peer;
 };
 
@@ -67,7 +67,7 @@ struct grpc_call {
     int64_t begun_ns;
     int64_t first_ns;   /* since when the exchange that is first now is the first */
     int64_t timeout_ns; /* grpc-timeout, or GRPC_TIMEOUT_NONE */
-    int64_t limit_ns;   /* when that ends; 0: never */
+    int64_t limit_ns;   /* when grpc-timeout ends; 0: never */
     unsigned status;    /* at the end */
     char sentence[256];
     uint32_t free_next;
@@ -88,7 +88,7 @@ struct grpc_exchange {
     struct grpc_message message;
     /* while a bulk thread has it: rarely touched */
     struct bulk_job job;
-    unsigned status; /* what it made of it, with the sentence in `error` */
+    unsigned status; /* what came of its work, with the sentence in `error` */
     struct sy_error error;
 };
 
@@ -112,8 +112,8 @@ struct grpc_frontend {
     uint32_t open_calls, watchers; /* of these, and those of them that watch something */
     char *out;                     /* [OUT_BYTES] */
     struct outgoing outgoing;
-    struct list_node ended;   /* exchanges that go when that has been written */
-    struct list_node resumed; /* calls */
+    struct list_node ended;   /* exchanges that are freed when `outgoing` has been written */
+    struct list_node resumed; /* calls whose kept messages may be taken */
 
     /* read by other threads */
     _Atomic uint64_t codes[GRPC_CODE_COUNT]; /* calls by status */

@@ -85,7 +85,8 @@ static const struct {
     {KIND_MESSAGE, MESSAGE_ONEOF, KIND_MEMBER},   {KIND_LIST, MEMBER, KIND_MEMBER},
 };
 
-/* Whether a descriptor holds the symbol, whose name begins at that descriptor's. Descends once for every dot in it. */
+/* Whether a descriptor holds the symbol, whose name is relative to the descriptor's. Descends once for every dot in it.
+ */
 static bool holds(struct protobuf_in in, enum kind kind, struct word symbol) {
     struct protobuf_field field;
     while (protobuf_next(&in, &field) > 0)

@@ -19,7 +19,7 @@
 
 #define ALIGNMENT          64 /* of the first binary tensor behind the JSON */
 #define SWALLOW_BYTES_MAX  (256LL << 20)
-#define STRANGER_BYTES_MAX (1LL << 20) /* the same, of clients without a token */
+#define STRANGER_BYTES_MAX (1LL << 20) /* of a body that is read and thrown away, if the client has no token */
 #define NO_MEMORY          "the memory for inputs is exhausted"
 
 static struct repository_desk *desk_of(const struct http_frontend *f, enum v2_kind kind) {
@@ -52,7 +52,7 @@ static void respond_v2(struct http_connection *c, struct v2_answer *answer) {
 }
 
 static struct v2_server server_now(const struct http_frontend *f) {
-    /* acquire: with who sets them, after what they speak of */
+    /* acquire: with the stores of the flags, which come after what they tell of */
     return (struct v2_server){.models = f->base.models,
                               .name = f->base.config.name,
                               .takes_orders = f->base.config.desk,
@@ -79,7 +79,7 @@ static void respond_route(struct http_connection *c) {
     route_find(c, &route);
     if (route.kind != V2_INFER) {
         v2_answer(&answer, &route, &server, NULL, 0);
-    } else if (v2_infer_admit(&answer, &route, server.models)) { /* it has come while the body was thrown away */
+    } else if (v2_infer_admit(&answer, &route, server.models)) { /* the model has come while the body was thrown away */
         answer.retry = true;
         v2_error(&answer, 503, "the model was not served yet when the request came");
     }
@@ -332,7 +332,7 @@ static void connection_waits(struct exchange *x) {
     http_connection_does(x->connection, HTTP_DOING_RUNNING, 0);
 }
 
-/* Hands an order to load or unload in. */
+/* Hands in an order to load or unload. */
 static void exchange_order(struct exchange *x) {
     struct repository_order order = {.context = x,
                                      .kind = x->kind == V2_LOAD ? ORDER_LOAD : ORDER_UNLOAD,
@@ -378,7 +378,7 @@ static void service_answer(struct exchange *x) {
     exchange_send(x, answer.status, false);
 }
 
-/* The body as it was before it was compressed. */
+/* Inflates the body into a block of its own, which replaces the body's. */
 static int body_inflate(struct exchange *x, struct inflater *inflater, struct sy_error *err) {
     size_t before = bytes_before(x);
     struct block_memory memory = {inference_block, inference_block_give, &x->inference};
@@ -437,7 +437,7 @@ static bool reads_long(const struct exchange *x) {
     return x->encoding != BODY_IDENTITY || (x->kind == V2_INFER && json > BULK_JSON_BYTES);
 }
 
-/* How many bytes writing the answer takes; 0 where they are few. */
+/* infer_answer_work() of an exchange that has run; 0: the frontend's thread writes the answer. */
 static size_t writes_long(const struct exchange *x) {
     const struct inference *i = &x->inference;
     return i->request.status == REQUEST_OK ? infer_answer_work(&i->call, &i->request, true, x->accepts != BODY_IDENTITY)

@@ -27,9 +27,8 @@ static void http_finished(struct inference *inference) {
     exchange_finish(container_of(inference, struct exchange, inference));
 }
 
-/* Those that have more to be taken of what was received. Who has more still is put behind the others, for the next
- * turn.
- */
+/* Goes on with the connections that have kept bytes. A connection that has some left afterwards is put behind the
+ * others, for the next turn. */
 static bool http_go_on(struct frontend *base) {
     struct http_frontend *f = http_frontend_of(base);
     struct list_node now;

@@ -46,7 +46,7 @@ static void span_add(struct http_span *span, const char *at, size_t length) {
     span->length += length;
 }
 
-/* What it points to is about to go: copies it. */
+/* Copies the span's bytes, since the buffer that they lie in is about to be used anew. */
 static void span_keep(struct http_span *span) {
     if (span->length == 0 || span->own.length > 0)
         return;
@@ -363,7 +363,7 @@ void http_answer_send(struct http_connection *c, const char *body, size_t bytes)
     http_connection_does(c, HTTP_DOING_ANSWER, c->out_bytes);
     if (c->out.failed)
         http_connection_close(c);
-    else if (!stream_congested(&c->stream)) /* of an interim answer */
+    else if (!stream_congested(&c->stream)) /* else the rest of an interim answer goes first */
         send_out(c);
 }
 
@@ -388,7 +388,7 @@ void http_connection_continue(struct http_connection *c) {
     if (llhttp_get_http_minor(&c->parser) == 0)
         return;
     if (stream_write(&c->stream, &(struct iovec){(char *)text, sizeof(text) - 1}, 1, c->frontend->base.turn_ns) < 0)
-        stream_reading(&c->stream, true); /* the event that closes it comes */
+        stream_reading(&c->stream, true); /* the event of the error closes the connection */
 }
 
 void http_connection_dismiss(struct http_connection *c, const char *why) {
@@ -517,7 +517,7 @@ static void receive(struct http_connection *c) {
 /* There is something to receive. What comes while a request is under way stays in the socket. */
 static void readable(struct http_connection *c) {
     if (!stream_may_greet(&c->stream))
-        return; /* told again */
+        return; /* the event comes again */
     if (takes(c) || c->doing == HTTP_DOING_LEAVING)
         receive(c);
     else

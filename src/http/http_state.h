@@ -18,7 +18,7 @@
 
 #define HTTP_STATUS_MAX 600
 
-/* What a connection does, and has time for (http_sweep.c). */
+/* What a connection does; http_sweep.c says how long each may take. */
 enum http_doing {
     HTTP_DOING_HEAD,    /* waits for a request, or reads its head */
     HTTP_DOING_BODY,    /* reads a body */
@@ -97,7 +97,7 @@ struct exchange {
     int64_t json_bytes;
     /* while a bulk thread has it: rarely touched */
     struct bulk_job job;
-    unsigned status; /* what it made of it, with the sentence in `error` */
+    unsigned status; /* what came of its work, with the sentence in `error` */
     struct sy_error error;
 };
 
@@ -128,7 +128,8 @@ void http_connection_go_on(struct http_connection *connection);
 void http_connection_close(struct http_connection *connection);
 /* Frees those that are closed. */
 void http_connections_free(struct frontend *frontend);
-/* Answers why (NULL: nothing is said), and ends it. */
+/* Ends a connection that takes too long. If `why` is not NULL, it is answered first (408), unless something else is
+ * still to be sent. */
 void http_connection_dismiss(struct http_connection *connection, const char *why);
 
 /* ---- the same, for exchange.c ---- */
@@ -155,9 +156,9 @@ static inline void http_header_put(struct http_connection *connection, const cha
 
 /* The head is complete. False: it was answered, and the connection takes nothing more. */
 bool exchange_begin(struct http_connection *connection);
-/* Bytes of its body. False: the same. */
+/* Bytes of the request's body have come. False: as exchange_begin(). */
 bool exchange_body(struct http_connection *connection, const char *data, size_t bytes);
-/* Where the next *bytes of it may be received directly; NULL: nowhere. */
+/* Where the next bytes of the body, *bytes at most, may be received directly; NULL: nowhere. */
 char *exchange_room(struct http_connection *connection, size_t *bytes);
 /* The body is complete. */
 void exchange_end(struct http_connection *connection);

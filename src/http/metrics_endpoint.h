@@ -22,7 +22,7 @@ struct metrics_config {
     /* The same for GET /v2/symphony/recording[/SECONDS]: what was recorded in the last seconds. 0; or with a sentence
      * -ENOENT: there is nothing, or another -errno. NULL: nothing is recorded here */
     int (*render_recording)(void *context, double seconds, struct text *out, struct sy_error *err);
-    double recording_seconds, recording_seconds_max; /* unless it is said, and at most */
+    double recording_seconds, recording_seconds_max; /* if the path names no number, and at most */
     bool (*ready)(void *context);                    /* on the same thread; NULL: no health routes */
     struct repository_desk *orders;                  /* takes orders to load and unload models; NULL: nobody does */
     const struct auth *orders_auth;                  /* who may give them; NULL: anybody */

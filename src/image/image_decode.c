@@ -15,7 +15,7 @@ static int not_the_header(uint32_t width, uint32_t height, struct sy_error *err)
 
 /* Whether to go on. */
 static bool is_wanted(const _Atomic bool *stop) {
-    return !stop || !atomic_load_explicit(stop, memory_order_relaxed); /* only work is saved by it */
+    return !stop || !atomic_load_explicit(stop, memory_order_relaxed); /* it only saves work */
 }
 
 static int stopped(struct sy_error *err) {
@@ -37,7 +37,7 @@ struct jpeg_decoder {
     jmp_buf failed;
 };
 
-/* libjpeg wants that this does not return. */
+/* libjpeg requires that this does not return. */
 static void jpeg_failed(j_common_ptr library) {
     struct jpeg_decoder *decoder = library->client_data;
     char sentence[JMSG_LENGTH_MAX];
@@ -46,7 +46,7 @@ static void jpeg_failed(j_common_ptr library) {
     longjmp(decoder->failed, 1);
 }
 
-/* It fills in pixels that are missing, and only warns of that. */
+/* libjpeg fills in pixels that are missing, and only warns (level -1): here that is an error. */
 static void jpeg_said(j_common_ptr library, int level) {
     if (level < 0)
         jpeg_failed(library);
@@ -64,8 +64,8 @@ static void jpeg_progress(j_common_ptr library) {
     longjmp(decoder->failed, 1);
 }
 
-/* As most programs decode: accurate IDCT, smooth chroma. In a function of its own, whose locals longjmp() does not
- * need. */
+/* As most programs decode: accurate IDCT, smooth chroma. In a function of its own, so that none of its locals is used
+ * after a longjmp(). */
 static int jpeg_pixels(struct jpeg_decoder *decoder, const struct image_header *header, const void *data, size_t bytes,
                        uint8_t *rgb) {
     struct jpeg_decompress_struct *library = &decoder->library;
@@ -110,7 +110,7 @@ struct png_source {
     jmp_buf failed;
 };
 
-/* libpng wants that these do not return. */
+/* libpng requires that this does not return. */
 static void png_failed(png_structp png, png_const_charp sentence) {
     struct png_source *source = png_get_error_ptr(png);
     error_set(source->err, -EINVAL, "cannot be decoded: %.200s", sentence);
@@ -131,7 +131,7 @@ static void png_more(png_structp png, png_bytep to, size_t bytes) {
     source->left -= bytes;
 }
 
-/* In a function of its own, whose locals longjmp() does not need. */
+/* In a function of its own, so that none of its locals is used after a longjmp(). */
 static int png_pixels(png_structp png, png_infop info, const struct image_header *header, uint8_t *rgb,
                       const _Atomic bool *stop, struct sy_error *err) {
     size_t row_bytes = (size_t)header->width * IMAGE_CHANNELS;

@@ -23,10 +23,10 @@ static inline uint64_t image_pixels(const struct image_header *header) {
     return (uint64_t)header->width * header->height;
 }
 
-/* How much there is to decode in a file of so many bytes, in a unit of its kind. Were it pixels alone, one took 1.2 to
- * 142 ns in the JPEGs of one program: what else costs time are their bytes, the blocks of 16 x 16 pixels of which the
- * last of a row is decoded whole, and a PNG's rows. A unit took 1 to 8 ns in JPEGs, mostly 3 to 12 in progressive ones,
- * 1 to 10 in PNGs. */
+/* How much there is to decode in a file of so many bytes, in a unit of its kind. Pixels alone do not tell: one took 1.2
+ * to 142 ns in the JPEGs of one program. The file's bytes cost time, too, and so do a JPEG's blocks of 16 x 16 pixels,
+ * of which the last of a row is decoded whole, and a PNG's rows. A unit took 1 to 8 ns in JPEGs, mostly 3 to 12 in
+ * progressive ones, 1 to 10 in PNGs. */
 double image_work(const struct image_header *header, size_t bytes);
 
 /* 0, or -EINVAL with what is wrong with the bytes: a sentence without a subject ("is neither a JPEG nor a PNG"). A JPEG

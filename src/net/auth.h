@@ -13,14 +13,16 @@
 struct auth;
 
 /* Reads a file of tokens, one a line: printable ASCII without blanks. Blank lines and lines that begin with # do not
- * count. 0 or -errno with a sentence that names the file. For who starts the server; `path` outlives it. */
+ * count. 0 or -errno with a sentence that names the file. For the thread that starts the server; `path` outlives the
+ * tokens. */
 int auth_create(struct auth **auth, const char *path, struct sy_error *err);
 /* When no thread asks any more. NULL is allowed. */
 void auth_destroy(struct auth *auth);
 /* Reads the file again. If it holds mistakes, everything stays as it was. One thread at a time. */
 int auth_reload(struct auth *auth, struct sy_error *err);
 
-/* The first of them, terminated, for who shows it to others; the room is over AUTH_TOKEN_BYTES_MAX. Any thread. */
+/* Copies the first token, terminated, for a caller that sends it to others; `room` is greater than
+ * AUTH_TOKEN_BYTES_MAX. Any thread. */
 void auth_first(const struct auth *auth, char *token, size_t room);
 /* Whether this is one of the tokens. Any thread. */
 bool auth_allows(const struct auth *auth, const char *token, size_t length);

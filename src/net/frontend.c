@@ -125,7 +125,7 @@ static void take_event(struct frontend *f, const struct epoll_event *event) {
 static void models_look(struct frontend *f) {
     if (!f->config.models)
         return;
-    /* acquire: with who publishes them */
+    /* acquire: with server_models_publish() */
     const struct model_index *now = atomic_load_explicit(&f->config.models->now, memory_order_acquire);
     if (now == f->models)
         return;
@@ -286,7 +286,8 @@ int frontend_make(struct frontend **frontend, const struct protocol *protocol, c
     struct inferences_config inferences = frontend_inferences(&f->config, protocol->slot_bytes);
     int rc = inferences_init(&f->inferences, &inferences);
     f->inferences.inbox = &f->inbox;
-    if (protocol->init(f) < 0 || rc < 0 || !f->in) { /* both are ended in either case, so neither is left out */
+    if (protocol->init(f) < 0 || rc < 0 ||
+        !f->in) { /* frontend_free() ends both, so both are begun, even if one fails */
         rc = error_set(err, -ENOMEM, "no memory for a frontend");
         goto err_free;
     }

@@ -28,17 +28,19 @@
 
 struct frontend;
 
-/* What a protocol does. All functions are called by the frontend's thread, or by who takes its turn while it sleeps,
- * unless they say otherwise. */
+/* What a protocol does. All functions are called by the frontend's thread, or by a thread that takes its turn while it
+ * sleeps, unless they say otherwise. */
 struct protocol {
     const char *alpn;      /* its name in TLS */
     size_t frontend_bytes; /* of the protocol's own struct, which begins with a struct frontend; it is zeroed */
     size_t slot_bytes;     /* of a request, which begins with a struct inference */
     const struct protocol_metrics *metrics; /* with its name, which its threads bear, too */
 
-    /* Makes what is the protocol's own. 0 or -ENOMEM; free() is called in either case. Who starts the server. */
+    /* Makes what is the protocol's own. 0 or -ENOMEM; free() is called in either case. Called by the thread that starts
+     * the server. */
     int (*init)(struct frontend *frontend);
-    /* Closes all connections and frees what is the protocol's own; the thread has ended. Who stops the server. */
+    /* Closes all connections and frees what is the protocol's own; the frontend's thread has ended. Called by the
+     * thread that stops the server. */
     void (*free)(struct frontend *frontend);
 
     /* A client has been accepted: takes the socket over. */
@@ -62,7 +64,7 @@ struct protocol {
 
     /* No new connections from now on: tells clients. Once; NULL: the answers tell them. */
     void (*quiesce)(struct frontend *frontend);
-    /* Closes connections on which no request has begun. Once, after quiesce(); NULL: since then none begins. */
+    /* Closes connections on which no request has begun. Once, after quiesce(); NULL: after quiesce() none begins. */
     void (*shut)(struct frontend *frontend);
     /* The server ends, and all requests are back: whether clients have everything that there is to tell them. */
     bool (*all_said)(const struct frontend *frontend);
@@ -102,7 +104,7 @@ struct frontend {
     struct inbox inbox;
 };
 
-/* ---- for who starts and stops the server, on one thread ---- */
+/* ---- for the one thread that starts and stops the server ---- */
 
 /* Starts the thread. 0 or -errno with a sentence. */
 int frontend_start(struct frontend **frontend, const struct protocol *protocol, const struct frontend_config *config,
@@ -118,7 +120,8 @@ void frontend_tell_end(struct frontend *frontend);
 /* Cancels what is in flight, waits until the scheduler has given every request back (it must still run), answers those
  * as far as clients take it at once, and ends the thread. NULL is allowed. */
 void frontend_end(struct frontend *frontend);
-/* The same, and frees all. Who may still look at the frontend from another thread ends it first. */
+/* frontend_end(), unless that was done, and frees the frontend. If another thread may still look at the frontend, call
+ * frontend_end() first, and this once that thread has ended. */
 void frontend_stop(struct frontend *frontend);
 
 /* ---- any thread ---- */
@@ -131,19 +134,19 @@ static inline uint32_t frontend_in_flight(const struct frontend *frontend) {
 static inline uint32_t frontend_connections(const struct frontend *frontend) {
     return acceptor_connections(&frontend->acceptor);
 }
-/* No request has begun since then: when none is in flight, none will be. */
+/* frontend_shut() is done: no request begins any more, so once none is in flight, none will be. */
 static inline bool frontend_is_shut(const struct frontend *frontend) {
     return atomic_load_explicit(&frontend->shut, memory_order_acquire); /* with shut() */
 }
-/* The models that it uses: it does not look at any that it used before. */
+/* The list of models that the frontend uses: it does not look at any earlier list. */
 static inline const struct model_index *frontend_models(const struct frontend *frontend) {
     return atomic_load_explicit(&frontend->models_seen, memory_order_acquire); /* with models_look() */
 }
-/* Its thread has ended: it looks at none any more. */
+/* The frontend's thread has ended: it looks at no list any more. */
 static inline bool frontend_ended(const struct frontend *frontend) {
     return atomic_load_explicit(&frontend->ended, memory_order_acquire); /* with frontend_main() */
 }
-/* Where it counts. */
+/* Where the frontend counts what metrics show. */
 struct frontend_counters frontend_counters(const struct frontend *frontend);
 
 /* ---- for the protocols, on its thread ---- */

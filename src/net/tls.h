@@ -27,7 +27,7 @@ struct tls_files {
     bool cluster;
 };
 
-/* 0 or -errno with a sentence that names the file. Of a cluster it is also wrong if others would refuse our
+/* 0 or -errno with a sentence that names the file. In a cluster it is also an error if others would refuse our
  * certificate: it has expired, `ca` has not signed it, or it is not for servers and clients. Whoever starts the server;
  * `files` outlive it. */
 int tls_create(struct tls **tls, const struct tls_files *files, struct sy_error *err);
@@ -37,7 +37,7 @@ void tls_destroy(struct tls *tls);
 int tls_reload(struct tls *tls, struct sy_error *err);
 
 /* Prepares a session that gnutls_init() has made for this end: credentials, versions, the one protocol `alpn`. Only in
- * a cluster may that be a client's. Returns what the session uses until tls_release(); NULL: no memory. Any thread. */
+ * a cluster may `end` be TLS_CLIENT. Returns what the session uses until tls_release(); NULL: no memory. Any thread. */
 struct tls_credentials *tls_prepare(struct tls *tls, gnutls_session_t session, enum tls_end end, const char *alpn);
 /* When the session is gone. NULL is allowed. */
 void tls_release(struct tls_credentials *credentials);

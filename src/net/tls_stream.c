@@ -105,7 +105,7 @@ ssize_t tls_stream_read(struct tls_stream *s, void *data, size_t bytes) {
             return n;
         if (n == GNUTLS_E_AGAIN && (s->given_bytes == 0 || s->given_bytes == given_bytes))
             return 0;
-        if (n == GNUTLS_E_AGAIN) /* said behind a record that is not for us, too, such as new keys */
+        if (n == GNUTLS_E_AGAIN) /* GnuTLS says so also after a record for itself, such as new keys */
             continue;
         if (n != GNUTLS_E_INTERRUPTED && n != GNUTLS_E_WARNING_ALERT_RECEIVED) { /* a renegotiation is refused, too */
             s->failed = (int)n;

@@ -23,11 +23,11 @@ void tls_stream_give(struct tls_stream *stream, const void *data, size_t bytes);
 /* Goes on with the handshake, which a client begins so with nothing given, then decrypts what was given: > 0: so many
  * bytes; 0: no more in it; -ECONNRESET: the peer has ended the stream, or has made a mistake, of which it is told. */
 ssize_t tls_stream_read(struct tls_stream *stream, void *data, size_t bytes);
-/* Says why that was. */
+/* Says why tls_stream_read() has returned -ECONNRESET. */
 void tls_stream_explain(const struct tls_stream *stream, struct sy_error *err);
 /* The handshake is over. */
 bool tls_stream_established(const struct tls_stream *stream);
 /* Encrypts; once the stream is established. 0, or -EIO: it is of no more use. */
 int tls_stream_write(struct tls_stream *stream, const void *data, size_t bytes);
-/* Encrypts the message that nothing follows. */
+/* Encrypts the message that says that nothing follows. */
 void tls_stream_end(struct tls_stream *stream);

@@ -89,7 +89,7 @@ static bool table_make(struct table *table, uint32_t most) {
     return table->entries;
 }
 
-/* Its entry, or the free one that it would have. */
+/* The digest's entry, or the free one that it would have. */
 static struct entry *table_find(const struct table *table, const struct onnx_digest *digest) {
     uint32_t at = (uint32_t)digest->words[0] & (table->slots - 1);
     while (table->entries[at].digest && !onnx_digest_equal(table->entries[at].digest, digest))
@@ -292,7 +292,7 @@ static void common_edges(struct common *c, const struct table *table, const stru
 struct candidate {
     uint32_t classes, tensors;
     uint32_t at;  /* a class: */
-    bool closure; /* all that comes before it, and it; else all of its and lower numbers */
+    bool closure; /* the class and all that come before it; else all classes up to its number */
 };
 
 static int candidate_order(const void *a, const void *b) {
@@ -346,7 +346,7 @@ static uint32_t tensors_open(const struct common *c, uint32_t last, uint32_t mos
     return count;
 }
 
-/* What comes before each class, as a cut; from the last class on, since later ones are deeper. */
+/* Each class with what comes before it, as a cut; from the last class on, since later ones are deeper. */
 static uint32_t candidates_closures(struct common *c, uint32_t tensors_max, struct candidate *candidates) {
     uint32_t count = 0, tensors[CUT_TENSORS_MAX];
     uint64_t visits = 0;

@@ -38,13 +38,13 @@ void cut_model_free(struct cut_model *model);
 uint32_t cut_common(const struct cut_model *a, const struct cut_model *b);
 
 /* The cuts of two or more models through at most `tensors_max` tensors, the deepest (with the most nodes) first, at
- * most CUTS_MAX; *count may be 0. Looked at are the sets of all nodes that come before one node and it, and those of
- * the first nodes in the first model's order; a cut through several tensors that is neither is not found. -ENOMEM. */
+ * most CUTS_MAX; *count may be 0. It looks at two kinds of sets: a node with all nodes that come before it, and the
+ * first nodes in the first model's order. Other cuts through several tensors are not found. -ENOMEM. */
 int cuts_find(const struct cut_model *const *models, uint32_t model_count, uint32_t tensors_max,
               struct cut cuts[CUTS_MAX], uint32_t *count, struct sy_error *err);
 
 /* The tensors of a model that cross the cut, by number; the model is one of those that it was found for. Of several
- * that are the same, the first. */
+ * tensors with the same digest, the first. */
 void cut_tensors(const struct cut_model *model, const struct cut *cut, uint32_t tensors[CUT_TENSORS_MAX]);
 
 /* Whether another model can be cut there, too: it computes the same tensors in the same way, and none of its other
@@ -52,8 +52,8 @@ void cut_tensors(const struct cut_model *model, const struct cut *cut, uint32_t 
  * of it; -ENOMEM. Each with a sentence. */
 int cut_holds(const struct cut_model *model, const struct cut *cut, struct sy_error *err);
 
-/* Marks what of the model computes the tensors `goals`: nodes, and the inputs and initialisers they take. Nothing
- * behind a tensor that `stops` has is marked, only the tensor itself, unless it is a goal. Arrays of node_count and
+/* Marks what of the model computes the tensors `goals`: nodes, and the inputs and initialisers they take. Of a tensor
+ * that `stops` has, goal or not, only the tensor itself is marked, and not what computes it. Arrays of node_count and
  * tensor_count; `stops` may be NULL. */
 void cut_needed(const struct onnx_graph *graph, const uint32_t *goals, uint32_t goal_count, const bool *stops,
                 bool *nodes, bool *tensors);

@@ -116,7 +116,7 @@ static int weights_put(struct onnx_graph *graph, const struct onnx_tensor *tenso
 struct extracting {
     struct onnx_graph *graph;
     const struct extract_part *part;
-    bool *stops, *nodes, *tensors; /* tensors at which it begins; what it is made of */
+    bool *stops, *nodes, *tensors; /* tensors at which the part begins; its nodes and tensors */
     struct text *text;             /* GraphProto */
     struct sy_error *err;
 };

@@ -23,7 +23,7 @@ struct extract_part {
  * become part of it. -ENOMEM; -EFBIG beyond 2 GB, which protobuf cannot hold; errors of onnx_weights_read(). */
 int extract_write(struct onnx_graph *graph, const struct extract_part *part, struct text *text, struct sy_error *err);
 
-/* The name of a `from` tensor as the part's input: the tensor's own, or that with ".prefix" behind it. -ENAMETOOLONG.
- */
+/* The name of a `from` tensor as the part's input: the tensor's own, or that with ".prefix" behind it. -ENAMETOOLONG;
+ * -EEXIST: another tensor has this name. */
 int extract_input_name(const struct onnx_graph *graph, const struct extract_part *part, uint32_t tensor, char *name,
                        size_t size, struct sy_error *err);

@@ -5,7 +5,7 @@
 
 #define GROUPS_MODELS_MAX 256
 
-/* What is taken unless a user says other rules. */
+/* The rules, unless a user gives others. */
 #define GROUP_TENSORS 4
 #define GROUP_SHARE   0.1
 
@@ -21,9 +21,10 @@ struct group {
     uint32_t cut_count;
 };
 
-/* Begins with every model alone, and joins the two groups that save the most nodes by it (nodes of the prefix times
- * members but one) as long as that saves any. `groups` has room for `count` models; those of two and more members come
- * first, *group_count of them. -ENOMEM. The pairs are compared one by one: count^2 cuts. */
+/* Begins with each model as a group of its own. Then it joins, again and again, the two groups by whose joining the
+ * most nodes are saved, as long as any are; a group saves its prefix's nodes for each member but one. `groups` has room
+ * for `count` models; those of two and more members come first, *group_count of them. -ENOMEM. The pairs are compared
+ * one by one: count^2 cuts. */
 int groups_find(const struct cut_model *const *models, uint32_t count, const struct group_rules *rules,
                 struct group *groups, uint32_t *group_count, struct sy_error *err);
 

@@ -19,10 +19,10 @@ struct onnx_digest {
 struct onnx_digests {
     struct onnx_digest *nodes;   /* [node_count] */
     struct onnx_digest *tensors; /* [tensor_count]; of initialisers and inputs that no node takes, 0 */
-    bool *from_input;            /* [tensor_count] whether it depends on an input */
-    bool *live;                  /* [node_count] whether an output of the graph depends on it */
-    uint64_t *weights_bytes;     /* [tensor_count] of initialisers */
-    const char *unequal;         /* why a node that depends on inputs equals no other, the first one; NULL: none */
+    bool *from_input; /* [tensor_count] whether it depends on an input, or counts as if, since it equals no other */
+    bool *live;       /* [node_count] whether an output of the graph depends on it */
+    uint64_t *weights_bytes; /* [tensor_count] of initialisers */
+    const char *unequal;     /* why the first node that equals no other does not; NULL: there is none */
 };
 
 /* Computes them; reads all weights, at about 1 GB a second. -errno with a sentence. Free with onnx_digests_free(). */

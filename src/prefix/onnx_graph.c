@@ -78,7 +78,7 @@ static bool uses_push(struct reading *r, uint32_t tensor) {
 }
 
 /* Notes that a subgraph takes a tensor of this name, if the graph around it has one. Names inside differ from those
- * around, as ONNX demands; if they do not, the tensor is only thought to be used where it is not. */
+ * around, as ONNX demands; if they do not, the tensor merely counts as used where it is not. */
 static int capture(struct reading *r, struct onnx_bytes name, struct onnx_node *node) {
     uint32_t t = name.length ? onnx_tensor_find(r->graph, name.data, name.length) : ONNX_NONE;
     if (t == ONNX_NONE)

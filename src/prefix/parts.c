@@ -14,7 +14,7 @@ struct trial {
     uint32_t cut;
 };
 
-/* In the child, which ends then, and its memory with it. */
+/* Runs in the child, which ends afterwards, so nothing is freed. */
 static int cut_try(void *context, struct sy_error *err) {
     const struct trial *trial = context;
     const struct parts_maker *maker = trial->maker;
@@ -22,7 +22,7 @@ static int cut_try(void *context, struct sy_error *err) {
     split.members = calloc(split.count, sizeof(*split.members));
     if (!split.members)
         return error_set(err, -ENOMEM, "out of memory");
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* with who waits for it */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* the child ends with the process that waits for it */
     alarm(maker->trial_s);
     for (uint32_t m = 0; m < split.count; m++)
         split.members[m] = (struct split_member){.model = maker->members[m], .suffix_path = maker->suffix_paths[m]};

@@ -11,8 +11,8 @@ struct parts_maker {
     const char *prefix_path; /* the files to write; their folders are there */
     const char *const *suffix_paths;
     uint32_t trial_s; /* a trial of a cut is ended after so long; 0: never */
-    /* Called in the child with parts that are good, which stay: only files that it writes do, too. What it returns is
-     * returned; not NULL. */
+    /* Called in the child once the parts are good. Of all that it does only the files that it writes outlast the child.
+     * A cut counts only if it returns 0. Not NULL. */
     int (*finish)(void *context, const struct split *split, uint32_t cut, struct sy_error *err);
     void *context;
 };

@@ -13,9 +13,9 @@
 
 #define ITEMS_TRIED 3
 #define SEED        7
-#define TURNS_MIN   9 /* lone requests that the whole and the parts take in turns: so many at least, */
+#define TURNS_MIN   9 /* lone requests that the whole and the parts take in turns: at least so many, */
 #define TURNS_MAX   201
-#define TURNS_NS    (200 * NS_PER_MS) /* and then as many as this is enough for */
+#define TURNS_NS    (200 * NS_PER_MS) /* and more until this time is over */
 
 /* ---- files ---- */
 
@@ -67,7 +67,8 @@ static int prefix_numbers(struct split *split, struct sy_error *err) {
     return 0;
 }
 
-/* First without the types of its outputs, which the library that loads it then says; clients of the file want them. */
+/* Writes the prefix twice: first without the types of its outputs, which the library that loads it then says, and again
+ * with them, since users of the file need them. */
 static int prefix_make(struct split *split, const struct cut *cut, struct sy_error *err) {
     int rc = prefix_write(split, cut, NULL, err);
     struct signature found = split->prefix;
@@ -203,7 +204,7 @@ static int suffix_make(const struct split *split, struct split_member *member, c
 
 /* ---- the trial ---- */
 
-/* A model's three parts on one accelerator. */
+/* A whole model and its two parts, on one accelerator. */
 struct trial {
     const struct engine_ops *ops;
     struct engine *engine;
@@ -229,7 +230,7 @@ static int outputs_compare(const struct output_block *whole, const struct output
     return 0;
 }
 
-/* The parts on the inputs of the whole. */
+/* Runs the parts on the inputs of the whole. */
 static int parts_run(const struct trial *trial, const struct split *split, const struct split_member *member,
                      const struct tensor_view *inputs, uint32_t items, struct output_block **out,
                      struct sy_error *err) {
@@ -265,7 +266,7 @@ static int items_try(const struct trial *trial, const struct split *split, const
     return rc;
 }
 
-/* A request to the whole, and to the parts. */
+/* Times a request to the whole, and one to the parts. */
 static int turn_take(const struct trial *trial, const struct split *split, const struct split_member *member,
                      const struct tensor_view *inputs, int64_t *whole_ns, int64_t *parts_ns, struct sy_error *err) {
     struct output_block *whole = NULL, *parts = NULL;
@@ -281,7 +282,8 @@ static int turn_take(const struct trial *trial, const struct split *split, const
     return rc;
 }
 
-/* In turns, so that whatever else this machine does slows both alike; its profiles are measured minutes apart. */
+/* Times lone requests in turns, so that whatever else this machine does slows both alike; its profiles are measured
+ * minutes apart. */
 static int lone_time(const struct trial *trial, const struct split *split, struct split_member *member,
                      int64_t dims[][TENSOR_DIMS_MAX], struct sy_error *err) {
     struct tensor_view inputs[TENSORS_MAX];
@@ -352,7 +354,7 @@ static int wholes_read(struct split *split, struct sy_error *err) {
     return rc;
 }
 
-/* All but the prefix. */
+/* Makes all but the prefix. */
 static int members_make(struct split *split, const struct cut *cut, struct sy_error *err) {
     int rc = 0;
     for (uint32_t m = 0; !rc && m < split->count; m++)

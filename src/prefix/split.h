@@ -12,8 +12,8 @@ struct split_member {
     const char *suffix_path;            /* the file to write */
     struct signature whole, suffix;     /* found */
     uint32_t prefix_takes[TENSORS_MAX]; /* which of the whole's inputs each input of the prefix is */
-    uint32_t suffix_takes[TENSORS_MAX]; /* which output of the prefix each input of the suffix is; SPLIT_NONE: none, */
-    uint32_t suffix_own[TENSORS_MAX];   /* but this input of the whole */
+    uint32_t suffix_takes[TENSORS_MAX]; /* which output of the prefix each input of the suffix is; SPLIT_NONE: none */
+    uint32_t suffix_own[TENSORS_MAX];   /* then: which of the whole's inputs it is */
     int64_t whole_ns, parts_ns;         /* what a lone request takes: medians of runs in turns. Found */
 };
 
@@ -30,7 +30,8 @@ struct split {
  * models on the same random inputs of 1, 2 and 3 items. The parts are good if all outputs of all members are equal bit
  * by bit. Else -EINVAL, or what loading or writing gave, and a sentence; files may have been written then. Loads one
  * member at a time, and times it for 0.2 s, or longer if it is slow. The library that loads them may crash on a broken
- * model: for child processes. */
+ * model, so call it in a child process. */
 int split_make(struct split *split, const struct cut *cut, struct sy_error *err);
-/* The same for models whose prefix was made before, of others: it is read, and prefix_inputs are given. */
+/* The same with a prefix that was made earlier, of other models: its file is read, and the caller gives prefix_inputs.
+ */
 int split_join(struct split *split, const struct cut *cut, struct sy_error *err);

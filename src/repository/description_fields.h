@@ -21,7 +21,7 @@ enum field_kind {
     FIELD_DATATYPE,
 };
 
-/* Whether requests could be answered by a model in which it is different. */
+/* OF_REQUESTS: models that differ in the field cannot answer each other's requests. OF_MACHINE: they can. */
 enum field_scope { OF_REQUESTS, OF_MACHINE };
 
 struct field {
@@ -77,7 +77,7 @@ int fields_read(struct field_reader *r, const json_t *object, const struct field
 #define FIELDS_READ(r, object, table, base) fields_read(r, object, table, ARRAY_COUNT(table), base)
 int field_list(struct field_reader *r, const json_t *object, const char *name, size_t least, size_t most, json_t **list,
                uint32_t *count);
-/* Goes to an entry of a list of objects, whose fields are named from then on. */
+/* Goes to an entry of a list of objects; from then on sentences name the fields of this entry. */
 int field_object_at(struct field_reader *r, const json_t *list, const char *name, uint32_t index, json_t **object);
 int field_integers_read(struct field_reader *r, const json_t *list, const char *name, uint32_t count, int64_t least,
                         int64_t most, int64_t *values);

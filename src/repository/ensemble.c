@@ -200,7 +200,7 @@ static int giver_set(struct ensemble *e, uint32_t s, uint32_t place, struct sy_e
     return 0;
 }
 
-/* Everything that is taken must be given, and by whom a step waits for. */
+/* Checks that somebody gives each tensor that the step takes, and notes which steps it waits for. */
 static int takers_link(const struct ensemble *e, struct ensemble_step *step, struct sy_error *err) {
     for (uint32_t i = 0; i < step->input_count; i++) {
         const struct ensemble_flow *flow = &step->inputs[i];

@@ -2,7 +2,7 @@
  * hand tensors on by name.
  *
  * What config.pbtxt says is read into a graph by ensemble_read(), what symphony.yaml adds by ensemble_settings().
- * ensemble_check() then holds the graph against the models that its steps name. Mistakes name file, line and step.
+ * ensemble_check() then checks the graph against the models that its steps name. Mistakes name file, line and step.
  * Set-up only, one thread; afterwards constant, and any thread reads it. */
 #pragma once
 
@@ -52,8 +52,8 @@ struct ensemble_step {
 
 struct ensemble_tensor {
     char name[TENSOR_NAME_MAX];
-    uint32_t step;         /* that gives it, at outputs[place]; ENSEMBLE_NONE: the client does, at the signature's */
-    uint32_t place;        /* inputs[place] */
+    uint32_t step;         /* that gives it, as its outputs[place]; ENSEMBLE_NONE: the client gives it, */
+    uint32_t place;        /* as the signature's inputs[place] */
     uint32_t output;       /* of the ensemble's signature; ENSEMBLE_NONE: it stays inside */
     uint32_t line, column; /* of the ensemble's input */
 };
@@ -72,9 +72,9 @@ struct ensemble {
  * ensemble that no step gives. The caller frees it. */
 int ensemble_read(const char *origin, const struct pbtxt_node *root, const struct model_config *config,
                   struct ensemble **ensemble, struct sy_error *err);
-/* Adds the `steps` of symphony.yaml: for_each, limit, beyond, when, and sorts the steps anew. With it the ensemble is
- * complete, so that it is to be called without such a file, too (`yaml` all zeros), and finds what only then is known:
- * an input of the ensemble, or an output of a step, that nobody takes. -EINVAL with a sentence. */
+/* Adds the `steps` of symphony.yaml: for_each, limit, beyond, when, and sorts the steps anew. It completes the
+ * ensemble, so call it also without such a file (`yaml` all zeros). It finds what is known only now: an input of the
+ * ensemble, or an output of a step, that nobody takes. -EINVAL with a sentence. */
 int ensemble_settings(struct ensemble *ensemble, const struct symphony_yaml *yaml, struct sy_error *err);
 /* What the ensemble takes and gives, by its configuration: with max_batch_size a batch dimension in front. -EINVAL if
  * an input or output has no data type or no dims. */
@@ -87,8 +87,8 @@ int ensemble_check(const struct served_model *ensemble, const struct served_mode
 
 /* ---- for the files of this module ---- */
 
-/* Puts the steps into an order in which they may run, otherwise that of the file, by their `after`, whose bits and
- * those of the tensors follow. -EINVAL that names the steps of a circle. */
+/* Puts the steps into an order in which they may run: each behind the steps in its `after`, otherwise as in the file.
+ * Renumbers the bits of `after` and the steps of tensors. -EINVAL that names the steps of a circle. */
 int ensemble_sort(struct ensemble *ensemble, struct sy_error *err);
 /* The tensor of that name, or ENSEMBLE_NONE. */
 uint32_t ensemble_tensor_find(const struct ensemble *ensemble, const char *name);
@@ -96,7 +96,7 @@ uint32_t ensemble_tensor_find(const struct ensemble *ensemble, const char *name)
 uint32_t ensemble_tensor_of(struct ensemble *ensemble, const char *name);
 /* Notes which step gives each tensor, and sets `after`, once all steps have their flows. -EINVAL with a sentence. */
 int ensemble_link(struct ensemble *ensemble, struct sy_error *err);
-/* The step runs only if the tensor's first element is true. */
+/* Makes the step run only if the tensor's first element is true. */
 void ensemble_when(const struct ensemble *ensemble, struct ensemble_step *step, uint32_t tensor);
 /* The last step of reading: -EINVAL if nobody takes an input or an output; sorts the steps. */
 int ensemble_finish(struct ensemble *ensemble, struct sy_error *err);

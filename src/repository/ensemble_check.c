@@ -188,7 +188,8 @@ int ensemble_check(const struct served_model *ensemble, const struct served_mode
     for (uint32_t t = 0; t < c.e->tensor_count; t++)
         if (c.e->tensors[t].step == ENSEMBLE_NONE)
             c.specs[t] = &ensemble->signature.inputs[c.e->tensors[t].place];
-    for (uint32_t s = 0; s < c.e->step_count && !rc; s++) { /* who gives a tensor comes before who takes it */
+    for (uint32_t s = 0; s < c.e->step_count && !rc;
+         s++) { /* steps that give a tensor come before those that take it */
         const struct ensemble_step *step = &c.e->steps[s];
         rc = inputs_check(&c, step, models[s]);
         if (!rc)

@@ -11,7 +11,7 @@ static uint64_t bit(uint32_t step) {
     return (uint64_t)1 << step;
 }
 
-/* The first step of the order so far that may run after `done`, or ENSEMBLE_NONE. */
+/* Of the steps that may run after `done`, the first in the file; or ENSEMBLE_NONE. */
 static uint32_t next_of(const struct ensemble *e, uint64_t done) {
     uint32_t best = ENSEMBLE_NONE;
     for (uint32_t s = 0; s < e->step_count; s++)
@@ -21,7 +21,8 @@ static uint32_t next_of(const struct ensemble *e, uint64_t done) {
     return best;
 }
 
-/* Each step that is left waits for another one that is: going back from one to the next comes round. */
+/* Each step that is left waits for another one that is left: going on from step to step comes back to one seen before.
+ */
 static int circle_error(const struct ensemble *e, uint64_t done, struct sy_error *err) {
     uint32_t way[ENSEMBLE_STEPS_MAX + 1], length = 0, first = 0;
     uint64_t seen = 0;

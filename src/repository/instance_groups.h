@@ -13,12 +13,12 @@ enum instance_kind {
     INSTANCES_ON_GPUS, /* KIND_GPU, or `gpus` are named */
 };
 
-#define INSTANCES_GPUS_NAMED 64 /* for higher numbers only `gpus` tells that they are named */
+#define INSTANCES_GPUS_NAMED 64 /* GPUs with higher numbers count in `gpus` only */
 
 /* All zero: nothing is said. */
 struct instance_groups {
     enum instance_kind kind;
-    uint32_t gpus;       /* how many GPUs a server has that has all those named; 0: none are named */
+    uint32_t gpus;       /* the highest number that is named, plus 1; 0: none is named */
     uint64_t gpus_named; /* a bit for each */
 };
 

@@ -11,7 +11,7 @@ struct labels;
 
 /* Reads a file. Set-up only. Free it with labels_free(). -errno with a sentence. */
 int labels_read(const char *path, struct labels **labels, struct sy_error *err);
-/* The same of a file's bytes in memory, which are taken over, whatever comes of it: free() frees them. */
+/* The same of a file's bytes in memory, which are taken over, errors or not: free() frees them. */
 int labels_take(char *text, size_t bytes, struct labels **labels, struct sy_error *err);
 /* NULL is allowed. */
 void labels_free(struct labels *labels);

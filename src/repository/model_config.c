@@ -1,4 +1,4 @@
-/* model_config.c - reads config.pbtxt and holds it against the model. */
+/* model_config.c - reads config.pbtxt and checks it against the model. */
 #include "repository/model_config.h"
 
 #include <errno.h>
@@ -175,7 +175,7 @@ static bool is_idle_warmup(const struct pbtxt_node *node) {
     return strcmp(node->name, "model_warmup") == 0 && (!size || strcmp(size->text, "0") == 0);
 }
 
-/* Collects those of ensemble_scheduling. */
+/* Collects the fields of ensemble_scheduling that have no effect. */
 static void scheduling_collect(const struct pbtxt_node *scheduling, struct field_list *list) {
     if (pbtxt_find(scheduling, "max_inflight_requests"))
         field_list_add(list, "ensemble_scheduling.max_inflight_requests");
@@ -509,8 +509,8 @@ static const struct model_config_tensor *input_find(const struct model_config *c
     return NULL;
 }
 
-/* Of the inputs that the model has values for, only those that the configuration names stay. They are optional if it
- * says so. */
+/* Of the inputs that the model has values for, only those that the configuration names stay. They are optional if the
+ * configuration says so. */
 static int optional_apply(const struct model_config *config, struct signature *s, struct sy_error *err) {
     uint32_t count = 0, optional = 0;
     for (uint32_t i = 0; i < s->input_count; i++) {
@@ -529,7 +529,7 @@ static int optional_apply(const struct model_config *config, struct signature *s
     return 0;
 }
 
-/* What batched and variable_shapes are, now that dimensions have been narrowed. */
+/* Sets batched and variable_shapes anew, now that dimensions have been narrowed. */
 static void signature_settle(struct signature *s, bool may_batch) {
     s->batched = s->batched && may_batch;
     for (uint32_t i = 0; i < s->input_count; i++)

@@ -74,13 +74,13 @@ enum datatype model_config_datatype(const char *word);
 
 #define MODEL_CONFIG_FILE "config.pbtxt"
 
-/* Reads a file. Warnings go to the log unless `quiet`. Where it is read, model_config_release() is to follow; after a
- * mistake there is nothing to release. */
+/* Reads a file. Warnings go to the log unless `quiet`. After success call model_config_release(); after an error there
+ * is nothing to release. */
 int model_config_read(const char *path, bool quiet, struct model_config *config, struct sy_error *err);
 /* Reads FOLDER/config.pbtxt if there is one; *found says. */
 int model_config_read_folder(const char *folder, bool quiet, struct model_config *config, bool *found,
                              struct sy_error *err);
-/* The same from memory; `origin` is what mistakes call it. */
+/* The same from memory; `origin` is what error messages call it. */
 int model_config_read_text(const char *origin, const char *text, size_t bytes, bool quiet, struct model_config *config,
                            struct sy_error *err);
 

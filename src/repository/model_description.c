@@ -150,7 +150,7 @@ static json_t *base64_pack(const struct prepared_file *file) {
     return text;
 }
 
-/* Models are told apart by a fingerprint of the file. */
+/* The file; or, where models are only to be told apart, its fingerprint. */
 static json_t *contents_pack(const struct field_writer *w, const struct prepared_file *file) {
     char text[FINGERPRINT_TEXT];
     if (w->whole)
@@ -368,7 +368,7 @@ static int contents_read(struct field_reader *r, const json_t *object, struct se
     return rc;
 }
 
-/* How input `i` is prepared, whose fields are being read; nothing, if it is not. */
+/* Reads how input `i` is prepared, from the object with the input's fields; does nothing if it is not. */
 static int prepare_read(struct field_reader *r, const json_t *object, struct served_model *model, uint32_t i) {
     struct served_preparation *p = &model->preparations[i];
     json_t *prepare;
@@ -406,7 +406,8 @@ static int inputs_read(struct field_reader *r, const json_t *root, int64_t forma
     return rc;
 }
 
-/* Appends a label as the line of a file. The end of it has a CR, since labels_get() takes one away and no more. */
+/* Appends a label as the line of a file. A CR is put at its end, since labels_get() takes away one CR there, but no
+ * more. */
 static int label_append(struct field_reader *r, const json_t *label, uint32_t index, char *text, size_t *used) {
     const char *at = json_string_value(label), *end = at ? at + json_string_length(label) : NULL;
     char name[32];

@@ -6,9 +6,9 @@
  *
  * `format` is 1; 2 for an ensemble, which has its graph in it, may have an SLO of 0 (its frontends choose it), and has
  * no profiles; 3 for a model whose inputs frontends prepare: these have the steps in them, and the files that prepare
- * in base64. Such a file has still to be opened, by who prepares (preparations_open()), which may fail. Later versions
- * may add fields: those that are not known are ignored. One that is missing is a mistake. All integers and doubles
- * survive exactly. Slow path; any thread; no state. */
+ * in base64. The process that prepares must still open these files (preparations_open()), which may fail. Later
+ * versions may add fields: those that are not known are ignored. One that is missing is a mistake. All integers and
+ * doubles survive exactly. Slow path; any thread; no state. */
 #pragma once
 
 #include <stddef.h>
@@ -48,10 +48,10 @@ int model_description_read(const char *text, size_t bytes, struct served_model *
 /* Frees the labels and the graph of a model, what prepares its inputs, and the profiles; `profiles` may be NULL. */
 void model_description_release(struct served_model *model, struct described_profile *profiles, uint32_t count);
 
-/* Equal for models whose requests can be answered by either. Left out: the secret, on what the model is to run and
- * runs, and what was measured: profiles, memory, an SLO that was chosen from the profile, and batch_max, which goes by
- * the accelerator, too. Whoever compares computes both: another version of this program may have another hash. 0: out
- * of memory. */
+/* Equal for models whose requests can be answered by either. Left out: the secret, the accelerators that the model is
+ * to run on and does run on, and what was measured: profiles, memory, an SLO that was chosen from the profile, and
+ * batch_max, which depends on the accelerator, too. Compare only hashes that one process has computed: another version
+ * of this program may have another hash. 0: out of memory. */
 uint64_t model_description_hash(const struct served_model *model);
 
 /* Says where two models whose hashes differ do so first, with both values: "inputs[0].shape[1] is 3 here and 4 there"

@@ -26,7 +26,7 @@ struct model_index {
     uint32_t *slots, mask; /* open addressing: number + 1, 0: free */
 };
 
-/* All of `models`, which must outlive it. 0 or -ENOMEM; destroy it in either case. */
+/* An index of all of `models`, which must outlive it. 0 or -ENOMEM; destroy it in either case. */
 int model_index_init(struct model_index *index, struct served_model *models, uint32_t count);
 /* The same for the models listed, and others that are not served; both lists are copied. */
 int model_index_init_listed(struct model_index *index, struct served_model *models, const uint32_t *listed,
@@ -47,5 +47,5 @@ int model_index_number(const struct model_index *index, const char *name, size_t
  * sentence: -404 there is none, -503 it is not there now, or may be soon. */
 int model_index_find(const struct model_index *index, const char *name, size_t length, const char *version,
                      size_t version_length, struct sy_error *err);
-/* Whether it can be asked now; if not, the sentence says why. *retry: worth trying again soon. */
+/* Whether the model can be asked now; if not, the sentence says why. *retry: worth trying again soon. */
 bool served_model_ready(const struct served_model *model, bool *retry, struct sy_error *err);

@@ -32,8 +32,8 @@ struct model_override {
 /* Frees what the override points to. */
 void model_override_free(struct model_override *override);
 
-/* Makes the folder, in which repository_find() then finds the model. -EINVAL: the override makes no sense; -ENOENT: it
- * gives no files, and the repository has none either; another -errno; with a sentence. Then folder_remove() must follow
- * (base/folder.h). */
+/* Makes the folder, in which repository_find() then finds the model. 0: the caller removes it by folder_remove()
+ * (base/folder.h). -EINVAL: the override makes no sense; -ENOENT: it gives no files, and the repository has none
+ * either; another -errno; each with a sentence, and then there is no folder. */
 int override_folder_make(const struct model_override *override, const char *repository, const char *name,
                          char folder[PATH_MAX], struct sy_error *err);

@@ -1,5 +1,5 @@
-/* preparations.c - holds what symphony.yaml says of inputs that are prepared against the model, and opens the models
- * that prepare.
+/* preparations.c - checks what symphony.yaml says of prepared inputs against the model, and opens the models that
+ * prepare.
  *
  * How large a prepared input is must be known when its request is submitted, before anything has run: so the model's
  * input or the preparing model's output gives a number for every dimension behind the batch's. A preparing model runs
@@ -24,7 +24,7 @@
 
 #define MADE_MOST ((int64_t)1 << 40) /* elements of what is made of an item: products with sizes do not overflow */
 
-/* Until one was measured. */
+/* The time of an element, until it is measured. */
 #define ELEMENT_GUESS_NS 5
 
 static int step_error(const struct served_model *model, uint32_t line, uint32_t step, struct sy_error *err,
@@ -250,7 +250,8 @@ static bool view_make(const struct tensor_spec *spec, bool lead, const int64_t *
     return view->data;
 }
 
-/* Runs it on zeros, twice: the second time is measured. Not, where its input has no fixed shape. */
+/* Runs the model that prepares on zeros, twice: the second time is measured. Does nothing where its input has no fixed
+ * shape. */
 static int trial(const struct served_model *model, uint32_t i, struct served_preparation *p, struct sy_error *err) {
     struct transform *t = p->transform;
     struct tensor_view in = {.data = NULL}, out = {.data = NULL};

@@ -1,5 +1,5 @@
-/* preparations.h - how a model's inputs are prepared: the steps of symphony.yaml held against the model, and the models
- * that prepare.
+/* preparations.h - how a model's inputs are prepared: the steps of symphony.yaml checked against the model, and the
+ * models that prepare.
  *
  *     apply (any process) -> preparations_fill() -> preparations_open() -> served -> preparations_close()
  *     a backend           -> preparations_fill() -> preparations_pack() -> described to others -> preparations_close()
@@ -25,7 +25,7 @@ int preparations_pack(struct served_model *model, const struct transform_ops *op
 /* Of a model that another process has described: checks what can be checked before its files are opened, and sets what
  * clients see as far as it is known. */
 int preparations_told(struct served_model *model, struct sy_error *err);
-/* Frees the contents, too. Whether it has any open or not. */
+/* Closes the models that prepare, and frees the contents of their files, if there are any. */
 void preparations_close(struct served_model *model);
 /* The path of the file that prepares an input. */
 int preparation_path(const struct served_model *model, uint32_t input, char *path, size_t bytes, struct sy_error *err);

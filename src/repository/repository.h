@@ -1,10 +1,9 @@
 /* repository.h - finds the models of a directory. Set-up only; one thread.
  *
- * Found are, as Triton lays them out, `<model>/<version>/model.onnx` (of its versions those that its configuration
+ * It finds, as Triton lays them out, `<model>/<version>/model.onnx` (of its versions those that its configuration
  * wants, else the highest) with an optional `<model>/config.pbtxt` and `<model>/symphony.yaml`; `<model>/model.onnx`
  * (version 1); and a flat `<model>.onnx`. An ensemble is a `<model>/config.pbtxt` and needs no file. The path may also
- * be one such file, or one model's folder. Hidden entries are not looked at. See docs/model-repository.md.
- */
+ * be one such file, or one model's folder. Hidden entries are not looked at. See docs/model-repository.md. */
 #pragma once
 
 #include <stdint.h>

@@ -27,7 +27,7 @@ enum model_state {
 struct served_on {
     char type[TYPE_NAME_MAX]; /* the server's */
     uint32_t count;           /* 0: it does not run on this type */
-    bool gpu;                 /* or stands for one: */
+    bool gpu;                 /* a GPU, or stands for one (`emulated`) */
     bool emulated;
 };
 
@@ -80,8 +80,8 @@ struct served_model {
     struct served_preparation preparations[TENSORS_MAX]; /* how (preparations.h), */
     struct signature offered;                            /* and what clients see, if any is: served_model_offered() */
     uint32_t batch_max;                                  /* items a batch; 1 for a model without a batch dimension */
-    _Atomic uint32_t items_max; /* of a frontend: items that the smallest batch of the cluster's backends has, if they
-                                 * are fewer; 0: they are not. It may change while the model is served */
+    _Atomic uint32_t items_max; /* of a cluster's frontend: the greatest batch of the backend whose greatest batch is
+                                   smallest, if that is less; else 0. It may change while the model is served */
     int64_t slo_ns;             /* default SLO; 0: not given (then chosen from the profile) */
     bool slo_chosen;            /* slo_ns was chosen, since none was given */
     bool best_effort;           /* requests without a timeout of their own have no SLO */
@@ -95,13 +95,14 @@ struct served_model {
                                           * unless the original is given up */
     struct ensemble_plan *plan; /* of an ensemble that is served: when its steps are due (request/ensemble_plan.h) */
     struct served_part
-        *part; /* what is loaded of it, if its first layers are shared; NULL: its file. Somebody else's */
-    const uint32_t *suffixes; /* of a prefix: [PART_SUFFIXES_MAX] the places of its models by what a card says; NULL: it
-                               * is none. Entries change only while no request means them */
-    uint32_t host;            /* of a model with a suffix: the place of its prefix, */
-    uint8_t suffix;           /* and its number there */
-    double weight;            /* of its share under overload, relative to other models; 0 means 1 */
-    char profile_path[4096];  /* from symphony.yaml; "": measured and cached */
+        *part; /* what is loaded of it, if its first layers are shared; NULL: its whole file. Not owned */
+    const uint32_t
+        *suffixes;  /* of a prefix: [PART_SUFFIXES_MAX] the places of its models, by the suffix that a request's card
+                       names; NULL: it is no prefix. An entry changes only while no request names it */
+    uint32_t host;  /* of a model with a suffix: the place of its prefix, */
+    uint8_t suffix; /* and its number there */
+    double weight;  /* of its share under overload, relative to other models; 0 means 1 */
+    char profile_path[4096];            /* from symphony.yaml; "": measured and cached */
     char label_files[TENSORS_MAX][128]; /* of outputs, in `folder`; "": none */
     uint8_t formats[TENSORS_MAX];       /* of inputs: enum image_format (model_config.h) */
     struct labels *labels[TENSORS_MAX]; /* read from them; NULL: none */
@@ -147,7 +148,7 @@ static inline const struct signature *served_model_offered(const struct served_m
 }
 
 /* Completes a model that repository_scan() found with the signature that its file has (engine_ops.signature, which a
- * broken file may crash: read it in a child process): holds the configuration against it and fills signature,
+ * broken file may crash: read it in a child process): checks the configuration against it and fills signature,
  * batch_max, reference_dims, item_elements, and what is prepared. -EINVAL for a mismatch, with both values; `model` is
  * then as it was. */
 int served_model_apply(struct served_model *model, const struct signature *signature, struct sy_error *err);

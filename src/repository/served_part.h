@@ -20,6 +20,6 @@ struct served_part {
     struct signature signature;                 /* of that file; `batched` as the whole model is */
     int64_t dims[TENSORS_MAX][TENSOR_DIMS_MAX]; /* its inputs of the profiled item */
     uint32_t takes[TENSORS_MAX]; /* by its inputs. Prefix: which of the whole's inputs it is. Suffix: which of the
-                                  * prefix's outputs, or PART_OWN: */
-    uint32_t own[TENSORS_MAX];   /* of the whole's inputs this one */
+                                    prefix's outputs; PART_OWN: none */
+    uint32_t own[TENSORS_MAX];   /* then: which of the whole's inputs it is */
 };

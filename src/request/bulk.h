@@ -3,8 +3,8 @@
  *
  * While a frontend's thread works for one client, the bytes of others wait unread, and their answers unsent. So it
  * hands over jobs that may take longer than some 0.1 ms, and goes on with a request when its job comes back. A short
- * job overtakes longer ones, unless they have waited for as long as they are longer. A hand-over takes a lock and wakes
- * a thread, some 20 us, so short work stays with the frontend. */
+ * job overtakes a longer one, unless that one has already waited for the time by which it is longer. A hand-over takes
+ * a lock and wakes a thread, some 20 us, so short work stays with the frontend. */
 #pragma once
 
 #include <pthread.h>
@@ -45,19 +45,19 @@ struct bulk_job {
 /* Bytes to be copied, or sorted for classes. */
 #define BULK_COPY_BYTES ((size_t)1024 * 1024)
 
-/* Starts so many threads. They have memory for inputs of their own, `inputs_bytes_max` at most. 0 or -errno with a
- * sentence. */
+/* Starts so many threads. They share one slab for inputs, of `inputs_bytes_max` at most; `visible` and `pinned` as for
+ * slab_create_visible(). `grpc_level`: zlib's level for gRPC's answers. 0 or -errno with a sentence. */
 int bulk_create(struct bulk **bulk, uint32_t threads, uint64_t inputs_bytes_max, bool visible, bool pinned,
                 int grpc_level, struct sy_error *err);
-/* Ends the threads; their memory stays. Call it when no job is under way, and before the frontends go: a thread that has
- * handed back the last job may still be about to wake its frontend. NULL is allowed. */
+/* Ends the threads; their memory stays. Call it when no job is under way, and before the frontends are freed: a thread
+ * that has handed back the last job may still be about to wake its frontend. NULL is allowed. */
 void bulk_stop(struct bulk *bulk);
 /* Call it when nothing lies in its memory any more. NULL is allowed. */
 void bulk_destroy(struct bulk *bulk);
 /* Any thread. */
 struct slab *bulk_slab(const struct bulk *bulk);
 void bulk_submit(struct bulk *bulk, struct bulk_job *job);
-/* The oldest job that came back to this frontend, and the one after a job; ask for that before you go on with the job.
- * NULL: there is none. The frontend's thread. */
+/* bulk_returned() takes all jobs that came back to this frontend and returns the oldest; bulk_job_next() returns the
+ * one after a job: ask for it before you go on with the job. NULL: there is none. The frontend's thread. */
 struct bulk_job *bulk_returned(struct inbox *home);
 struct bulk_job *bulk_job_next(const struct bulk_job *job);

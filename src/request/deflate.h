@@ -8,7 +8,7 @@
 /* Shorter answers are sent as they are: compression would save less than one packet costs. */
 #define DEFLATE_BYTES_MIN 512
 
-/* State of one thread's compression. Its first use takes 256 KiB of memory an encoding. */
+/* State of one thread's compression. The first use of each encoding takes 256 KiB of memory. */
 struct deflater {
     int level; /* 1 to 9, as zlib has them */
     z_stream streams[BODY_UNKNOWN];
@@ -24,7 +24,7 @@ void deflater_destroy(struct deflater *deflater);
 enum body_encoding accepted_encoding(const char *list, size_t length);
 
 /* Compresses the answer into one piece, in `packed` (empty, on the heap; it must outlive the answer). The first `lead`
- * bytes stay as they are. False, and the answer is as it was: it is short, or would not become shorter, or there is no
+ * bytes stay as they are. False: the answer is unchanged, since it is short, would not become shorter, or there is no
  * memory. */
 bool answer_deflate(struct deflater *deflater, enum body_encoding encoding, size_t lead, struct infer_answer *answer,
                     struct text *packed);

@@ -1,4 +1,4 @@
-/* ensemble_run.c - the steps of an ensemble's request: their inputs, what they come to, how it all ends. */
+/* ensemble_run.c - the steps of an ensemble's request: their inputs, their requests, and how the whole ends. */
 #include "request/ensemble_run.h"
 
 #include <errno.h>
@@ -29,7 +29,8 @@ static int64_t earlier(int64_t a_ns, int64_t b_ns) {
     return a_ns < b_ns ? a_ns : b_ns;
 }
 
-/* Ends the request with this status, unless it has ended already. `err` has the reason; the step goes in front. */
+/* Ends the request with this status, unless it has ended already. `err` has the reason; the ensemble and the step are
+ * named in front of it. */
 static void run_fail(struct ensemble_run *run, uint32_t v, unsigned status, bool retry, const struct sy_error *err) {
     if (run->over || run->status)
         return;
@@ -157,11 +158,11 @@ static bool step_reserve(struct ensemble_run *run, uint32_t v, uint32_t requests
 struct extent {
     bool runs;     /* false: it has nothing to do, and its outputs have no rows */
     bool rows;     /* its inputs are divided by rows: */
-    uint32_t all;  /* so many in all, */
-    uint32_t most; /* so many a request */
+    uint32_t all;  /* rows in all, */
+    uint32_t most; /* rows of one request at most */
 };
 
-/* The rows of the first input that has any, which `for_each` or a large batch is divided by. */
+/* The rows of the first input that was not left out: those of a step without `for_each`. */
 static int64_t rows_of(const struct ensemble_run *run, const struct ensemble_step *step) {
     enum datatype type;
     for (uint32_t i = 0; i < step->input_count; i++) {
@@ -201,8 +202,8 @@ static int extent_find(const struct ensemble_run *run, uint32_t v, struct extent
     return 0;
 }
 
-/* Whether all requests of a step can be submitted: 0, or a status with a sentence. If not, none should be: those of a
- * query that ends before its last request is out would cost the others time for nothing. */
+/* Whether all requests of a step can be submitted: 0, or a status with a sentence. If not, none is: if a step fails
+ * before its last request is sent, those sent before would cost other queries time for nothing. */
 static int room_find(const struct ensemble_run *run, uint32_t requests, struct sy_error *err) {
     const struct port *port = run->inference->home->port;
     bool best_effort = run->inference->request.priority == PRIORITY_BEST_EFFORT;
@@ -268,8 +269,8 @@ static void refused(struct ensemble_run *run, const struct step_request *r) {
     run_fail(run, request->step, status, retry, &err);
 }
 
-/* Sends a request once more that could not be run by its step's deadline: with what the whole has left; or late, where
- * nobody asked for the deadline. Once. */
+/* A request that could not run by its step's deadline is sent once more, with all the time that the ensemble's request
+ * has left; or late, where nobody asked for the deadline. True: it was sent. */
 static bool sent_again(struct ensemble_run *run, struct step_request *r, int64_t now_ns) {
     struct request *request = &r->request;
     const struct request *whole = &run->inference->request;
@@ -310,8 +311,8 @@ static void go_on(struct ensemble_run *run) {
         step_begin(run, v, now_ns);
 }
 
-/* Takes back what waits of a request that has ended: a step's last request first, as the first one, once away, might
- * let the others start. True: all of it is over, and the inference has its result. */
+/* If the ensemble's request has ended, takes back those of its requests that still wait: a step's last one first, since
+ * taking back the first might let the others start. True: none is away any more, and the inference has its result. */
 static bool settled(struct ensemble_run *run) {
     struct query *query = run->query;
     struct request *whole = &run->inference->request;
@@ -472,7 +473,7 @@ void ensemble_run_cancel(struct ensemble_run *run) {
     bool was_over = run->over;
     query_cancel(run->query);
     bool over = settled(run);
-    CHECK(was_over || !over); /* what runs has requests away */
+    CHECK(was_over || !over); /* while it runs, some request of it is away */
 }
 
 unsigned ensemble_run_result(const struct ensemble_run *run, bool *retry, struct sy_error *err) {

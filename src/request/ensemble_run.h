@@ -4,10 +4,10 @@
  *     inference_submit() -> ensemble_run_begin() -> port_submit() for each step that can begin
  *     port_next() -> ensemble_run_returned() -> the next steps, or the end: the inference is finished
  *
- * What a query of several models may do when, and by when each stage is due, is decided by pipeline/query.h, as in the
- * simulator. Here are the tensors: outputs stay in the blocks in which their runs left them, and are given back with
- * their last reader. A step that is refused, a failure, or a client that leaves ends the request: what still waits of
- * it is taken back, and nothing behind it begins.
+ * pipeline/query.h decides which step may begin when, and by when it must end, as in the simulator. This file has the
+ * tensors: outputs stay in the blocks in which their runs left them, and are given back after their last reader has
+ * ended. A step that is refused, a failure, or a client that leaves ends the request: its requests that still wait are
+ * taken back, and no further step begins.
  *
  * Memory comes from the frontend's slab. Called by the frontend's thread only. */
 #pragma once
@@ -26,11 +26,12 @@ struct ensemble_run;
 int ensemble_run_begin(struct inference *inference, struct sy_error *err);
 /* A request whose `run` is set came back. The inference, if all of it is over; NULL: it goes on. */
 struct inference *ensemble_run_returned(struct request *request);
-/* An inference that was over before a request of it came back; NULL: none. */
+/* The next inference that was over already when ensemble_run_begin() returned; NULL: none. */
 struct inference *ensemble_runs_next(struct inferences *home);
 /* The client has left. */
 void ensemble_run_cancel(struct ensemble_run *run);
-/* Why an inference that is over has no outputs: a status with a sentence; 200: it has. */
+/* Why an inference that is over has no outputs: a status with a sentence, and *retry: worth trying again soon. 200: it
+ * has outputs. */
 unsigned ensemble_run_result(const struct ensemble_run *run, bool *retry, struct sy_error *err);
 /* Whether a run that was given up may still read inputs of a step. */
 bool ensemble_run_is_read(const struct ensemble_run *run);

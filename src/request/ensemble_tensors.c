@@ -131,7 +131,7 @@ static void blocks_put(struct run_step *step) {
     }
 }
 
-/* Whether a step takes one of another's outputs. */
+/* Whether a later step takes this output of step v. */
 static bool is_taken(const struct ensemble *ensemble, uint32_t v, uint32_t output) {
     for (uint32_t w = v + 1; w < ensemble->step_count; w++)
         if ((ensemble->steps[w].after >> v & 1) &&

@@ -1,8 +1,8 @@
 /* ensemble_tensors.h - the tensors that steps of an ensemble's request hand on; for ensemble_run.c only.
  *
- * Outputs of a step of one request stay in the block of its run; those of several requests are joined, row behind row,
- * in memory of the frontend's slab. In a cluster outputs come over a link, and where other steps take them they are
- * copied into the slab, too: it is the memory that backends may read. */
+ * The outputs of a step that has one request stay in the block of its run; those of a step with several requests are
+ * joined, row behind row, in memory of the frontend's slab. In a cluster outputs come over a link, and those that other
+ * steps take are copied into the slab, too: backends can read no other memory. */
 #pragma once
 
 #include "pipeline/query.h"
@@ -32,14 +32,14 @@ struct ensemble_run {
     const struct ensemble *ensemble;
     struct query *query;
     struct step_counters *counters;
-    struct ensemble_run *next;           /* in the list of those that are over at once */
+    struct ensemble_run *next;           /* in `inferences.runs_over` */
     uint32_t models[ENSEMBLE_STEPS_MAX]; /* numbers of the steps' models; the first `held` are held */
     uint32_t held;
     bool over;                    /* it has ended, and what waited was taken back */
-    bool read;                    /* a run that was given up has had inputs of a step */
-    bool retry;                   /* worth trying again soon, if: */
-    unsigned status;              /* not 0: it has failed, */
-    struct sy_error reason;       /* and why */
+    bool read;                    /* a request came back while a run that was given up could still read its inputs */
+    bool retry;                   /* if `status` is set: worth trying again soon */
+    unsigned status;              /* not 0: the request has failed with this status */
+    struct sy_error reason;       /* why it has failed */
     int64_t start_ns, end_ns;     /* of the first run, and of the last one */
     struct output_block composed; /* the ensemble's outputs: views of those of steps, which the run holds */
     struct run_step steps[];
@@ -47,16 +47,17 @@ struct ensemble_run {
 
 /* A tensor as it is now: of the client, or of a step that has ended. Without data: the client left it out. */
 struct tensor_view ensemble_tensor(const struct ensemble_run *run, uint32_t tensor, enum datatype *type);
-/* Whether a step gives it that had nothing to do. */
+/* Whether the tensor is an output of a step that had nothing to do. */
 bool ensemble_tensor_none(const struct ensemble_run *run, uint32_t tensor);
 /* Makes the outputs of a step that had nothing to do: no rows. */
 void ensemble_step_empty(struct ensemble_run *run, uint32_t step, const struct served_model *model);
 /* Finds the outputs of a step whose requests have all run. 0, or a status with a sentence. */
 int ensemble_step_outputs(struct ensemble_run *run, uint32_t step, const struct served_model *model,
                           struct sy_error *err);
-/* Gives the outputs of steps back that no step will read, and that are no outputs of the ensemble. */
+/* Gives back the outputs of steps that have ended, unless a step will still read them or the ensemble's answer has
+ * them. */
 void ensemble_outputs_put(struct ensemble_run *run);
-/* Gives a step's outputs back, if they have not been. */
+/* Gives a step's outputs back, unless that was done already. */
 void ensemble_step_put(struct ensemble_run *run, uint32_t step);
 /* Puts the ensemble's outputs together. False with a sentence: they are not what its configuration says. */
 bool ensemble_compose(struct ensemble_run *run, struct sy_error *err);

@@ -18,9 +18,9 @@ struct infer_answer {
 
 struct request;
 
-/* Whether making the answer of a request that has run is work for bulk.h: about how many bytes are to be written as
- * JSON, sorted, compressed or copied; 0 if they are few. `as_json`: outputs are JSON unless the client asked
- * otherwise. */
+/* How large a bulk job (bulk.h) it would be to make the answer of a request that has run: the bytes of all its outputs.
+ * 0: no such job, since few bytes are to be written as JSON, sorted, compressed or copied. `as_json`: outputs are JSON
+ * unless the client asked otherwise. */
 size_t infer_answer_work(const struct infer_call *call, const struct request *request, bool as_json, bool compressed);
 
 /* Binary outputs of at most so many bytes together are copied behind the JSON: copying them costs less than a second

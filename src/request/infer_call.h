@@ -63,7 +63,7 @@ struct infer_call {
 
 void infer_call_begin(struct infer_call *call);
 
-/* Each returns 0, or a status with a sentence; `call` is undefined after that. */
+/* Each returns 0, or a status with a sentence; after a status the content of `call` is undefined. */
 
 /* Finds the input of this name, whose data come next. */
 int infer_call_input(struct infer_call *call, const struct served_model *model, const char *name, size_t length,
@@ -93,7 +93,8 @@ int infer_call_priority(struct infer_call *call, int64_t priority, struct sy_err
  * inputs that are missing have no data. If no output was asked for, all are. */
 int infer_call_finish(struct infer_call *call, const struct served_model *model, struct sy_error *err);
 
-/* Sets shape_key and work by the inputs' shapes: once more where prepared inputs have taken their place. */
+/* Sets shape_key and work by the inputs' shapes. infer_call_finish() does it; call it again when prepared inputs have
+ * replaced those that the client sent. */
 void infer_call_shapes(struct infer_call *call, const struct served_model *model);
 
 /* The datatype that an output is answered in. */

@@ -1,5 +1,5 @@
 /* infer_counters.h - a frontend's counts of infer requests. Its thread writes them, any thread reads them: relaxed
- * atomics, since nothing else is inferred from them. */
+ * atomics, since nothing else is inferred from them; only `held` is released and acquired. */
 #pragma once
 
 #include <stdatomic.h>
@@ -23,7 +23,7 @@ enum outcome {
 
 struct model_infer_counters {
     _Atomic uint64_t outcomes[OUTCOME_COUNT];
-    _Atomic uint64_t refused[REFUSAL_COUNT]; /* by enum refusal: those that came back so */
+    _Atomic uint64_t refused[REFUSAL_COUNT]; /* by enum refusal: those that came back with that reason */
     _Atomic uint64_t in_time;                /* answered OK by the deadline: the goodput */
     _Atomic uint64_t items;                  /* of OK ones */
     _Atomic uint64_t run_ns;                 /* of OK ones: the runs of their batches, added up */
@@ -42,8 +42,8 @@ struct model_infer_counters {
 struct step_counters {
     _Atomic uint64_t whole[ENSEMBLE_STEPS_MAX];   /* items of the ensemble's requests that have reached the step, */
     _Atomic uint64_t items[ENSEMBLE_STEPS_MAX];   /* and items that its model was then asked for */
-    _Atomic uint64_t ended[ENSEMBLE_STEPS_MAX];   /* times that all its items have ended, */
-    _Atomic uint64_t took_ns[ENSEMBLE_STEPS_MAX]; /* after so long, added up */
+    _Atomic uint64_t ended[ENSEMBLE_STEPS_MAX];   /* times that the step has ended, */
+    _Atomic uint64_t took_ns[ENSEMBLE_STEPS_MAX]; /* and the time from its beginning to its end, added up */
 };
 
 struct infer_counters {

@@ -126,7 +126,7 @@ void inference_block_give(void *context, void *block) {
     CHECK(!"a block of this inference");
 }
 
-/* release: a thread that sees the model no longer held, and frees it, comes after all that was done with it */
+/* release: all that was done with the model comes before a thread sees that nobody holds it, and frees it */
 void inferences_hold(struct inferences *home, uint32_t model, int32_t n) {
     _Atomic uint32_t *held = &home->counters.models[model].held;
     atomic_store_explicit(held, atomic_load_explicit(held, memory_order_relaxed) + (uint32_t)n, memory_order_release);
@@ -363,7 +363,7 @@ bool inferences_away(const struct inferences *home) {
     return away;
 }
 
-/* One whose client has left is not refused. */
+/* A request whose client has left does not count as refused. */
 static void count_refused(struct inferences *home, const struct request *request) {
     if (request->status == REQUEST_REFUSED && request->refusal != REFUSAL_CANCELLED)
         counter_add(&home->counters.models[request->model].refused[request->refusal], 1);

@@ -32,7 +32,7 @@ enum inference_state {
     INFERENCE_BULK,    /* a bulk thread has it (bulk.h): it reads the body, or writes the answer */
     INFERENCE_FINISHED,
     INFERENCE_SENDING,
-    INFERENCE_READ, /* over, but a hanging run may still read its inputs (request_is_read()) */
+    INFERENCE_READ, /* over, but something still uses its inputs (request_is_read()) */
 };
 
 struct inference {
@@ -64,9 +64,9 @@ struct inference {
 
 /* How long the steps of an ensemble take, as a frontend has seen it. */
 struct inference_times {
-    const struct ensemble_plan *of; /* by its address */
+    const struct ensemble_plan *of; /* which plan this is about: its address, */
     uint64_t number;                /* and by its number */
-    uint64_t divisions;             /* of the plan, whose parts the graph has */
+    uint64_t divisions;             /* the count of the plan's divisions whose parts `graph` has */
     struct pipeline graph;
     struct pipeline_times times;
 };
@@ -82,7 +82,7 @@ struct inferences {
     struct list_node preparations;  /* and a list of them */
     struct preparer *preparer;      /* NULL: nobody prepares inputs */
     struct inbox *inbox;            /* where preparations come back; the frontend sets it */
-    int64_t busy_ns;                /* when the slab was last in use */
+    int64_t busy_ns;                /* when inferences_trim() last saw the slab in use */
     char *slots;                    /* each begins with a struct inference */
     size_t slot_bytes;
     uint32_t slot_count;
@@ -91,8 +91,8 @@ struct inferences {
     const struct model_index *models; /* as they are now: the steps of ensembles are looked up there. The frontend sets
                                        * it; NULL: ensembles are not served */
     struct inference_times **times;   /* [counters.model_count] of ensembles that were asked for */
-    struct ensemble_run *runs_over;   /* ensembles' requests that were over at once */
-    uint32_t read; /* first of the slots that a hanging run still reads, at most one a run: given back after it */
+    struct ensemble_run *runs_over;   /* ensembles' requests that were over as soon as they began */
+    uint32_t read;                    /* first of the slots that are READ: given back once nothing uses their inputs */
 };
 
 struct inferences_config {
@@ -112,18 +112,18 @@ void inferences_destroy(struct inferences *home);
 /* A slot for a request that arrives now (UPLOAD), or NULL: all are taken. The bytes behind the struct inference are as
  * their last user left them, zeros at first. */
 void *inference_take(struct inferences *home, int64_t now_ns);
-/* Gives back the slot and all that it holds. The inputs, the model and the slot itself wait until no hanging run may
- * read them. Not while RUNNING or ORDERED. */
+/* Gives back the slot and all that it holds. The inputs, the model and the slot itself stay while a hanging run may
+ * read the inputs, or a preparation uses them. Not while RUNNING or ORDERED. */
 void inference_free(struct inference *inference);
 /* The request is for the served model of this index. At most once a slot; the model stays until the slot is given back.
  */
 void inference_model(struct inference *inference, const struct served_model *models, uint32_t index);
-/* Another reference to a served model (or, negative, one less), which stays meanwhile. */
+/* Adds n references to a served model, or removes them if n is negative. The model stays while it has any. */
 void inferences_hold(struct inferences *home, uint32_t model, int32_t n);
 /* A block of the inference's slab, held until the inputs are given back; NULL: the memory is exhausted. As
  * infer_memory.take() its context is the inference. */
 void *inference_block(void *inference, size_t bytes);
-/* Gives a block back before that. */
+/* Gives such a block back early. */
 void inference_block_give(void *inference, void *block);
 /* How much room to give a body of which `arrived` bytes have come, and `expected` are announced (SIZE_MAX: not known).
  * While memory is plenty, all that is announced, up to 1 MiB at once. Else twice what has come, so that an announcement
@@ -135,21 +135,23 @@ void inference_blocks_give(struct inference *inference);
 /* Submits a request whose `call` is filled; inputs in shared memory are read first. Its deadline comes from its timeout
  * or its model's SLO, or is `limit_ns` if that is earlier (0: none). 0: RUNNING; or a status with a sentence. */
 unsigned inference_submit(struct inference *inference, int64_t limit_ns, struct sy_error *err);
-/* The client no longer waits for it; it comes back all the same. Does nothing unless RUNNING. */
+/* The client no longer waits for the inference; it comes back all the same. Does nothing unless RUNNING. The second
+ * does so for all. */
 void inference_cancel(struct inference *inference);
 void inferences_cancel(struct inferences *home);
 /* Whether the scheduler, a bulk thread or a preparing thread has some inference. */
 bool inferences_away(const struct inferences *home);
 /* The next inference that the scheduler gives back, FINISHED; NULL: none now. */
 struct inference *inferences_next(struct inferences *home);
-/* Writes outputs that go to shared memory. 200, or the status of the refusal or failure with a sentence. *retry: worth
- * trying again soon. */
+/* Makes classes, and writes outputs that go to shared memory. 200, or the status of the refusal or failure with a
+ * sentence. *retry: worth trying again soon. */
 unsigned inference_result(struct inference *inference, bool *retry, struct sy_error *err);
-/* The answer is built. */
+/* The answer is built, with this status: SENDING. */
 void inference_answered(struct inference *inference, unsigned status);
 /* Counts a request, a client's or a step's, that ended at end_ns. */
 void inferences_count(struct inferences *home, const struct request *request, enum outcome outcome, int64_t end_ns);
-/* Counts it at its end. `sent_ns` is when the kernel had the last of its answer; 0: the answer did not go out. */
+/* Counts an inference at its end. `sent_ns` is when the kernel had the last of its answer; 0: the answer did not go
+ * out. */
 void inference_count(const struct inference *inference, int64_t sent_ns);
 
 /* Hands the job (`run`, `home` and `bytes` are set) to a bulk thread, which owns all of the inference until the job

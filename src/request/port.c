@@ -29,8 +29,8 @@
 struct port {
     struct wiring *wiring;
     uint32_t index;
-    uint32_t outstanding; /* requests that have not come back, and those that a run still reads */
-    uint32_t best_effort; /* such requests that have not come back */
+    uint32_t outstanding; /* requests that have not come back, or are still read (request_is_read()) */
+    uint32_t best_effort; /* best-effort requests that have not come back */
     bool *model_rung;     /* [model_threads] */
     uint32_t sent;        /* messages of this turn */
     uint32_t turn;        /* which ring port_next() looks at next */
@@ -42,7 +42,7 @@ struct port {
     /* by slot, [wiring->port_requests] */
     struct request **requests;
     struct request_card *cards;
-    uint32_t *submissions; /* to the slot: the last one's number */
+    uint32_t *submissions; /* number of the last submission in this slot */
     uint32_t *free;        /* unused slots; [outstanding] is the next one to be taken */
 };
 
@@ -50,7 +50,8 @@ static size_t cards_bytes(const struct port *port) {
     return port->wiring->port_requests * sizeof(struct request_card);
 }
 
-/* Pages are touched when a request needs them. Other processes of this host read the cards where they pull. */
+/* The cards' pages take memory only once a request needs them. Other processes of this host that pull inputs read the
+ * cards. */
 static struct request_card *cards_allocate(struct port *port) {
     if (!port_is_visible(port))
         return aligned_alloc(CACHE_LINE, cards_bytes(port));
@@ -180,15 +181,15 @@ static int card_write(struct port *port, const struct request *request) {
     card->work = request->work;
     card->delay = request->delay;
     card->alone = request->alone;
-    /* published with the message. Who has prepared the inputs meanwhile clears it once more, by port_prepared() */
+    /* published with the message. If the inputs are prepared meanwhile, port_prepared() clears it again */
     atomic_store_explicit(&card->unready, request->preparing, memory_order_relaxed);
     card->suffix = port->wiring->suffix_of_served ? port->wiring->suffix_of_served[request->model] : 0;
     card->input_count = request->input_count;
     return rc;
 }
 
-/* Another process that reads the inputs without asking (cluster/landing.h) looks at the card's handle afterwards: it is
- * gone before the inputs' memory is anything else. */
+/* Another process that reads the inputs without asking (cluster/landing.h) looks at the card's handle afterwards: the
+ * handle is cleared before the inputs' memory is used for anything else. */
 static void slot_give(struct port *port, struct request *request) {
     if (port_is_visible(port)) {
         port->cards[request->slot].handle = 0;
@@ -238,8 +239,9 @@ static int64_t scheduler_deadline(const struct port *port, const struct request 
     return request->deadline_ns - (request->run ? 0 : port_reply_margin_ns(port, request));
 }
 
-/* Hands a request over to the scheduler, or holds it back until its inputs are there. The scheduler gets it before that
- * only the first time, and only if it reckons with promises: central policies and best effort do not. */
+/* Hands a request over to the scheduler, or holds it back until its inputs are there. The scheduler gets a request
+ * before its inputs are there only the first time, and only where promises are known: not with central policies, nor as
+ * best effort. */
 static void hand_over(struct port *port, struct request *request, bool again) {
     request->held = request->preparing && (again || port->wiring->central || request->priority == PRIORITY_BEST_EFFORT);
     if (!request->held)
@@ -410,15 +412,16 @@ static bool result_take(struct port *port, struct request *request, const struct
     return !late || !waits_on(port, request);
 }
 
-/* The hanging run that read this request's inputs is over. The slot has been kept for that. */
+/* A hanging run or a preparation that used this request's inputs is over. After the last one the slot, which was kept
+ * for it, is given back. */
 static void released(struct port *port, struct request *request) {
     request->readers--;
     if (request->readers == 0 && request->back)
         slot_give(port, request);
 }
 
-/* A hint for the scheduler, which otherwise goes by the promise: it is left out where it could take the room of a
- * message that cannot be. */
+/* Tells the scheduler that the inputs are there; without this hint it goes by the promise. The hint is left out where
+ * it could take the room of a message that must be sent. */
 static void ready_tell(struct port *port, const struct request *request) {
     struct wiring *w = port->wiring;
     struct ring *ring =
@@ -486,8 +489,8 @@ static void count_refused(struct port *port) {
     port->relaxed_ns = now_ns;
 }
 
-/* Refused at its deadline, while it waited for an accelerator, or in a cluster for a backend or a scheduler. Here, no
- * best effort waits for a model without accelerators. */
+/* Refused at its deadline, while it waited for an accelerator, or in a cluster for a backend or a scheduler. Outside a
+ * cluster no best effort waits for a model without accelerators. */
 static bool ran_out_of_time(const struct port *port, enum refusal reason) {
     bool frontend = port->wiring->link == LINK_FRONTEND;
     return reason == REFUSAL_DEADLINE || reason == REFUSAL_UNSCHEDULED || (reason == REFUSAL_STRANDED && frontend);

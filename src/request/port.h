@@ -1,5 +1,5 @@
-/* port.h - a frontend's end of the scheduler: submit requests, get them back. Each port belongs to one frontend thread:
- * that alone calls these functions, or who takes its turns (port_lend()). */
+/* port.h - a frontend's end of the scheduler: submit requests, get them back. Each port belongs to one frontend thread.
+ * Only that thread calls these functions, or a thread that takes its turn (port_lend()). */
 #pragma once
 
 #include "base/doorbell.h"
@@ -16,9 +16,9 @@ void port_destroy(struct port *port);
 /* Sets where the inputs of the port's requests lie, if not in the bulk threads' memory. Before the first is submitted.
  */
 void port_region(struct port *port, uintptr_t base, size_t bytes, int fd);
-/* Whether other processes of this host pull inputs, so that they should lie where those can map them. */
+/* Whether other processes of this host may pull inputs, so that inputs should lie in memory that those can map. */
 bool port_is_visible(const struct port *port);
-/* Whether a device of this host may, too. */
+/* Whether that memory should be one that a device may read in place, too (slab_create_visible()). */
 bool port_is_pinned(const struct port *port);
 
 /* Submits a request, a client's or a step of an ensemble's (its deadline then excludes the way back already, and its
@@ -27,8 +27,8 @@ bool port_is_pinned(const struct port *port);
  * port_flush(). */
 int port_submit(struct port *port, struct request *request);
 /* The inputs of a request that was submitted with `preparing` are there, or (`ready` false) never will be: then it
- * comes back, refused with REFUSAL_UNPREPARED. Until it is called, request_is_read(). The card's `unready` is where
- * whoever prepares the inputs may say so himself, before this call. */
+ * comes back, refused with REFUSAL_UNPREPARED. Until it is called, request_is_read(). port_unready() is the card's
+ * `unready`: the thread that prepares the inputs may clear it before this call. */
 void port_prepared(struct port *port, struct request *request, bool ready);
 _Atomic uint8_t *port_unready(const struct port *port, const struct request *request);
 /* The request's time is over: if it waits here for port_prepared(), it comes back now, refused with REFUSAL_UNPREPARED.
@@ -59,10 +59,10 @@ struct request *port_next(struct port *port);
 int port_event_fd(const struct port *port);
 bool port_arm(struct port *port, int64_t until_ns);
 void port_disarm(struct port *port);
-/* Between the two, who brings finished requests may call `turn` instead of waking the thread (base/doorbell.h); it has
- * all that the thread has. Before the thread starts. */
+/* Between port_arm() and port_disarm(), a thread that brings finished requests may call `turn` instead of waking the
+ * frontend's thread (base/doorbell.h); `turn` may then use all that this thread owns. Before the thread starts. */
 void port_lend(struct port *port, doorbell_turn *turn, void *frontend);
-/* Feeds the reply margin: the reply was handed to the kernel so long after run_end_ns. */
+/* Feeds the reply margin: took_ns is from run_end_ns until the reply was handed to the kernel. */
 void port_replied(struct port *port, int64_t took_ns);
 
 /* Any thread. */

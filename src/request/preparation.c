@@ -176,7 +176,7 @@ static char *input_take(const struct order *order, uint32_t input, uint32_t coun
     return data;
 }
 
-/* Of images that become the input as they are. */
+/* Takes memory for images that become the input as they are. */
 static int pixels_take(const struct order *order, uint32_t input, struct preparation_item *items, uint32_t count,
                        struct sy_error *err) {
     const int64_t dims[] = {items[0].header.height, items[0].header.width, IMAGE_CHANNELS};
@@ -189,7 +189,7 @@ static int pixels_take(const struct order *order, uint32_t input, struct prepara
     return 0;
 }
 
-/* Of what a model makes. */
+/* Takes memory for what a model makes. */
 static int made_take(const struct order *order, uint32_t input, struct preparation_item *items, uint32_t count,
                      struct sy_error *err) {
     const struct served_preparation *how = &order->model->preparations[input];

@@ -26,12 +26,13 @@ int preparation_submit(struct inferences *home, struct request *request, struct 
                        int64_t deadline_most_ns);
 /* Gives its memory back; not while it is under way. NULL is allowed. */
 void preparation_free(struct preparation *preparation);
-/* One has come back: tells the port, and counts. It may free it, if its request has ended. */
+/* A preparation has come back: tells the port, and counts it. If its request has ended, this may free the preparation.
+ */
 void preparation_returned(struct preparation *preparation);
 /* Gives up requests whose time is over while they wait for their inputs, so that nobody waits for a preparation that
  * takes too long. Call it often while inferences.preparing. */
 void preparations_look(struct inferences *home, int64_t now_ns);
-/* Nobody waits for it any more. */
+/* Nobody waits for the preparation any more: ends it soon, unless it has come back (preparer_drop()). */
 void preparation_drop(struct preparation *preparation);
 /* The status if it has failed, with a sentence: 400 for an image, 500 for a model that prepares. Else 0. */
 unsigned preparation_failed(const struct preparation *preparation, struct sy_error *err);

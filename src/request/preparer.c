@@ -1,4 +1,4 @@
-/* preparer.c - a queue under a lock, threads that take from it, and what steps take. */
+/* preparer.c - a queue under a lock, threads that take from it, and the times that steps take. */
 #include "request/preparer.h"
 
 #include <errno.h>
@@ -15,13 +15,13 @@
 
 /* What a preparation takes beside its steps: two wake-ups, and what is the same for images of any size. */
 #define FIXED_NS (100 * NS_PER_US)
-/* Elements of a model's input that cost about what any run does: some 20 us. */
+/* A run on fewer elements of input costs as much as one on so many: some 20 us. */
 #define ELEMENTS_LEAST 4096
 /* Guesses of what a unit of image_work() takes, until one was measured. */
 static const double guesses_ns[IMAGE_KIND_COUNT] = {
     [IMAGE_KIND_JPEG] = 6, [IMAGE_KIND_JPEG_PROGRESSIVE] = 15, [IMAGE_KIND_PNG] = 12};
-/* The time of an image with less work counts accordingly less: that of small ones is mostly the same for all sizes, and
- * a client that sends many of them must not lengthen what larger ones are thought to take. */
+/* The measured time of an image with less work than this counts less, in proportion: a small image's time is mostly
+ * what any image takes, and a client that sends many of them must not lengthen the estimates for larger ones. */
 #define WORK_COUNTED 262144
 
 struct preparer {
@@ -51,8 +51,8 @@ struct preparation *preparation_next(const struct preparation *preparation) {
 
 /* ---- what it takes ---- */
 
-/* Of a model's input. Few take as long as ELEMENTS_LEAST: else a run of one element, which costs what any run does,
- * would promise hours for a million. */
+/* The elements of a model's input, ELEMENTS_LEAST or more: else a measured run on one element, which costs what any run
+ * does, would make the promise for a million elements hours long. */
 static double elements_of(const struct preparation_item *item) {
     double elements = (double)dims_product(item->given.dims, 0, item->given.rank);
     return elements > ELEMENTS_LEAST ? elements : ELEMENTS_LEAST;
@@ -84,7 +84,8 @@ static void measured(struct preparer *p, struct pace *pace, int64_t begun_ns, do
     pthread_mutex_unlock(&p->lock);
 }
 
-/* None of it was begun. Under the lock. */
+/* The preparation was dropped before any step began: paces that are too long may be why (pace_doubt()). Under the lock.
+ */
 static void unmeasured(struct preparer *p, const struct preparation *preparation) {
     int64_t now_ns = clock_now_ns();
     for (uint32_t i = 0; i < preparation->item_count; i++) {
@@ -115,16 +116,16 @@ void preparer_forget(struct preparer *p) {
     atomic_fetch_sub_explicit(&p->taken, 1, memory_order_relaxed);
 }
 
-/* It is the frontend's again. */
+/* Gives the preparation back to its frontend. */
 static void hand_back(struct preparation *preparation) {
     struct inbox *home = preparation->home;
     push_list_push(&home->preparations, &preparation->back);
     inbox_wake(home);
 }
 
-/* Ends what is done for it now. Under the lock. */
+/* Makes the step that runs for it end soon. Under the lock. */
 static void halt(struct preparation *preparation) {
-    /* relaxed: only work is saved by it */
+    /* relaxed: it only saves work */
     atomic_store_explicit(&preparation->halt, true, memory_order_relaxed);
     if (preparation->stop)
         preparation->stop_ops->stop(preparation->stop, true);
@@ -134,7 +135,7 @@ static void halt(struct preparation *preparation) {
 void preparer_drop(struct preparer *p, struct preparation *preparation) {
     pthread_mutex_lock(&p->lock);
     bool waits = preparation->waits;
-    /* relaxed: only work is saved by it */
+    /* relaxed: it only saves work */
     atomic_store_explicit(&preparation->dropped, true, memory_order_relaxed);
     halt(preparation);
     if (waits) {
@@ -189,7 +190,8 @@ static struct preparation *preparation_await(struct preparer *p) {
     return preparation;
 }
 
-/* A thread is done with it, but for `to_the_end` false: then it has given way, and waits as the next of its kind. */
+/* A thread leaves a preparation: it is done with it or, if `to_the_end` is false, the preparation has given way, and
+ * waits as the next one of best effort. */
 static void preparation_leave(struct preparer *p, struct preparation *preparation, bool to_the_end) {
     pthread_mutex_lock(&p->lock);
     p->busy--;
@@ -233,7 +235,7 @@ static void image_prepare(struct preparer *p, struct preparation *preparation, c
 }
 
 static bool is_halted(const struct preparation *preparation) {
-    return atomic_load_explicit(&preparation->halt, memory_order_relaxed); /* only work is saved by it */
+    return atomic_load_explicit(&preparation->halt, memory_order_relaxed); /* it only saves work */
 }
 
 static void stop_make(struct worker *w, const struct transform_ops *ops) {
@@ -246,7 +248,7 @@ static void stop_make(struct worker *w, const struct transform_ops *ops) {
     w->stop_ops = ops;
 }
 
-/* Shows halt() what to stop from now on. False: it is to end already. */
+/* From now on halt() can stop the run. False: the preparation is to end already. */
 static bool stop_show(struct worker *w, struct preparation *preparation) {
     pthread_mutex_lock(&w->preparer->lock);
     bool wanted = !is_halted(preparation);
@@ -256,7 +258,8 @@ static bool stop_show(struct worker *w, struct preparation *preparation) {
     return wanted;
 }
 
-/* Whether it was stopped; what runs next is not. */
+/* From now on halt() can no longer stop the run. Returns whether it did; the thread's next run is not stopped by that.
+ */
 static bool stop_hide(struct worker *w, struct preparation *preparation) {
     pthread_mutex_lock(&w->preparer->lock);
     bool stopped = is_halted(preparation);
@@ -289,7 +292,7 @@ static void transform_prepare(struct worker *w, struct preparation *preparation,
     }
 }
 
-/* False: it has given way, and is not at its end. */
+/* Runs the steps of a preparation. False: it was halted before its end. */
 static bool prepare(struct worker *w, struct preparation *preparation) {
     int64_t begun_ns = clock_now_ns();
     bool in_time = begun_ns <= preparation->give_up_ns;

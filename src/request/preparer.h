@@ -4,8 +4,9 @@
  * Each item of an input goes through one step or two: a JPEG or PNG becomes UINT8 [height,width,3]
  * (image/image_decode.h), and a model that prepares makes a tensor of that, or of what the client sent
  * (engine/transform.h). The frontend has read the image's header, taken memory for what is made and submitted the
- * request with a time for which its inputs are promised (request/preparation.h). The promise is what as much work
- * (image_work()) of such files, and as many elements of that model's input, took lately, after what waits before it. */
+ * request with a time for which its inputs are promised (request/preparation.h). The promise is the time that as much
+ * work (image_work()) on such files, and as many elements of that model's input, took lately, behind the time for what
+ * waits before it. */
 #pragma once
 
 #include <stdatomic.h>
@@ -26,7 +27,7 @@ struct request;
 /* Preparations under way, of all frontends; more requests are refused with 503. */
 #define PREPARATIONS_MAX 1024
 
-/* Of each input what is made, and what lies between two steps. */
+/* For each input: what is made of it, and what lies between its two steps. */
 #define PREPARATION_BLOCKS_MAX (2 * TENSORS_MAX)
 
 enum preparation_end {
@@ -39,7 +40,7 @@ enum preparation_end {
 
 struct preparation_item {
     const char *input; /* the input's name, */
-    uint32_t number;   /* and which of its items it is: for mistakes */
+    uint32_t number;   /* and which of its items this is: for error messages */
     /* an image; NULL: none */
     const void *file;
     size_t file_bytes;
@@ -51,19 +52,20 @@ struct preparation_item {
     struct tensor_view given, made;
 };
 
-/* One request's. Its memory, what was sent and what is made stay in place until it has come back. */
+/* The preparation of one request. Its memory, what was sent and what is made stay in place until it has come back. */
 struct preparation {
     /* set before preparer_promise() */
     struct inbox *home; /* where it comes back */
     uint32_t item_count;
-    bool best_effort; /* it gives way to all that is not */
+    bool best_effort; /* it gives way to preparations that are not */
     /* set before preparer_submit() */
     int64_t give_up_ns;       /* it is not begun after that */
     _Atomic uint8_t *unready; /* cleared (release) when all inputs are there: the request's card */
-    /* any thread: nobody waits for it any more; what is done for it now is to end, for that reason or to give way */
+    /* any thread. `dropped`: nobody waits for it any more. `halt`: the step that runs for it is to end now, since it
+     * was dropped or gives way */
     _Atomic bool dropped, halt;
-    const struct transform_ops *stop_ops; /* what runs for it now can be stopped by: under the preparer's lock */
-    struct transform_stop *stop;          /* NULL: nothing runs that can be */
+    const struct transform_ops *stop_ops; /* how to stop the model that runs for it now: under the preparer's lock */
+    struct transform_stop *stop;          /* NULL: no model runs that can be stopped */
     /* set when it comes back */
     enum preparation_end end;
     int64_t took_ns;       /* of the thread's time */
@@ -74,10 +76,10 @@ struct preparation {
     uint32_t next_item; /* those before it are made */
     struct list_node link;
     struct push_node back;
-    struct inferences *inferences;        /* the frontend's: whose it is, */
-    struct request *request;              /* and what waits for it */
-    struct list_node under_way;           /* a list of them, until: */
-    bool over;                            /* it has come back */
+    struct inferences *inferences;        /* for the frontend: where it belongs, */
+    struct request *request;              /* and the request that waits for it */
+    struct list_node under_way;           /* in `inferences.preparations`, until it has come back */
+    bool over;                            /* it has come back to its frontend */
     void *blocks[PREPARATION_BLOCKS_MAX]; /* the memory of what is made */
     uint32_t block_count;
     struct preparation_item items[];
@@ -88,19 +90,20 @@ int preparer_create(struct preparer **preparer, uint32_t threads, struct sy_erro
 /* Starts the threads, unless they run: call it before a model that prepares inputs is shown to frontends. One thread at
  * a time. 0 or -errno with a sentence. */
 int preparer_start(struct preparer *preparer, struct sy_error *err);
-/* Call it when nothing is under way, and before the frontends go: a thread that has handed back the last of it may still
- * be about to wake its frontend. NULL is allowed. */
+/* Call it when nothing is under way, and before the frontends are freed: a thread that has handed back the last
+ * preparation may still be about to wake its frontend. NULL is allowed. */
 void preparer_destroy(struct preparer *preparer);
 /* Takes one of PREPARATIONS_MAX places. Returns the time for which the inputs can be promised, or 0: all are taken.
  * Then preparer_submit() or preparer_forget() must follow. Any thread. */
 int64_t preparer_promise(struct preparer *preparer, struct preparation *preparation);
 void preparer_submit(struct preparer *preparer, struct preparation *preparation);
-/* Nobody waits for it any more: if it is not begun it comes back at once; an image that is decoded for it, or a model
- * that runs, ends soon. The frontend's thread, before it has come back. */
+/* Nobody waits for the preparation any more: if it has not begun it comes back at once; otherwise the decoding or the
+ * model that runs for it is ended soon. The frontend's thread, before the preparation has come back. */
 void preparer_drop(struct preparer *preparer, struct preparation *preparation);
-/* Gives the place back. For the frontend, also once a preparation has come back. */
+/* Gives a place back: for a promise that is not submitted, and for each preparation that has come back. Any thread. */
 void preparer_forget(struct preparer *preparer);
-/* The oldest preparation that came back to this frontend, and the one after it; ask for that before you go on. NULL:
- * there is none. The frontend's thread. */
+/* preparations_returned() takes all preparations that came back to this frontend and returns the oldest;
+ * preparation_next() returns the one after it: ask for that before you go on with the first. NULL: there is none. The
+ * frontend's thread. */
 struct preparation *preparations_returned(struct inbox *home);
 struct preparation *preparation_next(const struct preparation *preparation);

@@ -82,8 +82,8 @@ void order_return(struct repository_order *order) {
 
 /* ---- what an order asks for ---- */
 
-/* The status for a file that has no place in a repository. Triton notices when it reads the files it wrote, and its
- * example of model control insists on INTERNAL. */
+/* The status for a file that has no place in a repository. Triton notices only when it reads the files that it has
+ * written, so its answer is INTERNAL, which its example of model control insists on. */
 #define FILE_UNUSABLE 500
 
 int order_poll_failed(const char *name, int status, struct sy_error *err) {
@@ -250,8 +250,9 @@ static int fields_read(struct repository_order *order, struct model_override *ov
     return status == 0 && rc < 0 ? protobuf_malformed(err) : status;
 }
 
-/* Read where it lies, not unpacked by protobuf-c: that takes 45 bytes of memory for a byte of the smallest fields. The
- * name comes first, wherever it stands: what is wrong with a parameter is said of that model. */
+/* Reads the message where it lies; unpacking it with protobuf-c would take 45 bytes of memory for each byte of the
+ * smallest fields. The name is read first, wherever it stands, since what is wrong with a parameter is said of that
+ * model. */
 static int message_read(struct repository_order *order, struct model_override *override, struct sy_error *err) {
     order->name[0] = '\0';
     int status = fields_read(order, override, REQUEST_MODEL, err);

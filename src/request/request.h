@@ -13,14 +13,15 @@
 
 /* A request whose runs have broken so many accelerators is not sent to another. */
 #define REQUEST_BREAKS_MAX 2
-/* Nor is one that so many accelerators have given back because its model was not resident. */
+/* A request that so many accelerators have given back, because its model was not resident, is not sent to another. */
 #define REQUEST_ABSENT_MAX 3
-/* Nor to another backend one whose inputs so many did not take. */
+/* A request whose inputs so many backends did not take is not sent to another. */
 #define REQUEST_MISFIT_MAX 3
-/* Nor to another backend one that so many had when they were lost: it may be why, and would end all of them. */
+/* A request that so many backends had when they were lost is not sent to another: it may be why, and would end all of
+ * them. */
 #define REQUEST_GONE_MAX 3
-/* From so many on it is sent apart from others. Not from the first: what a backend had when it ended by itself would
- * run one by one. */
+/* From so many lost backends on, such a request runs alone. Not from the first on: else all requests of a backend that
+ * ended for another reason would run one by one. */
 #define REQUEST_GONE_DOUBTFUL 2
 
 struct ensemble_run;
@@ -42,9 +43,9 @@ struct request {
                                        * it comes back, and the data while request_is_read() */
     uint32_t input_count;
     bool preparing;           /* the inputs are still being written, until port_prepared() */
-    int64_t ready_ns;         /* when they are promised to be there, if so */
-    struct ensemble_run *run; /* it is a step of an ensemble's request (request/ensemble_run.h): */
-    uint32_t step;            /* this one. NULL: it is a client's */
+    int64_t ready_ns;         /* if `preparing`: when the inputs are promised to be there */
+    struct ensemble_run *run; /* the ensemble's request of which this is a step (request/ensemble_run.h); */
+    uint32_t step;            /* its number. NULL: it is a client's request */
 
     /* for the port */
     uint32_t slot;             /* of its port */
@@ -60,7 +61,7 @@ struct request {
     bool held;                 /* the scheduler does not have it: it waits for its inputs */
     bool unprepared;           /* its inputs will never be there */
     uint32_t left_out;         /* batches that ran without it, since its inputs were not there yet */
-    struct request *over_next; /* of those that ended while they were held */
+    struct request *over_next; /* the next one of those that ended while they were held */
 
     /* set when it has come back */
     enum request_status status;

@@ -56,8 +56,8 @@ struct size_class {
 /* Owned by the frontend's thread, or by the thread that holds the lock. */
 struct slab {
     bool shared;
-    bool pinned;          /* what was touched stays */
-    int fd;               /* of memory that other processes may map; -1 */
+    bool pinned;          /* pages once used keep their memory */
+    int fd;               /* of memory that other processes may map; else -1 */
     pthread_mutex_t lock; /* of a shared one */
     size_t bytes_max, bytes_mapped, bytes_taken;
     char *range;    /* of `units` times CHUNK_BYTES, at a multiple of CHUNK_BYTES */

@@ -19,10 +19,10 @@ struct slab;
  * or memory. */
 struct slab *slab_create(size_t bytes_max);
 struct slab *slab_create_shared(size_t bytes_max);
-/* The same of memory that other processes of this host may map (link/visible.h). `pinned`: that a device may keep in
- * its place, too. Then what was touched once stays, and the range of addresses is no longer than the bound. */
+/* The same, of memory that other processes of this host may map (link/visible.h). `pinned`: a device may lock it in its
+ * place, too. Then pages once used keep their memory, and the range of addresses is no longer than the bound. */
 struct slab *slab_create_visible(size_t bytes_max, bool shared, bool pinned);
-/* What they map it by; -1: they may not. */
+/* The descriptor by which other processes map the memory; -1: they may not. */
 int slab_fd(const struct slab *slab);
 /* Frees everything, whether it was given back or not. */
 void slab_destroy(struct slab *slab);

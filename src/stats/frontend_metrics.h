@@ -11,7 +11,7 @@
 struct histogram;
 struct margin;
 
-/* How a protocol's own metrics are called; constant. */
+/* The names of a protocol's own metrics; constant. */
 struct protocol_metrics {
     const char *name;                          /* "http": in the metrics' names, and of the protocol's threads */
     const char *title;                         /* "HTTP": in their help */

@@ -124,7 +124,7 @@ void scheduler_metrics_render_models(const struct scheduler_counters *s, const s
 
 /* ---- threads ---- */
 
-/* What the parts have, of which there are several. */
+/* What each sub-cluster has, where there are several. */
 static void parts_render(const struct scheduler_counters *s, struct text *out) {
     uint32_t serving[RANK_THREADS_MAX] = {0};
     for (uint32_t a = 0; a < s->wiring->accelerators; a++)

@@ -19,8 +19,8 @@ struct scheduler_counters {
     const struct rank_thread *const *ranks; /* [rank_threads] */
     uint32_t rank_threads;                  /* 0: a central thread does their work */
     const struct wiring *wiring;            /* which accelerators each has, and which are in service */
-    double needed;                          /* then: accelerators that it says the load needs; negative: it does not */
-    const struct central_moves *moves;      /* of models between accelerators; NULL: none is bound to any */
+    double needed; /* with a central thread: accelerators that it says the load needs; negative: it does not say */
+    const struct central_moves *moves; /* of models between accelerators; NULL: none is bound to any */
 };
 
 /* Requests of a served model in the scheduler's queues now. */

@@ -14,7 +14,7 @@ static void row(struct text *out, const char *name, const struct served_model *m
     text_printf(out, "%s{%s%s} %llu\n", name, metric_model(model).text, more, (unsigned long long)value);
 }
 
-/* `batches`: they are counted here. */
+/* `batches`: whether this process counts batches. */
 static void render_sums(const struct statistics_source *source, bool batches, const struct model_index *listed,
                         struct text *out) {
     static const struct {

@@ -42,7 +42,7 @@ void accelerators_answer(struct v2_answer *answer, const struct accelerator_sour
     text_put_char(&answer->text, ']');
 }
 
-/* The number in the path; `count`: there is none of it. */
+/* The number in the path; `count`: no accelerator has it. */
 static uint32_t number_read(const struct v2_route *route, uint32_t count) {
     uint64_t number = 0;
     for (size_t i = 0; i < route->version_length && number < count; i++)

@@ -5,7 +5,7 @@
 
 #include "v2/json_put.h"
 
-/* What C holds of one value of a type. */
+/* The size in C of one value of a type. */
 static size_t value_bytes(ProtobufCType type) {
     switch (type) {
     case PROTOBUF_C_TYPE_INT64:

@@ -446,7 +446,7 @@ static size_t signed_write(char *out, int64_t value) {
     return 1 + json_digits(out + 1, 0 - (uint64_t)value);
 }
 
-/* How many digits it has; under 2^32. */
+/* The number of decimal digits of a value. */
 static inline int decimal_length(uint32_t value) {
     static const uint32_t powers[] = {0, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000, 1000000000};
     int length = ((32 - __builtin_clz(value | 1)) * 1233) >> 12;
@@ -527,9 +527,9 @@ static inline uint32_t round_to_odd(uint64_t power, uint32_t c) {
 
 /* The decimal with the fewest digits that reads back as this FP32, the nearest to it of those: Schubfach (Giulietti,
  * "The Schubfach way to render doubles", 2020, sections 8 and 9; for FP32 64 bits of the powers are enough). v is c *
- * 2^q; what lies between vl and vr, half-way to its neighbours, is read as v, by whatever rule for what lies right on
- * them, so that we keep off them. 10^k is the greatest power of ten that is not wider than that: one or two multiples
- * of it lie in there, and of 10^(k+1) one at most. All in units of 10^k / 4. */
+ * 2^q; vl and vr lie half-way to its neighbours. What lies between them is read as v; what lies right on them may not
+ * be, so we keep off them. 10^k is the greatest power of ten that is not wider than the range between them: one or two
+ * multiples of 10^k lie in it, and at most one of 10^(k+1). All in units of 10^k / 4. */
 static uint32_t shortest_decimal(uint32_t word, int *exponent) {
     uint32_t fraction = word & 0x7fffff, biased = word >> 23;
     uint32_t c = biased ? fraction | 0x800000 : fraction;

@@ -54,7 +54,7 @@ static const struct {
     {"/cudasharedmemory/unregister", V2_CUDA_UNREGISTER, POSTS},
 };
 
-/* Whether the path is of the pattern; its names then are in the route. */
+/* Whether the path matches the pattern; if so, the route has its names. */
 static bool path_match(struct v2_route *route, const char *pattern, const char *path) {
     route->name = route->version = NULL;
     for (; *pattern; pattern++) {
@@ -78,7 +78,7 @@ static bool of_a_model(enum v2_kind kind) {
            kind == V2_STATISTICS || kind == V2_MODEL_TRACE;
 }
 
-/* Behind the server's name, where a request has it as clients of proxies send it (RFC 9112, 3.2.2). */
+/* The path without the server's name, which clients of proxies send before it (RFC 9112, 3.2.2). */
 static const char *path_of(const char *target) {
     if (*target == '/')
         return target;

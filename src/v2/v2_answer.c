@@ -221,7 +221,7 @@ static bool model_known(struct v2_answer *answer, const struct v2_route *route, 
     return false;
 }
 
-/* Whether it is ready, too; if not, the answer says so with the given status. */
+/* Whether the route's model exists and is ready; if not, the answer says so with the given status. */
 static bool model_admit(struct v2_answer *answer, const struct v2_route *route, const struct model_index *models,
                         unsigned not_ready_status) {
     struct sy_error err;
