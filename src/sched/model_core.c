@@ -82,6 +82,8 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
         m->profiles[t] = (struct profile *)room;
         model_profile_copy(m->profiles[t], config->profiles[t], config->batch_max);
         room += align(profile_bytes(config->batch_max));
+        core->cheapest[t] = profile_batch_cheapest(m->profiles[t]);
+        core->best[t] = profile_batch_best(m->profiles[t]);
         if (config->learn) {
             core->rolling[t] = (struct rolling *)room;
             rolling_init(core->rolling[t], m->profiles[t], config->accelerators);

@@ -55,6 +55,9 @@ struct model_core {
     struct policy_options options;
     struct rolling *rolling[ACCELERATOR_TYPES_MAX]; /* NULL: not learning */
     struct deadline_queue best_effort;
+    /* Batch sizes of the tables as profiled, by type, never as corrected: where batching stops paying is in the model's
+     * nature, and a few slow runs of some size are no reason to give up larger batches. */
+    uint32_t cheapest[ACCELERATOR_TYPES_MAX], best[ACCELERATOR_TYPES_MAX];
     uint32_t asked, asked_tick; /* the largest batch, in items, that a request of the last tick with requests allows;
                                    the same of this tick so far. UINT32_MAX: any, 0: no request came */
     uint32_t delays; /* a bit for each priority whose requests become best effort instead of being refused (DELAY) */
@@ -220,7 +223,7 @@ void model_accelerator_granted(struct model_core *core, int64_t now_ns, const st
 
 /* The part of a table up to batch_max. */
 void model_profile_copy(struct profile *to, const struct profile *from, uint32_t batch_max);
-/* Sets how large batches may be and are worth waiting for. Before any run is measured. */
+/* Sets how large batches may be and are worth waiting for, by the profiles and what requests ask for. */
 void model_batch_limits_set(struct model_core *core);
 /* What follows from the tables in force and from how many accelerators of each type there are. */
 void model_tables_changed(struct model_core *core);

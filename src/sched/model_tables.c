@@ -19,16 +19,14 @@ static uint32_t at_most(uint32_t items, uint32_t most) {
     return items < most ? items : most;
 }
 
-/* They follow the tables as profiled, never as corrected: where batching stops paying is in the model's nature, and a
- * few slow runs of some size are no reason to give up larger batches. */
 void model_batch_limits_set(struct model_core *core) {
     struct model_view *m = &core->view;
     m->items_worth = 1;
     for (uint32_t t = 0; t < m->types; t++) {
         if (!m->profiles[t])
             continue;
-        uint32_t most = model_sizes_given(core) ? core->batch_max : profile_batch_cheapest(m->profiles[t]);
-        uint32_t worth = at_most(profile_batch_best(m->profiles[t]), core->asked);
+        uint32_t most = model_sizes_given(core) ? core->batch_max : core->cheapest[t];
+        uint32_t worth = at_most(core->best[t], core->asked);
         m->items_most[t] = at_most(most, core->asked);
         if (worth > m->items_worth)
             m->items_worth = worth;

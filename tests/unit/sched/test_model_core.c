@@ -946,6 +946,28 @@ static void requests_may_ask_for_small_batches(void **state) {
     fixture_free(f);
 }
 
+/* Slow runs of more than two items say nothing about the model's nature, even when the limits are set anew. */
+static void limits_are_those_of_the_profile(void **state) {
+    (void)state;
+    script_reset();
+    struct fixture *f = fixture_with((struct model_core_config){
+        .types = 1, .profiles = {line(10, 20)}, .slo_ns = 1000, .learn = true, .policy = &policy_strict});
+    target(f, 0, 1);
+    for (uint32_t items = 1; items <= BATCH; items++)
+        for (int i = 0; i < 10; i++) {
+            struct ran_message ran = {.items = items, .run_ns = items > 2 ? 10000 : 20 + 10 * items};
+            step(f, 0, (struct model_event){.kind = MODEL_RAN, .ran = &ran});
+        }
+    assert_int_equal(profile_batch_cheapest(model_core_profile(f->core, 0)), 2);
+    arrive_asking(f, 0, 1, 2);
+    timer(f, 11 * NS_PER_MS);
+    for (uint64_t k = 2; k <= 5; k++)
+        arrive_asking(f, 12 * NS_PER_MS, k, 0);
+    timer(f, 25 * NS_PER_MS);
+    assert_int_equal(model_core_items(f->core, 0), 5);
+    fixture_free(f);
+}
+
 static void a_batch_knows_when_it_changed(void **state) {
     (void)state;
     struct fixture *f = fixture_new();
@@ -1213,6 +1235,7 @@ int main(void) {
         cmocka_unit_test(without_leftovers_what_is_given_up_is_refused_at_once),
         cmocka_unit_test(a_policy_may_cap_batches),
         cmocka_unit_test(requests_may_ask_for_small_batches),
+        cmocka_unit_test(limits_are_those_of_the_profile),
         cmocka_unit_test(a_batch_knows_when_it_changed),
         cmocka_unit_test(arrivals_of_one_time_settle_as_if_each_had),
         cmocka_unit_test(promised_requests_join_when_their_inputs_are_there),
