@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -120,17 +121,29 @@ static bool program_await(const struct child_program *program, int pipe, pid_t c
     return true;
 }
 
+/* A file in memory from which the child reads its request: nobody waits for its reader, as with a pipe. 0 or -errno. */
+static int request_file(int *fd, const void *request, size_t bytes) {
+    *fd = memfd_create("request", MFD_CLOEXEC);
+    if (*fd < 0)
+        return -errno;
+    ssize_t written = pwrite(*fd, request, bytes, 0); /* the file's position stays at its beginning */
+    if (written == (ssize_t)bytes)
+        return 0;
+    int rc = written < 0 ? -errno : -ENOSPC;
+    close(*fd);
+    return rc;
+}
+
 int child_program_call(const struct child_program *program, const void *request, size_t bytes, struct sy_error *err) {
-    int in[2], out[2];
+    int in, out[2];
     pid_t child;
-    if (pipe2(in, O_CLOEXEC))
-        return error_set(err, -errno, "no pipe: %s", strerror(errno));
-    int rc = pipe2(out, O_CLOEXEC) ? error_set(err, -errno, "no pipe: %s", strerror(errno)) : 0;
+    int rc = request_file(&in, request, bytes);
+    if (rc)
+        return error_set(err, rc, "no request to a child process: %s", strerror(-rc));
+    rc = pipe2(out, O_CLOEXEC) ? error_set(err, -errno, "no pipe: %s", strerror(errno)) : 0;
     if (rc)
         goto err_in;
-    if (write(in[1], request, bytes) != (ssize_t)bytes) /* fits into the pipe */
-        rc = error_set(err, -EIO, "no request to a child process: %s", strerror(errno));
-    else if ((rc = child_spawn(&child, "/proc/self/exe", program->argv, in[0], out[1])) < 0)
+    if ((rc = child_spawn(&child, "/proc/self/exe", program->argv, in, out[1])) < 0)
         error_set(err, rc, "no child process: %s", strerror(-rc));
     close(out[1]);
     if (!rc) {
@@ -140,8 +153,7 @@ int child_program_call(const struct child_program *program, const void *request,
     }
     close(out[0]);
 err_in:
-    close(in[0]);
-    close(in[1]);
+    close(in);
     return rc;
 }
 

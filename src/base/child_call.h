@@ -24,8 +24,7 @@ struct child_program {
     void *context;
 };
 
-/* As child_call(), but the child is this program, started anew. Its function gets a copy of `request`, which must fit
- * into a pipe (64 KiB). */
+/* As child_call(), but the child is this program, started anew. Its function gets a copy of `request`. */
 int child_program_call(const struct child_program *program, const void *request, size_t bytes, struct sy_error *err);
 /* In the child: reads the request, calls `call` with it and answers. The child dies with the thread that waits for it.
  * Returns the exit status. */

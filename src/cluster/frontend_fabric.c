@@ -143,6 +143,8 @@ int frontend_fabric_open(struct frontend_link *l, struct sy_error *err) {
         l->fabric_maps[r] = memory;
         rc = fabric_region(l->fabric, memory, (uintptr_t)memory, w->regions[r].bytes, true, &l->fabric_regions[r], err);
     }
+    if (rc < 0)
+        return rc;
     uint32_t count = fabric_fds(l->fabric, fds);
     for (uint32_t i = 0; i < count && rc == 0; i++)
         rc = link_loop_watch(&l->loop, fds[i], ready);

@@ -22,6 +22,8 @@ int landing_init(struct landing *l, struct wiring *wiring, struct slab *slab, co
     void *cards =
         mmap(NULL, cards_bytes(l), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (!l->landed || cards == MAP_FAILED) {
+        if (cards != MAP_FAILED)
+            munmap(cards, cards_bytes(l));
         free(l->landed);
         l->landed = NULL;
         return -ENOMEM;

@@ -83,7 +83,7 @@ int standby_admits(const struct standby *s, const struct hello *other, struct sy
 }
 
 void standby_heard(struct standby *s, uint32_t rank, const struct wire_heartbeat *heartbeat) {
-    uint32_t peer = rank;
+    uint32_t peer = s->registry ? ELECTION_PEERS_MAX : rank; /* one that the registry has not named yet is ignored */
     for (uint32_t i = 0; s->registry && i < ELECTION_PEERS_MAX; i++)
         if (s->others[i].wanted && s->others[i].incarnation == heartbeat->incarnation)
             peer = i;

@@ -101,6 +101,19 @@ static bool weights_path(const char *model_path, const char *name, char path[PAT
     return snprintf(path, PATH_MAX, "%.*s%s", slash ? (int)(slash + 1 - model_path) : 0, model_path, name) < PATH_MAX;
 }
 
+/* A length in protobuf's encoding (7 bits a byte, the lowest first) of at most two bytes; 0: none. *at goes behind it.
+ */
+static size_t name_length(const char **at, const char *end) {
+    size_t length = 0;
+    for (int shift = 0; shift <= 7 && *at < end; shift += 7) {
+        unsigned byte = (unsigned char)*(*at)++;
+        length |= (size_t)(byte & 0x7f) << shift;
+        if (byte < 0x80)
+            return length;
+    }
+    return 0;
+}
+
 int model_files_each(const char *path, int (*each)(void *context, const char *file, struct sy_error *err),
                      void *context, struct sy_error *err) {
     const void *data;
@@ -110,17 +123,18 @@ int model_files_each(const char *path, int (*each)(void *context, const char *fi
         return rc;
     rc = each(context, path, err);
     /* TensorProto.external_data: key "location" (field 1), then its value (field 2), as protobuf writes them. Looking
-     * for the bytes instead of parsing the file may find too much, and leaves out only names of 128 bytes or more. */
+     * for the bytes instead of parsing the file may find too much. */
     static const char key[] = "\x0a\x08location\x12";
-    char last[128] = "";
+    char last[PATH_MAX] = "";
     const char *at = data, *end = at + bytes;
     while (!rc && (at = memmem(at, (size_t)(end - at), key, sizeof(key) - 1))) {
-        char name[128], weights[PATH_MAX];
+        char name[PATH_MAX], weights[PATH_MAX];
         at += sizeof(key) - 1;
-        size_t length = at < end ? (unsigned char)*at : 0;
-        if (length == 0 || length >= sizeof(name) || at + 1 + length > end)
+        const char *value = at;
+        size_t length = name_length(&value, end);
+        if (length == 0 || length >= sizeof(name) || length > (size_t)(end - value))
             continue;
-        snprintf(name, sizeof(name), "%.*s", (int)length, at + 1);
+        snprintf(name, sizeof(name), "%.*s", (int)length, value);
         if (strcmp(name, last) != 0 && weights_path(path, name, weights)) /* one file usually holds every tensor */
             rc = each(context, weights, err);
         strcpy(last, name);

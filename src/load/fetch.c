@@ -218,6 +218,7 @@ int fetch(const struct server *s, const char *method, const char *path, int64_t 
                            : "Connection: close\r\n\r\n";
     int length = snprintf(request, sizeof(request), "%s %s%s HTTP/1.1\r\nHost: %s\r\n%s%s", method, s->path, path,
                           s->authority, s->headers, body);
+    *answer = (struct answer){0};
     if (length >= (int)sizeof(request))
         return error_set(err, -EINVAL, "the path '%.100s...' and the headers are too long", path);
     return fetch_bytes(s, request, (size_t)length, timeout_ns, answer, err);

@@ -615,7 +615,9 @@ uint32_t load_connections_allowed(uint32_t wanted) {
     uint64_t allowed = files_allow((uint64_t)wanted + DESCRIPTORS_SPARE);
     if (allowed >= (uint64_t)wanted + DESCRIPTORS_SPARE)
         return wanted;
-    return allowed > 2 * DESCRIPTORS_SPARE ? (uint32_t)allowed - DESCRIPTORS_SPARE : DESCRIPTORS_SPARE;
+    if (allowed > 2 * DESCRIPTORS_SPARE)
+        return (uint32_t)allowed - DESCRIPTORS_SPARE;
+    return wanted < DESCRIPTORS_SPARE ? wanted : DESCRIPTORS_SPARE;
 }
 
 struct load *load_create(const struct load_config *config, struct sy_error *err) {
@@ -629,9 +631,15 @@ struct load *load_create(const struct load_config *config, struct sy_error *err)
     load->closed = calloc(load->config.connections_max, sizeof(*load->closed));
     load->payload_next = calloc(config->models_count, sizeof(*load->payload_next));
     load->bytes = malloc(READ_BYTES);
-    load->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (!load->idle || !load->connections || !load->closed || !load->payload_next || !load->bytes || load->epoll_fd < 0)
+    load->epoll_fd = -1;
+    if (!load->idle || !load->connections || !load->closed || !load->payload_next || !load->bytes)
         goto err_memory;
+    load->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (load->epoll_fd < 0) {
+        error_set(err, -errno, "cannot watch connections: %s", strerror(errno));
+        load_free(load);
+        return NULL;
+    }
     for (uint32_t i = load->config.connections_max; i-- > 0;)
         load->closed[load->closed_count++] = i;
     prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); /* the default lets every sleep end 50 us late */

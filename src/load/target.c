@@ -207,7 +207,9 @@ static int metadata_read(struct target *target, struct target_model *model, cons
         model->slo_ns = (int64_t)(slo_ms * 1e6);
     if (!rc && !model->inputs) {
         model->inputs = calloc(json_array_size(inputs) + 1, sizeof(*model->inputs));
-        for (size_t i = 0; !rc && model->inputs && i < json_array_size(inputs); i++) {
+        if (!model->inputs)
+            rc = error_set(err, -ENOMEM, "no memory for the inputs of model '%s'", model->name);
+        for (size_t i = 0; !rc && i < json_array_size(inputs); i++) {
             model->inputs_count++;
             rc = input_read(target, model, &model->inputs[i], json_array_get(inputs, i),
                             json_object_get(parameters, "item_shapes"), items, hints, hints_count, err);

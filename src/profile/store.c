@@ -57,7 +57,8 @@ static int specs_unpack(const json_t *list, const char *origin, const char *what
         const char *name = json_string_value(json_object_get(spec, "name"));
         const char *type = json_string_value(json_object_get(spec, "datatype"));
         uint32_t item_rank = 0;
-        int rc = name && type && strlen(name) < TENSOR_NAME_MAX ? 0 : -EINVAL;
+        enum datatype datatype = type ? datatype_parse(type, strlen(type)) : DATATYPE_INVALID;
+        int rc = name && datatype != DATATYPE_INVALID && strlen(name) < TENSOR_NAME_MAX ? 0 : -EINVAL;
         if (!rc)
             rc = dims_unpack(json_object_get(spec, "shape"), -1, specs[i].dims, &specs[i].rank);
         if (!rc && item_dims)
@@ -65,7 +66,7 @@ static int specs_unpack(const json_t *list, const char *origin, const char *what
         if (rc || (item_dims && item_rank != specs[i].rank))
             return error_set(err, -EINVAL, "%s: %s[%zu]: not a tensor's name, datatype and shape", origin, what, i);
         strcpy(specs[i].name, name);
-        specs[i].type = datatype_parse(type, strlen(type));
+        specs[i].type = datatype;
     }
     *count = (uint32_t)json_array_size(list);
     return 0;

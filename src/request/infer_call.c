@@ -217,6 +217,7 @@ void infer_call_shapes(struct infer_call *call, const struct served_model *model
 int infer_call_finish(struct infer_call *call, const struct served_model *model, struct sy_error *err) {
     const struct signature *signature = served_model_offered(model);
     const struct tensor_view *inputs = call->inputs;
+    uint32_t first = TENSORS_MAX; /* the input whose batch size the others are compared with */
     for (uint32_t i = 0; i < signature->input_count; i++) {
         bool named = call->inputs_named & 1u << i, optional = signature->inputs_optional & 1u << i;
         if (!named && !optional)
@@ -225,14 +226,16 @@ int infer_call_finish(struct infer_call *call, const struct served_model *model,
             call->inputs[i] = (struct tensor_view){.data = NULL};
             continue;
         }
-        if (signature->batched && inputs[i].dims[0] != inputs[0].dims[0])
+        if (first == TENSORS_MAX)
+            first = i;
+        if (signature->batched && inputs[i].dims[0] != inputs[first].dims[0])
             return error_set(err, 400,
                              "input '%.64s' batch size does not match other inputs for '%.64s': %" PRId64
                              ", but '%.64s' has %" PRId64,
-                             signature->inputs[i].name, model->name, inputs[i].dims[0], signature->inputs[0].name,
-                             inputs[0].dims[0]);
+                             signature->inputs[i].name, model->name, inputs[i].dims[0], signature->inputs[first].name,
+                             inputs[first].dims[0]);
     }
-    call->items = signature->batched && signature->input_count > 0 ? (uint32_t)inputs[0].dims[0] : 1;
+    call->items = signature->batched && first < TENSORS_MAX ? (uint32_t)inputs[first].dims[0] : 1;
     infer_call_shapes(call, model);
     if (call->output_count == 0)
         all_outputs(call, signature);

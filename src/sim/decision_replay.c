@@ -83,13 +83,13 @@ static int policy_take(struct replay *r, const struct decision_thread *thread) {
 static bool grow(void **array, uint32_t *count, uint32_t wanted, size_t bytes) {
     if (wanted < *count)
         return true;
-    uint32_t more = wanted + 1 > 2 * *count ? wanted + 1 : 2 * *count;
-    char *grown = realloc(*array, more * bytes);
+    uint64_t more = wanted + 1ull > 2ull * *count ? wanted + 1ull : 2ull * *count;
+    char *grown = more <= UINT32_MAX ? realloc(*array, more * bytes) : NULL;
     if (!grown)
         return false;
     memset(grown + *count * bytes, 0, (more - *count) * bytes);
     *array = grown;
-    *count = more;
+    *count = (uint32_t)more;
     return true;
 }
 

@@ -307,12 +307,11 @@ static void stress_end(struct stress *s) {
 /* Lets time pass, in which models move. */
 static void pass(struct stress *s, int64_t ns) {
     const struct stress_config *c = s->config;
-    int64_t until_ns = clock_now_ns() + ns, every_ns = (int64_t)(1e9 / c->moves_per_s);
-
     if (c->moves_per_s <= 0) {
         sleep_ns(ns);
         return;
     }
+    int64_t until_ns = clock_now_ns() + ns, every_ns = (int64_t)(1e9 / c->moves_per_s);
     for (int64_t due_ns = clock_now_ns() + every_ns; due_ns < until_ns; due_ns += every_ns) {
         int64_t left_ns = due_ns - clock_now_ns();
         if (left_ns > MOVES_APART_NS)

@@ -69,6 +69,19 @@ static void weights_in_other_files_count(void **state) {
     /* a name that would reach behind the end of the file */
     file_write(folder, "model.onnx", model, sizeof(model) - 10);
     text_of(path, after);
+    /* a name of 128 bytes or more has a length of two bytes */
+    char longer[256] = "\x08\x09...\x6a\xb4\x01\x0a\x08location\x12\xa7\x01", name[168];
+    size_t length = strlen(longer);
+    memset(name, 'w', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    memcpy(longer + length, name, sizeof(name) - 1);
+    file_write(folder, "model.onnx", longer, length + sizeof(name) - 1);
+    file_write(folder, name, "1234", 4);
+    text_of(path, before);
+    file_write(folder, name, "1235", 4);
+    assert_int_equal(fingerprint_model_holds(path, before), 0);
+    snprintf(weights, sizeof(weights), "%s/%s", folder, name);
+    unlink(weights);
     unlink(path);
     struct fingerprint fingerprint;
     struct sy_error err = {""};

@@ -100,6 +100,9 @@ static void mistakes_are_named(void **state) {
          "f: batch_max: 5000 is not in 1 to 1024"},
         {"{\"symphony_profile\": 1, \"points\": [{\"batch\": 1, \"latency_ms\": 1}], \"inputs\": [{\"name\": \"x\"}]}",
          "f: inputs[0]: not a tensor's name, datatype and shape"},
+        {"{\"symphony_profile\": 1, \"points\": [{\"batch\": 1, \"latency_ms\": 1}], \"outputs\": [{\"name\": \"y\", "
+         "\"datatype\": \"FP99\", \"shape\": [1]}]}",
+         "f: outputs[0]: not a tensor's name, datatype and shape"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct profile_record record;

@@ -251,6 +251,29 @@ static void what_is_no_log_is_refused(void **state) {
     assert_non_null(strstr(err.text, "a log of Symphony x"));
 }
 
+/* Nor has a damaged one a core of the highest number that there is. */
+static void a_number_beyond_all_cores_is_refused(void **state) {
+    (void)state;
+    _Alignas(8) char memory[4096];
+    struct decision_log log;
+    struct decision_replay result;
+    struct sy_error err;
+    struct rig *rig = rig_loaded();
+    struct profile *profile = malloc(profile_bytes(8));
+    assert_non_null(profile);
+    profile_set_line(profile, 8, 10, 20);
+    decision_log_init(&log, memory, sizeof(memory));
+    decision_model_thread(&log, rig->policy, &rig->options, 1, 10);
+    decision_model_init(&log, UINT32_MAX,
+                        &(struct model_core_config){
+                            .types = 1, .batch_max = 8, .profiles = {profile}, .slo_ns = 1000, .policy = rig->policy},
+                        NULL);
+    assert_int_equal(replay(memory, sizeof(memory), &result, &err), -ENOMEM);
+    assert_string_equal(err.text, "no memory for core 4294967295");
+    free(profile);
+    rig_stop(rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_under_load_decide_the_same_again),
@@ -259,6 +282,7 @@ int main(void) {
         cmocka_unit_test(other_advice_and_other_loads_are_noticed),
         cmocka_unit_test(a_full_log_is_a_beginning),
         cmocka_unit_test(what_is_no_log_is_refused),
+        cmocka_unit_test(a_number_beyond_all_cores_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

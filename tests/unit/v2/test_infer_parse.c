@@ -309,6 +309,24 @@ static void optional_inputs_may_be_left_out(void **state) {
     parsed_free(p);
 }
 
+/* The first of a signature's inputs may be the one that is left out: an ensemble keeps the order of its file. */
+static void the_first_input_may_be_left_out(void **state) {
+    (void)state;
+    struct served_model model = batched;
+    model.signature.inputs_optional = 1;
+    model.signature.variable_shapes = true;
+    struct parsed *p = parse_json(&model, "{\"inputs\":[{\"name\":\"ids\",\"shape\":[3],\"datatype\":\"INT64\","
+                                          "\"data\":[7,8,9]}]}");
+    check_ok(p);
+    assert_int_equal(p->call.items, 3);
+    parsed_free(p);
+    model.signature.inputs_optional = 3;
+    p = parse_json(&model, "{\"inputs\":[]}");
+    check_ok(p);
+    assert_int_equal(p->call.items, 1);
+    parsed_free(p);
+}
+
 static void raw_bodies_are_one_item(void **state) {
     (void)state;
     static const float values[4] = {1, 2, 3, 4};
@@ -657,6 +675,7 @@ int main(void) {
         cmocka_unit_test(tensors_of_no_elements),
         cmocka_unit_test(no_dimension_hides_behind_a_zero),
         cmocka_unit_test(optional_inputs_may_be_left_out),
+        cmocka_unit_test(the_first_input_may_be_left_out),
         cmocka_unit_test(raw_bodies_are_one_item),
         cmocka_unit_test(mistakes_are_the_clients),
         cmocka_unit_test(binary_mistakes),
