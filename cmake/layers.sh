@@ -6,13 +6,16 @@ layers="base tensor image link table engine repository profile prefix plan pipel
     sim cluster control load stress cli"
 
 cd "$1"
-find src -mindepth 2 -name '*.[ch]' -exec grep -HnoE '^ *# *include +"[a-z0-9_]+/[^"]+"' {} + | awk -F: -v layers="$(echo $layers)" '
+find src -mindepth 2 -name '*.[ch]' -exec grep -HnoE '^ *# *include *["<][a-z0-9_.]+/[^">]+[">]' {} + | awk -F: -v layers="$(echo $layers)" '
     BEGIN { for (n = split(layers, names, " "); n > 0; n--) place[names[n]] = n }
     {
         split($1, from, "/")
-        split($3, include, "\"")
+        split($3, include, "[\"<>]")
         split(include[2], to, "/")
-        if (!(from[2] in place)) why = "src/" from[2] " is no layer"
+        if (!(include[2] in ours)) ours[include[2]] = !index($3, "<") || system("test -e src/" include[2]) == 0
+        if (!ours[include[2]]) next # a header of the system
+        if (to[1] ~ /^[.]/) why = "a path that begins with dots"
+        else if (!(from[2] in place)) why = "src/" from[2] " is no layer"
         else if (!(to[1] in place)) why = "src/" to[1] " is no layer"
         else if (place[to[1]] > place[from[2]]) why = "src/" from[2] " stands before src/" to[1]
         else next

@@ -23,5 +23,8 @@ expect refuse "a higher folder" sched/a.c='#include "http/b.h"'
 expect refuse "a higher folder in a header, with blanks" base/a.h='#  include   "link/b.h"'
 expect refuse "a folder that is no layer" sched/a.c='#include "odd/b.h"'
 expect refuse "a file in a folder that is no layer" odd/a.c='#include "base/b.h"'
+expect refuse "a higher folder, like a header of the system" sched/a.c='#include <http/b.h>' http/b.h=''
+expect pass "a header of the system in a folder of such a name" base/a.c='#include <net/if.h>'
+expect refuse "a way around" sched/a.c='#include "../http/b.h"'
 expect refuse "one of many" base/a.c='#include "base/b.h"' link/c.h='#include "sched/d.h"' cli/e.c='#include "sim/f.h"'
 exit $failed

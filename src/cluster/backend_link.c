@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cluster/backend_link_state.h"
-#include "engine/engine.h"
+#include "link/output_block.h"
 #include "request/slab.h"
 
 #define TAKE_MOST   256             /* messages from one ring a turn */

@@ -5,7 +5,7 @@
 #include "cluster/frontend_link.h"
 #include "cluster/lost.h"
 #include "cluster/uplink.h"
-#include "engine/engine.h"
+#include "link/output_block.h"
 
 /* A request that the port handed over and that has not come back to it. */
 struct away {

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "engine/transform.h"
+#include "link/output_block.h"
 #include "table/profile.h"
 #include "tensor/tensor.h"
 
@@ -37,25 +38,6 @@ struct engine_trial {
     struct tensor_view inputs[TENSORS_MAX];
     uint32_t items;
 };
-
-/* The outputs of one batch, or why there are none. run() gives the executor one reference. Each answered request holds
- * one until its frontend has sent the answer. Whoever drops the last one calls release(). */
-struct output_block {
-    _Atomic uint32_t references;
-    uint32_t output_count;
-    const char *failure;                     /* NULL: there are outputs */
-    struct tensor_view outputs[TENSORS_MAX]; /* whole batch; with `batched`, item i is the i-th slice of dimension 0 */
-    void (*release)(struct output_block *block); /* any thread */
-};
-
-static inline void output_block_put(struct output_block *block) {
-    /* acq_rel: all other holders' reads must be done before the last one frees the memory */
-    if (block && atomic_fetch_sub_explicit(&block->references, 1, memory_order_acq_rel) == 1)
-        block->release(block);
-}
-
-/* A block that says why there are no outputs, with one reference. NULL without memory. */
-struct output_block *output_block_failed(const char *sentence);
 
 struct engine_ops {
     const char *name;

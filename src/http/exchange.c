@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "http/http_state.h"
+#include "net/auth.h"
 #include "request/repository_order.h"
 #include "v2/infer_parse.h"
 #include "v2/infer_write.h"
@@ -96,7 +97,7 @@ static void respond_verdict(struct http_connection *c) {
         f->base.config.page(f->base.config.page_context, c);
         return;
     case VERDICT_UNAUTHORIZED:
-        v2_error(&answer, 401, "a token is needed: Authorization: Bearer TOKEN, or X-Api-Key: TOKEN");
+        v2_error(&answer, 401, AUTH_NEEDED);
         break;
     case VERDICT_TOO_LARGE:
         route_find(c, &route);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "http/http_state.h"
+#include "net/auth.h"
 #include "net/listen.h"
 #include "request/repository_order.h"
 
@@ -59,6 +60,11 @@ static void refuse(struct http_connection *c, unsigned status, const char *sente
     text_free(&text);
 }
 
+/* Tokens may be asked for on one of these pages, and not on another. */
+static bool lets_in(const struct auth *auth, const struct http_connection *c) {
+    return !auth || c->head.authorized;
+}
+
 static void order(const struct metrics_server *server, struct http_connection *c) {
     struct repository_order order = {.form = ORDER_JSON, .home = NULL};
     const struct text empty = {0};
@@ -70,8 +76,8 @@ static void order(const struct metrics_server *server, struct http_connection *c
                                      : "models are loaded with --model-control-mode explicit only");
     else if (c->parser.method != HTTP_POST)
         refuse(c, 405, "it takes POST only");
-    else if (server->config.orders_auth && !c->head.authorized)
-        refuse(c, 401, "a token is needed: Authorization: Bearer TOKEN, or X-Api-Key: TOKEN");
+    else if (!lets_in(server->config.orders_auth, c))
+        refuse(c, 401, AUTH_NEEDED);
     else if (c->head.content_length > (int64_t)strlen("{}") || c->head.chunked)
         refuse(c, 400, "an order to a backend takes no parameters: the model comes from its repository");
     else if ((status = order_submit(server->config.orders, &order, &err)))
@@ -94,8 +100,8 @@ static void recording(const struct metrics_server *server, struct http_connectio
         refuse(c, 404, "expected " RECORDING " or " RECORDING "/SECONDS");
     } else if (!get) {
         refuse(c, 405, "it takes GET only");
-    } else if (config->auth && !c->head.authorized) {
-        refuse(c, 401, "a token is needed: Authorization: Bearer TOKEN, or X-Api-Key: TOKEN");
+    } else if (!lets_in(config->auth, c)) {
+        refuse(c, 401, AUTH_NEEDED);
     } else {
         seconds = seconds < config->recording_seconds_max ? seconds : config->recording_seconds_max;
         int rc = config->render_recording(config->context, seconds, &text, &err);
@@ -130,7 +136,7 @@ static void page(void *context, struct http_connection *c) {
     } else if (!get) {
         text_put(&text, "/metrics takes GET only\n");
         answer(c, 405, &text, "text/plain");
-    } else if (server->config.auth && !c->head.authorized) {
+    } else if (!lets_in(server->config.auth, c)) {
         text_put(&text, "/metrics needs a token\n");
         answer(c, 401, &text, "text/plain");
     } else {

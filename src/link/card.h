@@ -2,8 +2,8 @@
  * in.
  *
  * A card holds numbers instead of addresses. So a backend of a cluster can keep its own copy of a request's card and
- * inputs (cluster/landing.h), and its executors use them like those of a frontend in the same process. The exception is
- * REGION_FRONTEND. */
+ * inputs (cluster/landing.h), and its executors use them like those of a frontend in the same process. The exceptions
+ * are REGION_FRONTEND, and the region of all of the process's memory (wiring_region_any()). */
 #pragma once
 
 #include <stdatomic.h>

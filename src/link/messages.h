@@ -373,7 +373,8 @@ struct model_move {
 enum accelerator_order {
     ACCELERATOR_JOIN,  /* take batches again */
     ACCELERATOR_DRAIN, /* end what is sealed, and take no more */
-    ACCELERATOR_FAIL,  /* lose what it has, and what is still sent to it */
+    ACCELERATOR_FAIL,  /* lose what it has, and what is still sent to it: only tests order this; accelerators fail by
+                        * themselves (backend/executor_membership.c) */
     EXECUTOR_MODEL, /* for all accelerators of the executor: have a served model resident from now on, or no longer */
 };
 

@@ -10,6 +10,9 @@
 #define AUTH_TOKENS_MAX      256
 #define AUTH_TOKEN_BYTES_MAX 512
 
+/* What a client of HTTP without one is told. */
+#define AUTH_NEEDED "a token is needed: Authorization: Bearer TOKEN, or X-Api-Key: TOKEN"
+
 struct auth;
 
 /* Reads a file of tokens, one a line: printable ASCII without blanks. Blank lines and lines that begin with # do not

@@ -1,7 +1,7 @@
 /* infer_answer.c - estimates the work of making an answer. */
 #include "request/infer_answer.h"
 
-#include "engine/engine.h"
+#include "link/output_block.h"
 #include "request/bulk.h"
 #include "request/request.h"
 

@@ -9,7 +9,7 @@
  * these functions. Slots are a fixed pool; memory for bodies and inputs comes from a slab. */
 #pragma once
 
-#include "engine/engine.h"
+#include "link/output_block.h"
 #include "pipeline/pipeline.h"
 #include "repository/model_index.h"
 #include "request/bulk.h"

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "engine/engine.h"
 #include "link/messages.h"
+#include "link/output_block.h"
 #include "tensor/tensor.h"
 
 /* A request whose runs have broken so many accelerators is not sent to another. */

@@ -1,5 +1,6 @@
 /* policy.h - what a scheduling policy is: a const table of a few functions. One policy is one file that ends with its
- * table; the same object serves the live server and the simulator.
+ * table, and a large one has further files whose names begin with its own. The same object serves the live server and
+ * the simulator.
  *
  * There are two kinds. A policy of candidates steers the model cores and the rank core, which own the mechanism:
  * queues, leftovers, refusals, which requests a batch holds, grants, arrival rates. The policy says which arrivals are
@@ -100,7 +101,7 @@ struct policy_ops {
                            int64_t now_ns);
 
     /* For the rank core, on its thread, every 10 ms while events come, once for each class of models: sets the
-     * parameters (except accelerators, busy, hop_ns, thread_busy and type_share, which the core sets) and
+     * parameters (except accelerators, busy, hop_ns, thread_busy, type_share and way, which the core sets) and
      * admit_share[cluster->models]. NULL: the policy needs none. */
     void (*cluster_derive)(const struct cluster_view *cluster, const struct policy_options *options,
                            struct cluster_parameters *parameters, double *admit_share);

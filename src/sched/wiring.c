@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "engine/engine.h"
+#include "link/output_block.h"
 
 #define PLAN_SLOTS_MAX   65536 /* 4 MiB: so much lies between a model thread and an executor */
 #define RESULT_SLOTS_MAX 65536 /* 4 MiB: likewise between an executor and a backend's link thread */

@@ -6,12 +6,13 @@
 #include "base/fmath.h"
 #include "sim/sim_state.h"
 
-/* 1. A loss, or a difference between two, that matters: a tenth of what goodput allows. With fewer lost requests there
- * are no twins, and a way that is not better by so much does not take the place of another. */
+/* The numbers are those of policy/deferred.c and docs/scheduling.md. 4. A loss, or a difference between two, that
+ * matters: a tenth of what goodput allows. With fewer lost requests there are no twins, and a way that is not better by
+ * so much does not take the place of another. */
 #define LOSS 0.001
-/* 2. What was lost so long ago counts half as much as what is lost now: long enough to see through bursts, short enough
- * to follow the load. The twins end when the first way has lost nothing that matters at so many looks in a row, and of
- * what still counts has not lost more than the best way by a difference that matters. */
+/* 12. What was lost so long ago counts half as much as what is lost now: long enough to see through bursts, short
+ * enough to follow the load. The twins end when the first way has lost nothing that matters at so many looks in a row,
+ * and of what still counts has not lost more than the best way by a difference that matters. */
 #define HALF_LIFE_S 10
 /* What a twin loses at first does not count: its cores have to learn the rates, which are means over 2 s. */
 #define LOOKS_LEARNING 2
