@@ -7,12 +7,12 @@
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/memory_file.h"
 
 #define POLL_MS 100 /* how soon a stop is noticed */
 
@@ -121,26 +121,12 @@ static bool program_await(const struct child_program *program, int pipe, pid_t c
     return true;
 }
 
-/* A file in memory from which the child reads its request: nobody waits for its reader, as with a pipe. 0 or -errno. */
-static int request_file(int *fd, const void *request, size_t bytes) {
-    *fd = memfd_create("request", MFD_CLOEXEC);
-    if (*fd < 0)
-        return -errno;
-    ssize_t written = pwrite(*fd, request, bytes, 0); /* the file's position stays at its beginning */
-    if (written == (ssize_t)bytes)
-        return 0;
-    int rc = written < 0 ? -errno : -ENOSPC;
-    close(*fd);
-    return rc;
-}
-
 int child_program_call(const struct child_program *program, const void *request, size_t bytes, struct sy_error *err) {
-    int in, out[2];
+    int in = memory_file("request", request, bytes), out[2]; /* a pipe's writer might wait for its reader */
     pid_t child;
-    int rc = request_file(&in, request, bytes);
-    if (rc)
-        return error_set(err, rc, "no request to a child process: %s", strerror(-rc));
-    rc = pipe2(out, O_CLOEXEC) ? error_set(err, -errno, "no pipe: %s", strerror(errno)) : 0;
+    if (in < 0)
+        return error_set(err, in, "no request to a child process: %s", strerror(-in));
+    int rc = pipe2(out, O_CLOEXEC) ? error_set(err, -errno, "no pipe: %s", strerror(errno)) : 0;
     if (rc)
         goto err_in;
     if ((rc = child_spawn(&child, "/proc/self/exe", program->argv, in, out[1])) < 0)

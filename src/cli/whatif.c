@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/memory_file.h"
 #include "cli/bearer.h"
 #include "cli/cli.h"
 #include "cli/client_tls_options.h"
@@ -207,23 +208,6 @@ static int server_ask(struct whatif *w, struct sy_error *err) {
     return rc;
 }
 
-/* Puts data into memory that has a path (/proc/self/fd/N), for code that reads files. Returns the descriptor, or -errno
- * with a sentence. */
-static int memory_file(const char *data, size_t bytes, struct sy_error *err) {
-    int fd = memfd_create("trace", MFD_CLOEXEC);
-    if (fd < 0)
-        return error_set(err, -errno, "no memory for the trace: %s", strerror(errno));
-    for (size_t at = 0; at < bytes;) {
-        ssize_t wrote = write(fd, data + at, bytes - at);
-        if (wrote <= 0) {
-            close(fd);
-            return error_set(err, -ENOMEM, "no memory for the trace");
-        }
-        at += (size_t)wrote;
-    }
-    return fd;
-}
-
 /* What is simulated as recorded, and what with the changes: policies that know no priorities are given none. */
 static int inputs_make(struct whatif *w, struct sy_error *err) {
     struct text trace = {0}, scenario = {0};
@@ -234,10 +218,9 @@ static int inputs_make(struct whatif *w, struct sy_error *err) {
     int rc = 0;
     if (!w->scenario || !w->scenario_changed || scenario.failed || trace.failed)
         rc = error_set(err, -ENOMEM, "out of memory");
-    if (!rc)
-        rc = w->trace_fd = memory_file(w->file.trace, w->file.trace_bytes, err);
-    if (rc >= 0)
-        rc = w->changed_fd = memory_file(trace.data, trace.length, err);
+    if (!rc && ((rc = w->trace_fd = memory_file("trace", w->file.trace, w->file.trace_bytes)) < 0 ||
+                (rc = w->changed_fd = memory_file("trace", trace.data, trace.length)) < 0))
+        error_set(err, rc, "no memory for the trace: %s", strerror(-rc));
     text_free(&trace);
     text_free(&scenario);
     return rc < 0 ? rc : 0;

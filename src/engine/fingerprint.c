@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/protobuf.h"
+
 static inline uint64_t rotate(uint64_t x, int bits) {
     return x << bits | x >> (64 - bits);
 }
@@ -101,19 +103,6 @@ static bool weights_path(const char *model_path, const char *name, char path[PAT
     return snprintf(path, PATH_MAX, "%.*s%s", slash ? (int)(slash + 1 - model_path) : 0, model_path, name) < PATH_MAX;
 }
 
-/* A length in protobuf's encoding (7 bits a byte, the lowest first) of at most two bytes; 0: none. *at goes behind it.
- */
-static size_t name_length(const char **at, const char *end) {
-    size_t length = 0;
-    for (int shift = 0; shift <= 7 && *at < end; shift += 7) {
-        unsigned byte = (unsigned char)*(*at)++;
-        length |= (size_t)(byte & 0x7f) << shift;
-        if (byte < 0x80)
-            return length;
-    }
-    return 0;
-}
-
 int model_files_each(const char *path, int (*each)(void *context, const char *file, struct sy_error *err),
                      void *context, struct sy_error *err) {
     const void *data;
@@ -130,11 +119,12 @@ int model_files_each(const char *path, int (*each)(void *context, const char *fi
     while (!rc && (at = memmem(at, (size_t)(end - at), key, sizeof(key) - 1))) {
         char name[PATH_MAX], weights[PATH_MAX];
         at += sizeof(key) - 1;
-        const char *value = at;
-        size_t length = name_length(&value, end);
-        if (length == 0 || length >= sizeof(name) || length > (size_t)(end - value))
+        struct protobuf_in value = {(const uint8_t *)at, (const uint8_t *)end};
+        uint64_t length;
+        if (!protobuf_varint(&value, &length) || length == 0 || length >= sizeof(name) ||
+            length > (size_t)(value.end - value.at))
             continue;
-        snprintf(name, sizeof(name), "%.*s", (int)length, value);
+        snprintf(name, sizeof(name), "%.*s", (int)length, (const char *)value.at);
         if (strcmp(name, last) != 0 && weights_path(path, name, weights)) /* one file usually holds every tensor */
             rc = each(context, weights, err);
         strcpy(last, name);

@@ -637,8 +637,7 @@ struct load *load_create(const struct load_config *config, struct sy_error *err)
     load->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (load->epoll_fd < 0) {
         error_set(err, -errno, "cannot watch connections: %s", strerror(errno));
-        load_free(load);
-        return NULL;
+        goto err_free;
     }
     for (uint32_t i = load->config.connections_max; i-- > 0;)
         load->closed[load->closed_count++] = i;
@@ -646,6 +645,7 @@ struct load *load_create(const struct load_config *config, struct sy_error *err)
     return load;
 err_memory:
     error_set(err, -ENOMEM, "out of memory for %u connections", config->connections_max);
+err_free:
     load_free(load);
     return NULL;
 }

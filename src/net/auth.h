@@ -10,7 +10,7 @@
 #define AUTH_TOKENS_MAX      256
 #define AUTH_TOKEN_BYTES_MAX 512
 
-/* What a client of HTTP without one is told. */
+/* What an HTTP client without a token is told. */
 #define AUTH_NEEDED "a token is needed: Authorization: Bearer TOKEN, or X-Api-Key: TOKEN"
 
 struct auth;

@@ -55,14 +55,15 @@ struct model_core {
     struct policy_options options;
     struct rolling *rolling[ACCELERATOR_TYPES_MAX]; /* NULL: not learning */
     struct deadline_queue best_effort;
-    /* Batch sizes of the tables as profiled, by type, never as corrected: where batching stops paying is in the model's
-     * nature, and a few slow runs of some size are no reason to give up larger batches. */
-    uint32_t cheapest[ACCELERATOR_TYPES_MAX], best[ACCELERATOR_TYPES_MAX];
     uint32_t asked, asked_tick; /* the largest batch, in items, that a request of the last tick with requests allows;
                                    the same of this tick so far. UINT32_MAX: any, 0: no request came */
     uint32_t delays; /* a bit for each priority whose requests become best effort instead of being refused (DELAY) */
     double weight;
-    double slo_ns;           /* the configured one */
+    double slo_ns; /* the configured one */
+    /* profile_batch_cheapest() and profile_batch_best() of the profiles, by type, never of corrected tables: where
+     * batching stops paying is in the model's nature, and a few slow runs of some size are no reason to give up larger
+     * batches. */
+    uint32_t cheapest[ACCELERATOR_TYPES_MAX], best[ACCELERATOR_TYPES_MAX];
     _Alignas(16) char own[]; /* the policy's room; then profiles and windows */
 };
 

@@ -17,7 +17,7 @@ import pytest
 
 from certificates import Authority
 from server import BINARY, wait_until
-from test_cluster_status import Cluster, complete, members
+from test_cluster_status import Cluster, complete, members, shared  # noqa: F401 (of the cluster `lasting` below)
 
 HELLO, WELCOME, REFUSED = 1, 2, 3  # src/cluster/wire.h
 ALPN = "symphony-cluster"
@@ -60,14 +60,6 @@ def tls_cluster(folder, authority, member):
 def lasting(tmp_path_factory, authority, member):
     with tls_cluster(tmp_path_factory.mktemp("lasting"), authority, member) as made:
         yield made
-
-
-@pytest.fixture
-def cluster(lasting):
-    """One cluster for all tests that leave its own processes as they were; what a test starts ends with the test."""
-    own = len(lasting.processes)
-    yield lasting
-    lasting.kill(own)
 
 
 @pytest.fixture(scope="module")
@@ -143,8 +135,8 @@ def test_memory_of_one_host(tmp_path, authority, member):
         cluster.kill()
 
 
-def test_who_is_let_in(cluster, authority, member, other):
-    scheduler, frontend = cluster_ports(cluster)
+def test_who_is_let_in(shared, authority, member, other):
+    scheduler, frontend = cluster_ports(shared)
     expired = authority.sign("expired", days=-1)
     assert answer_to_hello(scheduler, context_of(authority, member)) == (WELCOME, "TLSv1.3")
     assert answer_to_hello(frontend, context_of(authority, member)) == (REFUSED, "TLSv1.3")  # only backends go there
@@ -153,32 +145,32 @@ def test_who_is_let_in(cluster, authority, member, other):
                         context_of(authority, member, alpn="http/1.1"),
                         context_of(authority, member, newest=ssl.TLSVersion.TLSv1_2)):
             assert answer_to_hello(port, context)[0] is None
-    log = cluster.scheduler.log() + cluster.frontend.log()
+    log = shared.scheduler.log() + shared.frontend.log()
     assert 'msg="stranger refused"' in log
-    assert cluster.infer() == 200
+    assert shared.infer() == 200
 
 
-def test_visitors_without(cluster, plain, other):
-    done = cluster.ask("status")
+def test_visitors_without(shared, plain, other):
+    done = shared.ask("status")
     assert done.returncode == 1 and "the links of this cluster speak TLS" in done.stderr
-    done = cluster.ask("status", *options(other[1], other[0]))
+    done = shared.ask("status", *options(other[1], other[0]))
     assert done.returncode == 1 and "certificate" in done.stderr and done.stderr.count("\n") == 1
-    done = plain.ask("status", *cluster.secret)
+    done = plain.ask("status", *shared.secret)
     assert done.returncode == 1 and "it does not speak TLS" in done.stderr
 
 
-def test_plain_and_tls_processes(cluster, plain):
+def test_plain_and_tls_processes(shared, plain):
     """Each is told what is wrong, in both directions, and goes on trying."""
-    scenario = ["--scenario", str(cluster.scenario)]
-    secret, cluster.secret = cluster.secret, []
-    wrong = [cluster.start("backend", "b-plain", "--join", cluster.join, *scenario)]
-    cluster.secret = secret
-    wrong.append(cluster.start("backend", "b-tls", "--join", plain.join, *scenario))
+    scenario = ["--scenario", str(shared.scenario)]
+    secret, shared.secret = shared.secret, []
+    wrong = [shared.start("backend", "b-plain", "--join", shared.join, *scenario)]
+    shared.secret = secret
+    wrong.append(shared.start("backend", "b-tls", "--join", plain.join, *scenario))
     wait_until(lambda: "the links of this cluster speak TLS" in wrong[0].log())
     wait_until(lambda: "it does not speak TLS" in wrong[1].log())
-    wait_until(lambda: "it does not speak TLS" in cluster.scheduler.log())
+    wait_until(lambda: "it does not speak TLS" in shared.scheduler.log())
     wait_until(lambda: "it speaks TLS, and the links of this process are plain text" in plain.scheduler.log())
-    assert plain.infer() == 200 and cluster.infer() == 200
+    assert plain.infer() == 200 and shared.infer() == 200
     for one in wrong:
         one.process.terminate()
         assert one.process.wait(60) == 0
@@ -307,30 +299,30 @@ def no_certificate(port, over, context):
 
 
 @pytest.mark.parametrize("kind", [silent, garbage, half_a_handshake, no_certificate])
-def test_strangers(cluster, authority, kind):
+def test_strangers(shared, authority, kind):
     """All the while requests are answered, and memory stays; afterwards, and even then, members come."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-    wait_until(lambda: complete(cluster))
-    both = (cluster.scheduler, cluster.frontend)
+    wait_until(lambda: complete(shared))
+    both = (shared.scheduler, shared.frontend)
     before = [rss_mib(one) for one in both]
     refusals = [strangers_refused(one) for one in both]
     over = threading.Event()
-    threads = [threading.Thread(target=kind, args=(port, over, context_of(authority))) for port in cluster_ports(cluster)]
+    threads = [threading.Thread(target=kind, args=(port, over, context_of(authority))) for port in cluster_ports(shared)]
     for thread in threads:
         thread.start()
     try:
         wait_until(lambda: all(len(strangers_refused(one)) > len(was) for one, was in zip(both, refusals)))
-        assert [cluster.infer() for _ in range(50)] == [200] * 50
+        assert [shared.infer() for _ in range(50)] == [200] * 50
         late = "b-late-%s" % kind.__name__
-        cluster.backend(late)
-        wait_until(lambda: "backend=%s transport=tcp" % late in cluster.frontend.log())
+        shared.backend(late)
+        wait_until(lambda: "backend=%s transport=tcp" % late in shared.frontend.log())
         grown = [rss_mib(one) - was for one, was in zip(both, before)]
     finally:
         over.set()
         for thread in threads:
             thread.join()
     assert max(grown) < (64 if not os.environ.get("SYMPHONY_SANITIZED") else 1024), grown
-    assert cluster.infer() == 200
-    assert all(one.log().count('msg="joined"') == 1 for one in cluster.processes[1:])
-    refused = strangers_refused(cluster.scheduler)
+    assert shared.infer() == 200
+    assert all(one.log().count('msg="joined"') == 1 for one in shared.processes[1:])
+    refused = strangers_refused(shared.scheduler)
     assert max(refused.count(second) for second in refused) <= 2  # a line a second
