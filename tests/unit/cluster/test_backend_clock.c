@@ -28,7 +28,7 @@ struct frontend {
     struct wire_ping ping; /* which waits for its answer, */
     int64_t answer_ns;     /* until this time; 0: none does */
     uint32_t submission, pulls, early_pulls, lost, results; /* results: of the executor */
-    _Atomic int64_t deadline_ns, looked_ns; /* as the executor saw them */
+    _Atomic int64_t deadline_ns, looked_ns;                 /* as the executor saw them */
 };
 
 static void look(void *context, const struct wiring *wiring, const struct batch_plan *plan) {
