@@ -20,9 +20,9 @@ struct executor_config {
     const struct profile *const *profiles; /* [model_count] on this type; the emulated engine sleeps for the profiled
                                             * time */
     uint32_t model_count;
-    bool shared;         /* other threads of the server may need its core */
-    int64_t run_ns_most; /* any run may take at least this long before it is told to end; 0: RUN_NS_MOST */
-    double spin;         /* after a batch it polls for `spin` times the batch's duration before it sleeps */
+    bool shared;          /* other threads of the server may need its core */
+    int64_t run_limit_ns; /* any run may take at least this long before it is told to end; 0: RUN_LIMIT_NS */
+    double spin;          /* after a batch it polls for `spin` times the batch's duration before it sleeps */
     bool pin;
     cpu_set_t cores; /* with `pin` */
 };
@@ -34,10 +34,10 @@ struct executor_counters {
     _Atomic uint64_t busy_ns;        /* running batches */
 };
 
-/* A run hangs if it takes longer than RUN_NS_MOST and longer than RUN_TIMES_MOST times the model's profile. It is then
+/* A run hangs if it takes longer than RUN_LIMIT_NS and longer than RUN_TIMES_MOST times the model's profile. It is then
  * told to end. If it has not ended RUN_STOP_NS later, its accelerator has failed. */
 #define RUN_TIMES_MOST 20
-#define RUN_NS_MOST    (10 * NS_PER_S)
+#define RUN_LIMIT_NS   (10 * NS_PER_S)
 #define RUN_STOP_NS    (5 * NS_PER_S)
 
 struct executor;

@@ -74,7 +74,7 @@ void run_watch_destroy(struct executor *x) {
 
 int64_t run_limit(const struct executor *x, uint32_t served_model, uint32_t items, float work) {
     const struct profile *profile = x->config.profiles[served_model];
-    int64_t least_ns = x->config.run_ns_most ? x->config.run_ns_most : RUN_NS_MOST;
+    int64_t least_ns = x->config.run_limit_ns ? x->config.run_limit_ns : RUN_LIMIT_NS;
 
     if (!profile)
         return least_ns;

@@ -57,7 +57,7 @@ static const struct serve_settings serve_defaults = {
     .record_mib = 32,
     .decisions_mib = 256,
     .spin = 2,
-    .run_limit_s = (double)RUN_NS_MOST / NS_PER_S,
+    .run_limit_s = (double)RUN_LIMIT_NS / NS_PER_S,
     .body_mib = 64,
     .inputs_mib = 1024,
     .connections = 10000,
@@ -453,7 +453,7 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
     c->accelerator_control = s->accelerator_control;
     c->shared_memory = !s->no_shared_memory;
     c->spin = s->spin;
-    c->run_ns_most = (int64_t)(s->run_limit_s * (double)NS_PER_S);
+    c->run_limit_ns = (int64_t)(s->run_limit_s * (double)NS_PER_S);
     c->learn = !s->no_learn;
     c->queue_max = (uint32_t)s->queue_max;
     c->record_bytes = (uint64_t)s->record_mib << 20;

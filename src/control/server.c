@@ -148,7 +148,7 @@ static int start_executors(struct server *s, struct sy_error *err) {
                 .models = s->config.models,
                 .profiles = a->profiles,
                 .model_count = s->config.model_count,
-                .run_ns_most = s->config.run_ns_most,
+                .run_limit_ns = s->config.run_limit_ns,
                 .shared = !apart,
                 .spin = apart && a->provider && strcmp(a->provider, "cpu") == 0 ? s->config.spin : 0,
                 .pin = CPU_COUNT(&s->config.executor_cores) > 0,

@@ -74,7 +74,7 @@ struct server_config {
     bool busy_poll;
     double spin;           /* CPU executors with a core of their own poll for `spin` times the last batch, then sleep */
     bool shared_memory;    /* clients may register regions of it */
-    int64_t run_ns_most;   /* any run may take at least this long before it is stopped; 0: RUN_NS_MOST
+    int64_t run_limit_ns;  /* any run may take at least this long before it is stopped; 0: RUN_LIMIT_NS
                             * (backend/executor.h) */
     bool learn;            /* correct profiles from measured runs */
     uint32_t queue_max;    /* requests queued per model thread */

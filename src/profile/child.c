@@ -146,7 +146,11 @@ static int child_run(const struct worker_request *request, const struct profile_
         return child_end(&child, rc, err);
     }
     struct worker_message answer = child.last;
-    child_end(&child, -EPIPE, NULL); /* the child has said all and exits on its own */
+    /* The child has said all, and exits by itself, unless an engine hangs at its end. */
+    do
+        rc = child_listen(&child, options);
+    while (rc == 0);
+    child_end(&child, rc, NULL);
     if (answer.kind == WORKER_FAILED)
         return error_set(err, -EINVAL, "%.*s", (int)sizeof(answer.text) - 1, answer.text);
     *record = answer.record;

@@ -410,6 +410,7 @@ static void cores_ended(struct sim *sim, uint32_t accelerator, const struct sim_
             (struct ran_message){
                 .model = batch->model,
                 .type = sim->config->accelerator_type[accelerator],
+                .accelerator = accelerator,
                 .items = batch->items,
                 .late = batch->late,
                 .run_ns = batch->run_ns,

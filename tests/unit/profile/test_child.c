@@ -59,6 +59,8 @@ static int misbehave(void) {
     message.record.batch_max = request.batch_max;
     message.record.weights_bytes = request.attempt;
     worker_write(WORKER_FD, &message, sizeof(message));
+    if (strcmp(name, "hangs at its end") == 0)
+        pause();
     return 0;
 }
 
@@ -97,6 +99,15 @@ static void a_good_child_answers(void **state) {
     assert_int_equal(record.batch_max, 24);
     assert_string_equal(seen.phases, "loading measuring ");
     assert_int_equal(seen.last_batch, 8);
+}
+
+/* As a driver may that is asked to let go of its device. */
+static void a_hang_after_the_answer_is_ended(void **state) {
+    (void)state;
+    struct profile_options options = {.silence_ns = 3 * NS_PER_S};
+    struct profile_record record;
+    assert_int_equal(run("hangs at its end", &options, &record, NULL), 0);
+    assert_int_equal(record.batch_max, 24);
 }
 
 static void deaths_are_described(void **state) {
@@ -160,11 +171,9 @@ int main(int argc, char **argv) {
     if (argc == 3 && strcmp(argv[2], WORKER_ARGUMENT) == 0)
         return misbehave();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_good_child_answers),
-        cmocka_unit_test(deaths_are_described),
-        cmocka_unit_test(a_crash_with_an_optimised_copy_is_not_the_models_end),
-        cmocka_unit_test(a_stop_ends_it),
-        cmocka_unit_test(a_program_that_is_not_there),
+        cmocka_unit_test(a_good_child_answers), cmocka_unit_test(a_hang_after_the_answer_is_ended),
+        cmocka_unit_test(deaths_are_described), cmocka_unit_test(a_crash_with_an_optimised_copy_is_not_the_models_end),
+        cmocka_unit_test(a_stop_ends_it),       cmocka_unit_test(a_program_that_is_not_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
