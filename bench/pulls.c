@@ -31,8 +31,8 @@
 #include "base/log.h"
 #include "cli/cluster_tls.h"
 #include "cli/options.h"
-#include "cluster/fabric.h"
 #include "load/latency.h"
+#include "peer/fabric.h"
 #include "unit/cluster/members.h"
 
 #define BEAT_NS    (2 * NS_PER_S)

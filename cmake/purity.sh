@@ -16,7 +16,7 @@ shift 2
 status=0
 cd "$source_dir"
 for file in src/sched/*.[ch] src/policy/*.[ch] src/table/*.[ch] src/sim/*.[ch] src/scenario/*.[ch] src/plan/*.[ch] src/pipeline/*.[ch] \
-    src/link/clock_sync.[ch] src/cluster/election.[ch] src/cluster/own_pause.h; do
+    src/link/clock_sync.[ch] src/cluster/election.[ch] src/peer/own_pause.h; do
     case $file in *_thread.[ch] | */model_thread_*.[ch] | */wiring.[ch] | */thread_rings.[ch] | */candidate_board.[ch]) continue ;; esac
     [ -e "$file" ] || continue
     grep -HnE '#include +[<"](base/clock\.h|time\.h|sys/time\.h|stdatomic\.h|pthread\.h|threads\.h)[>"]|rdtsc|__atomic_|__sync_|_Atomic|__thread|_Thread_local' \

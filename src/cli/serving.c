@@ -19,8 +19,6 @@
 #include "cli/cli.h"
 #include "cli/cluster_tls.h"
 #include "cluster/election.h"
-#include "cluster/hello.h"
-#include "cluster/names.h"
 #include "cluster/registry.h"
 #include "cluster/transport.h"
 #include "cluster/uplink.h"
@@ -28,6 +26,8 @@
 #include "control/deployment.h"
 #include "control/repository_control.h"
 #include "net/auth.h"
+#include "peer/hello.h"
+#include "peer/names.h"
 
 #define OUTAGES_EVERY_S 1
 #define READY_EVERY_MS  20 /* while models are loaded, looks whether all are */

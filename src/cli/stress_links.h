@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cluster/hello.h"
+#include "peer/hello.h"
 #include "stress/links.h"
 
 #define STRESS_ACCELERATORS    1000 /* unless it is said */

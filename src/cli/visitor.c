@@ -10,9 +10,9 @@
 #include "base/time.h"
 #include "cli/cli.h"
 #include "cli/cluster_tls.h"
-#include "cluster/hello.h"
 #include "cluster/uplink.h"
 #include "net/auth.h"
+#include "peer/hello.h"
 
 static int token_read(const char *path, char *token, size_t room, struct sy_error *err) {
     struct auth *auth;

@@ -7,8 +7,8 @@
 #pragma once
 
 #include "base/error.h"
-#include "cluster/hello.h"
-#include "cluster/link_report.h"
+#include "peer/hello.h"
+#include "peer/link_report.h"
 #include "repository/model_description.h"
 #include "sched/wiring.h"
 

@@ -5,11 +5,11 @@
 
 #include "base/margin.h"
 #include "cluster/backend_link.h"
-#include "cluster/fabric.h"
 #include "cluster/landing.h"
-#include "cluster/lost.h"
 #include "cluster/transport.h"
 #include "cluster/uplink.h"
+#include "peer/fabric.h"
+#include "peer/lost.h"
 
 /* A frontend process, as announced by the scheduler. */
 struct frontend_peer {

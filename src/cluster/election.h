@@ -36,7 +36,7 @@
 #include <stdint.h>
 
 #include "base/time.h"
-#include "cluster/own_pause.h"
+#include "peer/own_pause.h"
 
 #define ELECTION_PEERS_MAX    8
 #define ELECTION_HEARTBEAT_NS (50 * NS_PER_MS)

@@ -1,11 +1,11 @@
 /* frontend_link_state.h - the state of a frontend's link; for its files only. */
 #pragma once
 
-#include "cluster/fabric.h"
 #include "cluster/frontend_link.h"
-#include "cluster/lost.h"
 #include "cluster/uplink.h"
 #include "link/output_block.h"
+#include "peer/fabric.h"
+#include "peer/lost.h"
 
 /* A request that the port handed over and that has not come back to it. */
 struct away {

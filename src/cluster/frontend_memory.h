@@ -5,9 +5,9 @@
 
 #include <stdbool.h>
 
-#include "cluster/hello.h"
-#include "cluster/wire.h"
 #include "link/card.h"
+#include "peer/hello.h"
+#include "peer/wire.h"
 
 struct frontend_memory {
     const struct request_card *cards[HELLO_LANES_MAX]; /* [lanes][slots] */

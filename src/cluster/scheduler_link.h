@@ -7,8 +7,8 @@
 #pragma once
 
 #include "base/error.h"
-#include "cluster/hello.h"
-#include "cluster/link_report.h"
+#include "peer/hello.h"
+#include "peer/link_report.h"
 #include "repository/served_model.h"
 #include "sched/central_thread.h"
 #include "sched/model_thread.h"

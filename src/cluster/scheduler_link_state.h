@@ -4,11 +4,11 @@
 #include <jansson.h>
 
 #include "cluster/catalogue.h"
-#include "cluster/health.h"
-#include "cluster/link_loop.h"
-#include "cluster/lost.h"
 #include "cluster/scheduler_link.h"
 #include "cluster/standby.h"
+#include "peer/health.h"
+#include "peer/link_loop.h"
+#include "peer/lost.h"
 
 /* A frontend or a backend; a stranger before it has introduced itself. */
 struct member {

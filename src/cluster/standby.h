@@ -6,9 +6,9 @@
 #pragma once
 
 #include "cluster/election.h"
-#include "cluster/hello.h"
-#include "cluster/link_loop.h"
 #include "cluster/registry.h"
+#include "peer/hello.h"
+#include "peer/link_loop.h"
 
 struct standby_config {
     const char *const *peers; /* [peer_count] HOST:PORT of all schedulers, the best rank first; ourselves included */

@@ -11,7 +11,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "cluster/hello.h"
+#include "peer/hello.h"
 
 struct backend_link;  /* cluster/backend_link_state.h */
 struct frontend_peer; /* likewise */

@@ -2,11 +2,11 @@
  * after a loss. Owned by the link thread. */
 #pragma once
 
-#include "cluster/health.h"
-#include "cluster/hello.h"
-#include "cluster/link_loop.h"
-#include "cluster/link_report.h"
 #include "cluster/registry.h"
+#include "peer/health.h"
+#include "peer/hello.h"
+#include "peer/link_loop.h"
+#include "peer/link_report.h"
 
 #define UPLINK_ADDRESSES_MAX 16 /* schedulers that may be named */
 #define UPLINK_PLACES_MAX    64 /* all addresses of all of them */

@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cluster/hello.h"
-#include "cluster/link_loop.h"
-#include "cluster/peer_tls.h"
 #include "cluster/registry.h"
+#include "peer/hello.h"
+#include "peer/link_loop.h"
+#include "peer/peer_tls.h"
 
 #define ANSWER_MAX ((uint64_t)1 << 30)
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "cluster/etcd.h"
-#include "cluster/names.h"
-#include "cluster/wire.h"
+#include "peer/names.h"
+#include "peer/wire.h"
 
 struct tls; /* net/tls.h */
 

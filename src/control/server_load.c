@@ -4,9 +4,9 @@
 #include <stdlib.h>
 
 #include "base/counter.h"
-#include "cluster/link_report.h"
 #include "cluster/scheduler_link.h"
 #include "control/server_state.h"
+#include "peer/link_report.h"
 #include "request/infer_counters.h"
 
 /* What was counted of a served model up to the last look. */

@@ -12,7 +12,7 @@
 
 #include "base/histogram.h"
 #include "base/ring.h"
-#include "cluster/link_loop.h"
+#include "peer/link_loop.h"
 #include "repository/served_model.h"
 #include "stress/links.h"
 #include "table/profile.h"

@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 #include "base/counter.h"
-#include "cluster/lost.h"
 #include "link/card.h"
+#include "peer/lost.h"
 #include "repository/model_description.h"
 #include "stress/feeder_state.h"
 

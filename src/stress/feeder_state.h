@@ -3,9 +3,9 @@
 
 #include "base/heap.h"
 #include "base/rng.h"
-#include "cluster/health.h"
-#include "cluster/hello.h"
 #include "load/arrivals.h"
+#include "peer/health.h"
+#include "peer/hello.h"
 #include "stress/feeder.h"
 
 #define BATCHES_MOST 3 /* of an accelerator: what the scheduler may have sent to it and not seen end */

@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "base/assert.h"
-#include "cluster/hello.h"
 #include "cluster/landing.h"
-#include "cluster/peer.h"
+#include "peer/hello.h"
+#include "peer/peer.h"
 #include "request/slab.h"
 #include "unit/cluster/landing_model.h"
 

@@ -15,8 +15,8 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "cluster/hello.h"
-#include "cluster/link_loop.h"
+#include "peer/hello.h"
+#include "peer/link_loop.h"
 #include "repository/model_description.h"
 #include "unit/repository/one_step.h"
 

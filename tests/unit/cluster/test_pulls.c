@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 
 #include "base/log.h"
-#include "cluster/fabric.h"
+#include "peer/fabric.h"
 #include "unit/cluster/members.h"
 #include "unit/cmocka_all.h"
 

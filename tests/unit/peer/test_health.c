@@ -1,5 +1,5 @@
 /* test_health.c - a peer that says nothing counts as dead in time, but is not blamed for a pause of this process. */
-#include "cluster/health.h"
+#include "peer/health.h"
 
 #include "unit/cmocka_all.h"
 

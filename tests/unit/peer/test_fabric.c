@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/container.h"
-#include "cluster/fabric.h"
+#include "peer/fabric.h"
 #include "unit/cmocka_all.h"
 
 #define MEMORY  ((size_t)4 << 20)

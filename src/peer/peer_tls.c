@@ -1,5 +1,5 @@
 /* peer_tls.c - TLS of a peer. */
-#include "cluster/peer_tls.h"
+#include "peer/peer_tls.h"
 
 #include <errno.h>
 #include <stdlib.h>

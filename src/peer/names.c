@@ -1,5 +1,5 @@
 /* names.c - the names that are wanted, and the thread that looks them up. */
-#include "cluster/names.h"
+#include "peer/names.h"
 
 #include <errno.h>
 #include <netdb.h>

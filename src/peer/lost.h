@@ -2,9 +2,9 @@
  * again, if there is time. Owned by the link thread. */
 #pragma once
 
-#include "cluster/wire.h"
+#include "peer/wire.h"
 
-struct peer; /* cluster/peer.h */
+struct peer; /* peer/peer.h */
 
 enum lost_reason {
     LOST_UNSAID,      /* the reporting process speaks format 1, or gives an unknown reason or none */

@@ -1,5 +1,5 @@
 /* link_loop.c - the link thread's turns. */
-#include "cluster/link_loop.h"
+#include "peer/link_loop.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "cluster/peer_tls.h"
+#include "peer/peer_tls.h"
 
 #define EVENTS_MAX  64
 #define ACCEPT_MOST 16                /* a turn */

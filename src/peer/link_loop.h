@@ -19,8 +19,8 @@
 #include <sys/socket.h>
 
 #include "base/doorbell.h"
-#include "cluster/names.h"
-#include "cluster/peer.h"
+#include "peer/names.h"
+#include "peer/peer.h"
 
 struct link_loop;
 

@@ -1,7 +1,7 @@
 /* lost.c - the frames that report lost requests, in all formats. */
-#include "cluster/lost.h"
+#include "peer/lost.h"
 
-#include "cluster/peer.h"
+#include "peer/peer.h"
 
 static const char *const names[LOST_REASONS] = {"unsaid", "backend", "accelerator", "inputs",
                                                 "answer", "plan",    "place",       "misfit"};

@@ -1,5 +1,5 @@
 /* test_peer.c - frames over a socket pair: whole or a byte at a time, with bodies, descriptors, and a sudden end. */
-#include "unit/cluster/peer_rig.h"
+#include "unit/peer/peer_rig.h"
 
 static void frames_come_as_they_went(void **state) {
     (void)state;

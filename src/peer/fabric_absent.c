@@ -1,7 +1,7 @@
 /* fabric_absent.c - a build without libfabric's headers: fabric_open() says so, and nothing else is ever called. */
 #include <errno.h>
 
-#include "cluster/fabric.h"
+#include "peer/fabric.h"
 
 int fabric_open(struct fabric **fabric, const char *provider, const struct fabric_events *events, void *owner,
                 struct sy_error *err) {

@@ -1,5 +1,5 @@
 /* hello.c - the introductions as JSON. */
-#include "cluster/hello.h"
+#include "peer/hello.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/container.h"
-#include "cluster/peer.h"
+#include "peer/peer.h"
 
 static const char *const role_names[ROLE_COUNT] = {"scheduler", "frontend", "backend", "visitor"};
 

@@ -1,5 +1,5 @@
 /* test_own_pause.c - a process that did not look for a while judges nobody until it has been back for a while. */
-#include "cluster/own_pause.h"
+#include "peer/own_pause.h"
 
 #include "unit/cmocka_all.h"
 

@@ -1,6 +1,6 @@
 /* peer.c - frames over a non-blocking socket: received frames are parsed in the buffer, outgoing ones wait in
  * pieces. */
-#include "cluster/peer.h"
+#include "peer/peer.h"
 
 #include <errno.h>
 #include <linux/sockios.h>
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
-#include "cluster/peer_tls.h"
+#include "peer/peer_tls.h"
 
 #define IN_BYTES    ((size_t)256 * 1024)
 #define IN_STRANGER ((size_t)16 * 1024)  /* before the peer has introduced itself; also its longest head */

@@ -9,8 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "cluster/peer.h"
-#include "cluster/peer_tls.h"
+#include "peer/peer.h"
+#include "peer/peer_tls.h"
 #include "unit/cmocka_all.h"
 
 #define BODY_BYTES ((size_t)20 << 20) /* more than a socket takes at once, or a turn moves */

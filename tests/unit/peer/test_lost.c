@@ -1,13 +1,13 @@
 /* test_lost.c - a lost request and its reason go to a peer of the same format, and the request alone to one of
  * format 1. */
-#include "cluster/lost.h"
+#include "peer/lost.h"
 
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "cluster/peer.h"
+#include "peer/peer.h"
 #include "unit/cmocka_all.h"
 
 static struct {

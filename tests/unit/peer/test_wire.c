@@ -1,7 +1,7 @@
 /* test_wire.c - frames that fit and frames that do not. */
 #include <string.h>
 
-#include "cluster/wire.h"
+#include "peer/wire.h"
 #include "unit/cmocka_all.h"
 
 static struct sy_error err;

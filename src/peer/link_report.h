@@ -7,8 +7,8 @@
 #include <pthread.h>
 
 #include "base/text.h"
-#include "cluster/hello.h"
-#include "cluster/lost.h"
+#include "peer/hello.h"
+#include "peer/lost.h"
 
 struct health;
 struct peer;

@@ -9,7 +9,7 @@
  * puts that record into the pool twice; later reads by that queue then share records, and get lost. With a queue for
  * each connection the pool ends with the connection. Each queue costs system calls in every turn, so later versions and
  * other providers share one queue. */
-#include "cluster/fabric.h"
+#include "peer/fabric.h"
 
 #include "base/container.h" /* libfabric defines its own macro of that name if there is none */
 

@@ -1,5 +1,5 @@
 /* link_report.c - copies the report, and writes it as Prometheus' text. */
-#include "cluster/link_report.h"
+#include "peer/link_report.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/container.h"
-#include "cluster/health.h"
+#include "peer/health.h"
 #include "stats/metric_text.h"
 
 #define EVERY_NS (250 * NS_PER_MS)

@@ -1,7 +1,7 @@
 /* test_peer_tls.c - peers over mutual TLS: frames and bodies as without, in pieces of a byte, and whoever has no
  * certificate of the authority, or speaks no TLS, is sent away with a sentence. */
 #include "unit/certificate.h"
-#include "unit/cluster/peer_rig.h"
+#include "unit/peer/peer_rig.h"
 
 static struct tls *ours, *theirs; /* of two authorities */
 

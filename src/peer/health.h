@@ -5,9 +5,9 @@
  * one more heartbeat, to read what has come. Owned by the link thread. */
 #pragma once
 
-#include "cluster/own_pause.h"
-#include "cluster/peer.h"
 #include "link/clock_sync.h"
+#include "peer/own_pause.h"
+#include "peer/peer.h"
 
 #define HEALTH_BEATS 3
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cluster/hello.h"
+#include "peer/hello.h"
 #include "unit/cmocka_all.h"
 
 static const struct hello whole = {

@@ -1,8 +1,8 @@
 /* test_link_report.c - what a link shows on the metrics page, and when it is copied. */
-#include "cluster/link_report.h"
+#include "peer/link_report.h"
 
 #include "base/time.h"
-#include "cluster/health.h"
+#include "peer/health.h"
 #include "unit/cmocka_all.h"
 
 static struct peer peer = {.bytes_in = 10, .bytes_out = 20};

@@ -1,5 +1,5 @@
 /* health.c - pings, liveness and clocks. */
-#include "cluster/health.h"
+#include "peer/health.h"
 
 #include "base/clock.h"
 

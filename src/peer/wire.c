@@ -1,5 +1,5 @@
 /* wire.c - checks received frames. */
-#include "cluster/wire.h"
+#include "peer/wire.h"
 
 #include <errno.h>
 

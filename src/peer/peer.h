@@ -14,14 +14,14 @@
 
 #include "base/counter.h"
 #include "base/list.h"
-#include "cluster/wire.h"
+#include "peer/wire.h"
 
 #define PEER_FDS_MAX    64                  /* most descriptors that come with a frame */
 #define PEER_PIECES_MAX (TENSORS_MAX + 1)   /* of a body */
 #define PEER_OUT_MAX    ((size_t)256 << 20) /* bytes copied and not sent; a peer with more is too slow and closed */
 
 struct peer;
-struct peer_tls; /* cluster/peer_tls.h */
+struct peer_tls; /* peer/peer_tls.h */
 struct tls;      /* net/tls.h */
 
 struct peer_events {

@@ -5,9 +5,9 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "cluster/wire.h"
+#include "peer/wire.h"
 
-struct peer; /* cluster/peer.h */
+struct peer; /* peer/peer.h */
 
 #define HELLO_NAME_MAX     128
 #define HELLO_ADDRESS_MAX  128
