@@ -63,6 +63,11 @@ def save_models(folder):
     save_model(folder, "pick", [helper.make_node("Gather", ["table", "i"], ["y3"]),
                                 helper.make_node("Squeeze", ["y3", "axis"], ["y"])],
                [("i", INT64, ["N", 1])], [("y", FLOAT, ["N", 4])], [table, axis])
+    save_model(folder, "weigh", [helper.make_node("Mul", ["x", "w"], ["y"])], [("w", FLOAT, ["N", 4]), ("x", FLOAT, ["N", 4])],
+               [("y", FLOAT, ["N", 4])], [helper.make_tensor("w", FLOAT, [1, 4], [3] * 4)])
+    (folder / "weigh" / "config.pbtxt").write_text(
+        'max_batch_size: 8 input { name: "w" data_type: TYPE_FP32 dims: 4 optional: true }'
+        'input { name: "x" data_type: TYPE_FP32 dims: 4 }')
 
 
 def save_ensembles(folder):
@@ -88,6 +93,8 @@ def save_ensembles(folder):
     save_ensemble(folder, "many-words", 0, words, copies)
     save_ensemble(folder, "picky", 8, [tensor("input", "I", "INT64", [1]), y],
                   [step("pick", {"i": "I"}, {"y": "P"}), step("scale", {"x": "P"}, {"y": "Y"})])
+    save_ensemble(folder, "weighed", 8, [tensor("input", "W", "FP32", [4]).replace("}", "optional: true }"), x, y],
+                  [step("scale", {"x": "X"}, {"y": "D"}), step("weigh", {"w": "W", "x": "D"}, {"y": "Y"})])
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +145,13 @@ def test_strings_travel(ask):
     assert ask("word", {"T": words}).as_numpy("U").tolist() == words.tolist()
     words = np.array([[b"%d" % 10 ** (i % 20)] for i in range(1000)], dtype=object)
     assert ask("many-words", {"T": words}).as_numpy("U").tolist() == words.tolist()
+
+
+def test_an_optional_input_may_be_left_out(ask):
+    assert np.array_equal(ask("weighed", {"X": X}).as_numpy("Y"), 6 * X)  # the model has a weight of its own
+    assert np.array_equal(ask("weighed", {"X": X, "W": X}).as_numpy("Y"), 2 * X * X)
+    with pytest.raises(Exception, match=re.escape("missing required input(s) ['X']")):
+        ask("weighed", {"W": X})
 
 
 def test_mistakes_of_a_request_name_the_step(ask):
