@@ -12,11 +12,11 @@
 #include "control/ensembles.h"
 #include "control/instances.h"
 #include "control/scenario_served.h"
-#include "control/shared_form.h"
 #include "profile/prepare.h"
 #include "repository/preparations.h"
 #include "repository/repository.h"
 #include "repository/repository_look.h"
+#include "sharing/shared_form.h"
 
 /* ---- progress ---- */
 

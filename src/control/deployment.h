@@ -4,8 +4,8 @@
 #include "control/accelerators.h"
 #include "control/repository_control.h"
 #include "control/server.h"
-#include "control/shared_prefixes.h"
 #include "scenario/scenario.h"
+#include "sharing/shared_prefixes.h"
 
 /* Owns everything it points to. */
 struct deployment {

@@ -15,13 +15,13 @@
 #include "cluster/backend_link.h"
 #include "control/ensembles.h"
 #include "control/instances.h"
-#include "control/shared_form.h"
-#include "control/shared_join.h"
-#include "control/shared_prefixes.h"
 #include "profile/prepare.h"
 #include "repository/preparations.h"
 #include "request/infer_counters.h"
 #include "request/preparer.h"
+#include "sharing/shared_form.h"
+#include "sharing/shared_join.h"
+#include "sharing/shared_prefixes.h"
 
 #define WAIT_NS (200 * NS_PER_US) /* between two checks of what other threads have done */
 

@@ -1,7 +1,7 @@
 /* test_shared_form.c - with whom a model that is loaded makes a group: the partner that shares most of its nodes. */
-#include "control/shared_form.h"
+#include "sharing/shared_form.h"
 
-#include "unit/control/shared_rig.h"
+#include "unit/sharing/shared_rig.h"
 
 static const struct build_node shallow[] = {{"Neg", "x", "a"}, {"Sin", "a", "b"}, {"Log", "b", "y"}, {NULL}};
 

@@ -1,7 +1,7 @@
 /* test_shared_join.c - which group a model that is loaded may join, and why it may not. */
-#include "control/shared_join.h"
+#include "sharing/shared_join.h"
 
-#include "unit/control/shared_rig.h"
+#include "unit/sharing/shared_rig.h"
 
 static const struct build_node deep_third[] = {{"Neg", "x", "a"}, {"Abs", "a", "b"}, {"Sin", "b", "y"}, {NULL}};
 static const struct build_node crossing[] = {{"Neg", "x", "a"}, {"Abs", "a", "b"}, {"Add", "a b", "y"}, {NULL}};

@@ -1,5 +1,5 @@
 /* test_part_folders.c - notes of parts, and which folders of parts are removed. */
-#include "control/part_folders.h"
+#include "sharing/part_folders.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -9,8 +9,8 @@
 
 #include "base/folder.h"
 #include "base/time.h"
-#include "control/shared_groups.h"
 #include "prefix/groups.h"
+#include "sharing/shared_groups.h"
 #include "unit/cmocka_all.h"
 #include "unit/prefix/onnx_build.h"
 

@@ -1,11 +1,11 @@
 /* shared_prefixes.c - finds groups of models, and says of the others why they are served whole. */
-#include "control/shared_prefixes.h"
+#include "sharing/shared_prefixes.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "control/shared_make.h"
+#include "sharing/shared_make.h"
 
 /* What a search works with. */
 struct search {

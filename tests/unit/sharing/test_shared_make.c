@@ -1,8 +1,8 @@
 /* test_shared_make.c - what becomes of a trial's outcome: a refusal is kept and found again, and what is no outcome
  * leaves nothing. */
-#include "control/shared_make.h"
+#include "sharing/shared_make.h"
 
-#include "unit/control/shared_rig.h"
+#include "unit/sharing/shared_rig.h"
 
 /* A trial with an outcome that the test says. */
 struct outcome {

@@ -1,6 +1,6 @@
 /* test_shared_groups.c - which models are members of a group that was found: those that are as they were when they were
  * cut; and which members stay. */
-#include "control/shared_groups.h"
+#include "sharing/shared_groups.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "control/shared_prefixes.h"
+#include "sharing/shared_prefixes.h"
 #include "unit/cmocka_all.h"
 
 struct fixture {

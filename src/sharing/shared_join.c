@@ -1,5 +1,5 @@
 /* shared_join.c - finds a group for one model, and makes its suffix. */
-#include "control/shared_join.h"
+#include "sharing/shared_join.h"
 
 #include <errno.h>
 #include <stdlib.h>

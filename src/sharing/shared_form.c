@@ -1,5 +1,5 @@
 /* shared_form.c - finds a partner for one model, and makes a group of both. */
-#include "control/shared_form.h"
+#include "sharing/shared_form.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "base/child_call.h"
 #include "base/log.h"
 #include "base/time.h"
-#include "control/shared_make.h"
+#include "sharing/shared_make.h"
 
 #define SAY_NS (10 * NS_PER_S) /* between lines in the log, while a pair is tried */
 

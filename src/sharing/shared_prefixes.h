@@ -4,7 +4,7 @@
  * All is found before the server starts, while the process has one thread. */
 #pragma once
 
-#include "control/shared_groups.h"
+#include "sharing/shared_groups.h"
 
 /* Finds the groups among models that have their profiles (profiles[i] of models[i]; NULL: it is not served). Graphs are
  * compared; cuts are tried in child processes, the deepest first; the parts are kept beside the models, or in the cache

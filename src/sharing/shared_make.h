@@ -1,8 +1,8 @@
 /* shared_make.h - makes a group of models whose graphs allow it: cuts them, tries the parts, and profiles them. */
 #pragma once
 
-#include "control/shared_groups.h"
 #include "prefix/groups.h"
+#include "sharing/shared_groups.h"
 
 /* What a group is made of. The models outlive the making. */
 struct shared_making {

@@ -1,5 +1,5 @@
 /* shared_groups.c - what a group and its members are made of, and which model is a member. */
-#include "control/shared_groups.h"
+#include "sharing/shared_groups.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* shared_make.c - the parts of a group, their note, their profiles, and the table of its batches.
  *
  * What a trial gave is kept with the parts (part_folders.h), so a later start finds it. */
-#include "control/shared_make.h"
+#include "sharing/shared_make.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,9 +7,9 @@
 
 #include <jansson.h>
 
-#include "control/part_folders.h"
 #include "prefix/split.h"
 #include "repository/served_part.h"
+#include "sharing/part_folders.h"
 
 #define SHARED_KIND "parts 2" /* of folders (part_folder_place()) */
 

@@ -1,5 +1,5 @@
 /* part_folders.c - folders of parts: names, notes, who holds them, and which are of no use any more. */
-#include "control/part_folders.h"
+#include "sharing/part_folders.h"
 
 #include <dirent.h>
 #include <errno.h>

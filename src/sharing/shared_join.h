@@ -5,7 +5,7 @@
  * Called by the repository's thread, which serves nothing; the others serve meanwhile. */
 #pragma once
 
-#include "control/shared_groups.h"
+#include "sharing/shared_groups.h"
 
 #define SHARED_JOIN_ARGUMENT "--join" /* after "plan prefixes": main() calls shared_join_main() */
 

@@ -5,7 +5,7 @@
  * member when it is loaded anew beside its present place, which it then replaces (repository_control.c). */
 #pragma once
 
-#include "control/shared_groups.h"
+#include "sharing/shared_groups.h"
 
 #define SHARED_FORM_ARGUMENT "--form" /* after "plan prefixes": main() calls shared_form_main() */
 #define SHARED_FORMED_MAX    16       /* groups made so; each takes a place */
