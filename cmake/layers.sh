@@ -3,7 +3,7 @@
 # this list, which ARCHITECTURE.md draws; a folder that is not in the list is refused, too. The build runs this check.
 set -eu
 layers="base tensor image link table engine repository profile prefix sharing plan pipeline sched policy backend request v2 stats net http grpc scenario
-    sim peer cluster control load stress cli"
+    sim peer cluster control load stress report planfile cli"
 
 cd "$1"
 find src -mindepth 2 -name '*.[ch]' -exec grep -HnoE '^ *# *include *["<][a-z0-9_.]+/[^">]+[">]' {} + | awk -F: -v layers="$(echo $layers)" '

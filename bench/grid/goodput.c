@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/gnuplot.h"
 #include "grid.h"
+#include "report/gnuplot.h"
 
 #define WORST_SHOWN 12
 

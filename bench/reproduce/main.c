@@ -7,11 +7,11 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
-#include "cli/gnuplot.h"
 #include "cli/options.h"
 #include "context.h"
 #include "document.h"
 #include "memory.h"
+#include "report/gnuplot.h"
 
 static const struct paper virtual_papers[] = {
     {"Symphony",

@@ -5,8 +5,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "cli/gnuplot.h"
 #include "memory.h"
+#include "report/gnuplot.h"
 
 #define PANEL_WIDTH  560
 #define PANEL_HEIGHT 400

@@ -1,7 +1,13 @@
-/* files.c - the soft limit of open files. */
+/* files.c - the soft limit of open files; a trial of writing. */
 #include "base/files.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 uint64_t files_allow(uint64_t wanted) {
     struct rlimit files;
@@ -13,4 +19,20 @@ uint64_t files_allow(uint64_t wanted) {
         getrlimit(RLIMIT_NOFILE, &files);
     }
     return files.rlim_cur;
+}
+
+int files_writable(const char *option, const char *path, struct sy_error *err) {
+    struct stat about;
+    if (stat(path, &about) == 0 && S_ISFIFO(about.st_mode))
+        return 0; /* its reader would take an open and a close for its end */
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    bool fresh = fd >= 0;
+    if (!fresh && errno == EEXIST)
+        fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return error_set(err, -errno, "%s: cannot write '%s': %s", option, path, strerror(errno));
+    close(fd);
+    if (fresh)
+        unlink(path);
+    return 0;
 }

@@ -1,8 +1,13 @@
-/* files.h - how many files the process may have open at once. */
+/* files.h - how many files the process may have open at once; whether a file can be written. */
 #pragma once
 
 #include <stdint.h>
 
+#include "base/error.h"
+
 /* Raises the limit to `wanted`, or as far as the process may; a higher limit stays. Returns the limit then. Any thread,
  * at set-up. */
 uint64_t files_allow(uint64_t wanted);
+/* Whether the file that an option names can be written, before work is done for it: 0, or -errno and a sentence with
+ * the option's name ("--plot"). An old file stays as it is, and no new one is left. */
+int files_writable(const char *option, const char *path, struct sy_error *err);

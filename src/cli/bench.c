@@ -15,7 +15,6 @@
 #include "cli/bench_workload.h"
 #include "cli/cli.h"
 #include "cli/client_tls_options.h"
-#include "cli/gnuplot.h"
 #include "cli/options.h"
 #include "cli/scenario_sets.h"
 #include "load/client_tls.h"
@@ -23,6 +22,7 @@
 #include "load/load.h"
 #include "load/target.h"
 #include "net/auth.h"
+#include "report/gnuplot.h"
 
 #define HINTS_MAX          64
 #define TRIALS_MAX         80

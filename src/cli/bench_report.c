@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/gnuplot.h"
+#include "report/gnuplot.h"
 
 #define PLOT_MODELS_MAX   10
 #define DISAGREEMENTS_MAX 5 /* models whose figures differ that are shown */

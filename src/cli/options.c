@@ -2,12 +2,9 @@
 #include "cli/options.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "cli/cli.h"
 
@@ -232,20 +229,4 @@ int options_parse(const struct options *options, int argc, char **argv, void *se
     if (options_read(options, argc, argv, settings, args_count, &err))
         return cli_usage_error(options->command, "%s", err.text);
     return OPTIONS_GO_ON;
-}
-
-int options_writable(const char *option, const char *path, struct sy_error *err) {
-    struct stat about;
-    if (stat(path, &about) == 0 && S_ISFIFO(about.st_mode))
-        return 0; /* its reader would take an open and a close for its end */
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    bool fresh = fd >= 0;
-    if (!fresh && errno == EEXIST)
-        fd = open(path, O_WRONLY | O_CLOEXEC);
-    if (fd < 0)
-        return error_set(err, -errno, "%s: cannot write '%s': %s", option, path, strerror(errno));
-    close(fd);
-    if (fresh)
-        unlink(path);
-    return 0;
 }

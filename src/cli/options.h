@@ -121,7 +121,3 @@ void options_print_help(const struct options *options, const void *settings, FIL
  * in 1 to 10") without the option's name. For parse functions. */
 int options_read_int(const char *text, int64_t min, int64_t max, int64_t *value, struct sy_error *err);
 int options_read_double(const char *text, double min, double max, double *value, struct sy_error *err);
-
-/* Whether the file that an option names can be written, before work is done for it: 0, or -errno and a sentence with
- * the option's name ("--plot"). An old file stays as it is, and no new one is left. */
-int options_writable(const char *option, const char *path, struct sy_error *err);

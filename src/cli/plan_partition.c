@@ -7,10 +7,10 @@
 #include "base/clock.h"
 #include "base/time.h"
 #include "cli/options.h"
-#include "cli/partition_file.h"
 #include "cli/plan.h"
 #include "plan/partition_bound.h"
 #include "plan/partition_names.h"
+#include "planfile/partition_file.h"
 
 #define CHUNK      2000 /* steps between two looks at the clock: some 0.1 ms */
 #define PROVEN_S   0.1  /* where there is provably no plan: time to find what exceeds the limits least */

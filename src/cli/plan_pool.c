@@ -8,8 +8,8 @@
 #include "base/time.h"
 #include "cli/options.h"
 #include "cli/plan.h"
-#include "cli/pool_input.h"
 #include "cli/scenario_sets.h"
+#include "planfile/pool_input.h"
 #include "sim/goodput.h"
 
 #define ORACLE_QUERIES 5000

@@ -8,7 +8,7 @@
 
 #include "cli/options.h"
 #include "cli/plan.h"
-#include "cli/prefix_parts.h"
+#include "planfile/prefix_parts.h"
 #include "prefix/groups.h"
 #include "repository/repository.h"
 #include "sharing/shared_form.h"

@@ -7,7 +7,7 @@
 #include "base/time.h"
 #include "cli/options.h"
 #include "cli/plan.h"
-#include "cli/split_file.h"
+#include "planfile/split_file.h"
 
 struct settings {
     bool json;

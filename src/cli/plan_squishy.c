@@ -6,8 +6,8 @@
 
 #include "cli/options.h"
 #include "cli/plan.h"
-#include "cli/squishy_file.h"
 #include "plan/squishy_fit.h"
+#include "planfile/squishy_file.h"
 
 struct settings {
     bool json, whole;

@@ -10,15 +10,16 @@
 #include <jansson.h>
 
 #include "base/clock.h"
+#include "base/files.h"
 #include "base/thread.h"
 #include "cli/cli.h"
-#include "cli/gnuplot.h"
 #include "cli/options.h"
 #include "cli/scenario_sets.h"
-#include "cli/simulate_plot.h"
-#include "cli/simulate_report.h"
-#include "cli/simulate_trace.h"
-#include "cli/workers.h"
+#include "report/gnuplot.h"
+#include "report/simulate_plot.h"
+#include "report/simulate_report.h"
+#include "report/simulate_trace.h"
+#include "report/workers.h"
 
 #define SHOW_AFTER_NS NS_PER_S /* work that takes longer shows its progress */
 #define SHOW_EVERY_NS (100 * NS_PER_MS)
@@ -308,7 +309,7 @@ static int settings_check(const struct settings *s, struct sy_error *err) {
                 return error_set(err, -EINVAL, "--sweep: %s: given twice", s->sweeps[i].key);
     if (!sweep_points(s->sweeps, s->sweep_count))
         return error_set(err, -EINVAL, "--sweep: more than %d combinations", SWEEP_POINTS_MAX);
-    int rc = s->trace ? options_writable("--trace", s->trace, err) : 0;
+    int rc = s->trace ? files_writable("--trace", s->trace, err) : 0;
     return !rc && s->plot ? gnuplot_check(s->plot, err) : rc;
 }
 

@@ -16,10 +16,10 @@
 #include "cli/options.h"
 #include "cli/scenario_sets.h"
 #include "cli/whatif_check.h"
-#include "cli/whatif_report.h"
 #include "load/client_tls.h"
 #include "load/fetch.h"
 #include "plan/autoscale.h"
+#include "report/whatif_report.h"
 
 #define SLOS_MAX          64
 #define METRICS_PORT      "8002"

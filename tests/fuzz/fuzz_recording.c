@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "cli/recording_file.h"
+#include "report/recording_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

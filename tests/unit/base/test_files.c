@@ -1,5 +1,11 @@
-/* test_files.c - the limit of open files is raised, and never lowered. */
+/* test_files.c - the limit of open files is raised, and never lowered; a trial of writing leaves no trace. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/files.h"
 #include "unit/cmocka_all.h"
@@ -22,7 +28,38 @@ static void test_raised_as_far_as_may_be(void **state) {
     assert_int_equal(soft_limit(), 60);
 }
 
+static void a_trial_of_writing_leaves_no_trace(void **state) {
+    (void)state;
+    char folder[] = "/tmp/symphony-files-XXXXXX", path[64], text[8] = "";
+    struct sy_error err = {""};
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/new", folder);
+    assert_int_equal(files_writable("--plot", path, &err), 0);
+    assert_int_equal(access(path, F_OK), -1);
+
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs("old", file) >= 0 && fclose(file) == 0);
+    assert_int_equal(files_writable("--plot", path, &err), 0);
+    file = fopen(path, "r");
+    assert_non_null(file);
+    assert_int_equal(fread(text, 1, sizeof(text), file), 3);
+    assert_string_equal(text, "old");
+    fclose(file);
+    unlink(path);
+
+    assert_int_equal(mkfifo(path, 0600), 0); /* nobody reads it yet, and it is not waited for */
+    assert_int_equal(files_writable("--plot", path, &err), 0);
+    unlink(path);
+    assert_int_equal(files_writable("--plot", folder, &err), -EISDIR);
+    assert_non_null(strstr(err.text, "--plot: cannot write '/tmp/symphony-files-"));
+    rmdir(folder);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_raised_as_far_as_may_be)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_trial_of_writing_leaves_no_trace), /* first: the other lowers the limit of this process */
+        cmocka_unit_test(test_raised_as_far_as_may_be),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
