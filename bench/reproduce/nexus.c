@@ -278,7 +278,8 @@ const struct figure nexus_figures[] = {
     {"nexus-fig4", "Figures 3 and 4: throughput a GPU for three splits of 100 ms",
      "A query runs X, and then Y gamma times, within 100 ms that are split in three ways. No split is the best for "
      "every gamma.",
-     "The paper works it out by hand; here squishy packing counts the GPUs of the three splits.", figure4_run},
+     "The paper works it out by hand; here squishy packing counts the GPUs of the three splits.",
+     figure4_run},
     {"nexus-fig5", "Figure 5: lazy dropping at 90 % of the optimal throughput",
      "A simulation: one GPU, SLO 100 ms; alpha varies, and beta with it so that the best batch under half the SLO "
      "always gives 500 requests/s. Lazy dropping, which gives up requests only when they have missed their deadline, "
@@ -295,8 +296,7 @@ const struct figure nexus_figures[] = {
      "that lazy dropping survives depends.",
      figure9_run},
     {"nexus-fig15", "Figure 15: variants of a model that share their first layers",
-     "Variants of ResNet50 that differ only in the last layer, on one GPU. Without prefix batching each runs in "
-     "smaller "
+     "Variants of ResNet50 that differ only in the last layer, on one GPU. Without prefix batching each runs in smaller "
      "batches, the smaller the more variants there are; with it, throughput stays as it was, up to 110 % higher. With "
      "one layer of their own (1 FC) more variants take hardly more memory, with two or three more; whole ones soon "
      "run out of it.",
@@ -317,13 +317,10 @@ const struct figure nexus_figures[] = {
      "13 needs a cluster that grows with the plan, 14 other servers.",
      figure16_run},
     {"nexus-fig17", "Figure 17: complex query analysis",
-     "A query runs SSD, and then Inception gamma times, on 8 GPUs, with SLOs from 300 to 500 ms: with the query "
-     "analyzer "
+     "A query runs SSD, and then Inception gamma times, on 8 GPUs, with SLOs from 300 to 500 ms: with the query analyzer "
      "throughput is 13 to 55 % higher than with even parts of the SLO.",
-     "By `symphony plan split`: what GPUs are busy with, not a run. SSD's profile is not published; ours takes the 47 "
-     "ms "
-     "for a single frame that the paper gives, and 12 ms for each more. Where Inception is run ten times a frame it "
-     "takes "
+     "By `symphony plan split`: what GPUs are busy with, not a run. SSD's profile is not published; ours takes the 47 ms "
+     "for a single frame that the paper gives, and 12 ms for each more. Where Inception is run ten times a frame it takes "
      "more of the GPUs than SSD here, and even parts are not far from the best.",
      nexus17_run},
     {.id = NULL},

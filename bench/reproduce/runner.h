@@ -19,7 +19,7 @@ struct outcome {
     struct simulate_summary all; /* of all models; goodput_rps only of a search */
     double seconds;              /* measured */
     uint64_t offered, good, dropped, late, cold, loads;
-    double worst_bad_rate;                    /* of a model */
+    double worst_bad_rate; /* of a model */
     uint32_t accelerators, accelerators_used; /* the first: to begin with */
     double accelerators_mean;                 /* in service */
     struct sim_advice *advice;                /* [advice_count] with autoscale */

@@ -146,7 +146,7 @@ static int child_run(const struct worker_request *request, const struct profile_
         return child_end(&child, rc, err);
     }
     struct worker_message answer = child.last;
-    /* The child has said all, and exits by itself, unless an engine hangs at its end. */
+    /* The child has said everything. It exits by itself; if it hangs while it does, it is killed. */
     do
         rc = child_listen(&child, options);
     while (rc == 0);

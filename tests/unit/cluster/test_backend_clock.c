@@ -27,7 +27,7 @@ struct frontend {
     bool silent;           /* pings are never answered */
     struct wire_ping ping; /* which waits for its answer, */
     int64_t answer_ns;     /* until this time; 0: none does */
-    uint32_t submission, pulls, early_pulls, lost, results; /* results: of the executor */
+    uint32_t submission, pulls, early_pulls, lost, results; /* results: from the executor */
     _Atomic int64_t deadline_ns, looked_ns;                 /* as the executor saw them */
 };
 
@@ -109,8 +109,8 @@ static int from_backend(struct peer *peer, const struct frame *frame, const void
         if (*(const uint64_t *)head == handle_now(f))
             card_send(f);
     } else if (frame->kind == FRAME_RESULT) {
-        const struct wire_result *result = head;
-        f->results += result->outcome.status == REQUEST_FAILED; /* else it has not run: who waits too long is lost */
+        const struct wire_result *result = head; /* LOST instead of FAILED: it waited too long, and has not run */
+        f->results += result->outcome.status == REQUEST_FAILED;
     }
     return 0;
 }
