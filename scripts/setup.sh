@@ -360,40 +360,28 @@ make_pipelines() {
     stamp_write pipelines "$wanted"
 }
 
-build() { # PRESET
-    case $1 in release | asan | tsan | fuzz) ;; *) die "no preset '$1': there are release, asan, tsan, fuzz" ;; esac
-    if [ "$1" = fuzz ]; then
-        set_up_packages $TEST_PACKAGES
+PRESETS="release asan tsan"
+
+configure() { # PRESET
+    case " $PRESETS " in *" $1 "*) ;; *) die "no preset '$1': there are $PRESETS" ;; esac
+    if [ "$1" = asan ]; then
+        set_up_packages $TEST_PACKAGES # clang
     fi
-    if [ ! -e "build/$1/build.ninja" ] || ! stamp_matches "configured-$1" "${ONNXRUNTIME_ROOT-}"; then
-        say "configuring build/$1"
-        logged "configure-$1.log" "cmake could not configure build/$1" \
-            cmake --preset "$1" -U 'ONNXRuntime_*' -DONNXRUNTIME_ROOT="${ONNXRUNTIME_ROOT-}"
-        sed -n 's/^-- symphony: /    /p' "build/logs/configure-$1.log"
-        stamp_write "configured-$1" "${ONNXRUNTIME_ROOT-}"
+    wanted="$(sha256_of CMakePresets.json) ${ONNXRUNTIME_ROOT-}"
+    if [ -e "build/$1/build.ninja" ] && stamp_matches "configured-$1" "$wanted"; then
+        return 0
     fi
-    say "building build/$1"
-    cmake --build --preset "$1" </dev/null || die "the build of $1 failed"
+    say "configuring build/$1"
+    logged "configure-$1.log" "cmake could not configure build/$1" \
+        cmake --preset "$1" -U 'ONNXRuntime_*' -DONNXRUNTIME_ROOT="${ONNXRUNTIME_ROOT-}"
+    sed -n 's/^-- symphony: /    /p' "build/logs/configure-$1.log"
+    stamp_write "configured-$1" "$wanted"
 }
 
-# The release tests come last, so that the output ends with their summary.
-run_tests() {
-    failed=
-    cores=$(nproc)
-    at_once=$((2 * cores)) # end to end they wait more than they compute
-    say "testing: under AddressSanitizer and UndefinedBehaviorSanitizer"
-    ctest --preset asan -j $at_once -L 'unit|sim|sanitized|address' -LE plain </dev/null || failed="$failed asan"
-    say "testing: under ThreadSanitizer"
-    # gcc 12's ThreadSanitizer does not start where the kernel spreads addresses widely (vm.mmap_rnd_bits over 30).
-    fixed_addresses="setarch $(uname -m) --addr-no-randomize"
-    $fixed_addresses true 2>/dev/null || fixed_addresses=
-    # The build holds these folders to be without threads (cmake/purity.sh).
-    $fixed_addresses ctest --preset tsan -j $at_once -L 'unit|sanitized' -E '^unit/(pipeline|plan|policy|scenario|sim|table)/' \
-        </dev/null || failed="$failed tsan"
-    say "testing: fuzz targets, ${SYMPHONY_FUZZ_SECONDS:-15} s each"
-    ctest --preset fuzz -j "$cores" -L fuzz --no-tests=ignore </dev/null || failed="$failed fuzz"
-    say "testing: everything, release"
-    [ -z "$failed" ] || say "failed before:$failed (see above)"
-    ctest --preset release -j $at_once </dev/null || failed="$failed release"
-    [ -z "$failed" ] || exit 1
+build() { # PRESET TARGET...
+    configure "$1"
+    preset=$1
+    shift
+    say "building build/$preset"
+    cmake --build --preset "$preset" --target "$@" </dev/null || die "the build of $preset failed"
 }

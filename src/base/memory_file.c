@@ -9,14 +9,16 @@ int memory_file(const char *name, const void *data, size_t bytes) {
     int fd = memfd_create(name, MFD_CLOEXEC);
     if (fd < 0)
         return -errno;
+    const char *from = data;
     for (size_t at = 0; at < bytes;) {
-        ssize_t wrote = pwrite(fd, (const char *)data + at, bytes - at, (off_t)at);
+        ssize_t wrote = pwrite(fd, from, bytes - at, (off_t)at);
         if (wrote <= 0) {
             int rc = wrote < 0 ? -errno : -ENOSPC;
             close(fd);
             return rc;
         }
         at += (size_t)wrote;
+        from += wrote;
     }
     return fd;
 }

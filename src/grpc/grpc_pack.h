@@ -19,7 +19,7 @@ static inline void *grpc_unpack(const ProtobufCMessageDescriptor *descriptor, co
 static inline unsigned grpc_pack(const void *response, struct text *out) {
     const ProtobufCMessage *message = response;
     size_t bytes = protobuf_c_message_get_packed_size(message);
-    if (text_reserve(out, bytes))
+    if (bytes > 0 && text_reserve(out, bytes))
         out->length += protobuf_c_message_pack(message, (uint8_t *)out->data + out->length);
     return 200;
 }

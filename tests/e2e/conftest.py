@@ -7,6 +7,20 @@ import pytest
 verdict = pytest.ExitCode.OK
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "long: a test that only './run test --all' runs")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Long tests are left out, unless all are wanted, or somebody chooses by mark (-m) himself."""
+    if os.environ.get("SYMPHONY_TEST_ALL") or config.option.markexpr:
+        return
+    long = [item for item in items if item.get_closest_marker("long")]
+    if long:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
+
+
 def pytest_sessionfinish(exitstatus):
     global verdict
     verdict = exitstatus

@@ -1,4 +1,4 @@
-"""frontend.py - fixtures for tests of `serve` that a frontend of a cluster is to pass as well: import them behind these tests."""
+"""frontend.py - a frontend in the place of `serve`, for tests that both are to pass: import its names behind these tests."""
 import pytest
 
 from repository import repository  # noqa: F401 (fixtures)
@@ -6,14 +6,17 @@ from server import free_port, wait_until
 from test_standby import Frontend, Role
 
 MODELS = "echo", "double", "wide", "single", "root", "pick"
-OTHERWISE = {  # a part of a test's name: why it is not for a frontend
-    "broken": "a frontend hears only of models that a backend could load",
-    "test_mistakes": "likewise",
-    "test_repository_index": "so it lists only these",
-    "test_statistics": "batches are counted, and memory is taken, where they run",
-    "ten_thousand": "it takes long, and is about the protocol alone",
-    "mlperf": "it takes long, and is about the protocol alone",
-}
+OTHERWISE = (  # parts of the names of tests that are not for a frontend
+    "broken", "test_mistakes",  # it hears only of models that a backend could load
+    "test_repository_index",  # so it lists only these
+    "test_statistics",  # batches are counted, and memory is taken, where they run
+    "requests_on_a_connection", "mlperf",  # takes long, and is about the protocol alone
+)
+
+
+def is_for_a_frontend(item):
+    """Whether a test of `serve` is one for a frontend, too: not if it starts a server of its own. conftest.py leaves the others out."""
+    return "server" in item.fixturenames and not any(part in item.name for part in OTHERWISE)
 
 
 @pytest.fixture(scope="module")
@@ -29,12 +32,3 @@ def server(repository):  # noqa: F811 (in the place of that fixture)
     finally:
         for one in roles:
             one.end()
-
-
-@pytest.fixture(autouse=True)
-def for_a_frontend(request):
-    if "server" not in request.fixturenames:
-        pytest.skip("it starts a server of its own")
-    for name, why in OTHERWISE.items():
-        if name in request.node.name:
-            pytest.skip(why)

@@ -56,7 +56,6 @@ def server(cluster):
     return cluster.frontend
 
 
-@pytest.fixture(autouse=True)
-def for_a_frontend(request):
-    if "cluster" not in request.fixturenames and request.function.__module__ != request.module.__name__:
-        pytest.skip("it starts a server of its own")
+def is_for_a_frontend(item):
+    """Whether a test is one for a frontend: not if it is one of `serve`'s and starts a server of its own. conftest.py leaves these out."""
+    return "cluster" in item.fixturenames or item.function.__module__ == item.module.__name__

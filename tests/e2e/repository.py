@@ -1,12 +1,13 @@
 """repository.py - models and scenarios that the tests of both protocols serve."""
 import os
+import subprocess
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from server import Server
+from server import BINARY, Server
 
 TYPES = {  # datatype: element type in ONNX, in numpy, two values that show the range
     "BOOL": (TensorProto.BOOL, np.bool_, [True, False]),
@@ -31,6 +32,11 @@ def save_model(folder, name, nodes, inputs, outputs, initializers=()):
     path.mkdir(parents=True)
     sets = [helper.make_opsetid("", 17)] + [helper.make_opsetid(n.domain, 3) for n in nodes if n.domain]
     onnx.save(helper.make_model(graph, opset_imports=sets, ir_version=9), path / "model.onnx")
+
+
+def measure(folder):
+    """All of its models at once: loading them later does not have to wait until nobody else wants the processor."""
+    subprocess.run([BINARY, "profile", folder], check=True, capture_output=True)
 
 
 @pytest.fixture(scope="module")

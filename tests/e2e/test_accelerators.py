@@ -1,11 +1,12 @@
 """test_accelerators.py - accelerators drained and taken back by clients, one and all of them, while others are served."""
-# sanitizers: yes
+# sanitizers: address thread
 
 import json
 import threading
 
 import pytest
 
+from repository import measure
 from server import Server, wait_until
 from test_control import Client, put, scaled
 
@@ -16,6 +17,7 @@ WAIT_S = 600  # sanitizers are slow, and a model is measured when the machine ha
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("repository")
     put(folder, "scaled", scaled(2))
+    measure(folder)
     return folder
 
 

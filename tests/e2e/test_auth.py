@@ -1,5 +1,5 @@
 """test_auth.py - tokens: what needs one, over both protocols and on the metrics port."""
-# sanitizers: yes
+# sanitizers: address thread
 import http.client
 import json
 import signal
@@ -153,7 +153,7 @@ def test_strict(strict):
 
 def test_bench(strict, folder):
     def bench(*options):
-        return subprocess.run([BINARY, "bench", f"http://127.0.0.1:{strict.port}", "--closed", "2", "--seconds", "0.5", "--warmup", "0",
+        return subprocess.run([BINARY, "bench", f"http://127.0.0.1:{strict.port}", "--rate", "100", "--seconds", "0.5", "--warmup", "0",
                                "--json", "--metrics", f"http://127.0.0.1:{strict.metrics_port}/metrics", *options],
                               capture_output=True, text=True, timeout=60)
     for options in (["--token", "beta-token"], ["--token", f"@{folder}/tokens"], ["--header", "x-api-key: alpha-token"]):

@@ -12,6 +12,14 @@ TOP = pathlib.Path(__file__).resolve().parents[2]
 # An example is an indented block that begins with "$ symphony"; blank lines may be within it.
 EXAMPLE = re.compile(r"^    \$ symphony (.*)\n((?:    .*\n|\n(?=    ))*)", re.M)
 EXAMPLES = [example for page in ("capacity.md", "plan.md") for example in EXAMPLE.findall((TOP / "docs" / page).read_text())]
+# Parts of the commands that take seconds of a processor: others show the same columns, and change with the same policies.
+TAKE_LONG = "--find goodput --sweep cluster.accelerators", "run.seconds=2400"
+
+
+def cases():
+    for command, output in EXAMPLES:
+        marks = [pytest.mark.long] if any(part in command for part in TAKE_LONG) else []
+        yield pytest.param(command, output, id=command[:60], marks=marks)
 
 
 def shown(text):
@@ -23,7 +31,7 @@ def test_there_are_examples():
     assert len(EXAMPLES) >= 11
 
 
-@pytest.mark.parametrize("command, output", EXAMPLES, ids=[command[:60] for command, _ in EXAMPLES])
+@pytest.mark.parametrize("command, output", list(cases()))
 def test_examples_print_what_is_said(command, output):
     done = subprocess.run([pathlib.Path(BINARY).resolve(), *shlex.split(command)], cwd=TOP, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr

@@ -1,7 +1,7 @@
 """test_chosen_slo.py - a deadline that nobody asked for makes nobody's request fail: it is answered late.
 
 One emulated accelerator that takes what the models' own profiles say, so that it is busy for as long as a test wants."""
-# sanitizers: yes
+# sanitizers: address thread
 
 import concurrent.futures
 import json

@@ -1,7 +1,7 @@
 """test_classes.py - best effort and priorities of a running server, over both protocols, from parameters, symphony.yaml
 and config.pbtxt.
 """
-# sanitizers: yes
+# sanitizers: address thread
 
 import concurrent.futures
 import contextlib
@@ -20,7 +20,8 @@ from test_grpc import END_STREAM, HEADERS, Wire, frame, request_of
 
 INPUT = [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [0]}]
 HOLD_US = int(SLOW_RUN_S * 1e6)
-HOLD_RUN_S = 10
+HOLD_RUN_S = 1
+LEVEL_RUN_S = 0.03
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def server(tmp_path_factory):
                     f"  - {{name: slow, alpha_ms: 1, beta_ms: {SLOW_RUN_S * 1000}, slo_ms: 60000}}\n"
                     f"  - {{name: hold, alpha_ms: 1, beta_ms: {HOLD_RUN_S * 1000}, slo_ms: 60000}}\n"
                     "  - {name: lazy, alpha_ms: 1, beta_ms: 1, slo_ms: 100, best_effort: 1}\n"
-                    f"  - {{name: levels, alpha_ms: {SLOW_RUN_S * 1000}, beta_ms: 0, slo_ms: 60000,"
+                    f"  - {{name: levels, alpha_ms: {LEVEL_RUN_S * 1000}, beta_ms: 0, slo_ms: 60000,"
                     " priorities: [1, 1]}\n"
                     "workload: {rate_rps: 1}\npolicy: {name: deferred}\nrun: {seconds: 1, seed: 1}\n")
     with Server("--scenario", str(path)) as running:
@@ -93,21 +94,31 @@ def test_the_higher_priority_goes_first(server):
         return frame(request_of(model=model, shape=(1, 1), raw=(bytes(4),), name="INPUT",
                                 parameters=parameters).SerializeToString())
 
-    grants = server.metrics()["symphony_grants_total"]
-    with Wire(server) as wire:
-        wire.call("ModelInfer", message("hold"))
-        wait_until(lambda: server.metrics()["symphony_grants_total"] > grants)
-        priorities = {}
-        for priority in [2] * 10 + [1] * 3:
-            wire.call("ModelInfer", message("levels", priority))
-            priorities[wire.stream] = priority
-        done = []
-        while len(done) < 13:
-            kind, flags, stream, payload = next(wire.frames())
-            headers = dict(wire.decoder.decode(payload)) if kind == HEADERS else {}
-            if flags & END_STREAM and kind == HEADERS:
-                assert headers["grpc-status"] == "0"
-                done += [priorities[stream]] if stream in priorities else []
+    def grants():
+        return server.metrics()["symphony_grants_total"]
+
+    def order():
+        """Of the answers, by priority; None: the hold was over before all had come, as the machine was slow."""
+        begun = grants()
+        with Wire(server) as wire:
+            wire.call("ModelInfer", message("hold"))
+            wait_until(lambda: grants() > begun)
+            priorities = {}
+            for priority in [2] * 10 + [1] * 3:
+                wire.call("ModelInfer", message("levels", priority))
+                priorities[wire.stream] = priority
+            wait_until(lambda: queued(server, "levels") == 13 or grants() > begun + 1)
+            in_time, done, answers = grants() == begun + 1, [], 0
+            for kind, flags, stream, payload in wire.frames():
+                headers = dict(wire.decoder.decode(payload)) if kind == HEADERS else {}
+                if flags & END_STREAM and kind == HEADERS:
+                    assert headers["grpc-status"] == "0"
+                    done += [priorities[stream]] if stream in priorities else []
+                    answers += 1
+                    if answers == 14:
+                        return done if in_time else None
+
+    done = next(filter(None, (order() for _ in range(30))))
     assert done.index(1) < 8 and done[-3:] == [2, 2, 2]
 
 

@@ -1,6 +1,6 @@
 """test_clock.py - a server whose clock differs from the kernel's, as it would on another host, serves as any other; and so does a
 cluster whose processes have clocks of their own."""
-# sanitizers: yes
+# sanitizers: address thread
 import concurrent.futures
 import json
 import subprocess
@@ -79,6 +79,10 @@ class Cluster(test_standby.Cluster):
         self.backends = [Role("backend", *self.join, "--scenario", folder / "scenario.yaml", "--name", clock,
                               env={"SYMPHONY_TEST_CLOCK": clock}) for clock in clocks]
         self.frontend = Frontend(*self.join, env={"SYMPHONY_TEST_CLOCK": "100,50"})
+
+    def ready(self):
+        """Its models; the frontend itself says so some heartbeats later, when it knows of all there is."""
+        return all(self.frontend.request("GET", f"/v2/models/{model}/ready")[0] == 200 for model in test_standby.MODELS)
 
     def backend(self, name):
         return next((one for one in self.status()["members"] if one["name"] == name and "clock_ahead_s" in one), None)

@@ -1,15 +1,14 @@
 """test_cluster_breaks.py - a connection between processes that live breaks: no request is the worse for it."""
-# sanitizers: yes
+# sanitizers: address thread
 import concurrent.futures
 import os
 import selectors
 import socket
 import struct
 import threading
-import time
 
 from server import free_port
-from test_standby import Frontend, Role, wait_until
+from test_standby import Frontend, Role, status_of, wait_until
 
 SLOW = bool(os.environ.get("SYMPHONY_SANITIZED"))
 REQUESTS, ROUNDS = 60, 3 if SLOW else 6
@@ -90,10 +89,14 @@ def test_a_frontend_that_comes_back_has_its_requests_answered(tmp_path):
                 concurrent.futures.ThreadPoolExecutor(REQUESTS) as pool:
             wait_until(lambda: frontend.request("GET", "/v2/models/m/ready")[0] == 200)
             ask = lambda: frontend.infer("m", [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [1]}])
+
+            def queued():
+                return sum(one["queued"] for one in status_of(("--join", "127.0.0.1:%d" % port))["models"])
+
             for _ in range(ROUNDS):
                 asked = [pool.submit(ask) for _ in range(REQUESTS)]
                 joined = frontend.log_text().count('msg="joined"')
-                time.sleep(0.1)  # most of them are queued, for a second
+                wait_until(lambda: queued() > REQUESTS / 3 or any(each.done() for each in asked))
                 for _ in range(BREAKS):
                     breaks += relay.break_all()
                     wait_until(lambda: frontend.log_text().count('msg="joined"') > joined)

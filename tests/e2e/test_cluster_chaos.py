@@ -5,8 +5,8 @@ last fault all are good again. SYMPHONY_CHAOS_SECONDS says for how long (30), SY
 
     SYMPHONY_CHAOS_SECONDS=600 SYMPHONY_CHAOS_SEED=7 build/venv/bin/python -B -m pytest -s tests/e2e/test_cluster_chaos.py
 """
-# sanitizers: yes
-# serial: yes, it measures how soon all is good again
+# sanitizers: address thread
+# all: yes, test_cluster_weather.py has each fault, and sim/cluster_faults draws them together in virtual time
 import collections
 import os
 import random
@@ -26,7 +26,8 @@ SECONDS = float(os.environ.get("SYMPHONY_CHAOS_SECONDS", 30))
 SEED = int(os.environ.get("SYMPHONY_CHAOS_SEED", 1))
 RATE = 20 if SLOW else 80
 DEADLINES_S = (3, 20) if SLOW else (0.3, 5)  # drawn from between
-BACK_S = 20 if SLOW else 2  # from the end of the last fault until all is good
+BACK_S = 20 if SLOW else 2  # from the end of the last fault until all is good, on a machine with nothing else to do; on others more,
+BACK_CALMS = 5  # by so many times what the slowest request took before the first fault
 TRIES = 1 if "SYMPHONY_CHAOS_SECONDS" in os.environ else 5  # a machine that others use, too, may have to be asked again
 LASTS_S = 0.05, 4  # a fault
 AT_ONCE = 3
@@ -186,13 +187,14 @@ def test_chaos(net, tmp_path, election):
             chaos, draw = Chaos(cluster, SEED), random.Random(SEED + 1)
             with Askers(cluster.frontends, RATE, lambda: draw.uniform(*DEADLINES_S), ("m-1", "neg", "m-2"), PATIENCE_S) as askers:
                 wait_until(lambda: askers.all_good(30))
+                back_most_s = BACK_S + BACK_CALMS * max(one.took() for one in askers.told())
                 for last in range(TRIES):
                     chaos.run(SECONDS / 2 if last == 0 else 1)
                     over = time.monotonic()
-                    wait_until(lambda: len(askers.since(over + BACK_S)) >= 2 * RATE)
+                    wait_until(lambda: len(askers.since(over + back_most_s)) >= 2 * RATE)
                     back_s = good_since(askers, over) - over
                     print("%s, seed %d: all good %.2f s after the last fault" % (election, SEED, back_s))
-                    if back_s <= BACK_S:
+                    if back_s <= back_most_s:
                         break
                 wait_until(cluster.whole)
                 askers.end()
@@ -205,7 +207,7 @@ def test_chaos(net, tmp_path, election):
                     print(chaos.log, dict(chaos.trouble))
                     raise
                 assert all(one.runs() for one in cluster.processes.values())
-                assert back_s <= BACK_S
+                assert back_s <= back_most_s
     finally:
         if etcd:
             etcd.end()

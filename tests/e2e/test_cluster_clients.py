@@ -3,7 +3,7 @@ and perf_analyzer with the metrics that it asks for."""
 import clients
 from test_clients import *  # noqa: F401,F403
 from test_clients import DOUBLE, needs
-from frontend import for_a_frontend, server  # noqa: F401 (in the place of theirs)
+from frontend import is_for_a_frontend, server  # noqa: F401 (in the place of theirs)
 from server import wait_until
 
 

@@ -1,5 +1,5 @@
 """test_cluster_limits.py - what a scheduler does when it may open no more files, or has no room for what members bring."""
-# sanitizers: yes
+# sanitizers: address thread
 import json
 import os
 import re
@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 from repository import save_model
 from server import BINARY, free_port, wait_until
 from test_cluster_tls import HELLO, REFUSED, frame
-from test_standby import Frontend, Role
+from test_standby import Frontend, Role, status_of
 
 FILES = 60
 
@@ -115,12 +115,8 @@ def test_a_type_of_accelerators_that_is_gone_makes_room_for_another(tmp_path):
             "workload: {rate_rps: 10}\n")
         return Role("backend", *join, "--scenario", path, "--name", "b-%d" % n)
 
-    def status():
-        done = subprocess.run([BINARY, "status", *join, "--json", "--timeout", "60"], capture_output=True, text=True)
-        return json.loads(done.stdout)
-
     def served():
-        return {one["name"] for one in status()["models"]}
+        return {one["name"] for one in status_of(join)["models"]}
 
     inputs = [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [1]}]
     roles = [Role("scheduler", "--listen", join[1])]
@@ -185,17 +181,11 @@ def test_models_beyond_the_scheduler_s_limit_wait_and_that_is_told(tmp_path):
                         "workload: {rate_rps: 10}\n" % (kind, name))
         return Role("backend", *join, "--scenario", path, "--name", name + "-" + kind)
 
-    def ask(*more):
-        return subprocess.run([BINARY, "status", *join, "--timeout", "60", *more], capture_output=True, text=True).stdout
-
-    def status():
-        return json.loads(ask("--json"))
-
     def served():
-        return {one["name"]: one["backends"] for one in status()["models"]}
+        return {one["name"]: one["backends"] for one in status_of(join)["models"]}
 
     def aside():
-        return {(m["name"], one["name"], one["reason"]) for m in status()["members"] for one in m.get("aside", [])}
+        return {(m["name"], one["name"], one["reason"]) for m in status_of(join)["members"] for one in m.get("aside", [])}
 
     def names(name, first, last):
         return ["%s-%d" % (name, n) for n in range(first, last + 1)]
@@ -213,8 +203,9 @@ def test_models_beyond_the_scheduler_s_limit_wait_and_that_is_told(tmp_path):
         assert list(served()) == names("a", 1, 20) + names("b", 1, 4)
         for name in waiting:
             assert roles[0].says('level=warn msg="model waits" model=%s version=1 reason="%s"\n' % (name, reason)) == 1
-        assert [len(m["models"]) for m in status()["members"]] == [20, 4]
-        assert re.search(r"^NOT_SERVED +VERSION +BACKEND +REASON\nb-5 +1 +b-test +the scheduler serves ", ask(), re.M)
+        assert [len(m["models"]) for m in status_of(join)["members"]] == [20, 4]
+        table = subprocess.run([BINARY, "status", *join, "--timeout", "60"], capture_output=True, text=True).stdout
+        assert re.search(r"^NOT_SERVED +VERSION +BACKEND +REASON\nb-5 +1 +b-test +the scheduler serves ", table, re.M)
         with Frontend(*join) as frontend:
             wait_until(lambda: frontend.infer("b-4", inputs)[0] == 200)
             wait_until(lambda: frontend.infer("b-5", inputs)[0] == 404)

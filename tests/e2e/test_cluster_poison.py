@@ -1,5 +1,5 @@
 """test_cluster_poison.py - a request at which every process ends that runs it."""
-# sanitizers: yes
+# sanitizers: address thread
 import concurrent.futures
 import json
 import platform

@@ -1,7 +1,7 @@
 """test_cluster_policies.py - every policy serves a cluster whose backends come and go under load: nothing is lost.
 
 The deadlines are so long that nothing has to be refused; so `symphony` is not to wait for company until they are near."""
-# sanitizers: yes
+# sanitizers: address thread
 import signal
 
 import pytest

@@ -1,6 +1,6 @@
 """test_cluster_prepare.py - images that the frontends of a cluster decode while their requests wait: the cases of `serve`, and
 processes that die meanwhile."""
-# sanitizers: yes
+# sanitizers: address thread
 import json
 import signal
 import threading
@@ -13,7 +13,7 @@ from images import jpeg, jpeg_pixels, picture, png
 from repository import save_model
 from server import wait_until
 from test_prepare import *  # noqa: F401,F403
-from prepared import Cluster, for_a_frontend, server  # noqa: F401,F811 (fixtures, in the place of those)
+from prepared import Cluster, is_for_a_frontend, server  # noqa: F401,F811 (fixtures, in the place of those)
 from test_prepare import FLOAT, H, W, pixels_of, refusal
 from test_standby import Frontend
 from test_transports import TRANSPORTS, has
@@ -29,7 +29,8 @@ def cluster(repository, request):  # noqa: F405
 
 # ---- where it is served, and where not ----
 
-@pytest.mark.parametrize("policy", ["eager", "timeout", "fifo", "clockwork", "nexus", "kairos"])
+@pytest.mark.parametrize("policy", ["timeout", "nexus", "kairos", *(  # test_cluster_prepare_onnx.py has the others
+    pytest.param(policy, marks=pytest.mark.long) for policy in ("eager", "fifo", "clockwork"))])
 def test_every_policy_of_a_scheduler(repository, policy):
     """Those that reckon with promises, and those for which the frontend holds requests until they are prepared."""
     image = picture(H, W)
@@ -70,7 +71,7 @@ class Asking:
     """Clients that send images until they are told to stop; each answer is right, or says why there is none. If the server dies,
     one may end in its middle."""
 
-    def __init__(self, server, count=6, sizes=((300, 400), (H, W), (1000, 1000)), dies=False):
+    def __init__(self, server, count=4, sizes=((300, 400), (H, W), (600, 600)), dies=False):
         self.server, self.stop, self.told, self.wrong, self.dies = server, threading.Event(), [], [], dies
         self.files = [jpeg(picture(*size, seed), 30) for seed, size in enumerate(sizes)]
         self.images = [jpeg_pixels(file, *size) for file, size in zip(self.files, sizes)]
@@ -109,12 +110,12 @@ def test_backends_die_amid_preparations(repository, transport):
         asking = Asking(cluster.frontend)
         try:
             for backend in cluster.backends:
-                asking.answered(30)
+                asking.answered(12)
                 backend.kill()
-                asking.answered(30)
+                asking.answered(12)
                 backend.start()
                 wait_until(lambda: backend.says('msg="ready"'), 600)
-            asking.answered(30)
+            asking.answered(12)
         finally:
             asking.end()
         cluster.rests()
@@ -125,10 +126,10 @@ def test_the_scheduler_dies_amid_preparations(repository):
     with Cluster(repository / "any", ["any"], "--prepare-threads", "1") as cluster:
         asking = Asking(cluster.frontend)
         try:
-            asking.answered(30)
+            asking.answered(12)
             cluster.scheduler.kill()
             cluster.scheduler.start()
-            asking.answered(60)
+            asking.answered(24)
         finally:
             asking.end()
         cluster.rests()
@@ -141,11 +142,11 @@ def test_a_frontend_dies_amid_preparations(repository):
         wait_until(lambda: other.request("GET", "/v2/models/any/ready")[0] == 200)
         dying, staying = Asking(cluster.frontend, dies=True), Asking(other, 3)
         try:
-            dying.answered(20)
+            dying.answered(12)
             cluster.frontend.process.kill()
             cluster.frontend.process.wait()
             dying.stop.set()
-            staying.answered(40)
+            staying.answered(24)
         finally:
             dying.end()
             staying.end()
@@ -156,8 +157,8 @@ def test_a_frontend_dies_amid_preparations(repository):
 
 def test_a_frontend_drains_amid_preparations(repository):
     with Cluster(repository / "any", ["any"], "--prepare-threads", "1", "--drain-timeout", "60") as cluster:
-        asking = Asking(cluster.frontend, 8)
-        asking.answered(20)
+        asking = Asking(cluster.frontend, 6)
+        asking.answered(12)
         assert cluster.frontend.stop() == 0, cluster.frontend.log_text()[-3000:]
         asking.end()
         assert True in asking.told
@@ -165,8 +166,8 @@ def test_a_frontend_drains_amid_preparations(repository):
 
 def test_the_end_of_a_frontend_amid_preparations(repository):
     with Cluster(repository / "any", ["any"], "--prepare-threads", "1", "--drain-timeout", "0") as cluster:
-        asking = Asking(cluster.frontend, 8, dies=True)
-        asking.answered(20)
+        asking = Asking(cluster.frontend, 6, dies=True)
+        asking.answered(12)
         assert cluster.frontend.stop() in (0, 1)
         asking.end()
 
@@ -175,9 +176,9 @@ def test_a_backend_drains_amid_preparations(repository):
     with Cluster(repository / "any", ["any"], "--prepare-threads", "1", backends=2) as cluster:
         asking = Asking(cluster.frontend)
         try:
-            asking.answered(20)
+            asking.answered(12)
             assert cluster.backends[0].kill(signal.SIGTERM) == 0
-            asking.answered(20)
+            asking.answered(12)
         finally:
             asking.end()
         assert all(told is True for told in asking.told), [t for t in asking.told if t is not True][:3]

@@ -1,5 +1,5 @@
 """test_cluster_prepare_onnx.py - models that prepare inputs in the frontends of a cluster: the cases of `serve`."""
-# sanitizers: yes
+# sanitizers: address thread
 import subprocess
 import threading
 
@@ -10,12 +10,13 @@ from onnx import helper
 
 import test_cluster_control as control
 from images import picture, png
+from repository import measure
 from server import BINARY, wait_until
 from test_cluster_control import WAIT_S
 from test_prepare_onnx import *  # noqa: F401,F403
-from prepared import Cluster, for_a_frontend, server  # noqa: F401,F811 (fixtures, in the place of those)
+from prepared import Cluster, is_for_a_frontend, server  # noqa: F401,F811 (fixtures, in the place of those)
 from test_prepare_onnx import FLOAT, SAMPLES, ask, both, constant, files_array, refusal, save, settings
-from test_standby import SLOW, Role
+from test_standby import Role
 
 MODELS = "photo", "single", "pixels", "sound", "picky", "open", "loop", "look", "two", "places", "loops"
 
@@ -66,6 +67,7 @@ def test_another_file_is_another_model(tmp_path):
     """Which takes over at frontends once it is opened there; meanwhile the old one answers."""
     save_negative(tmp_path)
     prepare_by(tmp_path, "Add")
+    measure(tmp_path)
     row = np.array([[3, 4]], np.float32)
 
     def answers(wanted):
@@ -86,7 +88,7 @@ def test_another_file_is_another_model(tmp_path):
             prepare_by(tmp_path, operator)
             backend.load("m")
             wait_until(lambda: answers(wanted), WAIT_S)
-        assert SLOW or len(refused) <= 1, refused  # where the machine stood still just then
+        assert len(refused) <= 3, refused  # one for each file, where the machine stood still just then
         (tmp_path / "m" / "1" / "prepare.onnx").write_bytes(b"this is no model")
         backend.load("m")
         wait_until(lambda: backend.says("prepare.0: "), WAIT_S)
@@ -152,5 +154,5 @@ def test_a_preparation_that_never_ends_costs_nobody_else(repository):
             thread.join()
             assert "[503]" in outcomes[0], outcomes
             return outcomes[0]
-        assert any("were not prepared in time for its deadline" in reason() for _ in range(5))
+        assert any("were not prepared in time for its deadline" in reason() for _ in range(20))
         cluster.rests()

@@ -1,6 +1,5 @@
 """test_cluster_tls.py - mutual TLS of a cluster's links: who gets in, who does not, and what strangers cost."""
-# sanitizers: yes
-# long: yes
+# sanitizers: address thread
 
 import contextlib
 import json
@@ -22,7 +21,7 @@ from test_cluster_status import Cluster, complete, members, shared  # noqa: F401
 HELLO, WELCOME, REFUSED = 1, 2, 3  # src/peer/wire.h
 ALPN = "symphony-cluster"
 STRANGERS = 1000
-PAUSE_S = 0.01 if os.environ.get("SYMPHONY_SANITIZED") else 0  # between them: a slow program has fewer
+PAUSE_S = 0.01 if os.environ.get("SYMPHONY_SANITIZED") else 0.001  # between them: a slow program has fewer
 
 
 def options(pair, authority):
@@ -120,7 +119,7 @@ def test_members_and_visitors(tmp_path, authority, member):
         assert cluster.ask("drain", "--wait", *cluster.secret, "b-1").returncode == 0
         assert set(members(cluster.status(), "backend")) == {"b-0"}
         cluster.processes.remove(cluster.backends[1])
-        assert cluster.backends[1].process.wait(60) == 0
+        assert cluster.backends[1].process.wait(180) == 0
         assert cluster.infer() == 200
         cluster.end()
 
@@ -173,7 +172,7 @@ def test_plain_and_tls_processes(shared, plain):
     assert plain.infer() == 200 and shared.infer() == 200
     for one in wrong:
         one.process.terminate()
-        assert one.process.wait(60) == 0
+        assert one.process.wait(180) == 0
 
 
 def test_token_and_tls(tmp_path, authority, member):
@@ -216,7 +215,7 @@ def test_renewed(tmp_path, other):
         first.path.write_text("no certificate\n")
         cluster.scheduler.process.send_signal(signal.SIGHUP)
         wait_until(lambda: "the cluster's certificates stay as they were" in cluster.scheduler.log())
-        assert cluster.frontend.ready("http_port")
+        assert cluster.infer() == 200
     finally:
         cluster.kill()
 
@@ -239,7 +238,7 @@ def test_files_that_will_not_do(authority, member, other, tmp_path):
         given = {**good, **change}
         args = [a for name, path in given.items() if path for a in ("--cluster-" + name, str(path))]
         for command in (("scheduler", "--listen", "127.0.0.1:0"), ("status", "--join", "127.0.0.1:1")):
-            done = subprocess.run([BINARY, *command, *args], capture_output=True, text=True, timeout=60)
+            done = subprocess.run([BINARY, *command, *args], capture_output=True, text=True, timeout=180)
             assert done.returncode == 2 and says in done.stderr.splitlines()[-1], (change, done.stderr)
 
 

@@ -1,7 +1,7 @@
 """test_cluster_weather.py - a cluster on hosts of their own whose processes die and whose network fails: what clients see, and
 who notices what. docs/cluster.md ("What a failure looks like") is what is checked here. Under sanitizers test_cluster_chaos.py
 does the same all at once; this one takes minutes there (SYMPHONY_BINARY=build/tsan/symphony SYMPHONY_SANITIZED=1)."""
-# serial: yes, what it does to hosts lasts for seconds, in which others are to have done something
+# shards: 3
 import contextlib
 import http.client
 import json
@@ -22,6 +22,7 @@ from weather import CLUSTER, HTTP, SCHEDULER, SLOW, Cluster, Etcd, weather
 
 DEADLINE_S = 20  # enough for a second run, whatever the machine does meanwhile
 RATE = 20 if SLOW else 60
+LONG = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
@@ -30,12 +31,12 @@ def net():
         yield made
 
 
-@pytest.fixture(params=["peers", "etcd"])
-def pair(request, net, tmp_path):
+@pytest.fixture
+def pair(election, net, tmp_path):
     """Two schedulers, by either way to elect one, of which one leads; two backends, two frontends."""
     net.clear()
     with contextlib.ExitStack() as stack:
-        etcd = Etcd(net, tmp_path) if request.param == "etcd" else None
+        etcd = Etcd(net, tmp_path) if election == "etcd" else None
         if etcd:
             stack.callback(etcd.end)
         cluster = stack.enter_context(Cluster(net, tmp_path, schedulers=2, frontends=2, registry=etcd and etcd.registry))
@@ -71,7 +72,7 @@ def trouble(cluster, process, how):
     return lambda: cluster.net.cable(process.host, True)
 
 
-@pytest.mark.parametrize("how", ["killed", "stopped", "cable out"])
+@pytest.mark.parametrize("how", ["killed", "stopped", pytest.param("cable out", marks=LONG)])  # of a leader it is out anyway
 def test_backend_goes(net, tmp_path, how):
     """What it had is run elsewhere; what it says when it is back is not believed; and it gets batches again."""
     with Cluster(net, tmp_path, beta_ms=100) as cluster, Askers(cluster.frontends, RATE, DEADLINE_S) as askers:
@@ -194,7 +195,9 @@ def test_frontend_and_backend_cut_from_each_other(net, tmp_path):
 
 # ---- schedulers ----
 
-@pytest.mark.parametrize("how", ["killed", "stopped", "cable out"])
+@pytest.mark.parametrize("election, how", [
+    ("peers", "killed"), ("peers", "cable out"), ("etcd", "stopped"),
+    *(pytest.param(*case, marks=LONG) for case in (("peers", "stopped"), ("etcd", "killed"), ("etcd", "cable out")))])
 def test_leader_goes(pair, how):
     """Another takes over, and every request is in time; who comes back stands down."""
     leader, other = leader_and_other(pair)
@@ -215,6 +218,7 @@ def test_leader_goes(pair, how):
         assert not pair.etcd or len({term for term, _ in terms(pair)}) == len(terms(pair))
 
 
+@pytest.mark.parametrize("election", ["peers", "etcd"])
 def test_schedulers_cut_from_each_other(pair):
     """Members reach both. The one that stands by takes over, and with etcd a term is led by one only."""
     leader, other = leader_and_other(pair)
@@ -268,8 +272,8 @@ def test_etcd_down(net, tmp_path):
 
 # ---- one way ----
 
-@pytest.mark.parametrize("who, whom", [("leader", "other"), ("other", "leader"), ("leader", "f1"), ("f1", "leader"),
-                                       ("leader", "b1"), ("b1", "leader"), ("f1", "b1"), ("b1", "f1")], ids=lambda host: host)
+@pytest.mark.parametrize("who, whom", [("leader", "other"), ("f1", "leader"), ("leader", "b1"), ("b1", "f1"), *(
+    pytest.param(*case, marks=LONG) for case in (("other", "leader"), ("leader", "f1"), ("b1", "leader"), ("f1", "b1")))])
 def test_one_does_not_hear_another(net, tmp_path, who, whom):
     """But is heard. All requests are in time, but for those of a frontend without its scheduler: the other does not lead."""
     alone = {who, whom} == {"f1", "leader"}
@@ -319,8 +323,7 @@ def test_slow_link_of_a_frontend(net, tmp_path):
             wait_until(lambda: late.all_good(20) and askers.all_good(20))
             net.rate("f1", 64)
             cut = time.monotonic()
-            wait_until(lambda: len(askers.since(cut)) > 300)
-            assert not all(one.good() for one in late.since(cut))
+            wait_until(lambda: len(askers.since(cut)) > 200 and not all(one.good() for one in late.since(cut)))
             net.clear()
             wait_until(lambda: late.all_good(20) and askers.all_good(20))
             for one in (late, askers):
@@ -372,7 +375,7 @@ def test_joins_and_leaves(net, tmp_path):
         with Askers(cluster.frontends, RATE, DEADLINE_S) as askers:
             wait_until(lambda: askers.all_good(20))
             began, number = time.monotonic(), cluster.status()["scheduler"]["accelerators"]
-            for i in range(6 if SLOW else 20):
+            for i in range(8):  # twice each way
                 guest = cluster.backend("b3") if i % 2 else cluster.frontend("f2")
                 wait_until(lambda: guest.host in cluster.members("backend" if i % 2 else "frontend"))
                 guest.kill(signal.SIGKILL if i % 4 < 2 else signal.SIGTERM)

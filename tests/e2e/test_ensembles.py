@@ -1,8 +1,10 @@
 """test_ensembles.py - ensembles over both protocols: what comes out, by whichever way; how they end; their mistakes."""
-# sanitizers: yes
+# sanitizers: address thread
+# quick sanitizers: address
 import json
 import pathlib
 import re
+import shutil
 import threading
 import urllib.request
 
@@ -12,7 +14,7 @@ import tritonclient.grpc as grpc
 import tritonclient.http as http
 from onnx import TensorProto, helper
 
-from repository import save_model
+from repository import measure, save_model
 from server import LOAD_S, Server, wait_until
 
 FLOAT, INT64, BOOL, STRING = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL, TensorProto.STRING
@@ -260,6 +262,7 @@ def test_mistakes_name_file_line_and_step(tmp_path):
 
 def test_it_loads_with_its_models_and_waits_for_them(tmp_path):
     save_models(tmp_path)
+    measure(tmp_path)
     save_ensembles(tmp_path)
     with Server("--repository", str(tmp_path), "--slo-ms", "60000", "--model-control-mode", "explicit") as server:
         with http.InferenceServerClient(f"127.0.0.1:{server.port}", network_timeout=LOAD_S) as client:
@@ -292,6 +295,7 @@ def test_it_loads_with_its_models_and_waits_for_them(tmp_path):
 def test_models_are_replaced_under_it(tmp_path):
     """Every answer is that of the model before or after; no request is lost."""
     save_models(tmp_path)
+    measure(tmp_path)
     save_ensembles(tmp_path)
     with Server("--repository", str(tmp_path), "--slo-ms", "60000", "--model-control-mode", "explicit", "--load-model",
                 "chain") as server, http.InferenceServerClient(f"127.0.0.1:{server.port}", network_timeout=LOAD_S) as client:
@@ -313,10 +317,9 @@ def test_models_are_replaced_under_it(tmp_path):
         three = helper.make_tensor("three", FLOAT, [1], [3])
         save_model(tmp_path, "new", [helper.make_node("Mul", ["x", "three"], ["y"])], [("x", FLOAT, ["N", 4])],
                    [("y", FLOAT, ["N", 4])], [three])
+        measure(tmp_path / "new")
         for version in (2, 3, 4):
-            path = tmp_path / "scale" / str(version)
-            path.mkdir(exist_ok=True)
-            (path / "model.onnx").write_bytes((tmp_path / "new" / "1" / "model.onnx").read_bytes())
+            shutil.copytree(tmp_path / "new" / "1", tmp_path / "scale" / str(version))
             client.load_model("scale")
         now = answers[0]
         wait_until(lambda: answers[0] > now + 10 or wrong)

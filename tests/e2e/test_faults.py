@@ -1,7 +1,10 @@
 """test_faults.py - requests that make runs fail, hang, or take accelerators along: what others see of them."""
-# sanitizers: yes
+# sanitizers: address thread
+# quick sanitizers: address thread
 import concurrent.futures
 import json
+import os
+import pathlib
 import queue
 import signal
 import threading
@@ -12,8 +15,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from repository import save_model
-from server import Server, wait_until
+from repository import measure, save_model
+from server import LOAD_S, Server, wait_until
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 SERVING, NOT_SERVING = b"\x08\x01", b"\x08\x02"
@@ -45,7 +48,7 @@ def save_turns(folder):
                [("n", INT64, [1])], [("y", INT64, [1])], [one, yes, zero, axis])
 
 
-BOXES = 1_000_000  # some twenty minutes on a core: the square of them are compared
+BOXES = 300_000  # two minutes on a core: the square of them are compared; and a run may take in proportion to them
 
 
 def save_boxes(folder):
@@ -59,6 +62,13 @@ def save_boxes(folder):
                [("x", FLOAT, [1, "N", 4])], [("chosen", INT64, ["K", 3])],
                [most, overlap, helper.make_tensor("start", INT64, [1], [3]), helper.make_tensor("end", INT64, [1], [4]),
                 helper.make_tensor("axes", INT64, [1], [1])])
+
+
+def runs_when_idle(server):
+    """Its executors have cores only while nobody else needs them: what they compute for ever costs others nothing."""
+    for task in pathlib.Path(f"/proc/{server.process.pid}/task").iterdir():
+        if (task / "comm").read_text().startswith("executor"):
+            os.sched_setscheduler(int(task.name), os.SCHED_IDLE, os.sched_param(0))
 
 
 @pytest.fixture
@@ -120,7 +130,7 @@ def turns(server, count):
 
 def few_turns(server, count):
     """What comes of them. A short run is stopped, too, if its thread stands still for as long as a run may take: then once more."""
-    for _ in range(5):
+    for _ in range(20):
         status, answer = turns(server, count)
         if status == 200:
             return answer["outputs"][0]["data"]
@@ -143,18 +153,19 @@ def test_a_server_ends_though_a_run_keeps_back_a_model(folder):
     """One that is being loaded, and handed to the executor once its run has ended."""
     save_turns(folder)
     save_pick(folder)
+    measure(folder)
     with Server("--repository", folder, "--slo-ms", "60000", "--accelerators", "cpu:1", "--run-limit", "3600",
                 "--drain-timeout", "1", "--model-control-mode", "explicit", "--load-model", "turns") as server, \
             concurrent.futures.ThreadPoolExecutor(2) as pool:
-        order = lambda what: server.request("POST", "/v2/repository/models/pick/" + what, b"{}", timeout=60)
-        assert order("load")[0] == order("unload")[0] == 200  # it has been profiled
+        order = lambda what: server.request("POST", "/v2/repository/models/pick/" + what, b"{}", timeout=LOAD_S)
+        assert order("load")[0] == order("unload")[0] == 200
         assert few_turns(server, 3) == [3]
+        runs_when_idle(server)
         pool.submit(turns, server, 10**15)
-        time.sleep(1)
+        wait_until(lambda: server.metrics()["symphony_requests_in_flight"] == 1)
         pool.submit(order, "load")
-        time.sleep(2)  # both are under way by then, or not: the server ends in either case
-        server.process.send_signal(signal.SIGTERM)
-        server.process.wait(120)
+        time.sleep(1)  # both are under way by then, or not: the server ends in either case
+        assert server.stop() in (0, 1)
 
 
 def post_boxes(server, count, headers=None):
@@ -193,7 +204,7 @@ def test_an_accelerator_whose_run_does_not_come_back_is_out_of_service(folder):
         assert flag("ServerReady") == flag("ModelReady", model) == b"\x08\x01"
         wait_until(lambda: post_boxes(server, 10)[0] == 200)  # as above
         wait_until(lambda: server.metrics()["symphony_accelerators_serving"] == 2)
-
+        runs_when_idle(server)
         status, answer = post_boxes(server, BOXES)
         assert status == 500
         assert "2 accelerators failed while they ran this request" in answer["error"]

@@ -1,5 +1,6 @@
 """test_grpc.py - the gRPC frontend from outside: the unmodified Triton client, and gRPC calls of every wrong kind."""
-# sanitizers: yes
+# sanitizers: address thread
+# quick sanitizers: address thread
 
 import contextlib
 import gzip

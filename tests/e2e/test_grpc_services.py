@@ -1,7 +1,6 @@
 """test_grpc_services.py - what gRPC servers have beside their own service: health that is watched, and reflection."""
-# sanitizers: yes
+# sanitizers: address thread
 import queue
-import shutil
 import signal
 import subprocess
 import threading
@@ -10,6 +9,7 @@ import grpc
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+from clients import find
 from server import Server
 
 SERVICES = ["externalscaler.ExternalScaler", "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection",
@@ -153,10 +153,10 @@ def test_what_is_not_there(reflection):
     assert answer.all_extension_numbers_response.base_type_name == "inference.ModelInferRequest"
 
 
-@pytest.mark.skipif(not shutil.which("grpcurl"), reason="there is no grpcurl")
+@pytest.mark.skipif(not find("grpcurl"), reason="there is no grpcurl")
 def test_grpcurl(server):
     def grpcurl(*arguments):
-        return subprocess.run(["grpcurl", "-plaintext", *arguments], capture_output=True, text=True, timeout=60,
+        return subprocess.run([find("grpcurl"), "-plaintext", *arguments], capture_output=True, text=True, timeout=60,
                               check=True).stdout
     address = f"127.0.0.1:{server.grpc_port}"
     assert sorted(grpcurl(address, "list").split()) == SERVICES

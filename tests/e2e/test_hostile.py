@@ -1,4 +1,5 @@
 """test_hostile.py - the good client beside hostile ones, shortly: all of them act, and the server goes on."""
+# all: yes, it shows that a benchmark runs; test_rude.py has what such clients do to a server
 import pathlib
 import subprocess
 import sys

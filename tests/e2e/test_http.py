@@ -1,7 +1,8 @@
 """test_http.py - the HTTP frontend from outside: the protocol's paths, every data type, every mistake a client can make,
 clients that are slow, cut off or gone, and the server's end.
 """
-# sanitizers: yes
+# sanitizers: address thread
+# quick sanitizers: address thread
 
 import concurrent.futures
 import contextlib
@@ -372,7 +373,7 @@ def test_encodings(server):
         assert status(zlib.compress(body), "deflate") == 200
         for wrong in (body, b"", gzip.compress(body)[:-1], gzip.compress(body) + b"x"):
             assert status(wrong, "gzip") == 400
-        assert status(zlib.compress(bytes(65 << 20)), "deflate") == 413  # 65 MiB in 66 KB
+        assert status(zlib.compress(bytes(65 << 20), 1), "deflate") == 413  # 65 MiB
         assert status(body, "br") == 415 and status(body, "gzip, gzip") == 415
         head = json.dumps({"inputs": [{**X, "data": None, "parameters": {"binary_data_size": 16}}]}).replace(
             '"data": null, ', "").encode()
@@ -565,13 +566,14 @@ def test_half_a_request_is_forgotten(server):
     wait_until(lambda: metric(server, "symphony_inputs_bytes") == 0)
 
 
-def test_ten_thousand_requests_on_a_connection(server):
+@pytest.mark.parametrize("count", [1000, pytest.param(10000, marks=pytest.mark.long)])
+def test_many_requests_on_a_connection(server, count):
     before = metric(server, "symphony_requests_total", model="double", outcome="ok")
     with connect(server) as connection:
-        for i in range(10000):
+        for _ in range(count):
             status, _, body = ask(connection, "POST", "/v2/models/double/infer", INFER)
             assert status == 200 and b"[2.0,4.0,6.0,8.0]" in body
-    wait_until(lambda: metric(server, "symphony_requests_total", model="double", outcome="ok") == before + 10000)
+    wait_until(lambda: metric(server, "symphony_requests_total", model="double", outcome="ok") == before + count)
     wait_until(lambda: metric(server, "symphony_requests_in_flight") == 0)
 
 
@@ -674,7 +676,7 @@ def overtakes(server, request):
 
 def test_a_large_body_holds_up_nobody(server):
     """In one of ten tries, since this process may stand still for longer than the server takes for the long one."""
-    numbers = b"1.25," * (12 << 20)
+    numbers = b"1.25," * (5 << 20)
     body = b'{"inputs":[{"name":"x","shape":[1,4],"datatype":"FP32","data":[1,2,3,4]}],"none":[' + numbers + b"1]}"
     packed = gzip.compress(bytes(60 << 20), 1)
     for request in (raw_request(body), raw_request(packed, more=b"Content-Encoding: gzip\r\n")):

@@ -1,7 +1,7 @@
 """test_http_client.py - the HTTP frontend seen by the unmodified Triton client, in all that it can ask: blocking, beside
 each other, and from asyncio. Strings and classes are in test_tensors.py.
 """
-# sanitizers: yes
+# sanitizers: address thread
 
 import asyncio
 import contextlib

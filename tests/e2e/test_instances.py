@@ -3,7 +3,7 @@
 The server has a CPU, which computes, and an emulated accelerator, which stands for a GPU and answers zeros: what a model
 answers tells where it ran.
 """
-# sanitizers: yes
+# sanitizers: address thread
 import json
 
 import pytest
@@ -11,7 +11,7 @@ import tritonclient.grpc as grpc
 import tritonclient.http as http
 from onnx import TensorProto, helper
 
-from repository import save_model
+from repository import measure, save_model
 from server import LOAD_S, Server
 
 X = [1, 2, 3, 4] * 4  # a full batch, which no policy keeps waiting
@@ -34,6 +34,7 @@ def repository(tmp_path_factory):
         save_model(folder, name, [helper.make_node("Add", ["x", "x"], ["y"])], [("x", TensorProto.FLOAT, ["N", 4])],
                    [("y", TensorProto.FLOAT, ["N", 4])])
         (folder / name / "config.pbtxt").write_text("max_batch_size: 4\n" + groups)
+    measure(folder)
     return folder
 
 

@@ -1,5 +1,6 @@
 """test_keda.py - advice about the number of accelerators: its metrics, and KEDA's external scaler, in `serve` and in a cluster."""
-# sanitizers: yes
+# sanitizers: address thread
+# shards: 2
 import contextlib
 import queue
 import signal

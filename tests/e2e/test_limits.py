@@ -1,6 +1,8 @@
 """test_limits.py - clients that are slow, rude or many, over raw sockets: each limit is reached, and answered as
 docs/security.md says."""
-# sanitizers: yes
+# sanitizers: address thread
+# shards: 2
+import concurrent.futures
 import contextlib
 import json
 import socket
@@ -168,12 +170,13 @@ def test_half_a_first_head(hasty):
 
 
 def test_slow_body(hasty):
-    with connect(hasty.port) as connection:
-        connection.sendall(HEAD % 100000 + b"{")
-        assert trickle(connection, b" " * 1000).startswith(b"HTTP/1.1 408")
-    with connect(hasty.port) as connection:  # one whose answer is known already
-        connection.sendall(b"POST /v2/models/none/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
-        assert trickle(connection, b" " * 1000).startswith(b"HTTP/1.1 408")
+    with connect(hasty.port) as slow, connect(hasty.port) as known:
+        slow.sendall(HEAD % 100000 + b"{")
+        # its answer is known already
+        known.sendall(b"POST /v2/models/none/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            for got in pool.map(lambda connection: trickle(connection, b" " * 1000), (slow, known)):
+                assert got.startswith(b"HTTP/1.1 408")
     wait_until(lambda: hasty.metrics()["symphony_requests_in_flight"] == 0)
     wait_until(lambda: hasty.metrics()["symphony_inputs_bytes"] == 0)
     wait_until(lambda: hasty.metrics()["symphony_http_dismissed_total"] >= 2)
@@ -344,19 +347,19 @@ def test_header_bomb(server):
 
 
 def test_slow_message(hasty):
-    """It began, and does not go on; or it never begins."""
-    with Wire(hasty) as wire:
-        wire.open("ModelInfer")
-        wire.send(DATA, 0, wire.stream, infer_message(100000)[:1000])
-        assert wire.trailers()["grpc-status"] == "4"
-        wire.open("ModelInfer")
-        assert wire.trailers()["grpc-status"] == "4"
-        wire.open("ModelInfer")
-        wire.send(DATA, 0, wire.stream, infer_message())  # whole, but for the stream's end
-        assert wire.trailers()["grpc-status"] == "4"
-        wire.open("ModelStreamInfer")
-        wire.send(DATA, 0, wire.stream, infer_message(100000)[:1000])
-        assert wire.trailers()["grpc-status"] == "4"
+    """It began, and does not go on; it never begins; it is whole, but for the stream's end."""
+    half, whole = infer_message(100000)[:1000], infer_message()
+    with contextlib.ExitStack() as stack:
+        wires = []
+        for method, sent in (("ModelInfer", half), ("ModelInfer", b""), ("ModelInfer", whole), ("ModelStreamInfer", half)):
+            wires.append(stack.enter_context(Wire(hasty)))
+            wires[-1].open(method)
+            if sent:
+                wires[-1].send(DATA, 0, wires[-1].stream, sent)
+        assert [wire.trailers()["grpc-status"] for wire in wires] == ["4"] * 4
+        wires[0].open("ModelInfer")  # and the connection goes on
+        wires[0].send(DATA, END_STREAM, wires[0].stream, whole)
+        assert wires[0].trailers()["grpc-status"] == "0"
     wait_until(lambda: hasty.metrics()["symphony_inputs_bytes"] == 0)
 
 
@@ -371,12 +374,10 @@ def test_silent_streams_stay(hasty):
 
 
 def test_slow_preface_and_headers(hasty):
-    with connect(hasty.grpc_port) as connection:
-        assert trickle(connection, PREFACE + b"x" * 100, every_s=0.2) is not None
-    with connect(hasty.grpc_port) as connection:
-        rest_of(connection)
-    with Wire(hasty) as wire:
+    with connect(hasty.grpc_port) as slow, connect(hasty.grpc_port) as silent, Wire(hasty) as wire:
         wire.send(HEADERS, 0, 1, b"")
+        assert trickle(slow, PREFACE + b"x" * 100, every_s=0.2) is not None
+        assert rest_of(silent)[3] == SETTINGS  # and then the end
         assert not any(kind == HEADERS for kind, *_ in wire.frames())
 
 

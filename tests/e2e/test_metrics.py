@@ -1,7 +1,7 @@
 """test_metrics.py - the metrics page: well formed to the letter, Triton's names beside Symphony's, and the dashboard that
 is made for both.
 """
-# sanitizers: yes
+# sanitizers: address thread
 
 import contextlib
 import http.client

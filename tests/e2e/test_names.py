@@ -1,7 +1,7 @@
 """test_names.py - members find schedulers by names that have several addresses and change, as a headless Service of Kubernetes.
 
 The names are in a file that each process has in the place of /etc/hosts, in a mount namespace of its own."""
-# sanitizers: yes
+# sanitizers: address thread
 import json
 import os
 import socket

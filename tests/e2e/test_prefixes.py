@@ -1,7 +1,6 @@
 """test_prefixes.py - symphony plan prefixes: which models share layers, and their parts, which answer as the whole."""
 # sanitizers: address
 import json
-import os
 import subprocess
 
 import numpy as np
@@ -11,9 +10,8 @@ import pytest
 import tritonclient.http as http
 from onnx import TensorProto, helper, numpy_helper
 
-from server import Server
+from server import BINARY, Server
 
-BINARY = os.environ["SYMPHONY_BINARY"]
 FLOAT = TensorProto.FLOAT
 
 

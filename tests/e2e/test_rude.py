@@ -344,8 +344,8 @@ def test_rude_clients_of_one_variant(tmp_path):
 
         def rude(seed):
             rng = np.random.default_rng(seed)
-            for n in range(30):
-                x = prefixes.inputs(1000 * seed + n, int(rng.choice([1, 5, 64])))
+            for n in range(12):
+                x = prefixes.inputs(1000 * seed + n, int(rng.choice([1, 5, prefixes.BATCH_MAX])))
                 data = rows_request(str(rng.choice(prefixes.NAMES)), x, "x", timeout=int(rng.choice([1, 1000, 10**7])))
                 client = Client(server)
                 client.send(data * 5 if n % 3 == 0 else data)
@@ -357,7 +357,7 @@ def test_rude_clients_of_one_variant(tmp_path):
         rudes = [threading.Thread(target=rude, args=(seed,)) for seed in range(4)]
         for thread in goods + rudes:
             thread.start()
-        for _ in range(4):
+        for _ in range(3):
             for act in ("unload", "load"):
                 for name in ("ants", "bees"):
                     assert server.order(name, act)[0] == 200

@@ -3,7 +3,7 @@
 Needs nothing but pytest and the program (and gnuplot for the pictures, where it is installed).
 """
 # sanitizers: address
-# long: yes
+# shards: 2
 
 import json
 import math
@@ -22,6 +22,7 @@ SANITIZED = bool(os.environ.get("SYMPHONY_SANITIZED"))
 SCENARIOS = pathlib.Path(__file__).parent.parent.parent / "scenarios"
 RESNET = SCENARIOS / "table4-resnet50.yaml"
 SHORT = ("--set", "run.seconds=2", "--set", "run.warmup_seconds=1")
+LONG = pytest.mark.long
 
 
 def simulate(*args, status=0, **more):
@@ -158,9 +159,9 @@ def test_a_cluster_whose_network_and_processes_fail():
     """All policies have the same deaths; each fault costs something, and the results do not depend on threads."""
     path, quiet = SCENARIOS / "faults.yaml", ["--set", "cluster.faults.every_s=1e6", "--set", "network.loss=0",
                                               "--set", "cluster.scheduler_faults.every_s=1e6"]
-    all_of_it = ["--sweep", "policy.name=deferred,symphony,nexus"]
-    text = simulate(path, *all_of_it, "--threads", 2, "--json").stdout
-    assert text == simulate(path, *all_of_it, "--threads", 1, "--json").stdout
+    all_of_it = (path, "--set", "run.seconds=30", "--sweep", "policy.name=deferred,symphony,nexus", "--json")
+    text = simulate(*all_of_it, "--threads", 2).stdout
+    assert text == simulate(*all_of_it, "--threads", 1).stdout
     runs = json.loads(text)
     assert len({r["faults"]["takeovers"] for r in runs}) == 1 and runs[0]["faults"]["takeovers"] > 0
     assert all(r["faults"]["sent_again"] > 0 and 0.003 < r["bad_rate"] < 0.1 for r in runs)
@@ -175,7 +176,7 @@ def test_a_cluster_whose_network_and_processes_fail():
 
 
 def test_models_may_be_loaded_on_demand():
-    many = (SCENARIOS / "clockwork-fig6.yaml", *SHORT)
+    many = (SCENARIOS / "clockwork-fig6.yaml", *SHORT, "--set", "models.0.copies=600")  # memory is for 201
     r = result(*many, "--policy", "clockwork")
     assert r["loads"] > 0 and 0 < r["hit_rate"] < 1
     assert r["loads"] == sum(m["loads"] for m in r["models"])
@@ -200,26 +201,29 @@ def test_accelerators_follow_the_load(tmp_path):
     assert "autoscale is not simulated together with cluster.faults" in done.stderr
 
 
+@pytest.mark.parametrize("seconds", [600, pytest.param(1200, marks=LONG)])
 @pytest.mark.parametrize("rate, seed", [(1000, 3), (2500, 4), (5500, 5)])
-def test_a_steady_load_is_left_alone(tmp_path, rate, seed):
+def test_a_steady_load_is_left_alone(tmp_path, rate, seed, seconds):
     path = tmp_path / "s.yaml"
     path.write_text(RESNET.read_text() + "autoscale: {min: 1, max: 16}\n")
-    r = result(path, "--set", "workload.rate_rps=%d" % rate, "--set", "run.seconds=1200", "--seed", str(seed))
+    r = result(path, "--set", "workload.rate_rps=%d" % rate, "--set", "run.seconds=%d" % seconds, "--seed", str(seed))
     assert [a for a in r["advice"] if a["second"] > 300] == []
     assert r["bad_rate"] < 0.01
 
 
-@pytest.mark.skipif(SANITIZED, reason="twelve million requests")
-@pytest.mark.parametrize("policy, rates, seed", [("deferred", "68:612:68", 11), ("clockwork", "68:612:68", 1),
-                                                 ("kairos", "16:144:16", 12)])
-def test_a_steady_load_is_left_alone_for_an_hour(tmp_path, policy, rates, seed):
-    """10 to 90 % of what 20 accelerators can take, in batches or, with kairos, one by one."""
+@pytest.mark.skipif(SANITIZED, reason="millions of requests")
+@pytest.mark.parametrize("policy, rates, seed, seconds", [
+    ("deferred", "68:612:272", 11, 1200), ("clockwork", "68:612:272", 1, 1800), ("kairos", "16:144:64", 12, 1800),
+    pytest.param("deferred", "68:612:68", 11, 4200, marks=LONG), pytest.param("clockwork", "68:612:68", 1, 4200, marks=LONG),
+    pytest.param("kairos", "16:144:16", 12, 4200, marks=LONG)])
+def test_a_part_of_what_20_accelerators_can_take_is_left_alone(tmp_path, policy, rates, seed, seconds):
+    """10 to 90 % of it, in batches or, with kairos, one by one; up to an hour after the first ten minutes."""
     path = tmp_path / "s.yaml"
     path.write_text("cluster: {accelerators: 20}\nmodels: [{name: m, copies: 5, alpha_ms: 21, beta_ms: 101, slo_ms: 500}]\n"
-                    "workload: {rate_rps: 685}\nautoscale: {min: 1, max: 40}\nrun: {seconds: 4200, warmup_seconds: 0}\n")
+                    "workload: {rate_rps: 685}\nautoscale: {min: 1, max: 40}\nrun: {seconds: %d, warmup_seconds: 0}\n" % seconds)
     done = simulate(path, "--json", "--policy", policy, "--sweep", "workload.rate_rps=" + rates, "--seed", str(seed))
     loads = json.loads(done.stdout)
-    assert len(loads) == 9
+    assert len(loads) >= 3
     for r in loads:
         assert [a for a in r["advice"] if a["second"] > 600] == [], r["sweep"]
         assert r["bad_rate"] < 0.01
@@ -232,7 +236,7 @@ def test_every_sub_cluster_gets_what_its_own_load_takes(tmp_path):
     of it. The load is steady, and so is the advice."""
     path = tmp_path / "s.yaml"
     path.write_text("cluster: {accelerators: 20}\nmodels: [{name: m, copies: 16, alpha_ms: 21, beta_ms: 101, slo_ms: 500}]\n"
-                    "workload: {rate_rps: 150}\nautoscale: {min: 4, max: 40}\nrun: {seconds: 1200, warmup_seconds: 0}\n")
+                    "workload: {rate_rps: 150}\nautoscale: {min: 4, max: 40}\nrun: {seconds: 600, warmup_seconds: 0}\n")
     whole, parts = (result(path, "--set", "cluster.subclusters=%d" % count, "--seed", "11") for count in (1, 4))
     assert parts["advice"][-1]["accelerators"] > whole["advice"][-1]["accelerators"]
     assert parts["bad_rate"] < 0.001
@@ -395,19 +399,19 @@ def test_a_mistake_in_the_file_names_its_line(tmp_path):
     assert f"{path}:5: workload.arrivals: expected poisson" in simulate(path, status=2).stderr
 
 
-@pytest.mark.skipif(SANITIZED, reason="10,000 seconds of a million accelerators")
-def test_many_accelerators_for_hours_are_busy_as_they_are(tmp_path):
+@pytest.mark.parametrize("policy", ["eager", pytest.param("deferred", marks=LONG)])  # this one looks at all of them each second
+def test_many_accelerators_for_hours_are_busy_as_they_are(tmp_path, policy):
     path = tmp_path / "s.yaml"  # 10^19 ns in all
     path.write_text("cluster: {accelerators: 1000000}\nmodels: [{name: m, alpha_ms: 5, beta_ms: 5, slo_ms: 20}]\n"
                     "workload: {rate_rps: 1}\nrun: {seconds: 10000, warmup_seconds: 0}\n")
-    r = result(path)
+    r = result(path, "--policy", policy)
     assert r["accelerator_busy"] == pytest.approx(r["requests"] * 0.01 / 1e10, rel=1e-6)
 
 
 def test_an_interrupted_sweep_gives_what_is_done():
-    started = subprocess.Popen([BINARY, "simulate", RESNET, "--json", "--sweep", "run.seconds=0.1,100000,100000"],
+    started = subprocess.Popen([BINARY, "simulate", RESNET, "--json", "--threads", "1", "--sweep", "run.seconds=0.1,100000"],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    wait_until(lambda: cpu_seconds(started.pid) > (6 if SANITIZED else 2))  # so that the first is done
+    wait_until(lambda: cpu_seconds(started.pid) > 0.5)  # of which the first takes a small part
     started.send_signal(signal.SIGINT)
     out, err = started.communicate(timeout=60)
     assert started.returncode == 1 and "interrupted" in err

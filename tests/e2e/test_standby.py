@@ -2,8 +2,9 @@
 
 The deadlines are so long that nothing has to be refused: whatever dies, somebody else takes over, or the same process
 comes back, and all that was asked is answered."""
-# sanitizers: yes
-# long: yes
+# sanitizers: address thread
+# quick sanitizers: address thread
+# shards: 3
 import concurrent.futures
 import json
 import os
@@ -24,8 +25,21 @@ from server import BINARY, TSAN_OPTIONS, Server, free_port, wait_until
 
 ETCD = shutil.which("etcd") or "build/clients/bin/etcd"
 SLOW = bool(os.environ.get("SYMPHONY_SANITIZED"))
+ALL = bool(os.environ.get("SYMPHONY_TEST_ALL"))  # what is drawn by chance is drawn more often
 BEAT_MS = 2000 if SLOW else 1000  # a machine that is busy must not look dead
 MODELS = ("m-1", "m-2")
+
+
+def status_of(join):
+    """What a cluster's scheduler says of it. It is asked again where none leads just now."""
+    said = []
+
+    def told():
+        done = subprocess.run([BINARY, "status", *join, "--json", "--timeout", "60"], capture_output=True, text=True)
+        said[:] = [done.stdout]
+        return done.returncode == 0
+    wait_until(told)
+    return json.loads(said[0])
 
 
 class Role:
@@ -96,12 +110,13 @@ class Cluster:
         self.frontend.__exit__(*error)
 
     def ready(self):
-        return self.frontend.request("GET", "/v2/health/ready")[0] == 200 and all(
+        """Everybody has joined, and both models are served. The frontend itself says that it is ready when no more backends are waited
+        for, which takes seven heartbeats."""
+        return self.frontend.log_text().count('msg="backend connected"') >= len(self.backends) and all(
             self.frontend.request("GET", "/v2/models/%s/ready" % model)[0] == 200 for model in MODELS)
 
     def status(self):
-        done = subprocess.run([BINARY, "status", *self.join, "--json", "--timeout", "60"], capture_output=True, text=True)
-        return json.loads(done.stdout)
+        return status_of(self.join)
 
     def leader(self):
         """Of the schedulers, the one that has last begun to lead."""
@@ -109,8 +124,26 @@ class Cluster:
         return leads[0] if len(leads) == 1 else None
 
 
+ASK = [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [1]}]
+
+
+class LongRun:
+    """A request that a cluster's only backend is running, and whose answer is right."""
+
+    def __init__(self, cluster, pool):
+        self.cluster, self.pool, self.answer = cluster, pool, None
+        wait_until(self.runs)
+
+    def runs(self):
+        """Where the one before has ended, since this machine is slow to look, there is another."""
+        if self.answer is None or self.answer.done():
+            assert self.answer is None or self.answer.result()[0] == 200, self.answer.result()
+            self.answer = self.pool.submit(self.cluster.frontend.infer, MODELS[0], ASK)
+        return [one["batches"] for one in self.cluster.status()["members"] if one["role"] == "backend"] == [1]
+
+
 class Clients:
-    """Ask one request after the other, from several threads, and keep what each was told."""
+    """Ask one request after the other, with a short rest between, from several threads, and keep what each was told."""
 
     def __init__(self, cluster, count=8):
         self.cluster, self.stop, self.told = cluster, threading.Event(), []
@@ -119,7 +152,7 @@ class Clients:
 
     def run(self, n):
         i = 0
-        while not self.stop.is_set():
+        while not self.stop.wait(0.005):
             value = n * 1000 + i % 1000
             inputs = [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [value]}]
             self.told.append(self.cluster.frontend.infer(MODELS[i % 2], inputs, id="%d-%d" % (n, i)) + ("%d-%d" % (n, i),))
@@ -175,7 +208,8 @@ def test_leader_is_killed(pair):
     clients.check()
     assert pair.status()["scheduler"]["leads"]
     backend = next(one for one in pair.status()["members"] if one["role"] == "backend")
-    done = subprocess.run([BINARY, "drain", *pair.join, "--wait", str(backend["number"])], capture_output=True, text=True)
+    done = subprocess.run([BINARY, "drain", *pair.join, "--wait", "--timeout", "60", str(backend["number"])], capture_output=True,
+                          text=True)
     assert (done.returncode, done.stderr) == (0, "")
     pair.schedulers.append(leader)
 
@@ -191,7 +225,8 @@ def test_leader_is_silent_and_wakes_up(pair):
     wait_until(lambda: leader.says('msg="leads no more"'))
     clients.answered(50)
     clients.check()
-    assert pair.leader() is other
+    wait_until(pair.leader)
+    assert pair.leader() is other or other.says('msg="leads no more"')  # which was silent in its turn, on a busy machine
 
 
 @pytest.mark.parametrize("twice", ["a.test:7700,b.test:7700,a.test:7700", "a.test:7700,b.test:7700,B.test:7700"])
@@ -204,19 +239,17 @@ def test_a_scheduler_that_is_listed_twice(twice):
 
 def test_drain_waits_while_another_scheduler_takes_over(tmp_path):
     """That one has no members yet; and the one that it stands by for does not answer."""
+    asked = 'msg="member asked to leave"'
     with Cluster(tmp_path, schedulers=2, backends=1, beta_ms=3000) as cluster, concurrent.futures.ThreadPoolExecutor() as pool:
-        wait_until(cluster.leader)
-        leader, backend = cluster.leader(), cluster.backends[0]
-        answer = pool.submit(cluster.frontend.infer, MODELS[0], [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [1]}])
-        wait_until(lambda: [one["batches"] for one in cluster.status()["members"] if one["role"] == "backend"] == [1])
+        run, backend = LongRun(cluster, pool), cluster.backends[0]
         number = next(str(one["number"]) for one in cluster.status()["members"] if one["role"] == "backend")
-        drain = subprocess.Popen([BINARY, "drain", *cluster.join, "--wait", "--timeout", "30", number], stderr=subprocess.PIPE, text=True)
-        wait_until(lambda: leader.says('msg="member asked to leave"'))
-        leader.kill()
-        said = drain.communicate(timeout=120)[1]
+        drain = subprocess.Popen([BINARY, "drain", *cluster.join, "--wait", "--timeout", "60", number], stderr=subprocess.PIPE, text=True)
+        wait_until(lambda: any(one.says(asked) for one in cluster.schedulers))
+        next(one for one in cluster.schedulers if one.says(asked)).kill()
+        said = drain.communicate(timeout=180)[1]
         assert (drain.returncode, said) == (0, "")
-        assert answer.done() and answer.result()[0] == 200
-        assert backend.process.wait(5) == 0
+        assert run.answer.result(60)[0] == 200
+        assert backend.process.wait(180) == 0
 
 
 def test_schedulers_whose_lists_differ():
@@ -279,8 +312,7 @@ def test_lone_scheduler_comes_back(tmp_path):
 
         def says_why():
             """Once it knows: what was under way to the scheduler when that died is refused for its deadline."""
-            status, answer = cluster.frontend.infer(MODELS[0], [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [1]}],
-                                                    parameters={"timeout": 50000})
+            status, answer = cluster.frontend.infer(MODELS[0], ASK, parameters={"timeout": 50000})
             assert status == 503, answer
             return "this frontend has no connection to a scheduler" in answer["error"]
         wait_until(says_why)
@@ -308,11 +340,11 @@ def test_backends_die(tmp_path, transport):
 def test_backend_that_was_stopped_does_not_blame_the_scheduler(tmp_path):
     """Or it would leave that scheduler out for three heartbeats, while no other one leads."""
     with Cluster(tmp_path, schedulers=2, backends=1) as cluster:
-        backend, leader = cluster.backends[0], cluster.leader()
+        backend = cluster.backends[0]
         backend.kill(signal.SIGSTOP)
-        wait_until(lambda: leader.says('msg="member lost" role=backend'))
+        wait_until(lambda: any(one.says('msg="member lost" role=backend') for one in cluster.schedulers))
         backend.kill(signal.SIGCONT)
-        wait_until(lambda: backend.says('msg="joined"') == 2)
+        wait_until(lambda: backend.says('msg="joined"') >= 2)
         assert backend.says("it has been silent") == 0
 
 
@@ -341,17 +373,7 @@ def test_number_of_a_frontend_is_given_out_again(tmp_path):
     with Cluster(tmp_path, schedulers=1, backends=1, beta_ms=1500) as cluster, \
             concurrent.futures.ThreadPoolExecutor() as pool:
         scheduler, backend, old = cluster.schedulers[0], cluster.backends[0], cluster.frontend
-        ask = [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [1]}]
-        first = pool.submit(old.infer, MODELS[0], ask)
-
-        def runs():
-            """Or it has ended, since this machine is slow to look: then another."""
-            nonlocal first
-            if first.done():
-                assert first.result()[0] == 200
-                first = pool.submit(old.infer, MODELS[0], ask)
-            return [one["batches"] for one in cluster.status()["members"] if one["role"] == "backend"] == [1]
-        wait_until(runs)
+        run = LongRun(cluster, pool)
         old.process.send_signal(signal.SIGSTOP)
         scheduler.kill()
         scheduler.start()
@@ -361,11 +383,11 @@ def test_number_of_a_frontend_is_given_out_again(tmp_path):
             with open(scheduler.log.name) as log:
                 numbers = re.findall("member joined.* role=frontend .* number=([0-9]+) ", log.read())
             assert len(numbers) == 2 and numbers[0] == numbers[1]
-            assert new.infer(MODELS[1], ask)[0] == 200
+            assert new.infer(MODELS[1], ASK)[0] == 200
             old.process.send_signal(signal.SIGCONT)
-            assert first.result()[0] == 200
-            assert old.infer(MODELS[0], ask)[0] == 200
-            assert new.infer(MODELS[0], ask)[0] == 200
+            assert run.answer.result()[0] == 200
+            assert old.infer(MODELS[0], ASK)[0] == 200
+            assert new.infer(MODELS[0], ASK)[0] == 200
         # once with each scheduler, unless this machine is so busy that one looked dead
         assert backend.says('msg="joined"') == 2 or backend.says('msg="scheduler lost"') > backend.says("Connection reset")
 
@@ -373,7 +395,8 @@ def test_number_of_a_frontend_is_given_out_again(tmp_path):
 def test_frontends_that_are_ended_while_they_join(tmp_path):
     """Models come to them just then."""
     with Cluster(tmp_path, schedulers=1, backends=1) as cluster:
-        for i in range(30):
+        tries = 30 if ALL else 12
+        for i in range(tries):
             log = tmp_path / "log"
             with open(log, "w") as file:
                 process = subprocess.Popen(cluster.frontend.args, stderr=file, env=cluster.frontend.env)
@@ -381,10 +404,10 @@ def test_frontends_that_are_ended_while_they_join(tmp_path):
             while 'msg="ready"' not in log.read_text():
                 assert process.poll() is None and time.monotonic() < until, log.read_text()
                 time.sleep(0.0003)
-            time.sleep(i / 10000)
+            time.sleep(3e-3 * i / tries)
             process.terminate()
             try:
-                assert process.wait(60) == 0, log.read_text()
+                assert process.wait(180) == 0, log.read_text()
             finally:
                 process.kill()
 
@@ -399,7 +422,7 @@ def test_a_frontend_that_has_not_heard_of_models_does_not_deny_them(tmp_path):
     try:
         with Frontend("--join", join) as frontend:
             def ask(model, **more):
-                return frontend.infer(model, [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [1]}], **more)
+                return frontend.infer(model, ASK, **more)
 
             status, answer = ask("m")
             assert status == 503 and "'m' is not found: this frontend has not heard of all models yet" in answer["error"]
@@ -423,17 +446,18 @@ def test_each_scheduler_is_tried_twice_a_second(tmp_path):
     places = [socket.create_server(("127.0.0.1", 0)) for _ in range(6)]
     backend = Role("backend", "--join", ",".join("127.0.0.1:%d" % place.getsockname()[1] for place in places), "--scenario", scenario)
     try:
-        tried = 0
-        while tried < 110 * len(places):  # 100 of each come quickly
-            for place in select.select(places, [], [], 60)[0]:
-                place.accept()[0].close()
-                tried += 1
-        tried, since = 0, time.monotonic()
-        while tried < 5 * len(places):
-            for place in select.select(places, [], [], 60)[0]:
-                place.accept()[0].close()
-                tried += 1
-        assert time.monotonic() - since < 10  # it takes 2.5 s; if they were tried one every half second, 15 s
+        def tries_taken(count):
+            """How long until so many tries have come."""
+            since = time.monotonic()
+            while count > 0:
+                for place in select.select(places, [], [], 180)[0]:
+                    place.accept()[0].close()
+                    count -= 1
+            return time.monotonic() - since
+
+        tries_taken(110 * len(places))  # 100 of each come quickly
+        # Two of each take a second, or longer while this machine is busy; if they were tried one every half second, 6 s.
+        wait_until(lambda: tries_taken(2 * len(places)) < 3)
     finally:
         backend.end()
         for place in places:

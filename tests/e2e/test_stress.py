@@ -1,6 +1,6 @@
 """test_stress.py - `symphony stress` says what it measured, checks what it did, and refuses what makes no sense. Counts,
 not speed: the machine may be busy."""
-# sanitizers: yes
+# sanitizers: address thread
 import json
 import os
 import subprocess

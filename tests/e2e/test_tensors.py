@@ -1,7 +1,8 @@
 """test_tensors.py - what tensors may be, over both protocols, with the unmodified Triton clients: strings, every datatype
 to its edges, nothing at all.
 """
-# sanitizers: yes
+# sanitizers: address thread
+# quick sanitizers: address thread
 
 import contextlib
 import json
@@ -16,7 +17,7 @@ import tritonclient.http
 from onnx import TensorProto, helper
 from tritonclient.utils import InferenceServerException, serialize_byte_tensor, shared_memory
 
-from repository import save_model
+from repository import measure, save_model
 from server import LOAD_S, Server, wait_until
 
 
@@ -264,6 +265,7 @@ def test_models_that_come_later_have_their_labels_and_strings(tmp_path):
     """Loaded, replaced and unloaded while the server runs: the labels are those of the folder at the time."""
     save_identity(tmp_path, "scores", TensorProto.FLOAT, ["N", 4])
     save_identity(tmp_path, "words", TensorProto.STRING, ["N", 2])
+    measure(tmp_path)
     (tmp_path / "scores" / "config.pbtxt").write_text('output { name: "y" label_filename: "labels.txt" }')
     with Server("--repository", tmp_path, "--slo-ms", "60000", "--model-control-mode", "explicit") as later:
         client = Client(later, "http")

@@ -1,7 +1,7 @@
 """test_triton.py - what Triton's own examples of clients (triton-inference-server/client, src/python/examples) insist on
 beyond right answers: names, sentences and codes. docs/clients.md lists the examples.
 """
-# sanitizers: yes
+# sanitizers: address thread
 
 import contextlib
 import json
@@ -14,7 +14,7 @@ import tritonclient.http
 from onnx import TensorProto, helper
 from tritonclient.utils import InferenceServerException
 
-from repository import save_model
+from repository import measure, save_model
 from server import BINARY, LOAD_S, Server
 
 
@@ -30,6 +30,7 @@ def repository(tmp_path_factory):
                [("x", TensorProto.FLOAT, ["N", 3, 8, 8])], [("y", TensorProto.FLOAT, ["N", 3, 1, 1])])
     (folder / "image" / "config.pbtxt").write_text(
         'max_batch_size: 4 input { name: "x" data_type: TYPE_FP32 format: FORMAT_NCHW dims: [ 3, 8, 8 ] }')
+    measure(folder)
     return folder
 
 

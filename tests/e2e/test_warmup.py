@@ -1,5 +1,5 @@
 """test_warmup.py - model_warmup of config.pbtxt: samples run before a model is served, and what fails with them."""
-# sanitizers: yes
+# sanitizers: address thread
 
 import json
 import platform

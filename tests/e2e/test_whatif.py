@@ -1,6 +1,6 @@
 """test_whatif.py - a server's last minutes, replayed: as they were, with other settings, and by simulate. In one process
 and in a cluster, with policies of candidates and a central one."""
-# sanitizers: yes
+# sanitizers: address thread
 
 import contextlib
 import http.client
@@ -34,9 +34,9 @@ def get(port, path, headers=None):
         return answer.status, answer.read().decode()
 
 
-def load(server, models="long,short"):
+def load(server, models="long,short", seconds=SECONDS):
     """Returns how late the latest request was sent, in milliseconds."""
-    done = run("bench", "http://127.0.0.1:%d" % server.port, "--rate", RATE, "--seconds", SECONDS, "--warmup", "0", "--models",
+    done = run("bench", "http://127.0.0.1:%d" % server.port, "--rate", RATE, "--seconds", seconds, "--warmup", "0", "--models",
                models, "--json")
     assert done.returncode == 0, done.stderr
     server.rests()
@@ -100,7 +100,7 @@ def test_every_request_is_recorded_once(server, recording):
     for seconds, model, items, slo_ms, priority in lines:
         assert float(seconds) > 0 and items == "1"
         assert priority == ("1" if model == "short" else "")  # the lowest is the default
-        assert abs(float(slo_ms) - (600 if model == "long" else 60000)) < 300  # but for the reply margin, which changes
+        assert 0.3 < float(slo_ms) / (600 if model == "long" else 60000) < 2  # not as it was, for the reply margin changes
 
 
 def test_replayed_it_is_what_the_server_saw(server):
@@ -131,12 +131,19 @@ def test_the_least_are_found(recording):
     assert least["bad_rate"] <= 0.01 < least["bad_rate_with_one_less"]
     again = whatif(recording, "--accelerators", least["accelerators"] - 1, "--set", "run.seed=1")
     assert again["changed"]["bad_rate"] == pytest.approx(least["bad_rate_with_one_less"])
-    advice = found["advice"]  # it keeps headroom, and released none while the load lasted
-    assert least["accelerators"] <= advice["most"] <= 16 and advice["least"] <= advice["last"] <= advice["most"]
-    assert 1 < advice["needed_mean"] <= least["accelerators"] + 0.5  # of accelerators that have no time to spare
     shown = run("whatif", recording, "--least")
     assert shown.returncode == 0
     assert re.search(r"least accelerators with at most 1 %% bad: %d" % least["accelerators"], shown.stdout)
+
+
+def test_the_server_s_advice_is_told(recording):
+    text = recording.read_text()
+    advice = whatif(recording)["advice"]  # it keeps headroom, and released none while the load lasted
+    assert advice["needed_mean"] < advice["most"] <= 16 and advice["least"] <= advice["last"] <= advice["most"]
+    # Accelerators that have no time to spare take 40 ms for each request of `long` that had come before the last look.
+    (looks,) = (json.loads(line)["looks"] for line in text.splitlines() if line.startswith('{"version"'))
+    needed_s, work_s = advice["needed_mean"] * (looks[-1][0] - looks[0][0]), 0.04 * sum(line[1] == "long" for line in trace_of(text))
+    assert 0.5 * work_s < needed_s < 1.1 * work_s
 
 
 def test_other_slos_and_policies(recording):
@@ -193,7 +200,7 @@ def test_nothing_is_recorded_unless_it_is_wanted(folder):
 
 def test_a_central_policy_is_recorded_too(folder):
     with Server("--scenario", folder / "scenario.yaml", "--policy", "clockwork") as server:
-        load(server, "short")
+        load(server, "short", seconds=1)
         found = whatif("127.0.0.1:%d" % server.metrics_port)
         assert found["requests"] == counted(server)
         assert found["recorded"]["policy"] == "clockwork"

@@ -1,4 +1,5 @@
 /* fuzz_inflate.c - compressed bodies from anywhere. The input's first byte picks the encoding. */
+/* runs: 15000 */
 #include <stdint.h>
 #include <string.h>
 

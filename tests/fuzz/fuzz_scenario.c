@@ -1,4 +1,5 @@
 /* fuzz_scenario.c - scenario files from anywhere. The bytes after the first zero byte are a --set. */
+/* runs: 25000 */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

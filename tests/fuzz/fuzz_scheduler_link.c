@@ -1,5 +1,6 @@
 /* fuzz_scheduler_link.c - a scheduler, its model and rank cores included, whose frontends, backends, visitors and
  * fellow schedulers lie. */
+/* runs: 2500 */
 #include "cluster/scheduler_link.h"
 #include "liar.h"
 #include "sched/policy.h"

@@ -5,8 +5,7 @@
  * the last fault all is well again, and within 2 s requests have to be, too. What is held against them is in
  * virtual_clients.c, virtual_engine.c and virtual_cluster.c; a run that does not end is stopped.
  *
- * SYMPHONY_CLUSTER_SEEDS=N [SYMPHONY_CLUSTER_FIRST=S]   so many seeds, from S on
- * SYMPHONY_CLUSTER_SEED=S                               one of them, in this process, with a trace */
+ * Which seeds, and how many: histories.h. SYMPHONY_CLUSTER_SEED=S runs one of them in this process, with a trace. */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -18,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "histories.h"
 #include "sim/virtual_cluster.h"
 #include "unit/cmocka_all.h"
 
@@ -355,14 +355,9 @@ static bool run_apart(uint64_t seed, uint64_t *digest) {
     return whole && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-static uint64_t number_of(const char *variable, uint64_t otherwise) {
-    const char *text = getenv(variable);
-    return text ? strtoull(text, NULL, 10) : otherwise;
-}
-
 static void test_seeds(void **state) {
     (void)state;
-    uint64_t count = number_of("SYMPHONY_CLUSTER_SEEDS", SEEDS), first = number_of("SYMPHONY_CLUSTER_FIRST", 1), digest;
+    uint64_t count = histories_count(SEEDS), first = histories_first(), digest;
     uint32_t failed = 0;
     for (uint64_t seed = first; seed < first + count && failed < FAILED_MOST; seed++) {
         bool well = run_apart(seed, &digest);
@@ -420,7 +415,7 @@ int main(void) {
         cmocka_unit_test(test_takeover),
         cmocka_unit_test(test_same),
     };
-    uint64_t digest, seed = number_of("SYMPHONY_CLUSTER_SEED", 0);
+    uint64_t digest, seed = histories_setting("SYMPHONY_CLUSTER_SEED", 0);
     CHECK(mkdtemp(folder));
     int failed = seed ? run(seed, folder, true, &digest) > 0 : cmocka_run_group_tests(tests, NULL, NULL);
     char command[64];

@@ -5,8 +5,7 @@
  * Then all is healed, and after two seconds everybody must follow one leader. That one is killed, stopped, or its cable
  * is cut, and another must lead in time.
  *
- * usage: sim_election [RUNS [FIRST_SEED]], or SYMPHONY_RUNS and SYMPHONY_SEED in the environment. A failing run prints
- * its seed; `sim_election 1 SEED` repeats it. */
+ * Which histories, and how many: histories.h. A failure prints its seed; SYMPHONY_RUNS=1 SYMPHONY_SEED=SEED repeats it. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -15,6 +14,7 @@
 
 #include "base/rng.h"
 #include "cluster/election.h"
+#include "histories.h"
 
 #define RUNS           3000
 #define SCHEDULERS_MAX 4
@@ -555,13 +555,8 @@ static const char *long_partition(struct world *w) {
     return w->wrong;
 }
 
-static uint64_t argument(int argc, char **argv, int i, const char *variable, uint64_t otherwise) {
-    const char *text = argc > i ? argv[i] : getenv(variable);
-    return text ? strtoull(text, NULL, 0) : otherwise;
-}
-
-int main(int argc, char **argv) {
-    uint64_t runs = argument(argc, argv, 1, "SYMPHONY_RUNS", RUNS), seed = argument(argc, argv, 2, "SYMPHONY_SEED", 1);
+int main(void) {
+    uint64_t runs = histories_count(RUNS), seed = histories_first();
     struct world *w = calloc(1, sizeof(*w));
     if (!w)
         abort();

@@ -19,13 +19,14 @@
  * sealed; a request ends once, by a run or a refusal; nothing that may start stays beside a free accelerator; and when
  * all is quiet, all that is in service is free and nothing is queued.
  *
- * usage: grants [SECTION [RUNS]]: one section, or all; RUNS random orders of the large ones. */
+ * usage: sim_grants [SECTION]; how many random orders of the large sections: histories.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/assert.h"
+#include "histories.h"
 #include "sched/model_core.h"
 #include "sched/rank_core.h"
 #include "sim/explore.h"
@@ -1070,7 +1071,7 @@ static bool section_run(const struct section *s, uint64_t runs) {
                                     .apply = world_apply,
                                     .rest = world_rest,
                                     .print = world_print};
-    bool well = s->random ? explore_some(&system, runs, 1, &totals) : explore_all(&system, &totals);
+    bool well = s->random ? explore_some(&system, runs, histories_first(), &totals) : explore_all(&system, &totals);
     printf("%-48s %9" PRIu64 " states %10" PRIu64 " actions %8" PRIu64 " ends, %u deep, %zu bytes\n", s->name,
            totals.states, totals.actions, totals.rests, totals.depth_most, bytes);
     free(w);
@@ -1078,7 +1079,7 @@ static bool section_run(const struct section *s, uint64_t runs) {
 }
 
 int main(int argc, char **argv) {
-    uint64_t runs = argc > 2 ? strtoull(argv[2], NULL, 10) : RUNS;
+    uint64_t runs = histories_count(RUNS);
     for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]); i++)
         if ((argc < 2 || strcmp(argv[1], sections[i].name) == 0) && !section_run(&sections[i], runs))
             return 1;

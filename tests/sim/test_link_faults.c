@@ -3,17 +3,13 @@
  * Small random clusters under such faults, each held to the checker's invariants, and clusters of one model, where it
  * is known what each fault must cost.
  *
- * SYMPHONY_LINK_RUNS=N [SYMPHONY_LINK_SEED=S]: N random clusters for each policy, with the seeds from S on. A run that
- * fails prints its seed. */
+ * Which random clusters, and how many for each policy: histories.h. A failure prints its seed; SYMPHONY_RUNS=1
+ * SYMPHONY_SEED=SEED repeats it. */
+#include "histories.h"
 #include "sim/random_cluster.h"
 #include "unit/cmocka_all.h"
 
 #define RUNS 120 /* for each policy */
-
-static uint64_t setting(const char *variable, uint64_t otherwise) {
-    const char *text = getenv(variable);
-    return text ? strtoull(text, NULL, 10) : otherwise;
-}
 
 /* ---- random clusters ---- */
 
@@ -60,7 +56,7 @@ static void test_invariants(void **state) {
     /* a new scheduler got requests before its cores knew which accelerators were busy */
     static const uint64_t kept[] = {50735, 50899};
     struct sim_result totals = {0};
-    uint64_t runs = setting("SYMPHONY_LINK_RUNS", RUNS), first = setting("SYMPHONY_LINK_SEED", 1);
+    uint64_t runs = histories_count(RUNS), first = histories_first();
     uint32_t failed = 0;
     (void)state;
     signal(SIGABRT, on_abort);

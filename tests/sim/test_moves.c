@@ -1,12 +1,12 @@
 /* test_moves.c - models that move between sub-clusters: nothing is lost, doubled, or late for it.
  *
- * usage: moves [MOVES [FIRST_SEED]], or SYMPHONY_MOVES and SYMPHONY_SEED in the environment: how many moves of models,
- * how many joins and how many departures of accelerators there are to be in drawn clusters, at the least. A failing run
- * prints its seed; `moves 1 SEED` repeats it. */
+ * In the drawn clusters there are so many moves of models, joins and departures of accelerators at the least as histories.h
+ * says; a failure prints what repeats it. */
 #include <signal.h>
 #include <unistd.h>
 
 #include "base/container.h"
+#include "histories.h"
 #include "plan/autoscale.h"
 #include "sim/random_cluster.h"
 
@@ -69,7 +69,7 @@ static bool drawn_clusters(uint64_t least, uint64_t seed) {
         const char *wrong = scenario_run(&scenario, text, sizeof(text), &totals);
         scenario_free(&scenario);
         if (wrong) {
-            fprintf(stderr, "seed %" PRIu64 ": %s\nrepeat: moves 1 %" PRIu64 "\n", at, wrong, at);
+            fprintf(stderr, "seed %" PRIu64 ": %s\nrepeat: SYMPHONY_RUNS=1 SYMPHONY_SEED=%" PRIu64 " sim_moves\n", at, wrong, at);
             return false;
         }
     }
@@ -199,18 +199,10 @@ static bool an_even_load_moves_nobody(void) {
     return true;
 }
 
-static uint64_t setting(const char *argument, const char *variable, uint64_t otherwise) {
-    const char *text = argument ? argument : getenv(variable);
-    return text ? strtoull(text, NULL, 10) : otherwise;
-}
-
-int main(int argc, char **argv) {
+int main(void) {
     signal(SIGABRT, on_abort);
-    if (!drawn_clusters(setting(argc > 1 ? argv[1] : NULL, "SYMPHONY_MOVES", MOVES),
-                        setting(argc > 2 ? argv[2] : NULL, "SYMPHONY_SEED", 1)))
+    if (!drawn_clusters(histories_count(MOVES), histories_first()))
         return 1;
-    if (argc > 1)
-        return 0;
     running_length = 0;
     return nothing_is_late_for_a_move() && moves_follow_the_load() && an_even_load_moves_nobody() ? 0 : 1;
 }

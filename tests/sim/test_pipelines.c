@@ -2,8 +2,8 @@
  * every query ends once, with all its outputs or a reason; a stage begins after all that it follows; nothing of a dead
  * query starts; items are as the fan-outs say. And: how many accelerators they need, against Nexus's fixed deadlines.
  *
- * usage: SYMPHONY_RUNS pipelines a policy (default 60), and SYMPHONY_COMPARED compared (24), from SYMPHONY_SEED (1) on;
- * SYMPHONY_RATE: the compared ones at so many times their rates (1). A failure prints policy and seed. */
+ * Which pipelines, and how many: histories.h. SYMPHONY_COMPARED=N compares so many, SYMPHONY_RATE=R at R times their rates (1). A
+ * failure prints policy and seed. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -13,6 +13,7 @@
 
 #include "base/rng.h"
 #include "base/text.h"
+#include "histories.h"
 #include "scenario/scenario.h"
 #include "sched/central.h"
 #include "sim/checker.h"
@@ -22,11 +23,7 @@
 #define REQUESTS_MAX 400000
 #define QUERIES_MAX  100000
 #define NOBODY       UINT32_MAX
-
-static uint64_t from_environment(const char *name, uint64_t usual) {
-    const char *text = getenv(name);
-    return text ? strtoull(text, NULL, 10) : usual;
-}
+#define RUNS         60 /* pipelines a policy */
 
 static double between(struct rng *rng, double low, double high) {
     return low + (high - low) * rng_uniform(rng);
@@ -400,17 +397,17 @@ static void run_checked(const struct policy_ops *policy, uint64_t seed, struct w
 static void every_query_ends_once_and_nothing_of_a_dead_one_starts(void **state) {
     (void)state;
     struct watch *w = malloc(sizeof(*w));
-    uint64_t runs = from_environment("SYMPHONY_RUNS", 60), first = from_environment("SYMPHONY_SEED", 1), again = 0;
+    uint64_t runs = histories_count(RUNS), first = histories_first(), again = 0;
     assert_non_null(w);
     for (const struct policy_ops *const *policy = policies; *policy; policy++) {
         uint64_t counts[QUERY_CANCELLED + 1] = {0};
         for (uint64_t i = 0; i < runs; i++)
             run_checked(*policy, first + i, w, counts, &again);
-        for (int end = QUERY_GOOD; end <= QUERY_CANCELLED && runs >= 60; end++)
+        for (int end = QUERY_GOOD; end <= QUERY_CANCELLED && runs >= RUNS; end++)
             if (!counts[end] && end != QUERY_LATE)
                 fail_msg("%s: no query ended in way %d", (*policy)->name, end);
     }
-    assert_true(again > 0 || runs < 60);
+    assert_true(again > 0 || runs < RUNS);
     free(w);
 }
 
@@ -443,7 +440,7 @@ static void compared_draw(uint64_t seed, const char *split, struct text *to) {
         last_ms = v && shape != CHAIN && !joins ? fmax(last_ms, one_ms) : last_ms;
     }
     deepest_ms = least_ms + last_ms;
-    double rate = 1000 / work_ms * by_size(&rng, 6, 40) * (double)from_environment("SYMPHONY_RATE", 1);
+    double rate = 1000 / work_ms * by_size(&rng, 6, 40) * (double)histories_setting("SYMPHONY_RATE", 1);
     text_printf(to, "pipelines:\n  - name: p\n    slo_ms: %g\n    split: %s\n    stages:\n%s",
                 deepest_ms * by_size(&rng, 2.5, 12), split, text_end(&models));
     text_printf(to, "workload: {rate_rps: %g}\nrun: {seconds: %g, warmup_seconds: 1, seed: %" PRIu64 "}\n", rate,
@@ -513,7 +510,7 @@ static bool compared_make(uint64_t seed, const char *split, enum pipeline_deadli
     return true;
 }
 
-/* The numbers of docs/pipelines.md: SYMPHONY_RUNS=300 SYMPHONY_SEED=5001, and 100 from 9001 on. */
+/* The numbers of docs/pipelines.md: SYMPHONY_COMPARED=300 SYMPHONY_SEED=5001, and 100 from 9001 on. */
 static void floating_deadlines_need_fewer_accelerators_than_fixed_ones(void **state) {
     (void)state;
     enum { EVEN, FIXED, OURS, WAYS };
@@ -523,7 +520,7 @@ static void floating_deadlines_need_fewer_accelerators_than_fixed_ones(void **st
     } ways[WAYS] = {{"even parts, fixed deadlines", "even", PIPELINE_FIXED},
                     {"Nexus's parts, fixed deadlines", "nexus", PIPELINE_FIXED},
                     {"parts of batches that gather, floating deadlines", "gathering", PIPELINE_FLOATING}};
-    uint64_t runs = from_environment("SYMPHONY_COMPARED", COMPARED), first = from_environment("SYMPHONY_SEED", 1);
+    uint64_t runs = histories_setting("SYMPHONY_COMPARED", histories_count(COMPARED)), first = histories_first();
     uint32_t sum[WAYS] = {0}, without_even = 0, fewer = 0, more = 0, impossible = 0;
     for (uint64_t i = first; i < first + runs; i++) {
         uint32_t n[WAYS] = {0};
@@ -548,7 +545,8 @@ static void floating_deadlines_need_fewer_accelerators_than_fixed_ones(void **st
     print_message("%" PRIu64 " pipelines; floating instead of fixed deadlines: fewer for %u, more for %u; "
                   "even parts are too short for %u, which need %u\n",
                   runs, fewer, more, impossible, without_even);
-    if (runs < COMPARED || from_environment("SYMPHONY_RATE", 1) != 1) /* larger clusters gain less */
+    assert_true(sum[OURS] <= sum[FIXED]);
+    if (runs < COMPARED || histories_setting("SYMPHONY_RATE", 1) != 1) /* few say little, and larger clusters gain less */
         return;
     assert_true(100 * sum[OURS] <= 96 * sum[FIXED]);
     assert_true(9 * fewer >= 4 * runs && 50 * more <= runs);

@@ -1,18 +1,13 @@
 /* test_random_clusters.c - thousands of small random clusters, each held to the checker's invariants.
  *
- * usage: random_clusters [RUNS [FIRST_SEED [POLICY]]], or SYMPHONY_RUNS and SYMPHONY_SEED in the environment. A failing
- * run prints its seed; `random_clusters 1 SEED POLICY` repeats it. */
+ * usage: sim_random_clusters [POLICY]; which and how many: histories.h. A failure prints what repeats it. */
 #include <signal.h>
 #include <unistd.h>
 
+#include "histories.h"
 #include "sim/random_cluster.h"
 
 #define RUNS 2000 /* of the default policy; of each other one an eighth */
-
-static uint64_t setting(const char *argument, const char *variable, uint64_t otherwise) {
-    const char *text = argument ? argument : getenv(variable);
-    return text ? strtoull(text, NULL, 10) : otherwise;
-}
 
 /* Whether all runs of a policy keep the invariants. */
 static bool policy_run(const struct policy_ops *policy, uint64_t runs, uint64_t seed, const char *program) {
@@ -25,8 +20,8 @@ static bool policy_run(const struct policy_ops *policy, uint64_t runs, uint64_t 
         const char *wrong = scenario_run(&scenario, text, sizeof(text), &totals);
         scenario_free(&scenario);
         if (wrong) {
-            fprintf(stderr, "%s: seed %" PRIu64 ": %s\nrepeat: %s 1 %" PRIu64 " %s\n", policy->name, seed + i, wrong,
-                    program, seed + i, policy->name);
+            fprintf(stderr, "%s: seed %" PRIu64 ": %s\nrepeat: SYMPHONY_RUNS=1 SYMPHONY_SEED=%" PRIu64 " %s %s\n",
+                    policy->name, seed + i, wrong, seed + i, program, policy->name);
             return false;
         }
     }
@@ -38,12 +33,11 @@ static bool policy_run(const struct policy_ops *policy, uint64_t runs, uint64_t 
 }
 
 int main(int argc, char **argv) {
-    uint64_t runs = setting(argc > 1 ? argv[1] : NULL, "SYMPHONY_RUNS", RUNS);
-    uint64_t seed = setting(argc > 2 ? argv[2] : NULL, "SYMPHONY_SEED", 1);
+    uint64_t runs = histories_count(RUNS), seed = histories_first();
     signal(SIGABRT, on_abort);
-    if (argc > 3) {
+    if (argc > 1) {
         struct sy_error err;
-        const struct policy_ops *policy = policy_find(argv[3], &err);
+        const struct policy_ops *policy = policy_find(argv[1], &err);
         return policy && policy_run(policy, runs, seed, argv[0]) ? 0 : 1;
     }
     for (size_t i = 0; policies[i]; i++)

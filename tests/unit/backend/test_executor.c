@@ -1,4 +1,5 @@
 /* test_executor.c - gathering, slicing, failing and expiring, with an engine that remembers what it was given. */
+/* Starts threads. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

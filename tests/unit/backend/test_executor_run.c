@@ -1,4 +1,5 @@
 /* test_executor_run.c - batches that some of their requests make fail. */
+/* Starts threads. */
 #include "unit/backend/bad_engine.h"
 
 static int64_t later(void) {

@@ -1,4 +1,5 @@
 /* test_executor_shared.c - batches to models that share a prefix: each request gets what its own model makes of it. */
+/* Starts threads. */
 #include <errno.h>
 #include <sched.h>
 

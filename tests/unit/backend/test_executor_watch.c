@@ -1,5 +1,6 @@
 /* test_executor_watch.c - runs that hang: they are stopped, or given up with their accelerator. The watch is handed the
  * time. */
+/* Starts threads. */
 #include "unit/backend/bad_engine.h"
 
 static int64_t later(void) {

@@ -1,4 +1,5 @@
 /* test_doorbell.c - sleeping, ringing and helping, over real threads. */
+/* Starts threads. */
 #include "unit/cmocka_all.h"
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
 /* test_push_list.c - what many threads push comes out once, and of each thread in its order. */
+/* Starts threads. */
 #include "base/push_list.h"
 
 #include <pthread.h>

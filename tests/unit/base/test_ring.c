@@ -1,4 +1,5 @@
 /* test_ring.c - the single-producer single-consumer ring, alone and between two threads with doorbells. */
+/* Starts threads. */
 #include <pthread.h>
 #include <sched.h>
 

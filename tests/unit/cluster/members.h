@@ -26,6 +26,15 @@
 /* Of all links; NULL: plain text. */
 static struct tls *members_tls;
 
+#define MEMBERS_WAIT_NS (600 * NS_PER_S) /* for what is to come: longer than any machine takes */
+#define MEMBERS_BEAT_NS (20 * NS_PER_S)  /* between heartbeats: nobody is taken for dead while a test runs */
+
+/* Takes turns until it is so; in cmocka's tests. */
+#define MEMBERS_UNTIL(condition, turn)                                                                                 \
+    for (int64_t until_ns_ = clock_now_ns() + MEMBERS_WAIT_NS; !(condition); turn)                                     \
+        if (clock_now_ns() > until_ns_)                                                                                \
+    fail_msg("in vain: %s", #condition)
+
 #define MEMBERS_MAX   16   /* of a cluster */
 #define MEMBERS_AWAY  1024 /* requests of a frontend */
 #define MEMBERS_BATCH 256
@@ -79,6 +88,7 @@ struct members_scheduler {
     _Atomic uint64_t undelivered;
     _Atomic uint64_t arrived;   /* requests */
     _Atomic uint64_t cancelled; /* by their frontend */
+    _Atomic uint32_t leaves;    /* accelerators that have told that they leave */
     _Atomic uint32_t cancels;   /* so many that arrive are refused as if their frontend had cancelled them */
 };
 
@@ -153,6 +163,7 @@ static inline int members_frame(struct peer *peer, const struct frame *frame, co
     for (uint32_t i = 0; i < frame->count && frame->kind == FRAME_FREED; i++) {
         s->under_way -= freed[i].news == NEWS_ENDED;
         m->takes = freed[i].news == NEWS_LEAVES ? false : m->takes || freed[i].news == NEWS_JOINS;
+        atomic_fetch_add_explicit(&s->leaves, freed[i].news == NEWS_LEAVES, memory_order_relaxed); /* statistics */
         if (freed[i].news == NEWS_LEAVES)
             peer_send(peer, FRAME_RESTS, 1, &freed[i].accelerator, sizeof(freed[i].accelerator));
     }
@@ -501,13 +512,12 @@ static inline void members_wait(struct members_frontend *f, int most_ms) {
         return;
 }
 
-/* Takes all that it has submitted, as it comes back. False: some was still away at until_ns. */
-static inline bool members_all_back(struct members_frontend *f, int64_t until_ns) {
-    while (f->back < f->submitted) {
+/* Takes what comes back until no more than `away` of the requests are away. False: it took too long. */
+static inline bool members_back(struct members_frontend *f, uint32_t away) {
+    for (int64_t until_ns = clock_now_ns() + MEMBERS_WAIT_NS; f->back + away < f->submitted; members_take(f)) {
         if (clock_now_ns() >= until_ns)
             return false;
         members_wait(f, 10);
-        members_take(f);
     }
     return true;
 }
@@ -523,6 +533,28 @@ static inline void members_frontend_close(struct members_frontend *f) {
 }
 
 /* ---- a backend ---- */
+
+/* Keeps batches from ending, in `look`. */
+struct members_hold {
+    _Atomic bool wanted;
+    _Atomic bool held; /* a batch is kept so */
+};
+
+static inline void members_hold_set(struct members_hold *hold, bool wanted) {
+    atomic_store_explicit(&hold->wanted, wanted, memory_order_relaxed); /* a lone flag */
+}
+
+static inline bool members_held(const struct members_hold *hold) {
+    return atomic_load_explicit(&hold->held, memory_order_relaxed); /* a lone flag */
+}
+
+/* Called by the executor's thread. */
+static inline void members_hold(struct members_hold *hold) {
+    while (atomic_load_explicit(&hold->wanted, memory_order_relaxed)) { /* as above */
+        atomic_store_explicit(&hold->held, true, memory_order_relaxed);
+        usleep(100);
+    }
+}
 
 struct members_backend {
     struct members_wiring wired;

@@ -1,5 +1,6 @@
 /* test_backend_clock.c - a backend pulls nothing from a frontend whose clock it does not know yet: by that clock the
  * frontend says until when a request may run. */
+/* Starts threads. */
 #include <netinet/in.h>
 #include <sys/epoll.h>
 
@@ -7,12 +8,10 @@
 #include "unit/cluster/members.h"
 #include "unit/cmocka_all.h"
 
-#define BEAT_NS     (20 * NS_PER_S) /* nobody is taken for dead while a test runs */
-#define WAIT_NS     (60 * NS_PER_S)
 #define MEMORY      ((size_t)16 << 20)
 #define BEHIND_NS   (1000 * NS_PER_S) /* the frontend's clock */
 #define HOLD_NS     (5 * NS_PER_MS)   /* it does not answer for so long */
-#define DEADLINE_NS (100 * NS_PER_S)
+#define DEADLINE_NS (2 * MEMBERS_WAIT_NS)
 #define BYTES       8
 
 /* A frontend that is in the test's own hands. One request after the other waits, until one is answered. */
@@ -143,10 +142,6 @@ static void turn(struct frontend *f) {
     usleep(100);
 }
 
-#define UNTIL(f, what)                                                                                                 \
-    for (int64_t until_ns_ = clock_now_ns() + WAIT_NS; !(what); turn(f))                                               \
-    assert_true(clock_now_ns() < until_ns_)
-
 /* Backend and frontend join at the same time, and the frontend has a request at once: so its plan comes to the backend
  * while that is connecting to the frontend, or waits for its clock. */
 static struct frontend *frontend_open(bool silent) {
@@ -157,12 +152,12 @@ static struct frontend *frontend_open(bool silent) {
     int port;
 
     f->silent = silent;
-    members_scheduler_open(&f->scheduler, BEAT_NS);
+    members_scheduler_open(&f->scheduler, MEMBERS_BEAT_NS);
     f->scheduler.frontends = 1;
     members_scheduler_start(&f->scheduler);
     f->member.look = look;
     f->member.context = f;
-    members_backend_open(&f->member, f->scheduler.port, BEAT_NS, MEMORY, NULL);
+    members_backend_open(&f->member, f->scheduler.port, MEMBERS_BEAT_NS, MEMORY, NULL);
     f->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     assert_int_equal(listen_open("127.0.0.1", 0, "HTTP", &f->listen_fd, &port, &err), 0);
     f->hello = members_hello("frontend");
@@ -176,9 +171,9 @@ static struct frontend *frontend_open(bool silent) {
     int fd = link_connect((const struct sockaddr *)&at, sizeof(at));
     assert_true(fd >= 0);
     assert_int_equal(peer_init(&f->uplink, fd, true, f->epoll_fd, &events, f), 0);
-    health_init(&f->health, BEAT_NS, clock_now_ns());
+    health_init(&f->health, MEMBERS_BEAT_NS, clock_now_ns());
     hello_send(&f->uplink, FRAME_HELLO, &f->hello);
-    UNTIL(f, f->in);
+    MEMBERS_UNTIL(f->in, turn(f));
     submit(f);
     return f;
 }
@@ -198,10 +193,10 @@ static void frontend_close(struct frontend *f) {
 static void deadlines_are_by_the_frontends_clock(void **state) {
     (void)state;
     struct frontend *f = frontend_open(false);
-    UNTIL(f, f->results > 0);
+    MEMBERS_UNTIL(f->results > 0, turn(f));
     assert_int_equal(f->early_pulls, 0);
     int64_t left_ns = atomic_load(&f->deadline_ns) - atomic_load(&f->looked_ns);
-    assert_in_range(left_ns, DEADLINE_NS - WAIT_NS, DEADLINE_NS + NS_PER_S);
+    assert_in_range(left_ns, DEADLINE_NS - MEMBERS_WAIT_NS, DEADLINE_NS + MEMBERS_WAIT_NS); /* or BEHIND_NS off */
     frontend_close(f);
 }
 
@@ -209,7 +204,7 @@ static void deadlines_are_by_the_frontends_clock(void **state) {
 static void who_never_tells_its_clock_is_waited_for_no_longer(void **state) {
     (void)state;
     struct frontend *f = frontend_open(true);
-    UNTIL(f, f->asks && f->answer_ns > 0 && f->lost >= 3);
+    MEMBERS_UNTIL(f->asks && f->answer_ns > 0 && f->lost >= 3, turn(f));
     assert_int_equal(f->pulls, 0);
     frontend_close(f);
 }

@@ -1,11 +1,10 @@
 /* test_backend_link.c - how a backend that reads in its frontend's memory ends: the requests that wait in the scheduler
  * are sent again if it dies, for it may have read them, and only then. */
+/* Starts threads. */
 #include "base/log.h"
 #include "unit/cluster/members.h"
 #include "unit/cmocka_all.h"
 
-#define BEAT_NS (20 * NS_PER_S) /* nobody is taken for dead while a test runs */
-#define WAIT_NS (60 * NS_PER_S)
 #define MEMORY  ((size_t)16 << 20)
 #define WAITING 20 /* requests */
 #define TRIES   10
@@ -15,18 +14,13 @@ static struct scene {
     struct members_scheduler scheduler;
     struct members_frontend frontend;
     struct members_backend backends[2];
-    uint64_t once;     /* how many requests have arrived if each that waits was sent once */
-    _Atomic bool hold; /* batches are kept from ending */
-    _Atomic bool held; /* one is kept so */
+    uint64_t once; /* how many requests have arrived if each that waits was sent once */
+    struct members_hold hold;
 } scene;
 
 static void look(void *context, const struct wiring *wiring, const struct batch_plan *plan) {
-    struct scene *s = context;
-    (void)wiring, (void)plan;
-    while (atomic_load_explicit(&s->hold, memory_order_relaxed)) {   /* a lone flag */
-        atomic_store_explicit(&s->held, true, memory_order_relaxed); /* likewise */
-        usleep(100);
-    }
+    (void)context, (void)wiring, (void)plan;
+    members_hold(&scene.hold);
 }
 
 static void shm_only(struct backend_link_config *config) {
@@ -35,8 +29,7 @@ static void shm_only(struct backend_link_config *config) {
 
 static void backend_open(uint32_t i) {
     scene.backends[i].look = look;
-    scene.backends[i].context = &scene;
-    members_backend_open(&scene.backends[i], scene.scheduler.port, BEAT_NS, MEMORY, shm_only);
+    members_backend_open(&scene.backends[i], scene.scheduler.port, MEMBERS_BEAT_NS, MEMORY, shm_only);
 }
 
 /* Each batch has a request of each of so many frontends. */
@@ -55,45 +48,33 @@ static uint64_t arrived(void) {
     return atomic_load_explicit(&scene.scheduler.arrived, memory_order_relaxed);
 }
 
-static void arrived_wait(uint64_t wanted) {
-    int64_t until_ns = clock_now_ns() + WAIT_NS;
-    while (arrived() < wanted) {
-        assert_true(clock_now_ns() < until_ns);
-        members_wait(&scene.frontend, 1);
-        members_take(&scene.frontend);
-    }
-}
-
-static void ended_wait(struct backend_link *link) {
-    int64_t until_ns = clock_now_ns() + WAIT_NS;
-    while (!backend_link_ended(link)) {
-        assert_true(clock_now_ns() < until_ns);
-        usleep(100);
-    }
+static void take(void) {
+    members_wait(&scene.frontend, 1);
+    members_take(&scene.frontend);
 }
 
 /* One batch has run at the only backend, so it reads in the frontend's memory; then WAITING requests wait. (The first
  * request may have been sent twice: its batch may have come before the backend had found the frontend.) */
 static void scene_open(void) {
     memset(&scene, 0, sizeof(scene));
-    members_scheduler_open(&scene.scheduler, BEAT_NS);
+    members_scheduler_open(&scene.scheduler, MEMBERS_BEAT_NS);
     members_scheduler_start(&scene.scheduler);
-    members_frontend_open(&scene.frontend, scene.scheduler.port, BEAT_NS, MEMORY, NULL);
+    members_frontend_open(&scene.frontend, scene.scheduler.port, MEMBERS_BEAT_NS, MEMORY, NULL);
     backend_open(0);
     seal_for(1);
     submit(1);
-    assert_true(members_all_back(&scene.frontend, clock_now_ns() + WAIT_NS));
+    assert_true(members_back(&scene.frontend, 0));
     seal_for(NOBODY);
     scene.once = arrived() + WAITING;
     submit(WAITING);
-    arrived_wait(scene.once);
+    MEMBERS_UNTIL(arrived() >= scene.once, take());
 }
 
 /* What waits is answered by another backend. */
 static void scene_close(void) {
     backend_open(1);
     seal_for(1);
-    assert_true(members_all_back(&scene.frontend, clock_now_ns() + WAIT_NS));
+    assert_true(members_back(&scene.frontend, 0));
     assert_int_equal(scene.frontend.failed, 1 + WAITING); /* as these executors answer */
     members_backend_close(&scene.backends[1]);
     members_frontend_close(&scene.frontend);
@@ -119,24 +100,21 @@ static void drains(void (*drain)(struct members_backend *backend)) {
 
 static void drain_idle(struct members_backend *backend) {
     backend_link_quiesce(backend->link);
-    ended_wait(backend->link);
+    MEMBERS_UNTIL(backend_link_ended(backend->link), usleep(100));
 }
 
 /* A batch runs meanwhile, which is answered first. */
 static void drain_busy(struct members_backend *backend) {
-    int64_t until_ns = clock_now_ns() + WAIT_NS;
-    atomic_store_explicit(&scene.hold, true, memory_order_relaxed); /* a lone flag */
+    members_hold_set(&scene.hold, true);
     seal_for(1);
-    while (!atomic_load_explicit(&scene.held, memory_order_relaxed)) { /* a lone flag */
-        assert_true(clock_now_ns() < until_ns);
-        usleep(100);
-    }
+    MEMBERS_UNTIL(members_held(&scene.hold), usleep(100));
     seal_for(NOBODY);
     backend_link_quiesce(backend->link);
-    usleep(20000);
+    MEMBERS_UNTIL(atomic_load(&scene.scheduler.leaves) > 0, usleep(100));
+    usleep(20000); /* in which it would end, if it did not wait for the batch */
     assert_false(backend_link_ended(backend->link));
-    atomic_store_explicit(&scene.hold, false, memory_order_relaxed); /* a lone flag */
-    ended_wait(backend->link);
+    members_hold_set(&scene.hold, false);
+    MEMBERS_UNTIL(backend_link_ended(backend->link), usleep(100));
 }
 
 static void who_has_drained_leaves_waiting_requests_alone(void **state) {
@@ -153,7 +131,7 @@ static void who_dies_has_waiting_requests_sent_again(void **state) {
     (void)state;
     scene_open();
     members_backend_close(&scene.backends[0]);
-    arrived_wait(scene.once + WAITING);
+    MEMBERS_UNTIL(arrived() >= scene.once + WAITING, take());
     scene_close();
 }
 

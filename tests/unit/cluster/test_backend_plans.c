@@ -1,10 +1,9 @@
 /* test_backend_plans.c - a backend hands its executors no more plans than there is room for the results of. */
+/* Starts threads. */
 #include "base/log.h"
 #include "unit/cluster/members.h"
 #include "unit/cmocka_all.h"
 
-#define BEAT_NS   (20 * NS_PER_S) /* nobody is taken for dead while a test runs */
-#define WAIT_NS   (60 * NS_PER_S)
 #define QUIET_NS  (200 * NS_PER_MS) /* so long is waited for plans that should not come */
 #define MEMORY    ((size_t)16 << 20)
 #define FRONTENDS 2
@@ -100,14 +99,8 @@ static void submit(uint32_t each) {
 }
 
 static void all_back(void) {
-    int64_t until_ns = clock_now_ns() + WAIT_NS;
     for (uint32_t f = 0; f < FRONTENDS; f++)
-        while (scene.frontends[f].back < scene.frontends[f].submitted) {
-            assert_true(clock_now_ns() < until_ns);
-            members_wait(&scene.frontends[f], 10);
-            for (uint32_t other = 0; other < FRONTENDS; other++)
-                members_take(&scene.frontends[other]);
-        }
+        assert_true(members_back(&scene.frontends[f], 0));
 }
 
 /* The frontends may have more requests out than the ring of results has places for, and the scheduler sends them all to
@@ -116,15 +109,15 @@ static void an_executor_has_no_more_requests_than_results_fit(void **state) {
     (void)state;
     memset(&scene, 0, sizeof(scene));
     number_set(&scene.hold, 1);
-    members_scheduler_open(&scene.scheduler, BEAT_NS);
+    members_scheduler_open(&scene.scheduler, MEMBERS_BEAT_NS);
     scene.scheduler.frontends = FRONTENDS;
     scene.scheduler.each = EACH;
     scene.scheduler.depth = BATCHES;
     members_scheduler_start(&scene.scheduler);
     for (uint32_t f = 0; f < FRONTENDS; f++)
-        members_frontend_open(&scene.frontends[f], scene.scheduler.port, BEAT_NS, MEMORY, NULL);
+        members_frontend_open(&scene.frontends[f], scene.scheduler.port, MEMBERS_BEAT_NS, MEMORY, NULL);
     scene.backend.execute = execute;
-    members_backend_open(&scene.backend, scene.scheduler.port, BEAT_NS, MEMORY, shm_only);
+    members_backend_open(&scene.backend, scene.scheduler.port, MEMBERS_BEAT_NS, MEMORY, shm_only);
     uint32_t room = scene.backend.wired.wiring.results[0].mask + 1;
     assert_true(room < FRONTENDS * MEMBERS_AWAY);
     submit(EACH); /* then the backend has found both */

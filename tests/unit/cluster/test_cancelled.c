@@ -1,11 +1,10 @@
 /* test_cancelled.c - a cancelled request comes back to its frontend's port in time, however long a backend has it; what
  * the backend then reads or answers does no harm. */
+/* Starts threads. */
 #include "base/log.h"
 #include "unit/cluster/members.h"
 #include "unit/cmocka_all.h"
 
-#define BEAT_NS      (20 * NS_PER_S) /* nobody is taken for dead while a test runs */
-#define WAIT_NS      (60 * NS_PER_S)
 #define CANCELLED_NS (50 * NS_PER_MS)
 #define MEMORY       ((size_t)16 << 20)
 #define EACH         2 /* requests of a batch */
@@ -16,18 +15,14 @@ static struct scene {
     struct members_scheduler scheduler;
     struct members_frontend frontend;
     struct members_backend backend;
-    _Atomic bool hold;     /* batches are kept from ending */
-    _Atomic bool held;     /* one is kept so */
+    struct members_hold hold;
     _Atomic uint32_t ends; /* requests that had ended when their batch was looked at */
     _Atomic bool wrong;    /* an input of one that had not was not as its frontend had made it */
 } scene;
 
 static void look(void *context, const struct wiring *wiring, const struct batch_plan *plan) {
     struct scene *s = context;
-    while (atomic_load_explicit(&s->hold, memory_order_relaxed)) {   /* a lone flag */
-        atomic_store_explicit(&s->held, true, memory_order_relaxed); /* likewise */
-        usleep(100);
-    }
+    members_hold(&s->hold);
     for (uint32_t i = 0; i < plan->request_count; i++) {
         const struct request_card *card = wiring_card(wiring, plan->handles[i]);
         struct tensor_view x = card_view(card, 0, wiring->regions);
@@ -53,29 +48,19 @@ static void submit(size_t bytes) {
     port_flush(scene.frontend.port);
 }
 
-/* Waits until all but so many requests are back. */
-static void back_wait(uint32_t away) {
-    int64_t until_ns = clock_now_ns() + WAIT_NS;
-    while (scene.frontend.back + away < scene.frontend.submitted) {
-        assert_true(clock_now_ns() < until_ns);
-        members_wait(&scene.frontend, 10);
-        members_take(&scene.frontend);
-    }
-}
-
 /* One batch has run, so the backend has found the frontend. */
 static void scene_open(enum transport_kind kind) {
     transport = kind;
     memset(&scene, 0, sizeof(scene));
-    members_scheduler_open(&scene.scheduler, BEAT_NS);
+    members_scheduler_open(&scene.scheduler, MEMBERS_BEAT_NS);
     scene.scheduler.each = EACH;
     members_scheduler_start(&scene.scheduler);
-    members_frontend_open(&scene.frontend, scene.scheduler.port, BEAT_NS, MEMORY, frontend_change);
+    members_frontend_open(&scene.frontend, scene.scheduler.port, MEMBERS_BEAT_NS, MEMORY, frontend_change);
     scene.backend.look = look;
     scene.backend.context = &scene;
-    members_backend_open(&scene.backend, scene.scheduler.port, BEAT_NS, MEMORY, backend_change);
+    members_backend_open(&scene.backend, scene.scheduler.port, MEMBERS_BEAT_NS, MEMORY, backend_change);
     submit(5000);
-    back_wait(0);
+    assert_true(members_back(&scene.frontend, 0));
 }
 
 static void scene_close(void) {
@@ -85,34 +70,26 @@ static void scene_close(void) {
     members_scheduler_stop(&scene.scheduler);
 }
 
-static void held_wait(void) {
-    int64_t until_ns = clock_now_ns() + WAIT_NS;
-    while (!atomic_load_explicit(&scene.held, memory_order_relaxed)) { /* a lone flag */
-        assert_true(clock_now_ns() < until_ns);
-        usleep(100);
-    }
-}
-
 /* Of two requests that a backend runs one is cancelled. It comes back while the batch still runs, and its memory is
  * used again; the other one waits for its answer. */
 static void who_is_cancelled_does_not_wait_for_its_batch(void **state) {
     struct members_request *cancelled = &scene.frontend.requests[0]; /* of the two that all batches here have */
     scene_open(*(enum transport_kind *)*state);
-    atomic_store_explicit(&scene.hold, true, memory_order_relaxed); /* a lone flag */
+    members_hold_set(&scene.hold, true);
     submit(6000);
-    held_wait();
+    MEMBERS_UNTIL(members_held(&scene.hold), usleep(100));
     int64_t began_ns = clock_now_ns();
     assert_true(cancelled->away);
     port_cancel(scene.frontend.port, &cancelled->request);
     port_flush(scene.frontend.port);
-    back_wait(EACH - 1);
+    assert_true(members_back(&scene.frontend, EACH - 1));
     assert_true(clock_now_ns() - began_ns >= CANCELLED_NS);
     assert_false(cancelled->away);
     assert_int_equal(cancelled->request.status, REQUEST_REFUSED);
     assert_int_equal(cancelled->request.refusal, REFUSAL_CANCELLED);
     submit(7000);
-    atomic_store_explicit(&scene.hold, false, memory_order_relaxed); /* a lone flag */
-    back_wait(0);
+    members_hold_set(&scene.hold, false);
+    assert_true(members_back(&scene.frontend, 0));
     assert_int_equal(scene.frontend.failed, 3 * EACH - 1); /* as the executor answers all others */
     assert_int_equal(scene.ends, transport == TRANSPORT_SHM);
     scene_close();

@@ -6,6 +6,7 @@
 
 #include "base/rng.h"
 #include "cluster/catalogue.h"
+#include "histories.h"
 #include "unit/cmocka_all.h"
 #include "unit/repository/one_step.h"
 
@@ -190,8 +191,8 @@ static void models_run_where_they_are(const struct world *w) {
 static void drawn_histories_are_followed(void **state) {
     struct world *w = *state;
     struct rng rng;
-    rng_seed(&rng, 7);
-    for (uint32_t step = 0; step < HISTORY; step++) {
+    rng_seed(&rng, histories_first());
+    for (uint32_t step = 0; step < histories_count(HISTORY); step++) {
         struct backend *b = &w->backends[rng_below(&rng, BACKENDS)];
         uint32_t used = rng_below(&rng, 4) ? 0 : 1u << rng_below(&rng, ACCELERATOR_TYPES_MAX);
         if (b->here)

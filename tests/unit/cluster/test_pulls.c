@@ -1,5 +1,6 @@
 /* test_pulls.c - a backend pulls from frontends in other processes, by each transport: what executors see is what the
  * frontends have, and a frontend that does not deliver costs its own requests only. */
+/* Starts threads. */
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -9,15 +10,21 @@
 #include "unit/cluster/members.h"
 #include "unit/cmocka_all.h"
 
-#define BEAT_NS       (20 * NS_PER_S) /* nobody is taken for dead while a test runs */
-#define WAIT_NS       (60 * NS_PER_S)
 #define FRONTENDS_MAX 3
-#define TRIES         60
+#define TRIES         20
+#define TRY_NS        (8 * NS_PER_S) /* at most: a frontend that is stopped for so long is not taken for dead */
 #define AWAIT_NS      (100 * NS_PER_MS)
 #define PREPARE_NS    (20 * NS_PER_MS)
 #define MEMORY        ((size_t)256 << 20)
-#define MOST          3000000            /* bytes of an input */
-#define LARGE         ((size_t)65 << 20) /* larger ones are never copied by the link thread */
+#define MOST          1000000            /* bytes of an input: some parts of any transport */
+#define LARGE         ((size_t)65 << 20) /* inputs of this size are never copied by the link thread */
+#define LARGE_COUNT   1
+
+enum inputs {
+    INPUTS_THERE,
+    INPUTS_PROMISED, /* prepared when their requests have been submitted */
+    INPUTS_LARGE,    /* LARGE_COUNT of them, and as many small ones; then there are no more requests */
+};
 
 /* Frontends are forked before this process has threads. */
 struct scene {
@@ -25,12 +32,10 @@ struct scene {
     struct members_backend backend;
     uint32_t frontend_count;
     pid_t frontends[FRONTENDS_MAX];
-    size_t most;                        /* bytes of an input */
-    bool promises;                      /* frontends prepare their requests' inputs when they have been submitted */
+    enum inputs inputs;                 /* of frontends' requests */
     _Atomic uint32_t left_out, awaited; /* requests whose inputs were not there, and those that came meanwhile */
-    _Atomic uint32_t whole, halves,
-        wrong;                    /* batches of all frontends' requests; of fewer; with inputs that are wrong */
-    _Atomic uint64_t large_bytes; /* of inputs larger than LARGE */
+    _Atomic uint32_t whole, halves;     /* batches of all frontends' requests, and of fewer */
+    _Atomic uint32_t wrong;             /* batches with inputs that are wrong */
 };
 
 static struct scene scene;
@@ -62,8 +67,6 @@ static void look(void *context, const struct wiring *wiring, const struct batch_
         atomic_fetch_add_explicit(&s->awaited, unready, memory_order_relaxed);
         struct tensor_view x = card_view(wiring_card(wiring, plan->handles[i]), 0, wiring->regions);
         bool filled = members_filled(x.data, x.bytes);
-        if (x.bytes > LARGE)
-            atomic_fetch_add_explicit(&s->large_bytes, x.bytes, memory_order_relaxed);
         right &= filled || card_has_ended(wiring_card(wiring, plan->handles[i]));
     }
     atomic_fetch_add_explicit(&s->wrong, !right, memory_order_relaxed); /* statistics, as the others */
@@ -83,49 +86,59 @@ static void inputs_prepare(struct members_frontend *f) {
     port_flush(f->port);
 }
 
-/* Of many sizes, up to `most`, which a few requests already come near to. */
-static size_t bytes_of(uint64_t request, size_t most) {
-    return 1 + request * 7919 * 31 * (most / MOST) % most;
+/* Of many sizes, up to MOST, which a few requests already come near to. */
+static size_t bytes_of(uint64_t request) {
+    if (scene.inputs == INPUTS_LARGE)
+        return request % 2 ? LARGE : 1000;
+    return 1 + request * 7919 * 31 % MOST;
 }
 
-static void frontend_run(int scheduler_port, size_t most) {
+static void frontend_run(int scheduler_port) {
     struct members_frontend *f = calloc(1, sizeof(*f));
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    members_frontend_open(f, scheduler_port, BEAT_NS, MEMORY, NULL);
-    const uint32_t away_most = scene.promises ? 2 : 16; /* with more, all are prepared before their turn comes */
+    members_frontend_open(f, scheduler_port, MEMBERS_BEAT_NS, MEMORY, NULL);
+    const bool promised = scene.inputs == INPUTS_PROMISED;
+    const uint32_t away_most = promised ? 2 : 16; /* with more, all are prepared before their turn comes */
+    const uint64_t requests = scene.inputs == INPUTS_LARGE ? 2 * LARGE_COUNT : UINT64_MAX;
     for (;;) {
-        while (f->submitted - f->back < away_most && members_submit_as(f, bytes_of(f->fill, most), scene.promises))
+        while (f->fill < requests && f->submitted - f->back < away_most &&
+               members_submit_as(f, bytes_of(f->fill), promised))
             f->fill++;
         port_flush(f->port);
-        members_wait(f, scene.promises ? 1 : 100);
+        members_wait(f, promised ? 1 : 100);
         members_take(f);
         inputs_prepare(f);
     }
 }
 
-static void scene_open_with(enum transport_kind kind, uint32_t frontends, size_t most, bool promises) {
+static bool fabric_is_here(void) {
+    static const struct fabric_events none;
+    struct fabric *fabric;
+    struct sy_error err;
+    if (fabric_open(&fabric, "tcp", &none, NULL, &err) < 0) {
+        print_message("%s\n", err.text);
+        return false;
+    }
+    fabric_close(fabric);
+    return true;
+}
+
+static void scene_open(enum transport_kind kind, uint32_t frontends, enum inputs inputs) {
+    if (kind == TRANSPORT_FABRIC && !fabric_is_here())
+        skip();
     transport = kind;
     members_fabric = kind == TRANSPORT_FABRIC ? "tcp" : NULL;
     memset(&scene, 0, sizeof(scene));
-    scene.promises = promises;
-    scene.most = most;
-    members_scheduler_open(&scene.scheduler, BEAT_NS);
+    scene.inputs = inputs;
+    members_scheduler_open(&scene.scheduler, MEMBERS_BEAT_NS);
     scene.scheduler.frontends = scene.frontend_count = frontends;
     for (uint32_t i = 0; i < frontends; i++)
         if ((scene.frontends[i] = fork()) == 0)
-            frontend_run(scene.scheduler.port, scene.most);
+            frontend_run(scene.scheduler.port);
     scene.backend.look = look;
     scene.backend.context = &scene;
     members_scheduler_start(&scene.scheduler);
-    members_backend_open(&scene.backend, scene.scheduler.port, BEAT_NS, MEMORY, choose);
-}
-
-static void scene_open_as(enum transport_kind kind, uint32_t frontends, bool promises) {
-    scene_open_with(kind, frontends, MOST, promises);
-}
-
-static void scene_open(enum transport_kind kind, uint32_t frontends) {
-    scene_open_as(kind, frontends, false);
+    members_backend_open(&scene.backend, scene.scheduler.port, MEMBERS_BEAT_NS, MEMORY, choose);
 }
 
 static void scene_close(void) {
@@ -151,28 +164,13 @@ static bool batches_come(_Atomic uint32_t *count, uint32_t more, int64_t most_ns
 }
 
 static void batches(_Atomic uint32_t *count, uint32_t more) {
-    if (!batches_come(count, more, WAIT_NS))
+    if (!batches_come(count, more, MEMBERS_WAIT_NS))
         fail_msg("%u whole batches, %u others, %u requests left out, %u awaited", scene.whole, scene.halves,
                  scene.left_out, scene.awaited);
 }
 
-static bool fabric_is_here(void) {
-    static const struct fabric_events none;
-    struct fabric *fabric;
-    struct sy_error err;
-    if (fabric_open(&fabric, "tcp", &none, NULL, &err) < 0) {
-        print_message("%s\n", err.text);
-        return false;
-    }
-    fabric_close(fabric);
-    return true;
-}
-
 static void executors_see_what_frontends_have(void **state) {
-    enum transport_kind kind = *(enum transport_kind *)*state;
-    if (kind == TRANSPORT_FABRIC && !fabric_is_here())
-        skip();
-    scene_open(kind, 2);
+    scene_open(*(enum transport_kind *)*state, 2, INPUTS_THERE);
     batches(&scene.whole, 100);
     scene_close();
 }
@@ -189,42 +187,37 @@ static uint64_t link_bytes(void) {
     return bytes;
 }
 
+/* Waits for so many; true: they have come. */
+static bool link_bytes_come(uint64_t bytes) {
+    int64_t until_ns = clock_now_ns() + MEMBERS_WAIT_NS;
+    while (link_bytes() < bytes && clock_now_ns() < until_ns)
+        usleep(1000);
+    return link_bytes() >= bytes;
+}
+
 /* A copy of hundreds of megabytes would keep the link thread from its heartbeats. */
 static void large_inputs_of_this_host_come_over_the_link(void **state) {
     (void)state;
-    scene_open_with(TRANSPORT_SHM, 1, (size_t)128 << 20, false);
-    int64_t until_ns = clock_now_ns() + WAIT_NS;
-    batches(&scene.whole, 10);
-    uint64_t large = 0;
-    while (!large || link_bytes() < large) {
-        large = large ? large : atomic_load_explicit(&scene.large_bytes, memory_order_relaxed);
-        if (clock_now_ns() > until_ns)
-            fail_msg("%llu bytes of large inputs, %llu over the link", (unsigned long long)large,
-                     (unsigned long long)link_bytes());
-        usleep(1000);
-    }
+    scene_open(TRANSPORT_SHM, 1, INPUTS_LARGE);
+    batches(&scene.whole, 2 * LARGE_COUNT);
+    assert_true(link_bytes_come(LARGE_COUNT * LARGE));
     scene_close();
 }
 
 /* Smaller ones are copied. */
 static void other_inputs_of_this_host_do_not(void **state) {
     (void)state;
-    scene_open(TRANSPORT_SHM, 1);
-    batches(&scene.whole, 300);
-    int64_t until_ns = clock_now_ns() + WAIT_NS;
-    while (link_bytes() == 0 && clock_now_ns() < until_ns)
-        usleep(1000);
-    assert_in_range(link_bytes(), 1, 20 * MOST); /* of 300 requests of half of MOST */
+    scene_open(TRANSPORT_SHM, 1, INPUTS_THERE);
+    batches(&scene.whole, 120);
+    assert_true(link_bytes_come(1));
+    assert_true(link_bytes() < 20 * MOST); /* of 120 requests of half of MOST */
     scene_close();
 }
 
 /* Plans come before the inputs: some batches begin without them, some find them in time; none reads what is not there.
  * Whoever is left out comes again. */
 static void inputs_that_are_prepared_come_when_they_are_there(void **state) {
-    enum transport_kind kind = *(enum transport_kind *)*state;
-    if (kind == TRANSPORT_FABRIC && !fabric_is_here())
-        skip();
-    scene_open_as(kind, 2, true);
+    scene_open(*(enum transport_kind *)*state, 2, INPUTS_PROMISED);
     batches(&scene.left_out, 10);
     batches(&scene.awaited, 10);
     batches(&scene.whole, 50);
@@ -233,10 +226,7 @@ static void inputs_that_are_prepared_come_when_they_are_there(void **state) {
 
 /* A frontend dies while backends wait for its inputs. */
 static void who_dies_amid_preparations_costs_its_own_requests(void **state) {
-    enum transport_kind kind = *(enum transport_kind *)*state;
-    if (kind == TRANSPORT_FABRIC && !fabric_is_here())
-        skip();
-    scene_open_as(kind, 2, true);
+    scene_open(*(enum transport_kind *)*state, 2, INPUTS_PROMISED);
     batches(&scene.awaited, 5);
     kill(scene.frontends[1], SIGKILL);
     atomic_store_explicit(&scene.scheduler.frontends, 1, memory_order_relaxed); /* a lone number */
@@ -249,16 +239,15 @@ static void who_dies_amid_preparations_costs_its_own_requests(void **state) {
  * requests for as many. */
 static void who_stops_costs_its_own_requests(void **state) {
     enum transport_kind kind = *(enum transport_kind *)*state;
-    if (kind == TRANSPORT_FABRIC && !fabric_is_here())
-        skip();
+    int64_t try_ns = NS_PER_S;
     bool came = false;
-    scene_open(kind, 2);
+    scene_open(kind, 2, INPUTS_THERE);
     for (int i = 0; i < TRIES && !came; i++) {
         batches(&scene.whole, 20);
         kill(scene.frontends[0], SIGSTOP);
-        came = batches_come(kind == TRANSPORT_SHM ? &scene.whole : &scene.halves, 3,
-                            kind == TRANSPORT_SHM ? NS_PER_S : WAIT_NS);
+        came = batches_come(kind == TRANSPORT_SHM ? &scene.whole : &scene.halves, 3, try_ns);
         kill(scene.frontends[0], SIGCONT);
+        try_ns = 2 * try_ns < TRY_NS ? 2 * try_ns : TRY_NS;
     }
     assert_true(came);
     batches(&scene.whole, 20);
@@ -267,10 +256,7 @@ static void who_stops_costs_its_own_requests(void **state) {
 
 /* It dies in the middle of what is pulled from it; from the others it goes on. */
 static void who_dies_costs_its_own_requests(void **state) {
-    enum transport_kind kind = *(enum transport_kind *)*state;
-    if (kind == TRANSPORT_FABRIC && !fabric_is_here())
-        skip();
-    scene_open(kind, FRONTENDS_MAX);
+    scene_open(*(enum transport_kind *)*state, FRONTENDS_MAX, INPUTS_THERE);
     batches(&scene.whole, 20);
     for (uint32_t left = FRONTENDS_MAX - 1; left > 0; left--) {
         kill(scene.frontends[left], SIGKILL);

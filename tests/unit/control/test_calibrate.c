@@ -1,4 +1,5 @@
 /* test_calibrate.c - the margins measured at start-up are there and plausible. */
+/* Starts threads. */
 #include "base/time.h"
 #include "control/calibrate.h"
 #include "unit/cmocka_all.h"

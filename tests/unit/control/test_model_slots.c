@@ -1,4 +1,5 @@
 /* test_model_slots.c - places from free to serving and back, in a real server whose own repository thread sleeps. */
+/* Starts threads. */
 #include "control/model_slots.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* test_outages.c - what becomes of models whose accelerators fail, in a whole server with emulated ones. */
+/* Starts threads. */
 #include <errno.h>
 #include <stdlib.h>
 #include <time.h>

@@ -1,4 +1,5 @@
 /* test_repository_control.c - orders to a real server's repository thread, without a client. */
+/* Starts threads. */
 #include "control/repository_control.h"
 
 #include <sys/eventfd.h>

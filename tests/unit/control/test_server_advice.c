@@ -1,5 +1,6 @@
 /* test_server_advice.c - a real server of emulated accelerators, idle: what it advises for what its threads are made to
  * have counted. */
+/* Starts threads. */
 #include <sched.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
 /* test_server_models.c - lists of models are published to frontends that sleep, while others wake these, too. */
+/* Starts threads. */
 #include <pthread.h>
 #include <sched.h>
 

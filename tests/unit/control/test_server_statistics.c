@@ -1,5 +1,6 @@
 /* test_server_statistics.c - a real server of an emulated model, idle: what its threads are made to have counted,
  * summed up, as the metrics page shows it under Triton's names. */
+/* Starts threads. */
 #include <stdlib.h>
 #include <string.h>
 

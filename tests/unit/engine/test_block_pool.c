@@ -1,4 +1,5 @@
 /* test_block_pool.c - blocks are recycled, and the pool goes with the last one, whatever thread holds it. */
+/* Starts threads. */
 #include "unit/cmocka_all.h"
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
 /* test_cuda.c - a GPU's threads, memory and copies, on a driver that stands for CUDA's (cuda_stub.c). */
+/* Starts threads. */
 #include "engine/cuda.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,5 @@
 /* test_onnxruntime_transform.c - tiny models that prepare: what they take, where their output goes, threads, ends. */
+/* Starts threads. */
 #include "unit/cmocka_all.h"
 
 #include <stdio.h>

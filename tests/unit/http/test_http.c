@@ -1,5 +1,6 @@
 /* test_http.c - HTTP frontends whose answers are given by another thread, as the link thread of a cluster does, while
  * clients ask, leave and break off. */
+/* Starts threads. */
 #include "unit/cmocka_all.h"
 
 #include <arpa/inet.h>

@@ -8,6 +8,7 @@
 
 #include "base/container.h"
 #include "base/rng.h"
+#include "histories.h"
 #include "unit/cmocka_all.h"
 
 #define PPM    1e-6
@@ -144,7 +145,8 @@ static int compare_doubles(const void *a, const void *b) {
 static void the_truth_is_within_the_error(void **state) {
     (void)state;
     static double ratios[LINKS];
-    for (uint64_t seed = 1; seed <= LINKS; seed++) {
+    const size_t links = histories_count(LINKS);
+    for (uint64_t seed = 1; seed <= links; seed++) {
         struct link link;
         link_draw(&link, seed);
         while (link.now_ns < link.begun_ns + 300 * NS_PER_S) {
@@ -160,9 +162,9 @@ static void the_truth_is_within_the_error(void **state) {
         assert_true(error_ns < 2 * half_ns + 10e3); /* even where few are fast */
         ratios[seed - 1] = error_ns / half_ns;
     }
-    qsort(ratios, LINKS, sizeof(*ratios), compare_doubles);
-    assert_true(ratios[LINKS / 2] < 1.05);
-    assert_true(ratios[LINKS * 9 / 10] < 1.2);
+    qsort(ratios, links, sizeof(*ratios), compare_doubles);
+    assert_true(ratios[links / 2] < 1.05);
+    assert_true(ratios[links * 9 / 10] < 1.2);
 }
 
 /* A tenth of a second suffices for the offset, some seconds for the drift. */
@@ -211,7 +213,7 @@ static void a_clock_that_jumps_is_learnt_anew(void **state) {
     (void)state;
     static const int64_t jumps_ns[] = {3600 * NS_PER_S, -3600 * NS_PER_S, NS_PER_S,         -NS_PER_S,
                                        200 * NS_PER_MS, -200 * NS_PER_MS, YEAR_S * NS_PER_S};
-    for (uint64_t seed = 1; seed <= 200; seed++)
+    for (uint64_t seed = 1; seed <= histories_count(200); seed++)
         for (size_t i = 0; i < ARRAY_COUNT(jumps_ns); i++) {
             struct link link;
             link_draw(&link, seed);
@@ -253,7 +255,7 @@ static void a_jump_during_an_exchange_is_seen_with_the_next(void **state) {
 /* A process that is stopped for an hour, wherever it is then. */
 static void a_peer_that_is_suspended_does_no_harm(void **state) {
     (void)state;
-    for (uint64_t seed = 1; seed <= 400; seed++) {
+    for (uint64_t seed = 1; seed <= histories_count(400); seed++) {
         struct link link;
         link_draw(&link, seed);
         link.swing = 0;
@@ -277,7 +279,7 @@ static void a_peer_that_is_suspended_does_no_harm(void **state) {
 /* Another way through the network, in one direction or in both. */
 static void delays_may_rise_and_stay(void **state) {
     (void)state;
-    for (uint64_t seed = 1; seed <= 400; seed++) {
+    for (uint64_t seed = 1; seed <= histories_count(400); seed++) {
         struct link link;
         link_draw(&link, seed);
         link.jitter = 0.1;
@@ -361,8 +363,8 @@ static void a_peer_may_say_anything(void **state) {
     struct clock_sync sync;
     struct rng rng;
     int64_t now_ns = 0;
-    rng_seed(&rng, 7);
-    for (int i = 0; i < 300000; i++) {
+    rng_seed(&rng, histories_first());
+    for (uint64_t i = 0, count = histories_count(300000); i < count; i++) {
         if (i % 100 == 0)
             clock_sync_init(&sync, 0);
         now_ns += (int64_t)rng_below(&rng, (uint64_t)between_powers(&rng, 1, 1e12));

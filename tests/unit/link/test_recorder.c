@@ -1,6 +1,7 @@
 /* test_recorder.c - the ring of the last requests: what is read back, what is overwritten, and a reader beside a
  * writer.
  */
+/* Starts threads. */
 #include "unit/cmocka_all.h"
 
 #include <pthread.h>

@@ -1,6 +1,7 @@
 /* test_frontend.c - the turns of a frontend, with a protocol that only writes down what it is asked to do; who is let
  * in.
  */
+/* Starts threads. */
 #include "unit/cmocka_all.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,6 @@
 /* test_names.c - addresses are known at once, names after a while, and nobody waits. That names change is tested end to
  * end (tests/e2e/test_names.py). */
+/* Starts threads. */
 #include "peer/names.h"
 
 #include <arpa/inet.h>

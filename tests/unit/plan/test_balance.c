@@ -5,6 +5,7 @@
 
 #include "base/container.h"
 #include "base/rng.h"
+#include "histories.h"
 #include "unit/cmocka_all.h"
 
 #define MODELS_MAX 600
@@ -91,7 +92,7 @@ static void test_looks_lead_to_even_parts(void **state) {
     struct rng rng;
     (void)state;
     rng_seed(&rng, 1);
-    for (uint32_t i = 0; i < 20; i++) {
+    for (uint32_t i = 0; i < histories_count(20); i++) {
         uint32_t count = 30 + (uint32_t)rng_below(&rng, 100), all = 0, looks = 0;
         parts_set(4, 20);
         models_draw(&rng, count, 1);
@@ -111,7 +112,7 @@ static void test_chance_moves_nobody(void **state) {
     (void)state;
     rng_seed(&rng, 2);
     parts_set(4, 4);
-    for (uint32_t i = 0; i < 300; i++) {
+    for (uint32_t i = 0; i < histories_count(300); i++) {
         for (uint32_t m = 0; m < 16; m++) {
             double seen = 0, wanted = 120; /* in 4 s */
             for (double at = rng_exponential(&rng); at < wanted; at += rng_exponential(&rng))
@@ -126,7 +127,7 @@ static void test_nobody_goes_where_he_cannot_run(void **state) {
     struct rng rng;
     (void)state;
     rng_seed(&rng, 3);
-    for (uint32_t i = 0; i < 100; i++) {
+    for (uint32_t i = 0; i < histories_count(100); i++) {
         models_draw(&rng, 40, 4);
         for (uint32_t j = 0; j < 4; j++)
             parts[j] = (struct balance_part){.accelerators = {(uint32_t)rng_below(&rng, 10), j % 2 ? 3 : 0}};

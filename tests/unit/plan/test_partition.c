@@ -166,7 +166,7 @@ static void large_ones_are_even(void **state) {
     (void)state;
     rng_seed(&rng, 2);
     models_draw(&rng, p.models, p.subclusters, false);
-    struct partition_answer a = search(&p, memory, 1, 2000000);
+    struct partition_answer a = search(&p, memory, 1, 500000);
     says_what_it_is(&p, &a);
     assert_true(a.objective < 7e-4);
     free(memory);
@@ -187,7 +187,7 @@ static void few_are_moved(void **state) {
     rng_seed(&rng, 3);
     models_draw(&rng, p.models, p.subclusters, true);
     for (p.max_move_cost = 0; p.max_move_cost <= 40; p.max_move_cost += 40) {
-        struct partition_answer a = search(&p, memory, 1, 1000000);
+        struct partition_answer a = search(&p, memory, 1, 300000);
         says_what_it_is(&p, &a);
         assert_true(a.moved_cost <= p.max_move_cost);
         assert_true(a.objective < before);

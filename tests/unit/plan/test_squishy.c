@@ -304,6 +304,8 @@ static void an_accelerator_out_of_service_is_left(void **state) {
  * the longest of those with the same batches, and the ends that the SLOs set. */
 static bool group_fits_in(const struct world *w, uint32_t members, double duty_s) {
     double run_s = 0;
+    if (duty_s <= 0)
+        return false;
     for (uint32_t s = 0; s < w->count; s++) {
         if (!(members >> s & 1))
             continue;

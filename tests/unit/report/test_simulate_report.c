@@ -16,7 +16,8 @@
 /* A simulation of a scenario that is changed by `set`, if that is not NULL, and run. */
 static struct simulation *simulation_new(const char *text, const char *set) {
     struct simulation *s = calloc(1, sizeof(*s));
-    struct simulation_progress progress = {.stop = &(atomic_int){0}};
+    atomic_int stop = 0;
+    struct simulation_progress progress = {.stop = &stop};
     struct sy_error err;
     assert_non_null(s);
     if (simulation_make_text(s, "s.yaml", text, &set, set ? 1 : 0, &err) || simulation_run(s, &progress, NULL, &err))

@@ -11,7 +11,8 @@
 
 /* Runs a scenario with a trace; the events of the file. */
 static json_t *trace_of(const char *text, struct simulation *s) {
-    struct simulation_progress progress = {.stop = &(atomic_int){0}};
+    atomic_int stop = 0;
+    struct simulation_progress progress = {.stop = &stop};
     struct simulate_trace trace;
     struct sy_error err;
     char path[sizeof(TEXT_FILE)];

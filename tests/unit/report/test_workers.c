@@ -1,4 +1,5 @@
 /* test_workers.c - every piece once, taken in order, none begun after a failure. */
+/* Starts threads. */
 #include "report/workers.h"
 
 #include <sched.h>

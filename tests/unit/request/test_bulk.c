@@ -1,4 +1,5 @@
 /* test_bulk.c - jobs there and back; who overtakes whom. */
+/* Starts threads. */
 #include "unit/cmocka_all.h"
 
 #include <sched.h>

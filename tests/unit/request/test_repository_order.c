@@ -1,4 +1,5 @@
 /* test_repository_order.c - orders go to the desk and come back, and what is in them. */
+/* Starts threads. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* test_candidate_board.c - what is announced is found once, what is read is never torn, and the newest is never missed.
  */
+/* Starts threads. */
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>

@@ -1,12 +1,13 @@
 /* test_central_thread_core.c - models and accelerators come and go, by drawn histories, under each central policy:
  * every request has one end, batches go only where they may, and what can be served is.
  *
- * usage: unit_sched_central_thread_core [SEEDS], or SYMPHONY_SEEDS in the environment: how many histories. */
+ * How many histories: histories.h. */
 #include "sched/central_thread_core.h"
 
 #include <stdlib.h>
 
 #include "base/rng.h"
+#include "histories.h"
 #include "unit/cmocka_all.h"
 
 #define MODELS       6
@@ -17,7 +18,7 @@
 #define RUNS_MAX     256 /* an accelerator's batches that have not ended */
 #define CTRL_NS      (100 * NS_PER_US)
 
-static uint32_t seeds = 60;
+#define SEEDS 60 /* histories of each policy */
 
 enum fate { FATE_NONE, FATE_QUEUED, FATE_RAN, FATE_REFUSED };
 
@@ -308,7 +309,7 @@ static void history(const struct policy_ops *policy, uint64_t seed) {
 static void test_histories(void **state) {
     (void)state;
     for (const struct policy_ops *const *policy = policies; *policy; policy++)
-        for (uint64_t seed = 1; (*policy)->central && seed <= seeds; seed++) {
+        for (uint64_t seed = histories_first(), end = seed + histories_count(SEEDS); (*policy)->central && seed < end; seed++) {
             print_message("%s, seed %llu\n", (*policy)->name, (unsigned long long)seed);
             history(*policy, seed);
         }
@@ -393,8 +394,7 @@ static void test_another_core_knows_what_runs(void **state) {
     world_free(w);
 }
 
-int main(int argc, char **argv) {
-    const char *text = argc > 1 ? argv[1] : getenv("SYMPHONY_SEEDS");
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_histories),
         cmocka_unit_test(test_queued_requests_outlive_the_last_accelerator),
@@ -402,7 +402,5 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_another_core_knows_what_runs),
     };
 
-    if (text)
-        seeds = (uint32_t)strtoul(text, NULL, 10);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,14 @@
 /* test_comings.c - served models come and go while the live threads (rig.h) serve others: nothing is lost, and the
  * place and the numbers of one that went serve the next.
  *
- * usage: unit_sched_comings [ROUNDS], or SYMPHONY_CHANGES in the environment: how many models come and go. */
+ * How many models come and go: histories.h. */
+/* Starts threads. */
+#include "histories.h"
 #include "unit/sched/rig.h"
 
 #define ROUNDS 300
 
-static uint32_t rounds = ROUNDS;
+static uint32_t rounds;
 
 static void await_part(const struct rig *rig, const struct thread_model *model, uint32_t part) {
     for (uint32_t v = 0; v < model->variant_count; v++)
@@ -130,15 +132,13 @@ static void test_what_ran_for_another_model_teaches_nothing(void **state) {
     rig_stop(rig);
 }
 
-int main(int argc, char **argv) {
-    const char *text = argc > 1 ? argv[1] : getenv("SYMPHONY_CHANGES");
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_models_come_and_go),
         cmocka_unit_test(test_models_come_and_go_between_moves),
         cmocka_unit_test(test_what_ran_for_another_model_teaches_nothing),
     };
 
-    if (text)
-        rounds = (uint32_t)strtoul(text, NULL, 10);
+    rounds = (uint32_t)histories_count(ROUNDS);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,13 @@
 /* test_membership.c - accelerators drain, fail and join while the live threads (rig.h) serve: nothing is lost.
  *
- * usage: unit_sched_membership [CHANGES], or SYMPHONY_CHANGES in the environment: how many comings and goings. */
+ * How many comings and goings: histories.h. */
+/* Starts threads. */
+#include "histories.h"
 #include "unit/sched/rig.h"
 
 #define CHANGES 2000
 
-static uint32_t changes = CHANGES;
+static uint32_t changes;
 
 /* Waits until an accelerator is in a state. */
 static void await_state(const struct rig *rig, uint32_t accelerator, enum accelerator_state state) {
@@ -159,15 +161,13 @@ static void test_without_accelerators_requests_are_refused_in_time(void **state)
     crowd_free(&c);
 }
 
-int main(int argc, char **argv) {
-    const char *text = argc > 1 ? argv[1] : getenv("SYMPHONY_CHANGES");
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nothing_is_lost),
         cmocka_unit_test(test_what_drains_ends_what_it_has_and_leaves),
         cmocka_unit_test(test_without_accelerators_requests_are_refused_in_time),
     };
 
-    if (text)
-        changes = (uint32_t)strtoul(text, NULL, 10);
+    changes = (uint32_t)histories_count(CHANGES);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

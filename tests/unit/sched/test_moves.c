@@ -1,12 +1,14 @@
 /* test_moves.c - models move between two rank threads while the live threads (rig.h) serve, and accelerators come and
  * go: nothing is lost.
  *
- * usage: unit_sched_moves [MOVES], or SYMPHONY_CHANGES in the environment: how many moves. */
+ * How many moves: histories.h. */
+/* Starts threads. */
+#include "histories.h"
 #include "unit/sched/rig.h"
 
 #define MOVES 3000
 
-static uint32_t moves = MOVES;
+static uint32_t moves;
 
 static void move(struct rig *rig, uint32_t model, uint32_t part) {
     while (wiring_move(&rig->wiring, model, part) == -EAGAIN)
@@ -106,14 +108,12 @@ static void test_a_queue_moves_with_its_model(void **state) {
     crowd_free(&c);
 }
 
-int main(int argc, char **argv) {
-    const char *text = argc > 1 ? argv[1] : getenv("SYMPHONY_CHANGES");
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nothing_is_lost),
         cmocka_unit_test(test_a_queue_moves_with_its_model),
     };
 
-    if (text)
-        moves = (uint32_t)strtoul(text, NULL, 10);
+    moves = (uint32_t)histories_count(MOVES);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

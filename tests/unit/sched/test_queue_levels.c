@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "histories.h"
 #include "sched/model_core.h"
 #include "unit/cmocka_all.h"
 #include "unit/sched/plain_policy.h"
@@ -154,7 +155,7 @@ static void event_draw(struct world *w) {
 
 static void every_place_comes_back(void **state) {
     (void)state;
-    for (uint64_t seed = 1; seed <= 8; seed++) {
+    for (uint64_t seed = histories_first(), end = seed + histories_count(8); seed < end; seed++) {
         struct world *w = world_new(seed);
         uint32_t by_priority[PRIORITIES_MAX];
         for (uint32_t i = 0; i < STEPS; i++) {

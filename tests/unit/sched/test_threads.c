@@ -1,7 +1,10 @@
 /* test_threads.c - the live threads around the cores (rig.h): every request comes back exactly once, to its own port,
  * with its own slice. */
+/* Starts threads. */
+#include "histories.h"
 #include "unit/sched/rig.h"
 
+#define CROWD   4000            /* requests */
 #define LONG_NS (100 * NS_PER_S) /* longer than any machine stands still */
 
 /* Bursts over all models and ports, tight and loose deadlines, of all classes, one request in ten cancelled. Says how
@@ -38,29 +41,32 @@ static void test_every_request_comes_back_once(void **state) {
     (void)state;
     for (int i = 0; policies[i]; i++) {
         struct rig *rig = rig_start_with(policies[i], ACCELERATORS, 500e3);
-        for (uint32_t ran = crowd_comes_back_once(rig, 4000); ran < 200;)
+        for (uint32_t ran = crowd_comes_back_once(rig, (uint32_t)histories_count(CROWD)); ran < 200;)
             ran += crowd_comes_back_once(rig, 1000);
         rig_stop(rig);
     }
 }
 
-/* More requests than the model thread's pool holds, none of which can finish soon: the rest is refused at once. */
+/* More requests than the model thread's pool holds, none of which can finish soon: the rest is refused at once. A model
+ * thread that is kept from its core may find room again: then once more, or the test's time is over. */
 static void test_full_queue_refuses(void **state) {
     (void)state;
     struct rig *rig = rig_start(ACCELERATORS, 500e3);
-    struct crowd c;
     uint32_t full = 0;
 
-    crowd_init(&c, 1500);
-    for (uint32_t i = 0; i < c.count; i++)
-        assert_int_equal(port_submit(rig->ports[0], crowd_request(&c, rig, i, 0, LONG_NS)), 0);
-    crowd_wait(&c, rig, 0);
-    for (uint32_t i = 0; i < c.count; i++)
-        full += c.requests[i].status == REQUEST_REFUSED && c.requests[i].refusal == REFUSAL_POOL_FULL;
-    assert_true(full > 0);
-    assert_true(c.ran > 0);
+    while (full == 0) {
+        struct crowd c;
+        crowd_init(&c, 1500);
+        for (uint32_t i = 0; i < c.count; i++)
+            assert_int_equal(port_submit(rig->ports[0], crowd_request(&c, rig, i, 0, LONG_NS)), 0);
+        crowd_wait(&c, rig, 0);
+        for (uint32_t i = 0; i < c.count; i++)
+            full += c.requests[i].status == REQUEST_REFUSED && c.requests[i].refusal == REFUSAL_POOL_FULL;
+        assert_true(c.ran > 0);
+        assert_int_equal(c.ran + full, c.count);
+        crowd_free(&c);
+    }
     rig_stop(rig);
-    crowd_free(&c);
 }
 
 /* A port may have so many requests outstanding and no more. */
@@ -132,7 +138,7 @@ static void test_who_may_be_late_waits_on(void **state) {
     struct crowd c;
     uint32_t late = 0;
 
-    crowd_init(&c, 40);
+    crowd_init(&c, 16);
     for (uint32_t i = 0; i < c.count; i++) {
         struct request *r = crowd_request(&c, rig, i, i % 2, 40 * NS_PER_MS);
         r->due_ns = r->deadline_ns;

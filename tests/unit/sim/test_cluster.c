@@ -152,7 +152,7 @@ static void test_subclusters(void **state) {
         snprintf(text, sizeof(text),
                  "%s\nmodels: [{name: a, alpha_ms: 1, beta_ms: 4, slo_ms: 50, copies: 4}]\n"
                  "workload: {rate_rps: 800, surges: [{model: a-1, at_s: 5, factor: 4}]}\n"
-                 "network: {message_us: 30}\nrun: {seconds: 20, warmup_seconds: 1}\n",
+                 "network: {message_us: 30}\nrun: {seconds: 12, warmup_seconds: 1}\n",
                  cases[i].cluster);
         cluster_of(text, &c);
         void *memory = malloc(sim_bytes(&c.config));
@@ -215,8 +215,8 @@ static void test_accelerators_of_sub_clusters_follow_the_load(void **state) {
     struct cluster c;
     cluster_of("cluster: {accelerators: 4, subclusters: 2, epoch_s: 2}\n"
                "models:\n"
-               "  - {name: a, copies: 6, alpha_ms: 1, beta_ms: 2, slo_ms: 50}\n"
-               "workload: {rate_rps: {steps: [[0, 1000], [60, 6000], [120, 1000]]}}\n"
+               "  - {name: a, copies: 6, alpha_ms: 4, beta_ms: 8, slo_ms: 200}\n"
+               "workload: {rate_rps: {steps: [[0, 250], [60, 1500], [120, 250]]}}\n"
                "autoscale: {min: 2, max: 20, start_delay_s: 5, every_s: 1}\n"
                "policy: {name: deferred, consolidate: true}\n"
                "run: {seconds: 180, warmup_seconds: 0}\n",
@@ -234,14 +234,13 @@ static void test_accelerators_of_sub_clusters_follow_the_load(void **state) {
     cluster_free(&c);
 }
 
-/* One accelerator does 1000 a second, alpha being all there is: at 3500 a second 3.5 are needed, and 4 are 12 % idle.
- */
+/* One accelerator does 500 a second, alpha being all there is: at 1750 a second 3.5 are needed, and 4 are 12 % idle. */
 static void test_accelerators_follow_the_load(void **state) {
     (void)state;
     struct cluster c;
     cluster_of("cluster: {accelerators: 2}\n"
-               "models: [{name: a, alpha_ms: 1, beta_ms: 0, slo_ms: 50}]\n"
-               "workload: {rate_rps: {steps: [[0, 500], [20, 3500], [60, 500]]}, arrivals: uniform}\n"
+               "models: [{name: a, alpha_ms: 2, beta_ms: 0, slo_ms: 100}]\n"
+               "workload: {rate_rps: {steps: [[0, 250], [20, 1750], [60, 250]]}, arrivals: uniform}\n"
                "autoscale: {min: 1, max: 9, start_delay_s: 5, every_s: 1, headroom: 0.1}\n"
                "run: {seconds: 100, warmup_seconds: 0}\n",
                &c);
@@ -265,9 +264,9 @@ static void test_accelerators_follow_the_load(void **state) {
     assert_int_equal(r.advice[r.advice_count - 1].accelerators, 1);
     assert_in_range(r.accelerators_max, 4, 9);
     assert_true(r.accelerators_mean > 1.8 && r.accelerators_mean < 3.2);
-    /* What is bad is so until the accelerators asked for at 21 s are there, at 26 s: 2500 of 3500 each second. */
+    /* What is bad is so until the accelerators asked for at 21 s are there, at 26 s: 1250 of 1750 each second. */
     double bad = (double)(r.offered - r.good);
-    assert_true(bad > 5 * 2500 && bad < 8 * 2500);
+    assert_true(bad > 5 * 1250 && bad < 8 * 1250);
     assert_true(r.busy > 0.5 && r.busy < 0.95);
     free(memory);
     cluster_free(&c);

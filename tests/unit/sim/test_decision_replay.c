@@ -1,5 +1,6 @@
 /* test_decision_replay.c - what live threads decided is decided again from their logs; logs that are full, cut off or
  * changed. Every test of the threads (unit/sched/rig.h) replays what they decided, too. */
+/* Starts threads. */
 #include "sim/decision_replay.h"
 
 #include "unit/sched/rig.h"

@@ -5,14 +5,14 @@
 #include "sim/goodput.h"
 #include "unit/cmocka_all.h"
 
-/* One accelerator that does an item in 1 ms, constant gaps: 1000 a second and not one more. */
-static double find(double guess_rps) {
+/* One accelerator that does an item in that time, constant gaps: with 1 ms 1000 a second and not one more. */
+static double find(int64_t item_ns, double guess_rps) {
     static const uint8_t types[1];
     struct profile *profile = malloc(profile_bytes(1));
     assert_non_null(profile);
-    profile_set_line(profile, 1, NS_PER_MS, 0);
+    profile_set_line(profile, 1, (double)item_ns, 0);
     struct sim_model model = {
-        .profiles = {profile}, .batch_max = 1, .slo_ns = 20 * NS_PER_MS, .share = 1, .items_least = 1, .items_most = 1};
+        .profiles = {profile}, .batch_max = 1, .slo_ns = 20 * item_ns, .share = 1, .items_least = 1, .items_most = 1};
     struct sim_config config = {.models = &model,
                                 .model_count = 1,
                                 .accelerator_type = types,
@@ -33,9 +33,9 @@ static double find(double guess_rps) {
 
 static void the_rate_is_found_from_below_and_from_above(void **state) {
     (void)state;
-    static const double guesses[] = {70, 400, 999, 1050, 3000, 300000};
+    static const double guesses[] = {70, 400, 999, 1050, 3000, 30000};
     for (size_t i = 0; i < sizeof(guesses) / sizeof(guesses[0]); i++) {
-        double found = find(guesses[i]);
+        double found = find(NS_PER_MS, guesses[i]);
         if (found < 995 || found > 1040) /* 1 % may be bad, and 20 ms may be owed */
             fail_msg("from %.0f it finds %.1f", guesses[i], found);
     }
@@ -43,8 +43,8 @@ static void the_rate_is_found_from_below_and_from_above(void **state) {
 
 static void it_says_how_far_it_looked(void **state) {
     (void)state;
-    assert_true(find(10) == 160); /* sixteen times the guess, and still good */
-    assert_true(find(2e6) == 0);  /* a 1024th of it is still too much */
+    assert_true(find(NS_PER_MS, 10) == 160);     /* sixteen times the guess, and still good */
+    assert_true(find(10 * NS_PER_MS, 2e5) == 0); /* a 1024th of it is still too much */
 }
 
 /* Room for requests is what the longest SLO brings, if that is shorter than the run; a rate beyond all measure asks for

@@ -82,8 +82,8 @@ static void rare_bursts_do_not_end_it(void **state) {
     struct cluster *cluster = cluster_patient(3950);
     struct rehearsal *r = rehearsal_new(cluster);
     int64_t now_ns = 7 * NS_PER_S;
-    rehearse(r, &now_ns, 3950, 20, 100);
-    for (int burst = 0; burst < 10; burst++) {
+    rehearse(r, &now_ns, 3950, 10, 100);
+    for (int burst = 0; burst < 5; burst++) { /* more quiet seconds than end it in a row */
         assert_int_equal(rehearse(r, &now_ns, 3000, 12, 0), LONGEST);
         assert_int_equal(rehearse(r, &now_ns, 3950, 15, 0), LONGEST);
     }
@@ -104,7 +104,7 @@ static void accelerators_that_leave_are_missing_on_all_twins(void **state) {
     assert_true(rehearsal_runs(r));
     rehearsal_accelerator(r, now_ns, 1, true);
     rehearsal_accelerator(r, now_ns, 3, true);
-    assert_int_equal(rehearse(r, &now_ns, 2500, 80, 0), PRICED);
+    assert_int_equal(rehearse(r, &now_ns, 1000, 80, 0), PRICED);
     assert_false(rehearsal_runs(r)); /* nothing more is lost */
     free(r);
     cluster_free(cluster);
@@ -147,7 +147,7 @@ static double bad_with(struct cluster *cluster, const char *waiting) {
     struct sy_error err;
     policy_options_preset(&policy_deferred, &cluster->config.options);
     assert_int_equal(policy_option_read(&policy_deferred, "waiting", waiting, &cluster->config.options, &err), 0);
-    return cluster_run(cluster, 30)->worst_bad_rate;
+    return cluster_run(cluster, 15)->worst_bad_rate;
 }
 
 /* The cores go by what the looks say, in a run with sub-clusters and messages that take time as in a plain one; and a
@@ -157,16 +157,18 @@ static void a_run_is_nearly_as_good_as_by_its_best_way(void **state) {
     for (uint32_t kind = 0; kind < 2; kind++) {
         struct cluster *cluster = cluster_patient(3850);
         cluster->config.message_ns = kind ? 20 * NS_PER_US : 0;
-        double priced = bad_with(cluster, "priced"), longest = bad_with(cluster, "longest");
+        double priced = bad_with(cluster, "priced");
+        if (kind == 0)
+            assert_true(bad_with(cluster, "longest") < 0.3 * priced);
         double rehearsed = bad_with(cluster, "rehearsed");
         const double *share = cluster->result.way_share;
-        assert_true(longest < 0.3 * priced);
         assert_true(rehearsed < 0.5 * priced);
         assert_true(share[LONGEST] > 0.5 && share[PRICED] > 0);
         assert_true(share[PRICED] + share[NONE] + share[LONGEST] > 0.999 &&
                     share[PRICED] + share[NONE] + share[LONGEST] < 1.001);
         double share_before = share[LONGEST];
-        assert_true(bad_with(cluster, "rehearsed") == rehearsed && share[LONGEST] == share_before);
+        if (kind == 1)
+            assert_true(bad_with(cluster, "rehearsed") == rehearsed && share[LONGEST] == share_before);
         cluster_free(cluster);
     }
 }

@@ -1,5 +1,6 @@
 /* test_driver.c - drivers take the turns of all that sit in them, know what these took, and see when they were away.
  * Passengers count turns and make time pass; nothing waits for a machine to be quick. */
+/* Starts threads. */
 #include <sched.h>
 #include <string.h>
 

@@ -502,8 +502,8 @@ static void strings_come_in_every_form(void **state) {
     static const char binary[] = "{\"inputs\":[" W("\"parameters\":{\"binary_data_size\":10}") "]}";
     static const char *const json[] = {"{\"inputs\":[" W("\"data\":[\"\\u0000a\",\"\"]") "]}",
                                        "{\"inputs\":[" W("\"data\":[[\"\\u0000a\",\"\"]]") "]}",
-                                       "{\"inputs\":[{\"data\":[\"\\u0000a\",\"\"],\"shape\":[1,2],"
-                                       "\"name\":\"w\",\"datatype\":\"BYTES\"}]}"};
+                                       ("{\"inputs\":[{\"data\":[\"\\u0000a\",\"\"],\"shape\":[1,2],"
+                                        "\"name\":\"w\",\"datatype\":\"BYTES\"}]}")};
     for (size_t i = 0; i <= ARRAY_COUNT(json); i++) {
         char body[256];
         size_t length = sizeof(binary) - 1;

@@ -11,7 +11,10 @@
 
 #include "base/container.h"
 #include "base/rng.h"
+#include "histories.h"
 #include "v2/tensor_json.h"
+
+#define NUMBERS 400000 /* drawn by each test that draws some */
 
 static int read_text(const char *text, enum datatype type, const int64_t *dims, uint32_t rank, void *out,
                      struct sy_error *err) {
@@ -111,8 +114,8 @@ static void random_numbers_are_rounded_like_the_c_library(void **state) {
     (void)state;
     struct rng rng;
     char text[400];
-    rng_seed(&rng, 1);
-    for (int i = 0; i < 400000; i++) {
+    rng_seed(&rng, histories_first());
+    for (uint64_t i = 0, count = histories_count(NUMBERS); i < count; i++) {
         uint64_t bits = rng_next(&rng);
         double d;
         memcpy(&d, &bits, sizeof(d));
@@ -148,8 +151,8 @@ static void random_numbers_are_rounded_like_the_c_library(void **state) {
 static void written_floats_read_back(void **state) {
     (void)state;
     struct rng rng;
-    rng_seed(&rng, 2);
-    for (int i = 0; i < 400000; i++) {
+    rng_seed(&rng, histories_first() + 1);
+    for (uint64_t i = 0, count = histories_count(NUMBERS); i < count; i++) {
         uint32_t bits = i < 600 ? (uint32_t)i * 0x00400000 : (uint32_t)rng_next(&rng);
         if (i % 16 == 7)
             bits &= 0x807fffff; /* subnormal */
