@@ -12,13 +12,14 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Long tests are left out, unless all are wanted, or somebody chooses by mark (-m) himself."""
-    if os.environ.get("SYMPHONY_TEST_ALL") or config.option.markexpr:
-        return
-    long = [item for item in items if item.get_closest_marker("long")]
-    if long:
-        config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if not item.get_closest_marker("long")]
+    """Leaves out tests that a file takes from another one and cannot run, and the long ones, unless all are wanted, or somebody
+    chooses by mark (-m) himself."""
+    every = os.environ.get("SYMPHONY_TEST_ALL") or config.option.markexpr
+    left = [item for item in items if not getattr(item.module, "is_for_a_frontend", lambda item: True)(item)
+            or not every and item.get_closest_marker("long")]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in left]
 
 
 def pytest_sessionfinish(exitstatus):

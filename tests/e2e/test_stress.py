@@ -9,7 +9,7 @@ import pytest
 
 BINARY = os.environ.get("SYMPHONY_BINARY", "build/release/symphony")
 ZOO = os.path.join(os.path.dirname(__file__), "..", "..", "scenarios", "zoo-1080ti.yaml")
-QUICK = ["--sleep", "--warmup", "0.2", "--seconds", "0.5", "--rate", "5000", "--slo-us", "200000"]  # the last of an option counts
+QUICK = ["--sleep", "--warmup", "0.1", "--seconds", "0.5", "--rate", "5000", "--slo-us", "200000"]  # the last of an option counts
 
 
 def stress(*args):
@@ -75,8 +75,8 @@ def test_models_move_and_accelerators_die():
              things=("moves", "deaths"))
 
 
-def test_find_max_finds_something():
-    done = stress("--json", "--find", "max", "--precision", "0.5", "--warmup", "0.2", "--seconds", "0.2", "--rate", "2000",
+def test_find_max_finds_a_rate_unless_pauses_touch_all_of_it():
+    done = stress("--json", "--find", "max", "--precision", "0.5", "--warmup", "0.02", "--seconds", "0.05", "--rate", "2000",
                   "--slo-us", "200000")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)

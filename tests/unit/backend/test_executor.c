@@ -96,14 +96,7 @@ static int spy_run(struct engine_model *model, const struct tensor_view *inputs,
         if (seen.fail)
             return error_set(err, -EIO, "the engine says no");
     }
-    struct output_block *block = calloc(1, sizeof(*block));
-    float *y = malloc(items * 2 * sizeof(float));
-    for (uint32_t i = 0; i < items * 2; i++)
-        y[i] = 2 * x[i];
-    *block = (struct output_block){.output_count = 1, .release = spy_release};
-    atomic_init(&block->references, 1);
-    block->outputs[0] = (struct tensor_view){.data = y, .bytes = items * 8, .rank = 2, .dims = {items, 2}};
-    *outputs = block;
+    *outputs = block_doubled(x, items, spy_release);
     return 0;
 }
 

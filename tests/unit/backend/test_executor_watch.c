@@ -27,6 +27,21 @@ static void hang(struct rig *rig, struct crowd *c, int64_t *now_ns) {
     executor_watch(rig->executor, *now_ns, false);
 }
 
+static struct rig *rig_hanging(const struct engine_ops *engine, const float *firsts, uint32_t count, struct crowd *c,
+                               int64_t *now_ns) {
+    struct rig *rig = bad_rig_start(engine);
+    crowd_make(c, firsts, count, later());
+    hang(rig, c, now_ns);
+    return rig;
+}
+
+/* The run is over after so long. */
+static void watch_until_answered(struct rig *rig, const struct crowd *c, int64_t *now_ns, int64_t ns) {
+    watch_for(rig, now_ns, ns);
+    take_unlike(rig);
+    crowd_take(rig, c);
+}
+
 /* What a batch of so many may take, by the rig's profile. */
 static int64_t limit_ns(uint32_t items) {
     return RUN_TIMES_MOST * (1 + (int64_t)items) * NS_PER_S;
@@ -34,17 +49,13 @@ static int64_t limit_ns(uint32_t items) {
 
 static void a_run_that_hangs_is_stopped(void **state) {
     (void)state;
-    struct rig *rig = bad_rig_start(&bad_engine);
     struct crowd c;
     int64_t now_ns;
+    struct rig *rig = rig_hanging(&bad_engine, (const float[]){HANGS}, 1, &c, &now_ns);
 
-    crowd_make(&c, (const float[]){HANGS}, 1, later());
-    hang(rig, &c, &now_ns);
     watch_for(rig, &now_ns, limit_ns(1) - NS_PER_S);
     assert_false(atomic_load(&bad.stopped));
-    watch_for(rig, &now_ns, NS_PER_S);
-    take_unlike(rig);
-    crowd_take(rig, &c);
+    watch_until_answered(rig, &c, &now_ns, NS_PER_S);
     assert_int_equal(c.requests[0].result.status, REQUEST_FAILED);
     assert_non_null(strstr(c.requests[0].result.block->failure, "took too long, and was stopped"));
     output_block_put(c.requests[0].result.block);
@@ -55,15 +66,11 @@ static void a_run_that_hangs_is_stopped(void **state) {
 
 static void who_hangs_together_runs_alone_from_then_on(void **state) {
     (void)state;
-    struct rig *rig = bad_rig_start(&bad_engine);
     struct crowd c;
     int64_t now_ns;
+    struct rig *rig = rig_hanging(&bad_engine, (const float[]){1, HANGS, 3}, 3, &c, &now_ns);
 
-    crowd_make(&c, (const float[]){1, HANGS, 3}, 3, later());
-    hang(rig, &c, &now_ns);
-    watch_for(rig, &now_ns, limit_ns(3));
-    take_unlike(rig);
-    crowd_take(rig, &c);
+    watch_until_answered(rig, &c, &now_ns, limit_ns(3));
     for (int i = 0; i < 3; i++) {
         assert_int_equal(c.requests[i].result.status, REQUEST_LOST);
         assert_true(c.requests[i].result.suspect);
@@ -77,12 +84,10 @@ static void who_hangs_together_runs_alone_from_then_on(void **state) {
 /* A look after a long pause says nothing of the run. */
 static void a_process_that_was_stopped_blames_nobody(void **state) {
     (void)state;
-    struct rig *rig = bad_rig_start(&bad_engine);
     struct crowd c;
     int64_t now_ns;
+    struct rig *rig = rig_hanging(&bad_engine, (const float[]){HANGS}, 1, &c, &now_ns);
 
-    crowd_make(&c, (const float[]){HANGS}, 1, later());
-    hang(rig, &c, &now_ns);
     for (int i = 0; i < 3; i++)
         executor_watch(rig->executor, now_ns += 3600 * NS_PER_S, false);
     assert_false(atomic_load(&bad.stopped));
@@ -104,9 +109,7 @@ static void what_does_not_stop_takes_its_accelerator_along_until_it_is_back(void
     hang(rig, &c, &now_ns);
     watch_for(rig, &now_ns, limit_ns(1) + RUN_STOP_NS);
     assert_true(atomic_load(&bad.stopped));
-    watch_for(rig, &now_ns, NS_PER_S);
-    take_unlike(rig);
-    crowd_take(rig, &c);
+    watch_until_answered(rig, &c, &now_ns, NS_PER_S);
     take_news(rig, NEWS_LEAVES);
     assert_int_equal(c.requests[0].result.status, REQUEST_LOST);
     assert_int_equal(c.requests[0].result.broke, 1);
@@ -139,9 +142,7 @@ static void who_waits_behind_a_run_that_hangs_is_sent_elsewhere(void **state) {
     crowd_make(&c, (const float[]){1, DEAF, 3, 4}, 4, later());
     c.requests[1].card.alone = c.requests[3].card.alone = true; /* two runs before it, one after */
     hang(rig, &c, &now_ns);
-    watch_for(rig, &now_ns, limit_ns(1) + RUN_STOP_NS + NS_PER_S);
-    take_unlike(rig);
-    crowd_take(rig, &c);
+    watch_until_answered(rig, &c, &now_ns, limit_ns(1) + RUN_STOP_NS + NS_PER_S);
     expect_ok(&c.requests[0]);
     expect_ok(&c.requests[2]);
     assert_int_equal(c.requests[1].result.status, REQUEST_LOST);
@@ -161,15 +162,11 @@ static void an_engine_that_cannot_stop_runs_is_given_up_at_once(void **state) {
     struct engine_ops engine = bad_engine;
     engine.stop = NULL;
     engine.go_on = NULL;
-    struct rig *rig = bad_rig_start(&engine);
     struct crowd c;
     int64_t now_ns;
+    struct rig *rig = rig_hanging(&engine, (const float[]){HANGS}, 1, &c, &now_ns);
 
-    crowd_make(&c, (const float[]){HANGS}, 1, later());
-    hang(rig, &c, &now_ns);
-    watch_for(rig, &now_ns, limit_ns(1));
-    take_unlike(rig);
-    crowd_take(rig, &c);
+    watch_until_answered(rig, &c, &now_ns, limit_ns(1));
     take_news(rig, NEWS_LEAVES);
     assert_int_equal(c.requests[0].result.broke, 1);
     atomic_store(&bad.let_go, true);
@@ -187,9 +184,7 @@ static void an_executor_ends_without_a_run_that_hangs(void **state) {
 
     crowd_make(&c, (const float[]){DEAF}, 1, later());
     hang(rig, &c, &now_ns);
-    watch_for(rig, &now_ns, limit_ns(1) + RUN_STOP_NS + NS_PER_S);
-    take_unlike(rig);
-    crowd_take(rig, &c);
+    watch_until_answered(rig, &c, &now_ns, limit_ns(1) + RUN_STOP_NS + NS_PER_S);
     assert_int_equal(executor_stop(rig->executor), -EBUSY);
     assert_true(c.requests[0].result.read);
     atomic_store(&bad.let_go, true);

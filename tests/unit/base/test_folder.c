@@ -8,6 +8,7 @@
 
 #include "base/folder.h"
 #include "unit/cmocka_all.h"
+#include "unit/temp_folder.h"
 
 static void make_file(const char *path) {
     int fd = open(path, O_CREAT | O_WRONLY, 0600);
@@ -17,8 +18,8 @@ static void make_file(const char *path) {
 
 static void all_of_it_goes_and_links_are_not_followed(void **state) {
     (void)state;
-    char root[] = "/tmp/folder-XXXXXX", path[64], kept[64], link[64];
-    assert_non_null(mkdtemp(root));
+    char root[64], path[64], kept[64], link[64];
+    temp_folder(root);
     snprintf(kept, sizeof(kept), "%s/kept", root);
     make_file(kept);
     snprintf(path, sizeof(path), "%s/a", root);

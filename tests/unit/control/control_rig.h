@@ -14,6 +14,7 @@
 #include "control/server_state.h"
 #include "profile/worker.h"
 #include "unit/cmocka_all.h"
+#include "unit/temp_folder.h"
 
 #define RIG_MODELS 2 /* that may be loaded at once */
 
@@ -67,8 +68,7 @@ static inline int rig_set_up(void **state) {
     struct accelerator_group cpu = {.kind = ACCELERATOR_CPU, .count = 1, .type = "cpu"};
     struct deployment_options how = {.groups = &cpu, .group_count = 1};
     struct sy_error err = {""};
-    strcpy(rig->folder, "/tmp/symphony-test-XXXXXX");
-    assert_non_null(mkdtemp(rig->folder));
+    temp_folder(rig->folder);
     rig->control = (struct repository_control){
         .mode = CONTROL_EXPLICIT, .path = rig->folder, .look_every_ns = 3600 * NS_PER_S, .models_max = RIG_MODELS};
     if (deployment_for_control(&rig->deployment, &rig->control, &how, &err) < 0)

@@ -1,5 +1,6 @@
 /* test_fingerprint.c - known hashes, and models whose weights lie in other files. */
 #include "unit/cmocka_all.h"
+#include "unit/temp_folder.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -46,8 +47,8 @@ static void text_of(const char *path, char text[FINGERPRINT_TEXT]) {
 
 static void weights_in_other_files_count(void **state) {
     (void)state;
-    char folder[] = "/tmp/symphony-test-XXXXXX", path[256], before[FINGERPRINT_TEXT], after[FINGERPRINT_TEXT];
-    assert_non_null(mkdtemp(folder));
+    char folder[64], path[256], before[FINGERPRINT_TEXT], after[FINGERPRINT_TEXT];
+    temp_folder(folder);
     /* as protobuf writes a TensorProto.external_data entry */
     static const char model[] = "\x08\x09...\x6a\x17\x0a\x08location\x12\x0bweights.bin...";
     file_write(folder, "model.onnx", model, sizeof(model));

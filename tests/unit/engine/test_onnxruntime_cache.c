@@ -1,5 +1,6 @@
 /* test_onnxruntime_cache.c - optimised copies are used while everything about them is right, and never otherwise. */
 #include "unit/cmocka_all.h"
+#include "unit/temp_folder.h"
 
 #include <stdio.h>
 
@@ -42,8 +43,7 @@ static int shell(const char *format, const char *a, const char *b) {
 
 static int set_up(void **state) {
     struct place *p = calloc(1, sizeof(*p));
-    strcpy(p->folder, "/tmp/symphony-test-XXXXXX");
-    assert_non_null(mkdtemp(p->folder));
+    temp_folder(p->folder);
     snprintf(p->model, sizeof(p->model), "%s/mlp.onnx", p->folder);
     assert_int_equal(shell("cp '%s/unit/engine/data/mlp.onnx' %s", TESTS_DIR, p->model), 0);
     p->options.provider = "cpu";

@@ -1,5 +1,6 @@
 /* test_sidecar.c - where derived files go. */
 #include "unit/cmocka_all.h"
+#include "unit/temp_folder.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -17,8 +18,7 @@ struct place {
 
 static int set_up(void **state) {
     struct place *p = calloc(1, sizeof(*p));
-    strcpy(p->folder, "/tmp/symphony-test-XXXXXX");
-    assert_non_null(mkdtemp(p->folder));
+    temp_folder(p->folder);
     snprintf(p->model, sizeof(p->model), "%s/net.onnx", p->folder);
     snprintf(p->cache, sizeof(p->cache), "%s/cache/deep", p->folder);
     fclose(fopen(p->model, "w"));

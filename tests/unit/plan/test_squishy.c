@@ -59,6 +59,13 @@ static void table_2(struct world *w, double rate_a, double rate_b, double rate_c
     session_add(w, points(16, batch, c, 3), 250, rate_c);
 }
 
+/* The same, planned on so many GPUs. */
+static void table_2_planned(struct world *w, double rate_a, double rate_b, double rate_c, uint32_t gpus) {
+    table_2(w, rate_a, rate_b, rate_c);
+    plan_begin(w, gpus, 0);
+    assert_true(squishy_update(&w->plan, w->sessions, 1));
+}
+
 /* What every plan must hold, worked out anew: constraints (a) to (g) of section 6.1. */
 static void plan_holds(const struct world *w, double scale) {
     double served[SESSIONS_MAX] = {0};
@@ -213,9 +220,7 @@ static void too_few_gpus_leave_the_rest_missing(void **state) {
 static void placements_stay_while_they_fit(void **state) {
     (void)state;
     struct world w = {.count = 0};
-    table_2(&w, 64, 32, 32);
-    plan_begin(&w, 4, 0);
-    assert_true(squishy_update(&w.plan, w.sessions, 1));
+    table_2_planned(&w, 64, 32, 32, 4);
     uint32_t a = w.plan.places[0].gpu, c = w.plan.places[2].gpu;
     w.sessions[0].rate = 50;
     w.sessions[1].rate = 20;
@@ -231,9 +236,7 @@ static void placements_stay_while_they_fit(void **state) {
 static void an_overloaded_gpu_loses_its_cheapest_session(void **state) {
     (void)state;
     struct world w = {.count = 0};
-    table_2(&w, 64, 32, 32);
-    plan_begin(&w, 4, 0);
-    assert_true(squishy_update(&w.plan, w.sessions, 1));
+    table_2_planned(&w, 64, 32, 32, 4);
     uint32_t a = w.plan.places[0].gpu;
     w.sessions[0].rate = 80; /* A's batch of 9 leaves no room for B's */
     assert_true(squishy_update(&w.plan, w.sessions, 1));
@@ -247,9 +250,7 @@ static void an_overloaded_gpu_loses_its_cheapest_session(void **state) {
 static void less_load_frees_a_gpu(void **state) {
     (void)state;
     struct world w = {.count = 0};
-    table_2(&w, 64, 32, 32);
-    plan_begin(&w, 4, 0);
-    assert_true(squishy_update(&w.plan, w.sessions, 1));
+    table_2_planned(&w, 64, 32, 32, 4);
     uint32_t a = w.plan.places[0].gpu, c = w.plan.places[2].gpu;
     w.sessions[0].rate = 10;
     w.sessions[1].rate = 10;
@@ -264,9 +265,7 @@ static void less_load_frees_a_gpu(void **state) {
 static void saturated_gpus_come_and_go(void **state) {
     (void)state;
     struct world w = {.count = 0};
-    table_2(&w, 400, 0, 0);
-    plan_begin(&w, 6, 0);
-    assert_true(squishy_update(&w.plan, w.sessions, 1));
+    table_2_planned(&w, 400, 0, 0, 6);
     assert_int_equal(w.plan.places[0].saturated, 2);
     assert_int_equal(squishy_gpus_used(&w.plan), 3);
     w.sessions[0].rate = 500; /* the residue's GPU is the third */
@@ -286,9 +285,7 @@ static void saturated_gpus_come_and_go(void **state) {
 static void an_accelerator_out_of_service_is_left(void **state) {
     (void)state;
     struct world w = {.count = 0};
-    table_2(&w, 64 + 160, 32, 32);
-    plan_begin(&w, 4, 0);
-    assert_true(squishy_update(&w.plan, w.sessions, 1));
+    table_2_planned(&w, 64 + 160, 32, 32, 4);
     for (uint32_t g = 0; g < 3; g++) {
         squishy_usable_set(&w.plan, g, false);
         assert_true(squishy_update(&w.plan, w.sessions, 1));

@@ -8,6 +8,7 @@
 
 #include "unit/cmocka_all.h"
 #include "unit/prefix/onnx_build.h"
+#include "unit/temp_folder.h"
 
 static void nodes_and_tensors_are_numbered(void **state) {
     (void)state;
@@ -142,8 +143,8 @@ static void weights_in_a_file_of_their_own(void **state) {
         {"/etc/hostname", "0", "1", "outside the model's folder"},
         {"", "0", "1", "outside the model's folder"},
     };
-    char folder[] = "/tmp/test_onnx_graph_XXXXXX", path[128], file[128];
-    assert_non_null(mkdtemp(folder));
+    char folder[64], path[128], file[128];
+    temp_folder(folder);
     snprintf(path, sizeof(path), "%s/model.onnx", folder);
     snprintf(file, sizeof(file), "%s/w.bin", folder);
     FILE *to = fopen(file, "w");

@@ -1,5 +1,6 @@
 /* test_prepare.c - default SLOs; profiles found, made, kept and made again. This program is also the child. */
 #include "unit/cmocka_all.h"
+#include "unit/temp_folder.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -48,8 +49,7 @@ static int copy(const char *name, const char *to, long bytes) {
 
 static int set_up(void **state) {
     struct place *p = calloc(1, sizeof(*p));
-    strcpy(p->folder, "/tmp/symphony-test-XXXXXX");
-    assert_non_null(mkdtemp(p->folder));
+    temp_folder(p->folder);
     snprintf(p->model, sizeof(p->model), "%s/net.onnx", p->folder);
     p->options = (struct profile_options){.engine = &engine_onnxruntime, .provider = "cpu", .core = -1, .batch_max = 4};
     *state = p;

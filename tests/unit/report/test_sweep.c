@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/container.h"
 #include "unit/cmocka_all.h"
 
 /* The values, joined by '|'; of a mistake, its sentence. */
@@ -20,39 +21,56 @@ static const char *values_of(const char *text) {
     return rc ? strcpy(joined, err.text) : joined;
 }
 
+struct said {
+    const char *text, *want;
+};
+
+static void check(const struct said *cases, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        assert_string_equal(values_of(cases[i].text), cases[i].want);
+}
+
 static void test_ranges(void **state) {
     (void)state;
-    assert_string_equal(values_of("k=1000:2000:500"), "1000|1500|2000");
-    assert_string_equal(values_of("k=0:1:0.4"), "0|0.4|0.8");
-    assert_string_equal(values_of("k=0:0.3:0.1"), "0|0.1|0.2|0.3");
-    assert_string_equal(values_of("k=4:1:-1.5"), "4|2.5|1");
-    assert_string_equal(values_of("k=-0.2:0.2:0.1"), "-0.2|-0.1|0|0.1|0.2");
-    assert_string_equal(values_of("k=5:5:1"), "5");
-    assert_string_equal(values_of("k=10000000001:10000000003:1"), "10000000001|10000000002|10000000003");
-    assert_string_equal(values_of("k=0:1e12:5e11"), "0|500000000000|1000000000000");
+    static const struct said cases[] = {
+        {"k=1000:2000:500", "1000|1500|2000"},
+        {"k=0:1:0.4", "0|0.4|0.8"},
+        {"k=0:0.3:0.1", "0|0.1|0.2|0.3"},
+        {"k=4:1:-1.5", "4|2.5|1"},
+        {"k=-0.2:0.2:0.1", "-0.2|-0.1|0|0.1|0.2"},
+        {"k=5:5:1", "5"},
+        {"k=10000000001:10000000003:1", "10000000001|10000000002|10000000003"},
+        {"k=0:1e12:5e11", "0|500000000000|1000000000000"},
+    };
+    check(cases, ARRAY_COUNT(cases));
 }
 
 static void test_lists(void **state) {
     (void)state;
-    assert_string_equal(values_of("k=a"), "a");
-    assert_string_equal(values_of("policy.name=deferred, eager"), "deferred|eager");
-    assert_string_equal(values_of("k=poisson,{gamma: 0.1},{steps: [[0, 1], [2, 3]]},'a,b'"),
-                        "poisson|{gamma: 0.1}|{steps: [[0, 1], [2, 3]]}|'a,b'");
-    assert_string_equal(values_of("k=1:2"), "1:2"); /* not a range: the scenario's reader will say so */
-    assert_string_equal(values_of("k=a=b"), "a=b");
+    static const struct said cases[] = {
+        {"k=a", "a"},
+        {"policy.name=deferred, eager", "deferred|eager"},
+        {"k=poisson,{gamma: 0.1},{steps: [[0, 1], [2, 3]]},'a,b'", "poisson|{gamma: 0.1}|{steps: [[0, 1], [2, 3]]}|'a,b'"},
+        {"k=1:2", "1:2"}, /* not a range: the scenario's reader will say so */
+        {"k=a=b", "a=b"},
+    };
+    check(cases, ARRAY_COUNT(cases));
 }
 
 static void test_mistakes(void **state) {
     (void)state;
-    assert_string_equal(values_of("k"), "'k': expected KEY=FROM:TO:STEP or KEY=VALUE,VALUE,...");
-    assert_string_equal(values_of("=1"), "'=1': expected KEY=FROM:TO:STEP or KEY=VALUE,VALUE,...");
-    assert_string_equal(values_of("k="), "'k=': expected KEY=FROM:TO:STEP or KEY=VALUE,VALUE,...");
-    assert_string_equal(values_of("k=a,,b"), "k: a value is empty");
-    assert_string_equal(values_of("k=a,"), "k: a value is empty");
-    assert_string_equal(values_of("k=1:2:0"), "k: a step of 0 does not lead from 1 to 2");
-    assert_string_equal(values_of("k=1:2:-1"), "k: a step of -1 does not lead from 1 to 2");
-    assert_string_equal(values_of("k=0:1e9:1"), "k: more than 100000 values");
-    assert_string_equal(values_of("k=1:1:0"), "k: a step of 0 does not lead from 1 to 1");
+    static const struct said cases[] = {
+        {"k", "'k': expected KEY=FROM:TO:STEP or KEY=VALUE,VALUE,..."},
+        {"=1", "'=1': expected KEY=FROM:TO:STEP or KEY=VALUE,VALUE,..."},
+        {"k=", "'k=': expected KEY=FROM:TO:STEP or KEY=VALUE,VALUE,..."},
+        {"k=a,,b", "k: a value is empty"},
+        {"k=a,", "k: a value is empty"},
+        {"k=1:2:0", "k: a step of 0 does not lead from 1 to 2"},
+        {"k=1:2:-1", "k: a step of -1 does not lead from 1 to 2"},
+        {"k=0:1e9:1", "k: more than 100000 values"},
+        {"k=1:1:0", "k: a step of 0 does not lead from 1 to 1"},
+    };
+    check(cases, ARRAY_COUNT(cases));
 }
 
 static void test_the_product_turns_its_last_key_fastest(void **state) {

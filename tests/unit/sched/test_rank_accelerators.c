@@ -1,6 +1,22 @@
 /* test_rank_accelerators.c - when accelerators are offered, and how long before they are free. */
 #include "unit/sched/rank_rig.h"
 
+/* A batch has been sealed that runs from 10 to 110, and its model has another candidate. */
+static struct fixture fixture_sealed(void) {
+    struct fixture f = fixture_ahead();
+    candidate(&f, 0, 0, candidate_at(0, 1000));
+    sealed(&f, 0, 0, 10, candidate_at(0, 1000));
+    return f;
+}
+
+/* The same, and while that runs the accelerator has been offered ahead, at 100. */
+static struct fixture fixture_granted_ahead(void) {
+    struct fixture f = fixture_sealed();
+    timer(&f, 100);
+    assert_granted(&f, 0, 0);
+    return f;
+}
+
 static void a_batch_is_sealed_while_the_one_before_it_runs(void **state) {
     (void)state;
     struct fixture f = fixture_ahead();
@@ -30,9 +46,7 @@ static void a_batch_is_sealed_while_the_one_before_it_runs(void **state) {
 
 /* When the next batch may be sealed after one of 100 that took 300. */
 static int64_t offered_after(bool unlike) {
-    struct fixture f = fixture_ahead();
-    candidate(&f, 0, 0, candidate_at(0, 1000));
-    sealed(&f, 0, 0, 10, candidate_at(0, 1000));
+    struct fixture f = fixture_sealed();
     rank_told_end(f.core, 310, 0, 310, unlike, &f.out);
     assert_granted(&f, 0, 0);
     sealed(&f, 310, 0, 310, candidate_at(0, 10000));
@@ -48,9 +62,7 @@ static void a_batch_that_did_not_run_as_others_do_says_nothing_of_the_pace(void 
 
 static void what_ends_before_it_was_due_is_free_at_once(void **state) {
     (void)state;
-    struct fixture f = fixture_ahead();
-    candidate(&f, 0, 0, candidate_at(0, 1000));
-    sealed(&f, 0, 0, 10, candidate_at(0, 1000));
+    struct fixture f = fixture_sealed();
     ran_until(&f, 52, 50);
     assert_granted(&f, 0, 0);
     assert_true(f.out.grants[0].free_ns == INT64_MIN);
@@ -60,11 +72,7 @@ static void what_ends_before_it_was_due_is_free_at_once(void **state) {
 
 static void ends_while_the_next_is_being_sealed_are_told_apart(void **state) {
     (void)state;
-    struct fixture f = fixture_ahead();
-    candidate(&f, 0, 0, candidate_at(0, 1000));
-    sealed(&f, 0, 0, 10, candidate_at(0, 1000));
-    timer(&f, 100);
-    assert_granted(&f, 0, 0);
+    struct fixture f = fixture_granted_ahead();
     ran_until(&f, 105, 105); /* the first */
     assert_nothing(&f);
     ran_until(&f, 107, 107); /* the second: a short one that overtook its answer */
@@ -132,11 +140,7 @@ static void a_slow_answer_makes_the_next_offer_earlier(void **state) {
 
 static void what_is_given_back_ahead_is_offered_when_it_is_free(void **state) {
     (void)state;
-    struct fixture f = fixture_ahead();
-    candidate(&f, 0, 0, candidate_at(0, 1000));
-    sealed(&f, 0, 0, 10, candidate_at(0, 1000));
-    timer(&f, 100);
-    assert_granted(&f, 0, 0);
+    struct fixture f = fixture_granted_ahead();
     answer(&f, 101, 0, 0, 0, candidate_at(0, 1000));
     assert_nothing(&f);
     assert_int_equal(f.out.wake_ns, 110);
@@ -148,9 +152,7 @@ static void what_is_given_back_ahead_is_offered_when_it_is_free(void **state) {
 
 static void what_is_down_is_not_offered_and_is_free_when_it_is_back(void **state) {
     (void)state;
-    struct fixture f = fixture_ahead();
-    candidate(&f, 0, 0, candidate_at(0, 1000));
-    sealed(&f, 0, 0, 10, candidate_at(0, 1000));
+    struct fixture f = fixture_sealed();
     timer(&f, 100);
     sealed(&f, 100, 0, 110, candidate_at(0, 1000));
     event(&f, 150, RANK_ACCELERATOR_DOWN, 0);
@@ -168,11 +170,7 @@ static void what_is_down_is_not_offered_and_is_free_when_it_is_back(void **state
 /* Found by tests/sim/test_grants.c. */
 static void what_is_down_is_not_offered_when_it_is_given_back_ahead(void **state) {
     (void)state;
-    struct fixture f = fixture_ahead();
-    candidate(&f, 0, 0, candidate_at(0, 1000));
-    sealed(&f, 0, 0, 10, candidate_at(0, 1000));
-    timer(&f, 100);
-    assert_granted(&f, 0, 0);
+    struct fixture f = fixture_granted_ahead();
     event(&f, 100, RANK_ACCELERATOR_DOWN, 0);
     answer(&f, 101, 0, 0, 0, candidate_at(0, 1000));
     timer(&f, 300);

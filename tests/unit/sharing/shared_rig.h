@@ -13,6 +13,7 @@
 #include "sharing/shared_groups.h"
 #include "unit/cmocka_all.h"
 #include "unit/prefix/onnx_build.h"
+#include "unit/temp_folder.h"
 
 #define RIG_BATCH 16
 #ifdef SYMPHONY_HAVE_ONNXRUNTIME
@@ -82,8 +83,7 @@ static inline bool rig_refused(const struct shared_rig *rig, const char *kind, c
 static inline int rig_make(void **state) {
     struct shared_rig *rig = *state = calloc(1, sizeof(*rig));
     assert_non_null(rig);
-    strcpy(rig->folder, "/tmp/symphony-test-XXXXXX");
-    assert_non_null(mkdtemp(rig->folder));
+    temp_folder(rig->folder);
     rig->how.engine = RIG_ENGINE;
     return 0;
 }

@@ -9,6 +9,7 @@
 
 #include "base/folder.h"
 #include "unit/cmocka_all.h"
+#include "unit/temp_folder.h"
 
 /* Two models a and b, each a file in a folder of its own. */
 struct fixture {
@@ -37,8 +38,7 @@ static void folder_fill(struct fixture *f) {
 
 static int fixture_make(void **state) {
     struct fixture *f = *state = calloc(1, sizeof(*f));
-    strcpy(f->root, "/tmp/symphony-test-XXXXXX");
-    assert_non_null(mkdtemp(f->root));
+    temp_folder(f->root);
     for (int m = 0; m < 2; m++) {
         char folder[96], path[128];
         snprintf(folder, sizeof(folder), "%s/%c", f->root, 'a' + m);
