@@ -47,7 +47,7 @@ int tensor_rows(const struct tensor_view *whole, uint32_t first, uint32_t count,
     size_t begin = whole->row_at ? whole->row_at[first] : first * row_bytes;
     size_t end = whole->row_at ? whole->row_at[first + count] : begin + count * row_bytes;
     *rows = *whole;
-    rows->data = (char *)whole->data + begin;
+    rows->data = whole->data ? (char *)whole->data + begin : NULL; /* none of nothing */
     rows->bytes = end - begin;
     rows->dims[0] = count;
     rows->row_at = NULL;

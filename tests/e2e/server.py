@@ -24,11 +24,11 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def wait_until(what, seconds=180):
+def wait_until(what, seconds=180, every_s=0.01):
     deadline = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.01)
+        time.sleep(every_s)
 
 
 ports_taken = []

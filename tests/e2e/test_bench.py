@@ -3,6 +3,7 @@
 Needs nothing but pytest and the program.
 """
 # sanitizers: address
+# shards: 4
 
 import asyncio
 import contextlib

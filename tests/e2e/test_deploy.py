@@ -25,6 +25,7 @@ pytestmark = pytest.mark.skipif(container.missing() != "", reason="no %s here" %
 ETCD = shutil.which("etcd") or "build/clients/bin/etcd"
 DEPLOY = pathlib.Path(__file__).resolve().parents[2] / "deploy"
 QUESTION = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}]})
+ASK_EVERY_S = 0.2  # each question is several processes
 START_S = 900  # a backend measures its models when the machine has nothing better to do
 
 
@@ -101,9 +102,9 @@ class Pod:
         return ask(self.cluster.network, self.place(probe["port"]), probe["path"])[0] == 200
 
     def wait_ready(self):
-        wait_until(lambda: self.probe("startupProbe") or self.process.process.poll() is not None, START_S)
+        wait_until(lambda: self.probe("startupProbe") or self.process.process.poll() is not None, START_S, ASK_EVERY_S)
         assert self.process.process.poll() is None, self.process.says()
-        wait_until(lambda: self.probe("readinessProbe"), START_S)
+        wait_until(lambda: self.probe("readinessProbe"), START_S, ASK_EVERY_S)
         assert self.probe("livenessProbe")
 
     def stop(self):
@@ -178,7 +179,7 @@ def test_kubernetes_replaces_each_pod_under_load(tmp_path, image, token, models)
 
         def client():
             """As the Service: to one of those that are ready."""
-            while not over.is_set():
+            while not over.wait(ASK_EVERY_S):
                 for pod in cluster.of("frontend"):
                     if pod.probe("readinessProbe"):
                         answers.append(doubles(cluster.network, pod.place("http")))
@@ -245,7 +246,7 @@ def test_systemd_units_with_their_examples(tmp_path, image, token, models):
                               ("/run/credentials/symphony-%s.service/%s" % (role, credential), token / "token")])
             place = network.hosts["frontend"] + ":8000"
             wait_until(lambda: ask(network, place, "/v2/health/ready")[0] == 200 or
-                       any(one.process.poll() is not None for one in running.values()), START_S)
+                       any(one.process.poll() is not None for one in running.values()), START_S, ASK_EVERY_S)
             assert doubles(network, place)
             for role in ("frontend", "backend", "scheduler"):
                 limit_s = int(re.fullmatch(r"(\d+)s", settings("symphony-%s.service" % role)["TimeoutStopSec"])[1])

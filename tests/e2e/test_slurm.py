@@ -22,6 +22,7 @@ models:
 workload: {rate_rps: 10}
 """
 MEMBERS = {"scheduler-n1", "scheduler-n2", "frontend-n1", "backend-n1", "backend-n2", "backend-n3"}
+ASK_EVERY_S = 0.1  # each question to Slurm is a process
 ZEROS = [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [0]}]
 
 
@@ -46,7 +47,7 @@ class Job:
         return path.read_text() if path.exists() else ""
 
     def wait(self, line):
-        wait_until(lambda: line in self.says() or self.state()[0] not in ("PENDING", "RUNNING"), 900)
+        wait_until(lambda: line in self.says() or self.state()[0] not in ("PENDING", "RUNNING"), 900, ASK_EVERY_S)
         assert line in self.says(), self.says()
 
     def state(self):
@@ -55,7 +56,7 @@ class Job:
         return re.search(r" JobState=(\S+)", said)[1], int(re.search(r" ExitCode=(\d+):", said)[1])
 
     def wait_end(self):
-        wait_until(lambda: self.state()[0] not in ("PENDING", "RUNNING", "COMPLETING"))
+        wait_until(lambda: self.state()[0] not in ("PENDING", "RUNNING", "COMPLETING"), every_s=ASK_EVERY_S)
         return self.state()
 
     def log(self, name):

@@ -19,7 +19,9 @@
  * sealed; a request ends once, by a run or a refusal; nothing that may start stays beside a free accelerator; and when
  * all is quiet, all that is in service is free and nothing is queued.
  *
- * usage: sim_grants [SECTION]; how many random orders of the large sections: histories.h. */
+ * usage: sim_grants [SECTION]; how many random orders of the large sections: histories.h.
+ *
+ * sanitizers: no, it explores millions of orders; what cores do with memory, random_clusters shows */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,7 @@
 /* test_kairos.c - the policy `kairos` in whole pools: its order among the schemes that it was compared with, and twice
- * what the same money buys of the base type alone (HPDC '23, section 8). */
+ * what the same money buys of the base type alone (HPDC '23, section 8).
+ *
+ * sanitizers: no, it compares numbers, and runs no code that random_clusters does not run */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,7 @@
 /* test_nexus.c - the policy `nexus` in whole clusters: it reaches what an independent simulator of it does, drops early
- * rather than late to advantage, and its plans follow the rates, and do not sway where these do not change. */
+ * rather than late to advantage, and its plans follow the rates, and do not sway where these do not change.
+ *
+ * sanitizers: no, it compares numbers, and runs no code that random_clusters does not run */
 #include <stdlib.h>
 
 #include "plan/autoscale.h"

@@ -1,4 +1,6 @@
-/* test_policies.c - policies reach what an independent simulator of them reaches, and no more. */
+/* test_policies.c - policies reach what an independent simulator of them reaches, and no more.
+ *
+ * sanitizers: no, it compares numbers, and runs no code that random_clusters does not run */
 #include <stdlib.h>
 
 #include "histories.h"
