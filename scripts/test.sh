@@ -41,11 +41,6 @@ targets_of() {
         { print "all" }' | sort -u
 }
 
-# One line a test as it ends; the output of what failed.
-tests_shown() {
-    awk '/^ *Start +[0-9]+: / || /^test [0-9]+$/ { next } { print; fflush() }'
-}
-
 # NAME STATUS SECONDS of each test that ended.
 results_of() { # LOG
     sed -n 's/^ *[0-9]*\/[0-9]* Test *#[0-9]*: \([^ ]*\) [ .]*\(\**[A-Za-z][A-Za-z ]*[a-z]\)[^0-9]*  *\([0-9.]*\) sec.*/\1|\2|\3/p' "$1"
@@ -128,7 +123,7 @@ run_tests() { # [--all] [NAME]...
     say "testing: $(wc -l <build/test/selected) tests; drawn histories begin at SYMPHONY_SEED=$SYMPHONY_SEED, $SYMPHONY_LENGTH % of their number"
     tests_began_s=$(date +%s)
     ctest --test-dir build/test -j $((5 * $(nproc))) --output-on-failure --timeout 1800 "$@" </dev/null 2>&1 |
-        tee build/logs/test.log | tests_shown
+        tee build/logs/test.log | grep -v --line-buffered '^ *Start *[0-9]*: '
     tests_summed_up build/logs/test.log
     echo "Times: set-up $set_up_s s$times, tests $(($(date +%s) - tests_began_s)) s, together $(($(date +%s) - began_s)) s"
     [ -z "$all" ] || [ -n "$names" ] || stamp_write tests-all $((($(date +%s) - began_s) / 60))

@@ -55,6 +55,6 @@ def test_perf_analyzer_streaming(server, tmp_path):
 @PROTOCOLS
 def test_mlperf_load_generator(server, tmp_path, protocol):
     pytest.importorskip("mlperf_loadgen")
-    outcome = clients.loadgen(server, DOUBLE, tmp_path, protocol, rate=100, requests=700, latency_ms=60000)
+    outcome = clients.loadgen(server, DOUBLE, tmp_path, protocol, rate=300, requests=700, latency_ms=60000)
     check(outcome, 700)
     assert outcome.verdict == "VALID"

@@ -204,8 +204,8 @@ def test_an_accelerator_whose_run_does_not_come_back_is_out_of_service(folder):
         assert flag("ServerReady") == flag("ModelReady", model) == b"\x08\x01"
         wait_until(lambda: post_boxes(server, 10)[0] == 200)  # as above
         wait_until(lambda: server.metrics()["symphony_accelerators_serving"] == 2)
-        runs_when_idle(server)
         status, answer = post_boxes(server, BOXES)
+        runs_when_idle(server)
         assert status == 500
         assert "2 accelerators failed while they ran this request" in answer["error"]
         wait_until(lambda: ready("/v2/health/ready") == 400)  # as Triton says it

@@ -163,12 +163,15 @@ class Clients:
         before = len(self.told)
         wait_until(lambda: len(self.told) >= before + more)
 
-    def check(self):
+    def check(self, absent=False):
+        """`absent`: for a while nobody may have been there who runs the models."""
         self.stop.set()
         for run in self.runs:
             run.result(120)
         self.pool.shutdown()
         for status, answer, name in self.told:
+            if absent and status == 503 and "no accelerator that runs model" in answer["error"]:
+                continue
             assert status == 200, answer
             assert answer["id"] == name and answer["outputs"][0]["shape"] == [1, 1]
         assert len({name for _, _, name in self.told}) == len(self.told)
@@ -293,7 +296,6 @@ def test_several_schedulers_become_one(tmp_path):
         cluster.schedulers.remove(leader)
         wait_until(cluster.leader)
         wait_until(joined)
-        assert cluster.status()["scheduler"]["term"] > 1
         last = cluster.schedulers.pop()
         last.end()
         cluster.schedulers.append(Role("scheduler", "--listen", last.args[last.args.index("--listen") + 1]))
