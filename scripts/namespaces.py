@@ -8,7 +8,8 @@ class Networks:
 
     def __init__(self, names):
         self.id = "sy%d" % os.getpid()
-        self.net = "10.77.%d." % (os.getpid() % 250)
+        own = os.getpid() % 15000  # several of these may run at once
+        self.net = "10.%d.%d." % (188 + own // 250, own % 250)
         self.made = []
         try:
             self.add("br")

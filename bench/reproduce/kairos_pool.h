@@ -8,7 +8,7 @@
 #define KAIROS_BUDGET  2.5
 #define RUN_QUERIES    20000
 #define RUN_LARGE      6000 /* for larger budgets, where the matching of a query takes far longer */
-#define RUN_QUICK      1000
+#define RUN_QUICK      400
 #define SCHEME_TRIES   3  /* thresholds tried for DRS; the best counts */
 #define SEARCH_TRAIL   10 /* configurations whose throughputs a search keeps */
 #define ORACLE_QUERIES 5000

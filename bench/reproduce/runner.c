@@ -13,9 +13,9 @@
 
 #define SETS_MAX        24
 #define PRECISION       0.01
-#define PRECISION_QUICK 0.05
+#define PRECISION_QUICK 0.1
 #define RUN_SECTION     "run: {seconds: 30, warmup_seconds: 3, seed: 1}\n"
-#define RUN_QUICK       "run.seconds=3; run.warmup_seconds=1"
+#define RUN_QUICK       "run.seconds=1; run.warmup_seconds=0.3"
 
 struct piece {
     struct piece *next;

@@ -18,7 +18,8 @@ class Network:
     def __init__(self, *names):
         Network.made += 1
         self.id = "sy%d.%d" % (os.getpid(), Network.made)
-        self.net = "10.%d.%d." % (88 + Network.made % 100, os.getpid() % 250)
+        own = (os.getpid() * 7 + Network.made) % 25000  # several processes have networks at once
+        self.net = "10.%d.%d." % (88 + own // 250, own % 250)
         self.hosts = {self.HUB: self.net + "1", **{name: self.net + str(11 + i) for i, name in enumerate(names)}}
         self.names = []
 
