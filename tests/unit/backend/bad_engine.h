@@ -197,7 +197,7 @@ static inline void expect_serving(struct rig *rig) {
     struct crowd c;
     struct ran_message ran;
 
-    crowd_make(&c, (const float[]){1}, 1, clock_now_ns() + 60 * NS_PER_S);
+    crowd_make(&c, (const float[]){1}, 1, later());
     run_plan(rig, c.pointers, 1);
     take_report(rig, &ran);
     crowd_take(rig, &c);

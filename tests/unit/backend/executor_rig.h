@@ -88,6 +88,11 @@ static inline void rig_stop(struct rig *rig) {
     free(rig);
 }
 
+/* A deadline that no machine is too slow for. */
+static inline int64_t later(void) {
+    return clock_now_ns() + 600 * NS_PER_S;
+}
+
 static inline void request_make(struct rig_request *r, float *data, uint32_t items, int64_t deadline_ns) {
     memset(r, 0, sizeof(*r));
     r->card = (struct request_card){.items = items, .deadline_ns = deadline_ns, .work = 1, .input_count = 1};

@@ -126,25 +126,33 @@ static struct rig *rig_start(void) {
 static void run_alone(struct rig *rig, struct rig_request *r, float *data) {
     struct ran_message ran;
 
-    request_make(r, data, 1, clock_now_ns() + 60 * NS_PER_S);
+    request_make(r, data, 1, later());
     run_plan(rig, (struct rig_request *const[]){r}, 1);
     take_report(rig, &ran);
     take_done(rig, r);
 }
 
+/* Of 1, 2 and 1 items, which lie apart and are 1 to 8. */
+static void three_make(struct rig_request r[3]) {
+    static float a[] = {1, 2}, b[] = {3, 4, 5, 6}, c[] = {7, 8};
+    request_make(&r[0], a, 1, later());
+    request_make(&r[1], b, 2, later());
+    request_make(&r[2], c, 1, later());
+}
+
+static void three_run(struct rig *rig, struct rig_request r[3], struct ran_message *ran) {
+    run_plan(rig, (struct rig_request *const[]){&r[0], &r[1], &r[2]}, 3);
+    take_report(rig, ran);
+}
+
 static void test_a_batch_is_gathered_and_sliced(void **state) {
     (void)state;
     struct rig *rig = rig_start();
-    float a[] = {1, 2}, b[] = {3, 4, 5, 6}, c[] = {7, 8};
     struct rig_request r[3];
     struct ran_message ran;
-    int64_t later = clock_now_ns() + 60 * NS_PER_S;
 
-    request_make(&r[0], a, 1, later);
-    request_make(&r[1], b, 2, later);
-    request_make(&r[2], c, 1, later);
-    run_plan(rig, (struct rig_request *const[]){&r[0], &r[1], &r[2]}, 3);
-    take_report(rig, &ran);
+    three_make(r);
+    three_run(rig, r, &ran);
     assert_int_equal(ran.items, 4);
     assert_true(ran.run_ns > 0);
     for (int i = 0; i < 3; i++)
@@ -180,8 +188,8 @@ static void test_inputs_are_gathered_in_memory_of_the_engine(void **state) {
     the_engine.given = 0;
     struct rig *rig = rig_start_with(&pinned);
     for (int times = 0; times < 2; times++) {
-        request_make(&r[0], a, 1, clock_now_ns() + 60 * NS_PER_S);
-        request_make(&r[1], b, 1, clock_now_ns() + 60 * NS_PER_S);
+        request_make(&r[0], a, 1, later());
+        request_make(&r[1], b, 1, later());
         run_plan(rig, (struct rig_request *const[]){&r[0], &r[1]}, 2);
         take_report(rig, &ran);
         for (int i = 0; i < 2; i++) {
@@ -209,22 +217,18 @@ static void lies_elsewhere(struct rig_request *r, const uint64_t *handle) {
 static void test_inputs_of_a_frontend_are_copied_unless_it_has_ended_the_request(void **state) {
     (void)state;
     struct rig *rig = rig_start();
-    float a[] = {1, 2}, b[] = {3, 4, 5, 6}, c[] = {7, 8};
+    float a[] = {1, 2};
     const uint64_t alive = 5, ended = 0, next = 6;
     const uint64_t *const handles[][3] = {{&alive, &alive, &alive}, {&alive, &ended, &alive}, {&alive, &next, &ended}};
     static const float wanted[][8] = {{1, 2, 3, 4, 5, 6, 7, 8}, {1, 2, 0, 0, 0, 0, 7, 8}, {1, 2, 0, 0, 0, 0, 0, 0}};
     struct rig_request r[3];
     struct ran_message ran;
-    int64_t later = clock_now_ns() + 60 * NS_PER_S;
 
     for (unsigned n = 0; n < ARRAY_COUNT(handles); n++) {
-        request_make(&r[0], a, 1, later);
-        request_make(&r[1], b, 2, later);
-        request_make(&r[2], c, 1, later);
+        three_make(r);
         for (int i = 0; i < 3; i++)
             lies_elsewhere(&r[i], handles[n][i]);
-        run_plan(rig, (struct rig_request *const[]){&r[0], &r[1], &r[2]}, 3);
-        take_report(rig, &ran);
+        three_run(rig, r, &ran);
         for (int i = 0; i < 3; i++) {
             take_done(rig, &r[i]);
             assert_int_equal(r[i].result.status, REQUEST_OK);
@@ -233,7 +237,7 @@ static void test_inputs_of_a_frontend_are_copied_unless_it_has_ended_the_request
         assert_int_equal(seen.dims[0], 4);
         assert_memory_equal(seen.data, wanted[n], sizeof(wanted[n]));
     }
-    request_make(&r[0], a, 1, later);
+    request_make(&r[0], a, 1, later());
     lies_elsewhere(&r[0], &alive);
     run_plan(rig, (struct rig_request *const[]){&r[0]}, 1);
     take_report(rig, &ran);
@@ -249,20 +253,16 @@ static void test_inputs_of_a_frontend_are_copied_unless_it_has_ended_the_request
 static void test_a_batch_leaves_out_what_is_not_prepared(void **state) {
     (void)state;
     struct rig *rig = rig_start();
-    float a[] = {1, 2}, b[] = {3, 4, 5, 6}, c[] = {7, 8};
+    float a[] = {1, 2};
     struct rig_request r[3];
     struct ran_message ran;
-    int64_t later = clock_now_ns() + 60 * NS_PER_S;
 
     for (int all = 0; all < 2; all++) {
         int runs = seen.runs;
-        request_make(&r[0], a, 1, later);
-        request_make(&r[1], b, 2, later);
-        request_make(&r[2], c, 1, later);
+        three_make(r);
         for (int i = 0; i < 3; i++)
             atomic_init(&r[i].card.unready, i == 1 || all);
-        run_plan(rig, (struct rig_request *const[]){&r[0], &r[1], &r[2]}, 3);
-        take_report(rig, &ran);
+        three_run(rig, r, &ran);
         assert_int_equal(ran.items, 4);
         assert_int_equal(ran.run_ns, 0); /* it did not run as it was planned */
         for (int i = 0; i < 3; i++)
@@ -295,17 +295,15 @@ static void test_requests_of_different_shapes_are_run_apart(void **state) {
     float a[] = {1, 2}, b[] = {3, 4, 5, 6}, c[] = {7, 8};
     struct rig_request r[3];
     struct ran_message ran;
-    int64_t later = clock_now_ns() + 60 * NS_PER_S;
 
     rig->model.signature.inputs[0].dims[1] = -1;
     rig->model.signature.variable_shapes = true;
-    request_make(&r[0], a, 1, later);
-    request_make(&r[1], b, 1, later);
-    request_make(&r[2], c, 1, later);
+    request_make(&r[0], a, 1, later());
+    request_make(&r[1], b, 1, later());
+    request_make(&r[2], c, 1, later());
     r[1].card.inputs[0].bytes = sizeof(b);
     r[1].card.inputs[0].dims[1] = 4;
-    run_plan(rig, (struct rig_request *const[]){&r[0], &r[1], &r[2]}, 3);
-    take_report(rig, &ran);
+    three_run(rig, r, &ran);
     assert_int_equal(ran.items, 3);
     assert_int_equal(ran.run_ns, 0); /* it was no batch: nothing is learnt of its size */
     take_done(rig, &r[0]);
@@ -333,14 +331,13 @@ static void test_requests_of_different_inputs_are_run_apart(void **state) {
     float a[] = {1, 2}, b[] = {3, 4}, more[] = {9, 9};
     struct rig_request r[2];
     struct ran_message ran;
-    int64_t later = clock_now_ns() + 60 * NS_PER_S;
 
     rig->model.signature.inputs[1] = rig->model.signature.inputs[0];
     rig->model.signature.input_count = 2;
     rig->model.signature.inputs_optional = 2;
     rig->model.signature.variable_shapes = true;
-    request_make(&r[0], a, 1, later);
-    request_make(&r[1], b, 1, later);
+    request_make(&r[0], a, 1, later());
+    request_make(&r[1], b, 1, later());
     for (int i = 0; i < 2; i++) {
         r[i].card.input_count = 2;
         r[i].card.inputs[1].region = REGION_NONE;
@@ -376,11 +373,10 @@ static void test_a_failure_is_told_and_survived(void **state) {
     float a[] = {1, 2}, b[] = {3, 4};
     struct rig_request r[2];
     struct ran_message ran;
-    int64_t later = clock_now_ns() + 60 * NS_PER_S;
 
     seen.fail = true;
-    request_make(&r[0], a, 1, later);
-    request_make(&r[1], b, 1, later);
+    request_make(&r[0], a, 1, later());
+    request_make(&r[1], b, 1, later());
     run_plan(rig, (struct rig_request *const[]){&r[0], &r[1]}, 2);
     take_report(rig, &ran);
     assert_int_equal(ran.run_ns, 0); /* teaches nothing about l(b) */
@@ -404,7 +400,7 @@ static void expect_lost(struct rig *rig, bool news_first) {
     struct rig_request r;
     struct ran_message ran;
 
-    request_make(&r, a, 1, clock_now_ns() + 60 * NS_PER_S);
+    request_make(&r, a, 1, later());
     run_plan(rig, (struct rig_request *const[]){&r}, 1);
     if (news_first)
         take_news(rig, NEWS_LEAVES);
@@ -515,9 +511,8 @@ static void test_what_ends_after_its_deadline_is_counted(void **state) {
 
     request_make(&r[0], a, 1, now - 2);
     request_make(&r[1], b, 1, now - 1);
-    request_make(&r[2], c, 1, now + 60 * NS_PER_S);
-    run_plan(rig, (struct rig_request *const[]){&r[0], &r[1], &r[2]}, 3);
-    take_report(rig, &ran);
+    request_make(&r[2], c, 1, later());
+    three_run(rig, r, &ran);
     assert_true(ran.run_ns > 0);
     assert_int_equal(ran.late, 2);
     for (int i = 0; i < 3; i++) {
@@ -535,7 +530,7 @@ static void test_what_would_start_after_its_latest_is_not_run(void **state) {
     struct rig_request r;
     struct ran_message ran;
 
-    request_make(&r, a, 1, clock_now_ns() + 60 * NS_PER_S);
+    request_make(&r, a, 1, later());
     run_plan_between(rig, (struct rig_request *const[]){&r}, 1, INT64_MIN, clock_now_ns() - 1);
     take_report(rig, &ran);
     assert_int_equal(ran.run_ns, 0);
@@ -554,7 +549,7 @@ static void test_what_may_not_start_yet_waits(void **state) {
     struct ran_message ran;
     int64_t earliest_ns = clock_now_ns() + 20 * NS_PER_MS;
 
-    request_make(&r, a, 1, earliest_ns + 60 * NS_PER_S);
+    request_make(&r, a, 1, later());
     run_plan_between(rig, (struct rig_request *const[]){&r}, 1, earliest_ns, TIME_NEVER);
     take_report(rig, &ran);
     take_done(rig, &r);

@@ -91,7 +91,7 @@ static void plan_push(struct rig *rig, uint32_t n, uint32_t accelerator, uint32_
         rig->cards[slot] = (struct request_card){
             .handle = handle_of(0, slot, 1),
             .items = 1,
-            .deadline_ns = clock_now_ns() + 60 * NS_PER_S,
+            .deadline_ns = clock_now_ns() + 600 * NS_PER_S,
             .input_count = 1,
             .inputs = {{.offset = (uintptr_t)&input, .bytes = sizeof(input), .rank = 2, .dims = {1, 1}}},
         };

@@ -2,10 +2,6 @@
 /* Starts threads. */
 #include "unit/backend/bad_engine.h"
 
-static int64_t later(void) {
-    return clock_now_ns() + 600 * NS_PER_S;
-}
-
 static void one_bad_request_is_answered_alone(void **state) {
     (void)state;
     for (uint32_t at = 0; at < BATCH_MAX; at++) {

@@ -3,10 +3,6 @@
 /* Starts threads. */
 #include "unit/backend/bad_engine.h"
 
-static int64_t later(void) {
-    return clock_now_ns() + 600 * NS_PER_S;
-}
-
 static void wait_a_little(void) {
     nanosleep(&(struct timespec){.tv_nsec = NS_PER_MS}, NULL);
 }

@@ -9,6 +9,7 @@
 #include "sched/model_core.h"
 #include "sched/model_view.h"
 #include "unit/cmocka_all.h"
+#include "unit/sched/request_digits.h"
 
 #define CAPACITY 64
 #define BATCH    8
@@ -137,14 +138,7 @@ static inline void target(struct fixture *f, int64_t now_ns, uint32_t items) {
 
 /* Takes the requests of a list back into the pool and returns their handles as digits: 123 for 1, 2, 3. */
 static inline int handles(struct fixture *f, uint32_t node) {
-    int digits = 0;
-    while (node != REQUEST_NONE) {
-        uint32_t next = f->nodes[node].next;
-        digits = digits * 10 + (int)f->nodes[node].handle;
-        request_pool_put(&f->pool, node);
-        node = next;
-    }
-    return digits;
+    return request_digits(&f->pool, f->nodes, node);
 }
 
 /* There are leftovers for the first type of accelerators, which may start until then. */

@@ -7,6 +7,7 @@
 #include "sched/model_core.h"
 #include "unit/cmocka_all.h"
 #include "unit/sched/plain_policy.h"
+#include "unit/sched/request_digits.h"
 
 #define CAPACITY 2048
 #define BATCH    8
@@ -77,14 +78,7 @@ static void target_set(struct fixture *f, int64_t now_ns, uint32_t items) {
 
 /* The handles of a list as digits: 123 for 1, 2, 3. */
 static int handles(struct fixture *f, uint32_t node) {
-    int digits = 0;
-    while (node != REQUEST_NONE) {
-        uint32_t next = f->nodes[node].next;
-        digits = digits * 10 + (int)f->nodes[node].handle;
-        request_pool_put(&f->pool, node);
-        node = next;
-    }
-    return digits;
+    return request_digits(&f->pool, f->nodes, node);
 }
 
 /* ---- priorities ---- */

@@ -30,12 +30,14 @@ static void parse_takes_whole_names_only(void **state) {
     assert_int_equal(datatype_parse("", 0), DATATYPE_INVALID);
 }
 
+struct shape_case {
+    int64_t dims[4], want;
+    uint32_t from, rank;
+};
+
 static void products_of_shapes(void **state) {
     (void)state;
-    static const struct {
-        int64_t dims[4], want;
-        uint32_t from, rank;
-    } cases[] = {
+    static const struct shape_case cases[] = {
         {{2, 3, 4}, 24, 0, 3},
         {{-1, 3, 4}, 12, 1, 3},
         {{-1, 3, 4}, -1, 0, 3},
@@ -54,10 +56,7 @@ static void products_of_shapes(void **state) {
 
 static void extents_of_shapes(void **state) {
     (void)state;
-    static const struct {
-        int64_t dims[4], want;
-        uint32_t from, rank;
-    } cases[] = {
+    static const struct shape_case cases[] = {
         {{2, 3, 4}, 24, 0, 3},
         {{5, 0, 7}, 35, 0, 3},
         {{0, 0}, 1, 0, 2},
