@@ -59,7 +59,7 @@ tests_summed_up() { # LOG
     echo "Left out:"
     comm -23 build/test/names build/test/selected.sorted | awk -F / '{ count[$1 "/" $2]++ }
         END { for (kind in count) printf "  %-22s %4d tests\n", kind, count[kind] }' | sort
-    [ -n "$all" ] || echo "  $(cat tests/e2e/test_*.py | grep -c '^@pytest.mark.long') tests marked long in files that were run"
+    [ -n "$all" ] || echo "  $(cat tests/e2e/test_*.py | grep -c 'pytest.mark.long') tests marked long in files that were run"
     awk '{ for (i = 2; i <= NF; i++) if ($i ~ /^skipped,?$/ && $(i - 1) ~ /^[0-9]+$/) count += $(i - 1) }
         END { if (count) print "  " count " tests that were skipped" }' build/test/Testing/Temporary/LastTest.log
     grep '|\*' build/test/results | while IFS='|' read -r name status seconds; do
@@ -117,6 +117,9 @@ run_tests() { # [--all] [NAME]...
     if [ -n "$all" ]; then
         SYMPHONY_LENGTH=${SYMPHONY_LENGTH-100} SYMPHONY_FUZZ_SECONDS=${SYMPHONY_FUZZ_SECONDS-120} SYMPHONY_TEST_ALL=1
         export SYMPHONY_FUZZ_SECONDS SYMPHONY_TEST_ALL
+    else # models that tests load are measured though the machine is busy
+        SYMPHONY_TEST_NICE=${SYMPHONY_TEST_NICE-0}
+        export SYMPHONY_TEST_NICE
     fi
     SYMPHONY_LENGTH=${SYMPHONY_LENGTH-25}
     export SYMPHONY_SEED SYMPHONY_LENGTH

@@ -2,7 +2,9 @@
  *
  *   SYMPHONY_SEED=S     the first history (1); ./run test takes a number from the commit
  *   SYMPHONY_LENGTH=P   per cent of the test's own number of histories or cases (100); ./run test: 25
- *   SYMPHONY_RUNS=N     exactly so many histories */
+ *   SYMPHONY_RUNS=N     exactly so many histories
+ *
+ * With a sanitizer, which makes them several times slower, SYMPHONY_LENGTH is of a quarter. */
 #pragma once
 
 #include <stdbool.h>
@@ -18,8 +20,17 @@ static inline uint64_t histories_first(void) {
     return histories_setting("SYMPHONY_SEED", 1);
 }
 
+#ifdef __has_feature
+#if __has_feature(address_sanitizer)
+#define HISTORIES_SANITIZED
+#endif
+#endif
+
 /* How many of a test that has `whole` of them. */
 static inline uint64_t histories_count(uint64_t whole) {
+#ifdef HISTORIES_SANITIZED
+    whole = (whole + 3) / 4;
+#endif
     return histories_setting("SYMPHONY_RUNS", (whole * histories_setting("SYMPHONY_LENGTH", 100) + 99) / 100);
 }
 

@@ -24,7 +24,7 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def wait_until(what, seconds=180, every_s=0.01):
+def wait_until(what, seconds=600, every_s=0.01):
     deadline = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < deadline, "it did not come true in time"
@@ -90,7 +90,7 @@ class Server:
             time.sleep(0.02)
         raise TimeoutError("serve was not ready in %d s: %s" % (START_S, self.log_text()[-2000:]))
 
-    def stop(self, signal_number=signal.SIGTERM, timeout=180):
+    def stop(self, signal_number=signal.SIGTERM, timeout=600):
         """Sends the signal; returns the exit status."""
         self.process.send_signal(signal_number)
         return self.process.wait(timeout)
@@ -99,10 +99,10 @@ class Server:
         with open(self.log.name) as file:
             return file.read()
 
-    def connect(self, timeout=60):
+    def connect(self, timeout=600):
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
 
-    def request(self, method, path, body=None, headers=None, timeout=60):
+    def request(self, method, path, body=None, headers=None, timeout=600):
         """One request on a connection of its own: status, headers, body."""
         connection = self.connect(timeout)
         try:
@@ -124,7 +124,7 @@ class Server:
 
     def metrics(self):
         """All samples: {'name{labels}': value}."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.metrics_port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.metrics_port, timeout=600)
         try:
             connection.request("GET", "/metrics")
             text = connection.getresponse().read().decode()

@@ -111,7 +111,7 @@ class Nodes(network.Network):
 
     def run(self, *command, on=network.Network.HUB, check=True, **more):
         """Runs a command on the controller's host; what it said."""
-        done = subprocess.run([*self.on(on), *map(str, command)], capture_output=True, text=True, timeout=120,
+        done = subprocess.run([*self.on(on), *map(str, command)], capture_output=True, text=True, timeout=600,
                               env={**self.environment, **more})
         assert not check or done.returncode == 0, done.stdout + done.stderr
         return done.stdout

@@ -47,7 +47,7 @@ def status_of(server, headers, method="POST", path=INFER, body=ONE):
 def grpc_code(server, method, request, metadata=()):
     with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
         try:
-            getattr(service_pb2_grpc.GRPCInferenceServiceStub(channel), method)(request, metadata=metadata, timeout=60)
+            getattr(service_pb2_grpc.GRPCInferenceServiceStub(channel), method)(request, metadata=metadata, timeout=600)
             return grpc.StatusCode.OK
         except grpc.RpcError as error:
             return error.code()
@@ -123,7 +123,7 @@ def test_grpc_stream(server):
     with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         with pytest.raises(grpc.RpcError) as failed:
-            list(stub.ModelStreamInfer(iter([infer_request()] * 3), timeout=60))
+            list(stub.ModelStreamInfer(iter([infer_request()] * 3), timeout=600))
         assert failed.value.code() == grpc.StatusCode.UNAUTHENTICATED
         answers = list(stub.ModelStreamInfer(iter([infer_request()] * 3), metadata=[("x-api-key", "beta-token")]))
         assert len(answers) == 3 and not any(answer.error_message for answer in answers)
@@ -144,7 +144,7 @@ def test_strict(strict):
     assert status_of(strict, GOOD[0], "GET", "/v2/health/ready", None) == 200
     assert grpc_code(strict, "ServerLive", service_pb2.ServerLiveRequest()) == grpc.StatusCode.UNAUTHENTICATED
     for headers, status in (({}, 401), ({"X-Api-Key": "alpha-token"}, 200)):
-        connection = http.client.HTTPConnection("127.0.0.1", strict.metrics_port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", strict.metrics_port, timeout=600)
         connection.request("GET", "/metrics", headers=headers)
         answer = connection.getresponse()
         assert answer.status == status and (status == 200) == (b"symphony_" in answer.read())
@@ -155,7 +155,7 @@ def test_bench(strict, folder):
     def bench(*options):
         return subprocess.run([BINARY, "bench", f"http://127.0.0.1:{strict.port}", "--rate", "100", "--seconds", "0.5", "--warmup", "0",
                                "--json", "--metrics", f"http://127.0.0.1:{strict.metrics_port}/metrics", *options],
-                              capture_output=True, text=True, timeout=60)
+                              capture_output=True, text=True, timeout=600)
     for options in (["--token", "beta-token"], ["--token", f"@{folder}/tokens"], ["--header", "x-api-key: alpha-token"]):
         run = bench(*options)
         assert run.returncode == 0, run.stderr
@@ -189,5 +189,5 @@ def test_reload(folder):
 def test_mistakes(folder):
     for arguments, named in ((["--auth-token-file", folder / "none"], "none"), (["--auth-health"], "--auth-token-file")):
         run = subprocess.run([BINARY, "serve", "--scenario", folder / "quick.yaml", *arguments], capture_output=True,
-                             text=True, timeout=60)
+                             text=True, timeout=600)
         assert run.returncode == 2 and named in run.stderr

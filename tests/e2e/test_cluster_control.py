@@ -39,7 +39,7 @@ class Backend(Role):
 
     def order(self, path, method="POST", body=None, headers=None):
         wait_until(self.ready, WAIT_S)
-        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.ready(), timeout=60)) as connection:
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.ready(), timeout=600)) as connection:
             connection.request(method, "/v2/repository/models/" + path, body, headers or {})
             answer = connection.getresponse()
             return answer.status, answer.read().decode()

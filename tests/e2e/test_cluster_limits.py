@@ -93,7 +93,7 @@ def test_who_introduces_itself_badly_is_told_what_is_wrong():
                 ({"role": "frontend", "format": 1, "number": 0, "lanes": 18},
                  b"an introduction whose 'lanes' is missing or will not do"),
                 ([], b"an introduction that is no JSON object")):
-            with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+            with socket.create_connection(("127.0.0.1", port), timeout=600) as connection:
                 connection.sendall(frame(HELLO, json.dumps(hello).encode()))
                 got = b""
                 while more := connection.recv(4096):

@@ -43,7 +43,7 @@ class Process:
         return int(found[0])
 
     def get(self, path, port="metrics_port"):
-        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port(port), timeout=60)) as connection:
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port(port), timeout=600)) as connection:
             connection.request("GET", path)
             answer = connection.getresponse()
             return answer.status, answer.read().decode()
@@ -86,7 +86,7 @@ class Cluster:
 
     def infer(self, model="m-1"):
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.frontend.port("http_port"),
-                                                           timeout=60)) as connection:
+                                                           timeout=600)) as connection:
             connection.request("GET", "/v2/models/%s" % model)
             inputs = [{**one, "shape": [1 if d < 0 else d for d in one["shape"]]} for one in
                       json.loads(connection.getresponse().read())["inputs"]]
@@ -310,7 +310,7 @@ def test_a_frontend_says_why_requests_are_refused(cluster):
         body = {"parameters": {"timeout": timeout_us},
                 "inputs": [{"name": "INPUT", "shape": [1, 1], "datatype": "FP32", "data": [0]}]}
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", cluster.frontend.port("http_port"),
-                                                           timeout=60)) as connection:
+                                                           timeout=600)) as connection:
             connection.request("POST", "/v2/models/m-2/infer", json.dumps(body))
             assert connection.getresponse().status == 503
 

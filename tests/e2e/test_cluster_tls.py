@@ -101,7 +101,7 @@ def context_of(authority, pair=None, alpn=ALPN, newest=None):
 def answer_to_hello(port, context, role="visitor"):
     """The kind of the frame that answers an introduction over TLS; None: nothing does. And TLS's version."""
     try:
-        with context.wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=60)) as connection:
+        with context.wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=600)) as connection:
             connection.sendall(hello(role))
             got = connection.recv(65536)
             return struct.unpack_from("<QIHH", got)[2] if got else None, connection.version()
@@ -259,7 +259,7 @@ def silent(port, over, context):
     held = []
     while not over.wait(PAUSE_S):
         with contextlib.suppress(OSError):
-            held.append(socket.create_connection(("127.0.0.1", port), timeout=60))
+            held.append(socket.create_connection(("127.0.0.1", port), timeout=600))
         if len(held) == STRANGERS:
             held.pop(0).close()
     for one in held:
@@ -269,7 +269,7 @@ def silent(port, over, context):
 def garbage(port, over, context):
     while not over.wait(PAUSE_S):
         with contextlib.suppress(OSError):
-            with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+            with socket.create_connection(("127.0.0.1", port), timeout=600) as connection:
                 connection.sendall(os.urandom(3000))
                 connection.recv(1)
 
@@ -279,7 +279,7 @@ def half_a_handshake(port, over, context):
     held = []
     while not over.wait(PAUSE_S):
         with contextlib.suppress(OSError, ssl.SSLError):
-            connection = socket.create_connection(("127.0.0.1", port), timeout=60)
+            connection = socket.create_connection(("127.0.0.1", port), timeout=600)
             coming, going = ssl.MemoryBIO(), ssl.MemoryBIO()
             half = context.wrap_bio(coming, going)
             with contextlib.suppress(ssl.SSLWantReadError):

@@ -409,7 +409,7 @@ def test_strangers(net, tmp_path):
         before = [memory_kib(one) for one in cluster.schedulers + cluster.frontends]
         strangers = []
         for i in range(600):
-            stranger = stack.enter_context(socket.create_connection(ports[i % len(ports)], timeout=60))
+            stranger = stack.enter_context(socket.create_connection(ports[i % len(ports)], timeout=600))
             with contextlib.suppress(OSError):
                 stranger.sendall(says[i // len(ports) % len(says)] if i < 500 else draw.randbytes(draw.randrange(1, 3000)))
             strangers.append(stranger)

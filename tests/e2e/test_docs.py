@@ -70,7 +70,7 @@ def test_log_lines_exist():
 
 def test_metrics_are_explained():
     with Server("--scenario", TOP / "scenarios" / "table4-resnet50.yaml", "--rank-threads", "2", "--policy", "deferred") as server:
-        with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % server.metrics_port, timeout=60) as page:
+        with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % server.metrics_port, timeout=600) as page:
             shown = set(re.findall(r"^# TYPE (\w+)", page.read().decode(), re.M))
     assert len(shown) > 50
     assert not [name for name in shown if not re.search(name + r"\b", GUIDES)]

@@ -198,7 +198,7 @@ def test_an_accelerator_whose_run_does_not_come_back_is_out_of_service(folder):
             except grpc.RpcError:
                 pass
         threading.Thread(target=watch, daemon=True).start()
-        assert told.get(timeout=60) == SERVING
+        assert told.get(timeout=600) == SERVING
         model = b"\x0a\x05boxes"
         assert ready("/v2/health/ready") == ready("/v2/models/boxes/ready") == 200
         assert flag("ServerReady") == flag("ModelReady", model) == b"\x08\x01"
@@ -211,7 +211,7 @@ def test_an_accelerator_whose_run_does_not_come_back_is_out_of_service(folder):
         wait_until(lambda: ready("/v2/health/ready") == 400)  # as Triton says it
         assert ready("/v2/models/boxes/ready") == 400 and ready("/v2/health/live") == 200
         assert flag("ServerReady") == flag("ModelReady", model) == b""
-        assert told.get(timeout=60) == NOT_SERVING
+        assert told.get(timeout=600) == NOT_SERVING
         assert server.metrics()["symphony_accelerators_serving"] == 0
         status, answer = post_boxes(server, 10)
         assert status == 503 and "no accelerator that runs it is in service" in answer["error"]

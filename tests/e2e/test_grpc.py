@@ -300,7 +300,7 @@ def test_concurrent_requests_on_one_connection(client):
                            callback=lambda result, error: answers.put((result, error)))
     seen = set()
     for _ in range(300):
-        result, error = answers.get(timeout=60)
+        result, error = answers.get(timeout=600)
         assert error is None
         i = int(result.get_response().id)
         seen.add(i)
@@ -403,7 +403,7 @@ class Stream:
         self.client.async_stream_infer(model, [tensor("x", array)], **more)
 
     def next(self):
-        return self.answers.get(timeout=60)
+        return self.answers.get(timeout=600)
 
 
 def test_stream_answers_in_order(server):
@@ -474,7 +474,7 @@ def test_client_deadline(slow):
     with channel_to(slow) as channel:
         infer = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelInfer
         assert code_of(infer, request_of(**SLOW), timeout=SLOW_RUN_S / 2)[0] == grpc.StatusCode.DEADLINE_EXCEEDED
-        assert infer(request_of(**SLOW), timeout=60).model_name == "slow"
+        assert infer(request_of(**SLOW), timeout=600).model_name == "slow"
 
 
 def test_a_deadline_that_cannot_be_met_is_refused_at_once(stuck):
@@ -568,7 +568,7 @@ def test_compressed_answers_to_the_client(packing):
         for model, array in (("wide", zeros), ("double", X), ("wide", zeros)):
             client.async_stream_infer(model, [tensor("x", array)])
         for wanted in (-zeros, 2 * X, -zeros):
-            result, error = answers.get(timeout=60)
+            result, error = answers.get(timeout=600)
             assert error is None and np.array_equal(result.as_numpy("y"), wanted)
         client.stop_stream()
 
@@ -621,7 +621,7 @@ class Wire:
     """A connection that sends frames, and reads those of the server."""
 
     def __init__(self, server, port=None):
-        self.socket = socket.create_connection(("127.0.0.1", port or server.grpc_port), timeout=60)
+        self.socket = socket.create_connection(("127.0.0.1", port or server.grpc_port), timeout=600)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffer = b""
         self.stream = -1
@@ -749,7 +749,7 @@ def test_attacks_end_in_goaway(server, attack):
 
 def test_not_http2(server):
     for line in (b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\x02\x00", bytes(100)):
-        with socket.create_connection(("127.0.0.1", server.grpc_port), timeout=60) as plain:
+        with socket.create_connection(("127.0.0.1", server.grpc_port), timeout=600) as plain:
             plain.sendall(line)
             plain.shutdown(socket.SHUT_WR)
             while plain.recv(1000):
@@ -906,7 +906,7 @@ def test_draining_finishes_what_is_under_way(slow_scenario):
                                  callback=lambda result, error: answers.put(error))
             wait_until(lambda: running.metrics()["symphony_grants_total"] == 1)
             running.process.send_signal(signal.SIGTERM)
-            assert answers.get(timeout=60) is None
+            assert answers.get(timeout=600) is None
             assert running.process.wait(60) == 0
 
 
@@ -972,7 +972,7 @@ def test_a_client_that_reads_slowly_gets_all_of_a_large_answer(server):
 
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.settimeout(60)
+        connection.settimeout(600)
         connection.connect(("127.0.0.1", server.grpc_port))
         # windows that hold all answers, so that it is the socket that is full
         connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, struct.pack(">HI", 4, 2**31 - 1)) +

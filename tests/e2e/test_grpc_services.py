@@ -43,10 +43,10 @@ def test_watch_tells_of_the_end(scenario):
             except grpc.RpcError as error:
                 told.put(error.code())
         threading.Thread(target=watch, daemon=True).start()
-        assert told.get(timeout=60) == SERVING
+        assert told.get(timeout=600) == SERVING
         running.process.send_signal(signal.SIGTERM)
-        assert told.get(timeout=60) == NOT_SERVING
-        assert told.get(timeout=60) == grpc.StatusCode.UNAVAILABLE
+        assert told.get(timeout=600) == NOT_SERVING
+        assert told.get(timeout=600) == grpc.StatusCode.UNAVAILABLE
         assert running.process.wait(60) == 0
 
 
@@ -156,7 +156,7 @@ def test_what_is_not_there(reflection):
 @pytest.mark.skipif(not find("grpcurl"), reason="there is no grpcurl")
 def test_grpcurl(server):
     def grpcurl(*arguments):
-        return subprocess.run([find("grpcurl"), "-plaintext", *arguments], capture_output=True, text=True, timeout=60,
+        return subprocess.run([find("grpcurl"), "-plaintext", *arguments], capture_output=True, text=True, timeout=600,
                               check=True).stdout
     address = f"127.0.0.1:{server.grpc_port}"
     assert sorted(grpcurl(address, "list").split()) == SERVICES

@@ -32,7 +32,7 @@ def slow(slow_scenario):
 
 @contextlib.contextmanager
 def connect(server):
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=600)
     try:
         yield connection
     finally:
@@ -62,7 +62,7 @@ SLOW_INPUT = {"inputs": [tensor("INPUT", "FP32", [1, 1], [0])]}
 
 def metric(server, name, **labels):
     """The sum of a metric's rows that carry the labels."""
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.metrics_port, timeout=60)) as connection:
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.metrics_port, timeout=600)) as connection:
         status, _, text = ask(connection, "GET", "/metrics")
     assert status == 200
     rows = [row for row in text.decode().splitlines() if row.startswith((name + "{", name + " "))]
@@ -479,7 +479,7 @@ def raw_request(body=INFER, path="/v2/models/double/infer", more=b"", length=Non
 
 
 def test_split_into_bytes(server):
-    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as wire:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=600) as wire:
         wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for byte in raw_request():
             wire.sendall(bytes([byte]))
@@ -487,7 +487,7 @@ def test_split_into_bytes(server):
 
 
 def test_slow_body(server):
-    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as wire:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=600) as wire:
         request = raw_request()
         for at in range(0, len(request), 40):
             wire.sendall(request[at:at + 40])
@@ -496,7 +496,7 @@ def test_slow_body(server):
 
 
 def test_pipelining_keeps_the_order(server):
-    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as wire:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=600) as wire:
         wire.sendall(b"".join(raw_request(json.dumps({"id": str(i), "inputs": [X]}).encode()) for i in range(50)))
         for i in range(50):
             status, body = read_answer(wire)
@@ -506,13 +506,13 @@ def test_pipelining_keeps_the_order(server):
 def test_chunked_bodies(server):
     chunks = b"".join(b"%x\r\n%s\r\n" % (len(c), c) for c in (INFER[:10], INFER[10:11], INFER[11:]))
     head = b"POST /v2/models/double/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as wire:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=600) as wire:
         wire.sendall(head + chunks + b"0\r\n\r\n")
         assert read_answer(wire)[0] == 200
 
 
 def test_expect_continue(server):
-    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as wire:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=600) as wire:
         wire.sendall(raw_request(b"", more=b"Expect: 100-continue\r\n", length=len(INFER)))
         assert wire.recv(100).startswith(b"HTTP/1.1 100")
         wire.sendall(INFER)
@@ -560,7 +560,7 @@ def test_garbage_does_no_harm(server):
 def test_half_a_request_is_forgotten(server):
     request = raw_request(json.dumps({"inputs": [X], "pad": "x" * 100000}).encode())
     for at in (10, 100, 1000, 60000, len(request) - 1):
-        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as wire:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=600) as wire:
             wire.sendall(request[:at])
     wait_until(lambda: metric(server, "symphony_requests_in_flight") == 0)
     wait_until(lambda: metric(server, "symphony_inputs_bytes") == 0)
@@ -657,7 +657,7 @@ def test_announcements_leave_room_for_others(slow):
 
 def overtakes(server, request):
     """Whether what comes behind a long request, on another connection, is answered before it."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as wire, connect(server) as other:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=600) as wire, connect(server) as other:
         assert ask(other, "GET", "/v2/health/live")[0] == 200
         before = metric(server, "symphony_frontend_wait_seconds_count", protocol="http")
         wire.sendall(request)
@@ -668,7 +668,7 @@ def overtakes(server, request):
         first = True
         with contextlib.suppress(BlockingIOError):
             first = not wire.recv(1, socket.MSG_PEEK)
-        wire.settimeout(60)
+        wire.settimeout(600)
         assert read_answer(wire)[0] in (200, 400)
         assert metric(server, "symphony_frontend_wait_seconds_count", protocol="http") > before
         return first
@@ -751,5 +751,5 @@ def test_killed_and_restarted_on_the_same_port(tmp_path, slow_scenario):
 
 def test_a_port_in_use_is_said(server, slow_scenario):
     ended = subprocess.run([BINARY, "serve", "--scenario", str(slow_scenario), "--host", "127.0.0.1", "--http-port",
-                            str(server.port), "--metrics-port", "0"], capture_output=True, text=True, timeout=60)
+                            str(server.port), "--metrics-port", "0"], capture_output=True, text=True, timeout=600)
     assert ended.returncode == 1 and f"HTTP port {server.port} is in use" in ended.stderr

@@ -25,7 +25,7 @@ SLOW = json.dumps({"inputs": [{"name": "INPUT", "datatype": "FP32", "shape": [1,
 
 
 def page(server, path="/metrics"):
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.metrics_port, timeout=60)) as connection:
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.metrics_port, timeout=600)) as connection:
         connection.request("GET", path)
         return connection.getresponse().read().decode()
 
@@ -118,7 +118,7 @@ def test_counters_and_histograms(server):
 
 @pytest.mark.skipif(not find("promtool"), reason="promtool (Debian: prometheus) is not installed")
 def test_promtool_finds_fault_with_tritons_names_only(server):
-    found = subprocess.run([find("promtool"), "check", "metrics"], input=page(server), capture_output=True, text=True, timeout=60)
+    found = subprocess.run([find("promtool"), "check", "metrics"], input=page(server), capture_output=True, text=True, timeout=600)
     assert found.returncode in (0, 3), found.stderr
     assert [line for line in found.stderr.splitlines() if not line.startswith("nv_inference_")] == []
 

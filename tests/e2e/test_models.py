@@ -66,7 +66,7 @@ class Client:
     """One keep-alive connection."""
 
     def __init__(self, server):
-        self.connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+        self.connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=600)
 
     def post(self, name, body, headers):
         self.connection.request("POST", f"/v2/models/{name}/infer", body, headers)
@@ -119,7 +119,7 @@ def assert_close(got, wanted):
 
 
 def counter(server, family, model):
-    connection = http.client.HTTPConnection("127.0.0.1", server.metrics_port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", server.metrics_port, timeout=600)
     connection.request("GET", "/metrics")
     text = connection.getresponse().read().decode()
     return sum(float(value) for labels, value in re.findall(rf"^{family}{{([^}}]*)}} (\S+)$", text, re.M)
@@ -128,7 +128,7 @@ def counter(server, family, model):
 
 @pytest.mark.parametrize("name", ITEMS)
 def test_metadata_is_the_models(server, name):
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=600)
     connection.request("GET", f"/v2/models/{name}")
     metadata = json.loads(connection.getresponse().read())
     session = session_of(name)

@@ -337,5 +337,5 @@ def test_variants_are_only_simulated():
     for command, words in [(["serve", "--scenario", file], "has variants, which are only simulated, not served"),
                            (["stress", "--links", "--policy", "deferred", "--scenario", file], "variants of a model are only simulated"),
                            (["plan", "pool", file, "--budget", "2"], "a pool is planned for one model without variants")]:
-        done = subprocess.run([BINARY, *map(str, command)], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([BINARY, *map(str, command)], capture_output=True, text=True, timeout=600)
         assert done.returncode != 0 and words in done.stderr, done.stderr

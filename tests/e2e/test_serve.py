@@ -149,7 +149,7 @@ def test_models_stay_without_an_epoch(tmp_path):
 
 def test_more_rank_threads_than_accelerators_make_no_sense(tmp_path):
     done = subprocess.run([BINARY, "serve", "--scenario", scenario(tmp_path, accelerators=2), "--rank-threads", "3"],
-                          capture_output=True, text=True, timeout=60)
+                          capture_output=True, text=True, timeout=600)
     assert done.returncode == 2 and "--rank-threads" in done.stderr
 
 
@@ -262,7 +262,7 @@ def test_what_a_draining_server_takes_it_answers(tmp_path):
             def ask(n):
                 """What each request was told, until its connection was closed."""
                 told, draw = [], random.Random(n)
-                connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+                connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=600)
                 while True:
                     time.sleep(draw.uniform(0, 0.06))
                     try:
@@ -286,7 +286,7 @@ def test_connections_are_kept_a_little_while_draining(tmp_path):
     """Who asks soon after is answered, and told that the connection ends. Ten tries, since this process may be slow itself."""
     def once():
         with Server("--scenario", scenario(tmp_path)) as server:
-            with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)) as connection:
+            with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=600)) as connection:
                 connection.connect()
                 server.process.send_signal(signal.SIGTERM)
                 time.sleep(0.02)
@@ -296,7 +296,7 @@ def test_connections_are_kept_a_little_while_draining(tmp_path):
                 except (OSError, http.client.HTTPException):
                     return False
                 assert answer.status == 200 and answer.getheader("Connection") == "close"
-            server.process.wait(timeout=60)
+            server.process.wait(timeout=600)
             return True
     assert any(once() for _ in range(10))
 
@@ -309,12 +309,12 @@ def test_a_draining_server_takes_all_who_have_connected(tmp_path):
         server.process.send_signal(signal.SIGSTOP)
         waiting = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(400)]
         for one in waiting:
-            one.settimeout(60)
+            one.settimeout(600)
             one.sendall(request)
         server.process.send_signal(signal.SIGTERM)
         server.process.send_signal(signal.SIGCONT)
         assert [one.recv(4096).split(b"\r\n")[0] for one in waiting] == [b"HTTP/1.1 200 OK"] * len(waiting)
-        assert server.process.wait(timeout=60) == 0
+        assert server.process.wait(timeout=600) == 0
         for one in waiting:
             one.close()
 
@@ -371,7 +371,7 @@ def test_a_port_in_use_is_one_clear_line(tmp_path):
     with Server("--scenario", path) as server:
         second = subprocess.run(
             [BINARY, "serve", "--scenario", path, "--host", "127.0.0.1", "--http-port", str(server.port), "--no-metrics"],
-            stderr=subprocess.PIPE, text=True, timeout=60)
+            stderr=subprocess.PIPE, text=True, timeout=600)
         assert second.returncode == 1
         assert "HTTP port %d is in use" % server.port in second.stderr
 
@@ -415,7 +415,7 @@ def test_broken_models_are_set_aside_and_the_others_served(tmp_path):
     (["--repository", MODELS, "--policy", "nexus", "--record-decisions", "/tmp"], "--record-decisions"),
 ])
 def test_wrong_usage_is_one_line_and_status_2(arguments, says):
-    run = subprocess.run([BINARY, "serve", *arguments], stderr=subprocess.PIPE, text=True, timeout=60)
+    run = subprocess.run([BINARY, "serve", *arguments], stderr=subprocess.PIPE, text=True, timeout=600)
     assert run.returncode == 2
     assert says in run.stderr
     assert run.stderr.count("\n") == 1

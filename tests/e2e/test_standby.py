@@ -236,7 +236,7 @@ def test_leader_is_silent_and_wakes_up(pair):
 def test_a_scheduler_that_is_listed_twice(twice):
     """It would stand by for itself."""
     done = subprocess.run([BINARY, "scheduler", "--listen", "127.0.0.1:0", "--no-metrics", "--advertise", "a.test:7700",
-                           "--peers", twice], capture_output=True, text=True, timeout=60)
+                           "--peers", twice], capture_output=True, text=True, timeout=600)
     assert (done.returncode, done.stderr) == (2, "symphony scheduler: --peers: '%s' is listed twice\n" % twice.split(",")[2])
 
 

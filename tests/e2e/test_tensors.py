@@ -152,7 +152,7 @@ def many_answers(client, server, model, arrays):
     for i, inputs in enumerate(given):
         client.triton.async_infer(model, inputs, request_id=str(i),
                                   callback=lambda result, error: answers.put((result, error)))
-    got = [answers.get(timeout=60) for _ in given]
+    got = [answers.get(timeout=600) for _ in given]
     assert not any(error for _, error in got)
     got.sort(key=lambda pair: int(pair[0].get_response().id))
     return [result.as_numpy("y") for result, _ in got]

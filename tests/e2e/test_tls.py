@@ -62,7 +62,7 @@ def context_of(authority, pair=None, alpn=None):
 
 
 def connect(port, context):
-    return context.wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=60), server_hostname="localhost")
+    return context.wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=600), server_hostname="localhost")
 
 
 def answer_of(connection, request):
@@ -141,7 +141,7 @@ def test_triton_client(server, authority):
 
 def test_plain_text_is_turned_away(server):
     for port in (server.port, server.grpc_port):
-        with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=600) as connection:
             connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
             try:
                 assert not connection.recv(4096).startswith(b"HTTP")
@@ -182,7 +182,7 @@ def test_client_certificates(mutual, authority, folder):
             with connect(mutual.port, context_of(authority, pair)) as connection:
                 answer_of(connection, infer_request())
         with channel_to(mutual, authority, pair) as channel, pytest.raises(grpc.RpcError) as failed:
-            service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelInfer(grpc_request(), timeout=60)
+            service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelInfer(grpc_request(), timeout=600)
         assert failed.value.code() == grpc.StatusCode.UNAVAILABLE
 
 
@@ -213,7 +213,7 @@ def test_metrics_over_tls(metrics, authority):
     page = scrape(url, *trust, *identity, *token)
     assert "symphony_info" in page
     if find("promtool"):
-        checked = subprocess.run([find("promtool"), "check", "metrics"], input=page, capture_output=True, text=True, timeout=60)
+        checked = subprocess.run([find("promtool"), "check", "metrics"], input=page, capture_output=True, text=True, timeout=600)
         assert "error" not in checked.stderr.lower(), checked.stderr
     assert "needs a token" in scrape(url, *trust, *identity)
     assert scrape(url, *trust, *token) is None  # no certificate
@@ -237,7 +237,7 @@ def test_the_documents_prometheus_configuration(authority, folder, metrics):
 
 def bench(server, *options, host="localhost"):
     return subprocess.run([BINARY, "bench", f"https://{host}:{server.port}", "--rate", "100", "--seconds", "0.5", "--warmup",
-                           "0", "--json", *map(str, options)], capture_output=True, text=True, timeout=60)
+                           "0", "--json", *map(str, options)], capture_output=True, text=True, timeout=600)
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
@@ -339,7 +339,7 @@ def test_mistakes_name_the_file(mistake, scenario, authority, pair, folder):
         "no ca": (["--tls-cert", certificate, "--tls-key", key, "--tls-client-ca", rubbish], "rubbish.pem' holds no"),
     }[mistake]
     run = subprocess.run([BINARY, "serve", "--scenario", scenario, *arguments], capture_output=True, text=True,
-                         timeout=60)
+                         timeout=600)
     assert run.returncode == 2 and named in run.stderr
 
 
@@ -350,10 +350,10 @@ def test_broken_handshakes(server, authority):
     for port in (server.port, server.grpc_port):
         recorded = hello_of(authority)
         for cut in (1, 5, 6, 50, len(recorded) - 1):
-            with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+            with socket.create_connection(("127.0.0.1", port), timeout=600) as connection:
                 connection.sendall(recorded[:cut])
         for rubbish in (b"\x16\x03\x01\xff\xff" + b"x" * 70000, recorded + b"\x17\x03\x03\x00\x10" + bytes(16), bytes(300)):
-            with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+            with socket.create_connection(("127.0.0.1", port), timeout=600) as connection:
                 try:
                     connection.sendall(rubbish)
                     while connection.recv(65536):
@@ -382,9 +382,9 @@ def test_unfinished_handshakes(scenario, pair, authority):
     with Server("--scenario", scenario, "--tls-cert", pair[0], "--tls-key", pair[1], "--head-timeout", 5) as running:
         unfinished = []
         for port, sent in itertools.product((running.port, running.grpc_port), (hello[:100], hello)):
-            unfinished.append(socket.create_connection(("127.0.0.1", port), timeout=60))
+            unfinished.append(socket.create_connection(("127.0.0.1", port), timeout=600))
             unfinished[-1].sendall(sent)
-        unfinished.append(socket.create_connection(("127.0.0.1", running.grpc_port), timeout=60))
+        unfinished.append(socket.create_connection(("127.0.0.1", running.grpc_port), timeout=600))
         for connection in unfinished:
             with connection:
                 while connection.recv(65536):
@@ -397,7 +397,7 @@ def test_bytes_one_by_one(server, authority):
     """A handshake and a request of single bytes."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = context_of(authority, alpn=["http/1.1"]).wrap_bio(incoming, outgoing, server_hostname="localhost")
-    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=600) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
         def send():

@@ -159,7 +159,7 @@ class Process:
     def says(self, what):
         return self.log().count(what)
 
-    def get(self, path, port=METRICS, timeout=60):
+    def get(self, path, port=METRICS, timeout=600):
         with contextlib.closing(http.client.HTTPConnection(self.at, port, timeout=timeout)) as connection:
             connection.request("GET", path)
             answer = connection.getresponse()
@@ -246,7 +246,7 @@ class Cluster:
         complaints = [one.host for one in self.processes.values() if "Sanitizer:" in one.log()]
         assert error[0] or not complaints, self.processes[complaints[0]].log()[-8000:]
 
-    def status(self, timeout=60):
+    def status(self, timeout=600):
         """None while no scheduler that leads is reached."""
         done = subprocess.run([BINARY, "status", *self.join, "--json", "--timeout", str(timeout)], capture_output=True,
                               text=True)
