@@ -134,8 +134,9 @@ static void models_look(struct frontend *f) {
 }
 
 /* Sockets are watched level-triggered: epoll tells again of what is left over. `armed`: while the thread sleeps, the
- * port's bell may ring, and its turns are lent. Once it is awake nobody needs to ring, since a turn follows. */
-static void take_events(struct frontend *f, int timeout_ms, bool armed) {
+ * port's bell may ring, and its turns are lent. Once it is awake nobody needs to ring, since a turn follows. Returns how
+ * many events there were; it takes at least one. */
+static int take_events(struct frontend *f, int timeout_ms, bool armed) {
     struct epoll_event events[EVENTS_MAX];
     int n = epoll_wait(f->epoll_fd, events, EVENTS_MAX, timeout_ms);
     if (armed)
@@ -150,6 +151,7 @@ static void take_events(struct frontend *f, int timeout_ms, bool armed) {
         take_event(f, &events[i]);
     flush(f); /* what was read: somebody may wait for it */
     f->protocol->reap(f);
+    return n;
 }
 
 /* Sleeps until something happens, unless something is there already. */
@@ -177,12 +179,17 @@ static void quiesce(struct frontend *f) {
         f->protocol->quiesce(f);
 }
 
-/* Takes what has been received until now, and nothing that comes later. */
+/* Takes what has been received until now, from however many connections, and not all that may come later: who never
+ * stops sending does not hold up the end. */
 static void shut(struct frontend *f) {
     if (!f->quiesced)
         quiesce(f);
-    take_events(f, 0, false);
-    turn(f);
+    uint32_t most = 1 + acceptor_connections(&f->acceptor); /* each time at least one of them has its turn */
+    int events;
+    do {
+        events = take_events(f, 0, false);
+        turn(f);
+    } while (events > 0 && most-- > 0);
     if (f->protocol->shut)
         f->protocol->shut(f);
     atomic_store_explicit(&f->shut, true, memory_order_release); /* with frontend_is_shut() */
@@ -212,17 +219,22 @@ static bool wanted(const _Atomic bool *what) {
     return atomic_load_explicit(what, memory_order_acquire);
 }
 
+/* A turn, and before it what other threads have asked for. */
+static void turn_as_asked(struct frontend *f) {
+    if (!f->quiesced && wanted(&f->quiesce_wanted))
+        quiesce(f);
+    if (!frontend_is_shut(f) && wanted(&f->shut_wanted))
+        shut(f);
+    turn(f);
+}
+
 static void *frontend_main(void *context) {
     struct frontend *f = context;
     thread_begin(f->config.page ? "metrics" : f->protocol->metrics->name, f->config.index,
                  f->config.page ? THREAD_SHARED : THREAD_PROMPT);
     f->turn_ns = clock_now_ns();
     while (!wanted(&f->stop_wanted)) {
-        if (!f->quiesced && wanted(&f->quiesce_wanted))
-            quiesce(f);
-        if (!frontend_is_shut(f) && wanted(&f->shut_wanted))
-            shut(f);
-        turn(f);
+        turn_as_asked(f);
         rest(f);
         inferences_trim(&f->inferences, f->turn_ns);
     }
@@ -320,7 +332,7 @@ void frontend_free(struct frontend *f) {
 }
 
 void frontend_step(struct frontend *f) {
-    turn(f);
+    turn_as_asked(f);
     take_events(f, 0, false);
 }
 

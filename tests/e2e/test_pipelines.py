@@ -35,7 +35,7 @@ def cluster(folder):
             for i, model in enumerate(sorted(PIPELINES.iterdir())):
                 if i % 2 == n if (model / "1" / "model.onnx").exists() else n == 0:
                     (part / model.name).symlink_to(model)
-            running.backends.append(Backend(part, running.join, "none", "--slo-ms", "60000"))
+            running.backends.append(Backend(part, running.join, "none", "--slo-ms", "60000", "--run-limit", "600"))
         with http.InferenceServerClient(f"127.0.0.1:{running.frontend.port}") as client:
             wait_until(lambda: client.is_model_ready("wake-words") and client.is_model_ready("read-text"), WAIT_S)
         yield running.frontend
@@ -45,7 +45,7 @@ def cluster(folder):
 def server(request, tmp_path_factory):
     if not (PIPELINES / "wake-words").exists():
         pytest.fail(f"{PIPELINES}: there are no demonstration pipelines; ./run pipelines makes them")
-    with Server("--repository", str(PIPELINES), "--slo-ms", "60000") if request.param == "serve" else \
+    with Server("--repository", str(PIPELINES), "--slo-ms", "60000", "--run-limit", "600") if request.param == "serve" else \
             cluster(tmp_path_factory.mktemp("cluster")) as running:
         yield running
 

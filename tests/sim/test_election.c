@@ -5,7 +5,8 @@
  * Then all is healed, and after two seconds everybody must follow one leader. That one is killed, stopped, or its cable
  * is cut, and another must lead in time.
  *
- * Which histories, and how many: histories.h. A failure prints its seed; SYMPHONY_RUNS=1 SYMPHONY_SEED=SEED repeats it. */
+ * Which histories, and how many: histories.h. A failure prints its seed; SYMPHONY_RUNS=1 SYMPHONY_SEED=SEED repeats
+ * it. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>

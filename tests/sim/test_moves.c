@@ -1,7 +1,7 @@
 /* test_moves.c - models that move between sub-clusters: nothing is lost, doubled, or late for it.
  *
- * In the drawn clusters there are so many moves of models, joins and departures of accelerators at the least as histories.h
- * says; a failure prints what repeats it. */
+ * In the drawn clusters there are so many moves of models, joins and departures of accelerators at the least as
+ * histories.h says; a failure prints what repeats it. */
 #include <signal.h>
 #include <unistd.h>
 

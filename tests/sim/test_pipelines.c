@@ -2,8 +2,8 @@
  * every query ends once, with all its outputs or a reason; a stage begins after all that it follows; nothing of a dead
  * query starts; items are as the fan-outs say. And: how many accelerators they need, against Nexus's fixed deadlines.
  *
- * Which pipelines, and how many: histories.h. SYMPHONY_COMPARED=N compares so many, SYMPHONY_RATE=R at R times their rates (1). A
- * failure prints policy and seed. */
+ * Which pipelines, and how many: histories.h. SYMPHONY_COMPARED=N compares so many, SYMPHONY_RATE=R at R times their
+ * rates (1). A failure prints policy and seed. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>

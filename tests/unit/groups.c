@@ -1,5 +1,5 @@
-/* groups.c - the program of a folder's unit tests. A file of tests is a group; its main() has the group's name here (the build
- * renames it) and runs in a process of its own.
+/* groups.c - the program of a folder's unit tests. A file of tests is a group; its main() has the group's name here (the
+ * build renames it) and runs in a process of its own.
  *
  * usage: unit_FOLDER GROUP   that group, in this process
  *        unit_FOLDER         all groups, each in a child process
@@ -16,14 +16,14 @@
 
 static const struct group {
     const char *name;
-    bool threads;        /* its file says "Starts threads." */
-    int (*plain)(void);  /* its main(), by either type */
+    bool threads;       /* its file says "Starts threads." */
+    int (*plain)(void); /* its main(), by either type */
     int (*given)(int argc, char **argv);
 } groups[] = {UNIT_GROUPS};
 #define GROUPS (sizeof(groups) / sizeof(groups[0]))
 
-/* ThreadSanitizer is given the groups that say that they start threads: so the others may not. The linker puts this in place of
- * pthread_create(). */
+/* ThreadSanitizer is given the groups that say that they start threads: so the others may not. The linker puts this in
+ * place of pthread_create(). */
 static atomic_bool threads_started; /* relaxed: main() reads what its own calls led to */
 
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *), void *arg);
@@ -38,7 +38,8 @@ static int group_run(const struct group *group, int argc, char **argv) {
     setenv("UNIT_GROUP", group->name, 1);
     int rc = group->plain ? group->plain() : group->given(argc, argv);
     if (rc == 0 && !group->threads && atomic_load_explicit(&threads_started, memory_order_relaxed)) {
-        fprintf(stderr, "%s: it starts threads; write the line \"Starts threads.\" as in other files that do\n", group->name);
+        fprintf(stderr, "%s: it starts threads; write the line \"Starts threads.\" as in other files that do\n",
+                group->name);
         rc = 1;
     }
     return rc;

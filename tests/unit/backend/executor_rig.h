@@ -31,7 +31,8 @@ struct rig {
 };
 
 /* What an engine that doubles makes of so many items. */
-static inline struct output_block *block_doubled(const float *x, uint32_t items, void (*release)(struct output_block *)) {
+static inline struct output_block *block_doubled(const float *x, uint32_t items,
+                                                 void (*release)(struct output_block *)) {
     struct output_block *block = calloc(1, sizeof(*block));
     float *y = malloc(items * 2 * sizeof(float));
     for (uint32_t i = 0; i < items * 2; i++)

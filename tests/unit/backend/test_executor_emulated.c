@@ -136,8 +136,8 @@ static void take_done(struct rig *rig, uint32_t count) {
     }
 }
 
-/* Two batches each: together they run for longer than the time from the first one's start to the last one's end, however
- * slow the machine. */
+/* Two batches each: together they run for longer than the time from the first one's start to the last one's end,
+ * however slow the machine. */
 static void test_accelerators_run_beside_each_other(void **state) {
     (void)state;
     struct rig *rig = rig_start();

@@ -98,8 +98,8 @@ static void submit(uint32_t each) {
     }
 }
 
-/* Takes what has come back at all of them: a request that was lost is sent again by who takes it, and the others' batches
- * wait for it. */
+/* Takes what has come back at all of them: a request that was lost is sent again by who takes it, and the others'
+ * batches wait for it. */
 static void take(void) {
     members_wait(&scene.frontends[0], 1);
     for (uint32_t f = 0; f < FRONTENDS; f++)

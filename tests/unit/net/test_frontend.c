@@ -18,13 +18,16 @@
 #include "net/listen.h"
 #include "v2/infer_parse.h"
 
+#define CLIENTS_MAX 200 /* more than are taken from epoll at once */
+
 /* ---- a protocol ---- */
 
 struct scripted {
     struct frontend base;
     struct text done; /* a word for each call */
     bool more;        /* go_on() says so */
-    int client_fd;    /* the one that has been accepted */
+    int client_fds[CLIENTS_MAX]; /* those that have been accepted, from one address */
+    uint32_t clients;
     struct peer_address peer;
 };
 
@@ -44,8 +47,8 @@ static int init(struct frontend *base) {
 
 static void end(struct frontend *base) {
     struct scripted *s = scripted_of(base);
-    if (s->client_fd > 0) {
-        close(s->client_fd);
+    for (uint32_t i = 0; i < s->clients; i++) {
+        close(s->client_fds[i]);
         acceptor_ended(&base->acceptor, &s->peer);
     }
     text_free(&s->done);
@@ -54,7 +57,8 @@ static void end(struct frontend *base) {
 static void begin(struct frontend *base, int fd, const struct peer_address *peer) {
     struct scripted *s = scripted_of(base);
     struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = s};
-    s->client_fd = fd;
+    assert_true(s->clients < CLIENTS_MAX);
+    s->client_fds[s->clients++] = fd;
     s->peer = *peer;
     assert_int_equal(epoll_ctl(base->epoll_fd, EPOLL_CTL_ADD, fd, &event), 0);
     note(base, "begin");
@@ -171,14 +175,19 @@ static void the_order_of_a_turn(void **state) {
     did("sweep go_on reap reap ");
 }
 
-static void events_come_behind_the_answers(void **state) {
+static int client_connect(void) {
     struct sockaddr_in address = {
         .sin_family = AF_INET, .sin_port = htons((uint16_t)tcp_port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int client = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(client, (struct sockaddr *)&address, sizeof(address)), 0);
+    return client;
+}
+
+static void events_come_behind_the_answers(void **state) {
     (void)state;
     frontend_step(frontend);
     frontend->sweep_ns = TIME_NEVER;
-    assert_int_equal(connect(client, (struct sockaddr *)&address, sizeof(address)), 0);
+    int client = client_connect();
     turns_until("begin");
     did("go_on reap begin reap ");
     assert_int_equal(acceptor_connections(&frontend->acceptor), 1);
@@ -186,6 +195,31 @@ static void events_come_behind_the_answers(void **state) {
     turns_until("event");
     did("go_on reap event reap ");
     close(client);
+}
+
+static uint32_t times_asked(const char *word) {
+    uint32_t count = 0;
+    for (const char *at = text_end(&scripted_of(frontend)->done); (at = strstr(at, word)); at++)
+        count++;
+    return count;
+}
+
+/* However many clients wait when a server ends whose thread has had no turn for long. */
+static void all_that_was_sent_is_taken_before_it_shuts(void **state) {
+    int clients[CLIENTS_MAX];
+    (void)state;
+    for (int i = 0; i < CLIENTS_MAX; i++) {
+        clients[i] = client_connect();
+        assert_int_equal(send(clients[i], "x", 1, MSG_NOSIGNAL), 1);
+    }
+    frontend_quiesce(frontend);
+    frontend_shut(frontend);
+    frontend_step(frontend);
+    assert_true(frontend_is_shut(frontend));
+    assert_int_equal(times_asked("begin "), CLIENTS_MAX);
+    assert_int_equal(times_asked("event "), CLIENTS_MAX);
+    for (int i = 0; i < CLIENTS_MAX; i++)
+        close(clients[i]);
 }
 
 /* Hands in a request whose deadline the client has chosen: a refusal of it is final. */
@@ -294,6 +328,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_order_of_a_turn, set_up, tear_down),
         cmocka_unit_test_setup_teardown(events_come_behind_the_answers, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(all_that_was_sent_is_taken_before_it_shuts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_comes_back_is_taken_first, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_brings_an_answer_gives_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(where_it_counts, set_up, tear_down),

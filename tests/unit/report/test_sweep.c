@@ -50,7 +50,8 @@ static void test_lists(void **state) {
     static const struct said cases[] = {
         {"k=a", "a"},
         {"policy.name=deferred, eager", "deferred|eager"},
-        {"k=poisson,{gamma: 0.1},{steps: [[0, 1], [2, 3]]},'a,b'", "poisson|{gamma: 0.1}|{steps: [[0, 1], [2, 3]]}|'a,b'"},
+        {"k=poisson,{gamma: 0.1},{steps: [[0, 1], [2, 3]]},'a,b'",
+         "poisson|{gamma: 0.1}|{steps: [[0, 1], [2, 3]]}|'a,b'"},
         {"k=1:2", "1:2"}, /* not a range: the scenario's reader will say so */
         {"k=a=b", "a=b"},
     };

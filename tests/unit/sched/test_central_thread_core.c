@@ -309,7 +309,7 @@ static void history(const struct policy_ops *policy, uint64_t seed) {
 static void test_histories(void **state) {
     (void)state;
     for (const struct policy_ops *const *policy = policies; *policy; policy++)
-        for (uint64_t seed = histories_first(), end = seed + histories_count(SEEDS); (*policy)->central && seed < end; seed++) {
+        for (uint64_t i = 0, seed = histories_first(); (*policy)->central && i < histories_count(SEEDS); i++, seed++) {
             print_message("%s, seed %llu\n", (*policy)->name, (unsigned long long)seed);
             history(*policy, seed);
         }

@@ -27,8 +27,8 @@ static struct stress_config config_of(uint32_t models, uint32_t threads, uint32_
     };
 }
 
-/* Runs until something was measured, and something refused if `refusals` are wanted: a machine that is busy may do nothing
- * for a while. */
+/* Runs until something was measured, and something refused if `refusals` are wanted: a machine that is busy may do
+ * nothing for a while. */
 static struct stress_result run_until(const struct stress_config *config, bool refusals) {
     struct stress_config longer = *config;
     struct stress_result result;
