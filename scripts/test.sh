@@ -74,7 +74,7 @@ run_tests() { # [--all] [NAME]...
         case $arg in
         --all) all=yes ;;
         -h | --help) test_usage && return 0 ;;
-        -*) die "test has no option '$arg'; ./run test --help lists what it has" ;;
+        -*) echo "run: test has no option '$arg'; ./run test --help lists what it has" >&2 && exit 2 ;;
         *) names="$names${names:+|}$arg" ;;
         esac
     done
@@ -100,7 +100,10 @@ run_tests() { # [--all] [NAME]...
         set -- -R "$names"
         tests_listed "$@" >build/test/selected
     fi
-    [ -s build/test/selected ] || die "no test's name matches '$names'; 'ctest --test-dir build/test -N' lists them"
+    if [ ! -s build/test/selected ]; then
+        echo "run: no test's name matches '$names'; 'ctest --test-dir build/test -N' lists them" >&2
+        exit 2
+    fi
     set_up_s=$(($(date +%s) - began_s)) times=
     for built in $PRESETS; do
         targets=$(targets_of $built <build/test/selected)
