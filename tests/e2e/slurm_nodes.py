@@ -40,6 +40,10 @@ def missing():
     return network.missing("slurmctld", "slurmd", "sbatch", "munged", "setpriv")
 
 
+def version():
+    return int(subprocess.check_output(["slurmd", "-V"], text=True).split()[1].split(".")[0])
+
+
 class Nodes(network.Network):
     """with Nodes() as nodes: nodes.run("sbatch", ...)"""
 
@@ -92,8 +96,7 @@ class Nodes(network.Network):
                             for i, (name, address) in enumerate(self.hosts.items()) if name != self.HUB)))
         # Files that are there stand for GPUs: Slurm only counts them here.
         (self.folder / "gres.conf").write_text("NodeName=n[1-3] Name=gpu File=/dev/tty[1-2]\n")
-        version = subprocess.check_output(["slurmd", "-V"], text=True).split()[1]
-        if int(version.split(".")[0]) >= 23:  # which otherwise insist on cgroups
+        if version() >= 23:  # which otherwise insist on cgroups
             (self.folder / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
         self.daemon("munged", "setpriv", "--reuid=munge", "--regid=munge", "--clear-groups", "munged", "--foreground",
                     "--socket=%s" % (munge / "socket"), "--key-file=%s" % (munge / "key"), "--pid-file=%s" % (munge / "pid"),

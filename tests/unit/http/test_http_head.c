@@ -50,7 +50,7 @@ static void faults(void **state) {
     assert_non_null(HEAD({"Host", "x"}, {"Content-Length", "5"}, {"Transfer-Encoding", "chunked"}).fault);
     assert_non_null(HEAD({"Host", "x"}, {"Transfer-Encoding", "gzip, chunked"}).fault);
     assert_non_null(HEAD({"Host", "x"}, {"Transfer-Encoding", "chunked"}, {"Transfer-Encoding", "chunked"}).fault);
-    static const char *const wrong[] = {"", "-5", "+5", "0x5", "5 5", "5,5", "99999999999999999999"};
+    static const char *const wrong[] = {"", "-5", "+5", "0x5", "5 5", "5,5", "5/", ":5", "99999999999999999999"};
     for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         assert_non_null(HEAD({"Host", "x"}, {"Content-Length", wrong[i]}).fault);
         assert_non_null(HEAD({"Host", "x"}, {"Inference-Header-Content-Length", wrong[i]}).fault);

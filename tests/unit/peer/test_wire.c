@@ -23,6 +23,10 @@ static void kinds_are_known_and_arrays_as_long_as_they_say(void **state) {
     assert_true(is_refused(&(struct frame){.kind = FRAME_HELLO, .head_bytes = 1}, NULL));
     assert_true(is_refused(&(struct frame){.kind = FRAME_HELLO, .head_bytes = WIRE_HEAD_MAX + 1}, NULL));
     assert_true(is_refused(&(struct frame){.kind = FRAME_HELLO, .head_bytes = 2, .body_bytes = 1}, NULL));
+    struct frame status = {.kind = FRAME_STATUS, .body_bytes = WIRE_BODY_MAX};
+    assert_false(is_refused(&status, NULL));
+    status.body_bytes++;
+    assert_true(is_refused(&status, NULL));
 }
 
 static void lost_requests_are_as_long_as_their_format_says(void **state) {
