@@ -19,9 +19,15 @@ Environment: SYMPHONY_SEED=N: where drawn histories begin (else a number from th
 END
 }
 
-# All builds' tests as one: ctest's file of a folder that has theirs below it.
+# All builds' tests as one: ctest's file of a folder that has theirs below it. One run at a time in a tree, held on file
+# descriptor 8.
 tests_join() {
     mkdir -p build/test
+    exec 8>build/test/lock
+    flock -n 8 || {
+        echo "run: another './run test' is under way in this tree; take another clone for a second one" >&2
+        exit 1
+    }
     : >build/test/CTestTestfile.cmake
     for preset in $PRESETS; do
         echo "subdirs(\"$PWD/build/$preset\")" >>build/test/CTestTestfile.cmake
@@ -122,15 +128,17 @@ run_tests() { # [--all] [NAME]...
     if [ -n "$all" ]; then
         SYMPHONY_LENGTH=${SYMPHONY_LENGTH-100} SYMPHONY_FUZZ_SECONDS=${SYMPHONY_FUZZ_SECONDS-120} SYMPHONY_TEST_ALL=1
         export SYMPHONY_FUZZ_SECONDS SYMPHONY_TEST_ALL
+        timeout_s=3600
     else # models that tests load are measured though the machine is busy
         SYMPHONY_TEST_NICE=${SYMPHONY_TEST_NICE-0}
         export SYMPHONY_TEST_NICE
+        timeout_s=900
     fi
     SYMPHONY_LENGTH=${SYMPHONY_LENGTH-25}
     export SYMPHONY_SEED SYMPHONY_LENGTH
     say "testing: $(wc -l <build/test/selected) tests; drawn histories begin at SYMPHONY_SEED=$SYMPHONY_SEED, $SYMPHONY_LENGTH % of their number"
     tests_began_s=$(date +%s)
-    ctest --test-dir build/test -j $((5 * $(nproc))) --output-on-failure --timeout 1800 "$@" </dev/null 2>&1 |
+    ctest --test-dir build/test -j $((5 * $(nproc))) --output-on-failure --timeout $timeout_s "$@" </dev/null 2>&1 8>&- |
         tee build/logs/test.log | grep -v --line-buffered '^ *Start *[0-9]*: '
     tests_summed_up build/logs/test.log
     echo "Times: set-up $set_up_s s$times, tests $(($(date +%s) - tests_began_s)) s, together $(($(date +%s) - began_s)) s"

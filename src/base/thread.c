@@ -32,12 +32,6 @@ static void set_slice(uint64_t slice_ns, int nice_value) {
     syscall(SYS_sched_setattr, 0, &a, 0);
 }
 
-/* Tests may load and measure models at another one: on a machine that is busy for long, 19 never has a turn. */
-static int nice_background(void) {
-    const char *text = getenv("SYMPHONY_TEST_NICE");
-    return text ? atoi(text) : NICE_BACKGROUND;
-}
-
 void thread_begin(const char *name, uint32_t index, enum thread_kind kind) {
     char full[16];
     int nice_now = getpriority(PRIO_PROCESS, 0);
@@ -51,8 +45,11 @@ void thread_begin(const char *name, uint32_t index, enum thread_kind kind) {
         set_slice(SLICE_COMPUTE_NS, nice_now);
     else if (kind == THREAD_SHARED)
         set_slice(SLICE_COMPUTE_NS, nice_now + NICE_SHARED > 19 ? 19 : nice_now + NICE_SHARED);
-    else if (kind == THREAD_BACKGROUND)
-        set_slice(SLICE_COMPUTE_NS, nice_background());
+    else if (kind == THREAD_BACKGROUND) {
+        /* for tests: on a machine that is busy for long, a thread at 19 never has a turn */
+        const char *nice_of_tests = getenv("SYMPHONY_TEST_NICE");
+        set_slice(SLICE_COMPUTE_NS, nice_of_tests ? atoi(nice_of_tests) : NICE_BACKGROUND);
+    }
 }
 
 void thread_cores_allowed(cpu_set_t *cores) {

@@ -30,10 +30,13 @@ def test_backends_come_and_go(tmp_path, policy):
         clients.answered(10)
         assert second.kill(signal.SIGTERM) == 0
         clients.answered(10)
-        assert first.kill(signal.SIGTERM) == 0  # nobody is left: requests wait for two heartbeats
-        second.start()
-        clients.answered(20)
-        second.kill()
-        second.start()
-        clients.answered(20)
-        clients.check(absent=True)
+        with clients.nobody_there():  # requests wait for two heartbeats
+            assert first.kill(signal.SIGTERM) == 0
+            second.start()
+            wait_until(lambda: accelerators(cluster) == 2)
+            clients.answered(20)
+        with clients.nobody_there():
+            second.kill()
+            second.start()
+            clients.answered(20)
+        clients.check()

@@ -26,13 +26,14 @@ UNLOADED = (404, "Request for unknown model: 'scaled' has no available versions:
 
 
 def scaled(factor, weights=0, columns=4):
-    """y = factor * x, of [N, columns]; 4 * `weights` floats more that it carries along."""
+    """y = factor * x, of [N, columns]; 1024 * `weights` floats more that it carries along. Its runs need little."""
     initializers = [numpy_helper.from_array(np.full((1,), factor, np.float32), "factor")]
     nodes = [helper.make_node("Mul", ["x", "factor"], ["scaled"])]
     if weights:
-        large = np.arange(4 * weights, dtype=np.float32).reshape(4, weights)
-        initializers.append(numpy_helper.from_array(large, "large"))
-        nodes += [helper.make_node("MatMul", ["x", "large"], ["wide"]),
+        initializers += [numpy_helper.from_array(np.ones((columns, 1024), np.float32), "widen"),
+                         numpy_helper.from_array(np.ones((1024, weights), np.float32), "large")]
+        nodes += [helper.make_node("MatMul", ["x", "widen"], ["wider"]),
+                  helper.make_node("MatMul", ["wider", "large"], ["wide"]),
                   helper.make_node("ReduceMean", ["wide"], ["mean"], axes=[1], keepdims=1),
                   helper.make_node("Sub", ["mean", "mean"], ["zero"]),
                   helper.make_node("Add", ["scaled", "zero"], ["y"])]
@@ -535,7 +536,7 @@ def resident_mib(server):
                     reason="sanitizers keep freed memory")
 def test_memory_comes_back(tmp_path):
     put(tmp_path, "small", scaled(2))
-    put(tmp_path, "large", scaled(3, weights=3 << 20))  # 48 MiB, and half as much again in the engine's layout
+    put(tmp_path, "large", scaled(3, weights=12 << 10))  # 48 MiB
     with serving(tmp_path, "--load-model", "small") as server:
         client = Client(server, "grpc")
         before = resident_mib(server)

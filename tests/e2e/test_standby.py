@@ -6,6 +6,7 @@ comes back, and all that was asked is answered."""
 # quick sanitizers: address thread
 # shards: 3
 import concurrent.futures
+import contextlib
 import json
 import os
 import random
@@ -146,7 +147,7 @@ class Clients:
     """Ask one request after the other, with a short rest between, from several threads, and keep what each was told."""
 
     def __init__(self, cluster, count=8):
-        self.cluster, self.stop, self.told = cluster, threading.Event(), []
+        self.cluster, self.stop, self.told, self.nobody = cluster, threading.Event(), [], False
         self.pool = concurrent.futures.ThreadPoolExecutor(count)
         self.runs = [self.pool.submit(self.run, n) for n in range(count)]
 
@@ -155,7 +156,9 @@ class Clients:
         while not self.stop.wait(0.005):
             value = n * 1000 + i % 1000
             inputs = [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [value]}]
-            self.told.append(self.cluster.frontend.infer(MODELS[i % 2], inputs, id="%d-%d" % (n, i)) + ("%d-%d" % (n, i),))
+            nobody = self.nobody
+            status, answer = self.cluster.frontend.infer(MODELS[i % 2], inputs, id="%d-%d" % (n, i))
+            self.told.append((status, answer, "%d-%d" % (n, i), nobody or self.nobody))
             i += 1
 
     def answered(self, more):
@@ -163,18 +166,24 @@ class Clients:
         before = len(self.told)
         wait_until(lambda: len(self.told) >= before + more)
 
-    def check(self, absent=False):
-        """`absent`: for a while nobody may have been there who runs the models."""
+    @contextlib.contextmanager
+    def nobody_there(self):
+        """Meanwhile nobody may be there who runs the models."""
+        self.nobody = True
+        yield
+        self.nobody = False
+
+    def check(self):
         self.stop.set()
         for run in self.runs:
             run.result(120)
         self.pool.shutdown()
-        for status, answer, name in self.told:
-            if absent and status == 503 and "no accelerator that runs model" in answer["error"]:
+        for status, answer, name, nobody in self.told:
+            if nobody and status == 503 and "no accelerator that runs model" in answer["error"]:
                 continue
             assert status == 200, answer
             assert answer["id"] == name and answer["outputs"][0]["shape"] == [1, 1]
-        assert len({name for _, _, name in self.told}) == len(self.told)
+        assert len({name for _, _, name, _ in self.told}) == len(self.told)
 
 
 @pytest.fixture(scope="module")
