@@ -265,6 +265,72 @@ static void test_nothing_is_lost(void **state) {
     }
 }
 
+/* A consumer that goes to sleep and a producer that rings, at the same moment as nearly as two cores can. Where other
+ * programs have the cores, the two seldom meet, and each round takes long: so they end after some waits. */
+struct encounter {
+    struct doorbell bell;
+    struct {
+        _Alignas(CACHE_LINE) uint32_t line;
+    } message[8]; /* so much that the producer's core has still to write when it rings */
+    _Alignas(CACHE_LINE) _Atomic uint32_t published; /* the number of the message, as a ring's tail */
+    _Alignas(CACHE_LINE) _Atomic uint32_t begun;     /* the number of the round */
+    _Alignas(CACHE_LINE) _Atomic uint32_t rung;
+};
+#define ENCOUNTERS 20000
+#define WAITS_MOST 200
+
+static void *rings_at_once(void *encounter) {
+    struct encounter *e = encounter;
+    for (uint32_t round = 1; round <= ENCOUNTERS; round++) {
+        for (int spins = 0; atomic_load_explicit(&e->begun, memory_order_acquire) < round;)
+            if (++spins % 1000 == 0)
+                sched_yield();
+        for (size_t i = 0; i < ARRAY_COUNT(e->message); i++)
+            e->message[i].line = round;
+        atomic_store_explicit(&e->published, round, memory_order_release);
+        doorbell_ring(&e->bell);
+        atomic_store_explicit(&e->rung, round, memory_order_release);
+    }
+    return NULL;
+}
+
+/* One of the two sees the other. */
+static void it_sees_the_message_or_is_woken(void) {
+    static struct encounter e;
+    pthread_t producer;
+    uint32_t pause = 0, waits = 0;
+    e = (struct encounter){.begun = 0};
+    assert_int_equal(doorbell_init(&e.bell, false, false), 0);
+    assert_int_equal(pthread_create(&producer, NULL, rings_at_once, &e), 0);
+    for (uint32_t round = 1; round <= ENCOUNTERS && waits < WAITS_MOST; round++) {
+        atomic_store_explicit(&e.begun, round, memory_order_release);
+        for (volatile uint32_t i = 0; i < pause + round % 16; i++)
+            atomic_signal_fence(memory_order_seq_cst);
+        doorbell_arm(&e.bell);
+        bool seen = atomic_load_explicit(&e.published, memory_order_acquire) == round;
+        for (int spins = 0; atomic_load_explicit(&e.rung, memory_order_acquire) < round;)
+            if (++spins % 1000 == 0) {
+                sched_yield();
+                waits += round > 1; /* the producer has started */
+            }
+        if (!seen && atomic_load_explicit(&e.bell.sleeping, memory_order_relaxed) != DOORBELL_AWAKE)
+            fail_msg("round %u: it sleeps, and its message lies there", round);
+        pause = !seen ? pause + 1 : pause > 0 ? pause - 1 : 0; /* until it comes first as often as the producer */
+        doorbell_cancel(&e.bell);
+        for (size_t i = 0; i < ARRAY_COUNT(e.message); i++)
+            assert_int_equal(e.message[i].line, round);
+    }
+    atomic_store_explicit(&e.begun, ENCOUNTERS, memory_order_release); /* it goes on alone to its end */
+    pthread_join(producer, NULL);
+    doorbell_destroy(&e.bell);
+}
+
+static void test_who_goes_to_sleep_sees_the_message_or_is_woken(void **state) {
+    (void)state;
+    for (int i = 0; i < 20; i++)
+        it_sees_the_message_or_is_woken();
+}
+
 static int events_waiting(int epoll_fd) {
     struct epoll_event event;
     return epoll_wait(epoll_fd, &event, 1, 0);
@@ -306,6 +372,7 @@ int main(void) {
         cmocka_unit_test(test_it_is_woken_for_what_is_due_sooner),
         cmocka_unit_test(test_it_asks_for_its_turns_back),
         cmocka_unit_test(test_nothing_is_lost),
+        cmocka_unit_test(test_who_goes_to_sleep_sees_the_message_or_is_woken),
         cmocka_unit_test(test_a_late_write_wakes_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
