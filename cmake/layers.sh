@@ -2,7 +2,7 @@
 # layers.sh SOURCE_DIR - refuses includes that point upwards. A file may include its own folder and those before it in
 # this list, which ARCHITECTURE.md draws; a folder that is not in the list is refused, too. The build runs this check.
 set -eu
-layers="base tensor image link table engine repository profile prefix sharing plan pipeline sched policy backend request v2 stats net http grpc scenario
+layers="base tensor image link table engine onnx repository profile prefix sharing plan pipeline sched policy backend request v2 stats net http grpc scenario
     sim peer cluster control load stress report planfile cli"
 
 cd "$1"

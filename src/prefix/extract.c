@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/protobuf.h"
-#include "prefix/onnx_proto.h"
+#include "onnx/onnx_proto.h"
 #include "tensor/tensor.h"
 
 #define MODEL_BYTES_MAX ((size_t)INT32_MAX)

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/protobuf.h"
-#include "prefix/onnx_proto.h"
+#include "onnx/onnx_proto.h"
 
 #define ATTRIBUTES_MAX 256 /* of a node */
 #define SYMBOLS_MAX    64  /* names of dimensions of the inputs */

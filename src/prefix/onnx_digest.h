@@ -10,7 +10,7 @@
  * function of the model or an operator that is not ONNX's own, or depend on a value that clients may replace. */
 #pragma once
 
-#include "prefix/onnx_graph.h"
+#include "onnx/onnx_graph.h"
 
 struct onnx_digest {
     uint64_t words[4]; /* all 0: equal to no other */

@@ -205,6 +205,8 @@ def test_an_accelerator_whose_run_does_not_come_back_is_out_of_service(folder):
         wait_until(lambda: post_boxes(server, 10)[0] == 200)  # as above
         wait_until(lambda: server.metrics()["symphony_accelerators_serving"] == 2)
         status, answer = post_boxes(server, BOXES)
+        while "was stopped after" in answer["error"]:  # on a busy machine, before it came to the node that does not end
+            status, answer = post_boxes(server, BOXES)
         runs_when_idle(server)
         assert status == 500
         assert "2 accelerators failed while they ran this request" in answer["error"]

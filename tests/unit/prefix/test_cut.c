@@ -10,7 +10,7 @@
 #include "prefix/extract.h"
 #include "prefix/groups.h"
 #include "unit/cmocka_all.h"
-#include "unit/prefix/onnx_build.h"
+#include "unit/onnx/onnx_build.h"
 
 static void model_of(struct text *bytes, struct cut_model *model) {
     struct sy_error err = {""};

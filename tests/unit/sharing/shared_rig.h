@@ -12,7 +12,7 @@
 #include "prefix/groups.h"
 #include "sharing/shared_groups.h"
 #include "unit/cmocka_all.h"
-#include "unit/prefix/onnx_build.h"
+#include "unit/onnx/onnx_build.h"
 #include "unit/temp_folder.h"
 
 #define RIG_BATCH 16

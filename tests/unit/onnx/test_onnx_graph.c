@@ -1,5 +1,5 @@
 /* test_onnx_graph.c - what is read of a model's file, and what mistakes say; weights in each of their forms. */
-#include "prefix/onnx_graph.h"
+#include "onnx/onnx_graph.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "unit/cmocka_all.h"
-#include "unit/prefix/onnx_build.h"
+#include "unit/onnx/onnx_build.h"
 #include "unit/temp_folder.h"
 
 static void nodes_and_tensors_are_numbered(void **state) {

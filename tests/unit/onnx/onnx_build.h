@@ -5,7 +5,7 @@
 
 #include "base/protobuf.h"
 #include "base/text.h"
-#include "prefix/onnx_proto.h"
+#include "onnx/onnx_proto.h"
 
 /* A node: its operator, and its inputs and outputs, each a list of words. */
 struct build_node {

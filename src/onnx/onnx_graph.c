@@ -1,5 +1,5 @@
 /* onnx_graph.c - two passes over a model's file: its tensors and nodes are counted, then read. */
-#include "prefix/onnx_graph.h"
+#include "onnx/onnx_graph.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 
 #include "base/protobuf.h"
 #include "engine/fingerprint.h"
-#include "prefix/onnx_proto.h"
+#include "onnx/onnx_proto.h"
 
 #define DEPTH_MAX      16      /* of subgraphs in subgraphs */
 #define NODES_MAX      1000000 /* of a graph; the largest public ones have some 100,000 */

@@ -10,8 +10,8 @@
 
 #include "base/protobuf.h"
 #include "base/text.h"
-#include "prefix/onnx_graph.h"
-#include "prefix/onnx_proto.h"
+#include "onnx/onnx_graph.h"
+#include "onnx/onnx_proto.h"
 
 /* TensorProto.DataType: bytes of an element, 0 for strings and types that are not known here. Elements of 4 or 2 bits
  * are packed, and come as bytes. */
