@@ -319,7 +319,7 @@ void batch_answer(struct executor *x, const struct batch_plan *plan, const struc
             .run_start_ns = result->start_ns,
             .run_end_ns = result->end_ns,
             .block = block,
-            .first_item = item,
+            .first_item = result->whole ? ITEMS_WHOLE : item,
             .batch_items = items,
             .status = (uint8_t)result->status,
             .refusal = REFUSAL_DEADLINE,

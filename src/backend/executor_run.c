@@ -5,6 +5,7 @@
 
 #include "backend/executor_state.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "table/profile.h"
 
 /* Once a run has failed, the parts of its batch may run for APART_TIMES times the profiled latency of the whole batch,
@@ -38,8 +39,9 @@ static void requests_order(struct executor *x) {
     struct batch_under_way *b = &x->batch;
     uint32_t count = b->plan->request_count, together = 0, apart = 0, unready = 0;
 
+    bool lone = atomic_load_explicit(&x->config.models[b->plan->served_model].lone, memory_order_relaxed); /* a flag */
     for (uint32_t k = 0; k < count; k++)
-        b->alone[k] = wiring_card(x->wiring, b->plan->handles[k])->alone;
+        b->alone[k] = lone || wiring_card(x->wiring, b->plan->handles[k])->alone;
     batch_part(x, b->plan, b->alone);
     for (uint32_t k = 0; k < count; k++) /* only one look at each: it may become ready meanwhile */
         if (request_unready(x, b->plan->handles[k])) {
@@ -183,6 +185,7 @@ void batch_abandon(struct executor *x) {
 enum outcome {
     OUTCOME_ANSWER, /* the result is the requests' */
     OUTCOME_HALVE,  /* it failed, and has several requests */
+    OUTCOME_APART,  /* nobody can tell which rows are whose: the requests run one at a time */
     OUTCOME_BROKEN, /* it failed, and so has the engine: the requests that are left are lost */
     OUTCOME_GIVE,   /* it was stopped: the requests that are left are lost, but the accelerator stays in service */
     OUTCOME_GONE,   /* the thread has lost the executor */
@@ -215,6 +218,31 @@ static enum outcome run_stopped(struct executor *x, const struct batch_plan *par
     return part->request_count > 1 ? OUTCOME_GIVE : OUTCOME_ANSWER;
 }
 
+/* Looks whether each output has as many rows as there are items. If not, what came out belongs to a request only if it
+ * ran alone, and from now on each one does. */
+static enum outcome rows_count(struct executor *x, const struct batch_plan *part, struct run_result *result) {
+    struct served_model *model = &x->config.models[part->served_model];
+    const struct output_block *block = result->block;
+    uint32_t items = batch_items(x, part), o = 0;
+
+    while (o < block->output_count && block->outputs[o].rank > 0 && block->outputs[o].dims[0] == items)
+        o++;
+    if (!model->signature.batched || o == block->output_count)
+        return OUTCOME_ANSWER;
+    if (!atomic_exchange_explicit(&model->lone, true, memory_order_relaxed)) /* a flag */
+        log_warn("an output has another number of rows than its batch; requests run one at a time from now on",
+                 "model=%s output=%s rows=%lld batch=%u", model->name, model->signature.outputs[o].name,
+                 block->outputs[o].rank ? (long long)block->outputs[o].dims[0] : 0, items);
+    result->whole = part->request_count == 1;
+    if (result->whole)
+        return OUTCOME_ANSWER;
+    output_block_put(result->block);
+    result->block = NULL;
+    x->batch.failed = true;
+    x->batch.together = x->batch.done;
+    return OUTCOME_APART;
+}
+
 static enum outcome engine_run(struct executor *x, struct engine_model *model, const struct tensor_view *inputs,
                                const struct batch_plan *part, struct run_result *result) {
     const struct engine_ops *engine = x->config.engine; /* used when this thread may have lost the executor */
@@ -240,7 +268,7 @@ static enum outcome engine_run(struct executor *x, struct engine_model *model, c
         return run_failed(x, part, result);
     result->status = REQUEST_OK;
     x->batch.engine_ran = true;
-    return OUTCOME_ANSWER;
+    return rows_count(x, part, result);
 }
 
 /* The same for models that share a prefix. */
@@ -334,6 +362,9 @@ bool batch_run(struct executor *x, uint32_t model_thread, const struct batch_pla
         switch (outcome) {
         case OUTCOME_HALVE:
             b->bad_end = b->done + part->request_count;
+            break;
+        case OUTCOME_APART:
+            b->bad_end = 0;
             break;
         case OUTCOME_BROKEN:
             engine_lose(x, plan->accelerator, result.error.text);

@@ -80,6 +80,16 @@ static enum shared_end part_run(struct shared *s, struct engine_model *model, co
         *block = NULL;
         return SHARED_STOPPED;
     }
+    for (uint32_t i = 0; rc == 0 && i < (*block)->output_count; i++) {
+        const struct tensor_view *output = &(*block)->outputs[i];
+        if (output->rank == 0 || output->dims[0] != items)
+            rc = error_set(err, -EIO, "an output has %lld rows for a batch of %u",
+                           output->rank ? (long long)output->dims[0] : 0, items);
+    }
+    if (rc < 0) {
+        output_block_put(*block);
+        *block = NULL;
+    }
     return rc < 0 ? SHARED_FAILED : SHARED_DONE;
 }
 

@@ -115,6 +115,7 @@ struct run_result {
     struct output_block *block;     /* of OK; batch_answer() hands it on */
     const struct run_slice *slices; /* instead, where each suffix has a block of its own: all requests, in order; */
     uint32_t slice_count;           /* 0: `block` is for all requests */
+    bool whole;                     /* of OK: the outputs are a lone request's, however many rows they have */
     bool suspect, broke, read;      /* of LOST: as in result_message; `read` of the first request alone */
     bool absent;                    /* of LOST: the model is not resident */
     bool unready;                   /* of LOST: the requests' inputs are not prepared */

@@ -119,8 +119,10 @@ static void send_outputs(struct frontend_peer *f, const struct landed *landed, c
     uint64_t bytes = 0;
 
     for (uint32_t i = 0; i < block->output_count; i++) {
-        if (!signature->batched || tensor_rows(&block->outputs[i], result->first_item, card->items, &parts[i]) < 0)
+        if (!signature->batched || result->first_item == ITEMS_WHOLE)
             parts[i] = block->outputs[i];
+        else if (tensor_rows(&block->outputs[i], result->first_item, card->items, &parts[i]) < 0)
+            parts[i] = (struct tensor_view){.rank = 0}; /* never: the executor has counted the rows */
         bytes += parts[i].bytes;
     }
     char *at =

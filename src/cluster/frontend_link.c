@@ -78,6 +78,7 @@ static void give_result(struct frontend_link *l, const struct away *a) {
         .run_start_ns = a->last.run_start_ns,
         .run_end_ns = a->last.run_end_ns,
         .block = a->block,
+        .first_item = ITEMS_WHOLE,
         .batch_items = a->last.batch_items,
         .status = a->last.status,
         .refusal = a->last.refusal,

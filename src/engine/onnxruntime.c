@@ -253,8 +253,8 @@ static void onnxruntime_unload(struct engine_model *model) {
 }
 
 /* Finds where an output lies, and its shape. An output of strings is replaced by one in our form. */
-static int output_view(struct engine_model *model, uint32_t i, uint32_t items, OrtValue **value,
-                       struct tensor_view *view, struct sy_error *err) {
+static int output_view(struct engine_model *model, uint32_t i, OrtValue **value, struct tensor_view *view,
+                       struct sy_error *err) {
     const OrtApi *api = model->api;
     const struct tensor_spec *spec = &model->signature->outputs[i];
     OrtTensorTypeAndShapeInfo *info = NULL;
@@ -274,11 +274,6 @@ static int output_view(struct engine_model *model, uint32_t i, uint32_t items, O
     if (rank > TENSOR_DIMS_MAX)
         return error_set(err, -EIO, "output '%s' has %zu dimensions; at most %d are served", spec->name, rank,
                          TENSOR_DIMS_MAX);
-    if (model->signature->batched && (rank == 0 || view->dims[0] != items))
-        return error_set(err, -EIO,
-                         "output '%s' has %lld rows for a batch of %u; if rows are not items, say "
-                         "'max_batch_size: 0' in config.pbtxt",
-                         spec->name, rank ? (long long)view->dims[0] : 0, items);
     view->rank = (uint32_t)rank;
     if (strings)
         return onnxruntime_strings_take(api, value, view, err);
@@ -380,7 +375,7 @@ static int run_here(struct engine_model *model, const struct tensor_view *inputs
     for (uint32_t i = 0; i < signature->input_count; i++)
         bytes += inputs[i].data ? inputs[i].bytes : 0;
     for (uint32_t i = 0; i < signature->output_count && !rc; i++) {
-        rc = output_view(model, i, items, &values[i], &pooled->block.outputs[i], err);
+        rc = output_view(model, i, &values[i], &pooled->block.outputs[i], err);
         bytes += rc ? 0 : pooled->block.outputs[i].bytes;
     }
     run_note(model, now_ns, rc ? RUN_BYTES_UNKNOWN : bytes);

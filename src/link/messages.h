@@ -407,12 +407,14 @@ enum request_status {
 
 struct output_block;
 
+#define ITEMS_WHOLE UINT32_MAX
+
 /* What became of a request, by value. */
 struct result_message {
     _Alignas(CACHE_LINE) uint64_t handle;
     int64_t run_start_ns, run_end_ns;
     struct output_block *block; /* a reference, which the frontend owns from now on; may be NULL unless OK */
-    uint32_t first_item;        /* of this request in the block's outputs */
+    uint32_t first_item;        /* of this request in the block's outputs; ITEMS_WHOLE: they are all its own */
     uint32_t batch_items;       /* of the batch that it ran in */
     uint8_t status;             /* enum request_status */
     uint8_t refusal;            /* enum refusal */

@@ -109,13 +109,13 @@ void flow_weights(struct walk *w, struct onnx_bytes tensor, struct flow *flow) {
     uint64_t elements = 1;
     for (uint32_t d = 0; d < weights.rank; d++)
         elements = weights.dims[d] >= 0 && weights.dims[d] <= ONNX_LIST_MAX ? elements * (uint64_t)weights.dims[d]
-                                                                           : ONNX_LIST_MAX + 1;
+                                                                            : ONNX_LIST_MAX + 1;
     if (weights.rank <= FLOW_RANK_MAX) {
         flow->rank = (int)weights.rank;
         for (uint32_t d = 0; d < weights.rank; d++)
             flow->dims[d] = extent_of(weights.dims[d]);
     }
-    uint32_t bytes = weights.type == TYPE_INT64                                  ? 8
+    uint32_t bytes = weights.type == TYPE_INT64                                 ? 8
                      : weights.type == TYPE_INT32 || weights.type == TYPE_FLOAT ? 4
                      : weights.type == TYPE_BOOL                                ? 1
                                                                                 : 0;
@@ -130,8 +130,8 @@ void flow_weights(struct walk *w, struct onnx_bytes tensor, struct flow *flow) {
             memcpy(&fraction, &whole, sizeof(fraction));
             if (weights.type == TYPE_INT32)
                 whole = single;
-            bool is_whole = weights.type != TYPE_FLOAT || (fraction > -1e9f && fraction < 1e9f &&
-                                                           fraction == (float)(int64_t)fraction);
+            bool is_whole = weights.type != TYPE_FLOAT ||
+                            (fraction > -1e9f && fraction < 1e9f && fraction == (float)(int64_t)fraction);
             if (weights.type == TYPE_FLOAT && is_whole)
                 whole = (int64_t)fraction;
             numbers[i] = is_whole ? extent_of(whole) : extent_new(w, 0);
@@ -317,7 +317,8 @@ static void node_look(struct walk *w, uint32_t n) {
 
 /* ---- outputs ---- */
 
-static enum items_verdict output_judge(const struct walk *w, uint32_t t, struct onnx_bytes items, struct sy_error *why) {
+static enum items_verdict output_judge(const struct walk *w, uint32_t t, struct onnx_bytes items,
+                                       struct sy_error *why) {
     const struct onnx_graph *g = w->graph;
     const struct onnx_tensor *tensor = &g->tensors[t];
     const struct flow *flow = &w->flows[t];
@@ -327,9 +328,8 @@ static enum items_verdict output_judge(const struct walk *w, uint32_t t, struct 
         const struct onnx_node *node = &g->nodes[flow->cause];
         uint32_t gives = node->output_count ? g->gives[node->gives_at] : ONNX_NONE;
         struct onnx_bytes given = gives == ONNX_NONE ? (struct onnx_bytes){NULL, 0} : g->tensors[gives].name;
-        error_set(why, -EINVAL, "%.*s, which gives '%.*s', %s",
-                  (int)node->op.length, (const char *)node->op.data, (int)(given.length > 60 ? 60 : given.length),
-                  (const char *)given.data, w->causes[flow->cause].what);
+        error_set(why, -EINVAL, "%.*s, which gives '%.*s', %s", (int)node->op.length, (const char *)node->op.data,
+                  (int)(given.length > 60 ? 60 : given.length), (const char *)given.data, w->causes[flow->cause].what);
         return w->causes[flow->cause].verdict;
     }
     if (flow->kind == FLOW_SAME || flow->axis != 0) {
@@ -342,8 +342,7 @@ static enum items_verdict output_judge(const struct walk *w, uint32_t t, struct 
     if (tensor->info.data && shape_read((struct walk *)w, tensor->info, &shape, &name) && shape.rank > 0 &&
         !names_agree(items, name)) {
         error_set(why, -EINVAL, "output '%.*s' has a first dimension of another name, %.*s, than the inputs'",
-                  (int)tensor->name.length, (const char *)tensor->name.data, (int)name.length,
-                  (const char *)name.data);
+                  (int)tensor->name.length, (const char *)tensor->name.data, (int)name.length, (const char *)name.data);
         return ITEMS_UNKNOWN;
     }
     return ITEMS_APART;
@@ -388,6 +387,9 @@ enum items_verdict items_walk(struct onnx_graph *graph, struct sy_error *why) {
         error_set(why, -ENOMEM, "no memory to look for what joins items");
         verdict = ITEMS_UNKNOWN;
     }
+    for (char *c = why->text; verdict != ITEMS_APART && *c; c++) /* names are as the file has them */
+        if (*c < ' ' || *c > '~' || *c == '"' || *c == '\\')
+            *c = '?';
     for (uint32_t t = 0; w.flows && t < graph->tensor_count; t++)
         free(w.flows[t].values);
     free(w.flows);

@@ -25,8 +25,8 @@ enum flow_kind {
 
 struct flow {
     enum flow_kind kind;
-    bool counts;       /* SAME, but its numbers depend on how many items there are */
-    int rank, axis;    /* RANK_UNKNOWN only of SAME */
+    bool counts;    /* SAME, but its numbers depend on how many items there are */
+    int rank, axis; /* RANK_UNKNOWN only of SAME */
     struct extent dims[FLOW_RANK_MAX];
     struct extent *values; /* [value_count] the elements of a short list of numbers, or one number; NULL: not known */
     uint32_t value_count;
@@ -35,13 +35,13 @@ struct flow {
 
 struct walk {
     struct onnx_graph *graph;
-    struct flow *flows;       /* of each tensor */
-    uint64_t codes;           /* given to unknown sizes so far */
-    int64_t opset;            /* version of the standard operators */
+    struct flow *flows; /* of each tensor */
+    uint64_t codes;     /* given to unknown sizes so far */
+    int64_t opset;      /* version of the standard operators */
     struct cause {
         enum items_verdict verdict;
         const char *what;
-    } *causes; /* [node_count] */
+    } * causes; /* [node_count] */
     const struct onnx_node *node;
     const char *what;
     bool out_of_memory;

@@ -1,5 +1,5 @@
-/* items_rules.c - what the operators of ONNX (docs/Operators.md of the ONNX project), of its machine-learning domain and
- * of ONNX Runtime do to the dimension along which items lie. */
+/* items_rules.c - what the operators of ONNX (docs/Operators.md of the ONNX project), of its machine-learning domain
+ * and of ONNX Runtime do to the dimension along which items lie. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -166,8 +166,7 @@ static bool numbers_compute(struct walk *w, const struct flow *const *in, uint32
 }
 
 /* Numpy's rule: shapes are aligned at their ends, and a size of 1 is stretched. */
-static enum items_verdict stretched(struct walk *w, const struct flow *const *in, uint32_t in_count,
-                                    struct flow *out) {
+static enum items_verdict stretched(struct walk *w, const struct flow *const *in, uint32_t in_count, struct flow *out) {
     int rank = 0, axis = -1;
     bool known = true;
     for (uint32_t i = 0; i < in_count; i++) {
@@ -228,8 +227,8 @@ static enum items_verdict along(struct walk *w, const struct flow *x, int64_t ax
 /* Before version 13 softmax takes everything from its axis on as one. */
 RULE(softmax) {
     (void)out_count;
-    return along(w, given(in, in_count, 0), onnx_attribute_int(w->node, "axis", w->opset < 13 ? 1 : -1),
-                 w->opset < 13, out);
+    return along(w, given(in, in_count, 0), onnx_attribute_int(w->node, "axis", w->opset < 13 ? 1 : -1), w->opset < 13,
+                 out);
 }
 
 RULE(cumulated) {
@@ -244,8 +243,7 @@ RULE(cumulated) {
 RULE(layer_normalised) {
     if (items_behind(in, in_count, 1))
         return walk_unknown(w, from_items);
-    enum items_verdict verdict =
-        along(w, given(in, in_count, 0), onnx_attribute_int(w->node, "axis", -1), true, out);
+    enum items_verdict verdict = along(w, given(in, in_count, 0), onnx_attribute_int(w->node, "axis", -1), true, out);
     for (uint32_t o = 1; o < out_count && verdict == ITEMS_APART; o++) { /* means and deviations: never taken further */
         out[o].kind = FLOW_JOINED;
         w->what = "has means that are given on";
@@ -644,9 +642,9 @@ static struct extent dims_multiplied(struct walk *w, const struct extent *dims, 
     return product;
 }
 
-/* Gives a tensor other sizes; the order of its elements stays. `open`: the dimension whose size follows from the others;
- * -1: none. Items stay apart if what lies before them is as large as it was: a piece of it is then a whole number of
- * items' elements, or a single item would not fit these sizes either. */
+/* Gives a tensor other sizes; the order of its elements stays. `open`: the dimension whose size follows from the
+ * others; -1: none. Items stay apart if what lies before them is as large as it was: a piece of it is then a whole
+ * number of items' elements, or a single item would not fit these sizes either. */
 static enum items_verdict reshape_to(struct walk *w, const struct flow *x, struct extent *dims, int rank, int open,
                                      struct flow *out) {
     int axis = -1;
@@ -656,8 +654,8 @@ static enum items_verdict reshape_to(struct walk *w, const struct flow *x, struc
         if (open >= 0) {
             dims[open] = extent_of(1);
             struct extent rest = dims_multiplied(w, dims, 0, rank);
-            out->dims[open] = has_rank(x) ? extent_quotient(w, dims_multiplied(w, x->dims, 0, x->rank), rest)
-                                          : extent_new(w, 0);
+            out->dims[open] =
+                has_rank(x) ? extent_quotient(w, dims_multiplied(w, x->dims, 0, x->rank), rest) : extent_new(w, 0);
         }
         return ITEMS_APART;
     }
@@ -998,8 +996,7 @@ RULE(gathered_nd) {
     int64_t taken = extent_is_number(at->dims[at->rank - 1]) ? at->dims[at->rank - 1].times : -1;
     if (taken < 0 || !has_rank(x) || at->rank - 1 + x->rank - taken - batch > FLOW_RANK_MAX)
         return walk_unknown(w, no_sizes);
-    *out = (struct flow){
-        .kind = FLOW_ITEMS, .rank = (int)(at->rank - 1 + x->rank - taken - batch), .axis = at->axis};
+    *out = (struct flow){.kind = FLOW_ITEMS, .rank = (int)(at->rank - 1 + x->rank - taken - batch), .axis = at->axis};
     if (out->rank < at->rank - 1)
         return walk_unknown(w, no_sizes);
     dims_forget(w, out, 0);

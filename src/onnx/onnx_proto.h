@@ -1,4 +1,5 @@
-/* onnx_proto.h - numbers of the fields of ONNX's messages (onnx/onnx.proto, Apache-2.0). For the files that read models.
+/* onnx_proto.h - numbers of the fields of ONNX's messages (onnx/onnx.proto, Apache-2.0). For the files that read
+ * models.
  */
 #pragma once
 
@@ -9,7 +10,14 @@ enum { GRAPH_NODE = 1, GRAPH_NAME = 2, GRAPH_INITIALIZER = 5, GRAPH_INPUT = 11, 
 enum { GRAPH_SPARSE_INITIALIZER = 15 };
 enum { NODE_INPUT = 1, NODE_OUTPUT = 2, NODE_NAME = 3, NODE_OP = 4, NODE_ATTRIBUTE = 5, NODE_DOC = 6 };
 enum { NODE_DOMAIN = 7, NODE_OVERLOAD = 8, NODE_METADATA = 9 };
-enum { ATTRIBUTE_NAME = 1, ATTRIBUTE_INT = 3, ATTRIBUTE_STRING = 4, ATTRIBUTE_TENSOR = 5, ATTRIBUTE_GRAPH = 6, ATTRIBUTE_FLOATS = 7 };
+enum {
+    ATTRIBUTE_NAME = 1,
+    ATTRIBUTE_INT = 3,
+    ATTRIBUTE_STRING = 4,
+    ATTRIBUTE_TENSOR = 5,
+    ATTRIBUTE_GRAPH = 6,
+    ATTRIBUTE_FLOATS = 7
+};
 enum { ATTRIBUTE_INTS = 8, ATTRIBUTE_TENSORS = 10, ATTRIBUTE_GRAPHS = 11, ATTRIBUTE_DOC = 13 };
 enum { VALUE_NAME = 1, VALUE_TYPE = 2 };
 enum { TYPE_TENSOR = 1 };

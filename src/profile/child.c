@@ -89,6 +89,8 @@ static int child_listen(struct child *child, const struct profile_options *optio
 static void doing(const struct child *child, char *text, size_t size) {
     if (strcmp(child->last.phase, "measuring") == 0)
         snprintf(text, size, "measuring a batch of %u", child->last.batch);
+    else if (strcmp(child->last.phase, "trying") == 0)
+        snprintf(text, size, "trying %u unlike items together", child->last.batch);
     else if (strcmp(child->last.phase, "optimising") == 0)
         snprintf(text, size, "trying an optimised copy of the model");
     else if (strcmp(child->last.phase, "preparing") == 0)
@@ -121,13 +123,13 @@ static int child_end(struct child *child, int why, struct sy_error *err) {
 }
 
 /* Runs one child from its start to its end. 0 with the record, or -errno; *blame_cache says whether to try again with
- * the attempt after *attempt. */
+ * the attempt after *attempt, *blame_items whether to try again without running unlike items together. */
 static int child_run(const struct worker_request *request, const struct profile_options *options,
                      struct profile_progress *progress, struct profile_record *record, uint32_t *attempt,
-                     bool *blame_cache, struct sy_error *err) {
+                     bool *blame_cache, bool *blame_items, struct sy_error *err) {
     struct child child;
     int rc = child_start(&child, options->program ? options->program : "/proc/self/exe", request, err);
-    *blame_cache = false;
+    *blame_cache = *blame_items = false;
     if (rc)
         return rc;
     while ((rc = child_listen(&child, options)) == 0 && child.last.kind == WORKER_PROGRESS) {
@@ -142,7 +144,8 @@ static int child_run(const struct worker_request *request, const struct profile_
         if (options->stop && atomic_load_explicit(options->stop, memory_order_relaxed)) /* no data goes with it */
             rc = -EINTR;
         *attempt = child.last.attempt;
-        *blame_cache = child.last.blame_cache && rc != -EINTR;
+        *blame_items = rc != -EINTR && strcmp(child.last.phase, "trying") == 0;
+        *blame_cache = rc != -EINTR && !*blame_items && child.last.blame_cache;
         return child_end(&child, rc, err);
     }
     struct worker_message answer = child.last;
@@ -173,16 +176,21 @@ int profile_in_child(const struct served_model *model, const struct profile_opti
                      struct profile_progress *progress, struct profile_record *record, struct sy_error *err) {
     struct worker_request *request = calloc(1, sizeof(*request));
     struct sy_error why = {""};
-    bool again = true;
+    bool again = true, items = false;
     int rc = -ENOMEM;
     if (!request)
         return error_set(err, rc, "no memory for a child process");
     request_fill(request, model, options);
     while (again) {
         uint32_t attempt;
-        rc = child_run(request, options, progress, record, &attempt, &again, &why);
+        rc = child_run(request, options, progress, record, &attempt, &again, &items, &why);
         again = again && rc && attempt < ATTEMPT_MAX;
-        if (again) {
+        if (rc && items && !request->untried) {
+            log_warn("model not tried with unlike items", "model=%s reason=\"%s\"", model->name, why.text);
+            request->untried = true;
+            request->attempt = attempt;
+            again = true;
+        } else if (again) {
             log_warn("optimised model set aside", "model=%s form=%u reason=\"%s\"", model->name, attempt, why.text);
             request->attempt = attempt + 1;
         }

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/rng.h"
+#include "profile/separable.h"
 
 #define RUNS_MIN    5   /* of a batch size, however slow */
 #define RUNS_ENOUGH 20  /* after so many, half of the budget is enough */
@@ -138,84 +139,6 @@ int measure_item_dims(const struct signature *signature, uint32_t choice, int64_
         }
     }
     return choice < (open ? ARRAY_COUNT(item_choices) : 1) ? 0 : -ENOENT;
-}
-
-/* Whether items can run together. */
-
-static double element_value(const void *data, size_t i, enum datatype type) {
-    uint32_t bits;
-    float single;
-    uint16_t half;
-    switch (type) {
-    case DATATYPE_FP32:
-        return ((const float *)data)[i];
-    case DATATYPE_FP64:
-        return ((const double *)data)[i];
-    case DATATYPE_BF16:
-        half = ((const uint16_t *)data)[i];
-        bits = (uint32_t)half << 16;
-        memcpy(&single, &bits, sizeof(single));
-        return single;
-    case DATATYPE_FP16:
-        half = ((const uint16_t *)data)[i];
-        single =
-            ldexpf((float)((half & 0x3ff) | (half & 0x7c00 ? 0x400 : 0)), (half & 0x7c00 ? half >> 10 & 0x1f : 1) - 25);
-        return half & 0x8000 ? -single : single;
-    default:
-        return 0;
-    }
-}
-
-static bool floating(enum datatype type) {
-    return type == DATATYPE_FP16 || type == DATATYPE_BF16 || type == DATATYPE_FP32 || type == DATATYPE_FP64;
-}
-
-/* Floats may differ by 1 % of the greatest value, since kernels choose their order of summation by the batch; a model
- * that mixes items differs by much more. Other types must be equal. */
-static bool rows_agree(const void *a, const void *b, size_t bytes, enum datatype type) {
-    if (!floating(type))
-        return memcmp(a, b, bytes) == 0;
-    size_t count = bytes / datatype_bytes(type);
-    double greatest = 0, difference = 0;
-    for (size_t i = 0; i < count; i++) {
-        double x = element_value(a, i, type), y = element_value(b, i, type);
-        if (isfinite(x) && isfinite(y)) {
-            greatest = fmax(greatest, fabs(x));
-            difference = fmax(difference, fabs(x - y));
-        } else if (isfinite(x) != isfinite(y)) {
-            return false;
-        }
-    }
-    return difference <= 0.01 * greatest;
-}
-
-/* Runs two items together and each alone. 0 if the rows agree, or why they do not. */
-static int batch_check(const struct engine_ops *ops, struct engine_model *model, const struct signature *signature,
-                       int64_t item_dims[][TENSOR_DIMS_MAX], uint64_t seed, struct sy_error *why) {
-    struct tensor_view inputs[TENSORS_MAX], item[TENSORS_MAX];
-    struct output_block *both = NULL;
-    int rc = measure_inputs(signature, item_dims, 2, seed, inputs);
-    if (rc)
-        return error_set(why, rc, "no memory for two items");
-    rc = ops->run(model, inputs, 2, &both, why);
-    for (uint32_t n = 0; n < 2 && !rc; n++) {
-        struct output_block *alone = NULL;
-        for (uint32_t i = 0; i < signature->input_count; i++)
-            if (tensor_rows(&inputs[i], n, 1, &item[i]) < 0)
-                item[i] = inputs[i];
-        rc = ops->run(model, item, 1, &alone, why);
-        for (uint32_t i = 0; i < signature->output_count && !rc; i++) {
-            struct tensor_view row;
-            if (tensor_rows(&both->outputs[i], n, 1, &row) < 0 || row.bytes != alone->outputs[i].bytes ||
-                !rows_agree(alone->outputs[i].data, row.data, row.bytes, signature->outputs[i].type))
-                rc = error_set(why, -EIO, "output '%s' of an item depends on what it is batched with",
-                               signature->outputs[i].name);
-        }
-        output_block_put(alone);
-    }
-    output_block_put(both);
-    free(inputs[0].data);
-    return rc;
 }
 
 /* Timing. */
@@ -418,6 +341,21 @@ static void steps_add(const struct engine_ops *ops, const struct engine_model *m
     record->point_count = n;
 }
 
+static const uint32_t sizes_tried[] = {3, 5}; /* no powers of two, and the greatest when it is known */
+
+/* Tries items together. Who was told to batch them is, though they mix, and it is noted. */
+static void items_try(const struct separable_trial *trial, uint32_t items, bool told, struct profile_record *record) {
+    struct sy_error why = {""};
+    int rc = separable_try(trial, items, &why);
+    if (rc == -EXDEV && told) {
+        if (!record->mixes[0])
+            snprintf(record->mixes, sizeof(record->mixes), "%s", why.text);
+    } else if (rc) {
+        record->batched = false;
+        note(record, why.text);
+    }
+}
+
 int measure_model(const struct engine_ops *ops, struct engine_model *model, const struct signature *signature,
                   int64_t item_dims[][TENSOR_DIMS_MAX], const struct measure_options *options,
                   struct profile_record *record, struct sy_error *err) {
@@ -429,18 +367,28 @@ int measure_model(const struct engine_ops *ops, struct engine_model *model, cons
     record->point_count = 0;
     record->batch_bytes = 0;
     note(record, "");
-    record->batched = signature->batched && batch_check(ops, model, signature, item_dims, options->seed, &why) == 0;
+    const struct separable_trial trial = {.ops = ops,
+                                          .model = model,
+                                          .signature = signature,
+                                          .item_dims = item_dims,
+                                          .seed = options->seed,
+                                          .progress = options->progress,
+                                          .context = options->context};
+    const uint64_t single_bytes = measure_resident_bytes(); /* an item has been run already */
+    record->batched = signature->batched;
     if (!signature->batched)
-        note(record, "no batch dimension");
-    else if (!record->batched)
-        note(record, why.text);
+        note(record, options->unbatched && *options->unbatched ? options->unbatched : "no batch dimension");
+    for (uint32_t i = 0, size = 1; i < ARRAY_COUNT(sizes_tried) && record->batched && !options->untried; i++) {
+        uint32_t next = sizes_tried[i] < record->batch_max ? sizes_tried[i] : record->batch_max;
+        if (next > size)
+            items_try(&trial, size = next, options->told, record);
+    }
     if (!record->batched)
         record->batch_max = 1;
 
     bool padded = is_padded(ops, model, record->batch_max);
     double best_ns = INFINITY; /* an item's median in the best batch so far */
     int without_gain = 0;
-    uint64_t single_bytes = 0;
     for (uint32_t b = 1, next; b <= record->batch_max && record->point_count < PROFILE_POINTS_MAX; b = next) {
         if (b > 1 && batch_too_large(record, options, b, best_ns)) {
             record->batch_max = record->batch[record->point_count - 1];
@@ -457,8 +405,6 @@ int measure_model(const struct engine_ops *ops, struct engine_model *model, cons
             break;
         }
         uint64_t resident = measure_resident_bytes();
-        if (b == 1)
-            single_bytes = resident;
         record->batch_bytes = resident > single_bytes ? resident - single_bytes : 0;
         record->batch[record->point_count] = b;
         record->latency_ns[record->point_count++] = timing.high_ns > 0 ? timing.high_ns : 1;
@@ -472,7 +418,11 @@ int measure_model(const struct engine_ops *ops, struct engine_model *model, cons
         next = without_gain >= 3 ? size_after(b, options->sizes, options->size_count, UINT32_MAX)
                                  : measure_batch_next(b, record->batch_max, options->sizes, options->size_count);
     }
-    if (padded)
+    if (record->batched && record->batch_max > sizes_tried[ARRAY_COUNT(sizes_tried) - 1] && !options->untried)
+        items_try(&trial, record->batch_max, options->told, record);
+    if (!record->batched)
+        record->batch_max = record->point_count = 1;
+    else if (padded)
         steps_add(ops, model, record);
     return 0;
 }

@@ -24,6 +24,9 @@ struct measure_options {
     int64_t budget_ns;      /* about how long measuring one batch size may take */
     int64_t latency_max_ns; /* batches that take longer are not wanted */
     uint64_t seed;          /* of the inputs */
+    const char *unbatched;  /* why the batch dimension was taken away, for the record; NULL or "": it was not */
+    bool told;              /* they are, even if they mix */
+    bool untried;           /* that is not tried: a process before this one died of it */
     const uint32_t *sizes;  /* [size_count] batch sizes to measure in any case, ascending */
     uint32_t size_count;
     void (*progress)(void *context, const char *phase, uint32_t batch); /* before each step; may be NULL */
@@ -61,8 +64,8 @@ uint32_t measure_batch_next(uint32_t b, uint32_t last, const uint32_t *sizes, ui
 
 /* Measures a loaded model: batches up to where larger ones gain nothing, and the sizes wanted; where batches are
  * padded, up to the greatest. Fills the record's findings (batched, batch_max, note, points, batch_bytes). With
- * signature->batched it first runs two items together and each alone: if rows differ or are missing, the model is not
- * batched. -errno and the engine's sentence if a single item fails. */
+ * signature->batched it runs batches of 3, of 5 and of the greatest size by separable_try(), and adds to
+ * record->mixes. An item has been run before. -errno and the engine's sentence if a single item fails. */
 int measure_model(const struct engine_ops *ops, struct engine_model *model, const struct signature *signature,
                   int64_t item_dims[][TENSOR_DIMS_MAX], const struct measure_options *options,
                   struct profile_record *record, struct sy_error *err);

@@ -51,11 +51,9 @@ static bool item_holds(const struct served_model *model, const struct profile_re
  */
 static void record_apply(struct served_model *model, const struct profile_record *record, const char *provider) {
     struct signature *s = &model->signature;
-    if (s->batched && !record->batched) {
-        s->batched = false;
-        for (uint32_t i = 0; i < s->input_count; i++)
-            s->variable_shapes |= s->inputs[i].rank > 0 && s->inputs[i].dims[0] < 0;
-    }
+    if (s->batched && !record->batched)
+        signature_unbatch(s);
+    snprintf(model->mixes, sizeof(model->mixes), "%s", s->batched ? record->mixes : "");
     if (!s->batched)
         model->batch_max = 1;
     else if (model->batch_max > record->batch_max)
@@ -108,6 +106,10 @@ int profile_cached(const struct served_model *model, const struct profile_option
     uint32_t wanted = options->batch_max ? options->batch_max : configured->batch_max;
     if (!rc && !item_holds(configured, record))
         rc = error_set(err, -ESTALE, "%s is of another item shape", path);
+    if (!rc && configured->signature.batched && (!record->judged || record->told != configured->batch_told))
+        rc = error_set(err, -ESTALE, "%s %s", path,
+                       record->judged ? "is of a model whose configuration said otherwise whether it is batched"
+                                      : "does not say whether the items of a batch stay apart");
     if (!rc && wanted > record->batch_asked)
         rc = error_set(err, -ESTALE, "%s reaches to batches of %u, wanted are %u", path, record->batch_asked, wanted);
     if (!rc)
@@ -225,6 +227,9 @@ int profile_prepare(struct served_model *model, const struct profile_options *op
     }
     if (!rc && *measured && *record->note)
         log_info("model profiled", "model=%s batch_max=%u note=\"%s\"", model->name, model->batch_max, record->note);
+    if (!rc && *model->mixes)
+        log_warn("model is batched as its configuration says, though items of a batch change each other's outputs",
+                 "model=%s reason=\"%s\"", model->name, model->mixes);
     free(own);
     return rc;
 }

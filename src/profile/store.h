@@ -22,7 +22,11 @@ struct profile_record {
 
     /* what was found */
     struct signature signature; /* as the file has it, before any configuration */
-    bool batched;               /* items can be run together: the outputs of two together are those of each alone */
+    bool judged;                /* it says what follows: records of before it was looked for do not */
+    bool told;                  /* the configuration said that it may be batched */
+    bool batched;               /* items are run together */
+    char mixes[256];            /* how items that are run together change each other's outputs; "": it was shown that
+                                   they do not, or they are not */
     uint32_t batch_max;         /* what the accelerator's memory and a bound on l(b) allow of what was asked for */
     char note[256];             /* why it is not batched, or batch_max is less than asked for; "" */
     uint32_t point_count;

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/engine.h"
+#include "onnx/items.h"
 #include "profile/measure.h"
 #include "profile/warmup.h"
 #include "repository/preparations.h"
@@ -30,6 +31,7 @@ struct worker {
     struct engine_model *model; /* while it is measured */
     uint32_t attempt;
     bool blame_cache;
+    struct sy_error unbatched; /* why items are not run together; "" */
     struct profile_record record;
 };
 
@@ -188,6 +190,40 @@ static int sample_try(void *context, const struct warmup_sample *sample, struct 
     return warmup_run(w->ops, w->model, sample, err);
 }
 
+/* Takes the batch dimension away. The item that is profiled still has one row, unless the configuration says more. */
+static void items_unbatch(struct served_model *model) {
+    signature_unbatch(&model->signature);
+    for (uint32_t i = 0; i < model->signature.input_count; i++)
+        if (model->reference_dims[i][0] <= 0)
+            model->reference_dims[i][0] = 1;
+}
+
+/* Decides whether items of the model may be run together, before they are tried: the configuration has said so, or the
+ * graph shows that they stay apart. */
+static void items_judge(struct worker *w) {
+    struct served_model *model = &w->request.model;
+    struct sy_error *why = &w->unbatched;
+    struct onnx_graph graph;
+    struct sy_error what = {""};
+    why->text[0] = w->record.mixes[0] = '\0';
+    w->record.judged = true;
+    w->record.told = model->batch_told;
+    if (!model->signature.batched)
+        return;
+    int rc = onnx_graph_read(model->path, &graph, &what);
+    enum items_verdict verdict = rc ? ITEMS_UNKNOWN : items_walk(&graph, &what);
+    if (!rc)
+        onnx_graph_free(&graph);
+    if (model->batch_told)
+        snprintf(w->record.mixes, sizeof(w->record.mixes), "%.250s", verdict == ITEMS_JOINED ? what.text : "");
+    else if (verdict != ITEMS_APART)
+        error_set(why, -EXDEV, "items are not run together, since nobody has said 'batch: true': %.180s", what.text);
+    else if (w->request.untried)
+        error_set(why, -EXDEV, "it died or hung while unlike items were run together");
+    if (why->text[0])
+        items_unbatch(model);
+}
+
 static int model_measure(struct worker *w, struct sy_error *err) {
     malloc_trim(0); /* memory that the trials left would hide the model's growth */
     uint64_t before_bytes = measure_resident_bytes();
@@ -206,6 +242,9 @@ static int model_measure(struct worker *w, struct sy_error *err) {
         .budget_ns = MEASURE_BUDGET_NS,
         .latency_max_ns = MEASURE_LATENCY_MAX_NS,
         .seed = 1,
+        .unbatched = w->unbatched.text,
+        .told = w->request.model.batch_told,
+        .untried = w->request.untried,
         .sizes = w->request.model.queue.preferred,
         .size_count = w->request.model.queue.preferred_count,
         .progress = measuring,
@@ -250,9 +289,18 @@ static int profile(struct worker *w, struct sy_error *err) {
         rc = w->ops->open(&w->engine, &options, err);
     if (rc)
         return rc;
+    items_judge(w);
     w->source = (struct engine_model_source){
         .name = model->name, .path = model->path, .signature = &model->signature, .batch_max = batch_wanted(w)};
     rc = item_find(w, err);
+    if (rc && model->signature.batched && !model->batch_told) { /* an item may have two rows, or none */
+        struct sy_error why;
+        items_unbatch(model);
+        if (item_find(w, &why) == 0) {
+            w->unbatched = *err;
+            rc = 0;
+        }
+    }
     if (!rc) {
         cache_make(w);
         rc = model_measure(w, err);

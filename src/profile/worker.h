@@ -22,6 +22,7 @@ struct worker_request {
     char cache_dir[4096];
     bool has_cache_dir;
     uint32_t batch_max; /* 0: the model's own */
+    bool untried;       /* a child before this one has died while it ran unlike items together */
     uint32_t attempt;   /* the first form of optimised model to try; after a crash with one, the next */
 };
 /* The parent writes it before it starts the child, so it must fit into a pipe. */
@@ -33,8 +34,8 @@ enum worker_kind { WORKER_PROGRESS, WORKER_RESULT, WORKER_FAILED };
 struct worker_message {
     enum worker_kind kind;
     char phase[16];               /* progress: what begins now: "loading", "preparing", "optimising", "measuring",
-                                   * "warming up" */
-    uint32_t batch;               /* measuring, warming up: of how many items */
+                                   * "trying", "warming up" */
+    uint32_t batch;               /* measuring, trying, warming up: of how many items */
     uint32_t attempt;             /* the form of optimised model in use */
     bool blame_cache;             /* a death from here on is the optimised model's fault until proved otherwise */
     char text[512];               /* failed: why; warming up: the sample's name */

@@ -38,6 +38,7 @@ static const struct field model_fields[] = {
     MODEL(signature.variable_shapes, "variable_shapes", FIELD_FLAG, OF_REQUESTS),
     MODEL(item_elements, "item_elements", FIELD_I64, OF_REQUESTS, FROM_TO(0, TENSORS_MAX *ELEMENTS_MOST)),
     MODEL(batch_max, "batch_max", FIELD_U32, OF_MACHINE, FROM_TO(1, PROFILE_BATCH_MAX)),
+    MODEL(mixes, "mixes", FIELD_TEXT, OF_MACHINE),
     MODEL(slo_ns, "slo_ns", FIELD_I64, OF_REQUESTS, FROM_TO(0, TIME_MOST_NS)), /* 0: an ensemble's that none gave */
     MODEL(slo_chosen, "slo_chosen", FIELD_FLAG, OF_REQUESTS),
     MODEL(best_effort, "best_effort", FIELD_FLAG, OF_REQUESTS),

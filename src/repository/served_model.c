@@ -78,6 +78,30 @@ static int reference_fill(struct served_model *model, const struct symphony_yaml
     return 0;
 }
 
+void signature_unbatch(struct signature *s) {
+    s->batched = false;
+    for (uint32_t i = 0; i < s->input_count; i++)
+        s->variable_shapes |= s->inputs[i].rank > 0 && s->inputs[i].dims[0] < 0;
+}
+
+/* Whether items of several requests may be run together, as far as the configuration says. */
+static int batch_set(struct served_model *model, const struct symphony_yaml *settings,
+                     const struct model_config *config, struct sy_error *err) {
+    model->batch_told = settings->batch || config->max_batch_size > 0;
+    if (settings->batch && !model->signature.batched)
+        return error_set(err, -EINVAL,
+                         "%s/" SYMPHONY_YAML_FILE
+                         ": batch: the model's inputs and outputs have no common batch dimension",
+                         model->folder);
+    if (settings->batch_given && !settings->batch && config->max_batch_size > 0)
+        return error_set(err, -EINVAL,
+                         "%s/" SYMPHONY_YAML_FILE ": batch is false, but max_batch_size in config.pbtxt is %lld",
+                         model->folder, (long long)config->max_batch_size);
+    if (settings->batch_given && !settings->batch && model->signature.batched)
+        signature_unbatch(&model->signature);
+    return 0;
+}
+
 static int batch_max_set(struct served_model *model, const struct symphony_yaml *settings,
                          const struct model_config *config, struct sy_error *err) {
     int64_t wanted = settings->batch_max ? settings->batch_max : config->max_batch_size;
@@ -140,6 +164,8 @@ static int configured_apply(struct served_model *model, const struct symphony_ya
     if (!model->slo_ns)
         model->slo_ns = config->queue.rules[queue_rules_priority(&config->queue, 0)].timeout_ns;
     if (!rc)
+        rc = batch_set(model, settings, config, err);
+    if (!rc)
         rc = batch_max_set(model, settings, config, err);
     if (!rc)
         rc = reference_fill(model, settings, err);
@@ -183,6 +209,7 @@ int served_model_apply(struct served_model *model, const struct signature *signa
 static int ensemble_settings_check(const struct served_model *model, const struct symphony_yaml *settings,
                                    struct sy_error *err) {
     const char *key = settings->batch_max         ? "max_batch"
+                      : settings->batch_given     ? "batch"
                       : settings->profile_path[0] ? "profile"
                       : settings->shape_count     ? "shapes"
                       : settings->prepare_count   ? "prepare"

@@ -79,6 +79,9 @@ struct served_model {
     uint32_t prepared;                                   /* a bit for each input that is prepared: */
     struct served_preparation preparations[TENSORS_MAX]; /* how (preparations.h), */
     struct signature offered;                            /* and what clients see, if any is: served_model_offered() */
+    bool batch_told;                                     /* the configuration says that its items may be batched */
+    char mixes[256];                                     /* how items of a batch change each other's outputs, which was
+                                                            seen, but batched it is; "": they do not */
     uint32_t batch_max;                                  /* items a batch; 1 for a model without a batch dimension */
     _Atomic uint32_t items_max; /* of a cluster's frontend: the greatest batch of the backend whose greatest batch is
                                    smallest, if that is less; else 0. It may change while the model is served */
@@ -110,8 +113,9 @@ struct served_model {
     int64_t reference_dims[TENSORS_MAX][TENSOR_DIMS_MAX]; /* inputs' dims of the profiled item (batch
                                                            * dimension 1); 0: open, the profiler chooses */
     struct siphash_key shape_secret; /* key of the hash that tells requests of different shapes apart */
-    _Atomic int state;               /* enum model_state */
-    char reason[512];                /* why it is unavailable; written before `state` */
+    _Atomic bool lone; /* an output had another number of rows than its batch: requests run one at a time */
+    _Atomic int state; /* enum model_state */
+    char reason[512];  /* why it is unavailable; written before `state` */
 };
 
 /* A place that holds the shared layers of others; no client asks for it. */
@@ -128,6 +132,9 @@ static inline bool served_model_is_suffix(const struct served_model *model) {
 static inline bool served_model_is_scheduled(const struct served_model *model) {
     return !model->ensemble && !served_model_is_suffix(model);
 }
+
+/* Takes the batch dimension away: requests may differ in it as in any other. */
+void signature_unbatch(struct signature *signature);
 
 /* Most items that a request may have. */
 static inline uint32_t served_model_items_max(const struct served_model *model) {

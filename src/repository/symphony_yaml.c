@@ -47,6 +47,12 @@ static int slo_read(const struct conf_node *node, void *into, struct sy_error *e
     return conf_get_time(node, NS_PER_MS, 0.001, 3.6e6, "a number of milliseconds, or none", &yaml->slo_ns, err);
 }
 
+static int batch_read(const struct conf_node *node, void *into, struct sy_error *err) {
+    struct symphony_yaml *yaml = into;
+    yaml->batch_given = true;
+    return conf_get_bool(node, &yaml->batch, err);
+}
+
 /* The path is relative to the file that names it. */
 static int profile_read(const struct conf_node *node, void *into, struct sy_error *err) {
     struct symphony_yaml *yaml = into;
@@ -156,6 +162,7 @@ static int prepare_read(const struct conf_node *node, void *into, struct sy_erro
 static const struct conf_key keys[] = {
     CONF_KEY_PARSED("slo_ms", slo_read),
     CONF_KEY_INT(struct symphony_yaml, batch_max, "max_batch", 1, PROFILE_BATCH_MAX, "a number of items"),
+    CONF_KEY_PARSED("batch", batch_read),
     CONF_KEY_DOUBLE(struct symphony_yaml, weight, "weight", MODEL_WEIGHT_LEAST, MODEL_WEIGHT_MOST,
                     "how much this model's share weighs beside the others'"),
     CONF_KEY_PARSED("profile", profile_read),

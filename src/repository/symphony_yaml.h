@@ -39,6 +39,7 @@ struct symphony_yaml {
     int64_t slo_ns;                                 /* 0: not given */
     bool best_effort;                               /* slo_ms: none */
     int64_t batch_max;                              /* 0: not given */
+    bool batch_given, batch;                        /* whether items of several requests are run together */
     double weight;                                  /* 0: not given */
     char profile_path[4096];                        /* resolved against the file's folder; "": not given */
     struct symphony_yaml_shape shapes[TENSORS_MAX]; /* of the item that is profiled */

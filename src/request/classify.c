@@ -142,10 +142,13 @@ static void class_put(struct text *text, enum datatype type, const char *data, c
         strings_lead(text->data + lead_at, text->length - lead_at - STRING_LEAD_BYTES);
 }
 
-static int classify(struct infer_output *wanted, const struct served_model *model, const struct tensor_view *part,
-                    struct text *text, struct sy_error *err) {
+static int classify(struct infer_output *wanted, const struct served_model *model, uint32_t call_items,
+                    const struct tensor_view *part, struct text *text, struct sy_error *err) {
     const struct tensor_spec *spec = &model->signature.outputs[wanted->index];
     bool batched = model->signature.batched;
+    if (batched && (part->rank == 0 || part->dims[0] != call_items))
+        return error_set(err, -EINVAL, "output '%s' has not as many rows as there are items, which could be classified",
+                         spec->name);
     int64_t elements = dims_product(part->dims, batched ? 1 : 0, part->rank);
     uint32_t items = batched ? (uint32_t)part->dims[0] : 1;
     if (elements < 0 || (size_t)elements * datatype_bytes(spec->type) * items != part->bytes)
@@ -180,7 +183,7 @@ int classify_outputs(struct infer_call *call, const struct served_model *model, 
         if (!call->outputs[i].classified)
             continue;
         int rc = infer_output_slice(&part, model, call, &call->outputs[i], outputs, output_count, first_item, err);
-        rc = rc ? rc : classify(&call->outputs[i], model, &part, text, err);
+        rc = rc ? rc : classify(&call->outputs[i], model, call->items, &part, text, err);
         if (rc)
             return rc;
     }

@@ -332,7 +332,7 @@ static bool settled(struct ensemble_run *run) {
     whole->status = query->end == QUERY_GOOD && !run->status ? REQUEST_OK : REQUEST_REFUSED;
     whole->refusal = REFUSAL_CANCELLED;
     whole->block = whole->status == REQUEST_OK ? &run->composed : NULL;
-    whole->first_item = 0;
+    whole->first_item = ITEMS_WHOLE;
     whole->batch_items = whole->items;
     whole->run_start_ns = run->start_ns;
     whole->run_end_ns = run->end_ns;

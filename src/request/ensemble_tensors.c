@@ -57,7 +57,8 @@ static int part_of(const struct served_model *model, const struct request *reque
     if (index < 0 || (uint32_t)index >= request->block->output_count)
         return error_set(err, 500, "model '%.100s' gave no output '%.100s'", model->name, flow->name);
     *part = request->block->outputs[index];
-    if (model->signature.batched && tensor_rows(part, request->first_item, request->items, part) < 0)
+    if (model->signature.batched && request->first_item != ITEMS_WHOLE &&
+        tensor_rows(part, request->first_item, request->items, part) < 0)
         return error_set(err, 500, "output '%.100s' of model '%.100s' has fewer items than the batch", flow->name,
                          model->name);
     return 0;

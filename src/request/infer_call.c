@@ -262,7 +262,7 @@ int infer_output_slice(struct tensor_view *part, const struct served_model *mode
         return error_set(err, -EINVAL, "output '%s' is missing", name);
     const struct tensor_view *output = &outputs[wanted->index];
     *part = *output;
-    if (model->signature.batched && tensor_rows(output, first_item, call->items, part) < 0)
+    if (model->signature.batched && first_item != ITEMS_WHOLE && tensor_rows(output, first_item, call->items, part) < 0)
         return error_set(err, -EINVAL, "output '%s' has fewer items than the batch", name);
     return 0;
 }

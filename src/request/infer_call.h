@@ -99,8 +99,9 @@ void infer_call_shapes(struct infer_call *call, const struct served_model *model
 
 /* The datatype that an output is answered in. */
 enum datatype infer_output_type(const struct served_model *model, const struct infer_output *wanted);
-/* A request's part of an output of its batch: its items, or the whole output if the model has no batch dimension, or
- * the classes made of that. 0 or -EINVAL: the outputs are not what the signature says. */
+/* A request's part of an output of its batch: its items, or the whole output if the model has no batch dimension or
+ * `first_item` is ITEMS_WHOLE, or the classes made of that. 0 or -EINVAL: the outputs are not what the signature says.
+ */
 int infer_output_slice(struct tensor_view *part, const struct served_model *model, const struct infer_call *call,
                        const struct infer_output *wanted, const struct tensor_view *outputs, uint32_t output_count,
                        uint32_t first_item, struct sy_error *err);

@@ -67,7 +67,7 @@ struct request {
     enum request_status status;
     enum refusal refusal;
     struct output_block *block; /* a reference, if OK or FAILED; the frontend puts it after sending */
-    uint32_t first_item;        /* of this request in the block's outputs */
+    uint32_t first_item;        /* of this request in the block's outputs; ITEMS_WHOLE: they are all its own */
     uint32_t batch_items;       /* of the batch it ran in */
     int64_t run_start_ns, run_end_ns;
 };

@@ -1,0 +1,316 @@
+/* separable.c - unlike items together and alone. */
+#include "profile/separable.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/container.h"
+#include "profile/measure.h"
+
+/* Kinds of items. Integers and booleans are 0 or 1 in all, since they may be indices. */
+enum { PLAIN, HUGE_ONE, NAN_ONE, NEGATIVE, TINY, ZERO, WIDE, PLAIN_TOO, KINDS };
+
+#define KINDS_OF_MANY 4 /* in a large batch: those that differ most, since each may take a large run more */
+
+/* Rounding is a small share of the greatest element; what passes this is none. */
+#define ROUNDING_MOST 0.01
+
+struct item {
+    void *data[TENSORS_MAX]; /* of each input that is given */
+    size_t bytes[TENSORS_MAX];
+    struct output_block *alone; /* NULL: the model does not take it */
+};
+
+struct trying {
+    const struct separable_trial *trial;
+    struct item kinds[KINDS];
+    struct output_block *alike; /* a batch of items of one kind */
+    uint32_t alike_kind;
+    struct sy_error *why;
+};
+
+/* ---- numbers ---- */
+
+static double element_get(const void *data, size_t i, enum datatype type) {
+    uint32_t bits;
+    float single;
+    uint16_t half;
+    switch (type) {
+    case DATATYPE_FP32:
+        return ((const float *)data)[i];
+    case DATATYPE_FP64:
+        return ((const double *)data)[i];
+    case DATATYPE_BF16:
+        half = ((const uint16_t *)data)[i];
+        bits = (uint32_t)half << 16;
+        memcpy(&single, &bits, sizeof(single));
+        return single;
+    case DATATYPE_FP16:
+        half = ((const uint16_t *)data)[i];
+        if ((half & 0x7c00) == 0x7c00)
+            return half & 0x3ff ? (double)NAN : half & 0x8000 ? -(double)INFINITY : (double)INFINITY;
+        single =
+            ldexpf((float)((half & 0x3ff) | (half & 0x7c00 ? 0x400 : 0)), (half & 0x7c00 ? half >> 10 & 0x1f : 1) - 25);
+        return half & 0x8000 ? -single : single;
+    default:
+        return 0;
+    }
+}
+
+static void element_set(void *data, size_t i, enum datatype type, double value) {
+    float single = (float)value;
+    uint32_t bits;
+    memcpy(&bits, &single, sizeof(bits));
+    if (type == DATATYPE_FP32) {
+        ((float *)data)[i] = single;
+    } else if (type == DATATYPE_FP64) {
+        ((double *)data)[i] = value;
+    } else if (type == DATATYPE_BF16) {
+        ((uint16_t *)data)[i] = (uint16_t)(bits >> 16);
+    } else { /* FP16, of a number that it has, cut off; NaN */
+        int exponent = (int)(bits >> 23 & 0xff) - 127 + 15;
+        uint32_t half = isnan(value) ? 0x7e00 : exponent <= 0 ? 0 : (uint32_t)exponent << 10 | (bits >> 13 & 0x3ff);
+        ((uint16_t *)data)[i] = (uint16_t)(bits >> 16 & 0x8000) | (uint16_t)half;
+    }
+}
+
+static bool is_floating(enum datatype type) {
+    return type == DATATYPE_FP16 || type == DATATYPE_BF16 || type == DATATYPE_FP32 || type == DATATYPE_FP64;
+}
+
+/* ---- items ---- */
+
+/* Makes ordinary numbers, of [0.5, 1), such of the kind. FP16 reaches from 6e-8 to 65504. */
+static void numbers_make(void *data, size_t count, enum datatype type, int kind) {
+    double huge = type == DATATYPE_FP16 ? 3e4 : 1e30, tiny = type == DATATYPE_FP16 ? 1e-4 : 1e-30;
+    for (size_t i = 0; i < count; i++) {
+        double x = element_get(data, i, type);
+        x = kind == HUGE_ONE   ? x * huge
+            : kind == NAN_ONE  ? (double)NAN
+            : kind == NEGATIVE ? -3 * x
+            : kind == TINY     ? x * tiny
+            : kind == ZERO     ? 0
+            : kind == WIDE     ? (i % 2 ? -1 : 1) * ldexp(x, (int)(i * 7 % 20) - 10)
+                               : x;
+        element_set(data, i, type, x);
+    }
+}
+
+/* Strings of a kind, behind each other as they are served. */
+static void *strings_make(size_t count, int kind, size_t *bytes) {
+    static const char *const texts[KINDS] = {[PLAIN] = "1",
+                                             [HUGE_ONE] =
+                                                 "a text of several words, longer than all the others of the batch",
+                                             [NAN_ONE] = "",
+                                             [NEGATIVE] = "-17.5",
+                                             [TINY] = "a b c d",
+                                             [ZERO] = "0",
+                                             [WIDE] = "two lines\nand \xc3\xa9",
+                                             [PLAIN_TOO] = "word"};
+    uint32_t length = (uint32_t)strlen(texts[kind]);
+    char *data = malloc(count * (STRING_LEAD_BYTES + length) + 1), *at = data;
+    for (size_t i = 0; data && i < count; i++) {
+        memcpy(at, &length, STRING_LEAD_BYTES);
+        memcpy(at + STRING_LEAD_BYTES, texts[kind], length);
+        at += STRING_LEAD_BYTES + length;
+    }
+    *bytes = (size_t)(at - data);
+    return data;
+}
+
+static void item_free(struct item *item) {
+    for (uint32_t i = 0; i < TENSORS_MAX; i++)
+        free(item->data[i]);
+    output_block_put(item->alone);
+    *item = (struct item){.alone = NULL};
+}
+
+/* An item of a kind; `plain`: with ordinary strings, which can be read as numbers. */
+static int item_make(struct trying *t, int kind, bool plain, struct item *item) {
+    const struct signature *s = t->trial->signature;
+    struct tensor_view inputs[TENSORS_MAX];
+    int rc = measure_inputs(s, t->trial->item_dims, 1, t->trial->seed + (uint64_t)kind, inputs);
+    void *data = inputs[0].data;
+    for (uint32_t i = 0; i < s->input_count && !rc; i++) {
+        enum datatype type = s->inputs[i].type;
+        if (!inputs[i].data)
+            continue;
+        size_t count = (size_t)dims_product(inputs[i].dims, 0, inputs[i].rank);
+        if (type == DATATYPE_BYTES && !plain) {
+            item->data[i] = strings_make(count, kind, &item->bytes[i]);
+        } else if ((item->data[i] = malloc(inputs[i].bytes + 1))) {
+            memcpy(item->data[i], inputs[i].data, inputs[i].bytes);
+            item->bytes[i] = inputs[i].bytes;
+            if (is_floating(type))
+                numbers_make(item->data[i], count, type, kind);
+        }
+        rc = item->data[i] ? 0 : -ENOMEM;
+    }
+    free(data);
+    return rc ? error_set(t->why, rc, "no memory for items to be tried together") : 0;
+}
+
+/* ---- runs ---- */
+
+/* Runs items of these kinds together. */
+static int together(struct trying *t, const uint32_t *kinds, uint32_t items, struct output_block **block) {
+    const struct separable_trial *trial = t->trial;
+    const struct signature *s = trial->signature;
+    struct tensor_view inputs[TENSORS_MAX];
+    int rc = 0;
+    memset(inputs, 0, sizeof(inputs));
+    for (uint32_t i = 0; i < s->input_count; i++) {
+        struct tensor_view *view = &inputs[i];
+        view->rank = s->inputs[i].rank;
+        memcpy(view->dims, trial->item_dims[i], sizeof(view->dims));
+        view->dims[0] = items;
+        for (uint32_t n = 0; n < items; n++)
+            view->bytes += t->kinds[kinds[n]].bytes[i];
+        if (!t->kinds[kinds[0]].data[i]) /* optional, and left out */
+            continue;
+        char *at = view->data = aligned_alloc(CACHE_LINE, (view->bytes + CACHE_LINE) / CACHE_LINE * CACHE_LINE);
+        if (!at)
+            rc = error_set(t->why, -ENOMEM, "no memory for %u items to be tried together", items);
+        for (uint32_t n = 0; n < items && at; n++) {
+            memcpy(at, t->kinds[kinds[n]].data[i], t->kinds[kinds[n]].bytes[i]);
+            at += t->kinds[kinds[n]].bytes[i];
+        }
+    }
+    if (trial->progress)
+        trial->progress(trial->context, "trying", items);
+    if (!rc)
+        rc = trial->ops->run(trial->model, inputs, items, block, t->why);
+    for (uint32_t i = 0; i < s->input_count; i++)
+        free(inputs[i].data);
+    return rc;
+}
+
+/* Makes the items, and runs each alone. What the model does not take is tried once more with ordinary strings, and then
+ * left out. */
+static int items_make(struct trying *t) {
+    uint32_t taken = 0;
+    int rc = 0;
+    for (uint32_t kind = 0; kind < KINDS && rc != -ENOMEM; kind++) {
+        for (int plain = 0; plain <= 1 && !t->kinds[kind].alone; plain++) {
+            item_free(&t->kinds[kind]);
+            rc = item_make(t, (int)kind, plain, &t->kinds[kind]);
+            if (!rc)
+                rc = together(t, &kind, 1, &t->kinds[kind].alone);
+        }
+        taken += t->kinds[kind].alone != NULL;
+    }
+    if (rc == -ENOMEM)
+        return rc;
+    return taken ? 0 : rc;
+}
+
+/* ---- comparing ---- */
+
+/* The greatest difference of two rows and the greatest number in them; false: they differ in what is no number, or in
+ * bytes. */
+static bool rows_differ_by(const struct tensor_view *a, const struct tensor_view *b, enum datatype type,
+                           double *difference, double *greatest) {
+    if (a->bytes != b->bytes)
+        return false;
+    if (memcmp(a->data, b->data, a->bytes) == 0)
+        return true;
+    if (!is_floating(type))
+        return false;
+    size_t count = a->bytes / datatype_bytes(type);
+    for (size_t i = 0; i < count; i++) {
+        double x = element_get(a->data, i, type), y = element_get(b->data, i, type);
+        if (isfinite(x) && isfinite(y)) {
+            *greatest = fmax(*greatest, fmax(fabs(x), fabs(y)));
+            *difference = fmax(*difference, fabs(x - y));
+        } else if (isnan(x) != isnan(y) || (!isnan(x) && x != y)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* How an item's row `n` of output `o` of a batch is compared. 1: it is that of the item alone, but for rounding. */
+static int row_judge(struct trying *t, const struct output_block *batch, uint32_t o, uint32_t n, uint32_t items,
+                     uint32_t kind) {
+    enum datatype type = t->trial->signature->outputs[o].type;
+    const struct tensor_view *alone = &t->kinds[kind].alone->outputs[o];
+    struct tensor_view row, twin;
+    double difference = 0, greatest = 0, rounding = 0, scale = 0;
+    if (tensor_rows(&batch->outputs[o], n, 1, &row) < 0)
+        return 0;
+    bool alike = rows_differ_by(alone, &row, type, &difference, &greatest);
+    if (alike && difference == 0)
+        return 1;
+    if (!is_floating(type))
+        return 0;
+    if (!t->alike || t->alike_kind != kind) { /* the same item, beside its own kind */
+        uint32_t *kinds = malloc(items * sizeof(*kinds));
+        int rc = kinds ? 0 : error_set(t->why, -ENOMEM, "no memory for %u items to be tried together", items);
+        for (uint32_t i = 0; i < items && kinds; i++)
+            kinds[i] = kind;
+        output_block_put(t->alike);
+        t->alike = NULL;
+        t->alike_kind = kind;
+        if (!rc)
+            rc = together(t, kinds, items, &t->alike);
+        free(kinds);
+        if (rc)
+            return rc;
+    }
+    if (tensor_rows(&t->alike->outputs[o], n, 1, &twin) < 0)
+        return 0;
+    bool sane = rows_differ_by(alone, &twin, type, &rounding, &scale) && rounding <= ROUNDING_MOST * scale;
+    if (!sane && (kind == PLAIN || kind == PLAIN_TOO)) /* it depends on how many there are */
+        return 0;
+    double beside = 0;
+    if (rows_differ_by(&twin, &row, type, &beside, &scale) && beside <= 2 * rounding)
+        return 1;
+    return !sane; /* such a kind's numbers are noise: they say nothing */
+}
+
+static int batch_compare(struct trying *t, const uint32_t *kinds, uint32_t items) {
+    const struct signature *s = t->trial->signature;
+    struct output_block *batch = NULL;
+    int rc = together(t, kinds, items, &batch);
+    for (uint32_t o = 0; o < s->output_count && !rc; o++) {
+        if (batch->outputs[o].rank == 0 || batch->outputs[o].dims[0] != items)
+            rc = error_set(t->why, -EMSGSIZE, "output '%s' has %lld rows for a batch of %u", s->outputs[o].name,
+                           batch->outputs[o].rank ? (long long)batch->outputs[o].dims[0] : 0, items);
+        for (uint32_t n = 0; n < items && !rc; n++) {
+            int judged = row_judge(t, batch, o, n, items, kinds[n]);
+            if (judged <= 0)
+                rc = judged ? judged
+                            : error_set(t->why, -EXDEV, "output '%s' of an item depends on what it is batched with",
+                                        s->outputs[o].name);
+        }
+    }
+    output_block_put(batch);
+    return rc;
+}
+
+int separable_try(const struct separable_trial *trial, uint32_t items, struct sy_error *why) {
+    struct trying t = {.trial = trial, .why = why};
+    uint32_t *kinds = malloc(items * sizeof(*kinds)), taken[KINDS], count = 0;
+    int rc = kinds ? items_make(&t) : error_set(why, -ENOMEM, "no memory for %u items to be tried together", items);
+    for (uint32_t kind = 0; kind < KINDS; kind++)
+        if (t.kinds[kind].alone)
+            taken[count++] = kind;
+    if (items >= KINDS && count > KINDS_OF_MANY)
+        count = KINDS_OF_MANY;
+    for (uint32_t first = 0; first < count && !rc; first += items) { /* each kind is in one batch at least */
+        for (uint32_t n = 0; n < items; n++)
+            kinds[n] = taken[(first + n) % count];
+        rc = batch_compare(&t, kinds, items);
+        for (uint32_t n = 0; n < items; n++) /* the other way round */
+            kinds[n] = taken[(first + items - 1 - n) % count];
+        if (!rc)
+            rc = batch_compare(&t, kinds, items);
+    }
+    output_block_put(t.alike);
+    for (uint32_t kind = 0; kind < KINDS; kind++)
+        item_free(&t.kinds[kind]);
+    free(kinds);
+    return rc;
+}
