@@ -343,6 +343,11 @@ static void steps_add(const struct engine_ops *ops, const struct engine_model *m
 
 static const uint32_t sizes_tried[] = {3, 5}; /* no powers of two, and the greatest when it is known */
 
+/* Trying the greatest size takes about so many runs of it. It is tried, or a smaller one from the greatest that was
+ * measured on, so that they take at most this share of the time that measuring has taken. */
+#define TRIES_MOST  6
+#define TRIES_SHARE 0.1
+
 /* Tries items together. Who was told to batch them is, though they mix, and it is noted. */
 static void items_try(const struct separable_trial *trial, uint32_t items, bool told, struct profile_record *record) {
     struct sy_error why = {""};
@@ -389,6 +394,8 @@ int measure_model(const struct engine_ops *ops, struct engine_model *model, cons
     bool padded = is_padded(ops, model, record->batch_max);
     double best_ns = INFINITY; /* an item's median in the best batch so far */
     int without_gain = 0;
+    const struct measure_clock *clock = options->clock ? options->clock : &kernel_clock;
+    int64_t begin_ns = clock->now_ns();
     for (uint32_t b = 1, next; b <= record->batch_max && record->point_count < PROFILE_POINTS_MAX; b = next) {
         if (b > 1 && batch_too_large(record, options, b, best_ns)) {
             record->batch_max = record->batch[record->point_count - 1];
@@ -418,8 +425,11 @@ int measure_model(const struct engine_ops *ops, struct engine_model *model, cons
         next = without_gain >= 3 ? size_after(b, options->sizes, options->size_count, UINT32_MAX)
                                  : measure_batch_next(b, record->batch_max, options->sizes, options->size_count);
     }
-    if (record->batched && record->batch_max > sizes_tried[ARRAY_COUNT(sizes_tried) - 1] && !options->untried)
-        items_try(&trial, record->batch_max, options->told, record);
+    uint32_t last = record->batch[record->point_count - 1], greatest = record->batch_max;
+    while (greatest > last && best_ns * greatest * TRIES_MOST > TRIES_SHARE * (double)(clock->now_ns() - begin_ns))
+        greatest = greatest / 2 > last ? greatest / 2 : last;
+    if (record->batched && greatest > sizes_tried[ARRAY_COUNT(sizes_tried) - 1] && !options->untried)
+        items_try(&trial, greatest, options->told, record);
     if (!record->batched)
         record->batch_max = record->point_count = 1;
     else if (padded)

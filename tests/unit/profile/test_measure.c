@@ -182,7 +182,8 @@ static void measuring_stops_where_batching_gains_nothing(void **state) {
     struct engine_model model = {.alpha_ns = 2 * NS_PER_MS, .beta_ns = 0};
     struct profile_record record;
     assert_int_equal(measure(&model, &signature, 64, NS_PER_S, &record, NULL), 0);
-    assert_int_equal(model.largest_run, 4); /* three sizes without gain */
+    assert_int_equal(record.batch[record.point_count - 1], 4); /* three sizes without gain */
+    assert_in_range(model.largest_run, 5, 8);                  /* so much is tried with unlike items */
     assert_int_equal(record.batch_max, 64); /* larger batches stay possible */
 }
 
@@ -233,17 +234,20 @@ static void rows_that_depend_on_others_are_not_batched(void **state) {
     (void)state;
     static const struct {
         float leak;
-        bool collapses, batched;
-    } cases[] = {{0, false, true}, {1e-4f, false, true}, {0.1f, false, false}, {0, true, false}, {NAN, false, false}};
+        bool collapses;
+        const char *note;
+    } cases[] = {{0, false, ""},
+                 {1e-4f, false, ""}, /* rounding: beside its own kind it differs as much */
+                 {0.1f, false, "output 'y' of an item depends on what it is batched with"},
+                 {0, true, "output 'y' has 1 rows for a batch of 3"},
+                 {NAN, false, "output 'y' of an item depends on what it is batched with"}};
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct engine_model model = {.beta_ns = 1000, .leak = cases[i].leak, .collapses = cases[i].collapses};
         struct profile_record record;
         assert_int_equal(measure(&model, &signature, 4, NS_PER_S, &record, NULL), 0);
-        assert_int_equal(record.batched, cases[i].batched);
-        assert_int_equal(record.batch_max, cases[i].batched ? 4 : 1);
-        assert_string_equal(record.note, cases[i].batched ? ""
-                                                          : "output 'y' of an item depends on what it is batched "
-                                                            "with");
+        assert_int_equal(record.batched, !*cases[i].note);
+        assert_int_equal(record.batch_max, record.batched ? 4 : 1);
+        assert_string_equal(record.note, cases[i].note);
     }
 }
 

@@ -111,7 +111,7 @@ static void broken_models_do_not_stop_the_others(void **state) {
                    "@/misnamed/config.pbtxt: the name is 'other', but the folder's is 'misnamed'; they "
                    "must be the same");
     assert_refused(w, "badyaml",
-                   "@/badyaml/symphony.yaml:2: slo: unknown key (expected slo_ms, max_batch, weight, "
+                   "@/badyaml/symphony.yaml:2: slo: unknown key (expected slo_ms, max_batch, batch, weight, "
                    "profile, shapes, steps, prepare)");
     assert_refused(w, "noprofile", "@/noprofile/symphony.yaml: profile: @/noprofile/p.json: No such file or directory");
     assert_refused(w, "dangling", "@/dangling.onnx: No such file or directory");
