@@ -285,7 +285,7 @@ static void node_look(struct walk *w, uint32_t n) {
     enum items_verdict verdict = ITEMS_APART;
 
     w->out_of_memory |= !out;
-    if (!out)
+    if (!out || !node->output_count)
         return;
     for (uint32_t o = 0; o < node->output_count; o++)
         out[o] = (struct flow){.kind = FLOW_SAME, .rank = RANK_UNKNOWN};

@@ -100,7 +100,7 @@ static struct extent number_of_two(struct walk *w, struct extent a, struct exten
     if (op_is(w, "Mul"))
         return extent_product(w, a, b);
     if (op_is(w, "Div"))
-        return plain && b.times ? extent_of(a.times / b.times) : extent_quotient(w, a, b);
+        return plain && b.times && b.times != -1 ? extent_of(a.times / b.times) : extent_quotient(w, a, b);
     if (op_is(w, "Add") || op_is(w, "Sub")) {
         bool sub = op_is(w, "Sub");
         if (extent_is(b, 0))
@@ -823,7 +823,9 @@ RULE(concatenated) {
     struct extent size = extent_of(0);
     for (uint32_t i = 0; i < in_count; i++) {
         bool plain = has_rank(in[i]) && axis < in[i]->rank && extent_is_number(in[i]->dims[axis]);
-        size = plain && extent_is_number(size) ? extent_of(size.times + in[i]->dims[axis].times) : extent_new(w, 0);
+        if (!plain || !extent_is_number(size) ||
+            __builtin_add_overflow(size.times, in[i]->dims[axis].times, &size.times))
+            size = extent_new(w, 0);
     }
     out->dims[axis] = size;
     return ITEMS_APART;
@@ -857,7 +859,7 @@ static void numbers_slice(struct walk *w, const struct flow *x, int64_t begin, i
     end += end < 0 ? count : 0;
     begin = begin < 0 ? 0 : begin > count ? count : begin;
     end = end < 0 ? 0 : end > count ? count : end;
-    for (int64_t i = begin; i < end && n < ONNX_LIST_MAX; i += step)
+    for (int64_t i = begin; i < end && n < ONNX_LIST_MAX; i += step < count ? step : count)
         numbers[n++] = x->values[i];
     flow_set_numbers(w, out, 1, numbers, n);
 }
@@ -994,7 +996,7 @@ RULE(gathered_nd) {
         (is_items(x) ? x->axis >= batch || at->axis != x->axis : batch > 0))
         return is_items(x) ? walk_joined(w, "takes rows by the items' own numbers") : walk_unknown(w, elsewhere);
     int64_t taken = extent_is_number(at->dims[at->rank - 1]) ? at->dims[at->rank - 1].times : -1;
-    if (taken < 0 || !has_rank(x) || at->rank - 1 + x->rank - taken - batch > FLOW_RANK_MAX)
+    if (taken < 0 || taken > FLOW_RANK_MAX || batch < 0 || batch > FLOW_RANK_MAX || !has_rank(x) || at->rank - 1 + x->rank - taken - batch > FLOW_RANK_MAX)
         return walk_unknown(w, no_sizes);
     *out = (struct flow){.kind = FLOW_ITEMS, .rank = (int)(at->rank - 1 + x->rank - taken - batch), .axis = at->axis};
     if (out->rank < at->rank - 1)
@@ -1221,7 +1223,7 @@ RULE(tiled) {
 
 /* Begin, end, step. Numbers that count the items differ between them. */
 RULE(range) {
-    int64_t begin[ONNX_LIST_MAX], end[ONNX_LIST_MAX], step[ONNX_LIST_MAX];
+    int64_t begin[ONNX_LIST_MAX], end[ONNX_LIST_MAX], step[ONNX_LIST_MAX], whole;
     struct extent numbers[ONNX_LIST_MAX];
     uint32_t count = 0;
     (void)out_count;
@@ -1230,9 +1232,10 @@ RULE(range) {
     if (in[0]->counts || in[1]->counts || in[2]->counts)
         return walk_unknown(w, "numbers the items");
     if (flow_plain(w, in[0], begin) == 1 && flow_plain(w, in[1], end) == 1 && flow_plain(w, in[2], step) == 1 &&
-        step[0] > 0 && end[0] >= begin[0] && (end[0] - begin[0]) / step[0] < ONNX_LIST_MAX) {
-        for (int64_t i = begin[0]; i < end[0]; i += step[0])
-            numbers[count++] = extent_of(i);
+        step[0] > 0 && !__builtin_sub_overflow(end[0], begin[0], &whole) && whole >= 0 &&
+        whole / step[0] < ONNX_LIST_MAX) {
+        for (int64_t from = 0; from < whole; from += step[0] < whole ? step[0] : whole)
+            numbers[count++] = extent_of(begin[0] + from);
         flow_set_numbers(w, out, 1, numbers, count);
         return ITEMS_APART;
     }
