@@ -34,11 +34,14 @@ static void answer(struct http_connection *c, unsigned status, const struct text
 
 /* As an HTTP frontend answers. */
 static void health(const struct metrics_server *server, struct http_connection *c, bool get) {
-    static const struct text empty;
     const char *what = c->path.data + 11;
     bool live = strcmp(what, "live") == 0, known = live || strcmp(what, "ready") == 0;
     unsigned status = !known ? 404 : !get ? 405 : live || server->config.ready(server->config.context) ? 200 : 400;
-    answer(c, status, &empty, "text/plain");
+    struct text text = {0};
+    if (known && get)
+        text_printf(&text, "{\"%s\":%s}", what, status == 200 ? "true" : "false");
+    answer(c, status, &text, "application/json");
+    text_free(&text);
 }
 
 /* Reads REPOSITORY NAME/load or NAME/unload. */

@@ -272,11 +272,14 @@ void v2_answer(struct v2_answer *answer, const struct v2_route *route, const str
     answer->status = 200;
     switch (route->kind) {
     case V2_LIVE:
-    case V2_CUDA_UNREGISTER: /* there are none */
+        text_put(&answer->text, "{\"live\":true}");
         break;
     case V2_READY:
         if (server->draining || !server->ready)
             answer->status = server->draining ? 503 : 400;
+        text_put(&answer->text, answer->status == 200 ? "{\"ready\":true}" : "{\"ready\":false}");
+        break;
+    case V2_CUDA_UNREGISTER: /* there are none */
         break;
     case V2_SERVER:
         message_answer(answer, describe_server(&d, server->name, server->takes_orders));
@@ -290,7 +293,11 @@ void v2_answer(struct v2_answer *answer, const struct v2_route *route, const str
             message_answer(answer, &describe_config(&d, model)->base);
         break;
     case V2_MODEL_READY:
-        model_admit(answer, route, models, 400);
+        if (model_admit(answer, route, models, 400)) {
+            text_put(&answer->text, "{\"name\":");
+            json_put_string(&answer->text, model->name);
+            text_put(&answer->text, ",\"ready\":true}");
+        }
         break;
     case V2_STATISTICS:
         if (model_known(answer, route, models))

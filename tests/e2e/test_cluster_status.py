@@ -181,7 +181,8 @@ def test_metrics_and_health(cluster):
     wait_until(lambda: all(one.ready() for one in cluster.backends) and cluster.frontend.get("/v2/health/ready", "http_port")[0] == 200)
     cluster.scheduler.process.kill()
     wait_until(lambda: not cluster.backends[0].ready())
-    assert cluster.backends[0].get("/v2/health/live")[0] == 200
+    assert cluster.backends[0].get("/v2/health/live") == (200, '{"live":true}')
+    assert cluster.backends[0].get("/v2/health/ready") == (400, '{"ready":false}')
 
 
 def test_drain_loses_nothing(cluster):

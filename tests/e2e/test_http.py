@@ -75,8 +75,10 @@ def metric(server, name, **labels):
 
 def test_server_and_health(server):
     assert request_json(server, "GET", "/v2")[1]["name"] == "symphony"
-    for path in ("/v2/health/live", "/v2/health/ready", "/v2/models/double/ready", "/v2/models/double/versions/1/ready"):
-        assert request_json(server, "GET", path) == (200, None)
+    assert request_json(server, "GET", "/v2/health/live") == (200, {"live": True})
+    assert request_json(server, "GET", "/v2/health/ready") == (200, {"ready": True})
+    for path in ("/v2/models/double/ready", "/v2/models/double/versions/1/ready"):
+        assert request_json(server, "GET", path) == (200, {"name": "double", "ready": True})
 
 
 def test_metadata_and_configuration(server):

@@ -183,10 +183,10 @@ static void answers(void **state) {
         const char *want;
     } cases[] = {
         {"GET", "/v2", "", &up, 200, "{\"name\":\"symphony\",\"version\":"},
-        {"GET", "/v2/health/live", "", &starting, 200, ""},
-        {"GET", "/v2/health/ready", "", &starting, 400, ""},
-        {"GET", "/v2/health/ready", "", &up, 200, ""},
-        {"GET", "/v2/health/ready", "", &draining, 503, ""},
+        {"GET", "/v2/health/live", "", &starting, 200, "{\"live\":true}"},
+        {"GET", "/v2/health/ready", "", &starting, 400, "{\"ready\":false}"},
+        {"GET", "/v2/health/ready", "", &up, 200, "{\"ready\":true}"},
+        {"GET", "/v2/health/ready", "", &draining, 503, "{\"ready\":false}"},
         {"GET", "/v2/models/a", "", &up, 200, "\"versions\":[\"1\",\"3\"]"},
         {"GET", "/v2/models/a/versions/3", "", &up, 200, "\"versions\":[\"3\"]"},
         {"GET", "/v2/models/a", "", &up, 200, "{\"name\":\"x \\\"quoted\\\"\",\"datatype\":\"FP32\",\"shape\":[-1,4]"},
@@ -201,7 +201,7 @@ static void answers(void **state) {
          "\"default_priority_level\":2,\"default_queue_policy\":{\"timeout_action\":\"REJECT\","
          "\"default_timeout_microseconds\":2000,\"allow_timeout_override\":true,\"max_queue_size\":16},"
          "\"priority_queue_policy\":{\"1\":{\"timeout_action\":\"DELAY\",\"default_timeout_microseconds\":0"},
-        {"GET", "/v2/models/a/ready", "", &up, 200, ""},
+        {"GET", "/v2/models/a/ready", "", &up, 200, "{\"name\":\"a\",\"ready\":true}"},
         {"GET", "/v2/models/b/ready", "", &up, 400, "still loading"},
         {"GET", "/v2/models/gone/ready", "", &up, 400, "it is \\\"broken\\\""},
         {"GET", "/v2/models/gone", "", &up, 503,
