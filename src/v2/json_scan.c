@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <math.h>
 
 #include "base/utf8.h"
 
@@ -182,6 +183,20 @@ static bool take_word(struct json_scan *scan, const char *word) {
     return true;
 }
 
+bool json_take_unfinite(struct json_scan *scan, float *value) {
+    const char *start = scan->at;
+    bool negative = json_take(scan, '-');
+    if (take_word(scan, "NaN")) {
+        *value = NAN;
+    } else if (take_word(scan, "Infinity") || take_word(scan, "Inf")) {
+        *value = negative ? -INFINITY : INFINITY;
+    } else {
+        scan->at = start;
+        return false;
+    }
+    return true;
+}
+
 int json_read_bool(struct json_scan *scan, bool *value) {
     json_space(scan);
     *value = take_word(scan, "true");
@@ -242,8 +257,11 @@ static int skip_scalar(struct json_scan *scan) {
     char c = json_peek(scan);
     struct json_string string;
     struct json_number number;
+    float unfinite;
     if (c == '"')
         return json_read_string(scan, &string);
+    if (json_take_unfinite(scan, &unfinite))
+        return 0;
     if (c == '-' || (c >= '0' && c <= '9'))
         return json_read_number(scan, &number);
     return take_word(scan, "true") || take_word(scan, "false") || take_word(scan, "null")

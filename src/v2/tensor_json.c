@@ -292,6 +292,17 @@ static inline __attribute__((always_inline)) bool element_read(enum datatype typ
     }
 }
 
+/* Writes NaN or an infinity as an element of a type that has them. */
+static void __attribute__((cold, noinline)) unfinite_element(enum datatype type, float value, char *out) {
+    double wide = (double)value;
+    uint16_t half = isnan(value) ? 0x7e00 : half_from_float(value), bfloat = bfloat_from_float(value);
+    const void *element = type == DATATYPE_FP64   ? (const void *)&wide
+                          : type == DATATYPE_FP32 ? (const void *)&value
+                          : type == DATATYPE_FP16 ? (const void *)&half
+                                                  : (const void *)&bfloat;
+    memcpy(out, element, datatype_bytes(type));
+}
+
 static int __attribute__((cold))
 number_error(const struct json_scan *scan, const struct json_number *number, enum datatype type) {
     int shown = number->length < 40 ? (int)number->length : 40;
@@ -306,6 +317,7 @@ static inline __attribute__((always_inline)) int64_t run_read(struct json_scan *
     for (int64_t n = 0;; out += bytes) {
         json_space(scan);
         struct json_number number;
+        float unfinite;
         const char *behind = json_number_scan(scan->at, scan->end, &number);
         if (behind && behind < scan->end) { /* in a whole text something follows, which also stops strtod */
             if (n == max)
@@ -313,6 +325,10 @@ static inline __attribute__((always_inline)) int64_t run_read(struct json_scan *
             if (!element_read(type, &number, out))
                 return number_error(scan, &number, type);
             scan->at = behind;
+        } else if (type >= DATATYPE_FP16 && !behind && json_take_unfinite(scan, &unfinite)) {
+            if (n == max)
+                return json_error(scan, "more values than the shape holds");
+            unfinite_element(type, unfinite, out);
         } else {
             bool truth;
             if (behind)
@@ -575,7 +591,15 @@ static size_t double_write(char *out, double value) {
     }
 }
 
-/* Characters of the element at `data`, at most 26; 0 when it is not finite. */
+/* NaN or an infinity, as Triton writes them. */
+static size_t __attribute__((cold, noinline)) unfinite_write(char *out, double value) {
+    const char *word = isnan(value) ? "NaN" : value < 0 ? "-Infinity" : "Infinity";
+    size_t length = strlen(word);
+    memcpy(out, word, length);
+    return length;
+}
+
+/* Characters of the element at `data`, at most 26; 0 when its type has no values. */
 static inline size_t element_write(char *out, enum datatype type, const char *data) {
 #define LOAD(ctype)                                                                                                    \
     ctype value;                                                                                                       \
@@ -621,20 +645,20 @@ static inline size_t element_write(char *out, enum datatype type, const char *da
     case DATATYPE_FP16: {
         LOAD(uint16_t);
         float wide = half_to_float(value);
-        return isfinite(wide) ? float_write(out, wide) : 0;
+        return isfinite(wide) ? float_write(out, wide) : unfinite_write(out, wide);
     }
     case DATATYPE_BF16: {
         LOAD(uint16_t);
         float wide = bfloat_to_float(value);
-        return isfinite(wide) ? float_write(out, wide) : 0;
+        return isfinite(wide) ? float_write(out, wide) : unfinite_write(out, wide);
     }
     case DATATYPE_FP32: {
         LOAD(float);
-        return isfinite(value) ? float_write(out, value) : 0;
+        return isfinite(value) ? float_write(out, value) : unfinite_write(out, value);
     }
     case DATATYPE_FP64: {
         LOAD(double);
-        return isfinite(value) ? double_write(out, value) : 0;
+        return isfinite(value) ? double_write(out, value) : unfinite_write(out, value);
     }
     default:
         return 0;
@@ -674,7 +698,7 @@ int tensor_json_write(struct text *text, enum datatype type, const void *data, s
             *out++ = ',';
         size_t length = element_write(out, type, at);
         if (length == 0)
-            return -EDOM;
+            return -EINVAL;
         text->length += length + (i > 0);
     }
     text_put_char(text, ']');
