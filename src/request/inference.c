@@ -18,7 +18,7 @@
 #define NO_FREE        UINT32_MAX
 #define SLO_DEFAULT_NS NS_PER_S /* for a model whose SLO nobody chose */
 /* A deadline that nobody asked for refuses no request: one that misses it is answered late, within LATE_MOST_NS or
- * LATE_SLOS times the SLO, whichever is longer. */
+ * LATE_SLOS times the SLO, whichever is longer, after its inputs are there. A long run needs more (late_most_ns()). */
 #define LATE_MOST_NS       NS_PER_S
 #define LATE_SLOS          4
 #define IDLE_BEFORE_TRIM_S 10
@@ -257,13 +257,20 @@ static int shared_store(struct inference *inference, struct sy_error *err) {
 
 /* ---- the way to the scheduler and back ---- */
 
-/* How long a request may take if the server has chosen its SLO. */
-static int64_t late_most_ns(int64_t slo_ns) {
-    return LATE_SLOS * slo_ns > LATE_MOST_NS ? LATE_SLOS * slo_ns : LATE_MOST_NS;
+/* How long a request may wait and run, from when its inputs are there, if the server has chosen its SLO. That is ten
+ * times a lone run of one profiled item or more: a request of many items, or of large ones, has it for each, so that
+ * its run alone is never too long for it; but not more than best effort. Nor is the wait for a full batch, which the
+ * model's configuration wants. */
+static int64_t late_most_ns(const struct infer_call *call, const struct served_model *model, int64_t slo_ns) {
+    double run_ns = (double)slo_ns * call->items * (call->work > 1 ? (double)call->work : 1);
+    int64_t most_ns = LATE_SLOS * slo_ns > LATE_MOST_NS ? LATE_SLOS * slo_ns : LATE_MOST_NS;
+    int64_t long_ns = run_ns < (double)BEST_EFFORT_WAIT_NS ? (int64_t)run_ns : BEST_EFFORT_WAIT_NS;
+    most_ns = most_ns > long_ns ? most_ns : long_ns;
+    return most_ns + model->queue.wait_ns;
 }
 
-/* Sets the request's class; returns how long it may take. *late_ns: how long it may take if it is late; 0 if somebody
- * asked for the deadline. */
+/* Sets the request's class; returns how long it may take. *late_ns: how long it may take after its inputs are there if
+ * it is late; 0 if somebody asked for the deadline. */
 static int64_t class_set(struct request *request, const struct infer_call *call, const struct served_model *model,
                          int64_t *late_ns) {
     int64_t asked_ns = call->timeout_us * NS_PER_US, slo_ns = model->slo_ns > 0 ? model->slo_ns : SLO_DEFAULT_NS;
@@ -276,7 +283,7 @@ static int64_t class_set(struct request *request, const struct infer_call *call,
     const struct queue_rule *rule = &model->queue.rules[request->priority];
     request->delay = rule->delay;
     if ((model->slo_chosen || model->slo_ns <= 0) && asked_ns == 0 && rule->timeout_ns == 0 && !rule->delay)
-        *late_ns = late_most_ns(slo_ns);
+        *late_ns = late_most_ns(call, model, slo_ns);
     return queue_rules_timeout(&model->queue, request->priority, asked_ns, slo_ns);
 }
 
@@ -285,7 +292,7 @@ static void deadline_set(struct inference *inference, int64_t limit_ns) {
     struct request *request = &inference->request;
     int64_t late_ns, slo_ns = class_set(request, &inference->call, inference->model, &late_ns);
     request->deadline_ns = request->arrival_ns + slo_ns;
-    request->late_until_ns = late_ns > 0 ? request->arrival_ns + late_ns : 0;
+    request->late_until_ns = late_ns > 0 ? clock_now_ns() + late_ns : 0; /* a body may have taken longer than that */
     int64_t last_ns = late_ns > 0 ? request->late_until_ns : request->deadline_ns;
     inference->limited = limit_ns > 0 && limit_ns < last_ns;
     if (inference->limited && limit_ns <= request->deadline_ns) {

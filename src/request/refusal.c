@@ -26,7 +26,7 @@ static unsigned deadline_missed(const char *name, const struct request *request,
     int status = limited ? 504 : 503;
     if (request->late_until_ns > 0 && best_effort)
         return (unsigned)error_set(err, status,
-                                   "model '%s' found no time for this request within %.6g ms (the server has chosen an "
+                                   "model '%s' found no time for this request within %.0f ms (the server has chosen an "
                                    "SLO of %.6g ms for it: " CHOSEN_HELP ")",
                                    name, allowed_ms(request), due_ms);
     if (request->late_until_ns > 0)
