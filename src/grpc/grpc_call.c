@@ -569,7 +569,7 @@ void call_open(struct grpc_call *call) {
     else if (call->method == GRPC_NOT_SERVED)
         call_end(call, 501, "this method is not served");
     else if (is_order(call) && !f->base.config.desk)
-        call_end(call, 501, v2_orders_refused(f->base.config.of_cluster));
+        call_end(call, 503, v2_orders_refused(f->base.config.of_cluster));
     else if (call->encoding == BODY_UNKNOWN)
         call_end(call, 501, "this grpc-encoding is not supported");
     else if (call->timeout_wrong)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/protobuf.h"
+#include "request/inflate.h"
 
 #define ALIGNMENT  64
 #define FIRST_ROOM ((size_t)64 * 1024)       /* of the block that a message begins in */
@@ -44,7 +45,7 @@ static int prefix_read(struct grpc_message *m, struct sy_error *err) {
     m->bytes = m->to_come =
         (size_t)m->prefix[1] << 24 | (size_t)m->prefix[2] << 16 | (size_t)m->prefix[3] << 8 | m->prefix[4];
     if (m->bytes > m->bytes_max)
-        return error_set(err, 413, "the message has %zu bytes, more than %zu", m->bytes, m->bytes_max);
+        return error_set(err, 413, "the message has %zu bytes, more than %zu: " BODY_LIMIT, m->bytes, m->bytes_max);
     size_t first = m->bytes < FIRST_ROOM ? m->bytes : FIRST_ROOM;
     bool split = m->split && !m->compressed;
     /* together with what aligning its raw inputs takes, a small message has one block */

@@ -101,7 +101,7 @@ static void respond_verdict(struct http_connection *c) {
         break;
     case VERDICT_TOO_LARGE:
         route_find(c, &route);
-        v2_error(&answer, 413, "the body is larger than %" PRIu64 " bytes", body_bytes_max(f, route.kind));
+        v2_error(&answer, 413, "the body is larger than %" PRIu64 " bytes: " BODY_LIMIT, body_bytes_max(f, route.kind));
         break;
     case VERDICT_BUSY:
         route_find(c, &route);
@@ -457,7 +457,7 @@ void exchange_end(struct http_connection *c) {
     if (!x) {
         respond_verdict(c);
     } else if (x->body_fault == 413) {
-        error_set(&err, 413, "the body is larger than %" PRIu64 " bytes", body_bytes_max(f, x->kind));
+        error_set(&err, 413, "the body is larger than %" PRIu64 " bytes: " BODY_LIMIT, body_bytes_max(f, x->kind));
         exchange_send_error(x, 413, false, err.text);
     } else if (x->body_fault) {
         exchange_send_error(x, x->body_fault, true, NO_MEMORY);

@@ -112,7 +112,8 @@ int infer_call_output(struct infer_call *call, const struct served_model *model,
         return error_set(err, 400, "unexpected inference output '%.*s' for model '%.64s'", shown(length), name,
                          model->name);
     if (call->outputs_named & 1u << found)
-        return error_set(err, 400, "output '%.*s' is asked for twice", shown(length), name);
+        return error_set(err, 400, "output '%.*s' already exists in request: it is asked for twice", shown(length),
+                         name);
     call->outputs_named |= 1u << found;
     *output = &call->outputs[call->output_count++];
     **output = (struct infer_output){.index = (uint32_t)found};

@@ -91,7 +91,7 @@ int inflate_body(struct inflater *inflater, enum body_encoding encoding, const v
         if ((rc != Z_OK && rc != Z_BUF_ERROR) || z->avail_out > 0) /* wrong, cut off, or with more behind it */
             return error_set(err, 400, "the body is not whole %s data", encoding == BODY_GZIP ? "gzip" : "deflate");
         if (o.room == bytes_max)
-            return error_set(err, 413, "the body becomes larger than %zu bytes", bytes_max);
+            return error_set(err, 413, "the body becomes larger than %zu bytes: " BODY_LIMIT, bytes_max);
         if (!grow(&o, least(2 * o.room, bytes_max)))
             return error_set(err, 503, "the memory for inputs is exhausted");
     }

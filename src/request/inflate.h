@@ -8,6 +8,9 @@
 #include "base/error.h"
 #include "request/block_memory.h"
 
+/* Which limit a body is over, for sentences. */
+#define BODY_LIMIT "--body-max-mib, or 64 KiB where it is neither an inference nor a load"
+
 enum body_encoding {
     BODY_IDENTITY,
     BODY_GZIP,

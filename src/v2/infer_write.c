@@ -37,7 +37,8 @@ static int output_put(struct text *text, const struct served_model *model, const
         return error_set(err, rc, "output '%s' does not have the bytes of its shape", spec->name);
     if (rc == -EDOM)
         return error_set(err, rc,
-                         "output '%s' holds bytes that are not UTF-8, which JSON cannot carry; ask for it with binary_data",
+                         "output '%s' holds bytes that are not UTF-8, which JSON cannot carry; ask for "
+                         "it with binary_data",
                          spec->name);
     text_put_char(text, '}');
     return rc;

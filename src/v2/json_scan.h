@@ -69,7 +69,8 @@ int json_decode(const struct json_string *string, char *out, size_t out_bytes);
 /* Decodes it into `out`, which has room for string->length bytes, unterminated; how many there are. */
 size_t json_decode_bytes(const struct json_string *string, char *out);
 int json_read_number(struct json_scan *scan, struct json_number *number);
-/* Takes NaN, Inf or Infinity, perhaps after '-', if that is next. JSON has no such words; Triton takes them as numbers. */
+/* Takes NaN, Inf or Infinity, perhaps after '-', if that is next. JSON has no such words; Triton takes them as numbers.
+ */
 bool json_take_unfinite(struct json_scan *scan, float *value);
 /* true or false. */
 int json_read_bool(struct json_scan *scan, bool *value);

@@ -17,8 +17,8 @@ int tensor_json_read(struct json_scan *scan, enum datatype type, const int64_t *
 int tensor_json_read_strings(struct json_scan *scan, const int64_t *dims, uint32_t rank, void *out, size_t *bytes);
 
 /* Appends "[a,b,...]". NaN and infinities are the words that Triton writes, which JSON does not have: NaN, Infinity and
- * -Infinity. 0, or -EDOM if JSON cannot carry an element, of bytes that are not UTF-8. -EINVAL: the data are not so many
- * elements. */
+ * -Infinity. 0, or -EDOM if JSON cannot carry an element: it is of bytes that are not UTF-8. -EINVAL: the data are not
+ * so many elements. */
 int tensor_json_write(struct text *text, enum datatype type, const void *data, size_t bytes, int64_t elements);
 
 /* The number's value; infinite when it is out of range. */

@@ -254,10 +254,13 @@ static void posted_answer(struct v2_answer *answer, struct description *d, const
     json_decref(request);
 }
 
+#define NOT_EXPLICIT "explicit model load / unload is not allowed if polling is enabled: " /* Triton's words */
+
 const char *v2_orders_refused(bool of_cluster) {
-    return of_cluster ? "a cluster's models are loaded and unloaded at its backends: at the metrics port of one with "
-                        "--model-control-mode explicit"
-                      : "models are loaded and unloaded by clients with --model-control-mode explicit only";
+    return of_cluster
+               ? NOT_EXPLICIT "a cluster's models are loaded and unloaded at its backends: at the metrics port of one "
+                              "with --model-control-mode explicit"
+               : NOT_EXPLICIT "models are loaded and unloaded by clients with --model-control-mode explicit only";
 }
 
 void v2_answer(struct v2_answer *answer, const struct v2_route *route, const struct v2_server *server, const char *body,
@@ -318,7 +321,7 @@ void v2_answer(struct v2_answer *answer, const struct v2_route *route, const str
         break;
     case V2_LOAD:
     case V2_UNLOAD:
-        v2_error(answer, 501, "%s", v2_orders_refused(server->of_cluster));
+        v2_error(answer, 503, "%s", v2_orders_refused(server->of_cluster));
         break;
     case V2_ACCELERATORS:
         accelerators_answer(answer, server->accelerators);

@@ -575,7 +575,7 @@ def test_poll(tmp_path):
     with serving(tmp_path, "--repository-poll-secs", "0.1", mode="poll") as server:
         client = Client(server, "grpc")
         assert client.factor("first") == 2 and client.state("broken")[0] == "UNAVAILABLE"
-        assert client.fails(client.triton.load_model, "first")[0] == 501
+        assert client.fails(client.triton.load_model, "first")[0] == 503
         put(tmp_path, "second", scaled(3))
         wait_until(lambda: client.state("second") == ("READY", ""), WAIT_S)
         assert client.factor("second") == 3
@@ -594,8 +594,9 @@ def test_a_server_whose_models_stay(folder):
         for protocol in ("http", "grpc"):
             client = Client(server, protocol)
             status, sentence = client.fails(client.triton.load_model, "scaled")
-            assert status == 501 and "--model-control-mode explicit" in sentence
-            assert client.fails(client.triton.unload_model, "scaled")[0] == 501
+            assert status == 503 and "--model-control-mode explicit" in sentence
+            assert sentence.startswith("explicit model load / unload is not allowed if polling is enabled")
+            assert client.fails(client.triton.unload_model, "scaled")[0] == 503
             assert client.factor("scaled") == 2
 
 

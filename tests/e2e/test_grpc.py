@@ -591,7 +591,7 @@ def test_too_long_a_message(repository):
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         for size in (2 << 20, 40 << 20):
             code, sentence = code_of(stub.ModelInfer, request_of(raw=(bytes(size),)))
-            assert code == grpc.StatusCode.RESOURCE_EXHAUSTED and "more than 1048576" in sentence
+            assert code == grpc.StatusCode.RESOURCE_EXHAUSTED and "more than 1048576: --body-max-mib" in sentence
         code, _ = code_of(stub.ModelMetadata, service_pb2.ModelMetadataRequest(name="x" * 70000))
         assert code == grpc.StatusCode.RESOURCE_EXHAUSTED
         assert stub.ModelInfer(request_of()).model_name == "double"
