@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/lines.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "base/thread.h"
 #include "base/utf8.h"
 #include "cli/autoscale_option.h"
@@ -90,11 +91,9 @@ struct serve_plan {
 };
 
 static int default_accelerators(struct serve_plan *plan) {
-    cpu_set_t allowed;
-    thread_cores_allowed(&allowed);
-    int cores = CPU_COUNT(&allowed);
-    plan->groups[0] = (struct accelerator_group){
-        .kind = ACCELERATOR_CPU, .count = cores > 1 ? (uint32_t)cores - 1 : 1, .type = "cpu"};
+    uint32_t cores = machine_cores();
+    plan->groups[0] =
+        (struct accelerator_group){.kind = ACCELERATOR_CPU, .count = cores > 1 ? cores - 1 : 1, .type = "cpu"};
     return 1;
 }
 
