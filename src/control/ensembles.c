@@ -91,9 +91,9 @@ static int steps_find(const struct served_model *ensemble, const struct ensemble
 }
 
 /* How many rows a tensor has, as far as the models' signatures say it; 0: they do not say. `items`: of the steps before
- * this one. */
-static double rows_of(const struct served_model *model, const struct steps *steps, const double *items,
-                      uint32_t tensor) {
+ * this one. `rank`: that it is taken with. */
+static double rows_of(const struct served_model *model, const struct steps *steps, const double *items, uint32_t tensor,
+                      uint32_t rank) {
     const struct ensemble_tensor *t = &model->ensemble->tensors[tensor];
     const struct tensor_spec *spec = &model->signature.inputs[t->place];
     if (t->step != ENSEMBLE_NONE) {
@@ -104,7 +104,17 @@ static double rows_of(const struct served_model *model, const struct steps *step
             return items[t->step];
         spec = &signature->outputs[index]; /* it is there: ensemble_check() */
     }
+    if (spec->rank < rank) /* a batch dimension of one is added */
+        return 1;
     return spec->rank > 0 && spec->dims[0] > 0 ? (double)spec->dims[0] : 0;
+}
+
+/* The rank of the step's first input, as its model takes it. */
+static uint32_t input_rank(const struct served_model *model, const struct ensemble_step *step) {
+    const struct signature *signature = served_model_offered(model);
+    const char *name = step->inputs[0].name;
+    int index = tensor_spec_find(signature->inputs, signature->input_count, name, strlen(name));
+    return signature->inputs[index].rank; /* it is there: ensemble_check() */
 }
 
 /* How many items each step is expected to have for one item of the ensemble, before any request has been seen. */
@@ -114,7 +124,8 @@ static void items_expect(const struct served_model *model, const struct steps *s
         bool each = step->each != ENSEMBLE_NONE;
         double rows = 0;
         if (steps->models[v]->signature.batched && !model->signature.batched)
-            rows = rows_of(model, steps, items, each ? step->each : step->inputs[0].tensor);
+            rows = rows_of(model, steps, items, each ? step->each : step->inputs[0].tensor,
+                           each ? 0 : input_rank(steps->models[v], step));
         items[v] = rows > 0 ? rows : each ? EACH_MEAN : 1;
     }
 }

@@ -56,10 +56,16 @@ int ensemble_signature(const struct model_config *config, struct signature *sign
 
 /* ---- its steps' models ---- */
 
+/* A tensor as a model, or the ensemble, has it. */
+struct checked_tensor {
+    const struct tensor_spec *spec;
+    bool batched; /* the first dimension is the batch's */
+};
+
 struct checker {
     const struct ensemble *e;
     const struct served_model *ensemble;
-    const struct tensor_spec *specs[ENSEMBLE_TENSORS_MAX]; /* of tensors, as whoever gives them has them */
+    struct checked_tensor given[ENSEMBLE_TENSORS_MAX]; /* tensors, as whoever gives them has them */
     struct sy_error *err;
 };
 
@@ -75,31 +81,43 @@ static int flow_find(const struct checker *c, const struct ensemble_step *step, 
                       flow->name, count, count ? specs[0].name : "");
 }
 
-/* A dimension that either side leaves open fits any. */
-static bool dims_fit(const struct tensor_spec *one, const struct tensor_spec *other) {
-    bool fit = one->rank == other->rank;
-    for (uint32_t d = 0; fit && d < one->rank; d++)
-        fit = one->dims[d] == -1 || other->dims[d] == -1 || one->dims[d] == other->dims[d];
+/* A dimension that either side leaves open fits any. `lead`: dimensions of the first that the other lacks. */
+static bool dims_fit(const struct tensor_spec *one, uint32_t lead, const struct tensor_spec *other) {
+    bool fit = one->rank == other->rank + lead;
+    for (uint32_t d = 0; fit && d < other->rank; d++)
+        fit = one->dims[d + lead] == -1 || other->dims[d] == -1 || one->dims[d + lead] == other->dims[d];
     return fit;
+}
+
+/* In an ensemble without batching a batch dimension that only one side has is one item: the run adds it or takes it off
+ * (ensemble_tensor_as()). A step with for_each takes its tensors by rows, as they are. */
+static bool shapes_fit(const struct checker *c, const struct ensemble_step *step, const struct checked_tensor *one,
+                       const struct checked_tensor *other) {
+    if (dims_fit(one->spec, 0, other->spec))
+        return true;
+    if (c->ensemble->signature.batched || step->each != ENSEMBLE_NONE || one->batched == other->batched)
+        return false;
+    return one->batched ? dims_fit(one->spec, 1, other->spec) : dims_fit(other->spec, 1, one->spec);
 }
 
 /* `mine` is the step's model's input or output, `other` what the tensor is elsewhere. */
 static int specs_fit(const struct checker *c, const struct ensemble_step *step, const struct ensemble_flow *flow,
-                     const char *what, const struct tensor_spec *mine, const struct tensor_spec *other) {
-    const char *tensor = c->e->tensors[flow->tensor].name;
+                     const char *what, const struct checked_tensor *mine, const struct checked_tensor *other) {
+    const char *tensor = c->e->tensors[flow->tensor].name, *name = mine->spec->name;
     char dims[DIMS_BYTES], others[DIMS_BYTES];
-    if (mine->type != other->type)
-        return FLOW_ERROR(c, step, flow, "the model's %s '%.100s' is %s, but '%.100s' is %s", what, mine->name,
-                          datatype_name(mine->type), tensor, datatype_name(other->type));
-    if (dims_fit(mine, other))
+    if (mine->spec->type != other->spec->type)
+        return FLOW_ERROR(c, step, flow, "the model's %s '%.100s' is %s, but '%.100s' is %s", what, name,
+                          datatype_name(mine->spec->type), tensor, datatype_name(other->spec->type));
+    if (shapes_fit(c, step, mine, other))
         return 0;
-    dims_format(mine->dims, 0, mine->rank, dims, sizeof(dims));
-    dims_format(other->dims, 0, other->rank, others, sizeof(others));
-    return FLOW_ERROR(c, step, flow, "the model's %s '%.100s' is %s, but '%.100s' is %s", what, mine->name, dims,
-                      tensor, others);
+    dims_format(mine->spec->dims, 0, mine->spec->rank, dims, sizeof(dims));
+    dims_format(other->spec->dims, 0, other->spec->rank, others, sizeof(others));
+    return FLOW_ERROR(c, step, flow, "the model's %s '%.100s' is %s, but '%.100s' is %s", what, name, dims, tensor,
+                      others);
 }
 
 static int outputs_check(struct checker *c, const struct ensemble_step *step, const struct signature *s) {
+    const struct signature *whole = &c->ensemble->signature;
     int rc = 0;
     for (uint32_t i = 0; i < step->output_count && !rc; i++) {
         const struct ensemble_flow *flow = &step->outputs[i];
@@ -107,9 +125,11 @@ static int outputs_check(struct checker *c, const struct ensemble_step *step, co
         int at = flow_find(c, step, flow, "output", s->outputs, s->output_count);
         if (at < 0)
             return at;
-        c->specs[flow->tensor] = &s->outputs[at];
+        struct checked_tensor *given = &c->given[flow->tensor];
+        *given = (struct checked_tensor){&s->outputs[at], s->batched};
         if (output != ENSEMBLE_NONE)
-            rc = specs_fit(c, step, flow, "output", &s->outputs[at], &c->ensemble->signature.outputs[output]);
+            rc = specs_fit(c, step, flow, "output", given,
+                           &(struct checked_tensor){&whole->outputs[output], whole->batched});
     }
     return rc;
 }
@@ -147,7 +167,8 @@ static int inputs_check(const struct checker *c, const struct ensemble_step *ste
             return FLOW_ERROR(c, step, flow,
                               "the ensemble's input '%.100s' is optional, but the model's '%.100s' is not",
                               c->e->tensors[flow->tensor].name, flow->name);
-        rc = specs_fit(c, step, flow, "input", &s->inputs[at], c->specs[flow->tensor]);
+        rc = specs_fit(c, step, flow, "input", &(struct checked_tensor){&s->inputs[at], s->batched},
+                       &c->given[flow->tensor]);
     }
     for (uint32_t i = 0; i < s->input_count && !rc; i++)
         if (!(given >> i & 1) && !(s->inputs_optional >> i & 1))
@@ -173,9 +194,9 @@ static int rows_check(const struct checker *c, const struct ensemble_step *step,
                           model->batch_max);
     if (step->when == ENSEMBLE_NONE)
         return 0;
-    if (c->specs[step->when]->type != DATATYPE_BOOL)
+    if (c->given[step->when].spec->type != DATATYPE_BOOL)
         return FLOW_ERROR(c, step, step, "when: '%s' is %s, not BOOL", c->e->tensors[step->when].name,
-                          datatype_name(c->specs[step->when]->type));
+                          datatype_name(c->given[step->when].spec->type));
     if (may_miss(c, step->when))
         return FLOW_ERROR(c, step, step, "when: '%s' is optional", c->e->tensors[step->when].name);
     return 0;
@@ -187,7 +208,8 @@ int ensemble_check(const struct served_model *ensemble, const struct served_mode
     int rc = 0;
     for (uint32_t t = 0; t < c.e->tensor_count; t++)
         if (c.e->tensors[t].step == ENSEMBLE_NONE)
-            c.specs[t] = &ensemble->signature.inputs[c.e->tensors[t].place];
+            c.given[t] = (struct checked_tensor){&ensemble->signature.inputs[c.e->tensors[t].place],
+                                                 ensemble->signature.batched};
     for (uint32_t s = 0; s < c.e->step_count && !rc;
          s++) { /* steps that give a tensor come before those that take it */
         const struct ensemble_step *step = &c.e->steps[s];

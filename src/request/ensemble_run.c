@@ -72,7 +72,7 @@ static int request_fill(struct ensemble_run *run, uint32_t v, struct step_reques
     for (uint32_t i = 0; i < step->input_count && !status; i++) {
         const struct ensemble_flow *flow = &step->inputs[i];
         enum datatype type;
-        struct tensor_view whole = ensemble_tensor(run, flow->tensor, &type), part = whole;
+        struct tensor_view whole = ensemble_step_input(run, v, flow, &type), part = whole;
         uint32_t index;
         if (!whole.data) /* an optional input that the client left out */
             continue;
@@ -163,10 +163,11 @@ struct extent {
 };
 
 /* The rows of the first input that was not left out: those of a step without `for_each`. */
-static int64_t rows_of(const struct ensemble_run *run, const struct ensemble_step *step) {
+static int64_t rows_of(const struct ensemble_run *run, uint32_t v) {
+    const struct ensemble_step *step = &run->ensemble->steps[v];
     enum datatype type;
     for (uint32_t i = 0; i < step->input_count; i++) {
-        struct tensor_view view = ensemble_tensor(run, step->inputs[i].tensor, &type);
+        struct tensor_view view = ensemble_step_input(run, v, &step->inputs[i], &type);
         if (view.data)
             return view.rank > 0 ? view.dims[0] : 1;
     }
@@ -187,7 +188,7 @@ static int extent_find(const struct ensemble_run *run, uint32_t v, struct extent
         extent->runs = extent->runs && !ensemble_tensor_none(run, step->inputs[i].tensor);
     if (!extent->runs || !model->signature.batched)
         return 0;
-    int64_t rows = step->each == ENSEMBLE_NONE ? rows_of(run, step) : ensemble_tensor(run, step->each, &type).dims[0];
+    int64_t rows = step->each == ENSEMBLE_NONE ? rows_of(run, v) : ensemble_tensor(run, step->each, &type).dims[0];
     if (step->each != ENSEMBLE_NONE && rows > step->each_most && step->beyond == ENSEMBLE_REFUSE)
         return error_set(err, 400, "'%.100s' has %lld rows, and no more than %u may be (limit in symphony.yaml)",
                          run->ensemble->tensors[step->each].name, (long long)rows, step->each_most);

@@ -30,6 +30,32 @@ struct tensor_view ensemble_tensor(const struct ensemble_run *run, uint32_t tens
     return run->steps[t->step].outputs[t->place];
 }
 
+void ensemble_tensor_as(struct tensor_view *view, uint32_t rank) {
+    if (view->rank + 1 == rank) {
+        memmove(view->dims + 1, view->dims, view->rank * sizeof(view->dims[0]));
+        view->dims[0] = 1;
+    } else if (view->rank == rank + 1 && rank > 0 && view->dims[0] <= 1) {
+        bool none = view->dims[0] == 0;
+        memmove(view->dims, view->dims + 1, rank * sizeof(view->dims[0]));
+        if (none)
+            view->dims[0] = 0;
+    } else {
+        return;
+    }
+    view->rank = rank;
+    view->row_at = NULL;
+}
+
+struct tensor_view ensemble_step_input(const struct ensemble_run *run, uint32_t v, const struct ensemble_flow *flow,
+                                       enum datatype *type) {
+    const struct signature *signature = served_model_offered(model_of(run, v));
+    struct tensor_view view = ensemble_tensor(run, flow->tensor, type);
+    int index = tensor_spec_find(signature->inputs, signature->input_count, flow->name, strlen(flow->name));
+    if (index >= 0)
+        ensemble_tensor_as(&view, signature->inputs[index].rank);
+    return view;
+}
+
 bool ensemble_tensor_none(const struct ensemble_run *run, uint32_t tensor) {
     uint32_t step = run->ensemble->tensors[tensor].step;
     return step != ENSEMBLE_NONE && run->steps[step].count == 0;
@@ -233,10 +259,14 @@ bool ensemble_compose(struct ensemble_run *run, struct sy_error *err) {
             continue;
         const struct tensor_spec *spec = &model->signature.outputs[output];
         block->outputs[output] = ensemble_tensor(run, t, &type);
+        ensemble_tensor_as(&block->outputs[output], spec->rank);
         const struct tensor_view *view = &block->outputs[output];
         if (type != spec->type || view->rank != spec->rank) {
-            error_set(err, 0, "ensemble '%.100s': output '%.100s' is not what its config.pbtxt says", model->name,
-                      spec->name);
+            char dims[100], wanted[100];
+            dims_format(view->dims, 0, view->rank, dims, sizeof(dims));
+            dims_format(spec->dims, 0, spec->rank, wanted, sizeof(wanted));
+            error_set(err, 0, "ensemble '%.100s': output '%.100s' is %s %s, but its config.pbtxt says %s %s",
+                      model->name, spec->name, datatype_name(type), dims, datatype_name(spec->type), wanted);
             return false;
         }
     }

@@ -72,6 +72,10 @@ def save_models(folder):
         'input { name: "x" data_type: TYPE_FP32 dims: 4 }')
 
 
+    save_model(folder, "flip", [helper.make_node("Neg", ["x"], ["y"])], [("x", FLOAT, [4])], [("y", FLOAT, [4])])
+    (folder / "flip" / "config.pbtxt").write_text("max_batch_size: 0\n")
+
+
 def save_ensembles(folder):
     x, y = tensor("input", "X", "FP32", [4]), tensor("output", "Y", "FP32", [4])
     save_ensemble(folder, "alone", 8, [x, y], [step("scale", {"x": "X"}, {"y": "Y"})])
@@ -89,6 +93,14 @@ def save_ensembles(folder):
                   [step("find", {"x": "X"}, {"any": "ANY"}), step("scale", {"x": "X"}, {"y": "D"}),
                    step("next", {"x": "D"}, {"y": "Y"})],
                   "steps: [{step: scale, when: ANY}]\n")
+    x, y = tensor("input", "X", "FP32", [4]), tensor("output", "Y", "FP32", [4])
+    save_ensemble(folder, "one", 0, [x, y], [step("scale", {"x": "X"}, {"y": "D"}), step("flip", {"x": "D"}, {"y": "E"}),
+                                             step("next", {"x": "E"}, {"y": "Y"})])
+    save_ensemble(folder, "one-word", 0, [tensor("input", "T", "STRING", [1]), tensor("output", "U", "STRING", [1])],
+                  [step("copy", {"t": "T"}, {"u": "U"})])
+    save_ensemble(folder, "mixed", 0, [x, tensor("input", "R", "FP32", [-1, 4]), y],
+                  [step("sum", {"a": "X", "b": "R"}, {"s": "Y"})])
+    save_ensemble(folder, "narrow", 0, [rows, y], [step("scale", {"x": "X"}, {"y": "Y"})])
     words = [tensor("input", "T", "STRING", [-1, 1]), tensor("output", "U", "STRING", [-1, 1])]
     copies = [step("copy", {"t": "T"}, {"u": "V"}), step("copy", {"t": "V"}, {"u": "U"})]
     save_ensemble(folder, "word", 0, words, copies, "steps: [{step: 1, for_each: T}, {step: 2, for_each: V}]\n")
@@ -139,6 +151,19 @@ def test_steps_hand_on_what_they_make(ask, model, given, wanted):
     answer = ask(model, {"X": given})
     for name, array in wanted.items():
         assert np.array_equal(answer.as_numpy(name), array)
+
+
+def test_a_batch_dimension_of_one_comes_and_goes(ask):
+    """What goes into a step that batches, in an ensemble that does not, is one item; what comes out is it again."""
+    answer = ask("one", {"X": X[1]})
+    assert answer.as_numpy("Y").tolist() == (1 - 2 * X[1]).tolist()
+    assert ask("one-word", {"T": np.array([b"zw"], dtype=object)}).as_numpy("U").tolist() == [b"zw"]
+    assert ask("mixed", {"X": X[0], "R": X[1:2]}).as_numpy("Y").tolist() == (X[0] + X[1]).tolist()
+    with pytest.raises(Exception, match="batch size does not match"):
+        ask("mixed", {"X": X[0], "R": X})
+    assert ask("narrow", {"X": X[:1]}).as_numpy("Y").tolist() == (2 * X[0]).tolist()
+    with pytest.raises(Exception, match="'narrow': output 'Y' is FP32 \\[3,4\\], but its config.pbtxt says FP32 \\[4\\]"):
+        ask("narrow", {"X": X})
 
 
 def test_strings_travel(ask):

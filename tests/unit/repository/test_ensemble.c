@@ -472,6 +472,52 @@ static void models_must_fit(void **state) {
     }
 }
 
+/* Steps a (x -> t) and b (t -> y) of an ensemble without batching, with x [4] and y [2]. */
+static void a_batch_dimension_of_one_comes_and_goes(void **state) {
+    struct world *w = *state;
+    static const struct {
+        const char *head;
+        bool a_batched, b_batched;
+        const char *want; /* NULL: it fits */
+    } cases[] = {
+        {"", true, true, NULL},
+        {"", true, false, NULL},
+        {"", false, true, NULL},
+        {"", false, false, NULL},
+        {"max_batch_size: 8 ", true, false,
+         "c:5:24: step 2 (b): the model's input 'i' is [4], but 't' is [-1,4]"}, /* there may be more than one */
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        const struct served_model *models[] = {&w->models[0], &w->models[1]};
+        char text[1024];
+        memset(w->models, 0, sizeof(w->models));
+        snprintf(text, sizeof(text), "%s%s", cases[i].head, CHAIN);
+        read_good(w, text);
+        assert_int_equal(settings_apply(w), 0);
+        assert_int_equal(ensemble_signature(&w->config, &w->whole.signature, &w->err), 0);
+        w->whole.batch_max = w->whole.signature.batched ? 8 : 1;
+        w->whole.ensemble = w->config.ensemble;
+        for (int m = 0; m < 2; m++) {
+            bool batched = m == 0 ? cases[i].a_batched : cases[i].b_batched;
+            struct signature *s = &w->models[m].signature;
+            *s = (struct signature){.input_count = 1, .output_count = 1, .batched = batched};
+            s->inputs[0] = (struct tensor_spec){.name = "i", .type = DATATYPE_FP32, .rank = 1, .dims = {4}};
+            s->outputs[0] = (struct tensor_spec){.name = "o", .type = DATATYPE_FP32, .rank = 1, .dims = {m ? 2 : 4}};
+            if (batched) {
+                s->inputs[0] = (struct tensor_spec){.name = "i", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 4}};
+                s->outputs[0] =
+                    (struct tensor_spec){.name = "o", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, m ? 2 : 4}};
+            }
+            w->models[m].batch_max = 8;
+        }
+        int rc = ensemble_check(&w->whole, models, &w->err);
+        if (rc != (cases[i].want ? -EINVAL : 0))
+            fail_msg("case %zu: %d, %s", i, rc, w->err.text);
+        if (cases[i].want)
+            assert_string_equal(w->err.text, cases[i].want);
+    }
+}
+
 static void names_must_be_the_models_(void **state) {
     struct world *w = *state;
     static const struct fit good = {.want = NULL};
@@ -510,6 +556,7 @@ int main(void) {
         cmocka_unit_test(the_signature_is_the_configuration_s),
         cmocka_unit_test(signatures_lack_nothing),
         cmocka_unit_test(models_must_fit),
+        cmocka_unit_test(a_batch_dimension_of_one_comes_and_goes),
         cmocka_unit_test(names_must_be_the_models_),
     };
     return cmocka_run_group_tests(tests, world_make, world_free);
