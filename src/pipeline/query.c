@@ -54,6 +54,11 @@ static void stage_end(struct query *q, uint32_t v) {
         q->end = QUERY_GOOD;
 }
 
+void query_stage_skip(struct query *q, uint32_t v) {
+    q->begun |= 1ULL << v;
+    stage_end(q, v);
+}
+
 static uint32_t items_before(const struct query *q, uint32_t v) {
     uint32_t items = q->pipeline->stages[v].after ? 0 : 1;
     for (uint64_t before = q->pipeline->stages[v].after; before; before &= before - 1)

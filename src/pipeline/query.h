@@ -53,6 +53,9 @@ void query_begin(struct query *query, const struct pipeline *pipeline, struct pi
 /* The query has `stretch` times the pipeline's SLO, and its stages as many times their parts. To be called right after
  * query_begin(), if at all. */
 void query_stretch(struct query *query, double stretch);
+/* Leaves a stage out that no other stage of the query waits for but such as are left out, too: it has ended, with no
+ * items. To be called before any stage begins. */
+void query_stage_skip(struct query *query, uint32_t stage);
 /* Finds a stage that may begin, and the items of the stages before it (1 if there are no such stages). False: no stage
  * may begin now. */
 bool query_stage_ready(const struct query *query, uint32_t *stage, uint32_t *items_before);

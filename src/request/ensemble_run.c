@@ -443,6 +443,19 @@ static struct ensemble_run *run_make(struct inference *inference) {
     return run;
 }
 
+/* The steps that lead to an output that the client wants. */
+static uint64_t steps_wanted(const struct ensemble *ensemble, const struct infer_call *call) {
+    uint64_t steps = 0;
+    for (uint32_t t = 0; t < ensemble->tensor_count; t++)
+        for (uint32_t i = 0; i < call->output_count; i++)
+            if (ensemble->tensors[t].output == call->outputs[i].index)
+                steps |= 1ULL << ensemble->tensors[t].step;
+    for (uint32_t v = ensemble->step_count; v-- > 0;) /* a step comes after those that it waits for */
+        if (steps >> v & 1)
+            steps |= ensemble->steps[v].after;
+    return steps;
+}
+
 int ensemble_run_begin(struct inference *inference, struct sy_error *err) {
     struct inferences *home = inference->home;
     struct ensemble_run *run = run_make(inference);
@@ -454,6 +467,10 @@ int ensemble_run_begin(struct inference *inference, struct sy_error *err) {
         return status;
     }
     inference->run = run;
+    uint64_t wanted = steps_wanted(run->ensemble, &inference->call);
+    for (uint32_t v = 0; v < run->ensemble->step_count; v++)
+        if (!(wanted >> v & 1))
+            query_stage_skip(run->query, v);
     go_on(run);
     if (settled(run)) {
         run->next = home->runs_over;

@@ -255,8 +255,8 @@ bool ensemble_compose(struct ensemble_run *run, struct sy_error *err) {
     block->release = composed_release;
     for (uint32_t t = 0; t < run->ensemble->tensor_count; t++) {
         uint32_t output = run->ensemble->tensors[t].output;
-        if (output == ENSEMBLE_NONE)
-            continue;
+        if (output == ENSEMBLE_NONE || !run->steps[run->ensemble->tensors[t].step].outputs)
+            continue; /* it stays inside, or nobody asked for it and its step was left out */
         const struct tensor_spec *spec = &model->signature.outputs[output];
         block->outputs[output] = ensemble_tensor(run, t, &type);
         ensemble_tensor_as(&block->outputs[output], spec->rank);

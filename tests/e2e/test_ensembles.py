@@ -245,6 +245,21 @@ def test_it_is_described_as_a_model(server):
         assert [after[m] - before[m] for m in ("scale", "next", "sum")] == [3, 3, 3]
 
 
+@pytest.mark.parametrize("output, steps", [("D", [3, 0, 0]), ("S", [3, 3, 3])])
+def test_only_steps_that_lead_to_what_is_asked_for_are_run(server, output, steps):
+    def counts():
+        server.rests()
+        return {m["name"]: m["inference_count"] for m in client.get_inference_statistics()["model_stats"]}
+    with http.InferenceServerClient(f"127.0.0.1:{server.port}") as client:
+        before = counts()
+        answer = infer(http, client, "diamond", {"X": X}, outputs=[http.InferRequestedOutput(output)])
+        assert [o["name"] for o in answer.get_response()["outputs"]] == [output]
+        assert np.array_equal(answer.as_numpy(output), {"D": 2 * X, "S": 3 * X + 1}[output])
+        wait_until(lambda: counts()["diamond"] == before["diamond"] + 3)
+        after = counts()
+        assert [after[m] - before[m] for m in ("scale", "next", "sum")] == steps
+
+
 def test_a_deadline_that_no_step_can_make_ends_it(server, ask):
     with pytest.raises(Exception, match="ensemble 'chain', step 2: model 'scale' cannot finish this request within its "
                                         "deadline"):

@@ -45,6 +45,7 @@ struct query_rig {
     bool hit;     /* an accelerator has refused or failed something of it, for good */
     bool dead;    /* and the frontend knows */
     bool refused; /* by the evaluation */
+    uint32_t asked; /* bits of the outputs that the client asks for */
     struct value values[ENSEMBLE_TENSORS_MAX];
 };
 
@@ -212,6 +213,17 @@ static void ensemble_draw(struct world *w, uint32_t n) {
     }
 }
 
+/* Whether the client asked for an output of the step, or for one that comes of it. */
+static bool leads_to_asked(const struct query_rig *q, uint32_t v) {
+    const struct ensemble *e = q->ensemble;
+    bool leads = false;
+    for (uint32_t t = 0; t < e->tensor_count; t++)
+        leads |= e->tensors[t].step == v && e->tensors[t].output != ENSEMBLE_NONE && (q->asked >> e->tensors[t].output & 1);
+    for (uint32_t w = v + 1; w < e->step_count && !leads; w++)
+        leads = (e->steps[w].after >> v & 1) && leads_to_asked(q, w);
+    return leads;
+}
+
 /* What a step's request comes to, by the words of the documentation. */
 static void evaluate_step(struct query_rig *q, uint32_t v) {
     const struct ensemble_step *step = &q->ensemble->steps[v];
@@ -228,7 +240,7 @@ static void evaluate_step(struct query_rig *q, uint32_t v) {
     if (step->when != ENSEMBLE_NONE && (q->values[step->when].none || !q->values[step->when].any))
         return;
     if (step->each != ENSEMBLE_NONE && rows > step->each_most) {
-        q->refused |= step->beyond == ENSEMBLE_REFUSE;
+        q->refused |= step->beyond == ENSEMBLE_REFUSE && leads_to_asked(q, v);
         rows = step->each_most;
     }
     y->none = false;
@@ -432,6 +444,7 @@ static void ask(struct world *w, uint32_t n) {
     for (uint32_t i = 0; i < x->rows; i++)
         x->x[i] = (float)rng_below(&w->rng, 97);
     q->refused = false;
+    q->asked = rng_below(&w->rng, 2) ? UINT32_MAX : 1u << rng_below(&w->rng, w->models[model].signature.output_count);
     for (uint32_t v = 0; v < q->ensemble->step_count; v++)
         evaluate_step(q, v);
 
@@ -446,6 +459,12 @@ static void ask(struct world *w, uint32_t n) {
     assert_int_equal(infer_call_shape(call, inference->model, index, DATATYPE_FP32, (int64_t[]){x->rows, 1}, 2, &err),
                      0);
     assert_int_equal(infer_call_data(call, inference->model, index, data, bytes, &err), 0);
+    for (uint32_t o = 0; o < inference->model->signature.output_count && q->asked != UINT32_MAX; o++) {
+        const char *name = inference->model->signature.outputs[o].name;
+        struct infer_output *output;
+        if (q->asked >> o & 1)
+            assert_int_equal(infer_call_output(call, inference->model, name, strlen(name), &output, &err), 0);
+    }
     assert_int_equal(infer_call_finish(call, inference->model, &err), 0);
     assert_int_equal(inference_submit(inference, 0, &err), 0);
     q->inference = inference;
@@ -467,7 +486,7 @@ static void ended(struct world *w, struct inference *inference) {
         assert_false(q->refused);
         for (uint32_t t = 1; t < q->ensemble->tensor_count; t++) {
             uint32_t output = q->ensemble->tensors[t].output;
-            if (output == ENSEMBLE_NONE)
+            if (output == ENSEMBLE_NONE || !(q->asked >> output & 1))
                 continue;
             const struct tensor_view *got = &inference->request.block->outputs[output];
             assert_int_equal(got->dims[0], q->values[t].rows);
