@@ -142,13 +142,10 @@ static void class_put(struct text *text, enum datatype type, const char *data, c
         strings_lead(text->data + lead_at, text->length - lead_at - STRING_LEAD_BYTES);
 }
 
-static int classify(struct infer_output *wanted, const struct served_model *model, uint32_t call_items,
+static int classify(struct infer_output *wanted, const struct served_model *model, const struct labels *labels,
                     const struct tensor_view *part, struct text *text, struct sy_error *err) {
     const struct tensor_spec *spec = &model->signature.outputs[wanted->index];
     bool batched = model->signature.batched;
-    if (batched && (part->rank == 0 || part->dims[0] != call_items))
-        return error_set(err, -EINVAL, "output '%s' has not as many rows as there are items, which could be classified",
-                         spec->name);
     int64_t elements = dims_product(part->dims, batched ? 1 : 0, part->rank);
     uint32_t items = batched ? (uint32_t)part->dims[0] : 1;
     if (elements < 0 || (size_t)elements * datatype_bytes(spec->type) * items != part->bytes)
@@ -169,21 +166,24 @@ static int classify(struct infer_output *wanted, const struct served_model *mode
         const char *data = (const char *)part->data + i * (part->bytes / items);
         highest(spec->type, data, (uint32_t)elements, scores, wanted->classes);
         for (uint32_t k = 0; k < wanted->classes; k++)
-            class_put(text, spec->type, data, model->labels[wanted->index], scores[k].index);
+            class_put(text, spec->type, data, labels, scores[k].index);
     }
     wanted->classes_bytes = text->length - wanted->classes_at;
     free(scores);
     return 0;
 }
 
-int classify_outputs(struct infer_call *call, const struct served_model *model, const struct tensor_view *outputs,
-                     uint32_t output_count, uint32_t first_item, struct text *text, struct sy_error *err) {
+int classify_outputs(struct infer_call *call, const struct served_model *model, struct labels *const *labels,
+                     const struct tensor_view *outputs, uint32_t output_count, uint32_t first_item, struct text *text, struct sy_error *err) {
     for (uint32_t i = 0; i < call->output_count; i++) {
         struct tensor_view part;
         if (!call->outputs[i].classified)
             continue;
         int rc = infer_output_slice(&part, model, call, &call->outputs[i], outputs, output_count, first_item, err);
-        rc = rc ? rc : classify(&call->outputs[i], model, call->items, &part, text, err);
+        if (!rc && model->signature.batched && (part.rank == 0 || part.dims[0] != call->items))
+            rc = error_set(err, -EINVAL, "output '%s' has not as many rows as there are items, which could be classified",
+                           model->signature.outputs[call->outputs[i].index].name);
+        rc = rc ? rc : classify(&call->outputs[i], model, labels[call->outputs[i].index], &part, text, err);
         if (rc)
             return rc;
     }

@@ -503,6 +503,21 @@ unsigned ensemble_run_result(const struct ensemble_run *run, bool *retry, struct
     return (unsigned)error_set(err, (int)run->status, "%s", run->reason.text);
 }
 
+struct labels *ensemble_run_labels(const struct ensemble_run *run, uint32_t output) {
+    const struct ensemble *e = run->ensemble;
+    for (uint32_t t = 0; t < e->tensor_count; t++)
+        if (e->tensors[t].output == output) {
+            /* not by home->models, which the frontend's thread changes */
+            const struct served_model *models = run->inference->model - run->inference->request.model,
+                                      *model = &models[run->models[e->tensors[t].step]];
+            const char *name = e->steps[e->tensors[t].step].outputs[e->tensors[t].place].name;
+            const struct signature *s = &model->signature;
+            int index = tensor_spec_find(s->outputs, s->output_count, name, strlen(name));
+            return index < 0 ? NULL : model->labels[index];
+        }
+    return NULL;
+}
+
 bool ensemble_run_is_read(const struct ensemble_run *run) {
     for (uint32_t v = 0; run->read && v < run->ensemble->step_count; v++)
         for (uint32_t n = 0; run->steps[v].outputs && n < run->query->stages[v].sent; n++)

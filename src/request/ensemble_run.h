@@ -20,6 +20,7 @@
 struct inference;
 struct inferences;
 struct ensemble_run;
+struct labels;
 
 /* Begins the request of an inference whose model is an ensemble, and whose deadlines are set. 0: it comes back through
  * ensemble_run_returned() or ensemble_runs_next(). Or a status with a sentence: nothing of it has begun. */
@@ -33,6 +34,9 @@ void ensemble_run_cancel(struct ensemble_run *run);
 /* Why an inference that is over has no outputs: a status with a sentence, and *retry: worth trying again soon. 200: it
  * has outputs. */
 unsigned ensemble_run_result(const struct ensemble_run *run, bool *retry, struct sy_error *err);
+/* The labels that the model of the step has which gives this output of the ensemble; NULL: none. A bulk thread may call
+ * it, while it has the inference. */
+struct labels *ensemble_run_labels(const struct ensemble_run *run, uint32_t output);
 /* Whether a run that was given up may still read inputs of a step. */
 bool ensemble_run_is_read(const struct ensemble_run *run);
 /* Gives everything back, once nothing reads it. NULL is allowed. */

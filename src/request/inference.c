@@ -407,8 +407,14 @@ unsigned inference_result(struct inference *inference, bool *retry, struct sy_er
         return refusal_result(inference->model, request, inference->limited, retry, err);
     if (request->status == REQUEST_FAILED)
         return (unsigned)error_set(err, 500, "model '%s' failed: %s", inference->model->name, request_failure(request));
+    struct labels *labels[TENSORS_MAX];
+    for (uint32_t i = 0; i < inference->model->signature.output_count; i++) {
+        labels[i] = inference->model->labels[i];
+        if (!labels[i] && inference->run)
+            labels[i] = ensemble_run_labels(inference->run, i);
+    }
     int rc = inference->call.classified
-                 ? classify_outputs(&inference->call, inference->model, request->block->outputs,
+                 ? classify_outputs(&inference->call, inference->model, labels, request->block->outputs,
                                     request->block->output_count, request->first_item, &inference->classes, err)
                  : 0;
     if (rc < 0)

@@ -45,6 +45,9 @@ def save_models(folder):
                [("y", FLOAT, ["N", 4])], [two])
     save_model(folder, "next", [helper.make_node("Add", ["x", "one"], ["y"])], [("x", FLOAT, ["N", 4])],
                [("y", FLOAT, ["N", 4])], [one])
+    (folder / "next" / "config.pbtxt").write_text(
+        'output { name: "y" data_type: TYPE_FP32 dims: 4 label_filename: "names.txt" }')
+    (folder / "next" / "names.txt").write_text("a\nb\nc\nd\n")
     save_model(folder, "sum", [helper.make_node("Add", ["a", "b"], ["s"])], [("a", FLOAT, ["N", 4]), ("b", FLOAT, ["N", 4])],
                [("s", FLOAT, ["N", 4])])
     save_model(folder, "copy", [helper.make_node("Identity", ["t"], ["u"])], [("t", STRING, ["N", 1])],
@@ -80,6 +83,9 @@ def save_ensembles(folder):
     x, y = tensor("input", "X", "FP32", [4]), tensor("output", "Y", "FP32", [4])
     save_ensemble(folder, "alone", 8, [x, y], [step("scale", {"x": "X"}, {"y": "Y"})])
     save_ensemble(folder, "chain", 8, [x, y], [step("next", {"x": "D"}, {"y": "Y"}), step("scale", {"x": "X"}, {"y": "D"})])
+    save_ensemble(folder, "named", 8, [x, tensor("output", "Y", "FP32", [4]).replace("}", 'label_filename: "own.txt" }')],
+                  [step("next", {"x": "X"}, {"y": "Y"})])
+    (folder / "named" / "own.txt").write_text("p\nq\nr\ns\n")
     save_ensemble(folder, "diamond", 8, [x, tensor("output", "S", "FP32", [4]), tensor("output", "D", "FP32", [4])],
                   [step("scale", {"x": "X"}, {"y": "D"}), step("next", {"x": "X"}, {"y": "E"}),
                    step("sum", {"a": "D", "b": "E"}, {"s": "S"})])
@@ -164,6 +170,13 @@ def test_a_batch_dimension_of_one_comes_and_goes(ask):
     assert ask("narrow", {"X": X[:1]}).as_numpy("Y").tolist() == (2 * X[0]).tolist()
     with pytest.raises(Exception, match="'narrow': output 'Y' is FP32 \\[3,4\\], but its config.pbtxt says FP32 \\[4\\]"):
         ask("narrow", {"X": X})
+
+
+@pytest.mark.parametrize("model, most", [("chain", b"23.000000:3:d"), ("named", b"12.000000:3:s"), ("alone", b"22.000000:3")])
+def test_classes_have_the_labels_of_the_step_s_model(server, model, most):
+    with http.InferenceServerClient(f"127.0.0.1:{server.port}") as client:
+        answer = infer(http, client, model, {"X": X[2:]}, outputs=[http.InferRequestedOutput("Y", class_count=1)])
+        assert answer.as_numpy("Y").tolist() == [[most]]
 
 
 def test_strings_travel(ask):

@@ -34,7 +34,7 @@ static void classified(const struct served_model *model, const void *data, uint3
         y = (struct tensor_view){
             .data = (void *)data, .rank = 2, .dims = {items + 1, elements}, .bytes = (items + 1) * elements * bytes};
     assert_int_equal(infer_call_classify(&call, model, &call.outputs[0], classes, NULL), 0);
-    assert_int_equal(classify_outputs(&call, model, &y, 1, batched, &text, NULL), 0);
+    assert_int_equal(classify_outputs(&call, model, model->labels, &y, 1, batched, &text, NULL), 0);
     assert_int_equal(infer_output_type(model, &call.outputs[0]), DATATYPE_BYTES);
     assert_int_equal(infer_output_slice(&part, model, &call, &call.outputs[0], &y, 1, batched, NULL), 0);
     assert_int_equal(part.rank, batched ? 2 : 1);
@@ -161,11 +161,11 @@ static void what_has_no_scores_is_refused(void **state) {
     struct tensor_view y = {
         .data = large, .rank = 1, .dims = {CLASSIFY_ELEMENTS_MAX + 1}, .bytes = CLASSIFY_ELEMENTS_MAX + 1};
     struct text text = {0};
-    assert_int_equal(classify_outputs(&call, model, &y, 1, 0, &text, &err), -E2BIG);
+    assert_int_equal(classify_outputs(&call, model, model->labels, &y, 1, 0, &text, &err), -E2BIG);
     y.dims[0] = y.bytes = CLASSIFY_CLASSES_MAX + 1; /* all of them */
-    assert_int_equal(classify_outputs(&call, model, &y, 1, 0, &text, &err), -E2BIG);
+    assert_int_equal(classify_outputs(&call, model, model->labels, &y, 1, 0, &text, &err), -E2BIG);
     y.dims[0] = 7; /* not what the bytes are */
-    assert_int_equal(classify_outputs(&call, model, &y, 1, 0, &text, &err), -EINVAL);
+    assert_int_equal(classify_outputs(&call, model, model->labels, &y, 1, 0, &text, &err), -EINVAL);
     text_free(&text);
     free(large);
     free(model);
