@@ -187,7 +187,8 @@ static void scheduling_collect(const struct pbtxt_node *scheduling, struct field
 /* Collects the fields without effect of a tree that has been checked. */
 static void without_effect_collect(const struct pbtxt_node *root, struct field_list *list) {
     static const char *const of_ensemble[] = {
-        "name", "platform", "backend", "max_batch_size", "input", "output", "ensemble_scheduling", NULL};
+        "name", "platform", "backend", "max_batch_size", "input", "output", "ensemble_scheduling",
+        "version_policy", NULL};
     static const char *const top[] = {
         "name",   "platform",         "backend",        "max_batch_size", "default_model_filename", "input",
         "output", "dynamic_batching", "version_policy", "model_warmup",   "instance_group",         NULL};

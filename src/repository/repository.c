@@ -217,6 +217,31 @@ static bool too_large_refuse(struct served_model *model, const struct folder *f)
     return f->version_too_large[0];
 }
 
+/* Chooses among the folder's versions, and logs those that version_policy names and the folder lacks. 0: there is none
+ * that is wanted, and the model is refused. */
+static uint32_t versions_find(struct served_model *model, struct folder *f, const struct version_policy *policy,
+                              uint32_t chosen[VERSIONS_MAX]) {
+    uint32_t wanted = versions_choose(policy, f->versions, f->version_count, chosen), count = 0;
+    char absent[200] = "";
+    size_t at = 0;
+    for (uint32_t i = 0; i < wanted; i++) {
+        bool found = false;
+        for (uint32_t k = 0; k < f->version_count && !found; k++)
+            found = f->versions[k] == chosen[i];
+        if (found)
+            chosen[count++] = chosen[i];
+        else if (at < sizeof(absent))
+            at += (size_t)snprintf(absent + at, sizeof(absent) - at, "%s%u", at ? "," : "", chosen[i]);
+    }
+    if (!count)
+        served_model_refuse(model, "%s: none of the versions that version_policy names is there: %s", model->folder,
+                            absent);
+    else if (absent[0])
+        log_warn("versions that version_policy names are not there", "model=%s folder=\"%s\" versions=%s", model->name,
+                 model->folder, absent);
+    return count;
+}
+
 /* Finds the model files of a folder, whose model is the last of the list. Each version that is wanted becomes a model
  * of its own; a file right in the folder is the one model. */
 static void folder_files_set(struct model_list *list, struct folder *f, const struct model_config *config) {
@@ -235,7 +260,7 @@ static void folder_files_set(struct model_list *list, struct folder *f, const st
                             f->onnx_count ? " (put " : "", f->onnx_count ? f->onnx : "", f->onnx_count ? " at 1/" : "",
                             f->onnx_count ? MODEL_FILE ")" : "");
     } else {
-        uint32_t count = versions_choose(&config->versions, f->versions, f->version_count, chosen);
+        uint32_t count = versions_find(model, f, &config->versions, chosen);
         for (uint32_t i = 1; i < count; i++) /* before any of them is refused, so that all begin alike */
             if (!model_repeat(list))
                 count = i;
@@ -244,20 +269,41 @@ static void folder_files_set(struct model_list *list, struct folder *f, const st
     }
 }
 
-/* An ensemble needs no files: a version folder, if there is one, says only which version it is. */
-static void ensemble_set(struct served_model *model, const struct folder *f, struct model_config *config) {
+/* An ensemble, the last of the list, needs no files: its version folders, if there are any, say only which versions it
+ * has. Each has the same steps. */
+static void ensemble_set(struct model_list *list, struct folder *f, struct model_config *config) {
+    struct served_model *model = &list->models[list->count - 1];
     struct sy_error err;
-    if (too_large_refuse(model, f))
+    uint32_t chosen[VERSIONS_MAX] = {1}, count = 1;
+    bool named = config->versions.choice == VERSIONS_SPECIFIC && f->version_count > 0; /* others are not wanted */
+    if (!named && too_large_refuse(model, f))
         return;
     if (f->version_count > VERSIONS_MAX) {
         served_model_refuse(model, "%s: %u versions are more than %d", model->folder, f->version_count, VERSIONS_MAX);
         return;
     }
-    for (uint32_t i = 0; i < f->version_count; i++)
-        if (f->versions[i] > model->version)
-            model->version = f->versions[i];
-    if (served_model_make_ensemble(model, config, &err) != 0)
-        served_model_refuse(model, "%s", err.text);
+    if (f->version_count > 0)
+        count = versions_find(model, f, &config->versions, chosen);
+    for (uint32_t i = 1; i < count; i++) /* before any of them has its steps, so that all begin alike */
+        if (!model_repeat(list))
+            count = i;
+    for (uint32_t i = 0; i < count; i++) {
+        bool found;
+        int rc = 0;
+        model = &list->models[list->count - count + i];
+        model->version = chosen[i];
+        if (i > 0) { /* the version before it has taken the steps */
+            model_config_release(config);
+            rc = model_config_read_folder(model->folder, true, config, &found, &err);
+        }
+        if (!rc && !config->ensemble)
+            rc = error_set(&err, -EAGAIN, "%s: " MODEL_CONFIG_FILE " has changed while it was being read",
+                           model->folder);
+        if (!rc)
+            rc = served_model_make_ensemble(model, config, &err);
+        if (rc)
+            served_model_refuse(model, "%s", err.text);
+    }
 }
 
 /* `alone`: the folder was given as the repository, so that config.pbtxt may name the model as it likes. */
@@ -285,7 +331,7 @@ static void folder_add(struct model_list *list, const char *path, const char *na
     if (rc) {
         served_model_refuse(model, "%s", err.text);
     } else if (config->ensemble) {
-        ensemble_set(model, f, config);
+        ensemble_set(list, f, config);
     } else {
         model->instances = config->instances;
         folder_files_set(list, f, config);

@@ -400,6 +400,13 @@ def test_versions(folder, client):
         client.triton.load_model("versions")
         assert client.factor("versions") == 11 and client.fails(client.factor, "versions", version="3")[0] == 404
         config.write_text("version_policy { specific { versions: [ 1, 9 ] } }")
+        client.triton.load_model("versions")  # those that are there
+        assert client.factor("versions") == 11 and client.fails(client.factor, "versions", version="9")[0] == 404
+        config.write_text("version_policy { specific { versions: [ 9 ] } }")
+        status, sentence = client.fails(client.triton.load_model, "versions")
+        assert status == 400 and "none of the versions that version_policy names is there: 9" in sentence
+        config.write_text("version_policy { all { } }")
+        put(folder, "versions", b"nothing", "4")
         assert client.fails(client.triton.load_model, "versions")[0] == 400  # all or none
         assert client.factor("versions") == 11
         config.write_text("")

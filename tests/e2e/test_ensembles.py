@@ -345,6 +345,28 @@ def test_it_loads_with_its_models_and_waits_for_them(tmp_path):
         assert server.stop() == 0
 
 
+def test_it_has_versions(tmp_path):
+    save_models(tmp_path)
+    measure(tmp_path)
+    save_ensembles(tmp_path)
+    for version in ("3", "4"):
+        (tmp_path / "chain" / version).mkdir()
+    config = tmp_path / "chain" / "config.pbtxt"
+    config.write_text(config.read_text() + "version_policy { specific { versions: [ 1, 2, 3 ] } }\n")
+    for mode in (), ("--model-control-mode", "explicit", "--load-model", "chain"):
+        with Server("--repository", str(tmp_path), "--slo-ms", "60000", *mode) as server:
+            with http.InferenceServerClient(f"127.0.0.1:{server.port}", network_timeout=LOAD_S) as client:
+                assert client.get_model_metadata("chain")["versions"] == ["1", "3"]
+                for version in ("1", "3"):
+                    answer = infer(http, client, "chain", {"X": X}, model_version=version)
+                    assert answer.get_response()["model_version"] == version
+                    assert np.array_equal(answer.as_numpy("Y"), 2 * X + 1)
+                assert infer(http, client, "chain", {"X": X}).get_response()["model_version"] == "3"
+                with pytest.raises(Exception, match="version 4 is not found"):
+                    infer(http, client, "chain", {"X": X}, model_version="4")
+            assert server.stop() == 0
+
+
 def test_models_are_replaced_under_it(tmp_path):
     """Every answer is that of the model before or after; no request is lost."""
     save_models(tmp_path)

@@ -216,6 +216,19 @@ static void a_version_that_is_too_large_is_named(void **state) {
     assert_refused(w, "more", "@/more/4294967296: the number of a version is at most 4294967295");
 }
 
+static void versions_that_are_there_are_served(void **state) {
+    struct world *w = *state;
+    put(w, "some/config.pbtxt", "version_policy { specific { versions: [ 1, 3 ] } }");
+    put(w, "some/2/model.onnx", "x");
+    put(w, "some/3/model.onnx", "x");
+    put(w, "none/config.pbtxt", "version_policy { specific { versions: [ 4, 5 ] } }");
+    put(w, "none/2/model.onnx", "x");
+    assert_int_equal(scan(w, ""), 0);
+    assert_int_equal(w->count, 2);
+    assert_found(w, "some", 3, "@/some/3/model.onnx");
+    assert_refused(w, "none", "@/none: none of the versions that version_policy names is there: 4,5");
+}
+
 #define CHAIN                                                                                                          \
     "input { name: 'x' data_type: TYPE_FP32 dims: 4 } output { name: 'y' data_type: TYPE_FP32 dims: 2 }\n"             \
     "ensemble_scheduling { step [ { model_name: 'b' input_map { key: 'i' value: 't' } "                                \
@@ -257,6 +270,27 @@ static void ensembles_need_no_files(void **state) {
     assert_int_equal(find(w, "large")->batch_max, 1024);
     assert_int_equal(scan(w, "bare"), 0);
     assert_non_null(find(w, "bare")->ensemble);
+}
+
+static void ensembles_have_versions(void **state) {
+    struct world *w = *state;
+    put(w, "e/config.pbtxt", "version_policy { specific { versions: [ 2, 3, 7 ] } }" CHAIN);
+    for (int version = 1; version <= 3; version++) {
+        char path[32];
+        snprintf(path, sizeof(path), "e/%d/.keep", version);
+        put(w, path, "");
+    }
+    assert_int_equal(scan(w, ""), 0);
+    assert_int_equal(w->count, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_string_equal(w->models[i].reason, "");
+        assert_int_equal(w->models[i].version, 2 + i);
+        assert_int_equal(w->models[i].ensemble->step_count, 2);
+    }
+    assert_ptr_not_equal(w->models[0].ensemble, w->models[1].ensemble);
+    put(w, "e/config.pbtxt", "version_policy { specific { versions: [ 7 ] } }" CHAIN);
+    assert_int_equal(scan(w, ""), 0);
+    assert_refused(w, "e", "@/e: none of the versions that version_policy names is there: 7");
 }
 
 static void broken_ensembles_are_refused(void **state) {
@@ -310,6 +344,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(two_of_one_name_are_both_named, world_make, world_remove),
         cmocka_unit_test_setup_teardown(versions_are_models_of_their_own, world_make, world_remove),
         cmocka_unit_test_setup_teardown(a_version_that_is_too_large_is_named, world_make, world_remove),
+        cmocka_unit_test_setup_teardown(versions_that_are_there_are_served, world_make, world_remove),
+        cmocka_unit_test_setup_teardown(ensembles_have_versions, world_make, world_remove),
         cmocka_unit_test_setup_teardown(ensembles_need_no_files, world_make, world_remove),
         cmocka_unit_test_setup_teardown(broken_ensembles_are_refused, world_make, world_remove),
         cmocka_unit_test_setup_teardown(nothing_to_serve_is_said_clearly, world_make, world_remove),
