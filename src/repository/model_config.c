@@ -192,7 +192,8 @@ static void without_effect_collect(const struct pbtxt_node *root, struct field_l
     static const char *const top[] = {
         "name",   "platform",         "backend",        "max_batch_size", "default_model_filename", "input",
         "output", "dynamic_batching", "version_policy", "model_warmup",   "instance_group",         NULL};
-    static const char *const input[] = {"name", "data_type", "dims", "format", "optional", NULL};
+    static const char *const input[] = {"name",     "data_type",          "dims", "format",
+                                        "optional", "allow_ragged_batch", NULL};
     static const char *const output[] = {"name", "data_type", "dims", "label_filename", NULL};
     static const char *const batching[] = {
         "max_queue_delay_microseconds", "preferred_batch_size", "preserve_ordering",     "priority_levels",
@@ -333,6 +334,25 @@ static int platform_check(const char *origin, const struct pbtxt_node *root, str
     return rc ? rc : engine_check(origin, root, "backend", "onnxruntime", err);
 }
 
+/* Refuses what changes answers and is not done here. */
+static int unserved_check(const char *origin, const struct pbtxt_node *root, struct sy_error *err) {
+    static const char *const fields[] = {"batch_input", "batch_output"};
+    static const char *const of_sequences[] = {"control_input", "state"};
+    const struct pbtxt_node *node, *sequences = pbtxt_find(root, "sequence_batching");
+    for (size_t i = 0; i < ARRAY_COUNT(fields); i++)
+        if ((node = pbtxt_find(root, fields[i])))
+            return pbtxt_error(origin, node, err, "%s: this server makes no such tensors of a batch", fields[i]);
+    for (const struct pbtxt_node *input = pbtxt_find(root, "input"); input; input = pbtxt_next(input))
+        if ((node = pbtxt_find(input, "allow_ragged_batch")) && strchr("tT1", node->text[0]))
+            return pbtxt_error(origin, node, err,
+                               "allow_ragged_batch: this server batches only inputs of the same shape");
+    for (size_t i = 0; sequences && i < ARRAY_COUNT(of_sequences); i++)
+        if ((node = pbtxt_find(sequences, of_sequences[i])))
+            return pbtxt_error(origin, node, err, "sequence_batching: %s: this server keeps no state of sequences",
+                               of_sequences[i]);
+    return 0;
+}
+
 /* The rules are Triton's. */
 static int preferred_check(const char *origin, const struct pbtxt_node *batching, int64_t most, struct sy_error *err) {
     int64_t size;
@@ -371,6 +391,8 @@ static int honoured_read(const char *origin, const struct pbtxt_node *root, stru
                          struct sy_error *err) {
     const struct pbtxt_node *node;
     int rc = platform_check(origin, root, err);
+    if (!rc)
+        rc = unserved_check(origin, root, err);
     if (!rc && (node = pbtxt_find(root, "name")))
         rc = text_get(origin, node, config->name, sizeof(config->name), err);
     if (!rc && (node = pbtxt_find(root, "default_model_filename"))) {
