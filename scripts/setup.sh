@@ -3,11 +3,12 @@
 # Every step looks first whether it is done (installed packages, a stamp that names what was asked for); then it costs
 # next to nothing. A file that is fetched or made gets its final name, and its stamp, only when it is complete and
 # checked, so an interrupted run is simply started again. Everything stays below build/ and models/, which git
-# ignores; only packages are installed elsewhere, by apt-get.
+# ignores; only packages are installed elsewhere, by apt-get, and a locale.
 
 BUILD_PACKAGES="gcc libc6-dev cmake ninja-build pkgconf libgnutls28-dev libjansson-dev libyaml-dev libnghttp2-dev
                 libcurl4-gnutls-dev libfabric-dev libfabric1 libprotobuf-c-dev protobuf-c-compiler zlib1g-dev
-                libjpeg-dev libturbojpeg0-dev libpng-dev libcmocka-dev python3 python3-venv ca-certificates openssl curl gnuplot-nox"
+                libjpeg-dev libturbojpeg0-dev libpng-dev libcmocka-dev python3 python3-venv ca-certificates openssl curl gnuplot-nox
+                locales"
 # libFuzzer comes with clang. Tests of clusters make hosts of network namespaces.
 # CBC says which partition is the best.
 TEST_PACKAGES="clang libclang-rt-dev iproute2 nftables coinor-cbc"
@@ -84,6 +85,7 @@ logged() { # LOG SENTENCE COMMAND...
 set_up() { # [PACKAGE]...
     lock
     set_up_packages $BUILD_PACKAGES $(llhttp_package) "$@"
+    set_up_locale
     set_up_llhttp
     set_up_python
     [ -n "${ONNXRUNTIME_ROOT-}" ] || set_up_engine
@@ -137,6 +139,13 @@ set_up_packages() { # PACKAGE...
     read_package_lists
     logged apt.log "apt-get could not install $missing (is the network there?)" \
         as_root apt-get -y -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3 --no-install-recommends install $missing
+}
+
+# Models of text have operators that need a locale, most often this one.
+set_up_locale() {
+    ! locale -a | grep -qix 'en_US\.utf-*8' || return 0
+    say "locale: making en_US.UTF-8"
+    logged locale.log "localedef could not make the locale en_US.UTF-8" as_root localedef -i en_US -f UTF-8 en_US.UTF-8
 }
 
 # ---- Python, for the demonstration models and the end-to-end tests ----

@@ -39,6 +39,23 @@ const OrtApi *onnxruntime_api(struct sy_error *err) {
     return api;
 }
 
+#define LACKS_LOCALE "Failed to construct locale with name:"
+
+/* Says which locale an operator on text (StringNormalizer) needs that the system lacks. False: the library's sentence is
+ * about something else. */
+static bool locale_error(const char *sentence, int rc, struct sy_error *err, const char *what) {
+    const char *name = strstr(sentence, LACKS_LOCALE);
+    if (!name)
+        return false;
+    name += strlen(LACKS_LOCALE);
+    int length = (int)strcspn(name, ":"), language = (int)strcspn(name, ".:");
+    error_set(err, rc,
+              "%s: an operator on text needs the locale '%.*s', which this system lacks (on Debian: apt-get install "
+              "locales, then localedef -i %.*s -f UTF-8 %.*s)",
+              what, length, name, language, name, length, name);
+    return true;
+}
+
 int onnxruntime_check(const OrtApi *api, OrtStatus *status, struct sy_error *err, const char *what) {
     if (!status)
         return 0;
@@ -55,7 +72,8 @@ int onnxruntime_check(const OrtApi *api, OrtStatus *status, struct sy_error *err
     };
     OrtErrorCode code = api->GetErrorCode(status);
     int rc = (size_t)code < ARRAY_COUNT(codes) && codes[code] ? codes[code] : -EIO;
-    error_set(err, rc, "%s: %s", what, api->GetErrorMessage(status));
+    if (!locale_error(api->GetErrorMessage(status), rc, err, what))
+        error_set(err, rc, "%s: %s", what, api->GetErrorMessage(status));
     for (char *at = err ? err->text : ""; *at; at++) /* the library's sentences may span lines */
         if (*at == '\n' || *at == '\r' || *at == '\t')
             *at = ' ';

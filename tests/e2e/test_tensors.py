@@ -427,3 +427,14 @@ def test_an_output_of_nothing_may_be_wide(server):
     status, answer = server.infer("outer", wide)
     assert status == 200 and answer["outputs"][0]["shape"] == [1, 0, 2**30, 2**30, 2**30], answer
     assert answer["outputs"][0]["data"] == []
+
+
+def test_a_missing_locale_is_named(tmp_path):
+    node = helper.make_node("StringNormalizer", ["x"], ["y"], case_change_action="LOWER", locale="xx_YY.UTF-8", stopwords=["a"])
+    save_model(tmp_path, "text", [node], [("x", TensorProto.STRING, ["N"])], [("y", TensorProto.STRING, ["N"])])
+    save_identity(tmp_path, "other", TensorProto.FLOAT, ["N", 4])
+    with Server("--repository", tmp_path) as server:
+        with tritonclient.http.InferenceServerClient(f"127.0.0.1:{server.port}") as client:
+            reasons = {model["name"]: model.get("reason", "") for model in client.get_model_repository_index()}
+            assert "needs the locale 'xx_YY.UTF-8', which this system lacks (on Debian: apt-get install locales, then " \
+                "localedef -i xx_YY -f UTF-8 xx_YY.UTF-8)" in reasons["text"]
