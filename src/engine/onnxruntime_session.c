@@ -41,8 +41,8 @@ const OrtApi *onnxruntime_api(struct sy_error *err) {
 
 #define LACKS_LOCALE "Failed to construct locale with name:"
 
-/* Says which locale an operator on text (StringNormalizer) needs that the system lacks. False: the library's sentence is
- * about something else. */
+/* Says which locale an operator on text (StringNormalizer) needs that the system lacks. False: the library's sentence
+ * is about something else. */
 static bool locale_error(const char *sentence, int rc, struct sy_error *err, const char *what) {
     const char *name = strstr(sentence, LACKS_LOCALE);
     if (!name)

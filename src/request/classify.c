@@ -174,7 +174,8 @@ static int classify(struct infer_output *wanted, const struct served_model *mode
 }
 
 int classify_outputs(struct infer_call *call, const struct served_model *model, struct labels *const *labels,
-                     const struct tensor_view *outputs, uint32_t output_count, uint32_t first_item, struct text *text, struct sy_error *err) {
+                     const struct tensor_view *outputs, uint32_t output_count, uint32_t first_item, struct text *text,
+                     struct sy_error *err) {
     for (uint32_t i = 0; i < call->output_count; i++) {
         struct tensor_view part;
         if (!call->outputs[i].classified)

@@ -47,8 +47,8 @@ struct ensemble_run {
 
 /* A tensor as it is now: of the client, or of a step that has ended. Without data: the client left it out. */
 struct tensor_view ensemble_tensor(const struct ensemble_run *run, uint32_t tensor, enum datatype *type);
-/* Makes it a tensor of another rank: a batch dimension of one is added in front, or one that is not more than one is taken
- * off. A tensor that would need more stays as it is. */
+/* Makes it a tensor of another rank: a batch dimension of one is added in front, or one that is not more than one is
+ * taken off. A tensor that would need more stays as it is. */
 void ensemble_tensor_as(struct tensor_view *view, uint32_t rank);
 /* A tensor as the step takes it, by ensemble_tensor_as(). */
 struct tensor_view ensemble_step_input(const struct ensemble_run *run, uint32_t step, const struct ensemble_flow *flow,

@@ -129,5 +129,6 @@ static inline void outputs_fill(const struct served_model *model, struct infer_c
         CHECK_LE(outputs[i].bytes, sizeof(zeros));
     }
     if (call->classified)
-        CHECK_EQ(classify_outputs(call, model, model->labels, outputs, model->signature.output_count, 0, classes, NULL), 0);
+        CHECK_EQ(classify_outputs(call, model, model->labels, outputs, model->signature.output_count, 0, classes, NULL),
+                 0);
 }
