@@ -50,7 +50,7 @@ enum run_end engine_works(struct executor *x, bool *works) {
         if (!x->models[i].tried)
             continue;
         struct run_watch *watch = run_begin(x, loaded, run_limit(x, i, 1, 1));
-        int rc = measure_run(engine, loaded, signature, dims, 1, &err);
+        int rc = measure_run(engine, loaded, signature, dims, 1, x->models[i].values, &err);
         if (run_over(watch, engine, loaded) == RUN_LOST) {
             run_back(watch);
             return RUN_LOST;

@@ -1,6 +1,7 @@
 /* executor_models.c - the models of an executor: its own thread loads those of the start; the repository's thread loads
  * and frees those that come and go while the executor runs. */
 #include <errno.h>
+#include <stdlib.h>
 
 #include "backend/executor_state.h"
 #include "base/assert.h"
@@ -8,6 +9,7 @@
 #include "base/log.h"
 #include "engine/fingerprint.h"
 #include "profile/measure.h"
+#include "profile/values.h"
 #include "profile/warmup.h"
 
 #define TRY_NS_MAX (2 * NS_PER_S) /* for one model; batch sizes that have not run by then are left out */
@@ -15,7 +17,7 @@
 /* A model's first run, and the first of a batch size, take up to twice as long (memory is mapped, weights are read).
  * Clients should not wait for that, and it should not be learnt as the model's latency. So every profiled size is run
  * once, up to the largest batch that the scheduler makes of several requests. True if a run worked. */
-static bool sizes_try(const struct executor *x, uint32_t served_model, struct engine_model *loaded) {
+static bool sizes_try(const struct executor *x, uint32_t served_model, const struct executor_model *loaded) {
     struct served_model *model = &x->config.models[served_model];
     int64_t(*dims)[TENSOR_DIMS_MAX];
     const struct signature *signature = served_model_loaded(model, &dims);
@@ -29,7 +31,7 @@ static bool sizes_try(const struct executor *x, uint32_t served_model, struct en
         last = queue->preferred[i] > last ? queue->preferred[i] : last;
     for (uint32_t b = 1; b <= last && clock_now_ns() < until_ns; b = next) {
         next = measure_batch_next(b, last, queue->preferred, queue->preferred_count);
-        if (measure_run(x->config.engine, loaded, signature, dims, b, &err) < 0) {
+        if (measure_run(x->config.engine, loaded->model, signature, dims, b, loaded->values, &err) < 0) {
             log_warn("trial run failed", "model=%s accelerator=%u batch=%u reason=\"%s\"", model->name,
                      x->config.first_accelerator, b, err.text);
             break;
@@ -66,6 +68,9 @@ static int sample_run(void *context, const struct warmup_sample *sample, struct 
 static void unload(const struct executor *x, struct executor_model *loaded) {
     if (loaded->model)
         x->config.engine->unload(loaded->model);
+    if (loaded->values)
+        values_free(loaded->values);
+    free(loaded->values);
     *loaded = (struct executor_model){.model = NULL};
 }
 
@@ -88,7 +93,15 @@ static int load(struct executor *x, uint32_t served_model, struct executor_model
         return rc;
     if (!x->config.engine->signature) /* the engine does not compute */
         return 0;
-    loaded->tried = sizes_try(x, served_model, loaded->model);
+    if (!model->part) { /* a part has other inputs */
+        loaded->values = calloc(1, sizeof(*loaded->values));
+        rc = loaded->values ? values_read(model, loaded->values, err) : error_set(err, -ENOMEM, "out of memory");
+    }
+    if (rc < 0) {
+        unload(x, loaded);
+        return rc;
+    }
+    loaded->tried = sizes_try(x, served_model, loaded);
     if (!loaded->tried && !model->part && *model->contents &&
         fingerprint_model_holds(model->path, model->contents) == 0) /* so its signature may have changed, too */
         rc = error_set(err, -ESTALE, "%.300s has changed since it was measured", model->path);

@@ -9,8 +9,9 @@ struct run_watch; /* executor_watch.c: the state of the present run, for the thr
 
 /* A model as an executor has it. */
 struct executor_model {
-    struct engine_model *model; /* NULL: not loaded */
-    bool tried;                 /* a trial run has worked, so a later failure means that the engine is broken */
+    struct engine_model *model;  /* NULL: not loaded */
+    struct input_values *values; /* of trial runs; NULL: random. Its own */
+    bool tried;                  /* a trial run has worked, so a later failure means that the engine is broken */
 };
 
 /* The membership of an accelerator. */

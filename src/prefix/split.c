@@ -252,7 +252,7 @@ static int items_try(const struct trial *trial, const struct split *split, const
                      int64_t dims[][TENSOR_DIMS_MAX], uint32_t items, bool *ran, struct sy_error *err) {
     struct tensor_view inputs[TENSORS_MAX];
     struct output_block *whole = NULL, *parts = NULL;
-    if (measure_inputs(&member->whole, dims, items, SEED + items, inputs))
+    if (measure_inputs(&member->whole, dims, items, NULL, SEED + items, inputs))
         return error_set(err, -ENOMEM, "out of memory");
     int rc = trial->ops->run(trial->whole, inputs, items, &whole, err);
     *ran = rc == 0;
@@ -289,7 +289,7 @@ static int lone_time(const struct trial *trial, const struct split *split, struc
     struct tensor_view inputs[TENSORS_MAX];
     int64_t whole_ns[TURNS_MAX], parts_ns[TURNS_MAX], begin_ns = clock_now_ns();
     uint32_t turns = 0;
-    if (measure_inputs(&member->whole, dims, 1, SEED, inputs))
+    if (measure_inputs(&member->whole, dims, 1, NULL, SEED, inputs))
         return error_set(err, -ENOMEM, "out of memory");
     int rc = 0;
     while (!rc && turns < TURNS_MAX && (turns < TURNS_MIN || clock_now_ns() - begin_ns < TURNS_NS)) {

@@ -13,6 +13,7 @@
 #include "base/child_call.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "profile/values.h"
 #include "profile/worker.h"
 
 #define SILENCE_NS  (120 * NS_PER_S)
@@ -95,6 +96,8 @@ static void doing(const struct child *child, char *text, size_t size) {
         snprintf(text, size, "trying an optimised copy of the model");
     else if (strcmp(child->last.phase, "preparing") == 0)
         snprintf(text, size, "trying a model that prepares its inputs");
+    else if (strcmp(child->last.phase, "trying values") == 0)
+        snprintf(text, size, "trying values of its inputs");
     else if (strcmp(child->last.phase, "warming up") == 0)
         snprintf(text, size, "running the sample '%.60s' of model_warmup", child->last.text);
     else
@@ -116,20 +119,27 @@ static int child_end(struct child *child, int why, struct sy_error *err) {
     if (why == -ETIMEDOUT)
         return error_set(err, -ETIMEDOUT, "hung while %s, and was killed", what);
     if (WIFSIGNALED(status))
-        return error_set(err, -EIO, "killed by signal %d (%s)%s while %s", WTERMSIG(status),
-                         strsignal(WTERMSIG(status)),
+        return error_set(err, WTERMSIG(status) == SIGKILL ? -ENOMEM : -EIO, "killed by signal %d (%s)%s while %s",
+                         WTERMSIG(status), strsignal(WTERMSIG(status)),
                          WTERMSIG(status) == SIGKILL ? ", as the system does when memory runs out," : "", what);
     return error_set(err, -EIO, "exited with status %d while %s", WEXITSTATUS(status), what);
 }
 
-/* Runs one child from its start to its end. 0 with the record, or -errno; *blame_cache says whether to try again with
- * the attempt after *attempt, *blame_items whether to try again without running unlike items together. */
+/* What a child that died is blamed for, and so what to try next. */
+struct blame {
+    bool cache, values;     /* with others it may live */
+    bool items;             /* if unlike items are not run together, it may live */
+    bool by_values;         /* it ended while values were tried */
+    uint32_t attempt, step; /* the form of optimised model and the step of values that were in use */
+};
+
+/* Runs one child from its start to its end. 0 with the record, or -errno with whom to blame. */
 static int child_run(const struct worker_request *request, const struct profile_options *options,
-                     struct profile_progress *progress, struct profile_record *record, uint32_t *attempt,
-                     bool *blame_cache, bool *blame_items, struct sy_error *err) {
+                     struct profile_progress *progress, struct profile_record *record, struct blame *blame,
+                     struct sy_error *err) {
     struct child child;
     int rc = child_start(&child, options->program ? options->program : "/proc/self/exe", request, err);
-    *blame_cache = *blame_items = false;
+    *blame = (struct blame){.cache = false};
     if (rc)
         return rc;
     while ((rc = child_listen(&child, options)) == 0 && child.last.kind == WORKER_PROGRESS) {
@@ -143,12 +153,17 @@ static int child_run(const struct worker_request *request, const struct profile_
     if (rc) {
         if (options->stop && atomic_load_explicit(options->stop, memory_order_relaxed)) /* no data goes with it */
             rc = -EINTR;
-        *attempt = child.last.attempt;
-        *blame_items = rc != -EINTR && strcmp(child.last.phase, "trying") == 0;
-        *blame_cache = rc != -EINTR && !*blame_items && child.last.blame_cache;
-        return child_end(&child, rc, err);
+        blame->attempt = child.last.attempt;
+        blame->step = child.last.values;
+        blame->by_values = child.last.blame_values;
+        blame->items = rc != -EINTR && strcmp(child.last.phase, "trying") == 0;
+        blame->cache = child.last.blame_cache && rc != -EINTR && !blame->items;
+        rc = child_end(&child, rc, err);
+        blame->values = child.last.blame_values && !blame->items && rc == -EIO && blame->step + 1 < VALUES_STEPS;
+        return rc;
     }
     struct worker_message answer = child.last;
+    blame->by_values = answer.blame_values;
     /* The child has said everything. It exits by itself; if it hangs while it does, it is killed. */
     do
         rc = child_listen(&child, options);
@@ -175,24 +190,34 @@ static void request_fill(struct worker_request *request, const struct served_mod
 int profile_in_child(const struct served_model *model, const struct profile_options *options,
                      struct profile_progress *progress, struct profile_record *record, struct sy_error *err) {
     struct worker_request *request = calloc(1, sizeof(*request));
-    struct sy_error why = {""};
-    bool again = true, items = false;
+    struct sy_error why = {""}, first = {""}; /* of all tries: the last, and the first */
+    bool again = true;
     int rc = -ENOMEM;
     if (!request)
         return error_set(err, rc, "no memory for a child process");
     request_fill(request, model, options);
     while (again) {
-        uint32_t attempt;
-        rc = child_run(request, options, progress, record, &attempt, &again, &items, &why);
-        again = again && rc && attempt < ATTEMPT_MAX;
-        if (rc && items && !request->untried) {
+        struct blame blame;
+        rc = child_run(request, options, progress, record, &blame, &why);
+        first = *first.text ? first : why;
+        why = rc && blame.by_values ? first : why;
+        again = false;
+        if (rc && blame.items && !request->untried) {
             log_warn("model not tried with unlike items", "model=%s reason=\"%s\"", model->name, why.text);
             request->untried = true;
-            request->attempt = attempt;
+            request->attempt = blame.attempt;
+            request->values = blame.step;
             again = true;
-        } else if (again) {
-            log_warn("optimised model set aside", "model=%s form=%u reason=\"%s\"", model->name, attempt, why.text);
-            request->attempt = attempt + 1;
+        } else if (rc && blame.cache && blame.attempt < ATTEMPT_MAX) {
+            log_warn("optimised model set aside", "model=%s form=%u reason=\"%s\"", model->name, blame.attempt,
+                     why.text);
+            request->attempt = blame.attempt + 1;
+            again = true;
+        } else if (rc && blame.values) {
+            log_warn("values of inputs set aside", "model=%s step=%u reason=\"%s\"", model->name, blame.step, why.text);
+            request->attempt = 0;
+            request->values = blame.step + 1;
+            again = true;
         }
     }
     free(request);

@@ -67,7 +67,7 @@ static size_t aligned(size_t bytes) {
 }
 
 int measure_inputs(const struct signature *signature, int64_t item_dims[][TENSOR_DIMS_MAX], uint32_t items,
-                   uint64_t seed, struct tensor_view *inputs) {
+                   const struct input_values *values, uint64_t seed, struct tensor_view *inputs) {
     size_t total = 0;
     for (uint32_t i = 0; i < signature->input_count; i++) {
         struct tensor_view *view = &inputs[i];
@@ -79,7 +79,7 @@ int measure_inputs(const struct signature *signature, int64_t item_dims[][TENSOR
         if (elements < 0 || elements > (1LL << 40))
             return -ENOMEM;
         bool given = !(signature->inputs_optional & 1u << i);
-        view->bytes = given ? (size_t)elements * element_bytes(signature->inputs[i].type) : 0;
+        view->bytes = given ? values_bytes(values, i, signature->inputs[i].type, elements) : 0;
         total += aligned(view->bytes);
     }
     uint8_t *data = aligned_alloc(CACHE_LINE, total ? total : CACHE_LINE);
@@ -91,17 +91,19 @@ int measure_inputs(const struct signature *signature, int64_t item_dims[][TENSOR
         if (signature->inputs_optional & 1u << i)
             continue;
         inputs[i].data = data;
-        measure_fill(data, inputs[i].bytes / element_bytes(signature->inputs[i].type), signature->inputs[i].type, &rng);
+        values_fill(values, i, signature->inputs[i].type, dims_product(inputs[i].dims, 0, inputs[i].rank), items, &rng,
+                    data);
         data += aligned(inputs[i].bytes);
     }
     return 0;
 }
 
 int measure_run(const struct engine_ops *ops, struct engine_model *model, const struct signature *signature,
-                int64_t item_dims[][TENSOR_DIMS_MAX], uint32_t items, struct sy_error *err) {
+                int64_t item_dims[][TENSOR_DIMS_MAX], uint32_t items, const struct input_values *values,
+                struct sy_error *err) {
     struct tensor_view inputs[TENSORS_MAX];
     struct output_block *block = NULL;
-    int rc = measure_inputs(signature, item_dims, items, 1, inputs);
+    int rc = measure_inputs(signature, item_dims, items, values, 1, inputs);
     if (rc)
         return error_set(err, rc, "no memory for the inputs of %u items", items);
     rc = ops->run(model, inputs, items, &block, err);
@@ -239,7 +241,7 @@ static int batch_time(const struct engine_ops *ops, struct engine_model *model, 
     const struct measure_clock *clock = options->clock ? options->clock : &kernel_clock;
     int64_t begin_ns = clock->now_ns();
     bool first = true; /* the first run makes the arena grow and is not counted */
-    int rc = measure_inputs(signature, item_dims, items, options->seed, inputs);
+    int rc = measure_inputs(signature, item_dims, items, options->values, options->seed, inputs);
     if (rc)
         return error_set(err, rc, "no memory for the inputs of %u items", items);
     void *data = inputs[0].data, *moved = inputs_move(ops, options->engine, inputs, signature->input_count);
@@ -376,6 +378,7 @@ int measure_model(const struct engine_ops *ops, struct engine_model *model, cons
                                           .model = model,
                                           .signature = signature,
                                           .item_dims = item_dims,
+                                          .values = options->values,
                                           .seed = options->seed,
                                           .progress = options->progress,
                                           .context = options->context};

@@ -5,6 +5,7 @@
 #include "base/rng.h"
 #include "engine/engine.h"
 #include "profile/store.h"
+#include "profile/values.h"
 
 /* How a thread has used its core. */
 struct core_use {
@@ -19,15 +20,16 @@ struct measure_clock {
 };
 
 struct measure_options {
-    struct engine *engine;  /* that has loaded the model; NULL if it has no memory of its own for inputs */
-    uint32_t batch_max;     /* greatest batch wanted */
-    int64_t budget_ns;      /* about how long measuring one batch size may take */
-    int64_t latency_max_ns; /* batches that take longer are not wanted */
-    uint64_t seed;          /* of the inputs */
-    const char *unbatched;  /* why the batch dimension was taken away, for the record; NULL or "": it was not */
-    bool told;              /* they are, even if they mix */
-    bool untried;           /* that is not tried: a process before this one died of it */
-    const uint32_t *sizes;  /* [size_count] batch sizes to measure in any case, ascending */
+    struct engine *engine;             /* that has loaded the model; NULL if it has no memory of its own for inputs */
+    uint32_t batch_max;                /* greatest batch wanted */
+    int64_t budget_ns;                 /* about how long measuring one batch size may take */
+    int64_t latency_max_ns;            /* batches that take longer are not wanted */
+    uint64_t seed;                     /* of the inputs */
+    const struct input_values *values; /* theirs; NULL: random */
+    const char *unbatched; /* why the batch dimension was taken away, for the record; NULL or "": it was not */
+    bool told;             /* items are run together, even if they mix */
+    bool untried;          /* that is not tried: a process before this one died of it */
+    const uint32_t *sizes; /* [size_count] batch sizes to measure in any case, ascending */
     uint32_t size_count;
     void (*progress)(void *context, const char *phase, uint32_t batch); /* before each step; may be NULL */
     void *context;
@@ -43,15 +45,16 @@ struct measure_options {
  * which can be read as numbers. */
 void measure_fill(void *data, size_t count, enum datatype type, struct rng *rng);
 
-/* Inputs of `items` items for a model, filled as above from `seed`. Optional inputs are not given. The data are one
- * allocation; free(inputs[0].data). -ENOMEM. */
+/* Inputs of `items` items for a model, filled as `values` says, what is random from `seed`; without values (NULL) as
+ * above. Optional inputs are not given. The data are one allocation; free(inputs[0].data). -ENOMEM. */
 int measure_inputs(const struct signature *signature, int64_t item_dims[][TENSOR_DIMS_MAX], uint32_t items,
-                   uint64_t seed, struct tensor_view *inputs);
+                   const struct input_values *values, uint64_t seed, struct tensor_view *inputs);
 
 /* Runs a batch of such items once and drops the outputs: to see whether they run, or to pay what a first run costs in
  * advance. */
 int measure_run(const struct engine_ops *ops, struct engine_model *model, const struct signature *signature,
-                int64_t item_dims[][TENSOR_DIMS_MAX], uint32_t items, struct sy_error *err);
+                int64_t item_dims[][TENSOR_DIMS_MAX], uint32_t items, const struct input_values *values,
+                struct sy_error *err);
 
 /* The dimensions to try for an item of the model, in order of preference: `choice` 0, 1, ...; -ENOENT after the last.
  * Dimensions that the signature fixes are kept; the batch dimension is 1. Unknown height and width of an image are

@@ -64,6 +64,7 @@ static void record_apply(struct served_model *model, const struct profile_record
         model->batch_bytes = record->batch_bytes;
         model->weights_shared = strcmp(record->cache, "prepacked") == 0;
     }
+    model->values = record->values;
     model->item_elements = 0;
     for (uint32_t i = 0; i < s->input_count; i++) {
         if (s->inputs_optional & 1u << i)
@@ -114,8 +115,8 @@ int profile_cached(const struct served_model *model, const struct profile_option
         rc = error_set(err, -ESTALE, "%s reaches to batches of %u, wanted are %u", path, record->batch_asked, wanted);
     if (!rc)
         rc = warmup_fingerprint(configured, warmup, err);
-    if (!rc && *warmup && strcmp(record->warmup, warmup) != 0)
-        rc = error_set(err, -ESTALE, "%s is of a model whose model_warmup or prepare was another one", path);
+    if (!rc && (*warmup || record->values_given) && strcmp(record->warmup, warmup) != 0)
+        rc = error_set(err, -ESTALE, "%s is of a model whose model_warmup, sample or prepare was another one", path);
     free(configured);
     return rc;
 }

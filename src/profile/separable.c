@@ -131,19 +131,21 @@ static void item_free(struct item *item) {
 static int item_make(struct trying *t, int kind, bool plain, struct item *item) {
     const struct signature *s = t->trial->signature;
     struct tensor_view inputs[TENSORS_MAX];
-    int rc = measure_inputs(s, t->trial->item_dims, 1, t->trial->seed + (uint64_t)kind, inputs);
+    const struct input_values *values = t->trial->values;
+    int rc = measure_inputs(s, t->trial->item_dims, 1, values, t->trial->seed + (uint64_t)kind, inputs);
     void *data = inputs[0].data;
     for (uint32_t i = 0; i < s->input_count && !rc; i++) {
         enum datatype type = s->inputs[i].type;
         if (!inputs[i].data)
             continue;
         size_t count = (size_t)dims_product(inputs[i].dims, 0, inputs[i].rank);
-        if (type == DATATYPE_BYTES && !plain) {
+        bool any = !values || (!values->given[i].data && !values->step);
+        if (type == DATATYPE_BYTES && any && !plain) {
             item->data[i] = strings_make(count, kind, &item->bytes[i]);
         } else if ((item->data[i] = malloc(inputs[i].bytes + 1))) {
             memcpy(item->data[i], inputs[i].data, inputs[i].bytes);
             item->bytes[i] = inputs[i].bytes;
-            if (is_floating(type))
+            if (is_floating(type) && any)
                 numbers_make(item->data[i], count, type, kind);
         }
         rc = item->data[i] ? 0 : -ENOMEM;

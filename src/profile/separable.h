@@ -3,13 +3,15 @@
 #pragma once
 
 #include "engine/engine.h"
+#include "profile/values.h"
 
 struct separable_trial {
     const struct engine_ops *ops;
     struct engine_model *model;
     const struct signature *signature; /* batched */
     int64_t (*item_dims)[TENSOR_DIMS_MAX];
-    uint64_t seed;                                                      /* of the items */
+    const struct input_values *values;                                  /* NULL: of any; else inputs whose values had */
+    uint64_t seed;                                                      /* to be given or found are so in all items */
     void (*progress)(void *context, const char *phase, uint32_t batch); /* before each run; may be NULL */
     void *context;
 };

@@ -85,14 +85,16 @@ static json_t *points_pack(const struct profile_record *record) {
 json_t *profile_record_pack(const struct profile_record *r) {
     const struct signature *s = &r->signature;
     return json_pack(
-        "{s:i, s:s, s:s, s:s, s:s, s:o, s:i, s:o, s:b, s:b, s:b, s:s, s:i, s:i, s:s, s:o, s:I, s:I, s:f, s:s, s:s}",
+        "{s:i, s:s, s:s, s:s, s:s, s:o, s:i, s:o, s:b, s:b, s:b, s:s, s:i, s:i, s:s, s:o, s:I, s:I, s:f, s:s, s:s, "
+        "s:i, s:b}",
         "symphony_profile", 1, "of", r->of, "fingerprint", r->fingerprint, "engine", r->engine, "accelerator",
         r->accelerator, "inputs", specs_pack(s->inputs, s->input_count, r->item_dims), "inputs_optional",
         __builtin_popcount(s->inputs_optional), "outputs", specs_pack(s->outputs, s->output_count, NULL),
         "batch_dimension", s->batched, "batched", r->batched, "told_to_batch", r->told, "mixes", r->mixes, "batch_max",
         (int)r->batch_max, "batch_asked", (int)r->batch_asked, "note", r->note, "points", points_pack(r),
         "weights_bytes", (json_int_t)r->weights_bytes, "batch_bytes", (json_int_t)r->batch_bytes, "load_ms",
-        (double)r->load_ns / (double)NS_PER_MS, "cache", r->cache, "warmup", r->warmup);
+        (double)r->load_ns / (double)NS_PER_MS, "cache", r->cache, "warmup", r->warmup, "values", (int)r->values,
+        "values_given", r->values_given);
 }
 
 static int points_unpack(const json_t *points, const char *origin, struct profile_record *record,
@@ -122,19 +124,21 @@ int profile_record_unpack(const json_t *json, const char *origin, struct profile
                *mixes = NULL;
     json_t *inputs = NULL, *outputs = NULL, *points = NULL;
     int version = 0, optional = 0, batch_dimension = 1, batched = 1, told = 0, batch_max = 0, batch_asked = 0;
+    int values = 0, values_given = 0;
     json_int_t weights_bytes = 0, batch_bytes = 0;
     double load_ms = 0;
     json_error_t where;
     memset(r, 0, sizeof(*r));
     /* A profile written by hand needs the version and the points alone. */
-    if (json_unpack_ex(
-            (json_t *)json, &where, 0,
-            "{s:i, s?s, s?s, s?s, s?s, s?o, s?i, s?o, s?b, s?b, s?b, s?s, s?i, s?i, s?s, s:o, s?I, s?I, s?F, s?s, s?s}",
-            "symphony_profile", &version, "of", &of, "fingerprint", &fingerprint, "engine", &engine, "accelerator",
-            &accelerator, "inputs", &inputs, "inputs_optional", &optional, "outputs", &outputs, "batch_dimension",
-            &batch_dimension, "batched", &batched, "told_to_batch", &told, "mixes", &mixes, "batch_max", &batch_max,
-            "batch_asked", &batch_asked, "note", &note, "points", &points, "weights_bytes", &weights_bytes,
-            "batch_bytes", &batch_bytes, "load_ms", &load_ms, "cache", &cache, "warmup", &warmup))
+    if (json_unpack_ex((json_t *)json, &where, 0,
+                       "{s:i, s?s, s?s, s?s, s?s, s?o, s?i, s?o, s?b, s?b, s?b, s?s, s?i, s?i, s?s, s:o, s?I, s?I, "
+                       "s?F, s?s, s?s, s?i, s?b}",
+                       "symphony_profile", &version, "of", &of, "fingerprint", &fingerprint, "engine", &engine,
+                       "accelerator", &accelerator, "inputs", &inputs, "inputs_optional", &optional, "outputs",
+                       &outputs, "batch_dimension", &batch_dimension, "batched", &batched, "told_to_batch", &told,
+                       "mixes", &mixes, "batch_max", &batch_max, "batch_asked", &batch_asked, "note", &note, "points",
+                       &points, "weights_bytes", &weights_bytes, "batch_bytes", &batch_bytes, "load_ms", &load_ms,
+                       "cache", &cache, "warmup", &warmup, "values", &values, "values_given", &values_given))
         return error_set(err, -EINVAL, "%s: not a profile: %s", origin, where.text);
     if (version != 1)
         return error_set(err, -EINVAL, "%s: symphony_profile: version %d is not known", origin, version);
@@ -168,6 +172,8 @@ int profile_record_unpack(const json_t *json, const char *origin, struct profile
     r->told = told;
     r->judged = mixes != NULL;
     snprintf(r->mixes, sizeof(r->mixes), "%s", mixes ? mixes : "");
+    r->values = values > 0 ? (uint32_t)values : 0;
+    r->values_given = values_given;
     r->batch_max = (uint32_t)batch_max;
     r->batch_asked = batch_asked > 0 ? (uint32_t)batch_asked : r->batch_max;
     r->weights_bytes = (uint64_t)weights_bytes;

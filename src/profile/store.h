@@ -28,6 +28,8 @@ struct profile_record {
     char mixes[256];            /* how items that are run together change each other's outputs; "": it was shown that
                                    they do not, or they are not */
     uint32_t batch_max;         /* what the accelerator's memory and a bound on l(b) allow of what was asked for */
+    uint32_t values;            /* how inputs were filled: input_values.step (values.h) */
+    bool values_given;          /* some inputs had values of model_warmup or symphony.yaml */
     char note[256];             /* why it is not batched, or batch_max is less than asked for; "" */
     uint32_t point_count;
     uint32_t batch[PROFILE_POINTS_MAX];

@@ -13,6 +13,7 @@
 #include "profile/measure.h"
 #include "repository/model_config.h"
 #include "repository/preparations.h"
+#include "repository/symphony_yaml.h"
 #include "tensor/strings.h"
 
 /* What a sample is checked against. */
@@ -257,6 +258,8 @@ static int sample_read(const struct reader *r, const struct pbtxt_node *node, st
     sample->runs = runs > 0 ? (uint32_t)runs : 1;
     sample->items = s->batched ? items * (uint32_t)copies : 1;
     for (uint32_t i = 0; i < s->input_count && !rc; i++) {
+        sample->files |= parts[i].source && parts[i].source->kind == PBTXT_STRING ? 1u << i : 0;
+        sample->zeros |= parts[i].source && strcmp(parts[i].source->name, "zero_data") == 0 ? 1u << i : 0;
         if (parts[i].source)
             rc = view_fill(r, &s->inputs[i], &parts[i], (uint32_t)copies, &sample->inputs[i]);
         else
@@ -343,6 +346,28 @@ static int sample_mix(void *context, const struct warmup_sample *sample, struct 
     return 0;
 }
 
+/* Mixes in `sample` of symphony.yaml: the values with which the model was measured. */
+static int yaml_sample_mix(const struct served_model *model, char text[FINGERPRINT_TEXT], struct sy_error *err) {
+    struct symphony_yaml *settings = calloc(1, sizeof(*settings));
+    struct {
+        char before[FINGERPRINT_TEXT + 7];
+        struct fingerprint samples;
+    } all;
+    bool found = false;
+    int rc = settings ? 0 : error_set(err, -ENOMEM, "%s: out of memory", model->folder);
+    if (!rc && model->folder[0])
+        rc = symphony_yaml_read_folder(model->folder, settings, &found, err);
+    if (!rc && settings->sample_count) {
+        memset(&all, 0, sizeof(all));
+        strcpy(all.before, text);
+        all.samples = fingerprint_bytes(settings->samples, sizeof(settings->samples));
+        struct fingerprint mixed = fingerprint_bytes(&all, sizeof(all));
+        fingerprint_format(&mixed, text);
+    }
+    free(settings);
+    return rc;
+}
+
 /* Mixes in the model that prepares an input, since the child runs that, too, before a server opens it. */
 static int preparation_mix(const struct served_model *model, uint32_t input, char text[FINGERPRINT_TEXT],
                            struct sy_error *err) {
@@ -367,6 +392,8 @@ int warmup_fingerprint(const struct served_model *model, char text[FINGERPRINT_T
     struct mixing mixing = {model->signature.input_count, text};
     text[0] = '\0';
     int rc = warmup_each(model, sample_mix, &mixing, err);
+    if (!rc)
+        rc = yaml_sample_mix(model, text, err);
     for (uint32_t i = 0; i < model->signature.input_count && !rc; i++)
         if (model->preparations[i].file[0])
             rc = preparation_mix(model, i, text, err);

@@ -23,6 +23,8 @@
 #include "repository/preparations.h"
 #include "repository/repository.h"
 
+#define VALUES_ITEMS 8 /* that are to run together with the values of inputs that are kept */
+
 struct worker {
     struct worker_request request;
     const struct engine_ops *ops;
@@ -30,7 +32,8 @@ struct worker {
     struct engine_model_source source;
     struct engine_model *model; /* while it is measured */
     uint32_t attempt;
-    bool blame_cache;
+    bool blame_cache, blame_values;
+    struct input_values values;
     struct sy_error unbatched; /* why items are not run together; "" */
     struct profile_record record;
 };
@@ -69,6 +72,8 @@ static void tell(const struct worker *w, enum worker_kind kind, const char *phas
     message.batch = batch;
     message.attempt = w->attempt;
     message.blame_cache = w->blame_cache;
+    message.values = w->values.step;
+    message.blame_values = w->blame_values;
     snprintf(message.phase, sizeof(message.phase), "%s", phase);
     snprintf(message.text, sizeof(message.text), "%s", text);
     if (kind == WORKER_RESULT)
@@ -101,31 +106,79 @@ static uint32_t batch_wanted(const struct worker *w) {
     return w->request.batch_max ? w->request.batch_max : w->request.model.batch_max;
 }
 
-/* Finds dims with which an item runs, and keeps them: the repository's, and for those it leaves open the first choice
- * that works. */
-static int item_find(struct worker *w, struct sy_error *err) {
-    struct engine_model *model;
+/* Runs an item with the first choice of dims that works: the repository's, and one for those that it leaves open. The
+ * first failure of all is the one reported. */
+static int dims_find(struct worker *w, struct engine_model *model, struct sy_error *err) {
     const struct signature *signature = w->source.signature;
     struct sy_error why;
-    struct engine_model_source single = w->source;
-    single.original = true;
-    single.batch_max = 1;
-    int rc = w->ops->load(w->engine, &single, &model, err);
-    if (rc)
-        return rc;
-    rc = -ENOENT;
+    int rc = -ENOENT;
     for (uint32_t choice = 0; rc; choice++) {
         if (measure_item_dims(signature, choice, w->record.item_dims))
             break;
+        values_item_dims(&w->values, signature, w->request.model.reference_dims, w->record.item_dims);
         for (uint32_t i = 0; i < signature->input_count; i++)
             for (uint32_t d = 0; d < signature->inputs[i].rank; d++)
                 if (w->request.model.reference_dims[i][d] > 0)
                     w->record.item_dims[i][d] = w->request.model.reference_dims[i][d];
-        rc = measure_run(w->ops, model, signature, w->record.item_dims, 1,
-                         choice == 0 ? err : &why); /* the first failure is the one reported */
+        why.text[0] = '\0';
+        rc = measure_run(w->ops, model, signature, w->record.item_dims, 1, &w->values, &why);
+        if (rc && !err->text[0])
+            *err = why;
+    }
+    return rc;
+}
+
+/* Whether several items run, too: of a small input so many that among random integers is a 0. */
+static bool items_run(struct worker *w, struct engine_model *model) {
+    uint32_t items = values_step_differs(&w->values, w->source.signature, 3) ? VALUES_ITEMS : 2;
+    struct sy_error why;
+    items = items < batch_wanted(w) ? items : batch_wanted(w);
+    return !w->source.signature->batched ||
+           measure_run(w->ops, model, w->source.signature, w->record.item_dims, items, &w->values, &why) == 0;
+}
+
+/* Finds dims and values with which an item runs, if possible several together, and keeps them. */
+static int item_find(struct worker *w, struct sy_error *err) {
+    const struct signature *signature = w->source.signature;
+    int64_t dims[TENSORS_MAX][TENSOR_DIMS_MAX];
+    uint32_t found = VALUES_STEPS, count = 1; /* the first step with which an item runs */
+    bool several = false;
+    for (uint32_t step = 1; step < VALUES_STEPS; step++)
+        count += values_step_differs(&w->values, signature, step);
+    struct engine_model *model;
+    struct engine_model_source single = w->source;
+    single.original = true;
+    single.batch_max = count > 1 ? VALUES_ITEMS : 1;
+    int rc = w->ops->load(w->engine, &single, &model, err);
+    if (rc)
+        return rc;
+    for (uint32_t step = w->request.values; step < VALUES_STEPS && !several; step++) {
+        if (!values_step_differs(&w->values, signature, step))
+            continue;
+        w->values.step = step;
+        w->blame_values = count > 1;
+        tell(w, WORKER_PROGRESS, step ? "trying values" : "loading", step, "");
+        if (dims_find(w, model, err))
+            continue;
+        several = count == 1 || items_run(w, model);
+        if (several || found == VALUES_STEPS) {
+            found = step;
+            memcpy(dims, w->record.item_dims, sizeof(dims));
+        }
     }
     w->ops->unload(model);
-    return rc;
+    if (found == VALUES_STEPS)
+        return err->text[0] ? -EINVAL : error_set(err, -EINVAL, "no values of its inputs with which it runs");
+    err->text[0] = '\0';
+    memcpy(w->record.item_dims, dims, sizeof(dims));
+    w->values.step = w->record.values = found;
+    w->record.values_given = values_any_given(&w->values);
+    w->blame_values = count > 1 && found < 2; /* other batches have other random numbers */
+    char text[512];
+    values_format(&w->values, signature, text, sizeof(text));
+    if (*text)
+        log_info("values of inputs", "model=%s values=\"%s\"", w->source.name, text);
+    return 0;
 }
 
 /* Trials of an optimised copy: the item itself, two of them, and other sizes of every dimension that may have any size.
@@ -146,7 +199,7 @@ static int trial_fill(const struct worker *w, int kind, struct engine_trial *tri
                 dims[i][d] = (dims[i][d] + 1) / 2;
         }
     trial->items = kind == TRIAL_TWO ? 2 : 1;
-    return measure_inputs(signature, dims, trial->items, 1 + (uint64_t)kind, trial->inputs);
+    return measure_inputs(signature, dims, trial->items, &w->values, 1 + (uint64_t)kind, trial->inputs);
 }
 
 /* Fills in the trials that make sense for the model. The caller frees the data of trial i, trials[i].inputs[0].data. */
@@ -233,7 +286,7 @@ static int model_measure(struct worker *w, struct sy_error *err) {
     if (rc)
         return rc;
     w->record.load_ns = clock_now_ns() - start_ns;
-    rc = measure_run(w->ops, w->model, w->source.signature, w->record.item_dims, 1, err);
+    rc = measure_run(w->ops, w->model, w->source.signature, w->record.item_dims, 1, &w->values, err);
     uint64_t after_bytes = measure_resident_bytes();
     w->record.weights_bytes = after_bytes > before_bytes ? after_bytes - before_bytes : 0;
     struct measure_options options = {
@@ -245,6 +298,7 @@ static int model_measure(struct worker *w, struct sy_error *err) {
         .unbatched = w->unbatched.text,
         .told = w->request.model.batch_told,
         .untried = w->request.untried,
+        .values = &w->values,
         .sizes = w->request.model.queue.preferred,
         .size_count = w->request.model.queue.preferred_count,
         .progress = measuring,
@@ -256,6 +310,7 @@ static int model_measure(struct worker *w, struct sy_error *err) {
         rc = warmup_fingerprint(&w->request.model, w->record.warmup, err);
     if (w->request.model.batch_max > w->record.batch_max)
         w->request.model.batch_max = w->record.batch_max;
+    w->blame_values = false;
     if (!rc)
         rc = warmup_each(&w->request.model, sample_try, w, err);
     w->ops->unload(w->model);
@@ -292,15 +347,9 @@ static int profile(struct worker *w, struct sy_error *err) {
     items_judge(w);
     w->source = (struct engine_model_source){
         .name = model->name, .path = model->path, .signature = &model->signature, .batch_max = batch_wanted(w)};
-    rc = item_find(w, err);
-    if (rc && model->signature.batched && !model->batch_told) { /* an item may have two rows, or none */
-        struct sy_error why;
-        items_unbatch(model);
-        if (item_find(w, &why) == 0) {
-            w->unbatched = *err;
-            rc = 0;
-        }
-    }
+    rc = values_read(model, &w->values, err);
+    if (!rc)
+        rc = item_find(w, err);
     if (!rc) {
         cache_make(w);
         rc = model_measure(w, err);
@@ -317,6 +366,7 @@ int worker_main(void) {
     settle(w->request.core);
     int rc = profile(w, &err);
     tell(w, rc ? WORKER_FAILED : WORKER_RESULT, "", 0, err.text);
+    values_free(&w->values);
     free(w);
     return 0;
 }

@@ -24,6 +24,7 @@ struct worker_request {
     uint32_t batch_max; /* 0: the model's own */
     bool untried;       /* a child before this one has died while it ran unlike items together */
     uint32_t attempt;   /* the first form of optimised model to try; after a crash with one, the next */
+    uint32_t values;    /* the first step of values.h to try; after a crash with one, the next */
 };
 /* The parent writes it before it starts the child, so it must fit into a pipe. */
 _Static_assert(sizeof(struct worker_request) <= 65536, "a pipe's buffer");
@@ -34,10 +35,12 @@ enum worker_kind { WORKER_PROGRESS, WORKER_RESULT, WORKER_FAILED };
 struct worker_message {
     enum worker_kind kind;
     char phase[16];               /* progress: what begins now: "loading", "preparing", "optimising", "measuring",
-                                   * "trying", "warming up" */
+                                   * "trying", "warming up", "trying values" */
     uint32_t batch;               /* measuring, trying, warming up: of how many items */
     uint32_t attempt;             /* the form of optimised model in use */
     bool blame_cache;             /* a death from here on is the optimised model's fault until proved otherwise */
+    uint32_t values;              /* the step of values in use */
+    bool blame_values;            /* a death from here on may be the fault of these values */
     char text[512];               /* failed: why; warming up: the sample's name */
     struct profile_record record; /* result; without fingerprint, engine and accelerator, which the parent knows */
 };

@@ -212,6 +212,7 @@ static int ensemble_settings_check(const struct served_model *model, const struc
                       : settings->batch_given     ? "batch"
                       : settings->profile_path[0] ? "profile"
                       : settings->shape_count     ? "shapes"
+                      : settings->sample_count    ? "sample"
                       : settings->prepare_count   ? "prepare"
                                                   : NULL;
     if (!key)

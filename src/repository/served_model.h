@@ -112,6 +112,7 @@ struct served_model {
     int64_t item_elements; /* input elements of the profiled item; with variable_shapes the measure of `work` */
     int64_t reference_dims[TENSORS_MAX][TENSOR_DIMS_MAX]; /* inputs' dims of the profiled item (batch
                                                            * dimension 1); 0: open, the profiler chooses */
+    uint32_t values;                 /* how the profiler filled inputs: input_values.step (profile/values.h) */
     struct siphash_key shape_secret; /* key of the hash that tells requests of different shapes apart */
     _Atomic bool lone; /* an output had another number of rows than its batch: requests run one at a time */
     _Atomic int state; /* enum model_state */

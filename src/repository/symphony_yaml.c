@@ -39,6 +39,41 @@ static int shapes_read(const struct conf_node *node, void *into, struct sy_error
     return 0;
 }
 
+/* Keeps the texts: the data type that they are read as is the model's. */
+static int sample_read_one(const struct conf_node *node, struct symphony_yaml_sample *sample, struct sy_error *err) {
+    const struct conf_node *value = node->kind == CONF_LIST ? node->first : node;
+    size_t used = 0;
+    if (strlen(node->key) >= sizeof(sample->input))
+        return conf_error(node, err, "an input's name of more than %zu bytes", sizeof(sample->input) - 1);
+    strcpy(sample->input, node->key);
+    sample->line = node->line;
+    if (node->kind == CONF_MAP || !value)
+        return conf_error(node, err, "expected a value, or a list of values, without brackets within");
+    for (; value; value = node->kind == CONF_LIST ? value->next : NULL, sample->count++) {
+        if (value->kind != CONF_SCALAR)
+            return conf_error(value, err, "expected a value, or a list of values, without brackets within");
+        size_t bytes = strlen(value->text) + 1;
+        if (used + bytes > sizeof(sample->texts))
+            return conf_error(node, err, "values of more than %zu characters; model_warmup takes a file",
+                              sizeof(sample->texts));
+        memcpy(sample->texts + used, value->text, bytes);
+        used += bytes;
+    }
+    return 0;
+}
+
+static int samples_read(const struct conf_node *node, void *into, struct sy_error *err) {
+    struct symphony_yaml *yaml = into;
+    if (node->kind != CONF_MAP || node->count > TENSORS_MAX)
+        return conf_error(node, err, "expected a mapping of at most %d inputs to lists of values", TENSORS_MAX);
+    for (const struct conf_node *child = node->first; child; child = child->next) {
+        int rc = sample_read_one(child, &yaml->samples[yaml->sample_count++], err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
 static int slo_read(const struct conf_node *node, void *into, struct sy_error *err) {
     struct symphony_yaml *yaml = into;
     yaml->best_effort = node->kind == CONF_SCALAR && strcmp(node->text, "none") == 0;
@@ -167,6 +202,7 @@ static const struct conf_key keys[] = {
                     "how much this model's share weighs beside the others'"),
     CONF_KEY_PARSED("profile", profile_read),
     CONF_KEY_PARSED("shapes", shapes_read),
+    CONF_KEY_PARSED("sample", samples_read),
     CONF_KEY_PARSED("steps", steps_read),
     CONF_KEY_PARSED("prepare", prepare_read),
     CONF_KEYS_END,

@@ -9,10 +9,19 @@
 #include "repository/served_model.h"
 #include "tensor/tensor.h"
 
+#define SAMPLE_TEXT_MAX 1024 /* bytes of an input's values as text, terminators included */
+
 struct symphony_yaml_shape {
     char input[TENSOR_NAME_MAX];
     uint32_t rank;
     int64_t dims[TENSOR_DIMS_MAX]; /* positive; without the batch dimension */
+};
+
+/* Values of an input, of one item, as they are written. */
+struct symphony_yaml_sample {
+    char input[TENSOR_NAME_MAX];
+    uint32_t line, count;
+    char texts[SAMPLE_TEXT_MAX]; /* `count` strings, each terminated */
 };
 
 /* Of an ensemble. */
@@ -44,6 +53,8 @@ struct symphony_yaml {
     char profile_path[4096];                        /* resolved against the file's folder; "": not given */
     struct symphony_yaml_shape shapes[TENSORS_MAX]; /* of the item that is profiled */
     uint32_t shape_count;
+    struct symphony_yaml_sample samples[TENSORS_MAX]; /* what inputs hold while the model is measured */
+    uint32_t sample_count;
     struct symphony_yaml_step steps[ENSEMBLE_STEPS_MAX];
     uint32_t step_count;
     struct symphony_yaml_prepare prepare[PREPARE_STEPS_MAX];

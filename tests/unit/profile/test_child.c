@@ -132,7 +132,7 @@ static void deaths_are_described(void **state) {
         {"exits", -EIO, "exited with status 3 while starting"},
         {"crashes while loading", -EIO, "killed by signal 11 (Segmentation fault) while loading the model"},
         {"crashes while measuring", -EIO, "killed by signal 11 (Segmentation fault) while measuring a batch of 8"},
-        {"eats memory", -EIO,
+        {"eats memory", -ENOMEM,
          "killed by signal 9 (Killed), as the system does when memory runs out, while measuring a batch of 8"},
         {"nonsense", -EIO, "exited with status 0 while loading the model"},
     };

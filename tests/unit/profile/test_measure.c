@@ -304,8 +304,8 @@ static void inputs_are_valid_and_repeatable(void **state) {
         dims[i][1] = 5;
     }
     struct tensor_view a[TENSORS_MAX], b[TENSORS_MAX];
-    assert_int_equal(measure_inputs(&s, dims, 7, 3, a), 0);
-    assert_int_equal(measure_inputs(&s, dims, 7, 3, b), 0);
+    assert_int_equal(measure_inputs(&s, dims, 7, NULL, 3, a), 0);
+    assert_int_equal(measure_inputs(&s, dims, 7, NULL, 3, b), 0);
     for (uint32_t i = 0; i < s.input_count; i++) {
         assert_int_equal(a[i].bytes, 35 * datatype_bytes(types[i]));
         assert_int_equal(a[i].dims[0], 7);
@@ -322,7 +322,7 @@ static void inputs_are_valid_and_repeatable(void **state) {
     free(a[0].data);
     free(b[0].data);
     dims[1][1] = 1LL << 41;
-    assert_int_equal(measure_inputs(&s, dims, 7, 3, a), -ENOMEM);
+    assert_int_equal(measure_inputs(&s, dims, 7, NULL, 3, a), -ENOMEM);
 }
 
 /* Larger batches are measured though they gain nothing: each may be the one that others become. A profile made of the

@@ -95,7 +95,7 @@ static void mistakes_name_the_line(void **state) {
         {"weight: 0",
          ":1: weight: 0 is not in 0.001 to 1000 (expected how much this model's share weighs beside the others')"},
         {"profile: [x]", ":1: profile: found a list (expected the path of a profile)"},
-        {"slo: 5", ":1: slo: unknown key (expected slo_ms, max_batch, batch, weight, profile, shapes, steps, prepare)"},
+        {"slo: 5", ":1: slo: unknown key (expected slo_ms, max_batch, batch, weight, profile, shapes, sample, steps, prepare)"},
         {"steps: 3", ":1: steps: expected a list of at most 64 steps"},
         {"steps: [2]", ":1: steps.0: expected a mapping, such as {step: 2, for_each: boxes}"},
         {"steps: [{for_each: x}]", ":1: steps.0: step is missing"},
