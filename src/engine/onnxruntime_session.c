@@ -294,8 +294,9 @@ static int spec_read(const OrtApi *api, const OrtTypeInfo *type, const char *nam
     if (rc)
         return rc;
     if (!tensor)
-        return error_set(err, -ENOTSUP, "%s '%s' is not a tensor but a sequence, map or optional, which is not served",
-                         what, name);
+        return error_set(
+            err, -ENOTSUP, "%s '%s' is not a tensor but a sequence, map or optional, which is not served%s", what, name,
+            strcmp(what, "output") == 0 ? "; skl2onnx writes a tensor with options={'zipmap': False}" : "");
     rc = onnxruntime_check(api, api->GetTensorElementType(tensor, &element), err, name);
     if (!rc)
         rc = onnxruntime_check(api, api->GetDimensionsCount(tensor, &rank), err, name);

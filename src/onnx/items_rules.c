@@ -996,7 +996,8 @@ RULE(gathered_nd) {
         (is_items(x) ? x->axis >= batch || at->axis != x->axis : batch > 0))
         return is_items(x) ? walk_joined(w, "takes rows by the items' own numbers") : walk_unknown(w, elsewhere);
     int64_t taken = extent_is_number(at->dims[at->rank - 1]) ? at->dims[at->rank - 1].times : -1;
-    if (taken < 0 || taken > FLOW_RANK_MAX || batch < 0 || batch > FLOW_RANK_MAX || !has_rank(x) || at->rank - 1 + x->rank - taken - batch > FLOW_RANK_MAX)
+    if (taken < 0 || taken > FLOW_RANK_MAX || batch < 0 || batch > FLOW_RANK_MAX || !has_rank(x) ||
+        at->rank - 1 + x->rank - taken - batch > FLOW_RANK_MAX)
         return walk_unknown(w, no_sizes);
     *out = (struct flow){.kind = FLOW_ITEMS, .rank = (int)(at->rank - 1 + x->rank - taken - batch), .axis = at->axis};
     if (out->rank < at->rank - 1)

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "repository/ensemble.h"
 #include "repository/model_config_fields.h"
+#include "table/profile.h"
 
 #define PLACE_MAX 256 /* bytes of a field's dotted place */
 #define LIST_MAX  300 /* bytes of a list of fields in a warning */
@@ -187,13 +188,12 @@ static void scheduling_collect(const struct pbtxt_node *scheduling, struct field
 /* Collects the fields without effect of a tree that has been checked. */
 static void without_effect_collect(const struct pbtxt_node *root, struct field_list *list) {
     static const char *const of_ensemble[] = {
-        "name", "platform", "backend", "max_batch_size", "input", "output", "ensemble_scheduling",
+        "name",           "platform", "backend", "max_batch_size", "input", "output", "ensemble_scheduling",
         "version_policy", NULL};
     static const char *const top[] = {
         "name",   "platform",         "backend",        "max_batch_size", "default_model_filename", "input",
         "output", "dynamic_batching", "version_policy", "model_warmup",   "instance_group",         NULL};
-    static const char *const input[] = {"name",     "data_type",          "dims", "format",
-                                        "optional", "allow_ragged_batch", NULL};
+    static const char *const input[] = {"name", "data_type", "dims", "format", "optional", "allow_ragged_batch", NULL};
     static const char *const output[] = {"name", "data_type", "dims", "label_filename", NULL};
     static const char *const batching[] = {
         "max_queue_delay_microseconds", "preferred_batch_size", "preserve_ordering",     "priority_levels",
@@ -443,6 +443,9 @@ int model_config_read_text(const char *origin, const char *text, size_t bytes, b
         rc = honoured_read(origin, root, config, err);
     if (!rc && !quiet && unknown.length)
         log_warn("config fields unknown, ignored", "file=\"%s\" fields=\"%s\"", origin, unknown.text);
+    if (!rc && !quiet && config->max_batch_size > PROFILE_BATCH_MAX)
+        log_warn("max_batch_size is beyond the greatest batch", "file=\"%s\" max_batch_size=%lld greatest=%d", origin,
+                 (long long)config->max_batch_size, PROFILE_BATCH_MAX);
     if (!rc && !quiet && without_effect.length)
         log_warn("config fields have no effect yet", "file=\"%s\" fields=\"%s\"", origin, without_effect.text);
     pbtxt_free(root);

@@ -71,6 +71,7 @@ struct folder {
     uint32_t versions[VERSIONS_MAX];      /* of its version folders */
     uint32_t version_count;               /* of all of them; above VERSIONS_MAX, `versions` lacks some */
     char version_too_large[NAME_MAX + 1]; /* a version folder whose number is above VERSION_MAX, or "" */
+    char version_zeros[NAME_MAX + 1];     /* one with a model.onnx that only leading zeros keep from being one, or "" */
     uint32_t onnx_count;                  /* *.onnx files right in it */
     char onnx[NAME_MAX + 1];              /* one of them */
     bool config, settings, direct;        /* has config.pbtxt, symphony.yaml, model.onnx */
@@ -87,6 +88,9 @@ static int folder_look(const char *path, struct folder *f, struct sy_error *err)
         if (!path_join(inner, path, entry->d_name))
             continue;
         uint64_t version = version_parse(entry->d_name);
+        size_t zeros = strspn(entry->d_name, "0");
+        if (zeros && version_parse(entry->d_name + zeros) && folder_has(inner, MODEL_FILE))
+            strcpy(f->version_zeros, entry->d_name);
         if (version && path_is(inner, S_IFDIR)) {
             if (version > VERSION_MAX) {
                 if (version_name_compare(entry->d_name, f->version_too_large) > 0)
@@ -255,6 +259,10 @@ static void folder_files_set(struct model_list *list, struct folder *f, const st
         served_model_refuse(model, "%s: %u versions are more than %d", model->folder, f->version_count, VERSIONS_MAX);
     } else if (f->version_count == 0 && folder_has(model->folder, model_file)) {
         version_set(model, 0, model_file);
+    } else if (f->version_count == 0 && f->version_zeros[0]) {
+        served_model_refuse(model,
+                            "%.200s: no version folder with a %.60s in it: '%.60s' is none, since it has leading zeros",
+                            model->folder, model_file, f->version_zeros);
     } else if (f->version_count == 0) {
         served_model_refuse(model, "%s: no version folder with a %s in it%s%.200s%s%s", model->folder, model_file,
                             f->onnx_count ? " (put " : "", f->onnx_count ? f->onnx : "", f->onnx_count ? " at 1/" : "",
@@ -358,7 +366,8 @@ static void entry_add(struct model_list *list, const char *repository, const cha
             struct served_model *model = model_add(list, name, path);
             if (model)
                 served_model_refuse(model, "%s", err.text);
-        } else if (f.version_count || f.version_too_large[0] || f.config || f.settings || f.onnx_count) {
+        } else if (f.version_count || f.version_too_large[0] || f.version_zeros[0] || f.config || f.settings ||
+                   f.onnx_count) {
             folder_add(list, path, name, &f, false);
         } else {
             log_warn("repository entry ignored",

@@ -182,7 +182,8 @@ int classify_outputs(struct infer_call *call, const struct served_model *model, 
             continue;
         int rc = infer_output_slice(&part, model, call, &call->outputs[i], outputs, output_count, first_item, err);
         if (!rc && model->signature.batched && (part.rank == 0 || part.dims[0] != call->items))
-            rc = error_set(err, -EINVAL, "output '%s' has not as many rows as there are items, which could be classified",
+            rc = error_set(err, -EINVAL,
+                           "output '%s' has not as many rows as there are items, which could be classified",
                            model->signature.outputs[call->outputs[i].index].name);
         rc = rc ? rc : classify(&call->outputs[i], model, labels[call->outputs[i].index], &part, text, err);
         if (rc)

@@ -15,8 +15,8 @@
 
 /* Writes into `text` the classes that the call asks for (infer_call_classify()), from the batch's outputs;
  * infer_output_slice() then answers with them. `labels`: of each output of the signature. The text belongs to the call
- * until that is answered. 0; -EINVAL: the outputs are not what the signature says; -E2BIG: more elements or classes than
- * the bounds above; -ENOMEM. */
+ * until that is answered. 0; -EINVAL: the outputs are not what the signature says; -E2BIG: more elements or classes
+ * than the bounds above; -ENOMEM. */
 int classify_outputs(struct infer_call *call, const struct served_model *model, struct labels *const *labels,
                      const struct tensor_view *outputs, uint32_t output_count, uint32_t first_item, struct text *text,
                      struct sy_error *err);

@@ -184,7 +184,7 @@ static void measuring_stops_where_batching_gains_nothing(void **state) {
     assert_int_equal(measure(&model, &signature, 64, NS_PER_S, &record, NULL), 0);
     assert_int_equal(record.batch[record.point_count - 1], 4); /* three sizes without gain */
     assert_in_range(model.largest_run, 5, 8);                  /* so much is tried with unlike items */
-    assert_int_equal(record.batch_max, 64); /* larger batches stay possible */
+    assert_int_equal(record.batch_max, 64);                    /* larger batches stay possible */
 }
 
 static void sizes_that_are_wanted_are_measured_in_any_case(void **state) {

@@ -228,8 +228,9 @@ static void what_cannot_be_batched_is_not(void **state) {
         assert_int_equal(model->batch_max, 1);
         free(model);
     }
-    assert_string_equal(record.note, "items are not run together, since nobody has said 'batch: true': ReduceSum, which "
-                                     "gives 's', reduces over the items");
+    assert_string_equal(record.note,
+                        "items are not run together, since nobody has said 'batch: true': ReduceSum, which "
+                        "gives 's', reduces over the items");
 }
 
 static void broken_models_do_not_stop_the_others(void **state) {

@@ -84,6 +84,7 @@ static void broken_models_do_not_stop_the_others(void **state) {
     put(w, "platform/config.pbtxt", "platform: 'ensemble'");
     put(w, "misnamed/1/model.onnx", "x");
     put(w, "misnamed/config.pbtxt", "name: 'other'");
+    put(w, "zeros/0000001/model.onnx", "x");
     put(w, "badyaml/1/model.onnx", "x");
     put(w, "badyaml/symphony.yaml", "slo_ms: 5\nslo: 5\n");
     put(w, "noprofile/1/model.onnx", "x");
@@ -93,7 +94,7 @@ static void broken_models_do_not_stop_the_others(void **state) {
     in_root(w, link, "dangling.onnx");
     assert_int_equal(symlink("/nowhere", link), 0);
     assert_int_equal(scan(w, ""), 0);
-    assert_int_equal(w->count, 13);
+    assert_int_equal(w->count, 14);
     assert_found(w, "good", 1, "@/good.onnx");
     assert_refused(w, "empty", "@/empty.onnx: the file is empty");
     assert_refused(w, "blank name",
@@ -110,6 +111,8 @@ static void broken_models_do_not_stop_the_others(void **state) {
     assert_refused(w, "misnamed",
                    "@/misnamed/config.pbtxt: the name is 'other', but the folder's is 'misnamed'; they "
                    "must be the same");
+    assert_refused(w, "zeros",
+                   "@/zeros: no version folder with a model.onnx in it: '0000001' is none, since it has leading zeros");
     assert_refused(w, "badyaml",
                    "@/badyaml/symphony.yaml:2: slo: unknown key (expected slo_ms, max_batch, batch, weight, "
                    "profile, shapes, sample, steps, prepare)");

@@ -42,9 +42,9 @@ struct query_rig {
     bool is_bool[ENSEMBLE_TENSORS_MAX];
     struct inference *inference; /* running; NULL: none */
     bool faulty, cancelled;
-    bool hit;     /* an accelerator has refused or failed something of it, for good */
-    bool dead;    /* and the frontend knows */
-    bool refused; /* by the evaluation */
+    bool hit;       /* an accelerator has refused or failed something of it, for good */
+    bool dead;      /* and the frontend knows */
+    bool refused;   /* by the evaluation */
     uint32_t asked; /* bits of the outputs that the client asks for */
     struct value values[ENSEMBLE_TENSORS_MAX];
 };
@@ -218,8 +218,8 @@ static bool leads_to_asked(const struct query_rig *q, uint32_t v) {
     const struct ensemble *e = q->ensemble;
     bool leads = false;
     for (uint32_t t = 0; t < e->tensor_count; t++)
-        leads |= e->tensors[t].step == v && e->tensors[t].output != ENSEMBLE_NONE &&
-                 (q->asked >> e->tensors[t].output & 1);
+        leads |=
+            e->tensors[t].step == v && e->tensors[t].output != ENSEMBLE_NONE && (q->asked >> e->tensors[t].output & 1);
     for (uint32_t w = v + 1; w < e->step_count && !leads; w++)
         leads = (e->steps[w].after >> v & 1) && leads_to_asked(q, w);
     return leads;

@@ -244,7 +244,8 @@ static void answers(void **state) {
         {"POST", "/v2/logging", "{\"log_info\":[]}", &up, 400, "neither"},
         {"POST", "/v2/logging", "{\"nope\":true}", &up, 400, "no log setting 'nope'"},
         {"POST", "/v2/repository/models/a/load", "", &up, 503,
-         "explicit model load / unload is not allowed if polling is enabled: models are loaded and unloaded by clients"},
+         "explicit model load / unload is not allowed if polling is enabled: models are loaded and unloaded by "
+         "clients"},
         {"POST", "/v2/repository/models/a/unload", "", &clustered, 503, "at its backends"},
         {"GET", "/v2/cudasharedmemory/status", "", &up, 200, "[]"},
         {"POST", "/v2/cudasharedmemory/unregister", "", &up, 200, ""},
