@@ -77,7 +77,7 @@ uint32_t onnx_tensor_find(const struct onnx_graph *graph, const void *name, size
 
 static inline bool onnx_bytes_are(struct onnx_bytes bytes, const char *text) {
     size_t length = __builtin_strlen(text);
-    return bytes.length == length && __builtin_memcmp(bytes.data, text, length) == 0;
+    return bytes.length == length && (length == 0 || __builtin_memcmp(bytes.data, text, length) == 0);
 }
 
 /* What a TensorProto holds, whichever field or file it is in. */

@@ -356,7 +356,7 @@ static void items_try(const struct separable_trial *trial, uint32_t items, bool 
     int rc = separable_try(trial, items, &why);
     if (rc == -EXDEV && told) {
         if (!record->mixes[0])
-            snprintf(record->mixes, sizeof(record->mixes), "%s", why.text);
+            snprintf(record->mixes, sizeof(record->mixes), "%.255s", why.text);
     } else if (rc) {
         record->batched = false;
         note(record, why.text);
