@@ -127,5 +127,6 @@ for program in symphony, where["libonnxruntime.so.1"]:
 if b"libfabric.so.1\0" in pathlib.Path(symphony).read_bytes():  # it is loaded at run time, so ldd does not tell
     needed.add("libfabric1")
 installed = set(re.search(r"--no-install-recommends \\\n(.*?) && \\", containerfile, re.S)[1].replace("\\\n", " ").split())
+needed.add("locales")  # of models of text
 assert needed - {"libc6", "libgcc-s1"} == installed, "the image has %s, the program needs %s" % (installed, needed)
 print("deploy: %d objects, %d units, %d libraries" % (len(objects), len(ROLES), len(installed)))

@@ -174,7 +174,7 @@ def test_what_is_not_served_says_so(server, stub):
         for path in ("/inference.GRPCInferenceService/Nothing", "/other.Service/ModelInfer", "/"):
             assert code_of(channel.unary_unary(path), b"")[0] == grpc.StatusCode.UNIMPLEMENTED
     assert code_of(stub.RepositoryModelLoad, service_pb2.RepositoryModelLoadRequest(model_name="double"))[0] == \
-        grpc.StatusCode.UNIMPLEMENTED
+        grpc.StatusCode.UNAVAILABLE
 
 
 # ---- inference ----
