@@ -18,8 +18,18 @@ struct transform_ops;
 struct transform {
     const struct transform_ops *ops;
     struct tensor_spec input, output; /* as the file has them */
-    struct pace pace;                 /* of a run, for each element of its input; kept by the caller, not the engine */
+    struct pace pace; /* of a run, for each of transform_elements(); kept by the caller, not the engine */
 };
+
+/* A run on fewer elements of input costs as much as one on so many: some 20 us. */
+#define TRANSFORM_ELEMENTS_LEAST 4096
+
+/* The elements by which the time of a run on this input is noted and promised: those it has, or the least. Else a run
+ * on one element, which costs what any run does, would make the promise for a million elements hours long. */
+static inline double transform_elements(const struct tensor_view *input) {
+    double elements = (double)dims_product(input->dims, 0, input->rank);
+    return elements > TRANSFORM_ELEMENTS_LEAST ? elements : TRANSFORM_ELEMENTS_LEAST;
+}
 
 /* What ends a run from another thread. A thread that runs transforms has one, for all of them. */
 struct transform_stop;

@@ -266,8 +266,7 @@ static int trial(const struct served_model *model, uint32_t i, struct served_pre
         if (rc)
             rc = FILE_ERROR(model, i, "%.60s: it does not run: %.200s", p->file, why.text);
         else
-            pace_add(&t->pace, (double)(clock_now_ns() - begun_ns) / (double)dims_product(in.dims, 0, in.rank), 1,
-                     clock_now_ns());
+            pace_add(&t->pace, (double)(clock_now_ns() - begun_ns) / transform_elements(&in), 1, clock_now_ns());
     }
     free(in.data);
     free(out.data);

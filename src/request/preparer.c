@@ -15,8 +15,6 @@
 
 /* What a preparation takes beside its steps: two wake-ups, and what is the same for images of any size. */
 #define FIXED_NS (100 * NS_PER_US)
-/* A run on fewer elements of input costs as much as one on so many: some 20 us. */
-#define ELEMENTS_LEAST 4096
 /* Guesses of what a unit of image_work() takes, until one was measured. */
 static const double guesses_ns[IMAGE_KIND_COUNT] = {
     [IMAGE_KIND_JPEG] = 6, [IMAGE_KIND_JPEG_PROGRESSIVE] = 15, [IMAGE_KIND_PNG] = 12};
@@ -51,13 +49,6 @@ struct preparation *preparation_next(const struct preparation *preparation) {
 
 /* ---- what it takes ---- */
 
-/* The elements of a model's input, ELEMENTS_LEAST or more: else a measured run on one element, which costs what any run
- * does, would make the promise for a million elements hours long. */
-static double elements_of(const struct preparation_item *item) {
-    double elements = (double)dims_product(item->given.dims, 0, item->given.rank);
-    return elements > ELEMENTS_LEAST ? elements : ELEMENTS_LEAST;
-}
-
 static int64_t estimate_ns(const struct preparer *p, const struct preparation *preparation) {
     double ns = FIXED_NS;
     for (const struct preparation_item *item = preparation->items; item < preparation->items + preparation->item_count;
@@ -65,7 +56,7 @@ static int64_t estimate_ns(const struct preparer *p, const struct preparation *p
         if (item->file)
             ns += pace_promise_ns(&p->paces[item->header.kind]) * image_work(&item->header, item->file_bytes);
         if (item->transform)
-            ns += pace_promise_ns(&item->transform->pace) * elements_of(item);
+            ns += pace_promise_ns(&item->transform->pace) * transform_elements(&item->given);
     }
     return (int64_t)ns;
 }
@@ -282,7 +273,7 @@ static void transform_prepare(struct worker *w, struct preparation *preparation,
     int rc = ops->run(item->transform, w->stop, &item->given, &item->made, &why);
     bool stopped = stop_hide(w, preparation);
     if (rc == 0 || stopped)
-        measured(w->preparer, &item->transform->pace, begun_ns, elements_of(item), 1, rc == 0);
+        measured(w->preparer, &item->transform->pace, begun_ns, transform_elements(&item->given), 1, rc == 0);
     if (rc < 0 && stopped) {
         preparation->end = PREPARATION_LATE;
     } else if (rc < 0) {

@@ -2,7 +2,9 @@
  * one of here: a file holds the letters of an input's and an output's shape. */
 #include <errno.h>
 
+#include "base/clock.h"
 #include "base/container.h"
+#include "base/time.h"
 #include "repository/preparations.h"
 #include "unit/repository/world.h"
 
@@ -23,6 +25,7 @@ extern const struct transform_ops fake;
 
 static int opened, runs;
 static bool failing;
+static int64_t run_ns;
 
 static struct tensor_spec shape_of(int letter) {
     for (size_t i = 0; i < ARRAY_COUNT(shapes); i++)
@@ -69,6 +72,8 @@ static int fake_run(struct transform *transform, struct transform_stop *stop, co
     assert_int_equal(input->rank, transform->input.rank);
     assert_int_equal(output->bytes, 3 * 8 * 8 * sizeof(float));
     runs++;
+    for (int64_t begun_ns = clock_now_ns(); clock_now_ns() - begun_ns < run_ns;)
+        ;
     return failing ? error_set(err, -EIO, "no such kernel") : 0;
 }
 
@@ -150,6 +155,19 @@ static void clients_see_what_they_send(void **state) {
         assert_int_equal(how->transform->pace.measured, cases[i].runs > 0);
         again(w);
     }
+}
+
+/* What any run costs is not taken for the cost of the few elements that were there. */
+static void a_trial_of_few_elements_says_little_about_many(void **state) {
+    struct world *w = *state;
+    run_ns = NS_PER_MS;
+    int64_t begun_ns = clock_now_ns();
+    const struct served_model *model = prepared_by(w, 'b', "{step: onnx, model: p.onnx}", "gb");
+    run_ns = 0;
+    assert_non_null(model);
+    assert_true(model->preparations[0].transform->pace.mean_ns * TRANSFORM_ELEMENTS_LEAST <=
+                (double)(clock_now_ns() - begun_ns));
+    again(w);
 }
 
 static void what_does_not_fit_is_refused(void **state) {
@@ -263,6 +281,7 @@ static void what_is_too_large_to_go_elsewhere_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(clients_see_what_they_send, world_make, world_remove),
+        cmocka_unit_test_setup_teardown(a_trial_of_few_elements_says_little_about_many, world_make, world_remove),
         cmocka_unit_test_setup_teardown(what_does_not_fit_is_refused, world_make, world_remove),
         cmocka_unit_test_setup_teardown(one_that_does_not_run_is_refused, world_make, world_remove),
         cmocka_unit_test_setup_teardown(what_is_packed_is_opened_elsewhere, world_make, world_remove),
