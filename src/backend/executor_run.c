@@ -225,14 +225,14 @@ static enum outcome rows_count(struct executor *x, const struct batch_plan *part
     const struct output_block *block = result->block;
     uint32_t items = batch_items(x, part), o = 0;
 
-    while (o < block->output_count && block->outputs[o].rank > 0 && block->outputs[o].dims[0] == items)
+    while (o < block->output_count && tensor_row_count(&block->outputs[o]) == items)
         o++;
     if (!model->signature.batched || o == block->output_count)
         return OUTCOME_ANSWER;
     if (!atomic_exchange_explicit(&model->lone, true, memory_order_relaxed)) /* a flag */
         log_warn("an output has another number of rows than its batch; requests run one at a time from now on",
                  "model=%s output=%s rows=%lld batch=%u", model->name, model->signature.outputs[o].name,
-                 block->outputs[o].rank ? (long long)block->outputs[o].dims[0] : 0, items);
+                 (long long)tensor_row_count(&block->outputs[o]), items);
     result->whole = part->request_count == 1;
     if (result->whole)
         return OUTCOME_ANSWER;

@@ -81,10 +81,9 @@ static enum shared_end part_run(struct shared *s, struct engine_model *model, co
         return SHARED_STOPPED;
     }
     for (uint32_t i = 0; rc == 0 && i < (*block)->output_count; i++) {
-        const struct tensor_view *output = &(*block)->outputs[i];
-        if (output->rank == 0 || output->dims[0] != items)
-            rc = error_set(err, -EIO, "an output has %lld rows for a batch of %u",
-                           output->rank ? (long long)output->dims[0] : 0, items);
+        int64_t rows = tensor_row_count(&(*block)->outputs[i]);
+        if (rows != items)
+            rc = error_set(err, -EIO, "an output has %lld rows for a batch of %u", (long long)rows, items);
     }
     if (rc < 0) {
         output_block_put(*block);

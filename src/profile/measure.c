@@ -351,9 +351,9 @@ static const uint32_t sizes_tried[] = {3, 5}; /* no powers of two, and the great
 #define TRIES_SHARE 0.1
 
 /* Tries items together. Who was told to batch them is, though they mix, and it is noted. */
-static void items_try(const struct separable_trial *trial, uint32_t items, bool told, struct profile_record *record) {
+static void items_try(struct separable *separable, uint32_t items, bool told, struct profile_record *record) {
     struct sy_error why = {""};
-    int rc = separable_try(trial, items, &why);
+    int rc = separable_try(separable, items, &why);
     if (rc == -EXDEV && told) {
         if (!record->mixes[0])
             snprintf(record->mixes, sizeof(record->mixes), "%.255s", why.text);
@@ -382,15 +382,18 @@ int measure_model(const struct engine_ops *ops, struct engine_model *model, cons
                                           .seed = options->seed,
                                           .progress = options->progress,
                                           .context = options->context};
-    const uint64_t single_bytes = measure_resident_bytes(); /* an item has been run already */
+    struct separable *separable = NULL;
     record->batched = signature->batched;
-    if (!signature->batched)
+    if (!signature->batched) {
         note(record, options->unbatched && *options->unbatched ? options->unbatched : "no batch dimension");
-    for (uint32_t i = 0, size = 1; i < ARRAY_COUNT(sizes_tried) && record->batched && !options->untried; i++) {
-        uint32_t next = sizes_tried[i] < record->batch_max ? sizes_tried[i] : record->batch_max;
-        if (next > size)
-            items_try(&trial, size = next, options->told, record);
+    } else if (record->batch_max > 1 && !options->untried && separable_begin(&trial, &separable, &why)) {
+        record->batched = false;
+        note(record, why.text);
     }
+    const uint64_t single_bytes = measure_resident_bytes(); /* an item has been run already */
+    for (uint32_t i = 0; i < ARRAY_COUNT(sizes_tried) && record->batched && separable; i++)
+        items_try(separable, sizes_tried[i] < record->batch_max ? sizes_tried[i] : record->batch_max, options->told,
+                  record);
     if (!record->batched)
         record->batch_max = 1;
 
@@ -407,8 +410,10 @@ int measure_model(const struct engine_ops *ops, struct engine_model *model, cons
         if (options->progress)
             options->progress(options->context, "measuring", b);
         rc = point_time(ops, model, signature, item_dims, b, options, &timing, &why);
-        if (rc && b == 1)
+        if (rc && b == 1) {
+            separable_end(separable);
             return error_set(err, rc, "%s", why.text);
+        }
         if (rc) {
             record->batch_max = record->batch[record->point_count - 1];
             note(record, why.text);
@@ -431,8 +436,9 @@ int measure_model(const struct engine_ops *ops, struct engine_model *model, cons
     uint32_t last = record->batch[record->point_count - 1], greatest = record->batch_max;
     while (greatest > last && best_ns * greatest * TRIES_MOST > TRIES_SHARE * (double)(clock->now_ns() - begin_ns))
         greatest = greatest / 2 > last ? greatest / 2 : last;
-    if (record->batched && greatest > sizes_tried[ARRAY_COUNT(sizes_tried) - 1] && !options->untried)
-        items_try(&trial, greatest, options->told, record);
+    if (record->batched && greatest > sizes_tried[ARRAY_COUNT(sizes_tried) - 1] && separable)
+        items_try(separable, greatest, options->told, record);
+    separable_end(separable);
     if (!record->batched)
         record->batch_max = record->point_count = 1;
     else if (padded)

@@ -12,6 +12,7 @@
 /* Kinds of items. Integers and booleans are 0 or 1 in all, since they may be indices. */
 enum { PLAIN, HUGE_ONE, NAN_ONE, NEGATIVE, TINY, ZERO, WIDE, PLAIN_TOO, KINDS };
 
+#define KINDS_ALIKE   3 /* are made where all inputs are such or have values that are given */
 #define KINDS_OF_MANY 4 /* in a large batch: those that differ most, since each may take a large run more */
 
 /* Rounding is a small share of the greatest element; what passes this is none. */
@@ -23,11 +24,12 @@ struct item {
     struct output_block *alone; /* NULL: the model does not take it */
 };
 
-struct trying {
+struct separable {
     const struct separable_trial *trial;
     struct item kinds[KINDS];
-    struct output_block *alike; /* a batch of items of one kind */
-    uint32_t alike_kind;
+    uint32_t taken[KINDS], taken_count; /* the kinds that the model takes */
+    uint32_t next;                      /* of these, the first of the next small batch */
+    struct output_block *alike[KINDS];  /* a batch of the size that is tried, of this kind only; NULL: not run */
     struct sy_error *why;
 };
 
@@ -127,8 +129,14 @@ static void item_free(struct item *item) {
     *item = (struct item){.alone = NULL};
 }
 
+/* Whether any value may be given to an input. */
+static bool takes_any(const struct separable_trial *trial, uint32_t input) {
+    const struct input_values *values = trial->values;
+    return !values || (!values->given[input].data && !values->step);
+}
+
 /* An item of a kind; `plain`: with ordinary strings, which can be read as numbers. */
-static int item_make(struct trying *t, int kind, bool plain, struct item *item) {
+static int item_make(struct separable *t, int kind, bool plain, struct item *item) {
     const struct signature *s = t->trial->signature;
     struct tensor_view inputs[TENSORS_MAX];
     const struct input_values *values = t->trial->values;
@@ -139,7 +147,7 @@ static int item_make(struct trying *t, int kind, bool plain, struct item *item) 
         if (!inputs[i].data)
             continue;
         size_t count = (size_t)dims_product(inputs[i].dims, 0, inputs[i].rank);
-        bool any = !values || (!values->given[i].data && !values->step);
+        bool any = takes_any(t->trial, i);
         if (type == DATATYPE_BYTES && any && !plain) {
             item->data[i] = strings_make(count, kind, &item->bytes[i]);
         } else if ((item->data[i] = malloc(inputs[i].bytes + 1))) {
@@ -157,7 +165,7 @@ static int item_make(struct trying *t, int kind, bool plain, struct item *item) 
 /* ---- runs ---- */
 
 /* Runs items of these kinds together. */
-static int together(struct trying *t, const uint32_t *kinds, uint32_t items, struct output_block **block) {
+static int together(struct separable *t, const uint32_t *kinds, uint32_t items, struct output_block **block) {
     const struct separable_trial *trial = t->trial;
     const struct signature *s = trial->signature;
     struct tensor_view inputs[TENSORS_MAX];
@@ -189,25 +197,6 @@ static int together(struct trying *t, const uint32_t *kinds, uint32_t items, str
     return rc;
 }
 
-/* Makes the items, and runs each alone. What the model does not take is tried once more with ordinary strings, and then
- * left out. */
-static int items_make(struct trying *t) {
-    uint32_t taken = 0;
-    int rc = 0;
-    for (uint32_t kind = 0; kind < KINDS && rc != -ENOMEM; kind++) {
-        for (int plain = 0; plain <= 1 && !t->kinds[kind].alone; plain++) {
-            item_free(&t->kinds[kind]);
-            rc = item_make(t, (int)kind, plain, &t->kinds[kind]);
-            if (!rc)
-                rc = together(t, &kind, 1, &t->kinds[kind].alone);
-        }
-        taken += t->kinds[kind].alone != NULL;
-    }
-    if (rc == -ENOMEM)
-        return rc;
-    return taken ? 0 : rc;
-}
-
 /* ---- comparing ---- */
 
 /* The greatest difference of two rows and the greatest number in them; false: they differ in what is no number, or in
@@ -233,53 +222,63 @@ static bool rows_differ_by(const struct tensor_view *a, const struct tensor_view
     return true;
 }
 
-/* How an item's row `n` of output `o` of a batch is compared. 1: it is that of the item alone, but for rounding. */
-static int row_judge(struct trying *t, const struct output_block *batch, uint32_t o, uint32_t n, uint32_t items,
+/* Runs a batch of items of one kind, if that was not done. */
+static int alike_run(struct separable *t, uint32_t kind, uint32_t items) {
+    if (t->alike[kind])
+        return 0;
+    uint32_t *kinds = malloc(items * sizeof(*kinds));
+    int rc = kinds ? 0 : error_set(t->why, -ENOMEM, "no memory for %u items to be tried together", items);
+    for (uint32_t i = 0; i < items && kinds; i++)
+        kinds[i] = kind;
+    if (!rc)
+        rc = together(t, kinds, items, &t->alike[kind]);
+    free(kinds);
+    return rc;
+}
+
+/* How an item's row `n` of output `o` of a batch is compared. 1: it is that of the item alone, but for rounding. The
+ * rounding is that of the first kind beside its own, in proportion; where that does not do, that of the item's kind. */
+static int row_judge(struct separable *t, const struct output_block *batch, uint32_t o, uint32_t n, uint32_t items,
                      uint32_t kind) {
     enum datatype type = t->trial->signature->outputs[o].type;
-    const struct tensor_view *alone = &t->kinds[kind].alone->outputs[o];
+    const uint32_t references[] = {t->taken[0], kind};
     struct tensor_view row, twin;
-    double difference = 0, greatest = 0, rounding = 0, scale = 0;
+    double difference = 0, greatest = 0;
     if (tensor_rows(&batch->outputs[o], n, 1, &row) < 0)
         return 0;
-    bool alike = rows_differ_by(alone, &row, type, &difference, &greatest);
+    bool alike = rows_differ_by(&t->kinds[kind].alone->outputs[o], &row, type, &difference, &greatest), sane = false;
     if (alike && difference == 0)
         return 1;
     if (!is_floating(type))
         return 0;
-    if (!t->alike || t->alike_kind != kind) { /* the same item, beside its own kind */
-        uint32_t *kinds = malloc(items * sizeof(*kinds));
-        int rc = kinds ? 0 : error_set(t->why, -ENOMEM, "no memory for %u items to be tried together", items);
-        for (uint32_t i = 0; i < items && kinds; i++)
-            kinds[i] = kind;
-        output_block_put(t->alike);
-        t->alike = NULL;
-        t->alike_kind = kind;
-        if (!rc)
-            rc = together(t, kinds, items, &t->alike);
-        free(kinds);
+    for (uint32_t i = alike ? 0 : 1; i < ARRAY_COUNT(references); i++) {
+        uint32_t reference = references[i];
+        double rounding = 0, scale = 0, beside = 0;
+        int rc = alike_run(t, reference, items);
         if (rc)
             return rc;
+        if (tensor_rows(&t->alike[reference]->outputs[o], n, 1, &twin) < 0)
+            return 0;
+        sane = rows_differ_by(&t->kinds[reference].alone->outputs[o], &twin, type, &rounding, &scale) &&
+               rounding <= ROUNDING_MOST * scale;
+        if (!sane && (reference == PLAIN || reference == PLAIN_TOO)) /* it depends on how many there are */
+            return 0;
+        if (alike && sane && difference * scale <= 2 * rounding * greatest)
+            return 1;
+        if (reference == kind && rows_differ_by(&twin, &row, type, &beside, &scale) && beside <= 2 * rounding)
+            return 1;
     }
-    if (tensor_rows(&t->alike->outputs[o], n, 1, &twin) < 0)
-        return 0;
-    bool sane = rows_differ_by(alone, &twin, type, &rounding, &scale) && rounding <= ROUNDING_MOST * scale;
-    if (!sane && (kind == PLAIN || kind == PLAIN_TOO)) /* it depends on how many there are */
-        return 0;
-    double beside = 0;
-    if (rows_differ_by(&twin, &row, type, &beside, &scale) && beside <= 2 * rounding)
-        return 1;
     return !sane; /* such a kind's numbers are noise: they say nothing */
 }
 
-static int batch_compare(struct trying *t, const uint32_t *kinds, uint32_t items) {
+static int batch_compare(struct separable *t, const uint32_t *kinds, uint32_t items) {
     const struct signature *s = t->trial->signature;
     struct output_block *batch = NULL;
     int rc = together(t, kinds, items, &batch);
     for (uint32_t o = 0; o < s->output_count && !rc; o++) {
-        if (batch->outputs[o].rank == 0 || batch->outputs[o].dims[0] != items)
+        if (tensor_row_count(&batch->outputs[o]) != items)
             rc = error_set(t->why, -EMSGSIZE, "output '%s' has %lld rows for a batch of %u", s->outputs[o].name,
-                           batch->outputs[o].rank ? (long long)batch->outputs[o].dims[0] : 0, items);
+                           (long long)tensor_row_count(&batch->outputs[o]), items);
         for (uint32_t n = 0; n < items && !rc; n++) {
             int judged = row_judge(t, batch, o, n, items, kinds[n]);
             if (judged <= 0)
@@ -292,27 +291,58 @@ static int batch_compare(struct trying *t, const uint32_t *kinds, uint32_t items
     return rc;
 }
 
-int separable_try(const struct separable_trial *trial, uint32_t items, struct sy_error *why) {
-    struct trying t = {.trial = trial, .why = why};
-    uint32_t *kinds = malloc(items * sizeof(*kinds)), taken[KINDS], count = 0;
-    int rc = kinds ? items_make(&t) : error_set(why, -ENOMEM, "no memory for %u items to be tried together", items);
-    for (uint32_t kind = 0; kind < KINDS; kind++)
-        if (t.kinds[kind].alone)
-            taken[count++] = kind;
-    if (items >= KINDS && count > KINDS_OF_MANY)
-        count = KINDS_OF_MANY;
-    for (uint32_t first = 0; first < count && !rc; first += items) { /* each kind is in one batch at least */
-        for (uint32_t n = 0; n < items; n++)
-            kinds[n] = taken[(first + n) % count];
-        rc = batch_compare(&t, kinds, items);
-        for (uint32_t n = 0; n < items; n++) /* the other way round */
-            kinds[n] = taken[(first + items - 1 - n) % count];
-        if (!rc)
-            rc = batch_compare(&t, kinds, items);
+/* What the model does not take is tried once more with ordinary strings, and then left out. */
+int separable_begin(const struct separable_trial *trial, struct separable **separable, struct sy_error *why) {
+    struct separable *t = *separable = calloc(1, sizeof(*t));
+    uint32_t kinds = KINDS_ALIKE;
+    int rc = 0;
+    if (!t)
+        return error_set(why, -ENOMEM, "no memory for items to be tried together");
+    t->trial = trial;
+    t->why = why;
+    for (uint32_t i = 0; i < trial->signature->input_count; i++) {
+        enum datatype type = trial->signature->inputs[i].type;
+        if (takes_any(trial, i) && (is_floating(type) || type == DATATYPE_BYTES))
+            kinds = KINDS;
     }
-    output_block_put(t.alike);
-    for (uint32_t kind = 0; kind < KINDS; kind++)
-        item_free(&t.kinds[kind]);
+    for (uint32_t kind = 0; kind < kinds && rc != -ENOMEM; kind++) {
+        for (int plain = 0; plain <= 1 && !t->kinds[kind].alone; plain++) {
+            item_free(&t->kinds[kind]);
+            rc = item_make(t, (int)kind, plain, &t->kinds[kind]);
+            if (!rc)
+                rc = together(t, &kind, 1, &t->kinds[kind].alone);
+        }
+        if (t->kinds[kind].alone)
+            t->taken[t->taken_count++] = kind;
+    }
+    if (rc != -ENOMEM && t->taken_count > 0)
+        return 0;
+    separable_end(t);
+    *separable = NULL;
+    return rc;
+}
+
+int separable_try(struct separable *t, uint32_t items, struct sy_error *why) {
+    bool many = items >= KINDS;
+    uint32_t *kinds = malloc(items * sizeof(*kinds)), first = many ? 0 : t->next, most = many ? KINDS_OF_MANY : items;
+    int rc = kinds ? 0 : error_set(why, -ENOMEM, "no memory for %u items to be tried together", items);
+    t->why = why;
+    for (int turned = 0; turned <= 1 && !rc; turned++) { /* the other way round, too */
+        for (uint32_t n = 0; n < items; n++)
+            kinds[turned ? items - 1 - n : n] = t->taken[(first + n % most) % t->taken_count];
+        rc = batch_compare(t, kinds, items);
+    }
+    t->next += many ? 0 : items;
+    for (uint32_t kind = 0; kind < KINDS; kind++) {
+        output_block_put(t->alike[kind]);
+        t->alike[kind] = NULL;
+    }
     free(kinds);
     return rc;
+}
+
+void separable_end(struct separable *t) {
+    for (uint32_t kind = 0; t && kind < KINDS; kind++)
+        item_free(&t->kinds[kind]);
+    free(t);
 }

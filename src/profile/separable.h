@@ -16,9 +16,19 @@ struct separable_trial {
     void *context;
 };
 
-/* Tries batches of `items`: among them items of ordinary size, tiny and huge ones, negative ones, zeros and NaN;
- * strings of many lengths and none. Each row must be equal, bit by bit, to what the item gives alone, or differ by no
- * more than the same item does in a batch of its own kind, which is rounding: kernels choose their order of summation
- * by the size of the batch. What the model does not take even alone is left out. 0; -EXDEV: they mix; -EMSGSIZE: an
- * output has another number of rows than the batch; or the engine's -errno; each with a sentence. */
-int separable_try(const struct separable_trial *trial, uint32_t items, struct sy_error *why);
+struct separable;
+
+/* Makes items of ordinary size, tiny and huge ones, negative ones, zeros and NaN; strings of many lengths and none; and
+ * runs each alone. What the model does not take even alone is left out. The trial must stay until separable_end(). The
+ * engine's -errno and sentence if it takes none; then *separable is NULL. */
+int separable_begin(const struct separable_trial *trial, struct separable **separable, struct sy_error *why);
+
+/* Tries a batch of so many of these items, and the same the other way round. Small ones begin with the kind behind the
+ * last that was tried, so that batches of 3 and 5 have all kinds; large ones have the first. Each row must be equal,
+ * bit by bit, to what the item gives alone, or differ by no more than the same item does in a batch of its own kind,
+ * which is rounding: kernels choose their order of summation by the size of the batch. 0; -EXDEV: they mix; -EMSGSIZE:
+ * an output has another number of rows than the batch; or the engine's -errno; each with a sentence. */
+int separable_try(struct separable *separable, uint32_t items, struct sy_error *why);
+
+/* Frees the items. NULL is allowed. */
+void separable_end(struct separable *separable);

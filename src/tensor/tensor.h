@@ -75,6 +75,11 @@ struct tensor_view {
                              are equally long */
 };
 
+/* The first dimension; 0 for a tensor without dimensions. */
+static inline int64_t tensor_row_count(const struct tensor_view *view) {
+    return view->rank > 0 ? view->dims[0] : 0;
+}
+
 /* Rows [first, first + count) of a tensor that has a dimension. -EINVAL: it does not have so many rows. */
 int tensor_rows(const struct tensor_view *whole, uint32_t first, uint32_t count, struct tensor_view *rows);
 
