@@ -108,6 +108,8 @@ static void row_print(const struct row *row) {
     }
     printf("\n  l(b)       %.3f ms * b + %.3f ms, up to %u items%s%s%s\n", p->alpha_ns / 1e6, p->beta_ns / 1e6,
            model->batch_max, *row->record.note ? " (" : "", row->record.note, *row->record.note ? ")" : "");
+    if (*model->mixes)
+        printf("  mixes      %s; batched since somebody said so\n", model->mixes);
     printf("  best batch %u; SLO %.0f ms%s\n", profile_batch_best(p), (double)model->slo_ns / 1e6,
            row->slo_given ? "" : " by default");
     printf("  memory     %s loaded, %s more for the largest batch measured; loads in %.1f ms (optimised copy: %s)\n",

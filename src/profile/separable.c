@@ -263,7 +263,7 @@ static int row_judge(struct separable *t, const struct output_block *batch, uint
                rounding <= ROUNDING_MOST * scale;
         if (!sane && (reference == PLAIN || reference == PLAIN_TOO)) /* it depends on how many there are */
             return 0;
-        if (alike && sane && difference * scale <= 2 * rounding * greatest)
+        if (alike && sane && rounding > 0 && difference * scale <= 2 * rounding * greatest)
             return 1;
         if (reference == kind && rows_differ_by(&twin, &row, type, &beside, &scale) && beside <= 2 * rounding)
             return 1;

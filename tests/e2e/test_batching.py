@@ -4,13 +4,14 @@ import concurrent.futures
 import json
 import os
 import random
+import subprocess
 
 import numpy as np
 import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from server import Server
+from server import BINARY, Server
 
 SEED = int(os.environ.get("SYMPHONY_SEED", 1))
 COUNT = max(8, int(os.environ.get("SYMPHONY_LENGTH", 25)) * 8 // 5)  # of models
@@ -214,6 +215,8 @@ def test_who_was_told_to_batch_says_what_it_does(tmp_path):
         assert about["never"]["max_batch_size"] == 1
         assert about["mixing"]["batch_mixes"] and "batch_mixes" not in about["apart"]
         assert "model=mixing reason=" in server.log_text()
+    shown = subprocess.run([BINARY, "profile", str(tmp_path)], capture_output=True, text=True).stdout
+    assert shown.count("\n  mixes      ") == 1 and "; batched since somebody said so" in shown, shown
 
 
 def test_rows_of_another_number_are_nobody_elses(tmp_path):

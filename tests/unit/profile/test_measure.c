@@ -32,6 +32,7 @@ struct engine_model {
     int runs;
     uint32_t fails_from;  /* batches of this size and larger fail; 0: none do */
     float leak;           /* what each item's rows get of the others */
+    bool outdone;         /* outputs say whether another item's number is greater */
     bool collapses;       /* one row for any batch */
     uint32_t largest_run; /* batch */
 };
@@ -57,6 +58,11 @@ static int made_up_run(struct engine_model *model, const struct tensor_view *inp
     memcpy(made->rows, inputs[0].data, inputs[0].bytes);
     for (uint32_t i = 0; i < items && items > 1; i++)
         made->rows[i][0] += model->leak;
+    for (uint32_t i = 0; i < items && model->outdone; i++) {
+        made->rows[i][0] = 0;
+        for (uint32_t k = 0; k < items; k++)
+            made->rows[i][0] = fmaxf(made->rows[i][0], made->rows[k][1] > made->rows[i][1]);
+    }
     made->block = (struct output_block){.references = 1, .output_count = 1, .release = block_free};
     uint32_t rows = model->collapses ? 1 : items;
     made->block.outputs[0] =
@@ -236,13 +242,16 @@ static void rows_that_depend_on_others_are_not_batched(void **state) {
         float leak;
         bool collapses;
         const char *note;
+        bool outdone;
     } cases[] = {{0, false, ""},
                  {1e-4f, false, ""}, /* rounding: beside its own kind it differs as much */
                  {0.1f, false, "output 'y' of an item depends on what it is batched with"},
                  {0, true, "output 'y' has 1 rows for a batch of 3"},
-                 {NAN, false, "output 'y' of an item depends on what it is batched with"}};
+                 {NAN, false, "output 'y' of an item depends on what it is batched with"},
+                 {0, false, "output 'y' of an item depends on what it is batched with", .outdone = true}};
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
-        struct engine_model model = {.beta_ns = 1000, .leak = cases[i].leak, .collapses = cases[i].collapses};
+        struct engine_model model = {
+            .beta_ns = 1000, .leak = cases[i].leak, .collapses = cases[i].collapses, .outdone = cases[i].outdone};
         struct profile_record record;
         assert_int_equal(measure(&model, &signature, 4, NS_PER_S, &record, NULL), 0);
         assert_int_equal(record.batched, !*cases[i].note);
