@@ -143,16 +143,7 @@ void flow_weights(struct walk *w, struct onnx_bytes tensor, struct flow *flow) {
 
 /* ---- inputs ---- */
 
-/* Sizes that have a name are the same wherever it stands. */
-static struct extent named_size(struct walk *w, struct onnx_bytes name) {
-    uint64_t code = 1469598103934665603; /* FNV-1a */
-    (void)w;
-    for (size_t i = 0; i < name.length; i++)
-        code = (code ^ name.data[i]) * 1099511628211;
-    return (struct extent){.times = 1, .unknown = code | 1};
-}
-
-/* TensorShapeProto.Dimension. */
+/* TensorShapeProto.Dimension. Sizes that have a name are the same wherever it stands. */
 static struct extent dimension_read(struct walk *w, const struct protobuf_field *dimension, struct onnx_bytes *name) {
     struct protobuf_in in = protobuf_inside(dimension);
     struct protobuf_field field;
@@ -162,7 +153,10 @@ static struct extent dimension_read(struct walk *w, const struct protobuf_field 
             size = extent_of((int64_t)field.value);
         if (field.number == DIM_PARAM && field.wire == PROTOBUF_BYTES && field.value > 0) {
             *name = (struct onnx_bytes){field.data, field.value};
-            size = named_size(w, *name);
+            uint64_t code = 1469598103934665603; /* FNV-1a */
+            for (size_t i = 0; i < name->length; i++)
+                code = (code ^ name->data[i]) * 1099511628211;
+            size = (struct extent){.times = 1, .unknown = code | 1};
         }
     }
     return size;

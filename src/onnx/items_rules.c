@@ -1,5 +1,6 @@
 /* items_rules.c - what the operators of ONNX (docs/Operators.md of the ONNX project), of its machine-learning domain
  * and of ONNX Runtime do to the dimension along which items lie. */
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@ static const char no_rank[] = "takes a tensor whose dimensions are not known";
 static const char along_items[] = "works along the items";
 static const char elsewhere[] = "takes tensors whose items lie along different dimensions";
 static const char no_sizes[] = "has sizes that are not known";
-static const char from_items[] = "takes from the items what should be the same for all";
+static const char from_items[] = "takes weights, or an axis, from the items";
 
 static const struct flow *given(const struct flow *const *in, uint32_t in_count, uint32_t i) {
     return i < in_count ? in[i] : NULL;
@@ -280,7 +281,7 @@ RULE(rows) {
 static bool axes_read(struct walk *w, const struct flow *list, int rank, bool *axes, bool *none) {
     int64_t numbers[ONNX_LIST_MAX];
     int count = list ? flow_plain(w, list, numbers) : onnx_attribute_ints(w->node, "axes", numbers);
-    *none = (!list && count == -2 /* -ENOENT */) || count == 0;
+    *none = (!list && count == -ENOENT) || count == 0;
     if (*none)
         return true;
     for (int i = 0; i < count; i++) {
@@ -840,8 +841,7 @@ RULE(split) {
         return walk_joined(w, "splits the items");
     for (uint32_t o = 0; o < out_count; o++) {
         shape_copy(&out[o], x);
-        if (extent_is_number(x->dims[axis]) && extent_is_number(extent_of((int64_t)out_count)) && in_count < 2 &&
-            x->dims[axis].times % out_count == 0)
+        if (extent_is_number(x->dims[axis]) && in_count < 2 && x->dims[axis].times % out_count == 0)
             out[o].dims[axis] = extent_of(x->dims[axis].times / out_count);
         else
             out[o].dims[axis] = extent_new(w, 0);
