@@ -44,6 +44,9 @@ class Graph:
         self.nodes.append(helper.make_node(op, list(inputs), names, **attributes))
         return names[0] if outputs == 1 else names
 
+    def fused(self, op, *inputs, **attributes):
+        return self.give(op, *inputs, domain="com.microsoft", **attributes)
+
     def items(self, x):
         """How many rows there are, as a list of one."""
         return self.give("Gather", self.give("Shape", x), self.integers(0), axis=0)
@@ -65,6 +68,21 @@ def attention(g, x):
     rows = g.rows(x, 2, 3)
     scores = g.give("Softmax", g.give("MatMul", rows, g.give("Transpose", rows, perm=[0, 2, 1])), axis=-1)
     return g.rows(g.give("MatMul", scores, rows), WIDTH)
+
+
+def heads(g, x):
+    weights = g.numbers(3, 9), g.numbers(9)
+    return g.rows(g.fused("Attention", g.rows(x, 2, 3), *weights, num_heads=3), WIDTH)
+
+
+def queries(g, x):
+    rows = g.rows(x, 2, 3)
+    return g.rows(g.fused("MultiHeadAttention", rows, g.give("Tanh", rows), rows, num_heads=1), WIDTH)
+
+
+def skipped(g, x):
+    rows = g.rows(x, 2, 3)
+    return g.rows(g.fused("SkipLayerNormalization", rows, g.give("Tanh", rows), g.numbers(3), g.numbers(3)), WIDTH)
 
 
 def convolved(g, x):
@@ -95,6 +113,11 @@ APART = {
     "recurrent": recurrent,
     "attention": attention,
     "convolved": convolved,
+    "heads": heads,
+    "queries": queries,
+    "skipped": skipped,
+    "fused product": lambda g, x: g.fused("FusedMatMul", x, g.numbers(WIDTH, WIDTH), transB=1, alpha=0.5),
+    "biased": lambda g, x: g.fused("BiasGelu", x, g.numbers(WIDTH)),
 }
 
 
@@ -106,6 +129,16 @@ def quantised(g, x):
 def rotated(g, x):
     part = lambda begin, end: g.give("Slice", x, g.integers(begin), g.integers(end), g.integers(0))
     return g.give("Concat", part(1, 2**40), part(0, 1), axis=0)
+
+
+def fused_pairs(g, x):
+    return g.fused("FusedMatMul", g.fused("FusedMatMul", x, x, transB=1), x)
+
+
+def among_items(g, x):
+    """One sequence of all items."""
+    sequence = g.give("Unsqueeze", x, g.integers(0))
+    return g.give("Squeeze", g.fused("MultiHeadAttention", sequence, sequence, sequence, num_heads=2), g.integers(0))
 
 
 def pairs(g, x):
@@ -133,6 +166,8 @@ MIXES = {
     "sorted over items": lambda g, x: g.give("TopK", x, g.items(x), outputs=2, axis=0)[0],
     "rotated": rotated,
     "pairs": pairs,
+    "pairs, fused": fused_pairs,
+    "attention among items": among_items,
     "softmax of the whole": whole_softmax,
     "straddling": straddling,
     "with their number": lambda g, x: g.give("Add", x, g.give("Cast", g.items(x), to=TensorProto.FLOAT)),
@@ -158,7 +193,7 @@ def drawn(number):
     named = draw.choice(["N", "", "unk__%d"])
     value = lambda name, k: helper.make_tensor_value_info(name, TensorProto.FLOAT, [named % k if "%" in named else named or None, WIDTH])
     model = helper.make_model(helper.make_graph(g.nodes, "drawn", [value("x", 1)], [value("y", 2)], g.weights),
-                              opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+                              opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)], ir_version=9)
     onnx.checker.check_model(model)
     return model, mixes, "%d: %s" % (number, ", ".join(steps))
 
