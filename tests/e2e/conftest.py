@@ -22,6 +22,15 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item in items if item not in left]
 
 
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """What a test lacks fails it where set-up was to install it, as before `./run test`."""
+    outcome = yield
+    report = outcome.get_result()
+    if report.skipped and os.environ.get("SYMPHONY_TEST_INSTALLED") and "is not installed" in str(report.longrepr):
+        report.outcome = "failed"
+
+
 def pytest_sessionfinish(exitstatus):
     global verdict
     verdict = exitstatus

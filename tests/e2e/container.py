@@ -23,7 +23,7 @@ exec chroot "$root" "$@"
 def missing():
     lacks = network.missing("unshare", "setpriv", "cmake")
     return lacks or ("" if subprocess.run(["unshare", "--mount", "true"], stderr=subprocess.DEVNULL).returncode == 0
-                     else "namespace of mounts")
+                     else "no namespaces of mounts here")
 
 
 class Image:

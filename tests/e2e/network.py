@@ -6,8 +6,9 @@ import subprocess
 
 
 def missing(*programs):
-    """What is not here that a Network, or the programs, need."""
-    return "root" if os.getuid() != 0 else " ".join(name for name in ("ip", "nsenter", *programs) if not shutil.which(name))
+    """What a Network, or the programs, need and have not: a sentence, or nothing."""
+    absent = [name for name in ("ip", "nsenter", *programs) if not shutil.which(name)]
+    return "hosts of their own need root" if os.getuid() else absent[0] + " is not installed (./run test does it)" if absent else ""
 
 
 class Network:

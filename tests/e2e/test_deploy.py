@@ -21,7 +21,7 @@ from network import Network
 from repository import repository  # noqa: F401
 from server import wait_until
 
-pytestmark = pytest.mark.skipif(container.missing() != "", reason="no %s here" % container.missing())
+pytestmark = pytest.mark.skipif(container.missing() != "", reason=container.missing())
 ETCD = shutil.which("etcd") or "build/clients/bin/etcd"
 DEPLOY = pathlib.Path(__file__).resolve().parents[2] / "deploy"
 QUESTION = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}]})
@@ -200,7 +200,7 @@ def test_kubernetes_replaces_each_pod_under_load(tmp_path, image, token, models)
         assert all(answers), "%d of %d were answered" % (sum(answers), len(answers))
 
 
-@pytest.mark.skipif(not os.path.exists(ETCD), reason="no etcd here: './run test' fetches it")
+@pytest.mark.skipif(not os.path.exists(ETCD), reason="etcd is not installed (./run test does it)")
 def test_kubernetes_with_etcd(tmp_path, image, token, models):
     registry, = set(re.findall(r"--registry=\S+", "".join(path.read_text() for path in (DEPLOY / "kubernetes-etcd").iterdir())))
     with cluster_of(tmp_path, image, token, models, registry) as cluster:

@@ -153,7 +153,7 @@ def test_what_is_not_there(reflection):
     assert answer.all_extension_numbers_response.base_type_name == "inference.ModelInferRequest"
 
 
-@pytest.mark.skipif(not find("grpcurl"), reason="there is no grpcurl")
+@pytest.mark.skipif(not find("grpcurl"), reason="no grpcurl here: './run referees' makes it")
 def test_grpcurl(server):
     def grpcurl(*arguments):
         return subprocess.run([find("grpcurl"), "-plaintext", *arguments], capture_output=True, text=True, timeout=600,

@@ -33,7 +33,7 @@ def names(tmp_path):
     try:
         shown = subprocess.run([*made.prefix, "getent", "ahostsv4", "several.test"], capture_output=True, text=True)
     except FileNotFoundError:
-        pytest.skip("no unshare here")
+        pytest.skip("unshare is not installed")
     if not {"127.0.0.2", "127.0.0.3"} <= set(shown.stdout.split()):
         pytest.skip("no mount namespace here, or /etc/hosts is not asked for names: " + shown.stderr.strip())
     made.set()

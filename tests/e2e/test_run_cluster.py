@@ -54,7 +54,7 @@ def sh(line):
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory):
     if not os.access(ETCD, os.X_OK):
-        pytest.skip("no etcd here: './run test' fetches it")
+        pytest.skip("etcd is not installed (./run test does it)")
     made = Shown(tmp_path_factory.mktemp("shown"))
     try:
         wait_until(lambda: "Ctrl-C ends all" in made.text or made.process.poll() is not None, 1000)

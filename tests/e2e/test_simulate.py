@@ -346,7 +346,7 @@ def test_the_trace_shows_loads(tmp_path):
     assert any(e["ph"] == "i" and e["name"].startswith("unload") for e in events)
 
 
-@pytest.mark.skipif(not shutil.which("gnuplot"), reason="needs gnuplot")
+@pytest.mark.skipif(not shutil.which("gnuplot"), reason="gnuplot is not installed (./run test does it)")
 @pytest.mark.parametrize("args, words", [
     ((), ["ResNet50", "share of the requests"]),
     (("--sweep", "workload.rate_rps=2000,4000,6000"), ["workload.rate_rps", "bad, %", "accelerators idle, %"]),

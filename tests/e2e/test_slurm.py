@@ -13,7 +13,7 @@ from repository import repository  # noqa: F401
 from server import BINARY, wait_until
 from slurm_nodes import NODES
 
-pytestmark = pytest.mark.skipif(slurm_nodes.missing() != "", reason="no %s here" % slurm_nodes.missing())
+pytestmark = pytest.mark.skipif(slurm_nodes.missing() != "", reason=slurm_nodes.missing())
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "deploy" / "slurm" / "symphony.sbatch"
 SCENARIO = """cluster: {accelerators: 2, type: gpu}
 models:

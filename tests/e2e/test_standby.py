@@ -189,7 +189,7 @@ class Clients:
 @pytest.fixture(scope="module")
 def etcd():
     if not os.path.exists(ETCD):
-        pytest.skip("no etcd here: './run test' fetches it")
+        pytest.skip("etcd is not installed (./run test does it)")
     with tempfile.TemporaryDirectory() as folder:
         client, peer = ("http://127.0.0.1:%d" % free_port() for _ in range(2))
         process = subprocess.Popen([ETCD, "--data-dir", folder, "--listen-client-urls", client,

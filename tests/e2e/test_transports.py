@@ -26,7 +26,7 @@ from test_standby import ALL, SLOW, Frontend, Role, status_of
 TRANSPORTS = ["shm", "fabric", "tcp"]
 LARGE = 4 << 20  # elements; 16 MiB, more than goes to a socket in one turn (src/peer/peer.c), or waits in it
 MIDDLE = 1 << 20
-needs_fabric = pytest.mark.skipif(not ctypes.util.find_library("fabric"), reason="no libfabric here")
+needs_fabric = pytest.mark.skipif(not ctypes.util.find_library("fabric"), reason="libfabric is not installed (./run test does it)")
 
 
 def has(transport):
@@ -374,7 +374,7 @@ class Hosts:
         return bool(outputs)
 
 
-needs_hosts = pytest.mark.skipif(bool(missing("curl", "nft")), reason="no " + missing("curl", "nft") + " here")
+needs_hosts = pytest.mark.skipif(bool(missing("curl", "nft")), reason=missing("curl", "nft"))
 
 
 @needs_hosts

@@ -183,7 +183,7 @@ class Etcd(Process):
 
     def __init__(self, net, folder):
         if not os.path.exists(ETCD):
-            pytest.skip("no etcd here: './run test' fetches it")
+            pytest.skip("etcd is not installed (./run test does it)")
         client, peer = ("http://%s:%d" % (net.hosts["e1"], port) for port in (2379, 2380))
         self.registry = "etcd://%s/weather" % client.removeprefix("http://")
         super().__init__(net, folder, "e1", ETCD, "--data-dir", folder / "etcd", "--listen-client-urls", client,
