@@ -327,8 +327,9 @@ static int specs_read(const OrtApi *api, const OrtSession *session, bool inputs,
             api, inputs ? api->SessionGetInputCount(session, &n) : api->SessionGetOutputCount(session, &n), err, what);
     if (rc)
         return rc;
-    if (n == 0 || n > TENSORS_MAX)
-        return error_set(err, -ENOTSUP, "the model has %zu %ss; 1 to %d are served", n, what, TENSORS_MAX);
+    if (n > TENSORS_MAX || (n == 0 && !inputs))
+        return error_set(err, -ENOTSUP, "the model has %zu %ss; %d to %d are served", n, what, inputs ? 0 : 1,
+                         TENSORS_MAX);
     *count = (uint32_t)n;
     for (size_t i = 0; i < n && !rc; i++) {
         char *name = NULL;
@@ -396,7 +397,7 @@ int onnxruntime_session_signature(const OrtApi *api, const OrtSession *session, 
         return rc;
     /* Exporters name the batch dimension of inputs and outputs differently, or not at all, so names decide nothing;
      * profiling runs two items and looks. */
-    signature->batched = specs_batched(signature->inputs, signature->input_count) &&
+    signature->batched = signature->input_count > 0 && specs_batched(signature->inputs, signature->input_count) &&
                          specs_batched(signature->outputs, signature->output_count);
     for (uint32_t i = 0; i < signature->input_count; i++)
         for (uint32_t d = signature->batched; d < signature->inputs[i].rank; d++)

@@ -69,6 +69,8 @@ static size_t aligned(size_t bytes) {
 int measure_inputs(const struct signature *signature, int64_t item_dims[][TENSOR_DIMS_MAX], uint32_t items,
                    const struct input_values *values, uint64_t seed, struct tensor_view *inputs) {
     size_t total = 0;
+    bool any = false;
+    inputs[0].data = NULL;
     for (uint32_t i = 0; i < signature->input_count; i++) {
         struct tensor_view *view = &inputs[i];
         *view = (struct tensor_view){.rank = signature->inputs[i].rank};
@@ -81,7 +83,10 @@ int measure_inputs(const struct signature *signature, int64_t item_dims[][TENSOR
         bool given = !(signature->inputs_optional & 1u << i);
         view->bytes = given ? values_bytes(values, i, signature->inputs[i].type, elements) : 0;
         total += aligned(view->bytes);
+        any |= given;
     }
+    if (!any)
+        return 0;
     uint8_t *data = aligned_alloc(CACHE_LINE, total ? total : CACHE_LINE);
     if (!data)
         return -ENOMEM;

@@ -46,7 +46,7 @@ struct measure_options {
 void measure_fill(void *data, size_t count, enum datatype type, struct rng *rng);
 
 /* Inputs of `items` items for a model, filled as `values` says, what is random from `seed`; without values (NULL) as
- * above. Optional inputs are not given. The data are one allocation; free(inputs[0].data). -ENOMEM. */
+ * above. Optional inputs are not given. The data are one allocation, or none; free(inputs[0].data). -ENOMEM. */
 int measure_inputs(const struct signature *signature, int64_t item_dims[][TENSOR_DIMS_MAX], uint32_t items,
                    const struct input_values *values, uint64_t seed, struct tensor_view *inputs);
 

@@ -53,7 +53,7 @@ int profile_record_unpack(const struct json_t *json, const char *origin, struct 
 /* Whether the record has the signature of a model, so that nobody needs to open the model to learn it. Those written by
  * hand have none. */
 static inline bool profile_record_has_signature(const struct profile_record *record) {
-    return record->signature.input_count > 0;
+    return record->signature.output_count > 0;
 }
 
 /* The table of a record for batches up to `batch_max`, which the caller frees; NULL: out of memory. Beyond the last

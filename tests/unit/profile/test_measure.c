@@ -334,6 +334,21 @@ static void inputs_are_valid_and_repeatable(void **state) {
     assert_int_equal(measure_inputs(&s, dims, 7, NULL, 3, a), -ENOMEM);
 }
 
+static void there_may_be_nothing_to_fill(void **state) {
+    (void)state;
+    struct signature s = {.input_count = 0};
+    struct tensor_view inputs[TENSORS_MAX];
+    int64_t dims[TENSORS_MAX][TENSOR_DIMS_MAX] = {{1}};
+    memset(inputs, 0xff, sizeof(inputs));
+    assert_int_equal(measure_inputs(&s, dims, 1, NULL, 3, inputs), 0);
+    assert_null(inputs[0].data);
+    s.inputs[0] = (struct tensor_spec){.type = DATATYPE_FP32, .rank = 1, .dims = {1}};
+    s.input_count = s.inputs_optional = 1;
+    memset(inputs, 0xff, sizeof(inputs));
+    assert_int_equal(measure_inputs(&s, dims, 1, NULL, 3, inputs), 0);
+    assert_null(inputs[0].data);
+}
+
 /* Larger batches are measured though they gain nothing: each may be the one that others become. A profile made of the
  * points says of each batch what the one takes that it becomes. */
 static void padded_batches_take_what_they_become(void **state) {
@@ -354,6 +369,7 @@ static void padded_batches_take_what_they_become(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(there_may_be_nothing_to_fill),
         cmocka_unit_test(batches_are_timed_up_to_the_last),
         cmocka_unit_test(disturbances_do_not_count),
         cmocka_unit_test(measuring_stops_where_batching_gains_nothing),

@@ -68,6 +68,17 @@ static void a_record_survives_its_file(void **state) {
     assert_int_equal(back.load_ns, record.load_ns);
 }
 
+static void a_model_without_inputs_has_a_signature(void **state) {
+    (void)state;
+    struct profile_record record = sample(), back;
+    record.signature.input_count = 0;
+    json_t *json = profile_record_pack(&record);
+    assert_int_equal(profile_record_unpack(json, "f", &back, NULL), 0);
+    json_decref(json);
+    assert_true(profile_record_has_signature(&back));
+    assert_int_equal(back.signature.input_count, 0);
+}
+
 static void a_profile_by_hand_needs_points_alone(void **state) {
     (void)state;
     struct profile_record record;
@@ -151,6 +162,7 @@ static void tables_reach_beyond_the_points(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_record_survives_its_file),
+        cmocka_unit_test(a_model_without_inputs_has_a_signature),
         cmocka_unit_test(a_profile_by_hand_needs_points_alone),
         cmocka_unit_test(mistakes_are_named),
         cmocka_unit_test(damaged_files_are_refused),
