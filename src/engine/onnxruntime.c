@@ -275,6 +275,12 @@ static int output_view(struct engine_model *model, uint32_t i, OrtValue **value,
         return error_set(err, -EIO, "output '%s' has %zu dimensions; at most %d are served", spec->name, rank,
                          TENSOR_DIMS_MAX);
     view->rank = (uint32_t)rank;
+    if (spec->reshaped && tensor_reshape(view, spec->file_dims, spec->file_rank, spec->dims, spec->rank)) {
+        char got[128], wanted[128];
+        dims_format(view->dims, 0, view->rank, got, sizeof(got));
+        dims_format(spec->dims, 0, spec->rank, wanted, sizeof(wanted));
+        return error_set(err, -EIO, "output '%s' is %s, which cannot be reshaped to %s", spec->name, got, wanted);
+    }
     if (strings)
         return onnxruntime_strings_take(api, value, view, err);
     view->row_at = NULL;
@@ -323,6 +329,13 @@ static void onnxruntime_memory_free(struct engine *engine, void *memory) {
 static int input_value(const struct engine_model *model, uint32_t i, const struct tensor_view *view, OrtValue **value,
                        struct sy_error *err) {
     const struct tensor_spec *spec = &model->signature->inputs[i];
+    struct tensor_view reshaped;
+    if (spec->reshaped) {
+        reshaped = *view;
+        if (tensor_reshape(&reshaped, spec->dims, spec->rank, spec->file_dims, spec->file_rank))
+            return error_set(err, -EINVAL, "input '%s' cannot be reshaped", spec->name);
+        view = &reshaped;
+    }
     if (spec->type == DATATYPE_BYTES)
         return onnxruntime_strings_make(model->api, view, value, err);
     return onnxruntime_check(model->api,

@@ -71,11 +71,13 @@ static void rooms_free(const struct room *rooms, uint32_t count) {
         cuda_free(rooms[i].at);
 }
 
-/* The dimensions of an input or output of so many rows. */
-static void room_dims(const struct cuda_graphs *g, const struct room *room, uint32_t rows, int64_t *dims) {
-    memcpy(dims, room->spec->dims, sizeof(room->spec->dims));
+/* The dimensions that the model file has for an input or output of so many rows; returns how many they are. */
+static uint32_t room_dims(const struct cuda_graphs *g, const struct room *room, uint32_t rows, int64_t *dims) {
+    const struct tensor_spec *spec = room->spec;
+    memcpy(dims, spec->reshaped ? spec->file_dims : spec->dims, sizeof(spec->dims));
     if (g->batched)
         dims[0] = rows;
+    return spec->reshaped ? spec->file_rank : spec->rank;
 }
 
 /* Binds the inputs or the outputs of a graph to the first rows of their rooms. */
@@ -86,9 +88,9 @@ static int rooms_bind(const struct cuda_graphs *g, const struct graph *graph, co
         const struct tensor_spec *spec = rooms[i].spec;
         int64_t dims[TENSOR_DIMS_MAX];
         OrtValue *value = NULL;
-        room_dims(g, &rooms[i], graph->items, dims);
+        uint32_t rank = room_dims(g, &rooms[i], graph->items, dims);
         OrtStatus *status = g->api->CreateTensorWithDataAsOrtValue(g->on_gpu, (void *)(uintptr_t)rooms[i].at,
-                                                                   rooms[i].item_bytes * graph->items, dims, spec->rank,
+                                                                   rooms[i].item_bytes * graph->items, dims, rank,
                                                                    onnxruntime_type(spec->type), &value);
         if (!status)
             status = inputs ? g->api->BindInput(graph->binding, spec->name, value)
@@ -207,9 +209,8 @@ static int output_take(const struct cuda_graphs *g, const struct room *room, uin
     const struct tensor_spec *spec = room->spec;
     int64_t dims[TENSOR_DIMS_MAX];
     void *data = NULL;
-    room_dims(g, room, rows, dims);
-    OrtStatus *status =
-        g->api->CreateTensorAsOrtValue(g->on_host, dims, spec->rank, onnxruntime_type(spec->type), value);
+    uint32_t rank = room_dims(g, room, rows, dims);
+    OrtStatus *status = g->api->CreateTensorAsOrtValue(g->on_host, dims, rank, onnxruntime_type(spec->type), value);
     if (!status)
         status = g->api->GetTensorMutableData(*value, &data);
     int rc = onnxruntime_check(g->api, status, err, spec->name);

@@ -193,8 +193,9 @@ static void without_effect_collect(const struct pbtxt_node *root, struct field_l
     static const char *const top[] = {
         "name",   "platform",         "backend",        "max_batch_size", "default_model_filename", "input",
         "output", "dynamic_batching", "version_policy", "model_warmup",   "instance_group",         NULL};
-    static const char *const input[] = {"name", "data_type", "dims", "format", "optional", "allow_ragged_batch", NULL};
-    static const char *const output[] = {"name", "data_type", "dims", "label_filename", NULL};
+    static const char *const input[] = {"name",     "data_type",          "dims",    "format",
+                                        "optional", "allow_ragged_batch", "reshape", NULL};
+    static const char *const output[] = {"name", "data_type", "dims", "label_filename", "reshape", NULL};
     static const char *const batching[] = {
         "max_queue_delay_microseconds", "preferred_batch_size", "preserve_ordering",     "priority_levels",
         "default_priority_level",       "default_queue_policy", "priority_queue_policy", NULL};
@@ -221,7 +222,9 @@ static void without_effect_collect(const struct pbtxt_node *root, struct field_l
         for (const struct pbtxt_node *field = part < parts + ARRAY_COUNT(parts) ? node->first : NULL; field;
              field = field->next) {
             snprintf(place, sizeof(place), "%.60s.%.60s", node->name, field->name);
-            if (!honoured(field->name, part->honoured) && field_find(part->message, field->name))
+            bool has_effect = honoured(field->name, part->honoured) &&
+                              !(scheduling && strcmp(field->name, "reshape") == 0); /* an ensemble has no file */
+            if (!has_effect && field_find(part->message, field->name))
                 field_list_add(list, place);
         }
     }
@@ -242,12 +245,59 @@ enum datatype model_config_datatype(const char *word) {
     return datatype_parse(word + strlen("TYPE_"), strlen(word) - strlen("TYPE_"));
 }
 
+/* Reads the dimensions `field` of a tensor, which has a name already. */
+static int dims_read(const char *origin, const struct pbtxt_node *node, const char *field,
+                     const struct model_config_tensor *tensor, const char *what, int64_t *dims, uint32_t *rank,
+                     struct sy_error *err) {
+    int rc = 0;
+    for (const struct pbtxt_node *dim = pbtxt_find(node, field); dim && !rc; dim = pbtxt_next(dim)) {
+        if (*rank == TENSOR_DIMS_MAX)
+            return pbtxt_error(origin, dim, err, "%s '%s': more than %d dimensions", what, tensor->name,
+                               TENSOR_DIMS_MAX);
+        int64_t *value = &dims[(*rank)++];
+        rc = pbtxt_get_int(origin, dim, -1, INT32_MAX, value, err);
+        if (!rc && *value == 0)
+            rc = pbtxt_error(origin, dim, err, "%s '%s': a dimension is -1 (any size) or positive, not 0", what,
+                             tensor->name);
+    }
+    return rc;
+}
+
+/* The elements of the dims from *at on, as far as the next -1, behind which *at is then. -1: too many. */
+static int64_t fixed_elements(const int64_t *dims, uint32_t rank, uint32_t *at) {
+    uint32_t from = *at, to = from;
+    while (to < rank && dims[to] != -1)
+        to++;
+    *at = to + 1;
+    return dims_product(dims, from, to);
+}
+
+/* The rule is Triton's: each -1 of reshape is one of dims, and between them are as many elements. */
+static int reshape_check(const char *origin, const struct pbtxt_node *reshape, const struct model_config_tensor *tensor,
+                         struct sy_error *err) {
+    char dims[128], wanted[128];
+    uint32_t d = 0, r = 0;
+    bool same = true;
+    while (same && d <= tensor->rank && r <= tensor->reshape_rank)
+        same =
+            fixed_elements(tensor->dims, tensor->rank, &d) == fixed_elements(tensor->reshape, tensor->reshape_rank, &r);
+    if (same && d > tensor->rank && r > tensor->reshape_rank)
+        return 0;
+    dims_format(tensor->dims, 0, tensor->rank, dims, sizeof(dims));
+    dims_format(tensor->reshape, 0, tensor->reshape_rank, wanted, sizeof(wanted));
+    return pbtxt_error(
+        origin, reshape, err,
+        "'%.100s': reshape is %s, which has other numbers of elements, or of dimensions of any size, than "
+        "dims, %s",
+        tensor->name, wanted, dims);
+}
+
 static int tensor_read(const char *origin, const struct pbtxt_node *node, struct model_config_tensor *tensor,
                        struct sy_error *err) {
     *tensor = (struct model_config_tensor){.line = node->line, .column = node->column};
     const struct pbtxt_node *name = pbtxt_find(node, "name"), *type = pbtxt_find(node, "data_type"),
                             *labels = pbtxt_find(node, "label_filename"), *optional = pbtxt_find(node, "optional"),
-                            *format = pbtxt_find(node, "format");
+                            *format = pbtxt_find(node, "format"), *reshape = pbtxt_find(node, "reshape");
     if (!name || !name->length)
         return pbtxt_error(origin, node, err, "%s: name is missing", node->name);
     int rc = text_get(origin, name, tensor->name, sizeof(tensor->name), err);
@@ -265,22 +315,16 @@ static int tensor_read(const char *origin, const struct pbtxt_node *node, struct
         rc = text_get(origin, labels, tensor->label_file, sizeof(tensor->label_file), err);
     if (!rc && (tensor->label_file[0] == '/' || strstr(tensor->label_file, "..")))
         rc = pbtxt_error(origin, labels, err, "label_filename: '%.60s' is not within the model's folder", labels->text);
-    if (rc)
+    if (!rc)
+        rc = dims_read(origin, node, "dims", tensor, node->name, tensor->dims, &tensor->rank, err);
+    tensor->has_dims = tensor->rank > 0;
+    if (rc || !reshape)
         return rc;
-    for (const struct pbtxt_node *dim = pbtxt_find(node, "dims"); dim; dim = pbtxt_next(dim)) {
-        if (tensor->rank == TENSOR_DIMS_MAX)
-            return pbtxt_error(origin, dim, err, "%s '%s': more than %d dimensions", node->name, tensor->name,
-                               TENSOR_DIMS_MAX);
-        int64_t *value = &tensor->dims[tensor->rank++];
-        rc = pbtxt_get_int(origin, dim, -1, INT32_MAX, value, err);
-        if (!rc && *value == 0)
-            rc = pbtxt_error(origin, dim, err, "%s '%s': a dimension is -1 (any size) or positive, not 0", node->name,
-                             tensor->name);
-        if (rc)
-            return rc;
-        tensor->has_dims = true;
-    }
-    return 0;
+    tensor->has_reshape = true;
+    if (!tensor->has_dims)
+        return pbtxt_error(origin, reshape, err, "%s '%s': reshape without dims", node->name, tensor->name);
+    rc = dims_read(origin, reshape, "shape", tensor, node->name, tensor->reshape, &tensor->reshape_rank, err);
+    return rc ? rc : reshape_check(origin, reshape, tensor, err);
 }
 
 static int tensors_read(const char *origin, const struct pbtxt_node *root, const char *field,
@@ -487,22 +531,47 @@ static int __attribute__((format(printf, 5, 6))) mismatch(const struct model_con
 
 static int dims_apply(const struct model_config *config, const struct model_config_tensor *tensor, const char *what,
                       bool batched, struct tensor_spec *spec, struct sy_error *err) {
+    /* Triton has no tensors without dimensions: one element is what the model's single number is for clients. */
+    bool number = !tensor->has_reshape && spec->rank == 0 && tensor->rank == 1 && tensor->dims[0] == 1;
+    const int64_t *dims = tensor->has_reshape ? tensor->reshape : tensor->dims;
+    uint32_t rank = tensor->has_reshape ? tensor->reshape_rank : number ? 0 : tensor->rank;
     /* Without a max_batch_size the dims may include the batch dimension or not; their number tells. */
     bool without_batch =
-        config->max_batch_size > 0 || (!config->max_batch_size_line && batched && tensor->rank + 1 == spec->rank);
+        config->max_batch_size > 0 || (!config->max_batch_size_line && batched && rank + 1 == spec->rank);
     uint32_t skip = without_batch ? 1 : 0;
-    bool same = tensor->rank + skip == spec->rank;
-    for (uint32_t i = 0; same && i < tensor->rank; i++) /* a dimension that the model leaves open takes any size */
-        same = spec->dims[i + skip] == -1 || spec->dims[i + skip] == tensor->dims[i];
+    bool same = rank + skip == spec->rank;
+    for (uint32_t i = 0; same && i < rank; i++) /* a dimension that the model leaves open takes any size */
+        same = spec->dims[i + skip] == -1 || spec->dims[i + skip] == dims[i];
     if (!same) {
         char wanted[128], found[128];
-        dims_format(tensor->dims, 0, tensor->rank, wanted, sizeof(wanted));
+        dims_format(dims, 0, rank, wanted, sizeof(wanted));
         dims_format(spec->dims, skip, spec->rank, found, sizeof(found));
-        return mismatch(config, tensor->line, tensor->column, err, "%s '%s': dims are %s, but the model's are %s%s",
-                        what, tensor->name, wanted, found, skip ? " behind the batch dimension" : "");
+        return mismatch(config, tensor->line, tensor->column, err, "%s '%s': %s %s, but the model's are %s%s", what,
+                        tensor->name, tensor->has_reshape ? "the dims of reshape are" : "dims are", wanted, found,
+                        skip ? " behind the batch dimension" : "");
     }
+    if (tensor->rank + skip > TENSOR_DIMS_MAX)
+        return mismatch(config, tensor->line, tensor->column, err, "%s '%s': more than %d dimensions with the batch's",
+                        what, tensor->name, TENSOR_DIMS_MAX);
+    memcpy(spec->dims + skip, dims, rank * sizeof(spec->dims[0]));
+    if (!tensor->has_reshape && !number)
+        return 0;
+    spec->reshaped = true;
+    spec->file_rank = spec->rank;
+    memcpy(spec->file_dims, spec->dims, spec->rank * sizeof(spec->dims[0]));
+    spec->rank = tensor->rank + skip;
     memcpy(spec->dims + skip, tensor->dims, tensor->rank * sizeof(spec->dims[0]));
     return 0;
+}
+
+/* Which of the specs the configuration means; -EINVAL: the model has none of that name. */
+static int spec_find(const struct model_config *config, const struct model_config_tensor *tensor, const char *what,
+                     const struct tensor_spec *specs, uint32_t count, struct sy_error *err) {
+    int at = tensor_spec_find(specs, count, tensor->name, strlen(tensor->name));
+    return at >= 0 ? at
+                   : mismatch(config, tensor->line, tensor->column, err,
+                              "the model has no %s '%.100s' (it has %u, the first is '%.100s')", what, tensor->name,
+                              count, count ? specs[0].name : "");
 }
 
 static int tensors_apply(const struct model_config *config, const struct model_config_tensor *tensors, uint32_t count,
@@ -510,13 +579,10 @@ static int tensors_apply(const struct model_config *config, const struct model_c
                          struct sy_error *err) {
     for (uint32_t i = 0; i < count; i++) {
         const struct model_config_tensor *tensor = &tensors[i];
-        struct tensor_spec *spec = specs;
-        while (spec < specs + spec_count && strcmp(spec->name, tensor->name) != 0)
-            spec++;
-        if (spec == specs + spec_count)
-            return mismatch(config, tensor->line, tensor->column, err,
-                            "the model has no %s '%.100s' (it has %u, the first is '%.100s')", what, tensor->name,
-                            spec_count, spec_count ? specs[0].name : "");
+        int at = spec_find(config, tensor, what, specs, spec_count, err);
+        if (at < 0)
+            return at;
+        struct tensor_spec *spec = &specs[at];
         if (tensor->type != DATATYPE_INVALID && tensor->type != spec->type)
             return mismatch(config, tensor->line, tensor->column, err,
                             "%s '%.100s': data_type is %s, but the model's is %s", what, tensor->name,
@@ -555,6 +621,36 @@ static int optional_apply(const struct model_config *config, struct signature *s
     return 0;
 }
 
+/* As with Triton, only outputs that the configuration names are offered, in its order. */
+static int outputs_choose(const struct model_config *config, struct signature *s, struct sy_error *err) {
+    struct tensor_spec of_file[TENSORS_MAX];
+    memcpy(of_file, s->outputs, sizeof(of_file));
+    for (uint32_t i = 0; i < config->output_count; i++) {
+        int at = spec_find(config, &config->outputs[i], "output", of_file, s->output_count, err);
+        if (at < 0)
+            return at;
+        s->outputs[i] = of_file[at];
+        s->outputs_chosen |= at != (int)i;
+    }
+    s->outputs_chosen |= config->output_count < s->output_count;
+    s->output_count = config->output_count;
+    return 0;
+}
+
+/* Whether what is left of the model's inputs and outputs has a batch dimension. Of a request without any input nobody
+ * could say how many items it has. */
+static bool has_batch(const struct signature *s) {
+    bool some = false, all = true;
+    for (uint32_t i = 0; i < s->input_count; i++) {
+        bool optional = s->inputs_optional & 1u << i;
+        some |= !optional;
+        all &= optional || (s->inputs[i].rank > 0 && s->inputs[i].dims[0] == -1);
+    }
+    for (uint32_t i = 0; i < s->output_count; i++)
+        all &= s->outputs[i].rank > 0 && s->outputs[i].dims[0] == -1;
+    return some && all;
+}
+
 /* Sets batched and variable_shapes anew, now that dimensions have been narrowed. */
 static void signature_settle(struct signature *s, bool may_batch) {
     s->batched = s->batched && may_batch;
@@ -569,15 +665,19 @@ static void signature_settle(struct signature *s, bool may_batch) {
 }
 
 int model_config_apply(const struct model_config *config, struct signature *signature, struct sy_error *err) {
+    int rc = optional_apply(config, signature, err);
+    if (!rc && config->output_count)
+        rc = outputs_choose(config, signature, err);
+    if (rc)
+        return rc;
+    signature->batched = has_batch(signature);
     if (config->max_batch_size > 0 && !signature->batched)
         return mismatch(config, config->max_batch_size_line, config->max_batch_size_column, err,
                         "max_batch_size is %lld, but the model's inputs and outputs have no common batch dimension; "
                         "without one it must be 0",
                         (long long)config->max_batch_size);
-    int rc = optional_apply(config, signature, err);
-    if (!rc)
-        rc = tensors_apply(config, config->inputs, config->input_count, "input", signature->batched, signature->inputs,
-                           signature->input_count, err);
+    rc = tensors_apply(config, config->inputs, config->input_count, "input", signature->batched, signature->inputs,
+                       signature->input_count, err);
     if (!rc)
         rc = tensors_apply(config, config->outputs, config->output_count, "output", signature->batched,
                            signature->outputs, signature->output_count, err);

@@ -1,6 +1,6 @@
 /* model_config.h - Triton's config.pbtxt: what of it is honoured, and its check against the model itself.
  *
- * Honoured: name, platform, backend, max_batch_size, input and output (name, data_type, dims, label_filename),
+ * Honoured: name, platform, backend, max_batch_size, input and output (name, data_type, dims, reshape, label_filename),
  * default_model_filename, dynamic_batching (queue_rules.h), version_policy (version_choice.h), model_warmup
  * (profile/warmup.h, which reads it itself), instance_group (instance_groups.h); of an ensemble name, platform,
  * max_batch_size, input, output and ensemble_scheduling (ensemble.h). Other fields of ModelConfig have no effect yet
@@ -28,9 +28,12 @@ struct model_config_tensor {
     bool has_dims;
     uint32_t rank;
     int64_t dims[TENSOR_DIMS_MAX]; /* -1: any size; without the batch dimension if max_batch_size > 0 */
-    bool optional;                 /* of an input */
-    enum image_format format;      /* of an input */
-    char label_file[128];          /* of an output: label_filename, a path within the model's folder; "": none */
+    bool has_reshape;
+    uint32_t reshape_rank;
+    int64_t reshape[TENSOR_DIMS_MAX]; /* the model's own dims, the same way */
+    bool optional;                    /* of an input */
+    enum image_format format;         /* of an input */
+    char label_file[128];             /* of an output: label_filename, a path within the model's folder; "": none */
     uint32_t line, column;
 };
 
@@ -85,7 +88,7 @@ int model_config_read_text(const char *origin, const char *text, size_t bytes, b
                            struct sy_error *err);
 
 /* Checks the configuration (all zeros: there is none) against what the model file says and narrows `signature` to it:
- * optional inputs that it does not name are left to the model; a dimension that the model leaves open and the
- * configuration fixes becomes fixed; max_batch_size 0 takes the batch dimension away. Every mismatch is refused with
- * both values. */
+ * optional inputs that it does not name are left to the model; of the outputs those that it names stay, in its order; a
+ * dimension that the model leaves open and the configuration fixes becomes fixed; max_batch_size 0 takes the batch
+ * dimension away. Every mismatch is refused with both values. */
 int model_config_apply(const struct model_config *config, struct signature *signature, struct sy_error *err);

@@ -161,6 +161,13 @@ static json_t *contents_pack(const struct field_writer *w, const struct prepared
     return json_string(text);
 }
 
+static void spec_pack(struct field_writer *w, json_t *object, const struct tensor_spec *spec) {
+    FIELDS_PUT(w, object, spec_fields, spec);
+    field_put(w, object, "shape", field_integers_pack(w, spec->dims, spec->rank));
+    if (spec->reshaped)
+        field_put(w, object, "file_shape", field_integers_pack(w, spec->file_dims, spec->file_rank));
+}
+
 static json_t *prepare_pack(struct field_writer *w, const struct served_preparation *preparation) {
     json_t *object = json_object();
     FIELDS_PUT(w, object, prepare_fields, preparation);
@@ -174,8 +181,7 @@ static json_t *inputs_pack(struct field_writer *w, const struct served_model *mo
     json_t *list = json_array();
     for (uint32_t i = 0; i < s->input_count; i++) {
         json_t *input = json_object();
-        fields_put(w, input, spec_fields, ARRAY_COUNT(spec_fields), &s->inputs[i]);
-        field_put(w, input, "shape", field_integers_pack(w, s->inputs[i].dims, s->inputs[i].rank));
+        spec_pack(w, input, &s->inputs[i]);
         field_put(w, input, "item", field_integers_pack(w, model->reference_dims[i], s->inputs[i].rank));
         fields_put(w, input, &optional_field, 1, &(bool){s->inputs_optional >> i & 1});
         fields_put(w, input, &format_field, 1, &model->formats[i]);
@@ -191,8 +197,7 @@ static json_t *outputs_pack(struct field_writer *w, const struct served_model *m
     json_t *list = json_array();
     for (uint32_t i = 0; i < s->output_count; i++) {
         json_t *output = json_object();
-        FIELDS_PUT(w, output, spec_fields, &s->outputs[i]);
-        field_put(w, output, "shape", field_integers_pack(w, s->outputs[i].dims, s->outputs[i].rank));
+        spec_pack(w, output, &s->outputs[i]);
         fields_put(w, output, &label_file_field, 1, model->label_files[i]);
         field_put(w, output, "labels", labels_pack(w, model->labels[i]));
         field_append(w, list, output);
@@ -312,6 +317,12 @@ static int spec_read(struct field_reader *r, const json_t *object, bool batched,
         rc = dims_read(r, object, "shape", -1, spec->dims, &spec->rank);
     if (!rc && batched && (spec->rank == 0 || spec->dims[0] != -1))
         rc = field_wrong(r, "shape", "expected -1 as the batch dimension");
+    if (rc || !json_object_get(object, "file_shape"))
+        return rc;
+    spec->reshaped = true;
+    rc = dims_read(r, object, "file_shape", -1, spec->file_dims, &spec->file_rank);
+    if (!rc && batched && (spec->file_rank == 0 || spec->file_dims[0] != -1))
+        rc = field_wrong(r, "file_shape", "expected -1 as the batch dimension");
     return rc;
 }
 
@@ -393,7 +404,7 @@ static int prepare_read(struct field_reader *r, const json_t *object, struct ser
 
 static int inputs_read(struct field_reader *r, const json_t *root, int64_t format, struct served_model *model) {
     json_t *list, *object;
-    int rc = field_list(r, root, "inputs", 1, TENSORS_MAX, &list, &model->signature.input_count);
+    int rc = field_list(r, root, "inputs", 0, TENSORS_MAX, &list, &model->signature.input_count);
     for (uint32_t i = 0; !rc && i < model->signature.input_count; i++) {
         rc = field_object_at(r, list, "inputs", i, &object);
         if (!rc)

@@ -204,6 +204,7 @@ static void offer(struct served_model *model) {
         if (!(model->prepared & 1u << i) || !(p->bytes_max || p->transform))
             continue;
         offered->rank = 0;
+        offered->reshaped = false;
         if (model->signature.batched)
             offered->dims[offered->rank++] = -1;
         if (p->bytes_max) {

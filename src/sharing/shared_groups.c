@@ -30,6 +30,11 @@ int shared_model_check(const struct served_model *model, struct sy_error *err) {
         return error_set(err, -ENOTSUP, "its inputs are of variable shapes");
     if (s->inputs_optional)
         return error_set(err, -ENOTSUP, "it has optional inputs");
+    if (s->outputs_chosen)
+        return error_set(err, -ENOTSUP, "its configuration leaves outputs out, or has them in another order");
+    for (uint32_t i = 0; i < TENSORS_MAX; i++)
+        if ((i < s->input_count && s->inputs[i].reshaped) || (i < s->output_count && s->outputs[i].reshaped))
+            return error_set(err, -ENOTSUP, "it has tensors that are reshaped");
     if (model->prepared)
         return error_set(err, -ENOTSUP, "it prepares its inputs");
     if (*model->profile_path)

@@ -54,6 +54,29 @@ int tensor_rows(const struct tensor_view *whole, uint32_t first, uint32_t count,
     return 0;
 }
 
+int tensor_reshape(struct tensor_view *view, const int64_t *from, uint32_t from_rank, const int64_t *to,
+                   uint32_t to_rank) {
+    int64_t dims[TENSOR_DIMS_MAX];
+    uint32_t open = 0; /* behind the last -1 of `from` that was used */
+    if (view->rank != from_rank)
+        return -EINVAL;
+    for (uint32_t i = 0; i < to_rank; i++) {
+        dims[i] = to[i];
+        if (to[i] != -1)
+            continue;
+        while (open < from_rank && from[open] != -1)
+            open++;
+        if (open == from_rank)
+            return -EINVAL;
+        dims[i] = view->dims[open++];
+    }
+    if (dims_product(dims, 0, to_rank) != dims_product(view->dims, 0, view->rank))
+        return -EINVAL;
+    view->rank = to_rank;
+    memcpy(view->dims, dims, to_rank * sizeof(dims[0]));
+    return 0;
+}
+
 int64_t dims_extent(const int64_t *dims, uint32_t from, uint32_t rank) {
     int64_t product = 1;
     for (uint32_t i = from; i < rank; i++)

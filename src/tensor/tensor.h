@@ -45,6 +45,9 @@ struct tensor_spec {
     enum datatype type;
     uint32_t rank;
     int64_t dims[TENSOR_DIMS_MAX]; /* -1: any size. With `batched` the first is -1, the batch dimension */
+    bool reshaped;                 /* the model file has this tensor in another shape: */
+    uint32_t file_rank;
+    int64_t file_dims[TENSOR_DIMS_MAX]; /* its -1 are the sizes of those in `dims`, in order */
 };
 
 /* Which of the specs has this name of `length` bytes, or -1. */
@@ -63,6 +66,7 @@ struct signature {
                                  its view may have no data */
     bool batched;             /* every input and output has a leading batch dimension that may be any size */
     bool variable_shapes; /* requests may differ in some other dimension of an input, or in which inputs they give */
+    bool outputs_chosen;  /* not all of the model file's outputs, or in another order */
 };
 
 /* A tensor's place and shape; the memory is somebody else's. */
@@ -82,6 +86,11 @@ static inline int64_t tensor_row_count(const struct tensor_view *view) {
 
 /* Rows [first, first + count) of a tensor that has a dimension. -EINVAL: it does not have so many rows. */
 int tensor_rows(const struct tensor_view *whole, uint32_t first, uint32_t count, struct tensor_view *rows);
+
+/* Takes a view from one shape to another, in which each -1 is the size that the -1 of the same number has in the first.
+ * -EINVAL: the view is not of the first shape, or has another number of elements in the second. */
+int tensor_reshape(struct tensor_view *view, const int64_t *from, uint32_t from_rank, const int64_t *to,
+                   uint32_t to_rank);
 
 /* The product of dims[from..rank), or -1 if one is negative or it passes 2^62. */
 int64_t dims_product(const int64_t *dims, uint32_t from, uint32_t rank);

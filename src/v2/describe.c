@@ -143,6 +143,20 @@ static void config_dims(const struct signature *signature, const struct tensor_s
     *dims = (int64_t *)spec->dims + skip;
 }
 
+/* The shape that the model file has, where it is another one; NULL: it is not, or is a single number, of which Triton
+ * needs no reshape to be told. */
+static Inference__ModelTensorReshape *config_reshape(struct description *d, const struct signature *signature,
+                                                     const struct tensor_spec *spec) {
+    uint32_t skip = signature->batched ? 1 : 0;
+    if (!spec->reshaped || spec->file_rank == 0)
+        return NULL;
+    Inference__ModelTensorReshape *reshape =
+        NEW(d, Inference__ModelTensorReshape, INFERENCE__MODEL_TENSOR_RESHAPE__INIT);
+    reshape->n_shape = spec->file_rank - skip;
+    reshape->shape = (int64_t *)spec->file_dims + skip;
+    return reshape;
+}
+
 static Inference__ModelQueuePolicy *queue_policy(struct description *d, const struct queue_rule *rule) {
     Inference__ModelQueuePolicy *policy = NEW(d, Inference__ModelQueuePolicy, INFERENCE__MODEL_QUEUE_POLICY__INIT);
     policy->timeout_action = rule->delay ? INFERENCE__MODEL_QUEUE_POLICY__TIMEOUT_ACTION__DELAY
@@ -282,6 +296,7 @@ const Inference__ModelConfig *describe_config(struct description *d, const struc
         c->input[i]->name = text_of(signature->inputs[i].name);
         c->input[i]->data_type = config_type(signature->inputs[i].type);
         config_dims(signature, &signature->inputs[i], &c->input[i]->n_dims, &c->input[i]->dims);
+        c->input[i]->reshape = config_reshape(d, signature, &signature->inputs[i]);
         c->input[i]->format = formats[model->formats[i]];
         c->input[i]->optional = signature->inputs_optional >> i & 1;
     }
@@ -292,6 +307,7 @@ const Inference__ModelConfig *describe_config(struct description *d, const struc
         c->output[i]->name = text_of(signature->outputs[i].name);
         c->output[i]->data_type = config_type(signature->outputs[i].type);
         config_dims(signature, &signature->outputs[i], &c->output[i]->n_dims, &c->output[i]->dims);
+        c->output[i]->reshape = config_reshape(d, signature, &signature->outputs[i]);
         c->output[i]->label_filename = text_of(model->label_files[i]);
     }
     scheduling_describe(d, model, c);

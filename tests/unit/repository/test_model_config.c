@@ -100,7 +100,7 @@ static void fields_without_effect_are_warned_of_once(void **state) {
     assert_non_null(strstr(log, "fields=\"instance_group.passive, instance_group.profile\""));
     read_log("model_warmup { name: 'w' }", log, sizeof(log));
     assert_non_null(strstr(log, "fields=\"model_warmup of batch_size 0\""));
-    read_log("max_batch_size: 4 input { name: 'x' dims: 1 data_type: TYPE_FP32 }", log, sizeof(log));
+    read_log("max_batch_size: 4 input { name: 'x' dims: 1 data_type: TYPE_FP32 reshape { } }", log, sizeof(log));
     assert_string_equal(log, "");
     read_log("input { name: 'x' } output { name: 'y' label_filename: 'l' } instance_group { count: 2 } parameters { }\n"
              "model_warmup { batch_size: 1 } ensemble_scheduling { max_inflight_requests: 2 step { model_name: 'a'\n"
@@ -181,6 +181,25 @@ static void wrong_files_are_refused(void **state) {
         {"input { name: 'x' dims: [3, 0] }", "c:1:29: input 'x': a dimension is -1 (any size) or positive, not 0"},
         {"input { name: 'x' dims: -2 }", "c:1:19: dims: -2 is not in -1 to 2147483647"},
         {"input { name: 'x' dims: [1,1,1,1,1,1,1,1,1] }", "c:1:42: input 'x': more than 8 dimensions"},
+        {"input { name: 'x' reshape { shape: 1 } }", "c:1:19: input 'x': reshape without dims"},
+        {"input { name: 'x' dims: 1 reshape { shape: 0 } }",
+         "c:1:37: input 'x': a dimension is -1 (any size) or positive, not 0"},
+        {"input { name: 'x' dims: 1 reshape { shape: [1,1,1,1,1,1,1,1,1] } }",
+         "c:1:61: input 'x': more than 8 dimensions"},
+        {"output { name: 'y' dims: [ 2, 3 ] reshape { shape: 5 } }",
+         "c:1:35: 'y': reshape is [5], which has other numbers of elements, or of dimensions of any size, than dims, "
+         "[2,3]"},
+        {"output { name: 'y' dims: 2 reshape { } }",
+         "c:1:28: 'y': reshape is [], which has other numbers of elements, or of dimensions of any size, than dims, "
+         "[2]"},
+        {"output { name: 'y' dims: [ -1, 4, -1 ] reshape { shape: [ -1, 4 ] } }",
+         "c:1:40: 'y': reshape is [-1,4], which has other numbers of elements, or of dimensions of any size, than "
+         "dims, "
+         "[-1,4,-1]"},
+        {"output { name: 'y' dims: [ 2, -1, 3 ] reshape { shape: [ 3, -1, 2 ] } }",
+         "c:1:39: 'y': reshape is [3,-1,2], which has other numbers of elements, or of dimensions of any size, than "
+         "dims, "
+         "[2,-1,3]"},
         {"input { name: 'x' format: NCHW }",
          "c:1:19: format: expected FORMAT_NONE, FORMAT_NHWC, FORMAT_NCHW, found a word NCHW"},
         {"input { name: 'x' optional: maybe }", "c:1:19: optional: expected true or false, found a word maybe"},
@@ -323,6 +342,145 @@ static void optional_inputs_are_those_that_the_file_names(void **state) {
     assert_string_equal(err.text, "c:1:1: max_batch_size is 4, but an optional input has no batch dimension");
 }
 
+/* What clients see of an input and an output, and the model file's shape of it. */
+static void reshaped_tensors_have_two_shapes(void **state) {
+    (void)state;
+    static const struct signature files[] = {
+        {{{"x", DATATYPE_FP32, 0, {0}}}, {{"y", DATATYPE_FP32, 2, {-1, 2}}}, 1, 1},
+        {{{"x", DATATYPE_FP32, 4, {1, 3, 8, 8}}}, {{"y", DATATYPE_FP32, 4, {1, 3, 1, 1}}}, 1, 1},
+        {{{"x", DATATYPE_FP32, 1, {-1}}}, {{"y", DATATYPE_FP32, 3, {-1, -1, 4}}}, 1, 1, .batched = true},
+    };
+    static const struct {
+        uint32_t file;
+        const char *text;
+        bool reshaped, batched;
+        uint32_t rank, y_rank;
+        int64_t dims[4], y_dims[4], y_file_dims[4];
+    } cases[] = {
+        {0, "input { name: 'x' dims: 1 }", true, false, 1, 2, {1}, {-1, 2}, {0}},
+        {0, "input { name: 'x' dims: 1 reshape { shape: [] } }", true, false, 1, 2, {1}, {-1, 2}, {0}},
+        {0, "input { name: 'x' }", false, false, 0, 2, {0}, {-1, 2}, {0}},
+        {1,
+         "max_batch_size: 0 input { name: 'x' dims: [ 3, 8, 8 ] reshape { shape: [ 1, 3, 8, 8 ] } }"
+         "output { name: 'y' dims: 3 reshape { shape: [ 1, 3, 1, 1 ] } }",
+         true,
+         false,
+         3,
+         1,
+         {3, 8, 8},
+         {3},
+         {1, 3, 1, 1}},
+        {2,
+         "max_batch_size: 4 input { name: 'x' dims: 1 reshape { } }"
+         "output { name: 'y' dims: [ 1, -1, 2, 2 ] reshape { shape: [ -1, 4 ] } }",
+         true,
+         true,
+         2,
+         5,
+         {-1, 1},
+         {-1, 1, -1, 2},
+         {-1, -1, 4}},
+        {2,
+         "input { name: 'x' dims: 1 reshape { } } output { name: 'y' dims: 12 reshape { shape: [ 3, 4 ] } }",
+         true,
+         true,
+         2,
+         2,
+         {-1, 1},
+         {-1, 12},
+         {-1, 3, 4}},
+        {2,
+         "max_batch_size: 0 input { name: 'x' dims: [ 5, 1 ] reshape { shape: 5 } }",
+         true,
+         false,
+         2,
+         3,
+         {5, 1},
+         {-1, -1, 4},
+         {0}},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct signature s = files[cases[i].file];
+        struct sy_error err = {""};
+        if (config_apply(cases[i].text, &s, &err))
+            fail_msg("%s: %s", cases[i].text, err.text);
+        const struct tensor_spec *x = &s.inputs[0], *y = &s.outputs[0];
+        assert_int_equal(s.batched, cases[i].batched);
+        assert_int_equal(x->reshaped, cases[i].reshaped);
+        assert_int_equal(x->rank, cases[i].rank);
+        assert_memory_equal(x->dims, cases[i].dims, cases[i].rank * sizeof(x->dims[0]));
+        assert_int_equal(x->file_rank, x->reshaped ? files[cases[i].file].inputs[0].rank : 0);
+        assert_int_equal(y->reshaped, cases[i].y_file_dims[0] != 0);
+        assert_int_equal(y->rank, cases[i].y_rank);
+        assert_memory_equal(y->dims, cases[i].y_dims, (y->rank < 4 ? y->rank : 4) * sizeof(y->dims[0]));
+        assert_memory_equal(y->file_dims, cases[i].y_file_dims, y->file_rank * sizeof(y->dims[0]));
+    }
+}
+
+/* a, b, and a number that has no batch dimension */
+static const struct signature three = {
+    .inputs = {{"x", DATATYPE_FP32, 2, {-1, 2}}},
+    .outputs = {{"a", DATATYPE_FP32, 2, {-1, 2}}, {"b", DATATYPE_FP32, 2, {-1, 3}}, {"t", DATATYPE_FP32, 0, {0}}},
+    .input_count = 1,
+    .output_count = 3,
+};
+
+static void outputs_are_those_of_the_file_in_its_order(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *names;
+        bool chosen, batched;
+    } cases[] = {
+        {"", "abt", false, false},
+        {"output { name: 'a' } output { name: 'b' } output { name: 't' }", "abt", false, false},
+        {"output { name: 'a' }", "a", true, true},
+        {"max_batch_size: 4 output { name: 'b' dims: 3 } output { name: 'a' dims: 2 }", "ba", true, true},
+        {"max_batch_size: 0 output { name: 'b' dims: [ -1, 3 ] }", "b", true, false},
+        {"output { name: 't' dims: 1 } output { name: 'a' } output { name: 'b' }", "tab", true, false},
+    };
+    struct sy_error err = {""};
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct signature s = three;
+        if (config_apply(cases[i].text, &s, &err))
+            fail_msg("%s: %s", cases[i].text, err.text);
+        assert_int_equal(s.output_count, strlen(cases[i].names));
+        for (uint32_t k = 0; k < s.output_count; k++)
+            assert_int_equal(s.outputs[k].name[0], cases[i].names[k]);
+        assert_int_equal(s.outputs_chosen, cases[i].chosen);
+        assert_int_equal(s.batched, cases[i].batched);
+    }
+    struct signature s = three;
+    assert_int_equal(config_apply("max_batch_size: 4 output { name: 'a' } output { name: 't' }", &s, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "no common batch dimension"));
+}
+
+/* Without an input that a request must have, nobody can say how many items it has. */
+static void models_without_inputs_are_not_batched(void **state) {
+    (void)state;
+    static const struct signature of_weights = {.inputs = {{"w", DATATYPE_FP32, 2, {-1, 2}}},
+                                                .outputs = {{"y", DATATYPE_FP32, 2, {-1, 2}}},
+                                                .input_count = 1,
+                                                .output_count = 1,
+                                                .inputs_optional = 1};
+    static const struct {
+        const char *text;
+        uint32_t count;
+        bool batched;
+    } cases[] = {
+        {"", 0, false},
+        {"input { name: 'w' optional: true }", 1, false},
+        {"max_batch_size: 8 input { name: 'w' dims: 2 }", 1, true},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct signature s = of_weights;
+        struct sy_error err = {""};
+        if (config_apply(cases[i].text, &s, &err))
+            fail_msg("%s: %s", cases[i].text, err.text);
+        assert_int_equal(s.input_count, cases[i].count);
+        assert_int_equal(s.batched, cases[i].batched);
+    }
+}
+
 static void mismatches_name_both_values(void **state) {
     (void)state;
     static const struct {
@@ -341,6 +499,10 @@ static void mismatches_name_both_values(void **state) {
          "c:1:19: input 'x': dims are [3,7], but the model's are [-1,3,-1]"},
         {"input { name: 'x' dims: [-1, 7] }",
          "c:1:1: input 'x': dims are [-1,7], but the model's are [3,-1] behind the batch dimension"},
+        {"max_batch_size: 4 input { name: 'x' dims: [ 6, -1 ] reshape { shape: [ 2, 3, -1 ] } }",
+         "c:1:19: input 'x': the dims of reshape are [2,3,-1], but the model's are [3,-1] behind the batch dimension"},
+        {"max_batch_size: 4 input { name: 'x' dims: [1,1,1,1,1,1,3,-1] reshape { shape: [ 3, -1 ] } }",
+         "c:1:19: input 'x': more than 8 dimensions with the batch's"},
         {"output { name: 'y' dims: [-1, -1] }", "c:1:1: output 'y': dims are [-1,-1], but the model's are [-1,10]"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
@@ -352,6 +514,7 @@ static void mismatches_name_both_values(void **state) {
     struct signature unbatched = model;
     struct sy_error err = {""};
     unbatched.batched = false;
+    unbatched.outputs[0].dims[0] = 5;
     assert_int_equal(config_apply("max_batch_size: 4", &unbatched, &err), -EINVAL);
     assert_string_equal(err.text, "c:1:1: max_batch_size is 4, but the model's inputs and outputs have no common batch "
                                   "dimension; without one it must be 0");
@@ -367,6 +530,9 @@ int main(void) {
         cmocka_unit_test(wrong_files_are_refused),
         cmocka_unit_test(fitting_files_narrow_the_signature),
         cmocka_unit_test(optional_inputs_are_those_that_the_file_names),
+        cmocka_unit_test(reshaped_tensors_have_two_shapes),
+        cmocka_unit_test(outputs_are_those_of_the_file_in_its_order),
+        cmocka_unit_test(models_without_inputs_are_not_batched),
         cmocka_unit_test(mismatches_name_both_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

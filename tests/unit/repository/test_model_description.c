@@ -192,6 +192,17 @@ static void prepared_inputs_come_back_as_they_were(void **state) {
     free(text);
 }
 
+static void models_may_have_no_inputs(void **state) {
+    struct world *w = *state;
+    size_t bytes;
+    w->model.signature.input_count = 0;
+    char *text = described(w, &bytes);
+    if (read_back(w, text, bytes))
+        fail_msg("%s", w->err.text);
+    assert_int_equal(w->got.signature.input_count, 0);
+    free(text);
+}
+
 static void empty_labels_are_labels(void **state) {
     struct world *w = *state;
     size_t bytes, length;
@@ -248,6 +259,27 @@ static void refused(struct world *w, json_t *root, const char *place, const char
         fail_msg("%s: %s is accepted", place, text);
     named(w->err.text, named_place);
     assert_int_equal(w->read_count, 0);
+    free(text);
+}
+
+static void shapes_of_the_file_come_back_as_they_were(void **state) {
+    struct world *w = *state;
+    struct signature *s = &w->model.signature;
+    size_t bytes;
+    s->inputs[1] = (struct tensor_spec){"x1", DATATYPE_FP32, 2, {-1, 1}, true, 1, {-1}};
+    s->outputs[1] = (struct tensor_spec){"y1", DATATYPE_FP32, 3, {-1, 2, -1}, true, 4, {-1, 1, 2, -1}};
+    memcpy(w->model.reference_dims[1], (int64_t[]){1, 1}, 2 * sizeof(int64_t));
+    char *text = described(w, &bytes);
+    if (read_back(w, text, bytes))
+        fail_msg("%s", w->err.text);
+    assert_memory_equal(&w->got.signature, s, sizeof(*s));
+    json_t *root = json_loadb(text, bytes, JSON_ALLOW_NUL, NULL);
+    json_t *input = json_array_get(json_object_get(root, "inputs"), 1);
+    json_object_set_new(input, "file_shape", json_pack("[i]", 1));
+    refused(w, root, "inputs/1/file_shape", "inputs/1/file_shape");
+    json_object_set_new(input, "file_shape", json_integer(1));
+    refused(w, root, "inputs/1/file_shape", "inputs/1/file_shape");
+    json_decref(root);
     free(text);
 }
 
@@ -326,7 +358,6 @@ static void each_value_has_bounds(void **state) {
         {"weights_bytes", "-1", ""},
         {"shape_secret", "\"0123456789abcdef0123456789abcde\"", ""},
         {"shape_secret", "\"0123456789abcdef0123456789abcdeg\"", ""},
-        {"inputs", "[]", ""},
         {"inputs", "[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]", ""},
         {"inputs/1/datatype", "\"STRING\"", ""},
         {"inputs/1/shape", "[]", ""},
@@ -589,6 +620,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(every_field_comes_back_as_it_was),
         TEST(prepared_inputs_come_back_as_they_were),
+        TEST(shapes_of_the_file_come_back_as_they_were),
+        TEST(models_may_have_no_inputs),
         TEST(empty_labels_are_labels),
         TEST(what_a_newer_version_adds_is_ignored),
         TEST(each_field_must_be_there_and_of_its_type),

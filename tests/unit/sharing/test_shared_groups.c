@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/container.h"
 #include "sharing/shared_prefixes.h"
 #include "unit/cmocka_all.h"
 
@@ -98,9 +99,12 @@ static void what_has_changed_is_none(void **state) {
                                           settings,
                                           "its inputs are of variable shapes",
                                           "it prepares its inputs",
-                                          "its profile is given by a file"};
+                                          "its profile is given by a file",
+                                          "its configuration leaves outputs out, or has them in another order",
+                                          "it has tensors that are reshaped",
+                                          "it has tensors that are reshaped"};
 
-    for (int change = 0; change < 9; change++) {
+    for (size_t change = 0; change < ARRAY_COUNT(reasons); change++) {
         memcpy(&f->model, &as_it_was, sizeof(as_it_was));
         switch (change) {
         case 0:
@@ -129,6 +133,15 @@ static void what_has_changed_is_none(void **state) {
             break;
         case 8:
             strcpy(f->model.profile_path, "/models/b/profile.json");
+            break;
+        case 9:
+            f->model.signature.outputs_chosen = true;
+            break;
+        case 10:
+            f->model.signature.inputs[0].reshaped = true;
+            break;
+        case 11:
+            f->model.signature.outputs[0].reshaped = true;
         }
         assert_null(shared_member_find(&f->shared, &f->model, &group, &why));
         assert_string_equal(why.text, reasons[change]);

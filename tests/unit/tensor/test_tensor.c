@@ -92,6 +92,34 @@ static void rows_are_of_one_size_or_say_where_they_begin(void **state) {
     assert_int_equal(tensor_rows(&scalar, 0, 1, &rows), -EINVAL);
 }
 
+/* Sizes that are open go over in order; nothing else may change but the number of dimensions. */
+static void views_take_other_shapes(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t view_rank, from_rank, to_rank;
+        int64_t view[4], from[4], to[4], want[4];
+        bool fails;
+    } cases[] = {
+        {1, 1, 0, {1}, {1}, {0}, {0}, false},
+        {0, 0, 1, {0}, {0}, {1}, {1}, false},
+        {2, 2, 1, {7, 1}, {-1, 1}, {-1}, {7}, false},
+        {3, 3, 4, {3, 8, 8}, {3, 8, 8}, {1, 3, 8, 8}, {1, 3, 8, 8}, false},
+        {4, 4, 3, {5, 2, 4, 9}, {-1, 2, 4, -1}, {-1, 8, -1}, {5, 8, 9}, false},
+        {2, 2, 3, {0, 4}, {-1, 4}, {-1, 2, 2}, {0, 2, 2}, false},
+        {2, 1, 1, {7, 1}, {-1}, {-1}, {0}, true},
+        {1, 1, 2, {7}, {-1}, {-1, -1}, {0}, true},
+        {2, 2, 1, {7, 2}, {-1, 1}, {-1}, {0}, true}, /* an output that is not what the file says */
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct tensor_view view = {.rank = cases[i].view_rank};
+        memcpy(view.dims, cases[i].view, sizeof(cases[i].view));
+        int rc = tensor_reshape(&view, cases[i].from, cases[i].from_rank, cases[i].to, cases[i].to_rank);
+        assert_int_equal(rc, cases[i].fails ? -EINVAL : 0);
+        assert_int_equal(view.rank, rc ? cases[i].view_rank : cases[i].to_rank);
+        assert_memory_equal(view.dims, rc ? cases[i].view : cases[i].want, view.rank * sizeof(view.dims[0]));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_datatype_has_a_name_and_a_size),
@@ -99,6 +127,7 @@ int main(void) {
         cmocka_unit_test(products_of_shapes),
         cmocka_unit_test(extents_of_shapes),
         cmocka_unit_test(rows_are_of_one_size_or_say_where_they_begin),
+        cmocka_unit_test(views_take_other_shapes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
