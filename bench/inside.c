@@ -77,7 +77,7 @@ static void serve(struct bench *b, const char *repository, const char *model) {
     thread_cores_allowed(&allowed);
     CPU_ZERO(&how.cores);
     CPU_SET(thread_core_nth(&allowed, (unsigned)CPU_COUNT(&allowed) - 1), &how.cores);
-    if (deployment_from_repository(&b->deployment, repository, &how, &err) < 0)
+    if (deployment_from_repositories(&b->deployment, &(struct repositories){.paths = &repository, .count = 1}, &how, &err) < 0)
         die(repository, &err);
     struct server_config config = {
         .models = b->deployment.models,

@@ -82,7 +82,7 @@ static bool version_passed(const struct served_model *found, uint32_t count, uin
 static int models_scan(struct answer *a, const char *path, struct sy_error *err) {
     struct served_model *found = NULL;
     uint32_t count = 0;
-    int rc = repository_scan(path, &found, &count, err);
+    int rc = repository_scan(&(struct repositories){.paths = &path, .count = 1}, &found, &count, err);
     if (rc)
         return rc;
     struct served_model *served = realloc(a->served, (a->count + count) * sizeof(*served));

@@ -172,7 +172,8 @@ static int models_find(char **paths, int count, struct served_model **models, ui
     for (int i = 0; i < count; i++) {
         struct served_model *found, *grown;
         uint32_t found_count;
-        int rc = repository_scan(paths[i], &found, &found_count, err);
+        const struct repositories from = {.paths = (const char *const *)&paths[i], .count = 1};
+        int rc = repository_scan(&from, &found, &found_count, err);
         if (!rc)
             ensembles_drop(found, &found_count);
         if (!rc && !(grown = realloc(*models, (*model_count + found_count + 1) * sizeof(**models))))

@@ -29,9 +29,20 @@
 #include "net/auth.h"
 #include "peer/hello.h"
 #include "peer/names.h"
+#include "repository/model_name.h"
 
 #define OUTAGES_EVERY_S 1
 #define READY_EVERY_MS  20 /* while models are loaded, looks whether all are */
+
+int repository_read(const char *text, void *settings, struct sy_error *err) {
+    struct serve_settings *s = settings;
+    if (!*text)
+        return error_set(err, -EINVAL, "the value is empty");
+    if (s->repository_count == REPOSITORIES_MAX)
+        return error_set(err, -EINVAL, "given more than %d times", REPOSITORIES_MAX);
+    s->repositories[s->repository_count++] = text;
+    return 0;
+}
 
 int load_model_read(const char *text, void *settings, struct sy_error *err) {
     struct serve_settings *s = settings;
@@ -128,7 +139,7 @@ static int check_parts(const struct serve_settings *s, uint32_t accelerators, co
 }
 
 /* Options are checked first, since models may have to be profiled. */
-static int plan_repository(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
+static int plan_repositories(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
     struct sy_error why;
     int found = s->accelerators ? accelerators_parse(s->accelerators, plan->groups, ACCELERATOR_TYPES_MAX, &why)
                                 : default_accelerators(plan);
@@ -149,11 +160,12 @@ static int plan_repository(const struct serve_settings *s, struct serve_plan *pl
         .backend = plan->config.cluster != NULL,
         .share_prefixes = s->share_prefixes,
     };
+    const struct repositories from = {.paths = s->repositories, .count = s->repository_count, .name = s->model_name};
     if (s->control_mode == CONTROL_NONE)
-        return deployment_from_repository(&plan->deployment, s->repository, &how, err);
+        return deployment_from_repositories(&plan->deployment, &from, &how, err);
     plan->control = (struct repository_control){
         .mode = (enum control_mode)s->control_mode,
-        .path = s->repository,
+        .from = from,
         .names = s->load_models,
         .name_count = s->load_model_count,
         .look_every_ns = (int64_t)(s->poll_secs * (double)NS_PER_S),
@@ -232,8 +244,15 @@ static void plan_free(struct serve_plan *plan) {
 
 /* Whether the settings of what is served go together. */
 static int check_source(const struct serve_settings *s, struct sy_error *err) {
-    if (!s->repository == !s->scenario)
+    if (!s->repository_count == !s->scenario)
         return error_set(err, -EINVAL, "give either --repository or --scenario");
+    if (s->model_name && (s->scenario || s->control_mode != CONTROL_NONE))
+        return error_set(err, -EINVAL, "--model-name does not go with --%s",
+                         s->scenario ? "scenario" : "model-control-mode poll or explicit");
+    if (s->model_name && !model_name_is_valid(s->model_name))
+        return error_set(err, -EINVAL,
+                         "--model-name: '%.100s' will not do as a model's name: expected " MODEL_NAME_EXPECTED,
+                         s->model_name);
     if (s->scenario && s->accelerators)
         return error_set(err, -EINVAL, "--accelerators does not go with --scenario, whose file says them");
     if (s->scenario && s->control_mode != CONTROL_NONE)
@@ -420,9 +439,9 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
         (rc = plan_security(s, plan, err)) < 0 || (rc = plan_autoscale(s, plan, err)) < 0 ||
         (rc = check_decisions(s, plan, err)) < 0 || (role != LINK_NONE && (rc = plan_cluster(s, role, plan, err)) < 0))
         return rc;
-    rc = !runs           ? plan_places(s, plan, err)
-         : s->repository ? plan_repository(s, plan, err)
-                         : plan_scenario(s, plan, err);
+    rc = !runs         ? plan_places(s, plan, err)
+         : s->scenario ? plan_scenario(s, plan, err)
+                       : plan_repositories(s, plan, err);
     /* Once more, since a scenario may have brought a policy and autoscale settings. */
     if (rc < 0 || (rc = plan_autoscale(s, plan, err)) < 0 || (rc = check_decisions(s, plan, err)) < 0)
         return rc;

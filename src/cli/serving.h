@@ -5,10 +5,14 @@
 #include "cli/options.h"
 #include "sched/wiring.h"
 
-#define LOAD_MODELS_MAX 1024
+#define LOAD_MODELS_MAX  1024
+#define REPOSITORIES_MAX 64
 
 struct serve_settings {
-    const char *repository, *scenario, *accelerators, *policy, *host, *pin, *log_level, *cache_dir, *tls_cert, *tls_key,
+    const char *repositories[REPOSITORIES_MAX];
+    uint32_t repository_count;
+    const char *model_name; /* of the one model that is served */
+    const char *scenario, *accelerators, *policy, *host, *pin, *log_level, *cache_dir, *tls_cert, *tls_key,
         *tls_client_ca, *token_file, *server_name, *autoscale, *decisions;
     int64_t http_port, grpc_port, metrics_port, model_threads, rank_threads, epoch_s, frontends, prepare_threads,
         queue_max, record_mib, decisions_mib, body_mib, inputs_mib, outputs_mib, run_memory_mib, connections,
@@ -31,6 +35,8 @@ struct serve_settings {
     bool busy_poll, no_learn, no_grpc, no_metrics, no_shared_memory, auth_health, auth_metrics, tls_metrics;
 };
 
+/* One more --repository. */
+int repository_read(const char *text, void *settings, struct sy_error *err);
 /* One more --load-model. */
 int load_model_read(const char *text, void *settings, struct sy_error *err);
 /* Reads the options, whose rows set serve_settings, and serves until a signal ends it. The exit status. */

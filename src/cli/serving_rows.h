@@ -5,8 +5,12 @@
 #include "cli/serving.h"
 
 #define SERVING_ROWS_SOURCE                                                                                            \
-    OPTION_TEXT(struct serve_settings, repository, "repository", "DIR",                                                \
-                "model repository as Triton lays it out, a folder of .onnx files, or one .onnx file"),                 \
+    OPTION_PARSED("repository", "DIR", repository_read,                                                                \
+                  "model repository as Triton lays it out, a folder of .onnx files, or one .onnx file; may be given "  \
+                  "several times"),                                                                                    \
+        OPTION_PARSED("model-repository", "DIR", repository_read, "the same, by Triton's name"),                       \
+        OPTION_TEXT(struct serve_settings, model_name, "model-name", "NAME",                                           \
+                    "the name of the model, where --repository is or has one model only"),                             \
         OPTION_TEXT(struct serve_settings, scenario, "scenario", "FILE",                                               \
                     "the emulated cluster and models of a scenario file, live")
 

@@ -273,13 +273,13 @@ static int first_models_add(struct first_models *first, const struct served_mode
 }
 
 /* Appends the versions of a model. If the model cannot be read, none: the repository's thread will say why. */
-static int first_models_find(struct first_models *first, const char *path, const char *name,
+static int first_models_find(struct first_models *first, const struct repositories *from, const char *name,
                              const struct deployment_options *options, const struct profile_options *how,
                              struct profile_progress *progress) {
     struct served_model *found = NULL;
     uint32_t versions = 0;
     struct sy_error why;
-    if (repository_find(path, name, &found, &versions, &why))
+    if (repository_find(from, name, &found, &versions, &why))
         versions = 0;
     int rc = first_models_grow(first, versions);
     progress->model = name;
@@ -301,7 +301,7 @@ static int sharing_prepare(struct deployment *d, const struct repository_control
     struct first_models first = {.models = NULL};
     int rc = 0;
     for (progress.index = 0; progress.index < progress.count && !rc; progress.index++)
-        rc = first_models_find(&first, control->path,
+        rc = first_models_find(&first, &control->from,
                                all ? entries[progress.index].name : control->names[progress.index], options, &how,
                                &progress);
     rc = rc ? error_set(err, rc, "the models to load first cannot be read")
@@ -310,15 +310,15 @@ static int sharing_prepare(struct deployment *d, const struct repository_control
     return rc;
 }
 
-int deployment_from_repository(struct deployment *d, const char *path, const struct deployment_options *options,
-                               struct sy_error *err) {
+int deployment_from_repositories(struct deployment *d, const struct repositories *from,
+                                 const struct deployment_options *options, struct sy_error *err) {
     struct profile_options how[ACCELERATOR_TYPES_MAX];
 
     *d = (struct deployment){.models = NULL};
     if (!file_engine)
         return error_set(err, -ENOTSUP,
                          "this build has no ONNX Runtime, so it serves scenarios only (--scenario FILE)");
-    int rc = repository_scan(path, &d->models, &d->model_count, err);
+    int rc = repository_scan(from, &d->models, &d->model_count, err);
     if (rc < 0)
         return rc;
     for (uint32_t i = 0; i < d->model_count && options->slo_ns; i++)
@@ -338,8 +338,8 @@ int deployment_from_repository(struct deployment *d, const char *path, const str
     if (sharing && (rc = sharing_apply(d, &how[0], err)) < 0)
         return rc;
     if (settle(d, options, false) + settle(d, options, true) == 0)
-        return error_set(err, -ENOENT, "%s: none of its %u models can be served: %s", path, d->model_count,
-                         d->models[0].reason);
+        return error_set(err, -ENOENT, "%s%s: none of its %u models can be served: %s", from->paths[0],
+                         from->count > 1 ? ", ..." : "", d->model_count, d->models[0].reason);
     return 0;
 }
 
@@ -352,14 +352,14 @@ int deployment_for_control(struct deployment *d, struct repository_control *cont
     if (!file_engine)
         return error_set(err, -ENOTSUP,
                          "this build has no ONNX Runtime, so it serves scenarios only (--scenario FILE)");
-    if (repository_is_model(control->path))
-        return error_set(err, -EINVAL,
-                         "%s is one model; --model-control-mode other than none needs a directory of models",
-                         control->path);
-    int rc = repository_look(control->path, &entries, &count, err);
-    if (rc < 0)
-        return rc;
-    rc = sharing_possible(options) ? sharing_prepare(d, control, entries, count, options, err) : 0;
+    for (uint32_t i = 0; i < control->from.count; i++)
+        if (repository_is_model(control->from.paths[i]))
+            return error_set(err, -EINVAL,
+                             "%s is one model; --model-control-mode other than none needs a directory of models",
+                             control->from.paths[i]);
+    int rc = repository_look(&control->from, &entries, &count, err);
+    if (!rc && sharing_possible(options))
+        rc = sharing_prepare(d, control, entries, count, options, err);
     free(entries);
     if (rc < 0)
         return rc;

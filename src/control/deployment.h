@@ -4,6 +4,7 @@
 #include "control/accelerators.h"
 #include "control/repository_control.h"
 #include "control/server.h"
+#include "repository/repositories.h"
 #include "scenario/scenario.h"
 #include "sharing/shared_prefixes.h"
 
@@ -28,14 +29,14 @@ struct deployment_options {
     bool share_prefixes; /* find models that begin with the same layers; CPU accelerators only, and not in a backend */
 };
 
-/* Finds and completes the models of a repository. Profiles those without a cached profile, each in a child process, and
+/* Finds and completes the models of repositories. Profiles those without a cached profile, each in a child process, and
  * shows the progress on a terminal. Models that cannot be served stay in it, MODEL_UNAVAILABLE with their reason.
  * -errno with a sentence if there is nothing to serve at all. */
-int deployment_from_repository(struct deployment *deployment, const char *path,
-                               const struct deployment_options *options, struct sy_error *err);
-/* Makes empty places for models that come and go, and the accelerators. The caller has set mode, path, names,
- * look_every_ns and models_max of `control`; this fills in the rest. -errno with a sentence if the path is no
- * directory. */
+int deployment_from_repositories(struct deployment *deployment, const struct repositories *from,
+                                 const struct deployment_options *options, struct sy_error *err);
+/* Makes empty places for models that come and go, and the accelerators. The caller has set mode, from, names,
+ * look_every_ns and models_max of `control`; this fills in the rest. -errno with a sentence if a path is no directory.
+ */
 int deployment_for_control(struct deployment *deployment, struct repository_control *control,
                            const struct deployment_options *options, struct sy_error *err);
 /* Takes the models and accelerators of a scenario, emulated. */

@@ -47,11 +47,16 @@ static struct served_model *served(const struct model_slots *slots, uint32_t slo
 
 static void member_leave(struct model_slots *slots, uint32_t slot);
 
-/* Whether a place's model is a file of the repository, not one that a client brought. */
+/* Whether a place's model is a file of a repository, not one that a client brought. */
 static bool is_in_repository(const struct model_slots *slots, uint32_t slot) {
-    const char *repository = slots->control->path, *path = served(slots, slot)->path;
-    size_t length = strlen(repository);
-    return strncmp(path, repository, length) == 0 && (path[length] == '/' || repository[length - 1] == '/');
+    const struct repositories *from = &slots->control->from;
+    const char *path = served(slots, slot)->path;
+    for (uint32_t i = 0; i < from->count; i++) {
+        size_t length = strlen(from->paths[i]);
+        if (strncmp(path, from->paths[i], length) == 0 && (path[length] == '/' || from->paths[i][length - 1] == '/'))
+            return true;
+    }
+    return false;
 }
 
 /* Frees all that a place owns; nobody else uses it any more. */

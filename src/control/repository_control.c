@@ -143,10 +143,11 @@ static void publish(struct repository_thread *t) {
 
 /* The versions of a model to be loaded, and where they lie. */
 struct source {
-    const char *path;
+    struct repositories from;    /* the server's, or the one folder: */
+    const char *folder_path;     /* `folder` */
     char folder[PATH_MAX];       /* of an override; "": none */
-    uint64_t stamp;              /* of the repository's files */
-    uint64_t first;              /* of the files at `path`, from before any was read */
+    uint64_t stamp;              /* of the repositories' files */
+    uint64_t first;              /* of the files in `from`, from before any was read */
     struct served_model *models; /* its versions */
     uint32_t count;
 };
@@ -168,17 +169,20 @@ static int version_failed(const char *name, uint32_t version, const char *reason
 static int source_open(const struct repository_thread *t, const char *name, const struct model_override *override,
                        struct source *source, struct sy_error *err) {
     int rc = 0;
-    *source = (struct source){.path = t->control.path, .stamp = repository_stamp(t->control.path, name)};
-    if (override->config || override->file_count > 0) {
+    const char *path = t->control.from.paths[0];
+    *source = (struct source){.from = t->control.from, .stamp = repository_stamp(&t->control.from, name)};
+    /* a name that two repositories have is refused below, whatever a client adds to its files */
+    if (override->file_count > 0 || (override->config && repository_holders(&t->control.from, name, &path) <= 1)) {
         char folder[PATH_MAX];
-        rc = override_folder_make(override, t->control.path, name, folder, err);
+        rc = override_folder_make(override, path, name, folder, err);
         if (rc == 0)
             strcpy(source->folder, folder);
-        source->path = source->folder;
+        source->folder_path = source->folder;
+        source->from = (struct repositories){.paths = &source->folder_path, .count = 1};
     }
-    source->first = repository_stamp(source->path, name);
+    source->first = repository_stamp(&source->from, name);
     if (rc == 0)
-        rc = repository_find(source->path, name, &source->models, &source->count, err);
+        rc = repository_find(&source->from, name, &source->models, &source->count, err);
     if (rc)
         return rc == -ENOENT ? 404 : rc == -ENOMEM ? 503 : 400;
     for (uint32_t i = 0; i < source->count; i++)
@@ -189,7 +193,7 @@ static int source_open(const struct repository_thread *t, const char *name, cons
 
 /* Whether files of a model have changed since they were found: then what was loaded may be of old and of new ones. */
 static bool has_changed(const struct source *source, const char *name) {
-    return repository_stamp(source->path, name) != source->first;
+    return repository_stamp(&source->from, name) != source->first;
 }
 
 /* Retires the versions that serve. */
@@ -425,17 +429,16 @@ static bool drain(struct repository_thread *t) {
 
 static const struct model_override nothing;
 
-/* Finds the models that the repository holds. */
+/* Finds the models that the repositories hold. While one cannot be read, none is taken for gone. */
 static void look(struct repository_thread *t) {
     struct repository_entry *entries;
     uint32_t count;
     struct sy_error err;
     t->look_ns = clock_now_ns() + t->control.look_every_ns;
-    if (repository_look(t->control.path, &entries, &count, &err) < 0) {
+    int rc = repository_look(&t->control.from, &entries, &count, &err);
+    if (rc < 0)
         log_warn("repository not looked at", "reason=\"%s\"", err.text);
-        return;
-    }
-    for (uint32_t i = 0; i < t->known_count; i++)
+    for (uint32_t i = 0; i < t->known_count && rc == 0; i++)
         t->known[i].found = false;
     for (uint32_t i = 0; i < count; i++) {
         struct known_model *k = known_get(t, entries[i].name);
@@ -452,7 +455,7 @@ static void follow(struct repository_thread *t) {
     look(t);
     for (uint32_t i = 0; i < t->known_count && !is_stopped(t); i++) {
         struct known_model *k = &t->known[i];
-        uint64_t stamp = k->found ? repository_stamp(t->control.path, k->name) : 0;
+        uint64_t stamp = k->found ? repository_stamp(&t->control.from, k->name) : 0;
         if (!k->found && (k->serving.count || k->failed)) {
             unload(t, k->name);
         } else if (k->found && stamp != k->tried) {

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "link/messages.h"
 #include "profile/child.h"
+#include "repository/repositories.h"
 
 enum control_mode {
     CONTROL_NONE,     /* serve the models that are there at the start */
@@ -29,7 +30,7 @@ struct shared_prefixes;
 /* Outlives the server. */
 struct repository_control {
     enum control_mode mode;
-    const char *path;         /* a directory of models */
+    struct repositories from; /* each a directory of models */
     const char *const *names; /* EXPLICIT: loaded at the start; one "*": all */
     uint32_t name_count;
     int64_t look_every_ns; /* at the repository */

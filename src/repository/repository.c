@@ -1,4 +1,4 @@
-/* repository.c - finds the models of a directory. */
+/* repository.c - finds the models of directories. */
 #include "repository/repository.h"
 
 #include <ctype.h>
@@ -21,6 +21,7 @@
 #define ONNX_SUFFIX ".onnx"
 
 struct model_list {
+    const char *name; /* of the one model that there may be; NULL: each has its own */
     struct served_model *models;
     uint32_t count, capacity;
     struct sy_error *err;
@@ -132,6 +133,7 @@ static struct served_model *model_add(struct model_list *list, const char *name,
         list->capacity = capacity;
     }
     struct served_model *model = &list->models[list->count++];
+    name = list->name ? list->name : name;
     memset(model, 0, sizeof(*model));
     model->version = 1;
     strcpy(model->platform, "onnxruntime_onnx");
@@ -331,7 +333,7 @@ static void folder_add(struct model_list *list, const char *path, const char *na
                            config->path, config->name, name);
         else if (!model_name_is_valid(config->name))
             rc = error_set(&err, -EINVAL, "%s: '%.128s' will not do as a model's name", config->path, config->name);
-        else
+        else if (!list->name)
             memcpy(model->name, config->name, sizeof(model->name));
     }
     if (!rc)
@@ -404,13 +406,14 @@ static const char *place(const struct served_model *model) {
 }
 
 /* The list is sorted by name and version. Models of one name are either all versions of one folder, or they become one,
- * which is refused. */
+ * which is refused. A repository that is given twice has each of its versions twice. */
 static void duplicates_refuse(struct model_list *list) {
     uint32_t kept = 0, next;
     for (uint32_t i = 0; i < list->count; i = next) {
         struct served_model *first = &list->models[i], *other = NULL;
         for (next = i + 1; next < list->count && strcmp(list->models[next].name, first->name) == 0; next++)
-            if (strcmp(place(&list->models[next]), place(first)) != 0)
+            if (strcmp(place(&list->models[next]), place(first)) != 0 ||
+                list->models[next].version == list->models[next - 1].version)
                 other = &list->models[next];
         uint32_t count = other ? 1 : next - i;
         if (other) {
@@ -426,30 +429,62 @@ static void duplicates_refuse(struct model_list *list) {
     list->count = kept;
 }
 
-int repository_scan(const char *path, struct served_model **models, uint32_t *count, struct sy_error *err) {
-    struct model_list list = {.err = err};
+/* Adds what a path holds: a directory's models, or the one model that it is. */
+static int path_add(struct model_list *list, const char *path) {
     struct stat st;
     struct folder f;
     char root[PATH_MAX], real[PATH_MAX];
     if (stat(path, &st) != 0 || !realpath(path, real))
-        return error_set(err, -errno, "%s: %s", path, strerror(errno));
+        return error_set(list->err, -errno, "%s: %s", path, strerror(errno));
     snprintf(root, sizeof(root), "%s", path); /* mistakes name it as the user did, without the slashes at its end */
     for (size_t length = strlen(root); length > 1 && root[length - 1] == '/'; length--)
         root[length - 1] = '\0';
-    int rc = 0;
     if (!S_ISDIR(st.st_mode)) {
         if (!ends_with(root, ONNX_SUFFIX))
-            return error_set(err, -EINVAL, "%s: neither a directory nor an " ONNX_SUFFIX " file", path);
-        flat_add(&list, root);
-    } else if (!(rc = folder_look(root, &f, err))) {
-        if (folder_is_model(&f))
-            folder_add(&list, root, strrchr(real, '/') + 1, &f, true);
-        else
-            rc = entries_add(&list, root);
+            return error_set(list->err, -EINVAL, "%s: neither a directory nor an " ONNX_SUFFIX " file", path);
+        flat_add(list, root);
+        return 0;
     }
-    if (!rc && !list.count)
+    int rc = folder_look(root, &f, list->err);
+    if (rc)
+        return rc;
+    if (!folder_is_model(&f))
+        return entries_add(list, root);
+    folder_add(list, root, strrchr(real, '/') + 1, &f, true);
+    return 0;
+}
+
+/* Checks that there is one model, which gets the name that was given. */
+static int name_check(const struct model_list *list) {
+    for (uint32_t i = 1; list->name && i < list->count; i++)
+        if (strcmp(place(&list->models[i]), place(&list->models[0])) != 0)
+            return error_set(list->err, -EINVAL,
+                             "the name '%.128s' was given for one model, but there are %.150s and %.150s", list->name,
+                             place(&list->models[0]), place(&list->models[i]));
+    return 0;
+}
+
+/* The paths, for a sentence. */
+static void paths_join(const struct repositories *from, char *text, size_t bytes) {
+    size_t at = 0;
+    for (uint32_t i = 0; i < from->count && at < bytes; i++)
+        at += (size_t)snprintf(text + at, bytes - at, "%s%s", i ? ", " : "", from->paths[i]);
+}
+
+int repository_scan(const struct repositories *from, struct served_model **models, uint32_t *count,
+                    struct sy_error *err) {
+    struct model_list list = {.name = from->name, .err = err};
+    char paths[400];
+    int rc = 0;
+    for (uint32_t i = 0; i < from->count && !rc; i++)
+        rc = path_add(&list, from->paths[i]);
+    if (!rc)
+        rc = name_check(&list);
+    if (!rc && !list.count) {
+        paths_join(from, paths, sizeof(paths));
         rc = error_set(err, -ENOENT,
-                       "%s: no model in it; expected <model>/<version>/" MODEL_FILE " or <model>" ONNX_SUFFIX, path);
+                       "%s: no model in it; expected <model>/<version>/" MODEL_FILE " or <model>" ONNX_SUFFIX, paths);
+    }
     if (rc) {
         served_model_ensembles_free(list.models, list.count);
         free(list.models);
@@ -467,16 +502,18 @@ bool repository_is_model(const char *path) {
     return path_is(path, S_IFREG) || (folder_look(path, &f, NULL) == 0 && folder_is_model(&f));
 }
 
-int repository_find(const char *path, const char *name, struct served_model **models, uint32_t *count,
+int repository_find(const struct repositories *from, const char *name, struct served_model **models, uint32_t *count,
                     struct sy_error *err) {
     struct model_list list = {.err = err};
     char file[PATH_MAX], flat[NAME_MAX + 1];
     bool valid = model_name_is_valid(name) && name[0] != '.';
     snprintf(flat, sizeof(flat), "%.*s" ONNX_SUFFIX, MODEL_NAME_MAX, name);
-    if (valid && path_join(file, path, name) && path_is(file, S_IFDIR))
-        entry_add(&list, path, name);
-    if (valid && path_join(file, path, flat) && path_is(file, S_IFREG))
-        entry_add(&list, path, flat);
+    for (uint32_t i = 0; i < from->count && valid; i++) {
+        if (path_join(file, from->paths[i], name) && path_is(file, S_IFDIR))
+            entry_add(&list, from->paths[i], name);
+        if (path_join(file, from->paths[i], flat) && path_is(file, S_IFREG))
+            entry_add(&list, from->paths[i], flat);
+    }
     if (!list.count) {
         free(list.models);
         return error_set(err, -ENOENT, "there is no model '%.*s' in the repository", MODEL_NAME_MAX, name);

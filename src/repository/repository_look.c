@@ -1,4 +1,4 @@
-/* repository_look.c - looks at a repository's names and times. */
+/* repository_look.c - looks at repositories' names and times. */
 #include "repository/repository_look.h"
 
 #include <dirent.h>
@@ -72,7 +72,7 @@ static bool entry_name(const char *file, bool folder, char name[MODEL_NAME_MAX])
     return model_name_is_valid(name);
 }
 
-uint64_t repository_stamp(const char *path, const char *name) {
+static uint64_t path_stamp(const char *path, const char *name) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     char flat[MODEL_NAME_MAX + sizeof(ONNX_SUFFIX)];
     uint64_t stamp = 0;
@@ -86,6 +86,25 @@ uint64_t repository_stamp(const char *path, const char *name) {
         stamp += 2 * (mix_file(flat, &st) | 1);
     close(fd);
     return stamp;
+}
+
+uint64_t repository_stamp(const struct repositories *from, const char *name) {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < from->count; i++) {
+        uint64_t stamp = path_stamp(from->paths[i], name);
+        sum += stamp ? mix(stamp, &i, sizeof(i)) | 1 : 0; /* the same files in another repository are other files */
+    }
+    return sum;
+}
+
+uint32_t repository_holders(const struct repositories *from, const char *name, const char **path) {
+    uint32_t holders = 0;
+    for (uint32_t i = from->count; i-- > 0;)
+        if (path_stamp(from->paths[i], name)) {
+            *path = from->paths[i];
+            holders++;
+        }
+    return holders;
 }
 
 static int entry_compare(const void *a, const void *b) {
@@ -111,11 +130,10 @@ static uint32_t twins_merge(struct repository_entry *entries, uint32_t count) {
     return kept;
 }
 
-int repository_look(const char *path, struct repository_entry **entries, uint32_t *count, struct sy_error *err) {
+/* Adds the entries of one repository. */
+static int path_look(const char *path, struct repository_entry **entries, uint32_t *count, struct sy_error *err) {
     DIR *dir = opendir(path);
     int rc = 0;
-    *entries = NULL;
-    *count = 0;
     if (!dir)
         return error_set(err, -errno, "%s: %s", path, strerror(errno));
     for (struct dirent *entry; rc == 0 && (entry = readdir(dir));) {
@@ -126,15 +144,24 @@ int repository_look(const char *path, struct repository_entry **entries, uint32_
             rc = entry_add(entries, count, name);
     }
     closedir(dir);
-    if (rc) {
-        free(*entries);
-        *entries = NULL;
-        return error_set(err, rc, "%s: out of memory", path);
+    return rc ? error_set(err, rc, "%s: out of memory", path) : 0;
+}
+
+int repository_look(const struct repositories *from, struct repository_entry **entries, uint32_t *count,
+                    struct sy_error *err) {
+    int rc = 0;
+    *entries = NULL;
+    *count = 0;
+    for (uint32_t i = 0; i < from->count; i++) {
+        struct sy_error why;
+        int failed = path_look(from->paths[i], entries, count, &why);
+        if (failed && !rc)
+            rc = error_set(err, failed, "%s", why.text);
     }
     if (*count > 0)
         qsort(*entries, *count, sizeof(**entries), entry_compare);
     *count = twins_merge(*entries, *count);
     for (uint32_t i = 0; i < *count; i++)
-        (*entries)[i].stamp = repository_stamp(path, (*entries)[i].name);
-    return 0;
+        (*entries)[i].stamp = repository_stamp(from, (*entries)[i].name);
+    return rc;
 }

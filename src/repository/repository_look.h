@@ -1,4 +1,4 @@
-/* repository_look.h - what a repository holds, at a glance: names, and stamps that change when a model's files do.
+/* repository_look.h - what repositories hold, at a glance: names, and stamps that change when a model's files do.
  *
  * Opens no file. For the thread that loads and unloads models while the server runs; a repository here is a directory
  * of models, not one model's own folder. */
@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "repository/repositories.h"
 #include "repository/served_model.h"
 
 /* A model's folder, or its flat file. */
@@ -15,8 +16,12 @@ struct repository_entry {
     uint64_t stamp; /* of names, sizes, both times and inodes of all its files except hidden ones; never 0 */
 };
 
-/* Gives them sorted by name, for the caller to free(). A folder and a flat file of one name are one entry. Names that
- * no model may have are passed over. 0, or -errno with a sentence; -ENOTDIR when the path is no directory. */
-int repository_look(const char *path, struct repository_entry **entries, uint32_t *count, struct sy_error *err);
+/* Gives them sorted by name, for the caller to free(). A folder and a flat file of one name are one entry, and so are
+ * those of several repositories. Names that no model may have are passed over. 0, or -errno with a sentence about a
+ * repository that cannot be read (-ENOTDIR: it is no directory), and then the entries of the others. */
+int repository_look(const struct repositories *from, struct repository_entry **entries, uint32_t *count,
+                    struct sy_error *err);
 /* The stamp of one of them; 0: there is no such entry. */
-uint64_t repository_stamp(const char *path, const char *name);
+uint64_t repository_stamp(const struct repositories *from, const char *name);
+/* Of the repositories that have an entry of this name: *path becomes that of the first. Returns how many there are. */
+uint32_t repository_holders(const struct repositories *from, const char *name, const char **path);

@@ -173,6 +173,14 @@ def test_repository_is_followed(tmp_path):
         cluster.serves(one=1)
 
 
+def test_backend_with_two_repositories(tmp_path):
+    with Cluster(tmp_path) as cluster:
+        put(tmp_path / "more", "two", scaled(3))
+        cluster.backend("poll", "--model-repository", str(tmp_path / "more"), models=[("one", 2)])
+        cluster.answers("one", 2)
+        cluster.answers("two", 3)
+
+
 def test_backends_with_batches_of_different_sizes(tmp_path):
     """Both have the same model, in batches of four on one of them, and of two on the other: who asks for three is told."""
     with Cluster(tmp_path) as cluster:

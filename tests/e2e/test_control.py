@@ -596,6 +596,89 @@ def test_poll(tmp_path):
         assert client.fails(client.factor, "second")[0] == 404
 
 
+# ---- several repositories ----
+
+@pytest.fixture
+def two(tmp_path):
+    """Two repositories, which both have a model 'both'."""
+    folders = tmp_path / "one", tmp_path / "other"
+    for folder, own, factor in zip(folders, ("a", "b"), (2, 3)):
+        put(folder, own, scaled(factor))
+        put(folder, "both", scaled(factor))
+    return folders
+
+
+def is_refused_for_both(client, two):
+    state, reason = client.state("both")
+    return state == "UNAVAILABLE" and all(str(folder / "both") in reason for folder in two)
+
+
+def test_several_repositories(two):
+    with serving(two[0], "--model-repository", two[1], mode="none") as server:
+        for protocol in ("http", "grpc"):
+            client = Client(server, protocol)
+            assert client.factor("a") == 2 and client.factor("b") == 3 and is_refused_for_both(client, two)
+            assert client.fails(client.factor, "both")[0] == 503
+
+
+def test_several_repositories_in_the_mode_explicit(two):
+    with serving(two[0], "--repository", two[1], "--load-model", "*") as server:
+        client = Client(server, "http")
+        assert client.factor("a") == 2 and client.factor("b") == 3 and is_refused_for_both(client, two)
+        client.unload("b")
+        put(two[1], "b", scaled(5))
+        client.triton.load_model("b")
+        assert client.factor("b") == 5
+        client.triton.load_model("b", config=json.dumps({"max_batch_size": 1}))  # of the second repository
+        assert client.factor("b") == 5
+        for config in (None, json.dumps({"max_batch_size": 1})):
+            status, sentence = client.fails(client.triton.load_model, "both", config=config)
+            assert status == 400 and all(str(folder / "both") in sentence for folder in two)
+        remove(two[0], "both")
+        client.triton.load_model("both")
+        assert client.factor("both") == 3
+
+
+def test_several_repositories_in_the_mode_poll(two):
+    with serving(two[0], "--repository", two[1], "--repository-poll-secs", "0.1", mode="poll") as server:
+        client = Client(server, "grpc")
+        assert client.factor("a") == 2 and client.factor("b") == 3 and is_refused_for_both(client, two)
+        remove(two[1], "both")
+        wait_until(lambda: client.state("both") == ("READY", ""), WAIT_S)
+        assert client.factor("both") == 2
+        said = server.log_text().count("a second model of the name 'both'")
+        put(two[1], "both", scaled(5))  # what serves goes on
+        wait_until(lambda: server.log_text().count("a second model of the name 'both'") > said, WAIT_S)
+        assert client.factor("both") == 2
+        remove(two[1], "b")
+        wait_until(lambda: client.state("b") is None, WAIT_S)
+        os.rename(two[0] / "a", two[1] / "a")
+        put(two[1], "c", scaled(7))
+        wait_until(lambda: client.state("c") == ("READY", ""), WAIT_S)
+        assert client.factor("a") == 2
+        os.rename(two[1], two[1].parent / "away")  # what was there serves on
+        wait_until(lambda: "repository not looked at" in server.log_text(), WAIT_S)
+        put(two[0], "d", scaled(9))
+        wait_until(lambda: client.state("d") == ("READY", ""), WAIT_S)
+        assert [client.factor(name) for name in "acd"] == [2, 7, 9]
+        os.rename(two[1].parent / "away", two[1])
+
+
+@pytest.mark.parametrize("what", ["model.onnx", "folder", "repository"])
+def test_the_one_model_is_named(tmp_path, what):
+    """As KServe mounts a model at /mnt/models."""
+    path = tmp_path / "models"
+    put(path, "given", scaled(2))
+    if what != "repository":
+        (path / "given" / "1" / "model.onnx").rename(path / "model.onnx")
+        shutil.rmtree(path / "given")
+    with Server("--repository", path / what if what == "model.onnx" else path, "--model-name", "mine") as server:
+        client = Client(server, "http")
+        assert client.state("mine") == ("READY", "") and client.factor("mine") == 2
+        assert len(client.triton.get_model_repository_index()) == 1
+        assert server.stop() == 0
+
+
 def test_a_server_whose_models_stay(folder):
     with serving(folder, mode="none") as server:
         for protocol in ("http", "grpc"):
@@ -615,6 +698,15 @@ def test_options_that_exclude_each_other(folder, tmp_path):
                  ["--repository", folder, "--load-model", "scaled"],
                  ["--repository", folder, "--max-models", "5"],
                  ["--repository", folder / "scaled", "--model-control-mode", "poll"],
-                 ["--repository", tmp_path / "none", "--model-control-mode", "explicit"]):
+                 ["--repository", folder, "--repository", folder / "scaled", "--model-control-mode", "poll"],
+                 ["--repository", tmp_path / "none", "--model-control-mode", "explicit"],
+                 ["--repository", folder, "--repository", tmp_path / "none"],
+                 ["--repository", folder, "--model-repository="],
+                 ["--repository", folder] * 65,
+                 ["--repository", folder, "--model-name", "mine"],
+                 ["--repository", folder / "scaled", "--repository", folder / "other", "--model-name", "mine"],
+                 ["--repository", folder / "scaled", "--model-name", "not mine"],
+                 ["--repository", folder, "--model-name", "scaled", "--model-control-mode", "poll"],
+                 ["--scenario", scenario, "--model-name", "m"]):
         ended = subprocess.run([BINARY, "serve", *map(str, args)], capture_output=True, text=True, timeout=180)
-        assert ended.returncode == 2 and ended.stderr.startswith("symphony serve: ") and ended.stderr.count("\n") == 1
+        assert ended.returncode == 2 and ended.stderr.startswith("symphony serve: ") and ended.stderr.count("\n") == 1, ended.stderr

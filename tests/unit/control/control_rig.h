@@ -29,6 +29,7 @@ static inline void rig_progress(void *context, const struct profile_progress *pr
 
 struct control_rig {
     char folder[64];
+    const char *path; /* `folder` */
     struct repository_control control;
     struct deployment deployment;
     struct server *server;
@@ -69,8 +70,13 @@ static inline int rig_set_up(void **state) {
     struct deployment_options how = {.groups = &cpu, .group_count = 1};
     struct sy_error err = {""};
     temp_folder(rig->folder);
+    rig->path = rig->folder;
     rig->control = (struct repository_control){
-        .mode = CONTROL_EXPLICIT, .path = rig->folder, .look_every_ns = 3600 * NS_PER_S, .models_max = RIG_MODELS};
+        .mode = CONTROL_EXPLICIT,
+        .from = {.paths = &rig->path, .count = 1},
+        .look_every_ns = 3600 * NS_PER_S,
+        .models_max = RIG_MODELS,
+    };
     if (deployment_for_control(&rig->deployment, &rig->control, &how, &err) < 0)
         fail_msg("%s", err.text);
     rig->control.how[0].batch_max = 2; /* little is measured */

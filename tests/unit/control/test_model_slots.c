@@ -25,7 +25,7 @@ static void slots_begin(struct control_rig *rig, struct model_slots *slots) {
 static int load(struct control_rig *rig, struct model_slots *slots, const char *name, struct sy_error *err) {
     struct served_model *found;
     uint32_t count, slot;
-    assert_int_equal(repository_find(rig->folder, name, &found, &count, err), 0);
+    assert_int_equal(repository_find(&rig->control.from, name, &found, &count, err), 0);
     int rc = model_slot_load(slots, found, &slot, err);
     free(found);
     return rc ? rc : (int)slot;

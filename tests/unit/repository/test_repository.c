@@ -325,6 +325,82 @@ static void broken_ensembles_are_refused(void **state) {
         assert_null(w->models[i].ensemble);
 }
 
+/* Scans two of the root's folders, or one, with the name of the one model; NULL: without. */
+static int scan_two(struct world *w, const char *first, const char *second, const char *name) {
+    char one[256], other[256];
+    const char *paths[] = {one, other};
+    struct repositories from = {.paths = paths, .count = second ? 2 : 1, .name = name};
+    in_root(w, one, first);
+    in_root(w, other, second ? second : "");
+    served_model_ensembles_free(w->models, w->count);
+    free(w->models);
+    w->models = NULL;
+    w->count = 0;
+    return repository_scan(&from, &w->models, &w->count, &w->err);
+}
+
+static void several_repositories_are_one(void **state) {
+    struct world *w = *state;
+    put(w, "one/z/1/model.onnx", "x");
+    put(w, "one/both/1/model.onnx", "x");
+    put(w, "other/a/config.pbtxt", "version_policy { all { } }");
+    put(w, "other/a/1/model.onnx", "x");
+    put(w, "other/a/2/model.onnx", "x");
+    put(w, "other/both/2/model.onnx", "x");
+    put(w, "empty/.keep", "");
+    put(w, "blank/.keep", "");
+    assert_int_equal(scan_two(w, "one", "other/", NULL), 0);
+    assert_int_equal(w->count, 4);
+    assert_string_equal(w->models[0].name, "a");
+    assert_found(w, "z", 1, "@/one/z/1/model.onnx");
+    assert_refused(w, "both", "@/other/both: a second model of the name 'both'; the first is @/one/both");
+    assert_int_equal(scan_two(w, "one", "empty", NULL), 0);
+    assert_int_equal(w->count, 2);
+    assert_int_equal(scan_two(w, "one", "one/z", NULL), 0); /* a repository, and a model in it */
+    assert_int_equal(w->count, 2);
+    assert_refused(w, "z", "@/one/z: a second model of the name 'z'; the first is @/one/z");
+    assert_int_equal(scan_two(w, "other", "other", NULL), 0);
+    assert_int_equal(w->count, 2);
+    assert_refused(w, "a", "@/other/a: a second model of the name 'a'; the first is @/other/a");
+    assert_int_equal(scan_two(w, "one", "missing", NULL), -ENOENT);
+    assert_text(w, w->err.text, "@/missing: No such file or directory");
+    assert_int_equal(scan_two(w, "empty", "blank", NULL), -ENOENT);
+    assert_text(w, w->err.text,
+                "@/empty, @/blank: no model in it; expected <model>/<version>/model.onnx or <model>.onnx");
+}
+
+static void the_one_model_can_be_named(void **state) {
+    struct world *w = *state;
+    put(w, "models/model.onnx", "x");
+    put(w, "file/a net.onnx", "x"); /* no name for a model */
+    put(w, "versions/config.pbtxt", "name: 'net' version_policy { all { } }");
+    put(w, "versions/1/model.onnx", "x");
+    put(w, "versions/2/model.onnx", "x");
+    put(w, "tree/resnet/1/model.onnx", "x");
+    put(w, "wrong/resnet/config.pbtxt", "name: 'net'");
+    put(w, "wrong/resnet/1/model.onnx", "x");
+    put(w, "two/a.onnx", "x");
+    put(w, "two/b/1/model.onnx", "x");
+    assert_int_equal(scan_two(w, "models", NULL, "mine"), 0);
+    assert_int_equal(w->count, 1);
+    assert_found(w, "mine", 1, "@/models/model.onnx");
+    assert_int_equal(scan_two(w, "file/a net.onnx", NULL, "mine"), 0);
+    assert_found(w, "mine", 1, "@/file/a net.onnx");
+    assert_int_equal(scan_two(w, "versions", NULL, "mine"), 0);
+    assert_int_equal(w->count, 2);
+    assert_found(w, "mine", 1, "@/versions/1/model.onnx");
+    assert_string_equal(w->models[1].name, "mine");
+    assert_int_equal(scan_two(w, "tree", NULL, "mine"), 0);
+    assert_found(w, "mine", 1, "@/tree/resnet/1/model.onnx");
+    assert_int_equal(scan_two(w, "wrong", NULL, "mine"), 0);
+    assert_refused(
+        w, "mine",
+        "@/wrong/resnet/config.pbtxt: the name is 'net', but the folder's is 'resnet'; they must be the same");
+    assert_int_equal(scan_two(w, "two", NULL, "mine"), -EINVAL);
+    assert_text(w, w->err.text, "the name 'mine' was given for one model, but there are @/two/a.onnx and @/two/b");
+    assert_int_equal(scan_two(w, "models", "tree", "mine"), -EINVAL);
+}
+
 static void nothing_to_serve_is_said_clearly(void **state) {
     struct world *w = *state;
     put(w, "text", "x");
@@ -351,6 +427,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(ensembles_have_versions, world_make, world_remove),
         cmocka_unit_test_setup_teardown(ensembles_need_no_files, world_make, world_remove),
         cmocka_unit_test_setup_teardown(broken_ensembles_are_refused, world_make, world_remove),
+        cmocka_unit_test_setup_teardown(several_repositories_are_one, world_make, world_remove),
+        cmocka_unit_test_setup_teardown(the_one_model_can_be_named, world_make, world_remove),
         cmocka_unit_test_setup_teardown(nothing_to_serve_is_said_clearly, world_make, world_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,11 +6,14 @@
 #include "unit/repository/world.h"
 
 static uint64_t stamp(const struct world *w, const char *name) {
-    return repository_stamp(w->root, name);
+    const char *path = w->root;
+    return repository_stamp(&(struct repositories){.paths = &path, .count = 1}, name);
 }
 
 static void names_are_sorted_and_merged(void **state) {
     struct world *w = *state;
+    const char *path = w->root;
+    struct repositories from = {.paths = &path, .count = 1};
     struct repository_entry *entries;
     uint32_t count;
     struct sy_error err;
@@ -20,13 +23,15 @@ static void names_are_sorted_and_merged(void **state) {
     put(w, "README.md", "not a model");
     put(w, ".hidden/1/model.onnx", "x");
     put(w, "two words/1/model.onnx", "x");
-    assert_int_equal(repository_look(w->root, &entries, &count, &err), 0);
+    assert_int_equal(repository_look(&from, &entries, &count, &err), 0);
     assert_int_equal(count, 2);
     assert_string_equal(entries[0].name, "apple");
     assert_string_equal(entries[1].name, "zebra");
     assert_true(entries[0].stamp == stamp(w, "apple") && entries[0].stamp != 0);
     free(entries);
-    assert_int_equal(repository_look("/nowhere", &entries, &count, &err), -ENOENT);
+    path = "/nowhere";
+    assert_int_equal(repository_look(&from, &entries, &count, &err), -ENOENT);
+    free(entries);
     assert_true(stamp(w, "none") == 0 && stamp(w, "../x") == 0 && stamp(w, "") == 0);
 }
 
@@ -58,6 +63,8 @@ static void stamps_change_with_the_files(void **state) {
 
 static void one_model_is_found(void **state) {
     struct world *w = *state;
+    const char *path = w->root;
+    struct repositories from = {.paths = &path, .count = 1};
     struct served_model *model;
     uint32_t count;
     struct sy_error err;
@@ -66,20 +73,68 @@ static void one_model_is_found(void **state) {
     put(w, "both/1/model.onnx", "x");
     put(w, "both.onnx", "x");
     put(w, "empty/notes.txt", "x");
-    assert_int_equal(repository_find(w->root, "folder", &model, &count, &err), 0);
+    assert_int_equal(repository_find(&from, "folder", &model, &count, &err), 0);
     assert_int_equal(model->version, 3);
     assert_int_equal(model->state, MODEL_LOADING);
     free(model);
-    assert_int_equal(repository_find(w->root, "flat", &model, &count, &err), 0);
+    assert_int_equal(repository_find(&from, "flat", &model, &count, &err), 0);
     assert_text(w, model->path, "@/flat.onnx");
     free(model);
-    assert_int_equal(repository_find(w->root, "both", &model, &count, &err), 0);
+    assert_int_equal(repository_find(&from, "both", &model, &count, &err), 0);
     assert_int_equal(model->state, MODEL_UNAVAILABLE);
     free(model);
-    assert_int_equal(repository_find(w->root, "empty", &model, &count, &err), -ENOENT);
-    assert_int_equal(repository_find(w->root, "none", &model, &count, &err), -ENOENT);
-    assert_int_equal(repository_find(w->root, "../x", &model, &count, &err), -ENOENT);
+    assert_int_equal(repository_find(&from, "empty", &model, &count, &err), -ENOENT);
+    assert_int_equal(repository_find(&from, "none", &model, &count, &err), -ENOENT);
+    assert_int_equal(repository_find(&from, "../x", &model, &count, &err), -ENOENT);
     assert_false(repository_is_model(w->root));
+}
+
+static void several_repositories_are_one(void **state) {
+    struct world *w = *state;
+    char one[256], other[256];
+    const char *paths[] = {one, other};
+    struct repositories from = {.paths = paths, .count = 2}, first = {.paths = paths, .count = 1};
+    struct repository_entry *entries;
+    struct served_model *model;
+    const char *holder = NULL;
+    uint32_t count;
+    struct sy_error err;
+    in_root(w, one, "one");
+    in_root(w, other, "other");
+    put(w, "one/a/1/model.onnx", "x");
+    put(w, "one/both/1/model.onnx", "x");
+    put(w, "other/b.onnx", "x");
+    put(w, "other/both.onnx", "x");
+    assert_int_equal(repository_look(&from, &entries, &count, &err), 0);
+    assert_int_equal(count, 3);
+    assert_string_equal(entries[0].name, "a");
+    assert_string_equal(entries[1].name, "b");
+    assert_string_equal(entries[2].name, "both");
+    free(entries);
+    assert_int_equal(repository_holders(&from, "b", &holder), 1);
+    assert_string_equal(holder, other);
+    assert_int_equal(repository_holders(&from, "both", &holder), 2);
+    assert_string_equal(holder, one);
+    assert_int_equal(repository_find(&from, "b", &model, &count, &err), 0);
+    assert_text(w, model->path, "@/other/b.onnx");
+    free(model);
+    assert_int_equal(repository_find(&from, "both", &model, &count, &err), 0);
+    assert_int_equal(model->state, MODEL_UNAVAILABLE);
+    assert_text(w, model->reason, "@/other/both.onnx: a second model of the name 'both'; the first is @/one/both");
+    free(model);
+    assert_true(repository_stamp(&from, "both") != repository_stamp(&first, "both"));
+    /* the same files, in another repository */
+    uint64_t before = repository_stamp(&from, "a");
+    assert_int_equal(rename(strcat(one, "/a"), strcat(other, "/a")), 0);
+    in_root(w, one, "one");
+    in_root(w, other, "other");
+    assert_true(repository_stamp(&from, "a") != 0 && repository_stamp(&from, "a") != before);
+    /* one that cannot be read hides nothing of the others */
+    in_root(w, one, "gone");
+    assert_int_equal(repository_look(&from, &entries, &count, &err), -ENOENT);
+    assert_non_null(strstr(err.text, "gone"));
+    assert_int_equal(count, 3);
+    free(entries);
 }
 
 static void check_override(const struct world *w, const struct model_override *override, const char *name,
@@ -89,7 +144,9 @@ static void check_override(const struct world *w, const struct model_override *o
     uint32_t count;
     struct sy_error err;
     assert_int_equal(override_folder_make(override, w->root, name, folder, &err), 0);
-    assert_int_equal(repository_find(folder, name, &model, &count, &err), 0);
+    const char *path = folder;
+    assert_int_equal(repository_find(&(struct repositories){.paths = &path, .count = 1}, name, &model, &count, &err),
+                     0);
     assert_string_equal(model->reason, "");
     assert_int_equal(model->version, version);
     assert_int_equal(access(model->path, R_OK), 0);
@@ -131,6 +188,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(names_are_sorted_and_merged, world_make, world_remove),
         cmocka_unit_test_setup_teardown(stamps_change_with_the_files, world_make, world_remove),
         cmocka_unit_test_setup_teardown(one_model_is_found, world_make, world_remove),
+        cmocka_unit_test_setup_teardown(several_repositories_are_one, world_make, world_remove),
         cmocka_unit_test_setup_teardown(overrides_stand_in_for_what_is_there, world_make, world_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

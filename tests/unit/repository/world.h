@@ -48,7 +48,8 @@ static inline int scan(struct world *w, const char *name) {
     w->models = NULL;
     w->count = 0;
     w->err.text[0] = '\0';
-    return repository_scan(path, &w->models, &w->count, &w->err);
+    return repository_scan(&(struct repositories){.paths = (const char *[]){path}, .count = 1}, &w->models, &w->count,
+                           &w->err);
 }
 
 /* Does `text` equal `want`, whose "@" stands for the root? */

@@ -1,0 +1,10 @@
+/* repositories.h - where a server's models are looked for. */
+#pragma once
+
+#include <stdint.h>
+
+struct repositories {
+    const char *const *paths; /* [count] each a directory of models, or one model: its folder or its file */
+    uint32_t count;
+    const char *name; /* of the one model that is there; NULL: as its folder or its file, or its configuration, says */
+};
