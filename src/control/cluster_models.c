@@ -138,11 +138,25 @@ static bool ensemble_listed(struct cluster_models *m, uint32_t place, const stru
     return false;
 }
 
-/* Adds the ensembles that can run to the listed models, the others to those absent. */
-static void ensembles_list(struct cluster_models *m, uint32_t *listed, uint32_t *count, struct model_absent *absent,
-                           uint32_t *absent_count) {
-    uint32_t models = *count;
-    const struct ensemble_world world = {m->server->config.models, listed, models, &m->profiles, 1, true};
+/* Adds the ensembles that can run to the listed models, the others to those absent. 0 or -ENOMEM. */
+static int ensembles_list(struct cluster_models *m, uint32_t *listed, uint32_t *count, struct model_absent *absent,
+                          uint32_t *absent_count) {
+    uint32_t *candidates = calloc(m->count + 1, sizeof(*candidates)), candidate_count = *count;
+    if (!candidates)
+        return -ENOMEM;
+    memcpy(candidates, listed, *count * sizeof(*candidates));
+    for (uint32_t i = 0; i < m->count; i++) /* they may be steps of each other */
+        if (is_ensemble(m, i))
+            candidates[candidate_count++] = i;
+    const struct ensemble_world world = {
+        .models = m->server->config.models,
+        .listed = candidates,
+        .count = candidate_count,
+        .accelerators = &m->profiles,
+        .type_count = 1,
+        .elsewhere = true,
+        .published = atomic_load_explicit(&m->server->published, memory_order_acquire),
+    };
     server_models_lock(m->server); /* server_ensembles_look() divides them, too */
     for (uint32_t i = 0; i < m->count; i++) {
         if (!is_ensemble(m, i))
@@ -153,6 +167,8 @@ static void ensembles_list(struct cluster_models *m, uint32_t *listed, uint32_t 
             ++*absent_count;
     }
     server_models_unlock(m->server);
+    free(candidates);
+    return 0;
 }
 
 /* What clients are told of a model that this process does not serve, though the cluster does. */
@@ -179,9 +195,9 @@ static void publish(struct cluster_models *m) {
             else
                 absent[absent_count++] = absent_of(m, i);
         }
-        ensembles_list(m, listed, &count, absent, &absent_count);
     }
-    if (!listed || !absent || server_models_publish(m->server, listed, count, absent, absent_count, !m->told) < 0)
+    if (!listed || !absent || ensembles_list(m, listed, &count, absent, &absent_count) < 0 ||
+        server_models_publish(m->server, listed, count, absent, absent_count, !m->told) < 0)
         log_error("models not published", "reason=\"out of memory\"");
     free(absent);
     free(listed);

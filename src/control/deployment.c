@@ -117,7 +117,8 @@ static void model_log(const struct deployment *d, uint32_t model) {
 /* Makes each model ready, or each ensemble, or sets it aside with its reason. Returns how many are ready. In a backend
  * an ensemble is ready as it is: the models of its steps may be those of other backends, and frontends find them. */
 static uint32_t settle(struct deployment *d, const struct deployment_options *options, bool ensembles) {
-    const struct ensemble_world world = {d->models, NULL, d->model_count, d->accelerators, d->type_count, false};
+    const struct ensemble_world world = {
+        .models = d->models, .count = d->model_count, .accelerators = d->accelerators, .type_count = d->type_count};
     struct sy_error err;
     uint32_t ready = 0;
 

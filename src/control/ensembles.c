@@ -28,6 +28,9 @@
 /* What is kept of an ensemble that is served, for the thread that looks at it (server_ensembles_look()). */
 struct plan {
     struct ensemble_plan shared;
+    struct ensemble *flat;             /* what `shared.ensemble` is, if steps are ensembles; NULL: the ensemble's own */
+    struct plan *earlier;              /* plans that this one has replaced, while requests may have them */
+    uint64_t replaced;                 /* of such a plan: ensemble_world.published then */
     double items[PIPELINE_STAGES_MAX]; /* of each step, for one item of the ensemble */
     uint64_t seen_whole[PIPELINE_STAGES_MAX],
         seen_items[PIPELINE_STAGES_MAX]; /* counts when `items` was last measured */
@@ -38,12 +41,16 @@ struct plan {
     int64_t counted_ns; /* and when that was */
 };
 
+/* NULL: it has none yet. */
 static struct plan *plan_of(const struct served_model *model) {
-    return container_of(model->plan, struct plan, shared);
+    struct ensemble_plan *plan = atomic_load_explicit(&model->plan, memory_order_relaxed); /* set under the same lock */
+    return plan ? container_of(plan, struct plan, shared) : NULL;
 }
 
-/* The models of an ensemble's steps, and what they take on the first type of accelerators that runs them. */
+/* The steps that run, their models, and what they take on the first type of accelerators that runs them. */
 struct steps {
+    const struct ensemble *ensemble; /* the model's own, or */
+    struct ensemble *flat;           /* with the steps of ensembles in their places; NULL: no step is one */
     const struct served_model *models[ENSEMBLE_STEPS_MAX];
     const struct profile *profiles[ENSEMBLE_STEPS_MAX];
 };
@@ -64,41 +71,128 @@ static const struct served_model *model_find(const struct ensemble_world *world,
 
 static int step_error(const struct ensemble *e, uint32_t v, struct sy_error *err, const char *why, const char *detail) {
     const struct ensemble_step *step = &e->steps[v];
-    return error_set(err, -EINVAL, "%.300s:%u:%u: step %u (%.100s): %s%.200s", e->path, step->line, step->column,
-                     step->written, step->model, why, detail);
+    return error_set(err, -EINVAL, "%.200s:%u:%u: step %s (%.100s): %s%.300s", e->path, step->line, step->column,
+                     step->label, step->model, why, detail);
 }
 
+/* Ensembles that have each other as steps, from the outermost. */
+struct way {
+    const struct way *before;
+    const struct served_model *model;
+    uint32_t depth;
+};
+
+/* Not by address: a new version of an ensemble may be loaded beside the one that it will replace. */
+static bool is_same(const struct served_model *a, const struct served_model *b) {
+    return a->version == b->version && strcmp(a->name, b->name) == 0;
+}
+
+/* That a step's model is an ensemble which the way has passed already. */
+static int circle_error(const struct way *way, const struct ensemble *e, uint32_t v, const struct served_model *again,
+                        struct sy_error *err) {
+    const char *names[ENSEMBLE_DEPTH_MAX];
+    uint32_t count = 0;
+    char text[300];
+    size_t at = (size_t)snprintf(text, sizeof(text), "%.60s", again->name);
+    for (; !is_same(way->model, again); way = way->before)
+        names[count++] = way->model->name;
+    while (count > 0 && at < sizeof(text))
+        at += (size_t)snprintf(text + at, sizeof(text) - at, ", whose step is %.60s", names[--count]);
+    if (at < sizeof(text))
+        snprintf(text + at, sizeof(text) - at, ", whose step is %.60s", again->name);
+    return step_error(e, v, err, "the ensembles are steps of each other in a circle: ", text);
+}
+
+static int graph_find(const struct served_model *ensemble, const struct ensemble_world *world, const struct way *before,
+                      struct ensemble **flat, struct sy_error *err);
+
+/* The graph of a step that is an ensemble: its own, or *flat if that has such steps, too. */
+static int inner_find(const struct way *way, uint32_t v, const struct served_model *model,
+                      const struct ensemble_world *world, const struct ensemble **inner, struct ensemble **flat,
+                      struct sy_error *err) {
+    const struct ensemble *e = way->model->ensemble;
+    struct sy_error why;
+    for (const struct way *w = way; w; w = w->before)
+        if (is_same(w->model, model))
+            return circle_error(way, e, v, model, err);
+    if (way->depth == ENSEMBLE_DEPTH_MAX) {
+        error_set(&why, 0, "%d", ENSEMBLE_DEPTH_MAX);
+        return step_error(e, v, err, "more ensembles within each other than may be: ", why.text);
+    }
+    if (e->steps[v].each != ENSEMBLE_NONE)
+        return step_error(e, v, err, "for_each: the model is an ensemble", "");
+    int rc = graph_find(model, world, way, flat, &why);
+    *inner = *flat ? *flat : model->ensemble;
+    if (rc && way->before) /* the outermost step and the innermost reason are said */
+        return error_set(err, rc, "%s", why.text);
+    if (rc)
+        return step_error(e, v, err, "", why.text);
+    if (!plan_of(model) && served_model_state(model) == MODEL_UNAVAILABLE) /* it was refused for another reason */
+        return step_error(e, v, err, "the model cannot be served: ", model->reason);
+    return 0;
+}
+
+/* Finds the models of an ensemble's steps as they are written, and checks that they fit. *flat: the graph with the
+ * steps of those that are ensembles, for the caller to free; NULL: none is. */
+static int graph_find(const struct served_model *ensemble, const struct ensemble_world *world, const struct way *before,
+                      struct ensemble **flat, struct sy_error *err) {
+    const struct way way = {before, ensemble, before ? before->depth + 1 : 1};
+    const struct ensemble *e = ensemble->ensemble, *inner[ENSEMBLE_STEPS_MAX] = {NULL};
+    const struct served_model *models[ENSEMBLE_STEPS_MAX] = {NULL};
+    struct ensemble *flats[ENSEMBLE_STEPS_MAX] = {NULL};
+    bool nested = false;
+    int rc = 0;
+    *flat = NULL;
+    for (uint32_t v = 0; v < e->step_count && !rc; v++) {
+        const struct served_model *model = models[v] = model_find(world, e->steps[v].model, e->steps[v].version);
+        if (!model)
+            rc = step_error(e, v, err, "there is no such model", "");
+        else if (model->ensemble)
+            rc = inner_find(&way, v, model, world, &inner[v], &flats[v], err);
+        else if (served_model_state(model) != MODEL_READY)
+            rc = step_error(e, v, err, "the model cannot be served: ",
+                            served_model_state(model) == MODEL_UNAVAILABLE ? model->reason : "it is still loading");
+        nested |= inner[v] != NULL;
+    }
+    rc = rc ? rc : ensemble_check(ensemble, e, models, err);
+    if (!rc && nested)
+        rc = ensemble_flatten(e, inner, flat, err);
+    for (uint32_t v = 0; v < e->step_count; v++)
+        ensemble_free(flats[v]);
+    return rc;
+}
+
+/* Fills `steps`, whose `flat` is the caller's. */
 static int steps_find(const struct served_model *ensemble, const struct ensemble_world *world, struct steps *steps,
                       struct sy_error *err) {
-    const struct ensemble *e = ensemble->ensemble;
-    for (uint32_t v = 0; v < e->step_count; v++) {
-        const struct served_model *model = model_find(world, e->steps[v].model, e->steps[v].version);
-        if (!model)
-            return step_error(e, v, err, "there is no such model", "");
-        if (model->ensemble)
-            return step_error(e, v, err, "it is an ensemble itself; steps are models", "");
-        if (served_model_state(model) != MODEL_READY)
-            return step_error(e, v, err, "the model cannot be served: ",
-                              served_model_state(model) == MODEL_UNAVAILABLE ? model->reason : "it is still loading");
-        steps->models[v] = model;
+    int rc = graph_find(ensemble, world, NULL, &steps->flat, err);
+    const struct ensemble *e = steps->ensemble = steps->flat ? steps->flat : ensemble->ensemble;
+    for (uint32_t v = 0; v < e->step_count && !rc; v++) {
+        const struct served_model *model = steps->models[v] = model_find(world, e->steps[v].model, e->steps[v].version);
         steps->profiles[v] = NULL;
         for (uint32_t t = 0; t < world->type_count && !steps->profiles[v]; t++)
             steps->profiles[v] = world->accelerators[t].profiles[model - world->models];
         if (!steps->profiles[v])
-            return step_error(e, v, err, "the model has no profile", "");
+            rc = step_error(e, v, err, "the model has no profile", "");
     }
-    return ensemble_check(ensemble, steps->models, err);
+    if (!rc && steps->flat)
+        rc = ensemble_check(ensemble, steps->flat, steps->models, err);
+    if (rc) {
+        ensemble_free(steps->flat);
+        steps->flat = NULL;
+    }
+    return rc;
 }
 
 /* How many rows a tensor has, as far as the models' signatures say it; 0: they do not say. `items`: of the steps before
  * this one. `rank`: that it is taken with. */
 static double rows_of(const struct served_model *model, const struct steps *steps, const double *items, uint32_t tensor,
                       uint32_t rank) {
-    const struct ensemble_tensor *t = &model->ensemble->tensors[tensor];
+    const struct ensemble_tensor *t = &steps->ensemble->tensors[tensor];
     const struct tensor_spec *spec = &model->signature.inputs[t->place];
     if (t->step != ENSEMBLE_NONE) {
         const struct signature *signature = &steps->models[t->step]->signature;
-        const char *name = model->ensemble->steps[t->step].outputs[t->place].name;
+        const char *name = steps->ensemble->steps[t->step].outputs[t->place].name;
         int index = tensor_spec_find(signature->outputs, signature->output_count, name, strlen(name));
         if (signature->batched)
             return items[t->step];
@@ -119,8 +213,8 @@ static uint32_t input_rank(const struct served_model *model, const struct ensemb
 
 /* How many items each step is expected to have for one item of the ensemble, before any request has been seen. */
 static void items_expect(const struct served_model *model, const struct steps *steps, double *items) {
-    for (uint32_t v = 0; v < model->ensemble->step_count; v++) {
-        const struct ensemble_step *step = &model->ensemble->steps[v];
+    for (uint32_t v = 0; v < steps->ensemble->step_count; v++) {
+        const struct ensemble_step *step = &steps->ensemble->steps[v];
         bool each = step->each != ENSEMBLE_NONE;
         double rows = 0;
         if (steps->models[v]->signature.batched && !model->signature.batched)
@@ -131,26 +225,26 @@ static void items_expect(const struct served_model *model, const struct steps *s
 }
 
 /* The fewest items of a batch that the step runs in: those of one request. */
-static uint32_t items_least(const struct served_model *model, const struct steps *steps, uint32_t v, double items) {
+static uint32_t items_least(const struct steps *steps, uint32_t v, double items) {
     uint32_t most = steps->models[v]->batch_max;
-    if (model->ensemble->steps[v].each != ENSEMBLE_NONE || items < 1)
+    if (steps->ensemble->steps[v].each != ENSEMBLE_NONE || items < 1)
         return 1;
     return items < most ? (uint32_t)items : most;
 }
 
 /* The time that a batch of items_least() takes. */
-static int64_t least_ns(const struct served_model *model, const struct steps *steps, uint32_t v, double items) {
-    return steps->profiles[v]->latency_ns[items_least(model, steps, v, items)];
+static int64_t least_ns(const struct steps *steps, uint32_t v, double items) {
+    return steps->profiles[v]->latency_ns[items_least(steps, v, items)];
 }
 
 /* Each step counts with the SLO that is chosen for its model if none is given, or with twice the time of a batch of one
  * request if that is more. */
-static int64_t slo_choose(const struct served_model *model, const struct steps *steps, const double *items) {
-    const struct ensemble *e = model->ensemble;
+static int64_t slo_choose(const struct steps *steps, const double *items) {
+    const struct ensemble *e = steps->ensemble;
     struct split_stage stages[ENSEMBLE_STEPS_MAX];
     int64_t step_ns[ENSEMBLE_STEPS_MAX] = {0};
     for (uint32_t v = 0; v < e->step_count; v++) {
-        int64_t twice_ns = 2 * least_ns(model, steps, v, items[v]);
+        int64_t twice_ns = 2 * least_ns(steps, v, items[v]);
         step_ns[v] = profile_default_slo_ns(steps->profiles[v]);
         step_ns[v] = twice_ns > step_ns[v] ? twice_ns : step_ns[v];
         stages[v] = (struct split_stage){.after = e->steps[v].after};
@@ -158,17 +252,16 @@ static int64_t slo_choose(const struct served_model *model, const struct steps *
     return (split_longest_path(stages, e->step_count, step_ns) + NS_PER_MS - 1) / NS_PER_MS * NS_PER_MS;
 }
 
-static void graph_make(const struct served_model *model, const struct steps *steps, const double *items,
-                       struct pipeline *graph) {
-    const struct ensemble *e = model->ensemble;
-    graph->slo_ns = model->slo_ns;
+static void graph_make(const struct steps *steps, const double *items, int64_t slo_ns, struct pipeline *graph) {
+    const struct ensemble *e = steps->ensemble;
+    graph->slo_ns = slo_ns;
     graph->deadlines = PIPELINE_FLOATING;
     graph->stage_count = e->step_count;
     for (uint32_t v = 0; v < e->step_count; v++)
         graph->stages[v] = (struct pipeline_stage){
             .after = e->steps[v].after,
             .fan_out = {FAN_OUT_QUERY, items[v], 0},
-            .least_ns = least_ns(model, steps, v, items[v]),
+            .least_ns = least_ns(steps, v, items[v]),
         };
 }
 
@@ -185,8 +278,8 @@ static void parts_publish(struct ensemble_plan *plan, const struct split_stage *
 }
 
 /* A step is planned for batches as large as pays, or as large as one request if that is larger. */
-static uint32_t batch_planned(const struct served_model *model, const struct steps *steps, uint32_t v, double items) {
-    uint32_t pays = profile_batch_best(steps->profiles[v]), least = items_least(model, steps, v, items);
+static uint32_t batch_planned(const struct steps *steps, uint32_t v, double items) {
+    uint32_t pays = profile_batch_best(steps->profiles[v]), least = items_least(steps, v, items);
     uint32_t most = pays > least ? pays : least, able = steps->models[v]->batch_max;
     return most < able ? most : able;
 }
@@ -195,8 +288,8 @@ static uint32_t batch_planned(const struct served_model *model, const struct ste
  * proportion to the time of each step. `items`: of each step, for one item of the ensemble. `rate`: the ensemble's
  * items per second; 0: not known, and batches are planned as if they gathered in no time. 1: done; 0: the SLO is too
  * short for lone requests; or -ENOMEM. */
-static int split(const struct served_model *model, const struct steps *steps, const double *items, double rate) {
-    const struct pipeline *graph = &model->plan->graph;
+static int split(struct ensemble_plan *plan, const struct steps *steps, const double *items, double rate) {
+    const struct pipeline *graph = &plan->graph;
     struct split_stage stages[PIPELINE_STAGES_MAX];
     struct split_part parts[PIPELINE_STAGES_MAX];
     int64_t least[PIPELINE_STAGES_MAX];
@@ -205,23 +298,60 @@ static int split(const struct served_model *model, const struct steps *steps, co
         return -ENOMEM;
     for (uint32_t v = 0; v < graph->stage_count; v++) {
         stages[v] = (struct split_stage){.profile = steps->profiles[v],
-                                         .batch_max = batch_planned(model, steps, v, items[v]),
+                                         .batch_max = batch_planned(steps, v, items[v]),
                                          .rate = items[v] * (rate > 0 ? rate : 1),
                                          .gathers = rate > 0,
                                          .turns = TURNS,
                                          .after = graph->stages[v].after};
-        least[v] = least_ns(model, steps, v, items[v]);
+        least[v] = least_ns(steps, v, items[v]);
     }
     bool fits = split_best(stages, graph->stage_count, graph->slo_ns, memory, parts);
     free(memory);
     split_share(stages, graph->stage_count, graph->slo_ns, least, parts);
     for (uint32_t v = 0; v < graph->stage_count; v++)
         stages[v].batch_max = steps->models[v]->batch_max;
-    parts_publish(model->plan, stages, parts);
+    parts_publish(plan, stages, parts);
     return fits;
 }
 
 static _Atomic uint64_t plans_made; /* in this process */
+
+/* Makes a plan for the steps, and chooses the ensemble's SLO if it has none. It owns their flat graph. NULL: out of
+ * memory. */
+static struct plan *plan_make(struct served_model *model, const struct steps *steps, struct sy_error *err) {
+    struct plan *plan = calloc(1, sizeof(*plan));
+    int rc = -ENOMEM;
+    if (plan) {
+        struct ensemble_plan *shared = &plan->shared;
+        shared->number = 1 + atomic_fetch_add_explicit(&plans_made, 1, memory_order_relaxed);
+        shared->ensemble = steps->ensemble;
+        plan->flat = steps->flat;
+        items_expect(model, steps, plan->items);
+        if (model->slo_ns == 0) {
+            model->slo_ns = slo_choose(steps, plan->items);
+            model->slo_chosen = true;
+        }
+        graph_make(steps, plan->items, model->slo_ns, &shared->graph);
+        plan->divided_ns = clock_now_ns();
+        memcpy(plan->profiles, steps->profiles, sizeof(plan->profiles));
+        plan->counted_ns = plan->divided_ns;
+        rc = split(shared, steps, plan->items, plan->rate);
+        for (uint32_t v = 0; v < shared->graph.stage_count; v++) {
+            shared->graph.stages[v].part_ns = shared->part_ns[v];
+            shared->graph.stages[v].batch_most = shared->batch_most[v];
+        }
+    }
+    if (rc < 0) {
+        ensemble_free(steps->flat);
+        free(plan);
+        error_set(err, rc, "%.300s: out of memory", model->ensemble->path);
+        return NULL;
+    }
+    if (!rc)
+        log_warn("an ensemble's SLO is shorter than its steps take for a lone request", "model=%s slo_ms=%.6g",
+                 model->name, (double)model->slo_ns / 1e6);
+    return plan;
+}
 
 int ensemble_prepare(struct served_model *model, const struct ensemble_world *world, struct sy_error *err) {
     struct steps steps = {.profiles = {NULL}};
@@ -230,33 +360,10 @@ int ensemble_prepare(struct served_model *model, const struct ensemble_world *wo
         return rc;
     if (model->batch_max > PROFILE_BATCH_MAX)
         model->batch_max = PROFILE_BATCH_MAX;
-    struct plan *plan = calloc(1, sizeof(*plan));
-    if (plan) {
-        plan->shared.number = 1 + atomic_fetch_add_explicit(&plans_made, 1, memory_order_relaxed);
-        items_expect(model, &steps, plan->items);
-        if (model->slo_ns == 0) {
-            model->slo_ns = slo_choose(model, &steps, plan->items);
-            model->slo_chosen = true;
-        }
-        model->plan = &plan->shared;
-        graph_make(model, &steps, plan->items, &plan->shared.graph);
-        plan->divided_ns = clock_now_ns();
-        memcpy(plan->profiles, steps.profiles, sizeof(plan->profiles));
-        plan->counted_ns = plan->divided_ns;
-        rc = split(model, &steps, plan->items, plan->rate);
-        for (uint32_t v = 0; v < plan->shared.graph.stage_count; v++) {
-            plan->shared.graph.stages[v].part_ns = plan->shared.part_ns[v];
-            plan->shared.graph.stages[v].batch_most = plan->shared.batch_most[v];
-        }
-    }
-    if (!plan || rc < 0) {
-        free(plan);
-        model->plan = NULL;
-        return error_set(err, -ENOMEM, "%.300s: out of memory", model->ensemble->path);
-    }
-    if (!rc)
-        log_warn("an ensemble's SLO is shorter than its steps take for a lone request", "model=%s slo_ms=%.6g",
-                 model->name, (double)model->slo_ns / 1e6);
+    struct plan *plan = plan_make(model, &steps, err);
+    if (!plan)
+        return -ENOMEM;
+    atomic_store_explicit(&model->plan, &plan->shared, memory_order_release); /* with run_make() in ensemble_run.c */
     return 0;
 }
 
@@ -292,9 +399,8 @@ static void rate_measure(struct plan *plan, const struct step_counters *counts, 
 }
 
 /* Divides the SLO anew every epoch, and when a step's model was replaced. */
-static void divide_anew(const struct served_model *model, const struct ensemble_world *world, const struct steps *steps,
+static void divide_anew(struct plan *plan, const struct ensemble_world *world, const struct steps *steps,
                         const struct step_counters *counts, int64_t now_ns) {
-    struct plan *plan = plan_of(model);
     if (now_ns - plan->divided_ns < EPOCH_NS && memcmp(plan->profiles, steps->profiles, sizeof(plan->profiles)) == 0)
         return;
     plan->divided_ns = now_ns;
@@ -302,16 +408,58 @@ static void divide_anew(const struct served_model *model, const struct ensemble_
     items_measure(plan, counts);
     if (!world->elsewhere)
         rate_measure(plan, counts, now_ns);
-    split(model, steps, plan->items, plan->rate); /* without memory the parts stay as they are */
+    split(&plan->shared, steps, plan->items, plan->rate); /* without memory the parts stay as they are */
 }
 
-int ensemble_look(const struct served_model *model, const struct ensemble_world *world,
-                  const struct step_counters *counts, int64_t now_ns, struct sy_error *err) {
+static void plan_free(struct plan *plan) {
+    ensemble_free(plan->flat);
+    free(plan);
+}
+
+/* Frees plans that were replaced, and that no request has: a frontend that found one before has seen that models were
+ * published twice since, and so has noted by now that it runs it. */
+static void plans_tidy(struct plan *plan, uint64_t published) {
+    for (struct plan **at = &plan->earlier, *old; (old = *at);) {
+        if (published < old->replaced + 2 ||
+            atomic_load_explicit(&old->shared.runs, memory_order_acquire)) { /* with ensemble_run_free() */
+            at = &old->earlier;
+            continue;
+        }
+        *at = old->earlier;
+        plan_free(old);
+    }
+}
+
+/* An ensemble that is a step has changed: new requests run the steps as they are now. What was counted was of other
+ * steps. */
+static int plan_replace(struct served_model *model, const struct ensemble_world *world, const struct steps *steps,
+                        const struct step_counters *counts, struct sy_error *err) {
+    struct plan *old = plan_of(model), *plan = plan_make(model, steps, err);
+    if (!plan)
+        return -ENOMEM;
+    for (uint32_t v = 0; v < ENSEMBLE_STEPS_MAX; v++) {
+        plan->seen_whole[v] = counter_get(&counts->whole[v]);
+        plan->seen_items[v] = counter_get(&counts->items[v]);
+        plan->counted = plan->seen_whole[v] > plan->counted ? plan->seen_whole[v] : plan->counted;
+    }
+    plan->earlier = old;
+    old->replaced = world->published;
+    atomic_store_explicit(&model->plan, &plan->shared, memory_order_release); /* as ensemble_prepare() */
+    return 0;
+}
+
+int ensemble_look(struct served_model *model, const struct ensemble_world *world, const struct step_counters *counts,
+                  int64_t now_ns, struct sy_error *err) {
     struct steps steps = {.profiles = {NULL}};
     int rc = steps_find(model, world, &steps, err);
-    if (!rc)
-        divide_anew(model, world, &steps, counts, now_ns);
-    return rc;
+    if (rc)
+        return rc;
+    plans_tidy(plan_of(model), world->published);
+    if (!ensemble_same(plan_of(model)->shared.ensemble, steps.ensemble))
+        return plan_replace(model, world, &steps, counts, err);
+    divide_anew(plan_of(model), world, &steps, counts, now_ns);
+    ensemble_free(steps.flat);
+    return 0;
 }
 
 static void counts_sum(const struct server *s, uint32_t number, struct step_counters *sum) {
@@ -347,7 +495,7 @@ static void state_look(const struct server *s, struct served_model *model, const
 int server_ensemble_able(const struct server *s, struct served_model *model, const struct ensemble_world *world,
                          struct sy_error *err) {
     struct step_counters counts;
-    if (!model->plan)
+    if (!plan_of(model))
         return ensemble_prepare(model, world, err);
     counts_sum(s, (uint32_t)(model - s->config.models), &counts);
     return ensemble_look(model, world, &counts, clock_now_ns(), err);
@@ -355,8 +503,12 @@ int server_ensemble_able(const struct server *s, struct served_model *model, con
 
 void server_ensembles_look(struct server *s) {
     const struct model_index *now = server_models_lock(s);
-    struct ensemble_world world = {s->config.models,       now->listed,          now->count,
-                                   s->config.accelerators, s->config.type_count, false};
+    struct ensemble_world world = {.models = s->config.models,
+                                   .listed = now->listed,
+                                   .count = now->count,
+                                   .accelerators = s->config.accelerators,
+                                   .type_count = s->config.type_count,
+                                   .published = atomic_load_explicit(&s->published, memory_order_acquire)};
     struct sy_error err;
     if (s->cluster_models) {
         world.accelerators = cluster_models_profiles(s->cluster_models);
@@ -365,30 +517,33 @@ void server_ensembles_look(struct server *s) {
     }
     for (uint32_t i = 0; i < now->count; i++) {
         struct served_model *model = &s->config.models[now->listed[i]];
-        if (model->plan && s->cluster_models)
+        if (plan_of(model) && s->cluster_models)
             server_ensemble_able(s, model, &world,
                                  &err); /* only divides it: cluster_models.c lists those that can run */
-        else if (model->plan)
+        else if (plan_of(model))
             state_look(s, model, &world);
     }
     server_models_unlock(s);
 }
 
 void ensemble_log(const struct served_model *model) {
+    const struct plan *plan = plan_of(model);
+    const struct ensemble *e = plan ? plan->shared.ensemble : model->ensemble;
     char parts[512] = "";
     size_t at = 0;
-    for (uint32_t v = 0; model->plan && v < model->ensemble->step_count && at < sizeof(parts); v++)
-        at += (size_t)snprintf(parts + at, sizeof(parts) - at, "%s%s:%.6g", v ? "," : "",
-                               model->ensemble->steps[v].model, (double)model->plan->part_ns[v] / 1e6);
+    for (uint32_t v = 0; plan && v < e->step_count && at < sizeof(parts); v++)
+        at += (size_t)snprintf(parts + at, sizeof(parts) - at, "%s%s:%.6g", v ? "," : "", e->steps[v].model,
+                               (double)plan->shared.part_ns[v] / 1e6);
     log_info("ensemble", "model=%s version=%u slo_ms=%.6g max_batch=%u steps=%u%s%s", model->name, model->version,
-             (double)model->slo_ns / 1e6, model->batch_max, model->ensemble->step_count, *parts ? " parts_ms=" : "",
-             parts);
+             (double)model->slo_ns / 1e6, model->batch_max, e->step_count, *parts ? " parts_ms=" : "", parts);
 }
 
 void ensemble_release(struct served_model *model) {
-    if (model->plan)
-        free(plan_of(model));
-    model->plan = NULL;
+    for (struct plan *plan = plan_of(model), *earlier; plan; plan = earlier) {
+        earlier = plan->earlier;
+        plan_free(plan);
+    }
+    atomic_store_explicit(&model->plan, NULL, memory_order_relaxed); /* nobody asks for it */
     ensemble_free(model->ensemble);
     model->ensemble = NULL;
 }

@@ -162,8 +162,11 @@ static int slot_ensemble(struct model_slots *slots, uint32_t slot, struct sy_err
     struct server *s = slots->server;
     /* this thread alone publishes models */
     const struct model_index *now = atomic_load_explicit(&s->models.now, memory_order_relaxed);
-    const struct ensemble_world world = {s->config.models,       now->listed,          now->count,
-                                         s->config.accelerators, s->config.type_count, false};
+    const struct ensemble_world world = {.models = s->config.models,
+                                         .listed = now->listed,
+                                         .count = now->count,
+                                         .accelerators = s->config.accelerators,
+                                         .type_count = s->config.type_count};
     int rc = s->backend_link ? 0 : ensemble_prepare(served(slots, slot), &world, err); /* a cluster's frontends do it */
     return rc ? rc : served_model_labels_read(served(slots, slot), err);
 }

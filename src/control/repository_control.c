@@ -52,8 +52,9 @@ struct repository_thread {
     struct repository_desk *desk;
     struct known_model *known;
     uint32_t known_count, known_room;
-    bool nested;     /* the model of an ensemble's step is being loaded */
-    int64_t look_ns; /* when to look at the repository again */
+    char outer[ENSEMBLE_DEPTH_MAX][MODEL_NAME_MAX]; /* ensembles whose steps' models are being loaded, each a step of */
+    uint32_t outer_count;                           /* the one before it */
+    int64_t look_ns;                                /* when to look at the repository again */
     pthread_t thread;
     _Atomic bool stop, ended;
 };
@@ -300,9 +301,14 @@ static int steps_load(struct repository_thread *t, const char *name, const struc
     const struct ensemble *ensemble = source->models[0].ensemble;
     struct sy_error why;
     int status = 200;
-    if (t->nested)
-        return error_set(err, 400, "load failed for model '%s': it is an ensemble itself; steps are models", name);
-    t->nested = true;
+    for (uint32_t i = 0; i < t->outer_count; i++)
+        if (strcmp(t->outer[i], name) == 0)
+            return error_set(err, 400, "load failed for model '%s': it is an ensemble whose steps lead back to it",
+                             name);
+    if (t->outer_count == ENSEMBLE_DEPTH_MAX)
+        return error_set(err, 400, "load failed for model '%s': more ensembles within each other than may be: %d", name,
+                         ENSEMBLE_DEPTH_MAX);
+    snprintf(t->outer[t->outer_count++], MODEL_NAME_MAX, "%s", name);
     for (uint32_t v = 0; v < ensemble->step_count && status == 200; v++) {
         const struct known_model *k = known_find(t, ensemble->steps[v].model);
         if (is_ours(t, k))
@@ -311,7 +317,7 @@ static int steps_load(struct repository_thread *t, const char *name, const struc
             error_set(err, status, "load failed for model '%s': step %u: %.300s", name, ensemble->steps[v].written,
                       why.text);
     }
-    t->nested = false;
+    t->outer_count--;
     return status == 200 ? 0 : status;
 }
 
@@ -384,7 +390,7 @@ static void unload(struct repository_thread *t, const char *name) {
     publish(t);
 }
 
-/* Unloads a model and, if it is an ensemble, the models of its steps. */
+/* Unloads a model and, if it is an ensemble, the models of its steps, and of theirs. */
 static void unload_dependents(struct repository_thread *t, const char *name) {
     const struct known_model *k = known_find(t, name);
     const struct ensemble *e = k && k->serving.count ? t->server->config.models[k->serving.slots[0]].ensemble : NULL;
@@ -394,7 +400,7 @@ static void unload_dependents(struct repository_thread *t, const char *name) {
         strcpy(models[v], e->steps[v].model);
     unload(t, name);
     for (uint32_t v = 0; v < count; v++)
-        unload(t, models[v]);
+        unload_dependents(t, models[v]);
 }
 
 static bool is_free(const struct repository_thread *t, const struct places *places) {

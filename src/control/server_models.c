@@ -32,6 +32,7 @@ int server_models_publish(struct server *s, const uint32_t *listed, uint32_t cou
     atomic_store_explicit(&s->models.now, models, memory_order_release); /* with models_look() in net/frontend.c */
     pthread_mutex_unlock(&s->models_lock);
     frontends_await(s, models);
+    atomic_fetch_add_explicit(&s->published, 1, memory_order_release);
     model_index_destroy(old);
     free(old);
     return 0;

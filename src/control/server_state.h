@@ -75,9 +75,10 @@ struct server {
     pthread_mutex_t models_lock; /* metrics read them, the balance moves them, the repository's thread changes them */
     int listen_fds[SERVER_PROTOCOLS]; /* HTTP's, gRPC's */
     struct server_ports bound;
-    _Atomic bool ready;   /* all models of the start are loaded, or cannot be */
-    _Atomic bool able;    /* accelerators are in service that run a model */
-    _Atomic bool serving; /* `ready` and `able`: what clients see as readiness */
+    _Atomic uint64_t published; /* lists of models that every frontend has come to use: server_models_publish() */
+    _Atomic bool ready;         /* all models of the start are loaded, or cannot be */
+    _Atomic bool able;          /* accelerators are in service that run a model */
+    _Atomic bool serving;       /* `ready` and `able`: what clients see as readiness */
     _Atomic bool draining;
     bool outage;          /* some accelerators were out of service when server_outages() last looked */
     _Atomic bool watched; /* while the server is stopped: a thread still watches runs */

@@ -27,7 +27,7 @@ int ensemble_step_error(const struct ensemble *e, const struct ensemble_step *st
     va_start(ap, fmt);
     vsnprintf(sentence, sizeof(sentence), fmt, ap);
     va_end(ap);
-    return error_set(err, -EINVAL, "%s:%u:%u: step %u%s%s%s: %.400s", e->path, line, column, step->written,
+    return error_set(err, -EINVAL, "%s:%u:%u: step %s%s%s%s: %.400s", e->path, line, column, step->label,
                      step->model[0] ? " (" : "", step->model, step->model[0] ? ")" : "", sentence);
 }
 
@@ -173,6 +173,7 @@ static int steps_read(struct reader *r, const struct pbtxt_node *scheduling) {
     for (const struct pbtxt_node *node = first; node && !rc; node = pbtxt_next(node)) {
         struct ensemble_step *step = &r->e->steps[r->e->step_count++];
         step->written = r->e->step_count;
+        snprintf(step->label, sizeof(step->label), "%u", step->written);
         rc = step_read(r, node, step);
     }
     return rc;

@@ -22,6 +22,8 @@ struct symphony_yaml;
 #define ENSEMBLE_EACH_MAX    1024       /* the most items of a step that runs once for each row of a tensor */
 #define ENSEMBLE_EACH        64         /* where symphony.yaml gives no limit */
 #define ENSEMBLE_NONE        UINT32_MAX /* no step, no tensor, no output */
+#define ENSEMBLE_DEPTH_MAX   8          /* of ensembles within each other, the outermost included */
+#define ENSEMBLE_LABEL_MAX   32         /* "64.", eight times */
 
 /* What happens to the rows of a tensor beyond a step's limit. */
 enum ensemble_beyond {
@@ -38,8 +40,9 @@ struct ensemble_flow {
 
 struct ensemble_step {
     char model[MODEL_NAME_MAX];
-    uint32_t version; /* 0: the highest that is ready */
-    uint32_t written; /* its number in the file, from 1, for sentences */
+    uint32_t version;               /* 0: the highest that is ready */
+    uint32_t written;               /* its number in the file, from 1 */
+    char label[ENSEMBLE_LABEL_MAX]; /* the same, for sentences; of a step of an ensemble that is step 2: "2.1" */
     uint32_t line, column;
     struct ensemble_flow inputs[TENSORS_MAX], outputs[TENSORS_MAX];
     uint32_t input_count, output_count;
@@ -82,8 +85,18 @@ int ensemble_signature(const struct model_config *config, struct signature *sign
 
 /* Whether the steps' models take what they are given and give what is asked of them: inputs and outputs that exist, all
  * required inputs, types, shapes (a dimension that either side leaves open fits anything; so does the number of rows of
- * a step with for_each), a BOOL for `when`. models[v] is the model of step v. -EINVAL, as ensemble_read(). */
-int ensemble_check(const struct served_model *ensemble, const struct served_model *const *models, struct sy_error *err);
+ * a step with for_each), a BOOL for `when`. `whole` is the ensemble as a model, models[v] the model of step v. -EINVAL,
+ * as ensemble_read(). */
+int ensemble_check(const struct served_model *whole, const struct ensemble *ensemble,
+                   const struct served_model *const *models, struct sy_error *err);
+
+/* The graph that runs if some steps' models are ensembles themselves: inner[s] is the graph of step s, in whose place
+ * its steps are put; NULL: the step's model is a file. A `when` of the step becomes theirs. -EINVAL with a sentence:
+ * there are too many steps or tensors, or two conditions for one step. The caller frees it. */
+int ensemble_flatten(const struct ensemble *ensemble, const struct ensemble *const *inner, struct ensemble **flat,
+                     struct sy_error *err);
+/* Whether both run the same steps. */
+bool ensemble_same(const struct ensemble *a, const struct ensemble *b);
 
 /* ---- for the files of this module ---- */
 

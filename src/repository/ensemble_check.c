@@ -202,14 +202,14 @@ static int rows_check(const struct checker *c, const struct ensemble_step *step,
     return 0;
 }
 
-int ensemble_check(const struct served_model *ensemble, const struct served_model *const *models,
-                   struct sy_error *err) {
-    struct checker c = {.e = ensemble->ensemble, .ensemble = ensemble, .err = err};
+int ensemble_check(const struct served_model *whole, const struct ensemble *ensemble,
+                   const struct served_model *const *models, struct sy_error *err) {
+    struct checker c = {.e = ensemble, .ensemble = whole, .err = err};
     int rc = 0;
     for (uint32_t t = 0; t < c.e->tensor_count; t++)
         if (c.e->tensors[t].step == ENSEMBLE_NONE)
-            c.given[t] = (struct checked_tensor){&ensemble->signature.inputs[c.e->tensors[t].place],
-                                                 ensemble->signature.batched};
+            c.given[t] =
+                (struct checked_tensor){&whole->signature.inputs[c.e->tensors[t].place], whole->signature.batched};
     for (uint32_t s = 0; s < c.e->step_count && !rc;
          s++) { /* steps that give a tensor come before those that take it */
         const struct ensemble_step *step = &c.e->steps[s];

@@ -122,6 +122,7 @@ static int step_read(struct field_reader *r, const json_t *list, uint32_t i, str
     json_t *object;
     int rc = field_object_at(r, list, "ensemble.steps", i, &object);
     step->written = i + 1;
+    snprintf(step->label, sizeof(step->label), "%u", step->written);
     step->each = step->when = ENSEMBLE_NONE;
     rc = rc ? rc : FIELDS_READ(r, object, step_fields, step);
     if (!rc && !model_name_is_valid(step->model))

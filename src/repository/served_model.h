@@ -91,12 +91,13 @@ struct served_model {
     struct queue_rules queue;
     struct instance_groups instances;           /* where it is to run, */
     struct served_on on[ACCELERATOR_TYPES_MAX]; /* and by type of accelerator where it does (control/instances.h) */
-    uint64_t weights_bytes, batch_bytes; /* memory of a CPU's session, and what its largest batch adds; 0: not known */
-    bool weights_shared;                 /* sessions map the same file */
-    struct ensemble *ensemble;           /* its steps are other models', and it has no file; NULL: it has one.
-                                          * Whoever holds the model frees it; a copy made with memcpy does not own it
-                                          * unless the original is given up */
-    struct ensemble_plan *plan; /* of an ensemble that is served: when its steps are due (request/ensemble_plan.h) */
+    uint64_t weights_bytes, batch_bytes;  /* memory of a CPU's session, and what its largest batch adds; 0: not known */
+    bool weights_shared;                  /* sessions map the same file */
+    struct ensemble *ensemble;            /* its steps are other models', and it has no file; NULL: it has one.
+                                           * Whoever holds the model frees it; a copy made with memcpy does not own it
+                                           * unless the original is given up */
+    _Atomic(struct ensemble_plan *) plan; /* of an ensemble that is served: which steps run, and when they are due
+                                           * (request/ensemble_plan.h) */
     struct served_part
         *part; /* what is loaded of it, if its first layers are shared; NULL: its whole file. Not owned */
     const uint32_t

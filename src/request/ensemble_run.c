@@ -36,8 +36,8 @@ static void run_fail(struct ensemble_run *run, uint32_t v, unsigned status, bool
         return;
     run->status = status;
     run->retry = retry;
-    error_set(&run->reason, 0, "ensemble '%.100s', step %u: %.380s", run->inference->model->name,
-              run->ensemble->steps[v].written, err->text);
+    error_set(&run->reason, 0, "ensemble '%.100s', step %s: %.350s", run->inference->model->name,
+              run->ensemble->steps[v].label, err->text);
     query_cancel(run->query);
 }
 
@@ -386,10 +386,13 @@ static int models_find(struct ensemble_run *run, struct sy_error *err) {
         bool retry;
         int number = model_index_number(home->models, step->model, strlen(step->model), step->version);
         if (number < 0)
-            return error_set(err, 503, "ensemble '%.100s', step %u: there is no model '%.100s'", name, step->written,
+            return error_set(err, 503, "ensemble '%.100s', step %s: there is no model '%.100s'", name, step->label,
                              step->model);
+        if (home->models->models[number].ensemble) /* since a moment ago, and the plan is not made yet */
+            return error_set(err, 503, "ensemble '%.100s', step %s: the model '%.100s' has become an ensemble", name,
+                             step->label, step->model);
         if (!served_model_ready(&home->models->models[number], &retry, &why))
-            return error_set(err, 503, "ensemble '%.100s', step %u: %.300s", name, step->written, why.text);
+            return error_set(err, 503, "ensemble '%.100s', step %s: %.300s", name, step->label, why.text);
         run->models[v] = (uint32_t)number;
         run->held++;
         inferences_hold(home, (uint32_t)number, 1);
@@ -399,14 +402,14 @@ static int models_find(struct ensemble_run *run, struct sy_error *err) {
 
 /* What this frontend knows of the ensemble: its graph with the parts of the SLO as they are now, and how long stages
  * take. NULL: no memory. */
-static struct inference_times *times_of(struct inferences *home, const struct inference *inference) {
-    struct inference_times *times = home->times[inference->request.model];
-    const struct ensemble_plan *plan = inference->model->plan;
-    if (!times)
-        times = home->times[inference->request.model] = calloc(1, sizeof(*times));
-    if (!times)
-        return NULL;
-    if (times->of != plan || times->number != plan->number) { /* another ensemble has had this model's number */
+static struct inference_times *times_of(struct inferences *home, uint32_t model, const struct ensemble_plan *plan) {
+    struct inference_times *times = home->times[model];
+    if (!times || times->of != plan ||
+        times->number != plan->number) { /* another plan, of this ensemble or an earlier */
+        if (!times || times->runs > 0)   /* the last of them frees those that it has */
+            times = home->times[model] = calloc(1, sizeof(*times));
+        if (!times)
+            return NULL;
         *times = (struct inference_times){.of = plan, .number = plan->number, .graph = plan->graph};
         pipeline_times_init(&times->times, &times->graph);
     }
@@ -420,8 +423,10 @@ static struct inference_times *times_of(struct inferences *home, const struct in
 }
 
 static struct ensemble_run *run_make(struct inference *inference) {
-    const struct ensemble *ensemble = inference->model->ensemble;
-    struct inference_times *times = times_of(inference->home, inference);
+    struct ensemble_plan *plan =
+        atomic_load_explicit(&inference->model->plan, memory_order_acquire); /* with plan_replace() */
+    const struct ensemble *ensemble = plan->ensemble;
+    struct inference_times *times = times_of(inference->home, inference->request.model, plan);
     size_t steps = ensemble->step_count * sizeof(struct run_step), bytes = sizeof(struct ensemble_run) + steps;
     struct ensemble_run *run = slab_take(inference->home->slab, bytes + query_bytes(ensemble->step_count));
     struct step_counters *counters = infer_counters_steps(&inference->home->counters, inference->request.model);
@@ -431,6 +436,10 @@ static struct ensemble_run *run_make(struct inference *inference) {
     }
     memset(run, 0, bytes);
     run->inference = inference;
+    run->plan = plan;
+    atomic_fetch_add_explicit(&plan->runs, 1, memory_order_relaxed); /* the grace period orders it: plans_tidy() */
+    run->times = times;
+    times->runs++;
     run->ensemble = ensemble;
     run->counters = counters;
     run->query = (struct query *)((char *)run + bytes);
@@ -537,5 +546,8 @@ void ensemble_run_free(struct ensemble_run *run) {
     }
     while (run->held > 0)
         inferences_hold(run->inference->home, run->models[--run->held], -1);
+    if (--run->times->runs == 0 && run->times != run->inference->home->times[run->inference->request.model])
+        free(run->times);
+    atomic_fetch_sub_explicit(&run->plan->runs, 1, memory_order_release); /* with plans_tidy() */
     slab_give(run);
 }

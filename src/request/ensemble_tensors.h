@@ -29,7 +29,9 @@ struct run_step {
 
 struct ensemble_run {
     struct inference *inference;
-    const struct ensemble *ensemble;
+    struct ensemble_plan *plan;
+    struct inference_times *times;
+    const struct ensemble *ensemble; /* the plan's */
     struct query *query;
     struct step_counters *counters;
     struct ensemble_run *next;           /* in `inferences.runs_over` */

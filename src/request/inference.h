@@ -67,6 +67,7 @@ struct inference_times {
     const struct ensemble_plan *of; /* which plan this is about: its address, */
     uint64_t number;                /* and by its number */
     uint64_t divisions;             /* the count of the plan's divisions whose parts `graph` has */
+    uint32_t runs;                  /* that have these */
     struct pipeline graph;
     struct pipeline_times times;
 };

@@ -193,7 +193,9 @@ static void render_steps_counter(const struct rendering *r, const char *name, co
                                  bool seconds) {
     metric_heading(r->out, name, "counter", help);
     for (const uint32_t *m = r->models->listed; m < r->models->listed + r->models->count; m++) {
-        const struct ensemble *e = r->models->models[*m].ensemble;
+        const struct ensemble_plan *plan =
+            atomic_load_explicit(&r->models->models[*m].plan, memory_order_relaxed); /* under the models' lock */
+        const struct ensemble *e = plan ? plan->ensemble : r->models->models[*m].ensemble;
         for (uint32_t v = 0; e && v < e->step_count; v++) {
             uint64_t sum = 0;
             for (uint32_t f = 0; f < r->count; f++) {
@@ -201,7 +203,7 @@ static void render_steps_counter(const struct rendering *r, const char *name, co
                 sum += steps ? counter_get((const _Atomic uint64_t *)((const char *)steps + offset) + v) : 0;
             }
             row_begin(r, name, *m);
-            text_printf(r->out, ",step=\"%u\",step_model=\"%s\"} %.9g\n", e->steps[v].written,
+            text_printf(r->out, ",step=\"%s\",step_model=\"%s\"} %.9g\n", e->steps[v].label,
                         metric_label(e->steps[v].model).text, seconds ? (double)sum / 1e9 : (double)sum);
         }
     }
@@ -226,12 +228,13 @@ static void render_steps(const struct rendering *r) {
     metric_heading(r->out, "symphony_ensemble_step_part_seconds", "gauge",
                    "Part of the ensemble's SLO that a step has.");
     for (const uint32_t *m = r->models->listed; m < r->models->listed + r->models->count; m++) {
-        const struct served_model *model = &r->models->models[*m];
-        for (uint32_t v = 0; model->plan && v < model->ensemble->step_count; v++) {
+        const struct ensemble_plan *plan =
+            atomic_load_explicit(&r->models->models[*m].plan, memory_order_relaxed); /* as above */
+        for (uint32_t v = 0; plan && v < plan->ensemble->step_count; v++) {
             row_begin(r, "symphony_ensemble_step_part_seconds", *m);
-            text_printf(r->out, ",step=\"%u\",step_model=\"%s\"} %.9g\n", model->ensemble->steps[v].written,
-                        metric_label(model->ensemble->steps[v].model).text,
-                        (double)atomic_load_explicit(&model->plan->part_ns[v], memory_order_relaxed) / 1e9);
+            text_printf(r->out, ",step=\"%s\",step_model=\"%s\"} %.9g\n", plan->ensemble->steps[v].label,
+                        metric_label(plan->ensemble->steps[v].model).text,
+                        (double)atomic_load_explicit(&plan->part_ns[v], memory_order_relaxed) / 1e9);
         }
     }
 }

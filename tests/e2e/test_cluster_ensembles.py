@@ -19,8 +19,9 @@ from test_ensembles import test_steps_hand_on_what_they_make, test_strings_trave
 from test_transports import TRANSPORTS, asked, has
 
 FIRST = ("scale", "find", "copy")
-SECOND = ("next", "sum", "pick")
-ENSEMBLES = ("alone", "chain", "diamond", "words", "each", "cut", "branch", "picky", "word", "many-words")
+SECOND = ("next", "sum", "pick", "flip", "weigh")
+ENSEMBLES = ("alone", "chain", "diamond", "words", "each", "cut", "branch", "picky", "word", "many-words", "over", "twice", "again", "many-next",
+             "each-within", "branch-within", "weighed", "weighed-within", "batched-within")
 
 
 def put(folder, models, ensembles=False):
@@ -210,6 +211,13 @@ def test_it_comes_and_goes_with_its_models(tmp_path):
         second.load("sum")
         wait_until(lambda: ask.ready("diamond"), WAIT_S)
         cluster.serves(**{model: 1 for model in FIRST + SECOND + ENSEMBLES})
+        assert np.array_equal(ask("over", {"X": X}).as_numpy("Y"), 2 * X)
+        assert np.array_equal(ask("twice", {"X": X}).as_numpy("Y"), 4 * X + 3)
+        first.unload("chain")
+        wait_until(lambda: not ask.ready("twice"), WAIT_S)
+        assert "twice/config.pbtxt:6:3: step 1 (chain): there is no such model" in reason(ask.client, "twice")[1]
+        first.load("chain")
+        wait_until(lambda: ask.ready("twice"), WAIT_S)
         first.unload("diamond")
         wait_until(lambda: not ask.ready("diamond"), WAIT_S)
         assert ask.ready("chain", "sum")
@@ -220,6 +228,7 @@ def test_it_comes_and_goes_with_its_models(tmp_path):
             (first.folder / "chain" / "config.pbtxt").read_text())
         first.load("alone")  # another ensemble of that name, which takes over
         wait_until(lambda: np.array_equal(ask("alone", {"X": X}).as_numpy("Y"), 2 * X + 1), WAIT_S)
+        assert np.array_equal(ask("over", {"X": X}).as_numpy("Y"), 2 * X + 1)  # whose step it is
         cluster.scheduler.kill()
         cluster.scheduler.start()
         wait_until(lambda: ask.ready("alone", "diamond"), WAIT_S)

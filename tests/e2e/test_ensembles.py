@@ -115,6 +115,23 @@ def save_ensembles(folder):
                   [step("pick", {"i": "I"}, {"y": "P"}), step("scale", {"x": "P"}, {"y": "Y"})])
     save_ensemble(folder, "weighed", 8, [tensor("input", "W", "FP32", [4]).replace("}", "optional: true }"), x, y],
                   [step("scale", {"x": "X"}, {"y": "D"}), step("weigh", {"w": "W", "x": "D"}, {"y": "Y"})])
+    # ensembles of ensembles
+    save_ensemble(folder, "over", 8, [x, y], [step("alone", {"X": "X"}, {"Y": "Y"})])
+    save_ensemble(folder, "twice", 8, [x, y], [step("chain", {"X": "X"}, {"Y": "T"}), step("chain", {"X": "T"}, {"Y": "Y"})])
+    save_ensemble(folder, "again", 8, [x, y, tensor("output", "S", "FP32", [4])],
+                  [step("next", {"x": "T"}, {"y": "Y"}), step("twice", {"X": "X"}, {"Y": "T"}),
+                   step("diamond", {"X": "T"}, {"S": "S"})])
+    save_ensemble(folder, "named-within", 8, [x, y], [step("scale", {"x": "X"}, {"y": "D"}),
+                                                      step("named", {"X": "D"}, {"Y": "Y"})])
+    save_ensemble(folder, "each-within", 0, [rows, out], [step("each", {"X": "X"}, {"Y": "Z"}),
+                                                          step("many-next", {"X": "Z"}, {"Y": "Y"})])
+    save_ensemble(folder, "many-next", 0, [rows, out], [step("next", {"x": "X"}, {"y": "Y"})])
+    save_ensemble(folder, "branch-within", 0, [rows, out],
+                  [step("find", {"x": "X"}, {"any": "ANY"}), step("many-next", {"X": "X"}, {"Y": "Z"}),
+                   step("each", {"X": "Z"}, {"Y": "Y"})],
+                  "steps: [{step: many-next, when: ANY}]\n")
+    save_ensemble(folder, "batched-within", 0, [x, y], [step("chain", {"X": "X"}, {"Y": "D"}), step("flip", {"x": "D"}, {"y": "Y"})])
+    save_ensemble(folder, "weighed-within", 8, [x, y], [step("weighed", {"X": "X"}, {"Y": "Y"})])
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +169,10 @@ X = np.arange(12, dtype=np.float32).reshape(3, 4)
     ("each", X, {"Y": 2 * X[1:]}), ("each", -X, {"Y": np.zeros((0, 4), np.float32)}),
     ("branch", X, {"Y": 2 * X + 1}), ("branch", -X, {"Y": np.zeros((0, 4), np.float32)}),
     ("branch", np.tile(X, (500, 1)), {"Y": np.tile(2 * X + 1, (500, 1))}),
-    ("cut", np.ones((7, 4), np.float32), {"Y": 2 * np.ones((5, 4), np.float32)})])
+    ("cut", np.ones((7, 4), np.float32), {"Y": 2 * np.ones((5, 4), np.float32)}),
+    ("over", X, {"Y": 2 * X}), ("twice", X, {"Y": 4 * X + 3}), ("again", X, {"Y": 4 * X + 4, "S": 12 * X + 10}), ("each-within", X, {"Y": 2 * X[1:] + 1}),
+    ("branch-within", X, {"Y": 2 * X + 2}), ("branch-within", -X, {"Y": np.zeros((0, 4), np.float32)}),
+    ("weighed-within", X, {"Y": 6 * X}), ("batched-within", X[1], {"Y": -2 * X[1] - 1})])
 def test_steps_hand_on_what_they_make(ask, model, given, wanted):
     answer = ask(model, {"X": given})
     for name, array in wanted.items():
@@ -203,6 +223,14 @@ def test_mistakes_of_a_request_name_the_step(ask):
         ask("chain", {"Z": X})
     with pytest.raises(Exception, match="batch-size must be <= 8 for 'chain'"):
         ask("chain", {"X": np.ones((9, 4), np.float32)})
+
+
+def test_steps_of_an_ensemble_within_are_named(server, ask):
+    with pytest.raises(Exception, match="ensemble 'twice', step 1.2: model 'scale' cannot finish this request"):
+        ask("twice", {"X": X}, timeout=1)
+    with pytest.raises(Exception, match="ensemble 'each-within', step 1.2: 'ROWS' has 6 rows, and no more than 5 may be"):
+        ask("each-within", {"X": np.ones((6, 4), np.float32)})
+    assert metric(server, "symphony_ensemble_step_part_seconds", "again", "sum") > 0
 
 
 def test_many_at_once_get_their_own(server, ask):
@@ -301,15 +329,40 @@ def test_mistakes_name_file_line_and_step(tmp_path):
     save_ensemble(tmp_path, "typed", 8, [x, y], [step("pick", {"i": "X"}, {"y": "Y"})])
     save_ensemble(tmp_path, "inner", 8, [x, y], [step("scale", {"x": "X"}, {"y": "Y"})])
     save_ensemble(tmp_path, "outer", 8, [x, y], [step("inner", {"X": "X"}, {"Y": "Y"})])
+    save_ensemble(tmp_path, "around", 8, [x, y], [step("nobody", {"X": "X"}, {"Y": "Y"})])
+    save_ensemble(tmp_path, "egg", 8, [x, y], [step("hen", {"X": "X"}, {"Y": "Y"})])
+    save_ensemble(tmp_path, "hen", 8, [x, y], [step("scale", {"x": "X"}, {"y": "T"}), step("egg", {"X": "T"}, {"Y": "Y"})])
+    save_ensemble(tmp_path, "itself", 8, [x, y], [step("itself", {"X": "X"}, {"Y": "Y"})])
+    save_ensemble(tmp_path, "rows", 8, [x, y], [step("inner", {"X": "X"}, {"Y": "Y"})], "steps: [{step: 1, for_each: X}]\n")
+    save_ensemble(tmp_path, "wide", 16, [x, y], [step("inner", {"X": "X"}, {"Y": "Y"})])
+    save_ensemble(tmp_path, "unknown", 8, [x, y], [step("inner", {"x": "X"}, {"Y": "Y"})])
+    for n in range(1, 9):
+        save_ensemble(tmp_path, f"deep{n}", 8, [x, y], [step(f"deep{n - 1}" if n > 1 else "inner", {"X": "X"}, {"Y": "Y"})])
+    save_ensemble(tmp_path, "long", 8, [x, y], [step("inner", {"X": f"T{n}" if n else "X"}, {"Y": f"T{n + 1}" if n < 32 else "Y"})
+                                               for n in range(33)])
+    save_ensemble(tmp_path, "long-long", 8, [x, y], [step("long", {"X": "X"}, {"Y": "T"}), step("long", {"X": "T"}, {"Y": "Y"})])
     with Server("--repository", str(tmp_path), "--slo-ms", "60000") as server:
         with http.InferenceServerClient(f"127.0.0.1:{server.port}") as client:
             for model, sentence in [("nobody", "nobody/config.pbtxt:6:3: step 1 (nobody-there): there is no such model"),
                                     ("circle", "circle/config.pbtxt:6:3: step 1 (sum): the steps wait for each other in a circle"), ("typed", "step 1 (pick)"),
-                                    ("outer", "outer/config.pbtxt:6:3: step 1 (inner): it is an ensemble itself")]:
+                                    ("around", "around/config.pbtxt:6:3: step 1 (nobody): "),
+                                    ("around", "nobody/config.pbtxt:6:3: step 1 (nobody-there): there is no such model"),
+                                    ("egg", "hen/config.pbtxt:7:3: step 2 (egg): the ensembles are steps of each other in a "
+                                            "circle: egg, whose step is hen, whose step is egg"),
+                                    ("hen", "circle: hen, whose step is egg, whose step is hen"),
+                                    ("itself", "itself/config.pbtxt:6:3: step 1 (itself): the ensembles are steps of each other "
+                                               "in a circle: itself, whose step is itself"),
+                                    ("rows", "rows/config.pbtxt:6:3: step 1 (inner): for_each: the model is an ensemble"),
+                                    ("wide", "the ensemble's max_batch_size is 16, but the model's is 8"),
+                                    ("unknown", "the model has no input 'x'"),
+                                    ("deep8", "deep8/config.pbtxt:6:3: step 1 (deep7): "), ("deep8", "deep1/config.pbtxt:6:3: step 1 (inner): more ensembles within each other than may be: 8"),
+                                    ("long-long", "long-long/config.pbtxt: with the steps of its ensembles it has 66; at most 64 may be")]:
                 state, why = reason(client, model)
                 assert state == "UNAVAILABLE" and sentence in why
                 assert not client.is_model_ready(model)
-            assert client.is_model_ready("inner")
+            for model in ("inner", "outer", "deep7", "long"):
+                assert client.is_model_ready(model)
+                assert np.array_equal(infer(http, client, model, {"X": X}).as_numpy("Y"), (2**33 if model == "long" else 2) * X)
         assert server.stop() == 0
 
 
@@ -405,6 +458,86 @@ def test_models_are_replaced_under_it(tmp_path):
         assert server.stop() == 0
 
 
+def test_ensembles_load_with_their_ensembles(tmp_path):
+    save_models(tmp_path)
+    measure(tmp_path)
+    save_ensembles(tmp_path)
+    x, y = tensor("input", "X", "FP32", [4]), tensor("output", "Y", "FP32", [4])
+    save_ensemble(tmp_path, "egg", 8, [x, y], [step("hen", {"X": "X"}, {"Y": "Y"})])
+    save_ensemble(tmp_path, "hen", 8, [x, y], [step("egg", {"X": "X"}, {"Y": "Y"})])
+    within = ("twice", "chain", "scale", "next")
+    with Server("--repository", str(tmp_path), "--slo-ms", "60000", "--model-control-mode", "explicit") as server:
+        with http.InferenceServerClient(f"127.0.0.1:{server.port}", network_timeout=LOAD_S) as client:
+            client.load_model("twice")
+            assert all(client.is_model_ready(m) for m in within)
+            assert np.array_equal(infer(http, client, "twice", {"X": X}).as_numpy("Y"), 4 * X + 3)
+            config = client.get_model_config("twice")["ensemble_scheduling"]["step"]
+            assert [s["model_name"] for s in config] == ["chain", "chain"]  # as it is written
+            client.unload_model("chain")
+            wait_until(lambda: not client.is_model_ready("twice"))
+            assert "step 1 (chain): there is no such model" in reason(client, "twice")[1]
+            client.load_model("chain")
+            wait_until(lambda: client.is_model_ready("twice"))
+            client.unload_model("scale")
+            wait_until(lambda: not client.is_model_ready("twice"))
+            assert "chain/config.pbtxt" in reason(client, "twice")[1]
+            assert "(scale): there is no such model" in reason(client, "twice")[1]
+            client.load_model("scale")
+            wait_until(lambda: client.is_model_ready("twice"))
+            assert np.array_equal(infer(http, client, "twice", {"X": X}).as_numpy("Y"), 4 * X + 3)
+            with pytest.raises(Exception, match="load failed for model 'egg': .* it is an ensemble whose steps lead back to it"):
+                client.load_model("egg")
+            client.unload_model("twice", unload_dependents=True)
+            wait_until(lambda: not any(client.is_model_ready(m) for m in within))
+        assert server.stop() == 0
+
+
+def test_ensembles_are_replaced_under_others(tmp_path):
+    """Every answer is that of the steps before or after, whatever their number; no request is lost."""
+    save_models(tmp_path)
+    measure(tmp_path)
+    save_ensembles(tmp_path)
+    with Server("--repository", str(tmp_path), "--slo-ms", "60000", "--model-control-mode", "explicit", "--load-model",
+                "twice") as server, http.InferenceServerClient(f"127.0.0.1:{server.port}", network_timeout=LOAD_S) as client:
+        stop, wrong, answers = threading.Event(), [], []
+
+        def asks():
+            with grpc.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as c:
+                while not stop.is_set():
+                    try:
+                        y = infer(grpc, c, "twice", {"X": X}).as_numpy("Y")
+                        answers.append(next(n for n, f in enumerate((4 * X + 3, 4 * X, X + 4)) if np.array_equal(y, f)))
+                    except Exception as error:
+                        wrong.append(error)
+
+        threads = [threading.Thread(target=asks) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        x, y = tensor("input", "X", "FP32", [4]), tensor("output", "Y", "FP32", [4])
+        config = tmp_path / "chain" / "config.pbtxt"
+        before = config.read_text()
+        kinds = [before, re.sub("ensemble_scheduling.*", "ensemble_scheduling { " + step("scale", {"x": "X"}, {"y": "Y"}) + "}",
+                                before, flags=re.S)]
+        kinds.append(kinds[1].replace("ensemble_scheduling { ", "ensemble_scheduling { " + step("next", {"x": "X"}, {"y": "T"}))
+                     .replace('"scale"', '"next"').replace('step { model_name: "next" model_version: -1 input_map { key: "x" value: "X" } '
+                                                           'output_map { key: "y" value: "Y" }',
+                                                           'step { model_name: "next" model_version: -1 input_map { key: "x" value: "T" } '
+                                                           'output_map { key: "y" value: "Y" }'))
+        for kind in (1, 2, 0, 1, 2):
+            config.write_text(kinds[kind])
+            client.load_model("chain")
+            wait_until(lambda: wrong or answers and answers[-1] == kind)
+        stop.set()
+        for thread in threads:
+            thread.join()
+        assert not wrong, wrong[0]
+        assert {0, 1, 2} == set(answers)
+        steps = [k for k in server.metrics() if k.startswith("symphony_ensemble_steps_total{model=\"twice\"")]
+        assert len(steps) == 4 and len(set(steps)) == 4
+        assert any('step="2.1",step_model="next"' in k for k in steps)
+        assert server.stop() == 0
+
+
 def test_the_example_of_the_documentation(tmp_path):
     """docs/pipelines.md, "Your own": crops of several queries, each a request of its own."""
     text = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "pipelines.md").read_text()
@@ -443,5 +576,5 @@ def test_the_example_of_the_documentation(tmp_path):
 def metric(server, name, ensemble, step_model):
     with urllib.request.urlopen(f"http://127.0.0.1:{server.metrics_port}/metrics") as page:
         text = page.read().decode()
-    [value] = re.findall(rf'^{name}{{model="{ensemble}",version="1",step="\d+",step_model="{step_model}"}} (\S+)$', text, re.M)
+    [value] = re.findall(rf'^{name}{{model="{ensemble}",version="1",step="[\d.]+",step_model="{step_model}"}} (\S+)$', text, re.M)
     return float(value)

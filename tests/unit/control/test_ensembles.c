@@ -25,7 +25,15 @@
     "step { model_name: 'd' input_map { key: 'i' value: 'u' } input_map { key: 'j' value: 'v' }"                       \
     " output_map { key: 'o' value: 'y' } }\n }"
 
-enum { A, B, C, D, WHOLE, COUNT };
+/* `whole`, between two more runs of a. */
+#define AROUND                                                                                                         \
+    "input { name: 'p' data_type: TYPE_FP32 dims: 4 }\n output { name: 'q' data_type: TYPE_FP32 dims: 4 }\n"           \
+    "ensemble_scheduling {\n"                                                                                          \
+    "step { model_name: 'a' input_map { key: 'i' value: 'p' } output_map { key: 'o' value: 't' } }\n"                  \
+    "step { model_name: 'whole' input_map { key: 'x' value: 't' } output_map { key: 'y' value: 'r' } }\n"              \
+    "step { model_name: 'a' input_map { key: 'i' value: 'r' } output_map { key: 'o' value: 'q' } }\n }"
+
+enum { A, B, C, D, WHOLE, OTHER, COUNT };
 
 struct fixture {
     struct served_model models[COUNT];
@@ -40,6 +48,15 @@ static void tensor_add(struct tensor_spec *specs, uint32_t *count, const char *n
     struct tensor_spec *spec = &specs[(*count)++];
     *spec = (struct tensor_spec){.type = DATATYPE_FP32, .rank = 1, .dims = {4}};
     strcpy(spec->name, name);
+}
+
+static void steps_set(struct fixture *f, uint32_t m, const char *text) {
+    struct model_config config = {0};
+    ensemble_free(f->models[m].ensemble);
+    f->models[m].ensemble = NULL;
+    assert_int_equal(model_config_read_text("c", text, strlen(text), true, &config, &f->err), 0);
+    assert_int_equal(served_model_make_ensemble(&f->models[m], &config, &f->err), 0);
+    model_config_release(&config);
 }
 
 static int fixture_make(void **state) {
@@ -63,19 +80,19 @@ static int fixture_make(void **state) {
         tensor_add(model->signature.outputs, &model->signature.output_count, "o");
     }
     f->accelerators.profiles = f->profiles;
-    f->world = (struct ensemble_world){f->models, NULL, COUNT, &f->accelerators, 1, false};
+    f->world =
+        (struct ensemble_world){.models = f->models, .count = COUNT, .accelerators = &f->accelerators, .type_count = 1};
 
-    struct model_config config = {0};
-    assert_int_equal(model_config_read_text("c", DIAMOND, strlen(DIAMOND), true, &config, &f->err), 0);
+    strcpy(f->models[OTHER].name, "other");
     strcpy(f->models[WHOLE].name, "whole");
-    assert_int_equal(served_model_make_ensemble(&f->models[WHOLE], &config, &f->err), 0);
-    model_config_release(&config);
+    steps_set(f, WHOLE, DIAMOND);
     return 0;
 }
 
 static int fixture_free(void **state) {
     struct fixture *f = *state;
     ensemble_release(&f->models[WHOLE]);
+    ensemble_release(&f->models[OTHER]);
     for (uint32_t m = A; m <= D; m++)
         free((void *)f->profiles[m]);
     free(f);
@@ -284,6 +301,78 @@ static void a_step_has_the_highest_version_that_is_ready(void **state) {
     assert_non_null(strstr(f->err.text, "step 3 (c)"));
 }
 
+/* The labels, models and predecessors of the steps that run. */
+static void assert_runs(const struct fixture *f, uint32_t m, const char *wanted) {
+    const struct ensemble *e = f->models[m].plan->ensemble;
+    char text[300] = "";
+    size_t at = 0;
+    for (uint32_t v = 0; v < e->step_count; v++)
+        at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%s:%s:%x", v ? " " : "", e->steps[v].label,
+                               e->steps[v].model, (unsigned)e->steps[v].after);
+    assert_string_equal(text, wanted);
+}
+
+static void an_ensemble_s_steps_take_the_place_of_its_own(void **state) {
+    struct fixture *f = *state;
+    steps_set(f, OTHER, AROUND);
+    f->models[OTHER].slo_ns = 80 * MS;
+    assert_int_equal(ensemble_prepare(&f->models[OTHER], &f->world, &f->err), 0); /* before `whole` */
+    assert_runs(f, OTHER, "1:a:0 2.1:a:1 2.2:b:2 2.3:c:2 2.4:d:c 3:a:10");
+    const struct ensemble_plan *plan = f->models[OTHER].plan;
+    assert_int_equal(plan->graph.stage_count, 6);
+    int64_t sum_ns = plan->part_ns[0] + plan->part_ns[1] + plan->part_ns[4] + plan->part_ns[5] +
+                     (plan->part_ns[2] > plan->part_ns[3] ? plan->part_ns[2] : plan->part_ns[3]);
+    assert_in_range(sum_ns, 80 * MS - 10, 80 * MS);
+    const struct ensemble *e = plan->ensemble;
+    assert_int_equal(e->tensors[e->steps[5].outputs[0].tensor].output, 0);
+    assert_int_equal(e->steps[1].inputs[0].tensor, e->steps[0].outputs[0].tensor);
+    assert_int_equal(e->tensors[e->steps[4].outputs[0].tensor].output, ENSEMBLE_NONE); /* it is `whole`'s */
+    assert_int_equal(f->models[OTHER].ensemble->step_count, 3);
+}
+
+/* Requests that run the earlier steps keep them; they are freed once none does, and frontends have moved on. */
+static void another_plan_takes_the_place_of_one_that_runs(void **state) {
+    struct fixture *f = *state;
+    steps_set(f, OTHER, AROUND);
+    assert_int_equal(ensemble_prepare(&f->models[OTHER], &f->world, &f->err), 0);
+    int64_t slo_ns = f->models[OTHER].slo_ns, now_ns = clock_now_ns();
+    struct ensemble_plan *first = f->models[OTHER].plan;
+    assert_int_equal(ensemble_look(&f->models[OTHER], &f->world, &f->counts, now_ns, &f->err), 0);
+    assert_ptr_equal(f->models[OTHER].plan, first);
+
+    first->runs = 1;
+    steps_set(f, WHOLE,
+              "input { name: 'x' data_type: TYPE_FP32 dims: 4 } output { name: 'y' data_type: TYPE_FP32 dims: 4 }"
+              "ensemble_scheduling { step { model_name: 'b' input_map { key: 'i' value: 'x' }"
+              " output_map { key: 'o' value: 'y' } } }");
+    counts_set(f, 7);
+    assert_int_equal(ensemble_look(&f->models[OTHER], &f->world, &f->counts, now_ns, &f->err), 0);
+    assert_runs(f, OTHER, "1:a:0 2.1:b:1 3:a:2");
+    struct ensemble_plan *second = f->models[OTHER].plan;
+    assert_true(second->number != first->number);
+    assert_int_equal(f->models[OTHER].slo_ns, slo_ns);
+    assert_string_equal(first->ensemble->steps[4].label, "2.4");
+
+    f->world.published = 2;
+    assert_int_equal(ensemble_look(&f->models[OTHER], &f->world, &f->counts, now_ns, &f->err), 0);
+    assert_string_equal(first->ensemble->steps[4].label, "2.4"); /* a request has it */
+    first->runs = 0;
+    assert_int_equal(ensemble_look(&f->models[OTHER], &f->world, &f->counts, now_ns, &f->err), 0);
+    assert_ptr_equal(f->models[OTHER].plan, second);
+}
+
+static void ensembles_in_a_circle_are_named(void **state) {
+    struct fixture *f = *state;
+    steps_set(f, OTHER, AROUND);
+    steps_set(f, WHOLE,
+              "input { name: 'x' data_type: TYPE_FP32 dims: 4 } output { name: 'y' data_type: TYPE_FP32 dims: 4 }"
+              "ensemble_scheduling { step { model_name: 'other' input_map { key: 'p' value: 'x' }"
+              " output_map { key: 'q' value: 'y' } } }");
+    assert_int_equal(ensemble_prepare(&f->models[OTHER], &f->world, &f->err), -EINVAL);
+    assert_string_equal(f->err.text, "c:5:1: step 2 (whole): c:1:121: step 1 (other): the ensembles are steps of each "
+                                     "other in a circle: other, whose step is whole, whose step is other");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_parts_fill_the_slo, fixture_make, fixture_free),
@@ -295,6 +384,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_slo_is_divided_for_the_measured_rate, fixture_make, fixture_free),
         cmocka_unit_test_setup_teardown(no_rate_is_measured_beside_other_frontends, fixture_make, fixture_free),
         cmocka_unit_test_setup_teardown(a_step_has_the_highest_version_that_is_ready, fixture_make, fixture_free),
+        cmocka_unit_test_setup_teardown(an_ensemble_s_steps_take_the_place_of_its_own, fixture_make, fixture_free),
+        cmocka_unit_test_setup_teardown(another_plan_takes_the_place_of_one_that_runs, fixture_make, fixture_free),
+        cmocka_unit_test_setup_teardown(ensembles_in_a_circle_are_named, fixture_make, fixture_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

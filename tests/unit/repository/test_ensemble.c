@@ -440,7 +440,7 @@ static int fit_check(struct world *w, const struct fit *f) {
     b->outputs[0] = spec_of("o", DATATYPE_FP32, two);
     w->models[0].batch_max = 8;
     w->models[1].batch_max = f->b_max ? f->b_max : 8;
-    return ensemble_check(&w->whole, models, &w->err);
+    return ensemble_check(&w->whole, w->whole.ensemble, models, &w->err);
 }
 
 static void models_must_fit(void **state) {
@@ -510,7 +510,7 @@ static void a_batch_dimension_of_one_comes_and_goes(void **state) {
             }
             w->models[m].batch_max = 8;
         }
-        int rc = ensemble_check(&w->whole, models, &w->err);
+        int rc = ensemble_check(&w->whole, w->whole.ensemble, models, &w->err);
         if (rc != (cases[i].want ? -EINVAL : 0))
             fail_msg("case %zu: %d, %s", i, rc, w->err.text);
         if (cases[i].want)
@@ -524,19 +524,19 @@ static void names_must_be_the_models_(void **state) {
     const struct served_model *models[] = {&w->models[0], &w->models[1]};
     assert_int_equal(fit_check(w, &good), 0);
     strcpy(w->models[0].signature.inputs[0].name, "in");
-    assert_int_equal(ensemble_check(&w->whole, models, &w->err), -EINVAL);
+    assert_int_equal(ensemble_check(&w->whole, w->whole.ensemble, models, &w->err), -EINVAL);
     assert_string_equal(w->err.text, "c:4:24: step 1 (a): the model has no input 'i' (it has 1, the first is 'in')");
     assert_int_equal(fit_check(w, &good), 0);
     strcpy(w->models[1].signature.outputs[0].name, "out");
-    assert_int_equal(ensemble_check(&w->whole, models, &w->err), -EINVAL);
+    assert_int_equal(ensemble_check(&w->whole, w->whole.ensemble, models, &w->err), -EINVAL);
     assert_string_equal(w->err.text, "c:5:58: step 2 (b): the model has no output 'o' (it has 1, the first is 'out')");
     assert_int_equal(fit_check(w, &good), 0);
     w->models[1].signature.outputs[0].type = DATATYPE_FP16;
-    assert_int_equal(ensemble_check(&w->whole, models, &w->err), -EINVAL);
+    assert_int_equal(ensemble_check(&w->whole, w->whole.ensemble, models, &w->err), -EINVAL);
     assert_string_equal(w->err.text, "c:5:58: step 2 (b): the model's output 'o' is FP16, but 'y' is FP32");
     assert_int_equal(fit_check(w, &good), 0);
     w->whole.signature.inputs_optional = 1;
-    assert_int_equal(ensemble_check(&w->whole, models, &w->err), -EINVAL);
+    assert_int_equal(ensemble_check(&w->whole, w->whole.ensemble, models, &w->err), -EINVAL);
     assert_string_equal(w->err.text,
                         "c:4:24: step 1 (a): the ensemble's input 'x' is optional, but the model's 'i' is not");
 }

@@ -195,6 +195,7 @@ static void ensemble_draw(struct world *w, uint32_t n) {
     model_make(model, n, "ensemble", false);
     model->ensemble = e;
     model->plan = &q->plan;
+    q->plan.ensemble = e;
     model->signature.inputs[model->signature.input_count++] = spec("X", DATATYPE_FP32, 2);
     q->plan.graph = (struct pipeline){.slo_ns = model->slo_ns, .stage_count = e->step_count};
     for (uint32_t v = 0; v < e->step_count; v++)
