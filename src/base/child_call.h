@@ -30,6 +30,10 @@ int child_program_call(const struct child_program *program, const void *request,
  * Returns the exit status. */
 int child_answer(void *request, size_t bytes, int (*call)(void *request, struct sy_error *err));
 
+/* In a child that runs what clients may have brought, before it starts threads: no new privileges, no core files, and,
+ * without `network`, no sockets but those within this machine. */
+void child_limit(bool network);
+
 /* Starts a program with `requests` as its standard input and `answers` as CHILD_FD; its standard output goes to
  * standard error, since engines print. It gets signals as a fresh program does, and a process group of its own: a
  * terminal's Ctrl-C goes to the parent, which decides what becomes of it. 0 or -errno. */

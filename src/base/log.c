@@ -1,4 +1,5 @@
-/* log.c - writes log lines. The level is the only static: nobody would use a log that every caller must be handed. */
+/* log.c - writes log lines. The level and the process's name are the only statics: nobody
+ * would use a log that every caller must be handed. */
 #include "base/log.h"
 
 #include <errno.h>
@@ -18,6 +19,7 @@
 #define SPEC_MAX 16 /* of a conversion like "%.3f" */
 
 static _Atomic int level_least = LOG_INFO; /* relaxed: nothing is inferred from it */
+static const char *process;                /* NULL: lines do not say it */
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
 
 void log_set_level(enum log_level level) {
@@ -133,6 +135,10 @@ static void put_pairs(struct line *l, const char *fmt, va_list *ap) {
     }
 }
 
+void log_set_process(const char *name) {
+    process = name;
+}
+
 void log_write(enum log_level level, const char *event, const char *fmt, ...) {
     if (level < log_get_level())
         return;
@@ -144,7 +150,8 @@ void log_write(enum log_level level, const char *event, const char *fmt, ...) {
     gmtime_r(&ts.tv_sec, &tm);
     line.used = strftime(line.at, sizeof(line.at), "time=%Y-%m-%dT%H:%M:%S", &tm);
     line.used += (size_t)snprintf(line.at + line.used, sizeof(line.at) - line.used,
-                                  ".%03ldZ level=%s msg=", ts.tv_nsec / 1000000, level_names[level]);
+                                  ".%03ldZ level=%s %s%s%smsg=", ts.tv_nsec / 1000000, level_names[level],
+                                  process ? "process=" : "", process ? process : "", process ? " " : "");
     put_quote(&line);
     put_string(&line, event, strlen(event), false);
     put_quote(&line);

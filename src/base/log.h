@@ -10,6 +10,9 @@ enum log_level log_get_level(void);
 /* "debug", "info", "warn", "error"; -EINVAL otherwise. */
 int log_level_parse(const char *name, enum log_level *level);
 
+/* Lines say the process, for children whose lines go where their parent's do. `name` stays in place. */
+void log_set_process(const char *name);
+
 /* One line: `event` is a short word or sentence; `fmt` the pairs, e.g. log_write(LOG_INFO, "model loaded", "model=%s",
  * name). A string that is a value by itself (model=%s) gets quotes around it if it has blanks, quotes or equals signs;
  * in quotes (reason=\"%s\") its quotes and backslashes are escaped by backslashes. So no string can look like another

@@ -14,6 +14,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "base/child_call.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/engine.h"
@@ -88,6 +89,7 @@ static void measuring(void *context, const char *phase, uint32_t batch) {
 /* Dies with the parent, is the first to go when memory runs out, and runs where the accelerator will. */
 static void settle(int core) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    child_limit(false);
     int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (fd >= 0) {
         if (write(fd, "1000", 4) < 0)

@@ -4,6 +4,9 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "unit/cmocka_all.h"
@@ -84,6 +87,28 @@ static void a_program_is_stopped(void **state) {
     assert_string_equal(err.text, "stopped");
 }
 
+static int limits_look(void *context, struct sy_error *err) {
+    const bool *network = context;
+    struct rlimit core = {1, 1};
+    child_limit(*network);
+    int within = socket(AF_UNIX, SOCK_STREAM, 0), outside = socket(AF_INET, SOCK_STREAM, 0);
+    getrlimit(RLIMIT_CORE, &core);
+    if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1 || core.rlim_max != 0 || within < 0)
+        return error_set(err, -EPERM, "privileges %d, core %d, a socket within %d",
+                         prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0), (int)core.rlim_max, within);
+    return (outside >= 0) == *network ? 0 : error_set(err, -EPERM, "a socket outside %d", outside);
+}
+
+static void a_child_is_limited(void **state) {
+    (void)state;
+    for (int network = 0; network < 2; network++) {
+        struct sy_error err = {""};
+        bool has = network;
+        child_call(limits_look, &has, &err);
+        assert_string_equal(err.text, "");
+    }
+}
+
 int main(int argc, char **argv) {
     enum end end;
     if (argc == 2 && strcmp(argv[1], "--child") == 0)
@@ -92,6 +117,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_parent_hears_how_it_ended),
         cmocka_unit_test(a_program_answers_like_a_child),
         cmocka_unit_test(a_program_is_stopped),
+        cmocka_unit_test(a_child_is_limited),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
