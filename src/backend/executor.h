@@ -20,9 +20,10 @@ struct executor_config {
     const struct profile *const *profiles; /* [model_count] on this type; the emulated engine sleeps for the profiled
                                             * time */
     uint32_t model_count;
-    bool shared;          /* other threads of the server may need its core */
-    int64_t run_limit_ns; /* any run may take at least this long before it is told to end; 0: RUN_LIMIT_NS */
-    double spin;          /* after a batch it polls for `spin` times the batch's duration before it sleeps */
+    struct running *running; /* gets the requests of each run of a real engine (link/running.h); NULL: nobody asks */
+    bool shared;             /* other threads of the server may need its core */
+    int64_t run_limit_ns;    /* any run may take at least this long before it is told to end; 0: RUN_LIMIT_NS */
+    double spin;             /* after a batch it polls for `spin` times the batch's duration before it sleeps */
     bool pin;
     cpu_set_t cores; /* with `pin` */
 };

@@ -6,7 +6,10 @@
 #include "backend/executor_state.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "link/running.h"
 #include "table/profile.h"
+
+_Static_assert(RUNNING_MAX == PROFILE_BATCH_MAX, "there is room for the requests of any batch");
 
 /* Once a run has failed, the parts of its batch may run for APART_TIMES times the profiled latency of the whole batch,
  * plus APART_NS. Halving finds one bad request among 64, and answers the others, in 8 runs that together cost less than
@@ -313,9 +316,15 @@ static enum outcome part_run(struct executor *x, const struct batch_plan *part, 
     }
     result->start_ns = clock_now_ns();
     x->batch.ran.gather_ns = result->start_ns - now_ns;
-    if (served_model_is_prefix(&x->config.models[part->served_model]))
-        return engine_run_shared(x, inputs, part, result);
-    return engine_run(x, model, inputs, part, result);
+    struct running *running = x->config.running;
+    if (running)
+        running_begin(running, part->handles, part->request_count);
+    enum outcome outcome = served_model_is_prefix(&x->config.models[part->served_model])
+                               ? engine_run_shared(x, inputs, part, result)
+                               : engine_run(x, model, inputs, part, result);
+    if (running)
+        running_end(running);
+    return outcome;
 }
 
 /* Whether the batch runs in parts, and the time for them is up. */

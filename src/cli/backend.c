@@ -34,6 +34,9 @@ static const struct option_row rows[] = {
     OPTION_TEXT(struct serve_settings, cache_dir, "cache-dir", "DIR",
                 "where profiles and optimised models go when a model's own folder cannot be written"),
     OPTION_HEADING("Other"),
+    OPTION_INT(struct serve_settings, isolated, "isolated", "N", 0, 65535,
+               "given by 'symphony serve --isolate' to the backends that it starts: the number of this one"),
+    OPTION_INT(struct serve_settings, isolated_device, "isolated-device", "N", 0, 65535, "likewise: its GPU"),
     OPTION_TEXT(struct serve_settings, log_level, "log-level", "LEVEL", "debug, info, warn or error"),
     OPTION_END,
 };

@@ -19,6 +19,7 @@
 #include "cli/autoscale_option.h"
 #include "cli/cli.h"
 #include "cli/cluster_tls.h"
+#include "cli/isolated.h"
 #include "cluster/election.h"
 #include "cluster/registry.h"
 #include "cluster/transport.h"
@@ -29,6 +30,7 @@
 #include "net/auth.h"
 #include "peer/hello.h"
 #include "peer/names.h"
+#include "repository/model_index.h"
 #include "repository/model_name.h"
 
 #define OUTAGES_EVERY_S 1
@@ -81,6 +83,7 @@ static const struct serve_settings serve_defaults = {
     .cluster_port = 0,
     .accelerators_max = 65536,
     .heartbeat_ms = 100,
+    .isolated = -1,
 };
 
 static const int zlib_levels[] = {0, 1, 6, 9}; /* by the words of --grpc-infer-response-compression-level */
@@ -99,6 +102,7 @@ struct serve_plan {
     struct tls *cluster_tls;   /* NULL: links are plain text */
     char token[HELLO_TOKEN_MAX], name[HELLO_NAME_MAX], join[4096];
     const char *schedulers[UPLINK_ADDRESSES_MAX]; /* of --join, or of --peers */
+    struct running *running;                      /* of a child of `serve --isolate` */
 };
 
 static int default_accelerators(struct serve_plan *plan) {
@@ -537,7 +541,10 @@ static void reload(const struct serve_plan *plan) {
 }
 
 static void say_stopping(int signal_number) {
-    log_info("stopping", "signal=%s", signal_number == SIGTERM ? "SIGTERM" : "SIGINT");
+    log_info("stopping", "signal=%s",
+             signal_number == SIGTERM  ? "SIGTERM"
+             : signal_number == SIGINT ? "SIGINT"
+                                       : "SIGUSR1");
 }
 
 /* Sleeps until all models of the start are loaded. False: a signal asks the server to end before. */
@@ -565,6 +572,7 @@ static int signal_until(const sigset_t *signals, int64_t until_ns) {
 /* Sleeps until a signal asks the server to end; further ones then end the process as they usually do. What is looked at
  * once a second is looked at on the second, so that looks at the load are as far apart as they are in simulations. */
 static void wait_for_signal(struct server *server, const struct serve_plan *plan, const sigset_t *signals) {
+    struct server *scheduler = plan->config.scheduler ? plan->config.scheduler : server;
     const int64_t every_ns = OUTAGES_EVERY_S * NS_PER_S;
     int64_t next_ns = clock_now_ns() + every_ns;
     int signal_number;
@@ -575,12 +583,26 @@ static void wait_for_signal(struct server *server, const struct serve_plan *plan
         next_ns = time_due_again(next_ns, every_ns, clock_now_ns());
         server_watch(server);
         server_outages(server);
-        server_advise(server);
+        server_advise(scheduler);
         server_balance(server);
-        server_look(server);
+        server_look(scheduler);
         server_cluster_look(server);
     }
     say_stopping(signal_number);
+}
+
+/* Blocks the signals that end or change a server, before any thread starts: only sigtimedwait() above gets them. */
+static void signals_block(sigset_t *signals, bool isolated) {
+    signal(SIGPIPE, SIG_IGN);
+    sigemptyset(signals);
+    if (isolated) {
+        sigaddset(signals, ISOLATED_STOP);
+    } else {
+        sigaddset(signals, SIGTERM);
+        sigaddset(signals, SIGINT);
+        sigaddset(signals, SIGHUP);
+    }
+    pthread_sigmask(SIG_BLOCK, signals, NULL);
 }
 
 static int serve(const char *command, enum wiring_link role, const struct serve_settings *settings) {
@@ -590,19 +612,21 @@ static int serve(const char *command, enum wiring_link role, const struct serve_
     sigset_t signals;
 
     memset(&plan, 0, sizeof(plan));
+    if (settings->isolated >= 0) {
+        plan.running = isolated_begin((uint32_t)settings->isolated, (uint32_t)settings->isolated_device);
+        if (!plan.running) {
+            fprintf(stderr, "symphony %s: --isolated: it was not started by 'symphony serve --isolate'\n", command);
+            return CLI_USAGE;
+        }
+    }
     int rc = make_plan(settings, role, &plan, &err);
+    plan.cluster.running = plan.running ? &plan.running : NULL;
     if (rc < 0) {
         plan_free(&plan);
         fprintf(stderr, "symphony %s: %s\n", command, err.text);
         return CLI_USAGE;
     }
-    /* Blocked before any thread starts, so that only sigtimedwait() above gets them. */
-    signal(SIGPIPE, SIG_IGN);
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGHUP);
-    pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    signals_block(&signals, settings->isolated >= 0);
     rc = server_start(&server, &plan.config, &err);
     if (rc < 0) {
         plan_free(&plan);
@@ -629,6 +653,176 @@ static int serve(const char *command, enum wiring_link role, const struct serve_
     return rc < 0 ? CLI_FAILURE : CLI_OK;
 }
 
+/* ---- serve --isolate ---- */
+
+/* Longer than in a cluster of machines: what dies is noticed by its connection, and a machine that is busy is not. */
+#define ISOLATED_BEAT_MS 1000
+/* Once all backends have joined, a model that is not served so much later could not be loaded by any: what prepares its
+ * inputs is opened meanwhile, and models are placed. */
+#define OPENING_NS (2 * NS_PER_S)
+
+static int check_isolate(const struct serve_settings *s, struct sy_error *err) {
+    const char *with = s->scenario                           ? "--scenario"
+                       : s->control_mode == CONTROL_EXPLICIT ? "--model-control-mode explicit"
+                       : s->share_prefixes                   ? "--share-prefixes on"
+                       : s->accelerator_control              ? "--accelerator-control"
+                                                             : NULL;
+    return with ? error_set(err, -EINVAL, "--isolate does not go with %s", with) : 0;
+}
+
+/* What `serve --isolate` consists of. The frontend's and the scheduler's threads are in this process, as two servers
+ * that are joined by a link. */
+struct isolation {
+    struct serve_settings settings[3]; /* of: */
+    struct serve_plan backend, scheduler, frontend;
+    struct isolated *isolated;
+    struct model_absent *aside; /* [aside_count] models that were set aside at the start */
+    uint32_t aside_count;
+};
+
+static void isolation_free(struct isolation *i) {
+    isolated_stop(i->isolated, 0);
+    plan_free(&i->frontend);
+    plan_free(&i->scheduler);
+    plan_free(&i->backend);
+    free(i->aside);
+    free(i);
+}
+
+/* Decides as much as is decided before anything starts: models are profiled once, for all children. */
+static int isolation_plan(struct isolation *i, const struct serve_settings *settings, struct sy_error *err) {
+    struct serve_settings *backend = &i->settings[0], *scheduler = &i->settings[1];
+    int rc = check_isolate(settings, err);
+    if (rc < 0)
+        return rc;
+    *backend = *settings;
+    backend->join = "127.0.0.1:1"; /* not known yet */
+    backend->heartbeat_ms = ISOLATED_BEAT_MS;
+    backend->tls_cert = backend->tls_key = backend->tls_client_ca = backend->token_file = NULL;
+    backend->tls_metrics = backend->auth_health = backend->auth_metrics = false;
+    if ((rc = make_plan(backend, LINK_BACKEND, &i->backend, err)) < 0)
+        return rc;
+    const struct deployment *d = &i->backend.deployment;
+    if (settings->control_mode == CONTROL_NONE && (uint32_t)backend->max_models < d->model_count)
+        backend->max_models = d->model_count;
+    i->aside = calloc(d->model_count + 1, sizeof(*i->aside));
+    if (!i->aside)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (uint32_t m = 0; settings->control_mode == CONTROL_NONE && m < d->model_count; m++) {
+        const struct served_model *model = &d->models[m];
+        struct model_absent *aside = &i->aside[i->aside_count];
+        if (served_model_state(model) != MODEL_UNAVAILABLE)
+            continue;
+        *aside = (struct model_absent){.version = model->version, .state = MODEL_UNAVAILABLE, .failed = true};
+        snprintf(aside->name, sizeof(aside->name), "%s", model->name);
+        snprintf(aside->reason, sizeof(aside->reason), "%s", model->reason);
+        i->aside_count++;
+    }
+    const struct isolated_config config = {.settings = backend,
+                                           .groups = i->backend.groups,
+                                           .group_count = i->backend.group_count,
+                                           .cores = i->backend.config.executor_cores};
+    if ((rc = isolated_create(&i->isolated, &config, err)) < 0)
+        return rc;
+    *scheduler = *backend;
+    scheduler->join = NULL;
+    scheduler->listen = "127.0.0.1:0";
+    scheduler->name = "scheduler";
+    scheduler->cluster_token_file = isolated_token_file(i->isolated);
+    scheduler->no_metrics = true;
+    if ((rc = make_plan(scheduler, LINK_SCHEDULER, &i->scheduler, err)) < 0)
+        return rc;
+    i->scheduler.config.executor_cores = i->backend.config.executor_cores; /* it keeps off them */
+    i->scheduler.cluster.backends = isolated_count(i->isolated);
+    return 0;
+}
+
+/* Plans the frontend, once the scheduler listens. */
+static int isolation_frontend(struct isolation *i, const struct serve_settings *settings, struct server *scheduler,
+                              struct sy_error *err) {
+    static char join[32];
+    struct serve_settings *frontend = &i->settings[2];
+    snprintf(join, sizeof(join), "127.0.0.1:%d", server_ports(scheduler).cluster);
+    *frontend = *settings;
+    frontend->join = join;
+    frontend->cluster_host = "127.0.0.1";
+    frontend->name = "frontend";
+    frontend->cluster_token_file = i->settings[1].cluster_token_file;
+    frontend->heartbeat_ms = ISOLATED_BEAT_MS;
+    frontend->max_models = i->settings[0].max_models;
+    frontend->control_mode = CONTROL_NONE; /* the children have the models */
+    frontend->decisions = NULL;
+    int rc = make_plan(frontend, LINK_FRONTEND, &i->frontend, err);
+    i->frontend.config.executor_cores = i->backend.config.executor_cores;
+    i->frontend.config.scheduler = scheduler;
+    i->frontend.config.aside = i->aside;
+    i->frontend.config.aside_count = i->aside_count;
+    i->frontend.cluster.running = isolated_running(i->isolated);
+    i->frontend.cluster.running_count = isolated_count(i->isolated);
+    return rc;
+}
+
+/* Sleeps until all backends have joined, and all models are served that are to be from the start. False: a signal asks
+ * the server to end before. */
+static bool wait_until_heard(struct isolation *i, struct server *frontend, const sigset_t *signals) {
+    const struct deployment *d = &i->backend.deployment;
+    uint32_t wanted = d->model_count - i->aside_count;
+    int64_t until_ns = TIME_NEVER;
+    for (bool heard = false; !heard && clock_now_ns() < until_ns;) {
+        int64_t now_ns = clock_now_ns();
+        int signal_number = signal_until(signals, now_ns + READY_EVERY_MS * NS_PER_MS);
+        const struct model_index *models = server_models_lock(frontend);
+        if (!models->partial && until_ns == TIME_NEVER)
+            until_ns = now_ns + OPENING_NS;
+        heard = !models->partial && (models->count >= wanted || i->settings[0].control_mode != CONTROL_NONE);
+        server_models_unlock(frontend);
+        if (signal_number < 0 || signal_number == SIGHUP)
+            continue;
+        say_stopping(signal_number);
+        return false;
+    }
+    return true;
+}
+
+static int serve_isolated(const char *command, const struct serve_settings *settings) {
+    struct isolation *i = calloc(1, sizeof(*i));
+    struct server *scheduler = NULL, *frontend = NULL;
+    struct sy_error err = {.text = "out of memory"};
+    sigset_t signals;
+
+    if (!i || isolation_plan(i, settings, &err) < 0) {
+        fprintf(stderr, "symphony %s: %s\n", command, err.text);
+        if (i)
+            isolation_free(i);
+        return CLI_USAGE;
+    }
+    signals_block(&signals, false);
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGCHLD);
+    pthread_sigmask(SIG_BLOCK, &ends, NULL); /* the thread that watches them takes it */
+    int rc = server_start(&scheduler, &i->scheduler.config, &err);
+    rc = rc < 0 ? rc : isolation_frontend(i, settings, scheduler, &err);
+    rc = rc < 0 ? rc : server_start(&frontend, &i->frontend.config, &err);
+    rc = rc < 0 ? rc : isolated_start(i->isolated, server_ports(scheduler).cluster, &err);
+    if (rc < 0)
+        fprintf(stderr, "symphony %s: %s\n", command, err.text);
+    if (rc == 0 && wait_until_heard(i, frontend, &signals)) {
+        say_ready(frontend, &i->frontend.config);
+        wait_for_signal(frontend, &i->frontend, &signals);
+    }
+    pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
+    int64_t timeout_ns = (int64_t)(settings->drain_timeout_s * (double)NS_PER_S);
+    int ended = frontend ? server_stop(frontend, (int64_t)(settings->drain_grace_s * (double)NS_PER_S), timeout_ns) : 0;
+    isolated_stop(i->isolated, timeout_ns);
+    i->isolated = NULL;
+    if (scheduler)
+        server_stop(scheduler, 0, 0);
+    isolation_free(i);
+    log_info("stopped", "%s", ended < 0 ? "requests_cut_off=true" : "");
+    return rc < 0 || ended < 0 ? CLI_FAILURE : CLI_OK;
+}
+
 int serving_run(const struct options *options, enum wiring_link role, int argc, char **argv) {
     struct serve_settings settings = serve_defaults;
     enum log_level level;
@@ -639,5 +833,5 @@ int serving_run(const struct options *options, enum wiring_link role, int argc, 
         return cli_usage_error(options->command, "--log-level: '%s' is not debug, info, warn or error",
                                settings.log_level);
     log_set_level(level);
-    return serve(options->command, role, &settings);
+    return settings.isolate ? serve_isolated(options->command, &settings) : serve(options->command, role, &settings);
 }

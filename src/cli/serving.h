@@ -32,7 +32,8 @@ struct serve_settings {
     int64_t cluster_port, accelerators_max;
     int transport; /* 0: the best there is; else enum transport_kind and 1 */
     double heartbeat_ms;
-    bool busy_poll, no_learn, no_grpc, no_metrics, no_shared_memory, auth_health, auth_metrics, tls_metrics;
+    int64_t isolated, isolated_device; /* of a child of `serve --isolate`: its number, its device; -1: it is none */
+    bool isolate, busy_poll, no_learn, no_grpc, no_metrics, no_shared_memory, auth_health, auth_metrics, tls_metrics;
 };
 
 /* One more --repository. */

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "cluster/frontend_link_state.h"
 #include "cluster/transport.h"
+#include "link/running.h"
 #include "net/auth.h"
 #include "tensor/strings.h"
 
@@ -434,8 +435,25 @@ static void untaken_again(struct frontend_link *l) {
     }
 }
 
+/* Marks the requests that a lost backend was running, unless its successor has taken its place already. */
+static void run_ended(struct frontend_link *l, const struct backend *b) {
+    for (uint32_t i = 0; i < l->config.running_count; i++) {
+        const struct running *running = l->config.running[i];
+        if (atomic_load_explicit(&running->incarnation, memory_order_relaxed) != b->hello.incarnation)
+            continue;
+        uint32_t count = atomic_load_explicit(&running->count, memory_order_acquire); /* with running_begin() */
+        for (uint32_t k = 0; k < count && k < RUNNING_MAX; k++) {
+            struct away *a = away_find(l, running->handles[k]);
+            if (a)
+                a->ended_run = true;
+        }
+    }
+}
+
 static void backend_drop(struct frontend_link *l, struct backend *b, const char *reason) {
     bool ended = b->peer.closed; /* by its side */
+    if (b->known)
+        run_ended(l, b);
     if (b->known)
         log_info("backend disconnected", "peer=%s reason=\"%s\"", b->peer.name, reason);
     else if (!b->refused)

@@ -11,6 +11,7 @@
 #include "cluster/frontend_link_state.h"
 #include "cluster/transport.h"
 #include "link/advice.h"
+#include "link/running.h"
 
 #define TAKE_MOST 256               /* messages from one ring a turn */
 #define SWEEP_NS  (10 * NS_PER_MS)  /* between two searches for requests that are too late or long cancelled */
@@ -65,11 +66,23 @@ void away_await_no_more(struct frontend_link *l, struct away *a) {
 
 /* Whether a backend is gone that had read the request. A backend that had not read it is not gone because of it: until
  * the scheduler notices that a backend is gone, it goes on sending requests there. */
-static bool ended_its_backend(const struct away *a) {
-    return a->last.status == REQUEST_LOST && a->last.reason == LOST_BACKEND && a->taker != NO_TAKER;
+static bool ended_its_backend(const struct frontend_link *l, const struct away *a) {
+    return !l->config.running_count && a->last.status == REQUEST_LOST && a->last.reason == LOST_BACKEND &&
+           a->taker != NO_TAKER;
+}
+
+/* Whether a backend is gone that was running the request. Who hears of it first: the scheduler, or we (`ended_run`). */
+static bool ended_its_run(const struct frontend_link *l, const struct away *a) {
+    bool ended = a->ended_run;
+    if (a->last.status != REQUEST_LOST)
+        return false;
+    for (uint32_t i = 0; i < l->config.running_count && a->last.reason == LOST_BACKEND && !ended; i++)
+        ended = running_has(l->config.running[i], away_handle(l, a->message.handle));
+    return ended;
 }
 
 static void give_result(struct frontend_link *l, const struct away *a) {
+    bool ended = ended_its_run(l, a);
     struct ring *ring = &l->wiring->results[away_lane(a)];
     struct result_message *message = ring_reserve(ring);
     CHECK(message); /* a port has at most as many requests outstanding as the ring has slots */
@@ -82,12 +95,12 @@ static void give_result(struct frontend_link *l, const struct away *a) {
         .batch_items = a->last.batch_items,
         .status = a->last.status,
         .refusal = a->last.refusal,
-        .suspect = a->last.suspect,
-        .broke = a->last.broke,
+        .suspect = a->last.suspect | ended,
+        .broke = a->last.broke | ended,
         .absent = a->last.absent,
         .unready = a->last.unready,
         .misfit = a->last.status == REQUEST_LOST && a->last.reason == LOST_MISFIT,
-        .gone = ended_its_backend(a),
+        .gone = ended_its_backend(l, a),
     };
     ring_push(ring);
     l->results_rung++;

@@ -54,6 +54,10 @@ struct frontend_link_config {
     int64_t beat_ns;            /* between heartbeats */
     int64_t cancelled_ns;       /* a cancelled request comes back after so long, whoever still has it; 0: 5 s */
     struct advice *advice;      /* gets the scheduler's advice while one is connected; NULL: not wanted */
+    struct running *const
+        *running; /* [running_count] of backends that say what they run (link/running.h); 0: none does,
+                   * and a lost backend may have ended because of any request that it had read */
+    uint32_t running_count;
     const struct frontend_link_ops *ops;
     void *context;
 };

@@ -24,6 +24,7 @@ struct away {
     bool refused;   /* by the scheduler: it ended with a refusal, not a result */
     struct wire_outcome last;
     struct output_block *block; /* of `last` */
+    bool ended_run;             /* it was in the last run of a backend that is lost */
 };
 #define NO_TAKER UINT32_MAX
 

@@ -335,6 +335,8 @@ static int from_backend(struct scheduler_link *l, struct member *m, const struct
         return member_accelerators(l, m, head, frame->count, err);
     case FRAME_TOLD:
         l->look_ns = 0;
+        if (++l->told == l->config.backends)
+            l->settled_ns = clock_now_ns();
         return member_told(l, m, err);
     case FRAME_ASIDE:
         json_decref(m->aside);
@@ -741,7 +743,7 @@ static void lead(void *context, uint64_t term) {
     struct scheduler_link *l = context;
     l->config.self.term = term;
     int64_t beats_ns = SETTLE_BEATS * l->config.beat_ns;
-    l->settled_ns = clock_now_ns() + (beats_ns > SETTLE_NS ? beats_ns : SETTLE_NS);
+    l->settled_ns = l->config.backends ? TIME_NEVER : clock_now_ns() + (beats_ns > SETTLE_NS ? beats_ns : SETTLE_NS);
     l->look_ns = 0;
     atomic_store_explicit(&l->leads, true, memory_order_relaxed); /* other threads read it now and then */
     log_info("leads", "term=%llu", (unsigned long long)term);

@@ -37,6 +37,7 @@ struct scheduler_link_config {
     int64_t beat_ns;                       /* between heartbeats */
     double copy_ns_per_byte;               /* first estimate of the time for gathering inputs */
     const struct advice *advice;           /* sent to frontends; NULL: none */
+    uint32_t backends; /* once so many have told their models, members hear that these are all; 0: after a while */
 };
 
 /* 0 or -errno with a sentence. */

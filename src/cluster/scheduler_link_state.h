@@ -120,6 +120,7 @@ struct scheduler_link {
     struct standby *standby; /* NULL: this is the only scheduler */
     _Atomic bool leads;
     int64_t settled_ns; /* from then on all members of the previous scheduler have had time to join */
+    uint32_t told;      /* backends that have told all their models */
     int64_t started_ns;
     int64_t look_ns; /* when to check members next */
     struct link_report report;

@@ -63,10 +63,13 @@ struct cluster_models *cluster_models_create(struct server *server) {
     m->server = server;
     m->count = server->config.model_count;
     m->places = calloc(m->count, sizeof(*m->places));
-    m->absent = calloc(m->count, sizeof(*m->absent));
+    m->absent = calloc(m->count + server->config.aside_count, sizeof(*m->absent));
     m->profiles.profiles = calloc(m->count, sizeof(*m->profiles.profiles));
-    if (m->places && m->absent && m->profiles.profiles)
+    if (m->places && m->absent && m->profiles.profiles) {
+        for (; m->absent_count < server->config.aside_count; m->absent_count++)
+            m->absent[m->absent_count] = server->config.aside[m->absent_count];
         return m;
+    }
     cluster_models_destroy(m);
     return NULL;
 }
@@ -399,7 +402,7 @@ void cluster_models_gone(void *models, uint32_t place) {
     m->draining++;
     for (uint32_t i = 0; i < m->count; i++)
         other |= m->places[i].use == PLACE_SERVING && is_same(model->name, model->version, model_at(m, i));
-    if (!other && m->absent_count < m->count) {
+    if (!other && m->absent_count < m->count + m->server->config.aside_count) {
         struct model_absent *absent = &m->absent[m->absent_count++];
         *absent = (struct model_absent){
             .version = model->version, .state = MODEL_UNAVAILABLE, .failed = true, .reason = GONE};

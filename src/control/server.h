@@ -12,6 +12,7 @@
 
 struct auth;
 struct inferences_config;
+struct running;
 struct tls;
 
 /* Accelerators of one type. */
@@ -25,6 +26,7 @@ struct server_accelerators {
 };
 
 struct repository_control;
+struct model_absent;
 struct model_index;
 struct registry_place;
 
@@ -47,6 +49,10 @@ struct server_cluster {
     const char *const *peers;  /* of a scheduler: [peer_count] all of them, this one at `rank`; 0: it is the only one */
     uint32_t peer_count, rank;
     const struct registry_place *registry; /* NULL: none */
+    /* `serve --isolate`: the process of each accelerator says what it runs (link/running.h) */
+    struct running *const *running; /* [running_count] of a backend its own, of a frontend all */
+    uint32_t running_count;
+    uint32_t backends; /* of a scheduler: once so many have joined, all models are known; 0: as many as come */
 };
 
 struct server_config {
@@ -56,6 +62,10 @@ struct server_config {
     const struct repository_control *control; /* models come and go; NULL: they do not */
     const struct server_cluster *cluster;     /* NULL: all roles are in this process. A frontend's and a scheduler's
                                                * models are places, as with `control` */
+    const struct model_absent *aside; /* [aside_count] of a frontend: models that are not served, with their reasons */
+    uint32_t aside_count;
+    struct server *scheduler; /* of a frontend: the scheduler, if it is in this process, too: the metrics
+                               * port shows both; NULL: it is elsewhere */
     struct server_accelerators *accelerators; /* [type_count] */
     uint32_t type_count;
     uint32_t model_threads;

@@ -16,6 +16,7 @@
 #include "control/cluster_models.h"
 #include "control/repository_control.h"
 #include "control/server_state.h"
+#include "link/running.h"
 #include "net/listen.h"
 
 #define LINK_REQUESTS 262144 /* most requests in the scheduler, of all frontends */
@@ -92,6 +93,8 @@ static int start_frontend(struct server *s, const struct hello *self, int listen
         .models_max = s->config.model_count,
         .outputs_bytes_max = s->config.outputs_bytes_max ? s->config.outputs_bytes_max : machine_memory_bytes() / 2,
         .advice = &s->advice,
+        .running = c->running,
+        .running_count = c->running_count,
         .ops = &ops,
         .context = s->cluster_models,
     };
@@ -100,6 +103,8 @@ static int start_frontend(struct server *s, const struct hello *self, int listen
 
 static int start_backend(struct server *s, const struct hello *self, struct sy_error *err) {
     const struct server_cluster *c = s->config.cluster;
+    if (c->running)
+        atomic_store_explicit(&c->running[0]->incarnation, self->incarnation, memory_order_relaxed);
     struct backend_link_config config = {
         .wiring = &s->wiring,
         .schedulers = c->schedulers,
@@ -142,6 +147,7 @@ static int start_scheduler(struct server *s, const struct hello *self, int liste
         .beat_ns = s->config.cluster->beat_ns,
         .copy_ns_per_byte = s->calibration.copy_ns_per_byte,
         .advice = &s->advice,
+        .backends = s->config.cluster->backends,
     };
     return scheduler_link_start(&s->scheduler_link, &config, err);
 }

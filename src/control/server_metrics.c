@@ -39,32 +39,33 @@ static void render_schedule(struct server *s, const struct scheduler_counters *s
 }
 
 void server_render_metrics(void *server, struct text *out) {
-    struct server *s = server;
+    struct server *s = server, *by = server_scheduling(s);
+    bool schedules = server_schedules(by);
     const struct model_index *listed = server_models_lock(s);
-    uint32_t frontend_count = server_frontends(s), threads = server_schedules(s) ? s->wiring.model_threads : 0;
+    uint32_t frontend_count = server_frontends(s), threads = schedules ? by->wiring.model_threads : 0;
     struct frontend_counters frontends[frontend_count + 1];
     const struct thread_rings *rings[threads + 1];
     const struct model_thread_times *times[threads + 1];
     struct central_moves moves;
-    bool binds = s->central_thread && central_thread_moves(s->central_thread, &moves);
+    bool binds = by->central_thread && central_thread_moves(by->central_thread, &moves);
     const struct scheduler_counters scheduler = {
-        .thread = s->central_thread ? "central" : "model",
+        .thread = by->central_thread ? "central" : "model",
         .rings = rings,
-        .times = s->central_thread ? NULL : times,
+        .times = by->central_thread ? NULL : times,
         .threads = threads,
-        .thread_of_served = s->wiring.thread_of_served,
-        .ranks = (const struct rank_thread *const *)s->rank_threads,
-        .rank_threads = s->central_thread ? 0 : s->wiring.rank_threads,
-        .wiring = &s->wiring,
+        .thread_of_served = by->wiring.thread_of_served,
+        .ranks = (const struct rank_thread *const *)by->rank_threads,
+        .rank_threads = by->central_thread ? 0 : by->wiring.rank_threads,
+        .wiring = &by->wiring,
         .moves = binds ? &moves : NULL,
-        .needed = s->central_thread ? central_thread_accelerators_needed(s->central_thread) : 0,
+        .needed = by->central_thread ? central_thread_accelerators_needed(by->central_thread) : 0,
     };
     const struct statistics_source statistics = {server_statistics, server_batch_statistics, s};
 
     frontends_collect(s, frontends);
     for (uint32_t t = 0; t < threads; t++) {
-        rings[t] = server_rings(s, t);
-        times[t] = s->central_thread ? NULL : model_thread_times(s->model_threads[t]);
+        rings[t] = server_rings(by, t);
+        times[t] = by->central_thread ? NULL : model_thread_times(by->model_threads[t]);
     }
     render_server(s, out);
     bool whole = server_role(s) == LINK_NONE; /* a process of a cluster shows only its own part */
@@ -72,13 +73,13 @@ void server_render_metrics(void *server, struct text *out) {
         scheduler_metrics_render_models(&scheduler, listed, out);
     if (server_runs(s))
         render_backend(s, out);
-    if (server_schedules(s))
-        render_schedule(s, &scheduler, out);
+    if (schedules)
+        render_schedule(by, &scheduler, out);
     metric_margin_heading(out);
-    if (server_schedules(s))
+    if (schedules)
         scheduler_metrics_render_margins(&scheduler, out);
     frontend_metrics_render_margins(frontends, frontend_count, out);
-    if (server_schedules(s))
+    if (schedules)
         scheduler_metrics_render_decisions(&scheduler, out);
     if (server_listens(s)) {
         infer_metrics_render(frontends, frontend_count, listed, slab_use(bulk_slab(s->bulk)), out);

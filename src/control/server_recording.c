@@ -215,7 +215,7 @@ int server_recording_read(struct server *s, int64_t from_ns, uint64_t requests_m
 }
 
 int server_render_recording(void *server, double seconds, struct text *out, struct sy_error *err) {
-    struct server *s = server;
+    struct server *s = server_scheduling(server);
     struct recording r;
     if (s->config.record_bytes == 0)
         return error_set(err, -ENOENT, "nothing is recorded: the server runs with --record-mib 0");

@@ -96,6 +96,10 @@ static inline bool server_listens(const struct server *s) {
 static inline bool server_schedules(const struct server *s) {
     return server_role(s) == LINK_NONE || server_role(s) == LINK_SCHEDULER;
 }
+/* The server of this process that schedules: this one, or that beside it. */
+static inline struct server *server_scheduling(struct server *s) {
+    return s->config.scheduler ? s->config.scheduler : s;
+}
 static inline bool server_runs(const struct server *s) {
     return server_role(s) == LINK_NONE || server_role(s) == LINK_BACKEND;
 }

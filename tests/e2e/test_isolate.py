@@ -1,0 +1,176 @@
+"""test_isolate.py - `serve --isolate`: what ends an accelerator's process costs the requests of its run, and no others."""
+# sanitizers: address thread
+# quick sanitizers: address
+import concurrent.futures
+import os
+import pathlib
+import platform
+import signal
+import subprocess
+
+import pytest
+from onnx import TensorProto, helper
+
+from repository import save_model
+from server import BINARY, Server, wait_until
+
+INT64, LEAST = TensorProto.INT64, -2**63
+traps = pytest.mark.skipif(platform.machine() != "x86_64", reason="elsewhere the lowest number divided by -1 is no trap")
+
+
+def save_div(folder, name="div"):
+    """y = x / (k - 2), of which (LEAST, 1) traps in the engine; waits for company."""
+    two = helper.make_tensor("two", INT64, [1], [2])
+    save_model(folder, name, [helper.make_node("Sub", ["k", "two"], ["d"]), helper.make_node("Div", ["x", "d"], ["y"])],
+               [("x", INT64, ["N", 1]), ("k", INT64, ["N", 1])], [("y", INT64, ["N", 1])], [two])
+    (folder / name / "config.pbtxt").write_text(
+        "max_batch_size: 64 dynamic_batching { preferred_batch_size: [ 64 ] max_queue_delay_microseconds: 100000 }")
+
+
+def ask(server, x, k=5, name="div"):
+    return server.infer(name, [{"name": tensor, "datatype": "INT64", "shape": [1, 1], "data": [value]}
+                               for tensor, value in (("x", x), ("k", k))])
+
+
+def told(server, x, name="div"):
+    """True, or what was said instead."""
+    status, answer = ask(server, x, name=name)
+    return True if status == 200 and answer["outputs"][0]["data"] == [x // 3] else (status, answer)
+
+
+def children(server):
+    """The processes of its accelerators."""
+    tasks = pathlib.Path("/proc/%d/task" % server.process.pid).glob("*/children")
+    found = [pid for task in tasks for pid in task.read_text().split()]
+    return [int(pid) for pid in found if b"--isolated=" in pathlib.Path("/proc/%s/cmdline" % pid).read_bytes()]
+
+
+def ended(server):
+    return server.log_text().count('msg="backend ended; it is started again"')
+
+
+def isolated(folder, *more):
+    return Server("--repository", folder, "--isolate", "--slo-ms", "120000", "--pin", "none", *more)
+
+
+@traps
+def test_a_request_that_traps_is_answered_500_after_two_ends(tmp_path):
+    """Whatever ran or waited beside it is answered, right."""
+    save_div(tmp_path)
+    save_div(tmp_path, "other")
+    with isolated(tmp_path, "--accelerators", "cpu:2") as server, concurrent.futures.ThreadPoolExecutor(64) as pool:
+        for round_ in range(1, 4):
+            good = [pool.submit(told, server, x, name) for x in range(50) for name in ("div", "other")]
+            poison = pool.submit(ask, server, LEAST, 1)
+            good += [pool.submit(told, server, x, name) for x in range(50) for name in ("div", "other")]
+            assert poison.result() == (500, {"error": "model 'div' failed: 2 accelerators failed while they ran this request; "
+                                                      "it is not sent to another"})
+            assert {str(one.result()) for one in good} == {"True"}
+            wait_until(lambda: ended(server) == 2 * round_ and len(children(server)) == 2)
+        assert server.log_text().count("Floating point exception") == 6
+        assert server.stop() == 0
+
+
+@traps
+def test_poison_in_a_loop_takes_no_more_than_its_own(tmp_path):
+    save_div(tmp_path)
+    with isolated(tmp_path, "--accelerators", "cpu:2") as server, concurrent.futures.ThreadPoolExecutor(64) as pool:
+        poisons = [pool.submit(lambda: [ask(server, LEAST, 1)[0] for _ in range(3)]) for _ in range(2)]
+        good, x = [], 0
+        while not all(one.done() for one in poisons):
+            good.append(told(server, x))
+            x += 1
+        assert [one.result() for one in poisons] == [[500] * 3] * 2
+        assert {str(one) for one in good} == {"True"} and told(server, 7) is True
+        wait_until(lambda: len(children(server)) == 2)
+        assert ended(server) <= 2 * 6
+        assert server.stop() == 0
+
+
+@pytest.mark.parametrize("accelerators", ["cpu:2", "emulated:2"])
+def test_a_process_that_is_killed_costs_no_request(tmp_path, accelerators):
+    save_div(tmp_path)
+    right = told if accelerators == "cpu:2" else lambda server, x: ask(server, x)[0] == 200
+    with isolated(tmp_path, "--accelerators", accelerators) as server, \
+            concurrent.futures.ThreadPoolExecutor(64) as pool:
+        for round_ in range(1, 4):
+            good = [pool.submit(right, server, x) for x in range(200)]
+            wait_until(lambda: any(one.done() for one in good))
+            os.kill(children(server)[0], signal.SIGKILL)
+            assert {str(one.result()) for one in good} == {"True"}
+            wait_until(lambda: ended(server) == round_ and len(children(server)) == 2)
+        assert server.stop() == 0
+
+
+def test_children_are_limited_and_end_with_their_parent(tmp_path):
+    save_div(tmp_path)
+    with isolated(tmp_path, "--accelerators", "cpu:1,emulated:1:other") as server:
+        pids = children(server)
+        names = set()
+        for pid in pids:
+            proc = pathlib.Path("/proc/%d" % pid)
+            names.add((proc / "comm").read_text().strip())
+            assert "NoNewPrivs:\t1" in (proc / "status").read_text()
+            assert [line.split()[4:6] for line in (proc / "limits").read_text().splitlines() if "core file" in line] == [["0", "0"]]
+            assert os.getpgid(pid) == pid  # a terminal's signals go to the parent alone
+        assert names == {"accelerator-0", "accelerator-1"}
+        assert "process=accelerator-1 msg=" in server.log_text()
+        server.process.kill()
+        server.process.wait()
+        wait_until(lambda: not any(os.path.exists("/proc/%d/exe" % pid) for pid in pids))
+
+
+def test_requests_in_flight_are_answered_before_it_ends(tmp_path):
+    save_div(tmp_path)
+    with isolated(tmp_path, "--accelerators", "cpu:1") as server, concurrent.futures.ThreadPoolExecutor(16) as pool:
+        pids = children(server)
+        good = [pool.submit(told, server, x) for x in range(16)]
+        wait_until(lambda: server.metrics()["symphony_requests_in_flight"] == 16 or any(one.done() for one in good))
+        assert server.stop() == 0
+        assert {str(one.result()) for one in good} == {"True"}
+        assert not any(os.path.exists("/proc/%d/exe" % pid) for pid in pids)
+
+
+def test_a_model_set_aside_says_why(tmp_path):
+    save_div(tmp_path)
+    (tmp_path / "bad" / "1").mkdir(parents=True)
+    (tmp_path / "bad" / "1" / "model.onnx").write_bytes(b"no model")
+    with isolated(tmp_path, "--accelerators", "cpu:1") as server, \
+            Server("--repository", tmp_path, "--accelerators", "cpu:1") as plain:
+        assert told(server, 8) is True
+        both = [one.infer("bad", []) for one in (server, plain)]
+        assert both[0] == both[1] and both[0][0] != 404
+        assert server.request("GET", "/v2/health/ready")[0] == 200
+
+
+def test_models_of_the_repository_come_and_go(tmp_path):
+    save_div(tmp_path)
+    with isolated(tmp_path, "--accelerators", "cpu:2", "--model-control-mode", "poll", "--repository-poll-secs",
+                  "0.1") as server:
+        assert told(server, 8) is True
+        save_div(tmp_path, "late")
+        wait_until(lambda: server.request("GET", "/v2/models/late/ready")[0] == 200)
+        assert told(server, 9, "late") is True
+        os.kill(children(server)[0], signal.SIGKILL)  # the next one finds it, too
+        wait_until(lambda: ended(server) == 1 and len(children(server)) == 2)
+        assert told(server, 9, "late") is True
+        (tmp_path / "late" / "1" / "model.onnx").unlink()
+        (tmp_path / "late" / "config.pbtxt").unlink()
+        os.rename(tmp_path / "late", tmp_path.parent / "gone")
+        wait_until(lambda: server.request("GET", "/v2/models/late/ready")[0] != 200)
+        assert told(server, 8) is True
+        assert server.stop() == 0
+
+
+@pytest.mark.parametrize("option", [("--model-control-mode", "explicit"), ("--share-prefixes", "on"), ("--accelerator-control",)])
+def test_what_does_not_go_with_it(tmp_path, option):
+    save_div(tmp_path)
+    done = subprocess.run([BINARY, "serve", "--repository", tmp_path, "--isolate", *option], capture_output=True, text=True)
+    assert done.returncode == 2 and "--isolate does not go with " + " ".join(option) in done.stderr
+
+
+def test_nobody_else_is_such_a_child(tmp_path):
+    save_div(tmp_path)
+    done = subprocess.run([BINARY, "backend", "--join", "127.0.0.1:1", "--repository", tmp_path, "--isolated", "0"],
+                          capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode == 2 and "'symphony serve --isolate'" in done.stderr
