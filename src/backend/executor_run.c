@@ -296,19 +296,11 @@ static enum outcome engine_run_shared(struct executor *x, const struct tensor_vi
 }
 
 /* Gathers a part's inputs and runs it. */
-static enum outcome part_run(struct executor *x, const struct batch_plan *part, struct run_result *result) {
+static enum outcome part_gather_run(struct executor *x, const struct batch_plan *part, struct run_result *result) {
     struct engine_model *model = x->models[part->served_model].model;
     struct tensor_view inputs[TENSORS_MAX];
     int64_t now_ns = result->start_ns;
 
-    x->batch.reading = 0;
-    if (batch_expired(x, part, now_ns))
-        return OUTCOME_ANSWER;
-    if (!model) {
-        result->status = REQUEST_LOST;
-        result->absent = true;
-        return OUTCOME_ANSWER;
-    }
     result->status = REQUEST_FAILED;
     if (batch_gather(x, part, inputs, &result->error) < 0) {
         x->batch.failed = true;
@@ -316,13 +308,27 @@ static enum outcome part_run(struct executor *x, const struct batch_plan *part, 
     }
     result->start_ns = clock_now_ns();
     x->batch.ran.gather_ns = result->start_ns - now_ns;
+    if (served_model_is_prefix(&x->config.models[part->served_model]))
+        return engine_run_shared(x, inputs, part, result);
+    return engine_run(x, model, inputs, part, result);
+}
+
+/* Runs a part, unless it is too late or its model is not resident. */
+static enum outcome part_run(struct executor *x, const struct batch_plan *part, struct run_result *result) {
     struct running *running = x->config.running;
+
+    x->batch.reading = 0;
+    if (batch_expired(x, part, result->start_ns))
+        return OUTCOME_ANSWER;
+    if (!x->models[part->served_model].model) {
+        result->status = REQUEST_LOST;
+        result->absent = true;
+        return OUTCOME_ANSWER;
+    }
     if (running)
         running_begin(running, part->handles, part->request_count);
-    enum outcome outcome = served_model_is_prefix(&x->config.models[part->served_model])
-                               ? engine_run_shared(x, inputs, part, result)
-                               : engine_run(x, model, inputs, part, result);
-    if (running)
+    enum outcome outcome = part_gather_run(x, part, result);
+    if (running && outcome != OUTCOME_GONE) /* else another thread has the executor */
         running_end(running);
     return outcome;
 }

@@ -435,18 +435,17 @@ static void untaken_again(struct frontend_link *l) {
     }
 }
 
-/* Marks the requests that a lost backend was running, unless its successor has taken its place already. */
+/* A backend is lost: marks the requests of its run, if it was in one, and those that were there beside it. */
 static void run_ended(struct frontend_link *l, const struct backend *b) {
-    for (uint32_t i = 0; i < l->config.running_count; i++) {
-        const struct running *running = l->config.running[i];
-        if (atomic_load_explicit(&running->incarnation, memory_order_relaxed) != b->hello.incarnation)
-            continue;
-        uint32_t count = atomic_load_explicit(&running->count, memory_order_acquire); /* with running_begin() */
-        for (uint32_t k = 0; k < count && k < RUNNING_MAX; k++) {
-            struct away *a = away_find(l, running->handles[k]);
-            if (a)
-                a->ended_run = true;
-        }
+    const struct running *running = backend_running(l, b);
+    uint32_t count =
+        running ? atomic_load_explicit(&running->count, memory_order_acquire) : 0; /* with running_begin() */
+    for (size_t i = 0; i < away_count(l) && count > 0; i++)
+        l->away[i].beside |= l->away[i].message.handle && l->away[i].taker == b->place;
+    for (uint32_t k = 0; k < count && k < RUNNING_MAX; k++) {
+        struct away *a = away_find(l, running->handles[k]);
+        if (a)
+            a->ended_run = true;
     }
 }
 

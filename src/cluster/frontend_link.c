@@ -64,14 +64,23 @@ void away_await_no_more(struct frontend_link *l, struct away *a) {
 
 /* ---- back to the port ---- */
 
-/* Whether a backend is gone that had read the request. A backend that had not read it is not gone because of it: until
- * the scheduler notices that a backend is gone, it goes on sending requests there. */
-static bool ended_its_backend(const struct frontend_link *l, const struct away *a) {
-    return !l->config.running_count && a->last.status == REQUEST_LOST && a->last.reason == LOST_BACKEND &&
-           a->taker != NO_TAKER;
+const struct running *backend_running(const struct frontend_link *l, const struct backend *b) {
+    for (uint32_t i = 0; i < l->config.running_count; i++)
+        if (atomic_load_explicit(&l->config.running[i]->incarnation, memory_order_relaxed) == b->hello.incarnation)
+            return l->config.running[i];
+    return NULL;
 }
 
-/* Whether a backend is gone that was running the request. Who hears of it first: the scheduler, or we (`ended_run`). */
+/* Whether a lost backend, which had read the request, was running others. Who hears first that it is lost: the
+ * scheduler, or we (`beside`). */
+static bool was_beside(const struct frontend_link *l, const struct away *a) {
+    const struct backend *b = a->taker < l->backend_room ? l->backends[a->taker] : NULL;
+    const struct running *running = b && b->known ? backend_running(l, b) : NULL;
+    return a->beside || (running && atomic_load_explicit(&running->count, memory_order_acquire) > 0 &&
+                         !running_has(running, away_handle(l, a->message.handle)));
+}
+
+/* Whether a backend is gone that was running the request; likewise. */
 static bool ended_its_run(const struct frontend_link *l, const struct away *a) {
     bool ended = a->ended_run;
     if (a->last.status != REQUEST_LOST)
@@ -79,6 +88,14 @@ static bool ended_its_run(const struct frontend_link *l, const struct away *a) {
     for (uint32_t i = 0; i < l->config.running_count && a->last.reason == LOST_BACKEND && !ended; i++)
         ended = running_has(l->config.running[i], away_handle(l, a->message.handle));
     return ended;
+}
+
+/* Whether a backend is gone that had read the request, and it is not known to have ended because of others. A backend
+ * that had not read it is not gone because of it: until the scheduler notices that a backend is gone, it goes on
+ * sending requests there. */
+static bool ended_its_backend(const struct frontend_link *l, const struct away *a) {
+    return a->last.status == REQUEST_LOST && a->last.reason == LOST_BACKEND && a->taker != NO_TAKER &&
+           !was_beside(l, a);
 }
 
 static void give_result(struct frontend_link *l, const struct away *a) {
@@ -100,7 +117,7 @@ static void give_result(struct frontend_link *l, const struct away *a) {
         .absent = a->last.absent,
         .unready = a->last.unready,
         .misfit = a->last.status == REQUEST_LOST && a->last.reason == LOST_MISFIT,
-        .gone = ended_its_backend(l, a),
+        .gone = !ended && ended_its_backend(l, a),
     };
     ring_push(ring);
     l->results_rung++;

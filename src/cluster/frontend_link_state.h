@@ -24,7 +24,8 @@ struct away {
     bool refused;   /* by the scheduler: it ended with a refusal, not a result */
     struct wire_outcome last;
     struct output_block *block; /* of `last` */
-    bool ended_run;             /* it was in the last run of a backend that is lost */
+    bool ended_run;             /* it was in the last run of a backend that is lost, */
+    bool beside;                /* or was there, but not in that run */
 };
 #define NO_TAKER UINT32_MAX
 
@@ -121,6 +122,8 @@ void away_send(struct frontend_link *l, struct away *a);
 bool away_hold(struct frontend_link *l, struct away *a);
 /* Sends the scheduler a message about it: enum request_message_kind. */
 void away_tell(struct frontend_link *l, const struct away *a, uint8_t kind);
+/* What the backend says that it runs; NULL: it does not say that. */
+const struct running *backend_running(const struct frontend_link *l, const struct backend *b);
 /* A request has ended; the first end counts. Its port is told once its inputs are no longer read. */
 void away_over(struct frontend_link *l, struct away *a, const struct wire_outcome *last, struct output_block *block,
                bool refused);
