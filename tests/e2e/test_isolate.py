@@ -67,7 +67,8 @@ def test_a_request_that_traps_is_answered_500_after_two_ends(tmp_path):
                                                       "it is not sent to another"})
             assert {str(one.result()) for one in good} == {"True"}
             wait_until(lambda: ended(server) == 2 * round_ and len(children(server)) == 2)
-        assert server.log_text().count("Floating point exception") == 6
+        if not os.environ.get("SYMPHONY_SANITIZED"):  # a sanitizer takes the signal
+            assert server.log_text().count("Floating point exception") == 6
         assert server.stop() == 0
 
 
