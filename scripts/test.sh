@@ -132,7 +132,7 @@ run_tests() { # [--all] [NAME]...
     else # models that tests load are measured though the machine is busy
         SYMPHONY_TEST_NICE=${SYMPHONY_TEST_NICE-0}
         export SYMPHONY_TEST_NICE
-        timeout_s=900
+        timeout_s=1800
     fi
     SYMPHONY_LENGTH=${SYMPHONY_LENGTH-25}
     SYMPHONY_TEST_INSTALLED=1 # a test that lacks what set-up installs fails, and is not skipped

@@ -25,7 +25,7 @@
 #include "link/visible.h"
 
 #define TOKEN_BYTES  16
-#define ARGUMENTS    40
+#define ARGUMENTS    (2 * REPOSITORIES_MAX + 40)
 #define AGAIN_NS     (100 * NS_PER_MS) /* one that ends before it has joined is started again so much later, */
 #define AGAIN_MOST   (5 * NS_PER_S)    /* each time twice as much up to this */
 #define LOOK_NS      (1 * NS_PER_S)
@@ -201,7 +201,9 @@ static void arguments_fill(const struct isolated *d, uint32_t n, struct argument
     argument_add(a, "--inputs-max-mib=%lld", (long long)s->inputs_mib);
     argument_add(a, "--drain-timeout=%.17g", s->drain_timeout_s);
     argument_add(a, "--no-metrics");
-    argument_path(a, "--repository", s->repository);
+    for (uint32_t i = 0; i < s->repository_count; i++)
+        argument_path(a, "--repository", s->repositories[i]);
+    argument_path(a, "--model-name", s->model_name);
     argument_path(a, "--cache-dir", s->cache_dir);
     argument_path(a, "--log-level", s->log_level);
     a->at[a->count] = NULL;
