@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "cli/cli.h"
 
 #define TEST_CLOCK "SYMPHONY_TEST_CLOCK" /* for tests: OFFSET_S,PPM */
@@ -72,5 +73,6 @@ int main(int argc, char **argv) {
         fprintf(stderr, "symphony: cannot write to standard output: %s\n", strerror(errno));
         status = CLI_FAILURE;
     }
+    log_drain(LOG_DRAIN_MS);
     return status;
 }

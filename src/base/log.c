@@ -1,8 +1,10 @@
-/* log.c - writes log lines. The level and the process's name are the only statics: nobody
- * would use a log that every caller must be handed. */
+/* log.c - writes log lines. The level, the process's name and the queue are static: nobody would use a log that every
+ * caller must be handed. */
 #include "base/log.h"
 
 #include <errno.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -15,8 +17,9 @@
 #include "base/container.h"
 #include "base/utf8.h"
 
-#define LINE_END 2  /* bytes that are kept for a quote and the end of the line */
-#define SPEC_MAX 16 /* of a conversion like "%.3f" */
+#define LINE_MOST 2048
+#define LINE_END  2  /* bytes that are kept for a quote and the end of the line */
+#define SPEC_MAX  16 /* of a conversion like "%.3f" */
 
 static _Atomic int level_least = LOG_INFO; /* relaxed: nothing is inferred from it */
 static const char *process;                /* NULL: lines do not say it */
@@ -40,7 +43,7 @@ int log_level_parse(const char *name, enum log_level *level) {
 }
 
 struct line {
-    char at[2048];
+    char at[LINE_MOST];
     size_t used;
     bool quoted; /* in a value with quotes around it */
     bool full;   /* something did not fit, and nothing more is taken */
@@ -139,22 +142,115 @@ void log_set_process(const char *name) {
     process = name;
 }
 
+/* What comes before the pairs. */
+static void put_head(struct line *l, enum log_level level, const char *event) {
+    struct timespec ts;
+    struct tm tm;
+    clock_gettime(CLOCK_REALTIME, &ts);
+    gmtime_r(&ts.tv_sec, &tm);
+    l->used = strftime(l->at, sizeof(l->at), "time=%Y-%m-%dT%H:%M:%S", &tm);
+    l->used +=
+        (size_t)snprintf(l->at + l->used, sizeof(l->at) - l->used, ".%03ldZ level=%s %s%s%smsg=", ts.tv_nsec / 1000000,
+                         level_names[level], process ? "process=" : "", process ? process : "", process ? " " : "");
+    put_quote(l);
+    put_string(l, event, strlen(event), false);
+    put_quote(l);
+}
+
+/* ---- writing ---- */
+
+/* Lines that standard error did not take yet, the oldest first. */
+static struct {
+    pthread_mutex_t lock;
+    char lines[LOG_QUEUE_BYTES];
+    size_t used;
+    unsigned long long dropped; /* lines, since the last that was said */
+} queue = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Writes what standard error takes without waiting; returns how much. A pipe that poll() calls writable takes
+ * PIPE_BUF bytes, which is more than a line. What cannot be written at all is taken as written. */
+static size_t bytes_write(const char *bytes, size_t count) {
+    struct pollfd to = {.fd = STDERR_FILENO, .events = POLLOUT};
+    size_t done = 0;
+    while (done < count && poll(&to, 1, 0) == 1) {
+        size_t most = count - done < LINE_MOST ? count - done : LINE_MOST;
+        ssize_t n = write(STDERR_FILENO, bytes + done, most);
+        if (n < 0 && errno == EAGAIN)
+            break;
+        if (n < 0 && errno != EINTR)
+            return count;
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return done;
+}
+
+/* Under the lock. */
+static void queue_write(void) {
+    size_t done = queue.used ? bytes_write(queue.lines, queue.used) : 0;
+    queue.used -= done;
+    memmove(queue.lines, queue.lines + done, queue.used);
+}
+
+/* Under the lock: writes a line behind those that wait, lets it wait, or drops it. */
+static void line_add(const struct line *l) {
+    queue_write();
+    size_t done = queue.used ? 0 : bytes_write(l->at, l->used), left = l->used - done;
+    if (left > sizeof(queue.lines) - queue.used) {
+        queue.dropped++;
+        return;
+    }
+    memcpy(queue.lines + queue.used, l->at + done, left);
+    queue.used += left;
+}
+
+/* Under the lock: says how many lines were dropped, once there is room again. */
+static void dropped_say(void) {
+    char pair[40];
+    if (!queue.dropped || sizeof(queue.lines) - queue.used < LINE_MOST)
+        return;
+    struct line line = {.used = 0};
+    put_head(&line, LOG_WARN, "log lines dropped, since nobody read them");
+    snprintf(pair, sizeof(pair), " count=%llu", queue.dropped);
+    put(&line, pair, strlen(pair));
+    line.at[line.used++] = '\n';
+    queue.dropped = 0;
+    line_add(&line);
+}
+
+void log_drain(int most_ms) {
+    struct pollfd to = {.fd = STDERR_FILENO, .events = POLLOUT};
+    pthread_mutex_lock(&queue.lock);
+    do {
+        queue_write();
+        dropped_say();
+    } while (queue.used && poll(&to, 1, most_ms) == 1);
+    pthread_mutex_unlock(&queue.lock);
+}
+
+static void fork_before(void) {
+    pthread_mutex_lock(&queue.lock);
+}
+
+static void fork_parent(void) {
+    pthread_mutex_unlock(&queue.lock);
+}
+
+static void fork_child(void) {
+    queue.used = 0; /* its parent writes them */
+    queue.dropped = 0;
+    pthread_mutex_unlock(&queue.lock);
+}
+
+__attribute__((constructor)) static void fork_prepare(void) {
+    pthread_atfork(fork_before, fork_parent, fork_child);
+}
+
 void log_write(enum log_level level, const char *event, const char *fmt, ...) {
     if (level < log_get_level())
         return;
     struct line line = {.used = 0};
-    struct timespec ts;
-    struct tm tm;
     va_list ap;
-    clock_gettime(CLOCK_REALTIME, &ts);
-    gmtime_r(&ts.tv_sec, &tm);
-    line.used = strftime(line.at, sizeof(line.at), "time=%Y-%m-%dT%H:%M:%S", &tm);
-    line.used += (size_t)snprintf(line.at + line.used, sizeof(line.at) - line.used,
-                                  ".%03ldZ level=%s %s%s%smsg=", ts.tv_nsec / 1000000, level_names[level],
-                                  process ? "process=" : "", process ? process : "", process ? " " : "");
-    put_quote(&line);
-    put_string(&line, event, strlen(event), false);
-    put_quote(&line);
+    put_head(&line, level, event);
     if (*fmt)
         put(&line, " ", 1);
     va_start(ap, fmt);
@@ -164,10 +260,9 @@ void log_write(enum log_level level, const char *event, const char *fmt, ...) {
         line.at[line.used++] = '"';
     utf8_clean(line.at, line.used); /* names come from clients and from file systems, reasons from libraries */
     line.at[line.used++] = '\n';
-    for (size_t done = 0; done < line.used;) {
-        ssize_t n = write(STDERR_FILENO, line.at + done, line.used - done);
-        if (n < 0 && errno != EINTR)
-            return;
-        done += n > 0 ? (size_t)n : 0;
-    }
+    pthread_mutex_lock(&queue.lock);
+    queue_write();
+    dropped_say();
+    line_add(&line);
+    pthread_mutex_unlock(&queue.lock);
 }

@@ -1,6 +1,10 @@
 /* log.h - structured logs on standard error: time, level, event, then key=value pairs (logfmt). Any thread. Never on
- * the hot path: it formats and writes. */
+ * the hot path: it formats and writes. It waits for no reader: lines that standard error does not take are queued, and
+ * dropped and counted where LOG_QUEUE_BYTES are. */
 #pragma once
+
+#define LOG_QUEUE_BYTES (256 << 10)
+#define LOG_DRAIN_MS    500 /* how long a process that ends waits for a reader */
 
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
 
@@ -17,8 +21,11 @@ void log_set_process(const char *name);
  * name). A string that is a value by itself (model=%s) gets quotes around it if it has blanks, quotes or equals signs;
  * in quotes (reason=\"%s\") its quotes and backslashes are escaped by backslashes. So no string can look like another
  * pair. A line has at most 2047 bytes; one that is cut still ends its quotes. Conversions: %s, %d, %i, %u, %x, %X (with
- * l, ll, z), %e, %f, %g; none other. One write(2) a line, so lines never mix. */
+ * l, ll, z), %e, %f, %g; none other. One write(2) a line, so lines never mix, unless lines were queued. */
 void log_write(enum log_level level, const char *event, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* Writes queued lines, as long as standard error takes some within `most_ms`. Call it now and then, and at the end. */
+void log_drain(int most_ms);
 
 #define log_debug(...) log_write(LOG_DEBUG, __VA_ARGS__)
 #define log_info(...)  log_write(LOG_INFO, __VA_ARGS__)

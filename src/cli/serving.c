@@ -587,6 +587,7 @@ static void wait_for_signal(struct server *server, const struct serve_plan *plan
         server_balance(server);
         server_look(scheduler);
         server_cluster_look(server);
+        log_drain(0);
     }
     say_stopping(signal_number);
 }
@@ -646,6 +647,7 @@ static int serve(const char *command, enum wiring_link role, const struct serve_
     if (rc == -EINPROGRESS) { /* a run still reads what would be freed now */
         log_info("stopped", "run_under_way=true");
         fflush(NULL);
+        log_drain(LOG_DRAIN_MS);
         _exit(CLI_FAILURE);
     }
     plan_free(&plan);

@@ -4,6 +4,7 @@
 
 import base64
 import contextlib
+import http.client
 import json
 import os
 import re
@@ -19,7 +20,7 @@ import tritonclient.http as triton_http
 from onnx import TensorProto, helper, numpy_helper
 from tritonclient.utils import InferenceServerException
 
-from server import BINARY, Server, wait_until
+from server import BINARY, Server, free_port, wait_until
 
 WAIT_S = 600  # sanitizers are slow, and a model is measured when the machine has nothing better to do
 UNLOADED = (404, "Request for unknown model: 'scaled' has no available versions: it is not loaded")
@@ -554,6 +555,41 @@ def test_memory_comes_back(tmp_path):
             client.unload("large")
             wait_until(lambda: resident_mib(server) < before + 12)
         assert client.factor("small") == 2
+
+
+def test_a_log_that_nobody_reads_stops_nothing(tmp_path):
+    """Neither loading and unloading nor the end."""
+    put(tmp_path, "scaled", scaled(2))
+    unread, log = os.pipe()
+    os.set_blocking(log, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(log, b"x" * 4096)
+    os.set_blocking(log, True)
+    port = free_port()
+    process = subprocess.Popen([BINARY, "serve", "--host", "127.0.0.1", "--http-port", str(port), "--grpc-port", "0", "--metrics-port",
+                                "0", "--repository", tmp_path, "--model-control-mode", "explicit"], stderr=log)
+    try:
+        def ask(method, path):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
+            try:
+                connection.request(method, path)
+                return connection.getresponse().status
+            except ConnectionRefusedError:
+                return 0
+            finally:
+                connection.close()
+        wait_until(lambda: ask("GET", "/v2/health/ready") == 200, WAIT_S)
+        for _ in range(5):
+            assert ask("POST", "/v2/repository/models/scaled/load") == 200
+            assert ask("POST", "/v2/repository/models/scaled/unload") == 200
+        process.terminate()
+        assert process.wait(WAIT_S) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(unread)
+        os.close(log)
 
 
 def test_several_threads_of_each_kind(tmp_path):

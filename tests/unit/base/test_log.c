@@ -1,5 +1,7 @@
 /* test_log.c - what a line looks like, whatever is in it. */
+#include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -109,6 +111,65 @@ static void a_long_line_is_cut(void **state) {
     }
 }
 
+/* Nobody reads while 2000 lines of 200 bytes are written: more than a pipe and the queue hold. */
+static void lines_wait_for_a_reader_and_are_counted_where_they_cannot(void **state) {
+    enum { LINES = 2000 };
+    static char text[LINES * 400];
+    char value[150];
+    size_t bytes = 0;
+    int dropped = 0, kept_lines = 0, last = -1;
+    (void)state;
+    memset(value, 'x', sizeof(value) - 1);
+    value[sizeof(value) - 1] = '\0';
+    log_begin();
+    for (int n = 0; n < LINES; n++)
+        log_info("event", "n=%d value=%s", n, value);
+    for (int round = 0; round < 100; round++) { /* a reader comes */
+        assert_int_equal(fcntl(pipes[0], F_SETFL, O_NONBLOCK), 0);
+        for (ssize_t n; (n = read(pipes[0], text + bytes, sizeof(text) - 1 - bytes)) > 0;)
+            bytes += (size_t)n;
+        log_drain(0);
+    }
+    log_info("event", "n=%d value=%s", LINES, value);
+    assert_int_equal(fcntl(pipes[0], F_SETFL, 0), 0);
+    dup2(kept, STDERR_FILENO);
+    close(kept);
+    close(pipes[1]);
+    for (ssize_t n; (n = read(pipes[0], text + bytes, sizeof(text) - 1 - bytes)) > 0;)
+        bytes += (size_t)n;
+    close(pipes[0]);
+    text[bytes] = '\0';
+    for (char *rest = text, *line; (line = strtok_r(rest, "\n", &rest));) {
+        int n;
+        assert_int_equal(strncmp(line, "time=", 5), 0); /* whole lines only */
+        char *number = strstr(line, " n="), *count = strstr(line, "nobody read them\" count=");
+        if (count)
+            assert_int_equal(sscanf(strchr(count, '=') + 1, "%d", &dropped), 1);
+        if (!number)
+            continue;
+        assert_int_equal(sscanf(number, " n=%d", &n), 1);
+        assert_true(n > last); /* in order */
+        last = n;
+        kept_lines++;
+    }
+    assert_int_equal(last, LINES);
+    assert_true(dropped > 0);
+    assert_int_equal(kept_lines + dropped, LINES + 1);
+}
+
+static void who_reads_no_more_costs_nothing(void **state) {
+    (void)state;
+    signal(SIGPIPE, SIG_IGN);
+    log_begin();
+    close(pipes[0]);
+    for (int n = 0; n < 3000; n++)
+        log_info("event", "n=%d", n);
+    assert_int_equal(pipe(pipes), 0);
+    dup2(pipes[1], STDERR_FILENO);
+    log_info("event", "n=%d", 1);
+    assert_string_equal(log_end(), "level=info msg=\"event\" n=1\n"); /* nothing was kept */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_event_is_a_line),
@@ -116,6 +177,8 @@ int main(void) {
         cmocka_unit_test(numbers_are_as_printf_writes_them),
         cmocka_unit_test(a_line_is_utf8),
         cmocka_unit_test(a_long_line_is_cut),
+        cmocka_unit_test(lines_wait_for_a_reader_and_are_counted_where_they_cannot),
+        cmocka_unit_test(who_reads_no_more_costs_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
