@@ -122,6 +122,10 @@ static uint32_t settle(struct deployment *d, const struct deployment_options *op
     struct sy_error err;
     uint32_t ready = 0;
 
+    for (uint32_t i = 0; i < d->model_count; i++) /* all first: an ensemble's may be those of another one */
+        if (served_model_state(&d->models[i]) == MODEL_LOADING && (d->models[i].ensemble != NULL) == ensembles &&
+            served_model_labels_read(&d->models[i], &err) < 0)
+            served_model_refuse(&d->models[i], "%s", err.text);
     for (uint32_t i = 0; i < d->model_count; i++) {
         struct served_model *m = &d->models[i];
         bool refused = served_model_state(m) == MODEL_UNAVAILABLE;
@@ -132,8 +136,7 @@ static uint32_t settle(struct deployment *d, const struct deployment_options *op
         if (!refused && prepare(m, deployment_transforms(), &err) < 0)
             served_model_refuse(m, "%s", err.text);
         refused = served_model_state(m) == MODEL_UNAVAILABLE;
-        if (!refused && ((ensembles && !options->backend && ensemble_prepare(m, &world, &err) < 0) ||
-                         served_model_labels_read(m, &err) < 0))
+        if (!refused && ensembles && !options->backend && ensemble_prepare(m, &world, &err) < 0)
             served_model_refuse(m, "%s", err.text);
         if (served_model_state(m) == MODEL_UNAVAILABLE) {
             log_error("model set aside", "model=%s reason=\"%s\"", m->name, m->reason);

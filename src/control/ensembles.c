@@ -15,6 +15,7 @@
 #include "plan/split.h"
 #include "profile/prepare.h"
 #include "repository/ensemble.h"
+#include "repository/labels.h"
 #include "request/ensemble_plan.h"
 #include "request/infer_counters.h"
 
@@ -316,9 +317,45 @@ static int split(struct ensemble_plan *plan, const struct steps *steps, const do
 
 static _Atomic uint64_t plans_made; /* in this process */
 
+/* The labels that the ensembles among the steps have for an output of the ensemble, the outermost first; NULL: none. */
+static struct labels *labels_within(const struct served_model *ensemble, uint32_t output,
+                                    const struct ensemble_world *world) {
+    for (const struct served_model *model = ensemble;;) {
+        const struct ensemble *e = model->ensemble;
+        uint32_t t = 0;
+        while (e->tensors[t].output != output) /* each output is some step's */
+            t++;
+        const struct ensemble_step *step = &e->steps[e->tensors[t].step];
+        const char *name = step->outputs[e->tensors[t].place].name;
+        model = model_find(world, step->model, step->version); /* it is there: graph_find() */
+        if (!model->ensemble)
+            return NULL;
+        output =
+            (uint32_t)tensor_spec_find(model->signature.outputs, model->signature.output_count, name, strlen(name));
+        if (model->labels[output])
+            return model->labels[output];
+    }
+}
+
+static bool labels_same(const struct ensemble_plan *plan, const struct served_model *model,
+                        const struct ensemble_world *world) {
+    bool same = true;
+    for (uint32_t i = 0; i < model->signature.output_count && same; i++)
+        same = plan->labels[i] == labels_within(model, i, world);
+    return same;
+}
+
+static void plan_free(struct plan *plan) {
+    for (uint32_t i = 0; i < TENSORS_MAX; i++)
+        labels_free(plan->shared.labels[i]);
+    ensemble_free(plan->flat);
+    free(plan);
+}
+
 /* Makes a plan for the steps, and chooses the ensemble's SLO if it has none. It owns their flat graph. NULL: out of
  * memory. */
-static struct plan *plan_make(struct served_model *model, const struct steps *steps, struct sy_error *err) {
+static struct plan *plan_make(struct served_model *model, const struct ensemble_world *world, const struct steps *steps,
+                              struct sy_error *err) {
     struct plan *plan = calloc(1, sizeof(*plan));
     int rc = -ENOMEM;
     if (plan) {
@@ -347,6 +384,8 @@ static struct plan *plan_make(struct served_model *model, const struct steps *st
         error_set(err, rc, "%.300s: out of memory", model->ensemble->path);
         return NULL;
     }
+    for (uint32_t i = 0; i < model->signature.output_count; i++)
+        plan->shared.labels[i] = labels_hold(labels_within(model, i, world));
     if (!rc)
         log_warn("an ensemble's SLO is shorter than its steps take for a lone request", "model=%s slo_ms=%.6g",
                  model->name, (double)model->slo_ns / 1e6);
@@ -360,7 +399,7 @@ int ensemble_prepare(struct served_model *model, const struct ensemble_world *wo
         return rc;
     if (model->batch_max > PROFILE_BATCH_MAX)
         model->batch_max = PROFILE_BATCH_MAX;
-    struct plan *plan = plan_make(model, &steps, err);
+    struct plan *plan = plan_make(model, world, &steps, err);
     if (!plan)
         return -ENOMEM;
     atomic_store_explicit(&model->plan, &plan->shared, memory_order_release); /* with run_make() in ensemble_run.c */
@@ -411,11 +450,6 @@ static void divide_anew(struct plan *plan, const struct ensemble_world *world, c
     split(&plan->shared, steps, plan->items, plan->rate); /* without memory the parts stay as they are */
 }
 
-static void plan_free(struct plan *plan) {
-    ensemble_free(plan->flat);
-    free(plan);
-}
-
 /* Frees plans that were replaced, and that no request has: a frontend that found one before has seen that models were
  * published twice since, and so has noted by now that it runs it. */
 static void plans_tidy(struct plan *plan, uint64_t published) {
@@ -434,7 +468,7 @@ static void plans_tidy(struct plan *plan, uint64_t published) {
  * steps. */
 static int plan_replace(struct served_model *model, const struct ensemble_world *world, const struct steps *steps,
                         const struct step_counters *counts, struct sy_error *err) {
-    struct plan *old = plan_of(model), *plan = plan_make(model, steps, err);
+    struct plan *old = plan_of(model), *plan = plan_make(model, world, steps, err);
     if (!plan)
         return -ENOMEM;
     for (uint32_t v = 0; v < ENSEMBLE_STEPS_MAX; v++) {
@@ -455,7 +489,8 @@ int ensemble_look(struct served_model *model, const struct ensemble_world *world
     if (rc)
         return rc;
     plans_tidy(plan_of(model), world->published);
-    if (!ensemble_same(plan_of(model)->shared.ensemble, steps.ensemble))
+    if (!ensemble_same(plan_of(model)->shared.ensemble, steps.ensemble) ||
+        !labels_same(&plan_of(model)->shared, model, world))
         return plan_replace(model, world, &steps, counts, err);
     divide_anew(plan_of(model), world, &steps, counts, now_ns);
     ensemble_free(steps.flat);

@@ -2,12 +2,14 @@
 #include "repository/labels.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/conf.h"
 
 struct labels {
+    _Atomic uint32_t references;
     char *text;
     size_t count;
     size_t line_at[]; /* [count + 1] */
@@ -22,7 +24,7 @@ int labels_take(char *text, size_t bytes, struct labels **labels, struct sy_erro
         free(text);
         return error_set(err, -ENOMEM, "no memory for %zu labels", count);
     }
-    *made = (struct labels){.text = text};
+    *made = (struct labels){.references = 1, .text = text};
     for (size_t at = 0; at < bytes;) {
         const char *end = memchr(text + at, '\n', bytes - at);
         made->line_at[made->count++] = at;
@@ -40,9 +42,17 @@ int labels_read(const char *path, struct labels **labels, struct sy_error *err) 
     return rc ? rc : labels_take(text, bytes, labels, err);
 }
 
-void labels_free(struct labels *labels) {
+struct labels *labels_hold(struct labels *labels) {
     if (labels)
-        free(labels->text);
+        atomic_fetch_add_explicit(&labels->references, 1, memory_order_relaxed); /* the caller has one */
+    return labels;
+}
+
+void labels_free(struct labels *labels) {
+    /* acq_rel: whoever frees comes after all who have given theirs back */
+    if (!labels || atomic_fetch_sub_explicit(&labels->references, 1, memory_order_acq_rel) > 1)
+        return;
+    free(labels->text);
     free(labels);
 }
 

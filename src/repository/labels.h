@@ -13,7 +13,9 @@ struct labels;
 int labels_read(const char *path, struct labels **labels, struct sy_error *err);
 /* The same of a file's bytes in memory, which are taken over, errors or not: free() frees them. */
 int labels_take(char *text, size_t bytes, struct labels **labels, struct sy_error *err);
-/* NULL is allowed. */
+/* Takes another reference, for labels_free(). NULL is allowed, and comes back. Any thread that has one. */
+struct labels *labels_hold(struct labels *labels);
+/* Gives a reference back; the last one frees. NULL is allowed. */
 void labels_free(struct labels *labels);
 
 /* The name of a class and its length, or NULL if the file has no such line. Any thread; `labels` may be NULL. */

@@ -514,6 +514,8 @@ unsigned ensemble_run_result(const struct ensemble_run *run, bool *retry, struct
 
 struct labels *ensemble_run_labels(const struct ensemble_run *run, uint32_t output) {
     const struct ensemble *e = run->ensemble;
+    if (run->plan->labels[output])
+        return run->plan->labels[output];
     for (uint32_t t = 0; t < e->tensor_count; t++)
         if (e->tensors[t].output == output) {
             /* not by home->models, which the frontend's thread changes */

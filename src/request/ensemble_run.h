@@ -34,7 +34,8 @@ void ensemble_run_cancel(struct ensemble_run *run);
 /* Why an inference that is over has no outputs: a status with a sentence, and *retry: worth trying again soon. 200: it
  * has outputs. */
 unsigned ensemble_run_result(const struct ensemble_run *run, bool *retry, struct sy_error *err);
-/* The labels that the model of the step has which gives this output of the ensemble; NULL: none. A bulk thread may call
+/* The labels that the model of the step has which gives this output of the ensemble, or the nearest of the ensembles
+ * around that step; NULL: none. A bulk thread may call
  * it, while it has the inference. */
 struct labels *ensemble_run_labels(const struct ensemble_run *run, uint32_t output);
 /* Whether a run that was given up may still read inputs of a step. */

@@ -192,7 +192,8 @@ def test_a_batch_dimension_of_one_comes_and_goes(ask):
         ask("narrow", {"X": X})
 
 
-@pytest.mark.parametrize("model, most", [("chain", b"23.000000:3:d"), ("named", b"12.000000:3:s"), ("alone", b"22.000000:3")])
+@pytest.mark.parametrize("model, most", [("chain", b"23.000000:3:d"), ("named", b"12.000000:3:s"), ("alone", b"22.000000:3"),
+                                         ("twice", b"47.000000:3:d"), ("named-within", b"23.000000:3:s"), ("over", b"22.000000:3")])
 def test_classes_have_the_labels_of_the_step_s_model(server, model, most):
     with http.InferenceServerClient(f"127.0.0.1:{server.port}") as client:
         answer = infer(http, client, model, {"X": X[2:]}, outputs=[http.InferRequestedOutput("Y", class_count=1)])

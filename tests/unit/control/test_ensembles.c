@@ -9,6 +9,7 @@
 #include "base/time.h"
 #include "plan/split.h"
 #include "profile/prepare.h"
+#include "repository/labels.h"
 #include "repository/model_config.h"
 #include "request/ensemble_plan.h"
 #include "unit/cmocka_all.h"
@@ -361,6 +362,27 @@ static void another_plan_takes_the_place_of_one_that_runs(void **state) {
     assert_ptr_equal(f->models[OTHER].plan, second);
 }
 
+static void labels_are_those_of_the_nearest_ensemble(void **state) {
+    struct fixture *f = *state;
+    struct labels *labels[2];
+    size_t length;
+    steps_set(f, OTHER,
+              "input { name: 'p' data_type: TYPE_FP32 dims: 4 } output { name: 'q' data_type: TYPE_FP32 dims: 4 }"
+              "ensemble_scheduling { step { model_name: 'whole' input_map { key: 'x' value: 'p' }"
+              " output_map { key: 'y' value: 'q' } } }");
+    assert_int_equal(ensemble_prepare(&f->models[OTHER], &f->world, &f->err), 0);
+    assert_null(f->models[OTHER].plan->labels[0]); /* the model's */
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(labels_take(strdup(i ? "two" : "one"), 3, &labels[i], &f->err), 0);
+        f->models[WHOLE].labels[0] = labels[i]; /* as if it had been replaced */
+        assert_int_equal(ensemble_look(&f->models[OTHER], &f->world, &f->counts, clock_now_ns(), &f->err), 0);
+        labels_free(labels[i]);
+        assert_ptr_equal(f->models[OTHER].plan->labels[0], labels[i]);
+        assert_memory_equal(labels_get(f->models[OTHER].plan->labels[0], 0, &length), i ? "two" : "one", 3);
+    }
+    f->models[WHOLE].labels[0] = NULL;
+}
+
 static void ensembles_in_a_circle_are_named(void **state) {
     struct fixture *f = *state;
     steps_set(f, OTHER, AROUND);
@@ -386,6 +408,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_step_has_the_highest_version_that_is_ready, fixture_make, fixture_free),
         cmocka_unit_test_setup_teardown(an_ensemble_s_steps_take_the_place_of_its_own, fixture_make, fixture_free),
         cmocka_unit_test_setup_teardown(another_plan_takes_the_place_of_one_that_runs, fixture_make, fixture_free),
+        cmocka_unit_test_setup_teardown(labels_are_those_of_the_nearest_ensemble, fixture_make, fixture_free),
         cmocka_unit_test_setup_teardown(ensembles_in_a_circle_are_named, fixture_make, fixture_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
