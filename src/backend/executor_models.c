@@ -85,6 +85,7 @@ static int load(struct executor *x, uint32_t served_model, struct executor_model
         .signature = served_model_loaded(model, &dims),
         .profile = x->config.profiles[served_model],
         .batch_max = model->batch_max,
+        .libraries = &model->op_libraries,
     };
     if (!source.profile) /* it does not run on this type of accelerators: it takes no memory there */
         return 0;

@@ -1,8 +1,9 @@
-/* files.c - the soft limit of open files; a trial of writing. */
+/* files.c - the soft limit of open files; a trial of writing; names within a folder. */
 #include "base/files.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -35,4 +36,13 @@ int files_writable(const char *option, const char *path, struct sy_error *err) {
     if (fresh)
         unlink(path);
     return 0;
+}
+
+bool file_name_inside(const char *name, size_t length) {
+    if (!length || length >= PATH_MAX || name[0] == '/' || memchr(name, '\0', length))
+        return false;
+    for (size_t i = 0; i < length; i++)
+        if ((i == 0 || name[i - 1] == '/') && length - i >= 2 && memcmp(name + i, "..", 2) == 0)
+            return false;
+    return true;
 }

@@ -1,6 +1,8 @@
-/* files.h - how many files the process may have open at once; whether a file can be written. */
+/* files.h - how many files the process may have open at once; whether a file can be written; names within a folder. */
 #pragma once
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -11,3 +13,7 @@ uint64_t files_allow(uint64_t wanted);
 /* Whether the file that an option names can be written, before work is done for it: 0, or -errno and a sentence with
  * the option's name ("--plot"). An old file stays as it is, and no new one is left. */
 int files_writable(const char *option, const char *path, struct sy_error *err);
+/* Whether the name, relative to a folder, is that of something within it: no absolute path, and none that leads
+ * upwards.
+ */
+bool file_name_inside(const char *name, size_t length);

@@ -78,6 +78,15 @@ static bool version_passed(const struct served_model *found, uint32_t count, uin
     return true;
 }
 
+/* Whether the model has operators of its own, which its parts would lack. */
+static bool operators_passed(const struct served_model *model) {
+    if (op_libraries_any(&model->op_libraries))
+        fprintf(stderr,
+                "symphony plan prefixes: %s is passed over, as it has operators of its own (model_operations)\n",
+                model->path);
+    return op_libraries_any(&model->op_libraries);
+}
+
 /* Appends what a path holds: of each model the highest version that is served. */
 static int models_scan(struct answer *a, const char *path, struct sy_error *err) {
     struct served_model *found = NULL;
@@ -91,7 +100,7 @@ static int models_scan(struct answer *a, const char *path, struct sy_error *err)
     else
         a->served = served;
     for (uint32_t m = 0; !rc && m < count; m++)
-        if (found[m].path[0] && !found[m].ensemble && !version_passed(found, count, m))
+        if (found[m].path[0] && !found[m].ensemble && !version_passed(found, count, m) && !operators_passed(&found[m]))
             memcpy(&a->served[a->count++], &found[m], sizeof(found[m]));
     served_model_ensembles_free(found, count);
     free(found);

@@ -17,7 +17,7 @@
 #include "repository/repository.h"
 
 struct profile_settings {
-    const char *accelerator, *cache_dir;
+    const char *accelerator, *cache_dir, *op_library_dir;
     int64_t batch_max, core;
     bool force, json;
 };
@@ -31,6 +31,8 @@ static const struct option_row rows[] = {
     OPTION_TEXT(struct profile_settings, cache_dir, "cache-dir", "DIR",
                 "where profiles and optimised models go when a model's own folder cannot be written (default: "
                 "$XDG_CACHE_HOME/symphony)"),
+    OPTION_TEXT(struct profile_settings, op_library_dir, "op-library-dir", "DIR",
+                "where libraries with models' own operators may lie, beside the models' folders"),
     OPTION_FLAG(struct profile_settings, force, "force", "measure even what has a profile that holds"),
     OPTION_FLAG(struct profile_settings, json, "json", "machine-readable result on standard output"),
     OPTION_END,
@@ -165,14 +167,15 @@ static void ensembles_drop(struct served_model *models, uint32_t *count) {
 }
 
 /* Puts the models of all arguments into one list. */
-static int models_find(char **paths, int count, struct served_model **models, uint32_t *model_count,
-                       struct sy_error *err) {
+static int models_find(char **paths, int count, const char *op_library_dir, struct served_model **models,
+                       uint32_t *model_count, struct sy_error *err) {
     *models = NULL;
     *model_count = 0;
     for (int i = 0; i < count; i++) {
         struct served_model *found, *grown;
         uint32_t found_count;
-        const struct repositories from = {.paths = (const char *const *)&paths[i], .count = 1};
+        const struct repositories from = {
+            .paths = (const char *const *)&paths[i], .count = 1, .op_library_dir = op_library_dir};
         int rc = repository_scan(&from, &found, &found_count, err);
         if (!rc)
             ensembles_drop(found, &found_count);
@@ -246,7 +249,7 @@ static int profile_run(int argc, char **argv) {
     if (!how.engine)
         return cli_usage_error("profile",
                                "this program was built without ONNX Runtime, so there is nothing to measure");
-    if (models_find(argv + 1, args_count, &models, &count, &err))
+    if (models_find(argv + 1, args_count, s.op_library_dir, &models, &count, &err))
         return cli_usage_error("profile", "%s", err.text);
     signal(SIGINT, stop);
     signal(SIGTERM, stop);

@@ -164,7 +164,10 @@ static int plan_repositories(const struct serve_settings *s, struct serve_plan *
         .backend = plan->config.cluster != NULL,
         .share_prefixes = s->share_prefixes,
     };
-    const struct repositories from = {.paths = s->repositories, .count = s->repository_count, .name = s->model_name};
+    const struct repositories from = {.paths = s->repositories,
+                                      .count = s->repository_count,
+                                      .name = s->model_name,
+                                      .op_library_dir = s->op_library_dir};
     if (s->control_mode == CONTROL_NONE)
         return deployment_from_repositories(&plan->deployment, &from, &how, err);
     plan->control = (struct repository_control){

@@ -11,7 +11,8 @@
 struct serve_settings {
     const char *repositories[REPOSITORIES_MAX];
     uint32_t repository_count;
-    const char *model_name; /* of the one model that is served */
+    const char *model_name;     /* of the one model that is served */
+    const char *op_library_dir; /* with libraries of operators, for all models */
     const char *scenario, *accelerators, *policy, *host, *pin, *log_level, *cache_dir, *tls_cert, *tls_key,
         *tls_client_ca, *token_file, *server_name, *autoscale, *decisions;
     int64_t http_port, grpc_port, metrics_port, model_threads, rank_threads, epoch_s, frontends, prepare_threads,

@@ -11,6 +11,8 @@
         OPTION_PARSED("model-repository", "DIR", repository_read, "the same, by Triton's name"),                       \
         OPTION_TEXT(struct serve_settings, model_name, "model-name", "NAME",                                           \
                     "the name of the model, where --repository is or has one model only"),                             \
+        OPTION_TEXT(struct serve_settings, op_library_dir, "op-library-dir", "DIR",                                    \
+                    "where libraries with models' own operators may lie, beside the models' folders"),                 \
         OPTION_TEXT(struct serve_settings, scenario, "scenario", "FILE",                                               \
                     "the emulated cluster and models of a scenario file, live")
 

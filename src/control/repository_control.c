@@ -179,7 +179,10 @@ static int source_open(const struct repository_thread *t, const char *name, cons
         if (rc == 0)
             strcpy(source->folder, folder);
         source->folder_path = source->folder;
-        source->from = (struct repositories){.paths = &source->folder_path, .count = 1};
+        source->from = (struct repositories){.paths = &source->folder_path,
+                                             .count = 1,
+                                             .op_library_dir = t->control.from.op_library_dir,
+                                             .brought = override->file_count > 0};
     }
     source->first = repository_stamp(&source->from, name);
     if (rc == 0)

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "engine/op_libraries.h"
 #include "engine/transform.h"
 #include "link/output_block.h"
 #include "table/profile.h"
@@ -26,11 +27,13 @@ struct engine_options {
 
 struct engine_model_source {
     const char *name;
-    const char *path;                  /* the model file; NULL for an emulated model */
-    const struct signature *signature; /* completed; outlives the model */
-    const struct profile *profile;     /* emulated: what a run takes; others ignore it */
-    uint32_t batch_max;                /* larger batches may be refused */
-    bool original;                     /* load the model's own file even if there is an optimised one */
+    const char *path;                     /* the model file; NULL for an emulated model */
+    const struct signature *signature;    /* completed; outlives the model */
+    const struct profile *profile;        /* emulated: what a run takes; others ignore it */
+    uint32_t batch_max;                   /* larger batches may be refused */
+    bool original;                        /* load the model's own file even if there is an optimised one */
+    const struct op_libraries *libraries; /* with operators of its own; NULL: none. It then has no optimised copy, which
+                                           * could hold what an earlier one of these computed */
 };
 
 /* Inputs to try an optimised copy of a model on. */
@@ -61,8 +64,9 @@ struct engine_ops {
     int (*emulate)(struct engine_model *model, uint32_t items, struct output_block **outputs, int64_t *run_ns,
                    struct sy_error *err);
     /* Reads inputs and outputs from the file, optional inputs behind the others; NULL for engines without files.
-     * -EINVAL with the engine's reason. */
-    int (*signature)(const char *path, struct signature *signature, struct sy_error *err);
+     * `libraries` as in engine_model_source. -EINVAL with the engine's reason. */
+    int (*signature)(const char *path, const struct op_libraries *libraries, struct signature *signature,
+                     struct sy_error *err);
     /* Makes an optimised copy with which later loads of the model are faster, in the form `attempt` (0 is the best
      * one). Runs the copy and the model itself on the trials, and leaves a note for load() whether to use the copy. The
      * first trial must run; others that the model itself refuses are skipped. It may crash, so it is for child

@@ -213,8 +213,11 @@ static int model_open(struct engine *engine, const struct engine_model_source *s
 
 /* The model's own file, to be optimised while it loads. */
 static struct session_request request_original(const struct engine *engine, const struct engine_model_source *source) {
-    return (struct session_request){
-        .path = source->path, .provider = engine->options.provider, .device = engine->options.device, .optimise = true};
+    return (struct session_request){.path = source->path,
+                                    .libraries = source->libraries,
+                                    .provider = engine->options.provider,
+                                    .device = engine->options.device,
+                                    .optimise = true};
 }
 
 static struct session_request request_cached(const struct engine *engine, const char *path, enum cache_format format) {
@@ -227,7 +230,8 @@ static struct session_request request_cached(const struct engine *engine, const 
 static int onnxruntime_load(struct engine *engine, const struct engine_model_source *source,
                             struct engine_model **model, struct sy_error *err) {
     char path[SIDECAR_PATH_MAX];
-    enum cache_format format = source->original ? CACHE_NONE : cache_find(source->path, &engine->options, path);
+    bool original = source->original || op_libraries_any(source->libraries);
+    enum cache_format format = original ? CACHE_NONE : cache_find(source->path, &engine->options, path);
     if (format != CACHE_NONE) {
         struct session_request cached = request_cached(engine, path, format);
         struct sy_error why;
@@ -425,7 +429,8 @@ static int onnxruntime_run(struct engine_model *model, const struct tensor_view 
     return r.rc;
 }
 
-static int onnxruntime_signature(const char *path, struct signature *signature, struct sy_error *err) {
+static int onnxruntime_signature(const char *path, const struct op_libraries *libraries, struct signature *signature,
+                                 struct sy_error *err) {
     const OrtApi *api = onnxruntime_api(err);
     if (!api)
         return -ENOTSUP;
@@ -434,7 +439,7 @@ static int onnxruntime_signature(const char *path, struct signature *signature, 
     int rc = onnxruntime_env(api, &env, err);
     if (rc)
         return rc;
-    struct session_request request = {.path = path, .provider = "cpu"};
+    struct session_request request = {.path = path, .libraries = libraries, .provider = "cpu"};
     rc = onnxruntime_session(api, env, &request, &session, err);
     if (!rc)
         rc = onnxruntime_session_signature(api, session, signature, err);

@@ -254,6 +254,9 @@ static int options_fill(const OrtApi *api, OrtSessionOptions *options, const str
         if (entries[i].value)
             status = api->AddSessionConfigEntry(options, entries[i].key, entries[i].value);
     int rc = onnxruntime_check(api, status, err, "session options");
+    for (size_t i = 0; !rc && request->libraries && i < OP_LIBRARIES_MAX && request->libraries->paths[i][0]; i++)
+        rc = onnxruntime_check(api, api->RegisterCustomOpsLibrary_V2(options, request->libraries->paths[i]), err,
+                               "op_library_filename");
     if (rc)
         return rc;
     const struct provider *provider = provider_find(api, request->provider, err);

@@ -24,7 +24,8 @@ struct session_request {
     const char *path;
     const void *contents; /* the file's contents, instead of `path`; NULL: the file is at `path` */
     size_t contents_bytes;
-    const char *provider; /* "cpu", "cuda" */
+    const struct op_libraries *libraries; /* with operators of the model's own; NULL: none */
+    const char *provider;                 /* "cpu", "cuda" */
     int device;
     bool optimise;         /* run the graph optimisers; false for a file that is optimised already or only looked at */
     const char *save_path; /* write the optimised model there (ends in .onnx or .ort); NULL: do not */

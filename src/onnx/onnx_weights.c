@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/files.h"
 #include "base/protobuf.h"
 #include "base/text.h"
 #include "onnx/onnx_graph.h"
@@ -71,21 +72,11 @@ static bool place_read(const struct protobuf_field *entry, struct place *place) 
     return true;
 }
 
-/* A file within the model's folder: no absolute path, and none that leads upwards. */
-static bool name_inside(struct onnx_bytes name) {
-    if (!name.length || name.length >= NAME_MAX || name.data[0] == '/' || memchr(name.data, '\0', name.length))
-        return false;
-    for (size_t i = 0; i < name.length; i++)
-        if ((i == 0 || name.data[i - 1] == '/') && name.length - i >= 2 && memcmp(name.data + i, "..", 2) == 0)
-            return false;
-    return true;
-}
-
 static int file_map(struct onnx_graph *graph, struct onnx_bytes name, struct onnx_file *file, struct sy_error *err) {
     char path[PATH_MAX];
     struct stat st;
     const char *slash = strrchr(graph->path, '/');
-    if (!name_inside(name))
+    if (!file_name_inside((const char *)name.data, name.length))
         return wrong(graph, err, "they name a file outside the model's folder");
     int length = snprintf(path, sizeof(path), "%.*s%.*s", slash ? (int)(slash + 1 - graph->path) : 0, graph->path,
                           (int)name.length, (const char *)name.data);

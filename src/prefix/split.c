@@ -45,7 +45,7 @@ static int prefix_write(struct split *split, const struct cut *cut, const struct
         ends[i] = (struct extract_end){tensors[i], specs ? &specs[i] : NULL};
     struct extract_part part = {.name = "prefix", .to = ends, .to_count = cut->tensor_count};
     int rc = part_write(&split->members[0].model->graph, &part, split->prefix_path, err);
-    return rc ? rc : split->engine->signature(split->prefix_path, &split->prefix, err);
+    return rc ? rc : split->engine->signature(split->prefix_path, NULL, &split->prefix, err);
 }
 
 static int prefix_outputs_check(const struct split *split, const struct cut *cut, struct sy_error *err) {
@@ -193,7 +193,7 @@ static int suffix_make(const struct split *split, struct split_member *member, c
                                 .own_outputs = true};
     rc = part_write(graph, &part, member->suffix_path, err);
     if (!rc)
-        rc = split->engine->signature(member->suffix_path, &member->suffix, err);
+        rc = split->engine->signature(member->suffix_path, NULL, &member->suffix, err);
     if (!rc && member->suffix.output_count != member->whole.output_count)
         rc = error_set(err, -EINVAL, "the suffix has %u outputs, not %u", member->suffix.output_count,
                        member->whole.output_count);
@@ -350,7 +350,7 @@ static int trial_run(const struct split *split, struct sy_error *err) {
 static int wholes_read(struct split *split, struct sy_error *err) {
     int rc = 0;
     for (uint32_t m = 0; !rc && m < split->count; m++)
-        rc = split->engine->signature(split->members[m].model->graph.path, &split->members[m].whole, err);
+        rc = split->engine->signature(split->members[m].model->graph.path, NULL, &split->members[m].whole, err);
     return rc;
 }
 
@@ -374,7 +374,7 @@ int split_make(struct split *split, const struct cut *cut, struct sy_error *err)
 int split_join(struct split *split, const struct cut *cut, struct sy_error *err) {
     int rc = wholes_read(split, err);
     if (!rc)
-        rc = split->engine->signature(split->prefix_path, &split->prefix, err);
+        rc = split->engine->signature(split->prefix_path, NULL, &split->prefix, err);
     if (!rc)
         rc = prefix_outputs_check(split, cut, err);
     return rc ? rc : members_make(split, cut, err);

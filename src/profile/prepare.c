@@ -116,7 +116,8 @@ int profile_cached(const struct served_model *model, const struct profile_option
     if (!rc)
         rc = warmup_fingerprint(configured, warmup, err);
     if (!rc && (*warmup || record->values_given) && strcmp(record->warmup, warmup) != 0)
-        rc = error_set(err, -ESTALE, "%s is of a model whose model_warmup, sample or prepare was another one", path);
+        rc = error_set(err, -ESTALE, "%s is of a model whose model_warmup, sample, prepare or operators were others",
+                       path);
     free(configured);
     return rc;
 }

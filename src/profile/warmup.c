@@ -388,6 +388,20 @@ static int preparation_mix(const struct served_model *model, uint32_t input, cha
     return rc;
 }
 
+/* Mixes in a library with the model's own operators, which may crash: the child runs them first. */
+static int library_mix(const char *path, char text[FINGERPRINT_TEXT], struct sy_error *err) {
+    struct {
+        char before[FINGERPRINT_TEXT + 7];
+        struct fingerprint file;
+    } all;
+    memset(&all, 0, sizeof(all));
+    strcpy(all.before, text);
+    int rc = fingerprint_file(path, &all.file, err);
+    struct fingerprint mixed = fingerprint_bytes(&all, sizeof(all));
+    fingerprint_format(&mixed, text);
+    return rc;
+}
+
 int warmup_fingerprint(const struct served_model *model, char text[FINGERPRINT_TEXT], struct sy_error *err) {
     struct mixing mixing = {model->signature.input_count, text};
     text[0] = '\0';
@@ -397,5 +411,7 @@ int warmup_fingerprint(const struct served_model *model, char text[FINGERPRINT_T
     for (uint32_t i = 0; i < model->signature.input_count && !rc; i++)
         if (model->preparations[i].file[0])
             rc = preparation_mix(model, i, text, err);
+    for (uint32_t i = 0; i < OP_LIBRARIES_MAX && model->op_libraries.paths[i][0] && !rc; i++)
+        rc = library_mix(model->op_libraries.paths[i], text, err);
     return rc;
 }

@@ -41,6 +41,6 @@ int warmup_each_of(const char *origin, const struct pbtxt_node *root, const char
 int warmup_run(const struct engine_ops *ops, struct engine_model *model, const struct warmup_sample *sample,
                struct sy_error *err);
 
-/* A fingerprint of all that runs beside a model before it is served: its samples with their data, and the models that
- * prepare its inputs. "" if it has none. Errors as of warmup_each(). */
+/* A fingerprint of all that runs beside a model before it is served: its samples with their data, the models that
+ * prepare its inputs, and the libraries with its own operators. "" if it has none. Errors as of warmup_each(). */
 int warmup_fingerprint(const struct served_model *model, char text[FINGERPRINT_TEXT], struct sy_error *err);

@@ -221,7 +221,7 @@ static void cache_make(struct worker *w) {
     struct engine_trial trials[TRIALS];
     strcpy(w->record.cache, "none");
     w->attempt = w->request.attempt;
-    uint32_t count = w->ops->cache ? trials_fill(w, trials) : 0;
+    uint32_t count = w->ops->cache && !op_libraries_any(w->source.libraries) ? trials_fill(w, trials) : 0;
     for (int rc = -EAGAIN; count && rc && rc != -ENOENT; w->attempt += rc != 0) {
         struct sy_error why = {""};
         const char *made = "none";
@@ -337,7 +337,7 @@ static int profile(struct worker *w, struct sy_error *err) {
     if (!w->ops || !w->ops->signature)
         return error_set(err, -ENOTSUP, "this program has no engine '%s' for model files", w->request.engine);
     tell(w, WORKER_PROGRESS, "loading", 0, "");
-    int rc = w->ops->signature(model->path, &w->record.signature, err);
+    int rc = w->ops->signature(model->path, &model->op_libraries, &w->record.signature, err);
     if (!rc)
         rc = served_model_apply(model, &w->record.signature, err);
     if (!rc)
@@ -347,8 +347,11 @@ static int profile(struct worker *w, struct sy_error *err) {
     if (rc)
         return rc;
     items_judge(w);
-    w->source = (struct engine_model_source){
-        .name = model->name, .path = model->path, .signature = &model->signature, .batch_max = batch_wanted(w)};
+    w->source = (struct engine_model_source){.name = model->name,
+                                             .path = model->path,
+                                             .signature = &model->signature,
+                                             .batch_max = batch_wanted(w),
+                                             .libraries = &model->op_libraries};
     rc = values_read(model, &w->values, err);
     if (!rc)
         rc = item_find(w, err);

@@ -9,6 +9,7 @@
 
 #include "base/conf.h"
 #include "base/container.h"
+#include "base/files.h"
 #include "base/log.h"
 #include "repository/ensemble.h"
 #include "repository/model_config_fields.h"
@@ -192,7 +193,8 @@ static void without_effect_collect(const struct pbtxt_node *root, struct field_l
         "version_policy", NULL};
     static const char *const top[] = {
         "name",   "platform",         "backend",        "max_batch_size", "default_model_filename", "input",
-        "output", "dynamic_batching", "version_policy", "model_warmup",   "instance_group",         NULL};
+        "output", "dynamic_batching", "version_policy", "model_warmup",   "instance_group",         "model_operations",
+        NULL};
     static const char *const input[] = {"name",     "data_type",          "dims",    "format",
                                         "optional", "allow_ragged_batch", "reshape", NULL};
     static const char *const output[] = {"name", "data_type", "dims", "label_filename", "reshape", NULL};
@@ -313,7 +315,7 @@ static int tensor_read(const char *origin, const struct pbtxt_node *node, struct
                                                                     : IMAGE_NONE;
     if (labels)
         rc = text_get(origin, labels, tensor->label_file, sizeof(tensor->label_file), err);
-    if (!rc && (tensor->label_file[0] == '/' || strstr(tensor->label_file, "..")))
+    if (!rc && tensor->label_file[0] && !file_name_inside(tensor->label_file, strlen(tensor->label_file)))
         rc = pbtxt_error(origin, labels, err, "label_filename: '%.60s' is not within the model's folder", labels->text);
     if (!rc)
         rc = dims_read(origin, node, "dims", tensor, node->name, tensor->dims, &tensor->rank, err);
@@ -431,6 +433,24 @@ static int versions_read(const char *origin, const struct pbtxt_node *policy, st
     return rc;
 }
 
+static int op_libraries_read(const char *origin, const struct pbtxt_node *operations, struct model_config *config,
+                             struct sy_error *err) {
+    const struct pbtxt_node *node = operations ? pbtxt_find(operations, "op_library_filename") : NULL;
+    int rc = 0;
+    if (node) {
+        config->op_libraries_line = node->line;
+        config->op_libraries_column = node->column;
+    }
+    for (uint32_t i = 0; node && !rc; node = pbtxt_next(node), i++) {
+        if (i == OP_LIBRARIES_MAX)
+            return pbtxt_error(origin, node, err, "op_library_filename: more than %d", OP_LIBRARIES_MAX);
+        if (!node->length)
+            return pbtxt_error(origin, node, err, "op_library_filename: the name is empty");
+        rc = text_get(origin, node, config->op_libraries.paths[i], OP_LIBRARY_PATH_MAX, err);
+    }
+    return rc;
+}
+
 static int honoured_read(const char *origin, const struct pbtxt_node *root, struct model_config *config,
                          struct sy_error *err) {
     const struct pbtxt_node *node;
@@ -457,6 +477,8 @@ static int honoured_read(const char *origin, const struct pbtxt_node *root, stru
         rc = versions_read(origin, node, &config->versions, err);
     if (!rc)
         rc = instance_groups_read(origin, pbtxt_find(root, "instance_group"), &config->instances, err);
+    if (!rc && !is_ensemble(root))
+        rc = op_libraries_read(origin, pbtxt_find(root, "model_operations"), config, err);
     if (!rc)
         rc = tensors_read(origin, root, "input", config->inputs, &config->input_count, err);
     if (!rc)

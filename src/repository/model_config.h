@@ -2,16 +2,17 @@
  *
  * Honoured: name, platform, backend, max_batch_size, input and output (name, data_type, dims, reshape, label_filename),
  * default_model_filename, dynamic_batching (queue_rules.h), version_policy (version_choice.h), model_warmup
- * (profile/warmup.h, which reads it itself), instance_group (instance_groups.h); of an ensemble name, platform,
- * max_batch_size, input, output and ensemble_scheduling (ensemble.h). Other fields of ModelConfig have no effect yet
- * and are listed in one warning a file; fields that ModelConfig does not have are warned of; what is wrong is refused
- * with file, line and column. Set-up only; any thread. */
+ * (profile/warmup.h, which reads it itself), instance_group (instance_groups.h), model_operations; of an ensemble name,
+ * platform, max_batch_size, input, output and ensemble_scheduling (ensemble.h). Other fields of ModelConfig have no
+ * effect yet and are listed in one warning a file; fields that ModelConfig does not have are warned of; what is wrong
+ * is refused with file, line and column. Set-up only; any thread. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
+#include "engine/op_libraries.h"
 #include "repository/instance_groups.h"
 #include "repository/pbtxt.h"
 #include "repository/queue_rules.h"
@@ -58,8 +59,10 @@ struct model_config {
     uint32_t input_count, output_count;
     struct queue_rules queue; /* dynamic_batching */
     struct version_policy versions;
-    struct instance_groups instances; /* instance_group */
-    struct ensemble *ensemble;        /* ensemble_scheduling; its own, to be freed or taken; NULL: it is none */
+    struct instance_groups instances;                /* instance_group */
+    struct op_libraries op_libraries;                /* model_operations: op_library_filename, as they are written, */
+    uint32_t op_libraries_line, op_libraries_column; /* and where */
+    struct ensemble *ensemble; /* ensemble_scheduling; its own, to be freed or taken; NULL: it is none */
 };
 
 /* Frees what a configuration that was read owns, not the struct itself. All zeros are allowed. */

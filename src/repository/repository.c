@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/files.h"
 #include "base/log.h"
 #include "base/utf8.h"
 #include "repository/model_config.h"
@@ -21,7 +22,7 @@
 #define ONNX_SUFFIX ".onnx"
 
 struct model_list {
-    const char *name; /* of the one model that there may be; NULL: each has its own */
+    const struct repositories *from;
     struct served_model *models;
     uint32_t count, capacity;
     struct sy_error *err;
@@ -133,7 +134,7 @@ static struct served_model *model_add(struct model_list *list, const char *name,
         list->capacity = capacity;
     }
     struct served_model *model = &list->models[list->count++];
-    name = list->name ? list->name : name;
+    name = list->from->name ? list->from->name : name;
     memset(model, 0, sizeof(*model));
     model->version = 1;
     strcpy(model->platform, "onnxruntime_onnx");
@@ -316,6 +317,48 @@ static void ensemble_set(struct model_list *list, struct folder *f, struct model
     }
 }
 
+/* Finds a library: in the model's folder, or in the one for all models. */
+static int op_library_find(const struct model_list *list, const struct model_config *config, const char *folder,
+                           const char *name, char path[OP_LIBRARY_PATH_MAX], struct sy_error *err) {
+    const char *shared = list->from->op_library_dir, *within = name;
+    size_t length = shared ? strlen(shared) : 0;
+    bool absolute = length && strncmp(name, shared, length) == 0 && (name[length] == '/' || name[length - 1] == '/');
+    if (absolute)
+        within += length + strspn(name + length, "/");
+    if (!file_name_inside(within, strlen(within)))
+        return error_set(err, -EINVAL,
+                         "%s:%u:%u: op_library_filename: '%.200s' is not within the model's folder, nor within that of "
+                         "--op-library-dir",
+                         config->path, config->op_libraries_line, config->op_libraries_column, name);
+    bool own = !absolute && !list->from->brought;
+    int room = own ? snprintf(path, OP_LIBRARY_PATH_MAX, "%s/%s", folder, within) : 0;
+    if (!own && !shared)
+        return error_set(err, -EINVAL,
+                         "%s:%u:%u: op_library_filename: '%.200s': a client's files bring no operators; libraries are "
+                         "the repository's, or those of --op-library-dir",
+                         config->path, config->op_libraries_line, config->op_libraries_column, name);
+    if (shared && (!own || (room < OP_LIBRARY_PATH_MAX && access(path, F_OK) != 0)))
+        room = snprintf(path, OP_LIBRARY_PATH_MAX, "%s/%s", shared, within);
+    if (room >= OP_LIBRARY_PATH_MAX || access(path, R_OK) != 0)
+        return error_set(err, -ENOENT, "%s:%u:%u: op_library_filename: %.200s: %s", config->path,
+                         config->op_libraries_line, config->op_libraries_column, path,
+                         strerror(room >= OP_LIBRARY_PATH_MAX ? ENAMETOOLONG : errno));
+    if (!path_is(path, S_IFREG))
+        return error_set(err, -EINVAL, "%s:%u:%u: op_library_filename: %.200s: not a file", config->path,
+                         config->op_libraries_line, config->op_libraries_column, path);
+    return 0;
+}
+
+/* Finds the libraries with the model's own operators. */
+static int op_libraries_find(const struct model_list *list, const struct model_config *config,
+                             struct served_model *model, struct sy_error *err) {
+    const struct op_libraries *names = &config->op_libraries;
+    int rc = 0;
+    for (uint32_t i = 0; i < OP_LIBRARIES_MAX && names->paths[i][0] && !rc; i++)
+        rc = op_library_find(list, config, model->folder, names->paths[i], model->op_libraries.paths[i], err);
+    return rc;
+}
+
 /* `alone`: the folder was given as the repository, so that config.pbtxt may name the model as it likes. */
 static void folder_add(struct model_list *list, const char *path, const char *name, struct folder *f, bool alone) {
     struct served_model *model = model_add(list, name, path);
@@ -333,11 +376,13 @@ static void folder_add(struct model_list *list, const char *path, const char *na
                            config->path, config->name, name);
         else if (!model_name_is_valid(config->name))
             rc = error_set(&err, -EINVAL, "%s: '%.128s' will not do as a model's name", config->path, config->name);
-        else if (!list->name)
+        else if (!list->from->name)
             memcpy(model->name, config->name, sizeof(model->name));
     }
     if (!rc)
         rc = settings_apply(model, config->ensemble != NULL, &err);
+    if (!rc)
+        rc = op_libraries_find(list, config, model, &err);
     if (rc) {
         served_model_refuse(model, "%s", err.text);
     } else if (config->ensemble) {
@@ -456,11 +501,11 @@ static int path_add(struct model_list *list, const char *path) {
 
 /* Checks that there is one model, which gets the name that was given. */
 static int name_check(const struct model_list *list) {
-    for (uint32_t i = 1; list->name && i < list->count; i++)
+    for (uint32_t i = 1; list->from->name && i < list->count; i++)
         if (strcmp(place(&list->models[i]), place(&list->models[0])) != 0)
             return error_set(list->err, -EINVAL,
-                             "the name '%.128s' was given for one model, but there are %.150s and %.150s", list->name,
-                             place(&list->models[0]), place(&list->models[i]));
+                             "the name '%.128s' was given for one model, but there are %.150s and %.150s",
+                             list->from->name, place(&list->models[0]), place(&list->models[i]));
     return 0;
 }
 
@@ -473,7 +518,7 @@ static void paths_join(const struct repositories *from, char *text, size_t bytes
 
 int repository_scan(const struct repositories *from, struct served_model **models, uint32_t *count,
                     struct sy_error *err) {
-    struct model_list list = {.name = from->name, .err = err};
+    struct model_list list = {.from = from, .err = err};
     char paths[400];
     int rc = 0;
     for (uint32_t i = 0; i < from->count && !rc; i++)
@@ -504,7 +549,7 @@ bool repository_is_model(const char *path) {
 
 int repository_find(const struct repositories *from, const char *name, struct served_model **models, uint32_t *count,
                     struct sy_error *err) {
-    struct model_list list = {.err = err};
+    struct model_list list = {.from = from, .err = err};
     char file[PATH_MAX], flat[NAME_MAX + 1];
     bool valid = model_name_is_valid(name) && name[0] != '.';
     snprintf(flat, sizeof(flat), "%.*s" ONNX_SUFFIX, MODEL_NAME_MAX, name);

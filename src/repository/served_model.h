@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/siphash.h"
+#include "engine/op_libraries.h"
 #include "repository/instance_groups.h"
 #include "repository/queue_rules.h"
 #include "repository/served_part.h"
@@ -110,6 +111,7 @@ struct served_model {
     char label_files[TENSORS_MAX][128]; /* of outputs, in `folder`; "": none */
     uint8_t formats[TENSORS_MAX];       /* of inputs: enum image_format (model_config.h) */
     struct labels *labels[TENSORS_MAX]; /* read from them; NULL: none */
+    struct op_libraries op_libraries;   /* with operators of its own */
     int64_t item_elements; /* input elements of the profiled item; with variable_shapes the measure of `work` */
     int64_t reference_dims[TENSORS_MAX][TENSOR_DIMS_MAX]; /* inputs' dims of the profiled item (batch
                                                            * dimension 1); 0: open, the profiler chooses */

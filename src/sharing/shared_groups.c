@@ -37,6 +37,8 @@ int shared_model_check(const struct served_model *model, struct sy_error *err) {
             return error_set(err, -ENOTSUP, "it has tensors that are reshaped");
     if (model->prepared)
         return error_set(err, -ENOTSUP, "it prepares its inputs");
+    if (op_libraries_any(&model->op_libraries))
+        return error_set(err, -ENOTSUP, "it has operators of its own (model_operations)");
     if (*model->profile_path)
         return error_set(err, -ENOTSUP, "its profile is given by a file");
     int rc = warmup_fingerprint(model, warmup, err);

@@ -100,8 +100,10 @@ static int spy_run(struct engine_model *model, const struct tensor_view *inputs,
     return 0;
 }
 
-static int spy_signature(const char *path, struct signature *signature, struct sy_error *err) {
+static int spy_signature(const char *path, const struct op_libraries *libraries, struct signature *signature,
+                         struct sy_error *err) {
     (void)path;
+    (void)libraries;
     (void)signature;
     return error_set(err, -ENOTSUP, "it has no files");
 }

@@ -94,8 +94,9 @@ static int run(struct engine_model *model, const struct tensor_view *inputs, uin
     return 0;
 }
 
-static int signature(const char *path, struct signature *found, struct sy_error *err) {
-    (void)path, (void)found;
+static int signature(const char *path, const struct op_libraries *libraries, struct signature *found,
+                     struct sy_error *err) {
+    (void)path, (void)libraries, (void)found;
     return error_set(err, -ENOTSUP, "not asked for");
 }
 

@@ -56,10 +56,23 @@ static void a_trial_of_writing_leaves_no_trace(void **state) {
     rmdir(folder);
 }
 
+static void names_lead_into_the_folder_or_not(void **state) {
+    static const char *const inside[] = {"a", "a/b.so", "./a", "a..b", ".a"}, *const outside[] = {"",          "/a",
+                                                                                                  "..",        "../a",
+                                                                                                  "a/../../b", "a/.."};
+    (void)state;
+    for (size_t i = 0; i < sizeof(inside) / sizeof(inside[0]); i++)
+        assert_true(file_name_inside(inside[i], strlen(inside[i])));
+    for (size_t i = 0; i < sizeof(outside) / sizeof(outside[0]); i++)
+        assert_false(file_name_inside(outside[i], strlen(outside[i])));
+    assert_false(file_name_inside("a\0b", 3));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_trial_of_writing_leaves_no_trace), /* first: the other lowers the limit of this process */
         cmocka_unit_test(test_raised_as_far_as_may_be),
+        cmocka_unit_test(names_lead_into_the_folder_or_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,7 +43,7 @@ static void load(struct loaded *l, const char *file) {
     struct engine_options options = {.provider = "cpu"};
     char path[512];
     snprintf(path, sizeof(path), DATA "%s", file);
-    assert_int_equal(ops->signature(path, &l->signature, &err), 0);
+    assert_int_equal(ops->signature(path, NULL, &l->signature, &err), 0);
     assert_int_equal(ops->open(&l->engine, &options, &err), 0);
     struct engine_model_source source = {
         .name = file, .path = path, .signature = &l->signature, .batch_max = l->signature.batched ? 8 : 1};
@@ -59,7 +59,7 @@ static void signatures_come_from_the_file(void **state) {
     (void)state;
     struct signature s;
     struct sy_error err;
-    assert_int_equal(ops->signature(DATA "add.onnx", &s, &err), 0);
+    assert_int_equal(ops->signature(DATA "add.onnx", NULL, &s, &err), 0);
     assert_int_equal(s.input_count, 3);
     assert_int_equal(s.output_count, 2);
     assert_string_equal(s.inputs[2].name, "c");
@@ -78,7 +78,7 @@ static void signatures_come_from_the_file(void **state) {
         {DATA "image.onnx", true, true}, {DATA "scalar.onnx", false, false},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        assert_int_equal(ops->signature(cases[i].path, &s, &err), 0);
+        assert_int_equal(ops->signature(cases[i].path, NULL, &s, &err), 0);
         assert_int_equal(s.batched, cases[i].batched);
         assert_int_equal(s.variable_shapes, cases[i].variable_shapes);
     }
@@ -88,10 +88,10 @@ static void what_cannot_be_served_is_named(void **state) {
     (void)state;
     struct signature s;
     struct sy_error err = {""};
-    assert_int_equal(ops->signature(DATA "sequence.onnx", &s, &err), -ENOTSUP);
+    assert_int_equal(ops->signature(DATA "sequence.onnx", NULL, &s, &err), -ENOTSUP);
     assert_string_equal(err.text, "output 'y' is not a tensor but a sequence, map or optional, which is not served; "
                                   "skl2onnx writes a tensor with options={'zipmap': False}");
-    assert_int_equal(ops->signature(DATA "absent.onnx", &s, &err), -ENOENT);
+    assert_int_equal(ops->signature(DATA "absent.onnx", NULL, &s, &err), -ENOENT);
     assert_non_null(strstr(err.text, "absent.onnx"));
 }
 
@@ -105,10 +105,10 @@ static void broken_files_are_refused(void **state) {
     assert_int_equal(write(fd, bytes, size / 2), (ssize_t)(size / 2));
     struct signature s;
     struct sy_error err = {""};
-    assert_true(ops->signature(path, &s, &err) < 0);
+    assert_true(ops->signature(path, NULL, &s, &err) < 0);
     assert_non_null(strstr(err.text, path));
     assert_int_equal(ftruncate(fd, 0), 0);
-    assert_true(ops->signature(path, &s, &err) < 0);
+    assert_true(ops->signature(path, NULL, &s, &err) < 0);
     close(fd);
     unlink(path);
 }
@@ -321,7 +321,7 @@ static void a_missing_provider_is_an_error(void **state) {
     struct loaded l;
     struct sy_error err = {""};
     struct engine_options options = {.provider = "abacus"};
-    assert_int_equal(ops->signature(DATA "add.onnx", &l.signature, &err), 0);
+    assert_int_equal(ops->signature(DATA "add.onnx", NULL, &l.signature, &err), 0);
     assert_int_equal(ops->open(&l.engine, &options, &err), 0);
     struct engine_model_source source = {
         .name = "add", .path = DATA "add.onnx", .signature = &l.signature, .batch_max = 8};

@@ -47,7 +47,7 @@ static int set_up(void **state) {
     snprintf(p->model, sizeof(p->model), "%s/mlp.onnx", p->folder);
     assert_int_equal(shell("cp '%s/unit/engine/data/mlp.onnx' %s", TESTS_DIR, p->model), 0);
     p->options.provider = "cpu";
-    assert_int_equal(ops->signature(p->model, &p->signature, NULL), 0);
+    assert_int_equal(ops->signature(p->model, NULL, &p->signature, NULL), 0);
     assert_int_equal(ops->open(&p->engine, &p->options, NULL), 0);
     p->source =
         (struct engine_model_source){.name = "mlp", .path = p->model, .signature = &p->signature, .batch_max = 8};

@@ -401,6 +401,55 @@ static void the_one_model_can_be_named(void **state) {
     assert_int_equal(scan_two(w, "models", "tree", "mine"), -EINVAL);
 }
 
+/* Scans the folder of one model, whose libraries may lie in @/shared, too; with `brought` a client brought the model.
+ */
+static struct served_model *library_scan(struct world *w, const char *folder, bool brought) {
+    char path[256], shared[256];
+    const char *paths[] = {path};
+    struct repositories from = {.paths = paths, .count = 1, .op_library_dir = shared, .brought = brought};
+    in_root(w, path, folder);
+    in_root(w, shared, "shared");
+    served_model_ensembles_free(w->models, w->count);
+    free(w->models);
+    w->models = NULL;
+    w->count = 0;
+    assert_int_equal(repository_scan(&from, &w->models, &w->count, &w->err), 0);
+    return &w->models[0];
+}
+
+static void libraries_of_operators_are_found(void **state) {
+    struct world *w = *state;
+    struct served_model *model;
+    put(w, "m/1/model.onnx", "x");
+    put(w, "m/lib/a.so", "x");
+    put(w, "shared/lib/a.so", "x");
+    put(w, "shared/b.so", "x");
+    put(w, "m/config.pbtxt", "model_operations { op_library_filename: [ 'lib/a.so', 'b.so' ] }");
+    model = library_scan(w, "m", false);
+    assert_text(w, model->op_libraries.paths[0], "@/m/lib/a.so"); /* its own first */
+    assert_text(w, model->op_libraries.paths[1], "@/shared/b.so");
+    assert_string_equal(model->op_libraries.paths[2], "");
+    model = library_scan(w, "m", true);
+    assert_text(w, model->op_libraries.paths[0], "@/shared/lib/a.so");
+    put(w, "m/config.pbtxt", "model_operations { op_library_filename: '../shared/b.so' }");
+    library_scan(w, "m", false);
+    assert_refused(w, "m",
+                   "@/m/config.pbtxt:1:20: op_library_filename: '../shared/b.so' is not within the model's folder, nor "
+                   "within that of --op-library-dir");
+    put(w, "m/config.pbtxt", "model_operations { op_library_filename: 'c.so' }");
+    library_scan(w, "m", false);
+    assert_refused(w, "m", "@/m/config.pbtxt:1:20: op_library_filename: @/shared/c.so: No such file or directory");
+    put(w, "m/config.pbtxt", "model_operations { op_library_filename: 'lib' }");
+    library_scan(w, "m", false);
+    assert_refused(w, "m", "@/m/config.pbtxt:1:20: op_library_filename: @/m/lib: not a file");
+    put(w, "m/config.pbtxt", "model_operations { op_library_filename: '' }");
+    library_scan(w, "m", false);
+    assert_refused(w, "m", "@/m/config.pbtxt:1:20: op_library_filename: the name is empty");
+    put(w, "m/config.pbtxt", "model_operations { op_library_filename: 'b.so' }");
+    assert_int_equal(scan(w, "m"), 0); /* without a folder for all */
+    assert_refused(w, "m", "@/m/config.pbtxt:1:20: op_library_filename: @/m/b.so: No such file or directory");
+}
+
 static void nothing_to_serve_is_said_clearly(void **state) {
     struct world *w = *state;
     put(w, "text", "x");
@@ -429,6 +478,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(broken_ensembles_are_refused, world_make, world_remove),
         cmocka_unit_test_setup_teardown(several_repositories_are_one, world_make, world_remove),
         cmocka_unit_test_setup_teardown(the_one_model_can_be_named, world_make, world_remove),
+        cmocka_unit_test_setup_teardown(libraries_of_operators_are_found, world_make, world_remove),
         cmocka_unit_test_setup_teardown(nothing_to_serve_is_said_clearly, world_make, world_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
