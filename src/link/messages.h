@@ -29,7 +29,8 @@
  * it is not configured. */
 #define WAIT_NONE_NS 1
 
-/* Input shapes of one model that may be queued at once; more are refused: REFUSAL_SHAPES. */
+/* Input shapes of one model that have a queue each at once; requests of further shapes wait for one
+ * (sched/shape_queue.h). */
 #define VARIANTS_MAX 32
 
 /* Why a request left the scheduler without a batch. */
@@ -42,7 +43,7 @@ enum refusal {
     REFUSAL_THREAD_BUSY, /* its model thread has no time left, and the request had waited for it for much of its own
                             time */
     REFUSAL_PLANS_FULL,  /* a central policy sent its accelerator more plans than it holds (WIRING_PLANS_CENTRAL) */
-    REFUSAL_SHAPES,      /* too many different input shapes of the model are queued at once */
+    REFUSAL_SHAPES,      /* of a cluster's scheduler of an earlier release: too many input shapes are queued at once */
     REFUSAL_CANCELLED,   /* its client left */
     REFUSAL_STRANDED,    /* no accelerator in service runs the model, and none came back in time */
     REFUSAL_LOST,        /* its accelerator failed, and there is no time to run it on another (request/port.c) */

@@ -6,7 +6,8 @@
  * takes precedence over the options. The options that are shares of the SLO set this for all models at once.
  *
  * If there are several preferred sizes, the largest that is reached runs, and the rest waits for more. But once the
- * first request has waited long enough, all that fits into a batch runs with it. */
+ * first request has waited long enough, all that fits into a batch runs with it. A request of another shape, which
+ * cannot join the batch that waits, sends it off. */
 #include "policy/window.h"
 #include "sched/model_view.h"
 #include "sched/policy.h"
@@ -84,6 +85,7 @@ const struct policy_ops policy_timeout = {
     .summary = "batches start when large or old enough, whatever the deadlines (Triton's dynamic batcher)",
     .options = timeout_options,
     .deadline_blind = true,
+    .shapes_flush = true,
     .model_bytes = sizeof(struct timeout_model),
     .model_update = timeout_update,
     .batch_times = timeout_times,

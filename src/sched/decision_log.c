@@ -114,6 +114,8 @@ size_t decision_model_event_bytes(enum model_event_kind kind) {
         return sizeof(struct ran_message);
     case MODEL_DELAYS:
         return sizeof(((struct model_event *)0)->delays);
+    case MODEL_HURRIED:
+        return sizeof(((struct model_event *)0)->hurried_ns);
     case MODEL_SETTLED:
     case MODEL_TIMER:
         break;
@@ -154,7 +156,9 @@ void decision_model_step(struct decision_log *log, uint32_t core, uint32_t types
                          const struct model_event *event, const struct model_output *out,
                          const struct request_pool *pool) {
     const struct decision_step step = {.now_ns = now_ns, .core = core, .event = event->kind};
-    const void *brings = event->kind == MODEL_DELAYS ? (const void *)&event->delays : event->request;
+    const void *brings = event->kind == MODEL_DELAYS    ? (const void *)&event->delays
+                         : event->kind == MODEL_HURRIED ? (const void *)&event->hurried_ns
+                                                        : event->request;
     entry_begin(log, DECISION_MODEL_STEP);
     put(log, &step, sizeof(step));
     put(log, brings, decision_model_event_bytes(event->kind));

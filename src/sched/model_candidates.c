@@ -35,6 +35,8 @@ static void candidate_derive(struct model_core *core, uint32_t type, struct cand
         for (uint32_t level = 0; m->wait_ns && level < SUPPLY_LEVELS; level++)
             if (candidate->start_ns[level] > latest_ns)
                 candidate->start_ns[level] = latest_ns;
+        if (head->arrival_ns <= core->hurried_ns)
+            memset(candidate->start_ns, 0, sizeof(candidate->start_ns));
         candidate->order_ns = times.order_ns;
         candidate->invalid_after_ns = core->policy->deadline_blind ? TIME_NEVER : view.invalid_after_ns;
     }

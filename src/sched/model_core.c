@@ -49,7 +49,7 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
         policy_options_preset(config->policy, &core->options);
     core->bad_weight = BAD_WEIGHT_FIRST;
     core->ran_ns = TIME_NEVER;
-    core->free_ns = INT64_MIN;
+    core->free_ns = core->hurried_ns = INT64_MIN;
     core->fetch_ahead = config->fetch_ahead;
     deadline_queue_init(&core->queue);
     deadline_queue_init(&core->leftovers);
@@ -205,6 +205,10 @@ void model_core_step(struct model_core *core, int64_t now_ns, const struct model
     case MODEL_TIMER:
         model_refresh(core, now_ns, out);
         break;
+    case MODEL_HURRIED:
+        core->hurried_ns = event->hurried_ns;
+        model_refresh(core, now_ns, out);
+        break;
     }
     if (event->kind == MODEL_ARRIVING)
         return;
@@ -269,6 +273,10 @@ uint32_t model_core_prefetch_batch(const struct model_core *core, uint32_t node)
 
 bool model_core_idle(const struct model_core *core) {
     return model_core_queued(core) == 0;
+}
+
+bool model_core_stranded(const struct model_core *core) {
+    return core->stranded;
 }
 
 uint32_t model_core_queued(const struct model_core *core) {

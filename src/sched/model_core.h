@@ -51,6 +51,7 @@ enum model_event_kind {
     MODEL_RAN,        /* ran; of a batch that was not run, only how many were late counts */
     MODEL_DELAYS,     /* delays */
     MODEL_TIMER,      /* the time of model_output.wake_ns has come */
+    MODEL_HURRIED,    /* hurried_ns: requests of other shapes wait for this core, or for its batch to be gone */
 };
 
 struct model_event {
@@ -62,6 +63,7 @@ struct model_event {
         struct {
             int64_t ctrl_ns, data_ns;
         } delays;
+        int64_t hurried_ns; /* a batch whose first request arrived by then does not wait for company any more */
     };
 };
 
@@ -98,6 +100,8 @@ uint32_t model_core_prefetch_batch(const struct model_core *core, uint32_t node)
 /* Nothing is queued: the core may be reused for something else. A grant may still be on its way; the new use answers
  * it. */
 bool model_core_idle(const struct model_core *core);
+/* No accelerator in service runs the model, as far as the core was told. */
+bool model_core_stranded(const struct model_core *core);
 /* Requests queued, those whose inputs are only promised, leftovers and best effort included. */
 uint32_t model_core_queued(const struct model_core *core);
 /* Items of its next batch on a type, as composed at the last step; 0: none. */

@@ -45,8 +45,9 @@ struct model_core {
     bool classes;          /* some request was not of the highest priority; while false, nothing looks for others */
     uint32_t promised;     /* first of the requests whose inputs are promised, by ready_ns, linked by `next` */
     uint32_t promised_count;
-    int64_t free_ns; /* while answering a grant: when that accelerator is expected to be free; else INT64_MIN */
-    int64_t ran_ns;  /* when a batch last ran, or the tables were last relaxed; TIME_NEVER: not yet */
+    int64_t free_ns;    /* while answering a grant: when that accelerator is expected to be free; else INT64_MIN */
+    int64_t hurried_ns; /* a batch whose first request arrived by then starts at once */
+    int64_t ran_ns;     /* when a batch last ran, or the tables were last relaxed; TIME_NEVER: not yet */
     double late_rate, bad_weight; /* share of late requests, as view.dropped_rate; weight of the next one in both */
     struct deadline_queue queue, leftovers;
     struct model_view view;

@@ -13,6 +13,7 @@
 
 #define GRANTS_MAX    32 /* messages taken from one rank thread a turn: batches are published at its end */
 #define TIMERS_MAX    64 /* of cores, a turn */
+#define SHAPES_MAX    64 /* requests that waited for a variant, and variants given to them, a turn */
 #define ENOUGH        64 /* requests taken from one ring a turn, if a grant waits */
 #define BUSY_EVERY_NS (5 * NS_PER_MS)
 #define BUSY_GAIN     (1.0 / 8)
@@ -54,6 +55,7 @@ static void variant_step(struct model_thread *t, struct variant *v, int64_t now,
     if (queued != v->queued) {
         rings_queued_add(&t->rings, v->model, (int32_t)(queued - v->queued));
         v->queued = queued;
+        t->emptied |= queued == 0;
     }
 }
 
@@ -61,6 +63,86 @@ static void variant_step(struct model_thread *t, struct variant *v, int64_t now,
 
 static bool too_late(const struct model_thread *t, int64_t now, const struct request_message *message) {
     return t->busy > SHED_BUSY && SHED_PART * (now - message->arrival_ns) > message->deadline_ns - message->arrival_ns;
+}
+
+/* Whether those that wait for a variant leave no room for one more request within the model's limits. */
+static bool shapes_fill(const struct model_thread *t, uint32_t model, const struct request_message *message) {
+    return t->shapes.count && shape_queue_is_full(&t->shapes, model, message->priority, thread_levels(t, model));
+}
+
+/* The batches of a model's variants, but of `except`, wait for no company if their first requests arrived by by_ns. */
+static void hurry(struct model_thread *t, int64_t now, uint32_t model, const struct variant *except, int64_t by_ns) {
+    struct variant_range range = t->ranges[model];
+
+    for (struct variant *v = range.first; v < range.first + range.count; v++)
+        if (v != except && v->serving && !(by_ns <= now && model_core_idle(v->core)))
+            variant_step(t, v, now, &(struct model_event){.kind = MODEL_HURRIED, .hurried_ns = by_ns});
+}
+
+/* One request of a model less waits for a variant. While some do, no batch of that model waits for company. */
+static void shape_left(struct model_thread *t, int64_t now, uint32_t model) {
+    rings_queued_add(&t->rings, model, -1);
+    if (shape_queue_count(&t->shapes, model) == 0)
+        hurry(t, now, model, NULL, now);
+}
+
+/* A variant for an arrival whose shape has none. NULL: the request waits for one, or was refused. */
+static struct variant *variant_for(struct model_thread *t, int64_t now, uint32_t model,
+                                   const struct request_message *message) {
+    const struct queue_rules *rules = t->rings.models[model].queue;
+    int64_t latest_ns = thread_latest_start(t, model, message);
+    bool best_effort = message->priority == PRIORITY_BEST_EFFORT;
+    bool delayed = !best_effort && rules && queue_rules_delays(rules) >> message->priority & 1;
+    enum refusal refusal = REFUSAL_NONE;
+
+    /* no other shape's core, with all that it has learned, is given up for a request that is too late */
+    if (now > latest_ns && !best_effort && !delayed)
+        refusal = REFUSAL_DEADLINE;
+    struct variant *v = !refusal && shape_queue_count(&t->shapes, model) == 0
+                            ? thread_variant_take(t, model, message->shape_key, message->work)
+                            : NULL;
+    if (v)
+        return v;
+    if (!refusal)
+        refusal = shape_queue_add(&t->shapes, model, message, latest_ns, delayed, thread_levels(t, model));
+    if (refusal)
+        rings_refuse(&t->rings, model, message->port, message->handle, refusal);
+    else
+        rings_queued_add(&t->rings, model, 1);
+    if (!refusal && shape_queue_count(&t->shapes, model) == 1)
+        hurry(t, now, model, NULL, TIME_NEVER);
+    return NULL;
+}
+
+/* A request that waited for a variant is refused. */
+static void refuse_waiting(struct model_thread *t, int64_t now, uint32_t node) {
+    struct request_node *request = &t->rings.pool.nodes[node];
+    uint32_t model = t->rings.model_of_served[request->model];
+
+    if (request->refusal == REFUSAL_DEADLINE && model_core_stranded(t->ranges[model].first->core))
+        request->refusal = REFUSAL_STRANDED;
+    shape_left(t, now, model);
+    rings_refuse_list(&t->rings, node);
+}
+
+/* Whether a message is about a request that waits for a variant. */
+static bool told_of_waiting(struct model_thread *t, int64_t now, uint32_t model,
+                            const struct request_message *message) {
+    if (message->kind == REQUEST_READY)
+        return shape_queue_ready(&t->shapes, model, message);
+    uint32_t node = shape_queue_cancel(&t->shapes, model, message);
+    if (node != REQUEST_NONE)
+        refuse_waiting(t, now, node);
+    return node != REQUEST_NONE;
+}
+
+/* settle_arrivals() is to settle a variant's arrivals, the first of which was handed over at origin_ns. */
+static void arrival_note(struct model_thread *t, struct variant *v, int64_t origin_ns) {
+    if (v->arriving)
+        return;
+    v->arriving = true;
+    v->origin_ns = origin_ns;
+    t->arriving[t->arriving_count++] = (uint32_t)(v - t->variants);
 }
 
 static void take_request(struct model_thread *t, int64_t now, const struct request_message *message) {
@@ -72,20 +154,18 @@ static void take_request(struct model_thread *t, int64_t now, const struct reque
     enum refusal full = !arrived                                       ? REFUSAL_NONE
                         : t->rings.pool.used == t->rings.pool.capacity ? REFUSAL_POOL_FULL
                         : too_late(t, now, message)                    ? REFUSAL_THREAD_BUSY
+                        : shapes_fill(t, model, message)               ? REFUSAL_QUEUE_FULL
                                                                        : REFUSAL_NONE;
 
     if (full) {
         rings_refuse(&t->rings, model, message->port, message->handle, full);
         return;
     }
+    if (!arrived && t->shapes.count && told_of_waiting(t, now, model, message))
+        return;
     struct variant *v = thread_variant_find(t, model, message->shape_key);
-    if (!v && arrived) {
-        bool possible = thread_request_possible(t, now, model, message);
-        v = possible ? thread_variant_take(t, model, message) : NULL;
-        if (!v)
-            rings_refuse(&t->rings, model, message->port, message->handle,
-                         possible ? REFUSAL_SHAPES : REFUSAL_DEADLINE);
-    }
+    if (!v && arrived)
+        v = variant_for(t, now, model, message);
     if (!v)
         return;
     if (arrived) {
@@ -93,16 +173,14 @@ static void take_request(struct model_thread *t, int64_t now, const struct reque
         t->requests++;
         if (message->arrival_ns < t->oldest_ns)
             t->oldest_ns = message->arrival_ns;
-        if (!v->arriving) {
-            v->arriving = true;
-            v->origin_ns = message->arrival_ns;
-            t->arriving[t->arriving_count++] = (uint32_t)(v - t->variants);
-        }
+        arrival_note(t, v, message->arrival_ns);
     }
     enum model_event_kind kind = arrived                          ? MODEL_ARRIVING
                                  : message->kind == REQUEST_READY ? MODEL_PREPARED
                                                                   : MODEL_CANCELLED;
     variant_step(t, v, now, &(struct model_event){.kind = kind, .request = message});
+    if (arrived && __builtin_expect(t->policy->shapes_flush, 0) && shape_queue_count(&t->shapes, model) == 0)
+        hurry(t, now, model, v, now);
 }
 
 /* Takes a group of requests from a ring. A request touches some fifteen cache lines of its model, so with many models
@@ -164,6 +242,47 @@ static void settle_arrivals(struct model_thread *t, int64_t now) {
         variant_step(t, v, now, &(struct model_event){.kind = MODEL_SETTLED});
     }
     t->arriving_count = 0;
+}
+
+/* Gives idle variants of a model to the shapes that wait for one, and their requests with them; at most SHAPES_MAX less
+ * `done` steps. Returns `done` and those that it took. */
+static uint32_t serve_shapes(struct model_thread *t, int64_t now, uint32_t model, uint32_t done) {
+    struct request_message message;
+
+    for (; done < SHAPES_MAX; done++) {
+        if (!shape_queue_take(&t->shapes, model, &message)) {
+            const struct request_message *next = shape_queue_next(&t->shapes, model);
+            struct variant *given = next ? thread_variant_take(t, model, next->shape_key, next->work) : NULL;
+            if (!given)
+                break;
+            shape_queue_fill(&t->shapes, model, next->shape_key);
+            variant_step(t, given, now, &(struct model_event){.kind = MODEL_HURRIED, .hurried_ns = TIME_NEVER});
+            continue;
+        }
+        struct variant *v = thread_variant_find(t, model, message.shape_key);
+        CHECK(v); /* requests that wait go to the shape that a variant was given to last */
+        v->used_ns = now;
+        arrival_note(t, v, now);
+        variant_step(t, v, now, &(struct model_event){.kind = MODEL_ARRIVING, .request = &message});
+        shape_left(t, now, model);
+    }
+    t->emptied |= done == SHAPES_MAX;
+    return done;
+}
+
+/* Looks after the requests that wait for a variant. True if there was anything to do. */
+static bool poll_shapes(struct model_thread *t, int64_t now) {
+    uint32_t node, done = 0;
+
+    for (; done < SHAPES_MAX && (node = shape_queue_late(&t->shapes, now)) != REQUEST_NONE; done++)
+        refuse_waiting(t, now, node);
+    if (t->emptied) {
+        t->emptied = false;
+        for (uint32_t i = t->shapes.busy_count; i-- > 0;) /* a model that has none left gives its place to the last */
+            done = serve_shapes(t, now, t->shapes.busy[i], done);
+        settle_arrivals(t, now);
+    }
+    return done > 0;
 }
 
 /* ---- grants ---- */
@@ -418,6 +537,7 @@ int64_t model_thread_turn(void *thread) {
     any |= poll_grants(t, now);
     any |= rings_poll_ran(&t->rings, now, t, take_ran, prefetch_ran);
     any |= poll_timers(t, now);
+    any |= t->shapes.count && poll_shapes(t, now);
     if (any || t->delays_left)
         any |= follow_delays(t, now);
     thread_tell_moves(t);
@@ -431,7 +551,9 @@ int64_t model_thread_turn(void *thread) {
         return INT64_MIN;
     if (waits_for_room(t))
         return now + 50 * NS_PER_US;
-    return heap_empty(&t->timers) ? TIME_NEVER : heap_top(&t->timers).key;
+    int64_t timer_ns = heap_empty(&t->timers) ? TIME_NEVER : heap_top(&t->timers).key;
+    int64_t late_ns = shape_queue_wake_ns(&t->shapes);
+    return timer_ns < late_ns ? timer_ns : late_ns;
 }
 
 static void sleep_until(struct model_thread *t, int64_t until_ns) {

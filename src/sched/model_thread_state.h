@@ -10,6 +10,7 @@
 #include "base/heap.h"
 #include "sched/decision_log.h"
 #include "sched/model_thread.h"
+#include "sched/shape_queue.h"
 
 #define ANSWERED_MAX 64 /* grants whose times are taken together */
 
@@ -65,10 +66,13 @@ struct model_thread {
                                     * the message that the model comes hands it over */
     struct variant *variants;      /* its own, then those for model numbers not in use */
     uint32_t variant_count;
-    uint32_t active;                               /* of these, the ones with a core */
-    struct variant_range *ranges;                  /* [rings.model_count] */
-    struct queue_levels *levels;                   /* [rings.model_count] */
-    uint32_t *variant_of_rank_index;               /* [wiring->models] */
+    uint32_t active;              /* of these, the ones with a core */
+    struct variant_range *ranges; /* [rings.model_count] */
+    struct queue_levels *levels;  /* [rings.model_count] */
+    struct shape_queue shapes;    /* requests whose shape has no variant */
+    void *shapes_memory;
+    bool emptied;                    /* a variant's queue became empty: what waits in `shapes` may get it */
+    uint32_t *variant_of_rank_index; /* [wiring->models] */
     struct profile *scaled[ACCELERATOR_TYPES_MAX]; /* scratch for a new shape's tables */
     struct heap timers;                            /* variants by when their core wants to be stepped */
     struct heap_entry *timer_entries;
@@ -134,11 +138,11 @@ void thread_variants_free(struct model_thread *t);
 /* Sets the limits of a model's queue. Before its first request. */
 void thread_levels_set(struct queue_levels *levels, const struct queue_rules *rules);
 /* A variant for a new shape: an unused or the least recently used idle one, or NULL if all are busy. */
-struct variant *thread_variant_take(struct model_thread *t, uint32_t model, const struct request_message *message);
-/* Whether a new shape's request could be in time alone on a free accelerator. If not, no other shape's core, with all
- * that it has learned, is given up for it. */
-bool thread_request_possible(const struct model_thread *t, int64_t now, uint32_t model,
-                             const struct request_message *message);
+struct variant *thread_variant_take(struct model_thread *t, uint32_t model, uint64_t shape_key, float work);
+/* Until when a new shape's request could be in time if it ran alone at once; TIME_NEVER: always. */
+int64_t thread_latest_start(const struct model_thread *t, uint32_t model, const struct request_message *message);
+/* The limits of a model's queue; NULL: it has none. */
+const struct queue_levels *thread_levels(const struct model_thread *t, uint32_t model);
 
 /* Logs that a core begins which was prepared by another thread. */
 void thread_prepared_log(const struct model_thread *t, const struct variant *v, const struct model_cores *cores);

@@ -85,7 +85,7 @@ static void variant_reset(struct model_thread *t, struct variant *v, uint64_t sh
     v->serving = true;
 }
 
-struct variant *thread_variant_take(struct model_thread *t, uint32_t model, const struct request_message *message) {
+struct variant *thread_variant_take(struct model_thread *t, uint32_t model, uint64_t shape_key, float work) {
     struct variant_range range = t->ranges[model];
     struct variant *oldest = NULL;
 
@@ -93,25 +93,32 @@ struct variant *thread_variant_take(struct model_thread *t, uint32_t model, cons
         if (model_core_idle(v->core) && (!oldest || v->used_ns < oldest->used_ns))
             oldest = v;
     if (oldest)
-        variant_reset(t, oldest, message->shape_key, message->work);
+        variant_reset(t, oldest, shape_key, work);
     return oldest;
 }
 
-bool thread_request_possible(const struct model_thread *t, int64_t now, uint32_t model,
-                             const struct request_message *message) {
+int64_t thread_latest_start(const struct model_thread *t, uint32_t model, const struct request_message *message) {
     const struct thread_model *m = &t->rings.models[model];
-    int64_t ctrl_ns, data_ns;
+    int64_t ctrl_ns, data_ns, latest_ns = INT64_MIN;
 
-    if (message->priority == PRIORITY_BEST_EFFORT || t->policy->deadline_blind)
-        return true;
+    if (t->policy->deadline_blind && message->priority != PRIORITY_BEST_EFFORT)
+        return TIME_NEVER;
     if (message->items < 1 || message->items > m->batch_max)
-        return false;
+        return INT64_MIN;
     rings_delays(&t->rings, model, &ctrl_ns, &data_ns);
-    int64_t left_ns = message->deadline_ns - now - ctrl_ns - data_ns * message->items;
-    for (uint32_t type = 0; type < t->types; type++)
-        if (m->profiles[type] && profile_scaled_ns(m->profiles[type], message->items, message->work) <= left_ns)
-            return true;
-    return m->queue && queue_rules_delays(m->queue) >> message->priority & 1;
+    for (uint32_t type = 0; type < t->types; type++) {
+        if (!m->profiles[type])
+            continue;
+        int64_t run_ns = profile_scaled_ns(m->profiles[type], message->items, message->work);
+        int64_t start_ns = message->deadline_ns - ctrl_ns - data_ns * message->items - run_ns;
+        latest_ns = start_ns > latest_ns ? start_ns : latest_ns;
+    }
+    return latest_ns;
+}
+
+const struct queue_levels *thread_levels(const struct model_thread *t, uint32_t model) {
+    const struct queue_rules *rules = t->rings.models[model].queue;
+    return rules && queue_rules_limited(rules) ? &t->levels[model] : NULL;
 }
 
 /* ---- set-up ---- */
@@ -183,6 +190,11 @@ int thread_variants_allocate(struct model_thread *t) {
         if (!(t->scaled[type] = malloc(profile_bytes(batch_max))))
             return -ENOMEM;
     heap_init(&t->timers, t->timer_entries, t->timer_positions, variants);
+    size_t bytes = shape_queue_bytes(t->rings.model_count, &t->rings.pool); /* a multiple of CACHE_LINE */
+    t->shapes_memory = aligned_alloc(CACHE_LINE, bytes);
+    if (!t->shapes_memory)
+        return -ENOMEM;
+    shape_queue_init(&t->shapes, t->shapes_memory, t->rings.model_count, &t->rings.pool);
     return variants_make(t);
 }
 
@@ -205,6 +217,7 @@ void thread_variants_free(struct model_thread *t) {
     free(t->variants);
     free(t->ranges);
     free(t->levels);
+    free(t->shapes_memory);
     free(t->variant_of_rank_index);
     free(t->timer_entries);
     free(t->timer_positions);

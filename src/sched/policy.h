@@ -82,6 +82,9 @@ struct policy_ops {
      * among the leftovers for an accelerator that no batch wants. m->no_leftovers says the same for one model. */
     bool no_leftovers;
 
+    /* A request of another shape sends a model's batch off: it waits for no more company. */
+    bool shapes_flush;
+
     /* For the model core, on its thread. `own` is the policy's memory in each core, zeroed at first: model_bytes. */
     size_t model_bytes;
     /* After the rates, the tables, the delays or the parameters changed (at most some hundred times a second). Sets

@@ -174,7 +174,7 @@ static uint64_t requests_put(struct replay *r, uint32_t node) {
 
 static int core_step(struct replay *r) {
     const struct decision_step *step = take(r, sizeof(*step));
-    if (!step || step->core >= r->core_count || !r->cores[step->core].core || step->event > MODEL_TIMER)
+    if (!step || step->core >= r->core_count || !r->cores[step->core].core || step->event > MODEL_HURRIED)
         return bad(r);
     struct model_event event = {.kind = step->event};
     const void *brought = take(r, decision_model_event_bytes(event.kind));
@@ -182,6 +182,8 @@ static int core_step(struct replay *r) {
         return bad(r);
     if (event.kind == MODEL_DELAYS)
         memcpy(&event.delays, brought, sizeof(event.delays));
+    else if (event.kind == MODEL_HURRIED)
+        memcpy(&event.hurried_ns, brought, sizeof(event.hurried_ns));
     else
         event.request = brought; /* one pointer of several kinds */
     model_core_step(r->cores[step->core].core, step->now_ns, &event, &r->model_out);

@@ -4,6 +4,7 @@ to its edges, nothing at all.
 # sanitizers: address thread
 # quick sanitizers: address thread
 
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc
 import tritonclient.http
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from tritonclient.utils import InferenceServerException, serialize_byte_tensor, shared_memory
 
 from repository import measure, save_model
@@ -419,6 +420,29 @@ def test_no_dimension_hides_behind_a_zero_over_grpc(server):
         given._raw_content = b""
         with pytest.raises(InferenceServerException, match="Expected .-1,-1,-1., got .1,0,2216615441821888"):
             triton.infer("relu", [given])
+
+
+def test_no_length_is_one_too_many(tmp_path):
+    """A hundred clients at once, each with another length, on one core: more than have a queue of their own. Each has the time
+    that it needs, and gets its own answer."""
+    axes = [numpy_helper.from_array(np.array([i], np.int64), "axis%d" % i) for i in (1, 2)]
+    nodes = [helper.make_node("Unsqueeze", ["x", "axis%d" % i], ["x%d" % i]) for i in (1, 2)]
+    nodes += [helper.make_node("MatMul", ["x2", "x1"], ["m0"])]
+    nodes += [helper.make_node("MatMul", ["m0", "m%d" % i], ["m%d" % (i + 1)]) for i in range(4)]
+    nodes += [helper.make_node("Identity", ["x"], ["y"]), helper.make_node("ReduceMax", ["m4"], ["z"], axes=[1, 2], keepdims=0)]
+    save_model(tmp_path, "lengths", nodes, [("x", TensorProto.FLOAT, ["N", "L"])],
+               [("y", TensorProto.FLOAT, ["N", "L"]), ("z", TensorProto.FLOAT, ["N"])], axes)
+    (tmp_path / "lengths" / "symphony.yaml").write_text("shapes: {x: [300]}\n")
+
+    def ask(length):
+        inputs = [{"name": "x", "shape": [1, length], "datatype": "FP32", "data": [length] * length}]
+        status, answer = server.infer("lengths", inputs, parameters={"timeout": 3600 * 10**6}, outputs=[{"name": "y"}])
+        return status, answer["outputs"][0]["data"] == [length] * length if status == 200 else answer
+
+    with Server("--repository", tmp_path, "--accelerators", "cpu:1") as server:
+        with concurrent.futures.ThreadPoolExecutor(100) as pool:
+            answers = list(pool.map(ask, range(300, 400)))
+        assert [answer for answer in answers if answer != (200, True)] == []
 
 
 def test_an_output_of_nothing_may_be_wide(server):

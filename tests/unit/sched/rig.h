@@ -25,6 +25,7 @@
 #define MODELS       4 /* the last has variable shapes */
 #define BATCH_MAX    16
 #define RANKS_MAX    2
+#define SHAPES       48         /* of the variable models' items, more than have a core at once */
 #define LOG_BYTES    (32 << 20) /* of what each thread decides */
 
 /* Two served models that the scheduler does not know at first, the second of variable shapes: rig_start_unused(). */
@@ -52,7 +53,7 @@ struct rig {
     struct policy_options options;
     struct port *ports[PORTS];
     uint32_t thread_of_served[SERVED], thread_of_model[VARIANTS + UNUSED_MAX];
-    float input[64];
+    float input[3 * SHAPES];
     double fixed_ns; /* a batch of b takes fixed * (1 + b/5) */
     struct decision_log decisions[THREADS + RANKS_MAX];
     bool threads_ended;
@@ -278,7 +279,7 @@ static void crowd_free(struct crowd *c) {
 }
 
 static struct request *crowd_request(struct crowd *c, struct rig *rig, uint32_t i, uint32_t model, int64_t slo_ns) {
-    uint32_t columns = is_variable(model) ? 1 + (uint32_t)rng_below(&c->rng, 8) : 4;
+    uint32_t columns = is_variable(model) ? 1 + (uint32_t)rng_below(&c->rng, SHAPES) : 4;
     struct request *r = &c->requests[i];
 
     r->model = model;

@@ -399,9 +399,32 @@ static void arrivals_of_one_time_settle_as_if_each_had(void **state) {
     }
 }
 
+/* It starts at once, with what has joined it; what comes when it is gone waits as the policy says. */
+static void a_batch_that_others_wait_for_does_not_wait(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new();
+    script.start_ns[SUPPLY_SCARCE] = script.start_ns[SUPPLY_AMPLE] = 900;
+    arrive(f, 100, 1, 1000, 1);
+    assert_int_equal(f->out.candidates[0].start_ns[SUPPLY_SCARCE], 900);
+    step(f, 110, (struct model_event){.kind = MODEL_HURRIED, .hurried_ns = 110});
+    assert_true(f->out.candidate_changed);
+    assert_int_equal(f->out.candidates[0].start_ns[SUPPLY_SCARCE], 0);
+    assert_int_equal(f->out.candidates[0].start_ns[SUPPLY_AMPLE], 0);
+    arrive(f, 120, 2, 1100, 1);
+    assert_int_equal(f->out.candidates[0].start_ns[SUPPLY_SCARCE], 0);
+    grant(f, 130, 0, false);
+    assert_int_equal(handles(f, f->out.batch), 12);
+    arrive(f, 140, 3, 1200, 1);
+    assert_int_equal(f->out.candidates[0].start_ns[SUPPLY_SCARCE], 900);
+    step(f, 150, (struct model_event){.kind = MODEL_HURRIED, .hurried_ns = TIME_NEVER});
+    assert_int_equal(f->out.candidates[0].start_ns[SUPPLY_SCARCE], 0);
+    fixture_free(f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batch_is_what_is_queued_in_deadline_order),
+        cmocka_unit_test(a_batch_that_others_wait_for_does_not_wait),
         cmocka_unit_test(a_batch_is_no_larger_than_its_head_has_time_for),
         cmocka_unit_test(an_arrival_that_cannot_join_changes_nothing_for_the_rank),
         cmocka_unit_test(a_batch_past_its_latest_start_is_composed_anew),

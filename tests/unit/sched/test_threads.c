@@ -4,7 +4,7 @@
 #include "histories.h"
 #include "unit/sched/rig.h"
 
-#define CROWD   4000            /* requests */
+#define CROWD   4000             /* requests */
 #define LONG_NS (100 * NS_PER_S) /* longer than any machine stands still */
 
 /* Bursts over all models and ports, tight and loose deadlines, of all classes, one request in ten cancelled. Says how
@@ -66,6 +66,57 @@ static void test_full_queue_refuses(void **state) {
         assert_int_equal(c.ran + full, c.count);
         crowd_free(&c);
     }
+    rig_stop(rig);
+}
+
+/* More shapes at once than a model has cores: with time enough, every request runs. Central policies have no cores. */
+static void test_no_shape_is_too_many(void **state) {
+    (void)state;
+    for (int i = 0; policies[i]; i++) {
+        if (policies[i]->central)
+            continue;
+        struct rig *rig = rig_start_with(policies[i], ACCELERATORS, 500e3);
+        struct crowd c;
+        crowd_init(&c, 240);
+        for (uint32_t n = 0; n < c.count; n++)
+            assert_int_equal(port_submit(rig->ports[0], crowd_request(&c, rig, n, MODELS - 1, LONG_NS)), 0);
+        crowd_wait(&c, rig, 0);
+        for (uint32_t n = 0; n < c.count; n++)
+            if (c.requests[n].status != REQUEST_OK)
+                fail_msg("%s: request %u was refused: %d", policies[i]->name, n, c.requests[n].refusal);
+        crowd_free(&c);
+        rig_stop(rig);
+    }
+}
+
+/* As Triton's dynamic batcher does: a request that cannot join the batch that waits sends it off. */
+static void test_another_shape_sends_the_batch_off(void **state) {
+    (void)state;
+    struct policy_option options[POLICY_OPTIONS_MAX];
+    memcpy(options, policy_timeout.options, 6 * sizeof(*options));
+    assert_string_equal(options[0].key, "max_queue_delay_us");
+    options[0].preset = 1e9;
+    struct policy_ops patient = policy_timeout;
+    patient.options = options;
+    struct rig *rig = rig_start_with(&patient, ACCELERATORS, 500e3);
+    struct crowd c;
+    crowd_init(&c, 3);
+    for (uint32_t n = 0; n < c.count; n++) {
+        struct request *r = crowd_request(&c, rig, n, MODELS - 1, LONG_NS);
+        c.inputs[n].dims[1] = r->shape_key = n < 2 ? 3 : 5;
+        c.inputs[n].bytes = r->items * r->shape_key * sizeof(float);
+        assert_int_equal(port_submit(rig->ports[0], r), 0);
+    }
+    port_flush(rig->ports[0]);
+    while (c.done < 2) {
+        crowd_collect(&c, rig, 0);
+        pause_us(500);
+    }
+    assert_true(c.requests[0].status == REQUEST_OK && c.requests[1].status == REQUEST_OK);
+    assert_int_equal(c.back[2], 0); /* nothing sends it off */
+    port_cancel(rig->ports[0], &c.requests[2]);
+    crowd_wait(&c, rig, 0);
+    crowd_free(&c);
     rig_stop(rig);
 }
 
@@ -184,6 +235,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_request_comes_back_once),
         cmocka_unit_test(test_full_queue_refuses),
+        cmocka_unit_test(test_no_shape_is_too_many),
+        cmocka_unit_test(test_another_shape_sends_the_batch_off),
         cmocka_unit_test(test_port_is_bounded),
         cmocka_unit_test(test_best_effort_is_a_part_of_what_a_port_may_have),
         cmocka_unit_test(test_who_may_be_late_waits_on),
