@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,6 +24,7 @@
 #include "control/repository_control.h"
 #include "link/running.h"
 #include "link/visible.h"
+#include "request/repository_order.h"
 
 #define TOKEN_BYTES  16
 #define ARGUMENTS    (2 * REPOSITORIES_MAX + 40)
@@ -49,7 +51,9 @@ struct isolated {
     uint32_t count;
     int token_fd, port;
     char token_file[32];
-    pthread_t thread; /* the others below are its */
+    isolated_channel *channels;   /* [count] */
+    struct repository_desk *desk; /* NULL: nobody takes the channels */
+    pthread_t thread;             /* the others below are its */
     bool started;
     int64_t timeout_ns;
     _Atomic bool stop; /* `timeout_ns` is set */
@@ -76,6 +80,8 @@ static int token_make(struct isolated *d, struct sy_error *err) {
         return error_set(err, -EIO, "no random numbers");
     for (unsigned i = 0; i < TOKEN_BYTES; i++)
         sprintf(text + 2 * i, "%02x", bytes[i]);
+    for (uint32_t n = 0; n < d->count; n++)
+        memcpy(d->running[n]->token, text, sizeof(text));
     d->token_fd = memory_file("token", text, sizeof(text) - 1);
     if (d->token_fd < 0)
         return error_set(err, d->token_fd, "no file in memory: %s", strerror(-d->token_fd));
@@ -99,7 +105,10 @@ static void isolated_free(struct isolated *d) {
             munmap(d->running[n], sizeof(struct running));
         if (d->backends[n].running_fd >= 0)
             close(d->backends[n].running_fd);
+        if (d->channels && d->channels[n] >= 0)
+            close(d->channels[n]);
     }
+    free(d->channels);
     if (d->token_fd >= 0)
         close(d->token_fd);
     free(d->running);
@@ -117,9 +126,10 @@ int isolated_create(struct isolated **isolated, const struct isolated_config *co
         d->count += config->groups[g].count;
     d->backends = calloc(d->count, sizeof(*d->backends));
     d->running = calloc(d->count, sizeof(*d->running));
-    int rc = d->backends && d->running ? 0 : error_set(err, -ENOMEM, "out of memory");
+    d->channels = calloc(d->count, sizeof(*d->channels));
+    int rc = d->backends && d->running && d->channels ? 0 : error_set(err, -ENOMEM, "out of memory");
     for (uint32_t n = 0; rc == 0 && n < d->count; n++)
-        d->backends[n].running_fd = -1;
+        d->backends[n].running_fd = d->channels[n] = -1;
     for (uint32_t g = 0, n = 0; rc == 0 && g < config->group_count; g++)
         for (uint32_t i = 0; rc == 0 && i < config->groups[g].count; i++, n++) {
             d->backends[n].group = &config->groups[g];
@@ -133,6 +143,11 @@ int isolated_create(struct isolated **isolated, const struct isolated_config *co
     }
     *isolated = d;
     return 0;
+}
+
+isolated_channel *isolated_channels(struct isolated *d, struct repository_desk *desk) {
+    d->desk = desk;
+    return d->channels;
 }
 
 /* ---- starting ---- */
@@ -174,7 +189,6 @@ static void arguments_fill(const struct isolated *d, uint32_t n, struct argument
     argument_add(a, "--isolated-device=%u", d->backends[n].device);
     argument_add(a, "--name=accelerator-%u", n);
     argument_add(a, "--join=127.0.0.1:%d", d->port);
-    argument_add(a, "--cluster-token-file=/proc/self/fd/%d", CHILD_FD);
     argument_add(a, "--heartbeat-ms=%.17g", s->heartbeat_ms);
     argument_add(a, "--transport=shm");
     if (group->kind == ACCELERATOR_EMULATED)
@@ -185,11 +199,11 @@ static void arguments_fill(const struct isolated *d, uint32_t n, struct argument
         argument_add(a, "--pin=none");
     else
         argument_add(a, "--pin=%d", core);
-    if (s->control_mode == CONTROL_POLL)
-        argument_add(a, "--model-control-mode=poll");
-    argument_add(a, "--repository-poll-secs=%.17g", s->poll_secs);
-    if (s->control_mode == CONTROL_POLL)
+    if (s->control_mode != CONTROL_NONE) {
+        argument_add(a, "--model-control-mode=%s", s->control_mode == CONTROL_POLL ? "poll" : "explicit");
+        argument_add(a, "--repository-poll-secs=%.17g", s->poll_secs);
         argument_add(a, "--max-models=%lld", (long long)s->max_models);
+    }
     argument_add(a, "--spin=%.17g", s->spin);
     argument_add(a, "--run-limit=%.17g", s->run_limit_s);
     if (s->run_memory_mib > 0)
@@ -222,6 +236,16 @@ static void child_cores(const struct isolated *d, uint32_t n, cpu_set_t *cores) 
     CPU_SET(own, cores);
 }
 
+/* Hands over the channel to a new process, if one was started and somebody takes it. */
+static void channel_give(struct isolated *d, uint32_t n, int channel, int rc) {
+    if (rc == 0 && d->desk)
+        channel = atomic_exchange_explicit(&d->channels[n], channel, memory_order_acq_rel); /* with who takes it */
+    if (channel >= 0)
+        close(channel);
+    if (rc == 0 && d->desk)
+        doorbell_ring(&d->desk->bell);
+}
+
 /* The parent runs on other cores than its accelerators, where there are any: a child inherits the cores of the thread
  * that starts it. */
 static void backend_start(struct isolated *d, uint32_t n) {
@@ -233,7 +257,12 @@ static void backend_start(struct isolated *d, uint32_t n) {
     cores = parents;
     child_cores(d, n, &cores);
     thread_pin(&cores);
-    int rc = child_spawn(&b->pid, "/proc/self/exe", arguments.at, b->running_fd, d->token_fd);
+    int ends[2], rc = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) ? -errno : 0;
+    if (rc == 0) {
+        rc = child_spawn(&b->pid, "/proc/self/exe", arguments.at, b->running_fd, ends[1]);
+        close(ends[1]);
+        channel_give(d, n, ends[0], rc);
+    }
     thread_pin(&parents);
     if (rc < 0) {
         b->pid = 0;
@@ -361,21 +390,27 @@ static void device_choose(uint32_t n) {
     setenv("CUDA_VISIBLE_DEVICES", one, 1);
 }
 
-struct running *isolated_begin(uint32_t number, uint32_t device) {
-    static char name[16];
+bool isolated_begin(struct serve_settings *settings) {
+    static char name[16], token_file[32];
     struct running *running = visible_map(STDIN_FILENO, sizeof(*running));
     if (!running)
-        return NULL;
+        return false;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (running->parent != (uint32_t)getppid()) /* it died before that */
-        return NULL;
+        return false;
     signal(SIGTERM, SIG_IGN);
     signal(SIGINT, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
-    device_choose(device);
+    device_choose((uint32_t)settings->isolated_device);
     child_limit(true); /* it joins its parent by it */
-    snprintf(name, sizeof(name), "accelerator-%u", number % 1000);
+    snprintf(name, sizeof(name), "accelerator-%u", (unsigned)settings->isolated % 1000);
     log_set_process(name);
     prctl(PR_SET_NAME, name);
-    return running;
+    int token = memory_file("token", running->token, strnlen(running->token, sizeof(running->token)));
+    if (token < 0)
+        return false;
+    snprintf(token_file, sizeof(token_file), "/proc/self/fd/%d", token);
+    settings->cluster_token_file = token_file;
+    settings->running = running;
+    return true;
 }

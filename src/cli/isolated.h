@@ -8,6 +8,7 @@
 #include <signal.h>
 
 #include "base/error.h"
+#include "cli/isolated_orders.h"
 #include "cli/serving.h"
 #include "control/accelerators.h"
 
@@ -28,6 +29,9 @@ const char *isolated_token_file(const struct isolated *isolated);
 /* How many there are, and where each says what it runs. */
 uint32_t isolated_count(const struct isolated *isolated);
 struct running *const *isolated_running(const struct isolated *isolated);
+/* Where channels to new processes are found (cli/isolated_orders.h), and whose bell rings then; for orders only. Before
+ * they start. */
+isolated_channel *isolated_channels(struct isolated *isolated, struct repository_desk *desk);
 /* Starts them, and the thread. All threads of the process block SIGCHLD. 0 or -errno with a sentence. */
 int isolated_start(struct isolated *isolated, int scheduler_port, struct sy_error *err);
 /* Ends them, each at the latest `timeout_ns` from now, and frees everything. NULL is allowed. */
@@ -35,6 +39,6 @@ void isolated_stop(struct isolated *isolated, int64_t timeout_ns);
 
 #define ISOLATED_STOP SIGUSR1 /* ends a child, which ignores what a terminal or a service manager sends to all */
 
-/* In a child, before it does anything else: gives up what it does not need, and of several GPUs all but `device`.
- * Returns where it says what it runs; NULL: it was not started by a parent that isolates, or that has ended. */
-struct running *isolated_begin(uint32_t number, uint32_t device);
+/* In a child, before it does anything else: gives up what it does not need, and of several GPUs all but its own; sets
+ * what only its parent tells. False: it was not started by a parent that isolates, or that has ended. */
+bool isolated_begin(struct serve_settings *settings);

@@ -32,6 +32,7 @@
 #include "peer/names.h"
 #include "repository/model_index.h"
 #include "repository/model_name.h"
+#include "repository/repository_look.h"
 
 #define OUTAGES_EVERY_S 1
 #define READY_EVERY_MS  20 /* while models are loaded, looks whether all are */
@@ -102,7 +103,6 @@ struct serve_plan {
     struct tls *cluster_tls;   /* NULL: links are plain text */
     char token[HELLO_TOKEN_MAX], name[HELLO_NAME_MAX], join[4096];
     const char *schedulers[UPLINK_ADDRESSES_MAX]; /* of --join, or of --peers */
-    struct running *running;                      /* of a child of `serve --isolate` */
 };
 
 static int default_accelerators(struct serve_plan *plan) {
@@ -612,19 +612,14 @@ static void signals_block(sigset_t *signals, bool isolated) {
 static int serve(const char *command, enum wiring_link role, const struct serve_settings *settings) {
     struct serve_plan plan;
     struct server *server;
+    struct isolated_obedience *obedience = NULL;
     struct sy_error err = {.text = ""};
     sigset_t signals;
 
     memset(&plan, 0, sizeof(plan));
-    if (settings->isolated >= 0) {
-        plan.running = isolated_begin((uint32_t)settings->isolated, (uint32_t)settings->isolated_device);
-        if (!plan.running) {
-            fprintf(stderr, "symphony %s: --isolated: it was not started by 'symphony serve --isolate'\n", command);
-            return CLI_USAGE;
-        }
-    }
     int rc = make_plan(settings, role, &plan, &err);
-    plan.cluster.running = plan.running ? &plan.running : NULL;
+    plan.cluster.running = settings->running ? &settings->running : NULL;
+    plan.control.told = settings->running && settings->control_mode == CONTROL_EXPLICIT;
     if (rc < 0) {
         plan_free(&plan);
         fprintf(stderr, "symphony %s: %s\n", command, err.text);
@@ -632,6 +627,11 @@ static int serve(const char *command, enum wiring_link role, const struct serve_
     }
     signals_block(&signals, settings->isolated >= 0);
     rc = server_start(&server, &plan.config, &err);
+    if (rc == 0 && settings->running && settings->control_mode == CONTROL_EXPLICIT) {
+        rc = isolated_obey(&obedience, server_desk(server), &err);
+        if (rc < 0)
+            server_stop(server, 0, 0);
+    }
     if (rc < 0) {
         plan_free(&plan);
         fprintf(stderr, "symphony %s: %s\n", command, err.text);
@@ -645,8 +645,12 @@ static int serve(const char *command, enum wiring_link role, const struct serve_
         wait_for_signal(server, &plan, &signals);
     }
     pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
+    if (obedience)
+        isolated_obedience_close(obedience);
     rc = server_stop(server, (int64_t)(settings->drain_grace_s * (double)NS_PER_S),
                      (int64_t)(settings->drain_timeout_s * (double)NS_PER_S));
+    if (obedience)
+        isolated_obedience_end(obedience);
     if (rc == -EINPROGRESS) { /* a run still reads what would be freed now */
         log_info("stopped", "run_under_way=true");
         fflush(NULL);
@@ -667,11 +671,10 @@ static int serve(const char *command, enum wiring_link role, const struct serve_
 #define OPENING_NS (2 * NS_PER_S)
 
 static int check_isolate(const struct serve_settings *s, struct sy_error *err) {
-    const char *with = s->scenario                           ? "--scenario"
-                       : s->control_mode == CONTROL_EXPLICIT ? "--model-control-mode explicit"
-                       : s->share_prefixes                   ? "--share-prefixes on"
-                       : s->accelerator_control              ? "--accelerator-control"
-                                                             : NULL;
+    const char *with = s->scenario              ? "--scenario"
+                       : s->share_prefixes      ? "--share-prefixes on"
+                       : s->accelerator_control ? "--accelerator-control"
+                                                : NULL;
     return with ? error_set(err, -EINVAL, "--isolate does not go with %s", with) : 0;
 }
 
@@ -681,6 +684,8 @@ struct isolation {
     struct serve_settings settings[3]; /* of: */
     struct serve_plan backend, scheduler, frontend;
     struct isolated *isolated;
+    struct repository_desk *desk; /* with CONTROL_EXPLICIT */
+    struct isolated_orders *orders;
     struct model_absent *aside; /* [aside_count] models that were set aside at the start */
     uint32_t aside_count;
 };
@@ -690,6 +695,7 @@ static void isolation_free(struct isolation *i) {
     plan_free(&i->frontend);
     plan_free(&i->scheduler);
     plan_free(&i->backend);
+    free(i->desk);
     free(i->aside);
     free(i);
 }
@@ -742,6 +748,34 @@ static int isolation_plan(struct isolation *i, const struct serve_settings *sett
     return 0;
 }
 
+/* Starts the thread for orders, which first loads the models of --load-model, and then all processes. */
+static int isolation_start(struct isolation *i, const struct serve_settings *settings, struct server *scheduler,
+                           struct server *frontend, struct sy_error *err) {
+    int rc = 0;
+    if (i->desk) {
+        struct isolated_orders_config config = {.desk = i->desk,
+                                                .channels = isolated_channels(i->isolated, i->desk),
+                                                .count = isolated_count(i->isolated),
+                                                .names = settings->load_models,
+                                                .name_count = settings->load_model_count,
+                                                .frontend = frontend};
+        const char *names[LOAD_MODELS_MAX];
+        struct repository_entry *entries = NULL;
+        if (config.name_count == 1 && strcmp(config.names[0], "*") == 0) {
+            const struct repositories from = {.paths = settings->repositories, .count = settings->repository_count};
+            if ((rc = repository_look(&from, &entries, &config.name_count, err)) < 0)
+                return rc;
+            config.name_count = config.name_count < LOAD_MODELS_MAX ? config.name_count : LOAD_MODELS_MAX;
+            for (uint32_t m = 0; m < config.name_count; m++)
+                names[m] = entries[m].name;
+            config.names = names;
+        }
+        rc = isolated_orders_start(&i->orders, &config, err);
+        free(entries);
+    }
+    return rc < 0 ? rc : isolated_start(i->isolated, server_ports(scheduler).cluster, err);
+}
+
 /* Plans the frontend, once the scheduler listens. */
 static int isolation_frontend(struct isolation *i, const struct serve_settings *settings, struct server *scheduler,
                               struct sy_error *err) {
@@ -756,10 +790,14 @@ static int isolation_frontend(struct isolation *i, const struct serve_settings *
     frontend->heartbeat_ms = ISOLATED_BEAT_MS;
     frontend->max_models = i->settings[0].max_models;
     frontend->control_mode = CONTROL_NONE; /* the children have the models */
+    frontend->load_model_count = 0;
+    if (settings->control_mode == CONTROL_EXPLICIT && !(i->desk = repository_desk_create()))
+        return error_set(err, -ENOMEM, "out of memory");
     frontend->decisions = NULL;
     int rc = make_plan(frontend, LINK_FRONTEND, &i->frontend, err);
     i->frontend.config.executor_cores = i->backend.config.executor_cores;
     i->frontend.config.scheduler = scheduler;
+    i->frontend.config.desk = i->desk;
     i->frontend.config.aside = i->aside;
     i->frontend.config.aside_count = i->aside_count;
     i->frontend.cluster.running = isolated_running(i->isolated);
@@ -809,7 +847,7 @@ static int serve_isolated(const char *command, const struct serve_settings *sett
     int rc = server_start(&scheduler, &i->scheduler.config, &err);
     rc = rc < 0 ? rc : isolation_frontend(i, settings, scheduler, &err);
     rc = rc < 0 ? rc : server_start(&frontend, &i->frontend.config, &err);
-    rc = rc < 0 ? rc : isolated_start(i->isolated, server_ports(scheduler).cluster, &err);
+    rc = rc < 0 ? rc : isolation_start(i, settings, scheduler, frontend, &err);
     if (rc < 0)
         fprintf(stderr, "symphony %s: %s\n", command, err.text);
     if (rc == 0 && wait_until_heard(i, frontend, &signals)) {
@@ -818,7 +856,9 @@ static int serve_isolated(const char *command, const struct serve_settings *sett
     }
     pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
     int64_t timeout_ns = (int64_t)(settings->drain_timeout_s * (double)NS_PER_S);
+    isolated_orders_close(i->orders);
     int ended = frontend ? server_stop(frontend, (int64_t)(settings->drain_grace_s * (double)NS_PER_S), timeout_ns) : 0;
+    isolated_orders_stop(i->orders);
     isolated_stop(i->isolated, timeout_ns);
     i->isolated = NULL;
     if (scheduler)
@@ -838,5 +878,7 @@ int serving_run(const struct options *options, enum wiring_link role, int argc, 
         return cli_usage_error(options->command, "--log-level: '%s' is not debug, info, warn or error",
                                settings.log_level);
     log_set_level(level);
+    if (settings.isolated >= 0 && !isolated_begin(&settings))
+        return cli_usage_error(options->command, "--isolated: it was not started by 'symphony serve --isolate'");
     return settings.isolate ? serve_isolated(options->command, &settings) : serve(options->command, role, &settings);
 }

@@ -8,6 +8,8 @@
 #define LOAD_MODELS_MAX  1024
 #define REPOSITORIES_MAX 64
 
+struct running;
+
 struct serve_settings {
     const char *repositories[REPOSITORIES_MAX];
     uint32_t repository_count;
@@ -34,6 +36,7 @@ struct serve_settings {
     int transport; /* 0: the best there is; else enum transport_kind and 1 */
     double heartbeat_ms;
     int64_t isolated, isolated_device; /* of a child of `serve --isolate`: its number, its device; -1: it is none */
+    struct running *running;           /* of such a child */
     bool isolate, busy_poll, no_learn, no_grpc, no_metrics, no_shared_memory, auth_health, auth_metrics, tls_metrics;
 };
 

@@ -204,7 +204,7 @@ static void publish(struct cluster_models *m) {
         log_error("models not published", "reason=\"out of memory\"");
     free(absent);
     free(listed);
-    atomic_store_explicit(&m->server->able, m->told && count > 0,
+    atomic_store_explicit(&m->server->able, m->told && (count > 0 || m->server->config.desk),
                           memory_order_release); /* with server_serving_update() */
     server_serving_update(m->server);
 }

@@ -497,8 +497,22 @@ static void load_first(struct repository_thread *t) {
 
 /* ---- orders ---- */
 
+/* The models of the start are loaded, or could not be. */
+static void begin(struct repository_thread *t) {
+    if (t->server->backend_link)
+        backend_link_begin(t->server->backend_link);
+    atomic_store_explicit(&t->server->ready, true, memory_order_release); /* with server_is_ready() */
+    server_serving_update(t->server);
+    publish(t); /* wakes the frontends: clients may wait for this */
+}
+
 static void carry_out(struct repository_thread *t, struct repository_order *order) {
     struct model_override override;
+    if (order->kind == ORDER_BEGIN) {
+        begin(t);
+        order_return(order);
+        return;
+    }
     int status = order_read(order, &override, &order->error);
     if (status == 0 && order->kind == ORDER_LOAD) {
         look(t);
@@ -528,11 +542,8 @@ static void *repository_main(void *argument) {
     struct repository_thread *t = argument;
     thread_begin("repository", 0, THREAD_BACKGROUND);
     load_first(t);
-    if (t->server->backend_link)
-        backend_link_begin(t->server->backend_link);
-    atomic_store_explicit(&t->server->ready, true, memory_order_release); /* with server_is_ready() */
-    server_serving_update(t->server);
-    publish(t); /* wakes the frontends: clients may wait for this */
+    if (!t->control.told)
+        begin(t);
     while (!is_stopped(t)) {
         for (struct repository_order *order = desk_take(t->desk), *next; order; order = next) {
             next = order_next(order);

@@ -35,7 +35,8 @@ struct repository_control {
     uint32_t name_count;
     int64_t look_every_ns; /* at the repository */
     uint32_t models_max;
-    int64_t slo_ns;                                    /* for models that give none; 0: chosen from the profile */
+    bool told;      /* EXPLICIT: the models of the start come by orders, up to ORDER_BEGIN */
+    int64_t slo_ns; /* for models that give none; 0: chosen from the profile */
     struct profile_options how[ACCELERATOR_TYPES_MAX]; /* by type; `stop` is set here */
     struct shared_prefixes *shared; /* models that share their first layers when they are loaded; may be empty */
 };

@@ -286,7 +286,7 @@ static struct frontend_config frontend_config(struct server *s, uint32_t index, 
         .models = &s->models,
         .model_count = s->config.model_count,
         .bulk = s->bulk,
-        .desk = s->config.control && s->config.control->mode == CONTROL_EXPLICIT ? s->desk : NULL,
+        .desk = s->config.control && s->config.control->mode == CONTROL_EXPLICIT ? s->desk : s->config.desk,
         .of_cluster = server_role(s) == LINK_FRONTEND,
         .ready = &s->serving,
         .draining = &s->draining,
@@ -620,6 +620,10 @@ struct server_ports server_ports(const struct server *s) {
 
 struct server_scheduler server_scheduler(const struct server *s) {
     return (struct server_scheduler){&s->wiring, s->model_threads, s->rank_threads, s->scheduler_link};
+}
+
+struct repository_desk *server_desk(const struct server *s) {
+    return s->desk;
 }
 
 bool server_is_ready(const struct server *s) {

@@ -29,6 +29,7 @@ struct repository_control;
 struct model_absent;
 struct model_index;
 struct registry_place;
+struct repository_desk;
 
 /* Of a process that is one role of a cluster (docs/cluster.md); what it points to outlives the server. */
 struct server_cluster {
@@ -62,6 +63,8 @@ struct server_config {
     const struct repository_control *control; /* models come and go; NULL: they do not */
     const struct server_cluster *cluster;     /* NULL: all roles are in this process. A frontend's and a scheduler's
                                                * models are places, as with `control` */
+    struct repository_desk
+        *desk; /* of a frontend: takes clients' orders to load models; outlives it. NULL: none does */
     const struct model_absent *aside; /* [aside_count] of a frontend: models that are not served, with their reasons */
     uint32_t aside_count;
     struct server *scheduler; /* of a frontend: the scheduler, if it is in this process, too: the metrics
@@ -126,6 +129,8 @@ struct server_scheduler {
     const struct scheduler_link *link;         /* NULL: not a scheduler of a cluster */
 };
 struct server_scheduler server_scheduler(const struct server *server);
+/* Where orders about models go, with `control`. */
+struct repository_desk *server_desk(const struct server *server);
 /* Whether all models to load at start-up are served, or could not be loaded; without `control` always true. */
 bool server_is_ready(const struct server *server);
 /* The models as they are now. They stay unchanged until they are unlocked; no serving thread waits for that. Any

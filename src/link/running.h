@@ -12,7 +12,8 @@
 #define RUNNING_MAX 1024 /* requests of a batch */
 
 struct running {
-    uint32_t parent;              /* the frontend's process, from the start */
+    uint32_t parent;              /* the frontend's process, from the start; */
+    char token[64];               /* by which it lets the backend in */
     _Atomic uint64_t incarnation; /* of the backend (peer/hello.h); 0: none has begun to serve */
     _Atomic uint32_t count;       /* 0: nothing runs */
     uint64_t handles[RUNNING_MAX];

@@ -19,7 +19,11 @@
 
 struct inbox;
 
-enum order_kind { ORDER_LOAD, ORDER_UNLOAD };
+enum order_kind {
+    ORDER_LOAD,
+    ORDER_UNLOAD,
+    ORDER_BEGIN, /* of a parent that has told all models: they are offered to the cluster (repository_control.begins) */
+};
 enum order_form { ORDER_JSON, ORDER_PROTOBUF };
 
 struct repository_order {

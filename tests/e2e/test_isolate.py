@@ -1,7 +1,9 @@
 """test_isolate.py - `serve --isolate`: what ends an accelerator's process costs the requests of its run, and no others."""
 # sanitizers: address thread
 # quick sanitizers: address
+import base64
 import concurrent.futures
+import json
 import os
 import pathlib
 import platform
@@ -163,7 +165,52 @@ def test_models_of_the_repository_come_and_go(tmp_path):
         assert server.stop() == 0
 
 
-@pytest.mark.parametrize("option", [("--model-control-mode", "explicit"), ("--share-prefixes", "on"), ("--accelerator-control",)])
+def kill_one(server):
+    before = ended(server)
+    os.kill(children(server)[0], signal.SIGKILL)
+    wait_until(lambda: ended(server) == before + 1 and len(children(server)) == 2)
+
+
+def test_clients_load_and_unload_models(tmp_path):
+    """Each process has what is loaded, and one that is started again, too."""
+    save_div(tmp_path)
+    save_div(tmp_path, "late")
+    with isolated(tmp_path, "--accelerators", "cpu:2", "--model-control-mode", "explicit", "--load-model", "div") as server:
+        assert told(server, 8) is True and ask(server, 9, name="late")[0] != 200
+        assert server.order("late", "load")[0] == 200
+        assert told(server, 9, "late") is True
+        for _ in range(2):
+            kill_one(server)
+            assert {told(server, x, name) for x in range(20) for name in ("div", "late")} == {True}
+        assert server.order("late", "unload")[0] == 200
+        assert ask(server, 9, name="late")[0] != 200
+        kill_one(server)
+        assert told(server, 8) is True and ask(server, 9, name="late")[0] != 200
+        status, body = server.order("nowhere", "load")
+        with Server("--repository", tmp_path, "--model-control-mode", "explicit", "--accelerators", "cpu:1") as plain:
+            assert (status, body) == plain.order("nowhere", "load") and status != 200
+        assert server.stop() == 0
+
+
+@traps
+def test_a_model_that_a_client_sends_ends_no_other(tmp_path):
+    """It is loaded again in a process that is started again; the repository does not have it."""
+    (tmp_path / "models").mkdir()
+    save_div(tmp_path / "models")
+    save_div(tmp_path, "sent")
+    content = base64.b64encode((tmp_path / "sent" / "1" / "model.onnx").read_bytes()).decode()
+    parameters = {"config": json.dumps({"max_batch_size": 64}), "file:1/model.onnx": content}
+    with isolated(tmp_path / "models", "--accelerators", "cpu:2", "--model-control-mode", "explicit", "--load-model",
+                  "*") as server:
+        status, _, body = server.request("POST", "/v2/repository/models/sent/load", json.dumps({"parameters": parameters}))
+        assert status == 200, body
+        for _ in range(2):
+            assert ask(server, LEAST, 1, "sent")[0] == 500
+            assert {told(server, x, name) for x in range(20) for name in ("div", "sent")} == {True}
+        assert server.stop() == 0
+
+
+@pytest.mark.parametrize("option", [("--share-prefixes", "on"), ("--accelerator-control",)])
 def test_what_does_not_go_with_it(tmp_path, option):
     save_div(tmp_path)
     done = subprocess.run([BINARY, "serve", "--repository", tmp_path, "--isolate", *option], capture_output=True, text=True)
