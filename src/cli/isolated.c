@@ -218,6 +218,7 @@ static void arguments_fill(const struct isolated *d, uint32_t n, struct argument
     for (uint32_t i = 0; i < s->repository_count; i++)
         argument_path(a, "--repository", s->repositories[i]);
     argument_path(a, "--model-name", s->model_name);
+    argument_path(a, "--op-library-dir", s->op_library_dir);
     argument_path(a, "--cache-dir", s->cache_dir);
     argument_path(a, "--log-level", s->log_level);
     a->at[a->count] = NULL;

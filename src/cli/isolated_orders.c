@@ -210,6 +210,14 @@ static unsigned order_carry(struct isolated_orders *o, const struct channel_orde
     return 200;
 }
 
+/* Waits until no process runs what was unloaded or replaced: clients expect to be answered by the new model. */
+static void all_settle(struct isolated_orders *o) {
+    static const struct channel_order settle = {.kind = ORDER_SETTLE};
+    struct channel_answer answer;
+    for (uint32_t n = 0; n < o->config.count; n++)
+        order_give(o, n, &settle, NULL, &answer); /* a new process has no other models */
+}
+
 static struct load *load_new(const struct channel_order *order, const char *body) {
     struct load *load = malloc(sizeof(*load) + order->body_bytes);
     if (!load)
@@ -268,6 +276,7 @@ static unsigned load_all(struct isolated_orders *o, const struct channel_order *
     loads_remove(o, load->order.name, NULL);
     loads_add(o, load);
     list_await(o, load->order.name, true);
+    all_settle(o);
     return status;
 }
 
@@ -278,6 +287,7 @@ static unsigned unload_all(struct isolated_orders *o, const struct channel_order
         return status;
     loads_remove(o, answer->name, NULL);
     list_await(o, answer->name, false);
+    all_settle(o);
     return status;
 }
 

@@ -21,8 +21,9 @@
 #include "request/repository_order.h"
 
 #define DRAIN_EVERY_NS (10 * NS_PER_MS) /* between looks at places whose last requests are still answered */
-#define STRANGERS_MAX  64               /* in the list; see is_stranger() */
-#define LOAD_TRIES     3                /* of a model whose files change while it is being loaded */
+#define SETTLE_NS      (5 * NS_PER_S)
+#define STRANGERS_MAX  64 /* in the list; see is_stranger() */
+#define LOAD_TRIES     3  /* of a model whose files change while it is being loaded */
 
 /* The places of a model, one for each version. */
 struct places {
@@ -52,6 +53,8 @@ struct repository_thread {
     struct repository_desk *desk;
     struct known_model *known;
     uint32_t known_count, known_room;
+    struct repository_order *settles;               /* ORDER_SETTLE; NULL: none waits */
+    int64_t settles_ns;                             /* when it is answered at the latest */
     char outer[ENSEMBLE_DEPTH_MAX][MODEL_NAME_MAX]; /* ensembles whose steps' models are being loaded, each a step of */
     uint32_t outer_count;                           /* the one before it */
     int64_t look_ns;                                /* when to look at the repository again */
@@ -508,6 +511,11 @@ static void begin(struct repository_thread *t) {
 
 static void carry_out(struct repository_thread *t, struct repository_order *order) {
     struct model_override override;
+    if (order->kind == ORDER_SETTLE && !t->settles) {
+        t->settles = order;
+        t->settles_ns = clock_now_ns() + SETTLE_NS;
+        return;
+    }
     if (order->kind == ORDER_BEGIN) {
         begin(t);
         order_return(order);
@@ -551,6 +559,10 @@ static void *repository_main(void *argument) {
             drain(t);
         }
         bool draining = drain(t);
+        if (t->settles && (!draining || clock_now_ns() >= t->settles_ns)) {
+            order_return(t->settles);
+            t->settles = NULL;
+        }
         if (clock_now_ns() >= t->look_ns) {
             if (t->control.mode == CONTROL_POLL) {
                 follow(t);
@@ -562,6 +574,8 @@ static void *repository_main(void *argument) {
         sleep_until_needed(t, draining);
     }
     desk_close(t->desk);
+    if (t->settles)
+        order_return(t->settles);
     atomic_store_explicit(&t->ended, true, memory_order_release); /* with repository_thread_ended() */
     return NULL;
 }

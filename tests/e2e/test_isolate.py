@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import platform
+import shutil
 import signal
 import subprocess
 
@@ -189,6 +190,23 @@ def test_clients_load_and_unload_models(tmp_path):
         status, body = server.order("nowhere", "load")
         with Server("--repository", tmp_path, "--model-control-mode", "explicit", "--accelerators", "cpu:1") as plain:
             assert (status, body) == plain.order("nowhere", "load") and status != 200
+        assert server.stop() == 0
+
+
+def test_a_model_that_is_replaced_answers_no_more(tmp_path):
+    """Once its order is answered."""
+    def save_add(number):
+        shutil.rmtree(tmp_path / "add", ignore_errors=True)
+        save_model(tmp_path, "add", [helper.make_node("Add", ["x", "n"], ["y"])], [("x", INT64, ["N", 1])],
+                   [("y", INT64, ["N", 1])], [helper.make_tensor("n", INT64, [1], [number])])
+
+    save_add(1)
+    with isolated(tmp_path, "--accelerators", "cpu:2", "--model-control-mode", "explicit", "--load-model", "add") as server:
+        for number in range(2, 7):
+            save_add(number)
+            assert server.order("add", "load")[0] == 200
+            status, answer = server.infer("add", [{"name": "x", "datatype": "INT64", "shape": [1, 1], "data": [10]}])
+            assert status == 200 and answer["outputs"][0]["data"] == [10 + number]
         assert server.stop() == 0
 
 
