@@ -128,8 +128,10 @@ int isolated_create(struct isolated **isolated, const struct isolated_config *co
     d->running = calloc(d->count, sizeof(*d->running));
     d->channels = calloc(d->count, sizeof(*d->channels));
     int rc = d->backends && d->running && d->channels ? 0 : error_set(err, -ENOMEM, "out of memory");
-    for (uint32_t n = 0; rc == 0 && n < d->count; n++)
-        d->backends[n].running_fd = d->channels[n] = -1;
+    for (uint32_t n = 0; rc == 0 && n < d->count; n++) {
+        d->backends[n].running_fd = -1;
+        atomic_init(&d->channels[n], -1);
+    }
     for (uint32_t g = 0, n = 0; rc == 0 && g < config->group_count; g++)
         for (uint32_t i = 0; rc == 0 && i < config->groups[g].count; i++, n++) {
             d->backends[n].group = &config->groups[g];
