@@ -1,4 +1,4 @@
-/* files.c - the soft limit of open files; a trial of writing; names within a folder. */
+/* files.c - the soft limit of open files; a trial of writing; names within a folder; reading. */
 #include "base/files.h"
 
 #include <errno.h>
@@ -45,4 +45,19 @@ bool file_name_inside(const char *name, size_t length) {
         if ((i == 0 || name[i - 1] == '/') && length - i >= 2 && memcmp(name + i, "..", 2) == 0)
             return false;
     return true;
+}
+
+ssize_t files_read(int fd, void *data, size_t bytes) {
+    size_t have = 0;
+    while (have < bytes) {
+        ssize_t got = read(fd, (char *)data + have, bytes - have);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -errno;
+        if (got == 0)
+            break;
+        have += (size_t)got;
+    }
+    return (ssize_t)have;
 }

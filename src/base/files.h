@@ -1,9 +1,11 @@
-/* files.h - how many files the process may have open at once; whether a file can be written; names within a folder. */
+/* files.h - how many files the process may have open at once; whether a file can be written; names within a folder;
+ * reading. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/error.h"
 
@@ -17,3 +19,6 @@ int files_writable(const char *option, const char *path, struct sy_error *err);
  * upwards.
  */
 bool file_name_inside(const char *name, size_t length);
+/* Reads so many bytes of a file, or up to its end: returns how many, or -errno. Files that others may write are read:
+ * one that is cut short while it is mapped ends the process. Any thread. */
+ssize_t files_read(int fd, void *data, size_t bytes);

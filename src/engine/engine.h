@@ -23,6 +23,8 @@ struct engine_options {
     int device;            /* which GPU; 0 for cpu */
     bool busy_poll;        /* emulated: spin instead of sleeping */
     const char *cache_dir; /* where optimised models go when the model's own folder cannot be written; may be NULL */
+    bool private_weights;  /* files of weights that others may write are copied before they are loaded (private_copy.h).
+                            * Not for children, who may die of them */
 };
 
 struct engine_model_source {

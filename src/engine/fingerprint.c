@@ -7,10 +7,10 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/files.h"
 #include "base/protobuf.h"
 
 static inline uint64_t rotate(uint64_t x, int bits) {
@@ -34,18 +34,32 @@ static inline uint64_t mix_high(uint64_t k) {
     return rotate(k * C2, 33) * C1;
 }
 
-struct fingerprint fingerprint_bytes(const void *data, size_t bytes) {
+/* What was hashed so far: whole blocks. */
+struct hashing {
+    uint64_t low, high;
+};
+
+#define BLOCK_BYTES 16
+
+/* `bytes` is a multiple of BLOCK_BYTES. */
+static void blocks_hash(struct hashing *h, const void *data, size_t bytes) {
     const uint8_t *at = data;
-    uint64_t low = 0, high = 0, block[2];
-    for (size_t left = bytes; left >= sizeof(block); left -= sizeof(block), at += sizeof(block)) {
+    uint64_t low = h->low, high = h->high, block[2];
+    for (size_t left = bytes; left > 0; left -= sizeof(block), at += sizeof(block)) {
         memcpy(block, at, sizeof(block));
         low = (rotate(low ^ mix_low(block[0]), 27) + high) * 5 + 0x52dce729;
         high = (rotate(high ^ mix_high(block[1]), 31) + low) * 5 + 0x38495ab5;
     }
-    memset(block, 0, sizeof(block));
-    memcpy(block, at, bytes % sizeof(block));
-    low ^= mix_low(block[0]) ^ bytes;
-    high ^= mix_high(block[1]) ^ bytes;
+    h->low = low;
+    h->high = high;
+}
+
+/* Adds the last bytes, less than a block, of so many in all. */
+static struct fingerprint hash_end(const struct hashing *h, const void *rest, size_t bytes_all) {
+    uint64_t low = h->low, high = h->high, block[2] = {0};
+    memcpy(block, rest, bytes_all % BLOCK_BYTES);
+    low ^= mix_low(block[0]) ^ bytes_all;
+    high ^= mix_high(block[1]) ^ bytes_all;
     low += high;
     high += low;
     low = mix_final(low);
@@ -54,47 +68,57 @@ struct fingerprint fingerprint_bytes(const void *data, size_t bytes) {
     return (struct fingerprint){{low, high + low}};
 }
 
+struct fingerprint fingerprint_bytes(const void *data, size_t bytes) {
+    struct hashing h = {0};
+    size_t whole = bytes / BLOCK_BYTES * BLOCK_BYTES;
+    blocks_hash(&h, data, whole);
+    return hash_end(&h, (const uint8_t *)data + whole, bytes);
+}
+
 void fingerprint_format(const struct fingerprint *fingerprint, char text[FINGERPRINT_TEXT]) {
     snprintf(text, FINGERPRINT_TEXT, "%016llx%016llx", (unsigned long long)fingerprint->words[0],
              (unsigned long long)fingerprint->words[1]);
 }
 
-/* Maps a whole file; an empty one gives an empty mapping. */
-static int file_map(const char *path, const void **data, size_t *bytes, struct sy_error *err) {
+/* Files are read in pieces of so many bytes. */
+#define PIECE_BYTES (64 * 1024)
+
+static int file_open(const char *path, struct sy_error *err) {
     struct stat st;
-    int rc = 0, fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* of a FIFO, no writer is waited for */
     if (fd < 0)
         return error_set(err, -errno, "%s: %s", path, strerror(errno));
-    *data = "";
-    *bytes = 0;
     if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
-        rc = error_set(err, -EINVAL, "%s: not a file", path);
-    } else if (st.st_size > 0) {
-        void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (map == MAP_FAILED)
-            rc = error_set(err, -errno, "%s: %s", path, strerror(errno));
-        else
-            *data = map;
-        *bytes = rc ? 0 : (size_t)st.st_size;
+        close(fd);
+        return error_set(err, -EINVAL, "%s: not a file", path);
     }
-    close(fd);
-    return rc;
+    return fd;
 }
 
-static void file_unmap(const void *data, size_t bytes) {
-    if (bytes)
-        munmap((void *)data, bytes);
+/* Reads so many bytes, or up to the file's end. Returns how many, or -errno with a sentence. */
+static ssize_t piece_read(int fd, const char *path, void *piece, size_t bytes, struct sy_error *err) {
+    ssize_t got = files_read(fd, piece, bytes);
+    return got < 0 ? error_set(err, (int)got, "%s: %s", path, strerror((int)-got)) : got;
 }
 
 int fingerprint_file(const char *path, struct fingerprint *fingerprint, struct sy_error *err) {
-    const void *data;
-    size_t bytes;
-    int rc = file_map(path, &data, &bytes, err);
-    if (rc)
-        return rc;
-    *fingerprint = fingerprint_bytes(data, bytes);
-    file_unmap(data, bytes);
-    return 0;
+    uint8_t piece[PIECE_BYTES];
+    struct hashing h = {0};
+    size_t all = 0, whole;
+    ssize_t got;
+    int fd = file_open(path, err);
+    if (fd < 0)
+        return fd;
+    do {
+        got = piece_read(fd, path, piece, sizeof(piece), err);
+        whole = got > 0 ? (size_t)got / BLOCK_BYTES * BLOCK_BYTES : 0;
+        blocks_hash(&h, piece, whole);
+        all += got > 0 ? (size_t)got : 0;
+    } while (got == sizeof(piece));
+    close(fd);
+    if (got >= 0)
+        *fingerprint = hash_end(&h, piece + whole, all);
+    return got < 0 ? (int)got : 0;
 }
 
 /* The path of a file as a model names it, relative to its folder. */
@@ -103,34 +127,64 @@ static bool weights_path(const char *model_path, const char *name, char path[PAT
     return snprintf(path, PATH_MAX, "%.*s%s", slash ? (int)(slash + 1 - model_path) : 0, model_path, name) < PATH_MAX;
 }
 
+/* TensorProto.external_data: key "location" (field 1), then its value (field 2), as protobuf writes them. Looking for
+ * the bytes instead of parsing the file may find too much. */
+static const char location[] = "\x0a\x08location\x12";
+#define LOCATION_BYTES (sizeof(location) - 1)
+#define ENTRY_BYTES    (LOCATION_BYTES + 10 + PATH_MAX) /* with the value and its length, at most */
+
+/* Names found in a model's file. */
+struct names {
+    const char *path;
+    int (*each)(void *context, const char *file, struct sy_error *err);
+    void *context;
+    char last[PATH_MAX];
+};
+
+/* Takes what begins at `at`, behind a key. */
+static int name_take(struct names *n, const char *at, const char *end, struct sy_error *err) {
+    char name[PATH_MAX], weights[PATH_MAX];
+    struct protobuf_in value = {(const uint8_t *)at, (const uint8_t *)end};
+    uint64_t length;
+    int rc = 0;
+    if (!protobuf_varint(&value, &length) || length == 0 || length >= sizeof(name) ||
+        length > (size_t)(value.end - value.at))
+        return 0;
+    snprintf(name, sizeof(name), "%.*s", (int)length, (const char *)value.at);
+    if (strcmp(name, n->last) != 0 && weights_path(n->path, name, weights)) /* one file usually holds every tensor */
+        rc = n->each(n->context, weights, err);
+    strcpy(n->last, name);
+    return rc;
+}
+
 int model_files_each(const char *path, int (*each)(void *context, const char *file, struct sy_error *err),
                      void *context, struct sy_error *err) {
-    const void *data;
-    size_t bytes;
-    int rc = file_map(path, &data, &bytes, err);
-    if (rc)
-        return rc;
+    struct names names = {.path = path, .each = each, .context = context};
+    char piece[PIECE_BYTES];
+    size_t have = 0;
+    ssize_t got = 0;
+    int rc, fd = file_open(path, err);
+    if (fd < 0)
+        return fd;
     rc = each(context, path, err);
-    /* TensorProto.external_data: key "location" (field 1), then its value (field 2), as protobuf writes them. Looking
-     * for the bytes instead of parsing the file may find too much. */
-    static const char key[] = "\x0a\x08location\x12";
-    char last[PATH_MAX] = "";
-    const char *at = data, *end = at + bytes;
-    while (!rc && (at = memmem(at, (size_t)(end - at), key, sizeof(key) - 1))) {
-        char name[PATH_MAX], weights[PATH_MAX];
-        at += sizeof(key) - 1;
-        struct protobuf_in value = {(const uint8_t *)at, (const uint8_t *)end};
-        uint64_t length;
-        if (!protobuf_varint(&value, &length) || length == 0 || length >= sizeof(name) ||
-            length > (size_t)(value.end - value.at))
-            continue;
-        snprintf(name, sizeof(name), "%.*s", (int)length, (const char *)value.at);
-        if (strcmp(name, last) != 0 && weights_path(path, name, weights)) /* one file usually holds every tensor */
-            rc = each(context, weights, err);
-        strcpy(last, name);
-    }
-    file_unmap(data, bytes);
-    return rc;
+    do {
+        if (!rc)
+            got = piece_read(fd, path, piece + have, sizeof(piece) - have, err);
+        if (rc || got < 0)
+            break;
+        have += (size_t)got;
+        bool last = have < sizeof(piece);
+        /* a key that begins in the last bytes of a piece is looked for in the next one, with what follows it */
+        const char *end = piece + have, *until = last ? end : end - ENTRY_BYTES, *at = piece;
+        while (!rc && (at = memmem(at, (size_t)(end - at), location, LOCATION_BYTES)) && at < until) {
+            at += LOCATION_BYTES;
+            rc = name_take(&names, at, end, err);
+        }
+        have = last ? 0 : ENTRY_BYTES;
+        memmove(piece, end - have, have);
+    } while (!rc && have > 0);
+    close(fd);
+    return rc ? rc : got < 0 ? (int)got : 0;
 }
 
 /* A file that cannot be read counts as empty; loading the model reports it. */

@@ -20,6 +20,7 @@
 #include "engine/onnxruntime_cuda.h"
 #include "engine/onnxruntime_session.h"
 #include "engine/onnxruntime_strings.h"
+#include "engine/private_copy.h"
 
 /* How long a model's runs must have been under half of its largest before its arena shrinks, and the least time between
  * two times that a shared one does. */
@@ -54,6 +55,7 @@ struct engine_model { /* lives until the last of its blocks is back */
     struct cuda_thread *thread; /* that runs it; NULL: the caller */
     struct cuda_graphs *graphs; /* instead of the session; NULL: runs are not recorded */
     OrtMemoryInfo *memory;
+    struct private_copy *copy; /* that the session maps; NULL: none */
     const struct signature *signature;
     const char *output_names[TENSORS_MAX];
     struct block_pool *pool;
@@ -114,6 +116,7 @@ static void model_free(void *context) {
     m->api->ReleaseRunOptions(m->run_options_shrink);
     m->api->ReleaseRunOptions(m->run_options);
     m->api->ReleaseSession(m->session);
+    private_copy_put(m->copy);
     onnxruntime_env_put(m->api, m->env);
     free(m);
 }
@@ -242,7 +245,15 @@ static int onnxruntime_load(struct engine *engine, const struct engine_model_sou
         log_warn("optimised model not used", "model=%s file=\"%s\" reason=\"%s\"", source->name, path, why.text);
     }
     struct session_request request = request_original(engine, source);
-    return model_open(engine, source, &request, model, err);
+    struct private_copy *copy = NULL;
+    if (engine->options.private_weights)
+        request.path = private_copy_open(source->path, &copy);
+    int rc = model_open(engine, source, &request, model, err);
+    if (rc)
+        private_copy_put(copy);
+    else
+        (*model)->copy = copy;
+    return rc;
 }
 
 static void graphs_close_call(void *argument) {

@@ -7,10 +7,10 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/folder.h"
 #include "base/log.h"
 #include "base/time.h"
 #include "engine/fingerprint.h"
@@ -96,30 +96,8 @@ static bool stamps_hold(const json_t *list, const char *beside, char path[SIDECA
 
 /* Drafts. */
 
-static void folder_remove(const char *folder) {
-    DIR *dir = opendir(folder);
-    for (struct dirent *entry; dir && (entry = readdir(dir));)
-        if (entry->d_name[0] != '.')
-            unlinkat(dirfd(dir), entry->d_name, 0);
-    if (dir)
-        closedir(dir);
-    rmdir(folder);
-}
-
-/* Makers lock their drafts. A process number would mean nothing to makers in other containers, who may share the
- * folder. Returns the lock's descriptor, or -1: somebody else has the lock, or the folder is gone. */
-static int draft_lock(const char *folder) {
-    struct stat locked, named;
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &locked) == 0 && stat(folder, &named) == 0 &&
-        locked.st_ino == named.st_ino)
-        return fd;
-    if (fd >= 0)
-        close(fd);
-    return -1;
-}
-
-/* Removes drafts of this verdict whose maker died. Makers do die: that is why they are child processes. */
+/* Removes drafts of this verdict whose maker died. Makers do die: that is why they are child processes. A process
+ * number would mean nothing to makers in other containers, who may share the folder: so drafts are locked. */
 static void drafts_sweep(const char *verdict) {
     char folder[SIDECAR_PATH_MAX], path[2 * SIDECAR_PATH_MAX];
     const char *name = strrchr(verdict, '/') + 1;
@@ -129,7 +107,7 @@ static void drafts_sweep(const char *verdict) {
         if (strncmp(entry->d_name, name, strlen(name)) != 0 || strncmp(entry->d_name + strlen(name), ".draft-", 7) != 0)
             continue;
         snprintf(path, sizeof(path), "%s%s", folder, entry->d_name);
-        int lock = draft_lock(path);
+        int lock = folder_lock(path);
         if (lock >= 0) {
             folder_remove(path);
             close(lock);
@@ -145,7 +123,7 @@ static int draft_folder_make(struct cache_draft *draft, struct sy_error *err) {
         snprintf(draft->folder, sizeof(draft->folder), "%s.draft-XXXXXX", draft->verdict);
         if (!mkdtemp(draft->folder))
             return error_set(err, -errno, "%s: %s", draft->folder, strerror(errno));
-        draft->lock = draft_lock(draft->folder);
+        draft->lock = folder_lock(draft->folder);
         if (draft->lock >= 0)
             return 0;
     }

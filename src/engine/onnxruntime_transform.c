@@ -5,12 +5,14 @@
 #include "base/container.h"
 #include "engine/engine.h"
 #include "engine/onnxruntime_session.h"
+#include "engine/private_copy.h"
 
 struct onnx_transform {
     struct transform transform;
     const OrtApi *api;
     OrtEnv *env;
     OrtSession *session;
+    struct private_copy *copy; /* that the session maps; NULL: none */
     OrtMemoryInfo *memory;
 };
 
@@ -18,6 +20,7 @@ static void transform_close(struct transform *transform) {
     struct onnx_transform *t = container_of(transform, struct onnx_transform, transform);
     t->api->ReleaseMemoryInfo(t->memory); /* each of these takes NULL */
     t->api->ReleaseSession(t->session);
+    private_copy_put(t->copy);
     onnxruntime_env_put(t->api, t->env);
     free(t);
 }
@@ -64,7 +67,14 @@ static int session_open(const struct session_request *request, struct transform 
 }
 
 static int transform_open(const char *path, struct transform **transform, struct sy_error *err) {
-    return session_open(&(struct session_request){.path = path, .provider = "cpu", .optimise = true}, transform, err);
+    struct private_copy *copy;
+    struct session_request request = {.path = private_copy_open(path, &copy), .provider = "cpu", .optimise = true};
+    int rc = session_open(&request, transform, err);
+    if (rc)
+        private_copy_put(copy);
+    else
+        container_of(*transform, struct onnx_transform, transform)->copy = copy;
+    return rc;
 }
 
 static int transform_open_bytes(const void *contents, size_t bytes, struct transform **transform,

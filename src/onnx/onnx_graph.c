@@ -5,10 +5,10 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/files.h"
 #include "base/protobuf.h"
 #include "engine/fingerprint.h"
 #include "onnx/onnx_proto.h"
@@ -389,27 +389,28 @@ int onnx_graph_read(const char *path, struct onnx_graph *graph, struct sy_error 
     int rc, fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return error_set(err, -errno, "%s: %s", path, strerror(errno));
-    void *map = MAP_FAILED;
+    void *data = NULL;
+    ssize_t got;
     if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size == 0)
         rc = error_set(err, -EINVAL, "%s: not an ONNX model: it is empty, or no file", path);
-    else if ((map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0)) == MAP_FAILED)
-        rc = error_set(err, -errno, "%s: %s", path, strerror(errno));
+    else if (!(data = malloc((size_t)st.st_size)))
+        rc = error_set(err, -ENOMEM, "%s: out of memory", path);
+    else if ((got = files_read(fd, data, (size_t)st.st_size)) < 0)
+        rc = error_set(err, (int)got, "%s: %s", path, strerror((int)-got));
     else
-        rc = onnx_graph_parse(path, map, (size_t)st.st_size, graph, err);
-    if (rc && map != MAP_FAILED)
-        munmap(map, (size_t)st.st_size);
-    else if (!rc)
-        graph->mapped = true;
+        rc = onnx_graph_parse(path, data, (size_t)got, graph, err);
+    if (rc)
+        free(data);
+    else
+        graph->own = data;
     close(fd);
     return rc;
 }
 
 void onnx_graph_free(struct onnx_graph *graph) {
     for (uint32_t f = 0; f < graph->file_count; f++)
-        if (graph->files[f].bytes)
-            munmap((void *)graph->files[f].data, graph->files[f].bytes);
-    if (graph->mapped)
-        munmap((void *)graph->data, graph->bytes);
+        free((void *)graph->files[f].data);
+    free(graph->own);
     free(graph->files);
     free(graph->imports);
     free(graph->functions);

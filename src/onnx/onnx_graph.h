@@ -1,5 +1,5 @@
 /* onnx_graph.h - the graph of an ONNX model, read from its file: nodes, the tensors between them, and their weights,
- * all of which stay where they lie in the mapped file.
+ * all of which stay where they lie in the file's contents.
  *
  * The file is a protobuf message ModelProto (onnx/onnx.proto of the ONNX project, IR versions 3 to 13). A graph that
  * was read is consistent: every tensor that a node takes was given before it, and nobody gives a tensor twice. Tensors
@@ -39,7 +39,7 @@ struct onnx_node {
     bool subgraphs; /* If, Loop, Scan */
 };
 
-/* A file that holds weights, mapped. */
+/* A file that holds weights, read whole. */
 struct onnx_file {
     struct onnx_bytes name; /* as the model calls it */
     const uint8_t *data;
@@ -50,7 +50,7 @@ struct onnx_graph {
     char *path;
     const uint8_t *data; /* the model's file */
     size_t bytes;
-    bool mapped;
+    void *own; /* the same, freed with the graph; NULL: it is the caller's */
     uint64_t ir_version;
     struct onnx_bytes *imports;   /* OperatorSetIdProto */
     struct onnx_bytes *functions; /* FunctionProto */
@@ -91,7 +91,7 @@ struct onnx_weights {
     void *owned;   /* memory that `data` points into; NULL: it is the file's */
 };
 
-/* Reads it; maps the file it names if that is not mapped yet. -EINVAL, -ENOTSUP or another errno with a sentence, e.g.
+/* Reads it; reads the file it names if that is not read yet. -EINVAL, -ENOTSUP or another errno with a sentence, e.g.
  * if the file is outside the model's folder. Free it with onnx_weights_free() after success. */
 int onnx_weights_read(struct onnx_graph *graph, struct onnx_bytes tensor, struct onnx_weights *weights,
                       struct sy_error *err);

@@ -4,7 +4,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -72,7 +71,7 @@ static bool place_read(const struct protobuf_field *entry, struct place *place) 
     return true;
 }
 
-static int file_map(struct onnx_graph *graph, struct onnx_bytes name, struct onnx_file *file, struct sy_error *err) {
+static int file_read(struct onnx_graph *graph, struct onnx_bytes name, struct onnx_file *file, struct sy_error *err) {
     char path[PATH_MAX];
     struct stat st;
     const char *slash = strrchr(graph->path, '/');
@@ -89,17 +88,20 @@ static int file_map(struct onnx_graph *graph, struct onnx_bytes name, struct onn
     if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
         rc = wrong(graph, err, "they name what is no file");
     } else if (st.st_size > 0) {
-        void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (map == MAP_FAILED)
-            rc = error_set(err, -errno, "%s: weights: %s", graph->path, strerror(errno));
-        else
-            file->data = map, file->bytes = (size_t)st.st_size;
+        void *data = malloc((size_t)st.st_size);
+        ssize_t got = data ? files_read(fd, data, (size_t)st.st_size) : -ENOMEM;
+        if (got <= 0) {
+            free(data);
+            rc = got < 0 ? error_set(err, (int)got, "%s: weights: %s", graph->path, strerror((int)-got)) : 0;
+        } else {
+            file->data = data, file->bytes = (size_t)got;
+        }
     }
     close(fd);
     return rc;
 }
 
-/* The file of this name, mapped once. */
+/* The file of this name, read once. */
 static int file_find(struct onnx_graph *graph, struct onnx_bytes name, const struct onnx_file **found,
                      struct sy_error *err) {
     for (uint32_t f = 0; f < graph->file_count; f++) {
@@ -111,7 +113,7 @@ static int file_find(struct onnx_graph *graph, struct onnx_bytes name, const str
     if (!files)
         return error_set(err, -ENOMEM, "%s: out of memory", graph->path);
     graph->files = files;
-    int rc = file_map(graph, name, &files[graph->file_count], err);
+    int rc = file_read(graph, name, &files[graph->file_count], err);
     if (!rc)
         *found = &files[graph->file_count++];
     return rc;

@@ -1,8 +1,12 @@
 /* test_fingerprint.c - known hashes, and models whose weights lie in other files. */
+/* Starts threads. */
 #include "unit/cmocka_all.h"
 #include "unit/temp_folder.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,10 +97,93 @@ static void weights_in_other_files_count(void **state) {
     rmdir(folder);
 }
 
+/* In pieces, as at once: sizes around those of pieces and blocks. */
+static void a_files_hash_is_that_of_its_bytes(void **state) {
+    (void)state;
+    char folder[64], path[256];
+    enum { MOST = 3 * 64 * 1024 };
+    static uint8_t data[MOST];
+    for (size_t i = 0; i < MOST; i++)
+        data[i] = (uint8_t)(i * 31 ^ i >> 8);
+    static const size_t sizes[] = {0, 1, 15, 16, 17, 65535, 65536, 65537, 131072, 131072 + 16, MOST - 1, MOST};
+    temp_folder(folder);
+    snprintf(path, sizeof(path), "%s/f", folder);
+    for (size_t i = 0; i < ARRAY_COUNT(sizes); i++) {
+        struct fingerprint whole = fingerprint_bytes(data, sizes[i]), pieces;
+        file_write(folder, "f", data, sizes[i]);
+        assert_int_equal(fingerprint_file(path, &pieces, NULL), 0);
+        assert_memory_equal(&whole, &pieces, sizeof(whole));
+    }
+    folder_remove(folder);
+}
+
+static int file_count(void *context, const char *file, struct sy_error *err) {
+    (void)err;
+    *(int *)context += strstr(file, "/weights.bin") != NULL;
+    return 0;
+}
+
+/* Wherever the name lies, each is found, and once. */
+static void names_across_pieces_are_found(void **state) {
+    (void)state;
+    char folder[64], path[256];
+    static const char entry[] = "\x0a\x08location\x12\x0bweights.bin";
+    static char data[200 * 1024];
+    temp_folder(folder);
+    snprintf(path, sizeof(path), "%s/f", folder);
+    for (size_t at = 61000; at < 66000; at += 7) {
+        int found = 0;
+        memset(data, 'x', sizeof(data));
+        memcpy(data + at, entry, sizeof(entry) - 1);
+        file_write(folder, "f", data, sizeof(data));
+        assert_int_equal(model_files_each(path, file_count, &found, NULL), 0);
+        if (found != 1)
+            fail_msg("a name at %zu was found %d times", at, found);
+    }
+    folder_remove(folder);
+}
+
+struct rewriting {
+    char path[256];
+    _Atomic bool ends;
+};
+
+/* Cuts a file short, and makes it long, again and again. */
+static void *file_rewrite(void *argument) {
+    struct rewriting *r = argument;
+    while (!atomic_load(&r->ends))
+        if (truncate(r->path, 0) || truncate(r->path, 4 << 20))
+            break;
+    return NULL;
+}
+
+/* A mapping would end the process. */
+static void a_file_may_be_cut_short_meanwhile(void **state) {
+    (void)state;
+    char folder[64];
+    struct rewriting r = {.ends = false};
+    pthread_t thread;
+    temp_folder(folder);
+    snprintf(r.path, sizeof(r.path), "%s/f", folder);
+    file_write(folder, "f", "", 0);
+    assert_int_equal(pthread_create(&thread, NULL, file_rewrite, &r), 0);
+    for (int i = 0, found = 0; i < 50; i++) {
+        struct fingerprint fingerprint;
+        assert_int_equal(fingerprint_file(r.path, &fingerprint, NULL), 0);
+        assert_int_equal(model_files_each(r.path, file_count, &found, NULL), 0);
+    }
+    atomic_store(&r.ends, true);
+    pthread_join(thread, NULL);
+    folder_remove(folder);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hashes_are_murmur3),
         cmocka_unit_test(weights_in_other_files_count),
+        cmocka_unit_test(a_files_hash_is_that_of_its_bytes),
+        cmocka_unit_test(names_across_pieces_are_found),
+        cmocka_unit_test(a_file_may_be_cut_short_meanwhile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

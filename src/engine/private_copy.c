@@ -1,0 +1,239 @@
+/* private_copy.c - folders with copies of models, by the fingerprint of what their files are. */
+#include "engine/private_copy.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/files.h"
+#include "base/folder.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "engine/fingerprint.h"
+
+#define PREFIX "symphony-weights-"
+
+struct private_copy {
+    struct list_node node;    /* in `copies` */
+    struct fingerprint facts; /* of the files' paths, inodes, sizes and times */
+    uint32_t references;
+    int lock; /* of the folder, while this process lives */
+    char folder[PATH_MAX], model[2 * PATH_MAX];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all that follows; held while a copy is made */
+static struct list_node copies = {&copies, &copies};
+
+static int folder_length(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? (int)(slash + 1 - path) : 0;
+}
+
+/* ---- what is copied ---- */
+
+struct facts {
+    struct fingerprint sum;
+    uint32_t files; /* of weights */
+};
+
+static int facts_add(void *context, const char *file, struct sy_error *err) {
+    struct facts *f = context;
+    struct stat st;
+    (void)err;
+    if (stat(file, &st))
+        return 0; /* the library will say so, if it is asked for */
+    const uint64_t about[] = {st.st_dev,
+                              st.st_ino,
+                              (uint64_t)st.st_size,
+                              (uint64_t)st.st_mtim.tv_sec,
+                              (uint64_t)st.st_mtim.tv_nsec,
+                              (uint64_t)st.st_ctim.tv_sec,
+                              (uint64_t)st.st_ctim.tv_nsec};
+    struct fingerprint parts[] = {f->sum, fingerprint_bytes(file, strlen(file)),
+                                  fingerprint_bytes(about, sizeof(about))};
+    f->sum = fingerprint_bytes(parts, sizeof(parts));
+    f->files++;
+    return 0;
+}
+
+struct copying {
+    const char *folder;
+    int from; /* bytes of the paths that are the model's folder */
+};
+
+static int bytes_copy(int from, int to) {
+    enum { BYTES = 1 << 20 };
+    char *piece = malloc(BYTES);
+    ssize_t got = piece ? 0 : -ENOMEM;
+    while (piece && (got = files_read(from, piece, BYTES)) > 0)
+        for (ssize_t at = 0; at < got;) {
+            ssize_t wrote = write(to, piece + at, (size_t)(got - at));
+            if (wrote < 0 && errno != EINTR) {
+                got = -errno;
+                goto out;
+            }
+            at += wrote > 0 ? wrote : 0;
+        }
+out:
+    free(piece);
+    return (int)got;
+}
+
+/* Makes the folders on the way to a file below `folder`. */
+static void folders_make(char *path, size_t folder) {
+    for (char *slash = strchr(path + folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(path, 0700); /* if it fails, so does what comes next */
+        *slash = '/';
+    }
+}
+
+/* Copies a file of the model. Names that lead out of its folder, and files that are missing, the library refuses. */
+static int file_copy(void *context, const char *file, struct sy_error *err) {
+    const struct copying *c = context;
+    char path[2 * PATH_MAX];
+    struct stat st;
+    int rc = 0;
+
+    if (file[c->from] == '/' || strstr(file + c->from, "../"))
+        return 0;
+    int from = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (from < 0)
+        return 0;
+    snprintf(path, sizeof(path), "%s/%s", c->folder, file + c->from);
+    folders_make(path, strlen(c->folder));
+    int to =
+        fstat(from, &st) == 0 && S_ISREG(st.st_mode) ? open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600) : -1;
+    if (to >= 0) {
+        rc = bytes_copy(from, to);
+        close(to);
+    } else if (S_ISREG(st.st_mode) && errno != EEXIST) { /* a model may name a file twice */
+        rc = -errno;
+    }
+    close(from);
+    return rc < 0 ? error_set(err, rc, "%s: %s", path, strerror(-rc)) : 0;
+}
+
+/* ---- folders ---- */
+
+/* Removes the copies of processes that died. */
+static void folders_sweep(const char *parent) {
+    char path[PATH_MAX];
+    struct stat st;
+    DIR *dir = opendir(parent);
+    for (struct dirent *entry; dir && (entry = readdir(dir));) {
+        if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) != 0 ||
+            snprintf(path, sizeof(path), "%s/%s", parent, entry->d_name) >= (int)sizeof(path) || lstat(path, &st) ||
+            !S_ISDIR(st.st_mode) || st.st_uid != geteuid())
+            continue;
+        int locked = folder_lock(path);
+        if (locked >= 0) {
+            folder_remove(path);
+            close(locked);
+        }
+    }
+    if (dir)
+        closedir(dir);
+}
+
+/* Copies the model into a new folder in `parent`. */
+static int copy_make(struct private_copy *copy, const char *model_path, const char *parent, struct sy_error *err) {
+    int rc = -EBUSY;
+    folders_sweep(parent);
+    copy->lock = -1;
+    for (int attempt = 0; attempt < 10 && copy->lock < 0; attempt++) { /* somebody may sweep it before it is locked */
+        if (snprintf(copy->folder, sizeof(copy->folder), "%s/" PREFIX "XXXXXX", parent) >= (int)sizeof(copy->folder))
+            return error_set(err, -ENAMETOOLONG, "%s: the path is too long", parent);
+        if (!mkdtemp(copy->folder))
+            return error_set(err, -errno, "%s: %s", parent, strerror(errno));
+        copy->lock = folder_lock(copy->folder);
+    }
+    struct copying copying = {.folder = copy->folder, .from = folder_length(model_path)};
+    snprintf(copy->model, sizeof(copy->model), "%s/%s", copy->folder, model_path + copying.from);
+    if (copy->lock >= 0)
+        rc = model_files_each(model_path, file_copy, &copying, err);
+    if (rc) {
+        folder_remove(copy->folder);
+        if (copy->lock >= 0)
+            close(copy->lock);
+    }
+    return rc;
+}
+
+/* ---- references ---- */
+
+static struct private_copy *copy_find(const struct fingerprint *facts) {
+    list_for_each (at, &copies) {
+        struct private_copy *copy = list_entry(at, struct private_copy, node);
+        if (memcmp(&copy->facts, facts, sizeof(*facts)) == 0)
+            return copy;
+    }
+    return NULL;
+}
+
+/* Makes the copy where there is room: on a disk, if possible. */
+static int copy_new(const char *model_path, const struct fingerprint *facts, struct private_copy **made,
+                    struct sy_error *err) {
+    const char *const parents[] = {getenv("TMPDIR"), "/var/tmp", "/tmp", "/dev/shm"};
+    struct private_copy *copy = calloc(1, sizeof(*copy));
+    if (!copy)
+        return error_set(err, -ENOMEM, "no memory");
+    int rc = -ENOENT;
+    for (size_t i = 0; i < sizeof(parents) / sizeof(parents[0]) && rc; i++)
+        if (parents[i] && *parents[i])
+            rc = copy_make(copy, model_path, parents[i], err);
+    if (rc) {
+        free(copy);
+        return rc;
+    }
+    copy->facts = *facts;
+    list_append(&copies, &copy->node);
+    *made = copy;
+    return 0;
+}
+
+const char *private_copy_open(const char *model_path, struct private_copy **copy) {
+    struct facts facts = {0};
+    struct sy_error why = {""};
+    *copy = NULL;
+    int rc = model_files_each(model_path, facts_add, &facts, &why);
+    if (rc || facts.files <= 1) /* it cannot be read, as the library will say; or is the only file */
+        return model_path;
+    pthread_mutex_lock(&lock);
+    struct private_copy *shared = copy_find(&facts.sum);
+    if (!shared)
+        rc = copy_new(model_path, &facts.sum, &shared, &why);
+    if (!rc)
+        shared->references++;
+    pthread_mutex_unlock(&lock);
+    if (rc) {
+        log_warn("weights stay where others may write them", "model=\"%s\" reason=\"no room for a copy: %s\"",
+                 model_path, why.text);
+        return model_path;
+    }
+    *copy = shared;
+    return shared->model;
+}
+
+void private_copy_put(struct private_copy *copy) {
+    if (!copy)
+        return;
+    pthread_mutex_lock(&lock);
+    bool last = --copy->references == 0;
+    if (last)
+        list_remove(&copy->node);
+    pthread_mutex_unlock(&lock);
+    if (!last)
+        return;
+    folder_remove(copy->folder);
+    close(copy->lock);
+    free(copy);
+}

@@ -1,0 +1,46 @@
+"""test_weights.py - weights in files of their own that others write while the model is served: in place, and cut short."""
+# sanitizers: address
+import os
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from server import Server
+
+ROWS = 20000
+
+
+def save_table(folder):
+    """A model that looks rows of ones up, and that no optimised copy can be kept of."""
+    table = numpy_helper.from_array(np.ones((ROWS, 64), np.float32), "table")
+    graph = helper.make_graph([helper.make_node("Gather", ["table", "i"], ["y"])], "table",
+                              [helper.make_tensor_value_info("i", TensorProto.INT64, ["N"])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 64])], [table])
+    (folder / "table" / "1").mkdir(parents=True)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), folder / "table" / "1" / "model.onnx",
+              save_as_external_data=True, location="weights.bin", size_threshold=0)
+    (folder / "table" / "1" / ".symphony").write_text("")  # where the copy's folder would be
+    return folder / "table" / "1" / "weights.bin"
+
+
+def test_weights_stay_as_they_were_loaded(tmp_path):
+    (tmp_path / "temporary").mkdir()
+    weights = save_table(tmp_path / "models")
+    nowhere = {"HOME": "/dev/null", "XDG_CACHE_HOME": "/dev/null", "TMPDIR": str(tmp_path / "temporary")}
+    with Server("--repository", tmp_path / "models", "--accelerators", "cpu:2", env={**os.environ, **nowhere}) as server:
+
+        def rows(*numbers):
+            status, answer = server.infer("table", [{"name": "i", "datatype": "INT64", "shape": [len(numbers)], "data": numbers}],
+                                          parameters={"timeout": 600 * 10**6})
+            return status == 200 and set(answer["outputs"][0]["data"])
+
+        assert rows(ROWS - 1) == {1}
+        assert len(list((tmp_path / "temporary").glob("symphony-weights-*"))) == 1  # for both accelerators
+        with open(weights, "r+b") as file:
+            file.write(np.full(ROWS * 64, 2, np.float32).tobytes())
+        assert rows(ROWS - 2, 0) == {1}
+        os.truncate(weights, 0)
+        assert rows(ROWS - 3, *range(0, ROWS, 5000)) == {1}
+        assert server.stop() == 0
+    assert list((tmp_path / "temporary").glob("symphony-weights-*")) == []
