@@ -1,4 +1,5 @@
-/* test_private_copy.c - copies of models whose weights lie in files of their own: shared, as they were, and gone after. */
+/* test_private_copy.c - copies of models whose weights lie in files of their own: shared, as they were, and gone after.
+ */
 #include "unit/cmocka_all.h"
 #include "unit/temp_folder.h"
 

@@ -421,10 +421,28 @@ static void a_batch_that_others_wait_for_does_not_wait(void **state) {
     fixture_free(f);
 }
 
+/* Triton's dynamic batcher: with a delay of 500, a request of another shape at 150 sends off what came before. */
+static void with_timeouts_another_shape_sends_the_batch_off(void **state) {
+    (void)state;
+    struct fixture *f = fixture_with((struct model_core_config){
+        .types = 1, .profiles = {line(10, 20)}, .slo_ns = 1000, .policy = &policy_timeout, .wait_ns = 500});
+    arrive(f, 100, 1, 10000, 1);
+    arrive(f, 120, 2, 10000, 1);
+    assert_int_equal(f->out.candidates[0].start_ns[SUPPLY_SCARCE], 600);
+    step(f, 150, (struct model_event){.kind = MODEL_HURRIED, .hurried_ns = 150});
+    assert_int_equal(f->out.candidates[0].start_ns[SUPPLY_SCARCE], 0);
+    grant(f, 160, 0, false);
+    assert_int_equal(handles(f, f->out.batch), 12);
+    arrive(f, 170, 3, 10000, 1);
+    assert_int_equal(f->out.candidates[0].start_ns[SUPPLY_SCARCE], 670);
+    fixture_free(f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batch_is_what_is_queued_in_deadline_order),
         cmocka_unit_test(a_batch_that_others_wait_for_does_not_wait),
+        cmocka_unit_test(with_timeouts_another_shape_sends_the_batch_off),
         cmocka_unit_test(a_batch_is_no_larger_than_its_head_has_time_for),
         cmocka_unit_test(an_arrival_that_cannot_join_changes_nothing_for_the_rank),
         cmocka_unit_test(a_batch_past_its_latest_start_is_composed_anew),
