@@ -21,14 +21,18 @@
 #include "base/log.h"
 #include "base/memory_file.h"
 #include "base/thread.h"
+#include "base/utf8.h"
 #include "control/server.h"
 #include "repository/model_index.h"
+#include "repository/model_name.h"
+#include "repository/repository_look.h"
 #include "request/inbox.h"
 #include "request/repository_order.h"
 
-#define POLL_MS   20
-#define LISTED_NS (5 * NS_PER_S) /* a model that is loaded is listed by then, or is served by nobody */
-#define TRIES     2              /* of an order at which a process ends: it may have ended at something else */
+#define POLL_MS       20
+#define LISTED_NS     (5 * NS_PER_S) /* a model that is loaded is listed by then, or is served by nobody */
+#define STRANGERS_MAX 64             /* in the index */
+#define TRIES         2              /* of an order at which a process ends: it may have ended at something else */
 
 struct channel_order {
     enum order_kind kind;
@@ -46,16 +50,27 @@ struct channel_answer {
 /* A model that is loaded, and how. */
 struct load {
     struct load *next;
+    bool failed; /* one of the start */
     struct channel_order order;
     char body[];
 };
 
+/* A model that clients see in the index. */
+struct known {
+    struct model_absent shown;
+    bool found; /* in the repository */
+};
+
 struct isolated_orders {
     struct isolated_orders_config config;
+    struct known *known; /* [known_count] */
+    uint32_t known_count, known_room;
+    int64_t look_ns;    /* when to look at the repository again */
     struct load *loads; /* in the order in which they were loaded */
     int *channels;      /* [config.count] -1: none */
     uint32_t *lives;    /* [config.count] how many processes there have been of each */
     bool nested;        /* new processes are being told */
+    bool started;       /* one has been told the models of the start */
     pthread_t thread;
     _Atomic bool close, closed, stop;
 };
@@ -143,13 +158,106 @@ static int order_give(struct isolated_orders *o, uint32_t n, const struct channe
     return rc < 0 ? rc : 0;
 }
 
-/* Tells a new process all orders in force, and then to join. */
+/* ---- what is known ---- */
+
+/* Finds or adds a model. NULL without memory. Earlier pointers may have become invalid. */
+static struct known *known_get(struct isolated_orders *o, const char *name) {
+    for (uint32_t i = 0; i < o->known_count; i++)
+        if (strcmp(o->known[i].shown.name, name) == 0)
+            return &o->known[i];
+    if (o->known_count == o->known_room) {
+        uint32_t room = o->known_room ? 2 * o->known_room : 16;
+        struct known *grown = realloc(o->known, room * sizeof(*grown));
+        if (!grown)
+            return NULL;
+        o->known = grown;
+        o->known_room = room;
+    }
+    struct known *k = &o->known[o->known_count++];
+    *k = (struct known){.shown = {.state = MODEL_UNAVAILABLE, .reason = "unloaded"}};
+    snprintf(k->shown.name, sizeof(k->shown.name), "%s", name);
+    return k;
+}
+
+static void known_set(struct isolated_orders *o, const char *name, enum model_state state, bool failed,
+                      const char *reason) {
+    struct known *k = known_get(o, name);
+    if (!k)
+        return;
+    k->shown.state = state;
+    k->shown.failed = failed;
+    snprintf(k->shown.reason, sizeof(k->shown.reason), "%s", reason);
+    utf8_clean(k->shown.reason, strlen(k->shown.reason));
+}
+
+static bool known_is(const struct isolated_orders *o, const char *name) {
+    uint32_t i = 0;
+    while (i < o->known_count && strcmp(o->known[i].shown.name, name) != 0)
+        i++;
+    return i < o->known_count;
+}
+
+/* A model that is not in the repository, and could not be loaded: a client brought it, or it was there once. */
+static bool is_stranger(const struct known *k) {
+    return !k->found && k->shown.failed;
+}
+
+/* Shows clients what is known. Forgets what is neither loaded nor in the repository, and the oldest strangers if there
+ * are too many: clients may invent any number of names. */
+static void known_show(struct isolated_orders *o, bool at_once) {
+    uint32_t kept = 0, strangers = 0;
+    for (uint32_t i = 0; i < o->known_count; i++)
+        strangers += is_stranger(&o->known[i]);
+    for (uint32_t i = 0; i < o->known_count; i++) {
+        const struct known *k = &o->known[i];
+        if (is_stranger(k) ? strangers-- <= STRANGERS_MAX : k->found || k->shown.state != MODEL_UNAVAILABLE)
+            o->known[kept++] = *k;
+    }
+    o->known_count = kept;
+    struct model_absent *shown = calloc(kept + 1, sizeof(*shown));
+    for (uint32_t i = 0; shown && i < kept; i++)
+        shown[i] = o->known[i].shown;
+    if (shown && !is_set(&o->close))
+        server_models_know(o->config.frontend, shown, kept, at_once);
+    free(shown);
+}
+
+/* Finds the models that the repository holds. */
+static void repository_find_all(struct isolated_orders *o) {
+    struct repository_entry *entries;
+    struct sy_error err;
+    uint32_t count;
+    o->look_ns = clock_now_ns() + o->config.look_ns;
+    if (repository_look(o->config.repository, &entries, &count, &err) < 0) {
+        log_warn("repository not looked at", "reason=\"%s\"", err.text);
+        return;
+    }
+    for (uint32_t i = 0; i < o->known_count; i++)
+        o->known[i].found = false;
+    for (uint32_t i = 0; i < count; i++) {
+        struct known *k = known_get(o, entries[i].name);
+        if (k)
+            k->found = true;
+    }
+    free(entries);
+}
+
+/* ---- processes ---- */
+
+/* Tells a new process all orders in force, and then to join. A model of the start that it cannot load is not loaded. */
 static void process_tell(struct isolated_orders *o, uint32_t n) {
     static const struct channel_order begin = {.kind = ORDER_BEGIN};
     struct channel_answer answer;
     int rc = 0;
-    for (const struct load *load = o->loads; load && rc == 0; load = load->next)
-        rc = order_give(o, n, &load->order, load->body, &answer); /* it logs why a model is not loaded */
+    for (struct load *load = o->loads; load && rc == 0; load = load->next) {
+        rc = load->failed ? 0 : order_give(o, n, &load->order, load->body, &answer);
+        if (load->failed || rc < 0 || answer.status == 200 || o->started)
+            continue;
+        load->failed = true;
+        known_set(o, load->order.name, MODEL_UNAVAILABLE, true, answer.error.text);
+    }
+    o->started = true;
+    known_show(o, true);
     if (rc == 0)
         order_give(o, n, &begin, NULL, &answer);
 }
@@ -223,6 +331,7 @@ static struct load *load_new(const struct channel_order *order, const char *body
     if (!load)
         return NULL;
     load->next = NULL;
+    load->failed = false;
     load->order = *order;
     if (order->body_bytes)
         memcpy(load->body, body, order->body_bytes);
@@ -262,16 +371,32 @@ static void list_await(const struct isolated_orders *o, const char *name, bool w
     }
 }
 
-static unsigned load_all(struct isolated_orders *o, const struct channel_order *order, const char *body,
+/* `brings`: the order brings files, or a configuration. */
+static unsigned load_all(struct isolated_orders *o, const struct channel_order *order, const char *body, bool brings,
                          struct channel_answer *answer) {
     struct load *load = load_new(order, body);
     if (!load)
         return (unsigned)error_set(&answer->error, 503, "out of memory for the order");
+    bool serves = false;
+    for (const struct load *l = o->loads; l; l = l->next)
+        serves |= !l->failed && strcmp(l->order.name, order->name) == 0;
+    repository_find_all(o);
+    bool possible = model_name_is_valid(order->name) && order->name[0] != '.'; /* others are not listed */
+    bool known = possible && (known_is(o, order->name) || brings);
+    if (!serves && known) {
+        known_set(o, order->name, MODEL_LOADING, false, "");
+        known_show(o, true);
+    }
     unsigned status = order_carry(o, order, body, answer);
     if (status != 200) {
+        if (!serves && known)
+            known_set(o, order->name, MODEL_UNAVAILABLE, true, answer->error.text);
+        known_show(o, false);
         free(load);
         return status;
     }
+    known_set(o, answer->name, MODEL_READY, false, "");
+    known_show(o, false);
     snprintf(load->order.name, sizeof(load->order.name), "%s", answer->name);
     loads_remove(o, load->order.name, NULL);
     loads_add(o, load);
@@ -286,6 +411,8 @@ static unsigned unload_all(struct isolated_orders *o, const struct channel_order
     if (status != 200)
         return status;
     loads_remove(o, answer->name, NULL);
+    known_set(o, answer->name, MODEL_UNAVAILABLE, false, "unloaded");
+    known_show(o, false);
     list_await(o, answer->name, false);
     all_settle(o);
     return status;
@@ -294,10 +421,17 @@ static unsigned unload_all(struct isolated_orders *o, const struct channel_order
 static void carry_out(struct isolated_orders *o, struct repository_order *order) {
     struct channel_order what = {.kind = order->kind, .form = order->form, .body_bytes = order->body_bytes};
     struct channel_answer answer = {.status = 503};
+    struct model_override override;
+    int status = order_read(order, &override, &order->error); /* with protobuf it says the name */
+    bool brings = status == 0 && (override.config || override.file_count > 0);
+    model_override_free(&override);
     memcpy(what.name, order->name, sizeof(what.name));
-    order->status =
-        what.kind == ORDER_LOAD ? load_all(o, &what, order->body, &answer) : unload_all(o, &what, order->body, &answer);
-    order->error = answer.error;
+    if (status == 0) {
+        status = (int)(what.kind == ORDER_LOAD ? load_all(o, &what, order->body, brings, &answer)
+                                               : unload_all(o, &what, order->body, &answer));
+        order->error = answer.error;
+    }
+    order->status = (unsigned)status;
     order_return(order);
 }
 
@@ -314,6 +448,10 @@ static void *orders_main(void *context) {
         for (struct repository_order *order = desk_take(o->config.desk), *next; order; order = next) {
             next = order_next(order);
             carry_out(o, order);
+        }
+        if (clock_now_ns() >= o->look_ns && !is_set(&o->close)) {
+            repository_find_all(o);
+            known_show(o, true);
         }
         bool any = desk_pending(o->config.desk) || is_set(&o->stop) || (is_set(&o->close) && !is_set(&o->closed));
         doorbell_arm(bell);
@@ -335,6 +473,7 @@ static void orders_free(struct isolated_orders *o) {
         next = load->next;
         free(load);
     }
+    free(o->known);
     free(o->lives);
     free(o->channels);
     free(o);
@@ -359,7 +498,9 @@ int isolated_orders_start(struct isolated_orders **orders, const struct isolated
         if (!load)
             goto err_free;
         loads_add(o, load);
+        known_set(o, order.name, MODEL_READY, false, "");
     }
+    repository_find_all(o);
     rc = -pthread_create(&o->thread, NULL, orders_main, o);
     if (rc == 0) {
         *orders = o;

@@ -18,6 +18,8 @@ struct isolated_orders_config {
     struct repository_desk *desk;
     isolated_channel *channels; /* [count] */
     uint32_t count;
+    const char *repository; /* whose models are listed, looked at every look_ns */
+    int64_t look_ns;
     const char *const *names; /* [name_count] of the models to load at the start */
     uint32_t name_count;
     struct server *frontend; /* lists what is served */

@@ -758,6 +758,8 @@ static int isolation_start(struct isolation *i, const struct serve_settings *set
                                                 .count = isolated_count(i->isolated),
                                                 .names = settings->load_models,
                                                 .name_count = settings->load_model_count,
+                                                .repository = settings->repository,
+                                                .look_ns = (int64_t)(settings->poll_secs * (double)NS_PER_S),
                                                 .frontend = frontend};
         const char *names[LOAD_MODELS_MAX];
         struct repository_entry *entries = NULL;

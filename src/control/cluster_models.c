@@ -44,9 +44,18 @@ struct place {
     struct opening *opening; /* its model is not listed yet; NULL: nothing is being opened */
 };
 
+/* Models that somebody here knows. Constant. */
+struct known_models {
+    uint32_t count;
+    struct model_absent models[];
+};
+
 struct cluster_models {
     struct server *server;
-    struct place *places; /* [count] */
+    struct known_models *known;                /* NULL: nobody here knows any */
+    _Atomic(struct known_models *) known_next; /* the newest; NULL: has been taken */
+    _Atomic bool known_new;                    /* and has not been published yet */
+    struct place *places;                      /* [count] */
     uint32_t count;
     uint32_t draining;
     uint32_t openings;
@@ -106,6 +115,8 @@ void cluster_models_destroy(struct cluster_models *m) {
         if (m->places[i].use != PLACE_FREE)
             place_empty(m, i);
     }
+    free(atomic_load_explicit(&m->known_next, memory_order_relaxed)); /* the last thread */
+    free(m->known);
     free(m->profiles.profiles);
     free(m->absent);
     free(m->places);
@@ -184,12 +195,41 @@ static struct model_absent absent_of(const struct cluster_models *m, uint32_t pl
     return absent;
 }
 
+static const struct model_absent *known_find(const struct cluster_models *m, const char *name) {
+    for (uint32_t i = 0; i < m->known->count; i++)
+        if (strcmp(m->known->models[i].name, name) == 0)
+            return &m->known->models[i];
+    return NULL;
+}
+
+/* Whether any version of a model is served. */
+static bool is_served(const struct cluster_models *m, const char *name) {
+    uint32_t p = 0;
+    while (p < m->count && (m->places[p].use != PLACE_SERVING || strcmp(model_at(m, p)->name, name) != 0))
+        p++;
+    return p < m->count;
+}
+
+/* Adds models that are not served: those that no backend has any more and, if anybody here knows models, only if they
+ * are to be served; and those that are known and are not to be. */
+static void absent_list(const struct cluster_models *m, struct model_absent *absent, uint32_t *absent_count) {
+    for (uint32_t i = 0; i < m->absent_count; i++) {
+        const struct model_absent *known = m->known ? known_find(m, m->absent[i].name) : NULL;
+        if (!m->known || (known && known->state == MODEL_READY && !is_served(m, known->name)))
+            absent[(*absent_count)++] = m->absent[i];
+    }
+    for (uint32_t i = 0; m->known && i < m->known->count; i++)
+        if (m->known->models[i].state != MODEL_READY && !is_served(m, m->known->models[i].name))
+            absent[(*absent_count)++] = m->known->models[i];
+}
+
 /* Publishes the models that serve now. */
 static void publish(struct cluster_models *m) {
-    uint32_t *listed = calloc(m->count + 1, sizeof(*listed)), count = 0, absent_count = m->absent_count;
-    struct model_absent *absent = calloc(absent_count + m->count + 1, sizeof(*absent));
+    uint32_t *listed = calloc(m->count + 1, sizeof(*listed)), count = 0, absent_count = 0;
+    uint32_t known = m->known ? m->known->count : 0;
+    struct model_absent *absent = calloc(m->absent_count + known + m->count + 1, sizeof(*absent));
     if (listed && absent) {
-        memcpy(absent, m->absent, absent_count * sizeof(*absent));
+        absent_list(m, absent, &absent_count);
         for (uint32_t i = 0; i < m->count; i++) {
             if (m->places[i].use != PLACE_SERVING || model_at(m, i)->ensemble)
                 continue;
@@ -441,8 +481,35 @@ bool cluster_models_room(void *models) {
     return i < m->count;
 }
 
+int cluster_models_know(struct cluster_models *m, const struct model_absent *known, uint32_t count) {
+    struct known_models *next = malloc(sizeof(*next) + count * sizeof(*known));
+    if (!next)
+        return -ENOMEM;
+    next->count = count;
+    memcpy(next->models, known, count * sizeof(*known));
+    atomic_store_explicit(&m->known_new, true, memory_order_relaxed);           /* before the next is seen */
+    free(atomic_exchange_explicit(&m->known_next, next, memory_order_acq_rel)); /* with known_look() */
+    return 0;
+}
+
+bool cluster_models_knows(struct cluster_models *m) {
+    return !atomic_load_explicit(&m->known_new, memory_order_acquire); /* with known_look() */
+}
+
+/* Publishes the models that are known, if there are newer ones. */
+static void known_look(struct cluster_models *m) {
+    struct known_models *next = atomic_exchange_explicit(&m->known_next, NULL, memory_order_acq_rel);
+    if (!next)
+        return;
+    free(m->known);
+    m->known = next;
+    publish(m);
+    atomic_store_explicit(&m->known_new, false, memory_order_release); /* with cluster_models_knows() */
+}
+
 bool cluster_models_look(void *models) {
     struct cluster_models *m = models;
+    known_look(m);
     openings_look(m);
     for (uint32_t i = 0; m->draining > 0 && i < m->count; i++) {
         if (m->places[i].use != PLACE_DRAINING || m->places[i].opening || server_model_held(m->server, i))

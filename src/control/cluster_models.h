@@ -15,6 +15,7 @@
 #include "base/error.h"
 
 struct cluster_models;
+struct model_absent;
 struct server;
 struct server_accelerators;
 
@@ -35,6 +36,11 @@ void cluster_models_told(void *models);
  * model's description. The SLOs of ensembles are divided by these profiles. Read those of listed models only, under the
  * lock of the models. */
 const struct server_accelerators *cluster_models_profiles(const struct cluster_models *models);
+/* Gives the models that are known (server_models_know()), which it copies. They are published with the next look. Any
+ * one thread. 0 or -ENOMEM. */
+int cluster_models_know(struct cluster_models *models, const struct model_absent *known, uint32_t count);
+/* Whether they have been published. */
+bool cluster_models_knows(struct cluster_models *models);
 /* Whether a place is free. */
 bool cluster_models_room(void *models);
 /* Frees places whose last requests have been answered. True: some places still have requests. */

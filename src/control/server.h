@@ -129,6 +129,9 @@ struct server_scheduler {
     const struct scheduler_link *link;         /* NULL: not a scheduler of a cluster */
 };
 struct server_scheduler server_scheduler(const struct server *server);
+/* Tells a frontend of a cluster which models are known here, for its repository index: those that are READY are to be
+ * served, the others are not. Waits until clients see it, a second at most, unless `at_once`. One thread at a time. */
+void server_models_know(struct server *server, const struct model_absent *known, uint32_t count, bool at_once);
 /* Where orders about models go, with `control`. */
 struct repository_desk *server_desk(const struct server *server);
 /* Whether all models to load at start-up are served, or could not be loaded; without `control` always true. */

@@ -197,6 +197,14 @@ void server_cluster_look(struct server *s) {
     free(text);
 }
 
+void server_models_know(struct server *s, const struct model_absent *known, uint32_t count, bool at_once) {
+    const struct timespec a_little = {.tv_nsec = END_LOOK_NS};
+    int64_t until_ns = clock_now_ns() + NS_PER_S;
+    int rc = cluster_models_know(s->cluster_models, known, count);
+    while (rc == 0 && !at_once && !cluster_models_knows(s->cluster_models) && clock_now_ns() < until_ns)
+        nanosleep(&a_little, NULL);
+}
+
 bool server_cluster_drain(struct server *s, int64_t until_ns) {
     if (!s->backend_link)
         return true;
