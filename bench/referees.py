@@ -211,7 +211,7 @@ def main():
         folder = pathlib.Path(folder)
         for model in (SMALL, LARGE):
             save_model(folder / "repository", model)
-        with Server("--repository", folder / "repository", "--slo-ms", 1000) as server:
+        with Server("--repository", folder / "repository", "--slo-ms", 1000, "--shared-memory") as server:
             print(row % ("client", "protocol", "input", "requests", "failed", "p50 ms", "p99 ms", "verdict"), flush=True)
             for program, model, run in trials(options.quick):
                 if options.clients and program not in options.clients:

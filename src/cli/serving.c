@@ -476,7 +476,8 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
     c->metrics_port = s->no_metrics ? -1 : (int)s->metrics_port;
     c->busy_poll = s->busy_poll;
     c->accelerator_control = s->accelerator_control;
-    c->shared_memory = !s->no_shared_memory;
+    c->shared_memory = s->shared_memory || s->shared_memory_prefix;
+    c->shared_memory_prefix = s->shared_memory_prefix;
     c->spin = s->spin;
     c->run_limit_ns = (int64_t)(s->run_limit_s * (double)NS_PER_S);
     c->learn = !s->no_learn;

@@ -16,7 +16,7 @@ struct serve_settings {
     const char *model_name;     /* of the one model that is served */
     const char *op_library_dir; /* with libraries of operators, for all models */
     const char *scenario, *accelerators, *policy, *host, *pin, *log_level, *cache_dir, *tls_cert, *tls_key,
-        *tls_client_ca, *token_file, *server_name, *autoscale, *decisions;
+        *tls_client_ca, *token_file, *server_name, *autoscale, *decisions, *shared_memory_prefix;
     int64_t http_port, grpc_port, metrics_port, model_threads, rank_threads, epoch_s, frontends, prepare_threads,
         queue_max, record_mib, decisions_mib, body_mib, inputs_mib, outputs_mib, run_memory_mib, connections,
         per_address, idle_s, head_s, rate_kib;
@@ -37,7 +37,7 @@ struct serve_settings {
     double heartbeat_ms;
     int64_t isolated, isolated_device; /* of a child of `serve --isolate`: its number, its device; -1: it is none */
     struct running *running;           /* of such a child */
-    bool isolate, busy_poll, no_learn, no_grpc, no_metrics, no_shared_memory, auth_health, auth_metrics, tls_metrics;
+    bool isolate, busy_poll, no_learn, no_grpc, no_metrics, shared_memory, auth_health, auth_metrics, tls_metrics;
 };
 
 /* One more --repository. */

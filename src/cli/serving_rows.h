@@ -89,8 +89,10 @@
         OPTION_INT(struct serve_settings, http_port, "http-port", "PORT", 0, 65535, "HTTP; 0: any free port"),         \
         OPTION_INT(struct serve_settings, grpc_port, "grpc-port", "PORT", 0, 65535, "gRPC; 0: any free port"),         \
         OPTION_FLAG(struct serve_settings, no_grpc, "no-grpc", "no gRPC port"),                                        \
-        OPTION_FLAG(struct serve_settings, no_shared_memory, "no-shared-memory",                                       \
-                    "clients may not name shared memory of this machine as the place of tensors"),                     \
+        OPTION_FLAG(struct serve_settings, shared_memory, "shared-memory",                                             \
+                    "clients over loopback may name shared memory of the server's user as the place of tensors"),      \
+        OPTION_TEXT(struct serve_settings, shared_memory_prefix, "shared-memory-prefix", "PREFIX",                     \
+                    "the same, but only where the key (the object's name) begins so"),                                 \
         OPTION_TEXT(struct serve_settings, server_name, "server-name", "NAME",                                         \
                     "the name in the server's metadata; clients that insist on Triton want triton"),                   \
         OPTION_CHOICE(struct serve_settings, grpc_compression, "grpc-infer-response-compression-level",                \

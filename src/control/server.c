@@ -442,7 +442,7 @@ static int server_allocate(struct server *s) {
     s->frontends = calloc(server_frontends(s), sizeof(*s->frontends));
     if (!s->accelerator_type || !s->wiring.executor_of || !s->wiring.part_of_accelerator || !s->executors ||
         !s->rank_threads || !s->model_threads || !s->ports || !s->frontends ||
-        (s->config.shared_memory && shared_memory_create(&s->shared) < 0) ||
+        (s->config.shared_memory && shared_memory_create(&s->shared, s->config.shared_memory_prefix) < 0) ||
         (s->config.control && !(s->desk = repository_desk_create())))
         return -ENOMEM;
     for (uint32_t a = 0; a < s->wiring.accelerators; a++) /* a cluster's scheduler: all that may come */

@@ -85,12 +85,13 @@ struct server_config {
     cpu_set_t executor_cores;               /* executor n is pinned to the n-th; empty: not pinned */
     bool accelerator_control; /* clients may drain accelerators and have them join; with CONTROL_EXPLICIT they may */
     bool busy_poll;
-    double spin;           /* CPU executors with a core of their own poll for `spin` times the last batch, then sleep */
-    bool shared_memory;    /* clients may register regions of it */
-    int64_t run_limit_ns;  /* any run may take at least this long before it is stopped; 0: RUN_LIMIT_NS
-                            * (backend/executor.h) */
-    bool learn;            /* correct profiles from measured runs */
-    uint32_t queue_max;    /* requests queued per model thread */
+    double spin;        /* CPU executors with a core of their own poll for `spin` times the last batch, then sleep */
+    bool shared_memory; /* clients may register regions of it, */
+    const char *shared_memory_prefix; /* whose keys begin so; NULL: any */
+    int64_t run_limit_ns;             /* any run may take at least this long before it is stopped; 0: RUN_LIMIT_NS
+                                       * (backend/executor.h) */
+    bool learn;                       /* correct profiles from measured runs */
+    uint32_t queue_max;               /* requests queued per model thread */
     uint64_t record_bytes; /* for the last requests (link/recorder.h), of all scheduling threads; 0: not recorded */
     const char *decisions; /* a folder for the decision logs of the scheduling threads; NULL: none. Not with a central
                             * policy */

@@ -143,6 +143,7 @@ static struct grpc_exchange *exchange_take(struct grpc_call *call) {
     if (!x)
         return NULL;
     x->call = call;
+    x->inference.local = peer_is_local(&call->connection->peer);
     x->answered = false;
     list_init(&x->link);
     list_append(&call->exchanges, &x->link);
@@ -227,8 +228,8 @@ static void service_run(struct grpc_exchange *x) {
     text_append(&i->text, room, GRPC_ANSWER_ROOM);
     if (grpc_method_watches(x->call->method)) /* before the answer: a change in between is told once more */
         x->call->told = grpc_watch_first(&f->base, x->call->method, x->message.head, x->message.head_bytes);
-    unsigned status =
-        grpc_service_answer(&f->base, x->call->method, x->message.head, x->message.head_bytes, &i->text, &err);
+    unsigned status = grpc_service_answer(&f->base, x->call->method, i->local, x->message.head, x->message.head_bytes,
+                                          &i->text, &err);
     if (status == 200 && i->text.failed)
         status = (unsigned)error_set(&err, 503, "out of memory for the answer");
     if (status != 200) {

@@ -283,39 +283,43 @@ static unsigned trace_settings(const struct frontend *f, struct description *d, 
 
 /* ---- shared memory ---- */
 
-static unsigned shared_status(const struct frontend *f, struct description *d, const char *message, size_t bytes,
-                              struct text *out, struct sy_error *err) {
+static unsigned shared_status(const struct frontend *f, struct description *d, bool local, const char *message,
+                              size_t bytes, struct text *out, struct sy_error *err) {
     const Inference__SystemSharedMemoryStatusResponse *response;
     Inference__SystemSharedMemoryStatusRequest *request =
         grpc_unpack(&inference__system_shared_memory_status_request__descriptor, message, bytes, err);
     if (!request)
         return 400;
-    int status = describe_regions(d, f->config.shared, request->name, &response, err);
+    int status = describe_regions(d, f->config.shared, local, request->name, &response, err);
     protobuf_c_message_free_unpacked(&request->base, NULL);
     return status ? (unsigned)status : grpc_pack(response, out);
 }
 
-static unsigned shared_register(const struct frontend *f, const char *message, size_t bytes, struct sy_error *err) {
+static unsigned shared_register(const struct frontend *f, bool local, const char *message, size_t bytes,
+                                struct sy_error *err) {
     Inference__SystemSharedMemoryRegisterRequest *request =
         grpc_unpack(&inference__system_shared_memory_register_request__descriptor, message, bytes, err);
     if (!request)
         return 400;
-    int status = f->config.shared ? shared_memory_register(f->config.shared, request->name, request->key,
-                                                           request->offset, request->byte_size, err)
-                                  : error_set(err, 501, "shared memory is not served");
+    int status = shared_memory_allows(f->config.shared, local, err);
+    if (!status)
+        status = shared_memory_register(f->config.shared, request->name, request->key, request->offset,
+                                        request->byte_size, err);
     protobuf_c_message_free_unpacked(&request->base, NULL);
     return status ? (unsigned)status : 200; /* an empty message */
 }
 
-static unsigned shared_unregister(const struct frontend *f, const char *message, size_t bytes, struct sy_error *err) {
+static unsigned shared_unregister(const struct frontend *f, bool local, const char *message, size_t bytes,
+                                  struct sy_error *err) {
     Inference__SystemSharedMemoryUnregisterRequest *request =
         grpc_unpack(&inference__system_shared_memory_unregister_request__descriptor, message, bytes, err);
     if (!request)
         return 400;
-    if (f->config.shared)
+    int status = f->config.shared ? shared_memory_allows(f->config.shared, local, err) : 0; /* else there are none */
+    if (f->config.shared && !status)
         shared_memory_unregister(f->config.shared, request->name);
     protobuf_c_message_free_unpacked(&request->base, NULL);
-    return 200;
+    return status ? (unsigned)status : 200;
 }
 
 /* ---- the table ---- */
@@ -332,11 +336,11 @@ static unsigned server_is_ready(const struct frontend *f, struct text *out) {
     return grpc_pack(&ready, out);
 }
 
-static unsigned described(const struct frontend *f, enum grpc_method method, struct description *d, const char *message,
-                          size_t bytes, struct text *out, struct sy_error *err) {
+static unsigned described(const struct frontend *f, enum grpc_method method, struct description *d, bool local,
+                          const char *message, size_t bytes, struct text *out, struct sy_error *err) {
     switch (method) {
     case GRPC_SERVER_METADATA:
-        return grpc_pack(describe_server(d, f->config.name, f->config.desk), out);
+        return grpc_pack(describe_server(d, f->config.name, f->config.desk, f->config.shared), out);
     case GRPC_MODEL_METADATA:
         return model_metadata(f, d, message, bytes, out, err);
     case GRPC_MODEL_CONFIG:
@@ -344,11 +348,11 @@ static unsigned described(const struct frontend *f, enum grpc_method method, str
     case GRPC_REPOSITORY_INDEX:
         return repository_index(f, d, message, bytes, out, err);
     case GRPC_SHARED_STATUS:
-        return shared_status(f, d, message, bytes, out, err);
+        return shared_status(f, d, local, message, bytes, out, err);
     case GRPC_SHARED_REGISTER:
-        return shared_register(f, message, bytes, err);
+        return shared_register(f, local, message, bytes, err);
     case GRPC_SHARED_UNREGISTER:
-        return shared_unregister(f, message, bytes, err);
+        return shared_unregister(f, local, message, bytes, err);
     case GRPC_MODEL_STATISTICS:
         return statistics(f, d, message, bytes, out, err);
     case GRPC_LOG_SETTINGS:
@@ -360,8 +364,8 @@ static unsigned described(const struct frontend *f, enum grpc_method method, str
     }
 }
 
-unsigned grpc_service_answer(const struct frontend *f, enum grpc_method method, const char *message, size_t bytes,
-                             struct text *out, struct sy_error *err) {
+unsigned grpc_service_answer(const struct frontend *f, enum grpc_method method, bool local, const char *message,
+                             size_t bytes, struct text *out, struct sy_error *err) {
     switch (method) {
     case GRPC_SERVER_LIVE:
         return server_live(out);
@@ -391,7 +395,7 @@ unsigned grpc_service_answer(const struct frontend *f, enum grpc_method method, 
     if (describe_begin(&d, f->models) < 0)
         error_set(err, 503, "out of memory for the answer");
     else
-        status = described(f, method, &d, message, bytes, out, err);
+        status = described(f, method, &d, local, message, bytes, out, err);
     describe_end(&d);
     return status;
 }

@@ -54,8 +54,9 @@ static inline bool grpc_method_watches(enum grpc_method method) {
 /* Of a request's :path. */
 enum grpc_method grpc_method_find(const char *path, size_t length);
 
-/* Answers a unary method's message: appends the response to `out`. 200, or a status with a sentence. */
-unsigned grpc_service_answer(const struct frontend *frontend, enum grpc_method method, const char *message,
+/* Answers a unary method's message: appends the response to `out`. 200, or a status with a sentence. `local`: the
+ * client is on this machine. */
+unsigned grpc_service_answer(const struct frontend *frontend, enum grpc_method method, bool local, const char *message,
                              size_t bytes, struct text *out, struct sy_error *err);
 
 /* What a watcher with this message is told now: a number that stands for the answer. */

@@ -15,6 +15,7 @@ enum grpc_code grpc_code_of(unsigned status) {
         {200, GRPC_OK},
         {400, GRPC_INVALID_ARGUMENT},
         {401, GRPC_UNAUTHENTICATED},
+        {403, GRPC_PERMISSION_DENIED},
         {404, GRPC_NOT_FOUND},
         {408, GRPC_DEADLINE_EXCEEDED},
         {409, GRPC_ALREADY_EXISTS},

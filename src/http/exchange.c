@@ -52,7 +52,13 @@ static void respond_v2(struct http_connection *c, struct v2_answer *answer) {
     text_free(&answer->text);
 }
 
-static struct v2_server server_now(const struct http_frontend *f) {
+/* Whether the client may name shared memory. */
+static bool client_is_local(const struct http_connection *c) {
+    return peer_is_local(&c->peer);
+}
+
+static struct v2_server server_now(const struct http_connection *c) {
+    const struct http_frontend *f = c->frontend;
     /* acquire: with the stores of the flags, which come after what they tell of */
     return (struct v2_server){.models = f->base.models,
                               .name = f->base.config.name,
@@ -62,6 +68,7 @@ static struct v2_server server_now(const struct http_frontend *f) {
                               .draining = atomic_load_explicit(f->base.config.draining, memory_order_acquire),
                               .statistics = f->base.config.statistics,
                               .shared = f->base.config.shared,
+                              .local = client_is_local(c),
                               .accelerators = &f->base.config.accelerators};
 }
 
@@ -75,7 +82,7 @@ static void refusal_count(struct http_connection *c, const struct v2_route *rout
 
 static void respond_route(struct http_connection *c) {
     struct v2_answer answer = {0};
-    struct v2_server server = server_now(c->frontend);
+    struct v2_server server = server_now(c);
     struct v2_route route;
     route_find(c, &route);
     if (route.kind != V2_INFER) {
@@ -249,6 +256,7 @@ static struct exchange *exchange_take(struct http_connection *c, const struct v2
     x->frontend = f;
     x->connection = c;
     x->kind = route->kind;
+    x->inference.local = client_is_local(c);
     x->retry = false;
     x->body_fault = 0;
     x->block = x->body = NULL;
@@ -370,7 +378,7 @@ void exchange_ordered(void *exchange, unsigned status, const char *sentence) {
 
 static void service_answer(struct exchange *x) {
     struct v2_answer answer = {.text = x->inference.text};
-    struct v2_server server = server_now(x->frontend);
+    struct v2_server server = server_now(x->connection);
     struct v2_route route;
     route_find(x->connection, &route);
     v2_answer(&answer, &route, &server, x->body, x->body_bytes);

@@ -241,6 +241,7 @@ static const char *reason_of(unsigned status) {
     } rows[] = {{200, "OK"},
                 {400, "Bad Request"},
                 {401, "Unauthorized"},
+                {403, "Forbidden"},
                 {404, "Not Found"},
                 {405, "Method Not Allowed"},
                 {408, "Request Timeout"},

@@ -31,6 +31,13 @@ struct peer_address peer_of(const struct sockaddr *address) {
     return peer;
 }
 
+bool peer_is_local(const struct peer_address *peer) {
+    static const struct peer_address none, loopback = {.bytes = {[15] = 1}};
+    static const uint8_t mapped[] = {[10] = 0xff, [11] = 0xff, [12] = 127};
+    return memcmp(peer, &none, sizeof(none)) == 0 || memcmp(peer, &loopback, sizeof(loopback)) == 0 ||
+           memcmp(peer->bytes, mapped, sizeof(mapped)) == 0;
+}
+
 struct peers *peers_create(uint32_t connections_max) {
     uint32_t count = 16;
     while (count < 2 * connections_max)

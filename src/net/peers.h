@@ -14,6 +14,9 @@ struct peer_address {
 
 struct peer_address peer_of(const struct sockaddr *address);
 
+/* Whether it is of this machine: loopback, or no address (a Unix socket). */
+bool peer_is_local(const struct peer_address *peer);
+
 /* For at most `connections_max` at once. NULL: no memory. */
 struct peers *peers_create(uint32_t connections_max);
 /* NULL is allowed. */

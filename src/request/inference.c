@@ -93,7 +93,7 @@ void *inference_take(struct inferences *home, int64_t now_ns) {
     taken->preparation = NULL;
     taken->request.preparing = false;
     taken->state = INFERENCE_UPLOAD;
-    taken->cancelled = taken->limited = taken->bulk = taken->slow = false;
+    taken->local = taken->cancelled = taken->limited = taken->bulk = taken->slow = false;
     taken->slab = home->slab;
     taken->block_count = taken->region_count = 0;
     taken->request.block = NULL;
@@ -209,7 +209,7 @@ size_t inference_room(const struct inference *inference, size_t arrived, size_t 
 static int input_fetch(struct inference *inference, uint32_t index, struct sy_error *err) {
     const struct infer_shared *place = &inference->call.shared[index];
     int status = 0;
-    struct shared_region *region = shared_view_find(&inference->home->shared, place, &status, err);
+    struct shared_region *region = shared_view_find(&inference->home->shared, place, inference->local, &status, err);
     if (!region)
         return status;
     void *data = inference_block(inference, place->bytes);
@@ -229,7 +229,7 @@ static int shared_fetch(struct inference *inference, struct sy_error *err) {
     for (uint32_t i = 0; i < call->output_count && status == 0; i++)
         if (call->outputs[i].shared.region) {
             struct shared_region *region =
-                shared_view_find(&inference->home->shared, &call->outputs[i].shared, &status, err);
+                shared_view_find(&inference->home->shared, &call->outputs[i].shared, inference->local, &status, err);
             if (region)
                 inference->regions[inference->region_count++] = region;
         }

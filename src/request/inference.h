@@ -41,6 +41,7 @@ struct inference {
     struct preparation *preparation;  /* of inputs. NULL: they are what the client sent */
     const struct served_model *model; /* NULL: not known, or the slot serves something else */
     enum inference_state state;
+    bool local; /* its client is on this machine, and may name shared memory */
     bool cancelled;
     bool limited; /* the client's own deadline comes first */
     uint32_t free_next;

@@ -14,16 +14,23 @@
 #include "base/utf8.h"
 
 struct shared_memory {
-    pthread_mutex_t lock; /* for all except `version` */
+    const char *prefix;   /* of keys, without slashes before it; "": any */
+    pthread_mutex_t lock; /* for all that follows except `version` */
     uint32_t count;
     struct shared_region *regions[SHARED_REGIONS_MAX];
     _Atomic uint64_t version; /* of the regions; views compare it */
 };
 
-int shared_memory_create(struct shared_memory **memory) {
+/* What shm_open() makes of a key. */
+static const char *object_name(const char *key) {
+    return key + strspn(key, "/");
+}
+
+int shared_memory_create(struct shared_memory **memory, const char *prefix) {
     *memory = calloc(1, sizeof(**memory));
     if (!*memory)
         return -ENOMEM;
+    (*memory)->prefix = object_name(prefix ? prefix : "");
     pthread_mutex_init(&(*memory)->lock, NULL);
     atomic_store_explicit(&(*memory)->version, 1, memory_order_relaxed); /* set-up */
     return 0;
@@ -60,6 +67,8 @@ static int region_open(struct shared_region *region, struct sy_error *err) {
         return error_set(err, 400, "Unable to open shared memory region: '%s': %s", region->key, strerror(errno));
     if (fstat(region->fd, &about) < 0 || !S_ISREG(about.st_mode))
         return error_set(err, 400, "'%s' is no shared memory", region->key);
+    if (about.st_uid != geteuid())
+        return error_set(err, 403, "the shared memory '%s' belongs to another user than the server", region->key);
     uint64_t end;
     if (__builtin_add_overflow(region->offset, region->bytes, &end) || end > (uint64_t)about.st_size)
         return error_set(err, 400, "the shared memory '%s' has %lld bytes, fewer than offset and byte_size",
@@ -93,12 +102,22 @@ static int add(struct shared_memory *memory, struct shared_region *region, struc
     return status;
 }
 
+int shared_memory_allows(const struct shared_memory *memory, bool local, struct sy_error *err) {
+    if (!memory)
+        return error_set(err, 501, "shared memory is off: it takes a server that was started with --shared-memory");
+    return local ? 0
+                 : error_set(err, 403,
+                             "shared memory is for clients on the server's machine only, over the loopback interface");
+}
+
 int shared_memory_register(struct shared_memory *memory, const char *name, const char *key, uint64_t offset,
                            uint64_t bytes, struct sy_error *err) {
     if (name[0] == '\0' || key[0] == '\0' || strlen(name) >= SHARED_NAME_MAX || strlen(key) >= SHARED_NAME_MAX)
         return error_set(err, 400, "a region's name and key have 1 to %d bytes", SHARED_NAME_MAX - 1);
     if (!utf8_is_valid(name) || !utf8_is_valid(key)) /* a client that lists the regions could not read the answer */
         return error_set(err, 400, "a region's name and key are UTF-8");
+    if (strncmp(object_name(key), memory->prefix, strlen(memory->prefix)) != 0)
+        return error_set(err, 400, "expected a key that begins with '/%s' (--shared-memory-prefix)", memory->prefix);
     struct shared_region *region = calloc(1, sizeof(*region));
     if (!region)
         return error_set(err, 503, "out of memory for a region");
@@ -164,14 +183,13 @@ static void view_renew(struct shared_view *view) {
     view->version = version;
 }
 
-struct shared_region *shared_view_find(struct shared_view *view, const struct infer_shared *place, int *status,
-                                       struct sy_error *err) {
+struct shared_region *shared_view_find(struct shared_view *view, const struct infer_shared *place, bool local,
+                                       int *status, struct sy_error *err) {
     int shown = place->region_length < 64 ? (int)place->region_length : 64;
     uint64_t end;
-    if (!view->memory) {
-        *status = error_set(err, 501, "shared memory is not served");
+    *status = shared_memory_allows(view->memory, local, err);
+    if (*status)
         return NULL;
-    }
     view_renew(view);
     for (uint32_t i = 0; i < view->count; i++) {
         struct shared_region *region = view->regions[i];

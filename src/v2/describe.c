@@ -65,24 +65,22 @@ static char *text_of(const char *literal) {
     return (char *)literal;
 }
 
-const ProtobufCMessage *describe_server(struct description *d, const char *name, bool takes_orders) {
+const ProtobufCMessage *describe_server(struct description *d, const char *name, bool takes_orders, bool shares) {
     static const char *const extensions[] = {
-        "binary_tensor_data",
-        "parameters",
-        "model_configuration",
-        "statistics",
-        "logging",
-        "system_shared_memory",
-        "classification",
-        "model_repository",
-        "model_repository(unload_dependents)", /* the last two: orders to load and unload */
+        "binary_tensor_data", "parameters", "model_configuration", "statistics", "logging", "classification",
     };
+    static const char *const orders[] = {"model_repository", "model_repository(unload_dependents)"};
     Inference__ServerMetadataResponse *server =
         NEW(d, Inference__ServerMetadataResponse, INFERENCE__SERVER_METADATA_RESPONSE__INIT);
     server->name = text_of(name ? name : "symphony");
     server->version = text_of(SYMPHONY_VERSION);
-    server->n_extensions = ARRAY_COUNT(extensions) - (takes_orders ? 0 : 2);
-    server->extensions = (char **)extensions;
+    server->extensions = take(d, (ARRAY_COUNT(extensions) + 1 + ARRAY_COUNT(orders)) * sizeof(*server->extensions));
+    for (size_t i = 0; i < ARRAY_COUNT(extensions); i++)
+        server->extensions[server->n_extensions++] = text_of(extensions[i]);
+    if (shares)
+        server->extensions[server->n_extensions++] = text_of("system_shared_memory");
+    for (size_t i = 0; takes_orders && i < ARRAY_COUNT(orders); i++)
+        server->extensions[server->n_extensions++] = text_of(orders[i]);
     return &server->base;
 }
 
@@ -504,10 +502,11 @@ static Inference__SystemSharedMemoryStatusResponse__RegionsEntry *region_describ
     return entry;
 }
 
-int describe_regions(struct description *d, struct shared_memory *memory, const char *name,
+int describe_regions(struct description *d, struct shared_memory *memory, bool local, const char *name,
                      const Inference__SystemSharedMemoryStatusResponse **response, struct sy_error *err) {
-    if (!memory)
-        return error_set(err, 501, "shared memory is not served");
+    int refused = shared_memory_allows(memory, local, err);
+    if (refused)
+        return refused;
     struct shared_region **regions = malloc(SHARED_REGIONS_MAX * sizeof(*regions));
     if (!regions)
         return error_set(err, 503, "out of memory for the answer");

@@ -21,7 +21,7 @@ int describe_begin(struct description *d, const struct model_index *models);
 void describe_end(struct description *d);
 
 /* `name`: the server's; NULL: "symphony". `takes_orders`: to load and unload models. */
-const ProtobufCMessage *describe_server(struct description *d, const char *name, bool takes_orders);
+const ProtobufCMessage *describe_server(struct description *d, const char *name, bool takes_orders, bool shares);
 /* `versioned`: that version alone. */
 const ProtobufCMessage *describe_model(struct description *d, const struct model_index *models,
                                        const struct served_model *model, bool versioned);
@@ -39,5 +39,5 @@ const Inference__TraceSettingResponse *describe_trace_settings(struct descriptio
 
 /* The regions of that name, or with "" all. 0; 404 with a sentence: there is no such one; 501:
  * none are served; 503. */
-int describe_regions(struct description *d, struct shared_memory *memory, const char *name,
+int describe_regions(struct description *d, struct shared_memory *memory, bool local, const char *name,
                      const Inference__SystemSharedMemoryStatusResponse **response, struct sy_error *err);

@@ -72,6 +72,7 @@ struct v2_server {
     bool of_cluster;   /* its models are those of a cluster's backends */
     struct statistics_source statistics;
     struct shared_memory *shared; /* NULL: not served */
+    bool local;                   /* the client is on this machine, and may name shared memory */
     const struct accelerator_source *accelerators;
 };
 

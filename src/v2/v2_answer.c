@@ -167,13 +167,13 @@ static bool region_name(struct v2_answer *answer, const struct v2_route *route, 
 }
 
 static void regions_answer(struct v2_answer *answer, struct description *d, const struct v2_route *route,
-                           struct shared_memory *memory) {
+                           const struct v2_server *server) {
     const Inference__SystemSharedMemoryStatusResponse *regions;
     char name[SHARED_NAME_MAX];
     struct sy_error err;
     if (!region_name(answer, route, name))
         return;
-    int status = describe_regions(d, memory, name, &regions, &err);
+    int status = describe_regions(d, server->shared, server->local, name, &regions, &err);
     if (status) {
         v2_error(answer, (unsigned)status, "%s", err.text);
         return;
@@ -185,7 +185,7 @@ static void regions_answer(struct v2_answer *answer, struct description *d, cons
     text_put(&answer->text, regions->n_regions == 0 ? "[]" : "]");
 }
 
-static void region_register(struct v2_answer *answer, const struct v2_route *route, struct shared_memory *memory,
+static void region_register(struct v2_answer *answer, const struct v2_route *route, const struct v2_server *server,
                             const json_t *request) {
     const json_t *key = json_object_get(request, "key"), *offset = json_object_get(request, "offset"),
                  *bytes = json_object_get(request, "byte_size");
@@ -198,18 +198,25 @@ static void region_register(struct v2_answer *answer, const struct v2_route *rou
         v2_error(answer, 400, "expected 'key', a string, 'byte_size' and perhaps 'offset', whole numbers of 0 or more");
         return;
     }
-    int status =
-        memory ? shared_memory_register(memory, name, json_string_value(key), (uint64_t)json_integer_value(offset),
-                                        (uint64_t)json_integer_value(bytes), &err)
-               : error_set(&err, 501, "shared memory is not served");
+    int status = shared_memory_allows(server->shared, server->local, &err);
+    if (!status)
+        status =
+            shared_memory_register(server->shared, name, json_string_value(key), (uint64_t)json_integer_value(offset),
+                                   (uint64_t)json_integer_value(bytes), &err);
     if (status)
         v2_error(answer, (unsigned)status, "%s", err.text);
 }
 
-static void region_unregister(struct v2_answer *answer, const struct v2_route *route, struct shared_memory *memory) {
+static void region_unregister(struct v2_answer *answer, const struct v2_route *route, const struct v2_server *server) {
     char name[SHARED_NAME_MAX];
-    if (region_name(answer, route, name) && memory)
-        shared_memory_unregister(memory, name);
+    struct sy_error err;
+    if (!region_name(answer, route, name) || !server->shared) /* then there are none */
+        return;
+    int status = shared_memory_allows(server->shared, server->local, &err);
+    if (status)
+        v2_error(answer, (unsigned)status, "%s", err.text);
+    else
+        shared_memory_unregister(server->shared, name);
 }
 
 /* Whether the route's model exists; if not, the answer says so. */
@@ -248,7 +255,7 @@ static void posted_answer(struct v2_answer *answer, struct description *d, const
     if (route->kind == V2_INDEX)
         index_answer(answer, d, server->models, request);
     else if (route->kind == V2_SHARED_REGISTER)
-        region_register(answer, route, server->shared, request);
+        region_register(answer, route, server, request);
     else
         settings_answer(answer, route, request);
     json_decref(request);
@@ -285,7 +292,7 @@ void v2_answer(struct v2_answer *answer, const struct v2_route *route, const str
     case V2_CUDA_UNREGISTER: /* there are none */
         break;
     case V2_SERVER:
-        message_answer(answer, describe_server(&d, server->name, server->takes_orders));
+        message_answer(answer, describe_server(&d, server->name, server->takes_orders, server->shared));
         break;
     case V2_MODEL:
         if (model_admit(answer, route, models, 503))
@@ -330,10 +337,10 @@ void v2_answer(struct v2_answer *answer, const struct v2_route *route, const str
         accelerator_answer(answer, route, server->accelerators, body, body_bytes);
         break;
     case V2_SHARED_STATUS:
-        regions_answer(answer, &d, route, server->shared);
+        regions_answer(answer, &d, route, server);
         break;
     case V2_SHARED_UNREGISTER:
-        region_unregister(answer, route, server->shared);
+        region_unregister(answer, route, server);
         break;
     case V2_CUDA_STATUS:
         text_put(&answer->text, "[]");

@@ -25,7 +25,7 @@ def server(repository):  # noqa: F811 (in the place of that fixture)
     at = "127.0.0.1:%d" % free_port()
     roles = [Role("scheduler", "--listen", at), Role("backend", "--join", at, "--repository", repository, "--slo-ms", "60000")]
     try:
-        with Frontend("--join", at) as running:
+        with Frontend("--join", at, "--shared-memory") as running:
             paths = ["/v2/health/ready", *("/v2/models/%s/ready" % model for model in MODELS)]
             wait_until(lambda: all(running.request("GET", path)[0] == 200 for path in paths), 600)
             yield running

@@ -65,7 +65,7 @@ def repository(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(repository):
-    with Server("--repository", str(repository), "--slo-ms", "60000") as running:
+    with Server("--repository", str(repository), "--slo-ms", "60000", "--shared-memory") as running:
         yield running
 
 

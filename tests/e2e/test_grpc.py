@@ -4,6 +4,7 @@
 
 import contextlib
 import gzip
+import http.client
 import os
 import queue
 import signal
@@ -310,6 +311,12 @@ def test_concurrent_requests_on_one_connection(client):
 
 # ---- shared memory ----
 
+def fails(code, words, call, *args, **kwargs):
+    with pytest.raises(InferenceServerException) as failed:
+        call(*args, **kwargs)
+    assert failed.value.status() == f"StatusCode.{code}" and words in failed.value.message()
+
+
 def shared_infer(client, handle, request_id="", **places):
     """double, from the region `in` to the region `out`."""
     given, wanted = triton.InferInput("x", [2, 4], "FP32"), triton.InferRequestedOutput("y")
@@ -352,11 +359,6 @@ def test_shared_memory_beside_raw(client):
 
 
 def test_shared_memory_mistakes(client):
-    def fails(code, words, call, *args, **kwargs):
-        with pytest.raises(InferenceServerException) as failed:
-            call(*args, **kwargs)
-        assert failed.value.status() == f"StatusCode.{code}" and words in failed.value.message()
-
     fails("INVALID_ARGUMENT", "Unable to open shared memory region: '/symphony-none'", client.register_system_shared_memory, "r", "/symphony-none", 64)
     fails("INVALID_ARGUMENT", "Unable to open shared memory region", client.register_system_shared_memory, "r", "/../../etc/passwd", 64)
     fails("INVALID_ARGUMENT", "1 to 255", client.register_system_shared_memory, "r" * 300, "/x", 64)
@@ -374,12 +376,40 @@ def test_shared_memory_mistakes(client):
             assert shared_infer(client, got).get_output("y") is not None
 
 
-def test_shared_memory_may_be_switched_off(slow_scenario):
-    with Server("--scenario", str(slow_scenario), "--no-shared-memory") as running:
-        with triton.InferenceServerClient(f"127.0.0.1:{running.grpc_port}") as refused:
-            with pytest.raises(InferenceServerException) as failed:
-                refused.register_system_shared_memory("r", "/x", 64)
-            assert failed.value.status() == "StatusCode.UNIMPLEMENTED"
+def test_shared_memory_is_off_unless_asked_for(slow):
+    with triton.InferenceServerClient(f"127.0.0.1:{slow.grpc_port}") as refused:
+        fails("UNIMPLEMENTED", "--shared-memory", refused.register_system_shared_memory, "r", "/x", 64)
+        fails("UNIMPLEMENTED", "--shared-memory", refused.get_system_shared_memory_status)
+        refused.unregister_system_shared_memory()  # there are none
+        assert "system_shared_memory" not in refused.get_server_metadata().extensions
+
+
+def test_shared_memory_is_for_this_machine(slow_scenario):
+    """A client that comes over another address than loopback can neither register memory nor use what is registered."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as route:
+        try:
+            route.connect(("192.0.2.1", 9))  # sends nothing
+        except OSError:
+            pytest.skip("the machine has no address but loopback")
+        address = route.getsockname()[0]
+    with Server("--scenario", str(slow_scenario), "--shared-memory-prefix", "symphony-test", "--host", "0.0.0.0") as running, \
+            triton.InferenceServerClient(f"127.0.0.1:{running.grpc_port}") as near, \
+            triton.InferenceServerClient(f"{address}:{running.grpc_port}") as far:
+        fails("INVALID_ARGUMENT", "'/symphony-test'", near.register_system_shared_memory, "r", "/other", 64)
+        with region(near, "r", 64):
+            assert "system_shared_memory" in near.get_server_metadata().extensions
+            fails("PERMISSION_DENIED", "loopback", far.register_system_shared_memory, "s", "/x", 64)
+            fails("PERMISSION_DENIED", "loopback", far.get_system_shared_memory_status)
+            fails("PERMISSION_DENIED", "loopback", far.unregister_system_shared_memory)
+            given = triton.InferInput("INPUT", [1, 1], "FP32")
+            given.set_shared_memory("r", 4)
+            fails("PERMISSION_DENIED", "loopback", far.infer, "slow", [given])
+            connection = http.client.HTTPConnection(address, running.port, timeout=600)
+            connection.request("POST", "/v2/systemsharedmemory/region/s/register", '{"key":"/x","byte_size":1}')
+            answer = connection.getresponse()
+            assert answer.status == 403 and b"loopback" in answer.read()
+            connection.close()
+            assert len(near.get_system_shared_memory_status().regions) == 1
 
 
 # ---- streams ----

@@ -116,7 +116,7 @@ def ensembles(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ensembles")
     save_models(folder)
     save_ensembles(folder)
-    with Server("--repository", folder, "--slo-ms", "60000") as running:
+    with Server("--repository", folder, "--slo-ms", "60000", "--shared-memory") as running:
         yield running
 
 

@@ -37,7 +37,7 @@ def repository(tmp_path_factory):
 @pytest.fixture(scope="module")
 def server(repository):
     with Server("--repository", repository, "--slo-ms", "60000", "--model-control-mode", "explicit", "--load-model", "*",
-                "--server-name", "triton") as running:
+                "--server-name", "triton", "--shared-memory") as running:
         yield running
 
 

@@ -173,7 +173,6 @@ static void command_line(struct virtual_role *r) {
         word(r, "--http-port=%d", CLUSTER_HTTP_PORT);
         word(r, "--no-grpc");
         word(r, "--frontends=%u", cluster.frontend_threads);
-        word(r, "--no-shared-memory");
         word(r, "--max-models=8");
         word(r, "--inputs-max-mib=64");
         word(r, "--drain-timeout=5");

@@ -15,6 +15,26 @@ static struct peer_address peer_number(uint32_t number) {
     return peer_of((struct sockaddr *)&address);
 }
 
+static void loopback_is_local(void **state) {
+    static const struct {
+        const char *address;
+        bool local;
+    } rows[] = {{"127.0.0.1", true},        {"127.255.0.9", true},  {"128.0.0.1", false}, {"10.0.0.1", false},
+                {"0.0.0.0", false},         {"::1", true},          {"::2", false},       {"fe80::1", false},
+                {"::ffff:127.0.0.1", true}, {"::127.0.0.1", false}, {"7f00::", false},    {"2001:db8::1", false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct sockaddr_in v4 = {.sin_family = AF_INET};
+        struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
+        bool four = inet_pton(AF_INET, rows[i].address, &v4.sin_addr) == 1;
+        assert_true(four || inet_pton(AF_INET6, rows[i].address, &v6.sin6_addr) == 1);
+        struct peer_address peer = peer_of(four ? (struct sockaddr *)&v4 : (struct sockaddr *)&v6);
+        assert_int_equal(peer_is_local(&peer), rows[i].local);
+    }
+    struct peer_address peer = peer_of(&(struct sockaddr){.sa_family = AF_UNIX});
+    assert_true(peer_is_local(&peer));
+}
+
 static void an_address_has_so_many_and_no_more(void **state) {
     (void)state;
     struct peers *peers = peers_create(ADDRESSES * MOST);
@@ -56,6 +76,7 @@ static void addresses_are_told_apart(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(loopback_is_local),
         cmocka_unit_test(an_address_has_so_many_and_no_more),
         cmocka_unit_test(addresses_are_told_apart),
     };
