@@ -54,7 +54,7 @@ static void respond_v2(struct http_connection *c, struct v2_answer *answer) {
 
 /* Whether the client may name shared memory. */
 static bool client_is_local(const struct http_connection *c) {
-    return peer_is_local(&c->peer);
+    return peer_is_local(&c->peer) && !c->head.foreign;
 }
 
 static struct v2_server server_now(const struct http_connection *c) {
@@ -105,6 +105,9 @@ static void respond_verdict(struct http_connection *c) {
         return;
     case VERDICT_UNAUTHORIZED:
         v2_error(&answer, 401, AUTH_NEEDED);
+        break;
+    case VERDICT_FOREIGN:
+        v2_error(&answer, 403, HTTP_FOREIGN);
         break;
     case VERDICT_TOO_LARGE:
         route_find(c, &route);
@@ -228,6 +231,8 @@ static enum verdict verdict_of(const struct http_connection *c, const struct v2_
     text_free(&answer.text);
     if (!admitted)
         return VERDICT_ROUTE;
+    if (head->foreign && route->kind != V2_INFER)
+        return VERDICT_FOREIGN;
     if (head->encoding == BODY_UNKNOWN)
         return VERDICT_ENCODING;
     if (head->content_length > (int64_t)body_bytes_max(f, route->kind))
@@ -275,7 +280,7 @@ bool exchange_begin(struct http_connection *c) {
     if (c->head.fault) {
         struct v2_answer answer = {0};
         c->last = true;
-        v2_error(&answer, 400, "%s", c->head.fault);
+        v2_error(&answer, c->head.fault_status, "%s", c->head.fault);
         respond_v2(c, &answer);
         return false;
     }

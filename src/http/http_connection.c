@@ -128,7 +128,7 @@ static int on_head(llhttp_t *parser) {
     c->head_over = true;
     parser->upgrade = 0; /* no other protocol is offered: such a request is answered like others */
     c->last = c->last || !llhttp_should_keep_alive(parser);
-    http_head_end(&c->head, llhttp_get_http_minor(parser));
+    http_head_end(&c->head, llhttp_get_http_major(parser), llhttp_get_http_minor(parser));
     text_append(&c->path, c->target.data, c->target.length);
     http_path_decode((char *)text_end(&c->path));
     http_connection_does(c, HTTP_DOING_BODY, 0);
@@ -253,7 +253,8 @@ static const char *reason_of(unsigned status) {
                 {500, "Internal Server Error"},
                 {501, "Not Implemented"},
                 {503, "Service Unavailable"},
-                {504, "Gateway Timeout"}};
+                {504, "Gateway Timeout"},
+                {505, "HTTP Version Not Supported"}};
     for (unsigned i = 0; i < ARRAY_COUNT(rows); i++)
         if (rows[i].status == status)
             return rows[i].reason;
@@ -409,6 +410,10 @@ static bool takes(const struct http_connection *c) {
 static void malformed(struct http_connection *c) {
     char sentence[160];
     bool two = llhttp_get_errno(&c->parser) == HPE_PAUSED_H2_UPGRADE;
+    if (llhttp_get_errno(&c->parser) == HPE_INVALID_VERSION) {
+        answer_fault(c, 505, HTTP_VERSION_UNKNOWN);
+        return;
+    }
     snprintf(sentence, sizeof(sentence), "the request is no HTTP/1.1: %.100s",
              two ? "this port does not speak HTTP/2" : llhttp_get_error_reason(&c->parser));
     answer_fault(c, 400, sentence);

@@ -55,11 +55,32 @@ static void expect_read(struct http_head *h, const char *value, size_t length) {
     h->expects_continue = length == 12 && strncasecmp(value, "100-continue", 12) == 0;
 }
 
+static void authority_copy(char to[AUTHORITY_BYTES], const char *value, size_t length) {
+    length = length < AUTHORITY_BYTES ? length : 0;
+    if (length > 0) /* else there may be no value at all */
+        memcpy(to, value, length);
+    to[length] = '\0';
+}
+
 static void host_read(struct http_head *h, const char *value, size_t length) {
-    (void)value, (void)length;
     if (h->host)
         h->fault = "Host is given more than once";
     h->host = true;
+    authority_copy(h->host_name, value, length);
+}
+
+/* SCHEME://HOST:PORT, or null. */
+static void origin_read(struct http_head *h, const char *value, size_t length) {
+    const char *authority = length > 0 ? memmem(value, length, "://", 3) : NULL;
+    h->foreign |= h->origin || !authority;
+    h->origin = true;
+    if (authority)
+        authority_copy(h->origin_name, authority + 3, length - (size_t)(authority + 3 - value));
+}
+
+static void fetch_site_read(struct http_head *h, const char *value, size_t length) {
+    h->foreign |= (length == 10 && strncasecmp(value, "cross-site", 10) == 0) ||
+                  (length == 9 && strncasecmp(value, "same-site", 9) == 0);
 }
 
 static bool blank(char c) {
@@ -67,7 +88,7 @@ static bool blank(char c) {
 }
 
 void http_head_begin(struct http_head *head) {
-    *head = (struct http_head){.content_length = HEADER_ABSENT, .json_bytes = INFER_NO_HEADER};
+    *head = (struct http_head){.content_length = HEADER_ABSENT, .json_bytes = INFER_NO_HEADER, .fault_status = 400};
 }
 
 void http_head_field(struct http_head *head, const struct auth *auth, const char *name, size_t name_length,
@@ -84,6 +105,8 @@ void http_head_field(struct http_head *head, const struct auth *auth, const char
         {"Content-Encoding", 16, content_encoding_read},
         {"Accept-Encoding", 15, accept_encoding_read},
         {"Expect", 6, expect_read},
+        {"Origin", 6, origin_read},
+        {"Sec-Fetch-Site", 14, fetch_site_read},
     };
     while (length > 0 && blank(value[length - 1]))
         length--;
@@ -99,11 +122,19 @@ void http_head_field(struct http_head *head, const struct auth *auth, const char
         }
 }
 
-void http_head_end(struct http_head *head, unsigned minor) {
+void http_head_end(struct http_head *head, unsigned major, unsigned minor) {
+    if (head->origin && (*head->origin_name == '\0' || strcasecmp(head->origin_name, head->host_name) != 0))
+        head->foreign = true;
+    if (head->chunked && minor == 0) /* it has no chunks: who passed the request on took them for something else */
+        head->fault = "Transfer-Encoding is not part of HTTP/1.0";
     if (head->chunked && head->content_length != HEADER_ABSENT)
         head->fault = "Content-Length and Transfer-Encoding are given together";
     if (!head->host && minor >= 1)
         head->fault = "the Host header is missing";
+    if (major != 1) {
+        head->fault = HTTP_VERSION_UNKNOWN;
+        head->fault_status = 505;
+    }
 }
 
 static int digit_of(char c) {

@@ -13,8 +13,11 @@
 #include "net/auth.h"
 #include "request/inflate.h"
 
-#define HEADER_ABSENT       (-1)
-#define HTTP_HEAD_BYTES_MAX ((size_t)16 * 1024)
+#define HEADER_ABSENT        (-1)
+#define HTTP_HEAD_BYTES_MAX  ((size_t)16 * 1024)
+#define HTTP_VERSION_UNKNOWN "this server speaks HTTP/1.1 and HTTP/1.0"
+#define HTTP_FOREIGN         "a page of another site may not do this: Origin is not the server that Host names"
+#define AUTHORITY_BYTES      264 /* of a host's name and its port, terminated */
 
 struct http_head {
     int64_t content_length; /* HEADER_ABSENT: none */
@@ -25,7 +28,12 @@ struct http_head {
     bool authorized;             /* a header carries one of the tokens */
     enum body_encoding encoding; /* of the body */
     enum body_encoding accepts;  /* for the answer */
-    const char *fault;           /* NULL, or why the request is refused (400) and its connection closed */
+    bool foreign;                /* a browser sent it for a page of another site */
+    const char *fault;           /* NULL, or why the request is refused and its connection closed, */
+    unsigned fault_status;       /* with this status */
+    /* Whom the request is for, and whose page sent it; "" if there is none, or it is too long. */
+    char host_name[AUTHORITY_BYTES], origin_name[AUTHORITY_BYTES];
+    bool origin;
 };
 
 void http_head_begin(struct http_head *head);
@@ -33,8 +41,8 @@ void http_head_begin(struct http_head *head);
  * TOKEN`; with `auth` NULL none is looked for. */
 void http_head_field(struct http_head *head, const struct auth *auth, const char *name, size_t name_length,
                      const char *value, size_t length);
-/* All have come, of a request of HTTP/1.`minor`. */
-void http_head_end(struct http_head *head, unsigned minor);
+/* All have come, of a request of HTTP/`major`.`minor`. */
+void http_head_end(struct http_head *head, unsigned major, unsigned minor);
 
 /* Decodes a path as it stands in a request: cuts it off at '?', and replaces `%` and two digits by the byte that they
  * mean. A path with an escaped zero stays as it is, and names nothing: decoded, it would end there, while a proxy has

@@ -33,6 +33,7 @@ enum verdict {
     VERDICT_NONE,
     VERDICT_ROUTE,
     VERDICT_UNAUTHORIZED,
+    VERDICT_FOREIGN, /* a page of another site wants something changed */
     VERDICT_TOO_LARGE,
     VERDICT_BUSY,
     VERDICT_ENCODING,

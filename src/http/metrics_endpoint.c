@@ -81,6 +81,8 @@ static void order(const struct metrics_server *server, struct http_connection *c
         refuse(c, 405, "it takes POST only");
     else if (!lets_in(server->config.orders_auth, c))
         refuse(c, 401, AUTH_NEEDED);
+    else if (c->head.foreign)
+        refuse(c, 403, HTTP_FOREIGN);
     else if (c->head.content_length > (int64_t)strlen("{}") || c->head.chunked)
         refuse(c, 400, "an order to a backend takes no parameters: the model comes from its repository");
     else if ((status = order_submit(server->config.orders, &order, &err)))

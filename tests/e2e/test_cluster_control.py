@@ -247,6 +247,7 @@ def test_orders_that_will_not_do(tmp_path):
         assert backend.order("one/explode", headers=allowed)[0] == 404
         assert backend.order("/load", headers=allowed)[0] == 404
         assert backend.order("one/load", body='{"parameters": {"config": "{}"}}', headers=allowed)[0] == 400
+        assert backend.order("one/load", headers={**allowed, "Origin": "http://elsewhere.example"})[0] == 403
         assert cluster.served() == {}
         assert backend.order("none/load", headers=allowed)[0] == 202
         wait_until(lambda: backend.says("model not loaded"))

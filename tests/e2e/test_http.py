@@ -539,6 +539,47 @@ def test_conflicting_lengths_are_400_and_closed(server, headers):
         assert b"HTTP/1.1 200" not in got  # what follows is not taken for a request
 
 
+def test_chunks_of_http_1_0_are_400_and_closed(server):
+    """That version has no chunks: who passed the request on may have taken them for the request after it."""
+    for verb in (b"POST /v2/models/double/infer", b"GET /v2"):
+        got = talk(server, verb + b" HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+                   b"GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert got.startswith(b"HTTP/1.1 400"), got
+        assert b"HTTP/1.1 200" not in got
+
+
+CHANGING = ("/v2/repository/index", "/v2/repository/models/double/load", "/v2/repository/models/double/unload", "/v2/logging",
+            "/v2/trace/setting", "/v2/models/double/trace/setting", "/v2/systemsharedmemory/region/r/register",
+            "/v2/systemsharedmemory/unregister", "/v2/symphony/accelerators/0")
+
+
+@pytest.mark.parametrize("path", CHANGING)
+def test_pages_of_other_sites_change_nothing(server, path):
+    own = f"127.0.0.1:{server.port}"
+    forms = {"Content-Type": "text/plain"}, {"Content-Type": "application/x-www-form-urlencoded"}, {}
+    for marks in ({"Origin": "http://elsewhere.example"}, {"Origin": "null"}, {"Origin": f"http://{own}0"},
+                  {"Sec-Fetch-Site": "cross-site"}):
+        for form in forms:
+            status, _, body = server.request("POST", path, "{}", {**marks, **form})
+            assert status == 403 and b"another site" in body
+    for marks in ({}, {"Origin": f"http://{own}"}, {"Origin": f"http://{own}", "Sec-Fetch-Site": "same-origin"}):
+        for form in forms:  # curl -d sends such a type, too
+            assert server.request("POST", path, "{}", {**marks, **form})[0] != 403
+
+
+def test_pages_of_other_sites_may_ask(server):
+    """What they ask for they cannot read: no answer allows it, and a question beforehand is refused."""
+    foreign = {"Origin": "http://elsewhere.example"}
+    status, headers, _ = server.request("POST", "/v2/models/double/infer", INFER, foreign)
+    assert status == 200 and not any(name.lower().startswith("access-control") for name in headers)
+    status, headers, _ = server.request("OPTIONS", "/v2/repository/models/double/unload", None,
+                                        {**foreign, "Access-Control-Request-Method": "POST"})
+    assert status == 405 and not any(name.lower().startswith("access-control") for name in headers)
+    given = {"name": "x", "datatype": "FP32", "shape": [1, 4],
+             "parameters": {"shared_memory_region": "r", "shared_memory_byte_size": 16}}
+    assert server.request("POST", "/v2/models/double/infer", json.dumps({"inputs": [given]}), foreign)[0] == 403
+
+
 @pytest.mark.parametrize("request_text, status", [
     (b"GET /v2 HTTP/1.1\r\n\r\n", b"400"), (b"GET /v2 HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", b"400"),
     (b"GET /v2 HTTP/1.1\r\nHost: x\r\nx: " + b"y" * 40000 + b"\r\n\r\n", b"431"),
@@ -549,7 +590,9 @@ def test_conflicting_lengths_are_400_and_closed(server, headers):
     (b"POST /v2/repository/index HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Encoding: identity \t\r\n\r\n", b"200"),
     (b"POST /v2/repository/index HTTP/1.1\r\nHost: x\r\nInference-Header-Content-Length: 2 \r\nContent-Length: 2\r\n"
      b"Connection: close\r\n\r\n{}", b"200"),
-    (b"GET /v2 HTTP/1.0\r\n\r\n", b"200")])
+    (b"GET /v2 HTTP/1.0\r\n\r\n", b"200"),
+    (b"GET /v2 HTTP/2.0\r\nHost: x\r\n\r\n", b"505"), (b"GET /v2 HTTP/3.0\r\nHost: x\r\n\r\n", b"505"),
+    (b"GET /v2 HTTP/0.9\r\nHost: x\r\n\r\n", b"505")])
 def test_unusual_heads(server, request_text, status):
     assert talk(server, request_text).split(b" ")[1] == status
 

@@ -10,16 +10,16 @@ struct line {
     const char *name, *value;
 };
 
-static struct http_head head_of(const struct line *lines, unsigned minor) {
+static struct http_head head_of(const struct line *lines, unsigned major, unsigned minor) {
     struct http_head head;
     http_head_begin(&head);
     for (; lines->name; lines++)
         http_head_field(&head, NULL, lines->name, strlen(lines->name), lines->value, strlen(lines->value));
-    http_head_end(&head, minor);
+    http_head_end(&head, major, minor);
     return head;
 }
 
-#define HEAD(...) head_of((const struct line[]){__VA_ARGS__, {NULL, NULL}}, 1)
+#define HEAD(...) head_of((const struct line[]){__VA_ARGS__, {NULL, NULL}}, 1, 1)
 
 static void what_matters_is_read(void **state) {
     (void)state;
@@ -44,7 +44,7 @@ static void what_matters_is_read(void **state) {
 static void faults(void **state) {
     (void)state;
     assert_non_null(HEAD({"X", "y"}).fault); /* no Host */
-    assert_null(head_of((const struct line[]){{NULL, NULL}}, 0).fault);
+    assert_null(head_of((const struct line[]){{NULL, NULL}}, 1, 0).fault);
     assert_non_null(HEAD({"Host", "x"}, {"Host", "x"}).fault);
     assert_non_null(HEAD({"Host", "x"}, {"Content-Length", "5"}, {"Content-Length", "5"}).fault);
     assert_non_null(HEAD({"Host", "x"}, {"Content-Length", "5"}, {"Transfer-Encoding", "chunked"}).fault);
@@ -55,6 +55,40 @@ static void faults(void **state) {
         assert_non_null(HEAD({"Host", "x"}, {"Content-Length", wrong[i]}).fault);
         assert_non_null(HEAD({"Host", "x"}, {"Inference-Header-Content-Length", wrong[i]}).fault);
     }
+}
+
+static void versions(void **state) {
+    static const struct line plain[] = {{"Host", "x"}, {NULL, NULL}},
+                             chunked[] = {{"Host", "x"}, {"Transfer-Encoding", "chunked"}, {NULL, NULL}};
+    (void)state;
+    assert_null(head_of(plain, 1, 0).fault);
+    assert_non_null(head_of(chunked, 1, 0).fault);
+    assert_int_equal(head_of(chunked, 1, 0).fault_status, 400);
+    assert_non_null(head_of(plain, 2, 0).fault);
+    assert_int_equal(head_of(plain, 2, 0).fault_status, 505);
+    assert_int_equal(head_of(plain, 0, 9).fault_status, 505);
+}
+
+static void pages_of_other_sites_are_told(void **state) {
+    (void)state;
+    char long_name[400] = "http://";
+    memset(long_name + 7, 'a', sizeof(long_name) - 8);
+    assert_false(HEAD({"Host", "x:8000"}).foreign);
+    assert_false(HEAD({"Host", "x:8000"}, {"Origin", "http://x:8000"}).foreign);
+    assert_false(HEAD({"origin", "https://X.y"}, {"host", "x.Y"}).foreign);
+    assert_false(HEAD({"Host", "[::1]:8000"}, {"Origin", "http://[::1]:8000"}).foreign);
+    assert_false(HEAD({"Host", "x"}, {"Origin", "http://x"}, {"Sec-Fetch-Site", "same-origin"}).foreign);
+    assert_false(HEAD({"Host", "x"}, {"Sec-Fetch-Site", "none"}).foreign);
+    assert_true(HEAD({"Host", "x"}, {"Sec-Fetch-Site", "cross-site"}).foreign);
+    assert_true(HEAD({"Host", "x"}, {"Sec-Fetch-Site", "same-site"}).foreign);
+    assert_true(HEAD({"Host", "x:8000"}, {"Origin", "http://x:8001"}).foreign);
+    assert_true(HEAD({"Host", "x:8000"}, {"Origin", "http://x"}).foreign);
+    assert_true(HEAD({"Host", "x"}, {"Origin", "http://x.evil"}).foreign);
+    assert_true(HEAD({"Host", "x"}, {"Origin", "null"}).foreign);
+    assert_true(HEAD({"Host", "x"}, {"Origin", ""}).foreign);
+    assert_true(HEAD({"Host", ""}, {"Origin", "http://"}).foreign);
+    assert_true(HEAD({"Host", "x"}, {"Origin", "http://x"}, {"Origin", "http://x"}).foreign);
+    assert_true(HEAD({"Host", long_name + 7}, {"Origin", long_name}).foreign); /* it cannot be told */
 }
 
 static void paths(void **state) {
@@ -83,9 +117,8 @@ static void paths(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_matters_is_read),
-        cmocka_unit_test(faults),
-        cmocka_unit_test(paths),
+        cmocka_unit_test(what_matters_is_read),          cmocka_unit_test(faults), cmocka_unit_test(versions),
+        cmocka_unit_test(pages_of_other_sites_are_told), cmocka_unit_test(paths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
