@@ -1,4 +1,4 @@
-/* files.c - the soft limit of open files; a trial of writing; names within a folder; reading. */
+/* files.c - the soft limit of open files; a trial of writing; names within a folder; reading; who may write. */
 #include "base/files.h"
 
 #include <errno.h>
@@ -20,6 +20,17 @@ uint64_t files_allow(uint64_t wanted) {
         getrlimit(RLIMIT_NOFILE, &files);
     }
     return files.rlim_cur;
+}
+
+int files_private(const char *path, struct sy_error *err) {
+    struct stat about;
+    if (stat(path, &about))
+        return error_set(err, -errno, "%s: %s", path, strerror(errno));
+    if (about.st_uid != geteuid() && about.st_uid != 0)
+        return error_set(err, -EPERM, "%s belongs to user %u", path, (unsigned)about.st_uid);
+    if (about.st_mode & (S_IWGRP | S_IWOTH))
+        return error_set(err, -EPERM, "%s may be written by others than its owner", path);
+    return 0;
 }
 
 int files_writable(const char *option, const char *path, struct sy_error *err) {

@@ -1,5 +1,5 @@
-/* files.h - how many files the process may have open at once; whether a file can be written; names within a folder;
- * reading. */
+/* files.h - how many files the process may have open at once; whether a file can be written, and by whom; names within
+ * a folder; reading. */
 #pragma once
 
 #include <stdbool.h>
@@ -22,3 +22,6 @@ bool file_name_inside(const char *name, size_t length);
 /* Reads so many bytes of a file, or up to its end: returns how many, or -errno. Files that others may write are read:
  * one that is cut short while it is mapped ends the process. Any thread. */
 ssize_t files_read(int fd, void *data, size_t bytes);
+/* Whether nobody but the process's user and root may write the file or folder: it belongs to one of them, and neither
+ * its group nor others may. 0; -EPERM with a sentence; or -errno. Links are followed. */
+int files_private(const char *path, struct sy_error *err);

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/files.h"
 #include "base/folder.h"
 #include "base/log.h"
 #include "base/time.h"
@@ -80,15 +81,16 @@ static bool stamp_holds(const json_t *stamp, const char *path) {
     return strcmp(text, want) == 0;
 }
 
-/* Whether all files of a list, in the folder of `beside`, are unchanged. `path` becomes that of the last one. */
-static bool stamps_hold(const json_t *list, const char *beside, char path[SIDECAR_PATH_MAX]) {
+/* Whether all files of a list, in the folder of `beside`, are unchanged; `derived`: and nobody else may
+ * write them. `path` becomes that of the last one. */
+static bool stamps_hold(const json_t *list, const char *beside, bool derived, char path[SIDECAR_PATH_MAX]) {
     size_t i;
     json_t *stamp;
     json_array_foreach(list, i, stamp) {
         const char *name = json_string_value(json_object_get(stamp, "name"));
         if (!name ||
             snprintf(path, SIDECAR_PATH_MAX, "%.*s%s", folder_length(beside), beside, name) >= SIDECAR_PATH_MAX ||
-            !stamp_holds(stamp, path))
+            (derived && files_private(path, NULL)) || !stamp_holds(stamp, path))
             return false;
     }
     return i > 0;
@@ -180,7 +182,7 @@ static int file_commit(const struct cache_draft *draft, const char *from, json_t
     char to[2 * SIDECAR_PATH_MAX];
     int folder = folder_length(draft->verdict);
     snprintf(to, sizeof(to), "%.*s%s", folder, draft->verdict, from + folder_length(from));
-    if (rename(from, to))
+    if (chmod(from, 0600) || rename(from, to))
         return error_set(err, -errno, "%s: %s", to, strerror(errno));
     return stamp_append(files, to, folder, err);
 }
@@ -192,7 +194,7 @@ int cache_draft_commit(struct cache_draft *draft, const char *model_path, const 
     int rc = 0;
     key_compose(options, key, sizeof(key));
     sidecar_owner(model_path, draft->verdict, owner);
-    if (!stamps_hold(draft->contents, model_path, path))
+    if (!stamps_hold(draft->contents, model_path, false, path))
         rc = error_set(err, -EBUSY, "%s has changed while a copy of it was being made", model_path);
     snprintf(weights, sizeof(weights), "%s/%s", draft->folder, draft->weights);
     if (!rc && *draft->weights && access(weights, F_OK) == 0) /* a tiny model may have none */
@@ -235,12 +237,13 @@ static enum cache_format verdict_read(const json_t *verdict, const char *verdict
     if (strcmp(of, owner) != 0)
         return CACHE_NONE;
     *why = "the model has changed since";
-    if (!stamps_hold(model, model_path, path))
+    if (!stamps_hold(model, model_path, false, path))
         return CACHE_NONE;
     for (int f = 0; f < CACHE_FORMATS; f++)
         if (strcmp(format, format_names[f]) == 0) {
-            *why =
-                f == CACHE_NONE || stamps_hold(files, verdict_path, path) ? NULL : "its files are missing or damaged";
+            *why = f == CACHE_NONE || stamps_hold(files, verdict_path, true, path)
+                       ? NULL
+                       : "its files are missing or damaged, or others may write them";
             return *why ? CACHE_NONE : f; /* path is that of the last file, the model */
         }
     *why = "the verdict names a format that is not known";

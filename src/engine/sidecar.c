@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <limits.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/files.h"
+#include "base/log.h"
 #include "engine/fingerprint.h"
 
 _Static_assert(SIDECAR_PATH_MAX == PATH_MAX, "paths are the system's");
@@ -106,24 +107,34 @@ static int folder_beside(const char *model_path, char *folder) {
 }
 
 static int folder_cache(const char *cache_dir, char *folder) {
+    static const char own[] = "/symphony-%u";
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     int length = cache_dir       ? snprintf(folder, PATH_MAX, "%s", cache_dir)
                  : xdg && *xdg   ? snprintf(folder, PATH_MAX, "%s/symphony", xdg)
                  : home && *home ? snprintf(folder, PATH_MAX, "%s/.cache/symphony", home)
                                  : -1;
-    return length < 0 ? -ENOENT : length < PATH_MAX ? 0 : -ENAMETOOLONG;
+    if (length < 0)
+        return -ENOENT;
+    if (length < PATH_MAX && files_private(folder, NULL) == -EPERM) /* as /tmp is */
+        length += snprintf(folder + length, (size_t)(PATH_MAX - length), own, (unsigned)geteuid());
+    return length < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
-/* mkdir -p; 0 if the folder can be written then. */
+/* mkdir -p; 0 if the folder can be written then, and by nobody else. */
 static int folder_make(char *folder) {
+    struct stat about;
     for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        mkdir(folder, 0777); /* what matters is the last one */
+        mkdir(folder, 0700); /* what matters is the last one */
         *slash = '/';
     }
-    if (mkdir(folder, 0777) && errno != EEXIST)
+    if (mkdir(folder, 0700) && errno != EEXIST)
         return -errno;
-    return access(folder, W_OK | X_OK) ? -errno : 0;
+    /* Made by an earlier version with an umask that lets the group write. */
+    if (stat(folder, &about) == 0 && about.st_uid == geteuid() && (about.st_mode & (S_IWGRP | S_IWOTH)))
+        chmod(folder, about.st_mode & 07777 & ~(mode_t)(S_IWGRP | S_IWOTH));
+    int rc = files_private(folder, NULL);
+    return rc == 0 && access(folder, W_OK | X_OK) ? -errno : rc;
 }
 
 int sidecar_path(const char *model_path, const char *cache_dir, const char *key, const char *suffix,
@@ -140,14 +151,27 @@ int sidecar_path(const char *model_path, const char *cache_dir, const char *key,
     return path_compose(model_path, folder, true, key, suffix, path, err);
 }
 
+bool sidecar_believed(const char *path) {
+    char folder[SIDECAR_PATH_MAX];
+    struct sy_error err;
+    const char *slash = strrchr(path, '/');
+    snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+    int rc = access(path, R_OK) ? -errno : files_private(folder, &err);
+    if (!rc)
+        rc = files_private(path, &err);
+    if (rc == -EPERM)
+        log_warn("cached file not used", "file=\"%s\" reason=\"%s\"", path, err.text);
+    return rc == 0;
+}
+
 int sidecar_find(const char *model_path, const char *cache_dir, const char *key, const char *suffix,
                  char path[SIDECAR_PATH_MAX]) {
     char folder[PATH_MAX];
     if (folder_beside(model_path, folder) == 0 &&
-        path_compose(model_path, folder, false, key, suffix, path, NULL) == 0 && access(path, R_OK) == 0)
+        path_compose(model_path, folder, false, key, suffix, path, NULL) == 0 && sidecar_believed(path))
         return 0;
     if (folder_cache(cache_dir, folder) == 0 && path_compose(model_path, folder, true, key, suffix, path, NULL) == 0 &&
-        access(path, R_OK) == 0)
+        sidecar_believed(path))
         return 0;
     return -ENOENT;
 }
@@ -167,7 +191,7 @@ int sidecar_write(const char *path, const char *text, struct sy_error *err) {
     if (getrandom(&tag, sizeof(tag), 0) != sizeof(tag))
         tag = (uint32_t)getpid();
     snprintf(temporary, sizeof(temporary), "%s.%08x", path, tag);
-    int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
         return error_set(err, -errno, "%s: %s", temporary, strerror(errno));
     size_t left = strlen(text);

@@ -42,7 +42,7 @@ void part_folders_tidy(const char *model_path, const char *cache_dir);
 json_t *part_note_new(const char *folder, const struct part_owner *owners, uint32_t count);
 /* Writes a note, and frees it, errors or not. */
 int part_note_write(const char *folder, json_t *note, struct sy_error *err);
-/* The folder's note; NULL if there is none, or of other models or files. */
+/* The folder's note; NULL if there is none that may be believed (sidecar_believed()), or of other models or files. */
 json_t *part_note_read(const char *folder, const struct part_owner *owners, uint32_t count);
 /* Writes a note of why no cut will do. */
 int part_refusal_write(const char *folder, const struct part_owner *owners, uint32_t count, const char *reason,

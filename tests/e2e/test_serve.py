@@ -11,11 +11,14 @@ import random
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import time
 
 import pytest
+from onnx import TensorProto, helper
 
+from repository import save_model
 from server import BINARY, MODELS, Server, free_port, wait_until
 
 DATA = pathlib.Path(__file__).parent.parent / "unit" / "engine" / "data"
@@ -468,6 +471,62 @@ def test_every_policy_serves(tmp_path, policy):
         # a batch is counted a moment after it was sent
         wait_until(lambda: sum(items_run(server.metrics(), "m-%d" % m) for m in (1, 2, 3)) >= good)
         assert server.stop() == 0
+
+
+def planted(models, model, other):
+    """Puts the optimised copy of another model where the model's own is, as whoever can write there may; gives its files."""
+    own, foreign = (models / name / "1" / ".symphony" for name in (model, other))
+    verdict = next(own.glob("*.cache.json"))
+    forged = json.loads(verdict.read_text())
+    forged.update({key: json.loads((foreign / verdict.name).read_text())[key] for key in ("format", "files")})
+    for file in own.glob("*.cache.*"):
+        file.unlink()
+    for file in forged["files"]:
+        shutil.copy(foreign / file["name"], own)
+    verdict.write_text(json.dumps(forged))
+    return [verdict, *(own / file["name"] for file in forged["files"])]
+
+
+def test_planted_copies_and_profiles_are_not_believed(tmp_path):
+    """What others may have written, because they may write it or its folder, is ignored with one line, and made again."""
+    for name, node in (("same", helper.make_node("Abs", ["x"], ["y"])), ("negated", helper.make_node("Neg", ["x"], ["y"]))):
+        save_model(tmp_path, name, [node], [("x", TensorProto.FLOAT, ["N", 4])], [("y", TensorProto.FLOAT, ["N", 4])])
+    options = "--repository", str(tmp_path), "--slo-ms", "60000"
+    asked = [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}]
+    folder = tmp_path / "same" / "1" / ".symphony"
+
+    def answer(server):
+        status, body = server.infer("same", asked)
+        assert status == 200
+        return body["outputs"][0]["data"]
+
+    with Server(*options) as server:
+        assert answer(server) == [1, 2, 3, 4] and server.stop() == 0
+    profile = next(folder.glob("*.profile.json"))
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()} == {0o600}
+    files = planted(tmp_path, "same", "negated")
+    for file in files:
+        file.chmod(0o644)
+    with Server(*options) as server:  # this is what such a copy can do
+        assert answer(server) == [-1, -2, -3, -4] and server.stop() == 0
+    for file in files:
+        file.chmod(0o666)
+    with Server(*options) as server:
+        assert answer(server) == [1, 2, 3, 4] and server.stop() == 0
+        assert "cached file not used" in server.log_text()
+    for file in files:
+        file.chmod(0o644)
+    profile.chmod(0o666)
+    with Server(*options) as server:  # measured again, and copied again
+        assert answer(server) == [1, 2, 3, 4] and server.stop() == 0
+        assert server.log_text().count(f'msg="cached file not used" file="{profile}"') == 1
+    assert stat.S_IMODE(profile.stat().st_mode) == 0o600
+    planted(tmp_path, "same", "negated")
+    folder.chmod(0o777)
+    with Server(*options) as server:
+        assert answer(server) == [1, 2, 3, 4] and server.stop() == 0
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o755
 
 
 @pytest.mark.parametrize("options", [["--outstanding", "100"], ["--in-place", "--pause-us", "100"]])

@@ -68,11 +68,41 @@ static void names_lead_into_the_folder_or_not(void **state) {
     assert_false(file_name_inside("a\0b", 3));
 }
 
+static void what_others_may_write_is_not_private(void **state) {
+    (void)state;
+    char folder[] = "/tmp/symphony-files-XXXXXX", path[64];
+    struct sy_error err = {""};
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/file", folder);
+    assert_int_equal(files_private(path, &err), -ENOENT);
+    fclose(fopen(path, "w"));
+    static const struct {
+        mode_t mode;
+        int rc;
+    } rows[] = {{0600, 0}, {0644, 0}, {0444, 0}, {0620, -EPERM}, {0602, -EPERM}, {0664, -EPERM}, {0666, -EPERM}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        assert_int_equal(chmod(path, rows[i].mode), 0);
+        assert_int_equal(files_private(path, &err), rows[i].rc);
+    }
+    assert_non_null(strstr(err.text, path));
+    assert_int_equal(files_private(folder, &err), 0);
+    assert_int_equal(files_private("/tmp", &err), -EPERM); /* for all, though each file in it has its owner */
+    assert_int_equal(files_private("/", &err), 0);         /* of root */
+    chmod(path, 0600);
+    if (chown(path, 1, (gid_t)-1) == 0) { /* who runs the test is root */
+        assert_int_equal(files_private(path, &err), -EPERM);
+        assert_non_null(strstr(err.text, "user 1"));
+    }
+    unlink(path);
+    rmdir(folder);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_trial_of_writing_leaves_no_trace), /* first: the other lowers the limit of this process */
         cmocka_unit_test(test_raised_as_far_as_may_be),
         cmocka_unit_test(names_lead_into_the_folder_or_not),
+        cmocka_unit_test(what_others_may_write_is_not_private),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -118,6 +118,21 @@ static void forms_are_made_in_turn(void **state) {
     assert_int_equal(ops->cache(p->engine, &p->source, p->trials, 3, 3, &made, NULL), -ENOENT);
 }
 
+static void what_others_may_write_is_not_loaded(void **state) {
+    struct place *p = *state;
+    cache_make(p, 0, "prepacked");
+    assert_int_equal(shell("test -z \"$(find %s/.symphony -type f ! -perm 600)\"%s", p->folder, ""), 0);
+    assert_int_equal(found(p), CACHE_PREPACKED);
+    static const char *const files[] = {"json", "onnx", "weights"};
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        assert_int_equal(shell("chmod g+w %s/.symphony/*.cache.%s", p->folder, files[i]), 0);
+        assert_int_equal(found(p), CACHE_NONE);
+        assert_int_equal(shell("chmod g-w %s/.symphony/*.cache.%s", p->folder, files[i]), 0);
+        assert_int_equal(found(p), CACHE_PREPACKED);
+    }
+    runs(p);
+}
+
 static void a_copy_that_cannot_be_tried_is_not_kept(void **state) {
     struct place *p = *state;
     const char *made;
@@ -271,6 +286,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(forms_are_made_in_turn, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_copy_that_cannot_be_tried_is_not_kept, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_others_may_write_is_not_loaded, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_file_has_no_cache, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_file_of_the_same_size_and_time_has_no_cache, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_models_cache_is_not_taken, set_up, tear_down),

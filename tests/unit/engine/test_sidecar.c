@@ -81,6 +81,74 @@ static void a_folder_that_cannot_be_written_has_a_cache(void **state) {
     assert_non_null(strstr(err.text, p->model));
 }
 
+static mode_t mode_of(const char *path) {
+    struct stat about;
+    assert_int_equal(stat(path, &about), 0);
+    return about.st_mode & 07777;
+}
+
+/* Writes a derived file, and returns the folder that it lies in. */
+static void derive(const struct place *p, char path[SIDECAR_PATH_MAX], char folder[SIDECAR_PATH_MAX]) {
+    assert_int_equal(sidecar_path(p->model, p->cache, "key", ".x.json", path, NULL), 0);
+    assert_int_equal(sidecar_write(path, "text", NULL), 0);
+    snprintf(folder, SIDECAR_PATH_MAX, "%.*s", (int)(strrchr(path, '/') - path), path);
+}
+
+static void only_its_user_may_write_there(void **state) {
+    struct place *p = *state;
+    char path[SIDECAR_PATH_MAX], folder[SIDECAR_PATH_MAX], found[SIDECAR_PATH_MAX];
+    mode_t before = umask(0002);
+    derive(p, path, folder);
+    umask(before);
+    assert_int_equal(mode_of(path), 0600);
+    assert_int_equal(mode_of(folder), 0700);
+    assert_int_equal(sidecar_find(p->model, p->cache, "key", ".x.json", found), 0);
+    chmod(path, 0620);
+    assert_int_equal(sidecar_find(p->model, p->cache, "key", ".x.json", found), -ENOENT);
+    chmod(path, 0644);
+    assert_int_equal(sidecar_find(p->model, p->cache, "key", ".x.json", found), 0);
+    chmod(folder, 0777); /* whatever lies there, somebody else may have put it there */
+    assert_int_equal(sidecar_find(p->model, p->cache, "key", ".x.json", found), -ENOENT);
+    derive(p, path, folder); /* a folder of the server's own, as an earlier version made it, is taken back */
+    assert_int_equal(mode_of(folder), 0755);
+    assert_int_equal(sidecar_find(p->model, p->cache, "key", ".x.json", found), 0);
+}
+
+static void what_another_user_planted_is_not_read(void **state) {
+    struct place *p = *state;
+    char path[SIDECAR_PATH_MAX], folder[SIDECAR_PATH_MAX], found[SIDECAR_PATH_MAX];
+    derive(p, path, folder);
+    if (chown(path, 1, (gid_t)-1))
+        skip(); /* who runs the test is not root */
+    assert_int_equal(sidecar_find(p->model, p->cache, "key", ".x.json", found), -ENOENT);
+    assert_int_equal(chown(path, 0, (gid_t)-1), 0);
+    assert_int_equal(sidecar_find(p->model, p->cache, "key", ".x.json", found), 0);
+    assert_int_equal(chown(folder, 1, (gid_t)-1), 0);
+    assert_int_equal(sidecar_find(p->model, p->cache, "key", ".x.json", found), -ENOENT);
+    derive(p, path, folder); /* elsewhere */
+    assert_int_equal(strncmp(path, p->cache, strlen(p->cache)), 0);
+    assert_int_equal(sidecar_find(p->model, p->cache, "key", ".x.json", found), 0);
+    assert_string_equal(found, path);
+}
+
+/* As a volume that a cluster's manager makes, or /tmp: its modes are not the server's to change. */
+static void a_cache_folder_of_all_has_one_of_its_own(void **state) {
+    struct place *p = *state;
+    char path[SIDECAR_PATH_MAX], folder[SIDECAR_PATH_MAX], found[SIDECAR_PATH_MAX], want[192], in_the_way[128];
+    snprintf(in_the_way, sizeof(in_the_way), "%s/.symphony", p->folder);
+    fclose(fopen(in_the_way, "w"));
+    snprintf(p->cache, sizeof(p->cache), "%s/cache", p->folder);
+    assert_int_equal(mkdir(p->cache, 0700), 0);
+    assert_int_equal(chmod(p->cache, 02777), 0);
+    derive(p, path, folder);
+    snprintf(want, sizeof(want), "%s/symphony-%u", p->cache, (unsigned)geteuid());
+    assert_string_equal(folder, want);
+    assert_int_equal(mode_of(folder) & 0777, 0700);
+    assert_int_equal(mode_of(p->cache), 02777);
+    assert_int_equal(sidecar_find(p->model, p->cache, "key", ".x.json", found), 0);
+    assert_string_equal(found, path);
+}
+
 static void the_accelerator_has_a_type(void **state) {
     (void)state;
     char cpu[256], again[256], gpu[256];
@@ -96,6 +164,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(files_lie_beside_the_model, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_folder_that_cannot_be_written_has_a_cache, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(only_its_user_may_write_there, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_another_user_planted_is_not_read, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_cache_folder_of_all_has_one_of_its_own, set_up, tear_down),
         cmocka_unit_test(the_accelerator_has_a_type),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -82,6 +82,18 @@ static void a_note_is_read_for_the_same_files(void **state) {
     assert_null(part_note_read("/nowhere", f->owners, 2));
 }
 
+static void a_note_that_others_may_write_is_not_read(void **state) {
+    struct fixture *f = *state;
+    char note[SIDECAR_PATH_MAX];
+    snprintf(note, sizeof(note), "%s/split.json", f->folder);
+    json_decref(part_note_read(f->folder, f->owners, 2));
+    assert_int_equal(chmod(f->folder, 0777), 0);
+    assert_null(part_note_read(f->folder, f->owners, 2));
+    assert_int_equal(chmod(f->folder, 0700), 0);
+    assert_int_equal(chmod(note, 0660), 0);
+    assert_null(part_note_read(f->folder, f->owners, 2));
+}
+
 static void a_cut_and_numbers_come_back(void **state) {
     (void)state;
     const struct cut cut = {.node_count = 7,
@@ -268,6 +280,7 @@ static void parts_without_a_note_are_an_error(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_note_is_read_for_the_same_files, fixture_make, fixture_free),
+        cmocka_unit_test_setup_teardown(a_note_that_others_may_write_is_not_read, fixture_make, fixture_free),
         cmocka_unit_test(a_cut_and_numbers_come_back),
         cmocka_unit_test_setup_teardown(parts_of_present_files_stay, fixture_make, fixture_free),
         cmocka_unit_test_setup_teardown(parts_of_a_file_that_has_changed_go, fixture_make, fixture_free),
