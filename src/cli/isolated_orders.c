@@ -222,17 +222,16 @@ static void known_show(struct isolated_orders *o, bool at_once) {
     free(shown);
 }
 
-/* Finds the models that the repository holds. */
+/* Finds the models that the repositories hold. While one cannot be read, none is taken for gone. */
 static void repository_find_all(struct isolated_orders *o) {
     struct repository_entry *entries;
     struct sy_error err;
     uint32_t count;
     o->look_ns = clock_now_ns() + o->config.look_ns;
-    if (repository_look(o->config.repository, &entries, &count, &err) < 0) {
+    int rc = repository_look(&o->config.from, &entries, &count, &err);
+    if (rc < 0)
         log_warn("repository not looked at", "reason=\"%s\"", err.text);
-        return;
-    }
-    for (uint32_t i = 0; i < o->known_count; i++)
+    for (uint32_t i = 0; i < o->known_count && rc == 0; i++)
         o->known[i].found = false;
     for (uint32_t i = 0; i < count; i++) {
         struct known *k = known_get(o, entries[i].name);

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "repository/repositories.h"
 
 struct isolated_orders;
 struct repository_desk;
@@ -18,7 +19,7 @@ struct isolated_orders_config {
     struct repository_desk *desk;
     isolated_channel *channels; /* [count] */
     uint32_t count;
-    const char *repository; /* whose models are listed, looked at every look_ns */
+    struct repositories from; /* whose models are listed, looked at every look_ns */
     int64_t look_ns;
     const char *const *names; /* [name_count] of the models to load at the start */
     uint32_t name_count;

@@ -754,20 +754,22 @@ static int isolation_start(struct isolation *i, const struct serve_settings *set
                            struct server *frontend, struct sy_error *err) {
     int rc = 0;
     if (i->desk) {
-        struct isolated_orders_config config = {.desk = i->desk,
-                                                .channels = isolated_channels(i->isolated, i->desk),
-                                                .count = isolated_count(i->isolated),
-                                                .names = settings->load_models,
-                                                .name_count = settings->load_model_count,
-                                                .repository = settings->repository,
-                                                .look_ns = (int64_t)(settings->poll_secs * (double)NS_PER_S),
-                                                .frontend = frontend};
+        struct isolated_orders_config config = {
+            .desk = i->desk,
+            .channels = isolated_channels(i->isolated, i->desk),
+            .count = isolated_count(i->isolated),
+            .names = settings->load_models,
+            .name_count = settings->load_model_count,
+            .from = {.paths = settings->repositories, .count = settings->repository_count},
+            .look_ns = (int64_t)(settings->poll_secs * (double)NS_PER_S),
+            .frontend = frontend};
         const char *names[LOAD_MODELS_MAX];
         struct repository_entry *entries = NULL;
         if (config.name_count == 1 && strcmp(config.names[0], "*") == 0) {
-            const struct repositories from = {.paths = settings->repositories, .count = settings->repository_count};
-            if ((rc = repository_look(&from, &entries, &config.name_count, err)) < 0)
+            if ((rc = repository_look(&config.from, &entries, &config.name_count, err)) < 0) {
+                free(entries);
                 return rc;
+            }
             config.name_count = config.name_count < LOAD_MODELS_MAX ? config.name_count : LOAD_MODELS_MAX;
             for (uint32_t m = 0; m < config.name_count; m++)
                 names[m] = entries[m].name;
