@@ -18,6 +18,7 @@ import tritonclient.http
 from onnx import TensorProto, helper, numpy_helper
 from tritonclient.utils import InferenceServerException, serialize_byte_tensor, shared_memory
 
+from prepared import Cluster
 from repository import measure, save_model
 from server import LOAD_S, Server, wait_until
 
@@ -422,27 +423,41 @@ def test_no_dimension_hides_behind_a_zero_over_grpc(server):
             triton.infer("relu", [given])
 
 
-def test_no_length_is_one_too_many(tmp_path):
-    """A hundred clients at once, each with another length, on one core: more than have a queue of their own. Each has the time
-    that it needs, and gets its own answer."""
+def save_lengths(folder):
+    """A model of any length, slow enough that a hundred requests at once wait for each other."""
     axes = [numpy_helper.from_array(np.array([i], np.int64), "axis%d" % i) for i in (1, 2)]
     nodes = [helper.make_node("Unsqueeze", ["x", "axis%d" % i], ["x%d" % i]) for i in (1, 2)]
     nodes += [helper.make_node("MatMul", ["x2", "x1"], ["m0"])]
     nodes += [helper.make_node("MatMul", ["m0", "m%d" % i], ["m%d" % (i + 1)]) for i in range(4)]
     nodes += [helper.make_node("Identity", ["x"], ["y"]), helper.make_node("ReduceMax", ["m4"], ["z"], axes=[1, 2], keepdims=0)]
-    save_model(tmp_path, "lengths", nodes, [("x", TensorProto.FLOAT, ["N", "L"])],
+    save_model(folder, "lengths", nodes, [("x", TensorProto.FLOAT, ["N", "L"])],
                [("y", TensorProto.FLOAT, ["N", "L"]), ("z", TensorProto.FLOAT, ["N"])], axes)
-    (tmp_path / "lengths" / "symphony.yaml").write_text("shapes: {x: [300]}\n")
+    (folder / "lengths" / "symphony.yaml").write_text("shapes: {x: [300]}\n")
 
+
+def hundred_lengths(server):
+    """Sends them at once, and checks that each is answered with its own values. Each has the time that it needs."""
     def ask(length):
         inputs = [{"name": "x", "shape": [1, length], "datatype": "FP32", "data": [length] * length}]
         status, answer = server.infer("lengths", inputs, parameters={"timeout": 3600 * 10**6}, outputs=[{"name": "y"}])
         return status, answer["outputs"][0]["data"] == [length] * length if status == 200 else answer
 
+    with concurrent.futures.ThreadPoolExecutor(100) as pool:
+        assert [answer for answer in pool.map(ask, range(300, 400)) if answer != (200, True)] == []
+
+
+def test_no_length_is_one_too_many(tmp_path):
+    """More lengths at once than have a queue of their own."""
+    save_lengths(tmp_path)
     with Server("--repository", tmp_path, "--accelerators", "cpu:1") as server:
-        with concurrent.futures.ThreadPoolExecutor(100) as pool:
-            answers = list(pool.map(ask, range(300, 400)))
-        assert [answer for answer in answers if answer != (200, True)] == []
+        hundred_lengths(server)
+
+
+def test_nor_in_a_cluster(tmp_path):
+    save_lengths(tmp_path)
+    measure(tmp_path)
+    with Cluster(tmp_path, ["lengths"]) as cluster:
+        hundred_lengths(cluster.frontend)
 
 
 def test_an_output_of_nothing_may_be_wide(server):
