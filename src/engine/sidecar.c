@@ -130,8 +130,9 @@ static int folder_make(char *folder) {
     }
     if (mkdir(folder, 0700) && errno != EEXIST)
         return -errno;
-    /* Made by an earlier version with an umask that lets the group write. */
-    if (stat(folder, &about) == 0 && about.st_uid == geteuid() && (about.st_mode & (S_IWGRP | S_IWOTH)))
+    /* Made by an earlier version with an umask that lets the group write. A link may lead anywhere, to /tmp too. */
+    if (lstat(folder, &about) == 0 && S_ISDIR(about.st_mode) && about.st_uid == geteuid() &&
+        (about.st_mode & (S_IWGRP | S_IWOTH)))
         chmod(folder, about.st_mode & 07777 & ~(mode_t)(S_IWGRP | S_IWOTH));
     int rc = files_private(folder, NULL);
     return rc == 0 && access(folder, W_OK | X_OK) ? -errno : rc;

@@ -131,6 +131,20 @@ static void what_another_user_planted_is_not_read(void **state) {
     assert_string_equal(found, path);
 }
 
+/* Somebody else may have put the link there. */
+static void what_a_link_leads_to_keeps_its_mode(void **state) {
+    struct place *p = *state;
+    char path[SIDECAR_PATH_MAX], folder[SIDECAR_PATH_MAX], link[128], all[128];
+    snprintf(link, sizeof(link), "%s/.symphony", p->folder);
+    snprintf(all, sizeof(all), "%s/all", p->folder);
+    assert_int_equal(mkdir(all, 0700), 0);
+    assert_int_equal(chmod(all, 01777), 0);
+    assert_int_equal(symlink("all", link), 0);
+    derive(p, path, folder);
+    assert_string_equal(folder, p->cache);
+    assert_int_equal(mode_of(all), 01777);
+}
+
 /* As a volume that a cluster's manager makes, or /tmp: its modes are not the server's to change. */
 static void a_cache_folder_of_all_has_one_of_its_own(void **state) {
     struct place *p = *state;
@@ -166,6 +180,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_folder_that_cannot_be_written_has_a_cache, set_up, tear_down),
         cmocka_unit_test_setup_teardown(only_its_user_may_write_there, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_another_user_planted_is_not_read, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_a_link_leads_to_keeps_its_mode, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_cache_folder_of_all_has_one_of_its_own, set_up, tear_down),
         cmocka_unit_test(the_accelerator_has_a_type),
     };
