@@ -85,7 +85,7 @@ static void a_note_is_read_for_the_same_files(void **state) {
 static void a_note_that_others_may_write_is_not_read(void **state) {
     struct fixture *f = *state;
     char note[SIDECAR_PATH_MAX];
-    snprintf(note, sizeof(note), "%s/split.json", f->folder);
+    assert_int_equal(part_file(note, f->folder, "split.json", 0, NULL), 0);
     json_decref(part_note_read(f->folder, f->owners, 2));
     assert_int_equal(chmod(f->folder, 0777), 0);
     assert_null(part_note_read(f->folder, f->owners, 2));
