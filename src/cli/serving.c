@@ -639,10 +639,13 @@ static int serve(const char *command, enum wiring_link role, const struct serve_
         return CLI_FAILURE;
     }
     if (wait_until_ready(server, &signals)) {
-        if (role == LINK_NONE)
+        if (role == LINK_NONE) {
             say_ready(server, &plan.config);
-        else
+            if (settings->control_mode == CONTROL_EXPLICIT)
+                log_info("clients may send models, and one that crashes ends this process", "instead=--isolate");
+        } else {
             say_role_ready(server, role);
+        }
         wait_for_signal(server, &plan, &signals);
     }
     pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
