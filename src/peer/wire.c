@@ -161,7 +161,9 @@ static bool result_fits(const struct frame *frame, const char *head) {
         return frame->body_bytes <= WIRE_TEXT_MAX;
     uint64_t at = 0;
     for (uint32_t i = 0; i < result->tensor_count; i++) {
-        if (!shape_fits(tensors[i].rank, tensors[i].dims) || tensors[i].bytes > frame->body_bytes - at)
+        /* without elements a model's output may be as wide as it likes */
+        if (tensors[i].rank > TENSOR_DIMS_MAX || dims_product(tensors[i].dims, 0, tensors[i].rank) < 0 ||
+            tensors[i].bytes > frame->body_bytes - at)
             return false;
         at += tensors[i].bytes;
     }

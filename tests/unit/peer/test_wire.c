@@ -222,6 +222,14 @@ static void results_bring_outputs_or_a_sentence(void **state) {
     head.tensors[1] = (struct wire_tensor){.bytes = 6, .rank = 1, .dims = {3}};
     struct frame frame = {.kind = FRAME_RESULT, .count = 1, .head_bytes = sizeof(head), .body_bytes = 10};
     assert_false(is_refused(&frame, &head));
+    /* what a model makes of nothing may be wide; its backend is not to be lost for it */
+    head.tensors[1] =
+        (struct wire_tensor){.rank = 4, .dims = {0, (int64_t)1 << 30, (int64_t)1 << 30, (int64_t)1 << 30}};
+    frame.body_bytes = 4;
+    assert_false(is_refused(&frame, &head));
+    head.tensors[1].dims[1] = -1;
+    assert_true(is_refused(&frame, &head));
+    head.tensors[1] = (struct wire_tensor){.bytes = 6, .rank = 1, .dims = {3}};
     frame.body_bytes = 11;
     assert_true(is_refused(&frame, &head));
     frame.body_bytes = 10;
