@@ -40,10 +40,15 @@ static void key_compose(const struct profile_options *options, char *key, size_t
 
 /* Whether the record's item is one of the model as it is configured now. */
 static bool item_holds(const struct served_model *model, const struct profile_record *record) {
-    for (uint32_t i = 0; i < model->signature.input_count; i++)
-        for (uint32_t d = 0; d < model->signature.inputs[i].rank && !(model->signature.inputs_optional & 1u << i); d++)
-            if (model->reference_dims[i][d] > 0 && model->reference_dims[i][d] != record->item_dims[i][d])
+    for (uint32_t i = 0; i < model->signature.input_count; i++) {
+        const struct tensor_spec *spec = &model->signature.inputs[i];
+        for (uint32_t d = 0; d < TENSOR_DIMS_MAX && !(model->signature.inputs_optional & 1u << i); d++) {
+            int64_t wanted = d < spec->rank ? model->reference_dims[i][d] : 0, dim = record->item_dims[i][d];
+            bool open = d < spec->rank && spec->dims[d] == -1 && wanted == 0;
+            if (open ? dim == 0 : dim != wanted)
                 return false;
+        }
+    }
     return true;
 }
 

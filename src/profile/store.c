@@ -19,6 +19,14 @@ static json_t *dims_pack(const int64_t *dims, uint32_t rank) {
     return list;
 }
 
+/* How many dimensions an item has: those of the file, or more, if the configuration reshapes the input. */
+static uint32_t item_rank(const struct tensor_spec *spec, const int64_t *item_dims) {
+    uint32_t rank = TENSOR_DIMS_MAX;
+    while (rank > spec->rank && item_dims[rank - 1] == 0)
+        rank--;
+    return rank;
+}
+
 /* `item_dims` is NULL for outputs. */
 static json_t *specs_pack(const struct tensor_spec *specs, uint32_t count,
                           const int64_t (*item_dims)[TENSOR_DIMS_MAX]) {
@@ -27,7 +35,7 @@ static json_t *specs_pack(const struct tensor_spec *specs, uint32_t count,
         json_t *spec = json_pack("{s:s, s:s, s:o}", "name", specs[i].name, "datatype", datatype_name(specs[i].type),
                                  "shape", dims_pack(specs[i].dims, specs[i].rank));
         if (item_dims)
-            json_object_set_new(spec, "item", dims_pack(item_dims[i], specs[i].rank));
+            json_object_set_new(spec, "item", dims_pack(item_dims[i], item_rank(&specs[i], item_dims[i])));
         json_array_append_new(list, spec);
     }
     return list;
@@ -56,14 +64,14 @@ static int specs_unpack(const json_t *list, const char *origin, const char *what
     json_array_foreach(list, i, spec) {
         const char *name = json_string_value(json_object_get(spec, "name"));
         const char *type = json_string_value(json_object_get(spec, "datatype"));
-        uint32_t item_rank = 0;
+        uint32_t rank = 0;
         enum datatype datatype = type ? datatype_parse(type, strlen(type)) : DATATYPE_INVALID;
         int rc = name && datatype != DATATYPE_INVALID && strlen(name) < TENSOR_NAME_MAX ? 0 : -EINVAL;
         if (!rc)
             rc = dims_unpack(json_object_get(spec, "shape"), -1, specs[i].dims, &specs[i].rank);
         if (!rc && item_dims)
-            rc = dims_unpack(json_object_get(spec, "item"), 0, item_dims[i], &item_rank);
-        if (rc || (item_dims && item_rank != specs[i].rank))
+            rc = dims_unpack(json_object_get(spec, "item"), 0, item_dims[i], &rank);
+        if (rc || (item_dims && rank < specs[i].rank))
             return error_set(err, -EINVAL, "%s: %s[%zu]: not a tensor's name, datatype and shape", origin, what, i);
         strcpy(specs[i].name, name);
         specs[i].type = datatype;

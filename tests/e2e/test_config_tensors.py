@@ -4,7 +4,9 @@ that it leaves out or orders otherwise; and models that need no input.
 # sanitizers: address
 # quick sanitizers: address
 import contextlib
+import json
 import os
+import subprocess
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from onnx import TensorProto, helper
 from tritonclient.utils import InferenceServerException, shared_memory
 
 from repository import measure, save_model
-from server import Server
+from server import BINARY, Server
 from test_ensembles import save_ensemble, step, tensor
 from test_tensors import Client, encoded
 
@@ -161,6 +163,28 @@ def test_shared_memory(client):
     finally:
         client.triton.unregister_system_shared_memory("reshape")
         shared_memory.destroy_shared_memory_region(region)
+
+
+def test_profiles_hold(server):
+    """The models were measured before the server started; their items have the shapes that clients see."""
+    assert 'msg="model profiled"' not in server.log_text()
+    assert "to be measured again" not in server.log_text()
+
+
+def test_another_reshape_is_measured_anew(tmp_path):
+    """An item that was measured before the configuration had it is not taken for one of the new shape."""
+    def measured():
+        told = subprocess.run([BINARY, "profile", tmp_path, "--json"], check=True, capture_output=True).stdout
+        return json.loads(told)[0]["measured_now"]
+
+    save_model(tmp_path, "open", [helper.make_node("Neg", ["x"], ["y"])], [("x", FLOAT, ["N", "A", 2, "B"])],
+               [("y", FLOAT, ["N", "A", 2, "B"])])
+    settings = tmp_path / "open" / "symphony.yaml"
+    settings.write_text("shapes: {x: [1, 2, 2]}")
+    assert measured() and not measured()
+    settings.unlink()
+    configure(tmp_path, "open", "input { name: 'x' dims: [ 1, -1, 2, -1 ] reshape { shape: [ -1, 2, -1 ] } }")
+    assert measured() and not measured()
 
 
 # ---- outputs ----

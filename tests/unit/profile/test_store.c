@@ -68,6 +68,19 @@ static void a_record_survives_its_file(void **state) {
     assert_int_equal(back.load_ns, record.load_ns);
 }
 
+/* The signature is the file's, the item has the shape that clients see. */
+static void items_may_have_more_dimensions_than_the_file(void **state) {
+    (void)state;
+    struct profile_record record = sample(), back;
+    const int64_t item[TENSOR_DIMS_MAX] = {1, 1, 7};
+    memcpy(record.item_dims[1], item, sizeof(item));
+    json_t *json = profile_record_pack(&record);
+    assert_int_equal(profile_record_unpack(json, "f", &back, NULL), 0);
+    json_decref(json);
+    assert_int_equal(back.signature.inputs[1].rank, 1);
+    assert_memory_equal(back.item_dims, record.item_dims, sizeof(back.item_dims));
+}
+
 static void a_model_without_inputs_has_a_signature(void **state) {
     (void)state;
     struct profile_record record = sample(), back;
@@ -162,6 +175,7 @@ static void tables_reach_beyond_the_points(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_record_survives_its_file),
+        cmocka_unit_test(items_may_have_more_dimensions_than_the_file),
         cmocka_unit_test(a_model_without_inputs_has_a_signature),
         cmocka_unit_test(a_profile_by_hand_needs_points_alone),
         cmocka_unit_test(mistakes_are_named),
