@@ -8,6 +8,7 @@
 
 #include "base/container.h"
 #include "base/log.h"
+#include "engine/division.h"
 
 static const ONNXTensorElementDataType types[DATATYPE_COUNT] = {
     [DATATYPE_BOOL] = ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL,     [DATATYPE_UINT8] = ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8,
@@ -126,6 +127,7 @@ static int arena_register(const OrtApi *api, OrtEnv *env, struct sy_error *err) 
 
 int onnxruntime_env(const OrtApi *api, OrtEnv **env, struct sy_error *err) {
     pthread_mutex_lock(&env_lock);
+    division_traps_mend();
     /* Errors come back as statuses too, so only what is worse than an error is logged. */
     int rc =
         onnxruntime_check(api, api->CreateEnvWithCustomLogger(log_line, NULL, ORT_LOGGING_LEVEL_FATAL, "symphony", env),

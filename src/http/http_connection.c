@@ -410,7 +410,9 @@ static bool takes(const struct http_connection *c) {
 static void malformed(struct http_connection *c) {
     char sentence[160];
     bool two = llhttp_get_errno(&c->parser) == HPE_PAUSED_H2_UPGRADE;
-    if (llhttp_get_errno(&c->parser) == HPE_INVALID_VERSION) {
+    /* the parser says so of HTTP/1.1, too, if its line ends in a bare LF */
+    bool known = llhttp_get_http_major(&c->parser) == 1 && llhttp_get_http_minor(&c->parser) <= 1;
+    if (llhttp_get_errno(&c->parser) == HPE_INVALID_VERSION && !known) {
         answer_fault(c, 505, HTTP_VERSION_UNKNOWN);
         return;
     }

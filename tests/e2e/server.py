@@ -2,8 +2,10 @@
 import http.client
 import json
 import os
+import pathlib
 import random
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -12,6 +14,7 @@ import time
 
 BINARY = os.environ.get("SYMPHONY_BINARY", "build/release/symphony")
 MODELS = os.environ.get("SYMPHONY_MODELS", "models")
+ETCD = shutil.which("etcd") or str(pathlib.Path(__file__).resolve().parents[2] / "build/clients/bin/etcd")  # ./run test fetches it
 TSAN_OPTIONS = "suppressions=" + os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tsan_suppressions.txt")
 START_S = 900  # profiling included, sanitizers too
 LOAD_S = 600  # of a model, which is measured when the machine has nothing better to do

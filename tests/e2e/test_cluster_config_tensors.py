@@ -12,5 +12,5 @@ MODELS = "number", "densenet", "line", "words", "open", "lines", "some", "consta
 
 @pytest.fixture(scope="module", params=[has(transport) for transport in TRANSPORTS])
 def cluster(repository, request):  # noqa: F405
-    with Cluster(repository, MODELS, transport=request.param) as running:
+    with Cluster(repository, MODELS, "--shared-memory", transport=request.param) as running:
         yield running

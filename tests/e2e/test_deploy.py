@@ -19,10 +19,9 @@ import yaml
 import container
 from network import Network
 from repository import repository  # noqa: F401
-from server import wait_until
+from server import ETCD, wait_until
 
 pytestmark = pytest.mark.skipif(container.missing() != "", reason=container.missing())
-ETCD = shutil.which("etcd") or "build/clients/bin/etcd"
 DEPLOY = pathlib.Path(__file__).resolve().parents[2] / "deploy"
 QUESTION = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}]})
 ASK_EVERY_S = 0.2  # each question is several processes
@@ -206,7 +205,7 @@ def test_kubernetes_with_etcd(tmp_path, image, token, models):
     with cluster_of(tmp_path, image, token, models, registry) as cluster:
         hub = cluster.network.hosts[Network.HUB]
         with open(tmp_path / "etcd.log", "w") as log:
-            etcd = subprocess.Popen([*cluster.network.on(Network.HUB), os.path.abspath(ETCD), "--data-dir", tmp_path / "etcd",
+            etcd = subprocess.Popen([*cluster.network.on(Network.HUB), ETCD, "--data-dir", tmp_path / "etcd",
                                      "--listen-client-urls", "http://%s:2379" % hub, "--advertise-client-urls",
                                      "http://%s:2379" % hub], stdout=log, stderr=log)
         try:

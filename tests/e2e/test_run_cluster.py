@@ -3,7 +3,6 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -11,10 +10,9 @@ import threading
 
 import pytest
 
-from server import BINARY, MODELS, wait_until
+from server import BINARY, ETCD, MODELS, wait_until
 
 ROOT = pathlib.Path(__file__).parents[2]
-ETCD = shutil.which("etcd") or ROOT / "build/clients/bin/etcd"
 
 
 class Shown:

@@ -12,7 +12,6 @@ import os
 import random
 import re
 import select
-import shutil
 import signal
 import socket
 import subprocess
@@ -22,9 +21,8 @@ import time
 
 import pytest
 
-from server import BINARY, TSAN_OPTIONS, Server, free_port, wait_until
+from server import BINARY, ETCD, TSAN_OPTIONS, Server, free_port, wait_until
 
-ETCD = shutil.which("etcd") or "build/clients/bin/etcd"
 SLOW = bool(os.environ.get("SYMPHONY_SANITIZED"))
 ALL = bool(os.environ.get("SYMPHONY_TEST_ALL"))  # what is drawn by chance is drawn more often
 BEAT_MS = 2000 if SLOW else 1000  # a machine that is busy must not look dead

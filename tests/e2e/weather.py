@@ -16,14 +16,13 @@ import sys
 
 import pytest
 
-from server import BINARY, TSAN_OPTIONS, wait_until
+from server import BINARY, ETCD, TSAN_OPTIONS, wait_until
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 from namespaces import Networks  # noqa: E402
 
 SLOW = bool(os.environ.get("SYMPHONY_SANITIZED"))
 BEAT_MS = 1000 if SLOW else 200  # a machine that is busy must not look dead
-ETCD = shutil.which("etcd") or "build/clients/bin/etcd"
 SCHEDULER, CLUSTER, HTTP, METRICS = 7700, 7710, 8000, 8002
 HOSTS = "s1", "s2", "f1", "f2", "b1", "b2", "b3", "b4", "e1"
 # What comes to a host is dropped if it is from an address of the set, or as often as the chain says.
