@@ -210,6 +210,17 @@ def test_a_model_that_is_replaced_answers_no_more(tmp_path):
         assert server.stop() == 0
 
 
+def test_rows_of_another_number_are_answered(tmp_path):
+    """As without processes: an output has as many rows as the model says, however many items were asked for."""
+    save_model(tmp_path, "drops", [helper.make_node("Compress", ["x", "keep"], ["y"], axis=0)], [("x", INT64, ["N", 1])],
+               [("y", INT64, ["M", 1])], [helper.make_tensor("keep", TensorProto.BOOL, [1], [True])])
+    (tmp_path / "drops" / "symphony.yaml").write_text("batch: true\n")
+    with isolated(tmp_path, "--accelerators", "cpu:1") as server:
+        status, answer = server.infer("drops", [{"name": "x", "datatype": "INT64", "shape": [2, 1], "data": [7, 8]}])
+        assert status == 200 and answer["outputs"][0]["data"] == [7], answer
+        assert server.stop() == 0
+
+
 @traps
 def test_a_model_that_a_client_sends_ends_no_other(tmp_path):
     """It is loaded again in a process that is started again; the repository does not have it."""
