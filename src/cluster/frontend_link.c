@@ -20,7 +20,9 @@
 /* A model that no backend has any more is kept for this time, with its requests: a backend, or another scheduler that
  * knows one, may be back soon. */
 #define FORGET_NS (2 * NS_PER_S)
-#define NO_MODEL  UINT32_MAX
+#define FORGET_ISOLATED_NS                                                                                             \
+    (60 * NS_PER_S) /* of `serve --isolate`: what ended is being started again, and loads its models */
+#define NO_MODEL UINT32_MAX
 /* A request that a backend has taken is not stopped there if it is cancelled. It ends here all the same after this
  * time, however long its batch runs, so that it takes up no place for nobody, and the frontend can end. */
 #define CANCELLED_NS (5 * NS_PER_S)
@@ -428,7 +430,7 @@ static void waiting_look(struct frontend_link *l) {
 static void model_miss(struct frontend_link *l, uint32_t local) {
     l->remote_of_local[local] = NO_MODEL;
     l->served[local] = false;
-    l->forget_ns[local] = clock_now_ns() + FORGET_NS;
+    l->forget_ns[local] = clock_now_ns() + (l->config.running_count ? FORGET_ISOLATED_NS : FORGET_NS);
     l->look_ns = 0;
 }
 

@@ -112,7 +112,8 @@ static void trapped(int number, siginfo_t *info, void *context) {
 
 void division_traps_mend(void) {
     struct sigaction action = {.sa_sigaction = trapped, .sa_flags = SA_SIGINFO}, old;
-    if (getenv("SYMPHONY_TEST_TRAPS"))
+    const char *traps = getenv("SYMPHONY_TEST_TRAPS");
+    if (traps && *traps)
         return;
     sigemptyset(&action.sa_mask);
     sigaction(SIGFPE, NULL, &old);

@@ -2,6 +2,7 @@
 # sanitizers: address thread
 import concurrent.futures
 import json
+import os
 import platform
 import subprocess
 
@@ -13,6 +14,7 @@ from server import BINARY, free_port, wait_until
 from test_standby import Frontend, Role
 
 LEAST = -2**31
+os.environ["SYMPHONY_TEST_TRAPS"] = "1"
 LOST_LEAST = 3
 LOST_MOST = LOST_LEAST + 2  # one may end before it has said that it has read the request, and does not count
 

@@ -18,6 +18,7 @@ from repository import save_model
 from server import BINARY, Server, wait_until
 
 INT64, LEAST = TensorProto.INT64, -2**63
+os.environ["SYMPHONY_TEST_TRAPS"] = "1"
 traps = pytest.mark.skipif(platform.machine() != "x86_64", reason="elsewhere the lowest number divided by -1 is no trap")
 
 

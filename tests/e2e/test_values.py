@@ -19,7 +19,7 @@ MASKS = {"nodes": [helper.make_node("Cast", ["size"], ["hw"], to=TensorProto.INT
 SPLIT = {"nodes": [helper.make_node("Split", ["x", "sizes"], ["a", "b"], axis=1)],
          "inputs": [("x", TensorProto.FLOAT, ["N", 8]), ("sizes", TensorProto.INT64, [2])],
          "outputs": [("a", TensorProto.FLOAT, ["N", "A"]), ("b", TensorProto.FLOAT, ["N", "B"])]}
-# A divisor of 0 ends the process.
+# A divisor of 0 ends the process, where it is let.
 DIVIDE = {"nodes": [helper.make_node("Div", ["x", "divisor"], ["y"])],
           "inputs": [("x", TensorProto.INT64, ["N", 4]), ("divisor", TensorProto.INT64, ["N", 4])],
           "outputs": [("y", TensorProto.INT64, ["N", 4])]}
@@ -44,7 +44,7 @@ def test_values_are_given_or_found(tmp_path):
     (tmp_path / "split/symphony.yaml").write_text("sample:\n  sizes: [5, 3]\n")
     save_model(tmp_path, "divide", **DIVIDE)
     for start in ("measured", "from the cached profiles"):
-        with Server("--repository", str(tmp_path), "--slo-ms", "60000") as server:
+        with Server("--repository", str(tmp_path), "--slo-ms", "60000", env={"SYMPHONY_TEST_TRAPS": "1"}) as server:
             log = server.log_text()
             for name in ("given", "warmed", "found"):
                 status, answer = masks(server, name)[:2]
@@ -85,3 +85,17 @@ def test_wrong_samples_are_refused_with_their_place(tmp_path):
         for name, (_, sentence) in wrong.items():
             assert index[name]["reason"].endswith("symphony.yaml" + sentence), index[name]
         assert server.stop() == 0
+
+
+def test_divisions_that_trap_are_those_of_arm(tmp_path):
+    """The least number by -1: on x86-64 it ended the process."""
+    least = -2**63
+    for name, operator in (("quotient", "Div"), ("remainder", "Mod")):
+        save_model(tmp_path, name, [helper.make_node(operator, ["x", "divisor"], ["y"])],
+                   [("x", TensorProto.INT64, ["N", 2]), ("divisor", TensorProto.INT64, ["N", 2])], [("y", TensorProto.INT64, ["N", 2])])
+    with Server("--repository", str(tmp_path), "--slo-ms", "60000", env={"SYMPHONY_TEST_TRAPS": ""}) as server:
+        for name, wanted in (("quotient", [least, 3]), ("remainder", [0, 1])) * 10:
+            x = {"name": "x", "datatype": "INT64", "shape": [1, 2], "data": [least, 7]}
+            divisor = {"name": "divisor", "datatype": "INT64", "shape": [1, 2], "data": [-1, 2]}
+            status, answer = server.infer(name, [x, divisor])
+            assert status == 200 and answer["outputs"][0]["data"] == wanted, (name, answer)
