@@ -53,7 +53,7 @@ static void all_encodings_are_done(void **state) {
             memcpy(memory + ROOM, &divisor, 8);
             gregs[REG_RIP] = (long long)(uintptr_t)cases[i].code;
             if (cases[i].divisor_in >= 0)
-                gregs[cases[i].divisor_in] = divisor << cases[i].shift;
+                gregs[cases[i].divisor_in] = (long long)((uint64_t)divisor << cases[i].shift);
             if (cases[i].base >= 0)
                 gregs[cases[i].base] = (long long)(uintptr_t)memory + ROOM - cases[i].below;
             if (cases[i].index >= 0)
