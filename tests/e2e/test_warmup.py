@@ -85,7 +85,7 @@ def test_a_model_that_fails_its_samples_is_not_served_and_others_are(tmp_path):
         save_model(tmp_path, name, **DOUBLE)
         configure(tmp_path, name, wrong)
     save_model(tmp_path, "double", **DOUBLE)
-    with Server("--repository", str(tmp_path), "--slo-ms", "60000") as server:
+    with Server("--repository", str(tmp_path), "--slo-ms", "60000", env={"SYMPHONY_TEST_TRAPS": "1"}) as server:
         assert "sample 'far' failed" in reason(server, "pick") and "pick/config.pbtxt:2:1" in reason(server, "pick")
         if platform.machine() == "x86_64":  # others divide on
             assert re.search("(killed by signal 8|exited with status).* while running the sample 'least' of model_warmup",
