@@ -288,7 +288,6 @@ static int parts_check(const struct conf_node *node, const struct scenario_pipel
 static int split_make(const struct conf_node *node, const struct conf_node *how, struct scenario_pipeline *p,
                       struct splitting *split, struct sy_error *err) {
     struct pipeline *g = &p->graph;
-    int64_t least_ns = split_longest_path(split->stages, g->stage_count, split->least_ns);
     const char *word = how ? how->kind == CONF_SCALAR ? how->text : "" : "gathering";
     bool even = strcmp(word, "even") == 0;
     p->gathering = strcmp(word, "gathering") == 0;
@@ -296,11 +295,16 @@ static int split_make(const struct conf_node *node, const struct conf_node *how,
         return conf_error(how, err, "expected gathering, nexus, even or {STAGE: MILLISECONDS, ...}");
     if (how && how->kind == CONF_MAP)
         return parts_read(how, p, err);
-    if (even)
+    if (even) {
         split_even(split->stages, g->stage_count, g->slo_ns, split->parts);
-    else if (!split_best(split->stages, g->stage_count, g->slo_ns, split->memory, split->parts))
+    } else if (!split_best(split->stages, g->stage_count, g->slo_ns, split->memory, split->parts)) {
+        int64_t alone_ns[PIPELINE_STAGES_MAX]; /* on the type that the parts are for, which need not be the fastest */
+        for (uint32_t v = 0; v < g->stage_count; v++)
+            alone_ns[v] = split->profiles[v]->latency_ns[1];
         return conf_error(node, err, "an SLO of %.10g ms is too short: one item at a time takes %.10g ms",
-                          (double)g->slo_ns / 1e6, (double)least_ns / 1e6);
+                          (double)g->slo_ns / 1e6,
+                          (double)split_longest_path(split->stages, g->stage_count, alone_ns) / 1e6);
+    }
     for (uint32_t v = 0; v < g->stage_count; v++)
         g->stages[v].part_ns = split->parts[v].budget_ns;
     return 0;

@@ -119,6 +119,10 @@ static void mistakes_say_where(void **state) {
         {MODELS PIPELINE CHAIN ", deadlines: soon}\n", "s.yaml:5: pipelines.0.deadlines: expected floating or fixed"},
         {MODELS "pipelines:\n  - {name: p, slo_ms: 14, " CHAIN "}\n",
          "s.yaml:5: pipelines.0: an SLO of 14 ms is too short: one item at a time takes 15 ms"},
+        {"cluster: {accelerators: [{type: fast, count: 1}, {type: slow, count: 4}]}\n"
+         "models: [{name: x, alpha_ms: 1, beta_ms: 9, types: {slow: {alpha_ms: 4, beta_ms: 36}}}]\n"
+         "pipelines:\n  - {name: p, slo_ms: 30, stages: [{name: a, model: x}], split: nexus}\n",
+         "s.yaml:4: pipelines.0: an SLO of 30 ms is too short: one item at a time takes 40 ms"},
         {MODELS "pipelines:\n  - {name: z, slo_ms: 100, " CHAIN "}\n",
          "s.yaml:5: pipelines.0: a model or pipeline is named 'z' already"},
         {MODELS PIPELINE "stages: [{model: x}]}\n",
