@@ -375,6 +375,7 @@ int model_slot_load(struct model_slots *slots, struct served_model *found, uint3
         slot_free(slots, i);
         return rc;
     }
+    malloc_trim(0); /* what loading needed besides */
     *slot = i;
     return 0;
 }

@@ -2,6 +2,7 @@
 #include "control/server.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -595,6 +596,7 @@ int server_start(struct server **server, const struct server_config *config, str
     if (cores_beside(&config->executor_cores, &others))
         thread_pin(&others); /* threads started from now on inherit it */
     calibrate_server(s);
+    malloc_trim(0); /* what loading the models needed besides */
     /* metrics last: a scrape may come at once, and reads all the others */
     if ((rc = models_publish(s, err)) < 0 || (server_schedules(s) && (rc = start_scheduler(s, err)) < 0) ||
         (server_listens(s) && (rc = start_frontends(s, err)) < 0) ||
