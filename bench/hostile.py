@@ -18,6 +18,12 @@ these at once:
   picture     100/s for another model, of pictures that the server decodes: 9 megapixels in 26 KB, half of them with 1 ms of
               time, the others from clients that leave at once
   fan_out     20/s for an ensemble of the same model, each of 1024 rows that become requests of their own, with 1 ms
+  unread      16 gRPC clients without a window and 16 HTTP clients that do not read, each asking for 4 MiB again and again
+  first_byte  9 gRPC connections with 1000 calls each, of which one byte has come
+  half_head   200 connections that stop within a request's head
+  inflate     4 clients with 83 KB of deflate that become 48 MiB of numbers that are slow to read
+  references  2 connections whose header blocks name one long entry of the table 15,000 times
+  flood       6 connections of resets, pings, settings, window updates, continuations, and chunks of a byte each
 
 --each: also beside each kind alone. Prints Markdown: what the good client lost, by kind of loss, and the server's own
 counts of that model, the hostile requests included. Exit status 1 if the good client lost 0.1 % or more of its requests
@@ -59,7 +65,10 @@ MODEL, SLO_MS, LENGTH = "shared", 50, 8  # LENGTH: numbers in a good request
 LOST_MAX = 0.001
 SILENT = 1200
 BEGIN_S = 120
-DATA, HEADERS, SETTINGS = 0, 1, 4
+DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE, CONTINUATION = 0, 1, 2, 3, 4, 6, 8, 9
+END_STREAM, END_HEADERS, INITIAL_WINDOW_SIZE = 1, 4, 4
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+INFER, STREAM = "/inference.GRPCInferenceService/ModelInfer", "/inference.GRPCInferenceService/ModelStreamInfer"
 SIDE = 3000   # pixels of a hostile picture
 ROWS = 1024   # of a hostile query
 
@@ -81,6 +90,8 @@ def save_repository(folder):
          [numpy_helper.from_array(np.array(value, np.int64), name) for name, value in
           (("from", [0, 0]), ("to", [8, 8]), ("axes", [1, 2]))])
     (folder / "picture" / "symphony.yaml").write_text("shapes: {x: [64, 64, 3]}\nprepare: [{step: decode_image}]\n")
+    save(folder, "echo", [helper.make_node("Identity", ["x"], ["y"])], [("x", TensorProto.UINT8, ["N", "L"])],
+         [("y", TensorProto.UINT8, ["N", "L"])])
     (folder / "rows").mkdir()
     (folder / "rows" / "config.pbtxt").write_text(f'''platform: "ensemble"
 input {{ name: "ids" data_type: TYPE_INT64 dims: [ -1, {LENGTH} ] }}
@@ -131,6 +142,19 @@ def picture_bytes(**parameters):
 
 def frame(kind, flags, stream, payload=b""):
     return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
+
+
+def call(path, *more):
+    return hpack.Encoder().encode([(":method", "POST"), (":scheme", "http"), (":authority", "x"), (":path", path),
+                                   ("content-type", "application/grpc"), *more])
+
+
+def varint(value):
+    digits = []
+    while value >= 128:
+        digits.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*digits, value])
 
 
 # ---- hostile clients: each goes on until it is cancelled ----
@@ -277,20 +301,105 @@ class Hostile:
 
         async def overstay():
             async with self.connection(self.grpc_port, self.context_h2) as (reader, writer):
-                headers = hpack.Encoder().encode([
-                    (":method", "POST"), (":scheme", "http"), (":authority", "x"), ("grpc-timeout", "50m"),
-                    (":path", "/inference.GRPCInferenceService/ModelStreamInfer"), ("content-type", "application/grpc")])
-                writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0) + frame(HEADERS, 4, 1, headers))
+                writer.write(PREFACE + frame(SETTINGS, 0, 0)
+                             + frame(HEADERS, END_HEADERS, 1, call(STREAM, ("grpc-timeout", "50m"))))
                 for _ in range(10):
                     writer.write(frame(DATA, 0, 1, message))
                     await asyncio.sleep(0.02)
                 self.counts["stream asked"] += 1
         await self.often("stream", overstay, 0.2, 2)
 
+    async def unread(self):
+        numbers = bytes(4 << 20)
+        given = service_pb2.ModelInferRequest.InferInputTensor(name="x", datatype="UINT8", shape=(1, len(numbers)))
+        message = service_pb2.ModelInferRequest(model_name="echo", inputs=[given], raw_input_contents=[numbers])
+        packed = gzip.compress(message.SerializeToString())
+        packed = b"\1" + struct.pack(">I", len(packed)) + packed
+        top = json.dumps({"inputs": [{"name": "x", "datatype": "UINT8", "shape": [1, len(numbers)], "parameters": {
+            "binary_data_size": len(numbers)}}], "parameters": {"binary_data_output": True}}).encode()
+        http = http_bytes(gzip.compress(top + numbers), "Content-Encoding: gzip", f"Inference-Header-Content-Length: {len(top)}",
+                          model="echo")
+
+        async def without_window():
+            async with self.connection(self.grpc_port, self.context_h2) as (_, writer):
+                writer.write(PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HI", INITIAL_WINDOW_SIZE, 0)))
+                for stream in range(1, 200, 2):
+                    writer.write(frame(HEADERS, END_HEADERS, stream, call(INFER, ("grpc-encoding", "gzip")))
+                                 + frame(DATA, END_STREAM, stream, packed))
+                    self.counts["unread asked"] += 1
+                    await writer.drain()
+                    await asyncio.sleep(0.3)
+
+        async def without_reading():
+            async with self.connection() as (reader, writer):
+                reader._transport.pause_reading()
+                for _ in range(100):
+                    writer.write(http)
+                    self.counts["unread asked"] += 1
+                    await writer.drain()
+                    await asyncio.sleep(0.3)
+        await asyncio.gather(self.often("unread", without_window, 0.1, 16), self.often("unread", without_reading, 0.1, 16))
+
+    async def first_byte(self):
+        async def hold():
+            async with self.connection(self.grpc_port, self.context_h2) as (reader, writer):
+                writer.write(PREFACE + frame(SETTINGS, 0, 0))
+                block = call(INFER)
+                for stream in range(1, 2001, 2):
+                    writer.write(frame(HEADERS, END_HEADERS, stream, block) + frame(DATA, 0, stream, b"\0"))
+                self.counts["first_byte asked"] += 1000
+                await reader.read()
+        await self.often("first_byte", hold, 1, 9)
+
+    async def half_head(self):
+        async def hold():
+            async with self.connection() as (reader, writer):
+                writer.write(head(100)[:40])
+                self.counts["half_head asked"] += 1
+                await reader.read()
+        await self.often("half_head", hold, 0.1, 200)
+
+    async def inflate(self):
+        number = b"4e-324"
+        count = (48 << 20) // (len(number) + 1)
+        body = (b'{"inputs":[{"name":"ids","datatype":"FP64","shape":[1,%d],"data":[' % count
+                + b",".join([number] * count) + b"]}]}")
+        bytes_ = http_bytes(zlib.compress(body), "Content-Encoding: deflate")
+        await self.asks("inflate", lambda: (bytes_, 1), 0.01, 4)
+
+    async def floods(self, kind, makes):
+        """Each on a connection of its own: sends what it makes from a stream's number, as fast as it is taken."""
+        async def flood(make):
+            async with self.connection(self.grpc_port, self.context_h2) as (_, writer):
+                writer.write(PREFACE + frame(SETTINGS, 0, 0))
+                for stream in range(1, 1 << 31, 200):
+                    writer.write(make(stream))
+                    self.counts[kind + " asked"] += 1
+                    await writer.drain()
+                    await asyncio.sleep(0)
+        await asyncio.gather(*(self.often(kind, lambda make=make: flood(make), 0.1) for make in makes))
+
+    async def references(self):
+        long = b"\x40" + varint(5) + b"x-big" + b"\x7f" + varint(3900 - 127) + b"y" * 3900  # becomes entry 62 of the table
+        block = (call(INFER) + long + b"\xbe" * 16384)[:16384]
+        await self.floods("references", 2 * [lambda stream: frame(HEADERS, END_STREAM | END_HEADERS, stream, block)])
+
+    async def flood(self):
+        block, begin = call(INFER), call(STREAM)
+        field = hpack.Encoder().encode([("a", "b")])
+        await self.floods("flood", [
+            lambda stream: b"".join(frame(HEADERS, END_HEADERS, at, block) + frame(RST_STREAM, 0, at, struct.pack(">I", 8))
+                                    for at in range(stream, stream + 200, 2)),
+            lambda stream: 200 * frame(PING, 0, 0, bytes(8)),
+            lambda stream: 200 * frame(SETTINGS, 0, 0, struct.pack(">HI", INITIAL_WINDOW_SIZE, 65535)),
+            lambda stream: 200 * frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", 1)),
+            lambda stream: frame(HEADERS, 0, stream, block) + 500 * frame(CONTINUATION, 0, stream, field),
+            lambda stream: frame(HEADERS, END_HEADERS, stream, begin) + 500 * frame(DATA, 0, stream, b"\0")])
+
 
 KINDS = [name for name in vars(Hostile) if name in
          ("impossible", "poison", "silent", "half_close", "handshake", "slow_body", "large_body", "stream", "shape", "picture",
-          "fan_out")]
+          "fan_out", "unread", "first_byte", "half_head", "inflate", "references", "flood")]
 
 
 def clients_affinity():

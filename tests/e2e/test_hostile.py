@@ -6,7 +6,7 @@ import sys
 
 HOSTILE = pathlib.Path(__file__).parent.parent.parent / "bench" / "hostile.py"
 KINDS = ("impossible", "poison", "silent", "half_close", "handshake", "slow_body", "large_body", "stream", "shape", "picture",
-         "fan_out")
+         "fan_out", "unread", "first_byte", "half_head", "inflate", "references", "flood")
 
 
 def test_hostile():
