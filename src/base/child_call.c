@@ -114,43 +114,6 @@ err_actions:
     return -rc;
 }
 
-/* Waits until the child answers or ends. False: the call was to be stopped, and the child has been killed. */
-static bool program_await(const struct child_program *program, int pipe, pid_t child) {
-    int64_t since_ns = clock_now_ns();
-    struct pollfd answer = {.fd = pipe, .events = POLLIN};
-    while (poll(&answer, 1, POLL_MS) <= 0) {
-        if (program->stop && atomic_load_explicit(program->stop, memory_order_relaxed)) { /* no data goes with it */
-            kill(child, SIGKILL);
-            return false;
-        }
-        if (program->waits)
-            program->waits(program->context, clock_now_ns() - since_ns);
-    }
-    return true;
-}
-
-int child_program_call(const struct child_program *program, const void *request, size_t bytes, struct sy_error *err) {
-    int in = memory_file("request", request, bytes), out[2]; /* a pipe's writer might wait for its reader */
-    pid_t child;
-    if (in < 0)
-        return error_set(err, in, "no request to a child process: %s", strerror(-in));
-    int rc = pipe2(out, O_CLOEXEC) ? error_set(err, -errno, "no pipe: %s", strerror(errno)) : 0;
-    if (rc)
-        goto err_in;
-    if ((rc = child_spawn(&child, "/proc/self/exe", program->argv, in, out[1])) < 0)
-        error_set(err, rc, "no child process: %s", strerror(-rc));
-    close(out[1]);
-    if (!rc) {
-        bool stopped = !program_await(program, out[0], child);
-        rc = answer_take(out[0], child, err);
-        rc = stopped ? error_set(err, -EINTR, "stopped") : rc;
-    }
-    close(out[0]);
-err_in:
-    close(in);
-    return rc;
-}
-
 /* ---- limits ---- */
 
 /* The calls that make sockets of a network fail. Where the system has no such filters, they do not. */
@@ -185,19 +148,4 @@ void child_limit(bool network) {
     int rc = network ? 0 : sockets_limit();
     if (rc < 0)
         log_debug("a child keeps the network", "reason=\"%s\"", strerror(-rc));
-}
-
-int child_answer(void *request, size_t bytes, int (*call)(void *request, struct sy_error *err)) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    child_limit(false);
-    size_t have = 0;
-    ssize_t got = 1;
-    while (have < bytes && got > 0) {
-        got = read(STDIN_FILENO, (char *)request + have, bytes - have);
-        have += got > 0 ? (size_t)got : 0;
-    }
-    if (have < bytes || fcntl(CHILD_FD, F_GETFD) < 0)
-        return 2; /* not started by a parent that waits */
-    answer_send(CHILD_FD, call, request);
-    return 0; /* not reached */
 }

@@ -16,20 +16,6 @@
  * only changes to files remain. The process must have a single thread. -errno if there is no child. */
 int child_call(int (*call)(void *context, struct sy_error *err), void *context, struct sy_error *err);
 
-/* For a process with several threads: the child is this program anew. */
-struct child_program {
-    char *const *argv;        /* for them main() calls child_answer() with the function to be run */
-    const _Atomic bool *stop; /* set by another thread to end early, with -EINTR; may be NULL */
-    void (*waits)(void *context, int64_t waited_ns); /* called about ten times a second; may be NULL */
-    void *context;
-};
-
-/* As child_call(), but the child is this program, started anew. Its function gets a copy of `request`. */
-int child_program_call(const struct child_program *program, const void *request, size_t bytes, struct sy_error *err);
-/* In the child: reads the request, calls `call` with it and answers. The child dies with the thread that waits for it.
- * Returns the exit status. */
-int child_answer(void *request, size_t bytes, int (*call)(void *request, struct sy_error *err));
-
 /* In a child that runs what clients may have brought, before it starts threads: no new privileges, no core files, and,
  * without `network`, no sockets but those within this machine. */
 void child_limit(bool network);

@@ -11,8 +11,6 @@
 #include "planfile/prefix_parts.h"
 #include "prefix/groups.h"
 #include "repository/repository.h"
-#include "sharing/shared_form.h"
-#include "sharing/shared_join.h"
 
 #define ITEMS_MAX 1024
 
@@ -308,10 +306,6 @@ static void answer_table(const struct answer *a, bool untried) {
 }
 
 static int prefixes_run(int argc, char **argv) {
-    if (argc == 2 && strcmp(argv[1], SHARED_JOIN_ARGUMENT) == 0)
-        return shared_join_main(); /* not for users: sharing/shared_join.h */
-    if (argc == 2 && strcmp(argv[1], SHARED_FORM_ARGUMENT) == 0)
-        return shared_form_main(); /* nor this: sharing/shared_form.h */
     struct settings s = {.tensors = GROUP_TENSORS, .items = 8, .share = 100 * GROUP_SHARE};
     struct answer a = {.count = 0};
     struct sy_error err;

@@ -16,7 +16,6 @@
 #include "repository/preparations.h"
 #include "repository/repository.h"
 #include "repository/repository_look.h"
-#include "sharing/shared_form.h"
 
 /* ---- progress ---- */
 
@@ -367,7 +366,7 @@ int deployment_for_control(struct deployment *d, struct repository_control *cont
     free(entries);
     if (rc < 0)
         return rc;
-    uint32_t prefixes = d->shared.searched ? d->shared.count + SHARED_FORMED_MAX : 0;
+    uint32_t prefixes = d->shared.count;
     uint32_t places = control->models_max + CONTROL_SPARE + prefixes;
     control->shared = &d->shared;
     d->models = calloc(places, sizeof(*d->models));

@@ -19,8 +19,6 @@
 #include "repository/preparations.h"
 #include "request/infer_counters.h"
 #include "request/preparer.h"
-#include "sharing/shared_form.h"
-#include "sharing/shared_join.h"
 #include "sharing/shared_prefixes.h"
 
 #define WAIT_NS (200 * NS_PER_US) /* between two checks of what other threads have done */
@@ -79,9 +77,6 @@ static void slot_free(struct model_slots *slots, uint32_t index) {
     ensemble_release(served(slots, index));
     if (served_model_is_suffix(served(slots, index)))
         member_leave(slots, index);
-    if (slots->control->shared && slots->control->shared->searched && slot->use == SLOT_DRAINING &&
-        is_in_repository(slots, index))
-        part_folders_tidy(served(slots, index)->path, slots->control->how[0].cache_dir);
     served(slots, index)->part = NULL;
     served(slots, index)->suffixes = NULL;
     server_model_host(s, index);
@@ -213,7 +208,6 @@ static int prefix_enter(struct model_slots *slots, struct shared_group *group, s
         slot_free(slots, group->place);
         return rc;
     }
-    group->planned = profile;
     place_enter(slots, group->place);
     atomic_store_explicit(&served(slots, group->place)->state, MODEL_READY, memory_order_release); /* as other places */
     return 0;
@@ -240,7 +234,6 @@ static int member_enter(struct model_slots *slots, uint32_t slot, struct shared_
     group->places[number] = slot;
     group->taken[number] = true;
     group->users++;
-    member->users++;
     server_model_host(s, slot);
     return 0;
 }
@@ -254,91 +247,36 @@ static void member_leave(struct model_slots *slots, uint32_t slot) {
         if (!group->users || group->place != model->host)
             continue;
         group->taken[model->suffix] = false;
-        shared_member_leave(group, container_of(model->part, struct shared_member, part));
         if (--group->users > 0)
             return;
-        group->planned = NULL;
         place_leave(slots, group->place);
         slot_free(slots, group->place);
         return;
     }
 }
 
-/* Whether a place serves a model of the repository whole, so that the model might come to share its first layers. */
-static bool is_whole(const struct model_slots *slots, uint32_t slot) {
-    return slots->slots[slot].use == SLOT_SERVING && !served(slots, slot)->ensemble && !served(slots, slot)->part &&
-           is_in_repository(slots, slot);
-}
-
-bool model_slot_may_share(struct model_slots *slots, uint32_t slot) {
-    struct shared_group *group;
-    struct sy_error why;
-    struct shared_prefixes *shared = slots->control->shared;
-    return shared && is_whole(slots, slot) && shared_member_find(shared, served(slots, slot), &group, &why);
-}
-
-/* Makes a group of a place's model and one that serves whole. As shared_prefixes_form(). */
-static int slot_form(struct model_slots *slots, uint32_t slot, struct shared_group **group,
-                     struct shared_member **member, struct sy_error *why) {
-    const struct served_model **partners = calloc(slots->count, sizeof(*partners));
-    uint32_t count = 0;
-    if (!partners)
-        return error_set(why, -ENOMEM, "out of memory");
-    for (uint32_t i = 0; i < slots->count; i++)
-        if (is_whole(slots, i))
-            partners[count++] = served(slots, i);
-    int rc = shared_prefixes_form(slots->control->shared, served(slots, slot), partners, count, &slots->control->how[0],
-                                  group, member, why);
-    free(partners);
-    return rc;
-}
-
-/* Lets a place's model join the group with whose layers it begins, or makes a group of it and a model that is served
- * whole. 0, or -errno with a reason: why it does not fit the nearest group or, without such a group, another model. */
-static int slot_join(struct model_slots *slots, uint32_t slot, struct shared_group **group,
-                     struct shared_member **member, struct sy_error *why) {
-    struct shared_prefixes *shared = slots->control->shared;
-    struct sy_error formed = {""};
-    int joins = shared_prefixes_join(shared, served(slots, slot), &slots->control->how[0], group, member, why);
-    if (!joins)
-        shared_member_log(*group, *member);
-    if (!joins || joins == -EINTR || joins == -ENOMEM)
-        return joins;
-    int forms = slot_form(slots, slot, group, member, &formed);
-    if (forms && *formed.text && joins == -ENOENT && (forms != -ENOENT || !shared->count))
-        *why = formed;
-    return forms;
-}
-
-/* The group whose first layers a place's model shares: it is a member, or becomes one now. NULL: it is served whole,
- * and the log says why, if other models may share theirs. -EINTR, -ENOMEM: the load fails. */
-static int slot_group(struct model_slots *slots, uint32_t slot, struct shared_group **group,
-                      struct shared_member **member, struct sy_error *err) {
+/* The group whose first layers a place's model shares. NULL: it is served whole, and the log says why, if other models
+ * share theirs. */
+static struct shared_group *slot_group(struct model_slots *slots, uint32_t slot, struct shared_member **member) {
     struct shared_prefixes *shared = slots->control->shared;
     const struct served_model *model = served(slots, slot);
+    struct shared_group *group = NULL;
     struct sy_error why = {""};
-    int rc = -ENOTSUP;
-    *group = NULL;
     if (!shared || !shared->searched)
-        return 0;
+        return NULL;
     if (!is_in_repository(slots, slot))
-        error_set(&why, rc, "a client brought it");
-    else if ((*member = shared_member_find(shared, model, group, &why)) != NULL)
-        rc = 0;
-    else if (!*why.text && !shared_refusal_take(shared, model, why.text))
-        rc = slot_join(slots, slot, group, member, &why);
-    if (rc == -EINTR || rc == -ENOMEM)
-        return error_set(err, rc, "%s", why.text);
-    if (rc) {
-        *group = NULL;
-        shared_whole_log(model->name, model->version, why.text);
-    }
-    return 0;
+        error_set(&why, -ENOTSUP, "a client brought it");
+    else if ((*member = shared_member_find(shared, model, &group, &why)) != NULL)
+        return group;
+    const char *reason = *why.text ? why.text : shared_refusal_find(shared, model);
+    shared_whole_log(model->name, model->version,
+                     reason ? reason : "groups are formed at the start, and it was not there, or had another file");
+    return NULL;
 }
 
 static int slot_model(struct model_slots *slots, uint32_t slot, struct sy_error *err) {
     struct server *s = slots->server;
-    struct shared_group *group = NULL;
+    struct shared_group *group;
     struct shared_member *member;
     instances_place(served(slots, slot), s->config.accelerators, s->config.type_count);
     int rc = slot_profile(slots, slot, err);
@@ -350,9 +288,9 @@ static int slot_model(struct model_slots *slots, uint32_t slot, struct sy_error 
         rc = preparer_start(s->preparer, err);
     if (rc == 0)
         rc = served_model_labels_read(served(slots, slot), err);
-    if (rc == 0)
-        rc = slot_group(slots, slot, &group, &member, err);
-    if (rc == 0 && group)
+    if (rc)
+        return rc;
+    if ((group = slot_group(slots, slot, &member)) != NULL)
         rc = member_enter(slots, slot, group, member, err);
     if (rc == 0)
         rc = executors_load(slots, slot, err);

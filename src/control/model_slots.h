@@ -48,9 +48,6 @@ void model_slots_free(struct model_slots *slots);
 int model_slot_load(struct model_slots *slots, struct served_model *found, uint32_t *slot, struct sy_error *err);
 /* Frees a LOADED place. */
 void model_slot_discard(struct model_slots *slots, uint32_t slot);
-/* Whether a place serves a model whole although a group has made the model its member since (shared_form.h): once
- * loaded anew, it shares its first layers. */
-bool model_slot_may_share(struct model_slots *slots, uint32_t slot);
 /* Hands the model to the executors and the scheduler; from then on it can be served. */
 void model_slot_enter(struct model_slots *slots, uint32_t slot);
 /* From the next publication on the model gets no new requests; requests that already hold it are still served. */

@@ -269,29 +269,6 @@ static int source_load(struct repository_thread *t, struct known_model *k, struc
     return 200;
 }
 
-/* A load may have made a group with models that are served whole: those are loaded anew, to share their first layers.
- */
-static void sharers_load(struct repository_thread *t) {
-    static const struct model_override none;
-    for (uint32_t i = 0; i < t->known_count && !is_stopped(t); i++) {
-        struct known_model *k = &t->known[i];
-        struct source source;
-        struct sy_error err;
-        bool share = false;
-        for (uint32_t v = 0; v < k->serving.count; v++)
-            share |= model_slot_may_share(&t->slots, k->serving.slots[v]);
-        if (!share)
-            continue;
-        int status = source_open(t, k->name, &none, &source, &err);
-        if (status == 0 && k->stamp == source.stamp)
-            status = source_load(t, k, &source, &err);
-        source_close(&source);
-        if (status != 200)
-            log_warn("model goes on being served whole", "model=%s reason=\"%s\"", k->name,
-                     status ? err.text : "its files have changed");
-    }
-}
-
 static int load(struct repository_thread *t, const char *name, const struct model_override *override,
                 struct sy_error *err);
 
@@ -362,10 +339,8 @@ static int load(struct repository_thread *t, const char *name, const struct mode
     }
     struct known_model *k = known_find(t, name);
     source_close(&source);
-    if (status == 200) {
-        sharers_load(t);
+    if (status == 200)
         return status;
-    }
     if (!source.count)
         status = order_poll_failed(name, status, err);
     log_error("model not loaded", "model=%s reason=\"%s\"", name, err->text);

@@ -47,11 +47,6 @@ int cuts_find(const struct cut_model *const *models, uint32_t model_count, uint3
  * tensors with the same digest, the first. */
 void cut_tensors(const struct cut_model *model, const struct cut *cut, uint32_t tensors[CUT_TENSORS_MAX]);
 
-/* Whether another model can be cut there, too: it computes the same tensors in the same way, and none of its other
- * nodes takes one from before the cut. -ENOENT: it does not begin so; -EINVAL: it does, but its other nodes take more
- * of it; -ENOMEM. Each with a sentence. */
-int cut_holds(const struct cut_model *model, const struct cut *cut, struct sy_error *err);
-
 /* Marks what of the model computes the tensors `goals`: nodes, and the inputs and initialisers they take. Of a tensor
  * that `stops` has, goal or not, only the tensor itself is marked, and not what computes it. Arrays of node_count and
  * tensor_count; `stops` may be NULL. */

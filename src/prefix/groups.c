@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool group_large_enough(const struct cut *cut, const struct cut_model *model, double share) {
+/* Whether the nodes before a cut are a share of the model's nodes, or of its weights, that is worth sharing. */
+static bool group_large_enough(const struct cut *cut, const struct cut_model *model, double share) {
     return cut->node_count >= share * model->node_count ||
            (model->weights_bytes && (double)cut->weights_bytes >= share * (double)model->weights_bytes);
 }

@@ -28,9 +28,6 @@ struct group {
 int groups_find(const struct cut_model *const *models, uint32_t count, const struct group_rules *rules,
                 struct group *groups, uint32_t *group_count, struct sy_error *err);
 
-/* Whether the nodes before a cut are a share of the model's nodes, or of its weights, that is worth sharing. */
-bool group_large_enough(const struct cut *cut, const struct cut_model *model, double share);
-
 /* Why a model shares a prefix with no other: a sentence without a full stop. `names` are the models'. */
 void group_reason(const struct cut_model *const *models, const char *const *names, uint32_t count,
                   const struct group_rules *rules, uint32_t model, char *text, size_t size);

@@ -347,35 +347,15 @@ static int trial_run(const struct split *split, struct sy_error *err) {
     return rc;
 }
 
-static int wholes_read(struct split *split, struct sy_error *err) {
+int split_make(struct split *split, const struct cut *cut, struct sy_error *err) {
     int rc = 0;
     for (uint32_t m = 0; !rc && m < split->count; m++)
         rc = split->engine->signature(split->members[m].model->graph.path, NULL, &split->members[m].whole, err);
-    return rc;
-}
-
-/* Makes all but the prefix. */
-static int members_make(struct split *split, const struct cut *cut, struct sy_error *err) {
-    int rc = 0;
+    if (!rc)
+        rc = prefix_make(split, cut, err);
     for (uint32_t m = 0; !rc && m < split->count; m++)
         rc = prefix_inputs(split, &split->members[m], err);
     for (uint32_t m = 0; !rc && m < split->count; m++)
         rc = suffix_make(split, &split->members[m], cut, err);
     return rc ? rc : trial_run(split, err);
-}
-
-int split_make(struct split *split, const struct cut *cut, struct sy_error *err) {
-    int rc = wholes_read(split, err);
-    if (!rc)
-        rc = prefix_make(split, cut, err);
-    return rc ? rc : members_make(split, cut, err);
-}
-
-int split_join(struct split *split, const struct cut *cut, struct sy_error *err) {
-    int rc = wholes_read(split, err);
-    if (!rc)
-        rc = split->engine->signature(split->prefix_path, NULL, &split->prefix, err);
-    if (!rc)
-        rc = prefix_outputs_check(split, cut, err);
-    return rc ? rc : members_make(split, cut, err);
 }

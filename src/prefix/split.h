@@ -32,6 +32,3 @@ struct split {
  * member at a time, and times it for 0.2 s, or longer if it is slow. The library that loads them may crash on a broken
  * model, so call it in a child process. */
 int split_make(struct split *split, const struct cut *cut, struct sy_error *err);
-/* The same with a prefix that was made earlier, of other models: its file is read, and the caller gives prefix_inputs.
- */
-int split_join(struct split *split, const struct cut *cut, struct sy_error *err);

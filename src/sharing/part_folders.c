@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +15,7 @@
 #include "base/log.h"
 #include "engine/fingerprint.h"
 
-#define NOTE_FORMAT 2 /* 1 did not say where the models lie */
+#define NOTE_FORMAT 1
 #define NOTE        "split.json"
 #define SUFFIX      ".parts"
 #define TAG_DIGITS  8
@@ -161,37 +160,6 @@ int part_numbers_read(const json_t *list, uint32_t count, uint32_t end, bool non
     return 0;
 }
 
-void part_cut_pack(json_t *note, const struct cut *cut) {
-    json_t *tensors = json_array();
-    for (uint32_t i = 0; i < cut->tensor_count; i++) {
-        const uint64_t *w = cut->tensors[i].words;
-        json_array_append_new(
-            tensors, json_sprintf("%016" PRIx64 "%016" PRIx64 "%016" PRIx64 "%016" PRIx64, w[0], w[1], w[2], w[3]));
-    }
-    json_object_set_new(note, "nodes", json_integer(cut->node_count));
-    json_object_set_new(note, "weights_bytes", json_integer((json_int_t)cut->weights_bytes));
-    json_object_set_new(note, "tensors", tensors);
-}
-
-int part_cut_read(const json_t *note, struct cut *cut) {
-    const json_t *tensors = json_object_get(note, "tensors");
-    json_int_t nodes = json_integer_value(json_object_get(note, "nodes"));
-    json_int_t bytes = json_integer_value(json_object_get(note, "weights_bytes"));
-    size_t count = json_array_size(tensors);
-    if (nodes < 1 || nodes > UINT32_MAX || bytes < 0 || count < 1 || count > CUT_TENSORS_MAX)
-        return -EINVAL;
-    *cut =
-        (struct cut){.node_count = (uint32_t)nodes, .weights_bytes = (uint64_t)bytes, .tensor_count = (uint32_t)count};
-    for (uint32_t i = 0; i < count; i++) {
-        const char *text = json_string_value(json_array_get(tensors, i));
-        uint64_t *w = cut->tensors[i].words;
-        if (!text || strlen(text) != 64 ||
-            sscanf(text, "%16" SCNx64 "%16" SCNx64 "%16" SCNx64 "%16" SCNx64, &w[0], &w[1], &w[2], &w[3]) != 4)
-            return -EINVAL;
-    }
-    return 0;
-}
-
 /* ---- which are of no use any more ---- */
 
 /* The file of a note's member: 0 with its path, or -errno. */
@@ -216,19 +184,16 @@ static bool member_changed(const char *folder, const json_t *member) {
 
 /* Whether this model is the first owner of a folder's parts, and nobody can use them any more. */
 static bool folder_stale(const char *folder, const char *model_path) {
-    char first[2 * SIDECAR_PATH_MAX], owner[SIDECAR_PATH_MAX];
+    char first[2 * SIDECAR_PATH_MAX];
     struct stat of, model;
     json_t *note = note_load(folder), *members = json_object_get(note, "members");
     json_int_t format = json_integer_value(json_object_get(note, "format"));
     bool stale = false;
     size_t i;
     const json_t *member;
-    if (format == 1 && json_array_size(members) > 0) {
-        sidecar_owner(model_path, folder, owner);
-        stale = !*owner; /* it lies beside this model; in a cache folder it may be another one's */
-    } else if (format == NOTE_FORMAT && stat(model_path, &model) == 0 &&
-               member_file(folder, json_array_get(members, 0), first, &of) == 0 && of.st_dev == model.st_dev &&
-               of.st_ino == model.st_ino) {
+    if (format == NOTE_FORMAT && stat(model_path, &model) == 0 &&
+        member_file(folder, json_array_get(members, 0), first, &of) == 0 && of.st_dev == model.st_dev &&
+        of.st_ino == model.st_ino) {
         json_array_foreach(members, i, member) {
             stale |= member_changed(folder, member);
         }

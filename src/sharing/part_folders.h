@@ -51,10 +51,6 @@ int part_refusal_write(const char *folder, const struct part_owner *owners, uint
  * `none` allows that: 0 or -EINVAL. */
 json_t *part_numbers_pack(const uint32_t *numbers, uint32_t count);
 int part_numbers_read(const json_t *list, uint32_t count, uint32_t end, bool none, uint32_t *numbers);
-/* A cut, as `nodes`, `weights_bytes` and `tensors` of a note. */
-void part_cut_pack(json_t *note, const struct cut *cut);
-int part_cut_read(const json_t *note, struct cut *cut);
-
 /* ---- finding or making parts ---- */
 
 /* Whose parts are wanted, and how they are made if there are none. */

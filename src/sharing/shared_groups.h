@@ -2,16 +2,14 @@
  * their own, and each member's suffix (docs/prefixes.md, repository/served_part.h).
  *
  * Groups are formed before the server starts, while the process has one thread (shared_prefixes.h). Then the
- * repository's thread alone uses them, and members may come (shared_join.h). */
+ * repository's thread alone uses them: models of a group may be unloaded, and loaded again. */
 #pragma once
-
-#include <jansson.h>
 
 #include "prefix/split.h"
 #include "repository/served_part.h"
 #include "sharing/part_folders.h"
 
-#define SHARED_KIND "parts 2" /* of folders (part_folder_place()) */
+#define SHARED_KIND "parts" /* of folders (part_folder_place()) */
 
 /* A model of a group: a file as it was when it was cut. */
 struct shared_member {
@@ -21,17 +19,15 @@ struct shared_member {
     struct served_part part; /* the suffix */
     struct profile *profile; /* of the suffix, up to the group's greatest batch */
     uint64_t weights_bytes, batch_bytes;
-    int held;       /* the folder of its part, if it joined (part_folder_hold()); -1: it is the group's */
-    uint32_t users; /* places that are loaded of it: two while a reloaded one replaces another */
 };
 
 /* Models that share their first layers. */
 struct shared_group {
     struct served_model *host; /* what the prefix's place becomes: a model of its own, complete but for its state */
     struct served_part prefix;
-    struct cut cut;                      /* where its members are cut */
-    uint32_t prefix_inputs[TENSORS_MAX]; /* as of struct split */
-    char tag[FINGERPRINT_TEXT];          /* of the models that the prefix was found in: a fingerprint of all files */
+    uint32_t node_count; /* of the prefix */
+    uint64_t weights_bytes;
+    char tag[FINGERPRINT_TEXT]; /* of the models that the prefix was found in: a fingerprint of all files */
     struct profile *prefix_profile;
     struct profile *profile; /* of a batch to all of them, divided among them in the slowest way (table/shared.h) */
     struct shared_member *members[PART_SUFFIXES_MAX];
@@ -41,8 +37,7 @@ struct shared_group {
     /* of a server whose models come and go */
     bool taken[PART_SUFFIXES_MAX]; /* numbers of places that are loaded */
     uint32_t users;                /* such places */
-    uint32_t place;                /* of the prefix, while there are any, */
-    const struct profile *planned; /* and the table that its batches are planned with; NULL: none yet */
+    uint32_t place;                /* of the prefix, while there are any */
 };
 
 /* Why a model was served whole when the groups were formed. */
@@ -56,7 +51,6 @@ struct shared_prefixes {
     uint32_t count;
     struct shared_refusal *refusals; /* [refusal_count] */
     uint32_t refusal_count;
-    uint32_t formed; /* groups made since the server started */
     bool searched;
 };
 
@@ -76,13 +70,6 @@ struct shared_member *shared_member_find(struct shared_prefixes *shared, const s
 /* Makes a completed model a member: what is loaded of it is its suffix from now on. */
 void shared_member_apply(struct served_model *model, const struct shared_group *group, struct shared_member *member,
                          uint32_t host_place, uint8_t number);
-/* A place of a member is no longer loaded. If it was the last one, and the member's file has changed since it was cut,
- * the member is freed. */
-void shared_member_leave(struct shared_group *group, struct shared_member *member);
-/* Frees members that nothing is loaded of, and whose model has come back with another file. */
-void shared_members_drop(struct shared_group *group);
-void shared_member_free(struct shared_member *member);
-
 /* ---- for those that make groups and members ---- */
 
 void shared_group_free(struct shared_group *group);
@@ -91,32 +78,10 @@ void shared_group_free(struct shared_group *group);
 void shared_whole_log(const char *name, uint32_t version, const char *reason);
 void shared_member_log(const struct shared_group *group, const struct shared_member *member);
 
-/* Writes into a member's object of a note how its suffix was cut, and how long a lone request took, for
- * shared_member_make(). */
-void shared_suffix_note(json_t *of, const struct split_member *member);
-/* Checks what parts must fulfil besides giving the same answers as the whole: -ENOTSUP with a sentence. */
-int shared_parts_check(const struct split *split, struct sy_error *err);
-
-/* Profiles a part by itself, up to *batch_max, which becomes less if the part does not take so many, and learns what it
- * takes and gives. `like` is a model of the group. -errno with a sentence. */
-int shared_part_profile(const struct served_model *like, const char *name, const struct profile_options *how,
-                        struct served_part *part, uint32_t *batch_max, struct profile_record *record,
-                        struct sy_error *err);
-/* A new member of the group's prefix, which is there: its suffix is the file `path`, and `of` what a note says of it.
- * NULL with *rc, -errno, and a sentence: a lone request takes too long in parts, for example. */
-struct shared_member *shared_member_make(const struct shared_group *group, const struct served_model *model,
-                                         const char *path, const json_t *of, const struct profile_options *how,
-                                         uint32_t *batch_max, struct profile_record *record, int *rc,
-                                         struct sy_error *err);
 /* Makes the table of all members, whose profiles and prefix's are there. -ENOMEM. */
 int shared_table_make(struct shared_group *group, uint32_t batch_max, struct sy_error *err);
 /* Checks that a lone request takes hardly longer in parts than whole, in view of its SLO: else -EINVAL with a sentence.
  */
 int shared_lone_check(int64_t parts_ns, int64_t whole_ns, int64_t slo_ns, struct sy_error *err);
-/* Checks that batches for a new member alone, with this suffix and this SLO, take hardly longer than the group's
- * batches are planned with: else -ETIME with a sentence. While the prefix is loaded its table stays; a small difference
- * is left to the correction by measured runs. */
-int shared_times_check(const struct shared_group *group, const struct profile *suffix, int64_t slo_ns,
-                       struct sy_error *err);
 /* A copy of the group's table, allocated; NULL without memory. */
 struct profile *shared_profile_copy(const struct shared_group *group);

@@ -9,6 +9,8 @@
 
 #include "base/log.h"
 #include "prefix/parts.h"
+#include "prefix/split.h"
+#include "profile/prepare.h"
 
 #define TRIAL_S 300 /* a child process that tries a cut may take so long */
 
@@ -19,20 +21,48 @@ void shared_making_add(struct shared_making *m, uint32_t member, const struct se
     m->owners[member] = (struct part_owner){model->name, model->path, model->contents};
 }
 
+_Static_assert(PART_OWN == SPLIT_NONE, "notes have what a split says");
+
 /* ---- the parts ---- */
+
+/* Checks what parts must fulfil besides giving the same answers as the whole: -ENOTSUP with a sentence. */
+static int parts_check(const struct split *split, struct sy_error *err) {
+    for (uint32_t o = 0; o < split->prefix.output_count; o++)
+        if (split->prefix.outputs[o].type == DATATYPE_BYTES)
+            return error_set(err, -ENOTSUP, "strings cross the cut");
+    for (uint32_t m = 0; m < split->count; m++) {
+        const struct split_member *member = &split->members[m];
+        if (memcmp(member->prefix_takes, split->members[0].prefix_takes,
+                   split->prefix.input_count * sizeof(member->prefix_takes[0])) != 0)
+            return error_set(err, -ENOTSUP, "their inputs are in another order");
+        for (uint32_t i = 0; i < member->suffix.input_count; i++)
+            if (member->suffix_takes[i] == SPLIT_NONE && member->suffix.inputs[i].type == DATATYPE_BYTES)
+                return error_set(err, -ENOTSUP, "a suffix takes strings of its own");
+    }
+    return 0;
+}
+
+/* Writes into a member's object of a note how its suffix was cut, and how long a lone request took, for member_make().
+ */
+static void suffix_note(json_t *of, const struct split_member *member) {
+    json_object_set_new(of, "takes", part_numbers_pack(member->suffix_takes, member->suffix.input_count));
+    json_object_set_new(of, "own", part_numbers_pack(member->suffix_own, member->suffix.input_count));
+    json_object_set_new(of, "lone_whole_ns", json_integer(member->whole_ns));
+    json_object_set_new(of, "lone_parts_ns", json_integer(member->parts_ns));
+}
 
 /* Writes the note of the parts, in the child process that has made them. */
 static int note_write(void *context, const struct split *split, uint32_t cut, struct sy_error *err) {
     const struct shared_making *m = context;
-    int rc = shared_parts_check(split, err);
+    int rc = parts_check(split, err);
     if (rc)
         return rc;
     json_t *note = part_note_new(m->made, m->owners, m->group->count), *members = json_object_get(note, "members");
     for (uint32_t i = 0; i < split->count; i++)
-        shared_suffix_note(json_array_get(members, i), &split->members[i]);
-    part_cut_pack(note, &m->group->cuts[cut]);
+        suffix_note(json_array_get(members, i), &split->members[i]);
+    json_object_set_new(note, "nodes", json_integer(m->group->cuts[cut].node_count));
+    json_object_set_new(note, "weights_bytes", json_integer((json_int_t)m->group->cuts[cut].weights_bytes));
     json_object_set_new(note, "takes", part_numbers_pack(split->members[0].prefix_takes, split->prefix.input_count));
-    json_object_set_new(note, "inputs", part_numbers_pack(split->prefix_inputs, split->prefix.input_count));
     return part_note_write(m->made, note, err);
 }
 
@@ -105,6 +135,85 @@ static void host_fill(const struct shared_making *m, struct shared_group *g, uin
     host->suffixes = g->places;
 }
 
+/* Profiles a part by itself, up to *batch_max, which becomes less if the part does not take so many, and learns what it
+ * takes and gives. `like` is a model of the group. -errno with a sentence. */
+static int part_profile(const struct served_model *like, const char *name, const struct profile_options *how,
+                        struct served_part *part, uint32_t *batch_max, struct profile_record *record,
+                        struct sy_error *err) {
+    struct served_model *model = calloc(1, sizeof(*model));
+    struct profile_options options = *how;
+    struct profile_progress progress = {.model = name, .count = 1};
+    struct profile *profile = NULL;
+    bool measured;
+    if (!model)
+        return error_set(err, -ENOMEM, "out of memory");
+    snprintf(model->name, sizeof(model->name), "%s", name);
+    snprintf(model->path, sizeof(model->path), "%s", part->path);
+    memcpy(model->on, like->on, sizeof(model->on));
+    model->version = 1;
+    options.batch_max = *batch_max;
+    int rc = profile_prepare(model, &options, &progress, record, &profile, &measured);
+    if (rc)
+        error_set(err, rc, "%.400s", rc == -EINTR ? "stopped" : model->reason);
+    else if (like->signature.batched && !record->batched)
+        rc = error_set(err, -EINVAL, "%s: its items cannot be run together: %s", name, record->note);
+    if (!rc) {
+        part->signature = model->signature;
+        part->signature.batched = like->signature.batched;
+        memcpy(part->dims, model->reference_dims, sizeof(part->dims));
+        if (like->signature.batched && record->batch_max < *batch_max)
+            *batch_max = record->batch_max;
+    }
+    free(profile);
+    free(model);
+    return rc;
+}
+
+/* Reads what a note says of a suffix, and checks it against the inputs of the suffix's file. */
+static int member_read(const struct shared_group *g, struct shared_member *member, const json_t *of,
+                       uint32_t whole_inputs, struct sy_error *err) {
+    struct served_part *part = &member->part;
+    uint32_t inputs = part->signature.input_count;
+    bool fits = part_numbers_read(json_object_get(of, "takes"), inputs, g->prefix.signature.output_count, true,
+                                  part->takes) == 0 &&
+                part_numbers_read(json_object_get(of, "own"), inputs, whole_inputs, true, part->own) == 0;
+    for (uint32_t k = 0; fits && k < inputs; k++)
+        fits = part->takes[k] != PART_OWN || part->own[k] != PART_OWN;
+    return fits ? 0 : error_set(err, -EINVAL, "%.400s: the note beside it does not fit it", part->path);
+}
+
+/* A new member of the group's prefix, which is there: its suffix is the file `path`, and `of` what a note says of it.
+ * NULL with *rc, -errno, and a sentence: a lone request takes too long in parts, for example. */
+static struct shared_member *member_make(const struct shared_group *g, const struct served_model *model,
+                                         const char *path, const json_t *of, const struct profile_options *how,
+                                         uint32_t *batch_max, struct profile_record *record, int *rc,
+                                         struct sy_error *err) {
+    struct shared_member *member = calloc(1, sizeof(*member));
+    char name[MODEL_NAME_MAX];
+    if (!member) {
+        *rc = error_set(err, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    snprintf(member->name, sizeof(member->name), "%s", model->name);
+    snprintf(member->path, sizeof(member->path), "%s", model->path);
+    snprintf(member->contents, sizeof(member->contents), "%s", model->contents);
+    snprintf(member->part.path, sizeof(member->part.path), "%s", path);
+    snprintf(name, sizeof(name), "%.100s.suffix", model->name);
+    *rc = shared_lone_check(json_integer_value(json_object_get(of, "lone_parts_ns")),
+                            json_integer_value(json_object_get(of, "lone_whole_ns")), model->slo_ns, err);
+    if (!*rc)
+        *rc = part_profile(model, name, how, &member->part, batch_max, record, err);
+    if (!*rc)
+        *rc = member_read(g, member, of, model->signature.input_count, err);
+    if (!*rc) {
+        member->weights_bytes = record->weights_bytes;
+        member->batch_bytes = record->batch_bytes;
+        return member;
+    }
+    free(member);
+    return NULL;
+}
+
 /* Profiles the prefix, and takes over what the note says of it. */
 static int prefix_fill(const struct shared_making *m, const char *folder, const json_t *note, struct shared_group *g,
                        uint32_t *batch_max, struct profile_record *record, struct sy_error *err) {
@@ -113,13 +222,13 @@ static int prefix_fill(const struct shared_making *m, const char *folder, const 
     snprintf(name, sizeof(name), "%.100s.prefix", first->name);
     int rc = part_file(g->prefix.path, folder, "prefix.onnx", 0, err);
     if (!rc)
-        rc = shared_part_profile(first, name, m->how, &g->prefix, batch_max, record, err);
+        rc = part_profile(first, name, m->how, &g->prefix, batch_max, record, err);
     if (rc)
         return rc;
     uint32_t inputs = g->prefix.signature.input_count, whole_inputs = first->signature.input_count;
-    if (part_cut_read(note, &g->cut) ||
-        part_numbers_read(json_object_get(note, "takes"), inputs, whole_inputs, false, g->prefix.takes) ||
-        part_numbers_read(json_object_get(note, "inputs"), inputs, TENSORS_MAX, false, g->prefix_inputs))
+    g->node_count = (uint32_t)json_integer_value(json_object_get(note, "nodes"));
+    g->weights_bytes = (uint64_t)json_integer_value(json_object_get(note, "weights_bytes"));
+    if (part_numbers_read(json_object_get(note, "takes"), inputs, whole_inputs, false, g->prefix.takes))
         return error_set(err, -EINVAL, "%.400s: the note beside it does not fit it", g->prefix.path);
     return 0;
 }
@@ -132,7 +241,7 @@ static int members_fill(const struct shared_making *m, const char *folder, const
         const json_t *of = json_array_get(json_object_get(note, "members"), i);
         rc = part_file(path, folder, "suffix-%u.onnx", i, err);
         struct shared_member *member =
-            rc ? NULL : shared_member_make(g, m->models[i], path, of, m->how, batch_max, &records[i], &rc, err);
+            rc ? NULL : member_make(g, m->models[i], path, of, m->how, batch_max, &records[i], &rc, err);
         if (member)
             g->members[g->count++] = member;
     }

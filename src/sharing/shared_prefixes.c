@@ -28,14 +28,11 @@ static void refuse(struct search *s, const struct served_model *model, const cha
     refusal->version = model->version;
 }
 
-const char *shared_refusal_take(struct shared_prefixes *shared, const struct served_model *model, char reason[512]) {
+const char *shared_refusal_find(const struct shared_prefixes *shared, const struct served_model *model) {
     for (uint32_t i = 0; i < shared->refusal_count; i++) {
-        struct shared_refusal *refusal = &shared->refusals[i];
-        if (strcmp(refusal->path, model->path) != 0 || strcmp(refusal->contents, model->contents) != 0)
-            continue;
-        memcpy(reason, refusal->reason, sizeof(refusal->reason));
-        memmove(refusal, &shared->refusals[--shared->refusal_count], sizeof(*refusal));
-        return reason;
+        const struct shared_refusal *refusal = &shared->refusals[i];
+        if (strcmp(refusal->path, model->path) == 0 && strcmp(refusal->contents, model->contents) == 0)
+            return refusal->reason;
     }
     return NULL;
 }

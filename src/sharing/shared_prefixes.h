@@ -15,6 +15,5 @@ int shared_prefixes_find(struct shared_prefixes *shared, struct served_model *co
                          const struct profile *const *profiles, uint32_t count, const struct profile_options *how,
                          struct sy_error *err);
 
-/* Why this model, of this file, was served whole when the groups were formed; NULL: it was not. Taken out of the
- * refusals: the next time somebody asks, the model may have been changed. */
-const char *shared_refusal_take(struct shared_prefixes *shared, const struct served_model *model, char reason[512]);
+/* Why this model, of this file, was served whole when the groups were formed; NULL: it was not. */
+const char *shared_refusal_find(const struct shared_prefixes *shared, const struct served_model *model);

@@ -341,164 +341,58 @@ def whole(server, name):
             if f'msg="model is served whole" model={name} ' in line]
 
 
-def tried(server):
-    return [line.split("model=")[1].split()[0] for line in server.log_text().splitlines()
-            if 'msg="model is being tried with the first layers of others"' in line]
-
-
 def parts(folder):
     return sorted(folder.glob("*/1/.symphony/*.parts"))
 
 
-def explicit(models, *names, **more):
+def explicit(models, *names):
     args = [arg for name in names for arg in ("--load-model", name)]
-    return start(models, "--model-control-mode", "explicit", *args, **more)
+    return start(models, "--model-control-mode", "explicit", *args)
 
 
-def test_the_reason_is_logged_once(models):
+LATER = "groups are formed at the start, and it was not there, or had another file"
+
+
+def test_the_reason_is_logged_with_each_load(models):
     with explicit(models, "*") as server:
-        assert len(whole(server, "else")) == 1 and "no other model begins with the same nodes" in whole(server, "else")[0]
+        [reason] = whole(server, "else")
+        assert "no other model begins with the same nodes" in reason
         assert order(server, "else", "unload") == 200 and order(server, "else", "load") == 200
-        assert whole(server, "else")[1:] == ["it does not begin with the layers of 'ants.prefix'"]
+        assert whole(server, "else") == [reason, reason]
 
 
-def test_a_model_that_comes_later_joins(models):
-    for again in (False, True):
-        with explicit(models, "ants", "bees") as server:
-            assert sharing(server) == ["ants", "bees"]
-            with clients_at_once(2) as (pool, over):  # the others are served on
-                clients = [pool.submit(client, server, name, seed, 20, over) for seed, name in enumerate(["ants", "bees"])]
-                assert order(server, "cats", "load") == 200 and order(server, "dogs", "load") == 200
-                over.set()
-                assert all(done.result()[1] == [] for done in clients)
-            assert sharing(server) == NAMES
-            assert tried(server) == ([] if again else ["cats", "dogs"])  # the second time the outcome is known
-            ask_together(server)
-            assert order(server, "else", "load") == 200
-            assert whole(server, "else") == ["it does not begin with the layers of 'ants.prefix'"]
-            for name in NAMES:  # with the last one the prefix goes, and any of them brings it back
-                assert order(server, name, "unload") == 200
-            assert order(server, "dogs", "load") == 200
-            x = inputs(5, 2)
-            assert np.array_equal(ask(server, "dogs", x)[1], answer("dogs", x))
+def test_models_that_come_later_are_served_whole(models):
+    with explicit(models, "ants", "bees") as server:
+        assert sharing(server) == ["ants", "bees"]
+        with clients_at_once(2) as (pool, over):  # the others are served on
+            clients = [pool.submit(client, server, name, seed, 20, over) for seed, name in enumerate(["ants", "bees"])]
+            assert order(server, "cats", "load") == 200 and order(server, "dogs", "load") == 200
+            over.set()
+            assert all(done.result()[1] == [] for done in clients)
+        assert sharing(server) == ["ants", "bees"]
+        for name in ("cats", "dogs"):
+            assert whole(server, name) == [LATER]
+            assert np.array_equal(ask(server, name, inputs(5, 2))[1], answer(name, inputs(5, 2)))
 
 
 def test_models_come_and_go_at_once_without_a_request_lost(models):
-    with explicit(models, "ants", "bees") as server:
+    with explicit(models, "*") as server:
         with clients_at_once(4) as (pool, over):
             clients = {name: pool.submit(client, server, name, seed, 20, over) for seed, name in enumerate(NAMES[:2])}
 
             def coming(name):
                 for _ in range(4):
+                    assert order(server, name, "unload") == 200
                     assert order(server, name, "load") == 200
                     x = inputs(8, 3)
                     assert np.array_equal(ask(server, name, x)[1], answer(name, x))
-                    assert order(server, name, "unload") == 200
 
-            def going():
-                for _ in range(6):
-                    assert order(server, "bees", "unload") == 200
-                    assert order(server, "bees", "load") == 200
-
-            for done in [pool.submit(coming, "cats"), pool.submit(going)]:
+            for done in [pool.submit(coming, "cats"), pool.submit(coming, "bees")]:
                 done.result()
-            coming("dogs")
             over.set()
             assert clients["ants"].result()[1] == []
             assert {status for status, _ in clients["bees"].result()[1]} <= {404, 503}
-        assert tried(server) == ["cats", "dogs"] and not whole(server, "cats") and not whole(server, "dogs")
-
-
-def test_a_later_model_answers_with_the_bits_of_the_whole(drawn):
-    answers = {}
-    for share in ("off", "on"):
-        with Server("--repository", drawn, "--share-prefixes", share, "--slo-ms", "60000", "--model-control-mode",
-                    "explicit", "--load-model", "ants", "--load-model", "bees") as server:
-            assert order(server, "cats", "load") == 200 and order(server, "dogs", "load") == 200
-            assert sharing(server) == (NAMES if share == "on" else [])
-            answers[share] = [ask(server, name, np.random.default_rng(items).random((items, WIDTH), np.float32))[1].tobytes()
-                              for name in NAMES for items in (1, 2, 3, 8)]
-    assert answers["on"] == answers["off"]
-
-
-def test_a_later_model_that_does_not_fit_is_served_whole(models):
-    save_variant(models, "leak", 400, again=True, again_of="t0")  # it takes a tensor from within the trunk
-    save_variant(models, "rules", 410, config="dynamic_batching { priority_levels: 3 default_priority_level: 2 }")
-    save_variant(models, "small", 420, config="max_batch_size: 4")
-    with explicit(models, "ants", "bees") as server:
-        for name, reason in (("leak", "its other nodes take a tensor from within the layers that are shared"),
-                             ("rules", "its settings are not those of the models that share 'ants.prefix'"),
-                             ("small", "its batches have 4 items at most, and those of 'ants.prefix' up to 8")):
-            assert order(server, name, "load") == 200
-            assert whole(server, name) == [reason]
-            assert ask(server, name, inputs(1, 1))[0] == 200
-            assert order(server, name, "unload") == 200  # or they might share among themselves
-        assert not tried(server) and sharing(server) == ["ants", "bees"]
-
-
-def test_a_later_model_whose_split_is_refused_is_served_whole(tmp_path):
-    """What is shared ends with a convolution. ONNX Runtime folds the last model's normalisation into it."""
-    rng = np.random.default_rng(7)
-    kernel = numpy_helper.from_array(rng.random((16, 3, 3, 3), np.float32) + 0.5, "w")
-    norm = [numpy_helper.from_array(rng.random(16, np.float32) + 0.5, name) for name in ("scale", "bias", "mean", "var")]
-    conv = helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1])
-    for name, last in (("ants", helper.make_node("MaxPool", ["c"], ["y"], kernel_shape=[3, 3], pads=[1, 1, 1, 1])),
-                       ("bees", helper.make_node("MaxPool", ["c"], ["y"], kernel_shape=[5, 5], pads=[2, 2, 2, 2])),
-                       ("cats", helper.make_node("BatchNormalization", ["c", "scale", "bias", "mean", "var"], ["y"]))):
-        save(tmp_path, name, [conv, last], [kernel, *(norm if name == "cats" else [])], [("x", [3, 8, 8])],
-             [("y", [16, 8, 8])])
-    for again in (False, True):  # tried, then known
-        with explicit(tmp_path, "ants", "bees") as server:
-            assert sharing(server) == ["ants", "bees"]
-            assert order(server, "cats", "load") == 200
-            assert tried(server) == ([] if again else ["cats"])
-            [reason] = whole(server, "cats")
-            assert "differs from the whole model's" in reason
-            assert server.request("GET", "/v2/models/cats/ready")[0] == 200
-
-
-def cuts_tried(server):
-    return server.log_text().count('msg="trying where models with the same first layers can be cut"')
-
-
-def test_two_later_models_form_a_group(models):
-    with explicit(models) as server:
-        with clients_at_once(1) as (pool, over):
-            assert order(server, "else", "load") == 200 and order(server, "ants", "load") == 200
-            assert whole(server, "ants") == ["no other model that is served begins with enough of the same nodes"]
-            clients = pool.submit(client, server, "ants", 0, 20, over)  # it is served on, whole and then as a member
-            assert order(server, "bees", "load") == 200
-            assert sharing(server) == ["ants", "bees"] and cuts_tried(server) == 1
-            assert order(server, "dogs", "load") == 200 and order(server, "cats", "load") == 200  # they join
-            over.set()
-            assert clients.result()[1] == []
-        assert sharing(server) == NAMES and tried(server) == ["dogs", "cats"]
-        ask_together(server)
-        assert np.array_equal(ask(server, "else", inputs(1, 2))[1], expected(inputs(1, 2), 300, trunk_seed=50))
-        for name in NAMES:
-            assert order(server, name, "unload") == 200
-        assert order(server, "bees", "load") == 200
-        assert np.array_equal(ask(server, "bees", inputs(1, 2))[1], answer("bees", inputs(1, 2)))
-    with explicit(models, "ants", "bees") as server:  # the same group, found at the start
-        assert sharing(server) == ["ants", "bees"] and cuts_tried(server) == 0
-
-
-def test_a_pair_that_is_refused_is_served_whole(tmp_path):
-    norm = [numpy_helper.from_array(np.random.default_rng(7).random(16, np.float32) + 0.5, name)
-            for name in ("scale", "bias", "mean", "var")]
-    kernel = numpy_helper.from_array(np.random.default_rng(7).random((16, 3, 3, 3), np.float32) + 0.5, "w")
-    for name, more in (("ants", []), ("bees", [helper.make_node("Neg", ["n"], ["y"])])):
-        nodes = [helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),
-                 helper.make_node("BatchNormalization", ["c", "scale", "bias", "mean", "var"], ["n" if more else "y"],
-                                  epsilon=1e-5 if more else 1e-3), *more]
-        save(tmp_path, name, nodes, [kernel, *norm], [("x", [3, 8, 8])], [("y", [16, 8, 8])])
-    for again in (False, True):  # tried, then known
-        with explicit(tmp_path) as server:
-            assert order(server, "ants", "load") == 200 and order(server, "bees", "load") == 200
-            assert cuts_tried(server) == (0 if again else 1) and not sharing(server)
-            [reason] = whole(server, "bees")
-            assert "differs from the whole model's" in reason
-            assert server.request("GET", "/v2/models/bees/ready")[0] == 200
+        assert not whole(server, "cats") and not whole(server, "bees")
 
 
 def change(models, name, seed, **more):
@@ -506,7 +400,7 @@ def change(models, name, seed, **more):
     save_variant(models, name, seed, **more)
 
 
-def test_a_member_that_comes_back_changed_is_tried_again(models):
+def test_a_member_that_comes_back_changed_is_served_whole(models):
     with explicit(models, "*") as server:
         x = inputs(3, 2)
         with clients_at_once(2) as (pool, over):
@@ -516,14 +410,12 @@ def test_a_member_that_comes_back_changed_is_tried_again(models):
                 assert seed != 500 or order(server, "cats", "unload") == 200
                 assert order(server, "cats", "load") == 200
                 assert np.array_equal(ask(server, "cats", x)[1], expected(x, seed))
-            change(models, "cats", 520, trunk_seed=60)
-            assert order(server, "cats", "load") == 200
             over.set()
             assert all(done.result()[1] == [] for done in clients)
-        assert tried(server) == ["cats", "cats"] and len(sharing(server)) == len(NAMES) + 2
-        assert whole(server, "cats") == ["it does not begin with the layers of 'ants.prefix'"]
-        assert np.array_equal(ask(server, "cats", x)[1], expected(x, 520, trunk_seed=60))
-        wait_until(lambda: not list((models / "cats").glob("1/.symphony/*.parts")))  # those of files that are gone
+        assert whole(server, "cats") == [LATER, LATER]
+    with explicit(models, "*") as server:  # a start looks at all models again
+        assert sharing(server) == NAMES
+        assert np.array_equal(ask(server, "cats", x)[1], expected(x, 510))
 
 
 def test_parts_of_files_that_are_gone_are_removed(models):
@@ -566,19 +458,12 @@ def test_the_prefix_lies_in_memory_once(tmp_path):
     width, trunk, total, weights = 2048, 48, {}, {}  # MB
     for name in NAMES:
         save_variant(tmp_path, name, SEEDS[name], width=width, config="max_batch_size: 1")
-    explicit = ["--model-control-mode", "explicit"]
-    for share, args in {"off": [], "on": [], "later": [*explicit, "--load-model", "ants", "--load-model", "bees"],
-                        "formed": explicit}.items():
-        with Server("--repository", tmp_path, "--share-prefixes", "off" if share == "off" else "on", "--accelerators", "cpu:1",
-                    "--slo-ms", "60000", *args) as server:
-            for name in NAMES:
-                assert share in ("off", "on") or order(server, name, "load") == 200
+    for share in ("off", "on"):
+        with Server("--repository", tmp_path, "--share-prefixes", share, "--accelerators", "cpu:1", "--slo-ms", "60000") as server:
             for name in NAMES:
                 assert ask(server, name, inputs(1, 1, width))[0] == 200
             assert sharing(server) == ([] if share == "off" else NAMES)
             total[share], weights[share] = resident_mb(server)
     assert weights["off"] == pytest.approx(len(NAMES) * trunk, 0.05), weights
-    for share in ("on", "later", "formed"):
-        assert weights[share] == pytest.approx(trunk, 0.05), weights
-        # three trunks less; half of it is room for what trying and cutting them left in the heaps
-        assert total[share] < total["off"] - 1.5 * trunk, total
+    assert weights["on"] == pytest.approx(trunk, 0.05), weights
+    assert total["on"] < total["off"] - 2 * trunk, total  # three trunks less, with room for what differs besides

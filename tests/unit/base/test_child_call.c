@@ -11,7 +11,7 @@
 
 #include "unit/cmocka_all.h"
 
-enum end { RETURNS, FAILS, CRASHES, LEAVES, HANGS };
+enum end { RETURNS, FAILS, CRASHES, LEAVES };
 
 static int end_as(void *context, struct sy_error *err) {
     enum end *end = context;
@@ -26,8 +26,6 @@ static int end_as(void *context, struct sy_error *err) {
         return 0;
     case LEAVES:
         _exit(3);
-    case HANGS:
-        pause();
     }
     return 0;
 }
@@ -55,38 +53,6 @@ static void the_parent_hears_how_it_ended(void **state) {
     }
 }
 
-static int end_as_asked(void *request, struct sy_error *err) {
-    return end_as(request, err);
-}
-
-static void a_program_answers_like_a_child(void **state) {
-    (void)state;
-    char *argv[] = {"test", "--child", NULL};
-    const struct child_program program = {.argv = argv};
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct sy_error err = {""};
-        assert_int_equal(child_program_call(&program, &cases[i].end, sizeof(cases[i].end), &err), cases[i].rc);
-        assert_string_equal(err.text, cases[i].sentence);
-    }
-}
-
-static void count_wait(void *context, int64_t waited_ns) {
-    _Atomic bool *stop = context;
-    assert_true(waited_ns > 0);
-    atomic_store(stop, true);
-}
-
-static void a_program_is_stopped(void **state) {
-    (void)state;
-    _Atomic bool stop = false;
-    char *argv[] = {"test", "--child", NULL};
-    const struct child_program program = {.argv = argv, .stop = &stop, .waits = count_wait, .context = &stop};
-    const enum end end = HANGS;
-    struct sy_error err = {""};
-    assert_int_equal(child_program_call(&program, &end, sizeof(end), &err), -EINTR);
-    assert_string_equal(err.text, "stopped");
-}
-
 static int limits_look(void *context, struct sy_error *err) {
     const bool *network = context;
     struct rlimit core = {1, 1};
@@ -109,14 +75,9 @@ static void a_child_is_limited(void **state) {
     }
 }
 
-int main(int argc, char **argv) {
-    enum end end;
-    if (argc == 2 && strcmp(argv[1], "--child") == 0)
-        return child_answer(&end, sizeof(end), end_as_asked);
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_parent_hears_how_it_ended),
-        cmocka_unit_test(a_program_answers_like_a_child),
-        cmocka_unit_test(a_program_is_stopped),
         cmocka_unit_test(a_child_is_limited),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

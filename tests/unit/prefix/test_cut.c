@@ -48,57 +48,6 @@ static void chains_share_all_but_the_end(void **state) {
     }
 }
 
-/* Other models at the cut behind Abs. */
-static void a_cut_holds_for_models_that_begin_so(void **state) {
-    (void)state;
-    static const struct {
-        struct build_node nodes[6];
-        int rc;
-        const char *sentence;
-    } cases[] = {
-        {{{"Neg", "x", "p"}, {"Abs", "p", "q"}, {"Sin", "q", "y"}, {NULL}}, 0, ""},
-        {{{"Neg", "x", "p"}, {"Abs", "p", "q"}, {"Add", "q x", "y"}, {NULL}}, 0, ""}, /* its input, once more */
-        {{{"Neg", "x", "p"}, {"Abs", "p", "q"}, {"Add", "q p", "y"}, {NULL}},
-         -EINVAL,
-         "its other nodes take a tensor from within the layers that are shared"},
-        {{{"Neg", "x", "p"}, {"Abs", "p", "q"}, {"Neg", "x", "r"}, {"Add", "q r", "y"}, {NULL}},
-         0, /* a node of its own, if an equal one */
-         ""},
-        {{{"Neg", "x", "p"}, {"Exp", "p", "q"}, {"Sin", "q", "y"}, {NULL}},
-         -ENOENT,
-         "it does not begin with the same nodes"},
-    };
-    static const struct build_node first[] = {{"Neg", "x", "a"}, {"Abs", "a", "b"}, {"Exp", "b", "y"}, {NULL}};
-    static const struct build_node second[] = {{"Neg", "x", "a"}, {"Abs", "a", "b"}, {"Log", "b", "y"}, {NULL}};
-    struct text bytes[3];
-    struct cut_model models[3];
-    struct cut cuts[CUTS_MAX];
-    struct sy_error err;
-    uint32_t count;
-    build_chain(&bytes[0], "x", first, "y");
-    build_chain(&bytes[1], "x", second, "y");
-    for (int m = 0; m < 2; m++)
-        model_of(&bytes[m], &models[m]);
-    const struct cut_model *const both[] = {&models[0], &models[1]};
-    assert_int_equal(cuts_find(both, 2, 4, cuts, &count, &err), 0);
-    assert_int_equal(cuts[0].node_count, 2);
-    assert_true(group_large_enough(&cuts[0], &models[0], 0.6));
-    assert_false(group_large_enough(&cuts[0], &models[0], 0.7));
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        err.text[0] = '\0';
-        build_chain(&bytes[2], "x", cases[i].nodes, "y");
-        model_of(&bytes[2], &models[2]);
-        assert_int_equal(cut_holds(&models[2], &cuts[0], &err), cases[i].rc);
-        assert_string_equal(err.text, cases[i].sentence);
-        cut_model_free(&models[2]);
-        text_free(&bytes[2]);
-    }
-    for (int m = 0; m < 2; m++) {
-        cut_model_free(&models[m]);
-        text_free(&bytes[m]);
-    }
-}
-
 static void weights_tell_nodes_apart(void **state) {
     (void)state;
     static const struct {
@@ -311,8 +260,9 @@ static void groups_join_what_saves_most(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(chains_share_all_but_the_end), cmocka_unit_test(a_cut_holds_for_models_that_begin_so),
-        cmocka_unit_test(weights_tell_nodes_apart),     cmocka_unit_test(drawn_models_are_cut_as_deep_as_can_be),
+        cmocka_unit_test(chains_share_all_but_the_end),
+        cmocka_unit_test(weights_tell_nodes_apart),
+        cmocka_unit_test(drawn_models_are_cut_as_deep_as_can_be),
         cmocka_unit_test(groups_join_what_saves_most),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,12 +1,11 @@
 /* test_shared_groups.c - which models are members of a group that was found: those that are as they were when they were
- * cut; and which members stay. */
+ * cut. */
 #include "sharing/shared_groups.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/container.h"
 #include "sharing/shared_prefixes.h"
@@ -22,7 +21,6 @@ static struct shared_member *member_add(struct shared_group *g, const char *path
     assert_non_null(member);
     strcpy(member->path, path);
     strcpy(member->contents, contents);
-    member->held = -1;
     member->profile = malloc(profile_bytes(16));
     profile_set_line(member->profile, 16, 10, 10);
     return member;
@@ -150,43 +148,6 @@ static void what_has_changed_is_none(void **state) {
     assert_non_null(shared_member_find(&f->shared, &f->model, &group, &why));
 }
 
-static void a_member_that_came_back_with_another_file_goes(void **state) {
-    struct fixture *f = *state;
-    struct shared_group *g = f->shared.groups[0];
-    struct shared_member *old = g->members[1];
-    old->users = 1;
-    struct shared_member *now = member_add(g, old->path, "4444");
-    shared_members_drop(g); /* requests still hold it */
-    assert_int_equal(g->count, 3);
-    shared_member_leave(g, old);
-    assert_int_equal(g->count, 2);
-    assert_ptr_equal(g->members[1], now);
-    assert_string_equal(g->members[0]->contents, "1111"); /* unloaded, it may come back */
-}
-
-static void a_member_whose_file_is_gone_goes_with_its_last_place(void **state) {
-    struct fixture *f = *state;
-    struct shared_group *g = f->shared.groups[0];
-    char path[] = "/tmp/symphony-test-XXXXXX", text[FINGERPRINT_TEXT];
-    struct fingerprint fingerprint;
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
-    assert_int_equal(fingerprint_model(path, &fingerprint, NULL), 0);
-    fingerprint_format(&fingerprint, text);
-    struct shared_member *member = member_add(g, path, text);
-    member->users = 3;
-    shared_member_leave(g, member);
-    shared_member_leave(g, member);
-    assert_int_equal(g->count, 3);
-    shared_member_leave(g, member); /* its file is as it was */
-    assert_int_equal(g->count, 3);
-    member->users = 1;
-    unlink(path);
-    shared_member_leave(g, member);
-    assert_int_equal(g->count, 2);
-}
-
 static void the_table_is_of_all_members(void **state) {
     struct fixture *f = *state;
     struct shared_group *g = f->shared.groups[0];
@@ -210,9 +171,8 @@ static void a_lone_request_may_not_take_much_longer(void **state) {
     assert_true(shared_lone_check(1300001, 1000000, 4 * slo_ns, &err) < 0);
 }
 
-static void why_a_model_was_refused_is_said_once(void **state) {
+static void why_a_model_was_refused_is_said(void **state) {
     struct fixture *f = *state;
-    char reason[512];
     f->shared.refusals = calloc(2, sizeof(*f->shared.refusals));
     f->shared.refusal_count = 2;
     strcpy(f->shared.refusals[0].path, f->model.path);
@@ -220,55 +180,18 @@ static void why_a_model_was_refused_is_said_once(void **state) {
     strcpy(f->shared.refusals[1].path, f->model.path);
     strcpy(f->shared.refusals[1].contents, f->model.contents);
     strcpy(f->shared.refusals[1].reason, "it has model_warmup");
-    assert_string_equal(shared_refusal_take(&f->shared, &f->model, reason), "it has model_warmup");
-    assert_null(shared_refusal_take(&f->shared, &f->model, reason));
-    assert_int_equal(f->shared.refusal_count, 1);
-}
-
-/* As far as the group's table is of other members: a batch of the new one may take 10 % and 0.05 ms
- * or 1 % of the SLO more. */
-static void a_member_that_joins_fits_the_batches_that_are_planned(void **state) {
-    struct fixture *f = *state;
-    struct shared_group *g = f->shared.groups[0];
-    struct profile *suffix = malloc(profile_bytes(16)), *planned = malloc(profile_bytes(16));
-    struct sy_error err;
-    assert_true(suffix && planned);
-    strcpy(g->host->name, "a.prefix");
-    profile_set_line(g->prefix_profile, 16, 1e6, 1e6);
-    profile_set_line(suffix, 16, 1e5, 1e5);
-    profile_set_line(planned, 16, 1.1e6, 1.1e6);
-    g->planned = planned;
-    g->host->slo_ns = 5 * NS_PER_MS;
-    const int64_t slo_ns = 6 * NS_PER_MS;
-    assert_int_equal(shared_times_check(g, suffix, slo_ns, &err), 0);
-
-    suffix->latency_ns[9] = (int64_t)(1.1 * 11e6 + 50e3) - 10000000; /* a batch of 9 in 11 ms */
-    assert_int_equal(shared_times_check(g, suffix, slo_ns, &err), 0);
-    suffix->latency_ns[9] += 10000;
-    assert_int_equal(shared_times_check(g, suffix, slo_ns, &err), -ETIME);
-    assert_string_equal(err.text, "a batch of 9 would take 12.160 ms in parts, and those of 'a.prefix' take 11.000 ms");
-    g->host->slo_ns = INT64_MAX;
-    assert_int_equal(shared_times_check(g, suffix, slo_ns, &err), 0); /* 1 % of 6 ms */
-    suffix->latency_ns[9] += 10000;
-    assert_int_equal(shared_times_check(g, suffix, slo_ns, &err), -ETIME);
-    g->planned = NULL; /* not loaded: the group's own table, which is far shorter */
-    assert_int_equal(shared_times_check(g, suffix, slo_ns, &err), -ETIME);
-    free(suffix);
-    free(planned);
+    assert_string_equal(shared_refusal_find(&f->shared, &f->model), "it has model_warmup");
+    strcpy(f->model.contents, "3333");
+    assert_null(shared_refusal_find(&f->shared, &f->model));
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_model_that_is_as_it_was_is_a_member, fixture_make, fixture_free),
         cmocka_unit_test_setup_teardown(what_has_changed_is_none, fixture_make, fixture_free),
-        cmocka_unit_test_setup_teardown(a_member_that_came_back_with_another_file_goes, fixture_make, fixture_free),
-        cmocka_unit_test_setup_teardown(a_member_whose_file_is_gone_goes_with_its_last_place, fixture_make,
-                                        fixture_free),
         cmocka_unit_test_setup_teardown(the_table_is_of_all_members, fixture_make, fixture_free),
         cmocka_unit_test(a_lone_request_may_not_take_much_longer),
-        cmocka_unit_test_setup_teardown(why_a_model_was_refused_is_said_once, fixture_make, fixture_free),
-        cmocka_unit_test_setup_teardown(a_member_that_joins_fits_the_batches_that_are_planned, fixture_make,
-                                        fixture_free),
+        cmocka_unit_test_setup_teardown(why_a_model_was_refused_is_said, fixture_make, fixture_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
