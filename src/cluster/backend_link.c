@@ -63,7 +63,7 @@ static void tell_leaves(struct backend_link *l, uint32_t accelerator) {
         return;
     tell_freed(l, &(struct freed_message){.news = NEWS_LEAVES, .accelerator = accelerator});
     q->told = false;
-    q->awaited = l->uplink.peer.format >= WIRE_FORMAT_RESTS; /* an older scheduler sends no such message */
+    q->awaited = true;
 }
 
 /* From now on no accelerator takes batches; those already sent still run. */
@@ -471,7 +471,7 @@ int backend_link_start(struct backend_link **link, const struct backend_link_con
     hello_formats(&l->config.self);
     l->config.self.role = ROLE_BACKEND;
     l->config.self.accelerators = w->accelerators;
-    l->config.self.transports = TRANSPORTS_UNSAID | (config->fabric ? TRANSPORT_BIT(TRANSPORT_FABRIC) : 0);
+    l->config.self.transports = TRANSPORTS_PLAIN | (config->fabric ? TRANSPORT_BIT(TRANSPORT_FABRIC) : 0);
     l->config.self.transports &= config->transports ? config->transports : UINT32_MAX;
     if (config->fabric)
         snprintf(l->config.self.fabric, sizeof(l->config.self.fabric), "%s", config->fabric);

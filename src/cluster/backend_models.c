@@ -2,10 +2,7 @@
  *
  *     the repository's thread: comes() ---> offers ---> the link's thread: FRAME_MODEL
  *                              goes()                                      FRAME_MODEL_ENDS
- *                              gone() <--- nothing is here <-------------- FRAME_MODEL_RESTS from the scheduler
- *
- * A scheduler of an earlier release accepts models only when a backend joins; so the connection to it is closed and
- * made again. */
+ *                              gone() <--- nothing is here <-------------- FRAME_MODEL_RESTS from the scheduler */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,22 +74,13 @@ static void unoffered_set(struct backend_link *l, uint32_t m, const char *why) {
 static void model_tell(struct backend_link *l, uint32_t m) {
     const struct backend_link_config *c = &l->config;
     struct described_profile profiles[ACCELERATOR_TYPES_MAX];
-    uint32_t count = 0, most = wire_head_most(FRAME_MODEL, l->uplink.peer.format);
+    uint32_t count = 0, most = wire_head_most(FRAME_MODEL);
     for (uint32_t t = 0; t < c->type_count; t++)
         if (c->profiles[t][m])
             profiles[count++] = described(c->types[t], c->profiles[t][m]);
     struct sy_error err = {""};
-    uint32_t format = l->uplink.peer.format;
-    const char *unknown = c->models[m].ensemble && format < WIRE_FORMAT_ENSEMBLES  ? "ensembles"
-                          : c->models[m].prepared && format < WIRE_FORMAT_PREPARED ? "inputs that are prepared"
-                                                                                   : NULL;
     l->offers[m].told = TOLD_MODEL;
     unoffered_set(l, m, NULL);
-    if (unknown) {
-        error_set(&err, -ENOTSUP, "the scheduler is of a release that knows no %s", unknown);
-        unoffered_set(l, m, err.text);
-        return;
-    }
     char *text = model_description_write(&c->models[m], profiles, count, NULL, &err);
     size_t bytes = text ? strlen(text) : 0;
     if (!text) {
@@ -154,7 +142,7 @@ void backend_aside_look(struct backend_link *l) {
     if (l->aside_told || !l->introduced)
         return;
     l->aside_told = true;
-    text = l->uplink.peer.format >= WIRE_FORMAT_ASIDE ? aside_text(l) : NULL;
+    text = aside_text(l);
     if (text)
         peer_send(&l->uplink.peer, FRAME_ASIDE, 1, text, strlen(text));
     free(text);
@@ -178,10 +166,6 @@ static bool model_look(struct backend_link *l, uint32_t m) {
     enum offer_state state = offer_of(l, m);
     bool comes = state == OFFER_COMES && offer->told == TOLD_NOTHING;
     bool ends = state == OFFER_GOES && offer->told == TOLD_MODEL;
-    if (l->introduced && (comes || ends) && l->uplink.peer.format < WIRE_FORMAT_MODELS) {
-        uplink_again(&l->uplink, "it is told of other models only when it is joined anew");
-        return true;
-    }
     if (l->introduced && comes)
         model_tell(l, m);
     if (l->introduced && ends) {

@@ -103,13 +103,10 @@ static uint64_t card_or_none(struct frontend_link *l, struct backend *b, uint64_
     struct away *a = away_find(l, handle);
     if (a && !a->over && !away_unready(l, a))
         return send_card(l, b, a);
-    if (a && !a->over && b->peer.format >= WIRE_FORMAT_PREPARED) {
+    if (a && !a->over)
         send_unready(l, b, a);
-        return 0;
-    }
-    peer_send(&b->peer, FRAME_NO_CARD, 1, &handle, sizeof(handle));
-    if (a && !a->over) /* an earlier release has no such model; a backend that asks all the same leaves it out */
-        away_over(l, a, &(struct wire_outcome){.status = REQUEST_LOST, .unready = 1}, NULL, false);
+    else
+        peer_send(&b->peer, FRAME_NO_CARD, 1, &handle, sizeof(handle));
     return 0;
 }
 

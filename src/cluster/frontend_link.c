@@ -190,8 +190,7 @@ bool away_can_send(const struct frontend_link *l, const struct away *a) {
 
 /* Adds a request to the frame that is being filled. */
 void away_tell(struct frontend_link *l, const struct away *a, uint8_t kind) {
-    struct peer *peer = &l->uplink.peer;
-    void *place = peer_frame_more(peer, FRAME_REQUESTS, wire_request_bytes(peer->format), WIRE_MANY);
+    struct wire_request *place = peer_frame_more(&l->uplink.peer, FRAME_REQUESTS, sizeof(*place), WIRE_MANY);
     if (!place)
         return; /* the connection is about to be closed; then the request is sent again */
     struct wire_request message = wire_request_of(&a->message);
@@ -201,7 +200,7 @@ void away_tell(struct frontend_link *l, const struct away *a, uint8_t kind) {
     message.kind = kind;
     if (message.ready_ns > 0 && !away_unready(l, a))
         message.ready_ns = 0;
-    wire_request_put(place, &message, peer->format);
+    *place = message;
 }
 
 void away_take_back(struct frontend_link *l, struct away *a) {
@@ -559,6 +558,7 @@ static void refused(struct frontend_link *l, struct away *a, uint32_t reason) {
 static int from_scheduler(void *context, const struct frame *frame, const void *head, struct sy_error *err) {
     struct frontend_link *l = context;
     const struct refusal_message *refusals = head;
+    const struct wire_lost *lost = head;
     enum lost_reason reason;
     struct away *a;
 
@@ -588,7 +588,7 @@ static int from_scheduler(void *context, const struct frame *frame, const void *
         return 0;
     case FRAME_RESULTS:
         for (uint32_t i = 0; i < frame->count; i++)
-            if ((a = away_find(l, lost_read(&l->uplink.peer, head, i, &reason)))) {
+            if ((a = away_find(l, lost_read(&lost[i], &reason)))) {
                 l->lost[reason] += !a->over;
                 away_over(l, a, &(struct wire_outcome){.status = REQUEST_LOST, .reason = (uint8_t)reason}, NULL, false);
             }
@@ -613,7 +613,7 @@ static void uplink_up(void *context, const struct hello *welcome) {
     if (l->number != welcome->number && l->number)
         renumbered(l);
     l->number = welcome->number;
-    l->promises = welcome->promises && l->uplink.peer.format >= WIRE_FORMAT_PREPARED;
+    l->promises = welcome->promises;
     memset(l->told, 0, l->config.models_max);
     memset(l->remote_of_local, 0xff,
            l->config.models_max * sizeof(*l->remote_of_local)); /* the new scheduler has other numbers */
@@ -765,7 +765,7 @@ int frontend_link_start(struct frontend_link **link, const struct frontend_link_
     l->config.self.role = ROLE_FRONTEND;
     l->config.self.lanes = w->frontends;
     l->config.self.slots = w->port_requests;
-    l->config.self.transports = TRANSPORTS_UNSAID;
+    l->config.self.transports = TRANSPORTS_PLAIN;
     if (config->fabric) {
         l->config.self.transports |= TRANSPORT_BIT(TRANSPORT_FABRIC);
         snprintf(l->config.self.fabric, sizeof(l->config.self.fabric), "%s", config->fabric);

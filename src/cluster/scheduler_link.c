@@ -281,27 +281,16 @@ static int take_ran(struct scheduler_link *l, struct member *m, const struct ran
 
 /* ---- frames ---- */
 
-static inline int requests_of(struct scheduler_link *l, struct member *m, const void *head, uint32_t count,
-                              uint32_t format, struct sy_error *err) {
-    const uint32_t bytes = wire_request_bytes(format);
+static int take_requests(struct scheduler_link *l, struct member *m, const struct wire_request *requests,
+                         uint32_t count, struct sy_error *err) {
     int rc = 0;
     for (uint32_t i = 0; i < count && rc == 0; i++) {
-        if (i + AHEAD < count) {
-            uint64_t ahead = *(const uint64_t *)((const char *)head + (size_t)(i + AHEAD) * bytes); /* its handle */
-            if (handle_slot(ahead) < m->hello.slots)
-                __builtin_prefetch(last_of(m, ahead), 1);
-        }
-        struct request_message message = wire_request_message(head, i, format);
+        if (i + AHEAD < count && handle_slot(requests[i + AHEAD].handle) < m->hello.slots)
+            __builtin_prefetch(last_of(m, requests[i + AHEAD].handle), 1);
+        struct request_message message = wire_request_message(&requests[i]);
         rc = take_request(l, m, &message, err);
     }
     return rc;
-}
-
-/* The format is a constant in each call, so that the compiler knows sizes and fields. */
-static int take_requests(struct scheduler_link *l, struct member *m, const void *head, uint32_t count,
-                         struct sy_error *err) {
-    return m->peer.format < WIRE_FORMAT_PREPARED ? requests_of(l, m, head, count, WIRE_FORMAT_OLDEST, err)
-                                                 : requests_of(l, m, head, count, WIRE_FORMAT_PREPARED, err);
 }
 
 static int from_frontend(struct scheduler_link *l, struct member *m, const struct frame *frame, const void *head,
@@ -326,8 +315,6 @@ static int from_backend(struct scheduler_link *l, struct member *m, const struct
     case FRAME_MODEL:
         return member_model(l, m, head, frame->head_bytes, err);
     case FRAME_MODEL_ENDS:
-        if (m->peer.format < WIRE_FORMAT_MODELS)
-            return error_set(err, -EPROTO, "a model that ends, which format %u has not", m->peer.format);
         for (uint32_t i = 0; i < frame->count && rc == 0; i++)
             rc = member_model_ends(l, m, ((const uint32_t *)head)[i], err);
         return rc;
@@ -352,7 +339,7 @@ static int from_backend(struct scheduler_link *l, struct member *m, const struct
         return rc;
     case FRAME_UNDELIVERED:
         for (uint32_t i = 0; i < frame->count; i++) {
-            uint64_t handle = lost_read(&m->peer, head, i, &reason);
+            uint64_t handle = lost_read(&((const struct wire_lost *)head)[i], &reason);
             link_lost(l, handle, reason);
         }
         return 0;
@@ -696,8 +683,7 @@ static void member_tell(struct scheduler_link *l, struct member *m, int64_t now_
 /* Sends a frontend the advice on the number of accelerators, if it has changed. */
 static void member_advise(const struct scheduler_link *l, struct member *m) {
     int64_t wanted = advice_get(l->config.advice);
-    if (m->hello.role != ROLE_FRONTEND || wanted == ADVICE_NONE || m->advised == wanted + 1 ||
-        m->peer.format < WIRE_FORMAT_ADVICE)
+    if (m->hello.role != ROLE_FRONTEND || wanted == ADVICE_NONE || m->advised == wanted + 1)
         return;
     m->advised = wanted + 1;
     peer_send(&m->peer, FRAME_ADVICE, 1, &(uint32_t){(uint32_t)wanted}, sizeof(uint32_t));

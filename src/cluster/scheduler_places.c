@@ -55,8 +55,6 @@ bool member_room(struct scheduler_link *l, struct member *m) {
 
 int member_model(struct scheduler_link *l, struct member *m, const char *head, uint32_t bytes, struct sy_error *err) {
     uint32_t number;
-    if (m->told && m->peer.format < WIRE_FORMAT_MODELS)
-        return error_set(err, -EPROTO, "a model after all had been told");
     if (m->brought_count + m->late_count >= BROUGHT_MOST * l->config.models_max)
         return error_set(err, -ENOSPC, "more models than the cluster has room for");
     memcpy(&number, head, sizeof(number));
@@ -205,7 +203,7 @@ void backend_gone(struct scheduler_link *l, struct member *m) {
  * place is free. */
 static void accelerator_rests(struct accelerator_place *a) {
     a->owes = false;
-    if (a->member && a->member->peer.format >= WIRE_FORMAT_RESTS)
+    if (a->member)
         peer_send(&a->member->peer, FRAME_RESTS, 1, &a->local, sizeof(a->local));
     if (!a->member)
         a->taken = false;
@@ -255,10 +253,10 @@ static void known_tell(struct member *m, const struct known_model *known, uint32
     if (items_max)
         snprintf(most, sizeof(most), MODEL_DESCRIPTION_ITEMS_MAX, items_max);
     size_t more = strlen(most), bytes = sizeof(number) + more + known->description_bytes;
-    bool fits = bytes <= wire_head_most(FRAME_SERVE, m->peer.format);
+    bool fits = bytes <= wire_head_most(FRAME_SERVE);
     if (!fits)
-        log_warn("model not told: its description is too long for an earlier release", "model=%s member=%s",
-                 known->model->name, m->hello.name);
+        log_warn("model not told: its description is too long", "model=%s member=%s", known->model->name,
+                 m->hello.name);
     char *head = fits ? peer_frame(&m->peer, FRAME_SERVE, 1, bytes, 0) : NULL;
     if (!head)
         return;
@@ -272,8 +270,7 @@ static void known_tell(struct member *m, const struct known_model *known, uint32
 static void serve_tell(const struct scheduler_link *l, struct member *m, uint32_t place) {
     const struct known_model *known = &l->catalogue->known[l->places[place].known];
     uint32_t most = l->places[place].model.batch_max;
-    if (!known->model->prepared || m->peer.format >= WIRE_FORMAT_PREPARED) /* an earlier release prepares nothing */
-        known_tell(m, known, place, most < known->model->batch_max && *known->description == '{' ? most : 0);
+    known_tell(m, known, place, most < known->model->batch_max && *known->description == '{' ? most : 0);
 }
 
 /* An ensemble's number for frontends: behind those of all places. */
@@ -282,8 +279,7 @@ static uint32_t ensemble_number(const struct scheduler_link *l, uint32_t known) 
 }
 
 static void ensemble_tell(const struct scheduler_link *l, struct member *m, uint32_t known) {
-    if (m->peer.format >= WIRE_FORMAT_ENSEMBLES)
-        known_tell(m, &l->catalogue->known[known], ensemble_number(l, known), 0);
+    known_tell(m, &l->catalogue->known[known], ensemble_number(l, known), 0);
 }
 
 void places_tell(struct scheduler_link *l, struct member *m) {
@@ -410,8 +406,7 @@ static void place_leave(struct scheduler_link *l, uint32_t p) {
     l->places[p].state = PLACE_LEAVING;
     l->places_moving++;
     FOR_EACH_FRONTEND(l, m) {
-        bool new = ends && m->peer.format >= WIRE_FORMAT_MODELS;
-        peer_send(&m->peer, new ? FRAME_MODEL_ENDS : FRAME_MODEL_GONE, 1, &p, sizeof(p));
+        peer_send(&m->peer, ends ? FRAME_MODEL_ENDS : FRAME_MODEL_GONE, 1, &p, sizeof(p));
         m->owes[p] = true;
         l->places[p].owed++;
     }
@@ -535,7 +530,7 @@ static bool ensemble_reconcile(struct scheduler_link *l, uint32_t i) {
     FOR_EACH_FRONTEND(l, m) {
         if (known->told)
             ensemble_tell(l, m, i);
-        else if (m->peer.format >= WIRE_FORMAT_ENSEMBLES)
+        else
             peer_send(&m->peer, known->unloaded ? FRAME_MODEL_ENDS : FRAME_MODEL_GONE, 1, &number, sizeof(number));
     }
     log_info(known->told ? "ensemble" : "ensemble has no backend any more", "model=%s version=%u", known->model->name,

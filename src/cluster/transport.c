@@ -11,16 +11,12 @@ const char *transport_name(enum transport_kind kind) {
     return names[kind];
 }
 
-static uint32_t transports_of(const struct hello *hello) {
-    return hello->transports ? hello->transports : TRANSPORTS_UNSAID;
-}
-
 /* "shm, fabric (verbs), tcp" */
 static void describe(const struct hello *hello, char text[128]) {
     size_t at = 0;
     *text = '\0';
     for (int k = 0; k < TRANSPORTS; k++)
-        if (transports_of(hello) & TRANSPORT_BIT(k))
+        if (hello->transports & TRANSPORT_BIT(k))
             at += (size_t)snprintf(text + at, 128 - at, "%s%s%s%s%s", at ? ", " : "", names[k],
                                    k == TRANSPORT_FABRIC ? " (" : "", k == TRANSPORT_FABRIC ? hello->fabric : "",
                                    k == TRANSPORT_FABRIC ? ")" : "");
@@ -29,11 +25,10 @@ static void describe(const struct hello *hello, char text[128]) {
 int transport_choose(const struct hello *frontend, const struct hello *backend, bool local, enum transport_kind *kind,
                      struct sy_error *err) {
     char theirs[128], ours[128];
-    uint32_t both = transports_of(frontend) & transports_of(backend);
+    uint32_t both = frontend->transports & backend->transports;
     if (!local)
         both &= ~TRANSPORT_BIT(TRANSPORT_SHM);
-    if (frontend->format_newest < WIRE_FORMAT_FABRIC || backend->format_newest < WIRE_FORMAT_FABRIC ||
-        !*frontend->fabric || strcmp(frontend->fabric, backend->fabric) != 0)
+    if (!*frontend->fabric || strcmp(frontend->fabric, backend->fabric) != 0)
         both &= ~TRANSPORT_BIT(TRANSPORT_FABRIC);
     for (int k = 0; k < TRANSPORTS; k++)
         if (both & TRANSPORT_BIT(k)) {

@@ -25,8 +25,8 @@ enum transport_kind { /* the best first */
 };
 
 #define TRANSPORT_BIT(kind) (1u << (kind))
-/* The transports of a process that does not name any: those that existed before they were named. */
-#define TRANSPORTS_UNSAID (TRANSPORT_BIT(TRANSPORT_SHM) | TRANSPORT_BIT(TRANSPORT_TCP))
+/* What every process can. */
+#define TRANSPORTS_PLAIN (TRANSPORT_BIT(TRANSPORT_SHM) | TRANSPORT_BIT(TRANSPORT_TCP))
 
 enum pull_state {
     PULL_UNDER_WAY, /* it ends by backend_landed_settle() or backend_landed_lose() */

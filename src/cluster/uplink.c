@@ -140,11 +140,6 @@ static void lost(struct uplink *u, const char *reason) {
         u->ops->down(u->context);
 }
 
-void uplink_again(struct uplink *u, const char *reason) {
-    if (u->open && !u->peer.closed)
-        lost(u, reason);
-}
-
 static void on_closed(struct peer *peer, const char *reason) {
     lost(peer->owner, reason);
 }

@@ -67,8 +67,6 @@ int uplink_registry(struct uplink *uplink, const struct registry_place *place, s
 /* Whether the registry has news. */
 bool uplink_pending(const struct uplink *uplink);
 void uplink_destroy(struct uplink *uplink);
-/* Closes the connection, if there is one, and makes a new one. */
-void uplink_again(struct uplink *uplink, const char *reason);
 /* Once a turn. Lowers *until_ns to when to call it again. */
 void uplink_look(struct uplink *uplink, int64_t now_ns, int64_t *until_ns);
 /* Tells the scheduler that this process leaves, and waits for a short time until it has read that. For the thread that

@@ -128,7 +128,7 @@ static int send_frame(const struct conversation *c, enum frame_kind kind, const 
 static int read_frame(const struct conversation *c, enum frame_kind wanted, char **body, struct sy_error *err) {
     struct frame frame;
     int rc = read_all(c, &frame, sizeof(frame), err);
-    if (rc < 0 || (rc = wire_frame_check(&frame, WIRE_FORMAT_OLDEST, err)) < 0)
+    if (rc < 0 || (rc = wire_frame_check(&frame, err)) < 0)
         return rc;
     size_t head_bytes = padded(frame.head_bytes);
     if (frame.body_bytes > ANSWER_MAX)

@@ -51,8 +51,9 @@ int hello_agree(const struct hello *ours, const struct hello *theirs, uint32_t *
 #define NUMBER(field, least, most)                                                                                     \
     { #field, offsetof(struct hello, field), least, most }
 static const struct number_field numbers[] = {
-    NUMBER(format, 1, UINT32_MAX),           NUMBER(number, 0, HELLO_NUMBERS - 1), NUMBER(lanes, 0, HELLO_LANES_MAX),
-    NUMBER(slots, 0, 1 << HANDLE_SLOT_BITS), NUMBER(accelerators, 0, 1 << 20),
+    NUMBER(format, 1, UINT32_MAX),     NUMBER(format_newest, 1, UINT32_MAX),    NUMBER(number, 0, HELLO_NUMBERS - 1),
+    NUMBER(lanes, 0, HELLO_LANES_MAX), NUMBER(slots, 0, 1 << HANDLE_SLOT_BITS), NUMBER(accelerators, 0, 1 << 20),
+    NUMBER(transports, 0, UINT32_MAX),
 };
 
 struct text_field {
@@ -62,7 +63,7 @@ struct text_field {
 
 #define TEXT(field)                                                                                                    \
     { #field, offsetof(struct hello, field), sizeof(((struct hello *)0)->field) }
-static const struct text_field texts[] = {TEXT(version), TEXT(name), TEXT(address), TEXT(token)};
+static const struct text_field texts[] = {TEXT(version), TEXT(name), TEXT(address), TEXT(token), TEXT(fabric)};
 
 struct word_field { /* 64 bits, which JSON numbers cannot represent everywhere */
     const char *name;
@@ -82,12 +83,6 @@ char *hello_write(const struct hello *hello) {
     int rc = json_object_set_new(json, "role", json_string(role_names[hello->role]));
     for (size_t i = 0; i < ARRAY_COUNT(numbers); i++)
         rc |= json_object_set_new(json, numbers[i].name, json_integer(*(uint32_t *)field(hello, numbers[i].at)));
-    if (hello->format_newest > hello->format) /* format 1 had no such field */
-        rc |= json_object_set_new(json, "format_newest", json_integer(hello->format_newest));
-    if (hello->transports) { /* nor these */
-        rc |= json_object_set_new(json, "transports", json_integer(hello->transports));
-        rc |= json_object_set_new(json, "fabric", json_string(hello->fabric));
-    }
     if (hello->promises)
         rc |= json_object_set_new(json, "promises", json_true());
     for (size_t i = 0; i < ARRAY_COUNT(words); i++)
@@ -111,19 +106,6 @@ static int wrong(const char *name, struct sy_error *err) {
     return error_set(err, -EPROTO, "an introduction whose '%s' is missing or will not do", name);
 }
 
-/* Without the field no transports are named. */
-static int transports_read(const json_t *json, struct hello *hello, struct sy_error *err) {
-    const json_t *transports = json_object_get(json, "transports"), *fabric = json_object_get(json, "fabric");
-    json_int_t number = json_integer_value(transports);
-    if (transports && (!json_is_integer(transports) || number < 0 || number > UINT32_MAX))
-        return wrong("transports", err);
-    if (fabric && (!json_is_string(fabric) || json_string_length(fabric) >= HELLO_FABRIC_MAX))
-        return wrong("fabric", err);
-    hello->transports = (uint32_t)number;
-    snprintf(hello->fabric, sizeof(hello->fabric), "%s", fabric ? json_string_value(fabric) : "");
-    return 0;
-}
-
 static int fields_read(const json_t *json, struct hello *hello, struct sy_error *err) {
     for (size_t i = 0; i < ARRAY_COUNT(numbers); i++) {
         const json_t *value = json_object_get(json, numbers[i].name);
@@ -134,13 +116,8 @@ static int fields_read(const json_t *json, struct hello *hello, struct sy_error 
     }
     if (hello->lanes * hello->slots > HELLO_REQUESTS_MAX)
         return wrong("slots", err);
-    const json_t *newest = json_object_get(json, "format_newest");
-    json_int_t number = newest ? json_integer_value(newest) : hello->format;
-    if (number < hello->format || number > UINT32_MAX)
+    if (hello->format_newest < hello->format)
         return wrong("format_newest", err);
-    hello->format_newest = (uint32_t)number;
-    if (transports_read(json, hello, err) < 0)
-        return -EPROTO;
     const json_t *promises = json_object_get(json, "promises");
     if (promises && !json_is_boolean(promises))
         return wrong("promises", err);

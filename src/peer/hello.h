@@ -29,7 +29,7 @@ enum cluster_role {
  * one given to the other; in FRAME_FRONTEND the announced frontend. */
 struct hello {
     uint32_t format;        /* of frames: the oldest that it speaks, */
-    uint32_t format_newest; /* and the newest; if it is missing, it equals `format` */
+    uint32_t format_newest; /* and the newest */
     enum cluster_role role;
     uint64_t incarnation;            /* random, drawn at its start: distinguishes a process from its successor */
     uint64_t term;                   /* the highest that it has heard of; 0: none */
@@ -40,7 +40,7 @@ struct hello {
     uint32_t accelerators;           /* of a backend */
     bool promises;                   /* of a scheduler: it queues requests whose inputs are promised for later; without
                                       * the field it does not */
-    uint32_t transports;             /* its transports for inputs: bits of enum transport_kind; 0: not named */
+    uint32_t transports;             /* its transports for inputs: bits of enum transport_kind */
     char version[32];                /* of the program */
     char name[HELLO_NAME_MAX];       /* for people */
     char address[HELLO_ADDRESS_MAX]; /* where others reach it, HOST:PORT; of a frontend: the backends. "": nowhere.
@@ -53,7 +53,7 @@ struct hello {
 #define HELLO_LOCAL_MAX 64
 void hello_local_name(uint64_t incarnation, char name[HELLO_LOCAL_MAX]);
 
-/* Sets the formats that this process speaks. For tests, SYMPHONY_TEST_FORMATS=1,1 sets others. */
+/* Sets the formats that this process speaks. For tests, SYMPHONY_TEST_FORMATS=1,2 sets others. */
 void hello_formats(struct hello *hello);
 /* The newest format that both ends speak. 0, or -EPROTO with a sentence that names both versions. */
 int hello_agree(const struct hello *ours, const struct hello *theirs, uint32_t *format, struct sy_error *err);

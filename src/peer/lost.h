@@ -7,15 +7,14 @@
 struct peer; /* peer/peer.h */
 
 enum lost_reason {
-    LOST_UNSAID,      /* the reporting process speaks format 1, or gives an unknown reason or none */
+    LOST_UNSAID,      /* the reporting process gives an unknown reason, or none */
     LOST_BACKEND,     /* the backend that had the batch is gone */
     LOST_ACCELERATOR, /* its accelerator failed */
     LOST_INPUTS,      /* the backend did not get its inputs from its frontend */
     LOST_ANSWER,      /* after the run the backend had no connection to its frontend */
     LOST_PLAN,        /* the backend could not take its batch */
     LOST_PLACE,       /* when it came, its model had another place in the scheduler */
-    LOST_MISFIT, /* the backend never takes its inputs: too large, or not as its model wants them; unknown to earlier
-                  * releases */
+    LOST_MISFIT,      /* the backend never takes its inputs: too large, or not as its model wants them */
     LOST_REASONS,
 };
 
@@ -30,7 +29,7 @@ static inline uint64_t lost_sum(const uint64_t lost[LOST_REASONS]) {
     return sum;
 }
 
-/* Reports one, in FRAME_UNDELIVERED or FRAME_RESULTS of the peer's format. */
+/* Reports one, in FRAME_UNDELIVERED or FRAME_RESULTS. */
 void lost_tell(struct peer *peer, enum frame_kind kind, uint64_t handle, enum lost_reason reason);
-/* Reads the i-th of such a frame, which has been checked. */
-uint64_t lost_read(const struct peer *peer, const void *head, uint32_t i, enum lost_reason *reason);
+/* Reads one of such a frame. */
+uint64_t lost_read(const struct wire_lost *lost, enum lost_reason *reason);

@@ -548,7 +548,7 @@ static int frame_take(struct peer *peer, struct sy_error *err) {
     if (there < sizeof(struct frame))
         return buffer_room(peer, sizeof(struct frame));
     struct frame frame = *(const struct frame *)(peer->in + peer->in_taken);
-    int rc = wire_frame_check(&frame, peer->format, err);
+    int rc = wire_frame_check(&frame, err);
     if (rc < 0)
         return rc;
     if (peer->stranger && frame.head_bytes > IN_STRANGER)

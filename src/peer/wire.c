@@ -4,7 +4,7 @@
 #include <errno.h>
 
 /* Bytes of each struct of a head; 0: the head is no array of structs. */
-static size_t struct_bytes(uint16_t kind, uint32_t format) {
+static size_t struct_bytes(uint16_t kind) {
     switch (kind) {
     case FRAME_PING:
     case FRAME_PONG:
@@ -14,14 +14,14 @@ static size_t struct_bytes(uint16_t kind, uint32_t format) {
     case FRAME_ACCELERATORS:
         return sizeof(struct wire_accelerator);
     case FRAME_REQUESTS:
-        return wire_request_bytes(format);
+        return sizeof(struct wire_request);
     case FRAME_RAN:
         return sizeof(struct ran_message);
     case FRAME_FREED:
         return sizeof(struct freed_message);
     case FRAME_UNDELIVERED:
     case FRAME_RESULTS:
-        return format < WIRE_FORMAT_LOST ? sizeof(struct wire_outcome) : sizeof(struct wire_lost);
+        return sizeof(struct wire_lost);
     case FRAME_REFUSALS:
         return sizeof(struct refusal_message);
     case FRAME_MODEL_LEFT:
@@ -77,23 +77,21 @@ static size_t head_least(uint16_t kind) {
 }
 
 static bool is_known(uint16_t kind) {
-    return struct_bytes(kind, WIRE_FORMAT_NEWEST) || head_least(kind) || kind == FRAME_REFUSED || kind == FRAME_BYE ||
-           kind == FRAME_TOLD || kind == FRAME_STATUS || kind == FRAME_DRAIN;
+    return struct_bytes(kind) || head_least(kind) || kind == FRAME_REFUSED || kind == FRAME_BYE || kind == FRAME_TOLD ||
+           kind == FRAME_STATUS || kind == FRAME_DRAIN;
 }
 
-uint32_t wire_head_most(uint16_t kind, uint32_t format) {
-    bool describes = kind == FRAME_MODEL || kind == FRAME_SERVE;
-    return describes && format >= WIRE_FORMAT_MODELS ? WIRE_MODEL_MAX : WIRE_HEAD_MAX;
+uint32_t wire_head_most(uint16_t kind) {
+    return kind == FRAME_MODEL || kind == FRAME_SERVE ? WIRE_MODEL_MAX : WIRE_HEAD_MAX;
 }
 
-int wire_frame_check(const struct frame *frame, uint32_t format, struct sy_error *err) {
-    size_t each = struct_bytes(frame->kind, format);
+int wire_frame_check(const struct frame *frame, struct sy_error *err) {
+    size_t each = struct_bytes(frame->kind);
     if (!is_known(frame->kind))
-        return error_set(
-            err, -EPROTO,
-            "the other end is no process of a cluster, or one of another release: format %u has no frame of kind %u",
-            format, frame->kind);
-    if (frame->head_bytes > wire_head_most(frame->kind, format) ||
+        return error_set(err, -EPROTO,
+                         "the other end is no process of a cluster, or one of another release: a frame of kind %u",
+                         frame->kind);
+    if (frame->head_bytes > wire_head_most(frame->kind) ||
         frame->body_bytes > (has_body(frame->kind) ? WIRE_BODY_MAX : 0))
         return error_set(err, -EPROTO, "a frame of kind %u with a head of %u and a body of %llu bytes", frame->kind,
                          frame->head_bytes, (unsigned long long)frame->body_bytes);

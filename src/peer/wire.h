@@ -8,8 +8,10 @@
  * checks a head before it is used.
  *
  * Each process speaks all formats of frames from WIRE_FORMAT_OLDEST to WIRE_FORMAT_NEWEST, and names these two when it
- * introduces itself; a link uses the newest that both ends speak (hello_agree()). Introductions, refusals, pings and
- * visitors' frames are the same in all formats. A kind keeps its number for ever. */
+ * introduces itself; a link uses the newest that both ends speak (hello_agree(), struct peer's format). There is one so
+ * far. From the first release on, what changes a frame, or adds one, makes a format: its number says who knows it, and
+ * a release speaks that of the release before, too. Introductions, refusals, pings and visitors' frames are the same in
+ * all formats. A kind keeps its number for ever. */
 #pragma once
 
 #include <stddef.h>
@@ -22,23 +24,11 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs go over the wire as they lie in memory");
 
-#define WIRE_FORMAT_OLDEST 1 /* the first */
-#define WIRE_FORMAT_LOST   2 /* FRAME_UNDELIVERED and FRAME_RESULTS have reasons, in struct wire_lost */
-#define WIRE_FORMAT_RESTS  2 /* FRAME_RESTS */
-#define WIRE_FORMAT_MODELS                                                                                             \
-    2 /* FRAME_MODEL after FRAME_TOLD, FRAME_MODEL_ENDS, FRAME_MODEL_RESTS; longer descriptions */
-#define WIRE_FORMAT_FABRIC 2 /* FRAME_WHERE, FRAME_READ, FRAME_FABRIC, FRAME_LIES */
-#define WIRE_FORMAT_ADVICE 2 /* FRAME_ADVICE */
-#define WIRE_FORMAT_ENSEMBLES                                                                                          \
-    3 /* FRAME_MODEL and FRAME_SERVE with descriptions of ensembles; nothing else of these is on the wire */
-#define WIRE_FORMAT_PREPARED                                                                                           \
-    4 /* FRAME_MODEL and FRAME_SERVE of models whose inputs frontends prepare; FRAME_REQUESTS with promises and limits \
-       * of batches, and of kind REQUEST_READY; FRAME_UNREADY, FRAME_READY */
-#define WIRE_FORMAT_ASIDE  5 /* FRAME_ASIDE */
-#define WIRE_FORMAT_NEWEST 5
+#define WIRE_FORMAT_OLDEST 1
+#define WIRE_FORMAT_NEWEST 1
 
 #define WIRE_HEAD_MAX  ((uint32_t)1 << 20) /* bytes */
-#define WIRE_MODEL_MAX ((uint32_t)4 << 20) /* of a head with a model's description; format 1: WIRE_HEAD_MAX */
+#define WIRE_MODEL_MAX ((uint32_t)4 << 20) /* of a head with a model's description */
 #define WIRE_BODY_MAX  ((uint64_t)5 << 30)
 #define WIRE_TEXT_MAX  1024 /* a sentence */
 #define WIRE_MANY      512  /* structs in a frame that its sender fills before it begins the next */
@@ -53,13 +43,13 @@ enum frame_kind {
     FRAME_PONG,      /* struct wire_ping */
     FRAME_BYE,       /* the sender leaves for good; it has no requests or batches any more */
     /* member -> scheduler */
-    FRAME_MODEL = 16,   /* backend: u32 its number of the model, then a description (repository/model_description.h);
-                         * since format 2 also once all has been told */
+    FRAME_MODEL = 16,   /* backend: u32 its number of the model, then a description (repository/model_description.h),
+                         * also after FRAME_TOLD */
     FRAME_ACCELERATORS, /* backend, behind its models: struct wire_accelerator[] */
     FRAME_REQUESTS,     /* frontend: struct wire_request[] */
     FRAME_RAN,          /* backend: struct ran_message[] */
     FRAME_FREED,        /* backend: struct freed_message[] */
-    FRAME_UNDELIVERED,  /* backend: struct wire_lost[] (format 1: wire_outcome[]): lost requests, for the scheduler to
+    FRAME_UNDELIVERED,  /* backend: struct wire_lost[]: lost requests, for the scheduler to
                            tell their frontends */
     FRAME_MODEL_LEFT, /* frontend: u32, a model of FRAME_MODEL_GONE or FRAME_MODEL_ENDS; no more requests for it come */
     /* scheduler -> member */
@@ -67,21 +57,20 @@ enum frame_kind {
                        * that no model has; FRAME_MODEL_GONE and FRAME_MODEL_ENDS name them, too */
     FRAME_MODEL_GONE, /* frontend: u32 */
     FRAME_REFUSALS,   /* frontend: struct refusal_message[] */
-    FRAME_RESULTS,    /* frontend: struct wire_lost[] (format 1: wire_outcome[]): requests that are lost */
+    FRAME_RESULTS,    /* frontend: struct wire_lost[]: requests that are lost */
     FRAME_FRONTEND,   /* backend: JSON, where a frontend is */
     FRAME_FRONTEND_GONE, /* backend: u32 its number */
     FRAME_TOLD,          /* everything has been announced: what was not is gone */
     FRAME_PLANS,         /* backend: struct batch_plan[], each followed by its handles */
     /* scheduler -> scheduler */
     FRAME_HEARTBEAT = 40, /* struct wire_heartbeat */
-    /* between scheduler and member, since format 2 */
+    /* between scheduler and member */
     FRAME_RESTS = 41,  /* backend: u32[] of its accelerators that leave; no more plans for them come */
     FRAME_MODEL_ENDS,  /* backend, to the scheduler: u32 its number of a model that it is to run no more; scheduler, to
                           frontends: as FRAME_MODEL_GONE, but the scheduler still runs the requests that it has */
     FRAME_MODEL_RESTS, /* backend: u32 its number; no more plans for that model come, and none is under way */
     FRAME_ADVICE,      /* frontend: u32, the advised number of accelerators */
-    FRAME_ASIDE,       /* backend, to the scheduler: JSON (aside.h), all models that it has and does not serve; since
-                        * format 5 */
+    FRAME_ASIDE,       /* backend, to the scheduler: JSON (aside.h), all models that it has and does not serve */
     /* backend -> frontend */
     FRAME_PULL = 48, /* u64 handles[]: send their cards and inputs */
     FRAME_TAKEN,     /* u64 handles[]: in the frontend's memory cards have been read, and inputs may be */
@@ -96,8 +85,8 @@ enum frame_kind {
     FRAME_FABRIC,    /* struct wire_fabric, struct wire_fabric_region[]: memory to be read by libfabric */
     FRAME_LIES,      /* struct wire_card, struct card_input[]: where the inputs lie in those regions */
     FRAME_UNREADY, /* struct wire_card, struct card_input[]: as FRAME_CARD, but the inputs are still being prepared, and
-                    * no body follows; since format 4 */
-    FRAME_READY,   /* u64 handles[] of FRAME_UNREADY: their inputs are there and can be pulled; since format 4 */
+                    * no body follows */
+    FRAME_READY,   /* u64 handles[] of FRAME_UNREADY: their inputs are there and can be pulled */
     /* visitor -> scheduler, which answers with STATUS or REFUSED */
     FRAME_STATUS = 80, /* empty: the question; body: the answer, JSON (scheduler_status.c) */
     FRAME_DRAIN,       /* number or name of a member that is to end; empty when passed on to that member */
@@ -128,8 +117,7 @@ struct wire_accelerator {
     char type[64];
 };
 
-/* struct request_message as it is sent. Before WIRE_FORMAT_PREPARED it ends before the promise, and `items` has four
- * bytes, the upper two of which are 0. */
+/* struct request_message as it is sent. */
 struct wire_request {
     uint64_t handle;
     int64_t arrival_ns, deadline_ns;
@@ -141,18 +129,6 @@ struct wire_request {
     uint8_t kind, priority;
     int64_t ready_ns;
 };
-
-/* Bytes of each in a frame. */
-static inline uint32_t wire_request_bytes(uint32_t format) {
-    return format < WIRE_FORMAT_PREPARED ? offsetof(struct wire_request, ready_ns) : sizeof(struct wire_request);
-}
-
-/* Writes one where peer_frame_more() has made room for so many bytes. */
-static inline void wire_request_put(void *to, const struct wire_request *request, uint32_t format) {
-    memcpy(to, request, wire_request_bytes(format));
-    if (format < WIRE_FORMAT_PREPARED)
-        memset((char *)to + offsetof(struct wire_request, batch_most), 0, sizeof(request->batch_most));
-}
 
 static inline struct wire_request wire_request_of(const struct request_message *message) {
     return (struct wire_request){.handle = message->handle,
@@ -169,10 +145,7 @@ static inline struct wire_request wire_request_of(const struct request_message *
                                  .ready_ns = message->ready_ns};
 }
 
-/* The i-th request of a frame, which has been checked. */
-static inline struct request_message wire_request_message(const void *head, uint32_t i, uint32_t format) {
-    const struct wire_request *request =
-        (const struct wire_request *)((const char *)head + (size_t)i * wire_request_bytes(format));
+static inline struct request_message wire_request_message(const struct wire_request *request) {
     return (struct request_message){.handle = request->handle,
                                     .arrival_ns = request->arrival_ns,
                                     .deadline_ns = request->deadline_ns,
@@ -184,7 +157,7 @@ static inline struct request_message wire_request_message(const void *head, uint
                                     .port = request->port,
                                     .kind = request->kind,
                                     .priority = request->priority,
-                                    .ready_ns = format < WIRE_FORMAT_PREPARED ? 0 : request->ready_ns};
+                                    .ready_ns = request->ready_ns};
 }
 
 /* A card without its inputs. `input_count` of struct card_input follow, whose offsets count from the body's begin. */
@@ -216,8 +189,8 @@ struct wire_outcome {
     uint32_t batch_items;
     uint8_t status, refusal; /* enum request_status, enum refusal */
     uint8_t suspect, broke, absent;
-    uint8_t reason;  /* LOST: enum lost_reason (lost.h); 0 in format 1 */
-    uint8_t unready; /* LOST: its inputs were not prepared when its batch began; 0 before format 4 */
+    uint8_t reason;  /* LOST: enum lost_reason (lost.h) */
+    uint8_t unready; /* LOST: its inputs were not prepared when its batch began */
     uint8_t pad[5];
 };
 
@@ -282,8 +255,8 @@ static inline uint32_t wire_plan_bytes(uint32_t requests) {
 /* FRAME_REFUSED: -EACCES with the sentence that it brings. */
 int wire_refused(const struct frame *frame, const void *head, struct sy_error *err);
 /* Most bytes of a kind's head. */
-uint32_t wire_head_most(uint16_t kind, uint32_t format);
+uint32_t wire_head_most(uint16_t kind);
 /* Checks a frame's kind and lengths, before its head is read. 0 or -EPROTO with a sentence. */
-int wire_frame_check(const struct frame *frame, uint32_t format, struct sy_error *err);
+int wire_frame_check(const struct frame *frame, struct sy_error *err);
 /* Checks that a head is what its frame says: lengths, counts, and numbers that have bounds of their own. The same. */
 int wire_head_check(const struct frame *frame, const void *head, struct sy_error *err);

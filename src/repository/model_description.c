@@ -22,8 +22,6 @@
 #define TIME_MOST_NS      (365 * 24 * 3600 * NS_PER_S) /* of any time in it: a year */
 #define ELEMENTS_MOST     ((int64_t)1 << 48)           /* of an item: products with sizes stay far from overflowing */
 #define ACCELERATORS_MOST 65536                        /* of a type */
-#define FORMAT_ENSEMBLE   2                            /* has `ensemble`, too: the graph */
-#define FORMAT_PREPARED   3                            /* some inputs have `prepare`, too: how */
 #define DUMP_FLAGS        (JSON_COMPACT | JSON_REAL_PRECISION(17)) /* 17 digits: every double comes back as it was */
 
 /* ---- fields ---- */
@@ -266,10 +264,7 @@ static json_t *model_pack(const struct served_model *model, bool whole) {
     if (whole) {
         json_t *instances = json_object();
         FIELDS_PUT(&w, instances, instances_fields, &model->instances);
-        field_put(&w, object, "format",
-                  json_integer(model->ensemble   ? FORMAT_ENSEMBLE
-                               : model->prepared ? FORMAT_PREPARED
-                                                 : MODEL_DESCRIPTION_FORMAT));
+        field_put(&w, object, "format", json_integer(MODEL_DESCRIPTION_FORMAT));
         field_put(&w, object, "instances", instances);
         field_put(&w, object, "on", on_pack(&w, model->on));
     }
@@ -402,19 +397,17 @@ static int prepare_read(struct field_reader *r, const json_t *object, struct ser
     return rc;
 }
 
-static int inputs_read(struct field_reader *r, const json_t *root, int64_t format, struct served_model *model) {
+static int inputs_read(struct field_reader *r, const json_t *root, struct served_model *model) {
     json_t *list, *object;
     int rc = field_list(r, root, "inputs", 0, TENSORS_MAX, &list, &model->signature.input_count);
     for (uint32_t i = 0; !rc && i < model->signature.input_count; i++) {
         rc = field_object_at(r, list, "inputs", i, &object);
         if (!rc)
             rc = input_read(r, object, model, i);
-        if (!rc && format == FORMAT_PREPARED)
+        if (!rc)
             rc = prepare_read(r, object, model, i);
     }
     r->place[0] = '\0';
-    if (!rc && format == FORMAT_PREPARED && !model->prepared)
-        rc = field_wrong(r, "inputs", "expected one with prepare");
     return rc;
 }
 
@@ -594,20 +587,20 @@ static int model_read(struct field_reader *r, const json_t *root, struct served_
     if (!rc && !json_object_get(root, "format"))
         rc = field_wrong(r, "format", "missing");
     if (!rc)
-        rc = field_integer(r, "format", json_object_get(root, "format"), MODEL_DESCRIPTION_FORMAT, FORMAT_PREPARED,
-                           &format);
+        rc = field_integer(r, "format", json_object_get(root, "format"), MODEL_DESCRIPTION_FORMAT,
+                           MODEL_DESCRIPTION_FORMAT, &format);
     if (!rc)
         rc = FIELDS_READ(r, root, model_fields, model);
     if (!rc && !model_name_is_valid(model->name))
         rc = field_wrong(r, "name", "expected " MODEL_NAME_EXPECTED);
-    if (!rc && format != FORMAT_ENSEMBLE && model->slo_ns < 1)
+    if (!rc && !json_object_get(root, "ensemble") && model->slo_ns < 1)
         rc = field_wrong(r, "slo_ns", "expected 1 or more");
     if (!rc && !model->signature.batched && model->batch_max != 1)
         rc = field_wrong(r, "batch_max", "expected 1, since batched is false");
     if (!rc && json_object_get(root, "items_max"))
         rc = field_integer(r, "items_max", json_object_get(root, "items_max"), 1, PROFILE_BATCH_MAX, &items_max);
     if (!rc)
-        rc = inputs_read(r, root, format, model);
+        rc = inputs_read(r, root, model);
     atomic_init(&model->items_max, (uint32_t)items_max);
     r->place[0] = '\0';
     if (!rc)
@@ -621,7 +614,7 @@ static int model_read(struct field_reader *r, const json_t *root, struct served_
     if (!rc && model->prepared)
         rc = preparations_told(model, r->err);
     r->place[0] = '\0';
-    if (rc || format != FORMAT_ENSEMBLE)
+    if (rc || !json_object_get(root, "ensemble"))
         return rc;
     json_t *graph;
     rc = field_entry(r, root, "ensemble", JSON_OBJECT, "an object", &graph);

@@ -142,7 +142,7 @@ int feeder_frontend_frame(struct feeder_member *m, const struct frame *frame, co
         return 0;
     case FRAME_RESULTS:
         for (uint32_t i = 0; i < frame->count; i++) {
-            slot_give(m->feeder, lost_read(&m->peer, head, i, &reason));
+            slot_give(m->feeder, lost_read(&((const struct wire_lost *)head)[i], &reason));
             counter_add(&m->feeder->counts.lost, 1);
         }
         return 0;
@@ -160,8 +160,8 @@ static bool feed_one(struct feeder_member *m, int64_t now_ns, int64_t due_ns, ui
     struct feeder *f = m->feeder;
     const struct feeder_world *w = f->world;
     struct feeder_slots *s = &m->slots;
-    void *message =
-        s->free_count ? peer_frame_more(&m->peer, FRAME_REQUESTS, wire_request_bytes(m->peer.format), WIRE_MANY) : NULL;
+    struct wire_request *message =
+        s->free_count ? peer_frame_more(&m->peer, FRAME_REQUESTS, sizeof(*message), WIRE_MANY) : NULL;
     if (!message)
         return false;
     uint32_t slot = s->free[--s->free_count];
@@ -169,7 +169,7 @@ static bool feed_one(struct feeder_member *m, int64_t now_ns, int64_t due_ns, ui
     s->used[slot] = true;
     s->submission[slot] = submission_next(s->submission[slot]);
     atomic_store_explicit(&s->deadline_ns[slot], deadline_ns, memory_order_relaxed); /* feeder_request_deadline() */
-    const struct wire_request request = {
+    *message = (struct wire_request){
         .handle = handle_of(m->number * HELLO_LANES_MAX, slot, s->submission[slot]),
         .arrival_ns = now_ns,
         .deadline_ns = deadline_ns,
@@ -178,7 +178,6 @@ static bool feed_one(struct feeder_member *m, int64_t now_ns, int64_t due_ns, ui
         .items = 1,
         .kind = REQUEST_ARRIVED,
     };
-    wire_request_put(message, &request, m->peer.format);
     return true;
 }
 

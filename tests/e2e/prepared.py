@@ -15,15 +15,14 @@ START_S = 900  # profiling included, sanitizers too
 class Cluster:
     """A scheduler, backends with the same repository, and a frontend."""
 
-    def __init__(self, repository, models, *frontend, backends=1, transport="auto", policy="deferred", backend=(), envs=None):
-        envs = envs or {}
+    def __init__(self, repository, models, *frontend, backends=1, transport="auto", policy="deferred", backend=()):
         self.models = models
         self.join = ("--join", "127.0.0.1:%d" % free_port())
         fabric = ("--fabric", "tcp") if transport == "fabric" else ()
-        self.scheduler = Role("scheduler", "--listen", self.join[1], "--policy", policy, env=envs.get("scheduler"))
+        self.scheduler = Role("scheduler", "--listen", self.join[1], "--policy", policy)
         self.backends = [Role("backend", *self.join, "--repository", repository, "--slo-ms", "60000", "--transport", transport,
-                              *fabric, *backend, env=envs.get("backend")) for _ in range(backends)]
-        self.frontend = Frontend(*self.join, *fabric, *frontend, env=envs.get("frontend"))
+                              *fabric, *backend) for _ in range(backends)]
+        self.frontend = Frontend(*self.join, *fabric, *frontend)
 
     def __enter__(self):
         with contextlib.ExitStack() as stack:

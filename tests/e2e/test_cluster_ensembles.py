@@ -37,8 +37,8 @@ def put(folder, models, ensembles=False):
     return folder
 
 
-def start(cluster, folder, mode="none", *args, env=None):
-    cluster.backends.append(Backend(folder, cluster.join, mode, "--slo-ms", "60000", *args, env=env))
+def start(cluster, folder, mode="none", *args):
+    cluster.backends.append(Backend(folder, cluster.join, mode, "--slo-ms", "60000", *args))
     return cluster.backends[-1]
 
 
@@ -288,21 +288,3 @@ def test_a_backend_dies_under_load(tmp_path, whole):
         assert False not in told
         wait_until(lambda: all(v == 0 for k, v in cluster.frontend.metrics().items() if k.startswith("symphony_requests_in_flight")))
         wait_until(lambda: cluster.frontend.metrics().get("symphony_inputs_bytes", 0) == 0)
-
-
-@pytest.mark.parametrize("old", ["scheduler", "backend", "frontend"])
-def test_a_release_before_is_not_told(tmp_path, whole, old, monkeypatch):
-    """The models of steps are served all the same."""
-    formats = {"SYMPHONY_TEST_FORMATS": "1,2"}
-    if old == "scheduler":
-        monkeypatch.setenv("SYMPHONY_TEST_FORMATS", "1,2")
-    running = Cluster(tmp_path)
-    monkeypatch.delenv("SYMPHONY_TEST_FORMATS", raising=False)
-    running.frontend.env.pop("SYMPHONY_TEST_FORMATS", None)
-    running.frontend.env.update(formats if old == "frontend" else {})
-    with running as cluster:
-        start(cluster, whole, env=formats if old == "backend" else None)
-        with Asker(cluster.frontend, http) as ask:
-            wait_until(lambda: ask.ready(*FIRST, *SECOND), WAIT_S)
-            assert np.array_equal(ask("scale", {"x": X}).as_numpy("y"), 2 * X)
-            assert not ask.ready("diamond")

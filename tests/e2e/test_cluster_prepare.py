@@ -47,24 +47,6 @@ def test_emulated_accelerators_of_a_backend(repository):
         assert "Premature end" in refusal(cluster.frontend, "fixed", [jpeg(picture(H, W))[:-40]])
 
 
-@pytest.mark.parametrize("old", ["scheduler", "backend", "frontend"])
-def test_a_release_before_is_not_told(repository, tmp_path, old):
-    """Models that prepare nothing are served all the same."""
-    save_model(tmp_path, "plain", [helper.make_node("Neg", ["x"], ["y"])], [("x", FLOAT, ["N", 2])], [("y", FLOAT, ["N", 2])])
-    (tmp_path / "fixed").symlink_to(repository / "fixed")
-    with Cluster(tmp_path, ["plain"], envs={old: {"SYMPHONY_TEST_FORMATS": "1,3"}}) as cluster:
-        body = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}]})
-        for _ in range(10):
-            status, _, answer = cluster.frontend.request("POST", "/v2/models/plain/infer", body)
-            assert status == 200 and json.loads(answer)["outputs"][0]["data"] == [-1, -2]
-        assert not cluster.is_ready("fixed")
-        says = 'msg="model not offered" model=fixed reason="the scheduler is of a release that knows no inputs that are prepared"'
-        if old == "frontend":
-            assert not cluster.backends[0].says(says)
-        else:
-            wait_until(lambda: cluster.backends[0].says(says))
-
-
 # ---- processes that die meanwhile ----
 
 class Asking:

@@ -22,7 +22,6 @@ SCENARIO = ("cluster: {accelerators: 2, type: test}\n"
             "models:\n  - {name: m, alpha_ms: 40, beta_ms: 0.1, slo_ms: 200}\n"
             "workload: {rate_rps: 10}\n"
             "autoscale: {min: 1, max: 16, start_delay_s: 0, every_s: 0.01}\n")
-OLD = {"SYMPHONY_TEST_FORMATS": "1,1"}  # speaks as the release before did (test_upgrade.py)
 QUICKLY = "min=0,every_s=1,start_delay_s=0"
 
 
@@ -241,8 +240,8 @@ def test_any_frontend_of_a_cluster_says_it(scenario):
     scheduler = Role("scheduler", "--listen", at, "--autoscale", QUICKLY)
     backend = Role("backend", "--join", at, "--scenario", scenario)
     try:
-        with Frontend("--join", at) as first, Frontend("--join", at) as second, Frontend("--join", at, env=OLD) as third, \
-                Keda(first) as one, Keda(second) as other, Keda(third) as old:
+        with Frontend("--join", at) as first, Frontend("--join", at) as second, Keda(first) as one, \
+                Keda(second) as other:
             wait_until(lambda: first.request("GET", "/v2/models/m/ready")[0] == 200, WAIT_S)
             wait_until(lambda: {keda.code(keda.wanted) for keda in (one, other)} == {None}, WAIT_S)
             said = told(other.watch("StreamIsActive", "IsActiveResponse"))
@@ -251,8 +250,6 @@ def test_any_frontend_of_a_cluster_says_it(scenario):
             assert one.spec(acceleratorsPerReplica="2") == (METRIC, 2, 2)
             while said.get(timeout=WAIT_S) is not True:
                 pass
-            assert third.request("GET", "/v2/models/m/ready")[0] == 200  # one of the release before, which is told nothing
-            assert old.code(old.wanted) == grpc.StatusCode.UNAVAILABLE and old.spec() == (METRIC, 1, 1)
             scheduler.kill()  # nobody says anything any more
             wait_until(lambda: other.code(other.wanted) == grpc.StatusCode.UNAVAILABLE, WAIT_S)
             assert other.spec() == (METRIC, 1, 1)

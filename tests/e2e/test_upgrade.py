@@ -1,8 +1,8 @@
 """test_upgrade.py - two releases in one cluster: they speak the newest format of messages that both know, and a cluster is upgraded
 process by process under load.
 
-The old release is this program with SYMPHONY_TEST_FORMATS=1,1, which speaks format 1 only, as the first builds do; or another
-program, if SYMPHONY_OLD_BINARY names one."""
+So far there is one format. The new release is this program with SYMPHONY_TEST_FORMATS=1,2, which says that it knows another one; the
+old one is this program as it is, or another program, if SYMPHONY_OLD_BINARY names one."""
 # sanitizers: address
 # shards: 2
 import http.client
@@ -20,16 +20,15 @@ from server import BINARY, free_port, wait_until
 from test_standby import Clients, Cluster, Frontend, Role
 
 OLD_BINARY = os.environ.get("SYMPHONY_OLD_BINARY")
-NEWEST = 5  # format of this release
-OLD = {} if OLD_BINARY else {"SYMPHONY_TEST_FORMATS": "1,1"}
+NEW = {"SYMPHONY_TEST_FORMATS": "1,2"}
 
 
 class Upgrade(Cluster):
     """Two schedulers, two backends and two frontends of the old release."""
 
     def __init__(self, folder, schedulers=2, backends=2, frontends=2, beta_ms=10):
-        super().__init__(folder, schedulers=schedulers, backends=backends, beta_ms=beta_ms, env=OLD)
-        self.frontends = [self.frontend] + [Frontend(*self.join, env=OLD) for _ in range(frontends - 1)]
+        super().__init__(folder, schedulers=schedulers, backends=backends, beta_ms=beta_ms)
+        self.frontends = [self.frontend] + [Frontend(*self.join) for _ in range(frontends - 1)]
         for one in self.frontends:
             one.args[one.args.index("--http-port") + 1] = str(free_port())
             one.ready = True
@@ -66,8 +65,7 @@ def renew(process):
         process.ready = False  # as a load balancer knows
         assert process.stop() == 0
     process.args[0] = BINARY
-    for name in OLD:
-        process.env.pop(name, None)
+    process.env.update(NEW)
     before = process.says('msg="ready"') if isinstance(process, Role) else 0
     process.start()
     if isinstance(process, Role):
@@ -113,46 +111,28 @@ def test_upgrade_under_load(tmp_path, order):
             renew(process)
             clients.answered(30)
             wait_until(lambda: len(cluster.status()["members"]) >= 5)  # the other scheduler among them
-        wait_until(lambda: cluster.formats() == [("backend", NEWEST)] * 2 + [("frontend", NEWEST)] * 2)
+        wait_until(lambda: cluster.formats() == [("backend", 2)] * 2 + [("frontend", 2)] * 2)
         clients.answered(50)
         clients.check()
 
 
-@pytest.mark.parametrize("renewed", ["", "scheduler frontend", "scheduler backend", "scheduler frontend backend"])
+@pytest.mark.parametrize("renewed", ["", "scheduler", "scheduler frontend", "scheduler backend", "scheduler frontend backend"])
 def test_links_speak_what_both_know(tmp_path, renewed):
-    """A backend dies with a batch, and its frontend hears why where the scheduler and it speak format 2."""
-    with Upgrade(tmp_path, schedulers=1, backends=1, frontends=1, beta_ms=3000) as cluster:
+    with Upgrade(tmp_path, schedulers=1, backends=1, frontends=1) as cluster:
         for role, processes in (("scheduler", cluster.schedulers), ("frontend", cluster.frontends), ("backend", cluster.backends)):
             if role in renewed:
                 renew(processes[0])
-        frontend, backend = cluster.frontends[0], cluster.backends[0]
         wait_until(cluster.ready)
-        if "scheduler" in renewed:
-            wait_until(lambda: cluster.formats() == [("backend", NEWEST if "backend" in renewed else 1),
-                                                     ("frontend", NEWEST if "frontend" in renewed else 1)])
+        wait_until(lambda: cluster.formats() == [(role, 2 if role in renewed else 1) for role in ("backend", "frontend")])
         clients = Clients(cluster, 1)
-        wait_until(lambda: any(one.get("batches") for one in cluster.status()["members"]))
-        backend.kill()
-        backend.start()
-        clients.answered(1)
+        clients.answered(5)
         clients.check()
-        if OLD_BINARY and "frontend" not in renewed:
-            return
-        # The frontend may see before the scheduler that the backend is gone. Sent again, the request may come before the backend's model.
-        def lost(reason):
-            return frontend.metrics().get('symphony_cluster_requests_lost_total{reason="%s"}' % reason, 0)
-
-        wait_until(lambda: sum(map(lost, ["backend", "unsaid", "place"])) >= 1)
-        if "frontend" in renewed and "scheduler" in renewed:
-            assert lost("unsaid") == 0
 
 
 def test_formats_too_far_apart(tmp_path):
     with Upgrade(tmp_path, schedulers=1, backends=1, frontends=1) as cluster:
         stranger = Role("frontend", *cluster.join, "--http-port", "0", "--grpc-port", "0", env={"SYMPHONY_TEST_FORMATS": "2,3"})
         stranger.args[0] = BINARY
-        wait_until(lambda: stranger.says("scheduler not reached"))
-        if not OLD_BINARY:
-            wait_until(lambda: stranger.says("speaks formats 2 to 3 of messages, and symphony") and stranger.says("formats 1 to 1"))
+        wait_until(lambda: stranger.says("speaks formats 2 to 3 of messages, and symphony") and stranger.says("formats 1 to 1"))
         wait_until(lambda: cluster.schedulers[0].says("stranger refused"))
         stranger.end()

@@ -356,12 +356,6 @@ WRAP(int, kill, pid_t pid, int number) {
     return 0;
 }
 
-WRAP(char *, getenv, const char *name) {
-    if (inside() && strcmp(name, "SYMPHONY_TEST_FORMATS") == 0)
-        return (char *)(uintptr_t)virtual_self()->formats;
-    return __real_getenv(name);
-}
-
 WRAP(ssize_t, getrandom, void *to, size_t bytes, unsigned flags) {
     if (!inside())
         return __real_getrandom(to, bytes, flags);

@@ -202,8 +202,6 @@ void cluster_start(struct virtual_role *r) {
     r->process = virtual_start(r->host, r->name, role_main, r);
     r->process->context = r;
     r->lives++;
-    if (virtual_chance(0.1))
-        r->process->formats = "1,1";
 }
 
 bool cluster_lives(const struct virtual_role *r) {

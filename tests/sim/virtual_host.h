@@ -50,10 +50,9 @@ struct virtual_process {
     int pid;
     bool over; /* it has ended, or was killed */
     bool stopped;
-    int exit_status;     /* of one that ended by itself */
-    uint32_t signals;    /* that wait for sigtimedwait(), a bit each */
-    int64_t asked_ns;    /* when it was first sent one; 0: it was not */
-    const char *formats; /* SYMPHONY_TEST_FORMATS in its environment; NULL: not set */
+    int exit_status;  /* of one that ended by itself */
+    uint32_t signals; /* that wait for sigtimedwait(), a bit each */
+    int64_t asked_ns; /* when it was first sent one; 0: it was not */
     int64_t began_ns, over_ns;
     int64_t stopped_ns;     /* when it was stopped last */
     int64_t stopped_sum_ns; /* for how long it was, in all */

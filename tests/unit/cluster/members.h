@@ -151,7 +151,7 @@ static inline int members_frame(struct peer *peer, const struct frame *frame, co
     if (frame->kind == FRAME_BYE)
         return error_set(err, -ESHUTDOWN, "it said so");
     for (uint32_t i = 0; i < frame->count && frame->kind == FRAME_REQUESTS; i++) {
-        struct request_message request = wire_request_message(head, i, peer->format);
+        struct request_message request = wire_request_message(&((const struct wire_request *)head)[i]);
         atomic_fetch_add_explicit(&s->arrived, request.kind == REQUEST_ARRIVED, memory_order_relaxed); /* statistics */
         atomic_fetch_add_explicit(&s->cancelled, request.kind == REQUEST_CANCELLED,
                                   memory_order_relaxed); /* likewise */
@@ -168,7 +168,7 @@ static inline int members_frame(struct peer *peer, const struct frame *frame, co
             peer_send(peer, FRAME_RESTS, 1, &freed[i].accelerator, sizeof(freed[i].accelerator));
     }
     for (uint32_t i = 0; i < frame->count && frame->kind == FRAME_UNDELIVERED; i++) {
-        uint64_t lost = lost_read(peer, head, i, &reason);
+        uint64_t lost = lost_read(&((const struct wire_lost *)head)[i], &reason);
         struct member *of = &s->members[handle_frontend(lost) / HELLO_LANES_MAX % MEMBERS_MAX];
         atomic_fetch_add_explicit(&s->undelivered, 1, memory_order_relaxed); /* statistics */
         if (of->used && of->known)

@@ -44,15 +44,14 @@ static uint64_t handle_now(const struct frontend *f) {
 static void submit(struct frontend *f) {
     int64_t now_ns = clock_now_ns();
     f->submission = submission_next(f->submission);
-    const struct wire_request request = {.handle = handle_now(f),
-                                         .arrival_ns = now_ns - BEHIND_NS,
-                                         .deadline_ns = now_ns - BEHIND_NS + DEADLINE_NS,
-                                         .work = 1,
-                                         .items = 1,
-                                         .kind = REQUEST_ARRIVED};
-    void *place = peer_frame_more(&f->uplink, FRAME_REQUESTS, wire_request_bytes(f->uplink.format), WIRE_MANY);
+    struct wire_request *place = peer_frame_more(&f->uplink, FRAME_REQUESTS, sizeof(*place), WIRE_MANY);
     assert_non_null(place);
-    wire_request_put(place, &request, f->uplink.format);
+    *place = (struct wire_request){.handle = handle_now(f),
+                                   .arrival_ns = now_ns - BEHIND_NS,
+                                   .deadline_ns = now_ns - BEHIND_NS + DEADLINE_NS,
+                                   .work = 1,
+                                   .items = 1,
+                                   .kind = REQUEST_ARRIVED};
 }
 
 static int from_scheduler(struct peer *peer, const struct frame *frame, const void *head, struct sy_error *err) {
@@ -68,7 +67,7 @@ static int from_scheduler(struct peer *peer, const struct frame *frame, const vo
         f->in = true;
     }
     for (uint32_t i = 0; frame->kind == FRAME_RESULTS && i < frame->count; i++)
-        if (lost_read(peer, head, i, &reason) == handle_now(f)) {
+        if (lost_read(&((const struct wire_lost *)head)[i], &reason) == handle_now(f)) {
             f->lost++;
             submit(f);
         }
@@ -165,7 +164,7 @@ static struct frontend *frontend_open(bool silent) {
     f->hello.role = ROLE_FRONTEND;
     f->hello.lanes = 1;
     f->hello.slots = 1;
-    f->hello.transports = TRANSPORTS_UNSAID;
+    f->hello.transports = TRANSPORTS_PLAIN;
     snprintf(f->hello.address, sizeof(f->hello.address), ":%d", port);
     at.sin_port = htons((uint16_t)f->scheduler.port);
     int fd = link_connect((const struct sockaddr *)&at, sizeof(at));

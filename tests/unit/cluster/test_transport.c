@@ -17,9 +17,8 @@ static void the_best_that_both_have(void **state) {
         bool local;
         int wanted;
     } cases[] = {
-        {{.transports = 0}, {.transports = 0}, true, TRANSPORT_SHM}, /* of before transports were told */
-        {{.transports = 0}, {.transports = 0}, false, TRANSPORT_TCP},
-        {{.transports = 0}, {.transports = SHM | TCP}, true, TRANSPORT_SHM},
+        {{.transports = SHM | TCP}, {.transports = SHM | TCP}, true, TRANSPORT_SHM},
+        {{.transports = SHM | TCP}, {.transports = SHM | TCP}, false, TRANSPORT_TCP},
         {{.transports = SHM | TCP}, {.transports = TCP}, true, TRANSPORT_TCP},
         {{.transports = SHM | TCP}, {.transports = SHM}, false, NONE},
         {{.transports = SHM | FABRIC | TCP, .fabric = "a"},
@@ -36,19 +35,12 @@ static void the_best_that_both_have(void **state) {
          TRANSPORT_TCP},
         {{.transports = SHM | FABRIC | TCP, .fabric = "a"}, {.transports = FABRIC, .fabric = "b"}, false, NONE},
         {{.transports = SHM | TCP}, {.transports = FABRIC, .fabric = "a"}, true, NONE},
-        {{.transports = FABRIC | TCP, .fabric = "a", .format_newest = 1},
-         {.transports = FABRIC | TCP, .fabric = "a"},
-         false,
-         TRANSPORT_TCP},                                                          /* which has no frames for it */
         {{.transports = SHM | FABRIC | TCP}, {.transports = FABRIC}, true, NONE}, /* of no provider */
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct sy_error err = {.text = ""};
-        struct hello frontend = cases[i].frontend, backend = cases[i].backend;
         enum transport_kind kind = TRANSPORTS;
-        frontend.format_newest = frontend.format_newest ? frontend.format_newest : WIRE_FORMAT_NEWEST;
-        backend.format_newest = WIRE_FORMAT_NEWEST;
-        int rc = transport_choose(&frontend, &backend, cases[i].local, &kind, &err);
+        int rc = transport_choose(&cases[i].frontend, &cases[i].backend, cases[i].local, &kind, &err);
         assert_int_equal(rc, cases[i].wanted == NONE ? -ENOTSUP : 0);
         assert_int_equal(kind, cases[i].wanted);
     }

@@ -280,6 +280,13 @@ static void reasons_are_told_once_and_seldom(void **state) {
     assert_string_equal(w->uplink.places[0].reason, ""); /* the next time it is told again */
 }
 
+/* The connection breaks. */
+static void broken(struct world *w) {
+    shutdown(w->uplink.peer.fd, SHUT_RDWR);
+    while (w->uplink.open)
+        link_loop_turn(&w->loop, true);
+}
+
 static void a_silent_one_is_left_out_for_three_beats(void **state) {
     struct world *w = *state;
     look(w, 0);
@@ -296,14 +303,14 @@ static void a_silent_one_is_left_out_for_three_beats(void **state) {
         tidy(w);
         look(w, STEP_NS);
         assert_int_equal(at(w), 1);
-        uplink_again(&w->uplink, "test");
+        broken(w);
     }
     w->uplink.places[0].quiet_ns = w->now_ns + STEP_NS; /* it is over: they take turns again */
     for (int i = 0; i < 4; i++) {
         tidy(w);
         look(w, STEP_NS);
         assert_int_equal(at(w), i % 2);
-        uplink_again(&w->uplink, "test");
+        broken(w);
     }
 }
 
@@ -346,7 +353,7 @@ static void who_does_not_answer_is_put_aside(void **state) {
     tidy(w);
     look(w, NS_PER_MS);
     assert_int_equal(at(w), 1);
-    uplink_again(&w->uplink, "test");
+    broken(w);
     tidy(w);
     look(w, STEP_NS);
     assert_int_equal(at(w), 0);

@@ -39,9 +39,9 @@ static void all_fields_survive(void **state) {
 /* Each field is taken out, or made wrong, in turn. */
 static void what_is_wrong_is_named(void **state) {
     (void)state;
-    static const char *const fields[] = {"format",       "format_newest", "number", "lanes",   "slots",
-                                         "accelerators", "incarnation",   "term",   "version", "name",
-                                         "address",      "token",         "role"};
+    static const char *const fields[] = {"format",       "format_newest", "number", "lanes",      "slots",
+                                         "accelerators", "incarnation",   "term",   "version",    "name",
+                                         "address",      "token",         "role",   "transports", "fabric"};
     struct hello read;
     struct sy_error err;
     for (size_t i = 0; i < ARRAY_COUNT(fields); i++) {
@@ -88,18 +88,6 @@ static void who_does_not_say_that_it_reckons_with_promises_does_not(void **state
     memcpy(strstr(text, "\"promises\":true") + strlen("\"promises\":"), "1   ", 4);
     assert_int_equal(hello_read(text, strlen(text), &read, &err), -EPROTO);
     assert_non_null(strstr(err.text, "'promises'"));
-    free(text);
-}
-
-static void who_says_only_one_format_speaks_only_that(void **state) {
-    (void)state;
-    struct hello read, hello = whole;
-    struct sy_error err;
-    hello.format_newest = hello.format;
-    char *text = hello_write(&hello);
-    assert_null(strstr(text, "format_newest")); /* as format 1 has it */
-    assert_int_equal(hello_read(text, strlen(text), &read, &err), 0);
-    assert_int_equal(read.format_newest, 1);
     free(text);
 }
 
@@ -154,7 +142,6 @@ int main(void) {
         cmocka_unit_test(what_is_wrong_is_named),
         cmocka_unit_test(nobody_may_ask_too_much),
         cmocka_unit_test(who_does_not_say_that_it_reckons_with_promises_does_not),
-        cmocka_unit_test(who_says_only_one_format_speaks_only_that),
         cmocka_unit_test(the_newest_format_of_both_is_agreed_on),
         cmocka_unit_test(limits_hold),
     };

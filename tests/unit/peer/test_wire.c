@@ -7,7 +7,7 @@
 static struct sy_error err;
 
 static bool is_refused(const struct frame *frame, const void *head) {
-    return wire_frame_check(frame, WIRE_FORMAT_NEWEST, &err) < 0 || (head && wire_head_check(frame, head, &err) < 0);
+    return wire_frame_check(frame, &err) < 0 || (head && wire_head_check(frame, head, &err) < 0);
 }
 
 static void kinds_are_known_and_arrays_as_long_as_they_say(void **state) {
@@ -29,61 +29,32 @@ static void kinds_are_known_and_arrays_as_long_as_they_say(void **state) {
     assert_true(is_refused(&status, NULL));
 }
 
-static void lost_requests_are_as_long_as_their_format_says(void **state) {
+static void requests_come_as_they_were_sent(void **state) {
     (void)state;
-    const struct frame first = {.kind = FRAME_RESULTS, .count = 2, .head_bytes = 2 * sizeof(struct wire_outcome)};
-    const struct frame second = {.kind = FRAME_RESULTS, .count = 2, .head_bytes = 2 * sizeof(struct wire_lost)};
-    assert_int_equal(wire_frame_check(&first, 1, &err), 0);
-    assert_int_equal(wire_frame_check(&second, 2, &err), 0);
-    assert_true(wire_frame_check(&first, 2, &err) < 0);
-    assert_true(wire_frame_check(&second, 1, &err) < 0);
+    const struct request_message sent = {
+        .handle = 5, .deadline_ns = 7, .items = 3, .batch_most = 8, .priority = 2, .ready_ns = 9};
+    const struct wire_request request = wire_request_of(&sent);
+    const struct request_message got = wire_request_message(&request);
+    assert_int_equal(got.handle, 5);
+    assert_int_equal(got.deadline_ns, 7);
+    assert_int_equal(got.items, 3);
+    assert_int_equal(got.batch_most, 8);
+    assert_int_equal(got.priority, 2);
+    assert_int_equal(got.ready_ns, 9);
 }
 
-static void requests_have_promises_and_limits_since_format_4(void **state) {
+static void descriptions_may_be_longer(void **state) {
     (void)state;
-    _Alignas(8) char head[2 * sizeof(struct wire_request)];
-    for (uint32_t format = 3; format <= 4; format++) {
-        uint32_t each = format < 4 ? 48 : 56;
-        struct frame frame = {.kind = FRAME_REQUESTS, .count = 2, .head_bytes = 2 * each};
-        assert_int_equal(wire_request_bytes(format), each);
-        assert_int_equal(wire_frame_check(&frame, format, &err), 0);
-        assert_true(wire_frame_check(&frame, 7 - format, &err) < 0);
-        memset(head, 0xff, sizeof(head));
-        for (uint32_t i = 0; i < 2; i++) {
-            struct request_message message = {
-                .handle = 5 + i, .deadline_ns = 7, .items = 3, .batch_most = 8, .priority = 2, .ready_ns = 9};
-            struct wire_request request = wire_request_of(&message);
-            wire_request_put(head + i * each, &request, format);
-        }
-        for (uint32_t i = 0; i < 2; i++) {
-            struct request_message message = wire_request_message(head, i, format);
-            assert_int_equal(message.handle, 5 + i);
-            assert_int_equal(message.items, 3);
-            assert_int_equal(message.batch_most, format < 4 ? 0 : 8);
-            assert_int_equal(message.priority, 2);
-            assert_int_equal(message.ready_ns, format < 4 ? 0 : 9);
-        }
-        for (size_t i = 2 * each; i < sizeof(head); i++) /* nothing beyond is written */
-            assert_int_equal(head[i], (char)0xff);
-    }
-}
-
-static void descriptions_may_be_longer_since_format_2(void **state) {
-    (void)state;
-    struct frame frame = {.kind = FRAME_MODEL, .count = 1, .head_bytes = WIRE_HEAD_MAX + 1};
-    assert_true(wire_frame_check(&frame, 1, &err) < 0);
-    assert_int_equal(wire_frame_check(&frame, 2, &err), 0);
-    frame.kind = FRAME_SERVE;
-    frame.head_bytes = WIRE_MODEL_MAX;
-    assert_int_equal(wire_frame_check(&frame, 2, &err), 0);
+    struct frame frame = {.kind = FRAME_MODEL, .count = 1, .head_bytes = WIRE_MODEL_MAX};
+    assert_int_equal(wire_frame_check(&frame, &err), 0);
     frame.head_bytes++;
-    assert_true(wire_frame_check(&frame, 2, &err) < 0);
+    assert_true(wire_frame_check(&frame, &err) < 0);
+    frame = (struct frame){.kind = FRAME_WELCOME, .count = 1, .head_bytes = WIRE_HEAD_MAX + 1};
+    assert_true(wire_frame_check(&frame, &err) < 0);
     frame = (struct frame){.kind = FRAME_MODEL_ENDS, .count = 2, .head_bytes = 8};
-    assert_int_equal(wire_frame_check(&frame, 2, &err), 0);
-    frame = (struct frame){.kind = FRAME_ADVICE, .count = 1, .head_bytes = 4};
-    assert_int_equal(wire_frame_check(&frame, 2, &err), 0);
+    assert_int_equal(wire_frame_check(&frame, &err), 0);
     frame.head_bytes = 7;
-    assert_true(wire_frame_check(&frame, 2, &err) < 0);
+    assert_true(wire_frame_check(&frame, &err) < 0);
 }
 
 static void plans_lie_behind_each_other(void **state) {
@@ -248,9 +219,8 @@ static void results_bring_outputs_or_a_sentence(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kinds_are_known_and_arrays_as_long_as_they_say),
-        cmocka_unit_test(lost_requests_are_as_long_as_their_format_says),
-        cmocka_unit_test(requests_have_promises_and_limits_since_format_4),
-        cmocka_unit_test(descriptions_may_be_longer_since_format_2),
+        cmocka_unit_test(requests_come_as_they_were_sent),
+        cmocka_unit_test(descriptions_may_be_longer),
         cmocka_unit_test(plans_lie_behind_each_other),
         cmocka_unit_test(cards_say_where_each_input_lies),
         cmocka_unit_test(inputs_that_lie_elsewhere_have_no_body),

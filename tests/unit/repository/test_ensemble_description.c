@@ -203,7 +203,7 @@ static void graphs_that_will_not_do_are_refused(void **state) {
     static const struct {
         const char *what, *by, *sentence;
     } cases[] = {
-        {"\"format\":2", "\"format\":1", "slo_ns: expected 1 or more"},
+        {"\"ensemble\":{\"steps\"", "\"other\":{\"steps\"", "slo_ns: expected 1 or more"},
         {"\"profiles\":[]", "\"profiles\":[{\"type\":\"cpu\",\"latency_ns\":[1,2]}]", "profiles: expected none"},
         {"\"model\":\"b\"", "\"model\":\"b b\"", "ensemble.steps[0].model: expected"},
         {"\"version\":3", "\"version\":-1", "ensemble.steps[1].version: expected"},
