@@ -24,7 +24,6 @@
 #include "cluster/registry.h"
 #include "cluster/transport.h"
 #include "cluster/uplink.h"
-#include "control/curl_line.h"
 #include "control/deployment.h"
 #include "control/repository_control.h"
 #include "net/auth.h"
@@ -497,11 +496,10 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
     return 0;
 }
 
-/* Says what is served and how to ask it: the last line can be pasted into a shell. */
+/* Says what is served, and where. */
 static void say_ready(struct server *server, const struct server_config *config) {
     struct server_ports ports = server_ports(server);
     int ready = 0, set_aside = 0;
-    char line[4096], url[64];
 
     const struct model_index *models = server_models_lock(server);
     for (uint32_t i = 0; i < models->count; i++) {
@@ -513,9 +511,6 @@ static void say_ready(struct server *server, const struct server_config *config)
         set_aside += models->absent[i].failed;
     log_info("ready", "http_port=%d grpc_port=%d metrics_port=%d models=%d set_aside=%d policy=%s", ports.http,
              ports.grpc, ports.metrics, ready, set_aside, config->policy->name);
-    snprintf(url, sizeof(url), "%s://localhost:%d", config->tls ? "https" : "http", ports.http);
-    if (curl_line(models, url, line, sizeof(line)))
-        fprintf(stderr, "\nTry:\n  %s\n\n", line);
     server_models_unlock(server);
 }
 

@@ -296,30 +296,6 @@ void places_tell(struct scheduler_link *l, struct member *m) {
         for (struct member *m = list_entry(node_, struct member, node);                                                \
              m && m->known && m->told && m->hello.role == ROLE_FRONTEND; m = NULL)
 
-/* Unused numbers in the scheduler: the first of `count` in a row. */
-static uint32_t variants_take(struct scheduler_link *l, uint32_t count) {
-    uint32_t run = 0;
-    for (uint32_t v = 0; v < l->wiring->models; v++) {
-        run = l->variant_taken[v] ? 0 : run + 1;
-        if (run == count) {
-            memset(l->variant_taken + v + 1 - count, true, count);
-            return v + 1 - count;
-        }
-    }
-    return CATALOGUE_NONE;
-}
-
-/* Bytes of one item's inputs, for the profiled shape if shapes vary. */
-static double item_bytes(const struct served_model *model) {
-    double bytes = 0;
-    for (uint32_t i = 0; i < model->signature.input_count; i++) {
-        const struct tensor_spec *input = &model->signature.inputs[i];
-        int64_t elements = dims_product(model->reference_dims[i], 0, input->rank);
-        bytes += elements > 0 ? (double)elements * (double)datatype_bytes_min(input->type) : 0;
-    }
-    return bytes;
-}
-
 /* Whether any backend has accelerators that run a place's model. */
 static bool is_run(const struct scheduler_link *l, const struct served_place *place) {
     for (uint32_t k = 0; k < ACCELERATOR_TYPES_MAX; k++)
@@ -351,8 +327,9 @@ static int place_begin(struct scheduler_link *l, uint32_t known_index, uint32_t 
 
     while (p < l->config.models_max && l->places[p].state != PLACE_FREE)
         p++;
-    uint32_t first = p < l->config.models_max ? variants_take(l, count) : CATALOGUE_NONE;
-    if (first == CATALOGUE_NONE)
+    uint32_t first =
+        p < l->config.models_max ? variants_take(l->variant_taken, l->wiring->models, count) : VARIANTS_NONE;
+    if (first == VARIANTS_NONE)
         return -ENOSPC;
     struct served_place *place = &l->places[p];
     l->places_moving++;
@@ -367,7 +344,7 @@ static int place_begin(struct scheduler_link *l, uint32_t known_index, uint32_t 
                   .slo_ns = model->slo_ns,
                   .weight = model->weight,
                   .queue = &model->queue,
-                  .data_ns = (int64_t)(l->config.copy_ns_per_byte * item_bytes(model))},
+                  .data_ns = (int64_t)(l->config.copy_ns_per_byte * served_model_item_bytes(model))},
     };
     for (uint32_t k = 0; k < ACCELERATOR_TYPES_MAX; k++) {
         if (!(runs_on >> k & 1))

@@ -110,29 +110,15 @@ static int slot_profile(struct model_slots *slots, uint32_t slot, struct sy_erro
     return 0;
 }
 
-/* Takes `count` unused numbers of the scheduler in a row; *first is the first. */
-static int variants_take(struct model_slots *slots, uint32_t count, uint32_t *first) {
-    uint32_t run = 0;
-
-    for (uint32_t v = 0; v < slots->server->wiring.models; v++) {
-        run = slots->variant_taken[v] ? 0 : run + 1;
-        if (run < count)
-            continue;
-        *first = v + 1 - count;
-        memset(slots->variant_taken + *first, true, count);
-        return 0;
-    }
-    return -EBUSY;
-}
-
 static int slot_cores(struct model_slots *slots, uint32_t slot, struct sy_error *err) {
     struct server *s = slots->server;
-    uint32_t first, count = served(slots, slot)->signature.variable_shapes ? VARIANTS_MAX : 1;
+    uint32_t count = served(slots, slot)->signature.variable_shapes ? VARIANTS_MAX : 1;
     uint32_t thread = s->placements[slot].thread;
 
     if (!server_schedules(s))
         return 0;
-    if (variants_take(slots, count, &first) < 0)
+    uint32_t first = variants_take(slots->variant_taken, s->wiring.models, count);
+    if (first == VARIANTS_NONE)
         return error_set(err, -EBUSY,
                          "the scheduler has no room for another model, or not for one with inputs of variable shapes "
                          "(--max-models %u)",

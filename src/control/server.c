@@ -30,18 +30,6 @@
 #define ENDING_WATCH_NS     (20 * NS_PER_MS)
 #define EMULATED_PER_THREAD 64 /* accelerators, until every core has a thread */
 
-/* Bytes that gathering copies for one item: its inputs', in the profiled shape if shapes vary. */
-static int64_t item_bytes(const struct served_model *model) {
-    int64_t bytes = 0;
-    for (uint32_t i = 0; i < model->signature.input_count; i++) {
-        const struct tensor_spec *input = &model->signature.inputs[i];
-        int64_t elements = dims_product(model->reference_dims[i], 0, input->rank);
-        if (elements > 0)
-            bytes += elements * (int64_t)datatype_bytes_min(input->type);
-    }
-    return bytes;
-}
-
 void server_model_host(struct server *s, uint32_t model) {
     const struct served_model *served = &s->config.models[model];
     bool suffix = served_model_is_suffix(served);
@@ -181,7 +169,7 @@ struct thread_model server_thread_model(const struct server *s, uint32_t model) 
         .slo_ns = served->slo_ns,
         .weight = served->weight,
         .queue = &served->queue,
-        .data_ns = (int64_t)(s->calibration.copy_ns_per_byte * (double)item_bytes(served)),
+        .data_ns = (int64_t)(s->calibration.copy_ns_per_byte * served_model_item_bytes(served)),
     };
 
     for (uint32_t type = 0; type < s->config.type_count; type++)

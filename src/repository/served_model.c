@@ -26,6 +26,16 @@ int served_model_state(const struct served_model *model) {
     return atomic_load_explicit(&model->state, memory_order_acquire); /* `reason` is written before it */
 }
 
+double served_model_item_bytes(const struct served_model *model) {
+    double bytes = 0;
+    for (uint32_t i = 0; i < model->signature.input_count; i++) {
+        const struct tensor_spec *input = &model->signature.inputs[i];
+        int64_t elements = dims_product(model->reference_dims[i], 0, input->rank);
+        bytes += elements > 0 ? (double)elements * (double)datatype_bytes_min(input->type) : 0;
+    }
+    return bytes;
+}
+
 void served_model_refuse(struct served_model *model, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);

@@ -175,6 +175,9 @@ void served_model_ensembles_free(struct served_model *models, uint32_t count);
 int served_model_labels_read(struct served_model *model, struct sy_error *err);
 void served_model_labels_free(struct served_model *model);
 
+/* Bytes of one item's inputs, for the profiled shape if shapes vary. */
+double served_model_item_bytes(const struct served_model *model);
+
 /* Draws shape_secret; without randomness the model becomes unavailable. Before anybody asks for the model. */
 void served_model_draw_secret(struct served_model *model);
 

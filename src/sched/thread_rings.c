@@ -13,6 +13,18 @@
 #define DELAYS_CHANGE_MIN 0.1               /* relative change that is worth telling the cores */
 #define DELAYS_PART_MOST  8 /* d_ctrl takes this part of a model's SLO at most; why: reply_margin() in port.c */
 
+uint32_t variants_take(bool *taken, uint32_t models, uint32_t count) {
+    uint32_t run = 0;
+    for (uint32_t v = 0; v < models; v++) {
+        run = taken[v] ? 0 : run + 1;
+        if (run == count) {
+            memset(taken + v + 1 - count, true, count);
+            return v + 1 - count;
+        }
+    }
+    return VARIANTS_NONE;
+}
+
 int thread_rings_init(struct thread_rings *r, const struct thread_rings_config *config, struct sy_error *err) {
     uint32_t count = config->model_count ? config->model_count : 1, served = 0;
 

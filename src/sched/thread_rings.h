@@ -27,6 +27,11 @@ struct thread_model {
     int64_t data_ns;                 /* first value of what gathering an item takes */
 };
 
+/* Takes `count` of the rank core's model indexes in a row that nobody has, and marks them. The first, or VARIANTS_NONE.
+ */
+#define VARIANTS_NONE UINT32_MAX
+uint32_t variants_take(bool *taken, uint32_t models, uint32_t count);
+
 struct thread_rings_config {
     struct wiring *wiring;
     uint32_t index;                    /* of the thread */
