@@ -1,18 +1,21 @@
 /* grpc.c - gRPC as a frontend's protocol. In a turn (net/frontend.c):
  *
  *     finished() -> exchange_returned()           an answer is ready
- *     go_on() -> connection_send() ...            one write a connection
+ *     go_on() -> connections_go_on()              bytes that there was no time for
+ *             -> connection_send() ...            one write a connection
  *     event() -> connection_event()               messages read, checked and submitted */
 #include "grpc/grpc.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "grpc/grpc_state.h"
 
 static int grpc_init(struct frontend *base) {
     struct grpc_frontend *f = grpc_frontend_of(base);
     list_init(&f->dirty);
+    list_init(&f->again);
     list_init(&f->closed);
     list_init(&f->ended);
     list_init(&f->resumed);
@@ -43,10 +46,13 @@ static void grpc_finished(struct inference *inference) {
 
 /* Sends what all connections have. That may let calls go on that were held back, which then have more to send. */
 static void send_all(struct grpc_frontend *f) {
-    do
+    int64_t until_ns = 0;
+    do {
         while (!list_empty(&f->dirty))
             connection_send(list_entry(f->dirty.next, struct grpc_connection, dirty));
-    while (calls_resume(f));
+        if (until_ns == 0 && !list_empty(&f->resumed))
+            until_ns = clock_now_ns() + FRONTEND_PARSE_NS;
+    } while (calls_resume(f, until_ns));
 }
 
 /* The server ends: calls end whose answers have gone out. */
@@ -60,12 +66,13 @@ static void abandon_calls(struct grpc_frontend *f) {
 
 static bool grpc_go_on(struct frontend *base) {
     struct grpc_frontend *f = grpc_frontend_of(base);
+    connections_go_on(f);
     send_all(f);
     if (base->ending) {
         abandon_calls(f);
         send_all(f);
     }
-    return false;
+    return !list_empty(&f->again) || !list_empty(&f->resumed);
 }
 
 static void grpc_quiesce(struct frontend *base) {

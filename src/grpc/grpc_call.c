@@ -22,6 +22,7 @@
  * come within it are kept as they are. */
 #define STREAM_EXCHANGES_MANY 256
 #define STREAM_EXCHANGES_MAX  1024
+#define MESSAGES_AT_ONCE      64 /* of a stream: some 0.1 ms; the others are kept, too */
 
 #define HEADER(name_, value_)                                                                                          \
     {                                                                                                                  \
@@ -521,7 +522,8 @@ void call_header(struct grpc_call *call, const uint8_t *name, size_t name_length
         call->timeout_ns = grpc_timeout_parse((const char *)value, length);
         call->timeout_wrong = call->timeout_ns < 0;
     } else if (auth) {
-        call->authorized |= auth_header_allows(auth, (const char *)name, name_length, (const char *)value, length);
+        call->authorized |=
+            auth_header_allows(auth, (const char *)name, name_length, (const char *)value, length, &call->credentials);
     }
 }
 
@@ -600,16 +602,17 @@ static struct grpc_exchange *first_exchange(const struct grpc_call *call) {
     return list_entry(call->exchanges.next, struct grpc_exchange, link);
 }
 
-/* Returns how many bytes it took: all, unless the stream has too many exchanges. */
+/* Returns how many bytes it took: all, unless the stream has too many exchanges, or there are many messages. */
 static size_t messages_take(struct grpc_call *call, const uint8_t *data, size_t bytes) {
     const struct grpc_frontend *f = call->connection->frontend;
     bool streaming = grpc_method_streams(call->method);
     size_t left = bytes;
+    uint32_t begun = 0;
     while (left > 0 && !call->ended) {
         struct grpc_exchange *x = call->receiving;
         struct sy_error err;
         size_t taken;
-        if (!x && streaming && call->exchange_count >= STREAM_EXCHANGES_MAX)
+        if (!x && streaming && (call->exchange_count >= STREAM_EXCHANGES_MAX || begun++ == MESSAGES_AT_ONCE))
             return bytes - left;
         if (!x && !streaming && !list_empty(&call->exchanges)) {
             message_fail(first_exchange(call), 400, "a unary call has one message");
@@ -654,14 +657,21 @@ static void messages_end(struct grpc_call *call) {
     }
 }
 
-/* ---- messages of a stream that has too many under way ----
+/* ---- messages of a stream that has too many under way, or sent too many at once ----
  *
  * A call keeps at most its window's bytes, and only while at least half of STREAM_EXCHANGES_MAX of its exchanges wait.
  * As exchanges are limited, all calls together keep no more than 64 MiB. */
 
 static void kept_free(struct grpc_call *call) {
     text_free(&call->kept);
+    call->kept_at = 0;
     list_remove(&call->resumed);
+}
+
+/* What is kept may be taken in this turn, or the next. */
+static void resume_later(struct grpc_call *call) {
+    if (call->exchange_count < STREAM_EXCHANGES_MAX && list_empty(&call->resumed))
+        list_append(&call->connection->frontend->resumed, &call->resumed);
 }
 
 /* So many bytes have been taken: refills the window by them, now or later. */
@@ -674,6 +684,8 @@ static void consume(struct grpc_call *call, size_t bytes) {
 
 void call_data(struct grpc_call *call, const uint8_t *data, size_t bytes) {
     size_t taken = call->kept.length > 0 && !call->ended ? 0 : messages_take(call, data, bytes);
+    if (taken < bytes && call->kept.length == 0)
+        resume_later(call);
     if (taken < bytes)
         text_append(&call->kept, (const char *)data + taken, bytes - taken);
     if (call->kept.failed)
@@ -683,24 +695,31 @@ void call_data(struct grpc_call *call, const uint8_t *data, size_t bytes) {
 
 static void call_resume(struct grpc_call *call) {
     struct text *kept = &call->kept;
-    size_t taken = messages_take(call, (const uint8_t *)kept->data, kept->length);
-    kept->length -= taken;
-    memmove(kept->data, kept->data + taken, kept->length);
+    size_t taken = messages_take(call, (const uint8_t *)kept->data + call->kept_at, kept->length - call->kept_at);
+    call->kept_at += taken;
     consume(call, taken);
     connection_touch(call->connection);
-    if (kept->length > 0)
+    if (call->kept_at < kept->length) {
+        if (call->kept_at > kept->length / 2) { /* seldom, so that each byte moves once */
+            kept->length -= call->kept_at;
+            memmove(kept->data, kept->data + call->kept_at, kept->length);
+            call->kept_at = 0;
+        }
+        resume_later(call);
         return;
+    }
     kept_free(call);
     if (call->half_closed)
         messages_end(call);
 }
 
-bool calls_resume(struct grpc_frontend *f) {
-    bool any = !list_empty(&f->resumed);
-    while (!list_empty(&f->resumed)) {
+bool calls_resume(struct grpc_frontend *f, int64_t until_ns) {
+    bool any = false;
+    while (!list_empty(&f->resumed) && clock_now_ns() < until_ns) {
         struct grpc_call *call = list_entry(f->resumed.next, struct grpc_call, resumed);
         list_remove(&call->resumed);
         call_resume(call);
+        any = true;
     }
     return any;
 }

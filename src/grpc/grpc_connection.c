@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "grpc/grpc_state.h"
 
@@ -16,6 +17,13 @@
 #define STREAM_WINDOW         (4 << 20)  /* bytes that a client may send of a call before it hears from us */
 #define CONNECTION_WINDOW     (32 << 20) /* the same, of all calls of a connection */
 #define HEADER_LIST_BYTES_MAX (32 << 10)
+/* A header block that becomes as large is only decoded, for the blocks behind it. A byte of it takes up to 30 ns then,
+ * and may stand for 4 KiB, which would take another 700 to look at. */
+#define HEADER_LIST_BYTES_READ (64 << 10)
+/* Header blocks that are too large. */
+#define REFUSED_BURST 16
+#define REFUSED_RATE  1              /* a second */
+#define SLICE_BYTES   ((size_t)1024) /* parsed between looks at the clock, besides the content of DATA: up to 0.1 ms */
 /* Resets a second that are not taken for an attack. A client whose deadlines pass resets every such call. */
 #define RESETS_BURST 20000
 #define RESETS_RATE  10000
@@ -27,36 +35,48 @@ static struct grpc_call *call_of(nghttp2_session *session, int32_t stream) {
     return nghttp2_session_get_stream_user_data(session, stream);
 }
 
+/* False: there were too many. */
+static bool allowance_take(struct allowance *a, uint32_t burst, uint32_t rate, int64_t now_ns) {
+    if (a->left == 0) {
+        int64_t earned = (now_ns - a->grown_ns) / (NS_PER_S / rate);
+        a->left = earned < burst ? (uint32_t)earned : burst;
+        a->grown_ns = now_ns;
+    }
+    if (a->left == 0)
+        return false;
+    a->left--;
+    return true;
+}
+
+static void calm(struct grpc_connection *c, const char *why) {
+    if (c->ending)
+        return;
+    counter_add(&c->frontend->base.dismissed, 1);
+    connection_end(c, NGHTTP2_ENHANCE_YOUR_CALM, why);
+}
+
 /* Frames that carry nothing (PING, SETTINGS, empty DATA, PRIORITY) cost us answers or time: a connection
  * may send so many at once and a second, and one more for every frame that carries something. */
 static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd, void *context) {
     struct grpc_connection *c = context;
-    int64_t now_ns = c->frontend->base.turn_ns;
     (void)session;
     c->greeted = true;
+    c->data_left = hd->type == NGHTTP2_DATA ? hd->length : 0;
     if (hd->type == NGHTTP2_HEADERS || (hd->type == NGHTTP2_DATA && hd->length > 0)) {
-        c->control += c->control < CONTROL_BURST;
+        c->control.left += c->control.left < CONTROL_BURST;
         return 0;
     }
     if (hd->type == NGHTTP2_WINDOW_UPDATE || hd->type == NGHTTP2_RST_STREAM || hd->type == NGHTTP2_CONTINUATION ||
         (hd->type == NGHTTP2_DATA && (hd->flags & NGHTTP2_FLAG_END_STREAM)))
         return 0; /* these cost little, or nghttp2 counts them */
-    if (c->control == 0) {
-        int64_t earned = (now_ns - c->control_ns) / (NS_PER_S / CONTROL_RATE);
-        c->control = earned < CONTROL_BURST ? (uint32_t)earned : CONTROL_BURST;
-        c->control_ns = now_ns;
-    }
-    if (c->control > 0) {
-        c->control--;
-    } else if (!c->ending) {
-        counter_add(&c->frontend->base.dismissed, 1);
-        connection_end(c, NGHTTP2_ENHANCE_YOUR_CALM, "too_many_pings"); /* what gRPC's clients look for */
-    }
+    if (!allowance_take(&c->control, CONTROL_BURST, CONTROL_RATE, c->frontend->base.turn_ns))
+        calm(c, "too_many_pings"); /* what gRPC's clients look for */
     return 0;
 }
 
 static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *context) {
     struct grpc_connection *c = context;
+    c->header_bytes = 0;
     if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST)
         return 0;
     struct grpc_call *call = call_begin(c, frame->hd.stream_id);
@@ -67,23 +87,31 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
 
 static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name, size_t name_length,
                      const uint8_t *value, size_t length, uint8_t flags, void *context) {
+    struct grpc_connection *c = context;
     struct grpc_call *call = call_of(session, frame->hd.stream_id);
+    size_t before = c->header_bytes;
     (void)flags;
-    (void)context;
+    c->header_bytes += name_length + length + 32;
+    bool oversized = c->header_bytes > HEADER_LIST_BYTES_MAX;
+    if (oversized && before <= HEADER_LIST_BYTES_MAX &&
+        !allowance_take(&c->refused, REFUSED_BURST, REFUSED_RATE, c->frontend->base.turn_ns))
+        calm(c, "too_large_headers");
+    if (c->header_bytes > HEADER_LIST_BYTES_READ)
+        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE; /* the stream is reset */
     if (!call || frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST)
         return 0;
-    call->header_bytes += name_length + length + 32;
-    call->oversized = call->header_bytes > HEADER_LIST_BYTES_MAX;
-    if (!call->oversized)
+    call->oversized = oversized;
+    if (!oversized)
         call_header(call, name, name_length, value, length);
     return 0;
 }
 
 static int on_data(nghttp2_session *session, uint8_t flags, int32_t stream, const uint8_t *data, size_t bytes,
                    void *context) {
+    struct grpc_connection *c = context;
     struct grpc_call *call = call_of(session, stream);
     (void)flags;
-    (void)context;
+    c->data_left -= bytes;
     nghttp2_session_consume_connection(session, bytes);
     if (call)
         call_data(call, data, bytes);
@@ -139,8 +167,12 @@ void connection_begin(struct frontend *base, int fd, const struct peer_address *
     struct grpc_connection *c = calloc(1, sizeof(*c));
     if (!c)
         goto err_close;
-    *c = (struct grpc_connection){.frontend = f, .control = CONTROL_BURST, .control_ns = base->turn_ns, .peer = *peer};
+    *c = (struct grpc_connection){.frontend = f,
+                                  .control = {CONTROL_BURST, base->turn_ns},
+                                  .refused = {REFUSED_BURST, base->turn_ns},
+                                  .peer = *peer};
     list_init(&c->dirty);
+    list_init(&c->again);
     list_init(&c->calls);
     if (nghttp2_session_server_new3(&c->session, f->callbacks, c, f->options, &f->memory) != 0)
         goto err_free;
@@ -172,6 +204,7 @@ void connection_close(struct grpc_connection *c) {
         call_close(list_entry(it, struct grpc_call, link));
     list_remove(&c->link);
     list_remove(&c->dirty);
+    list_remove(&c->again);
     nghttp2_session_del(c->session);
     stream_close(&c->stream);
     acceptor_ended(&f->base.acceptor, &c->peer);
@@ -180,8 +213,11 @@ void connection_close(struct grpc_connection *c) {
 
 void connections_free(struct frontend *base) {
     struct grpc_frontend *f = grpc_frontend_of(base);
-    list_for_each_safe (it, &f->closed)
-        free(list_entry(it, struct grpc_connection, link));
+    list_for_each_safe (it, &f->closed) {
+        struct grpc_connection *c = list_entry(it, struct grpc_connection, link);
+        text_free(&c->kept);
+        free(c);
+    }
     list_init(&f->closed);
 }
 
@@ -281,9 +317,64 @@ void connection_send(struct grpc_connection *c) {
 
 /* ---- reading ---- */
 
-/* False: not HTTP/2, or out of memory; lesser faults end in a GOAWAY. */
+/* Parses for as long as the connection may. Returns how much that was; negative: not HTTP/2, or out of memory; lesser
+ * faults end in a GOAWAY. */
+static ssize_t frames_parse(struct grpc_connection *c, const char *data, size_t bytes) {
+    size_t taken = 0;
+    do {
+        size_t left = bytes - taken, slice = c->data_left + SLICE_BYTES;
+        if (c->ending)
+            return (ssize_t)bytes;
+        ssize_t n = nghttp2_session_mem_recv(c->session, (const uint8_t *)data + taken, left < slice ? left : slice);
+        if (n < 0)
+            return n;
+        taken += (size_t)n;
+    } while (taken < bytes && clock_now_ns() < c->until_ns);
+    return (ssize_t)taken;
+}
+
+/* Parses what was received. What there is no time for is kept, and no more is received meanwhile. False: as above. */
 static bool frames_take(struct grpc_connection *c, const char *data, size_t bytes) {
-    return c->ending || nghttp2_session_mem_recv(c->session, (const uint8_t *)data, bytes) >= 0;
+    ssize_t taken = c->kept.length > 0 ? 0 : frames_parse(c, data, bytes);
+    if (taken < 0)
+        return false;
+    if ((size_t)taken == bytes)
+        return true;
+    if (c->kept.length == 0) {
+        stream_reading(&c->stream, false);
+        list_append(&c->frontend->again, &c->again);
+    }
+    text_append(&c->kept, data + taken, bytes - (size_t)taken);
+    return !c->kept.failed;
+}
+
+/* Goes on with what is kept. */
+static void connection_go_on(struct grpc_connection *c, int64_t now_ns) {
+    c->until_ns = now_ns + FRONTEND_PARSE_NS;
+    connection_touch(c);
+    ssize_t taken = frames_parse(c, c->kept.data + c->kept_at, c->kept.length - c->kept_at);
+    if (taken < 0) {
+        connection_close(c);
+        return;
+    }
+    c->kept_at += (size_t)taken;
+    if (c->kept_at < c->kept.length) {
+        list_append(&c->frontend->again, &c->again);
+        return;
+    }
+    text_free(&c->kept);
+    c->kept_at = 0;
+    stream_reading(&c->stream, true);
+}
+
+void connections_go_on(struct grpc_frontend *f) {
+    int64_t now_ns = list_empty(&f->again) ? 0 : clock_now_ns(), until_ns = now_ns + FRONTEND_PARSE_NS;
+    while (!list_empty(&f->again) && now_ns < until_ns) {
+        struct grpc_connection *c = list_entry(f->again.next, struct grpc_connection, again);
+        list_remove(&c->again);
+        connection_go_on(c, now_ns);
+        now_ns = clock_now_ns();
+    }
 }
 
 static bool encrypted_take(struct grpc_connection *c, const char *data, size_t bytes) {
@@ -308,12 +399,14 @@ static void readable(struct grpc_connection *c) {
         ssize_t n = stream_receive(&c->stream, f->base.in, FRONTEND_IN_BYTES, &c->arrived_ns);
         if (n == -EAGAIN)
             return;
+        if (reads == 0)
+            c->until_ns = c->stream.active_ns + FRONTEND_PARSE_NS;
         if (n <= 0 ||
             !(c->stream.tls ? encrypted_take(c, f->base.in, (size_t)n) : frames_take(c, f->base.in, (size_t)n))) {
             connection_close(c);
             return;
         }
-        if ((size_t)n < FRONTEND_IN_BYTES)
+        if ((size_t)n < FRONTEND_IN_BYTES || c->kept.length > 0 || c->stream.active_ns >= c->until_ns)
             return;
     }
 }
@@ -325,7 +418,8 @@ void connection_event(void *connection, uint32_t events) {
     if (events & EPOLLRDHUP)
         stream_shut(&c->stream);
     if (!(events & EPOLLOUT) || !connection_congested(c)) {
-        readable(c);
+        if (c->kept.length == 0)
+            readable(c);
         return;
     }
     int rc = stream_flush(&c->stream, c->frontend->base.turn_ns); /* epoll tells again of what there is to read */

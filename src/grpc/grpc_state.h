@@ -22,19 +22,31 @@
 #define OUTGOING_PIECES  128                 /* of a write: a long answer has two a frame of 16 KiB */
 #define FRAME_HEAD_BYTES 9
 
+/* How many more of something a client may send. */
+struct allowance {
+    uint32_t left;
+    int64_t grown_ns; /* when `left` last grew by the time that passed */
+};
+
 struct grpc_connection {
     struct grpc_frontend *frontend;
     struct stream stream;
     nghttp2_session *session;
     struct list_node link;  /* in the frontend's list */
     struct list_node dirty; /* in the frontend's list of those that may have something to send */
+    struct list_node again; /* in the frontend's list of those that have kept bytes */
     struct list_node calls;
-    int64_t arrived_ns; /* when the kernel had what was received last */
-    bool greeted;       /* a frame has come */
-    bool ending;        /* closed when all there is to send has gone; what comes is not read */
-    bool closed;        /* and is freed when the turn ends */
-    uint32_t control;   /* how many more frames that carry no call it may send */
-    int64_t control_ns; /* when `control` last grew by the time that passed */
+    int64_t arrived_ns;       /* when the kernel had what was received last */
+    int64_t until_ns;         /* when parsing stops, in this turn */
+    struct text kept;         /* received, but not parsed in time */
+    size_t kept_at;           /* how much of it is parsed */
+    size_t data_left;         /* of the DATA frame that is being parsed, at most */
+    size_t header_bytes;      /* of the header block that is being parsed */
+    bool greeted;             /* a frame has come */
+    bool ending;              /* closed when all there is to send has gone; what comes is not read */
+    bool closed;              /* and is freed when the turn ends */
+    struct allowance control; /* of frames that carry no call */
+    struct allowance refused; /* of header blocks that are too large */
     struct peer_address peer;
 };
 
@@ -60,10 +72,11 @@ struct grpc_call {
     bool ended;                 /* its status is known: what comes is thrown away */
     bool authorized;            /* it has one of the tokens */
     bool timeout_wrong;         /* grpc-timeout makes no sense */
-    size_t header_bytes;
-    size_t unconsumed;        /* bytes taken, but the client's window is not refilled while many exchanges wait */
-    struct text kept;         /* what a stream sent while too many exchanges wait */
-    struct list_node resumed; /* in the frontend's list: what is kept may be taken */
+    uint32_t credentials;       /* headers that were compared with the tokens */
+    size_t unconsumed;          /* bytes taken, but the client's window is not refilled while many exchanges wait */
+    struct text kept;           /* what a stream sent while too many exchanges wait, or in a turn that took no more */
+    size_t kept_at;             /* how much of it is taken */
+    struct list_node resumed;   /* in the frontend's list: what is kept may be taken */
     int64_t begun_ns;
     int64_t first_ns;   /* since when the exchange that is first now is the first */
     int64_t timeout_ns; /* grpc-timeout, or GRPC_TIMEOUT_NONE */
@@ -106,6 +119,7 @@ struct grpc_frontend {
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *options;
     struct list_node dirty;  /* connections that may have something to send */
+    struct list_node again;  /* connections that have kept bytes */
     struct list_node closed; /* connections that are freed when the turn ends */
     struct grpc_call *calls; /* [call_count] */
     uint32_t call_count, call_fresh, call_free;
@@ -131,6 +145,8 @@ int connections_init(struct grpc_frontend *frontend);
 void connection_begin(struct frontend *frontend, int fd, const struct peer_address *peer);
 /* What epoll says of a connection; may close it. */
 void connection_event(void *connection, uint32_t events);
+/* Goes on with the connections that have kept bytes, for a while; may close them. */
+void connections_go_on(struct grpc_frontend *frontend);
 /* Sends what there is; may close it. */
 void connection_send(struct grpc_connection *connection);
 /* No new calls on it. */
@@ -195,7 +211,7 @@ void exchange_returned(struct grpc_exchange *exchange);
 void exchange_bulk_returned(struct bulk_job *job);
 /* The order was carried out: 200, or another status with a sentence. */
 void exchange_order_returned(void *exchange, unsigned status, const char *sentence);
-/* Takes messages that streams sent while too many waited. False: there was nothing to do. */
-bool calls_resume(struct grpc_frontend *frontend);
+/* Takes messages that streams sent while too many waited, for a while. False: there was nothing to do, or no time. */
+bool calls_resume(struct grpc_frontend *frontend, int64_t until_ns);
 /* The server ends: so does the call, once it has no exchanges. */
 void call_abandon(struct grpc_call *call);

@@ -5,6 +5,7 @@
  *     event() -> http_connection_event()               requests read, checked and submitted */
 #include "http/http.h"
 
+#include "base/clock.h"
 #include "http/http_state.h"
 
 static int http_init(struct frontend *base) {
@@ -27,21 +28,18 @@ static void http_finished(struct inference *inference) {
     exchange_finish(container_of(inference, struct exchange, inference));
 }
 
-/* Goes on with the connections that have kept bytes. A connection that has some left afterwards is put behind the
- * others, for the next turn. */
+/* Goes on with the connections that have kept bytes, for a while. A connection that has some left afterwards is put
+ * behind the others. */
 static bool http_go_on(struct frontend *base) {
     struct http_frontend *f = http_frontend_of(base);
-    struct list_node now;
-    list_init(&now);
+    const struct list_node *last = f->again.prev; /* what comes behind it is for the next turn */
+    int64_t until_ns = list_empty(&f->again) ? 0 : clock_now_ns() + FRONTEND_PARSE_NS;
     while (!list_empty(&f->again)) {
         struct list_node *first = f->again.next;
         list_remove(first);
-        list_append(&now, first);
-    }
-    while (!list_empty(&now)) {
-        struct list_node *first = now.next;
-        list_remove(first);
         http_connection_go_on(list_entry(first, struct http_connection, again));
+        if (first == last || clock_now_ns() >= until_ns)
+            break;
     }
     return !list_empty(&f->again);
 }

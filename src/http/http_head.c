@@ -114,7 +114,7 @@ void http_head_field(struct http_head *head, const struct auth *auth, const char
         value++;
         length--;
     }
-    head->authorized |= auth && auth_header_allows(auth, name, name_length, value, length);
+    head->authorized |= auth && auth_header_allows(auth, name, name_length, value, length, &head->credentials);
     for (unsigned i = 0; i < ARRAY_COUNT(rows); i++)
         if (name_length == rows[i].length && strncasecmp(name, rows[i].name, name_length) == 0) {
             rows[i].read(head, value, length);

@@ -26,6 +26,7 @@ struct http_head {
     bool chunked;
     bool expects_continue;
     bool authorized;             /* a header carries one of the tokens */
+    uint32_t credentials;        /* headers that were compared with them */
     enum body_encoding encoding; /* of the body */
     enum body_encoding accepts;  /* for the answer */
     bool foreign;                /* a browser sent it for a page of another site */

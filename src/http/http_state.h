@@ -72,6 +72,7 @@ struct http_connection {
     bool head_over;     /* all of it has come */
     bool whole;         /* so has the body */
     int64_t arrived_ns; /* when the kernel had what was received last */
+    int64_t until_ns;   /* when parsing stops, in this turn */
 
     enum verdict verdict;
     struct exchange *exchange; /* NULL: none yet, or there is a verdict */

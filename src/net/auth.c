@@ -131,9 +131,11 @@ static bool name_is(const char *name, size_t length, const char *header) {
     return length == strlen(header) && strncasecmp(name, header, length) == 0;
 }
 
-bool auth_header_allows(const struct auth *auth, const char *name, size_t name_length, const char *value,
-                        size_t length) {
-    return name_is(name, name_length, "authorization") ? auth_allows_bearer(auth, value, length)
-           : name_is(name, name_length, "x-api-key")   ? auth_allows(auth, value, length)
-                                                       : false;
+bool auth_header_allows(const struct auth *auth, const char *name, size_t name_length, const char *value, size_t length,
+                        uint32_t *compared) {
+    bool bearer = name_is(name, name_length, "authorization");
+    if ((!bearer && !name_is(name, name_length, "x-api-key")) || *compared == AUTH_HEADERS_MAX)
+        return false;
+    ++*compared;
+    return bearer ? auth_allows_bearer(auth, value, length) : auth_allows(auth, value, length);
 }

@@ -4,11 +4,13 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/error.h"
 
 #define AUTH_TOKENS_MAX      256
 #define AUTH_TOKEN_BYTES_MAX 512
+#define AUTH_HEADERS_MAX     4 /* of a request that are compared with the tokens: with many tokens that takes time */
 
 /* What an HTTP client without a token is told. */
 #define AUTH_NEEDED "a token is needed: Authorization: Bearer TOKEN, or X-Api-Key: TOKEN"
@@ -32,7 +34,7 @@ bool auth_allows(const struct auth *auth, const char *token, size_t length);
 /* The same for the value of an `authorization` header: "Bearer TOKEN". */
 bool auth_allows_bearer(const struct auth *auth, const char *value, size_t length);
 /* Whether a header carries one of the tokens: `Authorization: Bearer TOKEN` or `X-Api-Key: TOKEN`, its name in any
- * case.
+ * case. `*compared` counts the request's headers that were compared, from 0 on.
  */
-bool auth_header_allows(const struct auth *auth, const char *name, size_t name_length, const char *value,
-                        size_t length);
+bool auth_header_allows(const struct auth *auth, const char *name, size_t name_length, const char *value, size_t length,
+                        uint32_t *compared);

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "base/clock.h"
 #include "base/container.h"
 #include "base/error.h"
 #include "base/histogram.h"
@@ -25,6 +26,8 @@
 #include "stats/frontend_metrics.h"
 
 #define FRONTEND_IN_BYTES ((size_t)128 * 1024) /* the most that is received at once, of what is copied */
+/* What has come of one connection is parsed for so long at once; what is left then waits for the next turn. */
+#define FRONTEND_PARSE_NS (250 * NS_PER_US)
 
 struct frontend;
 

@@ -72,8 +72,27 @@ static void tokens_come_in_two_headers(void **state) {
     assert_int_equal(created(&auth, "secret", &err), 0);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const char *name = rows[i].name, *value = rows[i].value;
-        assert_int_equal(auth_header_allows(auth, name, strlen(name), value, strlen(value)), rows[i].allowed);
+        uint32_t compared = 0;
+        assert_int_equal(auth_header_allows(auth, name, strlen(name), value, strlen(value), &compared),
+                         rows[i].allowed);
     }
+    unlink(path);
+    auth_destroy(auth);
+}
+
+/* Else a request of a thousand headers would be compared with each token a thousand times. */
+static void a_request_has_few_tokens(void **state) {
+    struct auth *auth;
+    struct sy_error err;
+    uint32_t compared = 0;
+    (void)state;
+    assert_int_equal(created(&auth, "secret", &err), 0);
+    for (int i = 0; i < AUTH_HEADERS_MAX - 1; i++)
+        assert_false(auth_header_allows(auth, "x-api-key", 9, "wrongs", 6, &compared));
+    assert_false(auth_header_allows(auth, "cookie", 6, "secret", 6, &compared));
+    assert_true(auth_header_allows(auth, "authorization", 13, "Bearer secret", 13, &compared));
+    assert_false(auth_header_allows(auth, "authorization", 13, "Bearer secret", 13, &compared));
+    assert_false(auth_header_allows(auth, "x-api-key", 9, "secret", 6, &compared));
     unlink(path);
     auth_destroy(auth);
 }
@@ -128,6 +147,7 @@ int main(void) {
         cmocka_unit_test(only_the_tokens_of_the_file_are_let_in),
         cmocka_unit_test(a_bearer_is_named_in_any_case),
         cmocka_unit_test(tokens_come_in_two_headers),
+        cmocka_unit_test(a_request_has_few_tokens),
         cmocka_unit_test(files_that_will_not_do_are_named),
         cmocka_unit_test(a_reload_replaces_all_or_nothing),
     };
