@@ -36,17 +36,19 @@ struct grpc_connection {
     struct list_node dirty; /* in the frontend's list of those that may have something to send */
     struct list_node again; /* in the frontend's list of those that have kept bytes */
     struct list_node calls;
-    int64_t arrived_ns;       /* when the kernel had what was received last */
-    int64_t until_ns;         /* when parsing stops, in this turn */
-    struct text kept;         /* received, but not parsed in time */
-    size_t kept_at;           /* how much of it is parsed */
-    size_t data_left;         /* of the DATA frame that is being parsed, at most */
-    size_t header_bytes;      /* of the header block that is being parsed */
-    bool greeted;             /* a frame has come */
-    bool ending;              /* closed when all there is to send has gone; what comes is not read */
-    bool closed;              /* and is freed when the turn ends */
-    struct allowance control; /* of frames that carry no call */
-    struct allowance refused; /* of header blocks that are too large */
+    int64_t arrived_ns;                         /* when the kernel had what was received last */
+    int64_t until_ns;                           /* when parsing stops, in this turn */
+    struct text kept;                           /* received, but not parsed in time */
+    size_t kept_at;                             /* how much of it is parsed */
+    size_t header_bytes;                        /* of the header block that is being parsed */
+    size_t frame_left;                          /* of the frame that is being parsed, behind its head */
+    bool in_data;                               /* which is DATA */
+    uint8_t head[FRAME_HEAD_BYTES], head_bytes; /* of the next frame, as far as it has come */
+    bool greeted;                               /* a frame has come */
+    bool ending;                                /* closed when all there is to send has gone; what comes is not read */
+    bool closed;                                /* and is freed when the turn ends */
+    struct allowance control;                   /* of frames that carry no call */
+    struct allowance refused;                   /* of header blocks that are too large */
     struct peer_address peer;
 };
 
