@@ -74,6 +74,7 @@ static const struct serve_settings serve_defaults = {
     .run_limit_s = (double)RUN_LIMIT_NS / NS_PER_S,
     .body_mib = 64,
     .inputs_mib = 1024,
+    .answers_mib = 512,
     .connections = 10000,
     .idle_s = 300,
     .head_s = 15,
@@ -491,6 +492,7 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
     c->head_timeout_s = (uint32_t)s->head_s;
     c->rate_min = (uint32_t)s->rate_kib << 10;
     c->inputs_bytes_max = (uint64_t)s->inputs_mib << 20;
+    c->answers_bytes_max = (uint64_t)s->answers_mib << 20;
     c->outputs_bytes_max = (uint64_t)s->outputs_mib << 20;
     c->grpc_level = zlib_levels[s->grpc_compression];
     return 0;

@@ -18,8 +18,8 @@ struct serve_settings {
     const char *scenario, *accelerators, *policy, *host, *pin, *log_level, *cache_dir, *tls_cert, *tls_key,
         *tls_client_ca, *token_file, *server_name, *autoscale, *decisions, *shared_memory_prefix;
     int64_t http_port, grpc_port, metrics_port, model_threads, rank_threads, epoch_s, frontends, prepare_threads,
-        queue_max, record_mib, decisions_mib, body_mib, inputs_mib, outputs_mib, run_memory_mib, connections,
-        per_address, idle_s, head_s, rate_kib;
+        queue_max, record_mib, decisions_mib, body_mib, inputs_mib, answers_mib, outputs_mib, run_memory_mib,
+        connections, per_address, idle_s, head_s, rate_kib;
     int control_mode;   /* enum control_mode */
     int share_prefixes; /* 0: off, 1: on */
     bool accelerator_control;

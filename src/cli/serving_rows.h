@@ -125,17 +125,20 @@
             struct serve_settings, inputs_mib, "inputs-max-mib", "MIB", 1, 1048576,                                    \
             "memory for the inputs of all requests under way, of each protocol; beyond it requests are answered "      \
             "503"),                                                                                                    \
+        OPTION_INT(struct serve_settings, answers_mib, "answers-max-mib", "MIB", 1, 1048576,                           \
+                   "memory for answers that clients have not taken, of each protocol; beyond it connections end, the " \
+                   "slowest first"),                                                                                   \
         OPTION_INT(struct serve_settings, connections, "connections-max", "N", 1, 1000000,                             \
                    "connections of each port, as far as the limit of open files allows; more wait"),                   \
         OPTION_INT(struct serve_settings, per_address, "connections-per-address", "N", 0, 1000000,                     \
                    "of these from one address; more are closed at once; 0: any"),                                      \
         OPTION_INT(struct serve_settings, idle_s, "idle-timeout", "S", 1, 86400,                                       \
                    "a connection on which nothing happens for so long is closed"),                                     \
-        OPTION_INT(                                                                                                    \
-            struct serve_settings, head_s, "head-timeout", "S", 1, 3600,                                               \
-            "what TLS and the head of a request may take, and a body or an answer beside what --min-rate-kib allows"), \
+        OPTION_INT(struct serve_settings, head_s, "head-timeout", "S", 1, 3600,                                        \
+                   "what TLS and the head of a request may take; for how long a body or an answer may be slow"),       \
         OPTION_INT(struct serve_settings, rate_kib, "min-rate-kib", "KIB", 0, 1048576,                                 \
-                   "bodies and answers that are slower than so many KiB a second are given up; 0: any rate will do"),  \
+                   "bodies and answers that are slower than so many KiB a second for --head-timeout are given up; "    \
+                   "0: any rate will do"),                                                                             \
         OPTION_DOUBLE(struct serve_settings, drain_grace_s, "drain-grace", "S", 0, 3600,                               \
                       "after SIGTERM: how long requests are still taken while readiness fails"),                       \
         OPTION_DOUBLE(struct serve_settings, drain_timeout_s, "drain-timeout", "S", 0, 3600,                           \

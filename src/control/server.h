@@ -97,6 +97,7 @@ struct server_config {
                             * policy */
     uint64_t decisions_bytes; /* of each of them */
     uint64_t body_bytes_max, inputs_bytes_max;
+    uint64_t answers_bytes_max; /* that clients have not taken, of each protocol; 0: 512 MiB of each frontend */
     uint64_t outputs_bytes_max; /* of a cluster's frontend (frontend_link.h); 0: half of the machine's memory */
     uint32_t connections_max, connections_per_address; /* of each port; these and the next ones as in frontend_config */
     uint32_t idle_timeout_s, head_timeout_s, rate_min;

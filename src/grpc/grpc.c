@@ -44,6 +44,12 @@ static void grpc_finished(struct inference *inference) {
     exchange_returned(container_of(inference, struct grpc_exchange, inference));
 }
 
+static void grpc_dismiss(void *connection) {
+    struct grpc_connection *c = connection;
+    counter_add(&c->frontend->base.dismissed, 1);
+    connection_close(c);
+}
+
 /* Sends what all connections have. That may let calls go on that were held back, which then have more to send. */
 static void send_all(struct grpc_frontend *f) {
     int64_t until_ns = 0;
@@ -108,6 +114,7 @@ const struct protocol grpc_protocol = {
     .finished = grpc_finished,
     .bulk_done = exchange_bulk_returned,
     .ordered = exchange_order_returned,
+    .dismiss = grpc_dismiss,
     .sweep = connections_sweep,
     .go_on = grpc_go_on,
     .reap = connections_free,

@@ -23,6 +23,8 @@
 #define STREAM_EXCHANGES_MANY 256
 #define STREAM_EXCHANGES_MAX  1024
 #define MESSAGES_AT_ONCE      64 /* of a stream: some 0.1 ms; the others are kept, too */
+/* Of the answers that clients have not taken, one connection may keep this part. */
+#define CONNECTION_ANSWERS_PART 8
 
 #define HEADER(name_, value_)                                                                                          \
     {                                                                                                                  \
@@ -146,26 +148,45 @@ static struct grpc_exchange *exchange_take(struct grpc_call *call) {
     x->call = call;
     x->inference.local = peer_is_local(&call->connection->peer);
     x->answered = false;
+    x->bytes = 0;
     list_init(&x->link);
     list_append(&call->exchanges, &x->link);
     call->exchange_count++;
     return x;
 }
 
+/* Enough of its answers have gone: takes what its calls have sent meanwhile. */
+static void connection_release(struct grpc_connection *c) {
+    c->held = false;
+    nghttp2_session_consume_connection(c->session, c->unconsumed);
+    c->unconsumed = 0;
+    list_for_each (it, &c->calls) {
+        struct grpc_call *call = list_entry(it, struct grpc_call, link);
+        if (call->kept.length > 0 && list_empty(&call->resumed))
+            list_append(&c->frontend->resumed, &call->resumed);
+    }
+    connection_touch(c);
+}
+
 static void exchange_detach(struct grpc_exchange *x) {
     struct grpc_call *call = x->call;
+    struct grpc_connection *c = call->connection;
     list_remove(&x->link);
     if (call->receiving == x)
         call->receiving = NULL;
     call->exchange_count--;
+    c->answers -= x->bytes;
+    if (c->held && c->answers <= c->frontend->base.config.answers_bytes_max / CONNECTION_ANSWERS_PART / 2)
+        connection_release(c);
     x->call = NULL;
     if (call->unconsumed > 0 && call->exchange_count <= STREAM_EXCHANGES_MANY / 2) {
-        nghttp2_session_consume_stream(call->connection->session, call->stream, call->unconsumed);
+        nghttp2_session_consume_stream(c->session, call->stream, call->unconsumed);
         call->unconsumed = 0;
-        connection_touch(call->connection);
+        connection_touch(c);
     }
-    if (call->kept.length > 0 && call->exchange_count <= STREAM_EXCHANGES_MAX / 2 && list_empty(&call->resumed))
-        list_append(&call->connection->frontend->resumed, &call->resumed);
+    if (call->kept.length > 0 && !c->held && call->exchange_count <= STREAM_EXCHANGES_MAX / 2 &&
+        list_empty(&call->resumed))
+        list_append(&c->frontend->resumed, &call->resumed);
 }
 
 /* It is freed at once, or after the write under way, which may send parts of its answer from where they lie. */
@@ -199,11 +220,15 @@ static void answer_pack(struct grpc_exchange *x, struct deflater *deflater) {
 }
 
 static void answer_ready(struct grpc_exchange *x, unsigned status) {
+    struct grpc_connection *c = x->call->connection;
     inference_blocks_give(&x->inference); /* the inputs are not needed: the answer points into the outputs only */
     inference_answered(&x->inference, status);
     x->answered = true;
     x->piece = 0;
     x->piece_at = 0;
+    x->bytes = answer_left(x);
+    c->answers += x->bytes;
+    c->held |= c->answers > c->frontend->base.config.answers_bytes_max / CONNECTION_ANSWERS_PART;
     call_progress(x->call);
 }
 
@@ -657,10 +682,12 @@ static void messages_end(struct grpc_call *call) {
     }
 }
 
-/* ---- messages of a stream that has too many under way, or sent too many at once ----
+/* ---- messages that wait: of a stream that has too many under way, or sent too many at once, or of a connection whose
+ * answers are not taken ----
  *
- * A call keeps at most its window's bytes, and only while at least half of STREAM_EXCHANGES_MAX of its exchanges wait.
- * As exchanges are limited, all calls together keep no more than 64 MiB. */
+ * A call keeps at most its window's bytes, and only while at least half of STREAM_EXCHANGES_MAX of its exchanges wait:
+ * as exchanges are limited, all such calls together keep no more than 64 MiB. The calls of a connection that is held
+ * keep at most the connection's window, which counts as its answers do. */
 
 static void kept_free(struct grpc_call *call) {
     text_free(&call->kept);
@@ -683,8 +710,9 @@ static void consume(struct grpc_call *call, size_t bytes) {
 }
 
 void call_data(struct grpc_call *call, const uint8_t *data, size_t bytes) {
-    size_t taken = call->kept.length > 0 && !call->ended ? 0 : messages_take(call, data, bytes);
-    if (taken < bytes && call->kept.length == 0)
+    bool waits = (call->kept.length > 0 || call->connection->held) && !call->ended;
+    size_t taken = waits ? 0 : messages_take(call, data, bytes);
+    if (taken < bytes && call->kept.length == 0 && !call->connection->held)
         resume_later(call);
     if (taken < bytes)
         text_append(&call->kept, (const char *)data + taken, bytes - taken);
@@ -695,6 +723,8 @@ void call_data(struct grpc_call *call, const uint8_t *data, size_t bytes) {
 
 static void call_resume(struct grpc_call *call) {
     struct text *kept = &call->kept;
+    if (call->connection->held) /* anew; connection_release() lists it again */
+        return;
     size_t taken = messages_take(call, (const uint8_t *)kept->data + call->kept_at, kept->length - call->kept_at);
     call->kept_at += taken;
     consume(call, taken);
@@ -749,7 +779,7 @@ static bool answer_over(const struct grpc_exchange *x) {
     return x->piece == x->inference.answer.piece_count;
 }
 
-static size_t answer_left(const struct grpc_exchange *x) {
+size_t answer_left(const struct grpc_exchange *x) {
     size_t left = 0;
     for (int i = x->piece; i < x->inference.answer.piece_count; i++)
         left += x->inference.answer.pieces[i].iov_len;
@@ -772,6 +802,7 @@ static size_t answers_copy(struct grpc_call *call, uint8_t *data, size_t bytes) 
         exchange_end(x, true);
         call->first_ns = call->connection->frontend->base.turn_ns;
     }
+    call->connection->unsent.handed += used;
     return used;
 }
 
@@ -812,6 +843,7 @@ size_t call_take(struct grpc_call *call, size_t bytes, struct iovec *pieces) {
         &call->exchanges)); /* an exchange stays listed until its whole answer was taken, or its call ends */
     struct grpc_exchange *x = first_exchange(call);
     size_t count = 0;
+    call->connection->unsent.handed += bytes;
     while (bytes > 0 || (!answer_over(x) && x->inference.answer.pieces[x->piece].iov_len == 0)) {
         pieces[count] = answer_next(x, bytes);
         bytes -= pieces[count++].iov_len;

@@ -108,9 +108,12 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
 static int on_data(nghttp2_session *session, uint8_t flags, int32_t stream, const uint8_t *data, size_t bytes,
                    void *context) {
     struct grpc_call *call = call_of(session, stream);
+    struct grpc_connection *c = context;
     (void)flags;
-    (void)context;
-    nghttp2_session_consume_connection(session, bytes);
+    if (c->held)
+        c->unconsumed += bytes;
+    else
+        nghttp2_session_consume_connection(session, bytes);
     if (call)
         call_data(call, data, bytes);
     else
@@ -173,6 +176,8 @@ void connection_begin(struct frontend *base, int fd, const struct peer_address *
     list_init(&c->dirty);
     list_init(&c->again);
     list_init(&c->calls);
+    list_init(&c->unsent.link);
+    c->unsent.stream = &c->stream;
     if (nghttp2_session_server_new3(&c->session, f->callbacks, c, f->options, &f->memory) != 0)
         goto err_free;
     if (nghttp2_submit_settings(c->session, NGHTTP2_FLAG_NONE, settings, ARRAY_COUNT(settings)) != 0 ||
@@ -201,6 +206,7 @@ void connection_close(struct grpc_connection *c) {
     c->closed = true;
     list_for_each_safe (it, &c->calls)
         call_close(list_entry(it, struct grpc_call, link));
+    unsent_keep(&f->base.unsent, &c->unsent, 0, f->base.turn_ns);
     list_remove(&c->link);
     list_remove(&c->dirty);
     list_remove(&c->again);
@@ -307,11 +313,14 @@ static bool connection_over(const struct grpc_connection *c) {
 }
 
 void connection_send(struct grpc_connection *c) {
+    struct frontend *f = &c->frontend->base;
     list_remove(&c->dirty);
-    if (connection_congested(c) || stream_greets(&c->stream))
-        return;
-    if (frames_send(c) < 0 || (!connection_congested(c) && connection_over(c)))
+    if (!connection_congested(c) && !stream_greets(&c->stream) &&
+        (frames_send(c) < 0 || (!connection_congested(c) && connection_over(c))))
         connection_close(c);
+    else
+        unsent_keep(&f->unsent, &c->unsent, c->answers + c->unconsumed + c->stream.unsent.length - c->stream.unsent_at,
+                    f->turn_ns);
 }
 
 /* ---- reading ---- */

@@ -49,6 +49,11 @@ struct grpc_connection {
     bool closed;                                /* and is freed when the turn ends */
     struct allowance control;                   /* of frames that carry no call */
     struct allowance refused;                   /* of header blocks that are too large */
+    uint64_t answers;                           /* bytes of those that are ready and not sent yet */
+    bool held;         /* these are too many: what its calls send is kept as it is, and its windows are not refilled */
+    size_t unconsumed; /* bytes that came meanwhile */
+    struct unsent unsent;
+    struct frontend_pace pace; /* of its answers */
     struct peer_address peer;
 };
 
@@ -80,10 +85,11 @@ struct grpc_call {
     size_t kept_at;             /* how much of it is taken */
     struct list_node resumed;   /* in the frontend's list: what is kept may be taken */
     int64_t begun_ns;
-    int64_t first_ns;   /* since when the exchange that is first now is the first */
-    int64_t timeout_ns; /* grpc-timeout, or GRPC_TIMEOUT_NONE */
-    int64_t limit_ns;   /* when grpc-timeout ends; 0: never */
-    unsigned status;    /* at the end */
+    int64_t first_ns;             /* since when the exchange that is first now is the first */
+    struct frontend_pace in, out; /* of the message that comes, and of the answer that is first */
+    int64_t timeout_ns;           /* grpc-timeout, or GRPC_TIMEOUT_NONE */
+    int64_t limit_ns;             /* when grpc-timeout ends; 0: never */
+    unsigned status;              /* at the end */
     char sentence[256];
     uint32_t free_next;
 };
@@ -94,6 +100,7 @@ struct grpc_exchange {
     struct list_node link;  /* in the call's list, in the order of arrival */
     bool answered;          /* its answer may be sent */
     bool sent;              /* once it has ended: whether all of it went out */
+    uint64_t bytes;         /* of the answer */
     int piece;              /* being sent */
     size_t piece_at;
     /* copied from the call, which a bulk thread does not touch */
@@ -174,6 +181,8 @@ static inline void connection_touch(struct grpc_connection *c) {
 
 /* ---- grpc_call.c, for grpc_connection.c ---- */
 
+/* What is still to be sent of an answer that is ready. */
+size_t answer_left(const struct grpc_exchange *exchange);
 /* A stream has begun. NULL: the frontend has no more calls. */
 struct grpc_call *call_begin(struct grpc_connection *connection, int32_t stream);
 void call_header(struct grpc_call *call, const uint8_t *name, size_t name_length, const uint8_t *value, size_t length);

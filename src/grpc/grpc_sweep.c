@@ -2,8 +2,8 @@
  *
  *     TLS, and the first frame       head_timeout_s
  *     a call's headers               head_timeout_s; nothing else can come meanwhile, so the connection ends
- *     a message, once it has begun   head_timeout_s, and what its bytes take at rate_min
- *     a unary call's message         the same, from the call's begin
+ *     a message, once it has begun   less than rate_min for head_timeout_s
+ *     a unary call's message         head_timeout_s from the call's begin, then the same
  *     an answer that is ready        as a message: the client may keep its window closed, or not read
  *     a stream without messages      no limit, unless there are too many calls
  *     a connection without calls     idle_timeout_s since its last byte; less where there are too many */
@@ -14,23 +14,23 @@ static int64_t passed_ns(const struct grpc_frontend *f, int64_t since_ns) {
     return f->base.turn_ns - since_ns;
 }
 
-static bool arrives_late(const struct grpc_frontend *f, const struct grpc_exchange *x) {
+/* The bytes of a message come too slowly. While we keep what came, or do not refill the client's window, it cannot send
+ * more. */
+static bool arrives_late(const struct grpc_frontend *f, struct grpc_call *call, const struct grpc_exchange *x) {
     const struct grpc_message *m = &x->message;
-    return passed_ns(f, x->inference.request.arrival_ns) > frontend_transfer_ns(&f->base.config, m->bytes - m->to_come);
+    if (call->unconsumed > 0 || call->kept.length > 0 || call->connection->held)
+        call->in.since_ns = f->base.turn_ns;
+    return frontend_slow(&f->base.config, &call->in, x->inference.request.arrival_ns, m->bytes - m->to_come,
+                         f->base.turn_ns);
 }
 
-static uint64_t answer_bytes(const struct infer_answer *answer) {
-    uint64_t bytes = 0;
-    for (int p = 0; p < answer->piece_count; p++)
-        bytes += answer->pieces[p].iov_len;
-    return bytes;
-}
-
-/* An answer's time begins when those before it have gone. */
-static bool leaves_late(const struct grpc_frontend *f, const struct grpc_call *call, const struct grpc_exchange *x) {
+/* The client leaves its window closed for an answer. Its time begins when those before it have gone. */
+static bool leaves_late(const struct grpc_frontend *f, struct grpc_call *call, const struct grpc_exchange *x) {
     int64_t answered_ns = x->inference.answered_ns;
-    return x->answered && passed_ns(f, answered_ns > call->first_ns ? answered_ns : call->first_ns) >
-                              frontend_transfer_ns(&f->base.config, answer_bytes(&x->inference.answer));
+    return x->answered &&
+           frontend_slow(&f->base.config, &call->out, answered_ns > call->first_ns ? answered_ns : call->first_ns,
+                         x->bytes - answer_left(x), f->base.turn_ns) &&
+           nghttp2_session_get_stream_remote_window_size(call->connection->session, call->stream) <= 0;
 }
 
 /* The message that the client has begun and not ended; NULL: there is none. A unary call's ends with its stream. */
@@ -47,16 +47,26 @@ static bool makes_way(const struct grpc_frontend *f, const struct grpc_call *cal
     return goes;
 }
 
+/* Answers that were not taken at once. */
+static void answers_detach(struct grpc_call *call) {
+    list_for_each (it, &call->exchanges) {
+        struct grpc_exchange *x = list_entry(it, struct grpc_exchange, link);
+        if (x->answered)
+            inference_detach(&x->inference);
+    }
+}
+
 /* `excess` calls are too many. False: the connection is of no more use. */
 static bool call_look(struct grpc_frontend *f, struct grpc_call *call, uint32_t *excess) {
     const struct grpc_exchange *first =
         list_empty(&call->exchanges) ? NULL : list_entry(call->exchanges.next, struct grpc_exchange, link);
     const struct grpc_exchange *coming = incomplete(call, first);
     bool open_late = passed_ns(f, call->begun_ns) > f->base.config.head_timeout_s * NS_PER_S;
-    bool waits = !grpc_method_streams(call->method) && !first && !call->half_closed && !call->ended;
+    bool waits =
+        !grpc_method_streams(call->method) && !first && !call->half_closed && !call->ended && call->kept.length == 0;
     if (!call->opened)
         return !open_late;
-    if (coming ? arrives_late(f, coming) : waits && open_late)
+    if (coming ? arrives_late(f, call, coming) : waits && open_late)
         call_fail(call, 408, "the message did not arrive in time");
     else if (first && leaves_late(f, call, first))
         call_reset(call);
@@ -64,6 +74,8 @@ static bool call_look(struct grpc_frontend *f, struct grpc_call *call, uint32_t 
         call_fail(call, 503, "too many calls are open");
     else
         call_watch(call);
+    if (f->base.unsent.bytes > 0)
+        answers_detach(call);
     return true;
 }
 
@@ -74,11 +86,17 @@ static bool calls_look(struct grpc_frontend *f, struct grpc_connection *c, uint3
     return true;
 }
 
-/* The peer never began, or does not take what is sent to it. */
-static bool connection_dead(const struct grpc_frontend *f, const struct grpc_connection *c) {
-    return (!c->greeted && passed_ns(f, c->stream.begun_ns) > f->base.config.head_timeout_s * NS_PER_S) ||
-           (connection_congested(c) &&
-            passed_ns(f, c->stream.congested_ns) > frontend_transfer_ns(&f->base.config, c->stream.unsent.length));
+/* The peer never began, or does not take what is sent to it: its socket, or its window for the whole connection, is
+ * full. */
+static bool connection_dead(const struct grpc_frontend *f, struct grpc_connection *c) {
+    if (!c->greeted && passed_ns(f, c->stream.begun_ns) > f->base.config.head_timeout_s * NS_PER_S)
+        return true;
+    if (c->unsent.bytes == 0) {
+        c->pace.since_ns = -1; /* the next look begins anew */
+        return false;
+    }
+    return frontend_slow(&f->base.config, &c->pace, 0, unsent_taken(&c->unsent), f->base.turn_ns) &&
+           (connection_congested(c) || nghttp2_session_get_remote_window_size(c->session) <= 0);
 }
 
 void connections_sweep(struct frontend *base) {

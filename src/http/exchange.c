@@ -343,7 +343,7 @@ char *exchange_room(struct http_connection *c, size_t *bytes) {
 
 /* The connection waits until somebody gives the exchange back. */
 static void connection_waits(struct exchange *x) {
-    http_connection_does(x->connection, HTTP_DOING_RUNNING, 0);
+    http_connection_does(x->connection, HTTP_DOING_RUNNING);
 }
 
 /* Hands in an order to load or unload. */

@@ -24,6 +24,10 @@ static void http_free(struct frontend *base) {
     http_connections_free(base);
 }
 
+static void http_dismiss(void *connection) {
+    http_connection_dismiss(connection, NULL);
+}
+
 static void http_finished(struct inference *inference) {
     exchange_finish(container_of(inference, struct exchange, inference));
 }
@@ -79,6 +83,7 @@ const struct protocol http_protocol = {
     .finished = http_finished,
     .bulk_done = exchange_from_bulk,
     .ordered = exchange_ordered,
+    .dismiss = http_dismiss,
     .sweep = http_connections_sweep,
     .go_on = http_go_on,
     .reap = http_connections_free,

@@ -29,10 +29,10 @@
 #define SEND_PIECES   (2 + INFER_ANSWER_PIECES)
 _Static_assert(HEAD_RECEIVE <= FRONTEND_IN_BYTES, "received into the frontend's buffer");
 
-void http_connection_does(struct http_connection *c, enum http_doing doing, uint64_t bytes) {
+void http_connection_does(struct http_connection *c, enum http_doing doing) {
     c->doing = doing;
     c->since_ns = c->frontend->base.turn_ns;
-    c->bytes = bytes;
+    c->bytes = 0;
 }
 
 /* ---- a head, piece by piece ---- */
@@ -134,7 +134,7 @@ static int on_head(llhttp_t *parser) {
     http_head_end(&c->head, llhttp_get_http_major(parser), llhttp_get_http_minor(parser));
     text_append(&c->path, c->target.data, c->target.length);
     http_path_decode((char *)text_end(&c->path));
-    http_connection_does(c, HTTP_DOING_BODY, 0);
+    http_connection_does(c, HTTP_DOING_BODY);
     return exchange_begin(c) ? 0 : -1;
 }
 
@@ -179,11 +179,13 @@ void http_connection_begin(struct frontend *f, int fd, const struct peer_address
     text_init(&c->out, c->out_memory, sizeof(c->out_memory));
     list_init(&c->link);
     list_init(&c->again);
+    list_init(&c->unsent.link);
+    c->unsent.stream = &c->stream;
     list_append(&f->connections, &c->link);
     llhttp_init(&c->parser, HTTP_REQUEST, &c->frontend->callbacks);
     c->parser.data = c;
     request_reset(c);
-    http_connection_does(c, HTTP_DOING_HEAD, 0);
+    http_connection_does(c, HTTP_DOING_HEAD);
 }
 
 /* Its memory goes at the end of the turn (http_connections_free()). */
@@ -195,6 +197,7 @@ void http_connection_close(struct http_connection *c) {
     if (c->exchange)
         exchange_leave(c->exchange);
     c->exchange = NULL;
+    unsent_keep(&f->base.unsent, &c->unsent, 0, f->base.turn_ns);
     list_remove(&c->again);
     list_remove(&c->link);
     list_append(&f->closed, &c->link);
@@ -225,7 +228,7 @@ static void leave(struct http_connection *c) {
         return;
     }
     shutdown(c->stream.fd, SHUT_WR);
-    http_connection_does(c, HTTP_DOING_LEAVING, 0);
+    http_connection_does(c, HTTP_DOING_LEAVING);
     stream_reading(&c->stream, true);
 }
 
@@ -317,7 +320,7 @@ static void answer_over(struct http_connection *c) {
         return;
     }
     request_reset(c);
-    http_connection_does(c, HTTP_DOING_HEAD, 0);
+    http_connection_does(c, HTTP_DOING_HEAD);
     if (c->kept.length > 0)
         go_on_later(c);
     else
@@ -338,9 +341,12 @@ static void send_out(struct http_connection *c) {
         return;
     }
     c->out_sent += (size_t)n;
+    c->unsent.handed += (size_t)n;
     if (c->out_sent < c->out_bytes && c->exchange)
         c->exchange->inference.slow = true;
     bool over = c->out_sent == c->out_bytes && !stream_congested(&c->stream);
+    unsent_keep(&c->frontend->base.unsent, &c->unsent, over ? 0 : c->out_bytes,
+                now_ns); /* to its end all of it stays */
     stream_writing(&c->stream, !over);
     if (over)
         answer_over(c);
@@ -365,11 +371,13 @@ void http_answer_send(struct http_connection *c, const char *body, size_t bytes)
     c->body_out = !body && !head_only;
     c->out_sent = 0;
     c->out_bytes = c->out.length + (c->body_out ? bytes : 0);
-    http_connection_does(c, HTTP_DOING_ANSWER, c->out_bytes);
+    http_connection_does(c, HTTP_DOING_ANSWER);
     if (c->out.failed)
         http_connection_close(c);
-    else if (!stream_congested(&c->stream)) /* else the rest of an interim answer goes first */
+    else if (!stream_congested(&c->stream))
         send_out(c);
+    else /* the rest of an interim answer goes first */
+        unsent_keep(&f->base.unsent, &c->unsent, c->out_bytes, f->base.turn_ns);
 }
 
 /* An error that ends the connection. */

@@ -55,7 +55,9 @@ struct http_connection {
     struct peer_address peer;
     enum http_doing doing;
     int64_t since_ns; /* when that began; of a head: when its first byte came, or since when it is waited for */
-    uint64_t bytes;   /* of the body: read so far; of the answer: all */
+    uint64_t bytes;   /* of the body: read so far */
+    struct frontend_pace pace; /* of the body, or of the answer */
+    struct unsent unsent;
     bool last;        /* no request is taken behind this one */
     bool asked;       /* the client has ended its sending side, and was asked whether it is still there */
     bool closed;      /* and is freed when the turn ends */
@@ -130,8 +132,8 @@ void http_connection_go_on(struct http_connection *connection);
 void http_connection_close(struct http_connection *connection);
 /* Frees those that are closed. */
 void http_connections_free(struct frontend *frontend);
-/* Ends a connection that takes too long. If `why` is not NULL, it is answered first (408), unless something else is
- * still to be sent. */
+/* Ends a connection that takes too long, or whose answer others need the memory of. If `why` is not NULL, it is
+ * answered first (408), unless something else is still to be sent. */
 void http_connection_dismiss(struct http_connection *connection, const char *why);
 
 /* ---- the same, for exchange.c ---- */
@@ -141,8 +143,8 @@ void http_answer_begin(struct http_connection *connection, unsigned status);
 /* Ends the head and sends it with a body of so many bytes: at `body`, or, if that is NULL, the answer of the
  * connection's exchange, which ends when all has gone. May close the connection. */
 void http_answer_send(struct http_connection *connection, const char *body, size_t bytes);
-/* From now on it does this; `bytes`: of an answer. */
-void http_connection_does(struct http_connection *connection, enum http_doing doing, uint64_t bytes);
+/* From now on it does this. */
+void http_connection_does(struct http_connection *connection, enum http_doing doing);
 /* Sends an interim answer (100), to a client of HTTP/1.1: it may send its body, or is asked whether it is there still.
  */
 void http_connection_continue(struct http_connection *connection);

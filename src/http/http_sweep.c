@@ -2,9 +2,9 @@
  *
  *     TLS, a head           head_timeout_s from its first byte (TLS: from the connection's begin)
  *     no request            idle_timeout_s; less where there are too many connections
- *     BODY                  head_timeout_s, and what its bytes take at rate_min
+ *     BODY                  less than rate_min for head_timeout_s
  *     RUNNING               no limit: the client waits for us
- *     ANSWER                as BODY
+ *     ANSWER                as BODY, by what the client has acknowledged
  *     LEAVING               LEAVE_S */
 #include "base/clock.h"
 #include "http/http_state.h"
@@ -15,7 +15,6 @@
 static bool look(struct frontend *f, struct http_connection *c, bool crowded) {
     int64_t passed_ns = f->turn_ns - c->since_ns;
     int64_t head_ns = f->config.head_timeout_s * NS_PER_S, idle_ns = f->config.idle_timeout_s * NS_PER_S;
-    bool transfer_late = passed_ns > frontend_transfer_ns(&f->config, c->bytes);
     switch (c->doing) {
     case HTTP_DOING_HEAD:
         if (stream_greets(&c->stream) ? f->turn_ns - c->stream.begun_ns > head_ns : c->begun && passed_ns > head_ns) {
@@ -26,12 +25,14 @@ static bool look(struct frontend *f, struct http_connection *c, bool crowded) {
         }
         break;
     case HTTP_DOING_BODY:
-        if (transfer_late)
+        if (frontend_slow(&f->config, &c->pace, c->since_ns, c->bytes, f->turn_ns))
             http_connection_dismiss(c, "the request did not arrive in time");
         break;
     case HTTP_DOING_ANSWER:
-        if (transfer_late)
+        if (frontend_slow(&f->config, &c->pace, c->since_ns, unsent_taken(&c->unsent), f->turn_ns))
             http_connection_dismiss(c, NULL);
+        else if (c->body_out)
+            inference_detach(&c->exchange->inference);
         break;
     case HTTP_DOING_LEAVING:
         if (passed_ns > LEAVE_S * NS_PER_S)

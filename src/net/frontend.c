@@ -72,7 +72,16 @@ static void sweep(struct frontend *f) {
     if (f->turn_ns < f->sweep_ns)
         return;
     f->sweep_ns = f->turn_ns + SWEEP_MS * NS_PER_MS;
+    unsent_look(&f->unsent);
     f->protocol->sweep(f);
+}
+
+/* Too much is kept for clients that do not take their answers: ends the connections that have progressed least. One
+ * answer alone may be larger. */
+static void bound_unsent(struct frontend *f) {
+    struct unsent *least;
+    while (f->unsent.bytes > f->config.answers_bytes_max && (least = unsent_least(&f->unsent)))
+        f->protocol->dismiss(least->stream->mark);
 }
 
 /* All but the events. What the sweep says to clients goes out in the same turn. */
@@ -84,6 +93,7 @@ static void turn(struct frontend *f) {
     take_bulk(f);
     sweep(f);
     f->more = f->protocol->go_on(f);
+    bound_unsent(f);
     acceptor_look(&f->acceptor, f->turn_ns);
     flush(f); /* cancellations, and requests that were received behind others */
     f->protocol->reap(f);
@@ -134,8 +144,8 @@ static void models_look(struct frontend *f) {
 }
 
 /* Sockets are watched level-triggered: epoll tells again of what is left over. `armed`: while the thread sleeps, the
- * port's bell may ring, and its turns are lent. Once it is awake nobody needs to ring, since a turn follows. Returns how
- * many events there were; it takes at least one. */
+ * port's bell may ring, and its turns are lent. Once it is awake nobody needs to ring, since a turn follows. Returns
+ * how many events there were; it takes at least one. */
 static int take_events(struct frontend *f, int timeout_ms, bool armed) {
     struct epoll_event events[EVENTS_MAX];
     int n = epoll_wait(f->epoll_fd, events, EVENTS_MAX, timeout_ms);
@@ -294,6 +304,7 @@ int frontend_make(struct frontend **frontend, const struct protocol *protocol, c
     f->config = frontend_config_completed(config);
     f->epoll_fd = f->inbox.wake_fd = f->acceptor.fd = -1;
     list_init(&f->connections);
+    list_init(&f->unsent.list);
     f->in = malloc(FRONTEND_IN_BYTES);
     struct inferences_config inferences = frontend_inferences(&f->config, protocol->slot_bytes);
     int rc = inferences_init(&f->inferences, &inferences);

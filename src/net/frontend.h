@@ -17,6 +17,7 @@
 #include "net/acceptor.h"
 #include "net/frontend_config.h"
 #include "net/stream.h"
+#include "net/unsent.h"
 #include "repository/model_index.h"
 #include "request/bulk.h"
 #include "request/deflate.h"
@@ -57,6 +58,8 @@ struct protocol {
     /* The order with this context was carried out: 200, or another status with a sentence. */
     void (*ordered)(void *context, unsigned status, const char *sentence);
 
+    /* Ends a connection at once, since others need what is kept for it. */
+    void (*dismiss)(void *connection);
     /* Once a second: gives up what takes too long. */
     void (*sweep)(struct frontend *frontend);
     /* Once a turn, behind all of the above: what else there is to do. True: there is more, so the thread does not sleep
@@ -89,6 +92,7 @@ struct frontend {
     struct acceptor acceptor;
     struct stream_home streams;
     struct list_node connections; /* of the protocol */
+    struct unsent_home unsent;
     struct inferences inferences;
     struct inflater inflater;
     struct deflater deflater;

@@ -3,11 +3,12 @@
 
 #include "base/files.h"
 
-#define BODY_BYTES_MAX  ((uint64_t)64 << 20)
-#define REQUESTS_MAX    8192
-#define CONNECTIONS_MAX 10000
-#define IDLE_TIMEOUT_S  300
-#define HEAD_TIMEOUT_S  15
+#define BODY_BYTES_MAX    ((uint64_t)64 << 20)
+#define ANSWERS_BYTES_MAX ((uint64_t)512 << 20)
+#define REQUESTS_MAX      8192
+#define CONNECTIONS_MAX   10000
+#define IDLE_TIMEOUT_S    300
+#define HEAD_TIMEOUT_S    15
 
 #define FILES_OTHERWISE 256 /* that the process needs beside: models, shared memory, metrics */
 #define CONNECTIONS_MIN 16  /* of a frontend, where the limit is very low */
@@ -38,6 +39,7 @@ struct frontend_config frontend_config_completed(const struct frontend_config *c
     struct frontend_config c = *config;
     c.body_bytes_max = c.body_bytes_max ? c.body_bytes_max : BODY_BYTES_MAX;
     c.inputs_bytes_max = c.inputs_bytes_max ? c.inputs_bytes_max : INPUTS_BYTES_MAX;
+    c.answers_bytes_max = c.answers_bytes_max ? c.answers_bytes_max : ANSWERS_BYTES_MAX;
     c.requests_max = c.requests_max ? c.requests_max : REQUESTS_MAX;
     c.idle_timeout_s = c.idle_timeout_s ? c.idle_timeout_s : IDLE_TIMEOUT_S;
     c.head_timeout_s = c.head_timeout_s ? c.head_timeout_s : HEAD_TIMEOUT_S;

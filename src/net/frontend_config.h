@@ -39,34 +39,50 @@ struct frontend_config {
     const _Atomic bool *ready, *draining; /* whether the server says that it is ready */
     struct statistics_source statistics;
     struct accelerator_source accelerators;
-    const struct advice *advice;      /* for autoscalers; NULL: nobody gives any */
-    struct shared_memory *shared;     /* NULL: shared memory is not served */
-    struct preparer *preparer;        /* NULL: models that prepare inputs are not served */
-    struct tls *tls;                  /* NULL: plain text */
-    const struct auth *auth;          /* NULL: nobody needs a token */
-    bool auth_health;                 /* requests that ask whether the server lives or is ready need one, too */
-    uint64_t body_bytes_max;          /* 0: 64 MiB. Of an inference, or an order; more is answered 413 */
-    uint64_t inputs_bytes_max;        /* 0: 1 GiB. Memory for the inputs of all requests; when it is full: 503 */
-    uint32_t requests_max;            /* 0: 8192. Infer requests at once; when all are taken: 503 */
-    uint32_t frontends;               /* 0: 1. How many the process has: they share its limit of open files */
-    uint32_t connections_max;         /* 0: 10000, or what the limit of open files allows; more wait to be accepted */
+    const struct advice *advice;  /* for autoscalers; NULL: nobody gives any */
+    struct shared_memory *shared; /* NULL: shared memory is not served */
+    struct preparer *preparer;    /* NULL: models that prepare inputs are not served */
+    struct tls *tls;              /* NULL: plain text */
+    const struct auth *auth;      /* NULL: nobody needs a token */
+    bool auth_health;             /* requests that ask whether the server lives or is ready need one, too */
+    uint64_t body_bytes_max;      /* 0: 64 MiB. Of an inference, or an order; more is answered 413 */
+    uint64_t inputs_bytes_max;    /* 0: 1 GiB. Memory for the inputs of all requests; when it is full: 503 */
+    uint64_t answers_bytes_max;   /* 0: 512 MiB. Of answers that clients have not taken; beyond it connections end */
+    uint32_t requests_max;        /* 0: 8192. Infer requests at once; when all are taken: 503 */
+    uint32_t frontends;           /* 0: 1. How many the process has: they share its limit of open files */
+    uint32_t connections_max;     /* 0: 10000, or what the limit of open files allows; more wait to be accepted */
     uint32_t connections_per_address; /* more are closed at once; 0: no limit of their own */
     uint32_t idle_timeout_s;          /* 0: 300. A connection that sends nothing for so long is closed */
-    uint32_t
-        head_timeout_s; /* 0: 15. For TLS and a request's head; bodies and answers get what rate_min gives, and this */
-    uint32_t rate_min;  /* bytes a second of bodies and answers; slower ones are given up. 0: any speed */
-    const char *name;   /* the server's, in its metadata; NULL: "symphony" */
-    int grpc_level;     /* zlib's, 1 to 9, for gRPC's inference answers; 0: they are not compressed */
-    bool busy_poll;     /* spin instead of sleeping */
+    uint32_t head_timeout_s;          /* 0: 15. For TLS and a request's head */
+    uint32_t rate_min; /* bytes a second of bodies and answers; what is slower for head_timeout_s is given up. 0: any
+                        * speed */
+    const char *name;  /* the server's, in its metadata; NULL: "symphony" */
+    int grpc_level;    /* zlib's, 1 to 9, for gRPC's inference answers; 0: they are not compressed */
+    bool busy_poll;    /* spin instead of sleeping */
     /* Over HTTP, without a port: answers a request whose body has been thrown away. The frontend's thread. */
     void (*page)(void *context, struct http_connection *connection);
     void *page_context;
 };
 
-/* How long the transfer of so many bytes may take. */
-static inline int64_t frontend_transfer_ns(const struct frontend_config *config, uint64_t bytes) {
-    int64_t rate_ns = config->rate_min ? (int64_t)(bytes * 1000 / config->rate_min) * 1000000 : INT64_MAX / 2;
-    return config->head_timeout_s * (int64_t)1000000000 + rate_ns;
+/* How far a transfer was when its present window of time began. A transfer that has been fast buys no time for later.
+ */
+struct frontend_pace {
+    int64_t since_ns;
+    uint64_t bytes;
+};
+
+/* Whether a transfer, of which `bytes` have gone by now, is slow: since its window began head_timeout_s have passed,
+ * and less has gone than rate_min gives. A window begins with the first look at a transfer that began at begun_ns, and
+ * anew after each one; who looks does so once a second. */
+static inline bool frontend_slow(const struct frontend_config *config, struct frontend_pace *pace, int64_t begun_ns,
+                                 uint64_t bytes, int64_t now_ns) {
+    bool first = pace->since_ns < begun_ns;
+    if (!first && now_ns - pace->since_ns < config->head_timeout_s * (int64_t)1000000000)
+        return false;
+    int64_t least = (int64_t)config->rate_min * config->head_timeout_s;
+    bool slow = !first && least > 0 && (int64_t)(bytes - pace->bytes) < least;
+    *pace = (struct frontend_pace){now_ns, bytes};
+    return slow;
 }
 
 /* Whether a request is let in: nobody needs a token, it has one of them, or it asks for health (whether the server

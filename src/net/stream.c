@@ -7,11 +7,13 @@
 
 #include <errno.h>
 #include <linux/net_tstamp.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -141,9 +143,7 @@ ssize_t stream_receive(struct stream *s, void *data, size_t bytes, int64_t *arri
 /* ---- writing ---- */
 
 /* Keeps what is left of the pieces after `sent` bytes, behind what is kept already. */
-static int unsent_keep(struct stream *s, const struct iovec *pieces, size_t count, size_t sent, int64_t now_ns) {
-    if (!stream_congested(s))
-        s->congested_ns = now_ns;
+static int rest_keep(struct stream *s, const struct iovec *pieces, size_t count, size_t sent) {
     for (size_t i = 0; i < count; i++) {
         size_t skip = sent < pieces[i].iov_len ? sent : pieces[i].iov_len;
         text_append(&s->unsent, (const char *)pieces[i].iov_base + skip, pieces[i].iov_len - skip);
@@ -172,7 +172,7 @@ static int write_plain(struct stream *s, struct iovec *pieces, size_t count, int
     ssize_t n = stream_congested(s) ? 0 : send_some(s, pieces, count, now_ns);
     if (n < 0)
         return (int)n;
-    return (size_t)n == bytes ? 1 : unsent_keep(s, pieces, count, (size_t)n, now_ns);
+    return (size_t)n == bytes ? 1 : rest_keep(s, pieces, count, (size_t)n);
 }
 
 int stream_write_encrypted(struct stream *s, int64_t now_ns) {
@@ -195,6 +195,12 @@ int stream_write(struct stream *s, struct iovec *pieces, size_t count, int64_t n
 
 ssize_t stream_send(struct stream *s, struct iovec *pieces, size_t count, int64_t now_ns) {
     return send_some(s, pieces, count, now_ns);
+}
+
+size_t stream_pending(const struct stream *s) {
+    int queued = 0;
+    ioctl(s->fd, SIOCOUTQ, &queued);
+    return (size_t)queued + s->unsent.length - s->unsent_at;
 }
 
 int stream_flush(struct stream *s, int64_t now_ns) {

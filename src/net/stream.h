@@ -36,10 +36,9 @@ struct stream {
     struct tls_stream *tls; /* NULL: plain text */
     struct text unsent;     /* what the socket did not take; sent when it is writable */
     size_t unsent_at;
-    bool shut;            /* the peer has ended its sending side; bytes from before may be unread */
-    int64_t begun_ns;     /* when it was accepted */
-    int64_t active_ns;    /* when a byte was last read or written */
-    int64_t congested_ns; /* since when something is unsent */
+    bool shut;         /* the peer has ended its sending side; bytes from before may be unread */
+    int64_t begun_ns;  /* when it was accepted */
+    int64_t active_ns; /* when a byte was last read or written */
 };
 
 /* 0 or -ENOMEM; destroy in either case. */
@@ -70,6 +69,8 @@ static inline bool stream_may_greet(struct stream *stream) {
 static inline bool stream_congested(const struct stream *stream) {
     return stream->unsent.length > 0;
 }
+/* Bytes that were written and that the peer's machine has not acknowledged. A system call. */
+size_t stream_pending(const struct stream *stream);
 
 /* One receive into `data`. > 0: so many bytes; 0: the peer sends no more; -EAGAIN: nothing now; else -errno.
  * *arrived_ns is when the kernel had the last of them, by the clock of the threads, or now where the kernel does not

@@ -429,6 +429,27 @@ void inference_answered(struct inference *inference, unsigned status) {
     inference->answered_ns = clock_now_ns();
 }
 
+void inference_detach(struct inference *inference) {
+    struct output_block *block = inference->request.block;
+    struct infer_answer *answer = &inference->answer;
+    size_t batch = 0, own = 0;
+    if (!block || inference->run || inference->packed.length > 0)
+        return;
+    for (uint32_t i = 0; i < block->output_count; i++)
+        batch += block->outputs[i].bytes;
+    for (int p = 1; p < answer->piece_count; p++)
+        own += answer->pieces[p].iov_len;
+    if (batch <= 2 * own || !text_reserve(&inference->packed, own))
+        return;
+    for (int p = 1; p < answer->piece_count; p++) { /* the first is the text */
+        char *copy = inference->packed.data + inference->packed.length;
+        text_append(&inference->packed, answer->pieces[p].iov_base, answer->pieces[p].iov_len);
+        answer->pieces[p].iov_base = copy;
+    }
+    output_block_put(block);
+    inference->request.block = NULL;
+}
+
 static enum outcome outcome_of(const struct inference *inference, bool sent) {
     unsigned status = inference->status;
     return !sent || inference->state != INFERENCE_SENDING ? OUTCOME_CANCELLED

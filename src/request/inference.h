@@ -150,6 +150,9 @@ struct inference *inferences_next(struct inferences *home);
 unsigned inference_result(struct inference *inference, bool *retry, struct sy_error *err);
 /* The answer is built, with this status: SENDING. */
 void inference_answered(struct inference *inference, unsigned status);
+/* The client does not take the answer at once: if the outputs of its batch are more than twice as large, copies what is
+ * its own and lets them go. Else one slow client would keep what all others of the batch have long been sent. */
+void inference_detach(struct inference *inference);
 /* Counts a request, a client's or a step's, that ended at end_ns. */
 void inferences_count(struct inferences *home, const struct request *request, enum outcome outcome, int64_t end_ns);
 /* Counts an inference at its end. `sent_ns` is when the kernel had the last of its answer; 0: the answer did not go

@@ -25,7 +25,7 @@ static int tear_down(void **state) {
     return 0;
 }
 
-enum { DATA = 0, HEADERS = 1, RST_STREAM = 3, SETTINGS = 4, GOAWAY = 7, END_STREAM = 1, END_HEADERS = 4 };
+enum { DATA, HEADERS, RST_STREAM = 3, SETTINGS, GOAWAY = 7, WINDOW_UPDATE, END_STREAM = 1, END_HEADERS = 4 };
 
 static void step(void) {
     for (int i = 0; i < 4; i++)

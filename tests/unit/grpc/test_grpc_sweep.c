@@ -2,12 +2,15 @@
  * of sockets, whose clock is set ahead before it sweeps: by seconds, so that a slow machine makes no difference. */
 #include "unit/cmocka_all.h"
 
+#include "base/clock.h"
 #include "unit/grpc/grpc_client.h"
 
 #define CONNECTIONS_MAX 16 /* two of them are to stay free */
 #define HEAD_S          15
 #define IDLE_S          60
 #define RATE_MIN        1024
+
+static int64_t second_ns; /* of second_passes() */
 
 static int set_up(void **state) {
     (void)state;
@@ -19,6 +22,7 @@ static int set_up(void **state) {
     config.head_timeout_s = HEAD_S;
     config.rate_min = RATE_MIN;
     frontend_begin(config);
+    second_ns = clock_now_ns();
     return 0;
 }
 
@@ -33,6 +37,13 @@ static uint64_t dismissed(void) {
 /* Sweeps so many seconds after the time of the last turn. */
 static void sweep(double seconds) {
     frontend->base.turn_ns += (int64_t)(seconds * (double)NS_PER_S);
+    connections_sweep(&frontend->base);
+}
+
+/* Another second is over, whatever turns have set the time. */
+static void second_passes(void) {
+    frontend->base.turn_ns = second_ns += NS_PER_S;
+    unsent_look(&frontend->base.unsent);
     connections_sweep(&frontend->base);
 }
 
@@ -174,6 +185,103 @@ static void an_answer_that_nobody_takes_is_reset(void **state) {
     close(fd);
 }
 
+#define LIVE         "/inference.GRPCInferenceService/ServerLive"
+#define LIVE_BYTES   7 /* of its answer */
+#define REFLECTION   "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+#define SERVICE      "inference.GRPCInferenceService" /* a file of 10 KiB has it */
+#define WINDOW_BYTES 65535                            /* of a connection, if nobody says otherwise */
+
+/* A client that takes so many bytes of a call. */
+static int client_with_window(uint32_t bytes) {
+    const uint8_t setting[] = {
+        0, 4, (uint8_t)(bytes >> 24), (uint8_t)(bytes >> 16), (uint8_t)(bytes >> 8), (uint8_t)bytes};
+    int fd = client_connect();
+    say(fd, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 24);
+    frame(fd, SETTINGS, 0, 0, setting, sizeof(setting));
+    return fd;
+}
+
+static void ask_whether_live(int fd, int stream) {
+    call(fd, stream, LIVE, true);
+    frame(fd, DATA, END_STREAM, stream, "\0\0\0\0\0", 5);
+}
+
+/* Its client goes on with others, and takes little of them, too. */
+static void a_call_whose_window_is_closed_is_reset_alone(void **state) {
+    (void)state;
+    int fd = client_with_window(0), stream = 3;
+    bool reset = false;
+    ask_whether_live(fd, 1);
+    for (int second = 0; second <= 2 * HEAD_S && !reset; second++, stream += 2) {
+        ask_whether_live(fd, stream);
+        frame(fd, WINDOW_UPDATE, 0, stream, "\0\0\0\7", 4);
+        assert_int_equal(call_first()->stream, 1);
+        second_passes();
+        reset = came(fd, RST_STREAM, 1);
+    }
+    assert_true(reset);
+    assert_int_equal(connections(), 1);
+    close(fd);
+}
+
+static void a_connection_whose_window_is_closed_ends(void **state) {
+    (void)state;
+    int fd = client_with_window(INT32_MAX);
+    struct grpc_connection *c = list_entry(frontend->base.connections.next, struct grpc_connection, link);
+    call(fd, 1, REFLECTION, true);
+    while (c->answers == 0) {
+        frame(fd, DATA, 0, 1, "\0\0\0\0\40\42\36" SERVICE, 7 + strlen(SERVICE));
+        came(fd, DATA, 1);
+    }
+    assert_int_equal(c->unsent.handed, WINDOW_BYTES);
+    assert_int_equal(frontend->base.unsent.bytes, c->answers);
+    for (int second = 0; second < HEAD_S; second++)
+        second_passes();
+    assert_int_equal(connections(), 1);
+    for (int second = 0; second < 2; second++)
+        second_passes();
+    assert_int_equal(connections(), 0);
+    assert_int_equal(dismissed(), 1);
+    assert_int_equal(frontend->base.unsent.bytes, 0);
+    close(fd);
+}
+
+/* Until the client has taken half of what one connection may keep. */
+static void who_does_not_take_answers_is_not_read_further(void **state) {
+    (void)state;
+    frontend->base.config.answers_bytes_max = 8 * (2 * LIVE_BYTES - 1);
+    int fd = client_with_window(0);
+    for (int stream = 1; stream <= 5; stream += 2)
+        ask_whether_live(fd, stream);
+    assert_int_equal(frontend->base.unsent.bytes, 2 * LIVE_BYTES + 5);
+    assert_true(list_empty(&call_nth(2)->exchanges));
+    for (int second = 0; second < HEAD_S; second++)
+        second_passes();
+    assert_int_equal(call_nth(2)->status, 200);
+    frame(fd, WINDOW_UPDATE, 0, 5, "\0\0\0\7", 4);
+    assert_true(list_empty(&call_nth(2)->exchanges));
+    frame(fd, WINDOW_UPDATE, 0, 1, "\0\0\0\7", 4);
+    frame(fd, WINDOW_UPDATE, 0, 3, "\0\0\0\7", 4);
+    assert_true(came(fd, DATA, 5));
+    assert_int_equal(frontend->base.unsent.bytes, 0);
+    assert_true(list_empty(&list_entry(frontend->base.connections.next, struct grpc_connection, link)->calls));
+    close(fd);
+}
+
+static void what_nobody_takes_is_bounded(void **state) {
+    (void)state;
+    frontend->base.config.answers_bytes_max = 2 * LIVE_BYTES;
+    int fds[3];
+    for (int i = 0; i < 3; i++)
+        ask_whether_live(fds[i] = client_with_window(0), 1);
+    assert_int_equal(connections(), 2);
+    assert_int_equal(dismissed(), 1);
+    assert_int_equal(recv(fds[0], (char[4096]){0}, 4096, 0) > 0, 1);
+    assert_int_equal(recv(fds[0], (char[1]){0}, 1, 0), 0); /* the first one's */
+    for (int i = 0; i < 3; i++)
+        close(fds[i]);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
@@ -186,6 +294,10 @@ int main(void) {
         TEST(a_message_is_late_by_its_bytes),
         TEST(a_stream_may_be_silent_unless_there_are_too_many),
         TEST(an_answer_that_nobody_takes_is_reset),
+        TEST(a_call_whose_window_is_closed_is_reset_alone),
+        TEST(a_connection_whose_window_is_closed_ends),
+        TEST(who_does_not_take_answers_is_not_read_further),
+        TEST(what_nobody_takes_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "fuzz/scheduler.h"
 #include "http/http_state.h"
 #include "net/listen.h"
@@ -22,6 +23,7 @@
 
 static struct http_frontend *frontend;
 static int tcp_port;
+static int64_t second_ns; /* of second_passes() */
 
 static int set_up(void **state) {
     (void)state;
@@ -36,6 +38,7 @@ static int set_up(void **state) {
     assert_int_equal(frontend_make(&made, &http_protocol, &config, NULL), 0);
     frontend = http_frontend_of(made);
     made->sweep_ns = TIME_NEVER; /* only the test sweeps */
+    second_ns = clock_now_ns();
     close(config.listen_fd);
     return 0;
 }
@@ -97,6 +100,13 @@ static void look_after(double seconds) {
     frontend->base.turn_ns += (int64_t)(seconds * (double)NS_PER_S);
     http_connections_sweep(&frontend->base);
     http_connections_free(&frontend->base);
+}
+
+/* Another second is over, whatever turns have set the time. */
+static void second_passes(void) {
+    frontend->base.turn_ns = second_ns += NS_PER_S;
+    unsent_look(&frontend->base.unsent);
+    look_after(0);
 }
 
 static uint64_t dismissed(void) {
@@ -165,10 +175,16 @@ static void a_slow_body_is_late_by_its_bytes(void **state) {
     int fd = client_connect();
     say(fd, "POST /v2/models/single/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{");
     assert_true(steps_until(doing, &body));
-    connection_nth(0)->bytes = 100 * RATE_MIN; /* a hundred seconds' worth */
-    look_after(HEAD_S + 50);
+    look_after(0);
+    connection_nth(0)->bytes += 1000 * RATE_MIN; /* which buys no time for later */
+    look_after(HEAD_S);
+    connection_nth(0)->bytes += HEAD_S * RATE_MIN;
+    look_after(HEAD_S);
     assert_int_equal(dismissed(), 0);
-    look_after(100);
+    connection_nth(0)->bytes += HEAD_S * RATE_MIN - 1;
+    look_after(HEAD_S - 1);
+    assert_int_equal(dismissed(), 0);
+    look_after(1);
     assert_int_equal(dismissed(), 1);
     gone(fd, "HTTP/1.1 408");
 }
@@ -177,12 +193,107 @@ static void a_slow_body_is_late_by_its_bytes(void **state) {
 static void who_does_not_take_an_answer_is_told_nothing(void **state) {
     (void)state;
     int fd = client_connect();
-    http_connection_does(connection_nth(0), HTTP_DOING_ANSWER, 100 * RATE_MIN);
-    look_after(HEAD_S + 50);
+    http_connection_does(connection_nth(0), HTTP_DOING_ANSWER);
+    look_after(HEAD_S);
     assert_int_equal(dismissed(), 0);
-    look_after(100);
+    look_after(HEAD_S);
     assert_int_equal(dismissed(), 1);
     gone(fd, "");
+}
+
+/* ---- long answers ---- */
+
+#define PAGE_BYTES     ((size_t)16 << 20) /* more than the kernel's buffers hold */
+#define ANSWERS_MAX    (PAGE_BYTES * 7 / 2)
+#define SLOWLY         ((size_t)100 * 1024) /* a second */
+#define RECEIVE_BUFFER 65536
+
+static void page_put(void *page, struct http_connection *c) {
+    http_answer_begin(c, 200);
+    http_answer_send(c, page, PAGE_BYTES);
+}
+
+static int set_up_long(void **state) {
+    static char page[PAGE_BYTES];
+    set_up(state);
+    frontend->base.config.page = page_put;
+    frontend->base.config.page_context = page;
+    frontend->base.config.answers_bytes_max = ANSWERS_MAX;
+    return 0;
+}
+
+static bool kept(const void *count) {
+    return frontend->base.unsent.bytes >= *(const uint64_t *)count * PAGE_BYTES;
+}
+
+/* A client that has asked, as the n-th, and takes nothing yet. */
+static int asker(uint64_t n) {
+    int fd = client_connect(), bytes = RECEIVE_BUFFER;
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+    say(fd, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_true(steps_until(kept, &n));
+    return fd;
+}
+
+static void take(int fd, size_t bytes) {
+    static char got[PAGE_BYTES];
+    for (ssize_t n; bytes > 0; bytes -= n > 0 ? (size_t)n : 0) {
+        n = recv(fd, got, bytes, MSG_DONTWAIT);
+        assert_int_not_equal(n, 0);
+        frontend_step(&frontend->base);
+    }
+}
+
+static void who_reads_slowly_gets_all_of_a_long_answer(void **state) {
+    (void)state;
+    int fd = asker(1);
+    size_t left = PAGE_BYTES;
+    for (; left > SLOWLY; left -= SLOWLY) {
+        take(fd, SLOWLY);
+        second_passes();
+    }
+    take(fd, left);
+    assert_int_equal(dismissed(), 0);
+    assert_int_equal(frontend->base.unsent.bytes, 0);
+    close(fd);
+}
+
+static void who_read_fast_and_stalls_is_slow(void **state) {
+    (void)state;
+    int fd = asker(1);
+    take(fd, PAGE_BYTES / 2);
+    for (int second = 0; second <= 2 * HEAD_S && dismissed() == 0; second++)
+        second_passes();
+    assert_int_equal(dismissed(), 1);
+    assert_int_equal(connections(), 0);
+    assert_int_equal(frontend->base.unsent.bytes, 0);
+    close(fd);
+}
+
+/* Three answers may be kept, and half of one: of four the one goes whose client has taken the least. */
+static void what_nobody_takes_is_bounded(void **state) {
+    (void)state;
+    const uint32_t three = 3;
+    int fds[4];
+    for (uint64_t n = 0; n < 3; n++)
+        fds[n] = asker(n + 1);
+    take(fds[0], 2 * SLOWLY);
+    frontend->base.config.answers_bytes_max = UINT64_MAX;
+    fds[3] = asker(4);
+    take(fds[2], SLOWLY);
+    take(fds[3], SLOWLY);
+    assert_int_equal(connections(), 4);
+    frontend->base.config.answers_bytes_max = ANSWERS_MAX;
+    assert_true(steps_until(as_many, &three));
+    assert_int_equal(dismissed(), 1);
+    char byte;
+    for (int i = 0; i < 4; i++) {
+        if (i != 1)
+            take(fds[i], 1);
+        while (i == 1 && recv(fds[i], &byte, 1, 0) > 0) {
+        }
+        close(fds[i]);
+    }
 }
 
 static void nobody_waits_too_long_for_us(void **state) {
@@ -302,6 +413,7 @@ static void who_ends_its_sending_side_is_answered(void **state) {
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define LONG(name) cmocka_unit_test_setup_teardown(name, set_up_long, tear_down)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
@@ -310,6 +422,9 @@ int main(void) {
         TEST(who_does_not_leave_is_left),
         TEST(a_slow_body_is_late_by_its_bytes),
         TEST(who_does_not_take_an_answer_is_told_nothing),
+        LONG(who_reads_slowly_gets_all_of_a_long_answer),
+        LONG(who_read_fast_and_stalls_is_slow),
+        LONG(what_nobody_takes_is_bounded),
         TEST(nobody_waits_too_long_for_us),
         TEST(idle_ones_make_way_as_many_as_needed),
         TEST(requests_behind_each_other_are_all_answered),

@@ -1,4 +1,5 @@
-/* test_inference_read.c - slots whose inputs a run that hangs may still read (inference.h). */
+/* test_inference_read.c - slots whose inputs a run that hangs may still read, and answers that clients do not take
+ * (inference.h). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,6 +58,46 @@ static void inputs_stay_until_no_run_reads_them(void **state) {
     inferences_destroy(&home);
 }
 
+static int released;
+
+static void released_add(struct output_block *block) {
+    (void)block;
+    released++;
+}
+
+/* An answer that its client does not take, of a request that ran with others. */
+static void a_slow_answer_keeps_its_part_alone(void **state) {
+    (void)state;
+    static char outputs[64 * 1024];
+    for (int large = 0; large < 2; large++) { /* whether the part is more than half of the batch */
+        size_t bytes = large ? sizeof(outputs) / 2 : sizeof(outputs) / 4;
+        struct inferences home;
+        struct output_block block = {.output_count = 1, .outputs = {{.data = outputs, .bytes = sizeof(outputs)}}};
+        atomic_init(&block.references, 2); /* another's, too */
+        block.release = released_add;
+        inferences_start(&home);
+        struct inference *a = inference_take(&home, 0);
+        a->request.block = &block;
+        text_put(&a->text, "head");
+        outputs[bytes] = 'x';
+        a->answer = (struct infer_answer){.bytes = 4 + bytes,
+                                          .pieces = {{a->text.data, 4}, {outputs + bytes, bytes - 1}, {outputs, 1}},
+                                          .piece_count = 3};
+        inference_answered(a, 200);
+        inference_detach(a);
+        inference_detach(a);
+        assert_int_equal(atomic_load(&block.references), large ? 2 : 1);
+        assert_int_equal(a->answer.pieces[1].iov_base == outputs + bytes, large);
+        assert_int_equal(*(char *)a->answer.pieces[1].iov_base, 'x');
+        assert_int_equal(*(char *)a->answer.pieces[2].iov_base, 0);
+        assert_int_equal(a->answer.pieces[1].iov_len, bytes - 1);
+        inference_free(a);
+        assert_int_equal(atomic_load(&block.references), 1);
+        inferences_destroy(&home);
+    }
+    assert_int_equal(released, 0);
+}
+
 static void what_is_read_outlives_its_frontend(void **state) {
     (void)state;
     struct inferences home;
@@ -79,6 +120,7 @@ static void what_is_read_outlives_its_frontend(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(inputs_stay_until_no_run_reads_them),
+        cmocka_unit_test(a_slow_answer_keeps_its_part_alone),
         cmocka_unit_test(what_is_read_outlives_its_frontend),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

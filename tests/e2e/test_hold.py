@@ -1,0 +1,88 @@
+"""test_hold.py - clients that hold what others need, and do nothing with it: memory of answers, places of requests, connections. What
+they hold is theirs for a short time, or until somebody needs it."""
+# sanitizers: address
+import contextlib
+import socket
+import struct
+import threading
+import time
+
+from server import Server, wait_until
+from test_grpc import ACK, DATA, END_STREAM, HEADERS, RST_STREAM, SETTINGS, WINDOW_UPDATE, Wire
+from test_limits import CANCEL, HEAD, ONE, connect, infer_message
+
+PATIENCE_S = 120
+MIB = 1 << 20
+
+
+def long_request(mib):
+    """Its answer is as long, since the id comes back."""
+    body = ONE[:-1] + b',"id":"' + b"x" * (mib * MIB) + b'"}'
+    return HEAD % len(body) + body
+
+
+def ask(server, stack, request):
+    """Does not read the answer."""
+    connection = stack.enter_context(socket.socket())
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+    connection.settimeout(PATIENCE_S)
+    connection.connect(("127.0.0.1", server.port))
+    connection.sendall(request)
+    return connection
+
+
+def take(connection, length, rest_s=0):
+    """Reads so many bytes; False: the connection ended before."""
+    while length > 0:
+        got = connection.recv(min(length, 100 * 1024))
+        if not got:
+            return False
+        length -= len(got)
+        time.sleep(rest_s)
+    return True
+
+
+# ---- answers that nobody takes ----
+
+def test_who_read_fast_and_stalls_is_slow(scenario):
+    """Half of an answer at once buys no time for the other half."""
+    with Server("--scenario", scenario, "--head-timeout", 2, "--min-rate-kib", 1) as server, contextlib.ExitStack() as stack:
+        assert take(ask(server, stack, long_request(16)), 8 * MIB)
+        wait_until(lambda: server.metrics()["symphony_http_dismissed_total"] == 1, PATIENCE_S)
+
+
+def test_a_window_that_was_open_and_closes_is_slow(scenario):
+    """The same over gRPC, for a call, while others of the connection go on."""
+    message = infer_message(MIB)
+    with Server("--scenario", scenario, "--head-timeout", 2, "--min-rate-kib", 1) as server, Wire(server) as wire:
+        wire.socket.settimeout(PATIENCE_S)
+        assert next(wire.frames())[0] == SETTINGS
+        wire.send(SETTINGS, ACK, 0)  # from now on its windows hold
+        wire.send(SETTINGS, 0, 0, struct.pack(">HI", 4, MIB // 2))
+        wire.send(WINDOW_UPDATE, 0, 0, struct.pack(">I", 1 << 30))
+        stalled = wire.open("ModelInfer")
+        for at in range(0, len(message), 16384):
+            wire.send(DATA, END_STREAM if at + 16384 >= len(message) else 0, stalled, message[at:at + 16384])
+        for kind, _, stream, payload in wire.frames():
+            if kind == HEADERS:
+                wire.decoder.decode(payload)
+            if kind == RST_STREAM:
+                assert (stream, payload) == (stalled, struct.pack(">I", CANCEL))
+                break
+        wire.call("ModelInfer", infer_message())
+        assert wire.trailers()["grpc-status"] == "0"
+
+
+def test_of_all_answers_so_much_is_kept(scenario):
+    """When it is more, connections whose clients take nothing end; who reads slowly gets all."""
+    request = long_request(16)
+    with Server("--scenario", scenario, "--head-timeout", 3600, "--answers-max-mib", 40) as server, contextlib.ExitStack() as stack:
+        slow, done = ask(server, stack, request), []
+        reader = threading.Thread(target=lambda: done.append(take(slow, 16 * MIB, 0.02)))
+        reader.start()
+        for _ in range(5):
+            ask(server, stack, request)
+        wait_until(lambda: server.metrics()["symphony_http_dismissed_total"] >= 4, PATIENCE_S)
+        reader.join()
+        assert done == [True]
+        assert server.metrics()["symphony_http_dismissed_total"] == 4
