@@ -237,15 +237,15 @@ static void *inputs_move(const struct engine_ops *ops, struct engine *engine, st
     return memory;
 }
 
-/* Runs a batch of `items` until its time is known well enough. */
+/* Runs a batch of `items` until its time is known well enough. `first`: none of so many has run; the first run makes
+ * the arena grow, and does not count. */
 static int batch_time(const struct engine_ops *ops, struct engine_model *model, const struct signature *signature,
-                      int64_t item_dims[][TENSOR_DIMS_MAX], uint32_t items, const struct measure_options *options,
-                      struct timing *timing, struct sy_error *err) {
+                      int64_t item_dims[][TENSOR_DIMS_MAX], uint32_t items, bool first,
+                      const struct measure_options *options, struct timing *timing, struct sy_error *err) {
     struct tensor_view inputs[TENSORS_MAX];
     struct runs runs = {.calm = 0};
     const struct measure_clock *clock = options->clock ? options->clock : &kernel_clock;
     int64_t begin_ns = clock->now_ns();
-    bool first = true; /* the first run makes the arena grow and is not counted */
     int rc = measure_inputs(signature, item_dims, items, options->values, options->seed, inputs);
     if (rc)
         return error_set(err, rc, "no memory for the inputs of %u items", items);
@@ -275,13 +275,13 @@ static int batch_time(const struct engine_ops *ops, struct engine_model *model, 
 
 /* The same, and once more if the runs were unsteady; the times with the lower 95th percentile count. */
 static int point_time(const struct engine_ops *ops, struct engine_model *model, const struct signature *signature,
-                      int64_t item_dims[][TENSOR_DIMS_MAX], uint32_t items, const struct measure_options *options,
-                      struct timing *timing, struct sy_error *err) {
+                      int64_t item_dims[][TENSOR_DIMS_MAX], uint32_t items, bool first,
+                      const struct measure_options *options, struct timing *timing, struct sy_error *err) {
     struct timing again = {0};
-    int rc = batch_time(ops, model, signature, item_dims, items, options, timing, err);
+    int rc = batch_time(ops, model, signature, item_dims, items, first, options, timing, err);
     if (rc || timing->high_ns < timing->median_ns + timing->median_ns / 4)
         return rc;
-    rc = batch_time(ops, model, signature, item_dims, items, options, &again, err);
+    rc = batch_time(ops, model, signature, item_dims, items, true, options, &again, err);
     if (!rc && again.high_ns < timing->high_ns)
         *timing = again;
     return rc;
@@ -348,30 +348,26 @@ static void steps_add(const struct engine_ops *ops, const struct engine_model *m
     record->point_count = n;
 }
 
-static const uint32_t sizes_tried[] = {3, 5}; /* no powers of two, and the greatest when it is known */
-
-/* Trying the greatest size takes about so many runs of it. It is tried, or a smaller one from the greatest that was
- * measured on, so that they take at most this share of the time that measuring has taken. */
+/* Trying the greatest size takes at most about so many runs of it. It is tried, or a smaller one from the greatest that
+ * was measured on, so that they take at most this share of the time that measuring has taken. */
 #define TRIES_MOST  6
 #define TRIES_SHARE 0.1
 
-/* Tries items together. Who was told to batch them is, though they mix, and it is noted. */
-static void items_try(struct separable *separable, uint32_t items, bool told, struct profile_record *record) {
-    struct sy_error why = {""};
-    int rc = separable_try(separable, items, &why);
+/* Takes what a trial has found. Who was told to batch mixing items does, and it is noted. */
+static void tried(struct profile_record *record, int rc, bool told, const struct sy_error *why) {
     if (rc == -EXDEV && told) {
         if (!record->mixes[0])
-            snprintf(record->mixes, sizeof(record->mixes), "%.255s", why.text);
+            snprintf(record->mixes, sizeof(record->mixes), "%.255s", why->text);
     } else if (rc) {
         record->batched = false;
-        note(record, why.text);
+        note(record, why->text);
     }
 }
 
 int measure_model(const struct engine_ops *ops, struct engine_model *model, const struct signature *signature,
                   int64_t item_dims[][TENSOR_DIMS_MAX], const struct measure_options *options,
                   struct profile_record *record, struct sy_error *err) {
-    struct sy_error why = {""};
+    struct sy_error why = {""}, trial_why = {""};
     struct timing timing = {0};
     int rc = 0;
     record->batch_asked = options->batch_max;
@@ -391,16 +387,9 @@ int measure_model(const struct engine_ops *ops, struct engine_model *model, cons
     record->batched = signature->batched;
     if (!signature->batched) {
         note(record, options->unbatched && *options->unbatched ? options->unbatched : "no batch dimension");
-    } else if (record->batch_max > 1 && !options->untried && separable_begin(&trial, &separable, &why)) {
-        record->batched = false;
-        note(record, why.text);
-    }
-    const uint64_t single_bytes = measure_resident_bytes(); /* an item has been run already */
-    for (uint32_t i = 0; i < ARRAY_COUNT(sizes_tried) && record->batched && separable; i++)
-        items_try(separable, sizes_tried[i] < record->batch_max ? sizes_tried[i] : record->batch_max, options->told,
-                  record);
-    if (!record->batched)
         record->batch_max = 1;
+    }
+    uint64_t single_bytes = measure_resident_bytes(); /* an item has been run already */
 
     bool padded = is_padded(ops, model, record->batch_max);
     double best_ns = INFINITY; /* an item's median in the best batch so far */
@@ -412,9 +401,20 @@ int measure_model(const struct engine_ops *ops, struct engine_model *model, cons
             record->batch_max = record->batch[record->point_count - 1];
             break;
         }
+        if (b == 2 && !options->untried) {
+            tried(record, separable_begin(&trial, &separable, &trial_why), options->told, &trial_why);
+            single_bytes = measure_resident_bytes(); /* with the items, which stay */
+        }
+        bool tries = separable && b > 1 && b <= SEPARABLE_KINDS;
+        int trial_rc = tries ? separable_try(separable, b, &trial_why) : 0;
+        bool failed = trial_rc && trial_rc != -EXDEV && trial_rc != -EMSGSIZE;
+        if (!failed)
+            tried(record, trial_rc, options->told, &trial_why);
+        if (b > 1 && !record->batched)
+            break;
         if (options->progress)
             options->progress(options->context, "measuring", b);
-        rc = point_time(ops, model, signature, item_dims, b, options, &timing, &why);
+        rc = point_time(ops, model, signature, item_dims, b, b > 1 && (!tries || failed), options, &timing, &why);
         if (rc && b == 1) {
             separable_end(separable);
             return error_set(err, rc, "%s", why.text);
@@ -422,6 +422,10 @@ int measure_model(const struct engine_ops *ops, struct engine_model *model, cons
         if (rc) {
             record->batch_max = record->batch[record->point_count - 1];
             note(record, why.text);
+            break;
+        }
+        if (failed) { /* and not for the size */
+            tried(record, trial_rc, options->told, &trial_why);
             break;
         }
         uint64_t resident = measure_resident_bytes();
@@ -441,8 +445,10 @@ int measure_model(const struct engine_ops *ops, struct engine_model *model, cons
     uint32_t last = record->batch[record->point_count - 1], greatest = record->batch_max;
     while (greatest > last && best_ns * greatest * TRIES_MOST > TRIES_SHARE * (double)(clock->now_ns() - begin_ns))
         greatest = greatest / 2 > last ? greatest / 2 : last;
-    if (record->batched && greatest > sizes_tried[ARRAY_COUNT(sizes_tried) - 1] && separable)
-        items_try(separable, greatest, options->told, record);
+    if (separable && record->batched && (greatest > last || greatest > SEPARABLE_KINDS))
+        tried(record, separable_try(separable, greatest, &trial_why), options->told, &trial_why);
+    while (separable && record->batched && greatest > 1 && !separable_all_tried(separable))
+        tried(record, separable_try(separable, greatest, &trial_why), options->told, &trial_why);
     separable_end(separable);
     if (!record->batched)
         record->batch_max = record->point_count = 1;

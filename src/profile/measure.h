@@ -67,8 +67,9 @@ uint32_t measure_batch_next(uint32_t b, uint32_t last, const uint32_t *sizes, ui
 
 /* Measures a loaded model: batches up to where larger ones gain nothing, and the sizes wanted; where batches are
  * padded, up to the greatest. Fills the record's findings (batched, batch_max, note, points, batch_bytes). With
- * signature->batched it runs batches of 3, of 5 and of the greatest size by separable_try(), and adds to
- * record->mixes. An item has been run before. -errno and the engine's sentence if a single item fails. */
+ * signature->batched it tries batches by separable_try(): those of up to SEPARABLE_KINDS before each is timed, in place
+ * of a first run that does not count, and one of the greatest size; and adds to record->mixes. An item has been run
+ * before. -errno and the engine's sentence if a single item fails. */
 int measure_model(const struct engine_ops *ops, struct engine_model *model, const struct signature *signature,
                   int64_t item_dims[][TENSOR_DIMS_MAX], const struct measure_options *options,
                   struct profile_record *record, struct sy_error *err);

@@ -6,14 +6,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/container.h"
 #include "profile/measure.h"
 
-/* Kinds of items. Integers and booleans are 0 or 1 in all, since they may be indices. */
-enum { PLAIN, HUGE_ONE, NAN_ONE, NEGATIVE, TINY, ZERO, WIDE, PLAIN_TOO, KINDS };
+/* Kinds of items. Integers and booleans are 0 or 1 in all, since they may be indices. Batches of 2, 3 and 4 have them
+ * in this order. The two ordinary items show whatever reaches from one to the other, in either direction. What is too
+ * weak for that shows beside NaN and huge numbers. These come last in the batch of 3 and first in the batch of 4, so
+ * that it shows in either direction, too. */
+enum {
+    PLAIN, /* a batch of 2 */
+    PLAIN_TOO,
+    ZERO, /* of 3 */
+    TINY,
+    NAN_ONE,
+    HUGE_ONE, /* of 4, with the first once more */
+    WIDE,
+    NEGATIVE
+};
 
+#define KINDS         SEPARABLE_KINDS
 #define KINDS_ALIKE   3 /* are made where all inputs are such or have values that are given */
-#define KINDS_OF_MANY 4 /* in a large batch: those that differ most, since each may take a large run more */
+#define KINDS_OF_MANY 5 /* in a large batch, from NaN on: those that differ most; each may take a large run more */
 
 /* Rounding is a small share of the greatest element; what passes this is none. */
 #define ROUNDING_MOST 0.01
@@ -28,7 +42,7 @@ struct separable {
     const struct separable_trial *trial;
     struct item kinds[KINDS];
     uint32_t taken[KINDS], taken_count; /* the kinds that the model takes */
-    uint32_t next;                      /* of these, the first of the next small batch */
+    uint32_t next;                      /* places of all batches so far; the next small one goes on behind them */
     struct output_block *alike[KINDS];  /* a batch of the size that is tried, of this kind only; NULL: not run */
     struct sy_error *why;
 };
@@ -222,8 +236,27 @@ static bool rows_differ_by(const struct tensor_view *a, const struct tensor_view
     return true;
 }
 
-/* Runs a batch of items of one kind, if that was not done. */
+static int mixed(struct separable *t, uint32_t o) {
+    return error_set(t->why, -EXDEV, "output '%s' of an item depends on what it is batched with",
+                     t->trial->signature->outputs[o].name);
+}
+
+/* Whether row `n` of output `o` of a batch of one kind, `twin`, is that of the item alone, but for rounding. */
+static bool rounding_find(const struct separable *t, uint32_t kind, uint32_t o, uint32_t n, struct tensor_view *twin,
+                          double *rounding, double *scale) {
+    *rounding = *scale = 0;
+    CHECK(tensor_rows(&t->alike[kind]->outputs[o], n, 1, twin) == 0); /* it has been counted */
+    return rows_differ_by(&t->kinds[kind].alone->outputs[o], twin, t->trial->signature->outputs[o].type, rounding,
+                          scale) &&
+           *rounding <= ROUNDING_MOST * *scale;
+}
+
+/* Runs a batch of items of one kind, if that was not done. An ordinary item does not depend on how many there are, or
+ * on where it stands. */
 static int alike_run(struct separable *t, uint32_t kind, uint32_t items) {
+    const struct signature *s = t->trial->signature;
+    struct tensor_view twin;
+    double rounding, scale;
     if (t->alike[kind])
         return 0;
     uint32_t *kinds = malloc(items * sizeof(*kinds));
@@ -232,43 +265,42 @@ static int alike_run(struct separable *t, uint32_t kind, uint32_t items) {
         kinds[i] = kind;
     if (!rc)
         rc = together(t, kinds, items, &t->alike[kind]);
+    bool ordinary = kind == PLAIN || kind == PLAIN_TOO;
+    for (uint32_t o = 0; o < s->output_count && !rc; o++) {
+        rc = tensor_row_count(&t->alike[kind]->outputs[o]) == items ? 0 : mixed(t, o);
+        for (uint32_t n = 0; n < items && !rc && ordinary && is_floating(s->outputs[o].type); n++)
+            rc = rounding_find(t, kind, o, n, &twin, &rounding, &scale) ? 0 : mixed(t, o);
+    }
     free(kinds);
     return rc;
 }
 
-/* How an item's row `n` of output `o` of a batch is compared. 1: it is that of the item alone, but for rounding. The
+/* How an item's row `n` of output `o` of a batch is compared. 0: it is that of the item alone, but for rounding. The
  * rounding is that of the first kind beside its own, in proportion; where that does not do, that of the item's kind. */
 static int row_judge(struct separable *t, const struct output_block *batch, uint32_t o, uint32_t n, uint32_t items,
                      uint32_t kind) {
     enum datatype type = t->trial->signature->outputs[o].type;
     const uint32_t references[] = {t->taken[0], kind};
     struct tensor_view row, twin;
-    double difference = 0, greatest = 0;
+    double difference = 0, greatest = 0, rounding, scale, beside = 0;
     if (tensor_rows(&batch->outputs[o], n, 1, &row) < 0)
-        return 0;
+        return mixed(t, o);
     bool alike = rows_differ_by(&t->kinds[kind].alone->outputs[o], &row, type, &difference, &greatest), sane = false;
     if (alike && difference == 0)
-        return 1;
-    if (!is_floating(type))
         return 0;
+    if (!is_floating(type))
+        return mixed(t, o);
     for (uint32_t i = alike ? 0 : 1; i < ARRAY_COUNT(references); i++) {
-        uint32_t reference = references[i];
-        double rounding = 0, scale = 0, beside = 0;
-        int rc = alike_run(t, reference, items);
+        int rc = alike_run(t, references[i], items);
         if (rc)
             return rc;
-        if (tensor_rows(&t->alike[reference]->outputs[o], n, 1, &twin) < 0)
-            return 0;
-        sane = rows_differ_by(&t->kinds[reference].alone->outputs[o], &twin, type, &rounding, &scale) &&
-               rounding <= ROUNDING_MOST * scale;
-        if (!sane && (reference == PLAIN || reference == PLAIN_TOO)) /* it depends on how many there are */
-            return 0;
+        sane = rounding_find(t, references[i], o, n, &twin, &rounding, &scale);
         if (alike && sane && rounding > 0 && difference * scale <= 2 * rounding * greatest)
-            return 1;
-        if (reference == kind && rows_differ_by(&twin, &row, type, &beside, &scale) && beside <= 2 * rounding)
-            return 1;
+            return 0;
+        if (references[i] == kind && rows_differ_by(&twin, &row, type, &beside, &scale) && beside <= 2 * rounding)
+            return 0;
     }
-    return !sane; /* such a kind's numbers are noise: they say nothing */
+    return sane ? mixed(t, o) : 0; /* such a kind's numbers are noise: they say nothing */
 }
 
 static int batch_compare(struct separable *t, const uint32_t *kinds, uint32_t items) {
@@ -279,13 +311,8 @@ static int batch_compare(struct separable *t, const uint32_t *kinds, uint32_t it
         if (tensor_row_count(&batch->outputs[o]) != items)
             rc = error_set(t->why, -EMSGSIZE, "output '%s' has %lld rows for a batch of %u", s->outputs[o].name,
                            (long long)tensor_row_count(&batch->outputs[o]), items);
-        for (uint32_t n = 0; n < items && !rc; n++) {
-            int judged = row_judge(t, batch, o, n, items, kinds[n]);
-            if (judged <= 0)
-                rc = judged ? judged
-                            : error_set(t->why, -EXDEV, "output '%s' of an item depends on what it is batched with",
-                                        s->outputs[o].name);
-        }
+        for (uint32_t n = 0; n < items && !rc; n++)
+            rc = row_judge(t, batch, o, n, items, kinds[n]);
     }
     output_block_put(batch);
     return rc;
@@ -323,22 +350,27 @@ int separable_begin(const struct separable_trial *trial, struct separable **sepa
 }
 
 int separable_try(struct separable *t, uint32_t items, struct sy_error *why) {
-    bool many = items >= KINDS;
+    bool many = items > KINDS;
     uint32_t *kinds = malloc(items * sizeof(*kinds)), first = many ? 0 : t->next, most = many ? KINDS_OF_MANY : items;
     int rc = kinds ? 0 : error_set(why, -ENOMEM, "no memory for %u items to be tried together", items);
     t->why = why;
-    for (int turned = 0; turned <= 1 && !rc; turned++) { /* the other way round, too */
-        for (uint32_t n = 0; n < items; n++)
-            kinds[turned ? items - 1 - n : n] = t->taken[(first + n % most) % t->taken_count];
+    while (many && first + 1 < t->taken_count && t->taken[first] < NAN_ONE)
+        first++;
+    for (uint32_t n = 0; n < items && kinds; n++) /* beyond 4 the other way round, so that others stand last */
+        kinds[items > 4 ? items - 1 - n : n] = t->taken[(first + n % most) % t->taken_count];
+    if (!rc)
         rc = batch_compare(t, kinds, items);
-    }
-    t->next += many ? 0 : items;
+    t->next += items;
     for (uint32_t kind = 0; kind < KINDS; kind++) {
         output_block_put(t->alike[kind]);
         t->alike[kind] = NULL;
     }
     free(kinds);
     return rc;
+}
+
+bool separable_all_tried(const struct separable *t) {
+    return t->next >= t->taken_count;
 }
 
 void separable_end(struct separable *t) {

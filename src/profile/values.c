@@ -231,15 +231,17 @@ static bool is_zero(const struct input_values *values, uint32_t input) {
     return values && values->step == 1 && values->zeros & 1u << input;
 }
 
-bool values_step_differs(const struct input_values *values, const struct signature *signature, uint32_t step) {
+bool values_step_differs(const struct input_values *values, const struct signature *signature,
+                         int64_t item_dims[][TENSOR_DIMS_MAX], uint32_t step) {
     bool differs = step == 0 || (step == 1 && values->zeros);
     for (uint32_t i = 0; step == VALUES_UNGIVEN && i < signature->input_count; i++)
         differs |= values->given[i].data != NULL;
     for (uint32_t i = 0; step >= 2 && step != VALUES_UNGIVEN && i < signature->input_count; i++) {
         const struct tensor_spec *spec = &signature->inputs[i];
+        const int64_t *dims = item_dims ? item_dims[i] : spec->dims;
         int64_t least = 1;
         for (uint32_t d = signature->batched; d < spec->rank; d++)
-            least *= spec->dims[d] > 0 && least <= VALUES_SMALL ? spec->dims[d] : 1;
+            least *= dims[d] > 0 && least <= VALUES_SMALL ? dims[d] : 1;
         bool small = least <= VALUES_SMALL, given = values->given[i].data || signature->inputs_optional & 1u << i;
         differs |= !given && ((integer(spec->type) && (small || step == 2)) || (floating(spec->type) && small));
     }

@@ -33,8 +33,10 @@ int values_read(const struct served_model *model, struct input_values *values, s
 void values_free(struct input_values *values);
 bool values_any_given(const struct input_values *values);
 
-/* Whether a step fills some input otherwise than the step before. */
-bool values_step_differs(const struct input_values *values, const struct signature *signature, uint32_t step);
+/* Whether a step fills some input otherwise than the step before. `item_dims`: of the item that is filled; NULL: not
+ * known yet, so that inputs with open dimensions count as small. */
+bool values_step_differs(const struct input_values *values, const struct signature *signature,
+                         int64_t item_dims[][TENSOR_DIMS_MAX], uint32_t step);
 /* Gives open dimensions of an item the sizes of what is given. `fixed`: the dimensions that stay, if not 0. */
 void values_item_dims(const struct input_values *values, const struct signature *signature,
                       int64_t fixed[][TENSOR_DIMS_MAX], int64_t item_dims[][TENSOR_DIMS_MAX]);

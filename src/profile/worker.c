@@ -132,37 +132,43 @@ static int dims_find(struct worker *w, struct engine_model *model, struct sy_err
 
 /* Whether several items run, too: of a small input so many that among random integers is a 0. */
 static bool items_run(struct worker *w, struct engine_model *model) {
-    uint32_t items = values_step_differs(&w->values, w->source.signature, 3) ? VALUES_ITEMS : 2;
+    uint32_t items = values_step_differs(&w->values, w->source.signature, w->record.item_dims, 3) ? VALUES_ITEMS : 2;
     struct sy_error why;
     items = items < batch_wanted(w) ? items : batch_wanted(w);
     return !w->source.signature->batched ||
            measure_run(w->ops, model, w->source.signature, w->record.item_dims, items, &w->values, &why) == 0;
 }
 
+/* Whether there are other values than random ones to try. */
+static bool values_differ(const struct worker *w, int64_t item_dims[][TENSOR_DIMS_MAX]) {
+    bool differ = false;
+    for (uint32_t step = 1; step < VALUES_STEPS; step++)
+        differ |= values_step_differs(&w->values, w->source.signature, item_dims, step);
+    return differ;
+}
+
 /* Finds dims and values with which an item runs, if possible several together, and keeps them. */
 static int item_find(struct worker *w, struct sy_error *err) {
     const struct signature *signature = w->source.signature;
     int64_t dims[TENSORS_MAX][TENSOR_DIMS_MAX];
-    uint32_t found = VALUES_STEPS, count = 1; /* the first step with which an item runs */
-    bool several = false;
-    for (uint32_t step = 1; step < VALUES_STEPS; step++)
-        count += values_step_differs(&w->values, signature, step);
+    uint32_t found = VALUES_STEPS; /* the first step with which an item runs */
+    bool several = false, differ = values_differ(w, NULL);
     struct engine_model *model;
     struct engine_model_source single = w->source;
     single.original = true;
-    single.batch_max = count > 1 ? VALUES_ITEMS : 1;
+    single.batch_max = differ ? VALUES_ITEMS : 1;
     int rc = w->ops->load(w->engine, &single, &model, err);
     if (rc)
         return rc;
     for (uint32_t step = w->request.values; step < VALUES_STEPS && !several; step++) {
-        if (!values_step_differs(&w->values, signature, step))
+        if (!values_step_differs(&w->values, signature, NULL, step))
             continue;
         w->values.step = step;
-        w->blame_values = count > 1;
+        w->blame_values = differ;
         tell(w, WORKER_PROGRESS, step ? "trying values" : "loading", step, "");
         if (dims_find(w, model, err))
             continue;
-        several = count == 1 || items_run(w, model);
+        several = !values_differ(w, w->record.item_dims) || items_run(w, model);
         if (several || found == VALUES_STEPS) {
             found = step;
             memcpy(dims, w->record.item_dims, sizeof(dims));
@@ -175,7 +181,7 @@ static int item_find(struct worker *w, struct sy_error *err) {
     memcpy(w->record.item_dims, dims, sizeof(dims));
     w->values.step = w->record.values = found;
     w->record.values_given = values_any_given(&w->values);
-    w->blame_values = count > 1 && found < 2; /* other batches have other random numbers */
+    w->blame_values = found < 2 && values_differ(w, dims); /* other batches have other random numbers */
     char text[512];
     values_format(&w->values, signature, text, sizeof(text));
     if (*text)

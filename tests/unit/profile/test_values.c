@@ -26,7 +26,7 @@ static void a_step_fills_small_inputs_with_its_number(void **state) {
     for (uint32_t step = 2; step < VALUES_UNGIVEN; step++) {
         struct input_values values = {.step = step};
         struct tensor_view inputs[TENSORS_MAX];
-        assert_true(values_step_differs(&values, &signature, step));
+        assert_true(values_step_differs(&values, &signature, NULL, step));
         fill(&values, inputs);
         for (uint32_t i = 0; i < 40; i++)
             assert_true(((float *)inputs[0].data)[i] >= 0.5F && ((float *)inputs[0].data)[i] < 1);
@@ -63,14 +63,20 @@ static void steps_that_change_nothing_are_left_out(void **state) {
     struct input_values values = {.step = 0};
     struct signature large = signature;
     large.inputs[1].dims[1] = 17;
-    assert_true(values_step_differs(&values, &large, 0));
-    assert_false(values_step_differs(&values, &large, 1)); /* no zero_data */
-    assert_true(values_step_differs(&values, &large, 2));  /* ids */
-    assert_false(values_step_differs(&values, &large, 3));
+    assert_true(values_step_differs(&values, &large, NULL, 0));
+    assert_false(values_step_differs(&values, &large, NULL, 1)); /* no zero_data */
+    assert_true(values_step_differs(&values, &large, NULL, 2));  /* ids */
+    assert_false(values_step_differs(&values, &large, NULL, 3));
     large.input_count = 1;
-    assert_false(values_step_differs(&values, &large, 2));
+    assert_false(values_step_differs(&values, &large, NULL, 2));
     values.zeros = 1;
-    assert_true(values_step_differs(&values, &large, 1));
+    assert_true(values_step_differs(&values, &large, NULL, 1));
+    large.inputs[0].dims[1] = -1; /* small, for all that is known without an item */
+    assert_true(values_step_differs(&values, &large, NULL, 3));
+    int64_t dims[TENSORS_MAX][TENSOR_DIMS_MAX] = {{1, 17}};
+    assert_false(values_step_differs(&values, &large, dims, 3));
+    dims[0][1] = 16;
+    assert_true(values_step_differs(&values, &large, dims, 3));
 }
 
 int main(void) {
