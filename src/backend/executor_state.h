@@ -35,14 +35,14 @@ struct batch_under_way {
     uint32_t slots; /* of the plan, which is the first of its ring until batch_run() ends; else 0 */
     struct ran_message ran;
     int64_t start_ns, ended_ns;
-    uint32_t unready;    /* the inputs of the first so many are not prepared: they go back, and do not run */
-    uint32_t together;   /* from there up to this index they may run together; each of the others runs alone */
-    uint32_t done;       /* the first so many are answered */
-    uint32_t run_count;  /* the next so many run now, */
-    uint32_t reading;    /* and of these the one of this index keeps its model from being freed: in a suffix's run the
-                            first one */
-    int64_t apart_ns;    /* parts may run until then; 0: the batch has not been divided */
-    uint32_t bad_end;    /* a request before this index makes runs fail; 0: none is known */
+    uint32_t unready;    /* requests at the front whose inputs are not prepared: they go back, and do not run */
+    uint32_t together;   /* end (an index) of those that may run together, behind them; every later one runs alone */
+    uint32_t done;       /* requests at the front that are answered */
+    uint32_t run_count;  /* requests that run now, behind the answered ones */
+    uint32_t reading;    /* index, among those, of the request whose place must not be freed during the run: a suffix's
+                            first */
+    int64_t apart_ns;    /* until when parts of a divided batch may run; 0: the batch has not been divided */
+    uint32_t bad_end;    /* end (an index) of the requests of which one makes runs fail; 0: none is known */
     uint32_t failed_end; /* one past the last request of a run that failed */
     bool engine_ran;     /* a run of this batch has worked */
     bool failed;         /* a run of this batch has failed */

@@ -199,7 +199,7 @@ static void frontend_lost(struct backend_link *l, struct frontend_peer *f, const
         if (!landed->handle || (landed->state == LANDED_ALL && !landed->arrives))
             continue;
         landed->arrives = false;
-        if (landed->state == LANDED_UNREADY) /* its batch leaves it out, which frees it */
+        if (landed->state == LANDED_UNREADY) /* the batch, when it begins, leaves the request out and frees it */
             continue;
         if (landed->state == LANDED_PULLING && landed->plan)
             backend_landed_lose(l, landed, LOST_INPUTS); /* its plan may free it */

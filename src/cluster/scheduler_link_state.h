@@ -19,33 +19,33 @@ struct member {
     struct hello hello;
     struct health health;
     bool known;
-    bool refused;  /* a stranger that was refused, and told so */
-    bool visits;   /* a visitor that has introduced itself; no member */
-    bool left;     /* it has said good-bye */
-    bool told;     /* a frontend was told of all models; a backend has told all about itself */
-    bool told_all; /* it was told that this was all */
+    bool refused;  /* the stranger was refused, and told so */
+    bool visits;   /* the stranger is a visitor that has introduced itself; no member */
+    bool left;     /* the member has said good-bye */
+    bool told;     /* the frontend was told of all models; the backend has told all about itself */
+    bool told_all; /* the frontend was sent FRAME_TOLD */
     int64_t since_ns;
     char from[96];
     /* of a frontend */
     struct request_message *last; /* [lanes * slots] the last request of each, by our clock; its kind is CANCELLED once
                                    * the frontend has cancelled it */
-    size_t cancelled;             /* once it is gone: how many of these slots have been cancelled */
-    int64_t advised;              /* the advice that it was last sent, plus one; 0: none yet */
-    bool *owes;                   /* [models_max] it has yet to confirm that it sends no more requests for this place */
+    size_t cancelled;             /* slots of `last` that have been cancelled, once the frontend is gone */
+    int64_t advised;              /* the advice that was last sent to the frontend, plus one; 0: none yet */
+    bool *owes;                   /* [models_max] the frontend has yet to send FRAME_MODEL_LEFT for this place */
     /* of a backend */
     struct brought_model *brought; /* [brought_count] */
     uint32_t brought_count, brought_room;
-    uint32_t *number_of_place; /* [models_max] its number of the model in a place */
+    uint32_t *number_of_place; /* [models_max] the backend's number of the model in a place */
     char (*types)[64];         /* [accelerator_count] */
-    uint32_t *accelerators;    /* [accelerator_count] the scheduler's numbers, once it has told all about itself */
+    uint32_t *accelerators;    /* [accelerator_count] the scheduler's numbers, once `told` */
     uint32_t accelerator_count;
     uint32_t class_count, classes[ACCELERATOR_TYPES_MAX];
     /* while its models change */
-    uint32_t targets[ACCELERATOR_TYPES_MAX]; /* [class_count] the new classes of its accelerators; without a change as
-                                              * `classes` */
-    bool switching[ACCELERATOR_TYPES_MAX];   /* its accelerators of this class are changing */
-    bool models_changed;                     /* since the targets were chosen */
-    int64_t choose_ns;                       /* targets are not chosen before then; 0: no class was missing */
+    uint32_t
+        targets[ACCELERATOR_TYPES_MAX]; /* [class_count] the accelerators' next classes; `classes` if nothing changes */
+    bool switching[ACCELERATOR_TYPES_MAX]; /* accelerators of this class are on the way to their target */
+    bool models_changed;                   /* since the targets were chosen */
+    int64_t choose_ns;                     /* when targets may be chosen again; 0: no class was missing */
     uint32_t late_count;
     struct late_model *late; /* models that were not taken */
     json_t *aside;           /* models that it does not offer (aside.h); NULL: none */
@@ -55,7 +55,7 @@ struct member {
 struct late_model {
     struct late_model *next;
     uint32_t number, bytes;
-    bool waits; /* until another one of its name is gone; false: it is never taken */
+    bool waits; /* until another model of its name is gone; false: it is never taken */
     char name[MODEL_NAME_MAX];
     uint32_t version; /* 0, and the name empty: its description cannot be read */
     char reason[512];
@@ -68,7 +68,7 @@ struct sent_plan {
     uint32_t room, place;
     uint32_t number; /* the backend's, of the model */
     uint8_t class;   /* of the accelerator */
-    uint64_t tag;    /* by which its measurement finds it */
+    uint64_t tag;    /* repeated by its measurement */
     bool ended, unlike, measured;
     int64_t ended_ns;
     struct ran_message ran; /* the measurement */
@@ -82,10 +82,10 @@ struct accelerator_place {
     uint8_t class;
     bool taken;    /* by a member, or by batches of one that is gone */
     bool up;       /* the scheduler was told that it joined */
-    bool owes;     /* its member has yet to be told that no more plans for it come */
-    bool joined;   /* its member says that it has joined; `up` follows, except while it switches */
-    bool switches; /* it is changing its class */
-    bool leaves;   /* it is in the list `leaving` */
+    bool owes;     /* the member is to be sent FRAME_RESTS once nothing is left of the accelerator */
+    bool joined;   /* the member says that the accelerator has joined; `up` follows, except during a switch */
+    bool switches; /* the accelerator's class is changing */
+    bool leaves;   /* the accelerator is in the list `leaving` */
     struct sent_plan *first, **last;
 };
 
@@ -102,11 +102,11 @@ struct served_place {
     uint8_t state; /* enum place_state */
     uint32_t known;
     uint32_t runs_on;  /* classes whose profiles its cores have, a bit each */
-    uint32_t owed;     /* frontends that have yet to confirm that they send no more requests */
+    uint32_t owed;     /* frontends that have yet to send FRAME_MODEL_LEFT */
     uint32_t queued;   /* requests in the scheduler */
     uint32_t sent;     /* batches at backends */
-    bool recalled;     /* its requests are sent back to frontends, for another place of its model; */
-    bool all_recalled; /* the model's thread was told so of all of them */
+    bool recalled;     /* requests go back to their frontends, which send them to another place of the model */
+    bool all_recalled; /* the model's thread has a recall of every queued request */
     struct thread_model model;
 };
 
@@ -119,7 +119,7 @@ struct scheduler_link {
     uint32_t stranger_count;
     struct standby *standby; /* NULL: this is the only scheduler */
     _Atomic bool leads;
-    int64_t settled_ns; /* from then on all members of the previous scheduler have had time to join */
+    int64_t settled_ns; /* when all members of the previous scheduler have had time to join */
     uint32_t told;      /* backends that have told all their models */
     int64_t started_ns;
     int64_t look_ns; /* when to check members next */
@@ -132,16 +132,15 @@ struct scheduler_link {
     struct served_place *places;            /* [models_max] */
     bool *variant_taken;                    /* [wiring->models] */
     struct accelerator_place *accelerators; /* [wiring->accelerators] */
-    uint32_t *leaving; /* [leaving_count] accelerators whose member is gone, or has put them out of service, until
-                          nothing of them is left here */
+    uint32_t *leaving; /* [leaving_count] accelerators that are out of service, or whose member is gone, while something
+                          of them is left here */
     uint32_t leaving_count;
     uint32_t places_moving; /* places that are neither free nor serving */
     bool changing;          /* some backend's models or classes change: changes_look() */
     bool classes_short;     /* a backend found no free class: places drop those that nobody has any more */
     uint32_t accelerators_there;
-    uint32_t accelerators_most; /* no place from this one on was ever taken */
-    uint32_t news;              /* accelerators that joined or left since the rank threads last had read all such
-                                 * messages */
+    uint32_t accelerators_most; /* the first place that was never taken, nor any behind it */
+    uint32_t news;              /* accelerators that joined or left, which the rank threads may not have read of yet */
     struct sent_plan *free_plans;
     uint64_t plan_tag;    /* of the next plan */
     uint32_t plans_ended; /* that have ended and are kept for their measurement */

@@ -13,7 +13,7 @@ struct client_tls;
 /* PEM; each NULL where it is not given. */
 struct client_tls_files {
     const char *authorities; /* the server's certificate must be signed by one of these; NULL: one the system trusts */
-    const char *certificate; /* our own, for servers that want one, then those that signed it; with `key` */
+    const char *certificate; /* the client's, for servers that want one, then those of its signers; with `key` */
     const char *key;
     bool insecure; /* any certificate will do */
 };
