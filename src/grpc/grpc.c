@@ -21,7 +21,8 @@ static int grpc_init(struct frontend *base) {
     list_init(&f->resumed);
     f->call_count = 2 * base->config.requests_max;
     f->call_free = UINT32_MAX;
-    f->calls = calloc(f->call_count, sizeof(*f->calls));
+    list_init(&f->silent);
+    f->calls = calloc(f->call_count + CALLS_SPARE, sizeof(*f->calls));
     f->out = malloc(OUT_BYTES);
     deflater_init(&base->deflater, base->config.grpc_level);
     base->answers = f->codes;
@@ -114,6 +115,7 @@ const struct protocol grpc_protocol = {
     .finished = grpc_finished,
     .bulk_done = exchange_bulk_returned,
     .ordered = exchange_order_returned,
+    .give_up = call_give_up,
     .dismiss = grpc_dismiss,
     .sweep = connections_sweep,
     .go_on = grpc_go_on,

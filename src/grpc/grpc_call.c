@@ -22,7 +22,7 @@
  * come within it are kept as they are. */
 #define STREAM_EXCHANGES_MANY 256
 #define STREAM_EXCHANGES_MAX  1024
-#define MESSAGES_AT_ONCE      64 /* of a stream: some 0.1 ms; the others are kept, too */
+#define MESSAGES_AT_ONCE      32 /* of a stream: some 0.05 ms; the others are kept, too */
 /* Of the answers that clients have not taken, one connection may keep this part. */
 #define CONNECTION_ANSWERS_PART 8
 
@@ -38,16 +38,28 @@ static const nghttp2_nv header_ok = HEADER(":status", "200"), header_type = HEAD
 
 /* ---- the pool ---- */
 
+/* The call that has held nothing but its place for longest ends, for another one. */
+static bool silent_makes_way(struct grpc_frontend *f) {
+    if (list_empty(&f->silent))
+        return false;
+    struct grpc_call *call = list_entry(f->silent.next, struct grpc_call, silent);
+    nghttp2_session *session = call->connection->session;
+    nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, call->stream, NGHTTP2_REFUSED_STREAM);
+    connection_touch(call->connection);
+    call_close(call);
+    return true;
+}
+
 struct grpc_call *call_begin(struct grpc_connection *c, int32_t stream) {
     struct grpc_frontend *f = c->frontend;
     struct grpc_call *call;
     if (f->call_free != NO_FREE) {
         call = &f->calls[f->call_free];
         f->call_free = call->free_next;
-    } else if (f->call_fresh < f->call_count) {
+    } else if (f->call_fresh < f->call_count + CALLS_SPARE) {
         call = &f->calls[f->call_fresh++];
     } else {
-        return NULL;
+        return silent_makes_way(f) ? call_begin(c, stream) : NULL;
     }
     f->open_calls++;
     memset(call, 0, offsetof(struct grpc_call, sentence));
@@ -58,7 +70,10 @@ struct grpc_call *call_begin(struct grpc_connection *c, int32_t stream) {
     call->timeout_ns = GRPC_TIMEOUT_NONE;
     call->status = 200;
     call->sentence[0] = '\0';
+    coming_init(&call->coming, c, c->address);
     list_init(&call->exchanges);
+    list_init(&call->silent);
+    list_append(&f->silent, &call->silent);
     list_init(&call->link);
     list_init(&call->resumed);
     list_append(&c->calls, &call->link);
@@ -132,21 +147,32 @@ static void call_end(struct grpc_call *call, unsigned status, const char *senten
     call->status = status;
     snprintf(call->sentence, sizeof(call->sentence), "%s", sentence);
     connection_touch(call->connection);
-    if (!call->responded && list_empty(&call->exchanges))
+    if (!call->responded && list_empty(&call->exchanges)) {
         trailers_only(call);
-    else
+        list_remove(&call->silent);
+        list_append(&call->connection->frontend->silent, &call->silent);
+    } else {
         call_progress(call);
+    }
 }
 
 /* ---- exchanges ---- */
 
+/* And is answered at once. */
+static bool asks_for_health(const struct grpc_call *call) {
+    return call->method == GRPC_SERVER_LIVE || call->method == GRPC_SERVER_READY || call->method == GRPC_HEALTH_CHECK;
+}
+
 static struct grpc_exchange *exchange_take(struct grpc_call *call) {
-    struct grpc_frontend *f = call->connection->frontend;
-    struct grpc_exchange *x = inference_take(&f->base.inferences, call->connection->arrived_ns);
+    struct grpc_connection *c = call->connection;
+    struct grpc_exchange *x =
+        slot_take(&c->frontend->base, c, c->address, c->slots, asks_for_health(call), c->arrived_ns);
     if (!x)
         return NULL;
+    c->slots++;
+    list_remove(&call->silent);
     x->call = call;
-    x->inference.local = peer_is_local(&call->connection->peer);
+    x->inference.local = peer_is_local(&c->peer);
     x->answered = false;
     x->bytes = 0;
     list_init(&x->link);
@@ -172,9 +198,12 @@ static void exchange_detach(struct grpc_exchange *x) {
     struct grpc_call *call = x->call;
     struct grpc_connection *c = call->connection;
     list_remove(&x->link);
+    if (call->receiving == x || !grpc_method_streams(call->method))
+        coming_over(&call->coming);
     if (call->receiving == x)
         call->receiving = NULL;
     call->exchange_count--;
+    c->slots--;
     c->answers -= x->bytes;
     if (c->held && c->answers <= c->frontend->base.config.answers_bytes_max / CONNECTION_ANSWERS_PART / 2)
         connection_release(c);
@@ -270,11 +299,12 @@ static void service_run(struct grpc_exchange *x) {
 void call_watch(struct grpc_call *call) {
     struct grpc_frontend *f = call->connection->frontend;
     int now = grpc_watch_now(&f->base, call->method, call->told);
-    if (!call->watching || call->ended || call->told == now)
-        return;
+    if (!call->watching || call->ended || call->told == now ||
+        frontend_in_flight(&f->base) >= f->base.config.requests_max)
+        return; /* where there is no slot: tried again at the next sweep, during which no connection makes way */
     struct grpc_exchange *x = exchange_take(call);
     if (!x)
-        return; /* tried again at the next sweep */
+        return;
     static const char room[GRPC_ANSWER_ROOM];
     text_append(&x->inference.text, room, GRPC_ANSWER_ROOM);
     grpc_watch_put(&x->inference.text, call->method, now);
@@ -436,6 +466,7 @@ static void exchange_run(struct grpc_exchange *x) {
     struct grpc_call *call = x->call;
     struct grpc_frontend *f = call->connection->frontend;
     struct sy_error err;
+    coming_over(&call->coming);
     call->receiving = NULL;
     x->inference.call.id_length = 0;
     x->method = call->method;
@@ -562,8 +593,7 @@ static void not_grpc(struct grpc_call *call, const char *status) {
 }
 
 static bool is_health(const struct grpc_call *call) {
-    return call->method == GRPC_SERVER_LIVE || call->method == GRPC_SERVER_READY || call->method == GRPC_HEALTH_CHECK ||
-           call->method == GRPC_HEALTH_WATCH;
+    return asks_for_health(call) || call->method == GRPC_HEALTH_WATCH;
 }
 
 /* Watchers may stay for ever, and need no token: their number is limited. */
@@ -577,8 +607,14 @@ static void watcher_begin(struct grpc_call *call) {
     f->watchers++;
 }
 
-void call_open(struct grpc_call *call) {
-    const struct grpc_frontend *f = call->connection->frontend;
+bool call_open(struct grpc_call *call) {
+    struct grpc_frontend *f = call->connection->frontend;
+    if (f->open_calls > f->call_count && !asks_for_health(call)) {
+        bool itself = f->silent.next == &call->silent;
+        silent_makes_way(f);
+        if (itself)
+            return false;
+    }
     call->opened = true;
     if (call->timeout_ns < GRPC_TIMEOUT_NONE - f->base.turn_ns)
         call->limit_ns = f->base.turn_ns + call->timeout_ns;
@@ -604,6 +640,7 @@ void call_open(struct grpc_call *call) {
         call_end(call, 400, "grpc-timeout is not a time");
     else if (grpc_method_watches(call->method))
         watcher_begin(call);
+    return true;
 }
 
 static struct grpc_exchange *exchange_begin(struct grpc_call *call) {
@@ -709,11 +746,18 @@ static void consume(struct grpc_call *call, size_t bytes) {
         nghttp2_session_consume_stream(call->connection->session, call->stream, bytes);
 }
 
+/* Bytes have come. A unary call's message has not come before its stream ends. */
+static void message_comes(struct grpc_call *call) {
+    if (call->receiving || (!grpc_method_streams(call->method) && !list_empty(&call->exchanges)))
+        coming_on(&call->connection->frontend->base, &call->coming);
+}
+
 void call_data(struct grpc_call *call, const uint8_t *data, size_t bytes) {
     bool waits = (call->kept.length > 0 || call->connection->held) && !call->ended;
     size_t taken = waits ? 0 : messages_take(call, data, bytes);
     if (taken < bytes && call->kept.length == 0 && !call->connection->held)
         resume_later(call);
+    message_comes(call);
     if (taken < bytes)
         text_append(&call->kept, (const char *)data + taken, bytes - taken);
     if (call->kept.failed)
@@ -727,6 +771,7 @@ static void call_resume(struct grpc_call *call) {
         return;
     size_t taken = messages_take(call, (const uint8_t *)kept->data + call->kept_at, kept->length - call->kept_at);
     call->kept_at += taken;
+    message_comes(call);
     consume(call, taken);
     connection_touch(call->connection);
     if (call->kept_at < kept->length) {
@@ -868,6 +913,7 @@ void call_close(struct grpc_call *call) {
         }
     }
     kept_free(call);
+    list_remove(&call->silent);
     list_remove(&call->link);
     nghttp2_session_set_stream_user_data(call->connection->session, call->stream, NULL);
     f->open_calls--;
@@ -884,6 +930,11 @@ void call_fail(struct grpc_call *call, unsigned status, const char *sentence) {
         message_fail(x, status, sentence);
     else
         call_end(call, status, sentence);
+}
+
+void call_give_up(struct coming *coming) {
+    call_fail(container_of(coming, struct grpc_call, coming), 503,
+              "the server has as many requests in flight as it may, and this one was the slowest to come");
 }
 
 void call_reset(struct grpc_call *call) {

@@ -128,8 +128,8 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
     struct grpc_call *call = call_of(session, frame->hd.stream_id);
     if (!call)
         return 0;
-    if (frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST)
-        call_open(call);
+    if (frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST && !call_open(call))
+        return 0;
     if (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)
         call_half_close(call);
     return 0;
@@ -172,7 +172,8 @@ void connection_begin(struct frontend *base, int fd, const struct peer_address *
                                   .control = {CONTROL_BURST, base->turn_ns},
                                   .refused = {REFUSED_BURST, base->turn_ns},
                                   .frame_left = NGHTTP2_CLIENT_MAGIC_LEN,
-                                  .peer = *peer};
+                                  .peer = *peer,
+                                  .address = acceptor_peer(&base->acceptor, peer)};
     list_init(&c->dirty);
     list_init(&c->again);
     list_init(&c->calls);

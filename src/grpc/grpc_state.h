@@ -21,6 +21,7 @@
 #define OUT_BYTES        ((size_t)64 * 1024) /* copied together for a write */
 #define OUTGOING_PIECES  128                 /* of a write: a long answer has two a frame of 16 KiB */
 #define FRAME_HEAD_BYTES 9
+#define CALLS_SPARE      1024 /* calls beyond call_count, for those that ask for health */
 
 /* How many more of something a client may send. */
 struct allowance {
@@ -55,11 +56,15 @@ struct grpc_connection {
     struct unsent unsent;
     struct frontend_pace pace; /* of its answers */
     struct peer_address peer;
+    struct peer *address; /* who else comes from there */
+    uint32_t slots;       /* that its calls have */
 };
 
 struct grpc_call {
     struct grpc_connection *connection;
-    struct list_node link; /* in the connection's list */
+    struct list_node link;   /* in the connection's list */
+    struct list_node silent; /* in the frontend's list, while it holds nothing but its place */
+    struct coming coming;    /* its message that comes, or has come and waits for the stream's end */
     struct list_node exchanges;
     struct grpc_exchange *receiving; /* the last of them, while its message is incomplete */
     int32_t stream;
@@ -130,8 +135,9 @@ struct grpc_frontend {
     struct list_node dirty;  /* connections that may have something to send */
     struct list_node again;  /* connections that have kept bytes */
     struct list_node closed; /* connections that are freed when the turn ends */
-    struct grpc_call *calls; /* [call_count] */
+    struct grpc_call *calls; /* [call_count + CALLS_SPARE] */
     uint32_t call_count, call_fresh, call_free;
+    struct list_node silent;       /* calls whose message has not begun, or that have failed: the oldest first */
     uint32_t open_calls, watchers; /* of these, and those of them that watch something */
     char *out;                     /* [OUT_BYTES] */
     struct outgoing outgoing;
@@ -183,11 +189,11 @@ static inline void connection_touch(struct grpc_connection *c) {
 
 /* What is still to be sent of an answer that is ready. */
 size_t answer_left(const struct grpc_exchange *exchange);
-/* A stream has begun. NULL: the frontend has no more calls. */
+/* A stream has begun. NULL: the frontend has no more calls, and none makes way. */
 struct grpc_call *call_begin(struct grpc_connection *connection, int32_t stream);
 void call_header(struct grpc_call *call, const uint8_t *name, size_t name_length, const uint8_t *value, size_t length);
-/* Its headers are complete. */
-void call_open(struct grpc_call *call);
+/* Its headers are complete. False: there are too many calls, and this one is no more. */
+bool call_open(struct grpc_call *call);
 void call_data(struct grpc_call *call, const uint8_t *data, size_t bytes);
 void call_half_close(struct grpc_call *call);
 /* nghttp2 wants up to `bytes` of the answers. */
@@ -208,6 +214,8 @@ void call_watch(struct grpc_call *call);
 void call_fail(struct grpc_call *call, unsigned status, const char *sentence);
 /* Ends the stream without a status. */
 void call_reset(struct grpc_call *call);
+/* Gives up the call's message that comes, since another one needs its slot: UNAVAILABLE. */
+void call_give_up(struct coming *coming);
 
 /* ---- grpc_sweep.c, for grpc.c ---- */
 

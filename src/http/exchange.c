@@ -255,7 +255,7 @@ static bool verdict_begin(struct http_connection *c) {
 
 static struct exchange *exchange_take(struct http_connection *c, const struct v2_route *route) {
     struct http_frontend *f = c->frontend;
-    struct exchange *x = inference_take(&f->base.inferences, c->arrived_ns);
+    struct exchange *x = slot_take(&f->base, c, c->address, 0, false, c->arrived_ns);
     if (!x)
         return NULL;
     x->frontend = f;
@@ -525,4 +525,9 @@ void exchange_leave(struct exchange *x) {
 void exchange_sent(struct exchange *x) {
     inference_count(&x->inference, clock_now_ns());
     inference_free(&x->inference);
+}
+
+void exchange_refuse(struct exchange *x) {
+    inference_answered(&x->inference, 503);
+    exchange_sent(x);
 }

@@ -30,6 +30,7 @@
 _Static_assert(HEAD_RECEIVE <= FRONTEND_IN_BYTES, "received into the frontend's buffer");
 
 void http_connection_does(struct http_connection *c, enum http_doing doing) {
+    coming_over(&c->coming);
     c->doing = doing;
     c->since_ns = c->frontend->base.turn_ns;
     c->bytes = 0;
@@ -175,6 +176,8 @@ void http_connection_begin(struct frontend *f, int fd, const struct peer_address
     }
     c->frontend = http_frontend_of(f);
     c->peer = *peer;
+    c->address = acceptor_peer(&f->acceptor, peer);
+    coming_init(&c->coming, c, c->address);
     text_init(&c->path, c->path_memory, sizeof(c->path_memory));
     text_init(&c->out, c->out_memory, sizeof(c->out_memory));
     list_init(&c->link);
@@ -198,6 +201,7 @@ void http_connection_close(struct http_connection *c) {
         exchange_leave(c->exchange);
     c->exchange = NULL;
     unsent_keep(&f->base.unsent, &c->unsent, 0, f->base.turn_ns);
+    coming_over(&c->coming);
     list_remove(&c->again);
     list_remove(&c->link);
     list_append(&f->closed, &c->link);
@@ -412,6 +416,13 @@ void http_connection_dismiss(struct http_connection *c, const char *why) {
         http_connection_close(c);
 }
 
+void http_connection_give_up(struct coming *coming) {
+    struct http_connection *c = container_of(coming, struct http_connection, coming);
+    exchange_refuse(c->exchange);
+    c->exchange = NULL;
+    answer_fault(c, 503, "the server has as many requests in flight as it may, and this one was the slowest to come");
+}
+
 /* ---- what the client sends ---- */
 
 static bool takes(const struct http_connection *c) {
@@ -474,6 +485,8 @@ static size_t feed(struct http_connection *c, const char *data, size_t bytes) {
             head_taken(c, used);
         }
     }
+    if (c->doing == HTTP_DOING_BODY && c->exchange) /* and not closed */
+        coming_on(&c->frontend->base, &c->coming);
     return taken;
 }
 

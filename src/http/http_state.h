@@ -53,6 +53,8 @@ struct http_connection {
     struct list_node link;  /* in the frontend's list */
     struct list_node again; /* in the frontend's list of those that go on next turn, whether or not something comes */
     struct peer_address peer;
+    struct peer *address; /* who else comes from there */
+    struct coming coming; /* its request, while its body comes */
     enum http_doing doing;
     int64_t since_ns; /* when that began; of a head: when its first byte came, or since when it is waited for */
     uint64_t bytes;   /* of the body: read so far */
@@ -132,6 +134,8 @@ void http_connection_go_on(struct http_connection *connection);
 void http_connection_close(struct http_connection *connection);
 /* Frees those that are closed. */
 void http_connections_free(struct frontend *frontend);
+/* Gives up the request whose body comes, since another one needs its slot: 503. */
+void http_connection_give_up(struct coming *coming);
 /* Ends a connection that takes too long, or whose answer others need the memory of. If `why` is not NULL, it is
  * answered first (408), unless something else is still to be sent. */
 void http_connection_dismiss(struct http_connection *connection, const char *why);
@@ -168,6 +172,8 @@ char *exchange_room(struct http_connection *connection, size_t *bytes);
 void exchange_end(struct http_connection *connection);
 /* The connection is gone: what runs is cancelled. */
 void exchange_leave(struct exchange *exchange);
+/* Its body is not awaited: it is refused, and ends without being answered. */
+void exchange_refuse(struct exchange *exchange);
 /* The answer has gone out. */
 void exchange_sent(struct exchange *exchange);
 

@@ -18,8 +18,9 @@ int acceptor_init(struct acceptor *a, int epoll_fd, const struct frontend_config
                            .fd = -1,
                            .mark = mark,
                            .connections_max = config->connections_max,
-                           .per_address = config->connections_per_address};
-    if (a->per_address > 0 && !(a->peers = peers_create(a->connections_max)))
+                           .per_address =
+                               config->connections_per_address ? config->connections_per_address : UINT32_MAX};
+    if (!(a->peers = peers_create(a->connections_max, config->requests_max + SLOTS_SPARE)))
         return error_set(err, -ENOMEM, "no memory for a frontend");
     if (config->listen_fd < 0)
         return 0;
@@ -33,14 +34,12 @@ void acceptor_destroy(struct acceptor *a) {
 }
 
 void acceptor_begun(struct acceptor *a, const struct peer_address *peer) {
-    if (a->peers)
-        peers_add(a->peers, peer, UINT32_MAX);
+    peers_add(a->peers, peer, UINT32_MAX);
     gauge_add(&a->connections, 1);
 }
 
 void acceptor_ended(struct acceptor *a, const struct peer_address *peer) {
-    if (a->peers)
-        peers_remove(a->peers, peer);
+    peers_remove(a->peers, peer);
     gauge_add(&a->connections, -1);
     a->paused_until_ns = 0;
 }
@@ -62,7 +61,7 @@ int acceptor_next(struct acceptor *a, struct peer_address *peer, int64_t now_ns)
         if (fd < 0)
             return -1; /* none waits, or its client has left already; epoll tells of others again */
         *peer = peer_of((struct sockaddr *)&address);
-        if (a->peers && !peers_add(a->peers, peer, a->per_address)) {
+        if (!peers_add(a->peers, peer, a->per_address)) {
             close(fd);
             continue;
         }

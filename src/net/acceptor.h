@@ -22,7 +22,7 @@ struct acceptor {
     bool watched;
     int64_t paused_until_ns; /* 0: not paused */
     uint32_t connections_max, per_address;
-    struct peers *peers; /* NULL: no limit for an address */
+    struct peers *peers;
     /* read by other threads */
     _Atomic uint32_t connections;
     _Atomic uint64_t paused; /* how often there was no descriptor or memory */
@@ -38,6 +38,10 @@ void acceptor_destroy(struct acceptor *acceptor);
 int acceptor_next(struct acceptor *acceptor, struct peer_address *peer, int64_t now_ns);
 /* A connection begins without a listening socket: for tests. */
 void acceptor_begun(struct acceptor *acceptor, const struct peer_address *peer);
+/* Who has this connection, and others. */
+static inline struct peer *acceptor_peer(const struct acceptor *acceptor, const struct peer_address *address) {
+    return peers_find(acceptor->peers, address);
+}
 /* A connection has ended, and its descriptor is closed. */
 void acceptor_ended(struct acceptor *acceptor, const struct peer_address *peer);
 /* Once a turn: watches the listening socket while connections may be accepted, else not. */

@@ -305,6 +305,7 @@ int frontend_make(struct frontend **frontend, const struct protocol *protocol, c
     f->epoll_fd = f->inbox.wake_fd = f->acceptor.fd = -1;
     list_init(&f->connections);
     list_init(&f->unsent.list);
+    list_init(&f->coming);
     f->in = malloc(FRONTEND_IN_BYTES);
     struct inferences_config inferences = frontend_inferences(&f->config, protocol->slot_bytes);
     int rc = inferences_init(&f->inferences, &inferences);

@@ -16,6 +16,7 @@
 #include "base/list.h"
 #include "net/acceptor.h"
 #include "net/frontend_config.h"
+#include "net/slots.h"
 #include "net/stream.h"
 #include "net/unsent.h"
 #include "repository/model_index.h"
@@ -58,6 +59,8 @@ struct protocol {
     /* The order with this context was carried out: 200, or another status with a sentence. */
     void (*ordered)(void *context, unsigned status, const char *sentence);
 
+    /* A request whose message comes is given up, since another one needs its slot: 503. Its slot is free then. */
+    void (*give_up)(struct coming *coming);
     /* Ends a connection at once, since others need what is kept for it. */
     void (*dismiss)(void *connection);
     /* Once a second: gives up what takes too long. */
@@ -93,6 +96,7 @@ struct frontend {
     struct stream_home streams;
     struct list_node connections; /* of the protocol */
     struct unsent_home unsent;
+    struct list_node coming; /* requests with a slot whose messages come: the one without a byte for longest first */
     struct inferences inferences;
     struct inflater inflater;
     struct deflater deflater;

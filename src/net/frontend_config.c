@@ -27,7 +27,7 @@ struct inferences_config frontend_inferences(const struct frontend_config *confi
     return (struct inferences_config){
         .port = config->port,
         .model_count = config->model_count,
-        .slot_count = config->requests_max,
+        .slot_count = config->requests_max + SLOTS_SPARE,
         .slot_bytes = slot_bytes,
         .inputs_bytes_max = config->inputs_bytes_max,
         .shared = config->shared,

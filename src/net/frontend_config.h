@@ -25,6 +25,9 @@ struct preparer;
  * that serves everybody parses such requests into trees of many times their size. */
 #define SERVICE_BYTES_MAX ((size_t)64 * 1024)
 
+/* Slots beyond requests_max, for requests that ask for health. */
+#define SLOTS_SPARE 64
+
 #define INPUTS_BYTES_MAX ((uint64_t)1 << 30)
 
 struct frontend_config {
@@ -48,7 +51,7 @@ struct frontend_config {
     uint64_t body_bytes_max;      /* 0: 64 MiB. Of an inference, or an order; more is answered 413 */
     uint64_t inputs_bytes_max;    /* 0: 1 GiB. Memory for the inputs of all requests; when it is full: 503 */
     uint64_t answers_bytes_max;   /* 0: 512 MiB. Of answers that clients have not taken; beyond it connections end */
-    uint32_t requests_max;        /* 0: 8192. Infer requests at once; when all are taken: 503 */
+    uint32_t requests_max;        /* 0: 8192. Infer requests at once; how they are shared out: slots.h */
     uint32_t frontends;           /* 0: 1. How many the process has: they share its limit of open files */
     uint32_t connections_max;     /* 0: 10000, or what the limit of open files allows; more wait to be accepted */
     uint32_t connections_per_address; /* more are closed at once; 0: no limit of their own */

@@ -1,4 +1,4 @@
-/* peers.c - addresses and their connections, in a table with open addressing. */
+/* peers.c - addresses and what they have, in a hash table whose records stay in their places. */
 #include "net/peers.h"
 
 #include <netinet/in.h>
@@ -8,16 +8,15 @@
 #include "base/assert.h"
 #include "base/siphash.h"
 
-struct slot {
-    struct peer_address peer;
-    uint32_t connections; /* 0: free */
-};
+#define NONE UINT32_MAX
 
 struct peers {
     struct siphash_key
         key; /* secret: a client with many addresses could else choose some that collide, and make searches long */
     uint32_t mask;
-    struct slot slots[];
+    uint32_t count, fresh, free; /* records; from `fresh` on none was ever used */
+    struct peer *records;
+    uint32_t heads[];
 };
 
 struct peer_address peer_of(const struct sockaddr *address) {
@@ -38,60 +37,88 @@ bool peer_is_local(const struct peer_address *peer) {
            memcmp(peer->bytes, mapped, sizeof(mapped)) == 0;
 }
 
-struct peers *peers_create(uint32_t connections_max) {
-    uint32_t count = 16;
-    while (count < 2 * connections_max)
-        count *= 2;
-    struct peers *peers = calloc(1, sizeof(*peers) + count * sizeof(struct slot));
-    if (peers && siphash_key_draw(&peers->key) < 0) {
-        free(peers);
+struct peers *peers_create(uint32_t connections_max, uint32_t requests_max) {
+    uint32_t count = connections_max + requests_max, heads = 16;
+    while (heads < count)
+        heads *= 2;
+    struct peers *peers = malloc(sizeof(*peers) + heads * sizeof(peers->heads[0]));
+    if (!peers)
+        return NULL;
+    *peers = (struct peers){.mask = heads - 1, .count = count, .free = NONE};
+    memset(peers->heads, 0xff, heads * sizeof(peers->heads[0]));
+    peers->records = calloc(count, sizeof(peers->records[0])); /* pages take no memory until they are used */
+    if (!peers->records || siphash_key_draw(&peers->key) < 0) {
+        peers_destroy(peers);
         return NULL;
     }
-    if (peers)
-        peers->mask = count - 1;
     return peers;
 }
 
 void peers_destroy(struct peers *peers) {
+    if (!peers)
+        return;
+    free(peers->records);
     free(peers);
 }
 
-static uint32_t home_of(const struct peers *peers, const struct peer_address *peer) {
+static uint32_t *head_of(struct peers *peers, const struct peer_address *address) {
     uint64_t halves[2];
-    memcpy(halves, peer->bytes, sizeof(halves));
-    return (uint32_t)siphash_words(&peers->key, halves, 2) & peers->mask;
+    memcpy(halves, address->bytes, sizeof(halves));
+    return &peers->heads[(uint32_t)siphash_words(&peers->key, halves, 2) & peers->mask];
 }
 
-/* The slot of this address, or the free one where it would be. The table is never more than half full. */
-static struct slot *slot_of(struct peers *peers, const struct peer_address *peer) {
-    uint32_t at = home_of(peers, peer);
-    while (peers->slots[at].connections > 0 && memcmp(&peers->slots[at].peer, peer, sizeof(*peer)) != 0)
-        at = (at + 1) & peers->mask;
-    return &peers->slots[at];
+struct peer *peers_find(struct peers *peers, const struct peer_address *address) {
+    for (uint32_t at = *head_of(peers, address); at != NONE; at = peers->records[at].next)
+        if (memcmp(&peers->records[at].address, address, sizeof(*address)) == 0)
+            return &peers->records[at];
+    return NULL;
 }
 
-bool peers_add(struct peers *peers, const struct peer_address *peer, uint32_t most) {
-    struct slot *slot = slot_of(peers, peer);
-    if (slot->connections >= most)
+/* Frees a record if nothing is left of it. */
+static void forget(struct peers *peers, struct peer *peer) {
+    uint32_t index = (uint32_t)(peer - peers->records), *at = head_of(peers, &peer->address);
+    if (peer->connections > 0 || peer->requests > 0)
+        return;
+    while (*at != NONE && *at != index)
+        at = &peers->records[*at].next;
+    if (*at == NONE)
+        return; /* it is free already */
+    *at = peer->next;
+    peer->next = peers->free;
+    peers->free = index;
+}
+
+static struct peer *record_take(struct peers *peers) {
+    if (peers->free == NONE &&
+        peers->fresh == peers->count) /* requests have ended that had outlived their connections */
+        for (uint32_t i = 0; i < peers->count; i++)
+            forget(peers, &peers->records[i]);
+    if (peers->free == NONE) {
+        CHECK_LT(peers->fresh, peers->count);
+        return &peers->records[peers->fresh++];
+    }
+    struct peer *peer = &peers->records[peers->free];
+    peers->free = peer->next;
+    return peer;
+}
+
+bool peers_add(struct peers *peers, const struct peer_address *address, uint32_t most) {
+    struct peer *peer = peers_find(peers, address);
+    if (peer && peer->connections >= most)
         return false;
-    slot->peer = *peer;
-    slot->connections++;
+    if (!peer) {
+        uint32_t *head = head_of(peers, address);
+        peer = record_take(peers);
+        *peer = (struct peer){.address = *address, .next = *head};
+        *head = (uint32_t)(peer - peers->records);
+    }
+    peer->connections++;
     return true;
 }
 
-void peers_remove(struct peers *peers, const struct peer_address *peer) {
-    struct slot *slot = slot_of(peers, peer);
-    CHECK(slot->connections > 0);
-    if (--slot->connections > 0)
-        return;
-    /* later ones move into the hole, unless their home lies behind it */
-    uint32_t hole = (uint32_t)(slot - peers->slots);
-    for (uint32_t at = (hole + 1) & peers->mask; peers->slots[at].connections > 0; at = (at + 1) & peers->mask) {
-        uint32_t home = home_of(peers, &peers->slots[at].peer);
-        if (((at - home) & peers->mask) < ((at - hole) & peers->mask))
-            continue;
-        peers->slots[hole] = peers->slots[at];
-        peers->slots[at].connections = 0;
-        hole = at;
-    }
+void peers_remove(struct peers *peers, const struct peer_address *address) {
+    struct peer *peer = peers_find(peers, address);
+    CHECK(peer && peer->connections > 0);
+    peer->connections--;
+    forget(peers, peer);
 }

@@ -19,17 +19,16 @@ uint64_t unsent_taken(const struct unsent *u) {
     return u->handed > pending ? u->handed - pending : 0;
 }
 
-/* What was taken of late, if a second were over now. */
-static uint64_t lately(const struct unsent *u, uint64_t taken) {
+uint64_t unsent_lately(const struct unsent *u) {
+    uint64_t taken = unsent_taken(u);
     return u->lately / 2 + (taken > u->taken ? taken - u->taken : 0);
 }
 
 void unsent_look(struct unsent_home *home) {
     list_for_each (it, &home->list) {
         struct unsent *u = list_entry(it, struct unsent, link);
-        uint64_t taken = unsent_taken(u);
-        u->lately = lately(u, taken);
-        u->taken = taken;
+        u->lately = unsent_lately(u);
+        u->taken = unsent_taken(u);
     }
 }
 
@@ -42,7 +41,7 @@ struct unsent *unsent_least(struct unsent_home *home) {
         return NULL;
     do {
         struct unsent *u = list_entry(home->list.next, struct unsent, link);
-        uint64_t now = lately(u, unsent_taken(u));
+        uint64_t now = unsent_lately(u);
         if (!least || now < least_lately || (now == least_lately && u->since_ns < least->since_ns)) {
             least = u;
             least_lately = now;

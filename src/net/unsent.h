@@ -35,6 +35,8 @@ static inline void unsent_keep(struct unsent_home *home, struct unsent *unsent, 
     if (bytes != unsent->bytes)
         unsent_changed(home, unsent, bytes, now_ns);
 }
+/* How many bytes of answers its client has taken of late. A system call. */
+uint64_t unsent_lately(const struct unsent *unsent);
 /* How many bytes of answers its client has taken in all. A system call. */
 uint64_t unsent_taken(const struct unsent *unsent);
 /* Once a second: what was taken since. */

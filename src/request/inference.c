@@ -90,6 +90,7 @@ void *inference_take(struct inferences *home, int64_t now_ns) {
     taken->home = home;
     taken->model = NULL;
     taken->run = NULL;
+    taken->holder = NULL;
     taken->preparation = NULL;
     taken->request.preparing = false;
     taken->state = INFERENCE_UPLOAD;
@@ -159,6 +160,8 @@ void inference_free(struct inference *inference) {
     text_free(&inference->classes);
     text_free(&inference->packed);
     gauge_add(&home->counters.in_flight, -1);
+    if (inference->holder)
+        --*inference->holder;
     if (inference->preparation)
         preparation_drop(inference->preparation);
     if (is_read(inference)) {

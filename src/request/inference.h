@@ -43,7 +43,8 @@ struct inference {
     enum inference_state state;
     bool local; /* its client is on this machine, and may name shared memory */
     bool cancelled;
-    bool limited; /* the client's own deadline comes first */
+    bool limited;     /* the client's own deadline comes first */
+    uint32_t *holder; /* counts the slots of its client's address; NULL: nobody does */
     uint32_t free_next;
     uint32_t block_count;
     void *blocks[INFERENCE_BLOCKS_MAX];

@@ -1,14 +1,16 @@
 """test_hold.py - clients that hold what others need, and do nothing with it: memory of answers, places of requests, connections. What
 they hold is theirs for a short time, or until somebody needs it."""
 # sanitizers: address
+import concurrent.futures
 import contextlib
+import resource
 import socket
 import struct
 import threading
 import time
 
 from server import Server, wait_until
-from test_grpc import ACK, DATA, END_STREAM, HEADERS, RST_STREAM, SETTINGS, WINDOW_UPDATE, Wire
+from test_grpc import ACK, DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, SETTINGS, WINDOW_UPDATE, Wire, frame
 from test_limits import CANCEL, HEAD, ONE, connect, infer_message
 
 PATIENCE_S = 120
@@ -86,3 +88,56 @@ def test_of_all_answers_so_much_is_kept(scenario):
         reader.join()
         assert done == [True]
         assert server.metrics()["symphony_http_dismissed_total"] == 4
+
+
+# ---- slots of requests ----
+
+SLOTS = 8192
+
+
+def answers(server):
+    """Health and an inference, over both protocols."""
+    health = server.request("GET", "/v2/health/ready")[0] == 200
+    with Wire(server) as wire:
+        wire.call("Check", frame(b""), path="/grpc.health.v1.Health/Check")
+        health = health and wire.trailers()["grpc-status"] == "0"
+        wire.call("ModelInfer", infer_message())
+        return health and wire.trailers()["grpc-status"] == "0" and server.request(
+            "POST", "/v2/models/m/infer", ONE)[0] == 200
+
+
+def test_first_bytes_of_many_calls(scenario):
+    """A byte each of 17 connections' calls, as many as there may be: they take neither the slots nor the calls of others."""
+    with Server("--scenario", scenario, "--head-timeout", 3600) as server, contextlib.ExitStack() as stack:
+        for path in ("/inference.GRPCInferenceService/ModelInfer", "/grpc.health.v1.Health/Check"):
+            for _ in range(17):
+                wire = stack.enter_context(Wire(server))
+                sent = []
+                for _ in range(1000):
+                    wire.stream += 2
+                    headers = wire.encoder.encode([(":method", "POST"), (":scheme", "http"), (":authority", "x"), (":path", path),
+                                                   ("content-type", "application/grpc"), ("te", "trailers")])
+                    sent += [struct.pack(">I", len(headers))[1:], struct.pack(">BBI", HEADERS, END_HEADERS, wire.stream), headers,
+                             b"\0\0\1", struct.pack(">BBI", DATA, 0, wire.stream), b"\0"]
+                wire.socket.sendall(b"".join(sent))
+            wait_until(lambda: server.metrics()["symphony_requests_in_flight"] >= SLOTS * 7 // 8, PATIENCE_S)
+            for _ in range(10):
+                assert answers(server)
+
+
+def test_announced_bodies(scenario):
+    """Connections that announce bodies and send none, more than there are slots."""
+    few, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    with Server("--scenario", scenario, "--head-timeout", 3600) as server, contextlib.ExitStack() as stack:
+        def announce(_):
+            connection = connect(server.port)
+            connection.sendall(HEAD % 100000)
+            return connection
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            for connection in pool.map(announce, range(SLOTS + 100)):
+                stack.callback(connection.close)
+        wait_until(lambda: server.metrics()["symphony_requests_in_flight"] >= SLOTS * 7 // 8, PATIENCE_S)
+        for _ in range(10):
+            assert answers(server)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, most))

@@ -32,14 +32,18 @@ static void step(void) {
         frontend_step(&frontend->base);
 }
 
-static int client_connect(void) {
-    static const struct peer_address nobody;
+static int client_connect_from(uint8_t address) {
+    const struct peer_address nobody = {.bytes = {address}};
     int ends[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
     step();
     acceptor_begun(&frontend->base.acceptor, &nobody);
     connection_begin(&frontend->base, ends[0], &nobody);
     return ends[1];
+}
+
+static int client_connect(void) {
+    return client_connect_from(0);
 }
 
 static void say(int fd, const void *bytes, size_t length) {

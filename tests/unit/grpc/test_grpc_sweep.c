@@ -282,6 +282,144 @@ static void what_nobody_takes_is_bounded(void **state) {
         close(fds[i]);
 }
 
+/* ---- slots ---- */
+
+/* The first bytes of a message. */
+static void begin(int fd, int stream, const char *path) {
+    call(fd, stream, path, true);
+    frame(fd, DATA, 0, stream, "", 1);
+}
+
+static uint32_t taken(void) {
+    return frontend_in_flight(&frontend->base);
+}
+
+/* Requests of others have all slots but so many. */
+static void leave_slots(uint32_t left) {
+    while (taken() < REQUESTS - left)
+        assert_non_null(inference_take(&frontend->base.inferences, 0));
+}
+
+static int greeted(void) {
+    int fd = client_connect();
+    greet(fd);
+    return fd;
+}
+
+static void give_back(void) {
+    for (uint32_t i = 0; i < frontend->base.inferences.fresh; i++) {
+        struct inference *taken =
+            (struct inference *)(frontend->base.inferences.slots + i * frontend->base.inferences.slot_bytes);
+        if (taken->state == INFERENCE_UPLOAD && !taken->holder)
+            inference_free(taken);
+    }
+}
+
+static void a_connection_has_its_part_when_slots_are_short(void **state) {
+    (void)state;
+    int many = greeted(), other = client_connect_from(1);
+    greet(other);
+    for (int stream = 1; stream < 2 * REQUESTS; stream += 2)
+        begin(many, stream, INFER);
+    assert_int_equal(taken(), REQUESTS * 7 / 8);
+    assert_true(came(many, HEADERS, 1)); /* its own first ones have made way */
+    for (int stream = 1; stream <= 2 * REQUESTS / 16 + 1; stream += 2)
+        begin(other, stream, INFER);
+    assert_int_equal(taken(), REQUESTS * 7 / 8 + REQUESTS / 16 + 1);
+    begin(other, 99, INFER);
+    assert_int_equal(taken(), REQUESTS * 7 / 8 + REQUESTS / 16 + 1);
+    assert_true(came(other, HEADERS, 1));
+    close(many);
+    close(other);
+}
+
+/* Of calls whose messages come the one that has had no byte for longest. */
+static void the_slowest_message_makes_way(void **state) {
+    (void)state;
+    int fds[3] = {greeted(), greeted(), greeted()};
+    leave_slots(3);
+    begin(fds[0], 1, INFER);
+    begin(fds[1], 1, INFER);
+    begin(fds[0], 3, INFER);
+    frame(fds[0], DATA, 0, 1, "", 1);
+    begin(fds[2], 1, INFER);
+    assert_int_equal(taken(), REQUESTS);
+    assert_true(came(fds[1], HEADERS, 1)); /* UNAVAILABLE */
+    assert_false(came(fds[0], HEADERS, 1));
+    begin(fds[1], 3, INFER);
+    assert_true(came(fds[0], HEADERS, 3));
+    frame(fds[0], DATA, 0, 1, "", 1);
+    assert_false(came(fds[0], HEADERS, 1));
+    for (int i = 0; i < 3; i++)
+        close(fds[i]);
+    step();
+    assert_int_equal(taken(), REQUESTS - 3);
+    give_back();
+}
+
+/* Whole requests keep their slots. */
+static void health_is_told_when_all_slots_are_taken(void **state) {
+    (void)state;
+    int fd = greeted(), halves = greeted();
+    leave_slots(0);
+    begin(fd, 1, INFER);
+    assert_true(came(fd, HEADERS, 1));
+    ask_whether_live(fd, 3);
+    assert_true(came(fd, DATA, 3));
+    for (int stream = 1; stream < 2 * SLOTS_SPARE; stream += 2)
+        begin(halves, stream, LIVE);
+    assert_int_equal(taken(), REQUESTS + SLOTS_SPARE);
+    ask_whether_live(fd, 5);
+    assert_true(came(fd, DATA, 5));
+    close(fd);
+    close(halves);
+    step();
+    give_back();
+}
+
+/* Its answers have had a second, and are taken slower than they may be. */
+static void who_takes_no_answers_makes_way(void **state) {
+    (void)state;
+    int first = client_with_window(0), second = client_with_window(0), other = greeted();
+    leave_slots(2);
+    ask_whether_live(first, 1);
+    ask_whether_live(second, 1);
+    assert_int_equal(taken(), REQUESTS);
+    list_for_each (it, &frontend->base.unsent.list)
+        list_entry(it, struct unsent, link)->since_ns += 3600 * NS_PER_S;
+    begin(other, 1, INFER);
+    assert_true(came(other, HEADERS, 1));
+    list_for_each (it, &frontend->base.unsent.list)
+        list_entry(it, struct unsent, link)->since_ns -= 3601 * NS_PER_S;
+    begin(other, 3, INFER);
+    assert_false(came(other, HEADERS, 3));
+    assert_int_equal(connections(), 2);
+    assert_int_equal(taken(), REQUESTS);
+    close(first);
+    close(second);
+    close(other);
+    step();
+    give_back();
+}
+
+static void silent_calls_make_way(void **state) {
+    (void)state;
+    int fd = greeted(), other = greeted();
+    frontend->call_count = 3;
+    for (int stream = 1; stream <= 5; stream += 2)
+        call(fd, stream, STREAM, true);
+    ask_whether_live(other, 1);
+    assert_true(came(other, DATA, 1));
+    assert_false(came(fd, RST_STREAM, 1));
+    call(other, 3, INFER, true);
+    assert_true(came(fd, RST_STREAM, 1));
+    assert_int_equal(frontend->open_calls, 3);
+    frame(other, DATA, END_STREAM, 3, "\0\0\0\0\0", 5);
+    assert_true(came(other, HEADERS, 3));
+    close(fd);
+    close(other);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
@@ -298,6 +436,11 @@ int main(void) {
         TEST(a_connection_whose_window_is_closed_ends),
         TEST(who_does_not_take_answers_is_not_read_further),
         TEST(what_nobody_takes_is_bounded),
+        TEST(a_connection_has_its_part_when_slots_are_short),
+        TEST(the_slowest_message_makes_way),
+        TEST(health_is_told_when_all_slots_are_taken),
+        TEST(who_takes_no_answers_makes_way),
+        TEST(silent_calls_make_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

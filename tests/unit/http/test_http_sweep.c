@@ -296,12 +296,40 @@ static void what_nobody_takes_is_bounded(void **state) {
     }
 }
 
-static void nobody_waits_too_long_for_us(void **state) {
+static bool running(const void *nothing) {
+    (void)nothing;
+    return frontend->base.inferences.running > 0;
+}
+
+/* It has announced a body, and nothing has come of it for longest. */
+static void a_body_makes_way_when_slots_are_short(void **state) {
     (void)state;
-    static const enum http_doing running = HTTP_DOING_RUNNING;
+    static const enum http_doing body = HTTP_DOING_BODY;
+    int half = client_connect();
+    say(half, "POST /v2/models/single/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n");
+    assert_true(steps_until(doing, &body));
+    while (frontend_in_flight(&frontend->base) < REQUESTS)
+        assert_non_null(inference_take(&frontend->base.inferences, 0));
     int fd = client_connect();
     say(fd, REQUEST);
-    assert_true(steps_until(doing, &running));
+    assert_true(steps_until(running, NULL));
+    assert_int_equal(frontend_in_flight(&frontend->base), REQUESTS);
+    char got[13] = "";
+    assert_int_equal(recv(half, got, 12, MSG_WAITALL), 12);
+    assert_string_equal(got, "HTTP/1.1 503");
+    scheduler_refuse_all();
+    while (running(NULL))
+        frontend_step(&frontend->base);
+    close(half);
+    close(fd);
+}
+
+static void nobody_waits_too_long_for_us(void **state) {
+    (void)state;
+    static const enum http_doing waits = HTTP_DOING_RUNNING;
+    int fd = client_connect();
+    say(fd, REQUEST);
+    assert_true(steps_until(doing, &waits));
     look_after(100 * HEAD_S);
     assert_int_equal(dismissed(), 0);
     scheduler_refuse_all();
@@ -425,6 +453,7 @@ int main(void) {
         LONG(who_reads_slowly_gets_all_of_a_long_answer),
         LONG(who_read_fast_and_stalls_is_slow),
         LONG(what_nobody_takes_is_bounded),
+        TEST(a_body_makes_way_when_slots_are_short),
         TEST(nobody_waits_too_long_for_us),
         TEST(idle_ones_make_way_as_many_as_needed),
         TEST(requests_behind_each_other_are_all_answered),

@@ -37,7 +37,7 @@ static void loopback_is_local(void **state) {
 
 static void an_address_has_so_many_and_no_more(void **state) {
     (void)state;
-    struct peers *peers = peers_create(ADDRESSES * MOST);
+    struct peers *peers = peers_create(ADDRESSES * MOST, 0);
     uint32_t counts[ADDRESSES] = {0};
     struct rng rng;
     rng_seed(&rng, 7);
@@ -61,6 +61,31 @@ static void an_address_has_so_many_and_no_more(void **state) {
     peers_destroy(peers);
 }
 
+/* A request may go on when its client has left. */
+static void who_has_a_request_stays(void **state) {
+    (void)state;
+    struct peers *peers = peers_create(1, 1);
+    struct peer_address one = peer_number(1), two = peer_number(2), three = peer_number(3);
+    assert_true(peers_add(peers, &one, MOST));
+    struct peer *peer = peers_find(peers, &one);
+    peer->requests++;
+    peers_remove(peers, &one);
+    assert_true(peers_add(peers, &two, MOST));
+    assert_ptr_equal(peers_find(peers, &one), peer);
+    assert_true(peers_add(peers, &one, MOST));
+    assert_int_equal(peer->connections, 1);
+    peers_remove(peers, &one);
+    peers_remove(peers, &two);
+    peer->requests--;
+    assert_true(peers_add(peers, &two, MOST));
+    peers_find(peers, &two)->requests++;
+    peers_remove(peers, &two);
+    assert_true(peers_add(peers, &three, MOST)); /* in the place of the first */
+    assert_null(peers_find(peers, &one));
+    assert_int_equal(peers_find(peers, &two)->requests, 1);
+    peers_destroy(peers);
+}
+
 static void addresses_are_told_apart(void **state) {
     (void)state;
     struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = 1};
@@ -78,6 +103,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loopback_is_local),
         cmocka_unit_test(an_address_has_so_many_and_no_more),
+        cmocka_unit_test(who_has_a_request_stays),
         cmocka_unit_test(addresses_are_told_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
