@@ -406,7 +406,8 @@ static void parse_in_bulk(struct bulk_job *job, struct bulk_tools *tools) {
 }
 
 static void to_bulk(struct grpc_exchange *x, void (*run)(struct bulk_job *, struct bulk_tools *), size_t bytes) {
-    frontend_to_bulk(&x->call->connection->frontend->base, &x->inference, &x->job, run, bytes);
+    struct grpc_connection *c = x->call->connection;
+    frontend_to_bulk(&c->frontend->base, &x->inference, &x->job, run, bytes, &c->peer);
 }
 
 static void infer_submit(struct grpc_exchange *x, unsigned status, struct sy_error *err) {

@@ -6,6 +6,7 @@
 
 #include "base/protobuf.h"
 #include "base/utf8.h"
+#include "base/yield.h"
 #include "tensor/strings.h"
 
 enum { REQUEST_MODEL = 1, REQUEST_VERSION = 2, REQUEST_ID = 3, REQUEST_PARAMETERS = 4, REQUEST_INPUTS = 5 };
@@ -172,6 +173,8 @@ static int input_fields_read(struct reader *r, const struct protobuf_field *mess
 
 /* ---- typed contents ---- */
 
+#define SLICE_ELEMENTS 4096 /* between yield points: some 20 us */
+
 struct contents {
     uint32_t field;          /* of InferTensorContents; 0: the type is sent raw only */
     enum protobuf_wire wire; /* of an element */
@@ -231,8 +234,10 @@ static int packed_read(struct filling *f, const struct protobuf_field *field, st
         f->at += field->value;
         return 0;
     }
-    while (in.at < in.end) {
+    for (uint32_t steps = 1; in.at < in.end; steps++) {
         uint64_t value;
+        if (steps % SLICE_ELEMENTS == 0)
+            yield_point();
         int status = protobuf_varint(&in, &value) ? element_put(f, value, err) : protobuf_malformed(err);
         if (status)
             return status;
@@ -244,7 +249,9 @@ static int contents_fill(struct filling *f, const struct protobuf_field *message
     struct protobuf_in in = protobuf_inside(message);
     struct protobuf_field field;
     int rc, status = 0;
-    while (status == 0 && (rc = protobuf_next(&in, &field)) > 0) {
+    for (uint32_t steps = 1; status == 0 && (rc = protobuf_next(&in, &field)) > 0; steps++) {
+        if (steps % SLICE_ELEMENTS == 0)
+            yield_point();
         if (field.number != f->contents->field)
             return error_set(err, 400, "the contents are of another type than %s", datatype_name(f->type));
         status = field.wire == PROTOBUF_BYTES      ? packed_read(f, &field, err)
@@ -264,7 +271,9 @@ static int strings_read(struct reader *r, const struct input_given *given, uint3
     struct protobuf_field field;
     size_t bytes = 0;
     int rc;
-    while ((rc = protobuf_next(&in, &field)) > 0) {
+    for (uint32_t steps = 1; (rc = protobuf_next(&in, &field)) > 0; steps++) {
+        if (steps % SLICE_ELEMENTS == 0)
+            yield_point();
         if (field.number != contents_of[DATATYPE_BYTES].field || field.wire != PROTOBUF_BYTES)
             return error_set(r->err, 400, "input '%.64s': the contents are of another type than BYTES",
                              served_model_offered(r->model)->inputs[index].name);
@@ -275,7 +284,10 @@ static int strings_read(struct reader *r, const struct input_given *given, uint3
     char *data = r->memory.take(r->memory.context, bytes), *at = data;
     if (!data)
         return error_set(r->err, 503, "the memory for inputs is exhausted");
-    for (in = protobuf_inside(&given->contents); protobuf_next(&in, &field) > 0; at += field.value) {
+    in = protobuf_inside(&given->contents);
+    for (uint32_t steps = 1; protobuf_next(&in, &field) > 0; steps++, at += field.value) {
+        if (steps % SLICE_ELEMENTS == 0)
+            yield_point();
         at = strings_lead(at, field.value);
         memcpy(at, field.data, field.value);
     }

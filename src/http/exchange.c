@@ -460,7 +460,7 @@ static size_t writes_long(const struct exchange *x) {
 
 static void to_bulk(struct exchange *x, void (*run)(struct bulk_job *, struct bulk_tools *), size_t bytes) {
     connection_waits(x);
-    frontend_to_bulk(&x->frontend->base, &x->inference, &x->job, run, bytes);
+    frontend_to_bulk(&x->frontend->base, &x->inference, &x->job, run, bytes, &x->connection->peer);
 }
 
 void exchange_end(struct http_connection *c) {
@@ -475,7 +475,7 @@ void exchange_end(struct http_connection *c) {
     } else if (x->body_fault) {
         exchange_send_error(x, x->body_fault, true, NO_MEMORY);
     } else if (f->base.config.bulk && reads_long(x)) {
-        to_bulk(x, read_in_bulk, x->body_bytes);
+        to_bulk(x, read_in_bulk, x->encoding == BODY_IDENTITY ? x->body_bytes : INFLATE_TIMES * x->body_bytes);
     } else {
         unsigned status = read_body(x, &f->base.inflater, &err);
         body_read(x, status, &err);

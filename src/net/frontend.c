@@ -256,8 +256,10 @@ static void *frontend_main(void *context) {
 /* ---- for the protocols ---- */
 
 void frontend_to_bulk(struct frontend *f, struct inference *inference, struct bulk_job *job,
-                      void (*run)(struct bulk_job *, struct bulk_tools *), size_t bytes) {
-    *job = (struct bulk_job){.home = &f->inbox, .run = run, .bytes = bytes};
+                      void (*run)(struct bulk_job *, struct bulk_tools *), size_t bytes,
+                      const struct peer_address *peer) {
+    *job = (struct bulk_job){
+        .home = &f->inbox, .run = run, .bytes = bytes, .client = bulk_client(f->config.bulk, peer->bytes)};
     inference_to_bulk(inference, f->config.bulk, job);
 }
 

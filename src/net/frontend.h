@@ -162,10 +162,11 @@ struct frontend_counters frontend_counters(const struct frontend *frontend);
 
 /* ---- for the protocols, on its thread ---- */
 
-/* A bulk thread runs the job of an inference, and owns both until protocol->bulk_done(). `bytes` says how long it is.
- */
+/* A bulk thread runs the job of an inference, whose client has this address, and owns both until
+ * protocol->bulk_done(). `bytes` are to be worked on. */
 void frontend_to_bulk(struct frontend *frontend, struct inference *inference, struct bulk_job *job,
-                      void (*run)(struct bulk_job *job, struct bulk_tools *tools), size_t bytes);
+                      void (*run)(struct bulk_job *job, struct bulk_tools *tools), size_t bytes,
+                      const struct peer_address *peer);
 /* Hands an order in, for the request in this slot (ORDERED) until protocol->ordered(); `home` is set here. 0, or 503
  * with a sentence, and the slot is as it was. */
 int frontend_order(struct frontend *frontend, struct inference *inference, struct repository_order *order,

@@ -2,9 +2,9 @@
  * compressing large answers.
  *
  * While a frontend's thread works for one client, the bytes of others wait unread, and their answers unsent. So it
- * hands over jobs that may take longer than some 0.1 ms, and goes on with a request when its job comes back. A short
- * job overtakes a longer one, unless that one has already waited for the time by which it is longer. A hand-over takes
- * a lock and wakes a thread, some 20 us, so short work stays with the frontend. */
+ * hands over jobs that may take longer than some 0.1 ms, and goes on with a request when its job comes back. The jobs
+ * run in slices of a millisecond, by what they cost, shared fairly between clients (fair_queue.h). A hand-over takes a
+ * lock and wakes a thread, some 20 us, so short work stays with the frontend. */
 #pragma once
 
 #include <pthread.h>
@@ -14,10 +14,12 @@
 #include "base/list.h"
 #include "base/push_list.h"
 #include "request/deflate.h"
+#include "request/fair_queue.h"
 #include "request/inflate.h"
 
 struct bulk;
 struct bulk_job;
+struct worker;
 struct inbox;
 struct slab;
 
@@ -31,11 +33,12 @@ struct bulk_job {
     struct inbox *home; /* where it comes back */
     /* Called on a bulk thread, which owns all that the job is about until the job comes back. */
     void (*run)(struct bulk_job *job, struct bulk_tools *tools);
-    size_t bytes; /* to be worked on: an estimate of how long it takes */
+    uint32_t client; /* whose it is: bulk_client() */
+    size_t bytes;    /* to be worked on: an estimate of the memory that it takes */
     /* for bulk.c */
     struct push_node back;
-    struct list_node link;
-    int64_t turn_ns;
+    struct fair_job fair;
+    struct worker *worker; /* NULL: it has not begun */
 };
 
 /* Work on more than so many bytes is bulk. JSON: reading takes about 5 ns a byte, writing 3. */
@@ -45,8 +48,9 @@ struct bulk_job {
 /* Bytes to be copied, or sorted for classes. */
 #define BULK_COPY_BYTES ((size_t)1024 * 1024)
 
-/* Starts so many threads. They share one slab for inputs, of `inputs_bytes_max` at most; `visible` and `pinned` as for
- * slab_create_visible(). `grpc_level`: zlib's level for gRPC's answers. 0 or -errno with a sentence. */
+/* Starts so many threads, which run at a time; more come while jobs that have begun wait. They share one slab for
+ * inputs, of `inputs_bytes_max` at most; `visible` and `pinned` as for slab_create_visible(). `grpc_level`: zlib's
+ * level for gRPC's answers. 0 or -errno with a sentence. */
 int bulk_create(struct bulk **bulk, uint32_t threads, uint64_t inputs_bytes_max, bool visible, bool pinned,
                 int grpc_level, struct sy_error *err);
 /* Ends the threads; their memory stays. Call it when no job is under way, and before the frontends are freed: a thread
@@ -56,6 +60,8 @@ void bulk_stop(struct bulk *bulk);
 void bulk_destroy(struct bulk *bulk);
 /* Any thread. */
 struct slab *bulk_slab(const struct bulk *bulk);
+/* The client with this address: IPv6, or IPv4 mapped into it. */
+uint32_t bulk_client(const struct bulk *bulk, const uint8_t address[16]);
 void bulk_submit(struct bulk *bulk, struct bulk_job *job);
 /* bulk_returned() takes all jobs that came back to this frontend and returns the oldest; bulk_job_next() returns the
  * one after a job: ask for it before you go on with the job. NULL: there is none. The frontend's thread. */

@@ -7,8 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/yield.h"
 #include "repository/labels.h"
 #include "tensor/strings.h"
+
+#define SLICE_ELEMENTS 4096 /* between yield points: some 50 us */
 
 /* An element, and its rank: a number that grows with the element's value. */
 struct score {
@@ -118,6 +121,8 @@ static void highest(enum datatype type, const char *data, uint32_t count, struct
     for (uint32_t i = wanted / 2; i-- > 0;)
         sift(scores, wanted, i);
     for (uint32_t i = wanted; i < count && wanted > 0; i++) {
+        if (i % SLICE_ELEMENTS == 0)
+            yield_point();
         struct score score = {rank_of(type, data + i * bytes), i};
         if (lower(&scores[0], &score)) {
             scores[0] = score;
@@ -165,6 +170,7 @@ static int classify(struct infer_output *wanted, const struct served_model *mode
     for (uint32_t i = 0; i < items; i++) {
         const char *data = (const char *)part->data + i * (part->bytes / items);
         highest(spec->type, data, (uint32_t)elements, scores, wanted->classes);
+        yield_point();
         for (uint32_t k = 0; k < wanted->classes; k++)
             class_put(text, spec->type, data, labels, scores[k].index);
     }

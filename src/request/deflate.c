@@ -6,9 +6,12 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/yield.h"
+
 #define WINDOW_BITS  15
-#define GZIP_FRAMING 16 /* zlib's flag for it */
-#define MEMORY_LEVEL 8  /* zlib's default */
+#define GZIP_FRAMING 16                  /* zlib's flag for it */
+#define MEMORY_LEVEL 8                   /* zlib's default */
+#define SLICE_BYTES  ((size_t)32 * 1024) /* compressed between yield points: 0.2 to 0.8 ms */
 
 void deflater_init(struct deflater *d, int level) {
     *d = (struct deflater){.level = level};
@@ -81,11 +84,17 @@ static size_t pieces_deflate(z_stream *z, const struct infer_answer *answer, siz
     z->next_out = (Bytef *)out;
     z->avail_out = (unsigned)room;
     for (int i = 0; i < answer->piece_count; i++) {
+        size_t left = answer->pieces[i].iov_len - (i == 0 ? skip : 0);
         z->next_in = (Bytef *)answer->pieces[i].iov_base + (i == 0 ? skip : 0);
-        z->avail_in = (unsigned)(answer->pieces[i].iov_len - (i == 0 ? skip : 0));
-        bool last = i == answer->piece_count - 1;
-        if (deflate(z, last ? Z_FINISH : Z_NO_FLUSH) != (last ? Z_STREAM_END : Z_OK) && (last || z->avail_in > 0))
-            return 0;
+        do {
+            size_t part = left < SLICE_BYTES ? left : SLICE_BYTES;
+            bool last = i == answer->piece_count - 1 && part == left;
+            z->avail_in = (unsigned)part;
+            left -= part;
+            if (deflate(z, last ? Z_FINISH : Z_NO_FLUSH) != (last ? Z_STREAM_END : Z_OK) && (last || z->avail_in > 0))
+                return 0;
+            yield_point();
+        } while (left > 0);
     }
     return room - z->avail_out;
 }

@@ -18,7 +18,7 @@ struct infer_answer {
 
 struct request;
 
-/* How large a bulk job (bulk.h) it would be to make the answer of a request that has run: the bytes of all its outputs.
+/* What a bulk job (bulk.h) makes the answer of a request that has run from: the bytes of all its outputs.
  * 0: no such job, since few bytes are to be written as JSON, sorted, compressed or copied. `as_json`: outputs are JSON
  * unless the client asked otherwise. */
 size_t infer_answer_work(const struct infer_call *call, const struct request *request, bool as_json, bool compressed);

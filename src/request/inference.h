@@ -160,7 +160,7 @@ void inferences_count(struct inferences *home, const struct request *request, en
  * out. */
 void inference_count(const struct inference *inference, int64_t sent_ns);
 
-/* Hands the job (`run`, `home` and `bytes` are set) to a bulk thread, which owns all of the inference until the job
+/* Hands the job (`run`, `home`, `client` and `bytes` are set) to a bulk thread, which owns all of the inference until the job
  * comes back: BULK. inference_from_bulk() then puts the inference into `state`. */
 void inference_to_bulk(struct inference *inference, struct bulk *bulk, struct bulk_job *job);
 void inference_from_bulk(struct inference *inference, enum inference_state state);

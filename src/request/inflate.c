@@ -7,12 +7,13 @@
 #include <strings.h>
 
 #include "base/container.h"
+#include "base/yield.h"
 
 #define ROOM_MIN     ((size_t)4096)
-#define RATIO        4        /* a guess for the first block */
-#define WINDOW_BITS  15       /* the largest: what senders use */
-#define GZIP_FRAMING 16       /* zlib's flag for it */
-#define INPUT_MAX    UINT_MAX /* zlib counts in unsigned int */
+#define WINDOW_BITS  15                   /* the largest: what senders use */
+#define GZIP_FRAMING 16                   /* zlib's flag for it */
+#define INPUT_MAX    UINT_MAX             /* zlib counts in unsigned int */
+#define SLICE_BYTES  ((size_t)256 * 1024) /* inflated between yield points: 0.1 to 0.5 ms */
 
 enum body_encoding body_encoding_of(const char *word, size_t length) {
     static const struct {
@@ -47,12 +48,19 @@ struct output {
     size_t lead, used, room;
 };
 
+static size_t least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
 static bool grow(struct output *o, size_t room) {
     char *block = o->memory.take(o->memory.context, o->lead + room);
     if (!block)
         return false;
     if (o->block) {
-        memcpy(block + o->lead, o->block + o->lead, o->used);
+        for (size_t at = 0; at < o->used; at += SLICE_BYTES) {
+            memcpy(block + o->lead + at, o->block + o->lead + at, least(o->used - at, SLICE_BYTES));
+            yield_point();
+        }
         o->memory.give(o->memory.context, o->block);
     }
     o->block = block;
@@ -60,16 +68,12 @@ static bool grow(struct output *o, size_t room) {
     return true;
 }
 
-static size_t least(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-
 int inflate_body(struct inflater *inflater, enum body_encoding encoding, const void *data, size_t bytes,
                  size_t bytes_max, size_t lead, struct block_memory memory, char **out, size_t *out_bytes,
                  struct sy_error *err) {
     struct output o = {.memory = memory, .lead = lead};
     z_stream *z = &inflater->stream;
-    size_t first = least(bytes, SIZE_MAX / RATIO) * RATIO;
+    size_t first = least(bytes, SIZE_MAX / INFLATE_TIMES) * INFLATE_TIMES;
     if (bytes > INPUT_MAX)
         return error_set(err, 413, "the compressed body is too long");
     if (!begin(inflater, encoding) || !grow(&o, least(first < ROOM_MIN ? ROOM_MIN : first, bytes_max)))
@@ -77,7 +81,7 @@ int inflate_body(struct inflater *inflater, enum body_encoding encoding, const v
     z->next_in = (Bytef *)data;
     z->avail_in = (unsigned)bytes;
     for (;;) {
-        size_t room = least(o.room - o.used, UINT_MAX);
+        size_t room = least(o.room - o.used, SLICE_BYTES);
         z->next_out = (Bytef *)o.block + o.lead + o.used;
         z->avail_out = (unsigned)room;
         int rc = inflate(z, Z_NO_FLUSH);
@@ -90,6 +94,9 @@ int inflate_body(struct inflater *inflater, enum body_encoding encoding, const v
             return error_set(err, 503, "the memory for inputs is exhausted");
         if ((rc != Z_OK && rc != Z_BUF_ERROR) || z->avail_out > 0) /* wrong, cut off, or with more behind it */
             return error_set(err, 400, "the body is not whole %s data", encoding == BODY_GZIP ? "gzip" : "deflate");
+        yield_point();
+        if (o.used < o.room)
+            continue;
         if (o.room == bytes_max)
             return error_set(err, 413, "the body becomes larger than %zu bytes: " BODY_LIMIT, bytes_max);
         if (!grow(&o, least(2 * o.room, bytes_max)))

@@ -11,6 +11,9 @@
 /* Which limit a body is over, for sentences. */
 #define BODY_LIMIT "--body-max-mib, or 64 KiB where it is neither an inference nor a load"
 
+/* A guess of how much larger a body becomes: what JSON usually does. */
+#define INFLATE_TIMES 4
+
 enum body_encoding {
     BODY_IDENTITY,
     BODY_GZIP,

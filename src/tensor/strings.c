@@ -4,6 +4,10 @@
 #include <errno.h>
 #include <inttypes.h>
 
+#include "base/yield.h"
+
+#define SLICE_ELEMENTS 16384 /* between yield points: some 30 us */
+
 int strings_rows(const struct tensor_view *whole, uint32_t count, size_t *begin, struct tensor_view *rows) {
     if (whole->rank == 0 || whole->dims[0] < (int64_t)count || *begin > whole->bytes)
         return -EINVAL;
@@ -28,7 +32,8 @@ int strings_check(const void *data, size_t bytes, int64_t elements, struct sy_er
     int64_t count = 0;
     int rc;
     while (count < elements && (rc = strings_next(&at, end, &element)) > 0)
-        count++;
+        if (++count % SLICE_ELEMENTS == 0)
+            yield_point();
     if (count < elements)
         return error_set(err, -EINVAL,
                          rc < 0 ? "string %" PRId64 " is not whole: only %zu bytes are left for it and its length"

@@ -7,6 +7,10 @@
 #include <math.h>
 
 #include "base/utf8.h"
+#include "base/yield.h"
+
+#define SLICE_BYTES ((size_t)64 * 1024) /* of a string, between yield points: 0.1 ms */
+#define SLICE_STEPS 1024                /* the same of values that are skipped */
 
 int json_error(const struct json_scan *scan, const char *what) {
     return error_set(scan->err, -EINVAL, "%s at byte %zu", what, (size_t)(scan->at - scan->begin));
@@ -64,10 +68,14 @@ static size_t escape_length(const char *p, const char *end) {
 int json_read_string(struct json_scan *scan, struct json_string *string) {
     if (json_peek(scan) != '"')
         return json_expected(scan, "a string");
-    const char *p = ++scan->at;
+    const char *p = ++scan->at, *look = (size_t)(scan->end - p) > SLICE_BYTES ? p + SLICE_BYTES : scan->end;
     string->data = p;
     while (p < scan->end && *p != '"') {
         size_t length = 1;
+        if (p >= look) {
+            yield_point();
+            look = (size_t)(scan->end - p) > SLICE_BYTES ? p + SLICE_BYTES : scan->end;
+        }
         if (*p == '\\')
             length = escape_length(p, scan->end);
         else if ((unsigned char)*p >= 0x80)
@@ -272,9 +280,11 @@ static int skip_scalar(struct json_scan *scan) {
 int json_skip(struct json_scan *scan) {
     struct json_members open[JSON_DEPTH_MAX];
     int depth = 0;
-    for (;;) {
+    for (uint32_t steps = 1;; steps++) {
         char c = json_peek(scan);
         int rc;
+        if (steps % SLICE_STEPS == 0)
+            yield_point();
         if (c == '{' || c == '[') {
             if (depth == JSON_DEPTH_MAX)
                 return json_error(scan, "more than 100 levels of nesting");

@@ -16,11 +16,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/yield.h"
 #include "tensor/strings.h"
 #include "v2/json_put.h"
 
 #define POWER_MIN (-64)
 #define POWER_MAX 64
+
+#define SLICE_ELEMENTS 1024 /* between yield points: some 10 us, or 0.5 ms where strtod must decide */
 
 #define ELEMENT_CHARS 32 /* room for any element's text, and for what is overwritten behind it */
 
@@ -311,9 +314,10 @@ number_error(const struct json_scan *scan, const struct json_number *number, enu
                      (size_t)(scan->at - scan->begin));
 }
 
-/* Reads "a, b, c" up to what is not a comma, at most `max` elements. Their count, or -EINVAL. */
+/* Reads "a, b, c" up to what is not a comma, at most `max` elements; or, where that is less, up to the comma behind as
+ * many as `most`. Their count, or -EINVAL. */
 static inline __attribute__((always_inline)) int64_t run_read(struct json_scan *scan, enum datatype type, size_t bytes,
-                                                              char *out, int64_t max) {
+                                                              char *out, int64_t max, int64_t most) {
     for (int64_t n = 0;; out += bytes) {
         json_space(scan);
         struct json_number number;
@@ -343,13 +347,13 @@ static inline __attribute__((always_inline)) int64_t run_read(struct json_scan *
             *out = truth;
         }
         n++;
-        if (!json_take(scan, ','))
+        if (n == most || !json_take(scan, ','))
             return n;
     }
 }
 
 /* The same of strings; *out moves behind them. */
-static int64_t strings_run_read(struct json_scan *scan, char **out, int64_t max) {
+static int64_t strings_run_read(struct json_scan *scan, char **out, int64_t max, int64_t most) {
     for (int64_t n = 0;;) {
         struct json_string string;
         int rc = json_read_string(scan, &string);
@@ -361,18 +365,18 @@ static int64_t strings_run_read(struct json_scan *scan, char **out, int64_t max)
         size_t length = json_decode_bytes(&string, data);
         strings_lead(*out, length);
         *out = data + length;
-        if (!json_take(scan, ','))
+        if (n == most || !json_take(scan, ','))
             return n;
     }
 }
 
 /* One loop a type: the switch is outside of it. *out moves behind what was read. */
-static int64_t typed_run_read(struct json_scan *scan, enum datatype type, char **out, int64_t max) {
+static int64_t typed_run_part_read(struct json_scan *scan, enum datatype type, char **out, int64_t max, int64_t most) {
     int64_t n;
     switch (type) {
 #define RUN(t, bytes)                                                                                                  \
     case t:                                                                                                            \
-        n = run_read(scan, t, bytes, *out, max);                                                                       \
+        n = run_read(scan, t, bytes, *out, max, most);                                                                 \
         *out += n > 0 ? (size_t)n * (bytes) : 0;                                                                       \
         return n
         RUN(DATATYPE_BOOL, 1);
@@ -390,9 +394,22 @@ static int64_t typed_run_read(struct json_scan *scan, enum datatype type, char *
         RUN(DATATYPE_BF16, 2);
 #undef RUN
     case DATATYPE_BYTES:
-        return strings_run_read(scan, out, max);
+        return strings_run_read(scan, out, max, most);
     default:
         return json_error(scan, "values of this datatype are not read from JSON");
+    }
+}
+
+/* A whole run, at most `max` elements. */
+static int64_t typed_run_read(struct json_scan *scan, enum datatype type, char **out, int64_t max) {
+    for (int64_t read = 0;;) {
+        int64_t n = typed_run_part_read(scan, type, out, max - read, SLICE_ELEMENTS);
+        if (n < 0)
+            return n;
+        read += n;
+        if (n < SLICE_ELEMENTS || !json_take(scan, ','))
+            return read;
+        yield_point();
     }
 }
 
@@ -673,6 +690,8 @@ static int strings_write(struct text *text, const char *at, size_t bytes, int64_
     int64_t count = 0;
     text_put_char(text, '[');
     while ((rc = strings_next(&at, end, &element)) > 0) {
+        if (count % SLICE_ELEMENTS == 0)
+            yield_point();
         if (count++ > 0)
             text_put_char(text, ',');
         if (!json_put_bytes(text, element.data, element.length))
@@ -693,6 +712,8 @@ int tensor_json_write(struct text *text, enum datatype type, const void *data, s
     for (int64_t i = 0; i < elements; i++, at += element_bytes) {
         if (!text_reserve(text, ELEMENT_CHARS + 1))
             return -ENOMEM;
+        if (i % SLICE_ELEMENTS == 0)
+            yield_point();
         char *out = text->data + text->length;
         if (i > 0)
             *out++ = ',';

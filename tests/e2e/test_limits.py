@@ -9,6 +9,7 @@ import socket
 import struct
 import threading
 import time
+import zlib
 
 import pytest
 from tritonclient.grpc import service_pb2
@@ -243,6 +244,37 @@ def test_connections_max(scenario):
         assert alive(last)
 
 
+# ---- bodies that become large ----
+
+def test_large_bodies_hold_up_nobody(scenario):
+    """Ten small bodies that become 14 MB, and twenty that are large enough for the same threads: each of the ten takes ten
+    times as long as all of the twenty."""
+    document = b'{"x":[' + b",".join([b"4e-324"] * (16 << 20 >> 3)) + b'],"inputs":' + ONE[len(b'{"inputs":'):]
+    packed = zlib.compress(document, 1)
+    bomb = (b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Encoding: deflate\r\nContent-Length: %d\r\n\r\n" % len(packed)) + packed
+    body = ONE[:-1] + b',"id":"' + b"x" * 50000 + b'"}'
+    with Server("--scenario", scenario) as running, contextlib.ExitStack() as stack:
+        bombs = [stack.enter_context(connect(running.port)) for _ in range(10)]
+        for connection in bombs:
+            connection.sendall(bomb)
+        with connect(running.port) as good:
+            for _ in range(20):
+                good.sendall(HEAD % len(body) + body)
+                assert good.recv(65536).startswith(b"HTTP/1.1 200")
+        for connection in bombs:
+            connection.setblocking(False)
+        waiting = 0
+        for connection in bombs:
+            try:
+                connection.recv(1)
+            except BlockingIOError:
+                waiting += 1
+        assert waiting > 0
+        for connection in bombs:
+            connection.settimeout(PATIENCE_S)
+            assert connection.recv(65536)
+
+
 # ---- gRPC ----
 
 def infer_message(padding=0):
@@ -344,6 +376,22 @@ def test_header_bomb(server):
         assert wire.trailers()["grpc-status"] == "8"
         wire.call("ModelInfer", infer_message())
         assert wire.trailers()["grpc-status"] == "0"
+
+
+def test_header_bombs(server):
+    """Blocks that name one long field over and over are not read to their end, and who goes on with them is sent away."""
+    with Wire(server) as wire:
+        with contextlib.suppress(OSError):
+            for stream in range(1, 200, 2):
+                first = b"\x40\1x\x7f\xbd\x1e" + b"y" * 4028 if stream == 1 else b""  # with indexing: 4028 bytes
+                wire.send(HEADERS, END_HEADERS | END_STREAM, stream, first + b"\xbe" * 12000)
+            wire.stream = stream
+            wire.call("ServerLive", bytes(5))
+            wire.socket.shutdown(socket.SHUT_WR)
+        for kind, _, stream, payload in wire.frames():  # a reset may overtake the GOAWAY
+            assert kind != GOAWAY or (int.from_bytes(payload[4:8], "big"), payload[8:]) == (CALM, b"too_large_headers")
+            assert stream < 199
+    assert works(server)
 
 
 def test_slow_message(hasty):

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/container.h"
+#include "base/yield.h"
 #include "request/deflate.h"
 
 static void the_greatest_weight_wins(void **state) {
@@ -113,11 +114,36 @@ static void what_does_not_pay_stays(void **state) {
     deflater_destroy(&off);
 }
 
+static int yields;
+
+static void yielded(void) {
+    yields++;
+}
+
+static void others_have_their_turn_meanwhile(void **state) {
+    enum { BYTES = 1 << 20 };
+    static char data[BYTES];
+    struct deflater deflater;
+    struct infer_answer answer;
+    struct text packed = {0};
+    (void)state;
+    deflater_init(&deflater, 1);
+    answer_of(&answer, data, sizeof(data));
+    yield_here = yielded;
+    yields = 0;
+    assert_true(answer_deflate(&deflater, BODY_GZIP, 0, &answer, &packed));
+    yield_here = NULL;
+    assert_true(yields >= BYTES / (32 << 10));
+    text_free(&packed);
+    deflater_destroy(&deflater);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_greatest_weight_wins),
         cmocka_unit_test(answers_come_back_as_they_were),
         cmocka_unit_test(what_does_not_pay_stays),
+        cmocka_unit_test(others_have_their_turn_meanwhile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "base/yield.h"
 #include "request/inflate.h"
 
 struct memory {
@@ -108,8 +109,30 @@ static void several_members(void **state) {
     }
 }
 
+static int yields;
+
+static void yielded(void) {
+    yields++;
+}
+
+/* Little that becomes much is inflated in slices. */
+static void others_have_their_turn_meanwhile(void **state) {
+    enum { BYTES = 8 << 20 };
+    static char data[BYTES];
+    static unsigned char packed[BYTES / 100];
+    (void)state;
+    memset(data, '1', sizeof(data));
+    size_t bytes = deflated(data, sizeof(data), true, packed, sizeof(packed));
+    yield_here = yielded;
+    yields = 0;
+    assert_int_equal(inflated(BODY_GZIP, packed, bytes, BYTES, 100, data, BYTES), 0);
+    yield_here = NULL;
+    assert_true(yields >= BYTES / (256 << 10));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(words), cmocka_unit_test(bodies),
-                                       cmocka_unit_test(several_members)};
+                                       cmocka_unit_test(several_members),
+                                       cmocka_unit_test(others_have_their_turn_meanwhile)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@
 
 #include "base/container.h"
 #include "base/rng.h"
+#include "base/yield.h"
 #include "histories.h"
 #include "v2/tensor_json.h"
 
@@ -464,6 +465,58 @@ static void mistakes_in_strings_are_named(void **state) {
     text_free(&text);
 }
 
+static int yields;
+
+static void yielded(void) {
+    yields++;
+}
+
+/* Long arrays are read and written in slices: their lengths are about those of slices. */
+static void others_have_their_turn_meanwhile(void **state) {
+    enum { SLICE = 1024, MOST = 3 * SLICE + 1 };
+    static const int lengths[] = {SLICE - 1, SLICE, SLICE + 1, 2 * SLICE, MOST};
+    static int32_t numbers[MOST];
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(lengths); i++)
+        for (int strings = 0; strings < 2; strings++) {
+            struct text text = {0}, again = {0};
+            struct sy_error err;
+            static char bytes[MOST * 8];
+            size_t taken;
+            int64_t dims[1] = {lengths[i]};
+            for (int n = 0; n < lengths[i]; n++)
+                text_printf(&text, strings ? "%c\"%d\"" : "%c%d", n ? ',' : '[', n);
+            text_put_char(&text, ']');
+            struct json_scan scan = {text.data, text.data, text.data + text.length, &err};
+            yield_here = yielded;
+            yields = 0;
+            assert_int_equal(strings ? tensor_json_read_strings(&scan, dims, 1, bytes, &taken)
+                                     : tensor_json_read(&scan, DATATYPE_INT32, dims, 1, numbers),
+                             0);
+            assert_int_equal(yields, (lengths[i] - 1) / SLICE);
+            for (int n = 0; n < lengths[i] && !strings; n++)
+                assert_int_equal(numbers[n], n);
+            yields = 0;
+            assert_int_equal(strings ? tensor_json_write(&again, DATATYPE_BYTES, bytes, taken, lengths[i])
+                                     : tensor_json_write(&again, DATATYPE_INT32, numbers,
+                                                         sizeof(numbers[0]) * (size_t)lengths[i], lengths[i]),
+                             0);
+            assert_int_equal(yields, (lengths[i] - 1) / SLICE + 1);
+            assert_int_equal(again.length, text.length);
+            assert_memory_equal(again.data, text.data, text.length);
+            for (int more = -1; more <= 1; more += 2) { /* another number of values than the shape's */
+                dims[0] = lengths[i] + more;
+                scan.at = scan.begin;
+                assert_int_equal(strings ? tensor_json_read_strings(&scan, dims, 1, bytes, &taken)
+                                         : tensor_json_read(&scan, DATATYPE_INT32, dims, 1, (int32_t[MOST + 1]){0}),
+                                 -EINVAL);
+            }
+            yield_here = NULL;
+            text_free(&text);
+            text_free(&again);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_are_rounded_like_the_c_library),
@@ -477,6 +530,7 @@ int main(void) {
         cmocka_unit_test(whole_numbers_may_be_written_as_fractions),
         cmocka_unit_test(strings_become_bytes_and_back),
         cmocka_unit_test(mistakes_in_strings_are_named),
+        cmocka_unit_test(others_have_their_turn_meanwhile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
