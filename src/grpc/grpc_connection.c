@@ -19,7 +19,7 @@
 #define HEADER_LIST_BYTES_MAX (32 << 10)
 /* A header block that becomes as large is only decoded, for the blocks behind it. A byte of it takes up to 30 ns then,
  * and may stand for 4 KiB, which would take another 700 to look at. */
-#define HEADER_LIST_BYTES_READ (64 << 10)
+#define HEADER_LIST_BYTES_READ (512 << 10)
 /* Header blocks that are too large. */
 #define REFUSED_BURST 16
 #define REFUSED_RATE  1              /* a second */
