@@ -318,7 +318,7 @@ static void request_write(const struct recording *r, const struct recorded_reque
     out->length = (size_t)(at - out->data);
 }
 
-int recording_write(struct recording *r, struct text *out, struct sy_error *err) {
+int recording_head_write(struct recording *r, struct text *out, struct sy_error *err) {
     if (names_make(r))
         return error_set(err, -ENOMEM, "no memory for the names of %u models", r->model_count);
     uint64_t unknown = requests_keep(r);
@@ -329,10 +329,14 @@ int recording_write(struct recording *r, struct text *out, struct sy_error *err)
     if (rc)
         return rc;
     text_put(out, "--- trace\nseconds,model,items,slo_ms,priority\n");
-    for (uint64_t i = 0; i < r->request_count; i++)
-        if (model_shown(r, recording_model_of(r, &r->requests[i])))
-            request_write(r, &r->requests[i], out);
     return out->failed ? error_set(err, -ENOMEM, "no memory for %" PRIu64 " requests", r->request_count) : 0;
+}
+
+uint64_t recording_trace_write(const struct recording *r, uint64_t next, size_t bytes, struct text *out) {
+    for (; next < r->request_count && out->length < bytes; next++)
+        if (model_shown(r, recording_model_of(r, &r->requests[next])))
+            request_write(r, &r->requests[next], out);
+    return next;
 }
 
 void recording_free(struct recording *r) {

@@ -38,7 +38,7 @@ struct recording_model {
     int64_t *latency_ns[ACCELERATOR_TYPES_MAX]; /* [batch_max + 1] by type, what batches take, gathering included; NULL:
                                                    does not run there */
     int64_t since_ns;                           /* earlier requests under its number are another model's */
-    uint64_t requests;                          /* recording_write() counts them */
+    uint64_t requests;                          /* recording_head_write() counts them */
 };
 
 /* The server's counts since its start, at one look. */
@@ -71,8 +71,11 @@ struct recording {
 
 /* Which of `models` a recorded request was for; NULL: one that does not serve any more. */
 struct recording_model *recording_model_of(const struct recording *recording, const struct recorded_request *request);
-/* Writes the document. 0; -ENOENT: nothing was recorded in that time, or nothing serves; -EFBIG: the scenario would be
- * larger than one may be; -ENOMEM; with a sentence. */
-int recording_write(struct recording *recording, struct text *out, struct sy_error *err);
+/* Writes the document up to the first line of the trace, and keeps only requests that it is of. 0; -ENOENT: nothing was
+ * recorded in that time, or nothing serves; -EFBIG: the scenario would be larger than one may be; -ENOMEM; with a
+ * sentence. Once. */
+int recording_head_write(struct recording *recording, struct text *out, struct sy_error *err);
+/* Appends lines of requests from the n-th on, until `out` is that long. Returns which is next; request_count: none. */
+uint64_t recording_trace_write(const struct recording *recording, uint64_t next, size_t bytes, struct text *out);
 /* Frees what it holds. */
 void recording_free(struct recording *recording);

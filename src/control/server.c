@@ -394,7 +394,7 @@ static int start_metrics(struct server *s, struct sy_error *err) {
         .auth = s->config.auth_metrics ? s->config.auth : NULL,
         .render = server_render_metrics,
         .render_fine = server_render_fine_metrics,
-        .render_recording = server_schedules(server_scheduling(s)) ? server_render_recording : NULL,
+        .recording = server_schedules(server_scheduling(s)) ? server_recording : NULL,
         .recording_seconds = RECORDING_SECONDS,
         .recording_seconds_max = RECORDING_SECONDS_MAX,
         .ready = s->config.cluster && !server_listens(s) ? server_cluster_ready : NULL,

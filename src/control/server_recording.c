@@ -11,6 +11,7 @@
 #include "cluster/scheduler_link.h"
 #include "control/recording.h"
 #include "control/server_state.h"
+#include "http/http_source.h"
 
 #define RUNS_LEAST  8 /* of a batch size, for its mean to count */
 #define MARGIN_PART 4 /* the reply margin takes this part of a request's time at most, as in request/port.c */
@@ -214,19 +215,64 @@ int server_recording_read(struct server *s, int64_t from_ns, uint64_t requests_m
     return rc;
 }
 
-int server_render_recording(void *server, double seconds, struct text *out, struct sy_error *err) {
+/* ---- the document, in pieces ---- */
+
+struct recording_source {
+    struct http_source source;
+    struct recording recording;
+    struct text head; /* what stands before the requests; empty once it is sent */
+    uint64_t next;    /* request */
+};
+
+static void recording_more(struct http_source *source, struct text *out) {
+    struct recording_source *r = container_of(source, struct recording_source, source);
+    text_append(out, r->head.data, r->head.length);
+    text_free(&r->head);
+    r->next = recording_trace_write(&r->recording, r->next, HTTP_PIECE_BYTES, out);
+}
+
+static void recording_end(struct http_source *source) {
+    struct recording_source *r = container_of(source, struct recording_source, source);
+    text_free(&r->head);
+    recording_free(&r->recording);
+    free(r);
+}
+
+/* How long the document is: makes it, and keeps nothing. */
+static size_t recording_bytes(const struct recording_source *r) {
+    struct text piece = {0};
+    size_t bytes = r->head.length;
+    for (uint64_t next = 0; next < r->recording.request_count;) {
+        piece.length = 0;
+        next = recording_trace_write(&r->recording, next, HTTP_PIECE_BYTES, &piece);
+        bytes += piece.length;
+    }
+    text_free(&piece);
+    return bytes;
+}
+
+struct http_source *server_recording(void *server, double seconds, int *rc, struct sy_error *err) {
     struct server *s = server_scheduling(server);
-    struct recording r;
-    if (s->config.record_bytes == 0)
-        return error_set(err, -ENOENT, "nothing is recorded: the server runs with --record-mib 0");
+    struct recording_source *r = calloc(1, sizeof(*r));
+    if (s->config.record_bytes == 0) {
+        *rc = error_set(err, -ENOENT, "nothing is recorded: the server runs with --record-mib 0");
+        free(r);
+        return NULL;
+    }
     int64_t from_ns = clock_now_ns() - (int64_t)(seconds * (double)NS_PER_S);
-    int rc = server_recording_read(s, from_ns, RECORDING_REQUESTS_MAX, &r);
-    r.looks = server_history_read(s, &r.look_count);
-    rc = rc == 0 && !r.looks ? -ENOMEM : rc;
-    if (rc)
-        error_set(err, rc, "the recording cannot be made: %s", strerror(-rc));
+    *rc = r ? server_recording_read(s, from_ns, RECORDING_REQUESTS_MAX, &r->recording) : -ENOMEM;
+    if (r)
+        r->recording.looks = server_history_read(s, &r->recording.look_count);
+    *rc = *rc == 0 && !r->recording.looks ? -ENOMEM : *rc;
+    if (*rc)
+        error_set(err, *rc, "the recording cannot be made: %s", strerror(-*rc));
     else
-        rc = recording_write(&r, out, err);
-    recording_free(&r);
-    return rc;
+        *rc = recording_head_write(&r->recording, &r->head, err);
+    if (*rc) {
+        if (r)
+            recording_end(&r->source);
+        return NULL;
+    }
+    r->source = (struct http_source){recording_bytes(r), recording_more, recording_end};
+    return &r->source;
 }

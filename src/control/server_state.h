@@ -200,9 +200,8 @@ struct recording_look *server_history_read(struct server *s, uint32_t *count);
 
 /* ---- server_recording.c ---- */
 
-/* Writes the recording of the last `seconds` (control/recording.h). 0 or -errno with a sentence, as there. The metrics
- * thread. */
-int server_render_recording(void *server, double seconds, struct text *out, struct sy_error *err);
+/* The recording of the last `seconds` (control/recording.h), as metrics_config.recording. The metrics thread. */
+struct http_source *server_recording(void *server, double seconds, int *rc, struct sy_error *err);
 /* Collects what was recorded since from_ns, at most `requests_most` requests: all of one scheduling thread, then all of
  * the next. Some of them may have come before the recording's start_ns. 0, -ENOMEM or, from a cluster's link,
  * -ETIMEDOUT; free it in any case. Any thread. */

@@ -191,6 +191,13 @@ void http_connection_begin(struct frontend *f, int fd, const struct peer_address
     http_connection_does(c, HTTP_DOING_HEAD);
 }
 
+static void source_end(struct http_connection *c) {
+    struct http_source *source = c->source;
+    c->source = NULL;
+    if (source)
+        source->end(source);
+}
+
 /* Its memory goes at the end of the turn (http_connections_free()). */
 void http_connection_close(struct http_connection *c) {
     struct http_frontend *f = c->frontend;
@@ -202,6 +209,7 @@ void http_connection_close(struct http_connection *c) {
     c->exchange = NULL;
     unsent_keep(&f->base.unsent, &c->unsent, 0, f->base.turn_ns);
     coming_over(&c->coming);
+    source_end(c);
     list_remove(&c->again);
     list_remove(&c->link);
     list_append(&f->closed, &c->link);
@@ -331,6 +339,21 @@ static void answer_over(struct http_connection *c) {
         stream_reading(&c->stream, true);
 }
 
+/* The source's next piece takes the place of what has been sent. False: there is none. */
+static bool piece_next(struct http_connection *c) {
+    if (!c->source)
+        return false;
+    c->out.length = 0;
+    c->source->more(c->source, &c->out);
+    if (c->out.length == 0 || c->out.failed) {
+        source_end(c);
+        return false;
+    }
+    c->out_bytes = c->out.length;
+    c->out_sent = 0;
+    return true;
+}
+
 /* Sends what the socket takes; may close it. */
 static void send_out(struct http_connection *c) {
     struct iovec pieces[SEND_PIECES];
@@ -348,15 +371,18 @@ static void send_out(struct http_connection *c) {
     c->unsent.handed += (size_t)n;
     if (c->out_sent < c->out_bytes && c->exchange)
         c->exchange->inference.slow = true;
-    bool over = c->out_sent == c->out_bytes && !stream_congested(&c->stream);
+    bool over = c->out_sent == c->out_bytes && !stream_congested(&c->stream) && !piece_next(c);
     unsent_keep(&c->frontend->base.unsent, &c->unsent, over ? 0 : c->out_bytes,
                 now_ns); /* to its end all of it stays */
     stream_writing(&c->stream, !over);
-    if (over)
+    if (c->out.failed)
+        http_connection_close(c);
+    else if (over)
         answer_over(c);
 }
 
-void http_answer_send(struct http_connection *c, const char *body, size_t bytes) {
+/* `body` and `source` NULL: the exchange's answer. */
+static void answer_send(struct http_connection *c, const char *body, struct http_source *source, size_t bytes) {
     struct http_frontend *f = c->frontend;
     char digits[JSON_DIGITS_MAX];
     bool head_only = c->parser.method == HTTP_HEAD && c->head_over;
@@ -372,7 +398,10 @@ void http_answer_send(struct http_connection *c, const char *body, size_t bytes)
     text_put(&c->out, "\r\n");
     if (body && !head_only)
         text_append(&c->out, body, bytes);
-    c->body_out = !body && !head_only;
+    c->body_out = !body && !source && !head_only;
+    c->source = source;
+    if (head_only)
+        source_end(c);
     c->out_sent = 0;
     c->out_bytes = c->out.length + (c->body_out ? bytes : 0);
     http_connection_does(c, HTTP_DOING_ANSWER);
@@ -382,6 +411,14 @@ void http_answer_send(struct http_connection *c, const char *body, size_t bytes)
         send_out(c);
     else /* the rest of an interim answer goes first */
         unsent_keep(&f->base.unsent, &c->unsent, c->out_bytes, f->base.turn_ns);
+}
+
+void http_answer_send(struct http_connection *c, const char *body, size_t bytes) {
+    answer_send(c, body, NULL, bytes);
+}
+
+void http_answer_stream(struct http_connection *c, struct http_source *source) {
+    answer_send(c, NULL, source, source->bytes);
 }
 
 /* An error that ends the connection. */

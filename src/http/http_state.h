@@ -13,6 +13,7 @@
 #include "base/list.h"
 #include "http/http.h"
 #include "http/http_head.h"
+#include "http/http_source.h"
 #include "net/frontend.h"
 #include "v2/v2.h"
 
@@ -82,9 +83,10 @@ struct http_connection {
     struct exchange *exchange; /* NULL: none yet, or there is a verdict */
 
     /* the answer */
-    struct text out;  /* its head, and a body that is no exchange's */
-    bool body_out;    /* the exchange's body follows it */
-    size_t out_bytes; /* in all */
+    struct text out;            /* its head, and a body that is no exchange's */
+    bool body_out;              /* the exchange's body follows it */
+    struct http_source *source; /* makes the pieces that follow it; NULL: none do */
+    size_t out_bytes;           /* in all */
     size_t out_sent;
     char path_memory[128], out_memory[512];
 };
@@ -147,6 +149,8 @@ void http_answer_begin(struct http_connection *connection, unsigned status);
 /* Ends the head and sends it with a body of so many bytes: at `body`, or, if that is NULL, the answer of the
  * connection's exchange, which ends when all has gone. May close the connection. */
 void http_answer_send(struct http_connection *connection, const char *body, size_t bytes);
+/* The same with the body of a source, which ends with the answer or the connection. */
+void http_answer_stream(struct http_connection *connection, struct http_source *source);
 /* From now on it does this. */
 void http_connection_does(struct http_connection *connection, enum http_doing doing);
 /* Sends an interim answer (100), to a client of HTTP/1.1: it may send its body, or is asked whether it is there still.

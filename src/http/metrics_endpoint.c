@@ -11,15 +11,20 @@
 #include "net/listen.h"
 #include "request/repository_order.h"
 
-#define CONNECTIONS_MAX 64
-#define IDLE_TIMEOUT_S  120
-#define REPOSITORY      "/v2/repository/models/"
-#define RECORDING       "/v2/symphony/recording"
+#define CONNECTIONS_MAX  64
+#define IDLE_TIMEOUT_S   120
+#define REPOSITORY       "/v2/repository/models/"
+#define RECORDING        "/v2/symphony/recording"
+#define RECORDING_READ_S 60 /* then whoever reads one gives way to others */
 
 struct metrics_server {
     struct frontend *frontend;
     int tcp_port;
     struct metrics_config config;
+    /* The recording that is being read: one at a time, as it takes 24 MB. */
+    struct http_source recording, *recorded; /* what the connection has; what it passes on, NULL: none is read */
+    struct http_connection *reader;
+    int64_t read_since_ns;
 };
 
 static void answer(struct http_connection *c, unsigned status, const struct text *text, const char *type) {
@@ -29,6 +34,8 @@ static void answer(struct http_connection *c, unsigned status, const struct text
         http_header_put(c, "Allow", strncmp(c->path.data, REPOSITORY, strlen(REPOSITORY)) == 0 ? "POST" : "GET, HEAD");
     if (status == 401)
         http_header_put(c, "WWW-Authenticate", "Bearer");
+    if (status == 503)
+        http_header_put(c, "Retry-After", "1");
     http_answer_send(c, text->length > 0 ? text->data : "", text->length);
 }
 
@@ -91,14 +98,47 @@ static void order(const struct metrics_server *server, struct http_connection *c
         answer(c, 202, &empty, "application/json");
 }
 
+static void recording_more(struct http_source *source, struct text *out) {
+    struct metrics_server *server = container_of(source, struct metrics_server, recording);
+    server->recorded->more(server->recorded, out);
+}
+
+static void recording_end(struct http_source *source) {
+    struct metrics_server *server = container_of(source, struct metrics_server, recording);
+    server->recorded->end(server->recorded);
+    server->recorded = NULL;
+}
+
+/* Answers with the last seconds, unless somebody is reading a recording. One who has for long gives way. */
+static void recording_send(struct metrics_server *server, struct http_connection *c, double seconds) {
+    struct sy_error err;
+    int rc;
+    int64_t now_ns = c->frontend->base.turn_ns;
+    if (server->recorded && now_ns - server->read_since_ns > RECORDING_READ_S * NS_PER_S)
+        http_connection_close(server->reader);
+    if (server->recorded) {
+        refuse(c, 503, "another recording is being read");
+        return;
+    }
+    server->recorded = server->config.recording(server->config.context, seconds, &rc, &err);
+    if (!server->recorded) {
+        refuse(c, rc == -ENOENT ? 409 : 500, err.text);
+        return;
+    }
+    server->recording = (struct http_source){server->recorded->bytes, recording_more, recording_end};
+    server->reader = c;
+    server->read_since_ns = now_ns;
+    http_answer_begin(c, 200);
+    http_header_put(c, "Content-Type", "text/plain");
+    http_answer_stream(c, &server->recording);
+}
+
 /* RECORDING, or RECORDING/SECONDS. */
-static void recording(const struct metrics_server *server, struct http_connection *c, bool get) {
+static void recording(struct metrics_server *server, struct http_connection *c, bool get) {
     const struct metrics_config *config = &server->config;
     const char *rest = c->path.data + strlen(RECORDING);
     double seconds = config->recording_seconds;
     char *end = NULL;
-    struct text text = {0};
-    struct sy_error err;
     if (*rest == '/')
         seconds = strtod(rest + 1, &end);
     if ((*rest && *rest != '/') || (end && (end == rest + 1 || *end || !(seconds > 0)))) {
@@ -108,18 +148,12 @@ static void recording(const struct metrics_server *server, struct http_connectio
     } else if (!lets_in(config->auth, c)) {
         refuse(c, 401, AUTH_NEEDED);
     } else {
-        seconds = seconds < config->recording_seconds_max ? seconds : config->recording_seconds_max;
-        int rc = config->render_recording(config->context, seconds, &text, &err);
-        if (rc)
-            refuse(c, rc == -ENOENT ? 409 : 500, err.text);
-        else
-            answer(c, 200, &text, "text/plain");
+        recording_send(server, c, seconds < config->recording_seconds_max ? seconds : config->recording_seconds_max);
     }
-    text_free(&text);
 }
 
 static void page(void *context, struct http_connection *c) {
-    const struct metrics_server *server = context;
+    struct metrics_server *server = context;
     bool get = c->parser.method == HTTP_GET || c->parser.method == HTTP_HEAD;
     bool fine = strcmp(c->path.data, "/metrics/fine") == 0;
     struct text text = {0};
@@ -131,7 +165,7 @@ static void page(void *context, struct http_connection *c) {
         order(server, c);
         return;
     }
-    if (server->config.render_recording && strncmp(c->path.data, RECORDING, strlen(RECORDING)) == 0) {
+    if (server->config.recording && strncmp(c->path.data, RECORDING, strlen(RECORDING)) == 0) {
         recording(server, c, get);
         return;
     }

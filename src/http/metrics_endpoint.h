@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "http/http_source.h"
 
 struct auth;
 struct metrics_server;
@@ -19,9 +20,10 @@ struct metrics_config {
     const struct auth *auth;                              /* NULL: nobody needs a token */
     void (*render)(void *context, struct text *out);      /* writes /metrics, on the metrics thread */
     void (*render_fine)(void *context, struct text *out); /* the same for /metrics/fine */
-    /* The same for GET /v2/symphony/recording[/SECONDS]: what was recorded in the last seconds. 0; or with a sentence
-     * -ENOENT: there is nothing, or another -errno. NULL: nothing is recorded here */
-    int (*render_recording)(void *context, double seconds, struct text *out, struct sy_error *err);
+    /* The same for GET /v2/symphony/recording[/SECONDS]: what was recorded in the last seconds. A source of it, which
+     * ends before another is asked for; or NULL with a sentence and *rc -ENOENT: there is nothing, or another -errno.
+     * NULL: nothing is recorded here */
+    struct http_source *(*recording)(void *context, double seconds, int *rc, struct sy_error *err);
     double recording_seconds, recording_seconds_max; /* if the path names no number, and at most */
     bool (*ready)(void *context);                    /* on the same thread; NULL: no health routes */
     struct repository_desk *orders;                  /* takes orders to load and unload models; NULL: nobody does */
