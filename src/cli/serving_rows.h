@@ -128,8 +128,9 @@
         OPTION_INT(struct serve_settings, answers_mib, "answers-max-mib", "MIB", 1, 1048576,                           \
                    "memory for answers that clients have not taken, of each protocol; beyond it connections end, the " \
                    "slowest first"),                                                                                   \
-        OPTION_INT(struct serve_settings, connections, "connections-max", "N", 1, 1000000,                             \
-                   "connections of each port, as far as the limit of open files allows; more wait"),                   \
+        OPTION_INT(                                                                                                    \
+            struct serve_settings, connections, "connections-max", "N", 1, 1000000,                                    \
+            "connections of each port, as far as the limit of open files allows; for more, idle ones are closed"),     \
         OPTION_INT(struct serve_settings, per_address, "connections-per-address", "N", 0, 1000000,                     \
                    "of these from one address; more are closed at once; 0: any"),                                      \
         OPTION_INT(struct serve_settings, idle_s, "idle-timeout", "S", 1, 86400,                                       \

@@ -360,6 +360,7 @@ static int start_protocol(struct server *s, uint32_t protocol, int tcp_port, int
     for (uint32_t n = 0; n < s->config.frontends && rc == 0; n++) {
         uint32_t index = protocol * s->config.frontends + n;
         struct frontend_config config = frontend_config(s, index, s->listen_fds[protocol]);
+        config.with_room = s->config.frontends > 1 ? &s->with_room[protocol] : NULL;
         rc = frontend_start(&s->frontends[index], protocols[protocol], &config, err);
     }
     return rc;

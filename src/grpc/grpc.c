@@ -115,6 +115,7 @@ const struct protocol grpc_protocol = {
     .finished = grpc_finished,
     .bulk_done = exchange_bulk_returned,
     .ordered = exchange_order_returned,
+    .displace = connection_displace,
     .give_up = call_give_up,
     .dismiss = grpc_dismiss,
     .sweep = connections_sweep,

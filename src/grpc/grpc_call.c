@@ -173,7 +173,7 @@ static struct grpc_exchange *exchange_take(struct grpc_call *call) {
     list_remove(&call->silent);
     x->call = call;
     x->inference.local = peer_is_local(&c->peer);
-    x->answered = false;
+    x->complete = x->answered = false;
     x->bytes = 0;
     list_init(&x->link);
     list_append(&call->exchanges, &x->link);
@@ -204,6 +204,8 @@ static void exchange_detach(struct grpc_exchange *x) {
         call->receiving = NULL;
     call->exchange_count--;
     c->slots--;
+    if (x->complete && --c->complete == 0)
+        list_append(&c->frontend->base.waiting, &c->waiting);
     c->answers -= x->bytes;
     if (c->held && c->answers <= c->frontend->base.config.answers_bytes_max / CONNECTION_ANSWERS_PART / 2)
         connection_release(c);
@@ -469,6 +471,9 @@ static void exchange_run(struct grpc_exchange *x) {
     struct sy_error err;
     coming_over(&call->coming);
     call->receiving = NULL;
+    x->complete = true;
+    if (call->connection->complete++ == 0)
+        list_remove(&call->connection->waiting);
     x->inference.call.id_length = 0;
     x->method = call->method;
     x->encoding = call->encoding;
@@ -617,6 +622,7 @@ bool call_open(struct grpc_call *call) {
             return false;
     }
     call->opened = true;
+    call->connection->spare &= acceptor_crowded(&f->base.acceptor);
     if (call->timeout_ns < GRPC_TIMEOUT_NONE - f->base.turn_ns)
         call->limit_ns = f->base.turn_ns + call->timeout_ns;
     if (f->base.deflater.level == 0 || !is_inference(call))
@@ -629,6 +635,8 @@ bool call_open(struct grpc_call *call) {
         not_grpc(call, "415");
     else if (!frontend_admits(&f->base.config, call->authorized, is_health(call)))
         call_end(call, 401, "a token is needed: authorization: Bearer TOKEN, or x-api-key: TOKEN");
+    else if (call->connection->spare && !asks_for_health(call))
+        call_end(call, 503, "the server has as many connections as it may");
     else if (call->method == GRPC_NO_METHOD)
         call_end(call, 501, "there is no such method");
     else if (call->method == GRPC_NOT_SERVED)

@@ -173,7 +173,8 @@ void connection_begin(struct frontend *base, int fd, const struct peer_address *
                                   .refused = {REFUSED_BURST, base->turn_ns},
                                   .frame_left = NGHTTP2_CLIENT_MAGIC_LEN,
                                   .peer = *peer,
-                                  .address = acceptor_peer(&base->acceptor, peer)};
+                                  .address = acceptor_peer(&base->acceptor, peer),
+                                  .spare = acceptor_crowded(&base->acceptor)};
     list_init(&c->dirty);
     list_init(&c->again);
     list_init(&c->calls);
@@ -187,6 +188,8 @@ void connection_begin(struct frontend *base, int fd, const struct peer_address *
         goto err_session;
     list_init(&c->link);
     list_append(&base->connections, &c->link);
+    list_init(&c->waiting);
+    list_append(&base->waiting, &c->waiting);
     if (base->quiesced)
         connection_goaway(c);
     connection_touch(c);
@@ -208,6 +211,7 @@ void connection_close(struct grpc_connection *c) {
     list_for_each_safe (it, &c->calls)
         call_close(list_entry(it, struct grpc_call, link));
     unsent_keep(&f->base.unsent, &c->unsent, 0, f->base.turn_ns);
+    list_remove(&c->waiting);
     list_remove(&c->link);
     list_remove(&c->dirty);
     list_remove(&c->again);
@@ -322,6 +326,15 @@ void connection_send(struct grpc_connection *c) {
     else
         unsent_keep(&f->unsent, &c->unsent, c->answers + c->unconsumed + c->stream.unsent.length - c->stream.unsent_at,
                     f->turn_ns);
+}
+
+void connection_displace(struct list_node *waiting) {
+    struct grpc_connection *c = list_entry(waiting, struct grpc_connection, waiting);
+    counter_add(&c->frontend->base.dismissed, 1);
+    connection_end(c, NGHTTP2_NO_ERROR, "too many connections");
+    connection_send(c);
+    if (!c->closed)
+        connection_close(c);
 }
 
 /* ---- reading ---- */

@@ -33,9 +33,12 @@ struct grpc_connection {
     struct grpc_frontend *frontend;
     struct stream stream;
     nghttp2_session *session;
-    struct list_node link;  /* in the frontend's list */
-    struct list_node dirty; /* in the frontend's list of those that may have something to send */
-    struct list_node again; /* in the frontend's list of those that have kept bytes */
+    struct list_node link;    /* in the frontend's list */
+    struct list_node dirty;   /* in the frontend's list of those that may have something to send */
+    struct list_node again;   /* in the frontend's list of those that have kept bytes */
+    struct list_node waiting; /* in the frontend's list of those without a complete request */
+    uint32_t complete;        /* requests that have come whole, and are not answered yet */
+    bool spare;               /* it came when there were too many: it may ask for health */
     struct list_node calls;
     int64_t arrived_ns;                         /* when the kernel had what was received last */
     int64_t until_ns;                           /* when parsing stops, in this turn */
@@ -103,6 +106,7 @@ struct grpc_exchange {
     struct inference inference;
     struct grpc_call *call; /* NULL: gone while the request ran */
     struct list_node link;  /* in the call's list, in the order of arrival */
+    bool complete;          /* its message has come */
     bool answered;          /* its answer may be sent */
     bool sent;              /* once it has ended: whether all of it went out */
     uint64_t bytes;         /* of the answer */
@@ -166,6 +170,8 @@ void connections_go_on(struct grpc_frontend *frontend);
 void connection_send(struct grpc_connection *connection);
 /* No new calls on it. */
 void connection_goaway(struct grpc_connection *connection);
+/* Ends it, since there are too many connections. */
+void connection_displace(struct list_node *waiting);
 /* Says why, and ends it. */
 void connection_end(struct grpc_connection *connection, uint32_t error, const char *why);
 /* Ends it at once. What its calls wait for is cancelled. Its memory stays until connections_free(). */

@@ -6,9 +6,12 @@
  *     a unary call's message         head_timeout_s from the call's begin, then the same
  *     an answer that is ready        as a message: the client may keep its window closed, or not read
  *     a stream without messages      no limit, unless there are too many calls
- *     a connection without calls     idle_timeout_s since its last byte; less where there are too many */
+ *     a connection without calls     idle_timeout_s since its last byte */
 #include "base/clock.h"
 #include "grpc/grpc_state.h"
+
+#define CROWDED_IDLE_S                                                                                                 \
+    10 /* where less than an eighth of the calls is free, a stream that nobody uses ends after so long */
 
 static int64_t passed_ns(const struct grpc_frontend *f, int64_t since_ns) {
     return f->base.turn_ns - since_ns;
@@ -42,7 +45,7 @@ static const struct grpc_exchange *incomplete(const struct grpc_call *call, cons
 /* Whether a stream without messages makes way for others; one that ends anyway does so, too. */
 static bool makes_way(const struct grpc_frontend *f, const struct grpc_call *call, uint32_t *excess) {
     int64_t since_ns = call->first_ns > call->begun_ns ? call->first_ns : call->begun_ns;
-    bool goes = *excess > 0 && (call->ended || passed_ns(f, since_ns) > FRONTEND_CROWDED_IDLE_S * NS_PER_S);
+    bool goes = *excess > 0 && (call->ended || passed_ns(f, since_ns) > CROWDED_IDLE_S * NS_PER_S);
     *excess -= goes;
     return goes;
 }
@@ -101,19 +104,16 @@ static bool connection_dead(const struct grpc_frontend *f, struct grpc_connectio
 
 void connections_sweep(struct frontend *base) {
     struct grpc_frontend *f = grpc_frontend_of(base);
-    uint32_t excess = frontend_excess(acceptor_connections(&base->acceptor), base->config.connections_max);
-    uint32_t excess_calls = frontend_excess(f->open_calls, f->call_count);
+    uint32_t wanted = f->call_count - f->call_count / 8, excess = f->open_calls > wanted ? f->open_calls - wanted : 0;
     list_for_each_safe (it, &base->connections) {
         struct grpc_connection *c = list_entry(it, struct grpc_connection, link);
-        int64_t silent_ns = passed_ns(f, c->stream.active_ns);
-        bool crowded = excess > 0 && silent_ns > FRONTEND_CROWDED_IDLE_S * NS_PER_S;
-        if (connection_dead(f, c) || !calls_look(f, c, &excess_calls)) {
+        if (connection_dead(f, c) || !calls_look(f, c, &excess)) {
             counter_add(&base->dismissed, 1);
             connection_close(c);
-        } else if (list_empty(&c->calls) && (crowded || silent_ns > base->config.idle_timeout_s * NS_PER_S)) {
+        } else if (list_empty(&c->calls) &&
+                   passed_ns(f, c->stream.active_ns) > base->config.idle_timeout_s * NS_PER_S) {
             counter_add(&base->dismissed, 1);
             connection_end(c, NGHTTP2_NO_ERROR, "");
-            excess -= excess > 0;
         }
     }
 }

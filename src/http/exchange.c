@@ -284,11 +284,21 @@ bool exchange_begin(struct http_connection *c) {
         respond_v2(c, &answer);
         return false;
     }
+    c->spare &= acceptor_crowded(&c->frontend->base.acceptor);
+    c->last |= c->spare;
     if (c->frontend->base.config.page) {
         c->verdict = VERDICT_PAGE;
         return verdict_begin(c);
     }
     route_find(c, &route);
+    if (c->spare && !is_health(&route)) {
+        struct v2_answer answer = {.retry = true};
+        v2_error(&answer, 503, "the server has as many connections as it may: %u",
+                 c->frontend->base.config.connections_max);
+        refusal_count(c, &route);
+        respond_v2(c, &answer);
+        return false;
+    }
     c->verdict = verdict_of(c, &route);
     if (c->verdict == VERDICT_NONE && !(c->exchange = exchange_take(c, &route)))
         c->verdict = VERDICT_BUSY;

@@ -83,6 +83,7 @@ const struct protocol http_protocol = {
     .finished = http_finished,
     .bulk_done = exchange_from_bulk,
     .ordered = exchange_ordered,
+    .displace = http_connection_displace,
     .give_up = http_connection_give_up,
     .dismiss = http_dismiss,
     .sweep = http_connections_sweep,

@@ -31,6 +31,10 @@ _Static_assert(HEAD_RECEIVE <= FRONTEND_IN_BYTES, "received into the frontend's 
 
 void http_connection_does(struct http_connection *c, enum http_doing doing) {
     coming_over(&c->coming);
+    if (doing != HTTP_DOING_BODY)
+        list_remove(&c->waiting);
+    if (doing == HTTP_DOING_HEAD || doing == HTTP_DOING_LEAVING)
+        list_append(&c->frontend->base.waiting, &c->waiting);
     c->doing = doing;
     c->since_ns = c->frontend->base.turn_ns;
     c->bytes = 0;
@@ -177,11 +181,13 @@ void http_connection_begin(struct frontend *f, int fd, const struct peer_address
     c->frontend = http_frontend_of(f);
     c->peer = *peer;
     c->address = acceptor_peer(&f->acceptor, peer);
+    c->spare = acceptor_crowded(&f->acceptor);
     coming_init(&c->coming, c, c->address);
     text_init(&c->path, c->path_memory, sizeof(c->path_memory));
     text_init(&c->out, c->out_memory, sizeof(c->out_memory));
     list_init(&c->link);
     list_init(&c->again);
+    list_init(&c->waiting);
     list_init(&c->unsent.link);
     c->unsent.stream = &c->stream;
     list_append(&f->connections, &c->link);
@@ -210,6 +216,7 @@ void http_connection_close(struct http_connection *c) {
     unsent_keep(&f->base.unsent, &c->unsent, 0, f->base.turn_ns);
     coming_over(&c->coming);
     source_end(c);
+    list_remove(&c->waiting);
     list_remove(&c->again);
     list_remove(&c->link);
     list_append(&f->closed, &c->link);
@@ -453,6 +460,10 @@ void http_connection_dismiss(struct http_connection *c, const char *why) {
         http_connection_close(c);
 }
 
+void http_connection_displace(struct list_node *waiting) {
+    http_connection_dismiss(list_entry(waiting, struct http_connection, waiting), NULL);
+}
+
 void http_connection_give_up(struct coming *coming) {
     struct http_connection *c = container_of(coming, struct http_connection, coming);
     exchange_refuse(c->exchange);
@@ -522,8 +533,11 @@ static size_t feed(struct http_connection *c, const char *data, size_t bytes) {
             head_taken(c, used);
         }
     }
-    if (c->doing == HTTP_DOING_BODY && c->exchange) /* and not closed */
+    if (c->doing == HTTP_DOING_BODY && c->exchange) { /* and not closed */
         coming_on(&c->frontend->base, &c->coming);
+        list_remove(&c->waiting);
+        list_append(&c->frontend->base.waiting, &c->waiting);
+    }
     return taken;
 }
 

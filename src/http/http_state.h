@@ -51,8 +51,10 @@ struct http_span {
 struct http_connection {
     struct http_frontend *frontend;
     struct stream stream;
-    struct list_node link;  /* in the frontend's list */
-    struct list_node again; /* in the frontend's list of those that go on next turn, whether or not something comes */
+    struct list_node link;    /* in the frontend's list */
+    struct list_node again;   /* in the frontend's list of those that go on next turn, whether or not something comes */
+    struct list_node waiting; /* in the frontend's list of those without a complete request */
+    bool spare;               /* it came when there were too many: it may ask for health */
     struct peer_address peer;
     struct peer *address; /* who else comes from there */
     struct coming coming; /* its request, while its body comes */
@@ -136,6 +138,8 @@ void http_connection_go_on(struct http_connection *connection);
 void http_connection_close(struct http_connection *connection);
 /* Frees those that are closed. */
 void http_connections_free(struct frontend *frontend);
+/* Ends it, since there are too many connections. */
+void http_connection_displace(struct list_node *waiting);
 /* Gives up the request whose body comes, since another one needs its slot: 503. */
 void http_connection_give_up(struct coming *coming);
 /* Ends a connection that takes too long, or whose answer others need the memory of. If `why` is not NULL, it is

@@ -1,7 +1,7 @@
 /* http_sweep.c - once a second: which connections have taken too long.
  *
  *     TLS, a head           head_timeout_s from its first byte (TLS: from the connection's begin)
- *     no request            idle_timeout_s; less where there are too many connections
+ *     no request            idle_timeout_s
  *     BODY                  less than rate_min for head_timeout_s
  *     RUNNING               no limit: the client waits for us
  *     ANSWER                as BODY, by what the client has acknowledged
@@ -11,17 +11,15 @@
 
 #define LEAVE_S 2
 
-/* True: it was dismissed to make room for others. */
-static bool look(struct frontend *f, struct http_connection *c, bool crowded) {
+static void look(struct frontend *f, struct http_connection *c) {
     int64_t passed_ns = f->turn_ns - c->since_ns;
     int64_t head_ns = f->config.head_timeout_s * NS_PER_S, idle_ns = f->config.idle_timeout_s * NS_PER_S;
     switch (c->doing) {
     case HTTP_DOING_HEAD:
         if (stream_greets(&c->stream) ? f->turn_ns - c->stream.begun_ns > head_ns : c->begun && passed_ns > head_ns) {
             http_connection_dismiss(c, "the request did not arrive in time");
-        } else if (!c->begun && (passed_ns > idle_ns || (crowded && passed_ns > FRONTEND_CROWDED_IDLE_S * NS_PER_S))) {
+        } else if (!c->begun && passed_ns > idle_ns) {
             http_connection_dismiss(c, NULL);
-            return crowded;
         }
         break;
     case HTTP_DOING_BODY:
@@ -41,11 +39,9 @@ static bool look(struct frontend *f, struct http_connection *c, bool crowded) {
     case HTTP_DOING_RUNNING:
         break;
     }
-    return false;
 }
 
 void http_connections_sweep(struct frontend *f) {
-    uint32_t excess = frontend_excess(acceptor_connections(&f->acceptor), f->config.connections_max);
     list_for_each_safe (it, &f->connections)
-        excess -= look(f, list_entry(it, struct http_connection, link), excess > 0);
+        look(f, list_entry(it, struct http_connection, link));
 }

@@ -1,10 +1,11 @@
 /* acceptor.h - accepts connections from a listening socket, within two limits: of all connections, and of those from
  * one address.
  *
- * Connections beyond the first limit wait in the socket's backlog. When accept() fails because descriptors or memory
- * are used up, the acceptor pauses until one of its own connections ends or ACCEPTOR_PAUSE_MS have passed: the
- * listening socket stays readable all the while, and a thread that watched it would spin. One frontend's thread, but
- * for what other threads read. */
+ * CONNECTIONS_SPARE more than the first limit are accepted, once all frontends of the port have reached theirs: the
+ * frontend ends others for them, or has them ask for health alone. Further ones wait in the socket's backlog. When
+ * accept() fails because descriptors or memory are used up, the acceptor pauses until one of its own connections ends
+ * or ACCEPTOR_PAUSE_MS have passed: the listening socket stays readable all the while, and a thread that watched it
+ * would spin. One frontend's thread, but for what other threads read. */
 #pragma once
 
 #include <stdatomic.h>
@@ -22,6 +23,9 @@ struct acceptor {
     bool watched;
     int64_t paused_until_ns; /* 0: not paused */
     uint32_t connections_max, per_address;
+    _Atomic uint32_t
+        *with_room; /* frontends of this port that have fewer than connections_max; NULL: it is the only one */
+    bool has_room;  /* it counts there */
     struct peers *peers;
     /* read by other threads */
     _Atomic uint32_t connections;
@@ -49,6 +53,10 @@ void acceptor_look(struct acceptor *acceptor, int64_t now_ns);
 /* No connection is accepted from now on. */
 void acceptor_close(struct acceptor *acceptor);
 
+/* There are more connections than there should be. */
+static inline bool acceptor_crowded(const struct acceptor *acceptor) {
+    return atomic_load_explicit(&acceptor->connections, memory_order_relaxed) > acceptor->connections_max; /* its own */
+}
 static inline uint32_t acceptor_connections(const struct acceptor *acceptor) {
     return atomic_load_explicit(&acceptor->connections, memory_order_relaxed); /* its own, or statistics */
 }

@@ -120,6 +120,8 @@ static void accept_some(struct frontend *f, uint32_t most) {
         if (fd < 0)
             return;
         f->protocol->begin(f, fd, &peer);
+        if (acceptor_crowded(&f->acceptor) && f->waiting.next != f->waiting.prev) /* others wait, too */
+            f->protocol->displace(f->waiting.next);
     }
 }
 
@@ -306,6 +308,7 @@ int frontend_make(struct frontend **frontend, const struct protocol *protocol, c
     f->config = frontend_config_completed(config);
     f->epoll_fd = f->inbox.wake_fd = f->acceptor.fd = -1;
     list_init(&f->connections);
+    list_init(&f->waiting);
     list_init(&f->unsent.list);
     list_init(&f->coming);
     f->in = malloc(FRONTEND_IN_BYTES);

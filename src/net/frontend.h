@@ -59,6 +59,8 @@ struct protocol {
     /* The order with this context was carried out: 200, or another status with a sentence. */
     void (*ordered)(void *context, unsigned status, const char *sentence);
 
+    /* Ends a connection without a complete request, since there are too many connections. */
+    void (*displace)(struct list_node *waiting);
     /* A request whose message comes is given up, since another one needs its slot: 503. Its slot is free then. */
     void (*give_up)(struct coming *coming);
     /* Ends a connection at once, since others need what is kept for it. */
@@ -95,6 +97,7 @@ struct frontend {
     struct acceptor acceptor;
     struct stream_home streams;
     struct list_node connections; /* of the protocol */
+    struct list_node waiting;     /* those without a complete request: the one that has none for longest first */
     struct unsent_home unsent;
     struct list_node coming; /* requests with a slot whose messages come: the one without a byte for longest first */
     struct inferences inferences;

@@ -16,11 +16,11 @@
 /* How many connections each of so many frontends may have: `wanted`, or what the limit of open files allows. Raises
  * that limit first, as far as it may. */
 static uint32_t connections_allowed(uint32_t wanted, uint32_t frontends) {
-    uint64_t need = (uint64_t)wanted * frontends + FILES_OTHERWISE, allowed = files_allow(need);
+    uint64_t need = ((uint64_t)wanted + CONNECTIONS_SPARE) * frontends + FILES_OTHERWISE, allowed = files_allow(need);
     if (allowed >= need)
         return wanted;
     uint64_t room = allowed > FILES_OTHERWISE ? (allowed - FILES_OTHERWISE) / frontends : 0;
-    return room > CONNECTIONS_MIN ? (uint32_t)room : CONNECTIONS_MIN;
+    return room > CONNECTIONS_MIN + CONNECTIONS_SPARE ? (uint32_t)room - CONNECTIONS_SPARE : CONNECTIONS_MIN;
 }
 
 struct inferences_config frontend_inferences(const struct frontend_config *config, size_t slot_bytes) {

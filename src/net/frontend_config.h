@@ -25,8 +25,9 @@ struct preparer;
  * that serves everybody parses such requests into trees of many times their size. */
 #define SERVICE_BYTES_MAX ((size_t)64 * 1024)
 
-/* Slots beyond requests_max, for requests that ask for health. */
-#define SLOTS_SPARE 64
+/* Slots beyond requests_max, and connections beyond connections_max, for requests that ask for health. */
+#define SLOTS_SPARE       64
+#define CONNECTIONS_SPARE 8
 
 #define INPUTS_BYTES_MAX ((uint64_t)1 << 30)
 
@@ -53,7 +54,8 @@ struct frontend_config {
     uint64_t answers_bytes_max;   /* 0: 512 MiB. Of answers that clients have not taken; beyond it connections end */
     uint32_t requests_max;        /* 0: 8192. Infer requests at once; how they are shared out: slots.h */
     uint32_t frontends;           /* 0: 1. How many the process has: they share its limit of open files */
-    uint32_t connections_max;     /* 0: 10000, or what the limit of open files allows; more wait to be accepted */
+    uint32_t connections_max;     /* 0: 10000, or what the limit of open files allows; for more others make way */
+    _Atomic uint32_t *with_room;  /* frontends of the same port that have fewer; NULL: it is the only one */
     uint32_t connections_per_address; /* more are closed at once; 0: no limit of their own */
     uint32_t idle_timeout_s;          /* 0: 300. A connection that sends nothing for so long is closed */
     uint32_t head_timeout_s;          /* 0: 15. For TLS and a request's head */
@@ -92,15 +94,6 @@ static inline bool frontend_slow(const struct frontend_config *config, struct fr
  * lives and is ready), which is told to all unless `auth_health` says otherwise. */
 static inline bool frontend_admits(const struct frontend_config *config, bool authorized, bool asks_for_health) {
     return !config->auth || authorized || (asks_for_health && !config->auth_health);
-}
-
-/* Where less than an eighth of the connections or calls is free, one that nobody uses makes way after so long. */
-#define FRONTEND_CROWDED_IDLE_S 10
-
-/* How many of the `open` ones make way if nobody uses them, so that an eighth of the `most` allowed is free. */
-static inline uint32_t frontend_excess(uint32_t open, uint32_t most) {
-    uint32_t wanted = most - most / 8;
-    return open > wanted ? open - wanted : 0;
 }
 
 /* What its inferences are told; each slot of `slot_bytes`. */

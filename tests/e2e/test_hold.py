@@ -9,8 +9,11 @@ import struct
 import threading
 import time
 
+import pytest
+
 from server import Server, wait_until
-from test_grpc import ACK, DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, SETTINGS, WINDOW_UPDATE, Wire, frame
+from test_grpc import (ACK, DATA, END_HEADERS, END_STREAM, HEADERS, PREFACE, RST_STREAM, SETTINGS, WINDOW_UPDATE, Wire,
+                       frame)
 from test_limits import CANCEL, HEAD, ONE, connect, infer_message
 
 PATIENCE_S = 120
@@ -141,3 +144,50 @@ def test_announced_bodies(scenario):
         for _ in range(10):
             assert answers(server)
     resource.setrlimit(resource.RLIMIT_NOFILE, (few, most))
+
+
+# ---- connections ----
+
+def told(server):
+    """Whether probes over both protocols are answered, and metrics are."""
+    server.metrics()
+    with Wire(server) as wire:
+        wire.socket.settimeout(PATIENCE_S)
+        wire.call("Check", frame(b""), path="/grpc.health.v1.Health/Check")
+        health = wire.trailers()["grpc-status"] == "0"
+    return health and all(server.request("GET", "/v2/health/" + what, timeout=PATIENCE_S)[0] == 200 for what in ("live", "ready"))
+
+
+@pytest.mark.parametrize("frontends", [1, 2])
+def test_half_heads(scenario, frontends):
+    """On each port more of them than connections may be: whoever comes is let in, and the oldest of them ends."""
+    with Server("--scenario", scenario, "--head-timeout", 3600, "--connections-max", 64, "--frontends",
+                frontends) as server, contextlib.ExitStack() as stack:
+        assert told(server)
+        for port, half in ((server.port, b"GET /v2/health/live HTTP/1.1\r\nHo"), (server.grpc_port, PREFACE[:9]),
+                           (server.metrics_port, b"GET /metrics HTTP/1.1\r\nHo")):
+            for _ in range(96):
+                stack.enter_context(connect(port)).sendall(half)
+        for _ in range(3):
+            assert told(server)
+
+
+def test_connections_with_requests(tmp_path):
+    """Where all of them wait for answers nobody makes way: who comes is told of health, and nothing else."""
+    scenario = tmp_path / "stuck.yaml"
+    scenario.write_text("cluster: {accelerators: 1, type: test}\n"
+                        "models:\n  - {name: m, alpha_ms: 600000, beta_ms: 600000, slo_ms: 3600000}\n"
+                        "workload: {rate_rps: 10}\n")
+    with Server("--scenario", scenario, "--connections-max", 8) as server, contextlib.ExitStack() as stack:
+        for _ in range(8):
+            stack.enter_context(connect(server.port)).sendall(HEAD % len(ONE) + ONE)
+            stack.enter_context(Wire(server)).call("ModelInfer", infer_message())
+        wait_until(lambda: server.metrics()["symphony_requests_in_flight"] == 16)
+        for _ in range(3):
+            assert told(server)
+            status, _, body = server.request("POST", "/v2/models/m/infer", ONE)
+            assert status == 503 and b"as many connections as it may: 8" in body
+            with Wire(server) as wire:
+                wire.call("ModelInfer", infer_message())
+                assert wire.trailers()["grpc-status"] == "14"
+        assert server.metrics()["symphony_requests_in_flight"] == 16

@@ -235,7 +235,7 @@ def test_connections_per_address(scenario):
 
 
 def test_connections_max(scenario):
-    """Further ones wait; those that do nothing make way."""
+    """Those that do nothing make way for further ones."""
     with Server("--scenario", scenario, "--connections-max", 8) as running, contextlib.ExitStack() as stack:
         for _ in range(8):
             assert alive(stack.enter_context(connect(running.port)))

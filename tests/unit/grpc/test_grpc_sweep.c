@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "unit/grpc/grpc_client.h"
 
-#define CONNECTIONS_MAX 16 /* two of them are to stay free */
+#define CONNECTIONS_MAX 16
 #define HEAD_S          15
 #define IDLE_S          60
 #define RATE_MIN        1024
@@ -89,23 +89,6 @@ static void who_is_idle_is_told_and_ended(void **state) {
     assert_true(came(fd, GOAWAY, 0));
     assert_int_equal(connections(), 0);
     close(fd);
-}
-
-static void idle_ones_make_way_as_many_as_needed(void **state) {
-    (void)state;
-    int fds[CONNECTIONS_MAX - 1];
-    for (unsigned i = 0; i < ARRAY_COUNT(fds); i++)
-        greet(fds[i] = client_connect());
-    sweep(1);
-    assert_int_equal(dismissed(), 0);
-    sweep(2 * HEAD_S);
-    assert_int_equal(dismissed(), 1); /* 15 of 16 are open */
-    step();
-    assert_int_equal(connections(), ARRAY_COUNT(fds) - 1);
-    sweep(11);
-    assert_int_equal(dismissed(), 1);
-    for (unsigned i = 0; i < ARRAY_COUNT(fds); i++)
-        close(fds[i]);
 }
 
 static void half_of_a_calls_headers_end_the_connection(void **state) {
@@ -420,13 +403,66 @@ static void silent_calls_make_way(void **state) {
     close(other);
 }
 
+/* ---- connections ---- */
+
+/* A client that comes when there are as many as there may be. */
+static int client_displaces(void) {
+    int fd = client_connect();
+    if (acceptor_crowded(&frontend->base.acceptor) && frontend->base.waiting.next != frontend->base.waiting.prev)
+        frontend->base.protocol->displace(frontend->base.waiting.next); /* as frontend.c does */
+    greet(fd);
+    return fd;
+}
+
+/* At their limit the connection goes that has been without a complete request for longest, with a word. */
+static void half_calls_make_way_for_others(void **state) {
+    (void)state;
+    int fds[CONNECTIONS_MAX];
+    for (unsigned i = 0; i < ARRAY_COUNT(fds); i++)
+        begin(fds[i] = greeted(), 1, LIVE);
+    ask_whether_live(fds[0], 3);
+    assert_true(came(fds[0], DATA, 3));
+    int probe = client_displaces();
+    ask_whether_live(probe, 1);
+    assert_true(came(probe, DATA, 1));
+    assert_true(came(fds[1], GOAWAY, 0));
+    assert_int_equal(recv(fds[1], (char[1]){0}, 1, 0), 0);
+    assert_int_equal(dismissed(), 1);
+    assert_int_equal(connections(), CONNECTIONS_MAX);
+    for (unsigned i = 0; i < ARRAY_COUNT(fds); i++)
+        close(fds[i]);
+    close(probe);
+}
+
+/* All connections have requests that are not answered yet. */
+static void health_is_told_when_all_connections_are_taken(void **state) {
+    (void)state;
+    int fds[CONNECTIONS_MAX];
+    for (unsigned i = 0; i < ARRAY_COUNT(fds); i++)
+        ask_whether_live(fds[i] = client_with_window(0), 1);
+    int probe = client_displaces();
+    ask_whether_live(probe, 1);
+    assert_true(came(probe, DATA, 1));
+    call(probe, 3, INFER, true);
+    assert_true(came(probe, HEADERS, 3)); /* UNAVAILABLE */
+    ask_whether_live(probe, 5);
+    assert_true(came(probe, DATA, 5));
+    int another = client_displaces();
+    ask_whether_live(another, 1);
+    assert_true(came(another, DATA, 1));
+    assert_true(came(probe, GOAWAY, 0));
+    for (unsigned i = 0; i < ARRAY_COUNT(fds); i++)
+        close(fds[i]);
+    close(probe);
+    close(another);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(who_never_begins_is_closed),
         TEST(who_is_idle_is_told_and_ended),
-        TEST(idle_ones_make_way_as_many_as_needed),
         TEST(half_of_a_calls_headers_end_the_connection),
         TEST(a_unary_call_without_its_message_fails),
         TEST(a_message_is_late_by_its_bytes),
@@ -441,6 +477,8 @@ int main(void) {
         TEST(health_is_told_when_all_slots_are_taken),
         TEST(who_takes_no_answers_makes_way),
         TEST(silent_calls_make_way),
+        TEST(half_calls_make_way_for_others),
+        TEST(health_is_told_when_all_connections_are_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,7 @@
 #include "net/listen.h"
 
 #define STEPS_MAX       100000000 /* minutes: the kernel may bring late what was sent */
-#define CONNECTIONS_MAX 16        /* two of them are to stay free */
+#define CONNECTIONS_MAX 16
 #define HEAD_S          15
 #define RATE_MIN        1024
 #define REQUEST                                                                                                        \
@@ -80,13 +80,18 @@ static bool doing(const void *what) {
     return connection_nth(0) && connection_nth(0)->doing == *(const enum http_doing *)what;
 }
 
-/* A client, taken in. */
-static int client_connect(void) {
+static int connected(void) {
     struct sockaddr_in address = {
         .sin_family = AF_INET, .sin_port = htons((uint16_t)tcp_port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    uint32_t count = connections() + 1;
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    return fd;
+}
+
+/* A client, taken in. */
+static int client_connect(void) {
+    uint32_t count = connections() + 1;
+    int fd = connected();
     assert_true(steps_until(as_many, &count));
     return fd;
 }
@@ -339,22 +344,66 @@ static void nobody_waits_too_long_for_us(void **state) {
     close(fd);
 }
 
-static void idle_ones_make_way_as_many_as_needed(void **state) {
+static bool closed(const void *fd) {
+    char byte;
+    return recv(*(const int *)fd, &byte, 1, MSG_DONTWAIT) == 0;
+}
+
+static bool answered(const void *fd) {
+    char byte;
+    return recv(*(const int *)fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 1;
+}
+
+/* At their limit the connection goes that has been without a complete request for longest. */
+static void half_heads_make_way_for_others(void **state) {
     (void)state;
-    int fds[CONNECTIONS_MAX - 1];
+    static const char half[] = "GET /v2/health/live HTTP/1.1\r\nHo", *const rest = "st: x\r\n\r\n";
+    int fds[CONNECTIONS_MAX];
     for (unsigned i = 0; i < ARRAY_COUNT(fds); i++)
-        fds[i] = client_connect();
-    look_after(1);
-    assert_int_equal(dismissed(), 0); /* nobody has been idle for long */
-    connection_nth(0)->doing = HTTP_DOING_RUNNING;
-    look_after(10);
-    assert_int_equal(dismissed(), 1); /* 15 of 16 are open */
-    uint32_t left = ARRAY_COUNT(fds) - 1;
-    assert_true(steps_until(as_many, &left));
-    look_after(20);
-    assert_int_equal(dismissed(), 1); /* an eighth is free */
-    assert_int_equal(connection_nth(0)->doing, HTTP_DOING_RUNNING);
+        say(fds[i] = client_connect(), half);
+    say(fds[0], rest);
+    assert_true(steps_until(answered, &fds[0]));
+    for (int i = 1; i < 4; i++) {
+        int probe = connected();
+        say(probe, half);
+        say(probe, rest);
+        assert_true(steps_until(answered, &probe));
+        assert_true(steps_until(closed, &fds[i]));
+        assert_int_equal(dismissed(), i);
+        fds[i] = probe;
+    }
+    say(fds[4], rest);
+    assert_true(steps_until(answered, &fds[4]));
     for (unsigned i = 0; i < ARRAY_COUNT(fds); i++)
+        close(fds[i]);
+}
+
+/* All connections have requests: who comes now may ask for health, and gets no other answer. */
+static void health_is_told_when_all_connections_are_taken(void **state) {
+    (void)state;
+    int fds[CONNECTIONS_MAX];
+    for (uint32_t i = 0; i < ARRAY_COUNT(fds); i++) {
+        say(fds[i] = client_connect(), REQUEST);
+        while (frontend->base.inferences.running <= i)
+            frontend_step(&frontend->base);
+    }
+    for (int i = 0; i < 2 * CONNECTIONS_SPARE; i++) {
+        static const char *const asked[] = {"GET /v2/health/ready HTTP/1.1\r\nHost: x\r\n\r\n", REQUEST};
+        char got[13] = "";
+        int fd = connected();
+        say(fd, asked[i % 2]);
+        assert_true(steps_until(answered, &fd));
+        assert_int_equal(recv(fd, got, 12, 0), 12);
+        assert_string_equal(got, i % 2 ? "HTTP/1.1 503" : "HTTP/1.1 200");
+        close(fd);
+    }
+    const uint32_t all = CONNECTIONS_MAX;
+    assert_true(steps_until(as_many, &all));
+    assert_int_equal(frontend->base.inferences.running, CONNECTIONS_MAX);
+    scheduler_refuse_all();
+    while (running(NULL))
+        frontend_step(&frontend->base);
+    for (uint32_t i = 0; i < ARRAY_COUNT(fds); i++)
         close(fds[i]);
 }
 
@@ -455,7 +504,8 @@ int main(void) {
         LONG(what_nobody_takes_is_bounded),
         TEST(a_body_makes_way_when_slots_are_short),
         TEST(nobody_waits_too_long_for_us),
-        TEST(idle_ones_make_way_as_many_as_needed),
+        TEST(half_heads_make_way_for_others),
+        TEST(health_is_told_when_all_connections_are_taken),
         TEST(requests_behind_each_other_are_all_answered),
         TEST(who_leaves_has_its_request_cancelled),
         TEST(who_ends_its_sending_side_is_answered),

@@ -50,26 +50,58 @@ static bool told(void) {
 
 static void as_many_as_there_may_be(void **state) {
     struct peer_address peer;
-    int clients[3], taken[2];
+    int clients[3 + CONNECTIONS_SPARE], taken[2 + CONNECTIONS_SPARE];
     (void)state;
     set_up_with(2, 0);
-    for (int i = 0; i < 3; i++)
+    for (unsigned i = 0; i < ARRAY_COUNT(clients); i++)
         clients[i] = client_connect();
-    for (int i = 0; i < 2; i++)
+    for (unsigned i = 0; i < ARRAY_COUNT(taken); i++) {
         assert_true((taken[i] = acceptor_next(&acceptor, &peer, 0)) >= 0);
+        assert_int_equal(acceptor_crowded(&acceptor), i >= 2);
+    }
     assert_int_equal(acceptor_next(&acceptor, &peer, 0), -1);
-    assert_int_equal(acceptor_connections(&acceptor), 2);
+    assert_int_equal(acceptor_connections(&acceptor), ARRAY_COUNT(taken));
     acceptor_look(&acceptor, 0);
-    assert_false(told()); /* the third waits, and is not told of */
+    assert_false(told()); /* the last waits, and is not told of */
     close(taken[0]);
     acceptor_ended(&acceptor, &peer);
     acceptor_look(&acceptor, 0);
     assert_true(told());
     assert_true((taken[0] = acceptor_next(&acceptor, &peer, 0)) >= 0);
-    for (int i = 0; i < 3; i++)
+    for (unsigned i = 0; i < ARRAY_COUNT(clients); i++)
         close(clients[i]);
-    for (int i = 0; i < 2; i++)
+    for (unsigned i = 0; i < ARRAY_COUNT(taken); i++)
         close(taken[i]);
+}
+
+/* While another frontend of the port has room, that one is to accept. */
+static void one_more_than_there_should_be_is_for_who_has_room(void **state) {
+    struct peer_address peer;
+    _Atomic uint32_t with_room = 1; /* the other */
+    (void)state;
+    set_up_with(1, 0);
+    acceptor_destroy(&acceptor);
+    struct frontend_config config = {.connections_max = 1, .with_room = &with_room};
+    assert_int_equal(listen_open("127.0.0.1", 0, "HTTP", &config.listen_fd, &tcp_port, NULL), 0);
+    assert_int_equal(acceptor_init(&acceptor, epoll_fd, &config, &mark, NULL), 0);
+    close(config.listen_fd);
+    assert_int_equal(atomic_load(&with_room), 2);
+    int clients[2] = {client_connect(), client_connect()}, taken[2];
+    assert_true((taken[0] = acceptor_next(&acceptor, &peer, 0)) >= 0);
+    assert_int_equal(atomic_load(&with_room), 1);
+    assert_int_equal(acceptor_next(&acceptor, &peer, 0), -1);
+    acceptor_look(&acceptor, 0);
+    assert_false(told());
+    atomic_store(&with_room, 0);
+    acceptor_look(&acceptor, 0);
+    assert_true(told());
+    assert_true((taken[1] = acceptor_next(&acceptor, &peer, 0)) >= 0);
+    for (int i = 0; i < 2; i++) {
+        close(taken[i]);
+        acceptor_ended(&acceptor, &peer);
+        close(clients[i]);
+    }
+    assert_int_equal(atomic_load(&with_room), 1);
 }
 
 static void so_many_of_an_address(void **state) {
@@ -132,7 +164,7 @@ static void frontends_share_the_limit_of_open_files(void **state) {
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
     const struct {
         uint32_t frontends, wanted, expected;
-    } rows[] = {{0, 0, 1000}, {1, 0, 1000}, {2, 0, 500}, {8, 0, 125}, {8, 100, 100}, {500, 100, 16}};
+    } rows[] = {{0, 0, 992}, {1, 0, 992}, {2, 0, 492}, {8, 0, 117}, {8, 100, 100}, {500, 100, 16}};
     for (unsigned i = 0; i < ARRAY_COUNT(rows); i++) {
         struct frontend_config config = {.frontends = rows[i].frontends, .connections_max = rows[i].wanted};
         assert_int_equal(frontend_config_completed(&config).connections_max, rows[i].expected);
@@ -143,7 +175,10 @@ static void frontends_share_the_limit_of_open_files(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(as_many_as_there_may_be), TEST(so_many_of_an_address), TEST(without_descriptors_it_rests),
+        TEST(as_many_as_there_may_be),
+        TEST(one_more_than_there_should_be_is_for_who_has_room),
+        TEST(so_many_of_an_address),
+        TEST(without_descriptors_it_rests),
         cmocka_unit_test(frontends_share_the_limit_of_open_files), /* the last: it cannot be raised again */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
