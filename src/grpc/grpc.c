@@ -45,8 +45,8 @@ static void grpc_finished(struct inference *inference) {
     exchange_returned(container_of(inference, struct grpc_exchange, inference));
 }
 
-static void grpc_dismiss(void *connection) {
-    struct grpc_connection *c = connection;
+static void grpc_dismiss(struct stream *stream) {
+    struct grpc_connection *c = container_of(stream, struct grpc_connection, stream);
     counter_add(&c->frontend->base.dismissed, 1);
     connection_close(c);
 }

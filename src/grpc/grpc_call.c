@@ -70,7 +70,7 @@ struct grpc_call *call_begin(struct grpc_connection *c, int32_t stream) {
     call->timeout_ns = GRPC_TIMEOUT_NONE;
     call->status = 200;
     call->sentence[0] = '\0';
-    coming_init(&call->coming, c, c->address);
+    coming_init(&call->coming, &c->stream, c->address);
     list_init(&call->exchanges);
     list_init(&call->silent);
     list_append(&f->silent, &call->silent);
@@ -166,7 +166,7 @@ static bool asks_for_health(const struct grpc_call *call) {
 static struct grpc_exchange *exchange_take(struct grpc_call *call) {
     struct grpc_connection *c = call->connection;
     struct grpc_exchange *x =
-        slot_take(&c->frontend->base, c, c->address, c->slots, asks_for_health(call), c->arrived_ns);
+        slot_take(&c->frontend->base, &c->stream, c->address, c->slots, asks_for_health(call), c->arrived_ns);
     if (!x)
         return NULL;
     c->slots++;
@@ -447,6 +447,9 @@ static void infer_run(struct grpc_exchange *x) {
         to_bulk(x, parse_in_bulk, x->message.head_bytes);
         return;
     }
+    if (status == 0)
+        status = inference_late(i, x->message.head, x->message.head_bytes, x->call->limit_ns,
+                                f->base.streams.reads.behind, f->base.turn_ns, &err);
     if (status == 0)
         status = (unsigned)message_parse(x, &err);
     infer_submit(x, status, &err);

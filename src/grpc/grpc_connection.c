@@ -184,7 +184,7 @@ void connection_begin(struct frontend *base, int fd, const struct peer_address *
         goto err_free;
     if (nghttp2_submit_settings(c->session, NGHTTP2_FLAG_NONE, settings, ARRAY_COUNT(settings)) != 0 ||
         nghttp2_session_set_local_window_size(c->session, NGHTTP2_FLAG_NONE, 0, CONNECTION_WINDOW) != 0 ||
-        stream_open(&c->stream, &base->streams, fd, c, base->turn_ns) < 0)
+        stream_open(&c->stream, &base->streams, fd, base->turn_ns) < 0)
         goto err_session;
     list_init(&c->link);
     list_append(&base->connections, &c->link);
@@ -457,8 +457,8 @@ static void readable(struct grpc_connection *c) {
     }
 }
 
-void connection_event(void *connection, uint32_t events) {
-    struct grpc_connection *c = connection;
+void connection_event(struct stream *stream, uint32_t events) {
+    struct grpc_connection *c = container_of(stream, struct grpc_connection, stream);
     if (c->closed)
         return;
     if (events & EPOLLRDHUP)

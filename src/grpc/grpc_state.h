@@ -163,7 +163,7 @@ int connections_init(struct grpc_frontend *frontend);
 /* Takes the socket over. */
 void connection_begin(struct frontend *frontend, int fd, const struct peer_address *peer);
 /* What epoll says of a connection; may close it. */
-void connection_event(void *connection, uint32_t events);
+void connection_event(struct stream *stream, uint32_t events);
 /* Goes on with the connections that have kept bytes, for a while; may close them. */
 void connections_go_on(struct grpc_frontend *frontend);
 /* Sends what there is; may close it. */

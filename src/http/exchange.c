@@ -255,7 +255,7 @@ static bool verdict_begin(struct http_connection *c) {
 
 static struct exchange *exchange_take(struct http_connection *c, const struct v2_route *route) {
     struct http_frontend *f = c->frontend;
-    struct exchange *x = slot_take(&f->base, c, c->address, 0, false, c->arrived_ns);
+    struct exchange *x = slot_take(&f->base, &c->stream, c->address, 0, false, c->arrived_ns);
     if (!x)
         return NULL;
     x->frontend = f;
@@ -455,10 +455,23 @@ static void body_read(struct exchange *x, unsigned status, struct sy_error *err)
         exchange_send_error(x, status, status == 503, err->text);
 }
 
+/* How much of the body is JSON. */
+static size_t json_bytes_of(const struct exchange *x) {
+    return x->json_bytes == INFER_NO_HEADER || (size_t)x->json_bytes > x->body_bytes ? x->body_bytes
+                                                                                     : (size_t)x->json_bytes;
+}
+
 static bool reads_long(const struct exchange *x) {
-    size_t json = x->json_bytes == INFER_NO_HEADER || (size_t)x->json_bytes > x->body_bytes ? x->body_bytes
-                                                                                            : (size_t)x->json_bytes;
-    return x->encoding != BODY_IDENTITY || (x->kind == V2_INFER && json > BULK_JSON_BYTES);
+    return x->encoding != BODY_IDENTITY || (x->kind == V2_INFER && json_bytes_of(x) > BULK_JSON_BYTES);
+}
+
+/* inference_late(); a compressed body, or a long one, is not looked at. */
+static unsigned comes_late(struct exchange *x, struct sy_error *err) {
+    const struct frontend *f = &x->frontend->base;
+    return x->kind == V2_INFER && !reads_long(x)
+               ? inference_late(&x->inference, x->body ? x->body : "", json_bytes_of(x), 0, f->streams.reads.behind,
+                                f->turn_ns, err)
+               : 0;
 }
 
 /* infer_answer_work() of an exchange that has run; 0: the frontend's thread writes the answer. */
@@ -477,6 +490,7 @@ void exchange_end(struct http_connection *c) {
     struct exchange *x = c->exchange;
     struct http_frontend *f = c->frontend;
     struct sy_error err;
+    unsigned late;
     if (!x) {
         respond_verdict(c);
     } else if (x->body_fault == 413) {
@@ -484,6 +498,8 @@ void exchange_end(struct http_connection *c) {
         exchange_send_error(x, 413, false, err.text);
     } else if (x->body_fault) {
         exchange_send_error(x, x->body_fault, true, NO_MEMORY);
+    } else if ((late = comes_late(x, &err))) {
+        exchange_send_error(x, late, true, err.text);
     } else if (f->base.config.bulk && reads_long(x)) {
         to_bulk(x, read_in_bulk, x->encoding == BODY_IDENTITY ? x->body_bytes : INFLATE_TIMES * x->body_bytes);
     } else {

@@ -24,8 +24,8 @@ static void http_free(struct frontend *base) {
     http_connections_free(base);
 }
 
-static void http_dismiss(void *connection) {
-    http_connection_dismiss(connection, NULL);
+static void http_dismiss(struct stream *stream) {
+    http_connection_dismiss(container_of(stream, struct http_connection, stream), NULL);
 }
 
 static void http_finished(struct inference *inference) {

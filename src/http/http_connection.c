@@ -171,7 +171,7 @@ void http_callbacks_init(llhttp_settings_t *callbacks) {
 
 void http_connection_begin(struct frontend *f, int fd, const struct peer_address *peer) {
     struct http_connection *c = calloc(1, sizeof(*c));
-    if (!c || stream_open(&c->stream, &f->streams, fd, c, f->turn_ns) < 0) {
+    if (!c || stream_open(&c->stream, &f->streams, fd, f->turn_ns) < 0) {
         log_warn("no memory for a connection", "protocol=http");
         close(fd);
         acceptor_ended(&f->acceptor, peer);
@@ -182,7 +182,7 @@ void http_connection_begin(struct frontend *f, int fd, const struct peer_address
     c->peer = *peer;
     c->address = acceptor_peer(&f->acceptor, peer);
     c->spare = acceptor_crowded(&f->acceptor);
-    coming_init(&c->coming, c, c->address);
+    coming_init(&c->coming, &c->stream, c->address);
     text_init(&c->path, c->path_memory, sizeof(c->path_memory));
     text_init(&c->out, c->out_memory, sizeof(c->out_memory));
     list_init(&c->link);
@@ -625,8 +625,8 @@ static void writable(struct http_connection *c) {
         send_out(c);
 }
 
-void http_connection_event(void *connection, uint32_t events) {
-    struct http_connection *c = connection;
+void http_connection_event(struct stream *stream, uint32_t events) {
+    struct http_connection *c = container_of(stream, struct http_connection, stream);
     if (c->closed)
         return;
     if (events & (EPOLLERR | EPOLLHUP)) {

@@ -131,7 +131,7 @@ void http_callbacks_init(llhttp_settings_t *callbacks);
 /* Takes the socket over. */
 void http_connection_begin(struct frontend *frontend, int fd, const struct peer_address *peer);
 /* What epoll says of a connection; may close it. */
-void http_connection_event(void *connection, uint32_t events);
+void http_connection_event(struct stream *stream, uint32_t events);
 /* Parses what was kept of it; may close it. */
 void http_connection_go_on(struct http_connection *connection);
 /* Ends it at once. What its request waits for is cancelled. Its memory stays until http_connections_free(). */

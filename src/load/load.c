@@ -121,6 +121,16 @@ static struct request backlog_take(struct backlog *b) {
     return request;
 }
 
+/* The oldest, unless that is late already: then the newest, which may still be in time. Otherwise a client that was out
+ * of connections once would send nothing but late requests from then on, whatever the server does. */
+static struct request backlog_choose(struct backlog *b, int64_t now_ns) {
+    const struct request *oldest = &b->requests[b->first];
+    if (oldest->slo_ns == 0 || now_ns - oldest->due_ns <= oldest->slo_ns)
+        return backlog_take(b);
+    b->count--;
+    return b->requests[(b->first + b->count) & (b->capacity - 1)];
+}
+
 /* ---- accounting ---- */
 
 /* Keeps the first of a kind of answer, on one line. */
@@ -379,7 +389,7 @@ static void connection_event(struct load *load, struct connection *c, uint32_t e
 /* Gives waiting requests to idle connections. */
 static void backlog_serve(struct load *load) {
     while (load->backlog.count && idle_pool_count(load->idle)) {
-        struct request request = backlog_take(&load->backlog);
+        struct request request = backlog_choose(&load->backlog, clock_now_ns());
         connection_start(load, &load->connections[idle_pool_take(load->idle)], &request);
     }
 }

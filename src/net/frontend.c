@@ -4,7 +4,8 @@
  *
  *     finished(), ordered(), bulk_done() ...     answers
  *     sweep(), go_on()                           what clients wait for beside that
- *     epoll_wait() -> begin(), event() ...       requests are read, checked and submitted
+ *     epoll_wait() -> begin(), event() ...       requests are read, checked and submitted, in the order of
+ *                                                read_queue.h while the thread is behind
  *     port_flush()                               one hand-over for all of them */
 #include "net/frontend.h"
 
@@ -25,6 +26,7 @@
 #define HANDSHAKES_MAX  4                 /* steps of TLS handshakes a turn: one may take a millisecond */
 #define WAKE_MS         1000              /* to look for what takes too long, and to return memory */
 #define PREPARING_MS    20                /* to look for preparations that take too long */
+#define UNREAD_MS       1                 /* to look whether there is time for connections that are left unread */
 #define SWEEP_MS        1000
 #define STOP_TURN_MS    10
 #define STOP_SENDING_MS 200 /* how long clients have to take the last answers */
@@ -81,7 +83,7 @@ static void sweep(struct frontend *f) {
 static void bound_unsent(struct frontend *f) {
     struct unsent *least;
     while (f->unsent.bytes > f->config.answers_bytes_max && (least = unsent_least(&f->unsent)))
-        f->protocol->dismiss(least->stream->mark);
+        f->protocol->dismiss(least->stream);
 }
 
 /* All but the events. What the sweep says to clients goes out in the same turn. */
@@ -125,12 +127,48 @@ static void accept_some(struct frontend *f, uint32_t most) {
     }
 }
 
-static void take_event(struct frontend *f, const struct epoll_event *event) {
+static bool is_stream(const struct epoll_event *event) {
     const void *from = event->data.ptr;
-    if (from == &mark_listen)
+    return from != &mark_listen && from != &mark_port && from != &mark_wake;
+}
+
+static void take_event(struct frontend *f, const struct epoll_event *event) {
+    if (event->data.ptr == &mark_listen)
         accept_some(f, ACCEPTS_MAX);
-    else if (from != &mark_port && from != &mark_wake)
+    else if (is_stream(event))
         f->protocol->event(event->data.ptr, event->events);
+}
+
+/* The thread is behind: connections that are only to be read wait in the queue; all else is done at once. Those that
+ * wait already are not watched until they are read, so that epoll tells of each twice at most. */
+static void sort_event(struct frontend *f, const struct epoll_event *event) {
+    struct stream *s = is_stream(event) ? event->data.ptr : NULL;
+    bool to_read = s && (event->events & ~(uint32_t)(EPOLLIN | EPOLLRDHUP)) == 0;
+    if (to_read && s->place.waits) {
+        stream_hold(s, true);
+    } else if (to_read) {
+        read_queue_add(&f->streams.reads, &s->place, event->events, f->turn_ns);
+    } else {
+        if (s)
+            read_queue_remove(&s->place);
+        take_event(f, event);
+    }
+}
+
+/* Reads connections as the queue says. How many. */
+static int read_some(struct frontend *f, int64_t until_ns) {
+    struct read_place *place = NULL;
+    int count = 0;
+    for (int64_t now_ns = f->turn_ns;
+         (count == 0 || now_ns < until_ns) && (place = read_queue_next(&f->streams.reads, now_ns, f->quiesced));
+         now_ns = clock_now_ns()) {
+        struct stream *s = container_of(place, struct stream, place);
+        stream_hold(s, false);
+        f->protocol->event(s, place->events);
+        count++;
+    }
+    f->unread = place && read_queue_waits(&f->streams.reads);
+    return count;
 }
 
 /* Looks for the models as they are now: nothing of those of the last turn is in use any more. */
@@ -142,6 +180,13 @@ static void models_look(struct frontend *f) {
     if (now == f->models)
         return;
     f->models = f->inferences.models = now;
+    int64_t slo_ns = TIME_NEVER;
+    for (uint32_t i = 0; i < now->count; i++) {
+        int64_t of_model_ns = now->models[now->listed[i]].slo_ns;
+        slo_ns = of_model_ns > 0 && of_model_ns < slo_ns ? of_model_ns : slo_ns;
+    }
+    if (slo_ns < TIME_NEVER)
+        read_queue_limit(&f->streams.reads, slo_ns, TURN_NS);
     atomic_store_explicit(&f->models_seen, now, memory_order_release); /* with frontend_models() */
 }
 
@@ -150,17 +195,32 @@ static void models_look(struct frontend *f) {
  * how many events there were; it takes at least one. */
 static int take_events(struct frontend *f, int timeout_ms, bool armed) {
     struct epoll_event events[EVENTS_MAX];
+    bool behind = f->streams.reads.behind;
+    int64_t began_ns = behind && timeout_ms != 0 ? clock_now_ns() : f->turn_ns;
     int n = epoll_wait(f->epoll_fd, events, EVENTS_MAX, timeout_ms);
     if (armed)
         port_disarm(f->config.port);
     int64_t until_ns = (f->turn_ns = clock_now_ns()) + TURN_NS;
+    if (behind)
+        read_queue_slept(&f->streams.reads,
+                         timeout_ms != 0 || (f->config.busy_poll && n == 0) ? f->turn_ns - began_ns : 0, f->turn_ns);
     f->streams.handshakes = HANDSHAKES_MAX;
     for (int i = 0; i < n; i++)
         if (events[i].data.ptr == &mark_wake)
             inbox_woken(&f->inbox);
     models_look(f); /* only now: the read also took the wake-up for a list that was published just before it */
-    for (int i = 0; i < n && (i == 0 || clock_now_ns() < until_ns); i++)
-        take_event(f, &events[i]);
+    if (!behind) {
+        for (int i = 0; i < n && (i == 0 || clock_now_ns() < until_ns); i++)
+            take_event(f, &events[i]);
+    } else {
+        for (int told = n;; told = epoll_wait(f->epoll_fd, events, EVENTS_MAX, 0)) {
+            for (int i = 0; i < told; i++)
+                sort_event(f, &events[i]);
+            if (told < EVENTS_MAX)
+                break;
+        }
+        n += read_some(f, until_ns);
+    }
     flush(f); /* what was read: somebody may wait for it */
     f->protocol->reap(f);
     return n;
@@ -170,7 +230,9 @@ static int take_events(struct frontend *f, int timeout_ms, bool armed) {
 static void rest(struct frontend *f) {
     bool idle = acceptor_connections(&f->acceptor) == 0 && slab_bytes_mapped(f->inferences.slab) == 0 &&
                 f->inferences.shared.count == 0;
-    int timeout_ms = f->config.busy_poll || f->more ? 0 : idle ? -1 : WAKE_MS;
+    int timeout_ms = f->config.busy_poll || f->more || f->unread ? 0 : idle ? -1 : WAKE_MS;
+    if (timeout_ms != 0 && read_queue_waits(&f->streams.reads))
+        timeout_ms = UNREAD_MS;
     if (timeout_ms != 0 && f->inferences.preparing > 0)
         timeout_ms = PREPARING_MS;
     if (timeout_ms != 0 && f->acceptor.paused_until_ns > 0)

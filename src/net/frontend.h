@@ -50,8 +50,8 @@ struct protocol {
 
     /* A client has been accepted: takes the socket over. */
     void (*begin)(struct frontend *frontend, int fd, const struct peer_address *peer);
-    /* What epoll says of a connection, which may be gone afterwards. */
-    void (*event)(void *connection, uint32_t events);
+    /* What epoll says of a connection, by its stream; it may be gone afterwards. */
+    void (*event)(struct stream *stream, uint32_t events);
     /* The scheduler gave a request back. */
     void (*finished)(struct inference *inference);
     /* A bulk thread gave one back. */
@@ -64,7 +64,7 @@ struct protocol {
     /* A request whose message comes is given up, since another one needs its slot: 503. Its slot is free then. */
     void (*give_up)(struct coming *coming);
     /* Ends a connection at once, since others need what is kept for it. */
-    void (*dismiss)(void *connection);
+    void (*dismiss)(struct stream *stream);
     /* Once a second: gives up what takes too long. */
     void (*sweep)(struct frontend *frontend);
     /* Once a turn, behind all of the above: what else there is to do. True: there is more, so the thread does not sleep
@@ -94,6 +94,7 @@ struct frontend {
     bool quiesced;
     bool ending; /* the server ends: calls that wait for nothing end, too */
     bool more;   /* the next turn has something to do already */
+    bool unread; /* the same: connections that there was no time for */
     struct acceptor acceptor;
     struct stream_home streams;
     struct list_node connections; /* of the protocol */

@@ -15,11 +15,11 @@ void coming_on(struct frontend *f, struct coming *c) {
 }
 
 /* A request whose message comes makes way: of this connection or of this peer, if they are given. */
-static bool coming_makes_way(struct frontend *f, const void *connection, const struct peer *peer) {
+static bool coming_makes_way(struct frontend *f, const struct stream *stream, const struct peer *peer) {
     int looked = 0;
     list_for_each (it, &f->coming) {
         struct coming *c = list_entry(it, struct coming, link);
-        if ((!connection || c->connection == connection) && (!peer || c->peer == peer)) {
+        if ((!stream || c->stream == stream) && (!peer || c->peer == peer)) {
             f->protocol->give_up(c);
             return true;
         }
@@ -31,26 +31,26 @@ static bool coming_makes_way(struct frontend *f, const void *connection, const s
 
 /* A connection whose client does not take its answers makes way. It has had a second for it, unless health is asked
  * for. */
-static bool unsent_makes_way(struct frontend *f, const void *connection, bool health) {
+static bool unsent_makes_way(struct frontend *f, const struct stream *stream, bool health) {
     const struct unsent *least = unsent_least(&f->unsent);
-    if (!least || least->stream->mark == connection || unsent_lately(least) >= f->config.rate_min ||
+    if (!least || least->stream == stream || unsent_lately(least) >= f->config.rate_min ||
         (!health && f->turn_ns - least->since_ns < NS_PER_S))
         return false;
-    f->protocol->dismiss(least->stream->mark);
+    f->protocol->dismiss(least->stream);
     return true;
 }
 
-void *slot_take(struct frontend *f, const void *connection, struct peer *peer, uint32_t held, bool health,
+void *slot_take(struct frontend *f, const struct stream *stream, struct peer *peer, uint32_t held, bool health,
                 int64_t now_ns) {
     uint32_t most = f->config.requests_max, taken = frontend_in_flight(f);
     if (taken >= most - most / SHORT_PART) {
         bool full = taken >= (health ? most + SLOTS_SPARE : most), makes_way = true;
         if (!health && held > most / CONNECTION_PART)
-            makes_way = coming_makes_way(f, connection, NULL);
+            makes_way = coming_makes_way(f, stream, NULL);
         else if (!health && peer->requests > most / ADDRESS_PART)
             makes_way = coming_makes_way(f, NULL, peer);
         else if (full)
-            makes_way = coming_makes_way(f, NULL, NULL) || unsent_makes_way(f, connection, health);
+            makes_way = coming_makes_way(f, NULL, NULL) || unsent_makes_way(f, stream, health);
         if (!makes_way)
             return NULL;
     }

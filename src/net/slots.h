@@ -15,21 +15,22 @@
 
 struct frontend;
 struct peer;
+struct stream;
 
 /* A request that has a slot while its message comes. */
 struct coming {
     struct list_node link;
-    const void *connection;
+    const struct stream *stream;
     const struct peer *peer;
 };
 
-/* A slot for a request that arrives now by this connection, which has `held`; NULL: there is none for it. */
-void *slot_take(struct frontend *frontend, const void *connection, struct peer *peer, uint32_t held, bool health,
+/* A slot for a request that arrives now by this stream's connection, which has `held`; NULL: there is none for it. */
+void *slot_take(struct frontend *frontend, const struct stream *stream, struct peer *peer, uint32_t held, bool health,
                 int64_t now_ns);
 
-static inline void coming_init(struct coming *coming, const void *connection, const struct peer *peer) {
+static inline void coming_init(struct coming *coming, const struct stream *stream, const struct peer *peer) {
     list_init(&coming->link);
-    coming->connection = connection;
+    coming->stream = stream;
     coming->peer = peer;
 }
 /* Bytes of the message have come, and more are to come. */

@@ -28,6 +28,7 @@ int stream_home_init(struct stream_home *home, int epoll_fd, struct tls *tls, co
                      struct histogram *waited_ns) {
     *home = (struct stream_home){.epoll_fd = epoll_fd, .tls = tls, .alpn = alpn, .waited_ns = waited_ns};
     text_init(&home->encrypted, NULL, 0);
+    read_queue_init(&home->reads);
     home->decrypted = malloc(STREAM_RECORD_BYTES);
     return home->decrypted ? 0 : -ENOMEM;
 }
@@ -50,10 +51,9 @@ static void socket_prepare(int fd) {
     setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPING, &stamps, sizeof(stamps));
 }
 
-int stream_open(struct stream *s, struct stream_home *home, int fd, void *mark, int64_t now_ns) {
-    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = mark};
-    *s = (struct stream){
-        .home = home, .fd = fd, .mark = mark, .watched = event.events, .begun_ns = now_ns, .active_ns = now_ns};
+int stream_open(struct stream *s, struct stream_home *home, int fd, int64_t now_ns) {
+    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = s};
+    *s = (struct stream){.home = home, .fd = fd, .watched = event.events, .begun_ns = now_ns, .active_ns = now_ns};
     text_init(&s->unsent, NULL, 0);
     socket_prepare(fd);
     if (home->tls && !(s->tls = tls_stream_create(home->tls, TLS_SERVER, home->alpn, &home->encrypted)))
@@ -66,6 +66,7 @@ int stream_open(struct stream *s, struct stream_home *home, int fd, void *mark, 
 }
 
 void stream_close(struct stream *s) {
+    read_queue_remove(&s->place);
     if (s->tls) {
         tls_stream_end(s->tls);
         stream_write_encrypted(s, s->active_ns); /* what the socket takes of it at once */
@@ -79,16 +80,17 @@ void stream_close(struct stream *s) {
 
 /* ---- what is watched ---- */
 
-static void watch(struct stream *s, uint32_t events) {
-    if (events == s->watched)
+static void watch(struct stream *s, uint32_t events, bool held) {
+    if (events == s->watched && held == s->held)
         return;
-    struct epoll_event event = {.events = events, .data.ptr = s->mark};
+    struct epoll_event event = {.events = held ? events & ~(EPOLLIN | EPOLLRDHUP) : events, .data.ptr = s};
     epoll_ctl(s->home->epoll_fd, EPOLL_CTL_MOD, s->fd, &event);
     s->watched = events;
+    s->held = held;
 }
 
 static void watch_also(struct stream *s, uint32_t events, bool wanted) {
-    watch(s, wanted ? s->watched | events : s->watched & ~events);
+    watch(s, wanted ? s->watched | events : s->watched & ~events, s->held);
 }
 
 void stream_reading(struct stream *s, bool wanted) {
@@ -97,6 +99,10 @@ void stream_reading(struct stream *s, bool wanted) {
 
 void stream_writing(struct stream *s, bool wanted) {
     watch_also(s, EPOLLOUT, wanted || stream_congested(s));
+}
+
+void stream_hold(struct stream *s, bool held) {
+    watch(s, s->watched, held);
 }
 
 void stream_shut(struct stream *s) {
@@ -137,6 +143,7 @@ ssize_t stream_receive(struct stream *s, void *data, size_t bytes, int64_t *arri
     s->active_ns = clock_now_ns();
     *arrived_ns = s->active_ns - waited_ns;
     histogram_add(s->home->waited_ns, waited_ns);
+    read_queue_note(&s->home->reads, waited_ns, s->active_ns);
     return n;
 }
 

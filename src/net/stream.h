@@ -13,6 +13,7 @@
 
 #include "base/histogram.h"
 #include "base/text.h"
+#include "net/read_queue.h"
 #include "net/tls_stream.h"
 
 /* What one thread's streams share. */
@@ -24,6 +25,7 @@ struct stream_home {
     struct text encrypted;       /* by TLS, to be sent: of the stream that is read or written now */
     struct histogram *waited_ns; /* from a piece's arrival to its receive */
     int handshakes;              /* steps of handshakes that this turn may still take */
+    struct read_queue reads;     /* streams that are left unread for now, while the thread is behind */
 };
 
 #define STREAM_RECORD_BYTES ((size_t)16 * 1024) /* what a record of TLS holds at most */
@@ -31,10 +33,11 @@ struct stream_home {
 struct stream {
     struct stream_home *home;
     int fd;
-    void *mark;             /* what epoll gives back */
-    uint32_t watched;       /* events */
-    struct tls_stream *tls; /* NULL: plain text */
-    struct text unsent;     /* what the socket did not take; sent when it is writable */
+    uint32_t watched;        /* events */
+    bool held;               /* not watched for input, though it is wanted: it waits in the queue */
+    struct read_place place; /* in the queue */
+    struct tls_stream *tls;  /* NULL: plain text */
+    struct text unsent;      /* what the socket did not take; sent when it is writable */
     size_t unsent_at;
     bool shut;         /* the peer has ended its sending side; bytes from before may be unread */
     int64_t begun_ns;  /* when it was accepted */
@@ -46,9 +49,9 @@ int stream_home_init(struct stream_home *home, int epoll_fd, struct tls *tls, co
                      struct histogram *waited_ns);
 void stream_home_destroy(struct stream_home *home);
 
-/* Takes over the socket, which is not blocking, and watches it for input; epoll gives `mark` back with its events. 0,
- * or -errno: the socket is still the caller's. */
-int stream_open(struct stream *stream, struct stream_home *home, int fd, void *mark, int64_t now_ns);
+/* Takes over the socket, which is not blocking, and watches it for input; epoll gives the stream back with its events.
+ * 0, or -errno: the socket is still the caller's. */
+int stream_open(struct stream *stream, struct stream_home *home, int fd, int64_t now_ns);
 /* Over TLS tells the peer that it ends, if the socket takes that at once; then closes. */
 void stream_close(struct stream *stream);
 
@@ -56,6 +59,8 @@ void stream_close(struct stream *stream);
 void stream_reading(struct stream *stream, bool wanted);
 /* Watches for room in the socket, or stops; while something is unsent it always watches. */
 void stream_writing(struct stream *stream, bool wanted);
+/* While it waits in the queue, epoll need not tell again that there is something to read. */
+void stream_hold(struct stream *stream, bool held);
 /* The peer's end has been told: stops watching for it. */
 void stream_shut(struct stream *stream);
 /* A TLS handshake is still going on. */

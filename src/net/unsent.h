@@ -14,7 +14,7 @@
 /* Of a connection; zeroed, but for `link` and `stream`. */
 struct unsent {
     struct list_node link;
-    const struct stream *stream;
+    struct stream *stream;
     uint64_t handed; /* bytes of answers that the stream was given, in all */
     uint64_t bytes;  /* of answers that are kept */
     uint64_t taken;  /* what unsent_taken() was when it was looked at last, */

@@ -307,6 +307,42 @@ static void deadline_set(struct inference *inference, int64_t limit_ns) {
     request->due_ns = request->deadline_ns;
 }
 
+/* A request whose client has left does not count as refused. */
+static void count_refused(struct inferences *home, const struct request *request) {
+    if (request->status == REQUEST_REFUSED && request->refusal != REFUSAL_CANCELLED)
+        counter_add(&home->counters.models[request->model].refused[request->refusal], 1);
+}
+
+unsigned inference_late(struct inference *inference, const char *words, size_t bytes, int64_t limit_ns, bool behind,
+                        int64_t now_ns, struct sy_error *err) {
+    static const char *const others[] = {"timeout", "priority", "best_effort"};
+    static const struct infer_call plain;
+    struct request *request = &inference->request;
+    int64_t waited_ns = now_ns - request->arrival_ns, late_ns;
+    if (2 * waited_ns <= inference->model->slo_ns) /* nearly all, so they pay for no more */
+        return 0;
+    int64_t allowed_ns = class_set(request, &plain, inference->model, &late_ns);
+    bool limited = limit_ns > 0 && limit_ns - request->arrival_ns < allowed_ns, retry;
+    allowed_ns = limited ? limit_ns - request->arrival_ns : allowed_ns;
+    if (waited_ns <= (behind ? allowed_ns / 2 : allowed_ns) || late_ns > 0 || request->delay ||
+        request->priority == PRIORITY_BEST_EFFORT)
+        return 0;
+    for (unsigned i = 0; i < ARRAY_COUNT(others); i++)
+        if (memmem(words, bytes, others[i], strlen(others[i])))
+            return 0;
+    request->deadline_ns = request->due_ns = request->arrival_ns + allowed_ns;
+    request->late_until_ns = 0;
+    request->status = REQUEST_REFUSED;
+    request->refusal = REFUSAL_DEADLINE;
+    count_refused(inference->home, request);
+    if (waited_ns <= allowed_ns)
+        return (unsigned)error_set(err, 503,
+                                   "this frontend is behind: half of this request's time, %.6g ms, was over before it "
+                                   "was read",
+                                   (double)allowed_ns / 2 / (double)NS_PER_MS);
+    return refusal_result(inference->model, request, limited, &retry, err);
+}
+
 unsigned inference_submit(struct inference *inference, int64_t limit_ns, struct sy_error *err) {
     const struct infer_call *call = &inference->call;
     const struct served_model *model = inference->model;
@@ -371,12 +407,6 @@ bool inferences_away(const struct inferences *home) {
     for (uint32_t i = 0; i < home->fresh && !away; i++)
         away = slot(home, i)->state == INFERENCE_BULK;
     return away;
-}
-
-/* A request whose client has left does not count as refused. */
-static void count_refused(struct inferences *home, const struct request *request) {
-    if (request->status == REQUEST_REFUSED && request->refusal != REFUSAL_CANCELLED)
-        counter_add(&home->counters.models[request->model].refused[request->refusal], 1);
 }
 
 struct inference *inferences_next(struct inferences *home) {

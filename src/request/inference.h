@@ -135,6 +135,12 @@ size_t inference_room(const struct inference *inference, size_t arrived, size_t 
 /* Gives the inputs' memory back, once the answer is built: it points into the outputs only. */
 void inference_blocks_give(struct inference *inference);
 
+/* Before the request is parsed: whether it comes too late. The deadline that its model gives it, or `limit_ns` (0:
+ * none), has passed; or, if this thread is `behind`, half of that time has, since with the rest it would hardly be in
+ * time and only make others late. A request whose words (JSON, or protobuf without tensors) may ask for another
+ * deadline does not. 0: it does not; or the status of its refusal with a sentence. */
+unsigned inference_late(struct inference *inference, const char *words, size_t bytes, int64_t limit_ns, bool behind,
+                        int64_t now_ns, struct sy_error *err);
 /* Submits a request whose `call` is filled; inputs in shared memory are read first. Its deadline comes from its timeout
  * or its model's SLO, or is `limit_ns` if that is earlier (0: none). 0: RUNNING; or a status with a sentence. */
 unsigned inference_submit(struct inference *inference, int64_t limit_ns, struct sy_error *err);

@@ -375,6 +375,23 @@ def test_a_stall_is_charged_with_every_request_it_held_up(options):
         assert result["latency_ms"]["p99"] > 800
 
 
+class Slow(Server):
+    """Takes as long for each request as 20 become due in."""
+
+    async def infer(self, model):
+        await asyncio.sleep(0.2)
+        return 200, {}
+
+
+def test_out_of_connections_it_sends_what_can_be_in_time():
+    """In order, only the first five or so of some 20 that one connection has time for would be."""
+    with Slow() as server:
+        result = bench(server, "--rate", "100", "--arrivals", "uniform", "--seconds", "4", "--warmup", "0", "--slo-ms", "1000",
+                       "--connections", "1", "--connections-max", "1", "--grace", "0.5")
+        answered = len(server.requests)
+        assert result["good_rps"] * 4 > 0.6 * (answered - 1) or answered < 10  # the machine stood still
+
+
 @pytest.mark.parametrize("framing", ["length", "chunked", "split", "close"])
 def test_answers_are_understood_however_framed(framing):
     with Server() as server:

@@ -26,10 +26,11 @@
 
 struct scripted {
     struct frontend base;
-    struct text done; /* a word for each call */
-    bool more;        /* go_on() says so */
-    int client_fds[CLIENTS_MAX]; /* those that have been accepted, from one address */
+    struct text done;                   /* a word for each call */
+    bool more;                          /* go_on() says so */
+    struct stream streams[CLIENTS_MAX]; /* of those that have been accepted, from one address */
     uint32_t clients;
+    uint32_t read[CLIENTS_MAX], reads; /* those that an event told of, in that order */
     struct peer_address peer;
 };
 
@@ -50,7 +51,7 @@ static int init(struct frontend *base) {
 static void end(struct frontend *base) {
     struct scripted *s = scripted_of(base);
     for (uint32_t i = 0; i < s->clients; i++) {
-        close(s->client_fds[i]);
+        stream_close(&s->streams[i]);
         acceptor_ended(&base->acceptor, &s->peer);
     }
     text_free(&s->done);
@@ -58,17 +59,21 @@ static void end(struct frontend *base) {
 
 static void begin(struct frontend *base, int fd, const struct peer_address *peer) {
     struct scripted *s = scripted_of(base);
-    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = s};
     assert_true(s->clients < CLIENTS_MAX);
-    s->client_fds[s->clients++] = fd;
     s->peer = *peer;
-    assert_int_equal(epoll_ctl(base->epoll_fd, EPOLL_CTL_ADD, fd, &event), 0);
+    assert_int_equal(stream_open(&s->streams[s->clients++], &base->streams, fd, base->turn_ns), 0);
     note(base, "begin");
 }
 
-static void event(void *connection, uint32_t events) {
-    struct scripted *s = connection;
+/* Reads a byte. */
+static void event(struct stream *stream, uint32_t events) {
+    struct scripted *s = scripted_of(container_of(stream->home, struct frontend, streams));
+    int64_t arrived_ns;
+    char byte;
     assert_true(events & EPOLLIN);
+    assert_int_equal(stream_receive(stream, &byte, 1, &arrived_ns), 1);
+    assert_true(s->reads < CLIENTS_MAX);
+    s->read[s->reads++] = (uint32_t)(stream - s->streams);
     note(&s->base, "event");
 }
 
@@ -234,6 +239,93 @@ static void all_that_was_sent_is_taken_before_it_shuts(void **state) {
         close(clients[i]);
 }
 
+static void send_byte(int client) {
+    assert_int_equal(send(client, "x", 1, MSG_NOSIGNAL), 1);
+    until_received(client);
+}
+
+/* What the last turn read: as many as `count`, in this order. */
+static void was_read(const uint32_t *clients, uint32_t count) {
+    struct scripted *s = scripted_of(frontend);
+    assert_int_equal(s->reads, count);
+    assert_memory_equal(s->read, clients, count * sizeof(*clients));
+    s->reads = 0;
+}
+
+/* A turn of a thread that has read for long what had waited for long. However slow the machine is, nothing that the
+ * test sends has. */
+static void turn_behind(void) {
+    frontend->streams.reads.behind = true;
+    frontend->streams.reads.long_ns = 3600 * NS_PER_S;
+    frontend_step(frontend);
+}
+
+/* However many turns the machine takes for that. */
+static void read_all(uint32_t count) {
+    while (scripted_of(frontend)->reads < count)
+        frontend_step(frontend);
+}
+
+static void behind_it_reads_first_who_came_last(void **state) {
+    enum { CLIENTS = 20 };
+    int clients[CLIENTS];
+    (void)state;
+    for (int i = 0; i < CLIENTS; i++)
+        clients[i] = client_connect();
+    while (scripted_of(frontend)->clients < CLIENTS)
+        frontend_step(frontend);
+    for (int i = 0; i < 3; i++)
+        send_byte(clients[i]);
+    read_all(3);
+    was_read((uint32_t[]){0, 1, 2}, 3); /* it keeps up */
+    for (int i = 0; i < CLIENTS; i++)
+        send_byte(clients[i]);
+    turn_behind();
+    read_all(CLIENTS);
+    was_read((uint32_t[]){19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 0 /* the oldest */, 4, 3, 2, 1},
+             CLIENTS);
+    frontend_step(frontend);
+    assert_false(frontend->streams.reads.behind); /* nothing waits any more */
+    send_byte(clients[0]);
+    send_byte(clients[1]);
+    read_all(2);
+    was_read((uint32_t[]){0, 1}, 2);
+    for (int i = 0; i < CLIENTS; i++)
+        close(clients[i]);
+}
+
+/* Epoll tells of it once more while it waits, and then no more until it has been read. A server that ends reads in the
+ * order of arrival. */
+static void who_waits_unread_is_read_at_last(void **state) {
+    int clients[2];
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        clients[i] = client_connect();
+    while (scripted_of(frontend)->clients < 2)
+        frontend_step(frontend);
+    struct stream *first = &scripted_of(frontend)->streams[0];
+    send_byte(clients[0]);
+    read_queue_add(&frontend->streams.reads, &first->place, EPOLLIN, clock_now_ns()); /* there was no time for it */
+    stream_hold(first, true);
+    stream_shut(first); /* changes what is watched */
+    send_byte(clients[1]);
+    turn_behind();
+    read_all(2);
+    was_read((uint32_t[]){1, 0}, 2);
+    assert_false(first->held);
+    send_byte(clients[0]);
+    read_all(1);
+    was_read((uint32_t[]){0}, 1);
+    send_byte(clients[0]);
+    send_byte(clients[1]);
+    frontend->streams.reads.behind = true;
+    frontend_quiesce(frontend);
+    read_all(2);
+    was_read((uint32_t[]){0, 1}, 2);
+    for (int i = 0; i < 2; i++)
+        close(clients[i]);
+}
+
 /* Hands in a request whose deadline the client has chosen: a refusal of it is final. */
 static void submit(void) {
     char body[] = "{\"parameters\":{\"timeout\":1000000},"
@@ -341,6 +433,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_order_of_a_turn, set_up, tear_down),
         cmocka_unit_test_setup_teardown(events_come_behind_the_answers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(all_that_was_sent_is_taken_before_it_shuts, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(behind_it_reads_first_who_came_last, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_waits_unread_is_read_at_last, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_comes_back_is_taken_first, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_brings_an_answer_gives_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(where_it_counts, set_up, tear_down),

@@ -116,11 +116,90 @@ static void what_comes_after_its_own_deadline_is_not_submitted(void **state) {
     free(f);
 }
 
+static void model_chooses(struct served_model *model) {
+    model->slo_chosen = true;
+}
+
+static void model_has_no_slo(struct served_model *model) {
+    model->slo_ns = 0;
+}
+
+static void model_delays(struct served_model *model) {
+    model->queue.rules[0] = (struct queue_rule){.timeout_ns = NS_PER_MS, .delay = true};
+}
+
+static void model_is_best_effort(struct served_model *model) {
+    model->best_effort = true;
+}
+
+static void model_has_a_timeout(struct served_model *model) {
+    model->queue.rules[0].timeout_ns = 100 * NS_PER_MS;
+}
+
+/* What is late before it is parsed, of a request that arrived at 1 s and may take 25 ms. */
+static void late_is_refused_before_it_is_parsed(void **state) {
+    const int64_t after_ns = NS_PER_S + 25 * NS_PER_MS;
+    const struct {
+        const char *words;
+        int64_t limit_ns, now_ns;
+        bool behind;
+        void (*change)(struct served_model *model);
+        unsigned status;
+    } rows[] = {
+        {"{\"inputs\":[]}", 0, after_ns, false, NULL, 0},
+        {"{\"inputs\":[]}", 0, after_ns + 1, false, NULL, 503},
+        {"", 0, after_ns + 1, false, NULL, 503},
+        {"{\"parameters\":{\"timeout\":1000000}}", 0, after_ns + 1, false, NULL, 0},
+        {"{\"parameters\":{\"priority\":3}}", 0, after_ns + 1, false, NULL, 0},
+        {"{\"parameters\":{\"best_effort\":true}}", 0, after_ns + 1, false, NULL, 0},
+        {"", NS_PER_S + 20 * NS_PER_MS, NS_PER_S + 20 * NS_PER_MS, false, NULL, 0},
+        {"", NS_PER_S + 20 * NS_PER_MS, NS_PER_S + 20 * NS_PER_MS + 1, false, NULL,
+         504}, /* the client's own deadline */
+        {"", 0, NS_PER_S + 12500 * NS_PER_US, true, NULL, 0},
+        {"", 0, NS_PER_S + 12500 * NS_PER_US + 1, true, NULL, 503}, /* half of it is over */
+        {"timeout", 0, NS_PER_S + 12500 * NS_PER_US + 1, true, NULL, 0},
+        {"", NS_PER_S + 20 * NS_PER_MS, NS_PER_S + 12500 * NS_PER_US + 1, true, NULL, 503},
+        {"", 2 * NS_PER_S, after_ns + 1, false, NULL, 503},
+        {"", 0, after_ns + 1, false, model_chooses, 0}, /* it is answered late */
+        {"", 0, after_ns + 1, false, model_has_no_slo, 0},
+        {"", 0, after_ns + 1, false, model_delays, 0},
+        {"", 0, after_ns + 1, false, model_is_best_effort, 0},
+        {"", 0, after_ns + 1, false, model_has_a_timeout, 0},
+        {"", 0, NS_PER_S + 100 * NS_PER_MS + 1, false, model_has_a_timeout, 503},
+    };
+    (void)state;
+    for (unsigned i = 0; i < ARRAY_COUNT(rows); i++) {
+        struct fixture *f = fixture_new();
+        struct sy_error err = {.text = ""};
+        struct inferences home = {.slots = NULL};
+        assert_int_equal(infer_counters_init(&home.counters, 1), 0);
+        f->inference.home = &home;
+        f->model.slo_ns = 25 * NS_PER_MS;
+        f->model.queue.priorities = 0;
+        f->inference.request = (struct request){.arrival_ns = NS_PER_S};
+        if (rows[i].change)
+            rows[i].change(&f->model);
+        assert_int_equal(inference_late(&f->inference, rows[i].words, strlen(rows[i].words), rows[i].limit_ns,
+                                        rows[i].behind, rows[i].now_ns, &err),
+                         rows[i].status);
+        assert_int_equal(counter_get(&home.counters.models[0].refused[REFUSAL_DEADLINE]), rows[i].status > 0);
+        if (rows[i].status == 503 && rows[i].behind && !rows[i].limit_ns)
+            assert_string_equal(err.text,
+                                "this frontend is behind: half of this request's time, 12.5 ms, was over before it "
+                                "was read");
+        else if (rows[i].status == 503 && !rows[i].behind && !rows[i].change)
+            assert_string_equal(err.text, "model 'm' cannot finish this request within its deadline of 25 ms");
+        infer_counters_destroy(&home.counters);
+        free(f);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_cause_has_a_sentence_that_names_its_limit),
         cmocka_unit_test(a_chosen_slo_is_said_to_be_one),
         cmocka_unit_test(what_comes_after_its_own_deadline_is_not_submitted),
+        cmocka_unit_test(late_is_refused_before_it_is_parsed),
         cmocka_unit_test(best_effort_says_that_there_was_no_gap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
