@@ -14,6 +14,7 @@
 #include "base/lines.h"
 #include "base/log.h"
 #include "base/machine.h"
+#include "base/temporary_folder.h"
 #include "base/thread.h"
 #include "base/utf8.h"
 #include "cli/autoscale_option.h"
@@ -883,6 +884,7 @@ int serving_run(const struct options *options, enum wiring_link role, int argc, 
         return cli_usage_error(options->command, "--log-level: '%s' is not debug, info, warn or error",
                                settings.log_level);
     log_set_level(level);
+    temporary_folders_sweep();
     if (settings.isolated >= 0 && !isolated_begin(&settings))
         return cli_usage_error(options->command, "--isolated: it was not started by 'symphony serve --isolate'");
     return settings.isolate ? serve_isolated(options->command, &settings) : serve(options->command, role, &settings);

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/folder.h"
 #include "base/log.h"
+#include "base/temporary_folder.h"
 #include "base/thread.h"
 #include "base/utf8.h"
 #include "cluster/backend_link.h"
@@ -147,18 +147,18 @@ static void publish(struct repository_thread *t) {
 
 /* The versions of a model to be loaded, and where they lie. */
 struct source {
-    struct repositories from;    /* the server's, or the one folder: */
-    const char *folder_path;     /* `folder` */
-    char folder[PATH_MAX];       /* of an override; "": none */
-    uint64_t stamp;              /* of the repositories' files */
-    uint64_t first;              /* of the files in `from`, from before any was read */
-    struct served_model *models; /* its versions */
+    struct repositories from;       /* the server's, or the one folder: */
+    const char *folder_path;        /* `folder` */
+    struct temporary_folder folder; /* of an override; path "": none */
+    uint64_t stamp;                 /* of the repositories' files */
+    uint64_t first;                 /* of the files in `from`, from before any was read */
+    struct served_model *models;    /* its versions */
     uint32_t count;
 };
 
 static void source_close(struct source *source) {
-    if (*source->folder)
-        folder_remove(source->folder);
+    if (*source->folder.path)
+        temporary_folder_remove(&source->folder);
     served_model_ensembles_free(source->models, source->count);
     free(source->models);
 }
@@ -177,11 +177,11 @@ static int source_open(const struct repository_thread *t, const char *name, cons
     *source = (struct source){.from = t->control.from, .stamp = repository_stamp(&t->control.from, name)};
     /* a name that two repositories have is refused below, whatever a client adds to its files */
     if (override->file_count > 0 || (override->config && repository_holders(&t->control.from, name, &path) <= 1)) {
-        char folder[PATH_MAX];
-        rc = override_folder_make(override, path, name, folder, err);
+        struct temporary_folder folder;
+        rc = override_folder_make(override, path, name, &folder, err);
         if (rc == 0)
-            strcpy(source->folder, folder);
-        source->folder_path = source->folder;
+            source->folder = folder;
+        source->folder_path = source->folder.path;
         source->from = (struct repositories){.paths = &source->folder_path,
                                              .count = 1,
                                              .op_library_dir = t->control.from.op_library_dir,
@@ -261,7 +261,7 @@ static int source_load(struct repository_thread *t, struct known_model *k, struc
     k->serving = loaded;
     k->version = version;
     k->failed = false;
-    k->overridden = *source->folder;
+    k->overridden = *source->folder.path;
     k->stamp = source->stamp;
     publish(t);
     log_info("model loaded", "model=%s version=%u versions=%u seconds=%.3f", k->name, version, loaded.count,
@@ -308,7 +308,7 @@ static int steps_load(struct repository_thread *t, const char *name, const struc
 static int load_once(struct repository_thread *t, const char *name, const struct model_override *override,
                      struct source *source, struct sy_error *err) {
     int status = source_open(t, name, override, source, err);
-    bool plain = !*source->folder;
+    bool plain = !*source->folder.path;
     if (status == 0 && source->models[0].ensemble)
         status = steps_load(t, name, source, err);
     struct known_model *k = status == 404 ? known_find(t, name) : known_get(t, name);

@@ -1,7 +1,6 @@
 /* private_copy.c - folders with copies of models, by the fingerprint of what their files are. */
 #include "engine/private_copy.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -14,22 +13,24 @@
 #include <unistd.h>
 
 #include "base/files.h"
-#include "base/folder.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/temporary_folder.h"
 #include "engine/fingerprint.h"
-
-#define PREFIX "symphony-weights-"
 
 struct private_copy {
     struct list_node node;    /* in `copies` */
     struct fingerprint facts; /* of the files' paths, inodes, sizes and times */
     uint32_t references;
-    int lock; /* of the folder, while this process lives */
-    char folder[PATH_MAX], model[2 * PATH_MAX];
+    bool ready; /* it has been made, or could not be made, as `rc` and `why` say */
+    int rc;
+    struct sy_error why;
+    struct temporary_folder folder;
+    char model[2 * PATH_MAX];
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all that follows; held while a copy is made */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all that follows */
+static pthread_cond_t made = PTHREAD_COND_INITIALIZER;   /* some copy is ready */
 static struct list_node copies = {&copies, &copies};
 
 static int folder_length(const char *path) {
@@ -103,7 +104,7 @@ static int file_copy(void *context, const char *file, struct sy_error *err) {
     struct stat st;
     int rc = 0;
 
-    if (file[c->from] == '/' || strstr(file + c->from, "../"))
+    if (!file_name_inside(file + c->from, strlen(file + c->from)))
         return 0;
     int from = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (from < 0)
@@ -122,48 +123,18 @@ static int file_copy(void *context, const char *file, struct sy_error *err) {
     return rc < 0 ? error_set(err, rc, "%s: %s", path, strerror(-rc)) : 0;
 }
 
-/* ---- folders ---- */
-
-/* Removes the copies of processes that died. */
-static void folders_sweep(const char *parent) {
-    char path[PATH_MAX];
-    struct stat st;
-    DIR *dir = opendir(parent);
-    for (struct dirent *entry; dir && (entry = readdir(dir));) {
-        if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) != 0 ||
-            snprintf(path, sizeof(path), "%s/%s", parent, entry->d_name) >= (int)sizeof(path) || lstat(path, &st) ||
-            !S_ISDIR(st.st_mode) || st.st_uid != geteuid())
+/* Copies the model into a new folder where there is room. */
+static int copy_make(struct private_copy *copy, const char *model_path, struct sy_error *err) {
+    struct copying copying = {.folder = copy->folder.path, .from = folder_length(model_path)};
+    int rc = -ENOENT;
+    for (unsigned i = 0; rc && temporary_parent(i); i++) {
+        rc = temporary_folder_make(&copy->folder, temporary_parent(i), err);
+        if (rc)
             continue;
-        int locked = folder_lock(path);
-        if (locked >= 0) {
-            folder_remove(path);
-            close(locked);
-        }
-    }
-    if (dir)
-        closedir(dir);
-}
-
-/* Copies the model into a new folder in `parent`. */
-static int copy_make(struct private_copy *copy, const char *model_path, const char *parent, struct sy_error *err) {
-    int rc = -EBUSY;
-    folders_sweep(parent);
-    copy->lock = -1;
-    for (int attempt = 0; attempt < 10 && copy->lock < 0; attempt++) { /* somebody may sweep it before it is locked */
-        if (snprintf(copy->folder, sizeof(copy->folder), "%s/" PREFIX "XXXXXX", parent) >= (int)sizeof(copy->folder))
-            return error_set(err, -ENAMETOOLONG, "%s: the path is too long", parent);
-        if (!mkdtemp(copy->folder))
-            return error_set(err, -errno, "%s: %s", parent, strerror(errno));
-        copy->lock = folder_lock(copy->folder);
-    }
-    struct copying copying = {.folder = copy->folder, .from = folder_length(model_path)};
-    snprintf(copy->model, sizeof(copy->model), "%s/%s", copy->folder, model_path + copying.from);
-    if (copy->lock >= 0)
+        snprintf(copy->model, sizeof(copy->model), "%s/%s", copy->folder.path, model_path + copying.from);
         rc = model_files_each(model_path, file_copy, &copying, err);
-    if (rc) {
-        folder_remove(copy->folder);
-        if (copy->lock >= 0)
-            close(copy->lock);
+        if (rc)
+            temporary_folder_remove(&copy->folder);
     }
     return rc;
 }
@@ -179,25 +150,28 @@ static struct private_copy *copy_find(const struct fingerprint *facts) {
     return NULL;
 }
 
-/* Makes the copy where there is room: on a disk, if possible. */
-static int copy_new(const char *model_path, const struct fingerprint *facts, struct private_copy **made,
-                    struct sy_error *err) {
-    const char *const parents[] = {getenv("TMPDIR"), "/var/tmp", "/tmp", "/dev/shm"};
-    struct private_copy *copy = calloc(1, sizeof(*copy));
-    if (!copy)
-        return error_set(err, -ENOMEM, "no memory");
-    int rc = -ENOENT;
-    for (size_t i = 0; i < sizeof(parents) / sizeof(parents[0]) && rc; i++)
-        if (parents[i] && *parents[i])
-            rc = copy_make(copy, model_path, parents[i], err);
-    if (rc) {
-        free(copy);
-        return rc;
+/* The copy of these files, of which the caller gets a reference. Whoever asks for it first makes it; others of the same
+ * files wait, those of other files do not. NULL: no memory. */
+static struct private_copy *copy_get(const char *model_path, const struct fingerprint *facts) {
+    pthread_mutex_lock(&lock);
+    struct private_copy *copy = copy_find(facts);
+    if (copy) {
+        copy->references++;
+        while (!copy->ready)
+            pthread_cond_wait(&made, &lock);
+    } else if ((copy = calloc(1, sizeof(*copy)))) {
+        copy->facts = *facts;
+        copy->references = 1;
+        list_append(&copies, &copy->node);
+        pthread_mutex_unlock(&lock);
+        int rc = copy_make(copy, model_path, &copy->why);
+        pthread_mutex_lock(&lock);
+        copy->rc = rc;
+        copy->ready = true;
+        pthread_cond_broadcast(&made);
     }
-    copy->facts = *facts;
-    list_append(&copies, &copy->node);
-    *made = copy;
-    return 0;
+    pthread_mutex_unlock(&lock);
+    return copy;
 }
 
 const char *private_copy_open(const char *model_path, struct private_copy **copy) {
@@ -207,20 +181,15 @@ const char *private_copy_open(const char *model_path, struct private_copy **copy
     int rc = model_files_each(model_path, facts_add, &facts, &why);
     if (rc || facts.files <= 1) /* it cannot be read, as the library will say; or is the only file */
         return model_path;
-    pthread_mutex_lock(&lock);
-    struct private_copy *shared = copy_find(&facts.sum);
-    if (!shared)
-        rc = copy_new(model_path, &facts.sum, &shared, &why);
-    if (!rc)
-        shared->references++;
-    pthread_mutex_unlock(&lock);
-    if (rc) {
-        log_warn("weights stay where others may write them", "model=\"%s\" reason=\"no room for a copy: %s\"",
-                 model_path, why.text);
-        return model_path;
+    struct private_copy *shared = copy_get(model_path, &facts.sum);
+    if (shared && shared->rc == 0) {
+        *copy = shared;
+        return shared->model;
     }
-    *copy = shared;
-    return shared->model;
+    log_warn("weights stay where others may write them", "model=\"%s\" reason=\"no room for a copy: %s\"", model_path,
+             shared ? shared->why.text : "no memory");
+    private_copy_put(shared);
+    return model_path;
 }
 
 void private_copy_put(struct private_copy *copy) {
@@ -233,7 +202,7 @@ void private_copy_put(struct private_copy *copy) {
     pthread_mutex_unlock(&lock);
     if (!last)
         return;
-    folder_remove(copy->folder);
-    close(copy->lock);
+    if (copy->rc == 0)
+        temporary_folder_remove(&copy->folder);
     free(copy);
 }

@@ -9,12 +9,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/folder.h"
+#include "base/temporary_folder.h"
 #include "base/text.h"
 #include "prefix/parts.h"
 
 /* Where the parts are made: models lie at ROOT/NAME/1/model.onnx. */
 struct making {
+    struct temporary_folder folder; /* at `root` */
     char root[PATH_MAX - 256];
     struct prefix_parts *parts;
     struct cut_model *models;
@@ -233,14 +234,15 @@ static int part_move(const struct making *m, const char *folder, const char *nam
 }
 
 static int root_make(struct making *m, const char *folder) {
-    const char *temporary = getenv("TMPDIR");
-    const char *in = folder ? folder : temporary && *temporary ? temporary : "/tmp";
     int rc = folder ? folder_make(folder, m->err) : 0;
+    if (!rc)
+        rc = temporary_folder_make(&m->folder, folder, m->err);
     if (rc)
         return rc;
-    if (snprintf(m->root, sizeof(m->root), "%s/.symphony-parts-XXXXXX", in) >= (int)sizeof(m->root))
-        return error_set(m->err, -ENAMETOOLONG, "%s: the path is too long", in);
-    return mkdtemp(m->root) ? 0 : error_set(m->err, -errno, "%s: %s", m->root, strerror(errno));
+    if (snprintf(m->root, sizeof(m->root), "%s", m->folder.path) < (int)sizeof(m->root))
+        return 0;
+    temporary_folder_remove(&m->folder);
+    return error_set(m->err, -ENAMETOOLONG, "%.400s: the path is too long", m->folder.path);
 }
 
 int prefix_parts_make(struct prefix_parts *parts, const char *folder, struct cut_model *models,
@@ -277,7 +279,7 @@ int prefix_parts_make(struct prefix_parts *parts, const char *folder, struct cut
     if (!rc && folder)
         rc = parts_each(&m, folder, part_move);
     if (made)
-        folder_remove(m.root);
+        temporary_folder_remove(&m.folder);
     free(m.paths);
     free(m.members);
     free(m.suffix_paths);

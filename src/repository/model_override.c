@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/folder.h"
 #include "repository/model_config.h"
 #include "repository/model_config_json.h"
 #include "repository/model_name.h"
@@ -104,27 +103,24 @@ static int config_write(const struct model_override *override, const char *folde
 }
 
 int override_folder_make(const struct model_override *override, const char *repository, const char *name,
-                         char folder[PATH_MAX], struct sy_error *err) {
-    const char *temporary = getenv("TMPDIR");
+                         struct temporary_folder *folder, struct sy_error *err) {
     char model[PATH_MAX];
     struct sy_error why = {""};
     if (!model_name_is_valid(name) || name[0] == '.')
         return error_set(err, -EINVAL, "'%.100s' will not do as a model's name", name);
     if (override->file_count > 0 && !override->config)
         return error_set(err, -EINVAL, "a model of given files needs the parameter 'config' as well");
-    int rc = join(folder, temporary && *temporary ? temporary : "/tmp", "symphony-model-XXXXXX");
-    if (rc == 0 && !mkdtemp(folder))
-        rc = -errno;
+    int rc = temporary_folder_make(folder, NULL, err);
     if (rc)
-        return error_set(err, rc, "no folder for model '%s': %s", name, strerror(-rc));
-    rc = join(model, folder, name);
+        return rc;
+    rc = join(model, folder->path, name);
     rc = rc == 0 && mkdir(model, 0700) < 0 ? -errno : rc;
     if (rc == 0)
         rc = override->file_count > 0 ? given_files(override, model) : own_files(override, repository, name, model);
     if (rc == 0 && override->config)
         rc = config_write(override, model, &why);
     if (rc) {
-        folder_remove(folder);
+        temporary_folder_remove(folder);
         return rc == -ENOENT ? error_set(err, rc, "there is no model '%s' in the repository", name)
                : *why.text   ? error_set(err, rc, "%s", why.text)
                              : error_set(err, rc, "%s: %s", model, strerror(-rc));

@@ -5,11 +5,11 @@
  * repository of that one model. The rest links to the model's own files. For the thread that loads models. */
 #pragma once
 
-#include <limits.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/temporary_folder.h"
 #include "repository/served_model.h"
 
 #define OVERRIDE_FILES_MAX 64
@@ -32,8 +32,8 @@ struct model_override {
 /* Frees what the override points to. */
 void model_override_free(struct model_override *override);
 
-/* Makes the folder, in which repository_find() then finds the model. 0: the caller removes it by folder_remove()
- * (base/folder.h). -EINVAL: the override makes no sense; -ENOENT: it gives no files, and the repository has none
- * either; another -errno; each with a sentence, and then there is no folder. */
+/* Makes the folder, in which repository_find() then finds the model. 0: the caller removes it by
+ * temporary_folder_remove(). -EINVAL: the override makes no sense; -ENOENT: it gives no files, and the repository has
+ * none either; another -errno; each with a sentence, and then there is no folder. */
 int override_folder_make(const struct model_override *override, const char *repository, const char *name,
-                         char folder[PATH_MAX], struct sy_error *err);
+                         struct temporary_folder *folder, struct sy_error *err);

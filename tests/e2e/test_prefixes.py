@@ -213,7 +213,7 @@ def test_mistakes(tmp_path):
     assert plan(tmp_path, "--write", out)["groups"][0]["shared"]
     again = plan(tmp_path, "--write", out, status=1)["groups"][0]
     assert not again["shared"] and "is there already" in again["reason"]
-    assert not list(out.glob(".symphony-parts*"))
+    assert not list(out.glob(".symphony-temporary*"))
     twice = plan(tmp_path, save_variant(tmp_path.parent / "others", "a", 13).parents[2], status=2)
     assert f"there are two models 'a': {tmp_path}/a/1/model.onnx and {tmp_path.parent}/others/a/1/model.onnx" in twice
 

@@ -36,11 +36,11 @@ def test_weights_stay_as_they_were_loaded(tmp_path):
             return status == 200 and set(answer["outputs"][0]["data"])
 
         assert rows(ROWS - 1) == {1}
-        assert len(list((tmp_path / "temporary").glob("symphony-weights-*"))) == 1  # for both accelerators
+        assert len(list((tmp_path / "temporary").glob(".symphony-temporary-*"))) == 1  # for both accelerators
         with open(weights, "r+b") as file:
             file.write(np.full(ROWS * 64, 2, np.float32).tobytes())
         assert rows(ROWS - 2, 0) == {1}
         os.truncate(weights, 0)
         assert rows(ROWS - 3, *range(0, ROWS, 5000)) == {1}
         assert server.stop() == 0
-    assert list((tmp_path / "temporary").glob("symphony-weights-*")) == []
+    assert list((tmp_path / "temporary").glob(".symphony-temporary-*")) == []

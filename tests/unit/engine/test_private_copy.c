@@ -1,8 +1,11 @@
 /* test_private_copy.c - copies of models whose weights lie in files of their own: shared, as they were, and gone after.
  */
+/* Starts threads. */
 #include "unit/cmocka_all.h"
 #include "unit/temp_folder.h"
 
+#include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -96,18 +99,54 @@ static void a_model_of_one_file_is_not_copied(void **state) {
     private_copy_put(copy);
 }
 
-static void what_dead_processes_left_is_removed(void **state) {
-    const struct fixture *f = *state;
+static sem_t begun, go_on;
+
+/* A file has become too long. */
+static void hold(int number) {
+    (void)number;
+    sem_post(&begun);
+    sem_wait(&go_on);
+}
+
+static void *open_and_put(void *path) {
     struct private_copy *copy;
-    char left[192], file[256];
-    snprintf(left, sizeof(left), "%s/w/symphony-weights-000000", f->folder);
-    snprintf(file, sizeof(file), "%s/weights.bin", left);
-    assert_int_equal(mkdir(left, 0700), 0);
-    file_put(file, "old");
-    private_copy_open(f->model, &copy);
-    assert_non_null(copy);
-    assert_int_equal(access(left, F_OK), -1);
+    private_copy_open(path, &copy);
     private_copy_put(copy);
+    return NULL;
+}
+
+/* A large copy is held in its middle, by a signal's handler; then its file may not grow, and it is given up. */
+static void nobody_waits_for_a_copy_of_other_files(void **state) {
+    enum { LONG = 4096, PARENTS = 4 };
+    const struct fixture *f = *state;
+    struct private_copy *small;
+    struct rlimit before, least;
+    pthread_t thread;
+    char folder[128], model[160], weights[160], text[2 * LONG];
+    memset(text, 'x', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    snprintf(folder, sizeof(folder), "%s/large", f->folder);
+    snprintf(model, sizeof(model), "%s/model.onnx", folder);
+    snprintf(weights, sizeof(weights), "%s/weights.bin", folder);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    file_put(model, NAMES);
+    file_put(weights, text);
+    sem_init(&begun, 0, 0);
+    sem_init(&go_on, 0, 0);
+    signal(SIGXFSZ, hold);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    least = (struct rlimit){LONG, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &least), 0);
+    assert_int_equal(pthread_create(&thread, NULL, open_and_put, model), 0);
+    while (sem_wait(&begun)) {
+    }
+    private_copy_open(f->model, &small);
+    assert_non_null(small);
+    private_copy_put(small);
+    for (int i = 0; i < PARENTS; i++) /* it is tried everywhere */
+        sem_post(&go_on);
+    pthread_join(thread, NULL);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
 }
 
 static void without_room_the_original_is_taken(void **state) {
@@ -128,7 +167,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_copy_stays_as_it_was_and_is_shared, fixture_make, fixture_remove),
         cmocka_unit_test_setup_teardown(a_model_of_one_file_is_not_copied, fixture_make, fixture_remove),
-        cmocka_unit_test_setup_teardown(what_dead_processes_left_is_removed, fixture_make, fixture_remove),
+        cmocka_unit_test_setup_teardown(nobody_waits_for_a_copy_of_other_files, fixture_make, fixture_remove),
         cmocka_unit_test_setup_teardown(without_room_the_original_is_taken, fixture_make, fixture_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,7 +24,8 @@ static int setup(void **state) {
     return setenv("TMPDIR", path, 1);
 }
 
-static int make(struct world *w, const struct model_override *override, const char *name, char folder[PATH_MAX]) {
+static int make(struct world *w, const struct model_override *override, const char *name,
+                struct temporary_folder *folder) {
     char repository[256];
     in_root(w, repository, "models");
     w->err.text[0] = '\0';
@@ -60,14 +61,14 @@ static void assert_nothing_stays(const struct world *w) {
 
 static void a_configuration_takes_the_place_of_the_models_own(void **state) {
     struct world *w = *state;
-    char folder[PATH_MAX];
+    struct temporary_folder folder;
     struct model_override override = {CONFIG("{\"max_batch_size\": 7}")};
-    assert_int_equal(make(w, &override, "own", folder), 0);
-    assert_string_equal(text_of(folder, "own/config.pbtxt"), "max_batch_size: 7\n");
-    assert_string_equal(text_of(folder, "own/2/model.onnx"), "second");
-    assert_string_equal(text_of(folder, "own/warmup/x"), "sample");
-    assert_string_equal(text_of(folder, "own/.symphony/profile"), "none"); /* of another configuration */
-    folder_remove(folder);
+    assert_int_equal(make(w, &override, "own", &folder), 0);
+    assert_string_equal(text_of(folder.path, "own/config.pbtxt"), "max_batch_size: 7\n");
+    assert_string_equal(text_of(folder.path, "own/2/model.onnx"), "second");
+    assert_string_equal(text_of(folder.path, "own/warmup/x"), "sample");
+    assert_string_equal(text_of(folder.path, "own/.symphony/profile"), "none"); /* of another configuration */
+    temporary_folder_remove(&folder);
     assert_nothing_stays(w);
     assert_string_equal(text_of(w->root, "models/own/config.pbtxt"), "max_batch_size: 1");
     assert_string_equal(text_of(w->root, "models/own/1/model.onnx"), "own"); /* links were not followed */
@@ -75,34 +76,34 @@ static void a_configuration_takes_the_place_of_the_models_own(void **state) {
 
 static void a_flat_file_becomes_version_1(void **state) {
     struct world *w = *state;
-    char folder[PATH_MAX];
+    struct temporary_folder folder;
     struct model_override override = {CONFIG("{}")};
-    assert_int_equal(make(w, &override, "flat", folder), 0);
-    assert_string_equal(text_of(folder, "flat/1/model.onnx"), "flat");
-    folder_remove(folder);
+    assert_int_equal(make(w, &override, "flat", &folder), 0);
+    assert_string_equal(text_of(folder.path, "flat/1/model.onnx"), "flat");
+    temporary_folder_remove(&folder);
     assert_nothing_stays(w);
     assert_string_equal(text_of(w->root, "models/flat.onnx"), "flat");
 }
 
 static void files_are_all_that_the_model_has(void **state) {
     struct world *w = *state;
-    char folder[PATH_MAX];
+    struct temporary_folder folder;
     struct model_override override = {
         CONFIG("{}"), .file_count = 3,
         .files = {{"1", "model.onnx", "brought", 7}, {"1", "weights", "", 0}, {"3", "model.onnx", "third", 5}}};
     static const char *const names[] = {"own", "new"}; /* whether the repository has it or not */
     for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
         char file[64];
-        assert_int_equal(make(w, &override, names[i], folder), 0);
+        assert_int_equal(make(w, &override, names[i], &folder), 0);
         snprintf(file, sizeof(file), "%s/1/model.onnx", names[i]);
-        assert_string_equal(text_of(folder, file), "brought");
+        assert_string_equal(text_of(folder.path, file), "brought");
         snprintf(file, sizeof(file), "%s/1/weights", names[i]);
-        assert_string_equal(text_of(folder, file), "");
+        assert_string_equal(text_of(folder.path, file), "");
         snprintf(file, sizeof(file), "%s/3/model.onnx", names[i]);
-        assert_string_equal(text_of(folder, file), "third");
+        assert_string_equal(text_of(folder.path, file), "third");
         snprintf(file, sizeof(file), "%s/2/model.onnx", names[i]);
-        assert_string_equal(text_of(folder, file), "none");
-        folder_remove(folder);
+        assert_string_equal(text_of(folder.path, file), "none");
+        temporary_folder_remove(&folder);
     }
     assert_nothing_stays(w);
     assert_string_equal(text_of(w->root, "models/own/1/model.onnx"), "own");
@@ -128,11 +129,11 @@ static void what_makes_no_sense_leaves_nothing_behind(void **state) {
     struct world *w = *state;
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct model_override override = {.config = (char *)cases[i].config};
-        char folder[PATH_MAX];
+        struct temporary_folder folder;
         override.config_bytes = cases[i].config ? strlen(cases[i].config) : 0;
         override.file_count = cases[i].twice ? 2 : cases[i].alone ? 1 : 0;
         override.files[0] = override.files[1] = file;
-        assert_int_equal(make(w, &override, cases[i].name, folder), cases[i].rc);
+        assert_int_equal(make(w, &override, cases[i].name, &folder), cases[i].rc);
         assert_non_null(strstr(w->err.text, cases[i].want));
         assert_nothing_stays(w);
     }

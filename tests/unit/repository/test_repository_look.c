@@ -139,25 +139,26 @@ static void several_repositories_are_one(void **state) {
 
 static void check_override(const struct world *w, const struct model_override *override, const char *name,
                            uint32_t version) {
-    char folder[PATH_MAX];
+    struct temporary_folder folder;
     struct served_model *model;
     uint32_t count;
     struct sy_error err;
-    assert_int_equal(override_folder_make(override, w->root, name, folder, &err), 0);
-    const char *path = folder;
+    assert_int_equal(override_folder_make(override, w->root, name, &folder, &err), 0);
+    const char *path = folder.path;
     assert_int_equal(repository_find(&(struct repositories){.paths = &path, .count = 1}, name, &model, &count, &err),
                      0);
     assert_string_equal(model->reason, "");
     assert_int_equal(model->version, version);
     assert_int_equal(access(model->path, R_OK), 0);
     free(model);
-    folder_remove(folder);
-    assert_int_equal(access(folder, F_OK), -1);
+    temporary_folder_remove(&folder);
+    assert_int_equal(access(folder.path, F_OK), -1);
 }
 
 static void overrides_stand_in_for_what_is_there(void **state) {
     struct world *w = *state;
-    char folder[PATH_MAX], json[] = "{\"max_batch_size\": 2}", wrong[] = "{\"speed\": 2}", data[] = "content";
+    struct temporary_folder folder;
+    char json[] = "{\"max_batch_size\": 2}", wrong[] = "{\"speed\": 2}", data[] = "content";
     struct model_override config = {.config = json, .config_bytes = strlen(json)}, files = config, mistake = config;
     struct sy_error err;
     put(w, "m/config.pbtxt", "nonsense");
@@ -171,12 +172,12 @@ static void overrides_stand_in_for_what_is_there(void **state) {
     check_override(w, &files, "m", 7);
     mistake.config = wrong;
     mistake.config_bytes = strlen(wrong);
-    assert_int_equal(override_folder_make(&mistake, w->root, "m", folder, &err), -EINVAL);
+    assert_int_equal(override_folder_make(&mistake, w->root, "m", &folder, &err), -EINVAL);
     assert_non_null(strstr(err.text, "no field 'speed'"));
-    assert_int_equal(override_folder_make(&config, w->root, "none", folder, &err), -ENOENT);
-    assert_int_equal(override_folder_make(&config, w->root, "../m", folder, &err), -EINVAL);
+    assert_int_equal(override_folder_make(&config, w->root, "none", &folder, &err), -ENOENT);
+    assert_int_equal(override_folder_make(&config, w->root, "../m", &folder, &err), -EINVAL);
     files.config = NULL;
-    assert_int_equal(override_folder_make(&files, w->root, "m", folder, &err), -EINVAL);
+    assert_int_equal(override_folder_make(&files, w->root, "m", &folder, &err), -EINVAL);
     struct stat st; /* what is linked to stays */
     char path[256];
     in_root(w, path, "m/4/model.onnx");
