@@ -137,8 +137,7 @@ static unsigned request_fill(struct bench *b, struct inference *inference, struc
     const struct served_model *model = inference->model;
     struct infer_call *call = &inference->call;
     int64_t dims[TENSOR_DIMS_MAX];
-    int status = 0;
-    infer_call_begin(call);
+    int status = infer_call_begin(call, model, (struct infer_memory){inference_block, inference}, err);
     for (uint32_t i = 0, index; i < model->signature.input_count && status == 0; i++) {
         const struct tensor_spec *input = &model->signature.inputs[i];
         item_dims(model, i, dims);

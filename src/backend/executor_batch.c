@@ -55,9 +55,10 @@ static void rows_clear(const struct executor *x, const struct batch_plan *plan, 
     for (uint32_t i = 0; i < signature->input_count; i++) {
         size_t at = 0;
         for (uint32_t k = 0; k < request; k++)
-            at += wiring_card(x->wiring, plan->handles[k])->inputs[i].bytes;
+            at += card_input_at(wiring_card(x->wiring, plan->handles[k]), i)->bytes;
         if (inputs[i].data)
-            memset((char *)inputs[i].data + at, 0, wiring_card(x->wiring, plan->handles[request])->inputs[i].bytes);
+            memset((char *)inputs[i].data + at, 0,
+                   card_input_at(wiring_card(x->wiring, plan->handles[request]), i)->bytes);
     }
 }
 
@@ -83,7 +84,7 @@ int batch_gather(struct executor *x, const struct batch_plan *plan, struct tenso
     for (uint32_t i = 0; i < signature->input_count; i++) {
         inputs[i].bytes = 0; /* strings have any length, so ask each request */
         for (uint32_t k = 0; k < plan->request_count; k++)
-            inputs[i].bytes += wiring_card(w, plan->handles[k])->inputs[i].bytes;
+            inputs[i].bytes += card_input_at(wiring_card(w, plan->handles[k]), i)->bytes;
         total += aligned(inputs[i].bytes);
     }
     int rc = gather_reserve(x, total, err);
@@ -97,7 +98,7 @@ int batch_gather(struct executor *x, const struct batch_plan *plan, struct tenso
         if (plan->request_count > 1)
             inputs[i].dims[0] = plan->items;
         for (uint32_t k = 0; k < plan->request_count; k++) {
-            const struct card_input *input = &wiring_card(w, plan->handles[k])->inputs[i];
+            const struct card_input *input = card_input_at(wiring_card(w, plan->handles[k]), i);
             memcpy(at, region_at(w->regions, input), input->bytes);
             at += input->bytes;
         }
@@ -128,7 +129,7 @@ void batch_part(const struct executor *x, const struct batch_plan *plan, bool *a
         const struct request_card *card = wiring_card(x->wiring, plan->handles[k]);
         bool alike = true;
         for (uint32_t i = 0; i < signature->input_count; i++)
-            alike = alike && input_alike(&first->inputs[i], &card->inputs[i], signature->batched);
+            alike = alike && input_alike(card_input_at(first, i), card_input_at(card, i), signature->batched);
         alone[k] = alone[k] || !alike;
         parted = parted || !alike;
     }

@@ -1,5 +1,6 @@
 /* frontend_backends.c - the backends that pull from a frontend: cards and inputs to them, results from them. */
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,9 +26,9 @@
 
 /* The outputs of one request, received over a link. */
 struct received_block {
-    struct output_block block;
     size_t bytes; /* in all */
-    _Alignas(CACHE_LINE) char data[];
+    char *data;   /* behind the outputs that there are */
+    struct output_block block;
 };
 
 /* ---- pulls of backends ---- */
@@ -55,7 +56,7 @@ static bool card_begin(const struct frontend_link *l, struct backend *b, enum fr
     struct card_input *inputs = (struct card_input *)(out + 1);
     uint64_t at = 0;
     for (uint32_t i = 0; i < card->input_count; i++) {
-        inputs[i] = card->inputs[i];
+        inputs[i] = *card_input_at(card, i);
         inputs[i].offset = at;
         at += inputs[i].bytes;
     }
@@ -67,16 +68,16 @@ static uint64_t send_card(struct frontend_link *l, struct backend *b, struct awa
     const struct request_card *card = card_of(l, a);
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < card->input_count; i++)
-        bytes += card->inputs[i].bytes;
+        bytes += card_input_at(card, i)->bytes;
     if (!card_begin(l, b, FRAME_CARD, card, bytes))
         return 0;
     a->taker = b->place;
     for (uint32_t i = 0; i < card->input_count; i++) {
-        if (card->inputs[i].bytes == 0)
+        const struct card_input *input = card_input_at(card, i);
+        if (input->bytes == 0)
             continue;
         a->readers++;
-        peer_body(&b->peer, region_at(l->wiring->regions, &card->inputs[i]), card->inputs[i].bytes, piece_sent, l,
-                  (uint64_t)(a - l->away));
+        peer_body(&b->peer, region_at(l->wiring->regions, input), input->bytes, piece_sent, l, (uint64_t)(a - l->away));
     }
     return bytes;
 }
@@ -189,7 +190,9 @@ static struct received_block *received_new(const struct frontend_link *l, const 
                                            const struct wire_result *result) {
     const struct wire_tensor *tensors = (const struct wire_tensor *)(result + 1);
     size_t bytes = (size_t)frame->body_bytes + (size_t)(result->tensor_count + 1) * CACHE_LINE;
-    size_t all = (sizeof(struct received_block) + bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+    size_t head = offsetof(struct received_block, block.outputs) + result->tensor_count * sizeof(struct tensor_view);
+    head = (head + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+    size_t all = (head + bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
     struct received_block *r;
     if (!received_take(l, all))
         return NULL;
@@ -197,13 +200,16 @@ static struct received_block *received_new(const struct frontend_link *l, const 
         atomic_fetch_sub_explicit(&received_bytes, all, memory_order_relaxed);
         return NULL;
     }
-    memset(r, 0, sizeof(*r) + (result->tensor_count ? 0 : bytes));
     r->bytes = all;
+    r->data = (char *)r + head;
+    r->block.failure = NULL;
     atomic_init(&r->block.references, 1);
     r->block.release = received_release;
     r->block.output_count = result->tensor_count;
-    if (!result->tensor_count)
+    if (!result->tensor_count) {
+        memset(r->data, 0, bytes);
         r->block.failure = r->data;
+    }
     char *at = r->data;
     for (uint32_t i = 0; i < result->tensor_count; i++) {
         struct tensor_view *out = &r->block.outputs[i];
@@ -293,8 +299,7 @@ static void regions_send(struct frontend_link *l, struct backend *b) {
 
     for (uint32_t f = 0; f < w->frontends; f++) {
         fds[count] = w->card_fds[f];
-        regions[count++] =
-            (struct wire_region){.bytes = w->port_requests * sizeof(struct request_card), .number = f, .cards = 1};
+        regions[count++] = (struct wire_region){.bytes = cards_bytes(w->port_requests), .number = f, .cards = 1};
     }
     for (uint32_t r = 0; r < wiring_regions(w); r++) {
         fds[count] = w->regions[r].fd;

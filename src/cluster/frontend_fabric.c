@@ -72,7 +72,9 @@ static void send_where(struct frontend_link *l, struct backend *b, struct away *
     if (!out)
         return;
     *out = wire_card_of(card, away_handle(l, card->handle));
-    memcpy(out + 1, card->inputs, card->input_count * sizeof(struct card_input));
+    struct card_input *inputs = (struct card_input *)(out + 1);
+    for (uint32_t i = 0; i < card->input_count; i++)
+        inputs[i] = *card_input_at(card, i);
     a->taker = b->place;
     a->reader = b->place;
     a->readers++;
@@ -82,7 +84,7 @@ static uint64_t input_bytes(const struct frontend_link *l, const struct away *a)
     const struct request_card *card = &l->wiring->cards[away_lane(a)][handle_slot(a->message.handle)];
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < card->input_count; i++)
-        bytes += card->inputs[i].bytes;
+        bytes += card_input_at(card, i)->bytes;
     return bytes;
 }
 

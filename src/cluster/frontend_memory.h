@@ -24,6 +24,9 @@ struct frontend_memory *frontend_memory_create(uint32_t lanes, uint32_t slots);
 /* Maps one region; the descriptor still belongs to the caller. False: it is not as the frontend says, or was mapped
  * before. */
 bool frontend_memory_map(struct frontend_memory *memory, const struct wire_region *region, int fd);
+/* An input of a card that has so many at least; NULL: the frontend is of a release whose cards have no such input. */
+const struct card_input *frontend_memory_input(const struct frontend_memory *memory, uint32_t lane, uint32_t slot,
+                                               uint32_t input);
 /* Where so many bytes lie; NULL: outside of the region. */
 const char *frontend_memory_at(const struct frontend_memory *memory, uint32_t region, uint64_t offset, uint64_t bytes);
 /* One user more, and one fewer; NULL is allowed. The last one unmaps it. */

@@ -10,7 +10,8 @@
 #include "request/slab.h"
 #include "tensor/strings.h"
 
-static size_t cards_bytes(const struct landing *l) {
+/* Further inputs of a card lie in its request's block. */
+static size_t all_bytes(const struct landing *l) {
     return (size_t)l->lanes * l->slots * sizeof(struct request_card);
 }
 
@@ -19,11 +20,10 @@ int landing_init(struct landing *l, struct wiring *wiring, struct slab *slab, co
     *l = (struct landing){
         .number = number, .lanes = lanes, .slots = slots, .slab = slab, .wiring = wiring, .models = models};
     l->landed = calloc((size_t)lanes * slots, sizeof(*l->landed));
-    void *cards =
-        mmap(NULL, cards_bytes(l), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *cards = mmap(NULL, all_bytes(l), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (!l->landed || cards == MAP_FAILED) {
         if (cards != MAP_FAILED)
-            munmap(cards, cards_bytes(l));
+            munmap(cards, all_bytes(l));
         free(l->landed);
         l->landed = NULL;
         return -ENOMEM;
@@ -40,7 +40,7 @@ void landing_destroy(struct landing *l) {
         frontend_memory_put(l->landed[i].memory);
     }
     if (l->cards)
-        munmap(l->cards, cards_bytes(l));
+        munmap(l->cards, all_bytes(l));
     free(l->landed);
     *l = (struct landing){.number = l->number};
 }
@@ -100,16 +100,30 @@ static size_t aligned(uint64_t bytes) {
     return (size_t)(bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
 }
 
+/* What the inputs that find no room in the card itself take in the request's block. */
+static size_t more_bytes(const struct wire_card *card) {
+    return card->input_count > CARD_INPUTS ? aligned((card->input_count - CARD_INPUTS) * sizeof(struct card_input)) : 0;
+}
+
+static int no_memory(struct landing *l, struct landed *landed, size_t bytes, struct sy_error *err) {
+    bool ever = slab_bound_allows(l->slab, bytes);
+    return gone(l, landed,
+                ever ? error_set(err, -ENOMEM, "no memory now for inputs of %zu bytes (--inputs-max-mib)", bytes)
+                     : error_set(err, -EFBIG, "inputs of %zu bytes, more than --inputs-max-mib allows", bytes));
+}
+
 /* Whether a card is the one that was taken while its inputs were being prepared: an executor may have it by now. */
 static bool is_same(const struct request_card *own, const struct wire_card *card) {
     const struct card_input *inputs = (const struct card_input *)(card + 1);
     if (card->input_count != own->input_count || card->items != own->items)
         return false;
-    for (uint32_t i = 0; i < card->input_count; i++)
-        if ((inputs[i].region == REGION_NONE) != (own->inputs[i].region == REGION_NONE) ||
-            inputs[i].bytes != own->inputs[i].bytes || inputs[i].rank != own->inputs[i].rank ||
-            memcmp(inputs[i].dims, own->inputs[i].dims, inputs[i].rank * sizeof(inputs[i].dims[0])) != 0)
+    for (uint32_t i = 0; i < card->input_count; i++) {
+        const struct card_input *first = card_input_at(own, i);
+        if ((inputs[i].region == REGION_NONE) != (first->region == REGION_NONE) || inputs[i].bytes != first->bytes ||
+            inputs[i].rank != first->rank ||
+            memcmp(inputs[i].dims, first->dims, inputs[i].rank * sizeof(inputs[i].dims[0])) != 0)
             return false;
+    }
     return true;
 }
 
@@ -148,14 +162,16 @@ int landing_take_in_place(struct landing *l, struct landed *landed, const struct
 
     if (!card_fits(&l->models[landed->model], card))
         return unfit(l, landed, err);
+    if (more_bytes(card) && !(own->more = landed->block = slab_take(l->slab, more_bytes(card))))
+        return no_memory(l, landed, more_bytes(card), err);
     card_take(own, card, deadline_ns);
     for (uint32_t i = 0; i < card->input_count; i++) {
-        own->inputs[i] = inputs[i];
+        struct card_input *taken = card_input_at(own, i);
+        *taken = inputs[i];
         if (inputs[i].region == REGION_NONE)
             continue;
-        own->inputs[i].region = REGION_FRONTEND;
-        own->inputs[i].offset =
-            (uintptr_t)(inputs[i].bytes > 0 ? *from++ : (const char *)theirs); /* given, so not NULL */
+        taken->region = REGION_FRONTEND;
+        taken->offset = (uintptr_t)(inputs[i].bytes > 0 ? *from++ : (const char *)theirs); /* given, so not NULL */
     }
     own->origin = &theirs->handle;
     own->origin_handle = handle;
@@ -168,7 +184,7 @@ int landing_take(struct landing *l, struct landed *landed, const struct wire_car
                  struct iovec pieces[TENSORS_MAX], uint32_t *count, struct sy_error *err) {
     const struct card_input *inputs = (const struct card_input *)(card + 1);
     struct request_card *own = &l->cards[place_of(l, landed)];
-    size_t total = 0, range_bytes;
+    size_t total = more_bytes(card), range_bytes;
 
     *count = 0;
     if (landed->state == LANDED_UNREADY) {
@@ -183,20 +199,19 @@ int landing_take(struct landing *l, struct landed *landed, const struct wire_car
     for (uint32_t i = 0; i < card->input_count; i++)
         total += aligned(inputs[i].bytes);
     landed->block = total ? slab_take(l->slab, total) : NULL;
-    if (total && !landed->block) {
-        bool ever = slab_bound_allows(l->slab, total);
-        return gone(l, landed,
-                    ever ? error_set(err, -ENOMEM, "no memory now for inputs of %zu bytes (--inputs-max-mib)", total)
-                         : error_set(err, -EFBIG, "inputs of %zu bytes, more than --inputs-max-mib allows", total));
-    }
+    if (total && !landed->block)
+        return no_memory(l, landed, total, err);
     card_take(own, card, deadline_ns);
+    own->more = landed->block;
     size_t at = landed->block ? (size_t)((uintptr_t)landed->block - slab_range(l->slab, &range_bytes)) : 0;
+    at += more_bytes(card);
     for (uint32_t i = 0; i < card->input_count; i++) {
-        own->inputs[i] = inputs[i];
+        struct card_input *taken = card_input_at(own, i);
+        *taken = inputs[i];
         if (inputs[i].region == REGION_NONE)
             continue;
-        own->inputs[i].region = 0;
-        own->inputs[i].offset = at;
+        taken->region = 0;
+        taken->offset = at;
         at += aligned(inputs[i].bytes);
     }
     *count = landing_pieces(l, landed, l->wiring->regions, pieces);
@@ -223,8 +238,8 @@ uint32_t landing_pieces(const struct landing *l, const struct landed *landed, co
     const struct request_card *card = landing_card(l, landed);
     uint32_t count = 0;
     for (uint32_t i = 0; i < card->input_count; i++)
-        if (card->inputs[i].bytes > 0)
-            pieces[count++] = (struct iovec){region_at(regions, &card->inputs[i]), card->inputs[i].bytes};
+        if (card_input_at(card, i)->bytes > 0)
+            pieces[count++] = (struct iovec){region_at(regions, card_input_at(card, i)), card_input_at(card, i)->bytes};
     return count;
 }
 
@@ -235,7 +250,7 @@ int landing_over(struct landing *l, struct landed *landed, struct sy_error *err)
 
     landed->arrives = false;
     for (uint32_t i = 0; i < card->input_count; i++) {
-        const struct card_input *input = &card->inputs[i];
+        const struct card_input *input = card_input_at(card, i);
         if (signature->inputs[i].type != DATATYPE_BYTES || input->region == REGION_NONE)
             continue;
         int64_t elements = dims_product(input->dims, 0, input->rank);

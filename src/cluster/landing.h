@@ -21,7 +21,8 @@ enum landed_state {
 /* A request that a plan named. */
 struct landed {
     uint64_t handle;                /* 0: none is in this slot */
-    void *block;                    /* the memory of its inputs; NULL: none of them are in this process's memory */
+    void *block;                    /* the memory of its inputs, and of what its card has of those beyond CARD_INPUTS;
+                                     * NULL: it needs none */
     struct frontend_memory *memory; /* the frontend's, where they lie instead; it stays mapped for it; NULL: not so */
     void *plan;                     /* the plan that waits for it; NULL: none any more */
     uint32_t model;
@@ -60,7 +61,7 @@ int landing_take(struct landing *landing, struct landed *landed, const struct wi
  * its inputs there. `from` has where each input lies that has bytes, one after the other; `theirs` is the frontend's
  * own card, which has `handle` as long as the inputs lie there. Not for strings, which are checked before an executor
  * sees them. 0: the request is LANDED_ALL, and keeps the memory mapped; -EINVAL with a sentence: it does not fit its
- * model, and is GONE. */
+ * model, and is GONE; -EFBIG, -ENOMEM as landing_take(). */
 int landing_take_in_place(struct landing *landing, struct landed *landed, const struct wire_card *card,
                           int64_t deadline_ns, const char *const *from, struct frontend_memory *memory,
                           const struct request_card *theirs, uint64_t handle, struct sy_error *err);

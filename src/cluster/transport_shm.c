@@ -66,11 +66,13 @@ static bool card_read(const struct frontend_peer *f, const struct request_card *
     struct frame frame = {.kind = FRAME_CARD, .count = 1};
     read->card = wire_card_of(theirs, handle);
     read->sources = 0;
-    if (read->card.input_count > TENSORS_MAX)
-        return false;
     for (uint32_t i = 0; i < read->card.input_count; i++) {
+        const struct card_input *given =
+            frontend_memory_input(f->memory, handle_frontend(handle) % HELLO_LANES_MAX, handle_slot(handle), i);
         struct card_input *input = &read->inputs[i];
-        *input = theirs->inputs[i];
+        if (!given)
+            return false;
+        *input = *given;
         if (input->region != REGION_NONE && input->bytes > 0) {
             const char *from = frontend_memory_at(f->memory, input->region, input->offset, input->bytes);
             if (!from)

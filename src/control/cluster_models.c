@@ -282,7 +282,7 @@ static int place_put(struct cluster_models *m, struct served_model *model, const
                          model->name, m->count);
     counts_clear(m, i);
     m->profiles.profiles[i] = profile;
-    memcpy(model_at(m, i), model, sizeof(*model));
+    served_model_copy(model_at(m, i), model);
     m->places[i] = (struct place){.use = PLACE_SERVING, .hash = hash};
     return (int)i;
 }

@@ -202,6 +202,7 @@ static int sharing_apply(struct deployment *d, const struct profile_options *how
     if (!grown)
         return rc ? rc : error_set(err, -ENOMEM, "out of memory");
     d->models = grown;
+    memset(d->models + d->model_count, 0, d->shared.count * sizeof(*d->models));
     uint32_t members = d->model_count;
     for (uint32_t i = 0; i < members && !rc; i++) {
         struct shared_group *group;
@@ -211,7 +212,7 @@ static int sharing_apply(struct deployment *d, const struct profile_options *how
             continue;
         if (!group->users) {
             group->place = d->model_count;
-            memcpy(&d->models[d->model_count], group->host, sizeof(*group->host));
+            served_model_copy(&d->models[d->model_count], group->host);
             rc = (profiles[d->model_count++] = shared_profile_copy(group)) ? 0 : -ENOMEM;
         }
         uint8_t number = (uint8_t)group->users++;
@@ -257,12 +258,12 @@ static int first_models_add(struct first_models *first, const struct served_mode
                             const struct deployment_options *options, const struct profile_options *how,
                             struct profile_progress *progress) {
     struct server_accelerators cpu = {.engine = file_engine, .provider = how->provider, .count = 1};
-    struct served_model *model = malloc(sizeof(*model));
+    struct served_model *model = calloc(1, sizeof(*model));
     struct profile **profile = &first->profiles[first->count];
     bool measured, served = served_model_state(found) == MODEL_LOADING && !found->ensemble;
     if (!model)
         return -ENOMEM;
-    memcpy(model, found, sizeof(*model));
+    served_model_copy(model, found);
     model->ensemble = NULL;
     *profile = NULL;
     first->models[first->count++] = model;

@@ -182,7 +182,7 @@ static int prefix_enter(struct model_slots *slots, struct shared_group *group, s
     int rc = slot_find(slots, &group->place, err);
     if (rc)
         return rc;
-    memcpy(served(slots, group->place), group->host, sizeof(*group->host));
+    served_model_copy(served(slots, group->place), group->host);
     slots->slots[group->place].use = SLOT_PREFIX;
     server_model_host(s, group->place);
     struct profile *profile = shared_profile_copy(group);
@@ -289,7 +289,7 @@ int model_slot_load(struct model_slots *slots, struct served_model *found, uint3
     if (rc)
         return rc;
     struct served_model *model = served(slots, i);
-    memcpy(model, found, sizeof(*model));
+    served_model_copy(model, found);
     found->ensemble = NULL; /* the place's from now on */
     if (!model->slo_ns)
         model->slo_ns = slots->control->slo_ns;

@@ -1,12 +1,14 @@
 /* block_pool.c - output blocks, recycled. */
 #include "engine/block_pool.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/container.h"
 
 struct block_pool {
+    uint32_t outputs;
     void (*discard)(struct pooled_block *block);
     void (*finish)(void *context);
     void *context;
@@ -48,17 +50,29 @@ static void block_release(struct output_block *block) {
     user_gone(pool);
 }
 
-struct block_pool *block_pool_new(void (*discard)(struct pooled_block *block), void (*finish)(void *context),
-                                  void *context) {
+struct block_pool *block_pool_new(uint32_t outputs, void (*discard)(struct pooled_block *block),
+                                  void (*finish)(void *context), void *context) {
     struct block_pool *pool = aligned_alloc(CACHE_LINE, sizeof(*pool));
     if (!pool)
         return NULL;
     memset(pool, 0, sizeof(*pool));
+    pool->outputs = outputs;
     pool->discard = discard;
     pool->finish = finish;
     pool->context = context;
     atomic_init(&pool->users, 1);
     return pool;
+}
+
+/* The outputs that it lacks are the last in the struct; the values lie behind those that it has. */
+static struct pooled_block *block_make(const struct block_pool *pool) {
+    size_t bytes = offsetof(struct pooled_block, block.outputs) + pool->outputs * sizeof(struct tensor_view);
+    struct pooled_block *pooled = calloc(1, bytes + pool->outputs * sizeof(pooled->values[0]));
+    if (!pooled)
+        return NULL;
+    pooled->values = (void *)((char *)pooled + bytes);
+    pooled->value_count = pool->outputs;
+    return pooled;
 }
 
 struct pooled_block *block_pool_get(struct block_pool *pool) {
@@ -67,7 +81,7 @@ struct pooled_block *block_pool_get(struct block_pool *pool) {
     struct pooled_block *pooled = pool->free_local;
     if (pooled)
         pool->free_local = pooled->next;
-    else if (!(pooled = calloc(1, sizeof(*pooled))))
+    else if (!(pooled = block_make(pool)))
         return NULL;
     pooled->pool = pool;
     pooled->block.release = block_release;

@@ -15,16 +15,18 @@
 struct block_pool;
 
 struct pooled_block {
-    struct output_block block;
     struct block_pool *pool;
     struct pooled_block *next;
-    void *values[TENSORS_MAX]; /* the engine's handles of block.outputs, NULL where there is none */
+    uint32_t value_count;
+    void **values;             /* [value_count] the engine's handles of block.outputs, NULL where there is none */
+    struct output_block block; /* with memory for so many outputs as the pool's blocks have */
 };
 
-/* `discard` drops a block's values when it comes back, on any thread; may be NULL. `finish` runs once, with `context`,
- * after the owner has left and the last block is back, on any thread. NULL if memory is out. */
-struct block_pool *block_pool_new(void (*discard)(struct pooled_block *block), void (*finish)(void *context),
-                                  void *context);
+/* Each block has so many outputs at most. `discard` drops a block's values when it comes back, on any thread; may be
+ * NULL. `finish` runs once, with `context`, after the owner has left and the last block is back, on any thread. NULL if
+ * memory is out. */
+struct block_pool *block_pool_new(uint32_t outputs, void (*discard)(struct pooled_block *block),
+                                  void (*finish)(void *context), void *context);
 /* A block with one reference and no outputs, or NULL if memory is out. The pool grows to the greatest number of blocks
  * ever in use, which the server's bound on requests in flight limits. The owner's thread. */
 struct pooled_block *block_pool_get(struct block_pool *pool);

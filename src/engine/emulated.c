@@ -81,7 +81,7 @@ static int emulated_load(struct engine *engine, const struct engine_model_source
     m->zeros = mmap(NULL, m->zeros_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (m->zeros == MAP_FAILED)
         goto err_model;
-    m->pool = block_pool_new(NULL, emulated_finish, m);
+    m->pool = block_pool_new(source->signature->output_count, NULL, emulated_finish, m);
     if (!m->pool)
         goto err_zeros;
     *model = m;

@@ -99,7 +99,7 @@ static void onnxruntime_close(struct engine *engine) {
 
 static void values_release(struct pooled_block *pooled) {
     const OrtApi *api = onnxruntime_api(NULL);
-    for (uint32_t i = 0; i < TENSORS_MAX; i++) {
+    for (uint32_t i = 0; i < pooled->value_count; i++) {
         if (pooled->values[i])
             api->ReleaseValue(pooled->values[i]);
         pooled->values[i] = NULL;
@@ -167,7 +167,7 @@ static int model_open_here(struct engine *engine, const struct engine_model_sour
     if (!rc)
         rc = onnxruntime_check(api, api->CreateCpuMemoryInfo(OrtArenaAllocator, OrtMemTypeDefault, &m->memory), err,
                                "memory");
-    if (!rc && !(m->pool = block_pool_new(values_release, model_free, m)))
+    if (!rc && !(m->pool = block_pool_new(source->signature->output_count, values_release, model_free, m)))
         rc = error_set(err, -ENOMEM, "model '%s': no memory", source->name);
     if (rc) {
         cuda_graphs_close(m->graphs);
@@ -365,7 +365,7 @@ static int session_run(struct engine_model *model, const struct tensor_view *inp
                        struct sy_error *err) {
     const OrtApi *api = model->api;
     const struct signature *signature = model->signature;
-    OrtValue *values[TENSORS_MAX] = {NULL};
+    OrtValue *values[TENSORS_MAX];
     const char *names[TENSORS_MAX];
     size_t count = 0;
     int rc = 0;
@@ -373,6 +373,7 @@ static int session_run(struct engine_model *model, const struct tensor_view *inp
         if (!inputs[i].data)
             continue; /* the model has a value of its own */
         names[count] = signature->inputs[i].name;
+        values[count] = NULL;
         rc = input_value(model, i, &inputs[i], &values[count++], err);
     }
     if (!rc)

@@ -378,7 +378,7 @@ static int optional_read(const OrtApi *api, const OrtSession *session, struct si
             break;
         rc = onnxruntime_check(api, api->SessionGetOverridableInitializerTypeInfo(session, i, &type), err, name);
         if (!rc && spec_read(api, type, name, "initializer", spec, NULL) == 0)
-            signature->inputs_optional |= 1u << signature->input_count++;
+            signature->inputs_optional |= tensor_bit(signature->input_count++);
         api->ReleaseTypeInfo(type);
         allocator->Free(allocator, name);
     }

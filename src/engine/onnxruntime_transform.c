@@ -30,7 +30,7 @@ static int specs_take(struct onnx_transform *t, struct sy_error *err) {
     if (!signature)
         return error_set(err, -ENOMEM, "no memory");
     int rc = onnxruntime_session_signature(t->api, t->session, signature, err);
-    uint32_t inputs = signature->input_count - (uint32_t)__builtin_popcount(signature->inputs_optional);
+    uint32_t inputs = signature->input_count - tensor_set_count(signature->inputs_optional);
     if (!rc && (inputs != 1 || signature->output_count != 1))
         rc = error_set(err, -EINVAL, "it has %u inputs and %u outputs; a model that prepares has one of each", inputs,
                        signature->output_count);

@@ -102,8 +102,9 @@ struct reader {
     struct infer_memory memory;
     struct infer_call *call;
     struct sy_error *err;
-    uint32_t order[TENSORS_MAX], order_count; /* inputs without contents, in the order given: raw ones follow in it */
-    const char *typed;                        /* an input that has contents, or NULL */
+    const char *typed; /* an input that has contents, or NULL */
+    uint32_t order_count;
+    uint32_t order[TENSORS_MAX]; /* inputs without contents, in the order given: raw ones follow in it */
 };
 
 /* An input as the message describes it. */
@@ -448,11 +449,17 @@ static int raws_place(struct reader *r) {
 
 int grpc_infer_parse(const struct grpc_message *message, const struct served_model *model, struct infer_memory memory,
                      struct infer_call *call, struct sy_error *err) {
-    struct reader r = {.message = message, .model = model, .memory = memory, .call = call, .err = err};
+    struct reader r; /* whose long array is not cleared */
+    r.message = message;
+    r.model = model;
+    r.memory = memory;
+    r.call = call;
+    r.err = err;
+    r.typed = NULL;
+    r.order_count = 0;
     struct protobuf_in in = head_of(message);
     struct protobuf_field field;
-    int rc, status = 0;
-    infer_call_begin(call);
+    int rc = 0, status = infer_call_begin(call, model, memory, err);
     while (status == 0 && (rc = head_next(&in, &field)) > 0) {
         if (field.wire != PROTOBUF_BYTES)
             continue;
@@ -587,7 +594,7 @@ int grpc_answer_build(struct infer_answer *answer, struct text *text, const stru
             parts[i].bytes = 0; /* an empty raw content stands for it, so that the others keep their places */
         raw_bytes += parts[i].bytes;
     }
-    bool copied = raw_bytes <= INFER_ANSWER_COPY_MAX;
+    bool copied = raw_bytes <= INFER_ANSWER_COPY_MAX || count > INFER_ANSWER_OUTPUTS;
     for (uint32_t i = 0; i < count; i++) {
         protobuf_put_head(text, RESPONSE_RAW, parts[i].bytes);
         tags_at[i] = text->length;

@@ -7,9 +7,9 @@
 #include "request/inflate.h"
 
 #define ALIGNMENT  64
-#define FIRST_ROOM ((size_t)64 * 1024)       /* of the block that a message begins in */
-#define HEAD_SLACK ((size_t)6 * TENSORS_MAX) /* behind the head: tags and lengths of further raw inputs */
-#define RAW_ROOM   ((size_t)1024 * 1024)     /* of a larger raw input, until so much of it has come: then all of it */
+#define FIRST_ROOM ((size_t)64 * 1024)         /* of the block that a message begins in */
+#define HEAD_SLACK ((size_t)6 * GRPC_FEW_RAWS) /* behind the head: tags and lengths of further raw inputs */
+#define RAW_ROOM   ((size_t)1024 * 1024)       /* of a larger raw input, until so much of it has come: then all of it */
 
 void grpc_message_begin(struct grpc_message *m, bool split, size_t bytes_max, struct block_memory memory) {
     m->memory = memory;
@@ -20,6 +20,7 @@ void grpc_message_begin(struct grpc_message *m, bool split, size_t bytes_max, st
     m->head = NULL;
     m->head_bytes = m->head_room = 0;
     m->first = m->first_end = m->room = NULL;
+    m->raws = m->few_raws;
     m->raw_count = 0;
 }
 
@@ -48,8 +49,8 @@ static int prefix_read(struct grpc_message *m, struct sy_error *err) {
         return error_set(err, 413, "the message has %zu bytes, more than %zu: " BODY_LIMIT, m->bytes, m->bytes_max);
     size_t first = m->bytes < FIRST_ROOM ? m->bytes : FIRST_ROOM;
     bool split = m->split && !m->compressed;
-    /* together with what aligning its raw inputs takes, a small message has one block */
-    size_t block_bytes = first + (split ? HEAD_SLACK + (TENSORS_MAX + 1) * ALIGNMENT : 0);
+    /* together with what aligning a few raw inputs takes, a small message has one block */
+    size_t block_bytes = first + (split ? HEAD_SLACK + (GRPC_FEW_RAWS + 1) * ALIGNMENT : 0);
     m->first = m->head = m->memory.take(m->memory.context, block_bytes);
     if (!m->head)
         return no_memory(err);
@@ -98,6 +99,13 @@ static int head_append(struct grpc_message *m, const uint8_t *data, size_t bytes
 static int raw_begin(struct grpc_message *m, size_t bytes, struct sy_error *err) {
     if (m->raw_count == TENSORS_MAX)
         return error_set(err, 400, "the request has more than %d raw inputs", TENSORS_MAX);
+    if (m->raw_count == GRPC_FEW_RAWS) {
+        struct grpc_raw *raws = m->memory.take(m->memory.context, TENSORS_MAX * sizeof(*raws));
+        if (!raws)
+            return no_memory(err);
+        memcpy(raws, m->few_raws, sizeof(m->few_raws));
+        m->raws = raws;
+    }
     struct grpc_raw *raw = &m->raws[m->raw_count++];
     raw->bytes = 0;
     if (m->first && !m->room) { /* from now on the head has only HEAD_SLACK to grow in place */

@@ -18,7 +18,8 @@
 #include "tensor/tensor.h"
 
 #define GRPC_PREFIX_BYTES      5
-#define GRPC_RAW_INPUTS_NUMBER 7 /* field of ModelInferRequest */
+#define GRPC_RAW_INPUTS_NUMBER 7  /* field of ModelInferRequest */
+#define GRPC_FEW_RAWS          16 /* raw inputs that all fit into the block with a small message */
 
 struct grpc_raw {
     char *data; /* aligned to 64 */
@@ -52,12 +53,13 @@ struct grpc_message {
     size_t head_bytes, head_room;
     char *first, *first_end; /* the block it began in; NULL: outgrown and given back */
     char *room;              /* in that block, where the next raw input may lie; NULL: it holds the head only */
-    struct grpc_raw raws[TENSORS_MAX];
+    struct grpc_raw *raws;   /* [raw_count] in `few_raws`, or, if they are more, in a block of `memory` */
+    struct grpc_raw few_raws[GRPC_FEW_RAWS];
     size_t raw_room; /* of the last one */
     uint32_t raw_count;
 };
 
-/* At most 3 + TENSORS_MAX blocks of `memory` are in use together. */
+/* At most 4 + TENSORS_MAX blocks of `memory` are in use together. */
 void grpc_message_begin(struct grpc_message *message, bool split, size_t bytes_max, struct block_memory memory);
 /* Takes what it can of the data; *taken tells how much: less than all only if the message is complete. 0, or a status
  * with a sentence: 400 it is no protobuf, 413 too long, 503 no memory. */

@@ -8,6 +8,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/container.h"
@@ -55,6 +56,9 @@ struct region {
 
 /* ---- cards ---- */
 
+#define CARD_INPUTS      16                          /* that lie in the card itself */
+#define CARD_INPUTS_MORE (TENSORS_MAX - CARD_INPUTS) /* that may lie elsewhere */
+
 /* Where an input lies, and its shape. */
 struct card_input {
     uint64_t offset, bytes; /* in the region */
@@ -80,13 +84,33 @@ struct request_card {
     uint8_t
         suffix; /* of a model that shares its first layers: which suffix (wiring.h); else 0. Always 0 in a cluster */
     uint32_t input_count;
-    struct card_input inputs[TENSORS_MAX]; /* [input_count] in the signature's order */
+    struct card_input inputs[CARD_INPUTS]; /* in the signature's order: the first of [input_count] */
     /* only if inputs are of REGION_FRONTEND: where the frontend's own card has its handle, and the value that is there
      * as long as the inputs are still this request's */
     const uint64_t *origin;
     uint64_t origin_handle;
+    /* only with more than CARD_INPUTS inputs: the others, in the process that has written the card. Other processes
+     * that map a frontend's card find them by cards_more() */
+    struct card_input *more;
 };
-_Static_assert(sizeof(struct request_card) == 1472, "as other processes map it");
+_Static_assert(offsetof(struct request_card, more) == 1456 && sizeof(struct request_card) == 1472,
+               "as other processes map it");
+
+/* An input of a card of this process. */
+static inline struct card_input *card_input_at(const struct request_card *card, uint32_t i) {
+    return i < CARD_INPUTS ? (struct card_input *)(uintptr_t)&card->inputs[i] : &card->more[i - CARD_INPUTS];
+}
+
+/* The memory of the cards of a frontend's thread: [slots], and behind them, so that earlier releases find the cards,
+ * CARD_INPUTS_MORE further inputs of each. It is touched only where cards have such. */
+static inline size_t cards_bytes(size_t slots) {
+    return slots * (sizeof(struct request_card) + CARD_INPUTS_MORE * sizeof(struct card_input));
+}
+
+/* The further inputs of a slot's card. */
+static inline struct card_input *cards_more(const struct request_card *cards, size_t slots, size_t slot) {
+    return (struct card_input *)(uintptr_t)(cards + slots) + slot * CARD_INPUTS_MORE;
+}
 
 /* The address of an input in this process. The request must give the input: its region is not REGION_NONE. */
 static inline void *region_at(const struct region *regions, const struct card_input *input) {
@@ -98,7 +122,7 @@ static inline void *region_at(const struct region *regions, const struct card_in
 static inline bool card_is_elsewhere(const struct request_card *card) {
     bool elsewhere = false;
     for (uint32_t i = 0; i < card->input_count; i++)
-        elsewhere |= card->inputs[i].region == REGION_FRONTEND;
+        elsewhere |= card_input_at(card, i)->region == REGION_FRONTEND;
     return elsewhere;
 }
 
@@ -114,7 +138,7 @@ static inline bool card_has_ended(const struct request_card *card) {
 /* The input as a tensor, without data if the request does not give it. */
 static inline struct tensor_view card_view(const struct request_card *card, uint32_t input,
                                            const struct region *regions) {
-    const struct card_input *in = &card->inputs[input];
+    const struct card_input *in = card_input_at(card, input);
     struct tensor_view view = {.bytes = in->bytes, .rank = in->rank};
     if (in->region != REGION_NONE)
         view.data = region_at(regions, in);

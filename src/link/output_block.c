@@ -1,27 +1,23 @@
 /* output_block.c - a batch without outputs, and the sentence that says why. */
 #include "link/output_block.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/container.h"
-
-struct failure {
-    struct output_block block;
-    char sentence[];
-};
-
 static void failure_release(struct output_block *block) {
-    free(container_of(block, struct failure, block));
+    free(block);
 }
 
 struct output_block *output_block_failed(const char *sentence) {
     size_t bytes = strlen(sentence) + 1;
-    struct failure *failure = malloc(sizeof(*failure) + bytes);
-    if (!failure)
+    struct output_block *block = malloc(offsetof(struct output_block, outputs) + bytes);
+    if (!block)
         return NULL;
-    failure->block = (struct output_block){.failure = failure->sentence, .release = failure_release};
-    atomic_init(&failure->block.references, 1);
-    memcpy(failure->sentence, sentence, bytes);
-    return &failure->block;
+    char *copy = memcpy((char *)block + offsetof(struct output_block, outputs), sentence, bytes);
+    atomic_init(&block->references, 1);
+    block->output_count = 0;
+    block->failure = copy;
+    block->release = failure_release;
+    return block;
 }

@@ -12,9 +12,10 @@
 struct output_block {
     _Atomic uint32_t references;
     uint32_t output_count;
-    const char *failure;                     /* NULL: there are outputs */
-    struct tensor_view outputs[TENSORS_MAX]; /* whole batch; with `batched`, item i is the i-th slice of dimension 0 */
+    const char *failure;                         /* NULL: there are outputs */
     void (*release)(struct output_block *block); /* any thread */
+    struct tensor_view outputs[TENSORS_MAX]; /* whole batch; with `batched`, item i is the i-th slice of dimension 0.
+                                                Those beyond output_count are never touched, and need no memory */
 };
 
 static inline void output_block_put(struct output_block *block) {

@@ -201,7 +201,7 @@ struct wire_lost {
     uint32_t pad;
 };
 
-/* Cards of one of a frontend's threads, or a region that inputs lie in. */
+/* Cards of one of a frontend's threads (cards_bytes()), or a region that inputs lie in. */
 struct wire_region {
     uint64_t bytes;
     uint32_t number; /* of the thread, or of the region */

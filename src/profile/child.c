@@ -38,7 +38,7 @@ static int child_start(struct child *child, const char *program, const struct wo
         rc = error_set(err, -errno, "no pipe to a child process: %s", strerror(errno));
         goto err_in;
     }
-    rc = worker_write(in[1], request, sizeof(*request)); /* fits into the pipe */
+    rc = worker_write(in[1], request, WORKER_REQUEST_BYTES); /* fits into the pipe */
     if (!rc)
         rc = child_spawn(&child->pid, program, argv, in[0], out[1]);
     if (rc) {
@@ -177,7 +177,7 @@ static int child_run(const struct worker_request *request, const struct profile_
 
 static void request_fill(struct worker_request *request, const struct served_model *model,
                          const struct profile_options *options) {
-    memcpy(&request->model, model, sizeof(*model));
+    memcpy(&request->model, model, offsetof(struct served_model, signature));
     snprintf(request->engine, sizeof(request->engine), "%s", options->engine->name);
     snprintf(request->provider, sizeof(request->provider), "%s", options->provider);
     request->device = options->device;

@@ -80,7 +80,7 @@ int measure_inputs(const struct signature *signature, int64_t item_dims[][TENSOR
         int64_t elements = dims_product(view->dims, 0, view->rank);
         if (elements < 0 || elements > (1LL << 40))
             return -ENOMEM;
-        bool given = !(signature->inputs_optional & 1u << i);
+        bool given = !(signature->inputs_optional & tensor_bit(i));
         view->bytes = given ? values_bytes(values, i, signature->inputs[i].type, elements) : 0;
         total += aligned(view->bytes);
         any |= given;
@@ -93,7 +93,7 @@ int measure_inputs(const struct signature *signature, int64_t item_dims[][TENSOR
     struct rng rng;
     rng_seed(&rng, seed);
     for (uint32_t i = 0; i < signature->input_count; i++) {
-        if (signature->inputs_optional & 1u << i)
+        if (signature->inputs_optional & tensor_bit(i))
             continue;
         inputs[i].data = data;
         values_fill(values, i, signature->inputs[i].type, dims_product(inputs[i].dims, 0, inputs[i].rank), items, &rng,

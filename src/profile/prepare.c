@@ -42,7 +42,7 @@ static void key_compose(const struct profile_options *options, char *key, size_t
 static bool item_holds(const struct served_model *model, const struct profile_record *record) {
     for (uint32_t i = 0; i < model->signature.input_count; i++) {
         const struct tensor_spec *spec = &model->signature.inputs[i];
-        for (uint32_t d = 0; d < TENSOR_DIMS_MAX && !(model->signature.inputs_optional & 1u << i); d++) {
+        for (uint32_t d = 0; d < TENSOR_DIMS_MAX && !(model->signature.inputs_optional & tensor_bit(i)); d++) {
             int64_t wanted = d < spec->rank ? model->reference_dims[i][d] : 0, dim = record->item_dims[i][d];
             bool open = d < spec->rank && spec->dims[d] == -1 && wanted == 0;
             if (open ? dim == 0 : dim != wanted)
@@ -72,7 +72,7 @@ static void record_apply(struct served_model *model, const struct profile_record
     model->values = record->values;
     model->item_elements = 0;
     for (uint32_t i = 0; i < s->input_count; i++) {
-        if (s->inputs_optional & 1u << i)
+        if (s->inputs_optional & tensor_bit(i))
             continue; /* not part of the item */
         memcpy(model->reference_dims[i], record->item_dims[i], sizeof(model->reference_dims[i]));
         model->item_elements += dims_product(record->item_dims[i], 0, s->inputs[i].rank);
@@ -104,10 +104,10 @@ int profile_cached(const struct served_model *model, const struct profile_option
     fingerprint_format(&fingerprint, text);
     if (strcmp(record->fingerprint, text) != 0 || !profile_record_has_signature(record))
         return error_set(err, -ESTALE, "%s is of another version of the file", path);
-    struct served_model *configured = malloc(sizeof(*configured));
+    struct served_model *configured = calloc(1, sizeof(*configured));
     if (!configured)
         return error_set(err, -ENOMEM, "no memory for model '%s'", model->name);
-    memcpy(configured, model, sizeof(*configured));
+    served_model_copy(configured, model);
     rc = served_model_apply(configured, &record->signature, err);
     uint32_t wanted = options->batch_max ? options->batch_max : configured->batch_max;
     if (!rc && !item_holds(configured, record))

@@ -97,7 +97,7 @@ json_t *profile_record_pack(const struct profile_record *r) {
         "s:i, s:b}",
         "symphony_profile", 1, "of", r->of, "fingerprint", r->fingerprint, "engine", r->engine, "accelerator",
         r->accelerator, "inputs", specs_pack(s->inputs, s->input_count, r->item_dims), "inputs_optional",
-        __builtin_popcount(s->inputs_optional), "outputs", specs_pack(s->outputs, s->output_count, NULL),
+        (int)tensor_set_count(s->inputs_optional), "outputs", specs_pack(s->outputs, s->output_count, NULL),
         "batch_dimension", s->batched, "batched", r->batched, "told_to_batch", r->told, "mixes", r->mixes, "batch_max",
         (int)r->batch_max, "batch_asked", (int)r->batch_asked, "note", r->note, "points", points_pack(r),
         "weights_bytes", (json_int_t)r->weights_bytes, "batch_bytes", (json_int_t)r->batch_bytes, "load_ms",
@@ -171,7 +171,8 @@ int profile_record_unpack(const json_t *json, const char *origin, struct profile
     if (optional < 0 || (uint32_t)optional > r->signature.input_count)
         return error_set(err, -EINVAL, "%s: inputs_optional: %d of %u inputs", origin, optional,
                          r->signature.input_count);
-    r->signature.inputs_optional = ((1u << optional) - 1) << (r->signature.input_count - (uint32_t)optional);
+    r->signature.inputs_optional =
+        tensor_set_first(r->signature.input_count) & ~tensor_set_first(r->signature.input_count - (uint32_t)optional);
     r->signature.batched = batch_dimension;
     for (uint32_t i = 0; i + (uint32_t)optional < r->signature.input_count; i++)
         for (uint32_t d = r->signature.batched; d < r->signature.inputs[i].rank; d++)

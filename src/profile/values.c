@@ -149,7 +149,7 @@ static int warmup_take(void *context, const struct warmup_sample *sample, struct
     values->zeros |= sample->zeros;
     for (uint32_t i = 0; i < taking->signature->input_count; i++) {
         struct tensor_view item = sample->inputs[i], *given = &values->given[i];
-        if (!(sample->files & 1u << i) || given->data || item.bytes == 0)
+        if (!(sample->files & tensor_bit(i)) || given->data || item.bytes == 0)
             continue;
         if (taking->signature->batched && taking->signature->inputs[i].type != DATATYPE_BYTES &&
             tensor_rows(&sample->inputs[i], 0, 1, &item))
@@ -228,7 +228,7 @@ static uint32_t number_of(const struct input_values *values, enum datatype type,
 }
 
 static bool is_zero(const struct input_values *values, uint32_t input) {
-    return values && values->step == 1 && values->zeros & 1u << input;
+    return values && values->step == 1 && values->zeros & tensor_bit(input);
 }
 
 bool values_step_differs(const struct input_values *values, const struct signature *signature,
@@ -242,7 +242,7 @@ bool values_step_differs(const struct input_values *values, const struct signatu
         int64_t least = 1;
         for (uint32_t d = signature->batched; d < spec->rank; d++)
             least *= dims[d] > 0 && least <= VALUES_SMALL ? dims[d] : 1;
-        bool small = least <= VALUES_SMALL, given = values->given[i].data || signature->inputs_optional & 1u << i;
+        bool small = least <= VALUES_SMALL, given = values->given[i].data || signature->inputs_optional & tensor_bit(i);
         differs |= !given && ((integer(spec->type) && (small || step == 2)) || (floating(spec->type) && small));
     }
     return differs;
@@ -334,7 +334,7 @@ void values_format(const struct input_values *values, const struct signature *si
             strcpy(how, values->step == VALUES_UNGIVEN ? "random, since it fails as given" : "given");
         else if (is_zero(values, i))
             strcpy(how, "zeros");
-        else if (number && !(signature->inputs_optional & 1u << i))
+        else if (number && !(signature->inputs_optional & tensor_bit(i)))
             snprintf(how, sizeof(how), "%u", number);
         if (*how)
             at += (size_t)snprintf(text + at, bytes - at, "%s%s: %s", at ? ", " : "", spec->name, how);

@@ -25,7 +25,7 @@ struct input_values {
     uint32_t step;
     struct tensor_view given[TENSORS_MAX]; /* of an item, its own memory; without data: not given. Of rank 0: the
                                             * values alone, which are repeated until the input is full */
-    uint32_t zeros;                        /* a bit for each input with zero_data */
+    tensor_set zeros;                      /* inputs with zero_data */
 };
 
 /* Reads what a completed model's folder gives. -EINVAL with the file at fault; nothing is allocated then. */

@@ -258,8 +258,8 @@ static int sample_read(const struct reader *r, const struct pbtxt_node *node, st
     sample->runs = runs > 0 ? (uint32_t)runs : 1;
     sample->items = s->batched ? items * (uint32_t)copies : 1;
     for (uint32_t i = 0; i < s->input_count && !rc; i++) {
-        sample->files |= parts[i].source && parts[i].source->kind == PBTXT_STRING ? 1u << i : 0;
-        sample->zeros |= parts[i].source && strcmp(parts[i].source->name, "zero_data") == 0 ? 1u << i : 0;
+        sample->files |= parts[i].source && parts[i].source->kind == PBTXT_STRING ? tensor_bit(i) : 0;
+        sample->zeros |= parts[i].source && strcmp(parts[i].source->name, "zero_data") == 0 ? tensor_bit(i) : 0;
         if (parts[i].source)
             rc = view_fill(r, &s->inputs[i], &parts[i], (uint32_t)copies, &sample->inputs[i]);
         else

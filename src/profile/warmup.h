@@ -19,7 +19,7 @@ struct warmup_sample {
     const char *origin; /* where it is written */
     uint32_t line, column;
     uint32_t runs, items;
-    uint32_t files, zeros; /* a bit for each input that has a file's data, and for each with zero_data */
+    tensor_set files, zeros; /* inputs that have a file's data, and those with zero_data */
     struct tensor_view
         inputs[TENSORS_MAX]; /* in the signature's order; optional ones that it leaves out have no data */
 };

@@ -372,7 +372,7 @@ static int profile(struct worker *w, struct sy_error *err) {
 int worker_main(void) {
     struct worker *w = calloc(1, sizeof(*w));
     struct sy_error err = {""};
-    if (!w || worker_read(STDIN_FILENO, &w->request, sizeof(w->request)))
+    if (!w || worker_read(STDIN_FILENO, &w->request, WORKER_REQUEST_BYTES))
         return 2; /* not started by a profiling parent */
     settle(w->request.core);
     int rc = profile(w, &err);

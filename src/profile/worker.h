@@ -5,6 +5,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/child_call.h"
@@ -16,18 +17,19 @@
 
 /* parent -> child */
 struct worker_request {
-    struct served_model model; /* as the repository found it */
     char engine[32], provider[16];
     int device, core; /* core to run on; -1: any */
     char cache_dir[4096];
     bool has_cache_dir;
-    uint32_t batch_max; /* 0: the model's own */
-    bool untried;       /* a child before this one has died while it ran unlike items together */
-    uint32_t attempt;   /* the first form of optimised model to try; after a crash with one, the next */
-    uint32_t values;    /* the first step of values.h to try; after a crash with one, the next */
+    uint32_t batch_max;        /* 0: the model's own */
+    bool untried;              /* a child before this one has died while it ran unlike items together */
+    uint32_t attempt;          /* the first form of optimised model to try; after a crash with one, the next */
+    uint32_t values;           /* the first step of values.h to try; after a crash with one, the next */
+    struct served_model model; /* as the repository found it: without what is in its file */
 };
 /* The parent writes it before it starts the child, so it must fit into a pipe. */
-_Static_assert(sizeof(struct worker_request) <= 65536, "a pipe's buffer");
+#define WORKER_REQUEST_BYTES (offsetof(struct worker_request, model) + offsetof(struct served_model, signature))
+_Static_assert(WORKER_REQUEST_BYTES <= 65536, "a pipe's buffer");
 
 enum worker_kind { WORKER_PROGRESS, WORKER_RESULT, WORKER_FAILED };
 

@@ -94,8 +94,6 @@ static int name_read(const struct reader *r, const struct ensemble_step *step, c
 static int flow_read(struct reader *r, const struct ensemble_step *step, const struct pbtxt_node *node,
                      const char *what, struct ensemble_flow *flows, uint32_t *count) {
     char tensor[TENSOR_NAME_MAX];
-    if (*count == TENSORS_MAX)
-        return node_error(r, step, node, "%s: more than %d entries", node->name, TENSORS_MAX);
     struct ensemble_flow *flow = &flows[*count];
     int rc = name_read(r, step, node, "key", flow->name, sizeof(flow->name));
     if (!rc)
@@ -119,8 +117,18 @@ static int flows_read(struct reader *r, const struct ensemble_step *step, const 
                       const char *map, const char *what, struct ensemble_flow *flows, uint32_t *count) {
     int rc = 0;
     for (const struct pbtxt_node *entry = pbtxt_find(node, map); entry && !rc; entry = pbtxt_next(entry))
-        rc = flow_read(r, step, entry, what, flows, count);
+        rc = *count < TENSORS_MAX ? flow_read(r, step, entry, what, flows, count)
+                                  : node_error(r, step, entry, "%s: more than %d entries", entry->name, TENSORS_MAX);
     return rc || *count ? rc : node_error(r, step, node, "%s is missing", map);
+}
+
+/* At most TENSORS_MAX. */
+static uint32_t entries_of(const struct pbtxt_node *node, const char *map) {
+    uint32_t count = 0;
+    for (const struct pbtxt_node *entry = pbtxt_find(node, map); entry && count < TENSORS_MAX;
+         entry = pbtxt_next(entry))
+        count++;
+    return count;
 }
 
 /* -1 and no version at all mean the latest one. */
@@ -152,10 +160,19 @@ static int step_read(struct reader *r, const struct pbtxt_node *node, struct ens
     memcpy(step->model, model, sizeof(model));
     rc = version_read(r, step, pbtxt_find(node, "model_version"));
     if (!rc)
+        rc = ensemble_step_room(r->e, step, entries_of(node, "input_map"), entries_of(node, "output_map"), r->err);
+    if (!rc)
         rc = flows_read(r, step, node, "input_map", "input", step->inputs, &step->input_count);
     if (!rc)
         rc = flows_read(r, step, node, "output_map", "output", step->outputs, &step->output_count);
     return rc;
+}
+
+int ensemble_step_room(const struct ensemble *e, struct ensemble_step *step, uint32_t inputs, uint32_t outputs,
+                       struct sy_error *err) {
+    step->inputs = calloc(inputs ? inputs : 1, sizeof(*step->inputs));
+    step->outputs = calloc(outputs ? outputs : 1, sizeof(*step->outputs));
+    return step->inputs && step->outputs ? 0 : error_set(err, -ENOMEM, "%s: out of memory", e->path);
 }
 
 static int steps_read(struct reader *r, const struct pbtxt_node *scheduling) {
@@ -268,6 +285,10 @@ int ensemble_read(const char *origin, const struct pbtxt_node *root, const struc
 void ensemble_free(struct ensemble *ensemble) {
     if (!ensemble)
         return;
+    for (uint32_t s = 0; s < ensemble->step_count; s++) {
+        free(ensemble->steps[s].inputs);
+        free(ensemble->steps[s].outputs);
+    }
     free(ensemble->steps);
     free(ensemble);
 }

@@ -18,7 +18,7 @@ struct served_model;
 struct symphony_yaml;
 
 #define ENSEMBLE_STEPS_MAX   64
-#define ENSEMBLE_TENSORS_MAX 256        /* that an ensemble names, its inputs and outputs included */
+#define ENSEMBLE_TENSORS_MAX 1024       /* that an ensemble names, its inputs and outputs included */
 #define ENSEMBLE_EACH_MAX    1024       /* the most items of a step that runs once for each row of a tensor */
 #define ENSEMBLE_EACH        64         /* where symphony.yaml gives no limit */
 #define ENSEMBLE_NONE        UINT32_MAX /* no step, no tensor, no output */
@@ -44,7 +44,7 @@ struct ensemble_step {
     uint32_t written;               /* its number in the file, from 1 */
     char label[ENSEMBLE_LABEL_MAX]; /* the same, for sentences; of a step of an ensemble that is step 2: "2.1" */
     uint32_t line, column;
-    struct ensemble_flow inputs[TENSORS_MAX], outputs[TENSORS_MAX];
+    struct ensemble_flow *inputs, *outputs; /* [input_count], [output_count], at most TENSORS_MAX; its own */
     uint32_t input_count, output_count;
     uint64_t after;              /* bits of the steps whose tensors it takes; they have lower numbers */
     uint32_t each;               /* the tensor whose rows are items of their own; ENSEMBLE_NONE: it is one request */
@@ -109,6 +109,9 @@ uint32_t ensemble_tensor_find(const struct ensemble *ensemble, const char *name)
 uint32_t ensemble_tensor_of(struct ensemble *ensemble, const char *name);
 /* Notes which step gives each tensor, and sets `after`, once all steps have their flows. -EINVAL with a sentence. */
 int ensemble_link(struct ensemble *ensemble, struct sy_error *err);
+/* Memory for the flows of a step that has none, at least one of each. 0 or -ENOMEM with a sentence. */
+int ensemble_step_room(const struct ensemble *ensemble, struct ensemble_step *step, uint32_t inputs, uint32_t outputs,
+                       struct sy_error *err);
 /* Makes the step run only if the tensor's first element is true. */
 void ensemble_when(const struct ensemble *ensemble, struct ensemble_step *step, uint32_t tensor);
 /* The last step of reading: -EINVAL if nobody takes an input or an output; sorts the steps. */

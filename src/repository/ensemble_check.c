@@ -37,15 +37,15 @@ static int spec_fill(const struct model_config *config, const struct model_confi
 
 int ensemble_signature(const struct model_config *config, struct signature *signature, struct sy_error *err) {
     int rc = 0;
-    memset(signature, 0, sizeof(*signature));
+    memset(signature, 0, offsetof(struct signature, inputs));
     signature->input_count = config->input_count;
     signature->output_count = config->output_count;
     signature->batched = config->max_batch_size > 0;
     for (uint32_t i = 0; i < config->input_count && !rc; i++) {
         struct tensor_spec *spec = &signature->inputs[i];
         rc = spec_fill(config, &config->inputs[i], "input", spec, err);
-        signature->inputs_optional |= config->inputs[i].optional ? 1u << i : 0;
-        for (uint32_t d = signature->batched ? 1 : 0; d < spec->rank; d++)
+        signature->inputs_optional |= config->inputs[i].optional ? tensor_bit(i) : 0;
+        for (uint32_t d = signature->batched ? 1 : 0; !rc && d < spec->rank; d++)
             signature->variable_shapes |= spec->dims[d] == -1;
     }
     for (uint32_t i = 0; i < config->output_count && !rc; i++)
@@ -152,14 +152,14 @@ static int prepared_check(const struct checker *c, const struct ensemble_step *s
 
 static int inputs_check(const struct checker *c, const struct ensemble_step *step, const struct served_model *model) {
     const struct signature *s = served_model_offered(model);
-    uint32_t given = 0;
+    tensor_set given = 0;
     int rc = 0;
     for (uint32_t i = 0; i < step->input_count && !rc; i++) {
         const struct ensemble_flow *flow = &step->inputs[i];
         int at = flow_find(c, step, flow, "input", s->inputs, s->input_count);
         if (at < 0)
             return at;
-        given |= 1u << at;
+        given |= tensor_bit(at);
         rc = model->prepared >> at & 1 ? prepared_check(c, step, flow) : 0;
         if (rc)
             return rc;

@@ -86,12 +86,16 @@ static int flow_read(struct field_reader *r, const json_t *object, struct ensemb
 
 /* `kind` is "inputs" or "outputs". */
 static int flows_read(struct field_reader *r, const json_t *step, uint32_t number, const char *kind, struct ensemble *e,
-                      struct ensemble_flow *flows, uint32_t *count) {
+                      struct ensemble_flow **all, uint32_t *count) {
+    struct ensemble_flow *flows;
     char place[FIELD_PLACE_BYTES / 2];
     json_t *list, *object;
     uint32_t most = 0;
     snprintf(place, sizeof(place), "ensemble.steps[%u].%s", number, kind);
     int rc = field_list(r, step, kind, 1, TENSORS_MAX, &list, &most);
+    *all = flows = rc ? NULL : calloc(most, sizeof(*flows));
+    if (!rc && !flows)
+        rc = error_set(r->err, -ENOMEM, "no memory for an ensemble");
     for (uint32_t i = 0; i < most && !rc; i++) {
         rc = field_object_at(r, list, place, i, &object);
         rc = rc ? rc : flow_read(r, object, e, &flows[i]);
@@ -127,9 +131,9 @@ static int step_read(struct field_reader *r, const json_t *list, uint32_t i, str
     rc = rc ? rc : FIELDS_READ(r, object, step_fields, step);
     if (!rc && !model_name_is_valid(step->model))
         rc = field_wrong(r, "model", "expected " MODEL_NAME_EXPECTED);
-    rc = rc ? rc : flows_read(r, object, i, "inputs", e, step->inputs, &step->input_count);
+    rc = rc ? rc : flows_read(r, object, i, "inputs", e, &step->inputs, &step->input_count);
     rc = rc ? rc : field_object_at(r, list, "ensemble.steps", i, &object); /* names in sentences are the step's again */
-    return rc ? rc : flows_read(r, object, i, "outputs", e, step->outputs, &step->output_count);
+    return rc ? rc : flows_read(r, object, i, "outputs", e, &step->outputs, &step->output_count);
 }
 
 /* What symphony.yaml has added, once it is known who gives each tensor. */

@@ -36,33 +36,45 @@ static int tensors_map(struct ensemble *flat, const struct ensemble_step *outer,
     return 0;
 }
 
-/* Appends a step, whose flows are those of the flat ensemble. */
-static void step_put(struct ensemble *flat, const struct ensemble_step *step) {
-    struct ensemble_step *to = &flat->steps[flat->step_count];
+/* Appends a copy of a step. NULL: no memory. */
+static struct ensemble_step *step_copy(struct ensemble *flat, const struct ensemble_step *step, struct sy_error *err) {
+    struct ensemble_step *to = &flat->steps[flat->step_count++];
     *to = *step;
-    to->written = flat->step_count + 1;
+    to->written = flat->step_count;
     to->after = 0;
+    if (ensemble_step_room(flat, to, step->input_count, step->output_count, err))
+        return NULL;
+    memcpy(to->inputs, step->inputs, step->input_count * sizeof(to->inputs[0]));
+    memcpy(to->outputs, step->outputs, step->output_count * sizeof(to->outputs[0]));
+    return to;
+}
+
+/* Links the last step, whose flows are those of the flat ensemble. */
+static void step_link(struct ensemble *flat) {
+    uint32_t s = flat->step_count - 1;
+    struct ensemble_step *to = &flat->steps[s];
     for (uint32_t i = 0; i < to->input_count; i++)
         if (flat->tensors[to->inputs[i].tensor].step != ENSEMBLE_NONE)
             to->after |= (uint64_t)1 << flat->tensors[to->inputs[i].tensor].step;
     if (to->when != ENSEMBLE_NONE)
         ensemble_when(flat, to, to->when);
     for (uint32_t i = 0; i < to->output_count; i++) {
-        flat->tensors[to->outputs[i].tensor].step = flat->step_count;
+        flat->tensors[to->outputs[i].tensor].step = s;
         flat->tensors[to->outputs[i].tensor].place = i;
     }
-    flat->step_count++;
 }
 
 /* A step of the inner ensemble as one of the outer. */
 static int step_move(struct ensemble *flat, const struct ensemble_step *outer, const struct ensemble_step *step,
                      const uint32_t map[ENSEMBLE_TENSORS_MAX], uint32_t inner_inputs, struct sy_error *err) {
-    struct ensemble_step moved = *step;
+    struct ensemble_step *moved = step_copy(flat, step, err);
     bool first = false; /* it takes what the inner ensemble is given */
-    snprintf(moved.label, sizeof(moved.label), "%.11s.%.19s", outer->label, step->label);
-    moved.line = outer->line;
-    moved.column = outer->column;
-    moved.input_count = 0;
+    if (!moved)
+        return -ENOMEM;
+    snprintf(moved->label, sizeof(moved->label), "%.11s.%.19s", outer->label, step->label);
+    moved->line = outer->line;
+    moved->column = outer->column;
+    moved->input_count = 0;
     for (uint32_t i = 0; i < step->input_count; i++) {
         struct ensemble_flow flow = step->inputs[i];
         first |= flow.tensor < inner_inputs;
@@ -70,25 +82,25 @@ static int step_move(struct ensemble *flat, const struct ensemble_step *outer, c
         flow.line = outer->line;
         flow.column = outer->column;
         if (flow.tensor != ENSEMBLE_NONE)
-            moved.inputs[moved.input_count++] = flow;
+            moved->inputs[moved->input_count++] = flow;
     }
-    if (!moved.input_count)
+    if (!moved->input_count)
         return ensemble_step_error(flat, outer, outer->line, outer->column, err,
                                    "input_map gives nothing that step %s (%s) of that ensemble takes", step->label,
                                    step->model);
-    for (uint32_t i = 0; i < moved.output_count; i++) {
-        moved.outputs[i].tensor = map[moved.outputs[i].tensor];
-        moved.outputs[i].line = outer->line;
-        moved.outputs[i].column = outer->column;
+    for (uint32_t i = 0; i < moved->output_count; i++) {
+        moved->outputs[i].tensor = map[moved->outputs[i].tensor];
+        moved->outputs[i].line = outer->line;
+        moved->outputs[i].column = outer->column;
     }
-    moved.each = step->each == ENSEMBLE_NONE ? ENSEMBLE_NONE : map[step->each];
-    moved.when = step->when == ENSEMBLE_NONE ? ENSEMBLE_NONE : map[step->when];
-    if (outer->when != ENSEMBLE_NONE && first && moved.when != ENSEMBLE_NONE)
+    moved->each = step->each == ENSEMBLE_NONE ? ENSEMBLE_NONE : map[step->each];
+    moved->when = step->when == ENSEMBLE_NONE ? ENSEMBLE_NONE : map[step->when];
+    if (outer->when != ENSEMBLE_NONE && first && moved->when != ENSEMBLE_NONE)
         return ensemble_step_error(flat, outer, outer->line, outer->column, err,
                                    "when: step %s (%s) of that ensemble has one of its own", step->label, step->model);
-    if (outer->when != ENSEMBLE_NONE && moved.when == ENSEMBLE_NONE)
-        moved.when = outer->when; /* where there is another one, the steps before it do not run */
-    step_put(flat, &moved);
+    if (outer->when != ENSEMBLE_NONE && moved->when == ENSEMBLE_NONE)
+        moved->when = outer->when; /* where there is another one, the steps before it do not run */
+    step_link(flat);
     return 0;
 }
 
@@ -120,7 +132,9 @@ int ensemble_flatten(const struct ensemble *e, const struct ensemble *const *inn
     for (uint32_t s = 0; s < e->step_count && !rc; s++) { /* in order: what a step takes is given before */
         const struct ensemble_step *step = &e->steps[s];
         if (!inner[s]) {
-            step_put(f, step);
+            rc = step_copy(f, step, err) ? 0 : -ENOMEM;
+            if (!rc)
+                step_link(f);
             continue;
         }
         rc = tensors_map(f, step, inner[s], map, err);

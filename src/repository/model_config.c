@@ -626,16 +626,17 @@ static const struct model_config_tensor *input_find(const struct model_config *c
 /* Of the inputs that the model has values for, only those that the configuration names stay. They are optional if the
  * configuration says so. */
 static int optional_apply(const struct model_config *config, struct signature *s, struct sy_error *err) {
-    uint32_t count = 0, optional = 0;
+    tensor_set optional = 0;
+    uint32_t count = 0;
     for (uint32_t i = 0; i < s->input_count; i++) {
         const struct model_config_tensor *tensor = input_find(config, s->inputs[i].name);
-        bool may_miss = s->inputs_optional & 1u << i;
+        bool may_miss = s->inputs_optional & tensor_bit(i);
         if (tensor && tensor->optional && !may_miss)
             return mismatch(config, tensor->line, tensor->column, err,
                             "input '%.100s' is optional, but the model has no value of its own for it", tensor->name);
         if (may_miss && !tensor)
             continue;
-        optional |= tensor && tensor->optional ? 1u << count : 0;
+        optional |= tensor && tensor->optional ? tensor_bit(count) : 0;
         s->inputs[count++] = s->inputs[i];
     }
     s->input_count = count;
@@ -664,7 +665,7 @@ static int outputs_choose(const struct model_config *config, struct signature *s
 static bool has_batch(const struct signature *s) {
     bool some = false, all = true;
     for (uint32_t i = 0; i < s->input_count; i++) {
-        bool optional = s->inputs_optional & 1u << i;
+        bool optional = s->inputs_optional & tensor_bit(i);
         some |= !optional;
         all &= optional || (s->inputs[i].rank > 0 && s->inputs[i].dims[0] == -1);
     }

@@ -183,7 +183,7 @@ static json_t *inputs_pack(struct field_writer *w, const struct served_model *mo
         field_put(w, input, "item", field_integers_pack(w, model->reference_dims[i], s->inputs[i].rank));
         fields_put(w, input, &optional_field, 1, &(bool){s->inputs_optional >> i & 1});
         fields_put(w, input, &format_field, 1, &model->formats[i]);
-        if (model->prepared & 1u << i)
+        if (model->prepared & tensor_bit(i))
             field_put(w, input, "prepare", prepare_pack(w, &model->preparations[i]));
         field_append(w, list, input);
     }
@@ -348,7 +348,7 @@ static int input_read(struct field_reader *r, const json_t *object, struct serve
         rc = field_read(r, object, &format_field, &model->formats[i]);
     if (rc)
         return rc;
-    s->inputs_optional |= (uint32_t)optional << i;
+    s->inputs_optional |= optional ? tensor_bit(i) : 0;
     return s->variable_shapes || !input_varies(s, i)
                ? 0
                : field_wrong(r, optional ? "optional" : "shape", "it varies, but variable_shapes is false");
@@ -393,7 +393,7 @@ static int prepare_read(struct field_reader *r, const json_t *object, struct ser
         rc = field_wrong(r, "model", "expected a file, since no image is decoded");
     if (!rc)
         rc = contents_read(r, prepare, p);
-    model->prepared |= 1u << i;
+    model->prepared |= tensor_bit(i);
     return rc;
 }
 
@@ -625,7 +625,6 @@ int model_description_read(const char *text, size_t bytes, struct served_model *
                            struct described_profile *profiles, uint32_t *count, struct sy_error *err) {
     struct field_reader r = {.err = err};
     json_error_t where;
-    memset(model, 0, sizeof(*model));
     atomic_init(&model->state, MODEL_LOADING);
     *count = 0;
     if (bytes > MODEL_DESCRIPTION_BYTES_MAX)

@@ -39,7 +39,7 @@ struct described_profile {
 char *model_description_write(const struct served_model *model, const struct described_profile *profiles,
                               uint32_t count, size_t *bytes, struct sy_error *err);
 
-/* Reads one into a model, overwriting all of it (with no paths; state MODEL_LOADING, which the caller changes), and
+/* Reads one into a model, which is all zeros (it has no paths then; state MODEL_LOADING, which the caller changes), and
  * into profiles[ACCELERATOR_TYPES_MAX], of types that all differ. Everything is bounded and checked against the rest:
  * what is accepted can be served. model_description_release() frees what was allocated. -EINVAL with a sentence that
  * names the field; nothing is allocated then, and model and profiles are not to be used. */

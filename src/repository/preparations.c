@@ -77,7 +77,7 @@ static int step_take(struct served_model *model, const struct symphony_yaml_prep
                           model->signature.inputs[i].name);
     if (image && p->file[0])
         return step_error(model, prepare->line, step, err, PREPARE_IMAGE_STEP " comes before " PREPARE_ONNX_STEP);
-    model->prepared |= 1u << i;
+    model->prepared |= tensor_bit(i);
     if (image) {
         p->bytes_max = (uint32_t)(prepare->max_bytes ? prepare->max_bytes : PREPARE_BYTES_DEFAULT);
         p->pixels_max = (uint32_t)(prepare->max_pixels ? prepare->max_pixels : PREPARE_PIXELS_DEFAULT);
@@ -197,11 +197,13 @@ static int input_check(const struct served_model *model, uint32_t i, const struc
 /* ---- what clients see ---- */
 
 static void offer(struct served_model *model) {
-    model->offered = model->signature;
+    if (!model->prepared)
+        return;
+    signature_copy(&model->offered, &model->signature);
     for (uint32_t i = 0; i < model->signature.input_count; i++) {
         const struct served_preparation *p = &model->preparations[i];
         struct tensor_spec *offered = &model->offered.inputs[i];
-        if (!(model->prepared & 1u << i) || !(p->bytes_max || p->transform))
+        if (!(model->prepared & tensor_bit(i)) || !(p->bytes_max || p->transform))
             continue;
         offered->rank = 0;
         offered->reshaped = false;
@@ -222,13 +224,13 @@ static void offer(struct served_model *model) {
 int preparations_fill(struct served_model *model, const struct symphony_yaml *settings, struct sy_error *err) {
     int rc = 0;
     model->prepared = 0;
-    memset(model->preparations, 0, sizeof(model->preparations));
+    memset(model->preparations, 0, model->signature.input_count * sizeof(model->preparations[0]));
     for (uint32_t step = 0; step < settings->prepare_count && !rc; step++)
         rc = step_take(model, &settings->prepare[step], step, err);
     for (uint32_t i = 0; i < model->signature.input_count && !rc; i++) {
         if (model->preparations[i].file[0])
             rc = file_check(model, i, err);
-        else if (model->prepared & 1u << i)
+        else if (model->prepared & tensor_bit(i))
             rc = image_check(model, i, err);
     }
     if (!rc)
@@ -309,7 +311,7 @@ int preparations_open(struct served_model *model, const struct transform_ops *op
     for (uint32_t i = 0; i < model->signature.input_count && model->prepared && !rc; i++) {
         if (model->preparations[i].file[0])
             rc = file_open(model, i, ops, err);
-        else if (model->prepared & 1u << i) /* once more: the profile may have found that there are no batches */
+        else if (model->prepared & tensor_bit(i)) /* once more: the profile may have found that there are no batches */
             rc = image_check(model, i, err);
     }
     if (rc)
@@ -377,7 +379,7 @@ int preparations_pack(struct served_model *model, const struct transform_ops *op
 int preparations_told(struct served_model *model, struct sy_error *err) {
     int rc = 0;
     for (uint32_t i = 0; i < model->signature.input_count && !rc; i++)
-        if ((model->prepared & 1u << i) && !model->preparations[i].file[0])
+        if ((model->prepared & tensor_bit(i)) && !model->preparations[i].file[0])
             rc = image_check(model, i, err);
     if (!rc)
         offer(model);

@@ -125,17 +125,19 @@ static bool folder_is_model(const struct folder *f) {
 static struct served_model *model_add(struct model_list *list, const char *name, const char *path) {
     if (list->count == list->capacity) {
         uint32_t capacity = list->capacity ? 2 * list->capacity : 16;
-        struct served_model *grown = realloc(list->models, capacity * sizeof(*grown));
+        struct served_model *grown = calloc(capacity, sizeof(*grown));
         if (!grown) {
             error_set(list->err, -ENOMEM, "%s: out of memory", path);
             return NULL;
         }
+        for (uint32_t i = 0; i < list->count; i++)
+            served_model_copy(&grown[i], &list->models[i]);
+        free(list->models);
         list->models = grown;
         list->capacity = capacity;
     }
     struct served_model *model = &list->models[list->count++];
     name = list->from->name ? list->from->name : name;
-    memset(model, 0, sizeof(*model));
     model->version = 1;
     strcpy(model->platform, "onnxruntime_onnx");
     snprintf(model->name, sizeof(model->name), "%s", name);
@@ -211,7 +213,7 @@ static struct served_model *model_repeat(struct model_list *list) {
     strcpy(name, list->models[list->count - 1].name); /* the list may move */
     struct served_model *model = model_add(list, name, name);
     if (model)
-        memcpy(model, model - 1, sizeof(*model));
+        served_model_copy(model, model - 1);
     return model;
 }
 
@@ -441,9 +443,30 @@ static int entries_add(struct model_list *list, const char *path) {
 }
 
 static int name_compare(const void *a, const void *b) {
-    const struct served_model *x = a, *y = b;
+    const struct served_model *x = *(struct served_model *const *)a, *y = *(struct served_model *const *)b;
     int order = strcmp(x->name, y->name);
     return order ? order : (x->version > y->version) - (x->version < y->version);
+}
+
+/* Sorts the list by name and version into new memory: most of a model is memory that nobody touches. */
+static int list_sort(struct model_list *list) {
+    struct served_model **order = calloc(list->count, sizeof(struct served_model *));
+    struct served_model *sorted = calloc(list->count, sizeof(*sorted));
+    int rc = order && sorted ? 0 : error_set(list->err, -ENOMEM, "out of memory");
+    for (uint32_t i = 0; i < list->count && !rc; i++)
+        order[i] = &list->models[i];
+    if (!rc)
+        qsort(order, list->count, sizeof(struct served_model *), name_compare);
+    for (uint32_t i = 0; i < list->count && !rc; i++)
+        served_model_copy(&sorted[i], order[i]);
+    free(order);
+    if (rc) {
+        free(sorted);
+        return rc;
+    }
+    free(list->models);
+    list->models = sorted;
+    return 0;
 }
 
 static const char *place(const struct served_model *model) {
@@ -468,8 +491,9 @@ static void duplicates_refuse(struct model_list *list) {
             served_model_refuse(first, "%.180s: a second model of the name '%.100s'; the first is %s", place(other),
                                 first->name, one);
         }
-        memmove(&list->models[kept], first, count * sizeof(*first));
-        kept += count;
+        for (uint32_t k = 0; k < count; k++, kept++)
+            if (&list->models[kept] != &first[k])
+                served_model_copy(&list->models[kept], &first[k]);
     }
     list->count = kept;
 }
@@ -530,12 +554,13 @@ int repository_scan(const struct repositories *from, struct served_model **model
         rc = error_set(err, -ENOENT,
                        "%s: no model in it; expected <model>/<version>/" MODEL_FILE " or <model>" ONNX_SUFFIX, paths);
     }
+    if (!rc)
+        rc = list_sort(&list);
     if (rc) {
         served_model_ensembles_free(list.models, list.count);
         free(list.models);
         return rc;
     }
-    qsort(list.models, list.count, sizeof(list.models[0]), name_compare);
     duplicates_refuse(&list);
     *models = list.models;
     *count = list.count;
@@ -559,11 +584,13 @@ int repository_find(const struct repositories *from, const char *name, struct se
         if (path_join(file, from->paths[i], flat) && path_is(file, S_IFREG))
             entry_add(&list, from->paths[i], flat);
     }
-    if (!list.count) {
+    int rc = list.count ? list_sort(&list)
+                        : error_set(err, -ENOENT, "there is no model '%.*s' in the repository", MODEL_NAME_MAX, name);
+    if (rc) {
+        served_model_ensembles_free(list.models, list.count);
         free(list.models);
-        return error_set(err, -ENOENT, "there is no model '%.*s' in the repository", MODEL_NAME_MAX, name);
+        return rc;
     }
-    qsort(list.models, list.count, sizeof(list.models[0]), name_compare);
     duplicates_refuse(&list);
     *models = list.models;
     *count = list.count;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +15,7 @@
 #include "repository/symphony_yaml.h"
 #include "table/profile.h"
 
-#define BATCH_MAX_DEFAULT 64
+#define BATCH_MAX_DEFAULT    64
 
 void served_model_draw_secret(struct served_model *model) {
     int rc = siphash_key_draw(&model->shape_secret);
@@ -51,7 +52,7 @@ static int reference_fill(struct served_model *model, const struct symphony_yaml
     const struct signature *s = &model->signature;
     uint32_t skip = s->batched ? 1 : 0;
     model->item_elements = 0;
-    memset(model->reference_dims, 0, sizeof(model->reference_dims));
+    memset(model->reference_dims, 0, s->input_count * sizeof(model->reference_dims[0]));
     for (uint32_t i = 0; i < s->input_count; i++)
         for (uint32_t d = 0; d < s->inputs[i].rank; d++) {
             int64_t dim = s->inputs[i].dims[d];
@@ -79,7 +80,7 @@ static int reference_fill(struct served_model *model, const struct symphony_yaml
     }
     for (uint32_t i = 0; i < s->input_count; i++) {
         int64_t elements = dims_product(model->reference_dims[i], 0, s->inputs[i].rank);
-        if (s->inputs_optional & 1u << i)
+        if (s->inputs_optional & tensor_bit(i))
             continue; /* not part of the item */
         if (elements < 0)
             return error_set(err, -EINVAL, "%s: input '%s' is too large", model->path, s->inputs[i].name);
@@ -131,7 +132,7 @@ static int batch_max_set(struct served_model *model, const struct symphony_yaml 
 
 /* Which output has which file of labels. */
 static void label_files_fill(struct served_model *model, const struct model_config *config) {
-    memset(model->label_files, 0, sizeof(model->label_files));
+    memset(model->label_files, 0, model->signature.output_count * sizeof(model->label_files[0]));
     for (uint32_t i = 0; i < model->signature.output_count; i++)
         for (uint32_t k = 0; k < config->output_count; k++)
             if (strcmp(config->outputs[k].name, model->signature.outputs[i].name) == 0)
@@ -188,10 +189,24 @@ static int configured_apply(struct served_model *model, const struct symphony_ya
     return rc;
 }
 
+void served_model_copy(struct served_model *to, const struct served_model *from) {
+    uint32_t inputs = from->signature.input_count, outputs = from->signature.output_count;
+    memcpy(to, from, offsetof(struct served_model, signature));
+    signature_copy(&to->signature, &from->signature);
+    memcpy(to->reference_dims, from->reference_dims, inputs * sizeof(from->reference_dims[0]));
+    memcpy(to->formats, from->formats, inputs * sizeof(from->formats[0]));
+    memcpy(to->labels, from->labels, outputs * sizeof(from->labels[0]));
+    memcpy(to->label_files, from->label_files, outputs * sizeof(from->label_files[0]));
+    if (from->prepared) {
+        memcpy(to->preparations, from->preparations, inputs * sizeof(from->preparations[0]));
+        signature_copy(&to->offered, &from->offered);
+    }
+}
+
 int served_model_apply(struct served_model *model, const struct signature *signature, struct sy_error *err) {
     struct model_config *config = calloc(1, sizeof(*config));
     struct symphony_yaml *settings = calloc(1, sizeof(*settings));
-    struct served_model *completed = malloc(sizeof(*completed));
+    struct served_model *completed = calloc(1, sizeof(*completed));
     bool found;
     int rc = config && settings && completed ? 0 : error_set(err, -ENOMEM, "%s: out of memory", model->path);
     if (!rc && model->folder[0])
@@ -199,12 +214,12 @@ int served_model_apply(struct served_model *model, const struct signature *signa
     if (!rc && model->folder[0])
         rc = symphony_yaml_read_folder(model->folder, settings, &found, err);
     if (!rc) {
-        memcpy(completed, model, sizeof(*completed));
-        completed->signature = *signature;
+        served_model_copy(completed, model);
+        signature_copy(&completed->signature, signature);
         rc = configured_apply(completed, settings, config, err);
     }
     if (!rc)
-        memcpy(model, completed, sizeof(*model));
+        served_model_copy(model, completed);
     if (config)
         model_config_release(config);
     free(completed);

@@ -76,14 +76,10 @@ struct served_model {
     char platform[64]; /* "onnxruntime_onnx", or "emulated" */
     char contents[40]; /* fingerprint of the model file and its weights (engine/fingerprint.h); "" until it is profiled,
                         * and for an emulated model */
-    struct signature signature;                          /* of the model itself */
-    uint32_t prepared;                                   /* a bit for each input that is prepared: */
-    struct served_preparation preparations[TENSORS_MAX]; /* how (preparations.h), */
-    struct signature offered;                            /* and what clients see, if any is: served_model_offered() */
-    bool batch_told;                                     /* the configuration says that its items may be batched */
-    char mixes[256];                                     /* how items of a batch change each other's outputs, which was
-                                                            seen, but batched it is; "": they do not */
-    uint32_t batch_max;                                  /* items a batch; 1 for a model without a batch dimension */
+    bool batch_told;   /* the configuration says that its items may be batched */
+    char mixes[256];   /* how items of a batch change each other's outputs, which was
+                          seen, but batched it is; "": they do not */
+    uint32_t batch_max;         /* items a batch; 1 for a model without a batch dimension */
     _Atomic uint32_t items_max; /* of a cluster's frontend: the greatest batch of the backend whose greatest batch is
                                    smallest, if that is less; else 0. It may change while the model is served */
     int64_t slo_ns;             /* default SLO; 0: not given (then chosen from the profile) */
@@ -107,19 +103,25 @@ struct served_model {
     uint32_t host;  /* of a model with a suffix: the place of its prefix, */
     uint8_t suffix; /* and its number there */
     double weight;  /* of its share under overload, relative to other models; 0 means 1 */
-    char profile_path[4096];            /* from symphony.yaml; "": measured and cached */
-    char label_files[TENSORS_MAX][128]; /* of outputs, in `folder`; "": none */
-    uint8_t formats[TENSORS_MAX];       /* of inputs: enum image_format (model_config.h) */
-    struct labels *labels[TENSORS_MAX]; /* read from them; NULL: none */
-    struct op_libraries op_libraries;   /* with operators of its own */
+    char profile_path[4096];          /* from symphony.yaml; "": measured and cached */
+    struct op_libraries op_libraries; /* with operators of its own */
     int64_t item_elements; /* input elements of the profiled item; with variable_shapes the measure of `work` */
-    int64_t reference_dims[TENSORS_MAX][TENSOR_DIMS_MAX]; /* inputs' dims of the profiled item (batch
-                                                           * dimension 1); 0: open, the profiler chooses */
-    uint32_t values;                 /* how the profiler filled inputs: input_values.step (profile/values.h) */
+    uint32_t values;       /* how the profiler filled inputs: input_values.step (profile/values.h) */
     struct siphash_key shape_secret; /* key of the hash that tells requests of different shapes apart */
-    _Atomic bool lone; /* an output had another number of rows than its batch: requests run one at a time */
-    _Atomic int state; /* enum model_state */
-    char reason[512];  /* why it is unavailable; written before `state` */
+    _Atomic bool lone;   /* an output had another number of rows than its batch: requests run one at a time */
+    _Atomic int state;   /* enum model_state */
+    char reason[512];    /* why it is unavailable; written before `state` */
+    tensor_set prepared; /* inputs that are prepared: preparations, offered */
+    /* What is found in the model file. Of the arrays only so much is ever touched as the model has inputs and outputs
+     * (served_model_copy()). */
+    struct signature signature;                           /* of the model itself */
+    int64_t reference_dims[TENSORS_MAX][TENSOR_DIMS_MAX]; /* inputs' dims of the profiled item (batch dimension 1); 0:
+                                                           * open, the profiler chooses */
+    uint8_t formats[TENSORS_MAX];                         /* of inputs: enum image_format (model_config.h) */
+    struct labels *labels[TENSORS_MAX];                   /* read from label_files; NULL: none */
+    char label_files[TENSORS_MAX][128];                   /* of outputs, in `folder`; "": none */
+    struct served_preparation preparations[TENSORS_MAX];  /* how inputs are prepared (preparations.h), */
+    struct signature offered;                             /* and what clients see then: served_model_offered() */
 };
 
 /* A place that holds the shared layers of others; no client asks for it. */
@@ -163,6 +165,9 @@ static inline const struct signature *served_model_offered(const struct served_m
  * batch_max, reference_dims, item_elements, and what is prepared. -EINVAL for a mismatch, with both values; `model` is
  * then as it was. */
 int served_model_apply(struct served_model *model, const struct signature *signature, struct sy_error *err);
+
+/* Copies what a model has. `to` is zeros, or a model whose labels and preparations were freed. */
+void served_model_copy(struct served_model *to, const struct served_model *from);
 
 struct model_config;
 /* The same for an ensemble, which has no file: takes over config->ensemble, adds what symphony.yaml says and fills

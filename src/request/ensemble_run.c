@@ -2,6 +2,7 @@
 #include "request/ensemble_run.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,15 +61,21 @@ static int rows_take(const struct tensor_view *whole, enum datatype type, struct
                                   : tensor_rows(whole, part->first, part->count, rows);
 }
 
+/* The room for a request's infer_call, behind its inputs. */
+static void *room_take(void *room, size_t bytes) {
+    (void)bytes;
+    return room;
+}
+
 /* Fills a request with its part. 0, or a status with a sentence. */
 static int request_fill(struct ensemble_run *run, uint32_t v, struct step_request *r, struct part *taken,
                         struct sy_error *err) {
     const struct ensemble_step *step = &run->ensemble->steps[v];
     const struct served_model *model = step_model(run, v);
     struct infer_call call;
-    int status = 0;
+    struct infer_memory memory = {room_take, r->inputs + model->signature.input_count};
+    int status = infer_call_begin(&call, model, memory, err);
 
-    infer_call_begin(&call);
     for (uint32_t i = 0; i < step->input_count && !status; i++) {
         const struct ensemble_flow *flow = &step->inputs[i];
         enum datatype type;
@@ -140,8 +147,9 @@ static bool step_reserve(struct ensemble_run *run, uint32_t v, uint32_t requests
     const struct ensemble_step *step = &run->ensemble->steps[v];
     struct run_step *to = &run->steps[v];
     size_t views = step->output_count * sizeof(struct tensor_view);
-    to->request_bytes =
-        sizeof(struct step_request) + step_model(run, v)->signature.input_count * sizeof(struct tensor_view);
+    to->request_bytes = sizeof(struct step_request) +
+                        step_model(run, v)->signature.input_count * sizeof(struct tensor_view) +
+                        infer_call_room(step_model(run, v));
     to->outputs = slab_take(run->inference->home->slab, views + requests * to->request_bytes);
     if (!to->outputs)
         return false;
@@ -332,7 +340,7 @@ static bool settled(struct ensemble_run *run) {
         run->status = 500;
     whole->status = query->end == QUERY_GOOD && !run->status ? REQUEST_OK : REQUEST_REFUSED;
     whole->refusal = REFUSAL_CANCELLED;
-    whole->block = whole->status == REQUEST_OK ? &run->composed : NULL;
+    whole->block = whole->status == REQUEST_OK ? run->composed : NULL;
     whole->first_item = ITEMS_WHOLE;
     whole->batch_items = whole->items;
     whole->run_start_ns = run->start_ns;
@@ -428,7 +436,10 @@ static struct ensemble_run *run_make(struct inference *inference) {
     const struct ensemble *ensemble = plan->ensemble;
     struct inference_times *times = times_of(inference->home, inference->request.model, plan);
     size_t steps = ensemble->step_count * sizeof(struct run_step), bytes = sizeof(struct ensemble_run) + steps;
-    struct ensemble_run *run = slab_take(inference->home->slab, bytes + query_bytes(ensemble->step_count));
+    size_t query = query_bytes(ensemble->step_count);
+    size_t composed =
+        offsetof(struct output_block, outputs) + inference->model->signature.output_count * sizeof(struct tensor_view);
+    struct ensemble_run *run = slab_take(inference->home->slab, bytes + query + composed);
     struct step_counters *counters = infer_counters_steps(&inference->home->counters, inference->request.model);
     if (!run || !times || !counters) {
         slab_give(run);
@@ -443,6 +454,8 @@ static struct ensemble_run *run_make(struct inference *inference) {
     run->ensemble = ensemble;
     run->counters = counters;
     run->query = (struct query *)((char *)run + bytes);
+    run->composed = (struct output_block *)((char *)run + bytes + query);
+    memset(run->composed, 0, composed);
     run->start_ns = TIME_NEVER;
     const struct request *whole = &inference->request;
     int64_t deadline_ns = whole->late_until_ns > 0 ? whole->late_until_ns : whole->deadline_ns;

@@ -248,7 +248,7 @@ static void composed_release(struct output_block *block) {
 
 bool ensemble_compose(struct ensemble_run *run, struct sy_error *err) {
     const struct served_model *model = run->inference->model;
-    struct output_block *block = &run->composed;
+    struct output_block *block = run->composed;
     enum datatype type;
     atomic_init(&block->references, 1);
     block->output_count = model->signature.output_count;

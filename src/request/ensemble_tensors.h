@@ -37,13 +37,13 @@ struct ensemble_run {
     struct ensemble_run *next;           /* in `inferences.runs_over` */
     uint32_t models[ENSEMBLE_STEPS_MAX]; /* numbers of the steps' models; the first `held` are held */
     uint32_t held;
-    bool over;                    /* it has ended, and what waited was taken back */
-    bool read;                    /* a request came back while a run that was given up could still read its inputs */
-    bool retry;                   /* if `status` is set: worth trying again soon */
-    unsigned status;              /* not 0: the request has failed with this status */
-    struct sy_error reason;       /* why it has failed */
-    int64_t start_ns, end_ns;     /* of the first run, and of the last one */
-    struct output_block composed; /* the ensemble's outputs: views of those of steps, which the run holds */
+    bool over;                     /* it has ended, and what waited was taken back */
+    bool read;                     /* a request came back while a run that was given up could still read its inputs */
+    bool retry;                    /* if `status` is set: worth trying again soon */
+    unsigned status;               /* not 0: the request has failed with this status */
+    struct sy_error reason;        /* why it has failed */
+    int64_t start_ns, end_ns;      /* of the first run, and of the last one */
+    struct output_block *composed; /* the ensemble's outputs: views of those of steps, which the run holds */
     struct run_step steps[];
 };
 

@@ -13,7 +13,7 @@ size_t infer_answer_work(const struct infer_call *call, const struct request *re
         size_t bytes = wanted->index < block->output_count ? block->outputs[wanted->index].bytes : 0;
         bytes = bytes / (request->batch_items ? request->batch_items : 1) * request->items;
         all += bytes;
-        copied += wanted->shared.region ? bytes : 0;
+        copied += wanted->shared.region || call->output_count > INFER_ANSWER_OUTPUTS ? bytes : 0;
         json += wanted->classified || (as_json && !wanted->binary && !wanted->shared.region) ? bytes : 0;
     }
     bool long_work = json > BULK_JSON_BYTES || copied > BULK_COPY_BYTES || (compressed && all > BULK_DEFLATE_BYTES);

@@ -9,9 +9,25 @@
 #include "tensor/strings.h"
 
 #define TIMEOUT_US_MAX (24 * 3600 * 1000000LL) /* a day; longer ones are cut to that */
-_Static_assert(TENSORS_MAX <= 32, "inputs_named and outputs_named hold a bit each");
 
-void infer_call_begin(struct infer_call *call) {
+static size_t room_of(const struct served_model *model) {
+    return model->signature.input_count * (sizeof(struct tensor_view) + sizeof(struct infer_shared)) +
+           model->signature.output_count * sizeof(struct infer_output);
+}
+
+size_t infer_call_room(const struct served_model *model) {
+    return room_of(model) > sizeof(((struct infer_call *)NULL)->few) ? room_of(model) : 0;
+}
+
+int infer_call_begin(struct infer_call *call, const struct served_model *model, struct infer_memory memory,
+                     struct sy_error *err) {
+    size_t more = infer_call_room(model);
+    void *room = more ? memory.take(memory.context, more) : call->few;
+    if (!room)
+        return error_set(err, 503, "the memory for inputs is exhausted");
+    call->inputs = room;
+    call->outputs = (void *)(call->inputs + model->signature.input_count);
+    call->shared = (void *)(call->outputs + model->signature.output_count);
     call->output_count = 0;
     call->inputs_named = call->outputs_named = call->inputs_shared = 0;
     call->timeout_us = 0;
@@ -21,6 +37,7 @@ void infer_call_begin(struct infer_call *call) {
     call->classes = NULL;
     call->id = NULL;
     call->id_length = 0;
+    return 0;
 }
 
 static int shown(size_t length) {
@@ -34,9 +51,9 @@ int infer_call_input(struct infer_call *call, const struct served_model *model, 
     if (found < 0)
         return error_set(err, 400, "unexpected inference input '%.*s' for model '%.64s'", shown(length), name,
                          model->name);
-    if (call->inputs_named & 1u << found)
+    if (call->inputs_named & tensor_bit(found))
         return error_set(err, 400, "input '%.*s' already exists in request: it is given twice", shown(length), name);
-    call->inputs_named |= 1u << found;
+    call->inputs_named |= tensor_bit(found);
     *index = (uint32_t)found;
     return 0;
 }
@@ -101,7 +118,7 @@ int infer_call_shared(struct infer_call *call, const struct served_model *model,
         return error_set(err, 400, INFER_MISMATCH " %s%zu, got %" PRIu64 ", the shared_memory_byte_size", spec->name,
                          model->name, strings ? "at least " : "", view->bytes, shared->bytes);
     call->shared[index] = *shared;
-    call->inputs_shared |= 1u << index;
+    call->inputs_shared |= tensor_bit(index);
     return 0;
 }
 
@@ -111,10 +128,10 @@ int infer_call_output(struct infer_call *call, const struct served_model *model,
     if (found < 0)
         return error_set(err, 400, "unexpected inference output '%.*s' for model '%.64s'", shown(length), name,
                          model->name);
-    if (call->outputs_named & 1u << found)
+    if (call->outputs_named & tensor_bit(found))
         return error_set(err, 400, "output '%.*s' already exists in request: it is asked for twice", shown(length),
                          name);
-    call->outputs_named |= 1u << found;
+    call->outputs_named |= tensor_bit(found);
     *output = &call->outputs[call->output_count++];
     **output = (struct infer_output){.index = (uint32_t)found};
     return 0;
@@ -157,9 +174,11 @@ int infer_call_priority(struct infer_call *call, int64_t priority, struct sy_err
 /* A hash of which inputs there are and of the dimensions that a batch must share. Clients choose these, and requests
  * with the same key are batched, so the hash is keyed with a secret that no client knows. */
 static uint64_t shape_key(const struct infer_call *call, const struct served_model *model) {
-    uint64_t words[1 + TENSORS_MAX * TENSOR_DIMS_MAX], key;
+    uint64_t words[2 + TENSORS_MAX * TENSOR_DIMS_MAX], key;
     uint32_t count = 0;
-    words[count++] = call->inputs_named;
+    words[count++] = (uint64_t)call->inputs_named;
+    if (model->signature.input_count > 64)
+        words[count++] = (uint64_t)(call->inputs_named >> 64);
     for (uint32_t i = 0; i < model->signature.input_count; i++)
         for (uint32_t d = model->signature.batched ? 1 : 0; d < call->inputs[i].rank; d++)
             words[count++] = (uint64_t)call->inputs[i].dims[d];
@@ -174,30 +193,30 @@ static void all_outputs(struct infer_call *call, const struct signature *signatu
 }
 
 /* Writes the names of the inputs in a set as "'a','b'"; cut off if they do not fit. */
-static void names_format(const struct signature *signature, uint32_t set, char *text, size_t bytes) {
+static void names_format(const struct signature *signature, tensor_set set, char *text, size_t bytes) {
     size_t at = 0;
     text[0] = '\0';
     for (uint32_t i = 0; i < signature->input_count && at < bytes; i++)
-        if (set & 1u << i)
+        if (set & tensor_bit(i))
             at += (size_t)snprintf(text + at, bytes - at, "%s'%.64s'", at ? "," : "", signature->inputs[i].name);
 }
 
 static int inputs_missing(const struct infer_call *call, const struct served_model *model, struct sy_error *err) {
     const struct signature *s = &model->signature;
-    uint32_t required = ((1u << s->input_count) - 1) & ~s->inputs_optional;
+    tensor_set required = tensor_set_first(s->input_count) & ~s->inputs_optional;
     char got[140], missing[140], expected[64];
     names_format(s, call->inputs_named, got, sizeof(got));
     names_format(s, required & ~call->inputs_named, missing, sizeof(missing));
     if (s->inputs_optional)
-        snprintf(expected, sizeof(expected), "number of inputs between %d and %u", __builtin_popcount(required),
+        snprintf(expected, sizeof(expected), "number of inputs between %u and %u", tensor_set_count(required),
                  s->input_count);
     else
         snprintf(expected, sizeof(expected), "%u inputs", s->input_count);
     return error_set(
         err, 400,
-        "expected %s but got %d inputs for model '%.64s'. Got input(s) [%s], but missing required input(s) "
+        "expected %s but got %u inputs for model '%.64s'. Got input(s) [%s], but missing required input(s) "
         "[%s]. Please provide all required input(s).",
-        expected, __builtin_popcount(call->inputs_named), model->name, got, missing);
+        expected, tensor_set_count(call->inputs_named), model->name, got, missing);
 }
 
 void infer_call_shapes(struct infer_call *call, const struct served_model *model) {
@@ -208,7 +227,7 @@ void infer_call_shapes(struct infer_call *call, const struct served_model *model
     if (!signature->variable_shapes)
         return;
     for (uint32_t i = 0; i < signature->input_count; i++)
-        if (!(signature->inputs_optional & 1u << i))
+        if (!(signature->inputs_optional & tensor_bit(i)))
             elements += dims_product(call->inputs[i].dims, signature->batched ? 1 : 0, call->inputs[i].rank);
     call->shape_key = shape_key(call, model);
     if (model->item_elements > 0 && elements > 0)
@@ -220,7 +239,7 @@ int infer_call_finish(struct infer_call *call, const struct served_model *model,
     const struct tensor_view *inputs = call->inputs;
     uint32_t first = TENSORS_MAX; /* the input whose batch size the others are compared with */
     for (uint32_t i = 0; i < signature->input_count; i++) {
-        bool named = call->inputs_named & 1u << i, optional = signature->inputs_optional & 1u << i;
+        bool named = call->inputs_named & tensor_bit(i), optional = signature->inputs_optional & tensor_bit(i);
         if (!named && !optional)
             return inputs_missing(call, model, err);
         if (!named) {

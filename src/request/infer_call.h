@@ -12,14 +12,18 @@
 #include "repository/served_model.h"
 #include "tensor/tensor.h"
 
+struct shared_region;
+
 #define INFER_TENSOR_BYTES_MAX ((int64_t)1 << 32)
+#define INFER_FEW              16 /* inputs, and outputs, that find room in a call itself */
 
 /* For an input whose bytes do not fit its shape and datatype: the input's name, the model's, then both numbers of
  * bytes. Sentences about requests begin as Triton's do: clients look for that. */
 #define INFER_MISMATCH "input byte size mismatch for input '%.64s' for model '%.64s'. Expected"
 
-/* Where a reader gets memory for inputs that cannot stay where they were received. At most one call an input. NULL: no
- * memory. The reader's caller frees it when the request is over. */
+/* Where a reader gets memory for inputs that cannot stay where they were received, and for what is known of many of
+ * them. At most one call an input, and one more. NULL: no memory. The reader's caller frees it when the request is
+ * over. */
 struct infer_memory {
     void *(*take)(void *context, size_t bytes);
     void *context;
@@ -39,16 +43,13 @@ struct infer_output {
     uint32_t classes;                 /* how many an item */
     size_t classes_at, classes_bytes; /* where they lie in the call's `classes`, once made */
     struct infer_shared shared;
+    struct shared_region *held; /* that region; for inference.c */
 };
 
 struct infer_call {
-    struct tensor_view inputs[TENSORS_MAX];   /* in the signature's order, as clients see it (served_model_offered());
-                                               * data lie in the body or in taken memory */
-    struct infer_output outputs[TENSORS_MAX]; /* those wanted, in the order of the answer */
     uint32_t output_count;
-    struct infer_shared shared[TENSORS_MAX]; /* places of the inputs in `inputs_shared` */
-    uint32_t inputs_named, outputs_named;    /* bits by the signature's index */
-    uint32_t inputs_shared;                  /* the same: inputs in shared memory, whose data are not read yet */
+    tensor_set inputs_named, outputs_named;
+    tensor_set inputs_shared; /* inputs in shared memory, whose data are not read yet */
     uint32_t items;
     uint64_t shape_key; /* 0 for models of one shape, never 0 for others */
     float work;         /* 1 for models of one shape */
@@ -59,12 +60,23 @@ struct infer_call {
     size_t id_length;
     bool classified;     /* some output is classified */
     const char *classes; /* of those outputs, as BYTES; NULL: not made yet */
+    /* One behind the other, for as many inputs and outputs as the model has: */
+    struct tensor_view *inputs;   /* in the signature's order, as clients see it (served_model_offered()); data lie in
+                                   * the body or in taken memory */
+    struct infer_output *outputs; /* those wanted, in the order of the answer */
+    struct infer_shared *shared;  /* places of the inputs in `inputs_shared` */
+    _Alignas(8) char few[INFER_FEW *
+                         (sizeof(struct tensor_view) + sizeof(struct infer_output) + sizeof(struct infer_shared))];
 };
 
-void infer_call_begin(struct infer_call *call);
+/* What an infer_call takes beside itself; 0: nothing. */
+size_t infer_call_room(const struct served_model *model);
 
 /* Each returns 0, or a status with a sentence; after a status the content of `call` is undefined. */
 
+/* The call stays where it is from then on. `memory` gives the room that the model needs. */
+int infer_call_begin(struct infer_call *call, const struct served_model *model, struct infer_memory memory,
+                     struct sy_error *err);
 /* Finds the input of this name, whose data come next. */
 int infer_call_input(struct infer_call *call, const struct served_model *model, const char *name, size_t length,
                      uint32_t *index, struct sy_error *err);

@@ -96,6 +96,7 @@ void *inference_take(struct inferences *home, int64_t now_ns) {
     taken->state = INFERENCE_UPLOAD;
     taken->local = taken->cancelled = taken->limited = taken->bulk = taken->slow = false;
     taken->slab = home->slab;
+    taken->blocks = taken->few_blocks;
     taken->block_count = taken->region_count = 0;
     taken->request.block = NULL;
     taken->request.readers = 0;
@@ -107,13 +108,25 @@ void *inference_take(struct inferences *home, int64_t now_ns) {
     return taken;
 }
 
+static void regions_give(struct inference *inference) {
+    while (inference->region_count > 0) {
+        struct shared_region *region = inference->call.outputs[--inference->region_count].held;
+        if (region)
+            shared_region_put(region);
+    }
+}
+
 void inference_blocks_give(struct inference *inference) {
-    if (is_read(inference)) /* inferences_look() does it later, with the slot */
+    regions_give(inference); /* the call may lie in one of the blocks */
+    if (is_read(inference))  /* inferences_look() does it later, with the slot */
         return;
     preparation_free(inference->preparation);
     inference->preparation = NULL;
     while (inference->block_count > 0)
         slab_give(inference->blocks[--inference->block_count]);
+    if (inference->blocks != inference->few_blocks)
+        slab_give(inference->blocks);
+    inference->blocks = inference->few_blocks;
 }
 
 void inference_block_give(void *context, void *block) {
@@ -153,8 +166,7 @@ void inference_free(struct inference *inference) {
     struct inferences *home = inference->home;
     CHECK(inference->state != INFERENCE_RUNNING && inference->state != INFERENCE_ORDERED &&
           inference->state != INFERENCE_BULK && inference->state != INFERENCE_FREE);
-    while (inference->region_count > 0)
-        shared_region_put(inference->regions[--inference->region_count]);
+    regions_give(inference);
     output_block_put(inference->request.block);
     text_free(&inference->text);
     text_free(&inference->classes);
@@ -191,9 +203,22 @@ void inference_model(struct inference *inference, const struct served_model *mod
     inferences_hold(inference->home, index, 1);
 }
 
+/* Room for all blocks that a request may have. False: no memory. */
+static bool blocks_grow(struct inference *inference) {
+    void **blocks = slab_take(inference->slab, INFERENCE_BLOCKS_MAX * sizeof(*blocks));
+    if (!blocks)
+        return false;
+    memcpy(blocks, inference->few_blocks, sizeof(inference->few_blocks));
+    inference->blocks = blocks;
+    return true;
+}
+
 void *inference_block(void *context, size_t bytes) {
     struct inference *inference = context;
     CHECK_LT(inference->block_count, INFERENCE_BLOCKS_MAX);
+    if (inference->block_count == INFERENCE_BLOCKS_FEW && inference->blocks == inference->few_blocks &&
+        !blocks_grow(inference))
+        return NULL;
     void *block = slab_take(inference->slab, bytes);
     if (block)
         inference->blocks[inference->block_count++] = block;
@@ -227,22 +252,21 @@ static int shared_fetch(struct inference *inference, struct sy_error *err) {
     const struct infer_call *call = &inference->call;
     int status = 0;
     for (uint32_t i = 0; i < inference->model->signature.input_count && status == 0; i++)
-        if (call->inputs_shared & 1u << i)
+        if (call->inputs_shared & tensor_bit(i))
             status = input_fetch(inference, i, err);
-    for (uint32_t i = 0; i < call->output_count && status == 0; i++)
-        if (call->outputs[i].shared.region) {
-            struct shared_region *region =
-                shared_view_find(&inference->home->shared, &call->outputs[i].shared, inference->local, &status, err);
-            if (region)
-                inference->regions[inference->region_count++] = region;
-        }
+    for (uint32_t i = 0; i < call->output_count && status == 0; i++) {
+        struct infer_output *output = &call->outputs[i];
+        if (!output->shared.region)
+            continue;
+        output->held = shared_view_find(&inference->home->shared, &output->shared, inference->local, &status, err);
+        inference->region_count = i + 1;
+    }
     return status;
 }
 
 static int shared_store(struct inference *inference, struct sy_error *err) {
     const struct infer_call *call = &inference->call;
     const struct output_block *block = inference->request.block;
-    uint32_t region = 0;
     for (uint32_t i = 0; i < call->output_count; i++) {
         struct tensor_view part;
         if (!call->outputs[i].shared.region)
@@ -250,8 +274,7 @@ static int shared_store(struct inference *inference, struct sy_error *err) {
         if (infer_output_slice(&part, inference->model, call, &call->outputs[i], block->outputs, block->output_count,
                                inference->request.first_item, err) < 0)
             return 500;
-        int status =
-            shared_region_write(inference->regions[region++], &call->outputs[i].shared, part.data, part.bytes, err);
+        int status = shared_region_write(call->outputs[i].held, &call->outputs[i].shared, part.data, part.bytes, err);
         if (status)
             return status;
     }

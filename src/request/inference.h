@@ -20,8 +20,9 @@
 #include "request/shared_memory.h"
 #include "request/slab.h"
 
-/* Up to four for the body, and inputs that cannot stay in it. */
-#define INFERENCE_BLOCKS_MAX (4 + TENSORS_MAX)
+/* Up to four for the body, two for what is known of many inputs and outputs, and inputs that cannot stay in it. */
+#define INFERENCE_BLOCKS_MAX (6 + TENSORS_MAX)
+#define INFERENCE_BLOCKS_FEW 16   /* of these find room in the slot */
 #define INFERENCE_TEXT_BYTES 1024 /* an answer's text that is no longer than this lies in the slot */
 
 enum inference_state {
@@ -47,15 +48,15 @@ struct inference {
     uint32_t *holder; /* counts the slots of its client's address; NULL: nobody does */
     uint32_t free_next;
     uint32_t block_count;
-    void *blocks[INFERENCE_BLOCKS_MAX];
+    void **blocks; /* [block_count] in `few_blocks`, or in INFERENCE_BLOCKS_MAX pointers of the slab */
+    void *few_blocks[INFERENCE_BLOCKS_FEW];
     struct slab *slab;   /* where blocks come from now */
     unsigned status;     /* of the answer */
     bool slow;           /* the client did not take the answer at once */
     bool bulk;           /* a bulk thread had it: its time tells nothing of other answers' */
     int64_t answered_ns; /* when the answer was built */
     struct infer_call call;
-    uint32_t region_count;
-    struct shared_region *regions[TENSORS_MAX]; /* of outputs; holds a reference to each */
+    uint32_t region_count; /* the call's first outputs, which may hold shared memory */
     struct infer_answer answer;
     struct text text;
     struct text classes;    /* of outputs that are classified; on the heap */
@@ -166,8 +167,8 @@ void inferences_count(struct inferences *home, const struct request *request, en
  * out. */
 void inference_count(const struct inference *inference, int64_t sent_ns);
 
-/* Hands the job (`run`, `home`, `client` and `bytes` are set) to a bulk thread, which owns all of the inference until the job
- * comes back: BULK. inference_from_bulk() then puts the inference into `state`. */
+/* Hands the job (`run`, `home`, `client` and `bytes` are set) to a bulk thread, which owns all of the inference until
+ * the job comes back: BULK. inference_from_bulk() then puts the inference into `state`. */
 void inference_to_bulk(struct inference *inference, struct bulk *bulk, struct bulk_job *job);
 void inference_from_bulk(struct inference *inference, enum inference_state state);
 

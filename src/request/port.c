@@ -46,18 +46,15 @@ struct port {
     uint32_t *free;        /* unused slots; [outstanding] is the next one to be taken */
 };
 
-static size_t cards_bytes(const struct port *port) {
-    return port->wiring->port_requests * sizeof(struct request_card);
-}
-
 /* The cards' pages take memory only once a request needs them. Other processes of this host that pull inputs read the
  * cards. */
 static struct request_card *cards_allocate(struct port *port) {
+    size_t bytes = cards_bytes(port->wiring->port_requests);
     if (!port_is_visible(port))
-        return aligned_alloc(CACHE_LINE, cards_bytes(port));
-    int fd = visible_create(cards_bytes(port));
+        return aligned_alloc(CACHE_LINE, bytes);
+    int fd = visible_create(bytes);
     port->wiring->card_fds[port->index] = fd < 0 ? -1 : fd;
-    return fd < 0 ? NULL : visible_map(fd, cards_bytes(port));
+    return fd < 0 ? NULL : visible_map(fd, bytes);
 }
 
 static void cards_free(struct port *port) {
@@ -66,7 +63,7 @@ static void cards_free(struct port *port) {
         return;
     }
     if (port->cards)
-        munmap(port->cards, cards_bytes(port));
+        munmap(port->cards, cards_bytes(port->wiring->port_requests));
     if (port->wiring->card_fds[port->index] >= 0)
         close(port->wiring->card_fds[port->index]);
     port->wiring->card_fds[port->index] = -1;
@@ -172,8 +169,10 @@ static int card_write(struct port *port, const struct request *request) {
     struct request_card *card = &port->cards[request->slot];
     int rc = 0;
 
+    if (request->input_count > CARD_INPUTS)
+        card->more = cards_more(port->cards, port->wiring->port_requests, request->slot);
     for (uint32_t i = 0; i < request->input_count && rc == 0; i++)
-        rc = input_place(port, &card->inputs[i], &request->inputs[i], request->run);
+        rc = input_place(port, card_input_at(card, i), &request->inputs[i], request->run);
     port->submissions[request->slot] = submission_next(port->submissions[request->slot]);
     card->handle = handle_of(port->index, request->slot, port->submissions[request->slot]);
     card->deadline_ns = request->deadline_ns;

@@ -2,6 +2,7 @@
 #include "request/preparation.h"
 
 #include <errno.h>
+#include <stddef.h>
 
 #include "base/assert.h"
 #include "base/clock.h"
@@ -222,18 +223,20 @@ static int input_make(const struct order *order, uint32_t input, struct preparat
 
 int preparation_make(struct inferences *home, const struct served_model *model, struct infer_call *call,
                      struct preparation **made, struct sy_error *err) {
-    uint32_t most = call->items * (uint32_t)__builtin_popcount(model->prepared);
+    uint32_t most = call->items * tensor_set_count(model->prepared);
     int rc = 0;
     if (!home->preparer || !home->inbox)
         return error_set(err, 501, "model '%.64s' prepares its inputs, which this frontend cannot", model->name);
     struct preparation *p = slab_take(home->slab, sizeof(*p) + most * sizeof(p->items[0]));
     if (!p)
         return no_memory(err);
-    *p = (struct preparation){.home = home->inbox, .inferences = home};
+    memset(p, 0, offsetof(struct preparation, blocks));
+    p->home = home->inbox;
+    p->inferences = home;
     const struct order order = {home, model, call, p};
     for (uint32_t input = 0; input < model->signature.input_count && rc == 0; input++) {
         uint32_t count = 0;
-        if (model->prepared & 1u << input)
+        if (model->prepared & tensor_bit(input))
             rc = input_make(&order, input, p->items + p->item_count, &count, err);
         p->item_count += count;
     }

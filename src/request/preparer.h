@@ -76,12 +76,12 @@ struct preparation {
     uint32_t next_item; /* those before it are made */
     struct list_node link;
     struct push_node back;
-    struct inferences *inferences;        /* for the frontend: where it belongs, */
-    struct request *request;              /* and the request that waits for it */
-    struct list_node under_way;           /* in `inferences.preparations`, until it has come back */
-    bool over;                            /* it has come back to its frontend */
-    void *blocks[PREPARATION_BLOCKS_MAX]; /* the memory of what is made */
+    struct inferences *inferences; /* for the frontend: where it belongs, */
+    struct request *request;       /* and the request that waits for it */
+    struct list_node under_way;    /* in `inferences.preparations`, until it has come back */
+    bool over;                     /* it has come back to its frontend */
     uint32_t block_count;
+    void *blocks[PREPARATION_BLOCKS_MAX]; /* [block_count] the memory of what is made */
     struct preparation_item items[];
 };
 

@@ -115,7 +115,7 @@ static void host_fill(const struct shared_making *m, struct shared_group *g, uin
     host->version = 1;
     snprintf(host->path, sizeof(host->path), "%s", g->prefix.path);
     snprintf(host->platform, sizeof(host->platform), "%s", first->platform);
-    host->signature = host->offered = first->signature;
+    signature_copy(&host->signature, &first->signature);
     host->batch_max = batch_max;
     host->queue = first->queue;
     host->instances = first->instances;
@@ -158,7 +158,7 @@ static int part_profile(const struct served_model *like, const char *name, const
     else if (like->signature.batched && !record->batched)
         rc = error_set(err, -EINVAL, "%s: its items cannot be run together: %s", name, record->note);
     if (!rc) {
-        part->signature = model->signature;
+        signature_copy(&part->signature, &model->signature);
         part->signature.batched = like->signature.batched;
         memcpy(part->dims, model->reference_dims, sizeof(part->dims));
         if (like->signature.batched && record->batch_max < *batch_max)

@@ -8,7 +8,7 @@
 
 #define TENSOR_DIMS_MAX 8   /* dimensions of a tensor */
 #define TENSOR_NAME_MAX 128 /* bytes of a tensor's name, terminator included */
-#define TENSORS_MAX     16  /* inputs, and outputs, of a model */
+#define TENSORS_MAX     128 /* inputs, and outputs, of a model */
 #define MODEL_NAME_MAX  128 /* bytes of a model's name, terminator included */
 
 enum datatype {
@@ -58,16 +58,40 @@ static inline int tensor_spec_find(const struct tensor_spec *specs, uint32_t cou
     return -1;
 }
 
+/* A bit for each input, or each output, of a model. */
+__extension__ typedef unsigned __int128 tensor_set;
+_Static_assert(8 * sizeof(tensor_set) >= TENSORS_MAX, "a bit for each");
+
+static inline tensor_set tensor_bit(uint32_t i) {
+    return (tensor_set)1 << i;
+}
+
+/* The first so many. */
+static inline tensor_set tensor_set_first(uint32_t count) {
+    return count < 8 * sizeof(tensor_set) ? tensor_bit(count) - 1 : ~(tensor_set)0;
+}
+
+static inline uint32_t tensor_set_count(tensor_set set) {
+    return (uint32_t)(__builtin_popcountll((uint64_t)set) + __builtin_popcountll((uint64_t)(set >> 64)));
+}
+
 /* What a model takes and gives. */
 struct signature {
-    struct tensor_spec inputs[TENSORS_MAX], outputs[TENSORS_MAX];
     uint32_t input_count, output_count;
-    uint32_t inputs_optional; /* a bit for each input that a request may leave out, since the model has a value for it;
-                                 its view may have no data */
-    bool batched;             /* every input and output has a leading batch dimension that may be any size */
+    tensor_set inputs_optional; /* those that a request may leave out, since the model has a value for it; their views
+                                   may have no data */
+    bool batched;               /* every input and output has a leading batch dimension that may be any size */
     bool variable_shapes; /* requests may differ in some other dimension of an input, or in which inputs they give */
     bool outputs_chosen;  /* not all of the model file's outputs, or in another order */
+    struct tensor_spec inputs[TENSORS_MAX], outputs[TENSORS_MAX];
 };
+
+/* Copies what there is of it: the memory of inputs and outputs beyond their number is not touched. */
+static inline void signature_copy(struct signature *to, const struct signature *from) {
+    memcpy(to->inputs, from->inputs, from->input_count * sizeof(from->inputs[0]));
+    memcpy(to->outputs, from->outputs, from->output_count * sizeof(from->outputs[0]));
+    memcpy(to, from, offsetof(struct signature, inputs));
+}
 
 /* A tensor's place and shape; the memory is somebody else's. */
 struct tensor_view {

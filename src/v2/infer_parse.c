@@ -29,9 +29,10 @@ struct parser {
     struct json_scan scan;
     size_t binary_at; /* how much of the body is taken: the next binary tensor begins there */
     bool binary_default;
-    uint32_t input_order[TENSORS_MAX], input_count; /* in the order given: binary tensors follow in it */
-    struct input_given inputs[TENSORS_MAX];         /* by the signature's index */
-    bool output_explicit[TENSORS_MAX];
+    uint32_t input_count;
+    uint32_t input_order[TENSORS_MAX];      /* [input_count] in the order given: binary tensors follow in it */
+    bool output_explicit[TENSORS_MAX];      /* of the outputs in the call */
+    struct input_given inputs[TENSORS_MAX]; /* by the signature's index, of those given */
 };
 
 #define FAIL(p, status, ...) error_set((p)->err, (status), __VA_ARGS__)
@@ -538,11 +539,18 @@ static void outputs_finish(struct parser *p) {
 
 int infer_parse(const struct infer_body *body, struct infer_call *call, struct sy_error *err) {
     struct sy_error unused;
-    struct parser parser = {
-        .body = body, .signature = served_model_offered(body->model), .call = call, .err = err ? err : &unused};
-    struct parser *p = &parser;
-    infer_call_begin(call);
-    int rc;
+    struct parser parser, *p = &parser; /* whose long arrays are not cleared */
+    p->body = body;
+    p->signature = served_model_offered(body->model);
+    p->call = call;
+    p->err = err ? err : &unused;
+    p->scan = (struct json_scan){0};
+    p->binary_at = p->input_count = 0;
+    p->binary_default = false;
+    memset(p->output_explicit, 0, sizeof(p->output_explicit));
+    int rc = infer_call_begin(call, body->model, body->memory, p->err);
+    if (rc)
+        return rc;
     if (body->json_bytes == 0) {
         rc = raw_read(p);
     } else {

@@ -76,19 +76,25 @@ int infer_write(struct infer_answer *answer, struct text *text, const struct ser
         rc = output_put(text, model, &part, wanted, err);
         if (rc)
             return rc;
-        if (wanted->binary && !wanted->shared.region) {
-            answer->pieces[1 + binary_count++] = (struct iovec){part.data, part.bytes};
-            binary_bytes += part.bytes;
-        }
+        if (!wanted->binary || wanted->shared.region)
+            continue;
+        if (call->output_count <= INFER_ANSWER_OUTPUTS)
+            answer->pieces[1 + binary_count] = (struct iovec){part.data, part.bytes};
+        binary_count++;
+        binary_bytes += part.bytes;
     }
     text_put(text, "]}");
     answer->json_bytes = binary_count > 0 ? text->length : 0;
     answer->bytes = text->length + binary_bytes;
-    answer->piece_count = 1 + (int)binary_count;
-    if (binary_bytes <= INFER_ANSWER_COPY_MAX) {
-        for (int i = 1; i < answer->piece_count; i++)
-            text_append(text, answer->pieces[i].iov_base, answer->pieces[i].iov_len);
-        answer->piece_count = 1;
+    bool copied = binary_bytes <= INFER_ANSWER_COPY_MAX || call->output_count > INFER_ANSWER_OUTPUTS;
+    answer->piece_count = copied ? 1 : 1 + (int)binary_count;
+    for (uint32_t i = 0; i < call->output_count && copied && binary_count > 0; i++) {
+        const struct infer_output *wanted = &call->outputs[i];
+        struct tensor_view part;
+        if (!wanted->binary || wanted->shared.region)
+            continue;
+        if (infer_output_slice(&part, model, call, wanted, outputs, output_count, first_item, err) == 0) /* as above */
+            text_append(text, part.data, part.bytes);
     }
     answer->pieces[0] = (struct iovec){text->data, text->length};
     return text->failed ? error_set(err, -ENOMEM, "out of memory for the answer") : 0;

@@ -30,7 +30,7 @@ static json_t *item_shapes_json(const struct served_model *model) {
     bool measured = model->signature.variable_shapes && !model->ensemble;
     for (uint32_t i = 0; measured && i < model->signature.input_count; i++) {
         const struct tensor_spec *input = &model->signature.inputs[i];
-        if (model->prepared & 1u << i) /* clients send no shape of it */
+        if (model->prepared & tensor_bit(i)) /* clients send no shape of it */
             continue;
         json_t *dims = json_array();
         for (uint32_t d = model->signature.batched ? 1 : 0; d < input->rank; d++)

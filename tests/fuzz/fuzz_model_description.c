@@ -29,6 +29,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     size_t bytes;
     struct sy_error err;
     char difference[256];
+    memset(&model, 0, sizeof(model));
+    memset(&again, 0, sizeof(again));
     if (model_description_read((const char *)data, size, &model, profiles, &count, &err))
         return 0;
     atomic_store(&model.state, MODEL_READY);

@@ -92,11 +92,11 @@ static inline void check_inputs(const struct served_model *model, const struct i
     for (uint32_t i = 0; i < signature->input_count; i++) {
         const struct tensor_view *view = &call->inputs[i];
         const struct tensor_spec *spec = &signature->inputs[i];
-        if (!(call->inputs_named & 1u << i)) {
-            CHECK(signature->inputs_optional & 1u << i && !view->data && view->bytes == 0);
+        if (!(call->inputs_named & tensor_bit(i))) {
+            CHECK(signature->inputs_optional & tensor_bit(i) && !view->data && view->bytes == 0);
             continue;
         }
-        if (call->inputs_shared & 1u << i) { /* not read yet */
+        if (call->inputs_shared & tensor_bit(i)) { /* not read yet */
             CHECK(call->shared[i].bytes == view->bytes ||
                   (spec->type == DATATYPE_BYTES && call->shared[i].bytes > view->bytes));
             CHECK(call->shared[i].region);

@@ -14,7 +14,7 @@
 #define SLOTS 4
 #define BYTES ((size_t)4096)
 
-static const size_t CARDS_BYTES = SLOTS * sizeof(struct request_card);
+#define CARDS_BYTES cards_bytes(SLOTS)
 
 static int made(size_t bytes, const char *text) {
     int fd = visible_create(bytes);
@@ -88,10 +88,36 @@ static void test_the_last_user_unmaps_it(void **state) {
     frontend_memory_put(NULL);
 }
 
+/* Those beyond the card lie behind all cards. */
+static void test_inputs_of_a_card_are_found_within_it_and_behind_all(void **state) {
+    (void)state;
+    size_t bytes = cards_bytes(SLOTS);
+    int fd = visible_create(bytes);
+    struct request_card *cards = visible_map(fd, bytes);
+    assert_non_null(cards);
+    cards[2].inputs[CARD_INPUTS - 1].offset = 15;
+    cards_more(cards, SLOTS, 2)[0].offset = 16;
+    cards_more(cards, SLOTS, SLOTS - 1)[CARD_INPUTS_MORE - 1].offset = 127;
+
+    struct frontend_memory *memory = frontend_memory_create(LANES, SLOTS);
+    assert_false(frontend_memory_map(
+        memory, &(struct wire_region){.bytes = SLOTS * sizeof(*cards), .number = 1, .cards = 1}, fd));
+    assert_true(frontend_memory_map(memory, &(struct wire_region){.bytes = bytes, .number = 1, .cards = 1}, fd));
+    assert_int_equal(frontend_memory_input(memory, 1, 2, CARD_INPUTS - 1)->offset, 15);
+    assert_int_equal(frontend_memory_input(memory, 1, 2, CARD_INPUTS)->offset, 16);
+    assert_int_equal(frontend_memory_input(memory, 1, SLOTS - 1, TENSORS_MAX - 1)->offset, 127);
+    assert_null(frontend_memory_input(memory, 1, SLOTS - 1, TENSORS_MAX));
+    assert_null(frontend_memory_input(memory, 1, 0, UINT32_MAX));
+    frontend_memory_put(memory);
+    munmap(cards, bytes);
+    close(fd);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_regions_are_mapped_once_and_as_the_frontend_says),
         cmocka_unit_test(test_nothing_is_found_outside_of_a_region),
+        cmocka_unit_test(test_inputs_of_a_card_are_found_within_it_and_behind_all),
         cmocka_unit_test(test_the_last_user_unmaps_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

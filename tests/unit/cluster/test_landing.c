@@ -126,11 +126,11 @@ static void executors_find_what_landed(void **state) {
 
 /* A frontend's memory of one lane's cards and one region, mapped. The first user is the caller. */
 static struct frontend_memory *memory_make(char **region, struct request_card **cards) {
-    const size_t bytes = 4096, cards_bytes = SLOTS * sizeof(struct request_card);
-    int fds[] = {visible_create(cards_bytes), visible_create(bytes)};
-    const struct wire_region regions[] = {{.bytes = cards_bytes, .cards = 1}, {.bytes = bytes, .number = 1}};
+    const size_t bytes = 4096, all_bytes = cards_bytes(SLOTS);
+    int fds[] = {visible_create(all_bytes), visible_create(bytes)};
+    const struct wire_region regions[] = {{.bytes = all_bytes, .cards = 1}, {.bytes = bytes, .number = 1}};
     struct frontend_memory *memory = frontend_memory_create(1, SLOTS);
-    assert_non_null(*cards = visible_map(fds[0], cards_bytes));
+    assert_non_null(*cards = visible_map(fds[0], all_bytes));
     assert_non_null(*region = visible_map(fds[1], bytes));
     for (int i = 0; i < 2; i++) {
         assert_true(frontend_memory_map(memory, &regions[i], fds[i]));
@@ -172,7 +172,7 @@ static void inputs_may_stay_in_a_frontends_memory(void **state) {
     landing_give(&g->landing, landed);
     assert_null(landed->memory);
     munmap(region, 4096);
-    munmap(theirs, SLOTS * sizeof(*theirs));
+    munmap(theirs, cards_bytes(SLOTS));
 }
 
 static void inputs_in_place_are_checked_as_others_are(void **state) {
@@ -198,7 +198,7 @@ static void inputs_in_place_are_checked_as_others_are(void **state) {
     landing_give(&g->landing, landed);
     frontend_memory_put(memory);
     munmap(region, 4096);
-    munmap(theirs, SLOTS * sizeof(*theirs));
+    munmap(theirs, cards_bytes(SLOTS));
 }
 
 /* Others have taken so many bytes. */
@@ -331,6 +331,91 @@ static void what_is_prepared_for_no_such_model_is_refused(void **state) {
     landing_give(&g->landing, landed);
 }
 
+/* ---- more inputs than a card holds ---- */
+
+#define MANY (CARD_INPUTS + 4)
+
+/* Of one float an item each, two items. */
+static struct card many_make(struct ground *g, uint64_t handle) {
+    static struct served_model wide = {
+        .name = "wide", .batch_max = 8, .signature = {.input_count = MANY, .batched = true}};
+    struct card card = {.card = {.handle = handle, .items = 2, .work = 1, .input_count = MANY}};
+    for (uint32_t i = 0; i < MANY; i++) {
+        wide.signature.inputs[i] = (struct tensor_spec){.type = DATATYPE_FP32, .rank = 2, .dims = {-1, 1}};
+        card.inputs[i] = (struct card_input){.offset = 8 * i, .bytes = 8, .rank = 2, .dims = {2, 1}};
+    }
+    g->landing.models = &wide;
+    return card;
+}
+
+static void many_check(const struct ground *g, const struct request_card *found) {
+    for (uint32_t i = 0; i < MANY; i++) {
+        struct tensor_view view = card_view(found, i, g->wiring.regions);
+        assert_int_equal(view.bytes, 8);
+        assert_int_equal(view.dims[0], 2);
+        assert_int_equal(((const uint32_t *)view.data)[1], i);
+    }
+}
+
+static void many_inputs_land_too(void **state) {
+    struct ground *g = *state;
+    uint64_t handle = handle_at(1, 2);
+    struct landed *landed = pulling(g, handle);
+    struct card card = many_make(g, handle), other = card;
+    struct iovec pieces[TENSORS_MAX];
+    struct sy_error err;
+    uint32_t count;
+
+    assert_int_equal(landing_take_unready(&g->landing, landed, &card.card, 77, &err), 0);
+    other.inputs[MANY - 1].bytes = 4; /* not what was announced */
+    assert_int_equal(landing_take(&g->landing, landed, &other.card, 77, pieces, &count, &err), -EINVAL);
+    assert_int_equal(landing_take(&g->landing, landed, &card.card, 77, pieces, &count, &err), 0);
+    assert_int_equal(count, MANY);
+    for (uint32_t i = 0; i < MANY; i++)
+        ((uint32_t *)pieces[i].iov_base)[1] = i;
+    assert_int_equal(landing_over(&g->landing, landed, &err), 0);
+    many_check(g, landing_card(&g->landing, landed));
+    landing_give(&g->landing, landed);
+}
+
+static void many_inputs_may_stay_where_they_are(void **state) {
+    struct ground *g = *state;
+    uint64_t handle = handle_at(0, 1);
+    struct landed *landed = pulling(g, handle);
+    struct card card = many_make(g, handle);
+    struct request_card *theirs;
+    struct sy_error err = {.text = ""};
+    const char *from[MANY];
+    char *region;
+    struct frontend_memory *memory = memory_make(&region, &theirs);
+    theirs[1].handle = 9;
+    for (uint32_t i = 0; i < MANY; i++) {
+        from[i] = frontend_memory_at(memory, 1, 8 * i, 8);
+        ((uint32_t *)(region + 8 * i))[1] = i;
+    }
+
+    void *others = slab_take(g->slab, ((size_t)2 << 20) + 1); /* which leaves nothing for what the card has not */
+    assert_int_equal(
+        landing_take_in_place(&g->landing, landed, &card.card, 77, from, memory, &memory->cards[0][1], 9, &err),
+        -ENOMEM);
+    assert_true(*err.text);
+    assert_int_equal(landed->state, LANDED_GONE);
+    assert_int_equal(memory->users, 1);
+    landing_give(&g->landing, landed);
+    slab_give(others);
+
+    landed = pulling(g, handle);
+    assert_int_equal(
+        landing_take_in_place(&g->landing, landed, &card.card, 77, from, memory, &memory->cards[0][1], 9, &err), 0);
+    many_check(g, landing_card(&g->landing, landed));
+    assert_true(card_is_elsewhere(landing_card(&g->landing, landed)));
+    landing_give(&g->landing, landed);
+    assert_int_equal(memory->users, 1);
+    frontend_memory_put(memory);
+    munmap(region, 4096);
+    munmap(theirs, cards_bytes(SLOTS));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(handles_of_others_have_no_place, ground_make, ground_free),
@@ -342,6 +427,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(strings_that_are_none_are_refused, ground_make, ground_free),
         cmocka_unit_test_setup_teardown(inputs_that_are_prepared_land_later, ground_make, ground_free),
         cmocka_unit_test_setup_teardown(what_is_prepared_for_no_such_model_is_refused, ground_make, ground_free),
+        cmocka_unit_test_setup_teardown(many_inputs_land_too, ground_make, ground_free),
+        cmocka_unit_test_setup_teardown(many_inputs_may_stay_where_they_are, ground_make, ground_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

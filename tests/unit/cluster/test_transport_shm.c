@@ -19,6 +19,7 @@ static struct scene {
     struct pulled_plan *plan;
     uint32_t running;
     struct request_card cards[SLOTS];
+    struct card_input more[SLOTS * CARD_INPUTS_MORE]; /* behind them, as in a frontend's memory */
     char input[BYTES];
 } scene;
 
@@ -49,6 +50,7 @@ static void scene_open(void) {
     f->peer.closed = true; /* there is none: nothing is sent */
     scene.by_number[NUMBER] = f;
     scene.memory.cards[0] = scene.cards;
+    scene.memory.slots = SLOTS;
     scene.memory.regions[0].base = scene.input;
     scene.memory.regions[0].bytes = BYTES;
     assert_int_equal(landing_init(&f->landing, l->wiring, l->slab, &members_model, NUMBER, 1, SLOTS), 0);
@@ -109,10 +111,27 @@ static void who_ends_during_the_copy_leaves_nothing(void **state) {
     scene_close();
 }
 
+/* A frontend's card may say anything: the frontend is not asked. */
+static void cards_with_inputs_that_none_has_are_left_out(void **state) {
+    (void)state;
+    static const uint32_t inputs[] = {CARD_INPUTS + 1, TENSORS_MAX + 1, UINT32_MAX}; /* the model has one */
+    for (size_t i = 0; i < ARRAY_COUNT(inputs); i++) {
+        scene_open();
+        scene.cards[0].input_count = inputs[i];
+        scene.more[0] = (struct card_input){.region = UINT32_MAX - 7, .offset = UINT64_MAX, .bytes = 1};
+        backend_pulls_begin(&scene.link, &scene.frontend);
+        assert_null(scene.queue.first); /* its plan had no other */
+        assert_int_equal(scene.running, 0);
+        assert_int_equal(slab_bytes_taken(scene.link.slab), 0);
+        scene_close();
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_has_not_ended_is_run),
         cmocka_unit_test(who_ends_during_the_copy_leaves_nothing),
+        cmocka_unit_test(cards_with_inputs_that_none_has_are_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

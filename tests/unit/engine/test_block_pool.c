@@ -25,7 +25,7 @@ static void discard(struct pooled_block *block) {
 static void blocks_come_back(void **state) {
     (void)state;
     struct counts counts = {0};
-    struct block_pool *pool = block_pool_new(discard, finish, &counts);
+    struct block_pool *pool = block_pool_new(1, discard, finish, &counts);
     struct pooled_block *first = block_pool_get(pool);
     first->values[0] = &counts;
     atomic_fetch_add(&first->block.references, 1);
@@ -63,7 +63,7 @@ static void blocks_come_back_from_other_threads(void **state) {
     (void)state;
     static struct put_job jobs[2];
     struct counts counts = {0};
-    struct block_pool *pool = block_pool_new(discard, finish, &counts);
+    struct block_pool *pool = block_pool_new(1, discard, finish, &counts);
     pthread_t threads[2];
     for (int t = 0; t < 2; t++)
         pthread_create(&threads[t], NULL, putter, &jobs[t]);

@@ -395,11 +395,15 @@ static void check_response(const Inference__ModelInferResponse *response) {
 }
 
 static void answers_hold_the_requests_items(void **state) {
-    struct infer_call call = {
-        .items = 2, .output_count = 2, .outputs = {{1, false}, {0, false}}, .id = "me", .id_length = 2};
+    struct infer_call call;
     struct infer_answer answer;
     struct text text = {0};
     (void)state;
+    assert_int_equal(infer_call_begin(&call, &types, (struct infer_memory){0}, NULL), 0);
+    call.items = call.output_count = call.id_length = 2;
+    call.id = "me";
+    call.outputs[0] = (struct infer_output){.index = 1};
+    call.outputs[1] = (struct infer_output){.index = 0};
     assert_int_equal(grpc_answer_build(&answer, &text, &types, &call, outputs, 2, 1, false, NULL), 0);
     uint8_t *bytes = flatten(&answer);
     Inference__ModelInferResponse *response =
@@ -436,10 +440,15 @@ static void large_outputs_stay_where_they_are(void **state) {
                       .outputs = {{"a", DATATYPE_FP32, 2, {-1, WIDTH}}, {"b", DATATYPE_FP32, 2, {-1, WIDTH}}}}};
     const struct tensor_view views[] = {{wide, sizeof(wide), 2, {ITEMS, WIDTH}, NULL},
                                         {wide, sizeof(wide), 2, {ITEMS, WIDTH}, NULL}};
-    struct infer_call call = {.items = 1, .output_count = 2, .outputs = {{0, false}, {1, false}}};
+    struct infer_call call;
     struct infer_answer answer;
     struct text text = {0};
     (void)state;
+    assert_int_equal(infer_call_begin(&call, &model, (struct infer_memory){0}, NULL), 0);
+    call.items = 1;
+    call.output_count = 2;
+    call.outputs[0] = (struct infer_output){.index = 0};
+    call.outputs[1] = (struct infer_output){.index = 1};
     for (int i = 0; i < ITEMS * WIDTH; i++)
         wide[i / WIDTH][i % WIDTH] = (float)i;
     assert_int_equal(grpc_answer_build(&answer, &text, &model, &call, views, 2, 3, true, NULL), 0);

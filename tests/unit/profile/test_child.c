@@ -29,7 +29,7 @@ static void die(int number) {
 
 static int misbehave(void) {
     static struct worker_request request;
-    if (worker_read(STDIN_FILENO, &request, sizeof(request)))
+    if (worker_read(STDIN_FILENO, &request, WORKER_REQUEST_BYTES))
         return 99;
     const char *name = request.model.name;
     if (strcmp(name, "exits") == 0)

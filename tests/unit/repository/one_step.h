@@ -7,9 +7,10 @@
 
 /* There is one, for the model named last. */
 static inline struct ensemble *one_step(const char *model) {
+    static struct ensemble_flow x = {.name = "x", .tensor = 0}, y = {.name = "y", .tensor = 1};
     static struct ensemble_step step = {.written = 1,
-                                        .inputs = {{.name = "x", .tensor = 0}},
-                                        .outputs = {{.name = "y", .tensor = 1}},
+                                        .inputs = &x,
+                                        .outputs = &y,
                                         .input_count = 1,
                                         .output_count = 1,
                                         .each = ENSEMBLE_NONE,

@@ -246,10 +246,10 @@ static void limits_have_sentences(void **state) {
     read_good(w, text);
     strcpy(text + full, IN("one more", "x") OUT("o", "y") "}}");
     assert_int_equal(read_text(w, text), -EINVAL);
-    assert_string_equal(w->err.text, "c:21:2: step 1 (a): input_map: more than 16 entries");
+    assert_string_equal(w->err.text, "c:133:2: step 1 (a): input_map: more than 128 entries");
 
     at = (size_t)sprintf(text, "%s", X Y STEPS);
-    for (int i = 0, t = 0; i < 17; i++) {
+    for (int i = 0, t = 0; i < 9; i++) {
         at += (size_t)sprintf(text + at, "step { model_name: 'm'" IN("i", "x"));
         for (int k = 0; k < TENSORS_MAX; k++, t++)
             at += (size_t)sprintf(text + at, OUT("o%d", "t%d"), k, t);
@@ -257,7 +257,7 @@ static void limits_have_sentences(void **state) {
     }
     strcpy(text + at, "}");
     assert_int_equal(read_text(w, text), -EINVAL);
-    assert_non_null(strstr(w->err.text, "step 16 (m): 't254' is one tensor too many; an ensemble has at most 256"));
+    assert_non_null(strstr(w->err.text, "step 8 (m): 't1022' is one tensor too many; an ensemble has at most 1024"));
 }
 
 static void long_names_are_refused(void **state) {

@@ -74,6 +74,7 @@ static char *described(struct world *w) {
 
 static int read_back(struct world *w, const char *text) {
     model_description_release(&w->got, w->profiles, w->profile_count);
+    memset(&w->got, 0, sizeof(w->got));
     return model_description_read(text, strlen(text), &w->got, w->profiles, &w->profile_count, &w->err);
 }
 

@@ -346,9 +346,19 @@ static void optional_inputs_are_those_that_the_file_names(void **state) {
 static void reshaped_tensors_have_two_shapes(void **state) {
     (void)state;
     static const struct signature files[] = {
-        {{{"x", DATATYPE_FP32, 0, {0}}}, {{"y", DATATYPE_FP32, 2, {-1, 2}}}, 1, 1},
-        {{{"x", DATATYPE_FP32, 4, {1, 3, 8, 8}}}, {{"y", DATATYPE_FP32, 4, {1, 3, 1, 1}}}, 1, 1},
-        {{{"x", DATATYPE_FP32, 1, {-1}}}, {{"y", DATATYPE_FP32, 3, {-1, -1, 4}}}, 1, 1, .batched = true},
+        {.inputs = {{"x", DATATYPE_FP32, 0, {0}}},
+         .outputs = {{"y", DATATYPE_FP32, 2, {-1, 2}}},
+         .input_count = 1,
+         .output_count = 1},
+        {.inputs = {{"x", DATATYPE_FP32, 4, {1, 3, 8, 8}}},
+         .outputs = {{"y", DATATYPE_FP32, 4, {1, 3, 1, 1}}},
+         .input_count = 1,
+         .output_count = 1},
+        {.inputs = {{"x", DATATYPE_FP32, 1, {-1}}},
+         .outputs = {{"y", DATATYPE_FP32, 3, {-1, -1, 4}}},
+         .input_count = 1,
+         .output_count = 1,
+         .batched = true},
     };
     static const struct {
         uint32_t file;

@@ -107,6 +107,7 @@ static char *described(struct world *w, size_t *bytes) {
 
 static int read_back(struct world *w, const char *text, size_t bytes) {
     model_description_release(&w->got, w->read, w->read_count);
+    memset(&w->got, 0, sizeof(w->got));
     return model_description_read(text, bytes, &w->got, w->read, &w->read_count, &w->err);
 }
 
@@ -426,7 +427,7 @@ static void each_value_of_a_preparation_has_bounds(void **state) {
         {"inputs/0/prepare/max_pixels", "268435457", ""},
         {"inputs/0/prepare/max_pixels", "0", ""},
         {"inputs/0/prepare/model", "\"\"", "inputs/0/prepare/contents"},
-        {"inputs/0/prepare/model_step", "33", ""},
+        {"inputs/0/prepare/model_step", "257", ""},
         {"inputs/0/prepare/contents", "\"\"", ""},
         {"inputs/0/prepare/contents", "\"*\"", ""},
         {"inputs/3/prepare/max_bytes", "0", "inputs/3/prepare/max_pixels"},

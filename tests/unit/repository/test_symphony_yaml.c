@@ -109,7 +109,7 @@ static void mistakes_name_the_line(void **state) {
         {"steps: [{step: a, for_each: x, beyond: drop}]", ":1: steps.0.beyond: expected refuse or cut"},
         {"steps: [{step: a, when: x, limit: 3}]", ":1: steps.0: limit is for steps with for_each"},
         {"steps: [{step: a, when: x, beyond: cut}]", ":1: steps.0: beyond is for steps with for_each"},
-        {"prepare: 3", ":1: prepare: expected a list of at most 32 steps"},
+        {"prepare: 3", ":1: prepare: expected a list of at most 256 steps"},
         {"prepare: [x]", ":1: prepare.0: expected a mapping, such as {input: image, step: decode_image}"},
         {"prepare:\n  - {input: x}", ":2: prepare.0: step is missing; there are decode_image and onnx"},
         {"prepare: [{step: resize}]", ":1: prepare.0: step: 'resize' is not known; there are decode_image and onnx"},
@@ -121,7 +121,7 @@ static void mistakes_name_the_line(void **state) {
         {"prepare: [{step: decode_image, model: a.onnx}]", ":1: prepare.0: model is for the step onnx"},
         {"prepare: [{step: decode_image, max_pixels: 268435457}]",
          ":1: prepare.0.max_pixels: 268435457 is not in 1 to 268435456 (expected a number of pixels)"},
-        {"shapes: [1]", ":1: shapes: expected a mapping of at most 16 inputs to lists of dimensions"},
+        {"shapes: [1]", ":1: shapes: expected a mapping of at most 128 inputs to lists of dimensions"},
         {"shapes:\n  x: 3", ":2: shapes.x: expected a list of 1 to 8 dimensions, without the batch dimension"},
         {"shapes:\n  x: [3, -1]", ":2: shapes.x.1: -1 is not in 1 to 2147483647 (expected a dimension)"},
     };

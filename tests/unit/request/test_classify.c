@@ -21,18 +21,27 @@ static void model_of(struct served_model *model, enum datatype type, uint32_t it
         (struct tensor_spec){.name = "y", .type = type, .rank = items ? 2 : 1, .dims = {-1, -1}};
 }
 
+/* Asks for the first output. */
+static void call_begin(struct infer_call *call, const struct served_model *model, uint32_t items) {
+    assert_int_equal(infer_call_begin(call, model, (struct infer_memory){0}, NULL), 0);
+    call->items = items;
+    call->output_count = 1;
+    call->outputs[0] = (struct infer_output){.index = 0};
+}
+
 /* The classes, with blanks between them, of the last `items` of a batch with one more before them. */
 static void classified(const struct served_model *model, const void *data, uint32_t items, uint32_t elements,
                        int64_t classes, char *out) {
     size_t bytes = datatype_bytes(model->signature.outputs[0].type);
     bool batched = model->signature.batched;
-    struct infer_call call = {.items = items, .output_count = 1};
+    struct infer_call call;
     struct tensor_view part, y = {.data = (void *)data, .rank = 1, .dims = {elements}, .bytes = elements * bytes};
     struct text text = {0};
     struct string element;
     if (batched)
         y = (struct tensor_view){
             .data = (void *)data, .rank = 2, .dims = {items + 1, elements}, .bytes = (items + 1) * elements * bytes};
+    call_begin(&call, model, items);
     assert_int_equal(infer_call_classify(&call, model, &call.outputs[0], classes, NULL), 0);
     assert_int_equal(classify_outputs(&call, model, model->labels, &y, 1, batched, &text, NULL), 0);
     assert_int_equal(infer_output_type(model, &call.outputs[0]), DATATYPE_BYTES);
@@ -146,10 +155,11 @@ static void what_has_no_scores_is_refused(void **state) {
     (void)state;
     static const enum datatype none[] = {DATATYPE_BOOL, DATATYPE_FP16, DATATYPE_BF16, DATATYPE_BYTES};
     struct served_model *model = malloc(sizeof(*model));
-    struct infer_call call = {.items = 1, .output_count = 1};
+    struct infer_call call;
     struct sy_error err;
     for (size_t i = 0; i < ARRAY_COUNT(none); i++) {
         model_of(model, none[i], 0);
+        call_begin(&call, model, 1);
         assert_int_equal(infer_call_classify(&call, model, &call.outputs[0], 1, &err), 400);
         assert_int_equal(infer_call_classify(&call, model, &call.outputs[0], 0, &err), 0);
         assert_false(call.classified);

@@ -159,6 +159,7 @@ static void step_draw(struct world *w, struct query_rig *q, uint32_t n, uint32_t
     enum kind kind = q->kinds[v] = (enum kind)rng_below(&w->rng, KINDS);
 
     *step = (struct ensemble_step){.written = v + 1, .each = ENSEMBLE_NONE, .when = ENSEMBLE_NONE};
+    assert_int_equal(ensemble_step_room(e, step, 2, 2, NULL), 0);
     strcpy(step->model, w->models[n * (KINDS + 1) + kind].name);
     step->inputs[step->input_count++] = flow(kind == KIND_SUM ? "a" : "x", x);
     if (kind == KIND_SUM)
@@ -456,7 +457,7 @@ static void ask(struct world *w, uint32_t n) {
     assert_non_null(data);
     memcpy(data, x->x, bytes);
     struct infer_call *call = &inference->call;
-    infer_call_begin(call);
+    assert_int_equal(infer_call_begin(call, inference->model, (struct infer_memory){0}, NULL), 0);
     assert_int_equal(infer_call_input(call, inference->model, "X", 1, &index, &err), 0);
     assert_int_equal(infer_call_shape(call, inference->model, index, DATATYPE_FP32, (int64_t[]){x->rows, 1}, 2, &err),
                      0);
@@ -561,10 +562,8 @@ static void world_start(struct world *w, uint64_t seed, enum wiring_link link) {
 static void world_stop(struct world *w) {
     inferences_destroy(&w->home);
     model_index_destroy(&w->index);
-    for (uint32_t n = 0; n < QUERIES; n++) {
-        free(w->queries[n].ensemble->steps);
-        free(w->queries[n].ensemble);
-    }
+    for (uint32_t n = 0; n < QUERIES; n++)
+        ensemble_free(w->queries[n].ensemble);
     free(w->models);
     port_destroy(w->port);
     wiring_destroy(&w->wiring);

@@ -34,7 +34,7 @@ static uint64_t key_of(const struct served_model *model, const struct siphash_ke
     memcpy(own, model, sizeof(*own));
     if (secret)
         own->shape_secret = *secret;
-    infer_call_begin(call);
+    assert_int_equal(infer_call_begin(call, own, (struct infer_memory){0}, NULL), 0);
     for (uint32_t i = 0; i < own->signature.input_count; i++) {
         const struct tensor_spec *spec = &own->signature.inputs[i];
         uint32_t index;
@@ -89,7 +89,7 @@ static void test_a_dimension_beside_a_zero_is_bounded_too(void **state) {
         struct infer_call *call = malloc(sizeof(*call));
         struct sy_error err;
         uint32_t index;
-        infer_call_begin(call);
+        assert_int_equal(infer_call_begin(call, &planes, (struct infer_memory){0}, NULL), 0);
         assert_int_equal(infer_call_input(call, &planes, "x", 1, &index, &err), 0);
         int status = infer_call_shape(call, &planes, index, DATATYPE_FP32, cases[i].dims, 3, &err);
         if (status != (cases[i].fits ? 0 : 400))

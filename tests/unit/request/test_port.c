@@ -171,8 +171,8 @@ static void what_is_still_read_keeps_its_slot(void **state) {
     expect_sent(rig);
     uint64_t read = rig->handle;
     for (int runs = 0; runs < 2; runs++) {
-        push_result(rig,
-                    (struct result_message){.handle = rig->handle, .status = REQUEST_LOST, .suspect = true, .read = true});
+        push_result(
+            rig, (struct result_message){.handle = rig->handle, .status = REQUEST_LOST, .suspect = true, .read = true});
         assert_null(port_next(rig->port));
         assert_true(request_is_read(&rig->request));
         expect_sent(rig); /* elsewhere */
@@ -272,6 +272,30 @@ static void inputs_are_found_in_their_region(void **state) {
     inputs[0].bytes = 56;
     inputs[1].data = elsewhere;
     assert_int_equal(port_submit(rig->port, &beyond), -EFAULT);
+    rig_stop(rig);
+}
+
+/* What finds no room in the card lies behind all cards, where other processes find it by the slot. */
+static void many_inputs_are_found_too(void **state) {
+    (void)state;
+    struct rig *rig = rig_start(clock_now_ns() + 600 * NS_PER_S);
+    static char own[TENSORS_MAX];
+    struct tensor_view inputs[TENSORS_MAX];
+    struct request r = {
+        .items = 1, .deadline_ns = rig->request.deadline_ns, .inputs = inputs, .input_count = TENSORS_MAX};
+    for (uint32_t i = 0; i < TENSORS_MAX; i++)
+        inputs[i] = (struct tensor_view){.data = own + i, .bytes = 1, .rank = 1, .dims = {i}};
+    port_region(rig->port, (uintptr_t)own, sizeof(own), -1);
+    expect_sent(rig);
+    assert_int_equal(port_submit(rig->port, &r), 0);
+    const struct request_card *cards = rig->wiring.cards[0];
+    for (uint32_t i = 0; i < TENSORS_MAX; i++) {
+        struct tensor_view view = card_view(&cards[r.slot], i, rig->wiring.regions);
+        assert_ptr_equal(view.data, own + i);
+        assert_int_equal(view.dims[0], i);
+    }
+    const struct card_input *more = cards_more(cards, rig->wiring.port_requests, r.slot);
+    assert_int_equal(more[CARD_INPUTS_MORE - 1].offset, TENSORS_MAX - 1);
     rig_stop(rig);
 }
 
@@ -578,6 +602,7 @@ int main(void) {
         cmocka_unit_test(no_request_has_handle_0),
         cmocka_unit_test(as_many_are_outstanding_as_the_wiring_says),
         cmocka_unit_test(inputs_are_found_in_their_region),
+        cmocka_unit_test(many_inputs_are_found_too),
         cmocka_unit_test(promised_inputs_are_told_of_when_they_are_there),
         cmocka_unit_test(a_request_left_out_waits_for_its_inputs),
         cmocka_unit_test(a_request_left_out_late_is_sent_at_once),

@@ -38,6 +38,7 @@ static void prepare(struct fixture *f) {
     f->outputs[0] = (struct tensor_view){f->y, sizeof(f->y), 2, {4, 2}, NULL};
     f->outputs[1] = (struct tensor_view){f->z, sizeof(f->z), 1, {4}, NULL};
     text_init(&f->text, f->memory, sizeof(f->memory));
+    assert_int_equal(infer_call_begin(&f->call, &model, (struct infer_memory){0}, NULL), 0);
     f->call.items = 1;
     f->call.output_count = 2;
     f->call.outputs[1].index = 1;
