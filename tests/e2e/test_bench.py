@@ -113,7 +113,7 @@ class Server:
 
     def __enter__(self):
         self.thread.start()
-        assert self.started.wait(10)
+        assert self.started.wait(600)
         return self
 
     def __exit__(self, *_):

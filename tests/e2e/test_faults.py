@@ -218,5 +218,5 @@ def test_an_accelerator_whose_run_does_not_come_back_is_out_of_service(folder):
         status, answer = post_boxes(server, 10)
         assert status == 503 and "no accelerator that runs it is in service" in answer["error"]
         server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(120) == 1
+        assert server.process.wait(600) == 1
         assert "stopped" in server.log_text()

@@ -47,7 +47,7 @@ def test_watch_tells_of_the_end(scenario):
         running.process.send_signal(signal.SIGTERM)
         assert told.get(timeout=600) == NOT_SERVING
         assert told.get(timeout=600) == grpc.StatusCode.UNAVAILABLE
-        assert running.process.wait(60) == 0
+        assert running.process.wait(600) == 0
 
 
 def test_watch_of_many(server):

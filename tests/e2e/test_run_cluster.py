@@ -34,7 +34,7 @@ class Shown:
 
     def end(self):
         self.process.send_signal(signal.SIGINT)
-        status = self.process.wait(120)
+        status = self.process.wait(600)
         self.reader.join()
         return status
 

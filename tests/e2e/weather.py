@@ -137,7 +137,7 @@ class Process:
     def kill(self, number=signal.SIGKILL):
         self.process.send_signal(number)
         if number in (signal.SIGKILL, signal.SIGTERM):
-            return self.process.wait(60)
+            return self.process.wait(600)
 
     def runs(self):
         return self.process.poll() is None
