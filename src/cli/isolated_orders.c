@@ -332,7 +332,7 @@ static struct load *load_new(const struct channel_order *order, const char *body
     load->next = NULL;
     load->failed = false;
     load->order = *order;
-    if (order->body_bytes)
+    if (body)
         memcpy(load->body, body, order->body_bytes);
     return load;
 }
