@@ -22,6 +22,7 @@
  * a request by TCP took 7.1 us of CPU, both ends together, by 256 KiB 5.1 us. */
 #define FLUSH_BYTES ((uint64_t)256 * 1024)
 #define FLUSH_LARGE ((uint64_t)64 * 1024)
+#define GUESSED     "it names requests that it was not told of"
 #define NO_OUTPUTS  "the backend sent no outputs that the model gives"
 
 /* The outputs of one request, received over a link. */
@@ -31,7 +32,22 @@ struct received_block {
     struct output_block block;
 };
 
+/* A backend may name so many requests that are not here any more, and one more for each that it was told of: all that a
+ * frontend took back at once, when another backend was lost. Numbers of submissions are drawn out of 2^24. */
+#define GUESSES_FIRST 1024
+#define GUESSES_MOST  65536
+
 /* ---- pulls of backends ---- */
+
+struct away *away_named(const struct frontend_link *l, struct backend *b, uint64_t handle) {
+    struct away *a = away_find(l, handle);
+    if (a && (a->taker == NO_TAKER || a->taker == b->place)) {
+        b->guesses += b->guesses < GUESSES_MOST;
+        return a;
+    }
+    b->guesses -= b->guesses > 0;
+    return NULL;
+}
 
 /* A piece of a request's inputs was sent, or never will be. */
 static void piece_sent(void *context, uint64_t tag) {
@@ -101,7 +117,7 @@ void frontend_inputs_ready(struct frontend_link *l, struct away *a) {
 
 /* Sends the card and inputs, or that there are none, or not yet. Returns the bytes of inputs. */
 static uint64_t card_or_none(struct frontend_link *l, struct backend *b, uint64_t handle) {
-    struct away *a = away_find(l, handle);
+    struct away *a = away_named(l, b, handle);
     if (a && !a->over && !away_unready(l, a))
         return send_card(l, b, a);
     if (a && !a->over)
@@ -115,7 +131,7 @@ static uint64_t card_or_none(struct frontend_link *l, struct backend *b, uint64_
  * costs the link nothing, and its request need not wait until its inputs are sent. */
 static void pulls_go_on(struct frontend_link *l, struct backend *b) {
     uint64_t bytes = 0, last;
-    while (b->asked_count > 0 && !b->peer.closed && !b->peer.writable_wanted) {
+    while (b->asked_count > 0 && b->guesses > 0 && !b->peer.closed && !b->peer.writable_wanted) {
         b->asked_count--;
         bytes += last = card_or_none(l, b, b->asked[b->asked_first++ & (b->asked_room - 1)]);
         if (b->asked_count > 0 && (bytes >= FLUSH_BYTES || last >= FLUSH_LARGE)) {
@@ -157,9 +173,9 @@ static void pull(struct frontend_link *l, struct backend *b, const uint64_t *han
 }
 
 /* A backend of this host has read requests in our memory. */
-static void taken(struct frontend_link *l, const struct backend *b, const uint64_t *handles, uint32_t count) {
+static void taken(struct frontend_link *l, struct backend *b, const uint64_t *handles, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
-        struct away *a = away_find(l, handles[i]);
+        struct away *a = away_named(l, b, handles[i]);
         if (a && !a->over)
             a->taker = b->place;
     }
@@ -248,7 +264,7 @@ static bool outputs_fit(const struct frontend_link *l, const struct away *a, con
 }
 
 static void result_over(struct frontend_link *l, struct backend *b) {
-    struct away *a = away_find(l, b->result.outcome.handle);
+    struct away *a = away_named(l, b, b->result.outcome.handle);
     struct wire_outcome result = b->result.outcome;
     struct output_block *block = b->block ? &b->block->block : NULL;
 
@@ -334,6 +350,7 @@ static int backend_hello(struct frontend_link *l, struct backend *b, const struc
         return error_set(err, -EACCES, "%s", why);
     }
     b->known = true;
+    b->guesses = GUESSES_FIRST;
     peer_welcome(&b->peer);
     snprintf(b->peer.name, sizeof(b->peer.name), "%s", b->hello.name);
     health_init(&b->health, l->uplink.beat_ns, clock_now_ns());
@@ -358,6 +375,8 @@ static int backend_frame(struct peer *peer, const struct frame *frame, const voi
                                           : error_set(err, -EPROTO, "it did not introduce itself");
     if (health_frame(&b->health, peer, frame, head))
         return 0;
+    if (b->guesses == 0)
+        return error_set(err, -EPROTO, GUESSED);
     switch (frame->kind) {
     case FRAME_BYE: /* all that it had to say has come */
         b->left = true;
@@ -550,6 +569,8 @@ void frontend_backends_look(struct frontend_link *l, int64_t now_ns, int64_t *un
             backend_drop(l, b, "it did not introduce itself");
         else if (!b->known)
             *until_ns = over_ns < *until_ns ? over_ns : *until_ns;
+        else if (b->guesses == 0)
+            backend_drop(l, b, GUESSED);
         else if (b->fabric_down)
             backend_drop(l, b, "its connection by libfabric is lost");
         else if (!health_look(&b->health, &b->peer, now_ns, until_ns))

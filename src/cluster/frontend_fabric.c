@@ -90,7 +90,7 @@ static uint64_t input_bytes(const struct frontend_link *l, const struct away *a)
 
 void fabric_where(struct frontend_link *l, struct backend *b, const uint64_t *handles, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
-        struct away *a = away_find(l, handles[i]);
+        struct away *a = away_named(l, b, handles[i]);
         if (a && !a->over && !away_unready(l, a) && b->fabric && a->reader == NO_TAKER && input_bytes(l, a) > SEND_MOST)
             send_where(l, b, a);
         else

@@ -41,6 +41,7 @@ struct backend {
     bool left;    /* it has drained: nothing more comes from it, and nothing is missing */
     uint32_t place;
     int64_t since_ns;
+    uint32_t guesses; /* how many more requests it may name that are not here, or that another has taken */
     /* requests that it has asked for, waiting until its socket takes more: a ring */
     uint64_t *asked; /* [asked_room] */
     uint32_t asked_first, asked_count, asked_room;
@@ -106,6 +107,9 @@ static inline size_t away_count(const struct frontend_link *l) {
 uint64_t away_handle(const struct frontend_link *l, uint64_t handle);
 /* The request of a cluster's handle, if it is away; else NULL. */
 struct away *away_find(const struct frontend_link *l, uint64_t handle);
+/* The same of one that a backend names, which may have it; NULL: there is none, or another backend has it. That counts:
+ * see backend_guesses(). */
+struct away *away_named(const struct frontend_link *l, struct backend *b, uint64_t handle);
 /* The frontend thread that owns it. */
 uint32_t away_lane(const struct away *a);
 /* Whether its inputs are still being prepared; false: they can be read. */

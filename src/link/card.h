@@ -17,8 +17,8 @@
 /* ---- handles ---- */
 
 /* A handle names a request from its submission until it comes back. It consists of the frontend's number, the request's
- * slot in that frontend, and the number of the submission to that slot: so a late message about an earlier request of
- * the slot is not taken for one about this request. */
+ * slot in that frontend, and a number of the submission, which is drawn: so a late message about an earlier request of
+ * the slot is not taken for one about this request, and who was not told of the request cannot name it. */
 #define HANDLE_SLOT_BITS     24
 #define HANDLE_FRONTEND_BITS 16
 
@@ -27,8 +27,7 @@ static inline uint64_t handle_of(uint32_t frontend, uint32_t slot, uint32_t subm
            slot;
 }
 
-/* The number of the next submission to a slot; before the first it is 0. The numbers start again at 1 after 2^24 - 1,
- * so no handle is 0. */
+/* The number of a submission that follows this one. The numbers start again at 1 after 2^24 - 1, so no handle is 0. */
 static inline uint32_t submission_next(uint32_t submission) {
     return submission % ((1u << (64 - HANDLE_SLOT_BITS - HANDLE_FRONTEND_BITS)) - 1) + 1;
 }

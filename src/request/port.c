@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/margin.h"
+#include "base/siphash.h"
 #include "link/visible.h"
 #include "sched/wiring.h"
 
@@ -42,8 +43,10 @@ struct port {
     /* by slot, [wiring->port_requests] */
     struct request **requests;
     struct request_card *cards;
-    uint32_t *submissions; /* number of the last submission in this slot */
-    uint32_t *free;        /* unused slots; [outstanding] is the next one to be taken */
+    uint32_t *submissions;     /* number of the last submission in this slot */
+    struct siphash_key secret; /* that these numbers are drawn with, */
+    uint64_t drawn;            /* and how many have been */
+    uint32_t *free;            /* unused slots; [outstanding] is the next one to be taken */
 };
 
 /* The cards' pages take memory only once a request needs them. Other processes of this host that pull inputs read the
@@ -81,7 +84,8 @@ struct port *port_create(struct wiring *wiring, uint32_t index, int64_t reply_ma
     port->submissions = calloc(most, sizeof(*port->submissions));
     port->free = calloc(most, sizeof(*port->free));
     port->cards = cards_allocate(port);
-    if (!port->model_rung || !port->requests || !port->submissions || !port->free || !port->cards) {
+    if (!port->model_rung || !port->requests || !port->submissions || !port->free || !port->cards ||
+        siphash_key_draw(&port->secret) < 0) {
         port_destroy(port);
         return NULL;
     }
@@ -165,6 +169,14 @@ static int input_place(const struct port *port, struct card_input *place, const 
     return -EFAULT;
 }
 
+/* The number of the next submission to a slot whose last was this. Nobody guesses it: a backend that names a request's
+ * handle was told of it. */
+static uint32_t submission_draw(struct port *port, uint32_t last) {
+    uint32_t drawn = submission_next((uint32_t)siphash_words(&port->secret, &port->drawn, 1));
+    port->drawn++;
+    return drawn == last ? submission_next(drawn) : drawn;
+}
+
 static int card_write(struct port *port, const struct request *request) {
     struct request_card *card = &port->cards[request->slot];
     int rc = 0;
@@ -173,7 +185,7 @@ static int card_write(struct port *port, const struct request *request) {
         card->more = cards_more(port->cards, port->wiring->port_requests, request->slot);
     for (uint32_t i = 0; i < request->input_count && rc == 0; i++)
         rc = input_place(port, card_input_at(card, i), &request->inputs[i], request->run);
-    port->submissions[request->slot] = submission_next(port->submissions[request->slot]);
+    port->submissions[request->slot] = submission_draw(port, port->submissions[request->slot]);
     card->handle = handle_of(port->index, request->slot, port->submissions[request->slot]);
     card->deadline_ns = request->deadline_ns;
     card->items = request->items;
