@@ -3,7 +3,9 @@
 
 void fair_queue_init(struct fair_queue *q, uint32_t begun_max, size_t bytes_max) {
     *q = (struct fair_queue){.begun_max = begun_max, .bytes_max = bytes_max};
+    list_init(&q->active);
     for (uint32_t i = 0; i < FAIR_CLIENTS; i++) {
+        list_init(&q->clients[i].link);
         list_init(&q->clients[i].fresh);
         list_init(&q->clients[i].begun);
     }
@@ -13,7 +15,8 @@ void fair_queue_add(struct fair_queue *q, struct fair_job *job, uint32_t client,
     struct fair_client *c = &q->clients[client];
     *job = (struct fair_job){.client = client, .bytes = bytes, .time = c->jobs_time};
     if (c->jobs++ == 0) {
-        q->active++;
+        q->active_count++;
+        list_append(&q->active, &c->link);
         c->time = c->time > q->time ? c->time : q->time; /* what it took before its part, it has still taken */
     }
     list_init(&job->link);
@@ -40,9 +43,9 @@ static struct fair_job *client_next(const struct fair_queue *q, const struct fai
 
 static struct fair_job *next(const struct fair_queue *q, bool fresh) {
     struct fair_job *least = NULL;
-    for (uint32_t i = 0; i < FAIR_CLIENTS; i++) {
-        const struct fair_client *c = &q->clients[i];
-        struct fair_job *job = c->jobs > 0 ? client_next(q, c, fresh) : NULL;
+    list_for_each (it, &q->active) {
+        const struct fair_client *c = list_entry(it, struct fair_client, link);
+        struct fair_job *job = client_next(q, c, fresh);
         if (job && (!least || c->time < q->clients[least->client].time))
             least = job;
     }
@@ -68,7 +71,7 @@ void fair_queue_charge(struct fair_queue *q, struct fair_job *job, int64_t cost)
     job->time += cost;
     c->jobs_time += cost / c->jobs;
     c->time += cost;
-    q->time += cost / q->active;
+    q->time += cost / q->active_count;
 }
 
 bool fair_queue_yields(const struct fair_queue *q, const struct fair_job *job, bool fresh) {
@@ -88,7 +91,10 @@ void fair_queue_wait(struct fair_queue *q, struct fair_job *job) {
 
 void fair_queue_end(struct fair_queue *q, struct fair_job *job) {
     struct fair_client *c = &q->clients[job->client];
-    q->active -= --c->jobs == 0;
+    if (--c->jobs == 0) {
+        q->active_count--;
+        list_remove(&c->link);
+    }
     c->begun_jobs--;
     q->begun_jobs--;
     q->begun_bytes -= job->bytes;

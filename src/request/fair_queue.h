@@ -28,6 +28,7 @@ struct fair_job {
 };
 
 struct fair_client {
+    struct list_node link;         /* in the queue's list, while it has jobs */
     struct list_node fresh, begun; /* that wait: those that never ran, in the order of arrival; others, by time */
     uint32_t jobs, begun_jobs;     /* that are here, waiting or not */
     int64_t time, jobs_time;       /* virtual: among the clients; of its jobs */
@@ -35,7 +36,8 @@ struct fair_client {
 
 struct fair_queue {
     struct fair_client clients[FAIR_CLIENTS];
-    uint32_t active;                /* clients with jobs */
+    struct list_node active;        /* clients with jobs, */
+    uint32_t active_count;          /* and how many they are */
     uint32_t begun_jobs, begun_max; /* jobs that have begun, and how many may have */
     size_t begun_bytes, bytes_max;  /* of memory that these may take, and how much all may; one may take more */
     int64_t time;
