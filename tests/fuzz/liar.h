@@ -244,10 +244,15 @@ static inline void liar_hello(struct liar *l, enum frame_kind kind, struct bytes
     hello_send(&l->peer, kind, &hello);
 }
 
-/* A request of a frontend: of this number, in a slot and a submission of few. */
+/* The number of the submission that is in a slot of a real frontend; NULL: there is no real one. */
+static uint32_t (*liar_submission)(uint32_t lane, uint32_t slot);
+
+/* A request of a frontend: of this number, in a slot of few, the submission that is there or another. */
 static inline uint64_t liar_handle(uint32_t number, struct bytes *in) {
     uint8_t some = bytes_u8(in);
-    return handle_of(number * HELLO_LANES_MAX + some % 2, (some >> 1) % LIAR_SLOTS, 1 + (some >> 5) % 2);
+    uint32_t lane = some % 2, slot = (some >> 1) % LIAR_SLOTS;
+    uint32_t submission = liar_submission ? liar_submission(lane, slot) : 1;
+    return handle_of(number * HELLO_LANES_MAX + lane, slot, (some >> 5) % 2 ? submission_next(submission) : submission);
 }
 
 /* The likely contents of a frame of structs. Bytes of each; 0: it has none. */
