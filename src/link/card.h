@@ -100,8 +100,8 @@ static inline struct card_input *card_input_at(const struct request_card *card, 
     return i < CARD_INPUTS ? (struct card_input *)(uintptr_t)&card->inputs[i] : &card->more[i - CARD_INPUTS];
 }
 
-/* The memory of the cards of a frontend's thread: [slots], and behind them, so that earlier releases find the cards,
- * CARD_INPUTS_MORE further inputs of each. It is touched only where cards have such. */
+/* The memory of the cards of a frontend's thread: [slots], and behind them CARD_INPUTS_MORE further inputs of each,
+ * which are touched only where cards have such. */
 static inline size_t cards_bytes(size_t slots) {
     return slots * (sizeof(struct request_card) + CARD_INPUTS_MORE * sizeof(struct card_input));
 }

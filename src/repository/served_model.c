@@ -15,7 +15,7 @@
 #include "repository/symphony_yaml.h"
 #include "table/profile.h"
 
-#define BATCH_MAX_DEFAULT    64
+#define BATCH_MAX_DEFAULT 64
 
 void served_model_draw_secret(struct served_model *model) {
     int rc = siphash_key_draw(&model->shape_secret);
