@@ -367,8 +367,24 @@ static struct block_memory memory_of(struct grpc_exchange *x) {
     return (struct block_memory){inference_block, inference_block_give, &x->inference};
 }
 
+static size_t message_come(const struct grpc_exchange *x) {
+    return x->message.bytes - x->message.to_come;
+}
+
+/* Of the memory for inputs, as a message comes. */
+static void *message_block(void *inference, size_t bytes) {
+    const struct grpc_exchange *x = container_of(inference, struct grpc_exchange, inference);
+    struct grpc_call *call = x->call;
+    void *block;
+    while (!(block = inference_block(inference, bytes)))
+        if (!coming_make_room(&call->connection->frontend->base, &call->coming, message_come(x)))
+            break;
+    return block;
+}
+
 static void message_begin(struct grpc_exchange *x) {
-    grpc_message_begin(&x->message, is_inference(x->call), message_bytes_max(x->call), memory_of(x));
+    struct block_memory memory = {message_block, inference_block_give, &x->inference};
+    grpc_message_begin(&x->message, is_inference(x->call), message_bytes_max(x->call), memory);
 }
 
 /* Inflates the message into a block of its own, and takes that apart anew. */
@@ -660,6 +676,7 @@ static struct grpc_exchange *exchange_begin(struct grpc_call *call) {
     if (!x)
         return NULL;
     call->receiving = x;
+    call->in.since_ns = 0;
     message_begin(x);
     return x;
 }
@@ -760,8 +777,11 @@ static void consume(struct grpc_call *call, size_t bytes) {
 
 /* Bytes have come. A unary call's message has not come before its stream ends. */
 static void message_comes(struct grpc_call *call) {
-    if (call->receiving || (!grpc_method_streams(call->method) && !list_empty(&call->exchanges)))
-        coming_on(&call->connection->frontend->base, &call->coming);
+    struct grpc_exchange *x = call->receiving;
+    if (!x && !grpc_method_streams(call->method) && !list_empty(&call->exchanges))
+        x = first_exchange(call);
+    if (x)
+        coming_on(&call->connection->frontend->base, &call->coming, message_come(x));
 }
 
 void call_data(struct grpc_call *call, const uint8_t *data, size_t bytes) {
@@ -843,6 +863,12 @@ size_t answer_left(const struct grpc_exchange *x) {
     return left - x->piece_at;
 }
 
+/* Another exchange is the first now, if there is one. */
+static void first_begin(struct grpc_call *call) {
+    call->first_ns = call->connection->frontend->base.turn_ns;
+    call->out.since_ns = 0;
+}
+
 /* Copies what fits of the answers that are ready. */
 static size_t answers_copy(struct grpc_call *call, uint8_t *data, size_t bytes) {
     size_t used = 0;
@@ -857,7 +883,7 @@ static size_t answers_copy(struct grpc_call *call, uint8_t *data, size_t bytes) 
         if (!x->answered || !answer_over(x))
             break;
         exchange_end(x, true);
-        call->first_ns = call->connection->frontend->base.turn_ns;
+        first_begin(call);
     }
     call->connection->unsent.handed += used;
     return used;
@@ -907,7 +933,7 @@ size_t call_take(struct grpc_call *call, size_t bytes, struct iovec *pieces) {
     }
     if (answer_over(x)) {
         exchange_end(x, true);
-        call->first_ns = call->connection->frontend->base.turn_ns;
+        first_begin(call);
     }
     return count;
 }
@@ -945,8 +971,7 @@ void call_fail(struct grpc_call *call, unsigned status, const char *sentence) {
 }
 
 void call_give_up(struct coming *coming) {
-    call_fail(container_of(coming, struct grpc_call, coming), 503,
-              "the server has as many requests in flight as it may, and this one was the slowest to come");
+    call_fail(container_of(coming, struct grpc_call, coming), 503, REQUEST_GIVEN_UP);
 }
 
 void call_reset(struct grpc_call *call) {

@@ -22,17 +22,13 @@ static int64_t passed_ns(const struct grpc_frontend *f, int64_t since_ns) {
 static bool arrives_late(const struct grpc_frontend *f, struct grpc_call *call, const struct grpc_exchange *x) {
     const struct grpc_message *m = &x->message;
     if (call->unconsumed > 0 || call->kept.length > 0 || call->connection->held)
-        call->in.since_ns = f->base.turn_ns;
-    return frontend_slow(&f->base.config, &call->in, x->inference.request.arrival_ns, m->bytes - m->to_come,
-                         f->base.turn_ns);
+        call->in.since_ns = 0;
+    return frontend_slow(&f->base.config, &call->in, m->bytes - m->to_come, f->base.turn_ns);
 }
 
 /* The client leaves its window closed for an answer. Its time begins when those before it have gone. */
 static bool leaves_late(const struct grpc_frontend *f, struct grpc_call *call, const struct grpc_exchange *x) {
-    int64_t answered_ns = x->inference.answered_ns;
-    return x->answered &&
-           frontend_slow(&f->base.config, &call->out, answered_ns > call->first_ns ? answered_ns : call->first_ns,
-                         x->bytes - answer_left(x), f->base.turn_ns) &&
+    return x->answered && frontend_slow(&f->base.config, &call->out, x->bytes - answer_left(x), f->base.turn_ns) &&
            nghttp2_session_get_stream_remote_window_size(call->connection->session, call->stream) <= 0;
 }
 
@@ -95,10 +91,10 @@ static bool connection_dead(const struct grpc_frontend *f, struct grpc_connectio
     if (!c->greeted && passed_ns(f, c->stream.begun_ns) > f->base.config.head_timeout_s * NS_PER_S)
         return true;
     if (c->unsent.bytes == 0) {
-        c->pace.since_ns = -1; /* the next look begins anew */
+        c->pace.since_ns = 0;
         return false;
     }
-    return frontend_slow(&f->base.config, &c->pace, 0, unsent_taken(&c->unsent), f->base.turn_ns) &&
+    return frontend_slow(&f->base.config, &c->pace, unsent_taken(&c->unsent), f->base.turn_ns) &&
            (connection_congested(c) || nghttp2_session_get_remote_window_size(c->session) <= 0);
 }
 

@@ -202,9 +202,10 @@ static size_t bytes_before(const struct exchange *x) {
 /* A block with room for `bytes` of body, the binary part of it aligned, with what was read so far. */
 static int body_reserve(struct exchange *x, size_t bytes) {
     size_t before = x->encoding == BODY_IDENTITY ? bytes_before(x) : 0;
-    char *block = inference_block(&x->inference, before + bytes);
-    if (!block)
-        return -ENOMEM;
+    char *block;
+    while (!(block = inference_block(&x->inference, before + bytes)))
+        if (!coming_make_room(&x->frontend->base, &x->connection->coming, x->body_bytes))
+            return -ENOMEM;
     if (x->body_bytes > 0)
         memcpy(block + before, x->body, x->body_bytes);
     if (x->body)

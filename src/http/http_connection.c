@@ -38,6 +38,7 @@ void http_connection_does(struct http_connection *c, enum http_doing doing) {
     c->doing = doing;
     c->since_ns = c->frontend->base.turn_ns;
     c->bytes = 0;
+    c->pace.since_ns = 0;
 }
 
 /* ---- a head, piece by piece ---- */
@@ -468,7 +469,7 @@ void http_connection_give_up(struct coming *coming) {
     struct http_connection *c = container_of(coming, struct http_connection, coming);
     exchange_refuse(c->exchange);
     c->exchange = NULL;
-    answer_fault(c, 503, "the server has as many requests in flight as it may, and this one was the slowest to come");
+    answer_fault(c, 503, REQUEST_GIVEN_UP);
 }
 
 /* ---- what the client sends ---- */
@@ -534,7 +535,7 @@ static size_t feed(struct http_connection *c, const char *data, size_t bytes) {
         }
     }
     if (c->doing == HTTP_DOING_BODY && c->exchange) { /* and not closed */
-        coming_on(&c->frontend->base, &c->coming);
+        coming_on(&c->frontend->base, &c->coming, c->exchange->body_bytes);
         list_remove(&c->waiting);
         list_append(&c->frontend->base.waiting, &c->waiting);
     }

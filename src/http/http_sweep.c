@@ -23,11 +23,11 @@ static void look(struct frontend *f, struct http_connection *c) {
         }
         break;
     case HTTP_DOING_BODY:
-        if (frontend_slow(&f->config, &c->pace, c->since_ns, c->bytes, f->turn_ns))
+        if (frontend_slow(&f->config, &c->pace, c->bytes, f->turn_ns))
             http_connection_dismiss(c, "the request did not arrive in time");
         break;
     case HTTP_DOING_ANSWER:
-        if (frontend_slow(&f->config, &c->pace, c->since_ns, unsent_taken(&c->unsent), f->turn_ns))
+        if (frontend_slow(&f->config, &c->pace, unsent_taken(&c->unsent), f->turn_ns))
             http_connection_dismiss(c, NULL);
         else if (c->body_out)
             inference_detach(&c->exchange->inference);

@@ -69,19 +69,18 @@ struct frontend_config {
     void *page_context;
 };
 
-/* How far a transfer was when its present window of time began. A transfer that has been fast buys no time for later.
- */
+/* How far a transfer was when its present window of time began. Zeroed when another transfer begins. */
 struct frontend_pace {
     int64_t since_ns;
     uint64_t bytes;
 };
 
-/* Whether a transfer, of which `bytes` have gone by now, is slow: since its window began head_timeout_s have passed,
- * and less has gone than rate_min gives. A window begins with the first look at a transfer that began at begun_ns, and
- * anew after each one; who looks does so once a second. */
-static inline bool frontend_slow(const struct frontend_config *config, struct frontend_pace *pace, int64_t begun_ns,
-                                 uint64_t bytes, int64_t now_ns) {
-    bool first = pace->since_ns < begun_ns;
+/* Whether a transfer, of which `bytes` have gone by now, is slow: in head_timeout_s less has gone than rate_min gives.
+ * A window of time begins with the first look at the transfer, and anew with the end of each one, so that bytes that
+ * went fast buy no time for later. Who looks does so once a second. */
+static inline bool frontend_slow(const struct frontend_config *config, struct frontend_pace *pace, uint64_t bytes,
+                                 int64_t now_ns) {
+    bool first = pace->since_ns == 0;
     if (!first && now_ns - pace->since_ns < config->head_timeout_s * (int64_t)1000000000)
         return false;
     int64_t least = (int64_t)config->rate_min * config->head_timeout_s;

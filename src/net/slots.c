@@ -1,4 +1,4 @@
-/* slots.c - shares out the slots of requests. */
+/* slots.c - shares out the slots of requests, and the memory of those that come. */
 #include "net/slots.h"
 
 #include "base/time.h"
@@ -9,9 +9,25 @@
 #define ADDRESS_PART    2
 #define LOOKED_AT       64 /* of those whose messages come */
 
-void coming_on(struct frontend *f, struct coming *c) {
+void coming_on(struct frontend *f, struct coming *c, size_t bytes) {
+    c->bytes = bytes;
     list_remove(&c->link);
     list_append(&f->coming, &c->link);
+}
+
+bool coming_make_room(struct frontend *f, const struct coming *self, size_t bytes) {
+    struct coming *largest = NULL;
+    int looked = 0;
+    list_for_each (it, &f->coming) {
+        struct coming *c = list_entry(it, struct coming, link);
+        if (c != self && c->bytes > (largest ? largest->bytes : bytes))
+            largest = c;
+        if (++looked == LOOKED_AT)
+            break;
+    }
+    if (largest)
+        f->protocol->give_up(largest);
+    return largest;
 }
 
 /* A request whose message comes makes way: of this connection or of this peer, if they are given. */

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/list.h"
@@ -22,7 +23,11 @@ struct coming {
     struct list_node link;
     const struct stream *stream;
     const struct peer *peer;
+    size_t bytes; /* that have come */
 };
+
+/* What the client of a request that is given up is told. */
+#define REQUEST_GIVEN_UP "the server is short of slots or of memory for requests, and this one had not come in time"
 
 /* A slot for a request that arrives now by this stream's connection, which has `held`; NULL: there is none for it. */
 void *slot_take(struct frontend *frontend, const struct stream *stream, struct peer *peer, uint32_t held, bool health,
@@ -33,8 +38,11 @@ static inline void coming_init(struct coming *coming, const struct stream *strea
     coming->stream = stream;
     coming->peer = peer;
 }
-/* Bytes of the message have come, and more are to come. */
-void coming_on(struct frontend *frontend, struct coming *coming);
+/* Bytes of the message have come, so many now, and more are to come. */
+void coming_on(struct frontend *frontend, struct coming *coming, size_t bytes);
+/* The memory for inputs is exhausted, and a message needs more, of which so many bytes have come: the largest of the
+ * others that come is given up, if it is larger. Whether one was. */
+bool coming_make_room(struct frontend *frontend, const struct coming *coming, size_t bytes);
 /* All of it has come, or nobody waits for it. */
 static inline void coming_over(struct coming *coming) {
     if (!list_empty(&coming->link))

@@ -146,6 +146,27 @@ def test_announced_bodies(scenario):
     resource.setrlimit(resource.RLIMIT_NOFILE, (few, most))
 
 
+def test_a_large_message_makes_way_for_a_smaller_one(scenario):
+    """Where there is memory for one of them as they grow: the first has come but for its end."""
+    large, small = infer_message(15 * MIB), infer_message(14 * MIB)
+    with Server("--scenario", scenario, "--head-timeout", 3600, "--inputs-max-mib", 40) as server, Wire(server) as first, \
+            Wire(server) as second:
+        for wire, message in ((first, large[:-1]), (second, small)):
+            wire.socket.settimeout(PATIENCE_S)
+            assert next(wire.frames())[0] == SETTINGS
+            wire.send(SETTINGS, ACK, 0)  # from now on its windows hold
+            wire.open("ModelInfer")
+            for at in range(0, len(message), 16384):
+                wire.send(DATA, 0, wire.stream, message[at:at + 16384])
+            if wire == first:
+                wait_until(lambda: server.metrics()["symphony_inputs_bytes"] >= len(message), PATIENCE_S)
+        second.send(WINDOW_UPDATE, 0, 0, struct.pack(">I", 1 << 30))
+        second.send(WINDOW_UPDATE, 0, second.stream, struct.pack(">I", 1 << 30))
+        second.send(DATA, END_STREAM, second.stream)
+        assert second.trailers()["grpc-status"] == "0"
+        assert first.trailers()["grpc-status"] == "14"
+
+
 # ---- connections ----
 
 def told(server):

@@ -24,6 +24,7 @@
 static struct http_frontend *frontend;
 static int tcp_port;
 static int64_t second_ns; /* of second_passes() */
+static uint64_t inputs_bytes_max;
 
 static int set_up(void **state) {
     (void)state;
@@ -33,6 +34,7 @@ static int set_up(void **state) {
     config.connections_max = CONNECTIONS_MAX;
     config.head_timeout_s = HEAD_S;
     config.rate_min = RATE_MIN;
+    config.inputs_bytes_max = inputs_bytes_max;
     assert_int_equal(listen_open("127.0.0.1", 0, "HTTP", &config.listen_fd, &tcp_port, NULL), 0);
     struct frontend *made;
     assert_int_equal(frontend_make(&made, &http_protocol, &config, NULL), 0);
@@ -329,6 +331,51 @@ static void a_body_makes_way_when_slots_are_short(void **state) {
     close(fd);
 }
 
+static bool answered(const void *fd) {
+    char byte;
+    return recv(*(const int *)fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 1;
+}
+
+static int set_up_little_memory(void **state) {
+    inputs_bytes_max = 16 << 20; /* a body that grows needs its old place, too */
+    set_up(state);
+    inputs_bytes_max = 0;
+    return 0;
+}
+
+static bool arrived(const void *bytes) {
+    return connection_nth(0)->bytes == *(const uint64_t *)bytes;
+}
+
+/* The smaller one that needs it gets it. */
+static void the_largest_body_makes_way_when_memory_is_short(void **state) {
+    (void)state;
+    static const char large[7 << 20], small[6 << 20];
+    const uint64_t all = sizeof(large);
+    size_t sent = 0;
+    char got[13] = "";
+    int fds[2] = {client_connect(), client_connect()};
+    say(fds[0], "POST /v2/models/single/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 8000000\r\n\r\n");
+    while (sent < sizeof(large)) {
+        ssize_t n = send(fds[0], large + sent, sizeof(large) - sent, MSG_DONTWAIT);
+        sent += n > 0 ? (size_t)n : 0;
+        frontend_step(&frontend->base);
+    }
+    assert_true(steps_until(arrived, &all));
+    say(fds[1], "POST /v2/models/single/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 6291456\r\n\r\n");
+    for (sent = 0; sent < sizeof(small);) {
+        ssize_t n = send(fds[1], small + sent, sizeof(small) - sent, MSG_DONTWAIT);
+        sent += n > 0 ? (size_t)n : 0;
+        frontend_step(&frontend->base);
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_true(steps_until(answered, &fds[i]));
+        assert_int_equal(recv(fds[i], got, 12, 0), 12);
+        assert_string_equal(got, i ? "HTTP/1.1 400" : "HTTP/1.1 503");
+        close(fds[i]);
+    }
+}
+
 static void nobody_waits_too_long_for_us(void **state) {
     (void)state;
     static const enum http_doing waits = HTTP_DOING_RUNNING;
@@ -347,11 +394,6 @@ static void nobody_waits_too_long_for_us(void **state) {
 static bool closed(const void *fd) {
     char byte;
     return recv(*(const int *)fd, &byte, 1, MSG_DONTWAIT) == 0;
-}
-
-static bool answered(const void *fd) {
-    char byte;
-    return recv(*(const int *)fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 1;
 }
 
 /* At their limit the connection goes that has been without a complete request for longest. */
@@ -503,6 +545,8 @@ int main(void) {
         LONG(who_read_fast_and_stalls_is_slow),
         LONG(what_nobody_takes_is_bounded),
         TEST(a_body_makes_way_when_slots_are_short),
+        cmocka_unit_test_setup_teardown(the_largest_body_makes_way_when_memory_is_short, set_up_little_memory,
+                                        tear_down),
         TEST(nobody_waits_too_long_for_us),
         TEST(half_heads_make_way_for_others),
         TEST(health_is_told_when_all_connections_are_taken),
