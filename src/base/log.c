@@ -227,7 +227,7 @@ void log_drain(int most_ms) {
     pthread_mutex_unlock(&queue.lock);
 }
 
-static void fork_before(void) {
+static void fork_prepare(void) {
     pthread_mutex_lock(&queue.lock);
 }
 
@@ -241,8 +241,8 @@ static void fork_child(void) {
     pthread_mutex_unlock(&queue.lock);
 }
 
-__attribute__((constructor)) static void fork_prepare(void) {
-    pthread_atfork(fork_before, fork_parent, fork_child);
+__attribute__((constructor)) static void fork_handle(void) {
+    pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
 void log_write(enum log_level level, const char *event, const char *fmt, ...) {

@@ -226,31 +226,8 @@ static void arguments_fill(const struct isolated *d, uint32_t n, struct argument
     a->at[a->count] = NULL;
 }
 
-/* The cores of a child: its own, and those of no accelerator, if there are any. */
-static void child_cores(const struct isolated *d, uint32_t n, cpu_set_t *cores) {
-    int own = thread_core_nth(&d->config.cores, n);
-    cpu_set_t parent = *cores;
-    if (own < 0)
-        return;
-    CPU_XOR(cores, &parent, &d->config.cores); /* all that are one or the other; the parent may have given its own up */
-    CPU_AND(cores, cores, &parent);
-    if (CPU_COUNT(cores) == 0)
-        *cores = parent;
-    CPU_SET(own, cores);
-}
-
-/* Hands over the channel to a new process, if one was started and somebody takes it. */
-static void channel_give(struct isolated *d, uint32_t n, int channel, int rc) {
-    if (rc == 0 && d->desk)
-        channel = atomic_exchange_explicit(&d->channels[n], channel, memory_order_acq_rel); /* with who takes it */
-    if (channel >= 0)
-        close(channel);
-    if (rc == 0 && d->desk)
-        doorbell_ring(&d->desk->bell);
-}
-
 /* The parent runs on other cores than its accelerators, where there are any: a child inherits the cores of the thread
- * that starts it. */
+ * that starts it. These are its own, and those of no accelerator, if there are any. */
 static void backend_start(struct isolated *d, uint32_t n) {
     struct isolated_backend *b = &d->backends[n];
     struct arguments arguments = {.count = 0};
@@ -258,13 +235,25 @@ static void backend_start(struct isolated *d, uint32_t n) {
     arguments_fill(d, n, &arguments);
     thread_cores_allowed(&parents);
     cores = parents;
-    child_cores(d, n, &cores);
+    int own = thread_core_nth(&d->config.cores, n);
+    if (own >= 0) {
+        CPU_XOR(&cores, &parents, &d->config.cores); /* one or the other; the parent may have given its own up */
+        CPU_AND(&cores, &cores, &parents);
+        if (CPU_COUNT(&cores) == 0)
+            cores = parents;
+        CPU_SET(own, &cores);
+    }
     thread_pin(&cores);
     int ends[2], rc = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) ? -errno : 0;
     if (rc == 0) {
         rc = child_spawn(&b->pid, "/proc/self/exe", arguments.at, b->running_fd, ends[1]);
         close(ends[1]);
-        channel_give(d, n, ends[0], rc);
+        if (rc == 0 && d->desk) {
+            ends[0] = atomic_exchange_explicit(&d->channels[n], ends[0], memory_order_acq_rel); /* with who takes it */
+            doorbell_ring(&d->desk->bell);
+        }
+        if (ends[0] >= 0)
+            close(ends[0]);
     }
     thread_pin(&parents);
     if (rc < 0) {
@@ -379,22 +368,11 @@ void isolated_stop(struct isolated *d, int64_t timeout_ns) {
 
 /* ---- in a child ---- */
 
-/* Lets CUDA see the n-th of the devices that it saw, as the first. */
-static void device_choose(uint32_t n) {
-    const char *given = getenv("CUDA_VISIBLE_DEVICES");
-    char one[128];
-    snprintf(one, sizeof(one), "%u", n);
-    for (uint32_t i = 0; given && *given && i < n; i++) {
-        const char *comma = strchr(given, ',');
-        given = comma ? comma + 1 : NULL;
-    }
-    if (given && *given)
-        snprintf(one, sizeof(one), "%.*s", (int)strcspn(given, ","), given);
-    setenv("CUDA_VISIBLE_DEVICES", one, 1);
-}
-
 bool isolated_begin(struct serve_settings *settings) {
     static char name[16], token_file[32];
+    const char *devices = getenv("CUDA_VISIBLE_DEVICES");
+    const uint32_t number = (uint32_t)settings->isolated_device;
+    char device[128];
     struct running *running = visible_map(STDIN_FILENO, sizeof(*running));
     if (!running)
         return false;
@@ -404,8 +382,15 @@ bool isolated_begin(struct serve_settings *settings) {
     signal(SIGTERM, SIG_IGN);
     signal(SIGINT, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
-    device_choose((uint32_t)settings->isolated_device);
-    child_limit(true); /* it joins its parent by it */
+    snprintf(device, sizeof(device), "%u", number);
+    for (uint32_t i = 0; devices && *devices && i < number; i++) {
+        const char *comma = strchr(devices, ',');
+        devices = comma ? comma + 1 : NULL;
+    }
+    if (devices && *devices)
+        snprintf(device, sizeof(device), "%.*s", (int)strcspn(devices, ","), devices);
+    setenv("CUDA_VISIBLE_DEVICES", device, 1); /* CUDA sees that one of the devices as its first */
+    child_limit(true);                         /* it joins its parent by it */
     snprintf(name, sizeof(name), "accelerator-%u", (unsigned)settings->isolated % 1000);
     log_set_process(name);
     prctl(PR_SET_NAME, name);

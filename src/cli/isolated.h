@@ -8,9 +8,9 @@
 #include <signal.h>
 
 #include "base/error.h"
-#include "cli/isolated_orders.h"
 #include "cli/serving.h"
 #include "control/accelerators.h"
+#include "control/isolated_orders.h"
 
 struct isolated;
 struct running;
@@ -29,7 +29,7 @@ const char *isolated_token_file(const struct isolated *isolated);
 /* How many there are, and where each says what it runs. */
 uint32_t isolated_count(const struct isolated *isolated);
 struct running *const *isolated_running(const struct isolated *isolated);
-/* Where channels to new processes are found (cli/isolated_orders.h), and whose bell rings then; for orders only. Before
+/* Where channels to new processes are found (control/isolated_orders.h), and whose bell rings then; for orders only. Before
  * they start. */
 isolated_channel *isolated_channels(struct isolated *isolated, struct repository_desk *desk);
 /* Starts them, and the thread. All threads of the process block SIGCHLD. 0 or -errno with a sentence. */

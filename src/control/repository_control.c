@@ -416,23 +416,18 @@ static bool drain(struct repository_thread *t) {
 
 static const struct model_override nothing;
 
-/* Finds the models that the repositories hold. While one cannot be read, none is taken for gone. */
-static void look(struct repository_thread *t) {
-    struct repository_entry *entries;
-    uint32_t count;
-    struct sy_error err;
-    t->look_ns = clock_now_ns() + t->control.look_every_ns;
-    int rc = repository_look(&t->control.from, &entries, &count, &err);
-    if (rc < 0)
-        log_warn("repository not looked at", "reason=\"%s\"", err.text);
-    for (uint32_t i = 0; i < t->known_count && rc == 0; i++)
+static void found_mark(void *context, const char *name) {
+    struct repository_thread *t = context;
+    for (uint32_t i = 0; i < t->known_count && !name; i++)
         t->known[i].found = false;
-    for (uint32_t i = 0; i < count; i++) {
-        struct known_model *k = known_get(t, entries[i].name);
-        if (k)
-            k->found = true;
-    }
-    free(entries);
+    struct known_model *k = name ? known_get(t, name) : NULL;
+    if (k)
+        k->found = true;
+}
+
+static void look(struct repository_thread *t) {
+    t->look_ns = clock_now_ns() + t->control.look_every_ns;
+    repository_mark(&t->control.from, found_mark, t);
     known_forget(t);
 }
 

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "repository/model_name.h"
 
 #define ONNX_SUFFIX ".onnx"
@@ -164,4 +165,17 @@ int repository_look(const struct repositories *from, struct repository_entry **e
     for (uint32_t i = 0; i < *count; i++)
         (*entries)[i].stamp = repository_stamp(from, (*entries)[i].name);
     return rc;
+}
+
+void repository_mark(const struct repositories *from, void (*mark)(void *context, const char *name), void *context) {
+    struct repository_entry *entries;
+    struct sy_error err;
+    uint32_t count;
+    if (repository_look(from, &entries, &count, &err) < 0)
+        log_warn("repository not looked at", "reason=\"%s\"", err.text);
+    else
+        mark(context, NULL);
+    for (uint32_t i = 0; i < count; i++)
+        mark(context, entries[i].name);
+    free(entries);
 }

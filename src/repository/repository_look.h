@@ -21,6 +21,10 @@ struct repository_entry {
  * repository that cannot be read (-ENOTDIR: it is no directory), and then the entries of the others. */
 int repository_look(const struct repositories *from, struct repository_entry **entries, uint32_t *count,
                     struct sy_error *err);
+/* Calls mark() with NULL, and then with the name of each model that the repositories hold. What cannot be read is
+ * logged; then the call with NULL is left out, so that no model is taken for gone. */
+void repository_mark(const struct repositories *from, void (*mark)(void *context, const char *name), void *context);
+
 /* The stamp of one of them; 0: there is no such entry. */
 uint64_t repository_stamp(const struct repositories *from, const char *name);
 /* Of the repositories that have an entry of this name: *path becomes that of the first. Returns how many there are. */

@@ -22,7 +22,7 @@ struct inbox;
 enum order_kind {
     ORDER_LOAD,
     ORDER_UNLOAD,
-    /* of a parent whose children have the models (cli/isolated_orders.h): */
+    /* of a parent whose children have the models (control/isolated_orders.h): */
     ORDER_BEGIN,  /* all models of the start have been told: they are offered to the cluster */
     ORDER_SETTLE, /* answered once no plan comes any more for what was unloaded or replaced, or after a while */
 };

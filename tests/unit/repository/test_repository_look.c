@@ -89,6 +89,10 @@ static void one_model_is_found(void **state) {
     assert_false(repository_is_model(w->root));
 }
 
+static void names_note(void *context, const char *name) {
+    strcat(strcat(context, name ? name : "-"), " ");
+}
+
 static void several_repositories_are_one(void **state) {
     struct world *w = *state;
     char one[256], other[256];
@@ -135,6 +139,13 @@ static void several_repositories_are_one(void **state) {
     assert_non_null(strstr(err.text, "gone"));
     assert_int_equal(count, 3);
     free(entries);
+    char marked[64] = "";
+    repository_mark(&from, names_note, marked);
+    assert_string_equal(marked, "a b both "); /* none is taken for gone */
+    in_root(w, one, "one");
+    *marked = '\0';
+    repository_mark(&from, names_note, marked);
+    assert_string_equal(marked, "- a b both ");
 }
 
 static void check_override(const struct world *w, const struct model_override *override, const char *name,

@@ -4,7 +4,7 @@
  *                         <---------- answer ----------
  *
  * A channel is a pair of Unix sockets, whose child's end is CHILD_FD. There is one order at a time on it. */
-#include "cli/isolated_orders.h"
+#include "control/isolated_orders.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -222,23 +222,18 @@ static void known_show(struct isolated_orders *o, bool at_once) {
     free(shown);
 }
 
-/* Finds the models that the repositories hold. While one cannot be read, none is taken for gone. */
-static void repository_find_all(struct isolated_orders *o) {
-    struct repository_entry *entries;
-    struct sy_error err;
-    uint32_t count;
-    o->look_ns = clock_now_ns() + o->config.look_ns;
-    int rc = repository_look(&o->config.from, &entries, &count, &err);
-    if (rc < 0)
-        log_warn("repository not looked at", "reason=\"%s\"", err.text);
-    for (uint32_t i = 0; i < o->known_count && rc == 0; i++)
+static void found_mark(void *context, const char *name) {
+    struct isolated_orders *o = context;
+    for (uint32_t i = 0; i < o->known_count && !name; i++)
         o->known[i].found = false;
-    for (uint32_t i = 0; i < count; i++) {
-        struct known *k = known_get(o, entries[i].name);
-        if (k)
-            k->found = true;
-    }
-    free(entries);
+    struct known *k = name ? known_get(o, name) : NULL;
+    if (k)
+        k->found = true;
+}
+
+static void look(struct isolated_orders *o) {
+    o->look_ns = clock_now_ns() + o->config.look_ns;
+    repository_mark(&o->config.from, found_mark, o);
 }
 
 /* ---- processes ---- */
@@ -379,7 +374,7 @@ static unsigned load_all(struct isolated_orders *o, const struct channel_order *
     bool serves = false;
     for (const struct load *l = o->loads; l; l = l->next)
         serves |= !l->failed && strcmp(l->order.name, order->name) == 0;
-    repository_find_all(o);
+    look(o);
     bool possible = model_name_is_valid(order->name) && order->name[0] != '.'; /* others are not listed */
     bool known = possible && (known_is(o, order->name) || brings);
     if (!serves && known) {
@@ -449,7 +444,7 @@ static void *orders_main(void *context) {
             carry_out(o, order);
         }
         if (clock_now_ns() >= o->look_ns && !is_set(&o->close)) {
-            repository_find_all(o);
+            look(o);
             known_show(o, true);
         }
         bool any = desk_pending(o->config.desk) || is_set(&o->stop) || (is_set(&o->close) && !is_set(&o->closed));
@@ -499,7 +494,7 @@ int isolated_orders_start(struct isolated_orders **orders, const struct isolated
         loads_add(o, load);
         known_set(o, order.name, MODEL_READY, false, "");
     }
-    repository_find_all(o);
+    look(o);
     rc = -pthread_create(&o->thread, NULL, orders_main, o);
     if (rc == 0) {
         *orders = o;
