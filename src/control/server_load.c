@@ -45,7 +45,7 @@ static struct autoscale_seen frontends_count(const struct server *s, uint32_t mo
 static struct autoscale_seen scheduler_counts(const struct model_counters *c, struct model_counted *before) {
     uint64_t refused = 0;
     for (unsigned reason = 0; reason < REFUSAL_COUNT; reason++)
-        if (reason != REFUSAL_SHAPES && reason != REFUSAL_CANCELLED && reason != REFUSAL_BEST_EFFORT_FULL)
+        if (reason != REFUSAL_CANCELLED && reason != REFUSAL_BEST_EFFORT_FULL)
             refused += counter_get(&c->refused[reason]);
     uint64_t bad = advisor_since(&before->refused, refused);
     return (struct autoscale_seen){.requests = advisor_since(&before->items, counter_get(&c->batch_items.sum)) + bad,

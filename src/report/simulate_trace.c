@@ -92,7 +92,6 @@ static void refused(void *context, int64_t now_ns, uint32_t model, uint64_t hand
         [REFUSAL_POOL_FULL] = "scheduler full",
         [REFUSAL_THREAD_BUSY] = "scheduler busy",
         [REFUSAL_PLANS_FULL] = "accelerator full",
-        [REFUSAL_SHAPES] = "shapes",
         [REFUSAL_CANCELLED] = "cancelled",
         [REFUSAL_STRANDED] = "no accelerator",
         [REFUSAL_LOST] = "lost",

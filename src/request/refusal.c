@@ -66,11 +66,6 @@ unsigned refusal_result(const struct served_model *model, const struct request *
                                    "the accelerator chosen for this request of model '%s' has its most, %d batches, "
                                    "before it",
                                    name, WIRING_PLANS_CENTRAL);
-    case REFUSAL_SHAPES:
-        return (unsigned)error_set(err, 503,
-                                   "%d input shapes of model '%s' wait at once, as many as may, and none is "
-                                   "this request's",
-                                   VARIANTS_MAX, name);
     case REFUSAL_STRANDED:
         return (unsigned)error_set(err, 503, "no accelerator that runs model '%s' is in service", name);
     case REFUSAL_UNSCHEDULED:

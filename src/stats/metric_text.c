@@ -36,7 +36,6 @@ const char *metric_refusal(enum refusal reason) {
         [REFUSAL_POOL_FULL] = "scheduler_full",
         [REFUSAL_THREAD_BUSY] = "scheduler_busy",
         [REFUSAL_PLANS_FULL] = "accelerator_full",
-        [REFUSAL_SHAPES] = "shapes",
         [REFUSAL_CANCELLED] = "cancelled",
         [REFUSAL_STRANDED] = "no_accelerator",
         [REFUSAL_LOST] = "lost",

@@ -205,7 +205,7 @@ static void no_request_has_handle_0(void **state) {
         if (!message || !message->handle)
             fail_msg("submission %u of slot 0 has handle 0", i + 1);
         struct refusal_message *refusal = ring_reserve(refusals);
-        *refusal = (struct refusal_message){.handle = message->handle, .reason = REFUSAL_SHAPES};
+        *refusal = (struct refusal_message){.handle = message->handle, .reason = REFUSAL_PLANS_FULL};
         ring_pop(requests);
         ring_release(requests);
         ring_push(refusals);
