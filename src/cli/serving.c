@@ -28,6 +28,7 @@
 #include "control/deployment.h"
 #include "control/repository_control.h"
 #include "net/auth.h"
+#include "net/frontend_config.h"
 #include "peer/hello.h"
 #include "peer/names.h"
 #include "repository/model_index.h"
@@ -55,6 +56,18 @@ int load_model_read(const char *text, void *settings, struct sy_error *err) {
     return 0;
 }
 
+int frontends_read(const char *text, void *settings, struct sy_error *err) {
+    struct serve_settings *s = settings;
+    char *end;
+    s->frontends = 0;
+    if (strcmp(text, "auto") == 0)
+        return 0;
+    s->frontends = strtol(text, &end, 10);
+    return end == text || *end || s->frontends < 1 || s->frontends > FRONTENDS_MAX
+               ? error_set(err, -EINVAL, "'%s' is neither auto nor a number from 1 to %d", text, FRONTENDS_MAX)
+               : 0;
+}
+
 static const struct serve_settings serve_defaults = {
     .host = "0.0.0.0",
     .http_port = 8000,
@@ -66,7 +79,6 @@ static const struct serve_settings serve_defaults = {
     .model_threads = 1,
     .rank_threads = 1,
     .epoch_s = 5,
-    .frontends = 1,
     .prepare_threads = 2,
     .queue_max = 65536,
     .record_mib = 32,
@@ -371,6 +383,25 @@ static int plan_peers(const struct serve_settings *s, struct serve_plan *plan, s
     return 0;
 }
 
+/* The most that speak a protocol in a frontend of a cluster. */
+static uint32_t frontends_most(const struct serve_settings *s) {
+    return s->no_grpc ? HELLO_LANES_MAX : HELLO_LANES_MAX / 2;
+}
+
+/* How many threads speak each protocol, where that is not said: as many as cores are left beside the scheduler's
+ * threads and CPU accelerators, or beside the link's thread. */
+static uint32_t frontends_auto(const struct serve_settings *s, enum wiring_link role, const struct serve_plan *plan) {
+    uint32_t others = role != LINK_NONE              ? 1
+                      : plan->config.policy->central ? 1
+                                                     : (uint32_t)(s->model_threads + s->rank_threads);
+    for (uint32_t i = 0; i < plan->group_count; i++)
+        others += plan->groups[i].kind == ACCELERATOR_CPU ? plan->groups[i].count : 0;
+    uint32_t count = frontends_for(machine_cores(), others, (uint64_t)s->inputs_mib, (uint64_t)s->body_mib,
+                                   (uint32_t)s->connections);
+    bool of_cluster = role == LINK_FRONTEND || s->isolate;
+    return of_cluster && count > frontends_most(s) ? frontends_most(s) : count;
+}
+
 /* The role's place in the cluster. */
 static int plan_cluster(const struct serve_settings *s, enum wiring_link role, struct serve_plan *plan,
                         struct sy_error *err) {
@@ -410,8 +441,7 @@ static int plan_cluster(const struct serve_settings *s, enum wiring_link role, s
     if (s->fabric && s->cluster_cert)
         return error_set(err, -EINVAL,
                          "--fabric does not go with --cluster-cert: what libfabric reads is not encrypted");
-    uint32_t threads_most = s->no_grpc ? HELLO_LANES_MAX : HELLO_LANES_MAX / 2;
-    if (role == LINK_FRONTEND && s->frontends > threads_most)
+    if (role == LINK_FRONTEND && s->frontends > frontends_most(s))
         return error_set(err, -EINVAL, "--frontends: at most %d in a cluster, or %d with --no-grpc",
                          HELLO_LANES_MAX / 2, HELLO_LANES_MAX);
     bool anywhere = role == LINK_FRONTEND && s->advertise && *s->advertise == ':'; /* where it connects from */
@@ -469,7 +499,8 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
     for (uint32_t type = 0; type < c->type_count; type++)
         if ((rc = check_parts(s, c->accelerators[type].count, c->accelerators[type].type, err)) < 0)
             return rc;
-    c->frontends = (uint32_t)s->frontends;
+    bool listens = role == LINK_NONE || role == LINK_FRONTEND;
+    c->frontends = s->frontends ? (uint32_t)s->frontends : listens ? frontends_auto(s, role, plan) : 1;
     c->prepare_threads = (uint32_t)s->prepare_threads;
     c->host = s->host;
     c->http_port = (int)s->http_port;
@@ -800,6 +831,8 @@ static int isolation_frontend(struct isolation *i, const struct serve_settings *
     if (settings->control_mode == CONTROL_EXPLICIT && !(i->desk = repository_desk_create()))
         return error_set(err, -ENOMEM, "out of memory");
     frontend->decisions = NULL;
+    if (!frontend->frontends) /* beside all that this machine runs */
+        frontend->frontends = frontends_auto(settings, LINK_NONE, &i->backend);
     int rc = make_plan(frontend, LINK_FRONTEND, &i->frontend, err);
     i->frontend.config.executor_cores = i->backend.config.executor_cores;
     i->frontend.config.scheduler = scheduler;

@@ -17,9 +17,10 @@ struct serve_settings {
     const char *op_library_dir; /* with libraries of operators, for all models */
     const char *scenario, *accelerators, *policy, *host, *pin, *log_level, *cache_dir, *tls_cert, *tls_key,
         *tls_client_ca, *token_file, *server_name, *autoscale, *decisions, *shared_memory_prefix;
-    int64_t http_port, grpc_port, metrics_port, model_threads, rank_threads, epoch_s, frontends, prepare_threads,
-        queue_max, record_mib, decisions_mib, body_mib, inputs_mib, answers_mib, outputs_mib, run_memory_mib,
-        connections, per_address, idle_s, head_s, rate_kib;
+    int64_t frontends; /* 0: as many as the cores allow */
+    int64_t http_port, grpc_port, metrics_port, model_threads, rank_threads, epoch_s, prepare_threads, queue_max,
+        record_mib, decisions_mib, body_mib, inputs_mib, answers_mib, outputs_mib, run_memory_mib, connections,
+        per_address, idle_s, head_s, rate_kib;
     int control_mode;   /* enum control_mode */
     int share_prefixes; /* 0: off, 1: on */
     bool accelerator_control;
@@ -44,5 +45,7 @@ struct serve_settings {
 int repository_read(const char *text, void *settings, struct sy_error *err);
 /* One more --load-model. */
 int load_model_read(const char *text, void *settings, struct sy_error *err);
+/* --frontends. */
+int frontends_read(const char *text, void *settings, struct sy_error *err);
 /* Reads the options, whose rows set serve_settings, and serves until a signal ends it. The exit status. */
 int serving_run(const struct options *options, enum wiring_link role, int argc, char **argv);

@@ -98,8 +98,10 @@
         OPTION_CHOICE(struct serve_settings, grpc_compression, "grpc-infer-response-compression-level",                \
                       "none|low|medium|high",                                                                          \
                       "how much gRPC's inference answers are compressed, for clients that take gzip or deflate"),      \
-        OPTION_INT(struct serve_settings, frontends, "frontends", "N", 1, 64,                                          \
-                   "threads that speak HTTP, and as many that speak gRPC")
+        OPTION_PARSED("frontends", "auto|N", frontends_read,                                                           \
+                      "threads that speak HTTP, and as many that speak gRPC: auto, or 1 to 64. auto: the cores that "  \
+                      "the scheduler's threads and CPU accelerators leave, at least 1, and no more than leave each "   \
+                      "room for four of the largest bodies (default: auto)")
 
 #define SERVING_ROWS_SECURITY                                                                                          \
     OPTION_HEADING("Security (docs/security.md)"),                                                                     \

@@ -267,11 +267,18 @@ static uint64_t inputs_bytes_max(const struct server *s) {
     return s->config.inputs_bytes_max ? s->config.inputs_bytes_max : INPUTS_BYTES_MAX;
 }
 
+/* Of each frontend. */
+static uint32_t connections_max(const struct server *s) {
+    return s->config.connections_max > 0 ? (s->config.connections_max + s->config.frontends - 1) / s->config.frontends
+                                         : FRONTEND_CONNECTIONS_MAX;
+}
+
 /* The configuration of frontend `index` of the wiring. */
 static struct frontend_config frontend_config(struct server *s, uint32_t index, int listen_fd) {
     return (struct frontend_config){
         .listen_fd = listen_fd,
         .index = index % s->config.frontends,
+        .group = index < server_frontends(s) ? &s->groups[index / s->config.frontends] : NULL,
         .port = s->ports[index],
         .models = &s->models,
         .model_count = s->config.model_count,
@@ -293,7 +300,7 @@ static struct frontend_config frontend_config(struct server *s, uint32_t index, 
         .answers_bytes_max = s->config.answers_bytes_max / s->config.frontends,
         .requests_max = PORT_REQUESTS_MAX,
         .frontends = server_frontends(s),
-        .connections_max = (s->config.connections_max + s->config.frontends - 1) / s->config.frontends,
+        .connections_max = connections_max(s),
         .connections_per_address = s->config.connections_per_address,
         .idle_timeout_s = s->config.idle_timeout_s,
         .head_timeout_s = s->config.head_timeout_s,
@@ -355,12 +362,14 @@ static const struct protocol *const protocols[SERVER_PROTOCOLS] = {&http_protoco
 
 /* Opens a protocol's port and starts its frontends. */
 static int start_protocol(struct server *s, uint32_t protocol, int tcp_port, int *bound, struct sy_error *err) {
-    int rc = listen_open(s->config.host, tcp_port, protocols[protocol]->metrics->title, &s->listen_fds[protocol], bound,
-                         err);
+    int rc = acceptor_group_init(&s->groups[protocol], s->config.frontends * connections_max(s),
+                                 s->config.connections_per_address);
+    rc = rc < 0 ? error_set(err, rc, "no memory for a frontend")
+                : listen_open(s->config.host, tcp_port, protocols[protocol]->metrics->title, &s->listen_fds[protocol],
+                              bound, err);
     for (uint32_t n = 0; n < s->config.frontends && rc == 0; n++) {
         uint32_t index = protocol * s->config.frontends + n;
         struct frontend_config config = frontend_config(s, index, s->listen_fds[protocol]);
-        config.with_room = s->config.frontends > 1 ? &s->with_room[protocol] : NULL;
         rc = frontend_start(&s->frontends[index], protocols[protocol], &config, err);
     }
     return rc;
@@ -525,6 +534,8 @@ static int server_end(struct server *s) {
         server_cluster_free(s);
     for (uint32_t f = 0; s->ports && f < s->wiring.frontends; f++)
         port_destroy(s->ports[f]);
+    for (int p = 0; p < SERVER_PROTOCOLS; p++)
+        acceptor_group_destroy(&s->groups[p]);
     repository_thread_free(s->repository);
     free(s->desk);
     shared_memory_destroy(s->shared);

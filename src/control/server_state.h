@@ -73,8 +73,8 @@ struct server {
     pthread_mutex_t commands_lock;             /* of what is sent to executors */
     pthread_mutex_t describe_lock;             /* of scheduler_link_describe() */
     pthread_mutex_t models_lock; /* metrics read them, the balance moves them, the repository's thread changes them */
-    int listen_fds[SERVER_PROTOCOLS];             /* HTTP's, gRPC's */
-    _Atomic uint32_t with_room[SERVER_PROTOCOLS]; /* frontends that may have more connections */
+    int listen_fds[SERVER_PROTOCOLS]; /* HTTP's, gRPC's */
+    struct acceptor_group groups[SERVER_PROTOCOLS];
     struct server_ports bound;
     _Atomic uint64_t published; /* lists of models that every frontend has come to use: server_models_publish() */
     _Atomic bool ready;         /* all models of the start are loaded, or cannot be */

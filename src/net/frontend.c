@@ -86,8 +86,27 @@ static void bound_unsent(struct frontend *f) {
         f->protocol->dismiss(least->stream);
 }
 
+static void begin(struct frontend *f, int fd, const struct peer_address *peer) {
+    f->protocol->begin(f, fd, peer);
+    if (acceptor_crowded(&f->acceptor) && f->waiting.next != f->waiting.prev) /* others wait, too */
+        f->protocol->displace(f->waiting.next);
+}
+
+/* Connections that other frontends of the port have accepted. */
+static void take_given(struct frontend *f) {
+    struct peer_address peer;
+    for (int fd; (fd = acceptor_given(&f->acceptor, &peer)) >= 0;)
+        if (frontend_is_shut(f)) { /* as if it had come a moment later */
+            close(fd);
+            acceptor_ended(&f->acceptor, &peer);
+        } else {
+            begin(f, fd, &peer);
+        }
+}
+
 /* All but the events. What the sweep says to clients goes out in the same turn. */
 static void turn(struct frontend *f) {
+    take_given(f);
     take_prepared(f);
     preparations_look(&f->inferences, f->turn_ns);
     take_finished(f);
@@ -121,9 +140,7 @@ static void accept_some(struct frontend *f, uint32_t most) {
         int fd = acceptor_next(&f->acceptor, &peer, f->turn_ns);
         if (fd < 0)
             return;
-        f->protocol->begin(f, fd, &peer);
-        if (acceptor_crowded(&f->acceptor) && f->waiting.next != f->waiting.prev) /* others wait, too */
-            f->protocol->displace(f->waiting.next);
+        begin(f, fd, &peer);
     }
 }
 
@@ -246,7 +263,8 @@ static void rest(struct frontend *f) {
 /* ---- the thread ---- */
 
 static void quiesce(struct frontend *f) {
-    accept_some(f, UINT32_MAX); /* all who have connected already, within the limits of connections */
+    acceptor_keep(&f->acceptor); /* the others end, too */
+    accept_some(f, UINT32_MAX);  /* all who have connected already, within the limits of connections */
     f->quiesced = true;
     acceptor_close(&f->acceptor);
     if (f->protocol->quiesce)
@@ -307,6 +325,7 @@ static void *frontend_main(void *context) {
     thread_begin(f->config.page ? "metrics" : f->protocol->metrics->name, f->config.index,
                  f->config.page ? THREAD_SHARED : THREAD_PROMPT);
     f->turn_ns = clock_now_ns();
+    acceptor_join(&f->acceptor, f->config.index, &f->inbox, &f->inferences.counters.in_flight);
     while (!wanted(&f->stop_wanted)) {
         turn_as_asked(f);
         rest(f);

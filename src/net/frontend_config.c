@@ -1,14 +1,17 @@
 /* frontend_config.c - completes what frontends are told. */
 #include "net/frontend_config.h"
 
+#include "base/container.h"
 #include "base/files.h"
 
 #define BODY_BYTES_MAX    ((uint64_t)64 << 20)
 #define ANSWERS_BYTES_MAX ((uint64_t)512 << 20)
 #define REQUESTS_MAX      8192
-#define CONNECTIONS_MAX   10000
 #define IDLE_TIMEOUT_S    300
 #define HEAD_TIMEOUT_S    15
+
+#define BODIES_EACH      4   /* of the largest, in the memory of a frontend: fewer would keep each other out */
+#define CONNECTIONS_EACH 256 /* so that limits that go by an eighth of them mean something */
 
 #define FILES_OTHERWISE 256 /* that the process needs beside: models, shared memory, metrics */
 #define CONNECTIONS_MIN 16  /* of a frontend, where the limit is very low */
@@ -35,6 +38,16 @@ struct inferences_config frontend_inferences(const struct frontend_config *confi
     };
 }
 
+uint32_t frontends_for(uint32_t cores, uint32_t others, uint64_t inputs_mib, uint64_t body_mib,
+                       uint32_t connections_max) {
+    const uint64_t limits[] = {inputs_mib / (BODIES_EACH * body_mib), connections_max / CONNECTIONS_EACH,
+                               FRONTENDS_MAX};
+    uint64_t count = cores > others ? cores - others : 1;
+    for (unsigned i = 0; i < ARRAY_COUNT(limits); i++)
+        count = count < limits[i] ? count : limits[i];
+    return count > 1 ? (uint32_t)count : 1;
+}
+
 struct frontend_config frontend_config_completed(const struct frontend_config *config) {
     struct frontend_config c = *config;
     c.body_bytes_max = c.body_bytes_max ? c.body_bytes_max : BODY_BYTES_MAX;
@@ -44,6 +57,7 @@ struct frontend_config frontend_config_completed(const struct frontend_config *c
     c.idle_timeout_s = c.idle_timeout_s ? c.idle_timeout_s : IDLE_TIMEOUT_S;
     c.head_timeout_s = c.head_timeout_s ? c.head_timeout_s : HEAD_TIMEOUT_S;
     c.frontends = c.frontends ? c.frontends : 1;
-    c.connections_max = connections_allowed(c.connections_max ? c.connections_max : CONNECTIONS_MAX, c.frontends);
+    c.connections_max =
+        connections_allowed(c.connections_max ? c.connections_max : FRONTEND_CONNECTIONS_MAX, c.frontends);
     return c;
 }

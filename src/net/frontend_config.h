@@ -11,6 +11,10 @@
 #include "request/port.h"
 #include "request/statistics.h"
 
+#define FRONTENDS_MAX            64    /* of a port */
+#define FRONTEND_CONNECTIONS_MAX 10000 /* of a frontend, where nobody says */
+
+struct acceptor_group;
 struct advice;
 struct auth;
 struct bulk;
@@ -32,10 +36,11 @@ struct preparer;
 #define INPUTS_BYTES_MAX ((uint64_t)1 << 30)
 
 struct frontend_config {
-    int listen_fd;        /* of listen_open(); the frontend duplicates it */
-    uint32_t index;       /* names the thread: "http-0" */
-    struct port *port;    /* outlives the frontend; NULL: requests are answered by `page` alone */
-    uint32_t model_count; /* their numbers are below this */
+    int listen_fd;                /* of listen_open(); the frontend duplicates it */
+    uint32_t index;               /* among the frontends of the port; names the thread: "http-0" */
+    struct acceptor_group *group; /* they share the port's connections; NULL: each has those that it accepts */
+    struct port *port;            /* outlives the frontend; NULL: requests are answered by `page` alone */
+    uint32_t model_count;         /* their numbers are below this */
     const struct model_publication *models;
     struct bulk *bulk;                    /* does what takes long; NULL: the frontend does, in its turns */
     struct repository_desk *desk;         /* takes orders to load and unload; NULL: nobody does */
@@ -55,7 +60,6 @@ struct frontend_config {
     uint32_t requests_max;        /* 0: 8192. Infer requests at once; how they are shared out: slots.h */
     uint32_t frontends;           /* 0: 1. How many the process has: they share its limit of open files */
     uint32_t connections_max;     /* 0: 10000, or what the limit of open files allows; for more others make way */
-    _Atomic uint32_t *with_room;  /* frontends of the same port that have fewer; NULL: it is the only one */
     uint32_t connections_per_address; /* more are closed at once; 0: no limit of their own */
     uint32_t idle_timeout_s;          /* 0: 300. A connection that sends nothing for so long is closed */
     uint32_t head_timeout_s;          /* 0: 15. For TLS and a request's head */
@@ -97,6 +101,12 @@ static inline bool frontend_admits(const struct frontend_config *config, bool au
 
 /* What its inferences are told; each slot of `slot_bytes`. */
 struct inferences_config frontend_inferences(const struct frontend_config *config, size_t slot_bytes);
+
+/* How many frontends a port has where nobody says: as many as there are cores beside `others`, threads that need one.
+ * At least 1; and no more than leave each room for four of the largest bodies, and 256 connections, since these are
+ * divided among them. */
+uint32_t frontends_for(uint32_t cores, uint32_t others, uint64_t inputs_mib, uint64_t body_mib,
+                       uint32_t connections_max);
 
 /* The configuration with every 0 replaced. Raises the limit of open files. */
 struct frontend_config frontend_config_completed(const struct frontend_config *config);

@@ -244,6 +244,18 @@ def test_connections_max(scenario):
         assert alive(last)
 
 
+def test_connections_are_shared_evenly(scenario):
+    """Each thread of four has ten of forty clients, whichever the kernel wakes, and an address its connections of all together."""
+    with Server("--scenario", scenario, "--frontends", 4, "--connections-per-address", 41) as running, contextlib.ExitStack() as stack:
+        for _ in range(40):
+            assert alive(stack.enter_context(connect(running.port)))
+        metrics = running.metrics()
+        reads = [metrics['symphony_frontend_wait_seconds_count{protocol="http",frontend="%d"}' % thread] for thread in range(4)]
+        assert min(reads) >= 10, reads
+        assert alive(stack.enter_context(connect(running.port)))
+        assert not alive(stack.enter_context(connect(running.port)))
+
+
 # ---- bodies that become large ----
 
 def test_large_bodies_hold_up_nobody(scenario):

@@ -408,6 +408,8 @@ def test_broken_models_are_set_aside_and_the_others_served(tmp_path):
     (["--repository", MODELS, "--policy", "best"], "best"),
     (["--repository", MODELS, "--pin", "9999"], "9999"),
     (["--repository", MODELS, "--http-port", "70000"], "--http-port"),
+    (["--repository", MODELS, "--frontends", "65"], "--frontends: '65' is neither auto nor a number from 1 to 64"),
+    (["--repository", MODELS, "--frontends", "many"], "--frontends: 'many'"),
     (["--scenario", "x", "--repository", "y"], "--repository"),
     (["--scenario", "x", "--share-prefixes", "on"], "--share-prefixes"),
     (["--repository", MODELS, "--accelerators", "cpu:0"], "--accelerators: '0'"),
