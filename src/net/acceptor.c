@@ -83,6 +83,7 @@ void acceptor_destroy(struct acceptor *a) {
     }
     acceptor_close(a);
     peers_destroy(a->peers);
+    a->peers = NULL;
 }
 
 void acceptor_join(struct acceptor *a, uint32_t index, struct inbox *inbox, const _Atomic uint32_t *in_flight) {

@@ -160,7 +160,7 @@ static void take_event(struct frontend *f, const struct epoll_event *event) {
  * wait already are not watched until they are read, so that epoll tells of each twice at most. */
 static void sort_event(struct frontend *f, const struct epoll_event *event) {
     struct stream *s = is_stream(event) ? event->data.ptr : NULL;
-    bool to_read = s && (event->events & ~(uint32_t)(EPOLLIN | EPOLLRDHUP)) == 0;
+    bool to_read = s && s->fd >= 0 && (event->events & ~(uint32_t)(EPOLLIN | EPOLLRDHUP)) == 0;
     if (to_read && s->place.waits) {
         stream_hold(s, true);
     } else if (to_read) {

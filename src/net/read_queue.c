@@ -20,10 +20,10 @@ void read_queue_limit(struct read_queue *q, int64_t slo_ns, int64_t least_ns) {
 }
 
 void read_queue_note(struct read_queue *q, int64_t waited_ns, int64_t now_ns) {
-    int64_t passed_ns = now_ns - q->begun_ns;
-    if (passed_ns >= 2 * q->long_ns) {
+    int64_t passed_ns = now_ns - q->begun_ns, interval_ns = q->long_ns / READ_QUEUE_INTERVAL_PART;
+    if (passed_ns >= 2 * interval_ns) {
         interval_begin(q, now_ns);
-    } else if (passed_ns >= q->long_ns) {
+    } else if (passed_ns >= interval_ns) {
         q->behind |= 2 * q->long_reads > q->reads;
         interval_begin(q, now_ns);
     }
@@ -33,7 +33,7 @@ void read_queue_note(struct read_queue *q, int64_t waited_ns, int64_t now_ns) {
 
 void read_queue_slept(struct read_queue *q, int64_t slept_ns, int64_t now_ns) {
     q->slept_ns += slept_ns;
-    if (now_ns - q->sleep_begun_ns < q->long_ns)
+    if (now_ns - q->sleep_begun_ns < q->long_ns / READ_QUEUE_INTERVAL_PART)
         return;
     q->has_time = 2 * q->slept_ns >= now_ns - q->sleep_begun_ns;
     q->sleep_begun_ns = now_ns;

@@ -17,9 +17,13 @@
 /* A sixteenth of the reads is what the others lose at most; 2,000 connections that wait have all been read after 32,000
  * reads, about a second of a busy thread. */
 #define READ_QUEUE_OLDEST_EVERY 16
-/* Bytes that have waited for this part of the shortest SLO have waited for long. With half of the SLO, what was read
- * just before the thread was found to be behind would be late. */
-#define READ_QUEUE_LONG_PART 4
+/* Bytes that have waited for this part of the shortest SLO have waited for long: with what is left of it, a request
+ * still is in time. With a quarter, a server whose clients all ask again at once, and are answered in a third of the
+ * SLO, would leave some of them unread for no reason. */
+#define READ_QUEUE_LONG_PART 2
+/* An interval in which the thread is looked at, as a part of a long wait: so what was read before it was found to be
+ * behind had waited for three quarters of the SLO or little more, however great the overload. */
+#define READ_QUEUE_INTERVAL_PART 2
 
 /* A connection's, zero at first. */
 struct read_place {
@@ -36,7 +40,7 @@ struct read_queue {
     bool behind;
     bool has_time;   /* while behind */
     uint32_t turn;   /* counts the reads of those that waited */
-    int64_t long_ns; /* a wait that is long, and an interval */
+    int64_t long_ns; /* a wait that is long */
     /* the interval under way: when it began, what was read in it, and what of that had waited for long */
     int64_t begun_ns;
     uint32_t reads, long_reads;

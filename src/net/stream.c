@@ -75,6 +75,7 @@ void stream_close(struct stream *s) {
     /* A process that was forked meanwhile may still have the socket, which would stay in the epoll set then. */
     epoll_ctl(s->home->epoll_fd, EPOLL_CTL_DEL, s->fd, NULL);
     close(s->fd);
+    s->fd = -1;
     text_free(&s->unsent);
 }
 

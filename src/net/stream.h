@@ -32,7 +32,7 @@ struct stream_home {
 
 struct stream {
     struct stream_home *home;
-    int fd;
+    int fd;                  /* -1: closed, and perhaps still told of by epoll */
     uint32_t watched;        /* events */
     bool held;               /* not watched for input, though it is wanted: it waits in the queue */
     struct read_place place; /* in the queue */

@@ -30,6 +30,7 @@ struct scripted {
     bool more;                          /* go_on() says so */
     struct stream streams[CLIENTS_MAX]; /* of those that have been accepted, from one address */
     uint32_t clients;
+    uint32_t closed;                   /* events of those that were closed already */
     uint32_t read[CLIENTS_MAX], reads; /* those that an event told of, in that order */
     struct peer_address peer;
 };
@@ -71,6 +72,10 @@ static void event(struct stream *stream, uint32_t events) {
     int64_t arrived_ns;
     char byte;
     assert_true(events & EPOLLIN);
+    if (stream->fd < 0) { /* as protocols do: it is closed */
+        s->closed++;
+        return;
+    }
     assert_int_equal(stream_receive(stream, &byte, 1, &arrived_ns), 1);
     assert_true(s->reads < CLIENTS_MAX);
     s->read[s->reads++] = (uint32_t)(stream - s->streams);
@@ -326,6 +331,24 @@ static void who_waits_unread_is_read_at_last(void **state) {
         close(clients[i]);
 }
 
+/* A thread that takes the turn while this one sleeps may close a connection that epoll has just told of: it must not
+ * come into the queue, since it is freed soon. */
+static void who_is_closed_meanwhile_does_not_wait(void **state) {
+    (void)state;
+    int client = client_connect();
+    while (scripted_of(frontend)->clients < 1)
+        frontend_step(frontend);
+    struct stream *stream = &scripted_of(frontend)->streams[0];
+    send_byte(client);
+    int fd = stream->fd;
+    stream->fd = -1; /* as stream_close() leaves it */
+    turn_behind();
+    assert_false(stream->place.waits);
+    assert_int_equal(scripted_of(frontend)->closed, 1);
+    stream->fd = fd;
+    close(client);
+}
+
 /* Hands in a request whose deadline the client has chosen: a refusal of it is final. */
 static void submit(void) {
     char body[] = "{\"parameters\":{\"timeout\":1000000},"
@@ -435,6 +458,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(all_that_was_sent_is_taken_before_it_shuts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(behind_it_reads_first_who_came_last, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_waits_unread_is_read_at_last, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_is_closed_meanwhile_does_not_wait, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_comes_back_is_taken_first, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_brings_an_answer_gives_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(where_it_counts, set_up, tear_down),
