@@ -184,6 +184,25 @@ def test_hopeless_requests_are_refused_at_once_and_not_run(tmp_path):
         assert items_run(server.metrics()) == 0
 
 
+def test_what_is_read_too_late_is_not_parsed(tmp_path):
+    """A server that does not read for longer than the SLO: what came meanwhile is refused, wrong or not, unless it asks for more time."""
+    bodies = [b"no JSON", json.dumps({"inputs": ONE}).encode(), json.dumps({"inputs": ONE, "parameters": {"timeout": 600000000}}).encode()]
+    with Server("--scenario", scenario(tmp_path, slo_ms=500), "--no-grpc") as server, contextlib.ExitStack() as stack:
+        waiting = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=600)) for _ in bodies]
+        for one in waiting:  # they are connected, and their sockets tell when bytes come
+            one.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert one.recv(4096).startswith(b"HTTP/1.1 200")
+        server.process.send_signal(signal.SIGSTOP)
+        for one, body in zip(waiting, bodies):
+            one.sendall(raw_request("m", body))
+        sent = time.monotonic()
+        wait_until(lambda: time.monotonic() > sent + 1)
+        server.process.send_signal(signal.SIGCONT)
+        answers = [one.recv(4096) for one in waiting]
+        assert all(b"503 Service Unavailable" in answer and b"within its deadline of 500 ms" in answer for answer in answers[:2]), answers
+        assert answers[2].startswith(b"HTTP/1.1 200"), answers
+
+
 def test_refusals_come_before_the_deadline(tmp_path):
     # One a second at most, 200 asked for within 3 s: most are refused, and nobody waits for the minutes that all would take.
     with Server("--scenario", scenario(tmp_path, alpha_ms=1000, beta_ms=0.1, slo_ms=3000)) as server:
