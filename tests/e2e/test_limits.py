@@ -5,6 +5,7 @@ docs/security.md says."""
 import concurrent.futures
 import contextlib
 import json
+import signal
 import socket
 import struct
 import threading
@@ -299,6 +300,23 @@ def works(server):
     with Wire(server) as wire:
         wire.call("ModelInfer", infer_message())
         return wire.trailers()["grpc-status"] == "0"
+
+
+def test_grpc_what_is_read_too_late_is_not_parsed(tmp_path):
+    """A server that does not read for longer than the SLO refuses what came meanwhile, wrong or not."""
+    path = tmp_path / "m.yaml"
+    path.write_text("cluster: {accelerators: 1}\nmodels: [{name: m, alpha_ms: 1, beta_ms: 1, slo_ms: 500}]\nworkload: {rate_rps: 1}\n")
+    wrong = frame(service_pb2.ModelInferRequest(model_name="m", raw_input_contents=[bytes(9)]).SerializeToString())
+    with Server("--scenario", path) as running, Wire(running) as wire:
+        wire.call("ModelInfer", wrong)
+        assert wire.trailers()["grpc-status"] == "3"
+        running.process.send_signal(signal.SIGSTOP)
+        wire.call("ModelInfer", wrong)
+        sent = time.monotonic()
+        wait_until(lambda: time.monotonic() > sent + 1)
+        running.process.send_signal(signal.SIGCONT)
+        trailers = wire.trailers()
+        assert trailers["grpc-status"] == "14" and "within its deadline of 500 ms" in trailers["grpc-message"], trailers
 
 
 def ending_of(wire):
