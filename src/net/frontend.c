@@ -213,7 +213,8 @@ static void models_look(struct frontend *f) {
 static int take_events(struct frontend *f, int timeout_ms, bool armed) {
     struct epoll_event events[EVENTS_MAX];
     bool behind = f->streams.reads.behind;
-    int64_t began_ns = behind && timeout_ms != 0 ? clock_now_ns() : f->turn_ns;
+    /* `turn_ns` is another thread's while turns are lent, which they are not for a turn that does not sleep */
+    int64_t began_ns = !behind ? 0 : timeout_ms != 0 ? clock_now_ns() : f->turn_ns;
     int n = epoll_wait(f->epoll_fd, events, EVENTS_MAX, timeout_ms);
     if (armed)
         port_disarm(f->config.port);
