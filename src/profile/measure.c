@@ -414,7 +414,7 @@ int measure_model(const struct engine_ops *ops, struct engine_model *model, cons
             break;
         if (options->progress)
             options->progress(options->context, "measuring", b);
-        rc = point_time(ops, model, signature, item_dims, b, b > 1 && (!tries || failed), options, &timing, &why);
+        rc = point_time(ops, model, signature, item_dims, b, !tries || failed, options, &timing, &why);
         if (rc && b == 1) {
             separable_end(separable);
             return error_set(err, rc, "%s", why.text);
