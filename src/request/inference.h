@@ -48,7 +48,8 @@ struct inference {
     uint32_t *holder; /* counts the slots of its client's address; NULL: nobody does */
     uint32_t free_next;
     uint32_t block_count;
-    void **blocks; /* [block_count] in `few_blocks`, or in INFERENCE_BLOCKS_MAX pointers of the slab */
+    uint32_t region_count; /* the call's first outputs, which may hold shared memory */
+    void **blocks;         /* [block_count] in `few_blocks`, or in INFERENCE_BLOCKS_MAX pointers of the slab */
     void *few_blocks[INFERENCE_BLOCKS_FEW];
     struct slab *slab;   /* where blocks come from now */
     unsigned status;     /* of the answer */
@@ -56,7 +57,6 @@ struct inference {
     bool bulk;           /* a bulk thread had it: its time tells nothing of other answers' */
     int64_t answered_ns; /* when the answer was built */
     struct infer_call call;
-    uint32_t region_count; /* the call's first outputs, which may hold shared memory */
     struct infer_answer answer;
     struct text text;
     struct text classes;    /* of outputs that are classified; on the heap */
