@@ -24,7 +24,7 @@ struct frontend_memory *frontend_memory_create(uint32_t lanes, uint32_t slots);
 /* Maps one region; the descriptor still belongs to the caller. False: it is not as the frontend says, or was mapped
  * before. */
 bool frontend_memory_map(struct frontend_memory *memory, const struct wire_region *region, int fd);
-/* An input of a card that has so many at least; NULL: the frontend is of a release whose cards have no such input. */
+/* An input of a card, wherever its card has it; NULL: no card has so many. */
 const struct card_input *frontend_memory_input(const struct frontend_memory *memory, uint32_t lane, uint32_t slot,
                                                uint32_t input);
 /* Where so many bytes lie; NULL: outside of the region. */
