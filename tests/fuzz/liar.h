@@ -272,7 +272,7 @@ static inline size_t liar_struct(struct liar *l, uint16_t kind, void *to, struct
         strcpy(memset(to, 0, sizeof(struct wire_accelerator)), some % 8 ? "t" : "other");
         return sizeof(struct wire_accelerator);
     case FRAME_REQUESTS:
-        *(struct wire_request *)to = /* the buffer is longer than the frame */
+        *(struct wire_request *)to =
             (struct wire_request){.handle = liar_handle(l->number, in),
                                   .arrival_ns = now_ns,
                                   .deadline_ns = now_ns + (int64_t)some * 10 * NS_PER_MS,
@@ -281,7 +281,7 @@ static inline size_t liar_struct(struct liar *l, uint16_t kind, void *to, struct
                                   .items = 1 + small,
                                   .kind = some < 192 ? REQUEST_ARRIVED : some % (REQUEST_READY + 1),
                                   .ready_ns = some % 5 ? 0 : now_ns + (int64_t)some * NS_PER_MS};
-        return wire_request_bytes(l->peer.format);
+        return sizeof(struct wire_request);
     case FRAME_RAN:
         *(struct ran_message *)to =
             (struct ran_message){.items = 1 + small, .accelerator = some % 2, .run_ns = 1000000, .tag = small};
