@@ -43,12 +43,11 @@ enum refusal {
     REFUSAL_THREAD_BUSY, /* its model thread has no time left, and the request had waited for it for much of its own
                             time */
     REFUSAL_PLANS_FULL,  /* a central policy sent its accelerator more plans than it holds (WIRING_PLANS_CENTRAL) */
-    /* 7 was of an earlier release, whose schedulers held requests of so many shapes only */
-    REFUSAL_CANCELLED = 8, /* its client left */
-    REFUSAL_STRANDED,      /* no accelerator in service runs the model, and none came back in time */
-    REFUSAL_LOST,          /* its accelerator failed, and there is no time to run it on another (request/port.c) */
-    REFUSAL_UNPREPARED,    /* its inputs were not prepared in time (request/port.c) */
-    REFUSAL_UNSCHEDULED,   /* a frontend of a cluster had no scheduler until its deadline (cluster/frontend_link.c) */
+    REFUSAL_CANCELLED,   /* its client left */
+    REFUSAL_STRANDED,    /* no accelerator in service runs the model, and none came back in time */
+    REFUSAL_LOST,        /* its accelerator failed, and there is no time to run it on another (request/port.c) */
+    REFUSAL_UNPREPARED,  /* its inputs were not prepared in time (request/port.c) */
+    REFUSAL_UNSCHEDULED, /* a frontend of a cluster had no scheduler until its deadline (cluster/frontend_link.c) */
     REFUSAL_COUNT,
 };
 

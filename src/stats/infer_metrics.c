@@ -53,8 +53,8 @@ void infer_metrics_render_refused(const struct frontend_counters *frontends, uin
                    "Requests that came back to the frontend without having run.");
     for (const uint32_t *m = models->listed; m < models->listed + models->count; m++)
         for (enum refusal reason = REFUSAL_DEADLINE; reason < REFUSAL_COUNT; reason++) {
-            if (reason == REFUSAL_CANCELLED || !metric_refusal(reason))
-                continue; /* these are no refusals, or of earlier releases */
+            if (reason == REFUSAL_CANCELLED)
+                continue; /* these are no refusals */
             uint64_t sum = 0;
             for (uint32_t f = 0; f < count; f++)
                 sum += counter_get(&frontends[f].requests->models[*m].refused[reason]);

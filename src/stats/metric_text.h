@@ -21,8 +21,7 @@ struct metric_model {
 };
 struct metric_model metric_model(const struct served_model *model);
 
-/* What the label `reason` of symphony_refused_requests_total says. NULL for REFUSAL_NONE, and for what only
- * earlier releases refuse for. */
+/* What the label `reason` of symphony_refused_requests_total says; not for REFUSAL_NONE. */
 const char *metric_refusal(enum refusal reason);
 
 /* A histogram with these labels: how many values are at most each of the edges, their sum and their number. An edge is

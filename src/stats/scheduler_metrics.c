@@ -89,13 +89,10 @@ static void render_refused(const struct scheduler_counters *s, const struct mode
                    "Requests the scheduler gave back without running them.");
     for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++) {
         const struct model_counters *c = counters_of(s, *i);
-        for (enum refusal k = REFUSAL_DEADLINE; k <= REFUSAL_STRANDED; k++) { /* those of scheduling threads */
-            if (!metric_refusal(k))
-                continue;
+        for (enum refusal k = REFUSAL_DEADLINE; k <= REFUSAL_STRANDED; k++) /* those of scheduling threads */
             text_printf(out, "symphony_refused_requests_total{%s,reason=\"%s\"} %llu\n",
                         metric_model(&listed->models[*i]).text, metric_refusal(k),
                         (unsigned long long)counter_get(&c->refused[k]));
-        }
     }
 }
 

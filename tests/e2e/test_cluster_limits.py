@@ -84,13 +84,13 @@ def test_a_frontend_has_so_many_threads_and_no_more():
 
 
 def test_who_introduces_itself_badly_is_told_what_is_wrong():
-    """As an early release does, or one that is to come."""
+    """As a release that is to come may."""
     scheduler = Role("scheduler", "--listen", "127.0.0.1:%d" % free_port())
     try:
         wait_until(lambda: scheduler.says('msg="leads"'))
         port = int(scheduler.args[scheduler.args.index("--listen") + 1].split(":")[1])
         for hello, reason in (
-                ({"role": "frontend", "format": 1, "number": 0, "lanes": 18},
+                ({"role": "frontend", "format": 1, "format_newest": 1, "number": 0, "lanes": 18},
                  b"an introduction whose 'lanes' is missing or will not do"),
                 ([], b"an introduction that is no JSON object")):
             with socket.create_connection(("127.0.0.1", port), timeout=600) as connection:

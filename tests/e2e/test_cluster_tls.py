@@ -84,7 +84,7 @@ def hello(role="visitor"):
     return frame(HELLO, json.dumps({
         "role": role, "format": 1, "format_newest": 2, "number": 0, "lanes": 0, "slots": 0, "accelerators": 0,
         "incarnation": "%016x" % 7, "term": "%016x" % 0, "version": "x", "name": "stranger", "address": "",
-        "token": ""}).encode())
+        "token": "", "transports": 0, "fabric": ""}).encode())
 
 
 def context_of(authority, pair=None, alpn=ALPN, newest=None):
