@@ -3,7 +3,7 @@
  *
  * While a frontend's thread works for one client, the bytes of others wait unread, and their answers unsent. So it
  * hands over jobs that may take longer than some 0.1 ms, and goes on with a request when its job comes back. The jobs
- * run in slices of a millisecond, by what they cost, shared fairly between clients (fair_queue.h). A hand-over takes a
+ * run in slices of four milliseconds, by what they cost, shared fairly between clients (fair_queue.h). A hand-over takes a
  * lock and wakes a thread, some 20 us, so short work stays with the frontend. */
 #pragma once
 
