@@ -98,6 +98,11 @@ class Server:
         self.process.send_signal(signal_number)
         return self.process.wait(timeout)
 
+    def hold(self):
+        """Stops all its threads, until SIGCONT."""
+        self.process.send_signal(signal.SIGSTOP)
+        assert os.WIFSTOPPED(os.waitpid(self.process.pid, os.WUNTRACED)[1])
+
     def log_text(self):
         with open(self.log.name) as file:
             return file.read()

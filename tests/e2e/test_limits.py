@@ -310,7 +310,7 @@ def test_grpc_what_is_read_too_late_is_not_parsed(tmp_path):
     with Server("--scenario", path) as running, Wire(running) as wire:
         wire.call("ModelInfer", wrong)
         assert wire.trailers()["grpc-status"] == "3"
-        running.process.send_signal(signal.SIGSTOP)
+        running.hold()
         wire.call("ModelInfer", wrong)
         sent = time.monotonic()
         wait_until(lambda: time.monotonic() > sent + 1)

@@ -192,7 +192,7 @@ def test_what_is_read_too_late_is_not_parsed(tmp_path):
         for one in waiting:  # they are connected, and their sockets tell when bytes come
             one.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
             assert one.recv(4096).startswith(b"HTTP/1.1 200")
-        server.process.send_signal(signal.SIGSTOP)
+        server.hold()
         for one, body in zip(waiting, bodies):
             one.sendall(raw_request("m", body))
         sent = time.monotonic()
@@ -328,7 +328,7 @@ def test_a_draining_server_takes_all_who_have_connected(tmp_path):
     body = json.dumps({"inputs": ONE}).encode()
     request = b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
     with Server("--scenario", scenario(tmp_path)) as server:
-        server.process.send_signal(signal.SIGSTOP)
+        server.hold()
         waiting = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(400)]
         for one in waiting:
             one.settimeout(600)
