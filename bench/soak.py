@@ -285,16 +285,16 @@ ACTIONS = {Client.http_asks: 20, Client.http_pipelines: 5, Client.http_dies: 15,
 
 # ---- the server, seen from outside ----
 
-def usage_at_rest(pid, wanted=None):
-    """Once it is the same, or what is wanted, twice: our own look at the metrics was a connection, too."""
+def usage_at_rest(pid, threads, descriptors=None):
+    """Once there are so many threads and descriptors, or, of the latter, the same twice: our own look at the metrics was
+    a connection, too. Threads that came for large bodies end after some seconds."""
     until, before = time.monotonic() + QUIET_S, None
     while True:
         time.sleep(1)
         now = usage(pid)
-        count = now["descriptors"], now["threads"]
-        if count == (wanted or before) or time.monotonic() > until:
+        if now["threads"] == threads and now["descriptors"] == (descriptors or before) or time.monotonic() > until:
             return now
-        before = count
+        before = now["descriptors"]
 
 
 def usage(pid):
@@ -308,6 +308,7 @@ def usage(pid):
 class Soak:
     def __init__(self, args, server, certificate):
         self.args, self.server, self.certificate, self.context = args, server, certificate, bool(certificate)
+        self.threads = usage(server.process.pid)["threads"]
         self.pausing = False
 
     def may_go_on(self):
@@ -334,7 +335,7 @@ class Soak:
             metrics = self.server.metrics()
             rest = {name: metrics[name] for name in left if metrics[name] > 0}
             if not rest:
-                return usage_at_rest(self.server.process.pid)
+                return usage_at_rest(self.server.process.pid, self.threads)
             if time.monotonic() > until:
                 raise Wrong(f"left over after {QUIET_S} s of quiet: {rest}")
             time.sleep(0.1)
@@ -368,9 +369,9 @@ def run(args, server, certificate, say):
              pauses[-1]["anonymous_bytes"] / 2**20, pauses[-1]["rss_bytes"] / 2**20))
     if len(pauses) > 1:
         first = pauses[0]
-        last = pauses[-1] = usage_at_rest(server.process.pid, (first["descriptors"], first["threads"]))
-        wrong += [f"{name}: {first[name]} before, {last[name]} after" for name in ("descriptors", "threads")
-                  if first[name] != last[name]]
+        last = pauses[-1] = usage_at_rest(server.process.pid, soak.threads, first["descriptors"])
+        wrong += [f"{name}: {before} before, {last[name]} after" for name, before in
+                  (("descriptors", first["descriptors"]), ("threads", soak.threads)) if last[name] != before]
         grown = last["anonymous_bytes"] - first["anonymous_bytes"]
         if warm_actions < WARM_ACTIONS:
             say(f"memory is not judged: {warm_actions} actions in the warm-up, of {WARM_ACTIONS} that it takes")

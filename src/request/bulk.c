@@ -16,17 +16,20 @@
 #include "request/inbox.h"
 #include "request/slab.h"
 
-#define IDLE_BEFORE_TRIM_S 10
-#define WORKERS_MORE       126       /* than run at a time; each takes some 30 KiB */
-#define MEMORY_TIMES       4         /* a job takes about so many times its bytes; */
-#define MEMORY_PART        2         /* all that have begun, this part of the memory for inputs */
-#define SLICE_NS           (4 * NS_PER_MS) /* what another thread finds cold costs some 0.15 ms */
+#define IDLE_S       10              /* then memory is given back, and workers more than run at a time end */
+#define WORKERS_MORE 126             /* than run at a time; each takes some 30 KiB */
+#define MEMORY_TIMES 4               /* a job takes about so many times its bytes; */
+#define MEMORY_PART  2               /* all that have begun, this part of the memory for inputs */
+#define SLICE_NS     (4 * NS_PER_MS) /* what another thread finds cold costs some 0.15 ms */
 
-/* Owned by its thread, but for `job` and `runs`, which are under the lock. */
+enum worker_life { WORKER_NONE, WORKER_LIVES, WORKER_ENDED /* and is to be joined */ };
+
+/* Owned by its thread, but for `life`, `job` and `runs`, which are under the lock. */
 struct worker {
     struct bulk *bulk;
     struct list_node link; /* in the list of those that are idle */
     pthread_t thread;
+    enum worker_life life;
     pthread_cond_t bell; /* it has a job, or its job's turn has come */
     struct bulk_job *job;
     bool runs;
@@ -44,7 +47,7 @@ struct bulk {
     struct list_node idle; /* workers without a job, those that slept last first */
     uint32_t running, running_max;
     bool ends;
-    uint32_t count, count_max; /* of workers */
+    uint32_t count, count_max; /* of workers that live */
     struct worker workers[];
 };
 
@@ -97,17 +100,31 @@ static void slice_charge(struct worker *w) {
 
 static void *worker_main(void *context);
 
+static void worker_join(struct worker *w) {
+    if (w->life == WORKER_NONE)
+        return;
+    pthread_join(w->thread, NULL);
+    pthread_cond_destroy(&w->bell);
+    w->life = WORKER_NONE;
+}
+
+/* There are fewer than count_max. */
 static int worker_add(struct bulk *b) {
-    struct worker *w = &b->workers[b->count];
-    *w = (struct worker){.bulk = b};
+    struct worker *w = b->workers;
+    while (w->life == WORKER_LIVES)
+        w++;
+    worker_join(w); /* at once: it no longer takes the lock */
+    *w = (struct worker){.bulk = b, .life = WORKER_LIVES};
     list_init(&w->link);
     pthread_cond_init(&w->bell, NULL);
     int rc = -pthread_create(&w->thread, NULL, worker_main, w);
-    if (rc < 0)
+    if (rc < 0) {
         pthread_cond_destroy(&w->bell);
-    else
-        b->count++;
-    return rc;
+        w->life = WORKER_NONE;
+        return rc;
+    }
+    b->count++;
+    return 0;
 }
 
 /* ---- the threads ---- */
@@ -148,18 +165,21 @@ static void tools_destroy(struct bulk_tools *tools) {
 }
 
 /* Sleeps until there is a job. Gives back memory that nobody has used for a while. False: the thread is to end. */
-static bool job_await(struct worker *w) {
+static bool job_await(struct worker *w, bool extra) {
     struct bulk *b = w->bulk;
     struct timespec until;
     list_insert_before(b->idle.next, &w->link);
     dispatch(b);
     while (!w->job && !b->ends) {
         clock_gettime(CLOCK_REALTIME, &until); /* what pthread_cond_timedwait() goes by */
-        until.tv_sec += IDLE_BEFORE_TRIM_S;
-        if (slab_bytes_mapped(b->slab) == 0)
+        until.tv_sec += IDLE_S;
+        if (!extra && slab_bytes_mapped(b->slab) == 0)
             pthread_cond_wait(&w->bell, &b->lock);
-        else if (pthread_cond_timedwait(&w->bell, &b->lock, &until) == ETIMEDOUT)
+        else if (pthread_cond_timedwait(&w->bell, &b->lock, &until) == ETIMEDOUT) {
             slab_trim(b->slab);
+            if (extra && !w->job)
+                break;
+        }
     }
     return w->job;
 }
@@ -172,7 +192,7 @@ static void *worker_main(void *context) {
     tools_init(&w->tools, b->grpc_level);
     yield_here = slice_end;
     pthread_mutex_lock(&b->lock);
-    while (job_await(w)) {
+    while (job_await(w, extra)) {
         struct bulk_job *job = w->job;
         pthread_mutex_unlock(&b->lock);
         slice_begin(w);
@@ -193,8 +213,13 @@ static void *worker_main(void *context) {
         w->runs = false;
         b->running--;
     }
-    pthread_mutex_unlock(&b->lock);
+    list_remove(&w->link);
     tools_destroy(&w->tools);
+    if (!b->ends) { /* bulk_stop() reads it without the lock */
+        w->life = WORKER_ENDED;
+        b->count--;
+    }
+    pthread_mutex_unlock(&b->lock);
     return NULL;
 }
 
@@ -245,13 +270,12 @@ void bulk_stop(struct bulk *b) {
         return;
     pthread_mutex_lock(&b->lock);
     b->ends = true;
-    for (uint32_t i = 0; i < b->count; i++)
-        pthread_cond_signal(&b->workers[i].bell);
+    for (uint32_t i = 0; i < b->count_max; i++)
+        if (b->workers[i].life == WORKER_LIVES)
+            pthread_cond_signal(&b->workers[i].bell);
     pthread_mutex_unlock(&b->lock);
-    while (b->count > 0) {
-        pthread_join(b->workers[--b->count].thread, NULL);
-        pthread_cond_destroy(&b->workers[b->count].bell);
-    }
+    for (uint32_t i = 0; i < b->count_max; i++)
+        worker_join(&b->workers[i]);
 }
 
 void bulk_destroy(struct bulk *b) {

@@ -3,8 +3,8 @@
  *
  * While a frontend's thread works for one client, the bytes of others wait unread, and their answers unsent. So it
  * hands over jobs that may take longer than some 0.1 ms, and goes on with a request when its job comes back. The jobs
- * run in slices of four milliseconds, by what they cost, shared fairly between clients (fair_queue.h). A hand-over takes a
- * lock and wakes a thread, some 20 us, so short work stays with the frontend. */
+ * run in slices of four milliseconds, by what they cost, shared fairly between clients (fair_queue.h). A hand-over
+ * takes a lock and wakes a thread, some 20 us, so short work stays with the frontend. */
 #pragma once
 
 #include <pthread.h>
@@ -48,9 +48,9 @@ struct bulk_job {
 /* Bytes to be copied, or sorted for classes. */
 #define BULK_COPY_BYTES ((size_t)1024 * 1024)
 
-/* Starts so many threads, which run at a time; more come while jobs that have begun wait. They share one slab for
- * inputs, of `inputs_bytes_max` at most; `visible` and `pinned` as for slab_create_visible(). `grpc_level`: zlib's
- * level for gRPC's answers. 0 or -errno with a sentence. */
+/* Starts so many threads, which run at a time; more come while jobs that have begun wait, and end after 10 s without
+ * one. They share one slab for inputs, of `inputs_bytes_max` at most; `visible` and `pinned` as for
+ * slab_create_visible(). `grpc_level`: zlib's level for gRPC's answers. 0 or -errno with a sentence. */
 int bulk_create(struct bulk **bulk, uint32_t threads, uint64_t inputs_bytes_max, bool visible, bool pinned,
                 int grpc_level, struct sy_error *err);
 /* Ends the threads; their memory stays. Call it when no job is under way, and before the frontends are freed: a thread

@@ -2,6 +2,7 @@
 /* Starts threads. */
 #include "unit/cmocka_all.h"
 
+#include <dirent.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -62,7 +63,17 @@ static void all_come_back_once(void **state) {
     close(loops[1].wake_fd);
 }
 
-/* Large jobs, more than threads, do not end before the small one has. */
+static int threads_count(void) {
+    DIR *folder = opendir("/proc/self/task");
+    int count = 0;
+    assert_non_null(folder);
+    while (readdir(folder))
+        count++;
+    closedir(folder);
+    return count;
+}
+
+/* Large jobs, more than threads, do not end before the small one has. The threads that came for them end, too. */
 static void the_small_ends_in_the_middle_of_the_large(void **state) {
     struct inbox loop;
     struct work larges[LARGE], small = {.job = {.home = &loop, .run = work_run, .client = 2}};
@@ -70,6 +81,7 @@ static void the_small_ends_in_the_middle_of_the_large(void **state) {
     int count = 0;
     (void)state;
     assert_int_equal(bulk_create(&bulk, 2, 1 << 20, false, false, 0, NULL), 0);
+    int threads = threads_count();
     loop_init(&loop);
     atomic_store(&running, 0);
     _Atomic bool gate = false;
@@ -91,6 +103,19 @@ static void the_small_ends_in_the_middle_of_the_large(void **state) {
             count++;
     for (int i = 0; i < LARGE; i++)
         assert_int_equal(larges[i].ran, 1);
+    assert_true(threads_count() > threads);
+    while (threads_count() > threads) /* 10 s */
+        usleep(10 * 1000);
+    atomic_store(&running, 0);
+    atomic_store(&gate, false);
+    for (int i = 0; i < LARGE; i++)
+        bulk_submit(bulk, &larges[i].job);
+    while (atomic_load(&running) < LARGE)
+        sched_yield();
+    atomic_store(&gate, true);
+    for (count = 0; count < LARGE;)
+        for (job = bulk_returned(&loop); job; job = bulk_job_next(job))
+            count++;
     bulk_destroy(bulk);
     close(loop.wake_fd);
 }
