@@ -551,9 +551,7 @@ void exchange_returned(struct grpc_exchange *x) {
         return;
     }
     struct grpc_frontend *f = x->call->connection->frontend;
-    size_t work = f->base.config.bulk && i->request.status == REQUEST_OK
-                      ? infer_answer_work(&i->call, &i->request, false, x->accepts != BODY_IDENTITY)
-                      : 0;
+    size_t work = f->base.config.bulk ? inference_answer_work(i, false, x->accepts != BODY_IDENTITY) : 0;
     if (work > 0) {
         to_bulk(x, write_in_bulk, work);
         return;

@@ -475,13 +475,6 @@ static unsigned comes_late(struct exchange *x, struct sy_error *err) {
                : 0;
 }
 
-/* infer_answer_work() of an exchange that has run; 0: the frontend's thread writes the answer. */
-static size_t writes_long(const struct exchange *x) {
-    const struct inference *i = &x->inference;
-    return i->request.status == REQUEST_OK ? infer_answer_work(&i->call, &i->request, true, x->accepts != BODY_IDENTITY)
-                                           : 0;
-}
-
 static void to_bulk(struct exchange *x, void (*run)(struct bulk_job *, struct bulk_tools *), size_t bytes) {
     connection_waits(x);
     frontend_to_bulk(&x->frontend->base, &x->inference, &x->job, run, bytes, &x->connection->peer);
@@ -530,7 +523,8 @@ void exchange_finish(struct exchange *x) {
     if (!x->connection) { /* the client left; nobody waits for the answer */
         inference_count(&x->inference, 0);
         inference_free(&x->inference);
-    } else if (x->frontend->base.config.bulk && (work = writes_long(x)) > 0) {
+    } else if (x->frontend->base.config.bulk &&
+               (work = inference_answer_work(&x->inference, true, x->accepts != BODY_IDENTITY)) > 0) {
         to_bulk(x, write_in_bulk, work);
     } else {
         unsigned status = write_answer(x, &x->frontend->base.deflater, &err);

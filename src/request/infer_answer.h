@@ -1,9 +1,8 @@
 /* infer_answer.h - the body of an answer, as pieces to send. */
 #pragma once
 
+#include <stddef.h>
 #include <sys/uio.h>
-
-#include "request/infer_call.h"
 
 #define INFER_ANSWER_OUTPUTS 16 /* of more outputs than that all are copied */
 #define INFER_ANSWER_PIECES  (1 + 2 * INFER_ANSWER_OUTPUTS)
@@ -16,13 +15,6 @@ struct infer_answer {
     struct iovec pieces[INFER_ANSWER_PIECES];
     int piece_count;
 };
-
-struct request;
-
-/* What a bulk job (bulk.h) makes the answer of a request that has run from: the bytes of all its outputs.
- * 0: no such job, since few bytes are to be written as JSON, sorted, compressed or copied. `as_json`: outputs are JSON
- * unless the client asked otherwise. */
-size_t infer_answer_work(const struct infer_call *call, const struct request *request, bool as_json, bool compressed);
 
 /* Binary outputs of at most so many bytes together are copied behind the JSON: copying them costs less than a second
  * system call. */

@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/container.h"
+#include "link/output_block.h"
 #include "request/classify.h"
 #include "request/ensemble_run.h"
 #include "request/preparation.h"
@@ -544,6 +545,23 @@ void inference_count(const struct inference *inference, int64_t sent_ns) {
      * everybody's deadlines. */
     if (inference->packed.length == 0 && !inference->bulk && !inference->slow)
         port_replied(inference->home->port, sent_ns - request->run_end_ns);
+}
+
+size_t inference_answer_work(const struct inference *i, bool as_json, bool compressed) {
+    const struct output_block *block = i->request.block;
+    size_t json = 0, copied = 0, all = 0;
+    if (i->request.status != REQUEST_OK)
+        return 0;
+    for (uint32_t o = 0; o < i->call.output_count; o++) {
+        const struct infer_output *wanted = &i->call.outputs[o];
+        size_t bytes = wanted->index < block->output_count ? block->outputs[wanted->index].bytes : 0;
+        bytes = bytes / (i->request.batch_items ? i->request.batch_items : 1) * i->request.items;
+        all += bytes;
+        copied += wanted->shared.region || i->call.output_count > INFER_ANSWER_OUTPUTS ? bytes : 0;
+        json += wanted->classified || (as_json && !wanted->binary && !wanted->shared.region) ? bytes : 0;
+    }
+    bool long_work = json > BULK_JSON_BYTES || copied > BULK_COPY_BYTES || (compressed && all > BULK_DEFLATE_BYTES);
+    return long_work ? all : 0;
 }
 
 void inference_to_bulk(struct inference *inference, struct bulk *bulk, struct bulk_job *job) {

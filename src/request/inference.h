@@ -167,6 +167,10 @@ void inferences_count(struct inferences *home, const struct request *request, en
  * out. */
 void inference_count(const struct inference *inference, int64_t sent_ns);
 
+/* What a bulk job makes the answer from, of a request that has run: the bytes of all its outputs. 0: no such job, since
+ * few bytes are to be written as JSON, sorted, compressed or copied, or the request failed. `as_json`: outputs are JSON
+ * unless the client asked otherwise. */
+size_t inference_answer_work(const struct inference *inference, bool as_json, bool compressed);
 /* Hands the job (`run`, `home`, `client` and `bytes` are set) to a bulk thread, which owns all of the inference until
  * the job comes back: BULK. inference_from_bulk() then puts the inference into `state`. */
 void inference_to_bulk(struct inference *inference, struct bulk *bulk, struct bulk_job *job);

@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "request/infer_answer.h"
+#include "request/infer_call.h"
 
 /* Builds the answer in `text` (empty, initialised by the caller; it must outlive the answer). `outputs` are the whole
  * batch's, of which the request's items begin at `first_item`; with `call` as infer_parse() left it. 0; -EDOM: an
