@@ -10,8 +10,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "table/zoo.h"
-#include "sim/goodput.h"
+#include "core/data/zoo.h"
+#include "lab/sim/goodput.h"
 
 #define MODELS_MAX 64
 

@@ -18,16 +18,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/assert.h"
-#include "base/clock.h"
-#include "base/log.h"
-#include "base/thread.h"
-#include "cli/options.h"
-#include "control/deployment.h"
-#include "request/inference.h"
-#include "load/latency.h"
-#include "profile/worker.h"
-#include "sched/wiring.h"
+#include "core/util/assert.h"
+#include "core/system/clock.h"
+#include "core/system/log.h"
+#include "core/system/thread.h"
+#include "server/commands/options.h"
+#include "server/process/deployment.h"
+#include "front/request/inference.h"
+#include "lab/load/latency.h"
+#include "model/profile/worker.h"
+#include "sched/threads/wiring.h"
 
 #define SLO_NS      (10 * NS_PER_S)
 #define QUEUE_MAX   65536

@@ -28,12 +28,12 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "base/log.h"
-#include "cli/cluster_tls.h"
-#include "cli/options.h"
-#include "load/latency.h"
-#include "peer/fabric.h"
-#include "unit/cluster/members.h"
+#include "core/system/log.h"
+#include "server/commands/cluster_tls.h"
+#include "server/commands/options.h"
+#include "lab/load/latency.h"
+#include "cluster/peer/fabric.h"
+#include "unit/cluster/roles/members.h"
 
 #define BEAT_NS    (2 * NS_PER_S)
 #define SEND_BYTES ((size_t)1 << 20) /* of one system call, for comparison */

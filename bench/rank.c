@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/rng.h"
-#include "sched/rank_core.h"
+#include "core/system/clock.h"
+#include "core/util/rng.h"
+#include "sched/core/rank_core.h"
 
 #define RUN_NS    150             /* a batch runs so long times the accelerators, which bounds the grants */
 #define DEMAND_NS 200             /* a candidate is ready within so long times the models: more than can be granted */

@@ -18,12 +18,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/assert.h"
-#include "base/clock.h"
-#include "base/text.h"
-#include "base/time.h"
-#include "cli/options.h"
-#include "load/latency.h"
+#include "core/util/assert.h"
+#include "core/system/clock.h"
+#include "core/util/text.h"
+#include "core/util/time.h"
+#include "server/commands/options.h"
+#include "lab/load/latency.h"
 
 #define CONNECTIONS_MAX 256
 #define CALLS           4096 /* of a connection, from the oldest open to the newest */

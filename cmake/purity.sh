@@ -2,30 +2,34 @@
 # purity.sh NM SOURCE_DIR OBJECT... - refuses clocks, randomness, threads and atomics in the pure folders, and in the
 # cores also memory allocation and input or output. The build runs it on the objects of symphony_core.
 #
-#   cores    src/policy, src/table, src/sched but for its shells (*_thread, model_thread_*, thread_rings, candidate_board,
-#            wiring), src/link/clock_sync, src/cluster/election, src/net/read_queue
-#   others   src/sim, src/scenario, src/plan, src/pipeline
+#   cores    src/sched/core, src/sched/policy; and of other folders the files that are named below
+#   others   src/sched/plan, src/lab/sim, src/lab/scenario
 #
 # Objects are checked, not text: the calls of a pure object are followed through the other objects of the library, so a
 # core that calls a helper that reads the clock is refused, too. Things that leave no symbol behind (cycle counters,
 # atomics) are searched for in the sources.
 set -eu
+core_folders='sched/core sched/policy'
+core_files='core/data/profile core/data/rolling core/data/shared core/data/zoo core/data/clock_sync cluster/membership/election
+    front/net/read_queue'
+other_folders='sched/plan lab/sim lab/scenario'
 nm=$1 source_dir=$2
 shift 2
 
 status=0
 cd "$source_dir"
-for file in src/sched/*.[ch] src/policy/*.[ch] src/table/*.[ch] src/sim/*.[ch] src/scenario/*.[ch] src/plan/*.[ch] src/pipeline/*.[ch] \
-    src/link/clock_sync.[ch] src/cluster/election.[ch] src/net/read_queue.[ch] src/peer/own_pause.h; do
-    case $file in *_thread.[ch] | */model_thread_*.[ch] | */wiring.[ch] | */thread_rings.[ch] | */candidate_board.[ch]) continue ;; esac
+files=
+for path in $core_folders $other_folders; do files="$files src/$path/*.[ch]"; done
+for path in $core_files cluster/peer/own_pause; do files="$files src/$path.[ch]"; done
+for file in $files; do
     [ -e "$file" ] || continue
-    grep -HnE '#include +[<"](base/clock\.h|time\.h|sys/time\.h|stdatomic\.h|pthread\.h|threads\.h)[>"]|rdtsc|__atomic_|__sync_|_Atomic|__thread|_Thread_local' \
+    grep -HnE '#include +[<"](core/system/clock\.h|time\.h|sys/time\.h|stdatomic\.h|pthread\.h|threads\.h)[>"]|rdtsc|__atomic_|__sync_|_Atomic|__thread|_Thread_local' \
         "$file" && status=1
 done
 [ $status = 0 ] || echo "purity: the lines above do not belong in a pure folder (see ARCHITECTURE.md, clock rule)" >&2
 
 cd "$OLDPWD"
-"$nm" -A -P "$@" | awk '
+"$nm" -A -P "$@" | awk -v cores=" $(echo $core_folders $core_files) " -v others=" $other_folders " '
     # In a set of names between blanks?
     function among(name, set) { return index(set, " " name " ") > 0 }
     function refused(name, strict) {
@@ -40,7 +44,7 @@ cd "$OLDPWD"
         for (i = 1; i <= n; i++) {
             name = names[i]
             if (name in defined_in) {
-                if (defined_in[name] !~ /src\/base\/assert\.c/)
+                if (defined_in[name] !~ /src\/core\/util\/assert\.c/)
                     follow(defined_in[name], strict, path " -> " name)
             } else if (refused(name, strict)) {
                 print "purity: " path " -> " name
@@ -65,13 +69,14 @@ cd "$OLDPWD"
     }
     END {
         for (object in objects) {
-            strict = object ~ /src\/((sched|policy|table)\/|link\/clock_sync|cluster\/election\.c|net\/read_queue\.c)/ &&
-                object !~ /src\/sched\/([a-z0-9_]*_thread|model_thread_[a-z0-9_]*|thread_rings|candidate_board|wiring)\.c/
-            if (!strict && object !~ /src\/(sim|scenario|plan|pipeline)\//) continue
+            if (!match(object, "/src/[^/]*/[^/]*/[^/]*[.]c[.]o")) continue # main.c, or generated
+            file = substr(object, RSTART + 5, RLENGTH - 9)
+            folder = substr(file, 1, match(file, "/[^/]*$") - 1)
+            strict = among(folder, cores) || among(file, cores)
+            if (!strict && !among(folder, others)) continue
             checked++
             split("", seen)
-            short = object; sub(/^.*src\//, "src/", short); sub(/\.o(bj)?$/, "", short)
-            follow(object, strict, short)
+            follow(object, strict, "src/" file ".c")
         }
         print "purity: " checked + 0 " pure objects checked"
         exit bad

@@ -1,5 +1,5 @@
-# Turns the published tables of data/ into rows of C: model_zoo.inc and zoo_prices.inc for src/table/zoo.c,
-# query_sizes.inc for src/scenario/query_size.c.
+# Turns the published tables of data/ into rows of C: model_zoo.inc and zoo_prices.inc for src/core/data/zoo.c,
+# query_sizes.inc for src/lab/scenario/query_size.c.
 
 # A table's rows, without its comments and its header.
 function(data_rows name rows)
@@ -100,7 +100,7 @@ zoo_table(nexus-example nexus_sosp_table2.csv 0 4 1 2 1)
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/model_zoo.inc CONTENT "${_zoo}" @ONLY)
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/zoo_prices.inc CONTENT "${_prices}" @ONLY)
 
-# Sizes of requests, for src/scenario/query_size.c: system,name,component,probability,distribution,param1,param2,min,max
+# Sizes of requests, for src/lab/scenario/query_size.c: system,name,component,probability,distribution,param1,param2,min,max
 data_rows(query_size_distributions.csv _rows)
 set(_parts "")
 foreach(_row ${_rows})

@@ -11,7 +11,7 @@ UndefinedBehaviorSanitizer, those with threads under ThreadSanitizer, too, fuzz 
 
   --all    everything, at full length: long tests, soak and chaos, the end-to-end tests under sanitizers, fuzzing for minutes,
            simulations from their fixed seeds ($TESTS_ALL_MINUTES minutes)
-  NAME     only tests whose names match one of these regular expressions: e2e/http, asan/unit/base, sim. Where no quick test
+  NAME     only tests whose names match one of these regular expressions: e2e/http, asan/unit/core, sim. Where no quick test
            matches, those of --all that do are run.
 
 Environment: SYMPHONY_SEED=N: where drawn histories begin (else a number from the commit); SYMPHONY_LENGTH=P: how many, in per cent
@@ -41,7 +41,7 @@ tests_listed() { # CTEST-OPTION...
 # What the build of the first argument has to make for the tests on standard input.
 targets_of() {
     sed -n "s|^$1/||p" | awk -F / '
-        $1 == "unit" { print "unit_" $2; next }
+        $1 == "unit" { print "unit_" $2 "_" $3; next }
         $1 == "sim" || $1 == "fuzz" { sub(/-whole$/, "", $2); print $1 "_" $2; next }
         $1 == "e2e" && $2 != "reproduce" { print "symphony\nbench_inside"; next } # e2e/serve runs both
         { print "all" }' | sort -u

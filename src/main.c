@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/log.h"
-#include "cli/cli.h"
+#include "core/system/clock.h"
+#include "core/system/log.h"
+#include "server/commands/cli.h"
 
 #define TEST_CLOCK "SYMPHONY_TEST_CLOCK" /* for tests: OFFSET_S,PPM */
 

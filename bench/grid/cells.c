@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/goodput.h"
-#include "table/zoo.h"
+#include "lab/sim/goodput.h"
+#include "core/data/zoo.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define SECONDS_MOST 200

@@ -1,7 +1,7 @@
 /* cells.h - the sets of clusters that bench_grid runs, and one such cluster. */
 #pragma once
 
-#include "sim/sim.h"
+#include "lab/sim/sim.h"
 
 #define CELL_MODELS_MAX       64
 #define CELL_ACCELERATORS_MAX 256

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "grid.h"
-#include "sim/goodput.h"
+#include "lab/sim/goodput.h"
 
 #define WAIT_MOST_NS (200 * NS_PER_US) /* longer than under the eager policy */
 #define BUSY_MOST    1.01              /* times as under the eager policy */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "grid.h"
-#include "report/gnuplot.h"
+#include "lab/report/gnuplot.h"
 
 #define WORST_SHOWN 12
 

@@ -4,7 +4,7 @@
 #include <jansson.h>
 
 #include "cells.h"
-#include "sched/policy.h"
+#include "sched/core/policy.h"
 
 #define GRID_POLICIES_MAX 24
 #define GRID_LINE_MOST    512 /* of a file of results */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fmath.h"
+#include "core/util/fmath.h"
 #include "grid.h"
 
 #define BAD_LEAST  3e-4 /* less is counted as this: a few requests */

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "grid.h"
-#include "report/workers.h"
-#include "sched/central.h"
+#include "lab/report/workers.h"
+#include "sched/core/central.h"
 
 #define QUICK_EVERY    8 /* cells */
 #define QUICK_REQUESTS 1e5

@@ -1,10 +1,10 @@
 /* random.c - clusters drawn at random, on which no policy was tuned. */
 #include <stdio.h>
 
-#include "base/rng.h"
+#include "core/util/rng.h"
 #include "cells.h"
-#include "sim/goodput.h"
-#include "table/zoo.h"
+#include "lab/sim/goodput.h"
+#include "core/data/zoo.h"
 
 #define MODELS_MOST       30
 #define ACCELERATORS_MOST 48

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "cells.h"
-#include "table/zoo.h"
+#include "core/data/zoo.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 

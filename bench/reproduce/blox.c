@@ -2,11 +2,11 @@
  *
  * A job is a model with an SLO and a rate, drawn at random as in the paper, of 25 models of the GTX 1080Ti zoo. The
  * paper's FIFO gives the residue of every job a GPU of its own. */
-#include "base/rng.h"
-#include "base/time.h"
-#include "plan/squishy_fit.h"
+#include "core/util/rng.h"
+#include "core/util/time.h"
+#include "sched/plan/squishy_fit.h"
 #include "plans.h"
-#include "table/zoo.h"
+#include "core/data/zoo.h"
 #include "report.h"
 #include "runner.h"
 

@@ -1,7 +1,7 @@
 /* clockwork.c - figures of Clockwork (OSDI 2020), from its scenarios in scenarios/. */
 #include <string.h>
 
-#include "base/time.h"
+#include "core/util/time.h"
 #include "report.h"
 #include "runner.h"
 

@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#include "base/text.h"
+#include "core/util/text.h"
 #include "figure.h"
 #include "plot.h"
 

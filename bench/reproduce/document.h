@@ -1,7 +1,7 @@
 /* document.h - a document of figures: Markdown that keeps each figure's section until it is done again. */
 #pragma once
 
-#include "base/text.h"
+#include "core/util/text.h"
 #include "figure.h"
 
 struct paper {

@@ -4,8 +4,8 @@
 #include <stdio.h>
 
 #include "memory.h"
-#include "report/simulation.h"
-#include "sim/goodput.h"
+#include "lab/report/simulation.h"
+#include "lab/sim/goodput.h"
 
 #define BETTER_BY 1.01 /* a search takes a throughput for better if it is so many times the best */
 

@@ -1,7 +1,7 @@
 /* kairos_pool.h - shared by Kairos's figures: pools of instances for one model, and their simulated throughput. */
 #pragma once
 
-#include "planfile/pool_input.h"
+#include "lab/planfile/pool_input.h"
 #include "report.h"
 #include "runner.h"
 

@@ -5,13 +5,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/thread.h"
-#include "cli/options.h"
+#include "core/system/clock.h"
+#include "core/system/thread.h"
+#include "server/commands/options.h"
 #include "context.h"
 #include "document.h"
 #include "memory.h"
-#include "report/gnuplot.h"
+#include "lab/report/gnuplot.h"
 
 static const struct paper virtual_papers[] = {
     {"Symphony",

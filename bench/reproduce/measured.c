@@ -1,8 +1,8 @@
 /* measured.c - the figures whose numbers depend on the machine: Symphony, arXiv 2308.07470. */
 #include "measured.h"
 
-#include "base/thread.h"
-#include "engine/sidecar.h"
+#include "core/system/thread.h"
+#include "model/engine/sidecar.h"
 
 const struct published_model published_models[PUBLISHED_MODELS] = {
     {"DenseNet121", 1.06, 10.31, 9.71, 32, 99, 2172}, {"EfficientNet", 1.56, 5.58, 3.55, 21, 88, 1519},

@@ -2,11 +2,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/thread.h"
-#include "base/time.h"
-#include "load/goodput_search.h"
+#include "core/system/thread.h"
+#include "core/util/time.h"
+#include "lab/load/goodput_search.h"
 #include "measured.h"
-#include "stress/stress.h"
+#include "lab/stress/stress.h"
 
 #define THREADS_MOST  64
 #define THREADS_LEAST 4 /* are shown at least, even if they must share a core */

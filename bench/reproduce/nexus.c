@@ -1,9 +1,9 @@
 /* nexus.c - figures of Nexus (Shen et al., SOSP 2019). */
 #include <math.h>
 
-#include "base/time.h"
+#include "core/util/time.h"
 #include "nexus.h"
-#include "planfile/squishy_file.h"
+#include "lab/planfile/squishy_file.h"
 #include "plans.h"
 #include "report.h"
 #include "runner.h"

@@ -1,12 +1,12 @@
 /* nexus_prefixes.c - Nexus, figure 15: variants of a model that share all but their last layers, on one GPU. */
 #include <math.h>
 
-#include "base/time.h"
+#include "core/util/time.h"
 #include "memory.h"
 #include "nexus.h"
-#include "plan/squishy_fit.h"
+#include "sched/plan/squishy_fit.h"
 #include "runner.h"
-#include "table/shared.h"
+#include "core/data/shared.h"
 
 #define YAML          "scenarios/nexus/figure15.yaml"
 #define VARIANTS_MOST 10

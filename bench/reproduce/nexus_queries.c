@@ -2,11 +2,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/time.h"
+#include "core/util/time.h"
 #include "memory.h"
 #include "nexus.h"
-#include "plan/split.h"
-#include "table/zoo.h"
+#include "sched/plan/split.h"
+#include "core/data/zoo.h"
 
 #define GAMMAS 3
 #define SLOS   5

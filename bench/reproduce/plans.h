@@ -2,7 +2,7 @@
 #pragma once
 
 #include "memory.h"
-#include "plan/squishy.h"
+#include "sched/plan/squishy.h"
 
 /* An empty plan; accelerators' memory is not limited. Free with plan_give(). */
 static inline struct squishy plan_take(uint32_t gpus, uint32_t sessions) {

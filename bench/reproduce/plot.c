@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "memory.h"
-#include "report/gnuplot.h"
+#include "lab/report/gnuplot.h"
 
 #define PANEL_WIDTH  560
 #define PANEL_HEIGHT 400

@@ -1,7 +1,7 @@
 /* plot.h - the plots of a figure (report.h), and drawing them by gnuplot. */
 #pragma once
 
-#include "base/error.h"
+#include "core/util/error.h"
 #include "report.h"
 
 struct plots {

@@ -9,7 +9,7 @@
 
 #include "context.h"
 #include "memory.h"
-#include "report/workers.h"
+#include "lab/report/workers.h"
 
 #define SETS_MAX        24
 #define PRECISION       0.01

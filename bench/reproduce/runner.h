@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "figure.h"
-#include "report/simulate_report.h"
+#include "lab/report/simulate_report.h"
 
 struct model_outcome {
     char name[SIM_NAME_MAX];
@@ -40,7 +40,7 @@ const struct outcome *run_add(struct context *c, const char *base, const char *s
 /* The same for a search of goodput, to 1 % (--quick: 5 %); the scenario's rate is not used. */
 const struct outcome *goodput_add(struct context *c, const char *base, const char *sets, ...)
     __attribute__((format(printf, 3, 4)));
-/* As run_add(); `observer` (sim/sim.h) is told what happens, on another thread. It must last until simulate(). */
+/* As run_add(); `observer` (lab/sim/sim.h) is told what happens, on another thread. It must last until simulate(). */
 const struct outcome *observed_add(struct context *c, const struct sim_observer *observer, const char *base,
                                    const char *sets, ...) __attribute__((format(printf, 4, 5)));
 /* Adds other work that takes a while: `work` is called once, on another thread. */

@@ -36,7 +36,7 @@ bool cbc_found(void) {
     return cbc_run((char *[]){"cbc", "quit", NULL});
 }
 
-/* ---- the program: rates and sizes are parts of their means, so that w has no unit, as in plan/partition.h ---- */
+/* ---- the program: rates and sizes are parts of their means, so that w has no unit, as in partition.h ---- */
 
 struct means {
     double rate, memory, dynamic_most;

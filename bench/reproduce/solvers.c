@@ -4,8 +4,8 @@
 #include <math.h>
 #include <pthread.h>
 
-#include "base/thread.h"
-#include "base/time.h"
+#include "core/system/thread.h"
+#include "core/util/time.h"
 #include "memory.h"
 
 #define CHUNK 2000 /* steps of our search between two looks at the clock: some 0.1 ms */

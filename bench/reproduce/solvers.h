@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "plan/partition.h"
+#include "sched/plan/partition.h"
 
 /* How good a partition is. */
 struct partition_score {

@@ -7,7 +7,7 @@
 #include "memory.h"
 #include "plans.h"
 #include "symphony.h"
-#include "table/zoo.h"
+#include "core/data/zoo.h"
 
 #define SCENARIO "scenarios/changing.yaml"
 #define STEPS    "scenarios/changing.csv"

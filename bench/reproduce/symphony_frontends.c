@@ -1,5 +1,5 @@
 /* symphony_frontends.c - Symphony, table 2 and figure 1: frontends that each deal out requests on their own. */
-#include "base/rng.h"
+#include "core/util/rng.h"
 #include "memory.h"
 #include "symphony.h"
 

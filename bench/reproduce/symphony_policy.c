@@ -1,5 +1,5 @@
 /* symphony_policy.c - Symphony, figure 4: waiting for larger batches against starting at once. */
-#include "base/rng.h"
+#include "core/util/rng.h"
 #include "memory.h"
 #include "symphony.h"
 

@@ -18,7 +18,7 @@ from certificates import Authority
 from server import BINARY, wait_until
 from test_cluster_status import Cluster, complete, members, shared  # noqa: F401 (of the cluster `lasting` below)
 
-HELLO, WELCOME, REFUSED = 1, 2, 3  # src/peer/wire.h
+HELLO, WELCOME, REFUSED = 1, 2, 3  # src/cluster/peer/wire.h
 ALPN = "symphony-cluster"
 STRANGERS = 1000
 PAUSE_S = 0.01 if os.environ.get("SYMPHONY_SANITIZED") else 0.001  # between them: a slow program has fewer

@@ -21,7 +21,7 @@ from onnx import TensorProto, helper
 from repository import save_model
 from server import BINARY, MODELS, Server, free_port, wait_until
 
-DATA = pathlib.Path(__file__).parent.parent / "unit" / "engine" / "data"
+DATA = pathlib.Path(__file__).parent.parent / "unit" / "back" / "engine" / "data"
 
 ONE = [{"name": "INPUT", "shape": [1, 1], "datatype": "FP32", "data": [0]}]
 

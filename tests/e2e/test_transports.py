@@ -24,7 +24,7 @@ from server import BINARY, TSAN_OPTIONS, free_port, wait_until
 from test_standby import ALL, SLOW, Frontend, Role, status_of
 
 TRANSPORTS = ["shm", "fabric", "tcp"]
-LARGE = 4 << 20  # elements; 16 MiB, more than goes to a socket in one turn (src/peer/peer.c), or waits in it
+LARGE = 4 << 20  # elements; 16 MiB, more than goes to a socket in one turn (src/cluster/peer/peer.c), or waits in it
 MIDDLE = 1 << 20
 needs_fabric = pytest.mark.skipif(not ctypes.util.find_library("fabric"), reason="libfabric is not installed (./run test does it)")
 

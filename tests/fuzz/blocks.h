@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-#include "base/assert.h"
-#include "tensor/tensor.h"
+#include "core/data/tensor.h"
+#include "core/util/assert.h"
 
 #define BLOCKS_MAX (4 + 2 * TENSORS_MAX)
 

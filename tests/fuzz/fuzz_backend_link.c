@@ -2,7 +2,7 @@
  */
 /* runs: 2500 */
 #include "liar.h"
-#include "unit/cluster/members.h"
+#include "unit/cluster/roles/members.h"
 
 static struct members_wiring wired;
 static struct backend_link *link_of_backend;

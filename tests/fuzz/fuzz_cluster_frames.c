@@ -7,12 +7,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/assert.h"
-#include "cluster/landing.h"
-#include "peer/hello.h"
-#include "peer/peer.h"
-#include "request/slab.h"
-#include "unit/cluster/landing_model.h"
+#include "cluster/peer/hello.h"
+#include "cluster/peer/peer.h"
+#include "cluster/roles/landing.h"
+#include "core/util/assert.h"
+#include "front/bulk/slab.h"
+#include "unit/cluster/roles/landing_model.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

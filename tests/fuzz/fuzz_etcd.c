@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/assert.h"
-#include "cluster/etcd.h"
+#include "cluster/membership/etcd.h"
+#include "core/util/assert.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

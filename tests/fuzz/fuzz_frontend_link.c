@@ -1,7 +1,7 @@
 /* fuzz_frontend_link.c - a frontend with requests of its own, whose scheduler and backends lie. */
 /* runs: 2800 */
 #include "liar.h"
-#include "unit/cluster/members.h"
+#include "unit/cluster/roles/members.h"
 
 #define REQUEST_BYTES 100
 

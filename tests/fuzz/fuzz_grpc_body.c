@@ -6,9 +6,9 @@
 /* runs: 120000 */
 #include <string.h>
 
-#include "base/text.h"
-#include "grpc/grpc_infer.h"
-#include "grpc/grpc_message.h"
+#include "core/util/text.h"
+#include "front/grpc/grpc_infer.h"
+#include "front/grpc/grpc_message.h"
 #include "infer_models.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

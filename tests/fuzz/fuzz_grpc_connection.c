@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "grpc/grpc_state.h"
+#include "front/grpc/grpc_state.h"
 #include "scheduler.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

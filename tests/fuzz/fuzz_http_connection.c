@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "http/http_state.h"
+#include "front/http/http_state.h"
 #include "scheduler.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

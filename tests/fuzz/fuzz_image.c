@@ -3,8 +3,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "base/assert.h"
-#include "image/image_decode.h"
+#include "core/data/image_decode.h"
+#include "core/util/assert.h"
 
 #define PIXELS_MAX 65536 /* more would only be slow */
 

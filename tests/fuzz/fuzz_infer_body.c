@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
+#include "core/util/text.h"
+#include "front/v2/infer_parse.h"
+#include "front/v2/infer_write.h"
 #include "infer_models.h"
-#include "v2/infer_parse.h"
-#include "v2/infer_write.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

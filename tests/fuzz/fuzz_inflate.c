@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "blocks.h"
-#include "request/inflate.h"
+#include "front/bulk/inflate.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

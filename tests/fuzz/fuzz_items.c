@@ -3,8 +3,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/assert.h"
-#include "onnx/items.h"
+#include "core/util/assert.h"
+#include "model/onnx/items.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/assert.h"
-#include "repository/model_description.h"
-#include "v2/describe.h"
+#include "core/util/assert.h"
+#include "front/v2/describe.h"
+#include "model/repository/model_description.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/assert.h"
-#include "prefix/extract.h"
-#include "prefix/groups.h"
+#include "core/util/assert.h"
+#include "model/prefix/extract.h"
+#include "model/prefix/groups.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

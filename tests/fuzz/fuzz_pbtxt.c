@@ -4,11 +4,11 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "base/assert.h"
-#include "profile/warmup.h"
-#include "repository/ensemble.h"
-#include "repository/model_config.h"
-#include "repository/symphony_yaml.h"
+#include "core/util/assert.h"
+#include "model/config/ensemble.h"
+#include "model/config/model_config.h"
+#include "model/config/symphony_yaml.h"
+#include "model/profile/warmup.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/assert.h"
-#include "report/recording_file.h"
+#include "core/util/assert.h"
+#include "lab/report/recording_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "repository/model_config_json.h"
-#include "request/repository_order.h"
+#include "front/request/repository_order.h"
+#include "model/config/model_config_json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

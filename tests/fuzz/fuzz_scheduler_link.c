@@ -1,10 +1,10 @@
 /* fuzz_scheduler_link.c - a scheduler, its model and rank cores included, whose frontends, backends, visitors and
  * fellow schedulers lie. */
 /* runs: 2500 */
-#include "cluster/scheduler_link.h"
+#include "cluster/roles/scheduler_link.h"
 #include "liar.h"
-#include "sched/policy.h"
-#include "sched/rank_thread.h"
+#include "sched/core/policy.h"
+#include "sched/threads/rank_thread.h"
 
 #define MODELS       2
 #define VARIANTS     (MODELS + VARIANTS_MAX)

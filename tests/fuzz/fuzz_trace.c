@@ -5,9 +5,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/assert.h"
-#include "link/messages.h"
-#include "scenario/trace.h"
+#include "core/data/messages.h"
+#include "core/util/assert.h"
+#include "lab/scenario/trace.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

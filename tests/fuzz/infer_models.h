@@ -4,11 +4,11 @@
 
 #include <stdint.h>
 
-#include "base/container.h"
 #include "blocks.h"
-#include "request/classify.h"
-#include "request/infer_call.h"
-#include "tensor/strings.h"
+#include "core/data/strings.h"
+#include "core/util/container.h"
+#include "front/request/classify.h"
+#include "front/request/infer_call.h"
 
 static const struct served_model models[] = {
     {.name = "batched",

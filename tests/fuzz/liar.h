@@ -12,13 +12,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/assert.h"
-#include "base/clock.h"
-#include "base/log.h"
-#include "peer/hello.h"
-#include "peer/link_loop.h"
-#include "repository/model_description.h"
-#include "unit/repository/one_step.h"
+#include "cluster/peer/hello.h"
+#include "cluster/peer/link_loop.h"
+#include "core/system/clock.h"
+#include "core/system/log.h"
+#include "core/util/assert.h"
+#include "model/repository/model_description.h"
+#include "unit/model/repository/one_step.h"
 
 #define LIARS        4
 #define LIAR_SLOTS   16

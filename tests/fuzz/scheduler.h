@@ -2,10 +2,10 @@
  * thread. */
 #pragma once
 
+#include "front/net/frontend_config.h"
+#include "front/v2/v2.h"
 #include "infer_models.h"
-#include "net/frontend_config.h"
-#include "sched/wiring.h"
-#include "v2/v2.h"
+#include "sched/threads/wiring.h"
 
 #define MODELS   ARRAY_COUNT(models)
 #define REQUESTS 64

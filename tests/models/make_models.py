@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the tiny models of tests/unit/engine/data (they are committed; run this to change them).
+"""Writes the tiny models of tests/unit/back/engine/data (they are committed; run this to change them).
 
 Needs the package `onnx`. The bytes depend on its version, the models do not.
 """
@@ -12,7 +12,7 @@ from onnx import TensorProto as T
 from onnx import helper as h
 from onnx import numpy_helper as nh
 
-OUT = pathlib.Path(__file__).parent.parent / "unit" / "engine" / "data"
+OUT = pathlib.Path(__file__).parent.parent / "unit" / "back" / "engine" / "data"
 
 
 def tensor(name, dims, type=T.FLOAT):

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
+#include "core/util/rng.h"
 
 #define EXPLORE_ACTIONS_MAX 48
 #define EXPLORE_DEPTH_MAX   256

@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-#include "sim/sim.h"
-#include "table/zoo.h"
+#include "core/data/zoo.h"
+#include "lab/sim/sim.h"
 #include "unit/cmocka_all.h"
 
 struct cluster {

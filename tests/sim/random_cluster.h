@@ -9,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/rng.h"
-#include "sched/central.h"
-#include "sim/checker.h"
+#include "core/util/rng.h"
+#include "lab/sim/checker.h"
+#include "sched/core/central.h"
 
 #define MODELS_MAX   6
 #define TYPES_MAX    3

@@ -1,7 +1,7 @@
 /* test_classes.c - what best effort and priorities promise of whole clusters, each run held to the checker.
  *
  * sanitizers: no, it compares numbers, and runs no code that random_clusters does not run */
-#include "sim/checker.h"
+#include "lab/sim/checker.h"
 #include "sim/policy_cluster.h"
 
 #define ACCELERATORS 64

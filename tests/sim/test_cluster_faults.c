@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/assert.h"
+#include "core/util/assert.h"
 #include "histories.h"
 #include "sim/virtual_cluster.h"
 #include "unit/cmocka_all.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "histories.h"
-#include "sched/model_view.h"
+#include "sched/core/model_view.h"
 #include "sim/policy_cluster.h"
 
 /* A cell of Symphony's evaluation (arXiv 2308.07470, table 4 and figure 6), and the goodput that an independent

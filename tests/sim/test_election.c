@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
-#include "cluster/election.h"
+#include "cluster/membership/election.h"
+#include "core/util/rng.h"
 #include "histories.h"
 
 #define RUNS           3000

@@ -1,16 +1,16 @@
 /* test_grants.c - every order in which candidates, grants, answers, ends and faults can meet, with the real cores.
  *
- * Model cores, a rank core and accelerators exchange the messages of link/messages.h over one channel for each pair,
- * in order within a channel and however late between channels, as threads over rings may. The explorer (explore.h)
- * delivers them, lets timers fire late and batches end early or late, accelerators die, drain and join, and clients
- * leave, in every order. Times are a few nanoseconds, so that what is derived every 10 ms stays as it is.
+ * Model cores, a rank core and accelerators exchange the messages of core/data/messages.h over one channel for each
+ * pair, in order within a channel and however late between channels, as threads over rings may. The explorer
+ * (explore.h) delivers them, lets timers fire late and batches end early or late, accelerators die, drain and join, and
+ * clients leave, in every order. Times are a few nanoseconds, so that what is derived every 10 ms stays as it is.
  *
  *     clients --arrive, cancel--> model m --messages, board--> rank core r
  *                                         <--messages--
  *                                 model m --plans--> accelerator a --notices--> its rank core
  *
- * Candidates are overwritten in place and announced, as on the board of the live threads (sched/candidate_board.h), and
- * cores may take several requests or messages before anything follows from them.
+ * Candidates are overwritten in place and announced, as on the board of the live threads
+ * (sched/threads/candidate_board.h), and cores may take several requests or messages before anything follows from them.
  *
  * With several rank cores each has some of the accelerators, and a model belongs to one at a time: it moves by
  * RANK_LEAVE, GRANT_LEFT, RANK_JOIN.
@@ -26,13 +26,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
-#include "base/assert.h"
+#include "core/data/profile.h"
+#include "core/util/arena.h"
+#include "core/util/assert.h"
 #include "histories.h"
-#include "sched/model_core.h"
-#include "sched/rank_core.h"
+#include "sched/core/model_core.h"
+#include "sched/core/rank_core.h"
 #include "sim/explore.h"
-#include "table/profile.h"
 
 #define MODELS_MAX       3
 #define ACCELERATORS_MAX 3

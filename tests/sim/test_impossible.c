@@ -3,7 +3,7 @@
  * Each run is compared with the same one without the flood; only what could be served counts.
  *
  * sanitizers: no, it runs 120 clusters for a minute each to compare numbers, and no code that others do not run */
-#include "base/container.h"
+#include "core/util/container.h"
 #include "histories.h"
 #include "sim/policy_cluster.h"
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "scenario/scenario.h"
-#include "sim/cluster.h"
+#include "lab/scenario/scenario.h"
+#include "lab/sim/cluster.h"
 #include "unit/cmocka_all.h"
 
 /* RM2 at a rate on `pool`, a list of {type, count}; the share of bad queries. */

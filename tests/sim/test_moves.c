@@ -5,9 +5,9 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "base/container.h"
+#include "core/util/container.h"
 #include "histories.h"
-#include "plan/autoscale.h"
+#include "sched/plan/autoscale.h"
 #include "sim/random_cluster.h"
 
 #define MOVES 100000
@@ -69,7 +69,8 @@ static bool drawn_clusters(uint64_t least, uint64_t seed) {
         const char *wrong = scenario_run(&scenario, text, sizeof(text), &totals);
         scenario_free(&scenario);
         if (wrong) {
-            fprintf(stderr, "seed %" PRIu64 ": %s\nrepeat: SYMPHONY_RUNS=1 SYMPHONY_SEED=%" PRIu64 " sim_moves\n", at, wrong, at);
+            fprintf(stderr, "seed %" PRIu64 ": %s\nrepeat: SYMPHONY_RUNS=1 SYMPHONY_SEED=%" PRIu64 " sim_moves\n", at,
+                    wrong, at);
             return false;
         }
     }

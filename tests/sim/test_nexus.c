@@ -4,8 +4,8 @@
  * sanitizers: no, it compares numbers, and runs no code that random_clusters does not run */
 #include <stdlib.h>
 
-#include "plan/autoscale.h"
-#include "sim/sim.h"
+#include "lab/sim/sim.h"
+#include "sched/plan/autoscale.h"
 #include "unit/cmocka_all.h"
 
 #define MODELS_MAX       5

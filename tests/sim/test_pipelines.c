@@ -11,13 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
-#include "base/text.h"
+#include "core/util/rng.h"
+#include "core/util/text.h"
 #include "histories.h"
-#include "scenario/scenario.h"
-#include "sched/central.h"
-#include "sim/checker.h"
-#include "sim/cluster.h"
+#include "lab/scenario/scenario.h"
+#include "lab/sim/checker.h"
+#include "lab/sim/cluster.h"
+#include "sched/core/central.h"
 #include "unit/cmocka_all.h"
 
 #define REQUESTS_MAX 400000

@@ -3,9 +3,9 @@
  * sanitizers: no, it compares numbers, and runs no code that random_clusters does not run */
 #include <stdlib.h>
 
+#include "core/data/zoo.h"
 #include "histories.h"
-#include "sim/sim.h"
-#include "table/zoo.h"
+#include "lab/sim/sim.h"
 #include "unit/cmocka_all.h"
 
 #define MODELS_MAX 64

@@ -19,9 +19,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/assert.h"
-#include "base/thread.h"
-#include "control/calibrate.h"
+#include "core/system/thread.h"
+#include "core/util/assert.h"
+#include "server/process/calibrate.h"
 #include "sim/virtual_net.h"
 
 #define REALTIME_NS   (1700000000 * NS_PER_S) /* CLOCK_REALTIME is ahead of CLOCK_MONOTONIC by so much */

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/assert.h"
-#include "base/clock.h"
+#include "core/system/clock.h"
+#include "core/util/assert.h"
 #include "sim/virtual_cluster.h"
 
 #define REQUESTS_MAX    65536

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/assert.h"
-#include "cli/cli.h"
-#include "cluster/backend_link_state.h"
-#include "cluster/frontend_link_state.h"
-#include "cluster/scheduler_link_state.h"
-#include "control/deployment.h"
+#include "cluster/roles/backend_link_state.h"
+#include "cluster/roles/frontend_link_state.h"
+#include "cluster/roles/scheduler_link_state.h"
+#include "core/util/assert.h"
+#include "server/commands/cli.h"
+#include "server/process/deployment.h"
 
 #define WRONGS_SHOWN   5
 #define TERMS_KEPT     256

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine.h"
+#include "model/engine/engine.h"
 #include "sim/virtual_cluster.h"
 
 #define NOISE_ONE_OF 20 /* runs that take up to twice as long */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/assert.h"
+#include "core/util/assert.h"
 
 /* A descriptor in an epoll set. */
 struct watch {

@@ -1,7 +1,7 @@
 /* virtual_files.h - what virtual descriptors stand for; for the files of the virtual network only. */
 #pragma once
 
-#include "base/container.h"
+#include "core/util/container.h"
 #include "sim/virtual_net.h"
 
 struct connection; /* virtual_net.c */

@@ -14,9 +14,9 @@
 #include <stdint.h>
 #include <time.h>
 
-#include "base/list.h"
-#include "base/rng.h"
-#include "base/time.h"
+#include "core/util/list.h"
+#include "core/util/rng.h"
+#include "core/util/time.h"
 
 #define VIRTUAL_HOSTS_MAX 16
 #define VIRTUAL_BEGIN_NS  (1000 * NS_PER_S) /* of CLOCK_MONOTONIC on a host whose clock is right */

@@ -8,7 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/assert.h"
+#include "core/util/assert.h"
 #include "sim/virtual_files.h"
 
 #define RTO_FIRST_NS   (200 * NS_PER_MS)

@@ -1,12 +1,12 @@
-/* virtual_registry.c - etcd, and what cluster/registry.h promises of it, without libcurl: one key that a
+/* virtual_registry.c - etcd, and what cluster/membership/registry.h promises of it, without libcurl: one key that a
  * compare-and-swap changes, members under leases, questions that fail after a while. It is on a host of its own, whose
  * links may be cut; an answer that does not come may be to a swap that came true. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/assert.h"
-#include "cluster/registry.h"
+#include "cluster/membership/registry.h"
+#include "core/util/assert.h"
 #include "sim/virtual_cluster.h"
 
 #define MEMBERS_MAX 64

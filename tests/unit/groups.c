@@ -1,5 +1,5 @@
-/* groups.c - the program of a folder's unit tests. A file of tests is a group; its main() has the group's name here (the
- * build renames it) and runs in a process of its own.
+/* groups.c - the program of a folder's unit tests. A file of tests is a group; its main() has the group's name here
+ * (the build renames it) and runs in a process of its own.
  *
  * usage: unit_FOLDER GROUP   that group, in this process
  *        unit_FOLDER         all groups, each in a child process

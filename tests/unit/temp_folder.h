@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/folder.h"
+#include "core/system/folder.h"
 #include "unit/cmocka_all.h"
 
 static inline void temp_folder(char path[64]) {

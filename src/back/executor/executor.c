@@ -1,0 +1,199 @@
+/* executor.c - the thread of an executor: polls for sealed batches, sleeps. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "back/executor/executor_state.h"
+#include "core/system/clock.h"
+#include "core/system/thread.h"
+
+#define NEWS_AGAIN_NS  (50 * NS_PER_US)
+#define LOST_AGAIN_NS  (100 * NS_PER_MS)
+#define ENDING_LOOK_NS (50 * NS_PER_MS)
+
+/* Runs the oldest plan of each ring. False: the thread has lost the executor. */
+static bool poll_plans(struct executor *x, bool *any) {
+    struct wiring *w = x->wiring;
+
+    x->wake_ns = TIME_NEVER;
+    for (uint32_t t = 0; t < w->model_threads; t++) {
+        struct ring *ring = &w->plans[t * w->executors + x->config.index];
+        const struct batch_plan *plan = ring_peek(ring);
+        x->plan_waits[t] = false;
+        if (!plan)
+            continue;
+        bool dead = executor_member(x, plan->accelerator)->dead;
+        if (plan->earliest_ns > clock_now_ns() && !dead) {
+            x->wake_ns = plan->earliest_ns < x->wake_ns ? plan->earliest_ns : x->wake_ns;
+            x->plan_waits[t] = true;
+            continue;
+        }
+        if (dead) {
+            batch_lose(x, t, plan);
+            executor_publish(x);
+        } else if (!batch_run(x, t, plan)) {
+            return false;
+        }
+        ring_pop_run(ring, batch_plan_slots(plan->request_count));
+        ring_release(ring);
+        *any = true;
+    }
+    return true;
+}
+
+/* Whether there is work now, beside the plans that wait until wake_ns. */
+static bool anything_pending(struct executor *x) {
+    for (uint32_t t = 0; t < x->wiring->model_threads; t++)
+        if (!x->plan_waits[t] && ring_pending(&x->wiring->plans[t * x->wiring->executors + x->config.index]))
+            return true;
+    return ring_pending(&x->wiring->commands[x->config.index]) ||
+           atomic_load_explicit(&x->stop, memory_order_acquire); /* with executor_stop() */
+}
+
+bool executor_serve(struct executor *x) {
+    while (!atomic_load_explicit(&x->stop, memory_order_acquire)) { /* with executor_stop() */
+        bool any = membership_poll(x);
+        if (x->emulation)
+            any |= emulation_poll(x);
+        else if (!poll_plans(x, &any) || !engine_return(x))
+            return false;
+        if (any)
+            continue;
+        if (x->news && x->wake_ns > clock_now_ns() + NEWS_AGAIN_NS) /* a ring was full, and its consumer does not ring
+                                                                     * when it has room again */
+            x->wake_ns = clock_now_ns() + NEWS_AGAIN_NS;
+        if (x->lost && x->wake_ns > clock_now_ns() + LOST_AGAIN_NS) /* no bell rings when the lost thread comes back */
+            x->wake_ns = clock_now_ns() + LOST_AGAIN_NS;
+        if (clock_now_ns() < x->spin_until_ns)
+            continue;
+        struct doorbell *bell = &x->wiring->executor_bells[x->config.index];
+        doorbell_arm(bell);
+        if (anything_pending(x))
+            doorbell_cancel(bell);
+        else
+            doorbell_sleep(bell, x->wake_ns);
+    }
+    return true;
+}
+
+static void *executor_main(void *argument) {
+    struct executor *x = argument;
+
+    if (x->config.pin)
+        thread_pin(&x->config.cores);
+    thread_begin("executor", x->config.index, x->config.shared ? THREAD_SHARED : THREAD_COMPUTE);
+    int rc = executor_load_all(x);
+    atomic_store_explicit(&x->load_status, rc, memory_order_release); /* with executor_wait_ready() */
+    doorbell_ring(&x->loaded);
+    if (executor_serve(x))
+        executor_unload_all(x);
+    return NULL;
+}
+
+static void executor_free(struct executor *x) {
+    doorbell_destroy(&x->loaded);
+    emulation_free(x->emulation);
+    batch_under_way_destroy(x);
+    run_watch_destroy(x);
+    free(x->models);
+    free(x->beside);
+    if (!x->gather_pinned) /* else it stays with the engine, in which a run hangs */
+        free(x->gather);
+    free(x->counters);
+    free(x->members);
+    free(x->frontend_rung);
+    free(x->model_rung);
+    free(x->plan_waits);
+    free(x);
+}
+
+int executor_start(struct executor **executor, const struct executor_config *config, struct sy_error *err) {
+    struct executor *x = aligned_alloc(CACHE_LINE, (sizeof(*x) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+    int rc = -ENOMEM;
+
+    if (!x)
+        return error_set(err, rc, "no memory for accelerator %u", config->first_accelerator);
+    memset(x, 0, sizeof(*x));
+    x->config = *config;
+    x->wiring = config->wiring;
+    atomic_init(&x->load_status, 1);
+    doorbell_init(&x->loaded, false, false);
+    x->models = calloc(config->model_count + 1, sizeof(*x->models));
+    x->beside = calloc(config->model_count + 1, sizeof(*x->beside));
+    x->counters = calloc(config->accelerators, sizeof(*x->counters));
+    x->members = calloc(config->accelerators, sizeof(*x->members));
+    x->frontend_rung = calloc(x->wiring->frontends, sizeof(bool));
+    x->model_rung = calloc(x->wiring->model_threads, sizeof(bool));
+    x->plan_waits = calloc(x->wiring->model_threads, sizeof(bool));
+    if (config->engine->emulate)
+        x->emulation = emulation_new(config);
+    if (!x->models || !x->beside || !x->counters || !x->members || !x->frontend_rung || !x->model_rung ||
+        !x->plan_waits || !x->emulation != !config->engine->emulate ||
+        (!x->emulation && (batch_under_way_init(x) < 0 || run_watch_init(x) < 0))) {
+        error_set(err, rc, "no memory for accelerator %u", config->first_accelerator);
+        goto err_free;
+    }
+    rc = -pthread_create(&x->thread, NULL, executor_main, x);
+    if (rc < 0) {
+        error_set(err, rc, "cannot start the thread of accelerator %u: %s", config->first_accelerator, strerror(-rc));
+        goto err_free;
+    }
+    *executor = x;
+    return 0;
+
+err_free:
+    executor_free(x);
+    return rc;
+}
+
+int executor_wait_ready(struct executor *x, struct sy_error *err) {
+    int status;
+
+    for (;;) {
+        doorbell_arm(&x->loaded);
+        status = atomic_load_explicit(&x->load_status, memory_order_acquire); /* with executor_main() */
+        if (status <= 0)
+            break;
+        doorbell_sleep(&x->loaded, TIME_NEVER);
+    }
+    doorbell_cancel(&x->loaded);
+    if (status < 0)
+        return error_set(err, status, "accelerator %u: %s", x->config.first_accelerator, x->load_error.text);
+    return 0;
+}
+
+/* Waits until the executor's thread has ended, and watches its runs meanwhile. */
+static void thread_await(struct executor *x) {
+    while (!x->watching.vacant) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += ENDING_LOOK_NS;
+        until.tv_sec += until.tv_nsec / NS_PER_S;
+        until.tv_nsec %= NS_PER_S;
+        if (pthread_timedjoin_np(x->thread, NULL, &until) == 0)
+            x->watching.vacant = true;
+        else
+            executor_watch(x, clock_now_ns(), true);
+    }
+}
+
+int executor_stop(struct executor *x) {
+    atomic_store_explicit(&x->stop, true, memory_order_release); /* with the loop's and anything_pending()'s loads */
+    doorbell_ring(&x->wiring->executor_bells[x->config.index]);
+    thread_await(x);
+    if (x->lost && !run_is_back(x->lost))
+        return -EBUSY;
+    if (x->lost) {
+        if (x->lost_reads)
+            request_release(x, x->lost_handle);
+        pthread_join(x->lost_thread, NULL);
+        executor_unload_all(x);
+    }
+    executor_free(x);
+    return 0;
+}
+
+const struct executor_counters *executor_counters(const struct executor *x, uint32_t accelerator) {
+    return &x->counters[accelerator - x->config.first_accelerator];
+}

@@ -1,0 +1,255 @@
+/* executor_emulated.c - many emulated accelerators in one thread.
+ *
+ * A ring holds the plans of all accelerators, so plans leave it at once and wait in a list of their accelerator. The
+ * first of the list runs, or waits for its earliest start. A heap holds the accelerators, by when that run or wait
+ * ends. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "back/executor/executor_state.h"
+#include "core/data/profile.h"
+#include "core/system/clock.h"
+#include "core/util/assert.h"
+#include "core/util/heap.h"
+
+#define SIZES 9 /* of held plans: powers of two cache lines */
+
+/* A plan in the list of its accelerator. */
+struct held_plan {
+    struct held_plan *next;
+    uint32_t model_thread, size;
+    struct output_block *block; /* of the run */
+    int64_t start_ns;
+    struct ran_message ran;
+    struct batch_plan plan;
+};
+_Static_assert(sizeof(struct held_plan) + PROFILE_BATCH_MAX * sizeof(uint64_t) <= CACHE_LINE << (SIZES - 1),
+               "the largest plan fits the largest size");
+
+struct emulated_accelerator {
+    struct held_plan *first, *last;
+    bool running; /* the first plan runs */
+    int64_t ended_ns;
+};
+
+struct emulation {
+    struct emulated_accelerator *accelerators; /* [config.accelerators] */
+    struct held_plan *free[SIZES]; /* free lists by size; they grow to the largest number of plans ever held, which the
+                                    * wiring bounds */
+    struct heap due;               /* accelerators, by when their first plan starts or ends */
+    struct heap_entry *due_entries;
+    uint32_t *due_positions;
+};
+
+/* ---- held plans ---- */
+
+static struct held_plan *held_new(struct emulation *e, const struct batch_plan *plan) {
+    size_t lines = (sizeof(struct held_plan) + plan->request_count * sizeof(uint64_t) - 1) / CACHE_LINE; /* less 1 */
+    uint32_t size = lines ? 32 - (uint32_t)__builtin_clz((uint32_t)lines) : 0;
+    CHECK_LT(size, SIZES);
+    struct held_plan *held = e->free[size];
+    if (held)
+        e->free[size] = held->next;
+    else if (!(held = malloc((size_t)CACHE_LINE << size)))
+        return NULL;
+    held->next = NULL;
+    held->size = size;
+    memcpy(&held->plan, plan, batch_plan_bytes(plan->request_count));
+    return held;
+}
+
+static void held_put(struct emulation *e, struct held_plan *held) {
+    held->next = e->free[held->size];
+    e->free[held->size] = held;
+}
+
+struct emulation *emulation_new(const struct executor_config *config) {
+    struct emulation *e = calloc(1, sizeof(*e));
+    uint32_t count = config->accelerators;
+
+    if (!e)
+        return NULL;
+    e->accelerators = calloc(count, sizeof(*e->accelerators));
+    e->due_entries = calloc(count, sizeof(*e->due_entries));
+    e->due_positions = calloc(count, sizeof(*e->due_positions));
+    if (!e->accelerators || !e->due_entries || !e->due_positions) {
+        emulation_free(e);
+        return NULL;
+    }
+    heap_init(&e->due, e->due_entries, e->due_positions, count);
+    return e;
+}
+
+static void list_free(struct held_plan *held) {
+    while (held) {
+        struct held_plan *next = held->next;
+        free(held);
+        held = next;
+    }
+}
+
+void emulation_free(struct emulation *e) {
+    if (!e)
+        return;
+    for (uint32_t a = 0; e->accelerators && a < e->due.capacity; a++) {
+        struct held_plan *first = e->accelerators[a].first;
+        if (first && e->accelerators[a].running)
+            output_block_put(first->block);
+        list_free(first);
+    }
+    for (uint32_t size = 0; size < SIZES; size++)
+        list_free(e->free[size]);
+    free(e->due_positions);
+    free(e->due_entries);
+    free(e->accelerators);
+    free(e);
+}
+
+/* ---- runs ---- */
+
+/* The accelerator's first plan is over: reports it, answers, and frees it. */
+static void first_over(struct executor *x, struct emulated_accelerator *a, const struct run_result *result) {
+    struct held_plan *held = a->first;
+
+    a->first = held->next;
+    a->running = false;
+    a->ended_ns = result->end_ns;
+    held->ran.late = batch_late(x, &held->plan, result);
+    batch_count(x, &held->plan, result);
+    batch_report(x, held->model_thread, &held->ran, result->end_ns);
+    batch_answer(x, &held->plan, result);
+    held_put(x->emulation, held);
+}
+
+/* Begins the accelerator's first plan. False if it was over at once: it failed or was too late. */
+static bool first_begin(struct executor *x, struct emulated_accelerator *a, uint32_t index) {
+    struct held_plan *held = a->first;
+    struct tensor_view inputs[TENSORS_MAX];
+    struct run_result result = {.status = REQUEST_REFUSED, .start_ns = clock_now_ns()};
+    struct engine_model *model = x->models[held->plan.served_model].model;
+    int64_t run_ns;
+
+    if (held->plan.earliest_ns > result.start_ns) {
+        heap_set(&x->emulation->due, index, held->plan.earliest_ns);
+        return true;
+    }
+    held->ran = batch_ran(x, &held->plan, result.start_ns, a->ended_ns);
+    batch_unready_give(x, &held->plan);
+    if (!held->plan.request_count) {
+        result.status = REQUEST_LOST;
+        result.unready = true;
+    } else if (!batch_expired(x, &held->plan, result.start_ns)) {
+        held->ran.items = batch_items(x, &held->plan);
+        result.status = model ? REQUEST_FAILED : REQUEST_LOST;
+        result.absent = !model;
+        if (model && batch_gather(x, &held->plan, inputs, &result.error) == 0) {
+            held->start_ns = clock_now_ns();
+            held->ran.gather_ns = held->start_ns - result.start_ns;
+            int rc = x->config.engine->emulate(model, held->ran.items, &held->block, &run_ns, &result.error);
+            if (rc == 0) {
+                a->running = true;
+                heap_set(&x->emulation->due, index, held->start_ns + run_ns);
+                return true;
+            }
+        }
+    }
+    result.end_ns = clock_now_ns();
+    first_over(x, a, &result);
+    return false;
+}
+
+static void first_end(struct executor *x, struct emulated_accelerator *a, int64_t now_ns) {
+    struct held_plan *held = a->first;
+    struct run_result result = {
+        .status = REQUEST_OK, .block = held->block, .start_ns = held->start_ns, .end_ns = now_ns};
+
+    held->ran.run_ns = now_ns - held->start_ns;
+    first_over(x, a, &result);
+}
+
+static void accelerator_go_on(struct executor *x, uint32_t index) {
+    struct emulated_accelerator *a = &x->emulation->accelerators[index];
+
+    while (a->first && !first_begin(x, a, index)) {
+    }
+}
+
+void emulation_lose(struct executor *x, uint32_t accelerator) {
+    uint32_t index = accelerator - x->config.first_accelerator;
+    struct emulated_accelerator *a = &x->emulation->accelerators[index];
+
+    heap_remove(&x->emulation->due, index);
+    if (a->running)
+        output_block_put(a->first->block);
+    a->running = false;
+    while (a->first) {
+        struct held_plan *held = a->first;
+        a->first = held->next;
+        batch_lose(x, held->model_thread, &held->plan);
+        held_put(x->emulation, held);
+    }
+}
+
+static void take_plan(struct executor *x, uint32_t model_thread, const struct batch_plan *plan) {
+    uint32_t index = plan->accelerator - x->config.first_accelerator;
+    CHECK_LT(index, x->config.accelerators);
+    if (x->members[index].dead) {
+        batch_lose(x, model_thread, plan);
+        return;
+    }
+    struct emulated_accelerator *a = &x->emulation->accelerators[index];
+    struct held_plan *held = held_new(x->emulation, plan);
+
+    CHECK(held); /* out of memory: there is nothing sensible to do */
+    held->model_thread = model_thread;
+    if (a->first) {
+        a->last = a->last->next = held;
+        return;
+    }
+    a->first = a->last = held;
+    accelerator_go_on(x, index);
+}
+
+static bool poll_plans(struct executor *x) {
+    struct wiring *w = x->wiring;
+    bool any = false;
+
+    for (uint32_t t = 0; t < w->model_threads; t++) {
+        struct ring *ring = &w->plans[t * w->executors + x->config.index];
+        const struct batch_plan *plan;
+        for (; (plan = ring_peek(ring)); ring_pop_run(ring, batch_plan_slots(plan->request_count))) {
+            take_plan(x, t, plan);
+            any = true;
+        }
+        ring_release(ring);
+    }
+    return any;
+}
+
+static bool poll_due(struct executor *x) {
+    struct heap *due = &x->emulation->due;
+    int64_t now_ns = clock_now_ns();
+    bool any = false;
+
+    while (!heap_empty(due) && heap_top(due).key <= now_ns) {
+        uint32_t index = heap_top(due).item;
+        struct emulated_accelerator *a = &x->emulation->accelerators[index];
+        heap_remove(due, index);
+        if (a->running)
+            first_end(x, a, now_ns);
+        accelerator_go_on(x, index);
+        any = true;
+    }
+    return any;
+}
+
+bool emulation_poll(struct executor *x) {
+    bool any = poll_due(x); /* first the ends of runs: clients wait for their answers */
+
+    executor_publish(x);
+    any |= poll_plans(x);
+    executor_publish(x);
+    x->wake_ns = heap_empty(&x->emulation->due) ? TIME_NEVER : heap_top(&x->emulation->due).key;
+    return any;
+}

@@ -1,6 +1,0 @@
-/* yield.c - what each thread does at yield points. */
-#include "base/yield.h"
-
-#include <stddef.h>
-
-_Thread_local void (*yield_here)(void) = NULL;

@@ -1,8 +1,0 @@
-/* cluster_tls.h - --cluster-cert, --cluster-key and --cluster-ca: TLS of a cluster's links. */
-#pragma once
-
-#include "net/tls.h"
-
-/* All three, or none: then *tls is NULL. 0, or -EINVAL with a sentence that names the option or the file. */
-int cluster_tls_create(struct tls **tls, const char *certificate, const char *key, const char *ca,
-                       struct sy_error *err);

@@ -1,0 +1,270 @@
+/* catalogue.c - the models of the cluster, and which accelerators run them. */
+#include "cluster/membership/catalogue.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- models ---- */
+
+static void model_free(struct served_model *model) {
+    if (model)
+        model_description_release(model, NULL, 0);
+    free(model);
+}
+
+static bool is_same(const struct known_model *known, const struct served_model *model) {
+    return known->model && known->model->version == model->version && strcmp(known->model->name, model->name) == 0;
+}
+
+/* The model of that name, version and hash; else another one of that name and version that some backend has. */
+static uint32_t known_find(const struct catalogue *c, const struct served_model *model, uint64_t hash) {
+    uint32_t found = CATALOGUE_NONE;
+    for (uint32_t i = 0; i < c->known_count; i++) {
+        if (!is_same(&c->known[i], model))
+            continue;
+        if (c->known[i].hash != hash && c->known[i].backends > 0)
+            return i;
+        if (c->known[i].hash == hash)
+            found = i;
+    }
+    return found;
+}
+
+uint32_t catalogue_successor(const struct catalogue *c, uint32_t known) {
+    for (uint32_t i = 0; i < c->known_count; i++)
+        if (i != known && c->known[i].backends > 0 && is_same(&c->known[i], c->known[known].model))
+            return i;
+    return CATALOGUE_NONE;
+}
+
+static uint32_t known_place(struct catalogue *c) {
+    for (uint32_t i = 0; i < c->known_count; i++)
+        if (!c->known[i].model)
+            return i;
+    return c->known_count < CATALOGUE_MODELS_MAX ? c->known_count++ : CATALOGUE_NONE;
+}
+
+static void profiles_free(struct described_profile *profiles, uint32_t *count) {
+    for (uint32_t i = 0; i < *count; i++)
+        free(profiles[i].profile);
+    *count = 0;
+}
+
+void catalogue_brought_free(struct brought_model *brought) {
+    if (!brought->shared)
+        profiles_free(brought->profiles, &brought->profile_count);
+    brought->profile_count = 0;
+}
+
+/* A profile may have larger batches than its backend serves. */
+static void profiles_cut(const struct brought_model *brought, uint32_t batch_max) {
+    for (uint32_t i = 0; i < brought->profile_count; i++) {
+        struct profile *profile = brought->profiles[i].profile;
+        if (profile->batch_max <= batch_max)
+            continue;
+        profile->batch_max = batch_max;
+        profile_fit(profile);
+    }
+}
+
+static void profiles_share(const struct known_model *known, struct brought_model *brought) {
+    memcpy(brought->profiles, known->profiles_brought, sizeof(brought->profiles));
+    brought->profile_count = known->profiles_brought_count;
+    brought->shared = true;
+}
+
+/* Most backends bring models that others have brought before. Reading a description takes some 100 us, comparing it
+ * less than one. A model that no backend has any more is read as if it were new. */
+static bool bring_again(struct catalogue *c, const char *description, size_t bytes, struct brought_model *brought) {
+    for (uint32_t i = 0; i < c->known_count; i++) {
+        struct known_model *known = &c->known[i];
+        if (known->backends == 0 || known->description_bytes != bytes ||
+            memcmp(known->description, description, bytes) != 0)
+            continue; /* if no backend has it any more, another one of its name may have come */
+        known->backends++;
+        known->unloaded = false;
+        brought->known = i;
+        profiles_share(known, brought);
+        return true;
+    }
+    return false;
+}
+
+int catalogue_bring(struct catalogue *c, const char *description, size_t bytes, struct brought_model *brought,
+                    struct sy_error *err) {
+    brought->profile_count = 0;
+    brought->shared = brought->ends = false;
+    if (bring_again(c, description, bytes, brought))
+        return 0;
+    struct served_model *model = calloc(1, sizeof(*model));
+    char *text = malloc(bytes + 1);
+    int rc = -ENOMEM;
+
+    if (!model || !text) {
+        error_set(err, rc, "no memory for a model's description");
+        goto err_free;
+    }
+    brought->profile_count = ACCELERATOR_TYPES_MAX;
+    rc = model_description_read(description, bytes, model, brought->profiles, &brought->profile_count, err);
+    if (rc < 0) {
+        brought->profile_count = 0;
+        goto err_free;
+    }
+    profiles_cut(brought, model->batch_max);
+    uint64_t hash = model_description_hash(model);
+    uint32_t i = known_find(c, model, hash);
+    if (i != CATALOGUE_NONE && c->known[i].hash != hash) {
+        char difference[300];
+        model_description_difference(c->known[i].model, model, difference, sizeof(difference));
+        rc = error_set(err, -EEXIST, "model '%s' version %u is another one on other backends: %s", model->name,
+                       model->version, difference);
+        goto err_free;
+    }
+    if (i == CATALOGUE_NONE && (i = known_place(c)) == CATALOGUE_NONE) {
+        rc = error_set(err, -ENOSPC, "there are %d models in the cluster already", CATALOGUE_MODELS_MAX);
+        goto err_free;
+    }
+    struct known_model *known = &c->known[i];
+    if (!known->model) {
+        memcpy(text, description, bytes);
+        text[bytes] = '\0';
+        *known = (struct known_model){.model = model,
+                                      .hash = hash,
+                                      .description = text,
+                                      .description_bytes = (uint32_t)bytes,
+                                      .profiles_brought_count = brought->profile_count,
+                                      .place = CATALOGUE_NONE};
+        memcpy(known->profiles_brought, brought->profiles, sizeof(brought->profiles));
+        brought->shared = true;
+        model = NULL;
+        text = NULL;
+    }
+    known->backends++;
+    known->unloaded = false;
+    brought->known = i;
+    rc = 0;
+
+err_free:
+    if (rc < 0)
+        profiles_free(brought->profiles, &brought->profile_count);
+    model_free(model);
+    free(text);
+    return rc;
+}
+
+void catalogue_take(struct catalogue *c, struct brought_model *brought) {
+    c->known[brought->known].backends--;
+    brought->ends = true;
+    catalogue_brought_free(brought);
+}
+
+void catalogue_forget(struct catalogue *c, uint32_t i) {
+    struct known_model *known = &c->known[i];
+    if (!known->model || known->backends > 0 || known->place != CATALOGUE_NONE || known->told)
+        return;
+    for (uint32_t k = 0; k < ACCELERATOR_TYPES_MAX; k++) {
+        free(known->profiles[k]);
+        c->classes[k].models[i / 64] &= ~(1ULL << i % 64);
+    }
+    profiles_free(known->profiles_brought, &known->profiles_brought_count);
+    model_free(known->model);
+    free(known->description);
+    *known = (struct known_model){.model = NULL};
+}
+
+/* ---- classes ---- */
+
+static struct profile *profile_of(const struct brought_model *brought, const char *type) {
+    for (uint32_t i = 0; i < brought->profile_count; i++)
+        if (strcmp(brought->profiles[i].type, type) == 0)
+            return brought->profiles[i].profile;
+    return NULL;
+}
+
+static struct profile *profile_copy(const struct profile *profile) {
+    size_t bytes = profile_bytes(profile->batch_max);
+    struct profile *copy = malloc(bytes);
+    return copy ? memcpy(copy, profile, bytes) : NULL;
+}
+
+/* A class takes the profiles of its first backend. */
+static void class_begin(struct catalogue *c, uint32_t k, const char *type, const struct brought_model *brought,
+                        uint32_t count, const uint64_t *models) {
+    struct accelerator_class *class = &c->classes[k];
+    memset(class, 0, sizeof(*class));
+    strcpy(class->type, type);
+    memcpy(class->models, models, sizeof(class->models));
+    for (uint32_t i = 0; i < c->known_count; i++) {
+        free(c->known[i].profiles[k]);
+        c->known[i].profiles[k] = NULL;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const struct profile *profile = profile_of(&brought[i], type);
+        if (brought[i].ends)
+            continue;
+        struct profile *copy = profile ? profile_copy(profile) : NULL;
+        c->known[brought[i].known].profiles[k] = copy;
+        if (!copy)
+            class->models[brought[i].known / 64] &= ~(1ULL << brought[i].known % 64);
+    }
+}
+
+/* Whether a backend's accelerators run batches as large as those of a class, which has the same models. */
+static bool is_able(const struct catalogue *c, uint32_t k, const char *type, const struct brought_model *brought,
+                    uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        const struct profile *profile = brought[i].ends ? NULL : profile_of(&brought[i], type);
+        const struct profile *of_class = profile ? c->known[brought[i].known].profiles[k] : NULL;
+        if (of_class && profile->batch_max < of_class->batch_max)
+            return false;
+    }
+    return true;
+}
+
+uint32_t catalogue_class(struct catalogue *c, const char *type, const struct brought_model *brought, uint32_t count,
+                         uint32_t used) {
+    uint64_t models[CATALOGUE_MODELS_MAX / 64] = {0};
+    uint32_t free_class = CATALOGUE_NONE;
+
+    for (uint32_t i = 0; i < count; i++)
+        if (!brought[i].ends && profile_of(&brought[i], type))
+            models[brought[i].known / 64] |= 1ULL << brought[i].known % 64;
+    for (uint32_t k = 0; k < ACCELERATOR_TYPES_MAX; k++) {
+        struct accelerator_class *class = &c->classes[k];
+        bool alike = *class->type && strcmp(class->type, type) == 0 &&
+                     memcmp(class->models, models, sizeof(models)) == 0 && is_able(c, k, type, brought, count);
+        if (alike) {
+            class->backends++;
+            return k;
+        }
+        if (class->backends == 0 && !(used >> k & 1) && free_class == CATALOGUE_NONE)
+            free_class = k;
+    }
+    if (free_class != CATALOGUE_NONE) {
+        class_begin(c, free_class, type, brought, count, models);
+        c->classes[free_class].backends = 1;
+    }
+    return free_class;
+}
+
+void catalogue_class_leave(struct catalogue *c, uint32_t class) {
+    c->classes[class].backends--;
+}
+
+uint32_t catalogue_runs_on(const struct catalogue *c, uint32_t known) {
+    uint32_t mask = 0;
+    for (uint32_t k = 0; k < ACCELERATOR_TYPES_MAX; k++)
+        if (c->classes[k].backends > 0 && c->classes[k].models[known / 64] >> known % 64 & 1)
+            mask |= 1u << k;
+    return mask;
+}
+
+void catalogue_free(struct catalogue *c) {
+    for (uint32_t i = 0; i < c->known_count; i++) {
+        c->known[i].backends = 0;
+        c->known[i].place = CATALOGUE_NONE;
+        c->known[i].told = false;
+        catalogue_forget(c, i);
+    }
+}

@@ -1,0 +1,76 @@
+/* catalogue.h - the models that the backends of a cluster bring, and the types of accelerators that run them. Pure.
+ *
+ * A model's identity is its name, its version, and all that its requests and answers depend on. A class is a type of
+ * accelerators whose backends have the same models, and run batches of them that are at least as large as the first
+ * backend's. The scheduler treats each class as a type, so that a model runs only on backends that have it. The number
+ * of a class without backends is used for the next new class, once no place uses it any more. Ensembles run nowhere, so
+ * they are in no class: their steps' models are. */
+#pragma once
+
+#include "core/data/profile.h"
+#include "model/config/served_model.h"
+#include "model/repository/model_description.h"
+
+#define CATALOGUE_MODELS_MAX 4096
+#define CATALOGUE_NONE       UINT32_MAX
+
+/* A model that backends have. */
+struct known_model {
+    struct served_model *model; /* NULL: the number is free */
+    uint64_t hash;
+    char *description; /* by the backend that brought it first, */
+    uint32_t description_bytes;
+    struct described_profile profiles_brought[ACCELERATOR_TYPES_MAX]; /* and that backend's profiles */
+    uint32_t profiles_brought_count;
+    uint32_t backends; /* that have it now */
+    uint32_t place;    /* that serves it or soon will; CATALOGUE_NONE */
+    bool told;         /* of an ensemble, which has no place: frontends know it */
+    bool unloaded;     /* its last backend unloaded it, and did not just vanish */
+    const char *waits; /* backends could run it, but it has no place, for this reason; NULL: that is not so */
+    struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* by class; NULL: the class does not run it */
+};
+
+struct accelerator_class {
+    char type[64];
+    uint32_t backends;                          /* that have accelerators of it; 0: the number is free */
+    uint64_t models[CATALOGUE_MODELS_MAX / 64]; /* a bit for each known model that it runs */
+};
+
+struct catalogue {
+    struct known_model known[CATALOGUE_MODELS_MAX];
+    uint32_t known_count; /* all numbers from here on are free */
+    struct accelerator_class classes[ACCELERATOR_TYPES_MAX];
+};
+
+/* One model of a backend, as it described it. */
+struct brought_model {
+    uint32_t number; /* the backend's */
+    uint32_t known;  /* catalogue_bring() sets it */
+    bool ends;       /* the backend ends it: it is out of the catalogue, and counts for no class */
+    struct described_profile profiles[ACCELERATOR_TYPES_MAX];
+    uint32_t profile_count;
+    bool shared; /* the profiles belong to the known model: the same description was brought before, and not read
+                  * again */
+};
+
+/* Notes that a backend has a model. Fills `brought`. 0, or -EINVAL: the description is wrong; -EEXIST: a backend has
+ * another model of that name and version; -ENOSPC; -ENOMEM; with a sentence. */
+int catalogue_bring(struct catalogue *catalogue, const char *description, size_t bytes, struct brought_model *brought,
+                    struct sy_error *err);
+/* Frees the profiles of a brought model when the whole catalogue ends. */
+void catalogue_brought_free(struct brought_model *brought);
+/* The backend no longer has the model, or soon will not: marks it `ends` and frees its profiles. */
+void catalogue_take(struct catalogue *catalogue, struct brought_model *brought);
+/* The class of a backend's accelerators of a type; counts the backend in it. `used`: a bit for each class that some
+ * place still uses. CATALOGUE_NONE: there are too many. */
+uint32_t catalogue_class(struct catalogue *catalogue, const char *type, const struct brought_model *brought,
+                         uint32_t count, uint32_t used);
+/* The backend has no accelerators of the class any more. */
+void catalogue_class_leave(struct catalogue *catalogue, uint32_t class);
+/* The classes that run a model now, a bit each. */
+uint32_t catalogue_runs_on(const struct catalogue *catalogue, uint32_t known);
+/* For a model that no backend has any more: another one of its name and version. CATALOGUE_NONE: there is none. */
+uint32_t catalogue_successor(const struct catalogue *catalogue, uint32_t known);
+/* Forgets the model if no backend has it, no place serves it, and frontends do not know it. */
+void catalogue_forget(struct catalogue *catalogue, uint32_t known);
+void catalogue_free(struct catalogue *catalogue);

@@ -1,0 +1,339 @@
+/* etcd.c - writes requests to etcd's JSON gateway and reads its answers. */
+#include "cluster/membership/etcd.h"
+
+#include <errno.h>
+#include <gnutls/gnutls.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/util/container.h"
+
+/* ---- addresses ---- */
+
+static int endpoint_add(struct registry_place *place, const char *at, size_t length, struct sy_error *err) {
+    const char *port = memrchr(at, ':', length);
+    size_t digits = port ? strspn(port + 1, "0123456789") : 0;
+    if (!port || port == at || digits == 0 || digits > 5 || port + 1 + digits != at + length || atoi(port + 1) < 1 ||
+        atoi(port + 1) > 65535)
+        return error_set(err, -EINVAL, "'%.*s' is not HOST:PORT", (int)length, at);
+    if (length > REGISTRY_ADDRESS_MAX || strcspn(at, "@?#\"\\ \t\r\n") < length)
+        return error_set(err, -EINVAL, "'%.100s' is not the name of a host", at);
+    if (place->endpoint_count == REGISTRY_ENDPOINTS_MAX)
+        return error_set(err, -EINVAL, "more than %d addresses of a registry", REGISTRY_ENDPOINTS_MAX);
+    snprintf(place->endpoints[place->endpoint_count++], sizeof(place->endpoints[0]), "%.*s", (int)length, at);
+    return 0;
+}
+
+int registry_place_parse(const char *url, struct registry_place *place, struct sy_error *err) {
+    *place = (struct registry_place){0};
+    if (strncmp(url, "etcd://", 7) != 0)
+        return error_set(err, -EINVAL, "'%.200s' is not etcd://HOST:PORT[,HOST:PORT]/NAME", url);
+    const char *at = url + 7, *name = strchr(at, '/');
+    if (!name || !name[1] || strlen(name + 1) > REGISTRY_NAME_MAX)
+        return error_set(err, -EINVAL, "'%.200s' needs a name of 1 to %d characters behind '/'", url,
+                         REGISTRY_NAME_MAX);
+    if (strspn(name + 1, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != strlen(name + 1))
+        return error_set(err, -EINVAL, "'%.200s': the name is of letters, digits, '.', '_' and '-'", url);
+    strcpy(place->name, name + 1);
+    for (;;) {
+        size_t length = strcspn(at, ",/");
+        int rc = endpoint_add(place, at, length, err);
+        if (rc)
+            return rc;
+        at += length;
+        if (*at++ == '/')
+            return 0;
+    }
+}
+
+/* ---- values ---- */
+
+bool registry_address_valid(const char *address) {
+    size_t length = strlen(address);
+    for (const char *c = address; *c; c++)
+        if (*c < 0x20 || *c > 0x7e || *c == '"' || *c == '\\')
+            return false;
+    return length <= REGISTRY_ADDRESS_MAX;
+}
+
+bool registry_member_valid(const struct registry_member *m) {
+    size_t length = strlen(m->role);
+    return m->incarnation && length && strspn(m->role, "abcdefghijklmnopqrstuvwxyz") == length &&
+           registry_address_valid(m->addresses);
+}
+
+/* 16 hexadecimal digits; 0 if it is something else. */
+static uint64_t incarnation_read(const char *text) {
+    return text && strspn(text, "0123456789abcdef") == 16 && !text[16] ? strtoull(text, NULL, 16) : 0;
+}
+
+/* A string member of an object into `to`; false if there is none or it is too long. */
+static bool string_read(const json_t *object, const char *name, char *to, size_t bytes) {
+    const char *text = json_string_value(json_object_get(object, name));
+    return text && snprintf(to, bytes, "%s", text) < (int)bytes;
+}
+
+int registry_member_read(const char *value, size_t bytes, struct registry_member *member) {
+    json_t *root = json_loadb(value, bytes, 0, NULL);
+    *member = (struct registry_member){.incarnation =
+                                           incarnation_read(json_string_value(json_object_get(root, "incarnation")))};
+    bool read = string_read(root, "role", member->role, sizeof(member->role)) &&
+                string_read(root, "addresses", member->addresses, sizeof(member->addresses));
+    json_decref(root);
+    return read && registry_member_valid(member) ? 0 : -EBADMSG;
+}
+
+int registry_leader_read(const char *value, size_t bytes, struct registry_leader *leader) {
+    json_t *root = json_loadb(value, bytes, 0, NULL);
+    json_int_t term = json_integer_value(json_object_get(root, "term"));
+    leader->key.term = term > 0 ? (uint64_t)term : 0;
+    leader->key.incarnation = incarnation_read(json_string_value(json_object_get(root, "incarnation")));
+    bool read = string_read(root, "address", leader->address, sizeof(leader->address)) && leader->key.term &&
+                leader->key.incarnation && registry_address_valid(leader->address);
+    json_decref(root);
+    return read ? 0 : -EBADMSG;
+}
+
+void etcd_leader_key(char *key, const char *name) {
+    snprintf(key, ETCD_KEY_MAX, "%.*s/leader", REGISTRY_NAME_MAX, name);
+}
+
+void etcd_member_key(char *key, const char *name, uint64_t incarnation) {
+    snprintf(key, ETCD_KEY_MAX, "%.*s/members/%016" PRIx64, REGISTRY_NAME_MAX, name, incarnation);
+}
+
+uint64_t etcd_member_key_read(const char *key, const char *name) {
+    size_t length = strlen(name);
+    return strncmp(key, name, length) == 0 && strncmp(key + length, "/members/", 9) == 0
+               ? incarnation_read(key + length + 9)
+               : 0;
+}
+
+/* ---- requests ---- */
+
+static void base64_put(struct text *body, const char *name, const char *text) {
+    gnutls_datum_t plain = {(unsigned char *)text, (unsigned)strlen(text)}, coded = {NULL, 0};
+    if (gnutls_base64_encode2(&plain, &coded) != 0) {
+        body->failed = true;
+        return;
+    }
+    text_printf(body, "\"%s\":\"%.*s\"", name, (int)coded.size, coded.data);
+    gnutls_free(coded.data);
+}
+
+/* The keys that begin with NAME/: '0' follows '/'. */
+static void prefix_put(struct text *body, const char *name) {
+    char key[ETCD_KEY_MAX];
+    snprintf(key, sizeof(key), "%.*s/", REGISTRY_NAME_MAX, name);
+    base64_put(body, "key", key);
+    text_put(body, ",");
+    snprintf(key, sizeof(key), "%.*s0", REGISTRY_NAME_MAX, name);
+    base64_put(body, "range_end", key);
+}
+
+void etcd_range_write(struct text *body, const char *key) {
+    text_put(body, "{");
+    base64_put(body, "key", key);
+    text_put(body, "}");
+}
+
+void etcd_list_write(struct text *body, const char *name) {
+    text_put(body, "{");
+    prefix_put(body, name);
+    text_put(body, "}");
+}
+
+void etcd_lease_write(struct text *body, int64_t ttl_s) {
+    text_printf(body, "{\"TTL\":\"%" PRId64 "\"}", ttl_s);
+}
+
+void etcd_lease_id_write(struct text *body, int64_t lease) {
+    text_printf(body, "{\"ID\":\"%" PRId64 "\"}", lease);
+}
+
+void etcd_member_write(struct text *body, const char *name, const struct registry_member *member, int64_t lease) {
+    char key[ETCD_KEY_MAX], value[REGISTRY_ADDRESS_MAX + 128];
+    etcd_member_key(key, name, member->incarnation);
+    snprintf(value, sizeof(value), "{\"role\":\"%s\",\"incarnation\":\"%016" PRIx64 "\",\"addresses\":\"%s\"}",
+             member->role, member->incarnation, member->addresses);
+    text_put(body, "{");
+    base64_put(body, "key", key);
+    text_put(body, ",");
+    base64_put(body, "value", value);
+    text_printf(body, ",\"lease\":\"%" PRId64 "\"}", lease);
+}
+
+void etcd_watch_write(struct text *body, const char *name, int64_t revision) {
+    text_put(body, "{\"create_request\":{");
+    prefix_put(body, name);
+    text_printf(body, ",\"start_revision\":\"%" PRId64 "\"}}", revision);
+}
+
+void etcd_swap_write(struct text *body, const char *name, int64_t revision, uint64_t term, uint64_t incarnation,
+                     const char *address) {
+    char key[ETCD_KEY_MAX], value[REGISTRY_ADDRESS_MAX + 128];
+    etcd_leader_key(key, name);
+    snprintf(value, sizeof(value), "{\"term\":%" PRIu64 ",\"incarnation\":\"%016" PRIx64 "\",\"address\":\"%s\"}", term,
+             incarnation, address);
+    text_put(body, "{\"compare\":[{");
+    base64_put(body, "key", key);
+    text_printf(body, ",\"target\":\"MOD\",\"result\":\"EQUAL\",\"mod_revision\":\"%" PRId64 "\"}]", revision);
+    text_put(body, ",\"success\":[{\"request_put\":{");
+    base64_put(body, "key", key);
+    text_put(body, ",");
+    base64_put(body, "value", value);
+    text_put(body, "}}],\"failure\":[{\"request_range\":{");
+    base64_put(body, "key", key);
+    text_put(body, "}}]}");
+}
+
+/* ---- answers ---- */
+
+/* A number of 64 bits: etcd writes it as a string, and leaves it out if it is 0. */
+static int64_t number(const json_t *object, const char *name) {
+    const json_t *value = json_object_get(object, name);
+    return json_is_integer(value)  ? (int64_t)json_integer_value(value)
+           : json_is_string(value) ? strtoll(json_string_value(value), NULL, 10)
+                                   : 0;
+}
+
+/* Decodes the base64 of a JSON member; a terminating zero follows. NULL: it is no base64. An absent member is empty. */
+static char *bytes_read(const json_t *object, const char *name, size_t *length) {
+    const json_t *value = json_object_get(object, name);
+    gnutls_datum_t coded = {(unsigned char *)json_string_value(value), (unsigned)json_string_length(value)};
+    gnutls_datum_t plain = {NULL, 0};
+    *length = 0;
+    if (value && !json_is_string(value))
+        return NULL;
+    if (coded.size && gnutls_base64_decode2(&coded, &plain) != 0)
+        return NULL;
+    char *copy = malloc(plain.size + 1);
+    if (copy) {
+        memcpy(copy, plain.data ? plain.data : (unsigned char *)"", plain.size);
+        copy[plain.size] = '\0';
+        *length = plain.size;
+    }
+    gnutls_free(plain.data);
+    return copy;
+}
+
+static int pair_read(const json_t *kv, bool deleted, etcd_each *each, void *context, struct sy_error *err) {
+    size_t key_bytes, value_bytes;
+    char *key = bytes_read(kv, "key", &key_bytes), *value = bytes_read(kv, "value", &value_bytes);
+    struct etcd_pair pair = {.key = key,
+                             .value = value,
+                             .value_bytes = value_bytes,
+                             .revision = number(kv, "mod_revision"),
+                             .deleted = deleted};
+    bool good = key && value && key_bytes && strlen(key) == key_bytes && pair.revision > 0;
+    if (good)
+        each(context, &pair);
+    free(key);
+    free(value);
+    return good ? 0 : error_set(err, -EBADMSG, "the registry answered with a key that is none");
+}
+
+/* The parsed answer; etcd's error messages become errors. Streamed answers are wrapped in "result". NULL after an
+ * error. The caller releases `root`, also after an error. */
+static const json_t *answer_read(const char *body, size_t bytes, json_t **root, int *rc, struct sy_error *err) {
+    json_error_t why;
+    *root = json_loadb(body, bytes, 0, &why);
+    if (!json_is_object(*root)) {
+        *rc = error_set(err, -EBADMSG, "the registry's answer is not JSON as etcd's: %.100s",
+                        *root ? "no object" : why.text);
+        return NULL;
+    }
+    const json_t *error = json_object_get(*root, "error"), *result = json_object_get(*root, "result");
+    if (error) {
+        const char *text = json_string_value(json_is_object(error) ? json_object_get(error, "message") : error);
+        *rc = error_set(err, -EREMOTEIO, "the registry says: %.200s", text ? text : "an error");
+        return NULL;
+    }
+    *rc = 0;
+    return result ? result : *root;
+}
+
+static int pairs_read(const json_t *kvs, etcd_each *each, void *context, struct sy_error *err) {
+    int rc = 0;
+    for (size_t i = 0; !rc && i < json_array_size(kvs); i++)
+        rc = pair_read(json_array_get(kvs, i), false, each, context, err);
+    return rc;
+}
+
+static int64_t header_revision(const json_t *answer) {
+    return number(json_object_get(answer, "header"), "revision");
+}
+
+static int no_header(struct sy_error *err) {
+    return error_set(err, -EBADMSG, "the registry's answer has no revision: is that etcd 3?");
+}
+
+int etcd_range_read(const char *body, size_t bytes, int64_t *revision, etcd_each *each, void *context,
+                    struct sy_error *err) {
+    json_t *root;
+    int rc;
+    const json_t *answer = answer_read(body, bytes, &root, &rc, err);
+    *revision = header_revision(answer);
+    if (!rc && *revision <= 0)
+        rc = no_header(err);
+    if (!rc)
+        rc = pairs_read(json_object_get(answer, "kvs"), each, context, err);
+    json_decref(root);
+    return rc;
+}
+
+int etcd_swap_read(const char *body, size_t bytes, bool *succeeded, int64_t *revision, etcd_each *each, void *context,
+                   struct sy_error *err) {
+    json_t *root;
+    int rc;
+    const json_t *answer = answer_read(body, bytes, &root, &rc, err);
+    *succeeded = json_is_true(json_object_get(answer, "succeeded"));
+    *revision = header_revision(answer);
+    if (!rc && *revision <= 0)
+        rc = no_header(err);
+    const json_t *response = json_array_get(json_object_get(answer, "responses"), 0);
+    if (!rc && !*succeeded)
+        rc = pairs_read(json_object_get(json_object_get(response, "response_range"), "kvs"), each, context, err);
+    json_decref(root);
+    return rc;
+}
+
+int etcd_lease_read(const char *body, size_t bytes, int64_t *lease, int64_t *ttl_s, struct sy_error *err) {
+    json_t *root;
+    int rc;
+    const json_t *answer = answer_read(body, bytes, &root, &rc, err);
+    *lease = number(answer, "ID");
+    *ttl_s = number(answer, "TTL");
+    if (!rc && *lease <= 0)
+        rc = error_set(err, -EBADMSG, "the registry's answer has no lease");
+    json_decref(root);
+    return rc;
+}
+
+int etcd_watch_read(const char *line, size_t bytes, bool *created, etcd_each *each, void *context,
+                    struct sy_error *err) {
+    json_t *root;
+    int rc;
+    const json_t *answer = answer_read(line, bytes, &root, &rc, err);
+    *created = json_is_true(json_object_get(answer, "created"));
+    if (!rc && json_is_true(json_object_get(answer, "canceled")))
+        rc = error_set(err, -ECANCELED, "the registry has ended the watch");
+    const json_t *events = json_object_get(answer, "events");
+    for (size_t i = 0; !rc && i < json_array_size(events); i++) {
+        const json_t *event = json_array_get(events, i);
+        const char *type = json_string_value(json_object_get(event, "type")); /* etcd leaves out the type of a put */
+        rc = pair_read(json_object_get(event, "kv"), type && strcmp(type, "DELETE") == 0, each, context, err);
+    }
+    json_decref(root);
+    return rc;
+}
+
+int etcd_done_read(const char *body, size_t bytes, struct sy_error *err) {
+    json_t *root;
+    int rc;
+    answer_read(body, bytes, &root, &rc, err);
+    json_decref(root);
+    return rc;
+}

@@ -1,0 +1,594 @@
+/* registry.c - the thread that speaks with etcd. */
+#include "cluster/membership/registry.h"
+
+#include <curl/curl.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/system/clock.h"
+#include "core/system/log.h"
+#include "core/system/thread.h"
+#include "core/util/assert.h"
+#include "core/util/text.h"
+
+#define ANSWER_BYTES_MAX    (4u << 20)
+#define CONNECT_TIMEOUT_MS  200
+#define QUESTION_TIMEOUT_MS 400
+#define TIMEOUT_MS          1000
+#define FAREWELL_TIMEOUT_MS 250
+#define RETRY_MIN_NS        (100 * NS_PER_MS)
+#define RETRY_MAX_NS        (2 * NS_PER_S)
+
+/* The calls to etcd; at most one of each kind at a time. The first five make up the session, in this order. */
+enum call_kind { CALL_KEEP, CALL_LEASE, CALL_PUT, CALL_LIST, CALL_WATCH, CALL_QUESTION, CALL_REVOKE, CALL_KINDS };
+
+static const char *const paths[CALL_KINDS] = {
+    [CALL_KEEP] = "/v3/lease/keepalive", [CALL_LEASE] = "/v3/lease/grant", [CALL_PUT] = "/v3/kv/put",
+    [CALL_LIST] = "/v3/kv/range",        [CALL_WATCH] = "/v3/watch",       [CALL_QUESTION] = NULL,
+    [CALL_REVOKE] = "/v3/lease/revoke",
+};
+
+struct call {
+    struct registry *registry;
+    enum call_kind kind;
+    CURL *easy;
+    bool busy;
+    uint32_t endpoint;
+    struct text body, answer;
+    struct sy_error why; /* the reason why a watch's answer could not be read */
+};
+
+struct question {
+    struct push_node link;
+    bool swap;
+    int64_t revision;
+    uint64_t term;
+};
+
+struct known {
+    struct registry_member member;
+    bool listed;
+};
+
+struct registry {
+    struct registry_config config;
+    pthread_t thread;
+    CURLM *multi;
+    _Atomic bool closing;
+    struct push_list questions; /* user -> thread */
+    struct push_list events;    /* thread -> user */
+    struct push_node *taken;    /* owned by the user: events taken, not yet returned */
+    /* owned by the thread from here on */
+    struct push_node *waiting; /* questions, the oldest first */
+    struct question *question; /* the question being asked */
+    struct curl_slist *headers;
+    struct call calls[CALL_KINDS];
+    uint32_t endpoint;
+    bool up, ever_up;              /* for the log */
+    enum registry_event_kind told; /* the last of REGISTRY_UP and REGISTRY_DOWN that was reported; at first neither */
+    enum call_kind next;           /* next call of the session; CALL_KINDS: it watches */
+    int64_t next_ns, keep_ns, retry_ns;
+    int64_t lease, revision;
+    bool leader_listed, self_listed;
+    struct known *members; /* [REGISTRY_MEMBERS_MAX] */
+    uint32_t member_count;
+};
+
+/* ---- events ---- */
+
+static struct registry_event *event_new(enum registry_event_kind kind) {
+    struct registry_event *event = calloc(1, sizeof(*event));
+    CHECK(event != NULL); /* else a user that waits for an answer would wait for ever */
+    event->kind = kind;
+    return event;
+}
+
+static void event_send(struct registry *r, struct registry_event *event) {
+    push_list_push(&r->events, &event->link);
+    doorbell_ring(r->config.bell);
+}
+
+static void event_tell(struct registry *r, enum registry_event_kind kind) {
+    event_send(r, event_new(kind));
+}
+
+static void member_tell(struct registry *r, enum registry_event_kind kind, const struct registry_member *member) {
+    struct registry_event *event = event_new(kind);
+    event->member = *member;
+    event_send(r, event);
+}
+
+/* ---- keys ---- */
+
+static struct known *member_find(struct registry *r, uint64_t incarnation) {
+    for (uint32_t i = 0; i < r->member_count; i++)
+        if (r->members[i].member.incarnation == incarnation)
+            return &r->members[i];
+    return NULL;
+}
+
+static void member_seen(struct registry *r, const struct registry_member *member) {
+    struct known *known = member_find(r, member->incarnation);
+    if (!known && r->member_count == REGISTRY_MEMBERS_MAX)
+        return;
+    bool same = known && strcmp(known->member.role, member->role) == 0 &&
+                strcmp(known->member.addresses, member->addresses) == 0;
+    known = known ? known : &r->members[r->member_count++];
+    *known = (struct known){.member = *member, .listed = true};
+    if (!same)
+        member_tell(r, REGISTRY_MEMBER, member);
+}
+
+static void member_forget(struct registry *r, struct known *known) {
+    member_tell(r, REGISTRY_MEMBER_GONE, &known->member);
+    *known = r->members[--r->member_count];
+}
+
+static struct registry_leader leader_of(const struct etcd_pair *pair) {
+    struct registry_leader leader = {.key = {.exists = !pair->deleted, .revision = pair->revision}};
+    if (leader.key.exists && registry_leader_read(pair->value, pair->value_bytes, &leader) < 0) {
+        log_warn("registry", "key=%s reason=\"not a leader's: it will be overwritten\"", pair->key);
+        leader = (struct registry_leader){.key = {.exists = true, .revision = pair->revision}};
+    }
+    return leader;
+}
+
+static void leader_tell(struct registry *r, enum registry_event_kind kind, const struct registry_leader *leader) {
+    struct registry_event *event = event_new(kind);
+    event->leader = *leader;
+    event_send(r, event);
+}
+
+/* A key of our cluster in a list or a watch. */
+static void pair_seen(void *context, const struct etcd_pair *pair) {
+    struct registry *r = context;
+    char leader_key[ETCD_KEY_MAX];
+    struct registry_member member;
+    etcd_leader_key(leader_key, r->config.place.name);
+    if (strcmp(pair->key, leader_key) == 0) {
+        struct registry_leader leader = leader_of(pair);
+        r->leader_listed = true;
+        leader_tell(r, REGISTRY_LEADER, &leader);
+        return;
+    }
+    uint64_t incarnation = etcd_member_key_read(pair->key, r->config.place.name);
+    struct known *known = incarnation ? member_find(r, incarnation) : NULL;
+    if (!incarnation)
+        return;
+    r->self_listed |= incarnation == r->config.self.incarnation;
+    if (!pair->deleted && registry_member_read(pair->value, pair->value_bytes, &member) == 0 &&
+        member.incarnation == incarnation)
+        member_seen(r, &member);
+    else if (known)
+        member_forget(r, known);
+    if (pair->deleted && incarnation == r->config.self.incarnation)
+        r->lease = 0; /* it expired while this process was stopped, or was revoked */
+}
+
+/* ---- calls ---- */
+
+static size_t answer_take(char *bytes, size_t size, size_t count, void *context);
+
+static int call_start(struct registry *r, enum call_kind kind, const char *path, long timeout_ms) {
+    struct call *c = &r->calls[kind];
+    char url[REGISTRY_ADDRESS_MAX + 64];
+    c->endpoint = r->endpoint;
+    c->answer.length = 0;
+    c->why.text[0] = '\0';
+    snprintf(url, sizeof(url), "http://%s%s", r->config.place.endpoints[c->endpoint], path);
+    if (c->body.failed || c->answer.failed)
+        return -ENOMEM;
+    curl_easy_setopt(c->easy, CURLOPT_URL, url);
+    curl_easy_setopt(c->easy, CURLOPT_POSTFIELDS, c->body.data);
+    curl_easy_setopt(c->easy, CURLOPT_POSTFIELDSIZE, (long)c->body.length);
+    curl_easy_setopt(c->easy, CURLOPT_TIMEOUT_MS, timeout_ms);
+    c->busy = curl_multi_add_handle(r->multi, c->easy) == CURLM_OK;
+    return c->busy ? 0 : -EIO;
+}
+
+static void call_stop(struct registry *r, enum call_kind kind) {
+    struct call *c = &r->calls[kind];
+    if (c->busy)
+        curl_multi_remove_handle(r->multi, c->easy);
+    c->busy = false;
+}
+
+static void endpoint_leave(struct registry *r, uint32_t endpoint) {
+    if (r->endpoint == endpoint)
+        r->endpoint = (endpoint + 1) % r->config.place.endpoint_count;
+}
+
+/* ---- the session: lease, member, list, watch ---- */
+
+/* Begins a session, or continues it with its lease. */
+static void session_begin(struct registry *r) {
+    for (int kind = CALL_KEEP; kind <= CALL_WATCH; kind++)
+        call_stop(r, kind);
+    r->next = !r->config.self.role[0] ? CALL_LIST : r->lease ? CALL_KEEP : CALL_LEASE;
+}
+
+static void session_fail(struct registry *r, uint32_t endpoint, const char *why) {
+    session_begin(r);
+    endpoint_leave(r, endpoint);
+    r->retry_ns = r->retry_ns * 2 < RETRY_MAX_NS ? r->retry_ns * 2 : RETRY_MAX_NS;
+    r->next_ns = clock_now_ns() + r->retry_ns;
+    if (r->told != REGISTRY_DOWN) {
+        r->told = REGISTRY_DOWN;
+        r->up = false;
+        log_warn("registry is down", "name=%s endpoint=%s reason=\"%s\"", r->config.place.name,
+                 r->config.place.endpoints[endpoint], why);
+        event_tell(r, REGISTRY_DOWN);
+    }
+}
+
+static void session_up(struct registry *r) {
+    r->next = CALL_KINDS;
+    r->retry_ns = RETRY_MIN_NS / 2;
+    if (!r->up)
+        log_info(r->ever_up ? "registry is back" : "registry is up", "name=%s endpoint=%s", r->config.place.name,
+                 r->config.place.endpoints[r->calls[CALL_WATCH].endpoint]);
+    r->up = r->ever_up = true;
+}
+
+/* The list is complete: members not in it have gone. */
+static void list_end(struct registry *r) {
+    for (uint32_t i = r->member_count; i-- > 0;)
+        if (!r->members[i].listed)
+            member_forget(r, &r->members[i]);
+    if (!r->leader_listed)
+        leader_tell(r, REGISTRY_LEADER, &(struct registry_leader){.key = {.revision = r->revision}});
+    /* Our member is missing only if the registry has lost its data. */
+    r->next = r->config.self.role[0] && !r->self_listed ? CALL_LEASE : CALL_WATCH;
+}
+
+static int list_read(struct registry *r, struct call *c, struct sy_error *err) {
+    for (uint32_t i = 0; i < r->member_count; i++)
+        r->members[i].listed = false;
+    r->leader_listed = r->self_listed = false;
+    if (r->told != REGISTRY_UP)
+        event_tell(r, REGISTRY_UP);
+    r->told = REGISTRY_UP;
+    return etcd_range_read(c->answer.data, c->answer.length, &r->revision, pair_seen, r, err);
+}
+
+/* A complete answer has come. For a watch that means that it has ended. */
+static int session_answer(struct registry *r, struct call *c, struct sy_error *err) {
+    int64_t lease = 0, ttl_s = 0;
+    int rc = 0;
+    switch (c->kind) {
+    case CALL_KEEP:
+    case CALL_LEASE:
+        rc = etcd_lease_read(c->answer.data, c->answer.length, &lease, &ttl_s, err);
+        if (rc)
+            return rc;
+        r->lease = ttl_s > 0 ? lease : 0;
+        r->keep_ns = clock_now_ns() + r->config.lease_s * NS_PER_S / 3;
+        if (r->lease && c->kind == CALL_KEEP)
+            r->next = r->next == CALL_KEEP ? CALL_LIST : r->next;
+        else if (r->lease)
+            r->next = CALL_PUT;
+        else
+            session_begin(r); /* the lease expired */
+        return 0;
+    case CALL_PUT:
+        rc = etcd_done_read(c->answer.data, c->answer.length, err);
+        r->lease = rc ? 0 : r->lease;
+        r->next = CALL_LIST;
+        return rc;
+    case CALL_LIST:
+        rc = list_read(r, c, err);
+        if (!rc)
+            list_end(r);
+        return rc;
+    default:
+        return error_set(err, -EPIPE, "%s", c->why.text[0] ? c->why.text : "the watch has ended");
+    }
+}
+
+/* Takes the lines of a watch that goes on. */
+static int watch_lines_take(struct registry *r, struct call *c) {
+    for (char *end; (end = memchr(c->answer.data, '\n', c->answer.length));) {
+        size_t length = (size_t)(end - c->answer.data);
+        bool created = false;
+        if (length && etcd_watch_read(c->answer.data, length, &created, pair_seen, r, &c->why) < 0)
+            return -EBADMSG;
+        if (created)
+            session_up(r);
+        c->answer.length -= length + 1;
+        memmove(c->answer.data, end + 1, c->answer.length);
+    }
+    return 0;
+}
+
+static size_t answer_take(char *bytes, size_t size, size_t count, void *context) {
+    struct call *c = context;
+    size_t length = size * count;
+    if (c->answer.length + length > ANSWER_BYTES_MAX) {
+        error_set(&c->why, -EMSGSIZE, "an answer of more than %u bytes", ANSWER_BYTES_MAX);
+        return 0;
+    }
+    text_append(&c->answer, bytes, length);
+    if (c->answer.failed || (c->kind == CALL_WATCH && watch_lines_take(c->registry, c) < 0))
+        return 0;
+    return length;
+}
+
+/* Starts calls that are due; returns when the next is due. */
+static int64_t session_step(struct registry *r, int64_t now_ns) {
+    bool keeping = r->next > CALL_PUT && r->lease;
+    if (r->next == CALL_KINDS && r->config.self.role[0] && !r->lease) { /* our member is no longer in etcd */
+        session_begin(r);
+        r->next_ns = now_ns;
+    }
+    enum call_kind kind = keeping && now_ns >= r->keep_ns && !r->calls[CALL_KEEP].busy ? CALL_KEEP : r->next;
+    if (kind == CALL_KINDS || r->calls[kind].busy)
+        return keeping && !r->calls[CALL_KEEP].busy ? r->keep_ns : TIME_NEVER;
+    if (now_ns < r->next_ns)
+        return r->next_ns;
+    struct text *body = &r->calls[kind].body;
+    body->length = 0;
+    if (kind == CALL_KEEP)
+        etcd_lease_id_write(body, r->lease);
+    else if (kind == CALL_LEASE)
+        etcd_lease_write(body, r->config.lease_s);
+    else if (kind == CALL_PUT)
+        etcd_member_write(body, r->config.place.name, &r->config.self, r->lease);
+    else if (kind == CALL_LIST)
+        etcd_list_write(body, r->config.place.name);
+    else
+        etcd_watch_write(body, r->config.place.name, r->revision + 1);
+    if (call_start(r, kind, paths[kind], kind == CALL_WATCH ? 0 : TIMEOUT_MS) < 0)
+        session_fail(r, r->endpoint, "out of memory");
+    return now_ns;
+}
+
+/* ---- questions ---- */
+
+static void question_end(struct registry *r, const struct registry_leader *leader) {
+    if (leader)
+        leader_tell(r, REGISTRY_ANSWER, leader);
+    else
+        event_tell(r, REGISTRY_FAILED);
+    free(r->question);
+    r->question = NULL;
+}
+
+static void questions_step(struct registry *r) {
+    struct push_node **end = &r->waiting;
+    while (*end)
+        end = &(*end)->next;
+    *end = push_list_take(&r->questions);
+    while (!r->question && r->waiting) {
+        struct question *q = r->question = container_of(r->waiting, struct question, link);
+        struct text *body = &r->calls[CALL_QUESTION].body;
+        char key[ETCD_KEY_MAX];
+        r->waiting = r->waiting->next;
+        body->length = 0;
+        etcd_leader_key(key, r->config.place.name);
+        if (q->swap)
+            etcd_swap_write(body, r->config.place.name, q->revision, q->term, r->config.self.incarnation,
+                            r->config.address);
+        else
+            etcd_range_write(body, key);
+        if (call_start(r, CALL_QUESTION, q->swap ? "/v3/kv/txn" : "/v3/kv/range", QUESTION_TIMEOUT_MS) < 0)
+            question_end(r, NULL);
+    }
+}
+
+static void answer_pair(void *context, const struct etcd_pair *pair) {
+    *(struct registry_leader *)context = leader_of(pair);
+}
+
+static int question_answer(struct registry *r, struct call *c, struct sy_error *err) {
+    struct registry_leader leader = {0};
+    int64_t revision;
+    bool swapped = false;
+    int rc = r->question->swap
+                 ? etcd_swap_read(c->answer.data, c->answer.length, &swapped, &revision, answer_pair, &leader, err)
+                 : etcd_range_read(c->answer.data, c->answer.length, &revision, answer_pair, &leader, err);
+    if (rc)
+        return rc;
+    if (swapped) {
+        leader.key = (struct election_key){
+            .exists = true, .revision = revision, .term = r->question->term, .incarnation = r->config.self.incarnation};
+        strcpy(leader.address, r->config.address);
+    } else if (!leader.key.exists) {
+        leader.key.revision = revision;
+    }
+    question_end(r, &leader);
+    return 0;
+}
+
+/* ---- the thread ---- */
+
+static void call_end(struct registry *r, struct call *c, CURLcode code) {
+    struct sy_error why;
+    long status = 0;
+    int rc = 0;
+    curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
+    call_stop(r, c->kind);
+    bool understood = status == 200 || (c->answer.length && c->answer.data[0] == '{');
+    if (code != CURLE_OK)
+        rc = error_set(&why, -EIO, "%s",
+                       c->why.text[0]          ? c->why.text
+                       : c->kind == CALL_WATCH ? "the connection of the watch has ended"
+                                               : curl_easy_strerror(code));
+    else if (!understood)
+        rc = error_set(&why, -EBADMSG, "HTTP status %ld", status);
+    else if (c->kind == CALL_QUESTION)
+        rc = question_answer(r, c, &why);
+    else if (c->kind != CALL_REVOKE)
+        rc = session_answer(r, c, &why);
+    if (!rc)
+        return;
+    log_debug("registry", "endpoint=%s path=%s reason=\"%s\"", r->config.place.endpoints[c->endpoint],
+              c->kind == CALL_QUESTION ? "question" : paths[c->kind], why.text);
+    if (c->kind == CALL_QUESTION) {
+        endpoint_leave(r, c->endpoint);
+        question_end(r, NULL);
+    } else if (c->kind != CALL_REVOKE) {
+        session_fail(r, c->endpoint, why.text);
+    }
+}
+
+/* Transfers bytes, and ends calls that are finished. */
+static void calls_step(struct registry *r) {
+    int left;
+    curl_multi_perform(r->multi, &left);
+    for (CURLMsg *message; (message = curl_multi_info_read(r->multi, &left));) {
+        struct call *c;
+        curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **)&c);
+        if (message->msg == CURLMSG_DONE && c->busy)
+            call_end(r, c, message->data.result);
+    }
+}
+
+/* Revokes our lease, so that the others need not wait for its end. */
+static void farewell(struct registry *r) {
+    int64_t until_ns = clock_now_ns() + FAREWELL_TIMEOUT_MS * NS_PER_MS;
+    if (!r->lease || r->told == REGISTRY_DOWN)
+        return;
+    etcd_lease_id_write(&r->calls[CALL_REVOKE].body, r->lease);
+    call_start(r, CALL_REVOKE, paths[CALL_REVOKE], FAREWELL_TIMEOUT_MS);
+    session_begin(r);
+    while (r->calls[CALL_REVOKE].busy && clock_now_ns() < until_ns) {
+        calls_step(r);
+        if (r->calls[CALL_REVOKE].busy)
+            curl_multi_poll(r->multi, NULL, 0, 10, NULL);
+    }
+}
+
+static void *registry_main(void *context) {
+    struct registry *r = context;
+    thread_begin("registry", 0, THREAD_PROMPT);
+    while (!atomic_load_explicit(&r->closing, memory_order_acquire)) { /* with registry_close() */
+        calls_step(r);
+        questions_step(r);
+        int64_t now_ns = clock_now_ns(), due_ns = session_step(r, now_ns);
+        int64_t wait_ms = due_ns < now_ns + NS_PER_S ? (due_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS : 1000;
+        curl_multi_poll(r->multi, NULL, 0, wait_ms > 0 ? (int)wait_ms : 0, NULL);
+    }
+    farewell(r);
+    return NULL;
+}
+
+/* ---- the user's side ---- */
+
+static void question_ask(struct registry *r, struct question question) {
+    struct question *q = malloc(sizeof(*q));
+    CHECK(q != NULL); /* as for events */
+    *q = question;
+    push_list_push(&r->questions, &q->link);
+    curl_multi_wakeup(r->multi);
+}
+
+void registry_read(struct registry *r) {
+    question_ask(r, (struct question){.swap = false});
+}
+
+void registry_swap(struct registry *r, int64_t revision, uint64_t term) {
+    question_ask(r, (struct question){.swap = true, .revision = revision, .term = term});
+}
+
+bool registry_pending(const struct registry *r) {
+    return r->taken || push_list_any(&r->events);
+}
+
+struct registry_event *registry_event_next(struct registry *r) {
+    struct push_node *node = r->taken ? r->taken : push_list_take(&r->events);
+    r->taken = node ? node->next : NULL;
+    return node ? container_of(node, struct registry_event, link) : NULL;
+}
+
+static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
+
+static void curl_begin(void) {
+    curl_global_init(CURL_GLOBAL_DEFAULT);
+}
+
+static int call_init(struct registry *r, enum call_kind kind) {
+    struct call *c = &r->calls[kind];
+    *c = (struct call){.registry = r, .kind = kind, .easy = curl_easy_init()};
+    text_init(&c->body, NULL, 0);
+    text_init(&c->answer, NULL, 0);
+    if (!c->easy || !text_reserve(&c->answer, 1) || !text_reserve(&c->body, 1))
+        return -ENOMEM;
+    curl_easy_setopt(c->easy, CURLOPT_PRIVATE, c);
+    curl_easy_setopt(c->easy, CURLOPT_POST, 1L);
+    curl_easy_setopt(c->easy, CURLOPT_HTTPHEADER, r->headers);
+    curl_easy_setopt(c->easy, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(c->easy, CURLOPT_NOPROXY, "*");
+    curl_easy_setopt(c->easy, CURLOPT_TCP_KEEPALIVE, 1L);
+    curl_easy_setopt(c->easy, CURLOPT_TCP_KEEPIDLE, 1L);
+    curl_easy_setopt(c->easy, CURLOPT_TCP_KEEPINTVL, 1L);
+    curl_easy_setopt(c->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_TIMEOUT_MS);
+    curl_easy_setopt(c->easy, CURLOPT_WRITEFUNCTION, answer_take);
+    curl_easy_setopt(c->easy, CURLOPT_WRITEDATA, c);
+    return 0;
+}
+
+static void registry_free(struct registry *r) {
+    for (int kind = 0; kind < CALL_KINDS; kind++) {
+        call_stop(r, kind);
+        curl_easy_cleanup(r->calls[kind].easy);
+        text_free(&r->calls[kind].body);
+        text_free(&r->calls[kind].answer);
+    }
+    curl_multi_cleanup(r->multi);
+    curl_slist_free_all(r->headers);
+    free(r->question);
+    for (struct registry_event *event; (event = registry_event_next(r));)
+        free(event);
+    for (struct push_node *list = r->waiting, *next; list; list = next) {
+        next = list->next;
+        free(container_of(list, struct question, link));
+    }
+    for (struct push_node *list = push_list_take(&r->questions), *next; list; list = next) {
+        next = list->next;
+        free(container_of(list, struct question, link));
+    }
+    free(r->members);
+    free(r);
+}
+
+int registry_open(const struct registry_config *config, struct registry **registry, struct sy_error *err) {
+    if (config->self.role[0] && !registry_member_valid(&config->self))
+        return error_set(err, -EINVAL, "a member with the role '%s' and the addresses '%s' cannot be registered",
+                         config->self.role, config->self.addresses);
+    if (!registry_address_valid(config->address))
+        return error_set(err, -EINVAL, "'%s' cannot be registered as an address", config->address);
+    pthread_once(&curl_once, curl_begin);
+    struct registry *r = calloc(1, sizeof(*r));
+    if (!r)
+        return error_set(err, -ENOMEM, "out of memory");
+    r->config = *config;
+    r->config.lease_s = config->lease_s ? config->lease_s : REGISTRY_LEASE_S;
+    r->told = REGISTRY_MEMBER;
+    r->retry_ns = RETRY_MIN_NS / 2;
+    r->members = calloc(REGISTRY_MEMBERS_MAX, sizeof(*r->members));
+    r->multi = curl_multi_init();
+    r->headers = curl_slist_append(NULL, "Content-Type: application/json");
+    int rc = r->members && r->multi && r->headers ? 0 : -ENOMEM;
+    for (int kind = 0; !rc && kind < CALL_KINDS; kind++)
+        rc = call_init(r, kind);
+    if (!rc) {
+        session_begin(r);
+        rc = -pthread_create(&r->thread, NULL, registry_main, r);
+    }
+    if (rc) {
+        registry_free(r);
+        return error_set(err, rc, "cannot start the registry's thread: %s", strerror(-rc));
+    }
+    *registry = r;
+    return 0;
+}
+
+void registry_close(struct registry *r) {
+    atomic_store_explicit(&r->closing, true, memory_order_release); /* with registry_main() */
+    curl_multi_wakeup(r->multi);
+    pthread_join(r->thread, NULL);
+    registry_free(r);
+}

@@ -1,0 +1,323 @@
+/* standby.c - sends heartbeats between schedulers, and carries out the election's actions. */
+#include "cluster/membership/standby.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/system/clock.h"
+#include "core/system/log.h"
+
+#define RETRY_NS  (50 * NS_PER_MS) /* to connect to another scheduler */
+#define SILENT_MS 2000             /* longest silence of its host, connecting included; then another address is tried */
+
+/* Another scheduler, to which we send heartbeats. */
+struct other {
+    struct peer peer;
+    bool wanted; /* there is such a scheduler */
+    bool open, up;
+    uint64_t incarnation; /* from the registry; 0: not known */
+    char address[HELLO_ADDRESS_MAX];
+    uint32_t tries; /* how many addresses of its name were tried */
+    int64_t retry_ns;
+    struct sy_error refused; /* why it has refused us, as was logged last; "": it has not, or has accepted us since */
+};
+
+struct standby {
+    struct standby_config config;
+    const struct standby_ops *ops;
+    void *context;
+    struct link_loop *loop;
+    struct election election;
+    struct other others[ELECTION_PEERS_MAX];
+    struct registry *registry;
+    struct registry_place place;
+    char leader[REGISTRY_ADDRESS_MAX + 1];
+    int64_t wake_ns;
+};
+
+/* ---- actions of the election ---- */
+
+static void heartbeats_send(struct standby *s) {
+    const struct wire_heartbeat heartbeat = {.term = election_term(&s->election),
+                                             .incarnation = s->config.self.incarnation,
+                                             .rank = s->config.rank,
+                                             .leads = election_leads(&s->election)};
+    for (uint32_t i = 0; i < ELECTION_PEERS_MAX; i++)
+        if (s->others[i].up)
+            peer_send(&s->others[i].peer, FRAME_HEARTBEAT, 1, &heartbeat, sizeof(heartbeat));
+}
+
+static void step(struct standby *s, int64_t now_ns, const struct election_event *event) {
+    struct election_actions actions;
+    election_step(&s->election, now_ns, event, &actions);
+    s->wake_ns = actions.wake_ns;
+    if (actions.change == ELECTION_STAND_DOWN)
+        s->ops->stand_down(s->context);
+    if (actions.change == ELECTION_LEAD)
+        s->ops->lead(s->context, election_term(&s->election));
+    if (actions.heartbeat)
+        heartbeats_send(s);
+    if (actions.ask == ELECTION_READ)
+        registry_read(s->registry);
+    else if (actions.ask == ELECTION_SWAP)
+        registry_swap(s->registry, actions.swap_revision, actions.swap_term);
+}
+
+int standby_admits(const struct standby *s, const struct hello *other, struct sy_error *err) {
+    if (s->registry)
+        return 0;
+    if (other->number >= s->config.peer_count)
+        return error_set(err, -EPROTO,
+                         "it is number %u of its --peers, and those of this scheduler are %u: all need the same list",
+                         other->number + 1, s->config.peer_count);
+    if (other->number == s->config.rank)
+        return error_set(err, -EPROTO,
+                         "it is number %u of its --peers, and so is this scheduler of its own: all need the same list, "
+                         "in the same order",
+                         other->number + 1);
+    return 0;
+}
+
+void standby_heard(struct standby *s, uint32_t rank, const struct wire_heartbeat *heartbeat) {
+    uint32_t peer = s->registry ? ELECTION_PEERS_MAX : rank; /* one that the registry has not named yet is ignored */
+    for (uint32_t i = 0; s->registry && i < ELECTION_PEERS_MAX; i++)
+        if (s->others[i].wanted && s->others[i].incarnation == heartbeat->incarnation)
+            peer = i;
+    if (peer >= s->election.config.peers)
+        return;
+    if (heartbeat->leads && s->others[peer].wanted)
+        snprintf(s->leader, sizeof(s->leader), "%s", s->others[peer].address);
+    step(s, clock_now_ns(),
+         &(struct election_event){.kind = ELECTION_HEARD,
+                                  .peer = peer,
+                                  .leads = heartbeat->leads,
+                                  .term = heartbeat->term,
+                                  .incarnation = heartbeat->incarnation});
+}
+
+void standby_told(struct standby *s, uint64_t term) {
+    if (term > election_term(&s->election))
+        step(s, clock_now_ns(),
+             &(struct election_event){.kind = ELECTION_TOLD, .term = term, .peer = ELECTION_PEERS_MAX});
+}
+
+const char *standby_leader(const struct standby *s) {
+    return s->leader;
+}
+
+/* ---- links to the others ---- */
+
+static void link_told(struct standby *s, struct other *o, bool up) {
+    o->up = up;
+    step(s, clock_now_ns(),
+         &(struct election_event){.kind = ELECTION_LINK, .peer = (uint32_t)(o - s->others), .up = up});
+}
+
+static void other_closed(struct peer *peer, const char *reason) {
+    struct standby *s = peer->owner;
+    struct other *o = container_of(peer, struct other, peer);
+    bool was_up = o->up;
+    link_loop_drop(s->loop, peer);
+    if (was_up)
+        log_warn("link to a scheduler lost", "scheduler=%s reason=\"%s\"", o->address, reason);
+    link_told(s, o, false);
+}
+
+/* It does not let us in; we try again. One line in the log for each reason. */
+static int other_refused(struct other *o, const struct frame *frame, const void *head, struct sy_error *err) {
+    int rc = wire_refused(frame, head, err);
+    if (strcmp(o->refused.text, err->text) != 0)
+        log_warn("refused by another scheduler; trying again", "scheduler=%s reason=\"%s\"", o->address, err->text);
+    o->refused = *err;
+    return rc;
+}
+
+/* A frame on a connection that we made. */
+static int other_frame(struct peer *peer, const struct frame *frame, const void *head, struct sy_error *err) {
+    struct standby *s = peer->owner;
+    struct other *o = container_of(peer, struct other, peer);
+    if (frame->kind == FRAME_REFUSED)
+        return other_refused(o, frame, head, err);
+    if (frame->kind != FRAME_WELCOME || o->up)
+        return 0;
+    struct hello hello;
+    int rc = hello_read(head, frame->head_bytes, &hello, err);
+    if (rc < 0 || (rc = hello_agree(&s->config.self, &hello, &peer->format, err)) < 0)
+        return rc;
+    *o->refused.text = '\0';
+    link_told(s, o, true);
+    return 0;
+}
+
+static const struct peer_events events = {.frame = other_frame, .closed = other_closed};
+
+static void other_connect(struct standby *s, struct other *o, int64_t now_ns) {
+    static const unsigned SILENT_MOST_MS = SILENT_MS;
+    struct name_address found[NAME_ADDRESSES_MAX];
+    uint32_t count = names_find(s->loop->names, o->address, now_ns, found);
+    o->retry_ns = now_ns + RETRY_NS;
+    if (count == 0)
+        return;
+    const struct name_address *to = &found[o->tries++ % count];
+    int fd = link_connect((const struct sockaddr *)&to->at, to->bytes);
+    if (fd >= 0)
+        setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &SILENT_MOST_MS, sizeof(SILENT_MOST_MS));
+    if (fd < 0 || link_loop_add(s->loop, &o->peer, fd, true, &events, s) < 0)
+        return;
+    o->open = true;
+    snprintf(o->peer.name, sizeof(o->peer.name), "%s", o->address);
+    struct hello self = s->config.self;
+    self.number = s->config.rank;
+    self.term = election_term(&s->election);
+    hello_send(&o->peer, FRAME_HELLO, &self);
+}
+
+bool standby_buries(struct standby *s, struct peer *peer) {
+    for (uint32_t i = 0; s && i < ELECTION_PEERS_MAX; i++)
+        if (peer == &s->others[i].peer) {
+            s->others[i].open = false;
+            return true;
+        }
+    return false;
+}
+
+/* ---- the registry ---- */
+
+static void member_comes(struct standby *s, const struct registry_member *member) {
+    struct other *free = NULL;
+    if (strcmp(member->role, "scheduler") != 0 || member->incarnation == s->config.self.incarnation)
+        return;
+    for (uint32_t i = 0; i < ELECTION_PEERS_MAX; i++) {
+        struct other *o = &s->others[i];
+        if (o->wanted && o->incarnation == member->incarnation)
+            return;
+        if (!o->wanted && !o->open && !free)
+            free = o;
+    }
+    if (!free) {
+        log_warn("more schedulers than there may be", "most=%d", ELECTION_PEERS_MAX + 1);
+        return;
+    }
+    *free = (struct other){.wanted = true, .incarnation = member->incarnation};
+    snprintf(free->address, sizeof(free->address), "%.127s", member->addresses);
+    log_info("another scheduler", "address=%s", free->address);
+}
+
+static void member_goes(struct standby *s, const struct registry_member *member) {
+    for (uint32_t i = 0; i < ELECTION_PEERS_MAX; i++) {
+        struct other *o = &s->others[i];
+        if (!o->wanted || o->incarnation != member->incarnation)
+            continue;
+        o->wanted = false;
+        if (o->open && !o->peer.closed)
+            link_loop_drop(s->loop, &o->peer);
+        link_told(s, o, false);
+    }
+}
+
+static void registry_take(struct standby *s, int64_t now_ns, const struct registry_event *event) {
+    struct election_event key = {.key = event->leader.key};
+    switch (event->kind) {
+    case REGISTRY_MEMBER:
+        member_comes(s, &event->member);
+        return;
+    case REGISTRY_MEMBER_GONE:
+        member_goes(s, &event->member);
+        return;
+    case REGISTRY_LEADER:
+    case REGISTRY_ANSWER:
+        if (event->leader.key.exists)
+            snprintf(s->leader, sizeof(s->leader), "%s", event->leader.address);
+        key.kind = event->kind == REGISTRY_LEADER ? ELECTION_KEY_CHANGED : ELECTION_KEY_ANSWER;
+        step(s, now_ns, &key);
+        return;
+    case REGISTRY_FAILED:
+        step(s, now_ns, &(struct election_event){.kind = ELECTION_REGISTRY_FAILED});
+        return;
+    default:
+        return;
+    }
+}
+
+bool standby_pending(const struct standby *s) {
+    return s->registry && registry_pending(s->registry);
+}
+
+/* ---- turns ---- */
+
+void standby_look(struct standby *s, int64_t now_ns, int64_t *until_ns) {
+    struct registry_event *event;
+    while (s->registry && (event = registry_event_next(s->registry))) {
+        registry_take(s, now_ns, event);
+        free(event);
+    }
+    for (uint32_t i = 0; i < ELECTION_PEERS_MAX; i++) {
+        struct other *o = &s->others[i];
+        if (!o->wanted || o->open)
+            continue;
+        if (now_ns >= o->retry_ns)
+            other_connect(s, o, now_ns);
+        *until_ns = o->retry_ns < *until_ns ? o->retry_ns : *until_ns;
+    }
+    if (now_ns >= s->wake_ns)
+        step(s, now_ns, &(struct election_event){.kind = ELECTION_TIMER});
+    *until_ns = s->wake_ns < *until_ns ? s->wake_ns : *until_ns;
+}
+
+/* ---- start and end ---- */
+
+static int registry_join(struct standby *s, struct sy_error *err) {
+    struct registry_config config = {
+        .place = *s->config.registry,
+        .self = {.incarnation = s->config.self.incarnation, .role = "scheduler"},
+        .bell = s->loop->bell,
+    };
+    snprintf(config.self.addresses, sizeof(config.self.addresses), "%s", s->config.self.address);
+    snprintf(config.address, sizeof(config.address), "%s", s->config.self.address);
+    return registry_open(&config, &s->registry, err);
+}
+
+int standby_create(struct standby **standby, const struct standby_config *config, struct link_loop *loop,
+                   const struct standby_ops *ops, void *context, struct sy_error *err) {
+    struct standby *s = calloc(1, sizeof(*s));
+    if (!s)
+        return error_set(err, -ENOMEM, "no memory for the links to other schedulers");
+    s->config = *config;
+    s->loop = loop;
+    s->ops = ops;
+    s->context = context;
+    const struct election_config election = {
+        .incarnation = config->self.incarnation,
+        .registry = config->registry,
+        .rank = config->rank,
+        .peers = config->registry     ? ELECTION_PEERS_MAX
+                 : config->peer_count ? config->peer_count
+                                      : 1,
+    };
+    int64_t now_ns = clock_now_ns();
+    election_init(&s->election, &election, now_ns);
+    s->wake_ns = now_ns;
+    for (uint32_t i = 0; i < config->peer_count && !config->registry; i++) {
+        s->others[i].wanted = i != config->rank;
+        snprintf(s->others[i].address, sizeof(s->others[i].address), "%s", config->peers[i]);
+    }
+    int rc = config->registry ? registry_join(s, err) : 0;
+    if (rc < 0) {
+        free(s);
+        return rc;
+    }
+    *standby = s;
+    return 0;
+}
+
+void standby_destroy(struct standby *s) {
+    if (!s)
+        return;
+    if (s->registry)
+        registry_close(s->registry);
+    free(s);
+}

@@ -1,0 +1,48 @@
+/* standby.h - several schedulers of one cluster: the links between them, the registry, and the election over both
+ * (election.h). Owned by the link thread.
+ *
+ * Each scheduler connects to every other and sends its heartbeats there; heartbeats of the others come on the
+ * connections that they make. The schedulers are known from a list that all have (--peers), or from the registry. */
+#pragma once
+
+#include "cluster/membership/election.h"
+#include "cluster/membership/registry.h"
+#include "cluster/peer/hello.h"
+#include "cluster/peer/link_loop.h"
+
+struct standby_config {
+    const char *const *peers; /* [peer_count] HOST:PORT of all schedulers, the best rank first; ourselves included */
+    uint32_t peer_count;      /* 0: there is a registry, or no other scheduler */
+    uint32_t rank;            /* ours among them */
+    const struct registry_place *registry; /* NULL: none */
+    struct hello self;                     /* incarnation, name, token, address */
+};
+
+struct standby_ops {
+    void (*lead)(void *context, uint64_t term);
+    /* From now on nothing may be granted, and nothing sent to members. */
+    void (*stand_down)(void *context);
+};
+
+struct standby;
+
+/* 0 or -errno with a sentence. The doorbell is the loop's. */
+int standby_create(struct standby **standby, const struct standby_config *config, struct link_loop *loop,
+                   const struct standby_ops *ops, void *context, struct sy_error *err);
+/* Its peers are closed together with those of the loop. NULL is allowed. */
+void standby_destroy(struct standby *standby);
+
+/* Once a turn. Lowers *until_ns to when to call it again. */
+void standby_look(struct standby *standby, int64_t now_ns, int64_t *until_ns);
+/* Whether the registry has news. */
+bool standby_pending(const struct standby *standby);
+/* Whether another scheduler may connect: 0, or -EPROTO with a sentence if it cannot have the same --peers as we. */
+int standby_admits(const struct standby *standby, const struct hello *other, struct sy_error *err);
+/* A heartbeat has come from the scheduler of this rank and incarnation, which was admitted. */
+void standby_heard(struct standby *standby, uint32_t rank, const struct wire_heartbeat *heartbeat);
+/* A member has obeyed a leader of this term. */
+void standby_told(struct standby *standby, uint64_t term);
+/* The address of the leader; "": not known. */
+const char *standby_leader(const struct standby *standby);
+/* The loop's bury(): true if the peer was one of ours. */
+bool standby_buries(struct standby *standby, struct peer *peer);

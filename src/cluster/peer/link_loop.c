@@ -1,0 +1,398 @@
+/* link_loop.c - the link thread's turns. */
+#include "cluster/peer/link_loop.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cluster/peer/peer_tls.h"
+#include "core/system/clock.h"
+#include "core/system/log.h"
+#include "core/system/thread.h"
+
+#define EVENTS_MAX  64
+#define ACCEPT_MOST 16                /* a turn */
+#define GREET_PART  4                 /* handshakes may take one in so many parts of the thread's time, */
+#define GREET_NS    (250 * NS_PER_MS) /* and this much in a row after a quiet time */
+
+/* The epoll data of descriptors that are no peers. */
+static char bell_mark, listen_mark, local_mark, ready_mark;
+
+static int watch(int epoll_fd, int fd, uint32_t events, void *mark) {
+    struct epoll_event event = {.events = events, .data.ptr = mark};
+    return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+}
+
+int link_loop_init(struct link_loop *loop, const struct link_loop_ops *ops, void *owner, struct doorbell *bell,
+                   int listen_fd, struct sy_error *err) {
+    *loop = (struct link_loop){.ops = ops, .owner = owner, .bell = bell, .listen_fd = listen_fd, .local_fd = -1};
+    list_init(&loop->peers);
+    list_init(&loop->dead);
+    list_init(&loop->flushes);
+    list_init(&loop->greets);
+    loop->greet_credit_ns = GREET_NS;
+    loop->greet_since_ns = clock_now_ns();
+    loop->names = names_create();
+    loop->spare_fd = listen_fd < 0 ? -1 : open("/dev/null", O_RDONLY | O_CLOEXEC);
+    loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    int rc = !loop->names         ? -ENOMEM
+             : loop->epoll_fd < 0 ? -errno
+                                  : watch(loop->epoll_fd, bell->event_fd, EPOLLIN | EPOLLET, &bell_mark);
+    if (rc == 0 && listen_fd >= 0)
+        rc = watch(loop->epoll_fd, listen_fd, EPOLLIN, &listen_mark);
+    return rc < 0 ? error_set(err, rc, "cannot watch the cluster's sockets: %s", strerror(-rc)) : 0;
+}
+
+int link_loop_secure(struct link_loop *loop, struct tls *tls) {
+    loop->tls = tls;
+    loop->arrived = tls ? malloc(PEER_TLS_BYTES) : NULL;
+    return tls && !loop->arrived ? -ENOMEM : 0;
+}
+
+/* ---- Unix sockets ---- */
+
+/* Whether the other end of a Unix socket belongs to our user: only then is memory shared. */
+static bool same_user(int fd) {
+    struct ucred other;
+    socklen_t bytes = sizeof(other);
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &other, &bytes) == 0 && other.uid == geteuid();
+}
+
+/* An abstract address, which is not in the file system, begins with a zero byte. */
+static socklen_t local_address(const char *name, struct sockaddr_un *address) {
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    int length = snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1, "%s", name);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
+}
+
+int link_loop_listen_local(struct link_loop *loop, const char *name) {
+    struct sockaddr_un address;
+    socklen_t bytes = local_address(name, &address);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), rc = 0;
+    if (fd < 0)
+        return -errno;
+    if (bind(fd, (struct sockaddr *)&address, bytes) < 0 || listen(fd, SOMAXCONN) < 0 ||
+        (rc = watch(loop->epoll_fd, fd, EPOLLIN, &local_mark)) < 0) {
+        rc = rc ? rc : -errno;
+        close(fd);
+        return rc;
+    }
+    loop->local_fd = fd;
+    return 0;
+}
+
+int link_loop_watch(struct link_loop *loop, int fd, void (*ready)(void *owner)) {
+    loop->ready = ready;
+    return watch(loop->epoll_fd, fd, EPOLLIN, &ready_mark);
+}
+
+int link_connect_local(const char *name) {
+    struct sockaddr_un address;
+    socklen_t bytes = local_address(name, &address);
+    int fd = link_connect((struct sockaddr *)&address, bytes);
+    if (fd < 0 || same_user(fd))
+        return fd;
+    close(fd);
+    return -EACCES;
+}
+
+/* ---- peers ---- */
+
+int link_loop_add(struct link_loop *loop, struct peer *peer, int fd, bool connecting, const struct peer_events *events,
+                  void *owner) {
+    static const int ON = 1;
+    bool tcp = setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &ON, sizeof(ON)) == 0; /* a Unix socket has no such option */
+    int rc = peer_init(peer, fd, connecting, loop->epoll_fd, events, owner);
+    if (rc == 0 && tcp && loop->tls && (rc = peer_secure(peer, loop->tls, loop->arrived)) < 0)
+        peer_free(peer);
+    if (rc < 0) {
+        close(fd);
+        return rc;
+    }
+    peer->heard_ns = clock_now_ns();
+    peer->counts = &loop->counts;
+    peer->flushes = &loop->flushes;
+    list_append(&loop->peers, &peer->link);
+    return 0;
+}
+
+void link_loop_drop(struct link_loop *loop, struct peer *peer) {
+    peer_close(peer);
+    list_remove(&peer->greet);
+    list_remove(&peer->link);
+    list_append(&loop->dead, &peer->link);
+}
+
+int link_loop_release(struct link_loop *loop, struct peer *peer) {
+    int fd = peer_release(peer);
+    link_loop_drop(loop, peer);
+    return fd;
+}
+
+void link_loop_stranger(struct link_loop *loop, const char *from, const char *reason) {
+    int64_t now_ns = clock_now_ns();
+    if (loop->stranger_ns && now_ns - loop->stranger_ns < NS_PER_S) {
+        loop->strangers_untold++;
+        return;
+    }
+    log_warn("stranger refused", "from=%s reason=\"%s\" others=%llu", from, reason,
+             (unsigned long long)loop->strangers_untold);
+    loop->stranger_ns = now_ns;
+    loop->strangers_untold = 0;
+}
+
+int link_connect(const struct sockaddr *address, socklen_t bytes) {
+    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    if (connect(fd, address, bytes) < 0 && errno != EINPROGRESS) {
+        int rc = -errno;
+        close(fd);
+        return rc;
+    }
+    return fd;
+}
+
+void link_address_text(const struct sockaddr *address, char *text, size_t bytes) {
+    char host[INET6_ADDRSTRLEN] = "?";
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)address;
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)address;
+
+    if (address->sa_family == AF_INET && inet_ntop(AF_INET, &v4->sin_addr, host, sizeof(host)))
+        snprintf(text, bytes, "%s:%u", host, ntohs(v4->sin_port));
+    else if (address->sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr) &&
+             inet_ntop(AF_INET, v6->sin6_addr.s6_addr + 12, host, sizeof(host)))
+        snprintf(text, bytes, "%s:%u", host, ntohs(v6->sin6_port)); /* of IPv4, where all addresses are listened at */
+    else if (address->sa_family == AF_INET6 && inet_ntop(AF_INET6, &v6->sin6_addr, host, sizeof(host)))
+        snprintf(text, bytes, "[%s]:%u", host, ntohs(v6->sin6_port));
+    else
+        snprintf(text, bytes, "local");
+}
+
+/* Frees closed peers. True if there were any: their owners may have work to do then. */
+static bool bury_dead(struct link_loop *loop) {
+    bool any = false;
+    list_for_each_safe (node, &loop->dead) {
+        struct peer *peer = list_entry(node, struct peer, link);
+        list_remove(node);
+        peer_free(peer);
+        loop->ops->bury(loop->owner, peer);
+        any = true;
+    }
+    return any;
+}
+
+/* ---- turns ---- */
+
+/* Out of file descriptors: without this the connection would wait, and epoll would report it again and again. */
+static bool refuse_for_files(struct link_loop *loop, int listen_fd) {
+    bool out = errno == EMFILE || errno == ENFILE;
+    if (!out || loop->spare_fd < 0)
+        return false;
+    close(loop->spare_fd);
+    int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    if (fd >= 0)
+        close(fd);
+    loop->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0)
+        link_loop_stranger(loop, "?", "this process may not open more files (ulimit -n)");
+    return fd >= 0;
+}
+
+static void accept_all(struct link_loop *loop, int listen_fd) {
+    for (int i = 0; i < ACCEPT_MOST; i++) {
+        struct sockaddr_storage address;
+        socklen_t bytes = sizeof(address);
+        char from[96];
+        int fd = accept4(listen_fd, (struct sockaddr *)&address, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0 && refuse_for_files(loop, listen_fd))
+            continue;
+        if (fd < 0)
+            return;
+        link_address_text((struct sockaddr *)&address, from, sizeof(from));
+        if (listen_fd == loop->local_fd && !same_user(fd)) {
+            link_loop_stranger(loop, from, "a process of another user does not share memory");
+            close(fd);
+            continue;
+        }
+        loop->ops->accepted(loop->owner, fd, from);
+    }
+}
+
+static bool stops(struct link_loop *loop) {
+    return atomic_load_explicit(&loop->stop, memory_order_acquire); /* with link_loop_stop() */
+}
+
+/* ---- handshakes ---- */
+
+/* The time that handshakes may take now. Negative: they have taken more than their part. */
+static int64_t greet_credit(const struct link_loop *loop, int64_t now_ns) {
+    int64_t credit_ns = loop->greet_credit_ns + (now_ns - loop->greet_since_ns) / GREET_PART;
+    return credit_ns < GREET_NS ? credit_ns : GREET_NS;
+}
+
+/* When the next step of a handshake may be done. */
+static int64_t greet_at(const struct link_loop *loop, int64_t now_ns) {
+    if (list_empty(&loop->greets))
+        return TIME_NEVER;
+    int64_t credit_ns = greet_credit(loop, now_ns);
+    return credit_ns > 0 ? now_ns : now_ns + (1 - credit_ns) * GREET_PART;
+}
+
+/* Does one step, for the newest connection: in a flood the older ones will time out before their turn, and if they were
+ * served in order, all would. */
+static void greet(struct link_loop *loop, int64_t now_ns) {
+    if (greet_at(loop, now_ns) > now_ns)
+        return;
+    struct peer *peer = list_entry(loop->greets.prev, struct peer, greet);
+    list_remove(&peer->greet);
+    peer_pause(peer, false);
+    peer_ready(peer, EPOLLIN, now_ns);
+    int64_t over_ns = clock_now_ns();
+    loop->greet_credit_ns = greet_credit(loop, now_ns) - (over_ns - now_ns);
+    loop->greet_since_ns = over_ns;
+}
+
+static void peer_event(struct link_loop *loop, struct peer *peer, uint32_t events, int64_t now_ns) {
+    if (!(events & EPOLLIN) || events & (EPOLLERR | EPOLLHUP) || !peer_greets(peer) || peer->closed) {
+        peer_ready(peer, events, now_ns);
+    } else if (!peer->paused) {
+        peer_pause(peer, true);
+        list_append(&loop->greets, &peer->greet);
+    }
+}
+
+/* Waits for sockets and the bell, and passes their events on. */
+static void wait_ready(struct link_loop *loop, int64_t until_ns, int64_t now_ns) {
+    struct epoll_event events[EVENTS_MAX];
+    struct timespec wait = {0}, *limit = &wait;
+
+    int64_t greet_ns = greet_at(loop, now_ns);
+    until_ns = greet_ns < until_ns ? greet_ns : until_ns;
+    doorbell_arm(loop->bell);
+    if (loop->ops->pending(loop->owner) || stops(loop)) {
+        doorbell_cancel(loop->bell);
+    } else if (until_ns == TIME_NEVER) {
+        limit = NULL;
+    } else if (until_ns > now_ns) {
+        wait.tv_sec = (until_ns - now_ns) / NS_PER_S;
+        wait.tv_nsec = (until_ns - now_ns) % NS_PER_S;
+    }
+    if (loop->bell->turn && until_ns > now_ns)
+        doorbell_lend_out(loop->bell, until_ns);
+    int count = epoll_pwait2(loop->epoll_fd, events, EVENTS_MAX, limit, NULL);
+    doorbell_take_back(loop->bell);
+    now_ns = clock_now_ns();
+    for (int i = 0; i < count; i++) {
+        if (events[i].data.ptr == &listen_mark)
+            accept_all(loop, loop->listen_fd);
+        else if (events[i].data.ptr == &local_mark)
+            accept_all(loop, loop->local_fd);
+        else if (events[i].data.ptr == &ready_mark)
+            loop->ready(loop->owner);
+        else if (events[i].data.ptr != &bell_mark)
+            peer_event(loop, events[i].data.ptr, events[i].events, now_ns);
+    }
+    greet(loop, now_ns);
+}
+
+static void flush_some(struct link_loop *loop, bool last) {
+    struct list_node flushes; /* peers that want another flush meanwhile are for the next turn */
+    list_take(&flushes, &loop->flushes);
+    while (!list_empty(&flushes)) {
+        struct peer *peer = list_entry(flushes.next, struct peer, flush);
+        if (last || !peer->flushed_last) {
+            peer_flush(peer); /* removes it from the list */
+            continue;
+        }
+        list_remove(&peer->flush);
+        list_append(&loop->flushes, &peer->flush);
+    }
+}
+
+static void flush_all(struct link_loop *loop) {
+    flush_some(loop, false);
+    flush_some(loop, true);
+}
+
+/* A turn that another thread takes: closed peers are freed later, by the link thread. */
+static int64_t lent_turn(void *argument) {
+    struct link_loop *loop = argument;
+    loop->lent = true;
+    int64_t until_ns = loop->ops->turn(loop->owner, clock_now_ns());
+    loop->lent = false;
+    flush_all(loop);
+    return list_empty(&loop->dead) ? until_ns : INT64_MIN;
+}
+
+void link_loop_lend(struct link_loop *loop) {
+    doorbell_lend(loop->bell, lent_turn, loop);
+}
+
+void link_loop_turn(struct link_loop *loop, bool sleeps) {
+    int64_t now_ns = clock_now_ns(), until_ns = loop->ops->turn(loop->owner, now_ns);
+    flush_all(loop);
+    counter_add(&loop->counts.turns, 1);
+    if (bury_dead(loop) || until_ns == 0 || !sleeps)
+        until_ns = now_ns;
+    wait_ready(loop, until_ns, now_ns);
+}
+
+static void *loop_main(void *argument) {
+    struct link_loop *loop = argument;
+
+    thread_begin(loop->name, 0, THREAD_PROMPT);
+    while (!stops(loop))
+        link_loop_turn(loop, true);
+    flush_all(loop);
+    return NULL;
+}
+
+int link_loop_start(struct link_loop *loop, const char *name, struct sy_error *err) {
+    loop->name = name;
+    int rc = -pthread_create(&loop->thread, NULL, loop_main, loop);
+    if (rc < 0)
+        return error_set(err, rc, "cannot start the link's thread: %s", strerror(-rc));
+    loop->started = true;
+    return 0;
+}
+
+int64_t link_loop_cpu_ns(const struct link_loop *loop) {
+    return thread_cpu_ns(loop->thread);
+}
+
+void link_loop_stop(struct link_loop *loop) {
+    if (loop->started) {
+        atomic_store_explicit(&loop->stop, true, memory_order_release); /* with stops() */
+        doorbell_ring(loop->bell);
+        pthread_join(loop->thread, NULL);
+        loop->started = false;
+    }
+    if (!loop->ops)
+        return;
+    list_for_each_safe (node, &loop->peers) {
+        link_loop_drop(loop, list_entry(node, struct peer, link));
+    }
+    bury_dead(loop);
+    names_destroy(loop->names);
+    free(loop->arrived);
+    if (loop->listen_fd >= 0)
+        close(loop->listen_fd);
+    if (loop->local_fd >= 0)
+        close(loop->local_fd);
+    if (loop->spare_fd >= 0)
+        close(loop->spare_fd);
+    if (loop->epoll_fd >= 0)
+        close(loop->epoll_fd);
+    loop->ops = NULL;
+}

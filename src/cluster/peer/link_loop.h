@@ -1,0 +1,106 @@
+/* link_loop.h - the link thread: turns, its peers' sockets, its doorbell, new connections.
+ *
+ *     turn():  the rings of this process are read, and frames sent
+ *     flush    every peer that has something, one system call each
+ *     sleep    until a socket, the doorbell, or the time that turn() named
+ *
+ * While it sleeps, a thread that would ring its bell may take its turn instead, which saves waking it
+ * (core/system/doorbell.h). Only the link thread reads sockets and frees peers.
+ *
+ * Over TLS a stranger's handshake costs the thread up to a millisecond, so handshakes wait in a queue: a turn does one
+ * step of one, and all together get a quarter of the thread's time. After a quiet time they may first take a quarter of
+ * a second in a row, for the members of a scheduler that is gone.
+ *
+ * The owner's part is in its table of functions, called by the thread or by the thread that takes its turn. */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+
+#include "cluster/peer/names.h"
+#include "cluster/peer/peer.h"
+#include "core/system/doorbell.h"
+
+struct link_loop;
+
+struct link_loop_ops {
+    /* Does the owner's work. Returns until when the thread may sleep; 0: not at all. */
+    int64_t (*turn)(void *owner, int64_t now_ns);
+    /* Whether a ring has something: checked once more before the thread sleeps. */
+    bool (*pending)(void *owner);
+    /* A process has connected; NULL: none may. The owner gets the socket. */
+    void (*accepted)(void *owner, int fd, const char *from);
+    /* A closed peer is no longer used: free the struct that it is in. */
+    void (*bury)(void *owner, struct peer *peer);
+};
+
+struct link_loop {
+    const struct link_loop_ops *ops;
+    void *owner;
+    const char *name; /* of the thread */
+    int epoll_fd, listen_fd;
+    int spare_fd;            /* closed for a moment when there are no descriptors left, to accept and refuse a
+                              * connection; -1: none */
+    int local_fd;            /* a Unix socket that listens, for processes of this host and user; -1: none */
+    struct tls *tls;         /* of all sockets but Unix ones; NULL: plain text */
+    char *arrived;           /* [PEER_TLS_BYTES] for peers with TLS */
+    struct list_node greets; /* struct peer.greet: handshakes that wait for their next step */
+    int64_t greet_credit_ns, greet_since_ns; /* the time that handshakes may take, as of `since` */
+    int64_t stranger_ns;                     /* when the last line about a stranger was logged */
+    uint64_t strangers_untold;
+    void (*ready)(void *owner); /* of link_loop_watch() */
+    struct doorbell *bell;
+    struct names *names;      /* where others are */
+    struct list_node peers;   /* struct peer.link */
+    struct list_node dead;    /* closed in this turn */
+    struct list_node flushes; /* struct peer.flush: peers that have something to send */
+    struct link_counts counts;
+    bool lent; /* another thread takes this turn */
+    pthread_t thread;
+    bool started;
+    _Atomic bool stop;
+};
+
+/* `listen_fd` is the loop's from then on; -1: nobody connects. 0 or -errno with a sentence. */
+int link_loop_init(struct link_loop *loop, const struct link_loop_ops *ops, void *owner, struct doorbell *bell,
+                   int listen_fd, struct sy_error *err);
+/* Makes all connections use TLS, except those over Unix sockets, which do not leave the host. `tls` outlives the loop.
+ * 0 or -ENOMEM. Call it before the start. */
+int link_loop_secure(struct link_loop *loop, struct tls *tls);
+/* Also listens at a Unix socket of this name, which is not in the file system, for processes of this host and user. 0
+ * or -errno. Call it before the start. */
+int link_loop_listen_local(struct link_loop *loop, const char *name);
+/* Begins to connect to such a socket. The socket, or -errno: no process of this host and user listens by that name. */
+int link_connect_local(const char *name);
+/* Watches one more descriptor: when it can be read, `ready` is called; all have the same `ready`. Call it before the
+ * start. 0 or -errno. */
+int link_loop_watch(struct link_loop *loop, int fd, void (*ready)(void *owner));
+/* Lends the turns. Call it before the start. */
+void link_loop_lend(struct link_loop *loop);
+/* 0 or -errno with a sentence. */
+int link_loop_start(struct link_loop *loop, const char *name, struct sy_error *err);
+/* For tests: takes one turn of a loop that was not started. `sleeps`: waits until there is something to do. */
+void link_loop_turn(struct link_loop *loop, bool sleeps);
+/* Ends the thread, if it was started, and closes all peers. */
+void link_loop_stop(struct link_loop *loop);
+
+/* CPU time that the running thread has taken, in nanoseconds. Any thread. */
+int64_t link_loop_cpu_ns(const struct link_loop *loop);
+
+/* ---- its thread ---- */
+
+/* Initialises a peer for a socket, and adds it to `peers`. 0, or -errno, and the socket is closed. */
+int link_loop_add(struct link_loop *loop, struct peer *peer, int fd, bool connecting, const struct peer_events *events,
+                  void *owner);
+/* Closes a peer (without calling closed()); bury() is called at the end of the turn. Only once for each peer. */
+void link_loop_drop(struct link_loop *loop, struct peer *peer);
+/* Removes a peer that is still connecting, as link_loop_drop() does, but returns its socket open: nothing was sent on
+ * it, and it may be given to another link_loop_add(). */
+int link_loop_release(struct link_loop *loop, struct peer *peer);
+/* Logs that a stranger was refused; at most one line a second. */
+void link_loop_stranger(struct link_loop *loop, const char *from, const char *reason);
+/* Begins to connect. The socket, or -errno. */
+int link_connect(const struct sockaddr *address, socklen_t bytes);
+/* "1.2.3.4:56" or "[::1]:56" of an address. */
+void link_address_text(const struct sockaddr *address, char *text, size_t bytes);

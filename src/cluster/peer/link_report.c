@@ -1,0 +1,180 @@
+/* link_report.c - copies the report, and writes it as Prometheus' text. */
+#include "cluster/peer/link_report.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster/peer/health.h"
+#include "core/util/container.h"
+#include "front/net/metric_text.h"
+
+#define EVERY_NS (250 * NS_PER_MS)
+#define AGAIN_NS (1 * NS_PER_MS) /* while another thread reads it */
+
+void link_report_init(struct link_report *report) {
+    *report = (struct link_report){.due_ns = 0};
+    pthread_mutex_init(&report->lock, NULL);
+}
+
+void link_report_free(struct link_report *report) {
+    pthread_mutex_destroy(&report->lock);
+    free(report->rows);
+}
+
+bool link_report_begin(struct link_report *report, int64_t now_ns, int64_t *until_ns) {
+    bool begins = now_ns >= report->due_ns && pthread_mutex_trylock(&report->lock) == 0;
+    if (now_ns >= report->due_ns)
+        report->due_ns = now_ns + (begins ? EVERY_NS : AGAIN_NS);
+    *until_ns = report->due_ns < *until_ns ? report->due_ns : *until_ns;
+    if (begins)
+        report->count = 0;
+    return begins;
+}
+
+void link_report_add(struct link_report *report, const char *name, enum cluster_role role, uint32_t number,
+                     const struct peer *peer, const struct health *health, int64_t now_ns) {
+    if (report->count == report->room) {
+        uint32_t room = report->room ? 2 * report->room : 16;
+        struct link_row *grown = realloc(report->rows, room * sizeof(*grown));
+        if (!grown)
+            return; /* the page is shorter */
+        report->rows = grown;
+        report->room = room;
+    }
+    struct link_row *row = &report->rows[report->count++];
+    *row = (struct link_row){.role = role,
+                             .number = number,
+                             .clock_known = clock_sync_known(&health->clock),
+                             .round_trip_ns = clock_sync_round_trip_ns(&health->clock),
+                             .clock_error_ns = clock_sync_error_ns(&health->clock, now_ns),
+                             .bytes_in = peer->bytes_in,
+                             .bytes_out = peer->bytes_out};
+    snprintf(row->name, sizeof(row->name), "%s", name);
+}
+
+void link_report_end(struct link_report *report, const struct link_totals *totals) {
+    report->totals = *totals;
+    if (totals->lost)
+        memcpy(report->lost, totals->lost, sizeof(report->lost));
+    pthread_mutex_unlock(&report->lock);
+}
+
+bool link_report_ready(struct link_report *report) {
+    pthread_mutex_lock(&report->lock);
+    bool ready = report->totals.ready;
+    pthread_mutex_unlock(&report->lock);
+    return ready;
+}
+
+struct link_totals link_report_totals(struct link_report *report) {
+    pthread_mutex_lock(&report->lock);
+    struct link_totals totals = report->totals;
+    pthread_mutex_unlock(&report->lock);
+    totals.lost = NULL;
+    return totals;
+}
+
+/* ---- the page ---- */
+
+enum { SCHEDULER = 1 << ROLE_SCHEDULER, FRONTEND = 1 << ROLE_FRONTEND, BACKEND = 1 << ROLE_BACKEND };
+
+struct figure {
+    const char *name, *type, *help;
+    unsigned roles; /* roles that show the metric */
+    uint64_t value;
+};
+
+static void render_figures(const struct link_totals *t, struct text *out) {
+    const struct figure figures[] = {
+        {"symphony_cluster_connected", "gauge", "Whether a scheduler has let this process in.", FRONTEND | BACKEND,
+         t->ready},
+        {"symphony_cluster_leads", "gauge", "Whether this scheduler leads.", SCHEDULER, t->ready},
+        {"symphony_cluster_term", "gauge", "The term of the scheduler that leads, as far as this process knows.",
+         SCHEDULER | FRONTEND | BACKEND, t->term},
+        {"symphony_cluster_requests_sent_again_total", "counter",
+         "Requests sent to a scheduler again, after another one, or its connection, was lost.", FRONTEND, t->again},
+        {"symphony_cluster_pulls_given_up_total", "counter",
+         "Requests left out of their batch because their inputs did not come in time.", BACKEND, t->given_up},
+        {"symphony_cluster_requests_total", "counter", "Requests that frontends have sent.", SCHEDULER, t->requests},
+        {"symphony_cluster_batches_total", "counter", "Batches sealed.", SCHEDULER, t->batches},
+        {"symphony_cluster_requests", "gauge", "Requests in the scheduler.", SCHEDULER, t->requests_now},
+        {"symphony_cluster_models", "gauge", "Models that the cluster serves.", SCHEDULER, t->models},
+        {"symphony_cluster_accelerators", "gauge", "Accelerators in service.", SCHEDULER, t->accelerators},
+    };
+    for (unsigned i = 0; i < ARRAY_COUNT(figures); i++) {
+        if (!(figures[i].roles >> t->role & 1))
+            continue;
+        metric_heading(out, figures[i].name, figures[i].type, figures[i].help);
+        text_printf(out, "%s %" PRIu64 "\n", figures[i].name, figures[i].value);
+    }
+}
+
+static void render_lost(const struct link_report *r, struct text *out) {
+    static const char name[] = "symphony_cluster_requests_lost_total";
+    metric_heading(out, name, "counter",
+                   "Requests whose batch was lost, or whose answer could not be delivered; frontends send them again.");
+    for (enum lost_reason reason = 0; reason < LOST_REASONS; reason++)
+        text_printf(out, "%s{reason=\"%s\"} %" PRIu64 "\n", name, lost_reason_name(reason), r->lost[reason]);
+}
+
+static void render_peers(const struct link_report *r, struct text *out) {
+    uint32_t counts[ROLE_COUNT] = {0};
+    for (uint32_t i = 0; i < r->count; i++)
+        counts[r->rows[i].role]++;
+    metric_heading(out, "symphony_cluster_peers", "gauge", "Processes that this one is connected to.");
+    for (enum cluster_role role = 0; role < ROLE_VISITOR; role++) {
+        bool possible = role != r->totals.role;
+        if (possible)
+            text_printf(out, "symphony_cluster_peers{role=\"%s\"} %u\n", cluster_role_name(role), counts[role]);
+    }
+}
+
+static void render_links(const struct link_report *r, struct text *out) {
+    static const struct {
+        const char *name, *type, *help;
+        size_t offset;
+        double unit;
+        bool of_clock;
+    } columns[] = {
+        {"symphony_cluster_link_round_trip_seconds", "gauge", "The least of the last 64 exchanges with the peer.",
+         offsetof(struct link_row, round_trip_ns), 1e9, true},
+        {"symphony_cluster_link_clock_error_seconds", "gauge", "By how much a converted time of the peer may be wrong.",
+         offsetof(struct link_row, clock_error_ns), 1e9, true},
+        {"symphony_cluster_link_received_bytes_total", "counter", "Bytes from the peer since it was connected.",
+         offsetof(struct link_row, bytes_in), 1, false},
+        {"symphony_cluster_link_sent_bytes_total", "counter", "Bytes to the peer since it was connected.",
+         offsetof(struct link_row, bytes_out), 1, false},
+    };
+    for (unsigned c = 0; c < ARRAY_COUNT(columns); c++) {
+        metric_heading(out, columns[c].name, columns[c].type, columns[c].help);
+        for (uint32_t i = 0; i < r->count; i++) {
+            const struct link_row *row = &r->rows[i];
+            if (columns[c].of_clock && !row->clock_known)
+                continue;
+            uint64_t value = *(const uint64_t *)((const char *)row + columns[c].offset); /* times are not negative */
+            text_printf(out, "%s{role=\"%s\",peer=\"%s\",number=\"%u\"} %.15g\n", columns[c].name,
+                        cluster_role_name(row->role), metric_label(row->name).text, row->number,
+                        (double)value / columns[c].unit);
+        }
+    }
+}
+
+void link_report_render(struct link_report *report, struct text *out) {
+    struct link_report copy = {.count = 0};
+    pthread_mutex_lock(&report->lock);
+    copy.totals = report->totals;
+    memcpy(copy.lost, report->lost, sizeof(copy.lost));
+    copy.rows = malloc((report->count + 1) * sizeof(*copy.rows));
+    if (copy.rows && report->count > 0) {
+        copy.count = report->count;
+        memcpy(copy.rows, report->rows, report->count * sizeof(*copy.rows));
+    }
+    pthread_mutex_unlock(&report->lock);
+    render_figures(&copy.totals, out);
+    render_lost(&copy, out);
+    render_peers(&copy, out);
+    render_links(&copy, out);
+    free(copy.rows);
+}

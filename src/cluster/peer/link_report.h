@@ -1,0 +1,65 @@
+/* link_report.h - the metrics of a process's link.
+ *
+ * The link thread copies them here four times a second, and never waits for readers: if a thread is reading just then,
+ * the copy is made a little later. */
+#pragma once
+
+#include <pthread.h>
+
+#include "cluster/peer/hello.h"
+#include "cluster/peer/lost.h"
+#include "core/util/text.h"
+
+struct health;
+struct peer;
+
+struct link_totals {
+    enum cluster_role role;     /* of this process */
+    bool ready;                 /* a member: it has joined; a scheduler: it leads */
+    uint64_t term;              /* of the scheduler; 0: none yet */
+    const uint64_t *lost;       /* [LOST_REASONS] lost requests; in a backend: those that it did not deliver. NULL:
+                                 * none */
+    uint64_t again;             /* frontend: requests sent to a scheduler again */
+    uint64_t given_up;          /* backend: pulls */
+    uint64_t requests, batches; /* scheduler: requests received, batches sealed */
+    uint32_t requests_now, models, accelerators; /* scheduler: requests that it has now, models that it serves,
+                                                  * accelerators in service */
+};
+
+/* One connection. */
+struct link_row {
+    char name[HELLO_NAME_MAX];
+    enum cluster_role role; /* of the other end */
+    uint32_t number;        /* 0: a scheduler */
+    bool clock_known;
+    int64_t round_trip_ns, clock_error_ns;
+    uint64_t bytes_in, bytes_out;
+};
+
+struct link_report {
+    pthread_mutex_t lock; /* of all but due_ns, which is the link thread's */
+    int64_t due_ns;
+    struct link_totals totals;
+    uint64_t lost[LOST_REASONS]; /* a copy of the totals' */
+    struct link_row *rows;       /* [count] */
+    uint32_t count, room;
+};
+
+void link_report_init(struct link_report *report);
+/* Call it when no thread reads it any more. */
+void link_report_free(struct link_report *report);
+
+/* ---- the link thread: begin, add for each connection, end ---- */
+
+/* Whether it is time for a copy. Lowers *until_ns to when to call it again. True: link_report_end() must follow. */
+bool link_report_begin(struct link_report *report, int64_t now_ns, int64_t *until_ns);
+void link_report_add(struct link_report *report, const char *name, enum cluster_role role, uint32_t number,
+                     const struct peer *peer, const struct health *health, int64_t now_ns);
+void link_report_end(struct link_report *report, const struct link_totals *totals);
+
+/* ---- any thread ---- */
+
+bool link_report_ready(struct link_report *report);
+/* As last copied; `lost` is NULL. */
+struct link_totals link_report_totals(struct link_report *report);
+void link_report_render(struct link_report *report, struct text *out);

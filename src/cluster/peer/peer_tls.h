@@ -1,0 +1,45 @@
+/* peer_tls.h - TLS below a peer's frames: encrypts the bytes for its socket, and decrypts those from it. It never uses
+ * the socket itself. Owned by the link thread. */
+#pragma once
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "front/net/tls_stream.h"
+
+#define PEER_TLS_ALPN  "symphony-cluster"
+#define PEER_TLS_BYTES ((size_t)128 * 1024) /* encrypted in a row, and received in a row */
+
+struct peer_tls {
+    struct tls *tls;
+    struct tls_stream *stream; /* NULL until something was received, so that silent strangers cost no session */
+    enum tls_end end;
+    struct text encrypted; /* to be sent; the bytes from `sent` on have not been sent */
+    size_t sent;
+    char *arrived; /* [PEER_TLS_BYTES] shared by all peers of the loop: bytes just received, until all are taken */
+    bool met;      /* the other end has sent something that looks like TLS */
+};
+
+/* NULL: no memory. `arrived` outlives it. */
+struct peer_tls *peer_tls_create(struct tls *tls, enum tls_end end, char *arrived);
+/* NULL is allowed. */
+void peer_tls_destroy(struct peer_tls *tls);
+
+/* So many bytes were received into `arrived`. 0, or -EPROTO with a sentence: the other end does not use TLS, or
+ * -ENOMEM. */
+int peer_tls_came(struct peer_tls *tls, size_t bytes, struct sy_error *err);
+/* Whether the first bytes received on a link without TLS look like TLS. */
+bool peer_tls_is_tls(const char *data, size_t bytes);
+
+static inline bool peer_tls_established(const struct peer_tls *tls) {
+    return tls->stream && tls_stream_established(tls->stream);
+}
+/* The number of bytes that wait to be sent, and their address. */
+static inline size_t peer_tls_unsent(const struct peer_tls *tls) {
+    return tls->encrypted.length - tls->sent;
+}
+static inline const char *peer_tls_next(const struct peer_tls *tls) {
+    return tls->encrypted.data + tls->sent;
+}
+/* So many of them were sent. */
+void peer_tls_went(struct peer_tls *tls, size_t bytes);

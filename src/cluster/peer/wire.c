@@ -1,0 +1,186 @@
+/* wire.c - checks received frames. */
+#include "cluster/peer/wire.h"
+
+#include <errno.h>
+
+/* Bytes of each struct of a head; 0: the head is no array of structs. */
+static size_t struct_bytes(uint16_t kind) {
+    switch (kind) {
+    case FRAME_PING:
+    case FRAME_PONG:
+        return sizeof(struct wire_ping);
+    case FRAME_HEARTBEAT:
+        return sizeof(struct wire_heartbeat);
+    case FRAME_ACCELERATORS:
+        return sizeof(struct wire_accelerator);
+    case FRAME_REQUESTS:
+        return sizeof(struct wire_request);
+    case FRAME_RAN:
+        return sizeof(struct ran_message);
+    case FRAME_FREED:
+        return sizeof(struct freed_message);
+    case FRAME_UNDELIVERED:
+    case FRAME_RESULTS:
+        return sizeof(struct wire_lost);
+    case FRAME_REFUSALS:
+        return sizeof(struct refusal_message);
+    case FRAME_MODEL_LEFT:
+    case FRAME_MODEL_GONE:
+    case FRAME_FRONTEND_GONE:
+    case FRAME_RESTS:
+    case FRAME_MODEL_ENDS:
+    case FRAME_MODEL_RESTS:
+    case FRAME_ADVICE:
+        return sizeof(uint32_t);
+    case FRAME_REGIONS:
+        return sizeof(struct wire_region);
+    case FRAME_PULL:
+    case FRAME_TAKEN:
+    case FRAME_NO_CARD:
+    case FRAME_WHERE:
+    case FRAME_READ:
+    case FRAME_READY:
+        return sizeof(uint64_t);
+    default:
+        return 0;
+    }
+}
+
+static bool has_body(uint16_t kind) {
+    return kind == FRAME_RESULT || kind == FRAME_CARD || kind == FRAME_STATUS;
+}
+
+/* The least bytes of a head that is no array. */
+static size_t head_least(uint16_t kind) {
+    switch (kind) {
+    case FRAME_HELLO:
+    case FRAME_WELCOME:
+    case FRAME_FRONTEND:
+    case FRAME_ASIDE:
+        return 2;
+    case FRAME_MODEL:
+    case FRAME_SERVE:
+        return sizeof(uint32_t) + 2;
+    case FRAME_PLANS:
+        return sizeof(struct batch_plan);
+    case FRAME_RESULT:
+        return sizeof(struct wire_result);
+    case FRAME_CARD:
+    case FRAME_LIES:
+    case FRAME_UNREADY:
+        return sizeof(struct wire_card);
+    case FRAME_FABRIC:
+        return sizeof(struct wire_fabric);
+    default:
+        return 0;
+    }
+}
+
+static bool is_known(uint16_t kind) {
+    return struct_bytes(kind) || head_least(kind) || kind == FRAME_REFUSED || kind == FRAME_BYE || kind == FRAME_TOLD ||
+           kind == FRAME_STATUS || kind == FRAME_DRAIN;
+}
+
+uint32_t wire_head_most(uint16_t kind) {
+    return kind == FRAME_MODEL || kind == FRAME_SERVE ? WIRE_MODEL_MAX : WIRE_HEAD_MAX;
+}
+
+int wire_frame_check(const struct frame *frame, struct sy_error *err) {
+    size_t each = struct_bytes(frame->kind);
+    if (!is_known(frame->kind))
+        return error_set(err, -EPROTO,
+                         "the other end is no process of a cluster, or one of another release: a frame of kind %u",
+                         frame->kind);
+    if (frame->head_bytes > wire_head_most(frame->kind) ||
+        frame->body_bytes > (has_body(frame->kind) ? WIRE_BODY_MAX : 0))
+        return error_set(err, -EPROTO, "a frame of kind %u with a head of %u and a body of %llu bytes", frame->kind,
+                         frame->head_bytes, (unsigned long long)frame->body_bytes);
+    if (each ? frame->head_bytes != each * frame->count : frame->head_bytes < head_least(frame->kind))
+        return error_set(err, -EPROTO, "a frame of kind %u with %u structs in %u bytes", frame->kind, frame->count,
+                         frame->head_bytes);
+    return 0;
+}
+
+static bool plans_fit(const struct frame *frame, const char *head) {
+    uint32_t at = 0, plans = 0;
+    for (; at + sizeof(struct batch_plan) <= frame->head_bytes; plans++) {
+        const struct batch_plan *plan = (const struct batch_plan *)(head + at);
+        if (plan->request_count < 1 || plan->request_count > WIRE_HEAD_MAX / sizeof(uint64_t) ||
+            wire_plan_bytes(plan->request_count) > frame->head_bytes - at)
+            return false;
+        at += wire_plan_bytes(plan->request_count);
+    }
+    return at == frame->head_bytes && plans == frame->count;
+}
+
+/* Whether no sum or product of a shape's sizes overflows. */
+static bool shape_fits(uint32_t rank, const int64_t *dims) {
+    return rank <= TENSOR_DIMS_MAX && dims_extent(dims, 0, rank) >= 0 && dims_product(dims, 0, rank) >= 0;
+}
+
+/* Whether a card's inputs are in the body, one after the other; of FRAME_LIES they may be anywhere, and of
+ * FRAME_UNREADY the body comes later. */
+static bool card_fits(const struct frame *frame, const char *head) {
+    bool unready = frame->kind == FRAME_UNREADY;
+    uint64_t body_bytes = unready ? WIRE_BODY_MAX : frame->body_bytes;
+    const struct wire_card *card = (const struct wire_card *)head;
+    const struct card_input *inputs = (const struct card_input *)(card + 1);
+    if (card->input_count > TENSORS_MAX || card->items < 1 || !(card->work > 0) ||
+        frame->head_bytes != sizeof(*card) + card->input_count * sizeof(*inputs))
+        return false;
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < card->input_count; i++) {
+        bool none = inputs[i].region == REGION_NONE;
+        if (!shape_fits(inputs[i].rank, inputs[i].dims) || (none && inputs[i].bytes > 0))
+            return false;
+        if (frame->kind == FRAME_LIES)
+            continue;
+        if (inputs[i].offset != at || inputs[i].bytes > body_bytes - at)
+            return false;
+        at += inputs[i].bytes;
+    }
+    return unready || at == frame->body_bytes;
+}
+
+static bool fabric_fits(const struct frame *frame, const char *head) {
+    const struct wire_fabric *fabric = (const struct wire_fabric *)head;
+    return fabric->region_count <= WIRE_REGIONS_MAX &&
+           frame->head_bytes == sizeof(*fabric) + fabric->region_count * sizeof(struct wire_fabric_region);
+}
+
+static bool result_fits(const struct frame *frame, const char *head) {
+    const struct wire_result *result = (const struct wire_result *)head;
+    const struct wire_tensor *tensors = (const struct wire_tensor *)(result + 1);
+    if (result->tensor_count > TENSORS_MAX || result->outcome.status > REQUEST_LOST ||
+        result->outcome.refusal >= REFUSAL_COUNT ||
+        frame->head_bytes != sizeof(*result) + result->tensor_count * sizeof(*tensors))
+        return false;
+    if (result->tensor_count == 0)
+        return frame->body_bytes <= WIRE_TEXT_MAX;
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < result->tensor_count; i++) {
+        /* without elements a model's output may be as wide as it likes */
+        if (tensors[i].rank > TENSOR_DIMS_MAX || dims_product(tensors[i].dims, 0, tensors[i].rank) < 0 ||
+            tensors[i].bytes > frame->body_bytes - at)
+            return false;
+        at += tensors[i].bytes;
+    }
+    return at == frame->body_bytes;
+}
+
+int wire_head_check(const struct frame *frame, const void *head, struct sy_error *err) {
+    bool fits = frame->kind == FRAME_PLANS     ? plans_fit(frame, head)
+                : frame->kind == FRAME_CARD    ? card_fits(frame, head)
+                : frame->kind == FRAME_LIES    ? card_fits(frame, head)
+                : frame->kind == FRAME_UNREADY ? card_fits(frame, head)
+                : frame->kind == FRAME_FABRIC  ? fabric_fits(frame, head)
+                : frame->kind == FRAME_RESULT  ? result_fits(frame, head)
+                                               : true;
+    return fits ? 0 : error_set(err, -EPROTO, "a frame of kind %u whose numbers do not fit it", frame->kind);
+}
+
+int wire_refused(const struct frame *frame, const void *head, struct sy_error *err) {
+    uint32_t most = sizeof(err->text) - 1;
+    return error_set(err, -EACCES, "%.*s", (int)(frame->head_bytes < most ? frame->head_bytes : most),
+                     (const char *)head);
+}

@@ -1,0 +1,262 @@
+/* wire.h - the messages between processes of a cluster: frames in a stream, little-endian.
+ *
+ *     struct frame | head: `head_bytes`, structs or JSON | body: `body_bytes`, the data of tensors
+ *
+ * The messages that threads of one process send through rings (core/data/messages.h) are sent as the same structs, many
+ * in a frame. Times are of the sender's clock, unless a frame's comment says otherwise, and are converted by the
+ * receiver. JSON is used for rare messages: joining, models. A frame of an unknown kind closes the connection;
+ * wire_head_check() checks a head before it is used.
+ *
+ * Each process speaks all formats of frames from WIRE_FORMAT_OLDEST to WIRE_FORMAT_NEWEST, and names these two when it
+ * introduces itself; a link uses the newest that both ends speak (hello_agree(), struct peer's format). There is one so
+ * far. From the first release on, what changes a frame, or adds one, makes a format: its number says who knows it, and
+ * a release speaks that of the release before, too. Introductions, refusals, pings and visitors' frames are the same in
+ * all formats. A kind keeps its number for ever. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "core/data/card.h"
+#include "core/data/messages.h"
+#include "core/util/error.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs go over the wire as they lie in memory");
+
+#define WIRE_FORMAT_OLDEST 1
+#define WIRE_FORMAT_NEWEST 1
+
+#define WIRE_HEAD_MAX  ((uint32_t)1 << 20) /* bytes */
+#define WIRE_MODEL_MAX ((uint32_t)4 << 20) /* of a head with a model's description */
+#define WIRE_BODY_MAX  ((uint64_t)5 << 30)
+#define WIRE_TEXT_MAX  1024 /* a sentence */
+#define WIRE_MANY      512  /* structs in a frame that its sender fills before it begins the next */
+
+enum frame_kind {
+    /* any link */
+    FRAME_HELLO = 1, /* JSON (hello.h): the connecting process introduces itself; the first frame */
+    FRAME_WELCOME,   /* JSON: the answer */
+    FRAME_REFUSED,   /* a sentence, instead of FRAME_WELCOME, or when a scheduler has no room for what a member brings;
+                      * the connection is closed */
+    FRAME_PING,      /* struct wire_ping */
+    FRAME_PONG,      /* struct wire_ping */
+    FRAME_BYE,       /* the sender leaves for good; it has no requests or batches any more */
+    /* member -> scheduler */
+    FRAME_MODEL = 16,   /* backend: u32 its number of the model, then a description (model_description.h),
+                         * also after FRAME_TOLD */
+    FRAME_ACCELERATORS, /* backend, behind its models: struct wire_accelerator[] */
+    FRAME_REQUESTS,     /* frontend: struct wire_request[] */
+    FRAME_RAN,          /* backend: struct ran_message[] */
+    FRAME_FREED,        /* backend: struct freed_message[] */
+    FRAME_UNDELIVERED,  /* backend: struct wire_lost[]: lost requests, for the scheduler to
+                           tell their frontends */
+    FRAME_MODEL_LEFT, /* frontend: u32, a model of FRAME_MODEL_GONE or FRAME_MODEL_ENDS; no more requests for it come */
+    /* scheduler -> member */
+    FRAME_SERVE = 32, /* frontend: u32 the scheduler's number of the model, then a description. Ensembles have numbers
+                       * that no model has; FRAME_MODEL_GONE and FRAME_MODEL_ENDS name them, too */
+    FRAME_MODEL_GONE, /* frontend: u32 */
+    FRAME_REFUSALS,   /* frontend: struct refusal_message[] */
+    FRAME_RESULTS,    /* frontend: struct wire_lost[]: requests that are lost */
+    FRAME_FRONTEND,   /* backend: JSON, where a frontend is */
+    FRAME_FRONTEND_GONE, /* backend: u32 its number */
+    FRAME_TOLD,          /* everything has been announced: what was not is gone */
+    FRAME_PLANS,         /* backend: struct batch_plan[], each followed by its handles */
+    /* scheduler -> scheduler */
+    FRAME_HEARTBEAT = 40, /* struct wire_heartbeat */
+    /* between scheduler and member */
+    FRAME_RESTS = 41,  /* backend: u32[] of its accelerators that leave; no more plans for them come */
+    FRAME_MODEL_ENDS,  /* backend, to the scheduler: u32 its number of a model that it is to run no more; scheduler, to
+                          frontends: as FRAME_MODEL_GONE, but the scheduler still runs the requests that it has */
+    FRAME_MODEL_RESTS, /* backend: u32 its number; no more plans for that model come, and none is under way */
+    FRAME_ADVICE,      /* frontend: u32, the advised number of accelerators */
+    FRAME_ASIDE,       /* backend, to the scheduler: JSON (aside.h), all models that it has and does not serve */
+    /* backend -> frontend */
+    FRAME_PULL = 48, /* u64 handles[]: send their cards and inputs */
+    FRAME_TAKEN,     /* u64 handles[]: in the frontend's memory cards have been read, and inputs may be */
+    FRAME_RESULT,    /* struct wire_result, struct wire_tensor[]; body: the tensors, or a sentence with the reason why
+                      * there are none */
+    FRAME_WHERE,     /* u64 handles[]: say where their inputs are; these are kept until FRAME_READ */
+    FRAME_READ,      /* u64 handles[] of FRAME_LIES: their inputs have been read, or will not be */
+    /* frontend -> backend */
+    FRAME_CARD = 64, /* struct wire_card, struct card_input[]; body: the inputs one behind the other */
+    FRAME_NO_CARD,   /* u64 handle: there is no such request any more */
+    FRAME_REGIONS,   /* struct wire_region[]: memory to be mapped, a descriptor each; over a Unix socket only */
+    FRAME_FABRIC,    /* struct wire_fabric, struct wire_fabric_region[]: memory to be read by libfabric */
+    FRAME_LIES,      /* struct wire_card, struct card_input[]: where the inputs lie in those regions */
+    FRAME_UNREADY, /* struct wire_card, struct card_input[]: as FRAME_CARD, but the inputs are still being prepared, and
+                    * no body follows */
+    FRAME_READY,   /* u64 handles[] of FRAME_UNREADY: their inputs are there and can be pulled */
+    /* visitor -> scheduler, which answers with STATUS or REFUSED */
+    FRAME_STATUS = 80, /* empty: the question; body: the answer, JSON (scheduler_status.c) */
+    FRAME_DRAIN,       /* number or name of a member that is to end; empty when passed on to that member */
+};
+
+struct frame {
+    uint64_t body_bytes;
+    uint32_t head_bytes;
+    uint16_t kind;  /* enum frame_kind */
+    uint16_t count; /* of structs in the head; 1 for JSON */
+};
+_Static_assert(sizeof(struct frame) == 16, "as on the wire");
+
+/* PING has sent_ns, or 0: a sign of life that asks for no answer. PONG repeats it, with when the ping came and when the
+ * pong went, by the clock of the pong's sender. */
+struct wire_ping {
+    int64_t sent_ns, came_ns, went_ns;
+};
+
+struct wire_heartbeat {
+    uint64_t term; /* the highest that the sender has heard of */
+    uint64_t incarnation;
+    uint32_t rank;
+    uint32_t leads; /* 1: it leads that term */
+};
+
+struct wire_accelerator {
+    char type[64];
+};
+
+/* struct request_message as it is sent. */
+struct wire_request {
+    uint64_t handle;
+    int64_t arrival_ns, deadline_ns;
+    uint64_t shape_key;
+    float work;
+    uint32_t model;
+    uint16_t items, batch_most;
+    uint16_t port;
+    uint8_t kind, priority;
+    int64_t ready_ns;
+};
+
+static inline struct wire_request wire_request_of(const struct request_message *message) {
+    return (struct wire_request){.handle = message->handle,
+                                 .arrival_ns = message->arrival_ns,
+                                 .deadline_ns = message->deadline_ns,
+                                 .shape_key = message->shape_key,
+                                 .work = message->work,
+                                 .model = message->model,
+                                 .items = (uint16_t)message->items,
+                                 .batch_most = message->batch_most,
+                                 .port = message->port,
+                                 .kind = message->kind,
+                                 .priority = message->priority,
+                                 .ready_ns = message->ready_ns};
+}
+
+static inline struct request_message wire_request_message(const struct wire_request *request) {
+    return (struct request_message){.handle = request->handle,
+                                    .arrival_ns = request->arrival_ns,
+                                    .deadline_ns = request->deadline_ns,
+                                    .shape_key = request->shape_key,
+                                    .work = request->work,
+                                    .model = request->model,
+                                    .items = request->items,
+                                    .batch_most = request->batch_most,
+                                    .port = request->port,
+                                    .kind = request->kind,
+                                    .priority = request->priority,
+                                    .ready_ns = request->ready_ns};
+}
+
+/* A card without its inputs. `input_count` of struct card_input follow, whose offsets count from the body's begin. */
+struct wire_card {
+    uint64_t handle;
+    int64_t deadline_ns;
+    uint32_t items;
+    float work;
+    uint32_t input_count;
+    uint8_t delay, alone, pad[2];
+};
+
+/* A card as it is sent, under the handle that the receiver knows. Its values are not checked. It may belong to another
+ * process, which writes it meanwhile, so each field is read only once. */
+static inline struct wire_card wire_card_of(const struct request_card *card, uint64_t handle) {
+    return (struct wire_card){.handle = handle,
+                              .deadline_ns = card->deadline_ns,
+                              .items = card->items,
+                              .work = card->work,
+                              .input_count = card->input_count,
+                              .delay = card->delay,
+                              .alone = card->alone};
+}
+
+/* struct result_message without what means something only in the process that sends it. */
+struct wire_outcome {
+    uint64_t handle;
+    int64_t run_start_ns, run_end_ns; /* OK, FAILED; else 0 */
+    uint32_t batch_items;
+    uint8_t status, refusal; /* enum request_status, enum refusal */
+    uint8_t suspect, broke, absent;
+    uint8_t reason;  /* LOST: enum lost_reason (lost.h) */
+    uint8_t unready; /* LOST: its inputs were not prepared when its batch began */
+    uint8_t pad[5];
+};
+
+/* A request that is lost. */
+struct wire_lost {
+    uint64_t handle;
+    uint32_t reason; /* enum lost_reason (lost.h) */
+    uint32_t pad;
+};
+
+/* Cards of one of a frontend's threads (cards_bytes()), or a region that inputs lie in. */
+struct wire_region {
+    uint64_t bytes;
+    uint32_t number; /* of the thread, or of the region */
+    uint32_t cards;  /* 1: cards */
+};
+
+/* Where the sender accepts a connection by libfabric, and the secret to be shown there. If the address is that of no
+ * host (INADDR_ANY), the host is the one at the other end of the link. */
+#define WIRE_FABRIC_ADDRESS 128
+#define WIRE_REGIONS_MAX    64
+struct wire_fabric {
+    uint64_t secret[2];
+    uint32_t region_count;
+    uint32_t pad;
+    char address[WIRE_FABRIC_ADDRESS]; /* struct sockaddr_storage */
+};
+
+/* A region that inputs lie in, by its place in the array. */
+struct wire_fabric_region {
+    uint64_t remote, bytes, key;
+};
+
+struct wire_result {
+    struct wire_outcome outcome;
+    uint32_t tensor_count; /* 0 with a body: a sentence */
+    uint32_t pad;
+};
+
+struct wire_tensor {
+    uint64_t bytes;
+    uint32_t rank;
+    uint32_t pad;
+    int64_t dims[TENSOR_DIMS_MAX];
+};
+
+_Static_assert(offsetof(struct wire_request, ready_ns) == 48, "as on the wire");
+_Static_assert(sizeof(struct wire_request) == 56, "as on the wire");
+_Static_assert(sizeof(struct refusal_message) == 16, "as on the wire");
+_Static_assert(sizeof(struct ran_message) == 64, "as on the wire");
+_Static_assert(sizeof(struct freed_message) == 24, "as on the wire");
+_Static_assert(sizeof(struct batch_plan) == 56, "as on the wire");
+_Static_assert(sizeof(struct card_input) == 88, "as on the wire");
+_Static_assert(sizeof(struct wire_fabric) == 152, "as on the wire");
+_Static_assert(sizeof(struct wire_result) == 48, "as on the wire");
+
+/* What a plan takes in a frame. */
+static inline uint32_t wire_plan_bytes(uint32_t requests) {
+    return (uint32_t)batch_plan_bytes(requests);
+}
+
+/* FRAME_REFUSED: -EACCES with the sentence that it brings. */
+int wire_refused(const struct frame *frame, const void *head, struct sy_error *err);
+/* Most bytes of a kind's head. */
+uint32_t wire_head_most(uint16_t kind);
+/* Checks a frame's kind and lengths, before its head is read. 0 or -EPROTO with a sentence. */
+int wire_frame_check(const struct frame *frame, struct sy_error *err);
+/* Checks that a head is what its frame says: lengths, counts, and numbers that have bounds of their own. The same. */
+int wire_head_check(const struct frame *frame, const void *head, struct sy_error *err);

@@ -1,0 +1,198 @@
+/* backend_models.c - the models that a backend offers to the scheduler; they come and go while it serves.
+ *
+ *     the repository's thread: comes() ---> offers ---> the link's thread: FRAME_MODEL
+ *                              goes()                                      FRAME_MODEL_ENDS
+ *                              gone() <--- nothing is here <-------------- FRAME_MODEL_RESTS from the scheduler */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster/roles/aside.h"
+#include "cluster/roles/backend_link_state.h"
+#include "core/system/log.h"
+
+#define LOOK_NS (5 * NS_PER_MS) /* while models go */
+
+/* ---- for the thread that loads models ---- */
+
+static void offer_set(struct backend_link *l, uint32_t model, enum offer_state state) {
+    atomic_store_explicit(&l->offers[model].state, (uint8_t)state, memory_order_release); /* with offer_of() */
+    atomic_store_explicit(&l->offers_changed, true, memory_order_release); /* with backend_models_look() */
+    doorbell_ring(l->loop.bell);
+}
+
+static enum offer_state offer_of(const struct backend_link *l, uint32_t model) {
+    return atomic_load_explicit(&l->offers[model].state, memory_order_acquire); /* with offer_set() */
+}
+
+void backend_link_begin(struct backend_link *l) {
+    atomic_store_explicit(&l->begun, true, memory_order_relaxed); /* a lone flag */
+    doorbell_ring(l->loop.bell);
+}
+
+void backend_link_aside(struct backend_link *l, char *text) {
+    free(atomic_exchange_explicit(&l->aside_next, text, memory_order_acq_rel)); /* release: with backend_aside_look() */
+    doorbell_ring(l->loop.bell);
+}
+
+void backend_link_model_comes(struct backend_link *l, uint32_t model) {
+    offer_set(l, model, OFFER_COMES);
+}
+
+void backend_link_model_goes(struct backend_link *l, uint32_t model) {
+    if (offer_of(l, model) == OFFER_COMES)
+        offer_set(l, model, OFFER_GOES);
+}
+
+bool backend_link_model_gone(const struct backend_link *l, uint32_t model) {
+    return offer_of(l, model) == OFFER_NONE;
+}
+
+/* ---- the link's thread ---- */
+
+bool backend_model_runs(const struct backend_link *l, uint32_t model) {
+    return l->offers[model].told == TOLD_MODEL || l->offers[model].told == TOLD_ENDS;
+}
+
+static struct described_profile described(const char *type, const struct profile *profile) {
+    struct described_profile d = {.profile = (struct profile *)(uintptr_t)profile};
+    snprintf(d.type, sizeof(d.type), "%s", type);
+    return d;
+}
+
+/* Notes why a model is not offered; NULL: it is offered, or there is no such model any more. */
+static void unoffered_set(struct backend_link *l, uint32_t m, const char *why) {
+    struct model_offer *offer = &l->offers[m];
+    if (why)
+        log_error("model not offered", "model=%s reason=\"%s\"", l->config.models[m].name, why);
+    l->aside_told &= !why && !offer->unoffered;
+    free(offer->unoffered);
+    offer->unoffered = why ? strdup(why) : NULL;
+}
+
+static void model_tell(struct backend_link *l, uint32_t m) {
+    const struct backend_link_config *c = &l->config;
+    struct described_profile profiles[ACCELERATOR_TYPES_MAX];
+    uint32_t count = 0, most = wire_head_most(FRAME_MODEL);
+    for (uint32_t t = 0; t < c->type_count; t++)
+        if (c->profiles[t][m])
+            profiles[count++] = described(c->types[t], c->profiles[t][m]);
+    struct sy_error err = {""};
+    l->offers[m].told = TOLD_MODEL;
+    unoffered_set(l, m, NULL);
+    char *text = model_description_write(&c->models[m], profiles, count, NULL, &err);
+    size_t bytes = text ? strlen(text) : 0;
+    if (!text) {
+        unoffered_set(l, m, err.text);
+    } else if (sizeof(m) + bytes > most) {
+        error_set(&err, -EFBIG, "its description takes %zu bytes, and %u may be sent", bytes, most);
+        unoffered_set(l, m, err.text);
+    } else {
+        char *head = peer_frame(&l->uplink.peer, FRAME_MODEL, 1, sizeof(m) + bytes, 0);
+        if (head) {
+            memcpy(head, &m, sizeof(m));
+            memcpy(head + sizeof(m), text, bytes);
+        }
+    }
+    free(text);
+}
+
+void backend_models_introduce(struct backend_link *l) {
+    for (uint32_t m = 0; m < l->config.model_count; m++)
+        if (offer_of(l, m) == OFFER_COMES)
+            model_tell(l, m);
+}
+
+void backend_model_rests(struct backend_link *l, uint32_t model) {
+    if (model < l->config.model_count && l->offers[model].told == TOLD_ENDS)
+        l->offers[model].told = TOLD_RESTS;
+    l->offers_left = true;
+    l->offers_look_ns = 0;
+}
+
+void backend_models_untold(struct backend_link *l) {
+    for (uint32_t m = 0; m < l->config.model_count; m++)
+        l->offers[m].told = TOLD_NOTHING;
+    l->offers_left = true;
+    l->aside_told = false;
+}
+
+/* All models that are not served, as text; NULL: no memory. */
+static char *aside_text(const struct backend_link *l) {
+    json_t *list = l->aside ? json_copy(l->aside) : json_array();
+    for (uint32_t m = 0; m < l->config.model_count; m++)
+        if (l->offers[m].unoffered)
+            aside_add(list, l->config.models[m].name, l->config.models[m].version, l->offers[m].unoffered);
+    char *text = aside_write(list, WIRE_HEAD_MAX);
+    json_decref(list);
+    return text;
+}
+
+void backend_aside_look(struct backend_link *l) {
+    char *text = atomic_load_explicit(&l->aside_next, memory_order_relaxed)                 /* taken below */
+                     ? atomic_exchange_explicit(&l->aside_next, NULL, memory_order_acquire) /* backend_link_aside() */
+                     : NULL;
+    if (text) {
+        json_decref(l->aside);
+        l->aside = json_loads(text, 0, NULL);
+        l->aside_told = false;
+        free(text);
+    }
+    if (l->aside_told || !l->introduced)
+        return;
+    l->aside_told = true;
+    text = aside_text(l);
+    if (text)
+        peer_send(&l->uplink.peer, FRAME_ASIDE, 1, text, strlen(text));
+    free(text);
+}
+
+/* Whether a plan or a request for the model is here. */
+static bool is_held(const struct backend_link *l, uint32_t model) {
+    for (uint32_t a = 0; a < l->wiring->accelerators; a++)
+        for (const struct pulled_plan *p = l->queues[a].first; p; p = p->next)
+            if (p->plan.served_model == model)
+                return true;
+    for (const struct frontend_peer *f = l->frontends; f; f = f->next)
+        if (landing_holds(&f->landing, model))
+            return true;
+    return false;
+}
+
+/* The next step of a model. True: more steps follow. */
+static bool model_look(struct backend_link *l, uint32_t m) {
+    struct model_offer *offer = &l->offers[m];
+    enum offer_state state = offer_of(l, m);
+    bool comes = state == OFFER_COMES && offer->told == TOLD_NOTHING;
+    bool ends = state == OFFER_GOES && offer->told == TOLD_MODEL;
+    if (l->introduced && comes)
+        model_tell(l, m);
+    if (l->introduced && ends) {
+        peer_send(&l->uplink.peer, FRAME_MODEL_ENDS, 1, &m, sizeof(m));
+        offer->told = TOLD_ENDS;
+    }
+    if (state != OFFER_GOES)
+        return false;
+    if (backend_model_runs(l, m) || is_held(l, m))
+        return true;
+    offer->told = TOLD_NOTHING;
+    unoffered_set(l, m, NULL);
+    atomic_store_explicit(&offer->state, OFFER_NONE, memory_order_release); /* with backend_link_model_gone() */
+    return false;
+}
+
+void backend_models_look(struct backend_link *l, int64_t now_ns, int64_t *until_ns) {
+    bool changed = atomic_load_explicit(&l->offers_changed, memory_order_relaxed) &&
+                   atomic_exchange_explicit(&l->offers_changed, false, memory_order_acquire); /* with offer_set() */
+    if (!changed && !(l->offers_left && now_ns >= l->offers_look_ns)) {
+        *until_ns = l->offers_left && l->offers_look_ns < *until_ns ? l->offers_look_ns : *until_ns;
+        return;
+    }
+    l->offers_left = false;
+    for (uint32_t m = 0; m < l->config.model_count; m++)
+        l->offers_left |= model_look(l, m);
+    l->offers_look_ns = now_ns + LOOK_NS;
+    if (l->offers_left)
+        *until_ns = l->offers_look_ns < *until_ns ? l->offers_look_ns : *until_ns;
+}

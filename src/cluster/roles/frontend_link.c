@@ -1,0 +1,810 @@
+/* frontend_link.c - a frontend's link: requests that are away (sent, or waiting to be), the scheduler, turns, start and
+ * end. Backends are in frontend_backends.c. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster/roles/frontend_link_state.h"
+#include "cluster/roles/transport.h"
+#include "core/data/advice.h"
+#include "core/data/running.h"
+#include "core/system/clock.h"
+#include "core/system/log.h"
+#include "core/util/assert.h"
+
+#define TAKE_MOST 256               /* messages from one ring a turn */
+#define SWEEP_NS  (10 * NS_PER_MS)  /* between two searches for requests that are too late or long cancelled */
+#define LOOK_NS   (5 * NS_PER_MS)   /* between two calls of the owner's look() while models go, */
+#define REST_NS   (100 * NS_PER_MS) /* and otherwise */
+/* A model that no backend has any more is kept for this time, with its requests: a backend, or another scheduler that
+ * knows one, may be back soon. */
+#define FORGET_NS (2 * NS_PER_S)
+#define FORGET_ISOLATED_NS                                                                                             \
+    (60 * NS_PER_S) /* of `serve --isolate`: what ended is being started again, and loads its models */
+#define NO_MODEL UINT32_MAX
+/* A request that a backend has taken is not stopped there if it is cancelled. It ends here all the same after this
+ * time, however long its batch runs, so that it takes up no place for nobody, and the frontend can end. */
+#define CANCELLED_NS (5 * NS_PER_S)
+
+/* ---- handles: of ports in this process, and of the cluster ---- */
+
+uint64_t away_handle(const struct frontend_link *l, uint64_t handle) {
+    return handle + ((uint64_t)l->number * HELLO_LANES_MAX << HANDLE_SLOT_BITS);
+}
+
+/* The request of a cluster's handle, if it is away. */
+struct away *away_find(const struct frontend_link *l, uint64_t handle) {
+    uint32_t number = handle_frontend(handle), lane = number % HELLO_LANES_MAX, slot = handle_slot(handle);
+    if (number / HELLO_LANES_MAX != l->number || lane >= l->wiring->frontends || slot >= l->wiring->port_requests)
+        return NULL;
+    struct away *a = &l->away[(size_t)lane * l->wiring->port_requests + slot];
+    return a->message.handle && away_handle(l, a->message.handle) == handle ? a : NULL;
+}
+
+uint32_t away_lane(const struct away *a) {
+    return handle_frontend(a->message.handle);
+}
+
+/* ---- inputs that are prepared ---- */
+
+bool away_unready(const struct frontend_link *l, const struct away *a) {
+    const struct request_card *card = &l->wiring->cards[away_lane(a)][handle_slot(a->message.handle)];
+    return atomic_load_explicit(&card->unready, memory_order_acquire); /* with who has prepared them */
+}
+
+void away_await(struct frontend_link *l, struct away *a, uint32_t taker) {
+    l->awaited += !a->awaited;
+    a->awaited = true;
+    a->taker = taker;
+}
+
+void away_await_no_more(struct frontend_link *l, struct away *a) {
+    l->awaited -= a->awaited;
+    a->awaited = false;
+}
+
+/* ---- back to the port ---- */
+
+const struct running *backend_running(const struct frontend_link *l, const struct backend *b) {
+    for (uint32_t i = 0; i < l->config.running_count; i++)
+        if (atomic_load_explicit(&l->config.running[i]->incarnation, memory_order_relaxed) == b->hello.incarnation)
+            return l->config.running[i];
+    return NULL;
+}
+
+/* Whether a lost backend, which had read the request, was running others. Who hears first that it is lost: the
+ * scheduler, or we (`beside`). */
+static bool was_beside(const struct frontend_link *l, const struct away *a) {
+    const struct backend *b = a->taker < l->backend_room ? l->backends[a->taker] : NULL;
+    const struct running *running = b && b->known ? backend_running(l, b) : NULL;
+    return a->beside || (running && atomic_load_explicit(&running->count, memory_order_acquire) > 0 &&
+                         !running_has(running, away_handle(l, a->message.handle)));
+}
+
+/* Whether a backend is gone that was running the request; likewise. */
+static bool ended_its_run(const struct frontend_link *l, const struct away *a) {
+    bool ended = a->ended_run;
+    if (a->last.status != REQUEST_LOST)
+        return false;
+    for (uint32_t i = 0; i < l->config.running_count && a->last.reason == LOST_BACKEND && !ended; i++)
+        ended = running_has(l->config.running[i], away_handle(l, a->message.handle));
+    return ended;
+}
+
+/* Whether a backend is gone that had read the request, and it is not known to have ended because of others. A backend
+ * that had not read it is not gone because of it: until the scheduler notices that a backend is gone, it goes on
+ * sending requests there. */
+static bool ended_its_backend(const struct frontend_link *l, const struct away *a) {
+    return a->last.status == REQUEST_LOST && a->last.reason == LOST_BACKEND && a->taker != NO_TAKER &&
+           !was_beside(l, a);
+}
+
+static void give_result(struct frontend_link *l, const struct away *a) {
+    bool ended = ended_its_run(l, a);
+    struct ring *ring = &l->wiring->results[away_lane(a)];
+    struct result_message *message = ring_reserve(ring);
+    CHECK(message); /* a port has at most as many requests outstanding as the ring has slots */
+    *message = (struct result_message){
+        .handle = a->message.handle,
+        .run_start_ns = a->last.run_start_ns,
+        .run_end_ns = a->last.run_end_ns,
+        .block = a->block,
+        .first_item = ITEMS_WHOLE,
+        .batch_items = a->last.batch_items,
+        .status = a->last.status,
+        .refusal = a->last.refusal,
+        .suspect = a->last.suspect | ended,
+        .broke = a->last.broke | ended,
+        .absent = a->last.absent,
+        .unready = a->last.unready,
+        .misfit = a->last.status == REQUEST_LOST && a->last.reason == LOST_MISFIT,
+        .gone = !ended && ended_its_backend(l, a),
+    };
+    ring_push(ring);
+    l->results_rung++;
+}
+
+static void give_refusal(struct frontend_link *l, struct away *a, uint32_t reason) {
+    struct ring *ring = &l->wiring->refusals[away_lane(a)];
+    struct refusal_message *message = ring_reserve(ring);
+    CHECK(message); /* likewise */
+    *message =
+        (struct refusal_message){.handle = a->message.handle, .served_model = a->message.model, .reason = reason};
+    ring_push(ring);
+    l->results_rung++;
+}
+
+void away_unread(struct frontend_link *l, struct away *a) {
+    if (--a->readers == 0 && a->over)
+        away_give_back(l, a);
+}
+
+void away_give_back(struct frontend_link *l, struct away *a) {
+    l->held -= !a->sent;
+    if (a->refused)
+        give_refusal(l, a, a->last.refusal);
+    else
+        give_result(l, a);
+    a->message.handle = 0;
+}
+
+/* Call it when the scheduler no longer has a request: if the request is in doubt, the next such one may go. */
+static void doubtful_back(struct frontend_link *l, const struct away *a) {
+    if (!a->sent || !a->message.doubtful)
+        return;
+    l->doubtful--;
+    l->sweep_ns = 0; /* the next one may go */
+}
+
+/* A request has ended: its port is told once its inputs are no longer read. */
+void away_over(struct frontend_link *l, struct away *a, const struct wire_outcome *last, struct output_block *block,
+               bool refused) {
+    if (a->over) { /* the first end counts */
+        output_block_put(block);
+        return;
+    }
+    doubtful_back(l, a);
+    a->last = *last;
+    a->block = block;
+    a->refused = refused;
+    a->over = true;
+    away_await_no_more(l, a);
+    if (a->readers == 0)
+        away_give_back(l, a);
+}
+
+static void refuse(struct frontend_link *l, struct away *a, uint32_t reason) {
+    away_over(l, a, &(struct wire_outcome){.status = REQUEST_REFUSED, .refusal = (uint8_t)reason}, NULL, true);
+}
+
+/* ---- to the scheduler ---- */
+
+/* Whether the scheduler is connected, and knows the model. A request with a promise goes only to a scheduler that knows
+ * promises. Only one request in doubt is at the scheduler at a time: if a backend is lost again, the others were not
+ * there, and are not to blame. */
+bool away_can_send(const struct frontend_link *l, const struct away *a) {
+    return l->uplink.up && l->remote_of_local[a->message.model] != NO_MODEL && (l->promises || !away_unready(l, a)) &&
+           !(a->message.doubtful && l->doubtful > 0);
+}
+
+/* Adds a request to the frame that is being filled. */
+void away_tell(struct frontend_link *l, const struct away *a, uint8_t kind) {
+    struct wire_request *place = peer_frame_more(&l->uplink.peer, FRAME_REQUESTS, sizeof(*place), WIRE_MANY);
+    if (!place)
+        return; /* the connection is about to be closed; then the request is sent again */
+    struct wire_request message = wire_request_of(&a->message);
+    message.handle = away_handle(l, a->message.handle);
+    message.model = a->remote;
+    message.port = 0;
+    message.kind = kind;
+    if (message.ready_ns > 0 && !away_unready(l, a))
+        message.ready_ns = 0;
+    *place = message;
+}
+
+void away_take_back(struct frontend_link *l, struct away *a) {
+    if (!a->cancelled)
+        away_tell(l, a, REQUEST_CANCELLED);
+    away_over(l, a, &(struct wire_outcome){.status = REQUEST_LOST}, NULL, false);
+}
+
+void away_send(struct frontend_link *l, struct away *a) {
+    a->remote = l->remote_of_local[a->message.model];
+    a->sent = l->uplink.times;
+    l->held--;
+    l->doubtful += a->message.doubtful;
+    l->again += a->again;
+    away_tell(l, a, REQUEST_ARRIVED);
+}
+
+bool away_hold(struct frontend_link *l, struct away *a) {
+    if (a->cancelled) {
+        refuse(l, a, REFUSAL_CANCELLED);
+        return false;
+    }
+    away_await_no_more(l, a);
+    a->taker = NO_TAKER;
+    if (!a->sent)
+        return true;
+    doubtful_back(l, a);
+    a->sent = 0;
+    a->again = true;
+    l->held++;
+    return true;
+}
+
+/* Its inputs are there, perhaps before the time that was promised. */
+static void inputs_ready(struct frontend_link *l, struct away *a) {
+    frontend_inputs_ready(l, a);
+    if (a->sent && a->sent == l->uplink.times && l->uplink.up && l->promises)
+        away_tell(l, a, REQUEST_READY);
+    else if (!a->sent && away_can_send(l, a))
+        away_send(l, a);
+}
+
+/* Whether a model is gone for good: its last requests here have been refused. */
+static bool is_forgotten(const struct frontend_link *l, uint32_t local) {
+    return l->uplink.up && !l->served[local] && l->remote_of_local[local] == NO_MODEL &&
+           l->forget_ns[local] == TIME_NEVER;
+}
+
+/* Nobody waits for a request any more. */
+static void cancel(struct frontend_link *l, struct away *a) {
+    a->cancelled = true;
+    if (!a->sent || !l->uplink.up) {
+        refuse(l, a, REFUSAL_CANCELLED);
+        return;
+    }
+    away_tell(l, a, REQUEST_CANCELLED);
+    a->cut_ns = clock_now_ns() + l->config.cancelled_ns;
+    l->cut_ns = a->cut_ns < l->cut_ns ? a->cut_ns : l->cut_ns;
+}
+
+/* Ends cancelled requests that nobody has given back in time. Later messages about them are ignored. Their inputs are
+ * kept where a backend is known to read them (away_over()); by shared memory it finds out that they may have changed
+ * (front/request/port.c). */
+static void cancelled_look(struct frontend_link *l, int64_t now_ns, int64_t *until_ns) {
+    if (now_ns >= l->cut_ns) {
+        l->cut_ns = TIME_NEVER;
+        for (size_t i = 0; i < away_count(l); i++) {
+            struct away *a = &l->away[i];
+            if (!a->message.handle || !a->cancelled || a->over)
+                continue;
+            if (now_ns >= a->cut_ns)
+                refuse(l, a, REFUSAL_CANCELLED);
+            else
+                l->cut_ns = a->cut_ns < l->cut_ns ? a->cut_ns : l->cut_ns;
+        }
+        l->cut_ns = l->cut_ns < now_ns + SWEEP_NS ? now_ns + SWEEP_NS : l->cut_ns;
+    }
+    *until_ns = l->cut_ns < *until_ns ? l->cut_ns : *until_ns;
+}
+
+static void take_request(struct frontend_link *l, const struct request_message *message) {
+    struct away *a =
+        &l->away[(size_t)handle_frontend(message->handle) * l->wiring->port_requests + handle_slot(message->handle)];
+    if (message->kind == REQUEST_CANCELLED) {
+        if (a->message.handle != message->handle || a->over)
+            return;
+        cancel(l, a);
+        return;
+    }
+    if (message->kind == REQUEST_READY) {
+        if (a->message.handle == message->handle && !a->over)
+            inputs_ready(l, a);
+        return;
+    }
+    CHECK_EQ(a->message.handle, 0); /* a port reuses a slot only when its request has come back */
+    *a = (struct away){.message = *message, .taker = NO_TAKER, .reader = NO_TAKER};
+    l->held++;
+    if (away_can_send(l, a))
+        away_send(l, a);
+    else if (is_forgotten(l, a->message.model)) /* it was sent again, or late, and its model is gone */
+        refuse(l, a, REFUSAL_STRANDED);
+}
+
+static bool take_requests(struct frontend_link *l) {
+    bool more = false;
+    for (uint32_t f = 0; f < l->wiring->frontends; f++) {
+        struct ring *ring = &l->wiring->requests[f];
+        const struct request_message *message;
+        uint32_t n = 0;
+        for (; n < TAKE_MOST && (message = ring_peek(ring)); ring_pop(ring), n++)
+            take_request(l, message);
+        if (n)
+            ring_release(ring);
+        more |= n == TAKE_MOST;
+    }
+    return more;
+}
+
+/* The next request that waits here, from *i on. `left` counts those not yet found, at first l->held. NULL: no more. */
+static struct away *held_next(const struct frontend_link *l, size_t *i, uint32_t *left) {
+    while (*left > 0 && *i < away_count(l)) {
+        struct away *a = &l->away[(*i)++];
+        if (!a->message.handle || a->sent)
+            continue;
+        --*left;
+        if (!a->over)
+            return a;
+    }
+    return NULL;
+}
+
+/* Why a request that waits here cannot be in time any more. */
+static enum refusal held_too_long(const struct frontend_link *l, const struct away *a) {
+    return away_unready(l, a)    ? REFUSAL_DEADLINE
+           : !l->uplink.up       ? REFUSAL_UNSCHEDULED
+           : a->message.doubtful ? REFUSAL_LOST
+                                 : REFUSAL_STRANDED;
+}
+
+/* Of the requests that wait here, refuses those that can no longer be in time, and sends those that can be sent. */
+static void sweep(struct frontend_link *l, int64_t now_ns) {
+    uint32_t left = l->held;
+    size_t i = 0;
+    for (struct away *a; (a = held_next(l, &i, &left));) {
+        if (now_ns > a->message.deadline_ns)
+            refuse(l, a, held_too_long(l, a));
+        else if (away_can_send(l, a))
+            away_send(l, a);
+    }
+}
+
+/* Looks at the cards of the requests that are awaited, since a port leaves out REQUEST_READY if its ring is nearly
+ * full. */
+static void awaited_look(struct frontend_link *l) {
+    for (size_t i = 0; i < away_count(l) && l->awaited > 0; i++)
+        if (l->away[i].message.handle && l->away[i].awaited && !away_unready(l, &l->away[i]))
+            frontend_inputs_ready(l, &l->away[i]);
+}
+
+/* ---- from the scheduler ---- */
+
+/* Keeps a model until there is room for it. */
+static void waiting_add(struct frontend_link *l, uint32_t remote, const char *description, uint32_t bytes) {
+    struct waiting_model **at = &l->waiting, *w = malloc(sizeof(*w) + bytes);
+    if (!w)
+        return; /* the next scheduler announces it again */
+    w->next = NULL;
+    w->remote = remote;
+    w->bytes = bytes;
+    memcpy(w->description, description, bytes);
+    while (*at)
+        at = &(*at)->next;
+    *at = w;
+}
+
+/* Takes the waiting model with this number of the scheduler out of the list; NO_MODEL: the first one. NULL: there is
+ * none. */
+static struct waiting_model *waiting_take(struct frontend_link *l, uint32_t remote) {
+    for (struct waiting_model **at = &l->waiting, *w; (w = *at); at = &w->next)
+        if (remote == NO_MODEL || w->remote == remote) {
+            *at = w->next;
+            return w;
+        }
+    return NULL;
+}
+
+static void waiting_free(struct frontend_link *l) {
+    for (struct waiting_model *w; (w = waiting_take(l, NO_MODEL));)
+        free(w);
+}
+
+/* Serves a model that the scheduler knows by this number, or keeps it until there is room. */
+static void model_take(struct frontend_link *l, uint32_t remote, const char *description, uint32_t bytes) {
+    struct sy_error err;
+    int local = l->config.ops->serve(l->config.context, description, bytes, &err);
+    if (local < 0) {
+        log_error("model not served here", "reason=\"%s\"", err.text);
+        if (local == -ENOSPC)
+            waiting_add(l, remote, description, bytes);
+        return;
+    }
+    l->remote_of_local[local] = remote;
+    l->forget_ns[local] = TIME_NEVER;
+    l->told[local] = l->served[local] = true;
+    l->look_ns = 0; /* it may replace another model */
+    if (l->held > 0)
+        sweep(l, clock_now_ns());
+}
+
+static void model_serve(struct frontend_link *l, const struct frame *frame, const char *head) {
+    uint32_t remote;
+    memcpy(&remote, head, sizeof(remote));
+    model_take(l, remote, head + sizeof(remote), frame->head_bytes - (uint32_t)sizeof(remote));
+}
+
+/* Serves models that waited, while there is room. */
+static void waiting_look(struct frontend_link *l) {
+    while (l->waiting && l->uplink.up && (!l->config.ops->room || l->config.ops->room(l->config.context))) {
+        struct waiting_model *w = waiting_take(l, NO_MODEL);
+        model_take(l, w->remote, w->description, w->bytes);
+        free(w);
+    }
+}
+
+/* The scheduler does not serve the model now. */
+static void model_miss(struct frontend_link *l, uint32_t local) {
+    l->remote_of_local[local] = NO_MODEL;
+    l->served[local] = false;
+    l->forget_ns[local] = clock_now_ns() + (l->config.running_count ? FORGET_ISOLATED_NS : FORGET_NS);
+    l->look_ns = 0;
+}
+
+/* Refuses the requests that wait here for a backend that has their model. */
+static void model_refuse(struct frontend_link *l, uint32_t local) {
+    uint32_t left = l->held;
+    size_t i = 0;
+    for (struct away *a; (a = held_next(l, &i, &left));)
+        if (a->message.model == local)
+            refuse(l, a, REFUSAL_STRANDED);
+}
+
+/* Forgets models after FORGET_NS. True: some are left. */
+static bool models_forget(struct frontend_link *l, int64_t now_ns) {
+    bool left = false;
+    for (uint32_t local = 0; local < l->config.models_max && l->uplink.up; local++) {
+        if (now_ns > l->forget_ns[local]) {
+            l->forget_ns[local] = TIME_NEVER;
+            model_refuse(l, local);
+            l->config.ops->gone(l->config.context, local);
+        }
+        left |= l->forget_ns[local] != TIME_NEVER;
+    }
+    return left;
+}
+
+/* Takes the requests of a model that no backend has any more out of the scheduler's queue; they wait here instead. */
+static void requests_take_back(struct frontend_link *l, uint32_t remote) {
+    for (size_t i = 0; i < away_count(l); i++) {
+        struct away *a = &l->away[i];
+        if (!a->message.handle || a->over || a->cancelled || a->sent != l->uplink.times || a->taker != NO_TAKER ||
+            a->remote != remote)
+            continue;
+        l->lost[LOST_BACKEND]++;
+        away_take_back(l, a);
+    }
+}
+
+/* From now on no request is sent with this number of a model: the scheduler has given the model another number before,
+ * or the model is gone. */
+static void model_gone(struct frontend_link *l, uint32_t remote) {
+    free(waiting_take(l, remote));
+    for (uint32_t local = 0; local < l->config.models_max; local++) {
+        if (l->ends[local] == remote)
+            l->ends[local] = NO_MODEL;
+        if (l->remote_of_local[local] == remote) {
+            model_miss(l, local);
+            requests_take_back(l, remote);
+        }
+    }
+    peer_send(&l->uplink.peer, FRAME_MODEL_LEFT, 1, &remote, sizeof(remote));
+}
+
+/* The same for a model that its last backend unloads. That backend still runs the requests in the scheduler, and those
+ * that ports handed over before they knew the model's successor. */
+static void model_ends(struct frontend_link *l, uint32_t remote) {
+    free(waiting_take(l, remote));
+    while (take_requests(l)) {
+    }
+    for (uint32_t local = 0; local < l->config.models_max; local++)
+        if (l->remote_of_local[local] == remote) {
+            model_miss(l, local);
+            l->forget_ns[local] = clock_now_ns();
+        }
+    peer_send(&l->uplink.peer, FRAME_MODEL_LEFT, 1, &remote, sizeof(remote));
+}
+
+static bool outlasts(const struct frontend_link *l, uint32_t local) {
+    return l->config.ops->outlasts && l->config.ops->outlasts(l->config.context, local);
+}
+
+/* A model whose successor is not ready here goes on until that is, and until its last requests have come in whole: the
+ * scheduler and the backend wait for the answer. */
+static void model_is_to_end(struct frontend_link *l, uint32_t remote) {
+    for (uint32_t local = 0; local < l->config.models_max; local++)
+        if (l->remote_of_local[local] == remote && outlasts(l, local)) {
+            l->ends[local] = remote;
+            l->look_ns = 0;
+            return;
+        }
+    model_ends(l, remote);
+}
+
+/* Ends models that went on until now. True: some are left. */
+static bool models_end(struct frontend_link *l) {
+    bool left = false;
+    for (uint32_t local = 0; local < l->config.models_max && l->uplink.up; local++) {
+        uint32_t remote = l->ends[local];
+        if (remote != NO_MODEL && outlasts(l, local)) {
+            left = true;
+        } else if (remote != NO_MODEL) {
+            l->ends[local] = NO_MODEL;
+            model_ends(l, remote);
+        }
+    }
+    return left;
+}
+
+/* The scheduler has announced all models that it serves. */
+static void all_told(struct frontend_link *l) {
+    for (uint32_t local = 0; local < l->config.models_max; local++)
+        if (l->served[local] && !l->told[local])
+            model_miss(l, local);
+    l->config.ops->told(l->config.context);
+    sweep(l, clock_now_ns());
+}
+
+/* Sets the advice, or ADVICE_NONE: the advice of a scheduler that is gone is not shown. */
+static void advise(const struct frontend_link *l, int64_t wanted) {
+    if (l->config.advice)
+        advice_set(l->config.advice, wanted);
+}
+
+/* The scheduler has refused a request. If it was cancelled although nobody here asked for that, a connection broke, and
+ * the scheduler has cancelled what had come by it. If the request has been sent since, and no backend has it, it is
+ * taken back, and its port sends it again; else nothing is lost. */
+static void refused(struct frontend_link *l, struct away *a, uint32_t reason) {
+    if (reason != REFUSAL_CANCELLED || a->cancelled) {
+        refuse(l, a, reason);
+    } else if (!a->over && a->sent == l->uplink.times && a->taker == NO_TAKER) {
+        l->lost[LOST_UNSAID]++;
+        away_take_back(l, a); /* another copy of it may be queued */
+    }
+}
+
+static int from_scheduler(void *context, const struct frame *frame, const void *head, struct sy_error *err) {
+    struct frontend_link *l = context;
+    const struct refusal_message *refusals = head;
+    const struct wire_lost *lost = head;
+    enum lost_reason reason;
+    struct away *a;
+
+    switch (frame->kind) {
+    case FRAME_SERVE:
+        model_serve(l, frame, head);
+        return 0;
+    case FRAME_MODEL_GONE:
+        for (uint32_t i = 0; i < frame->count; i++)
+            model_gone(l, ((const uint32_t *)head)[i]);
+        return 0;
+    case FRAME_MODEL_ENDS:
+        for (uint32_t i = 0; i < frame->count; i++)
+            model_is_to_end(l, ((const uint32_t *)head)[i]);
+        return 0;
+    case FRAME_TOLD:
+        all_told(l);
+        return 0;
+    case FRAME_ADVICE:
+        for (uint32_t i = 0; i < frame->count; i++)
+            advise(l, ((const uint32_t *)head)[i]);
+        return 0;
+    case FRAME_REFUSALS:
+        for (uint32_t i = 0; i < frame->count; i++)
+            if (refusals[i].reason < REFUSAL_COUNT && (a = away_find(l, refusals[i].handle)))
+                refused(l, a, refusals[i].reason);
+        return 0;
+    case FRAME_RESULTS:
+        for (uint32_t i = 0; i < frame->count; i++)
+            if ((a = away_find(l, lost_read(&lost[i], &reason)))) {
+                l->lost[reason] += !a->over;
+                away_over(l, a, &(struct wire_outcome){.status = REQUEST_LOST, .reason = (uint8_t)reason}, NULL, false);
+            }
+        return 0;
+    default:
+        return error_set(err, -EPROTO, "a scheduler does not send frames of kind %u to a frontend", frame->kind);
+    }
+}
+
+/* We have a new number, so requests that backends have under the old one cannot be reported to us any more. */
+static void renumbered(struct frontend_link *l) {
+    for (size_t i = 0; i < away_count(l); i++) {
+        struct away *a = &l->away[i];
+        if (!a->message.handle || a->over || a->taker == NO_TAKER)
+            continue;
+        away_hold(l, a);
+    }
+}
+
+static void uplink_up(void *context, const struct hello *welcome) {
+    struct frontend_link *l = context;
+    if (l->number != welcome->number && l->number)
+        renumbered(l);
+    l->number = welcome->number;
+    l->promises = welcome->promises;
+    memset(l->told, 0, l->config.models_max);
+    memset(l->remote_of_local, 0xff,
+           l->config.models_max * sizeof(*l->remote_of_local)); /* the new scheduler has other numbers */
+    memset(l->ends, 0xff, l->config.models_max * sizeof(*l->ends));
+    waiting_free(l);
+}
+
+static void uplink_down(void *context) {
+    struct frontend_link *l = context;
+    advise(l, ADVICE_NONE);
+    for (size_t i = 0; i < away_count(l); i++) {
+        struct away *a = &l->away[i];
+        if (a->message.handle && a->sent && !a->over && a->taker == NO_TAKER)
+            away_hold(l, a);
+    }
+}
+
+static const struct uplink_ops uplink_ops = {uplink_up, from_scheduler, uplink_down};
+
+static void bury(void *owner, struct peer *peer) {
+    struct frontend_link *l = owner;
+    if (uplink_buries(&l->uplink, peer))
+        return;
+    struct backend *b = container_of(peer, struct backend, peer);
+    free(b->asked);
+    free(b);
+}
+
+/* ---- turns ---- */
+
+static void report(struct frontend_link *l, int64_t now_ns, int64_t *until_ns) {
+    if (!link_report_begin(&l->report, now_ns, until_ns))
+        return;
+    uplink_report(&l->uplink, &l->report, now_ns);
+    for (uint32_t i = 0; i < l->backend_room; i++) {
+        const struct backend *b = l->backends[i];
+        if (b && b->known && !b->peer.closed)
+            link_report_add(&l->report, b->hello.name, ROLE_BACKEND, b->hello.number, &b->peer, &b->health, now_ns);
+    }
+    link_report_end(&l->report, &(struct link_totals){.role = ROLE_FRONTEND,
+                                                      .ready = l->uplink.up,
+                                                      .term = l->uplink.self.term,
+                                                      .lost = l->lost,
+                                                      .again = l->again});
+}
+
+static void publish(struct frontend_link *l) {
+    struct wiring *w = l->wiring;
+    for (uint32_t f = 0; f < w->frontends && l->results_rung > 0; f++) {
+        bool any = ring_publish(&w->results[f]);
+        any |= ring_publish(&w->refusals[f]);
+        if (any)
+            doorbell_ring_or_help(&w->frontend_bells[f], l->results_rung <= WIRING_HELP_MOST);
+    }
+    l->results_rung = 0;
+}
+
+static int64_t turn(void *owner, int64_t now_ns) {
+    struct frontend_link *l = owner;
+    int64_t until_ns = TIME_NEVER;
+
+    uplink_look(&l->uplink, now_ns, &until_ns);
+    if (l->fabric_due) {
+        l->fabric_due = false;
+        fabric_look(l->fabric);
+    }
+    frontend_backends_look(l, now_ns, &until_ns);
+    bool more = take_requests(l);
+    if (l->held > 0 || l->awaited > 0) {
+        if (now_ns >= l->sweep_ns) {
+            sweep(l, now_ns);
+            awaited_look(l);
+            l->sweep_ns = now_ns + SWEEP_NS;
+        }
+        until_ns = l->sweep_ns < until_ns ? l->sweep_ns : until_ns;
+    }
+    if (now_ns >= l->look_ns && !l->loop.lent) { /* look() waits for frontends: one may be taking this turn */
+        bool forgets = models_forget(l, now_ns), soon = l->config.ops->look(l->config.context), ends = models_end(l);
+        waiting_look(l);
+        l->look_ns = now_ns + (forgets || soon || ends ? LOOK_NS : REST_NS);
+    }
+    until_ns = l->look_ns < until_ns ? l->look_ns : until_ns;
+    cancelled_look(l, now_ns, &until_ns);
+    report(l, now_ns, &until_ns);
+    publish(l);
+    return more ? 0 : until_ns;
+}
+
+static bool pending(void *owner) {
+    struct frontend_link *l = owner;
+    l->fabric_due |= l->fabric && !fabric_may_sleep(l->fabric);
+    if (l->fabric_due || uplink_pending(&l->uplink))
+        return true;
+    for (uint32_t f = 0; f < l->wiring->frontends; f++)
+        if (ring_pending(&l->wiring->requests[f]))
+            return true;
+    return false;
+}
+
+static const struct link_loop_ops loop_ops = {turn, pending, frontend_accepted, bury};
+
+/* ---- start and end ---- */
+
+static void link_free(struct frontend_link *l) {
+    uplink_destroy(&l->uplink);
+    frontend_fabric_close(l);
+    for (size_t i = 0; l->away && i < away_count(l); i++)
+        if (l->away[i].message.handle && l->away[i].over)
+            output_block_put(l->away[i].block);
+    waiting_free(l);
+    free(l->backends);
+    free(l->forget_ns);
+    free(l->served);
+    free(l->told);
+    free(l->remote_of_local);
+    free(l->ends);
+    free(l->away);
+    link_report_free(&l->report);
+    free(l);
+}
+
+int frontend_link_start(struct frontend_link **link, const struct frontend_link_config *config, struct sy_error *err) {
+    struct frontend_link *l = calloc(1, sizeof(*l));
+    struct wiring *w = config->wiring;
+    int rc = -ENOMEM;
+
+    if (!l)
+        return error_set(err, rc, "no memory for the link to the cluster");
+    l->config = *config;
+    l->wiring = w;
+    l->config.cancelled_ns = config->cancelled_ns ? config->cancelled_ns : CANCELLED_NS;
+    l->cut_ns = TIME_NEVER;
+    link_report_init(&l->report);
+    l->away = calloc((size_t)w->frontends * w->port_requests, sizeof(*l->away)); /* pages are used only as slots are */
+    l->remote_of_local = malloc(config->models_max * sizeof(*l->remote_of_local));
+    l->ends = malloc(config->models_max * sizeof(*l->ends));
+    l->forget_ns = malloc(config->models_max * sizeof(*l->forget_ns));
+    l->served = calloc(config->models_max, sizeof(*l->served));
+    l->told = calloc(config->models_max, sizeof(*l->told));
+    if (!l->away || !l->remote_of_local || !l->ends || !l->told || !l->served || !l->forget_ns) {
+        error_set(err, rc, "no memory for the link to the cluster");
+        goto err_free;
+    }
+    for (uint32_t i = 0; i < config->models_max; i++)
+        l->forget_ns[i] = TIME_NEVER;
+    memset(l->remote_of_local, 0xff, config->models_max * sizeof(*l->remote_of_local));
+    memset(l->ends, 0xff, config->models_max * sizeof(*l->ends));
+    hello_formats(&l->config.self);
+    l->config.self.role = ROLE_FRONTEND;
+    l->config.self.lanes = w->frontends;
+    l->config.self.slots = w->port_requests;
+    l->config.self.transports = TRANSPORTS_PLAIN;
+    if (config->fabric) {
+        l->config.self.transports |= TRANSPORT_BIT(TRANSPORT_FABRIC);
+        snprintf(l->config.self.fabric, sizeof(l->config.self.fabric), "%s", config->fabric);
+    }
+    if ((rc = uplink_init(&l->uplink, &l->loop, config->schedulers, config->scheduler_count, &l->config.self,
+                          config->beat_ns, &uplink_ops, l, err)) < 0 ||
+        (rc = link_loop_init(&l->loop, &loop_ops, l, wiring_link_bell(w), config->listen_fd, err)) < 0)
+        goto err_free;
+    if ((rc = link_loop_secure(&l->loop, config->tls)) < 0) {
+        error_set(err, rc, "no memory for TLS");
+        goto err_free;
+    }
+    char name[HELLO_LOCAL_MAX];
+    hello_local_name(config->self.incarnation, name);
+    if (link_loop_listen_local(&l->loop, name) < 0)
+        log_warn("backends of this host have to come by TCP", "reason=\"no Unix socket\"");
+    if (config->fabric && (rc = frontend_fabric_open(l, err)) < 0)
+        goto err_free;
+    link_loop_lend(&l->loop);
+    if ((rc = (config->registry ? uplink_registry(&l->uplink, config->registry, err) : 0)) < 0 ||
+        (rc = link_loop_start(&l->loop, "link", err)) < 0)
+        goto err_free;
+    *link = l;
+    return 0;
+
+err_free:
+    link_loop_stop(&l->loop);
+    link_free(l);
+    return rc;
+}
+
+void frontend_link_stop(struct frontend_link *l) {
+    if (!l)
+        return;
+    uplink_leave(&l->uplink);
+    link_loop_stop(&l->loop);
+    link_free(l);
+}
+
+struct link_report *frontend_link_report(struct frontend_link *l) {
+    return &l->report;
+}

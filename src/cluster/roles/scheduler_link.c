@@ -1,0 +1,899 @@
+/* scheduler_link.c - members, and the messages between them and the scheduling threads.
+ *
+ * Everything about models and accelerators is in scheduler_places.c. */
+#include "cluster/roles/scheduler_link.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cluster/roles/aside.h"
+#include "cluster/roles/scheduler_link_state.h"
+#include "core/data/advice.h"
+#include "core/system/clock.h"
+#include "core/system/log.h"
+#include "core/util/assert.h"
+#include "front/net/auth.h"
+
+#define TAKE_MOST       1024           /* messages from one ring a turn */
+#define AHEAD           8              /* requests ahead whose `last` is prefetched */
+#define GREET_NS        (5 * NS_PER_S) /* from being accepted to the introduction */
+#define ERROR_PART_MOST 8 /* the error of a clock may take at most one in so many parts of a request's time */
+/* How long members may take to join a scheduler that begins to lead. At worst they ask the registry only every two
+ * seconds, take three heartbeats to find another scheduler silent, and leave that out for three more. */
+#define SETTLE_NS           (3 * NS_PER_S)
+#define SETTLE_BEATS        (2 * HEALTH_BEATS + 1)
+#define SCHEDULER_SILENT_NS (10 * NS_PER_S)
+#define STRANGERS_MAX       256              /* connected, and not introduced */
+#define EVICT_LOOKS         32               /* strangers checked, to find the one to close */
+#define LOOK_NS             (1 * NS_PER_MS)  /* between two checks of members, and of models while something changes */
+#define LOOK_MEMBER_NS      (10 * NS_PER_US) /* so much longer for each member: checking one takes some 20 ns */
+
+/* ---- to members ---- */
+
+static struct member *member_of(const struct scheduler_link *l, uint64_t handle) {
+    struct member *m = l->by_number[handle_frontend(handle) / HELLO_LANES_MAX];
+    return m && m->hello.role == ROLE_FRONTEND && !m->peer.closed ? m : NULL;
+}
+
+void link_lost(struct scheduler_link *l, uint64_t handle, enum lost_reason reason) {
+    struct member *m = member_of(l, handle);
+    if (!m)
+        return; /* the frontend is gone, and its requests with it */
+    lost_tell(&m->peer, FRAME_RESULTS, handle, reason);
+    l->counters.lost[reason]++;
+}
+
+static void refuse(struct scheduler_link *l, uint64_t handle, uint32_t served_model, enum refusal reason) {
+    struct member *m = member_of(l, handle);
+    struct refusal_message *place = m ? peer_frame_more(&m->peer, FRAME_REFUSALS, sizeof(*place), WIRE_MANY) : NULL;
+    if (place)
+        *place = (struct refusal_message){.handle = handle, .served_model = served_model, .reason = reason};
+}
+
+/* ---- requests ---- */
+
+static bool request_fits(const struct scheduler_link *l, const struct member *m,
+                         const struct request_message *message) {
+    uint32_t number = handle_frontend(message->handle);
+    return number / HELLO_LANES_MAX == m->hello.number && number % HELLO_LANES_MAX < m->hello.lanes &&
+           handle_slot(message->handle) < m->hello.slots && message->model < l->config.models_max &&
+           message->kind <= REQUEST_READY && message->items >= 1 && message->work > 0 && message->work < 1e9F &&
+           (message->priority < PRIORITIES_MAX || message->priority == PRIORITY_BEST_EFFORT);
+}
+
+static struct request_message *last_of(struct member *m, uint64_t handle) {
+    return &m->last[(size_t)(handle_frontend(handle) % HELLO_LANES_MAX) * m->hello.slots + handle_slot(handle)];
+}
+
+/* The slot of a message to its model's thread; push() sends it. NULL: there is no room now. */
+static struct request_message *place_for(struct scheduler_link *l, uint32_t model) {
+    return ring_reserve(&l->wiring->requests[l->wiring->thread_of_served[model]]);
+}
+
+static void push(struct scheduler_link *l, uint32_t model) {
+    uint32_t thread = l->wiring->thread_of_served[model];
+    ring_push(&l->wiring->requests[thread]);
+    l->model_rung[thread] = true;
+    l->pushed++;
+}
+
+/* Tells the model's thread more about a queued request. The times are repeated as they were told first, since the
+ * estimate of the frontend's clock has changed. */
+static bool request_tell(struct scheduler_link *l, const struct request_message *last, enum request_message_kind kind) {
+    struct request_message *place = place_for(l, last->model);
+    if (!place)
+        return false;
+    *place = *last;
+    place->kind = (uint8_t)kind;
+    push(l, last->model);
+    return true;
+}
+
+bool request_cancel(struct scheduler_link *l, const struct request_message *last) {
+    return request_tell(l, last, REQUEST_CANCELLED);
+}
+
+/* Converts times to our clock. By the possible error the deadline becomes earlier and the promise later, so that the
+ * request is not late by its client's clock, and its inputs are not later than promised. */
+static void times_convert(const struct health *health, const struct request_message *sent, int64_t *arrival_ns,
+                          int64_t *deadline_ns, int64_t *ready_ns) {
+    *arrival_ns = health_local(health, sent->arrival_ns);
+    *deadline_ns = health_local(health, sent->deadline_ns);
+    int64_t error_ns = health->error_ns, most_ns = (*deadline_ns - *arrival_ns) / ERROR_PART_MOST;
+    error_ns = error_ns < most_ns ? error_ns : most_ns;
+    *deadline_ns -= error_ns;
+    *ready_ns = sent->ready_ns > 0 ? health_local(health, sent->ready_ns) : 0;
+    if (*ready_ns > 0) /* beyond the deadline it is all the same: the request is refused */
+        *ready_ns = *ready_ns < *deadline_ns - error_ns ? *ready_ns + error_ns : *deadline_ns;
+}
+
+static int take_request(struct scheduler_link *l, struct member *m, const struct request_message *sent,
+                        struct sy_error *err) {
+    if (!request_fits(l, m, sent))
+        return error_set(err, -EPROTO, "a request whose numbers will not do");
+    struct request_message *last = last_of(m, sent->handle);
+    if (sent->kind == REQUEST_CANCELLED) {
+        if (last->handle == sent->handle && request_cancel(l, last)) /* if there is no room for that, it runs */
+            last->kind = REQUEST_CANCELLED;
+        return 0;
+    }
+    if (sent->kind == REQUEST_READY) {
+        if (last->handle == sent->handle && last->ready_ns > 0)
+            request_tell(l, last, REQUEST_READY); /* a hint: without room for it, the promise counts */
+        return 0;
+    }
+    struct served_place *place = &l->places[sent->model];
+    l->counters.requests++;
+    if (!place_takes(place, sent)) { /* its frontend does not know yet that the model has moved to another place */
+        link_lost(l, sent->handle, LOST_PLACE);
+        return 0;
+    }
+    struct request_message *message = l->in_scheduler < l->wiring->port_requests ? place_for(l, sent->model) : NULL;
+    if (!message) {
+        refuse(l, sent->handle, sent->model, REFUSAL_POOL_FULL);
+        return 0;
+    }
+    int64_t arrival_ns, deadline_ns, ready_ns;
+    times_convert(&m->health, sent, &arrival_ns, &deadline_ns, &ready_ns);
+    *message = *sent; /* do not read back what was just written: that would stall until it is in the cache */
+    *last = *sent;
+    message->arrival_ns = last->arrival_ns = arrival_ns;
+    message->deadline_ns = last->deadline_ns = deadline_ns;
+    message->ready_ns = last->ready_ns =
+        l->config.central_thread ? 0 : ready_ns; /* central policies know no promises */
+    message->port = last->port = 0;
+    push(l, sent->model);
+    l->in_scheduler++;
+    place->queued++;
+    return 0;
+}
+
+/* Wakes the threads that have requests, or takes their turns if there are few (front/request/port.c). */
+static void publish_requests(struct scheduler_link *l) {
+    struct wiring *w = l->wiring;
+    bool help = l->pushed <= WIRING_HELP_MOST;
+    for (uint32_t t = 0; t < w->model_threads && l->pushed; t++) {
+        if (!l->model_rung[t])
+            continue;
+        l->model_rung[t] = false;
+        if (!ring_publish(&w->requests[t]))
+            continue;
+        if (wiring_accelerators_free(w))
+            doorbell_ring_or_help(&w->model_bells[t], help);
+        else
+            doorbell_ring_sleeper(&w->model_bells[t], help);
+    }
+    l->pushed = 0;
+}
+
+/* A request was cancelled: because its frontend asked for that, or because its place goes, or because its frontend's
+ * connection is lost. In the last case a frontend of the same number may be here again already. It is told nothing: it
+ * keeps what was queued when the connection broke, and sends it again, perhaps before this. */
+static void take_cancelled(struct scheduler_link *l, const struct refusal_message *message) {
+    const struct request_message *last = NULL;
+    struct member *m = member_of(l, message->handle);
+    if (m && handle_frontend(message->handle) % HELLO_LANES_MAX < m->hello.lanes &&
+        handle_slot(message->handle) < m->hello.slots)
+        last = last_of(m, message->handle);
+    if (!last || last->handle != message->handle || last->model != message->served_model)
+        return;
+    if (last->kind == REQUEST_CANCELLED)
+        refuse(l, message->handle, message->served_model, REFUSAL_CANCELLED);
+    else if (l->places[message->served_model].recalled)
+        link_lost(l, message->handle, LOST_PLACE);
+}
+
+static bool take_refusals(struct scheduler_link *l) {
+    bool more = false;
+    for (uint32_t t = 0; t < l->wiring->model_threads; t++) {
+        struct ring *ring = &l->wiring->refusals[t];
+        const struct refusal_message *message;
+        uint32_t n = 0;
+        for (; n < TAKE_MOST && (message = ring_peek(ring)); ring_pop(ring), n++) {
+            if (message->reason == REFUSAL_CANCELLED)
+                take_cancelled(l, message);
+            else
+                refuse(l, message->handle, message->served_model, message->reason);
+            l->in_scheduler--;
+            l->places[message->served_model].queued--;
+        }
+        if (n)
+            ring_release(ring);
+        more |= n == TAKE_MOST;
+    }
+    return more;
+}
+
+/* ---- plans and their results ---- */
+
+/* Sends a plan to its backend, and keeps it until it has ended. */
+static void take_plan(struct scheduler_link *l, const struct batch_plan *plan) {
+    struct accelerator_place *a = &l->accelerators[plan->accelerator];
+    struct member *m = a->member;
+    size_t bytes = wire_plan_bytes(plan->request_count);
+
+    l->in_scheduler -= plan->request_count;
+    l->places[plan->served_model].queued -= plan->request_count;
+    l->counters.batches++;
+    uint64_t tag = plan_note(l, a, plan);
+    if (!m || m->peer.closed) {
+        plans_lose(l, plan->accelerator);
+        return;
+    }
+    struct batch_plan *out = peer_frame_more(&m->peer, FRAME_PLANS, bytes, WIRE_MANY);
+    if (!out)
+        return; /* the connection is about to be closed, and the plan is lost with it */
+    memcpy(out, plan, bytes);
+    out->accelerator = a->local;
+    out->tag = tag;
+    out->served_model = m->number_of_place[plan->served_model];
+}
+
+static bool take_plans(struct scheduler_link *l) {
+    bool more = false;
+    for (uint32_t t = 0; t < l->wiring->model_threads; t++) {
+        struct ring *ring = &l->wiring->plans[t];
+        const struct batch_plan *plan;
+        uint32_t n = 0;
+        for (; n < TAKE_MOST && (plan = ring_peek(ring)); n++) {
+            uint32_t slots = batch_plan_slots(plan->request_count);
+            take_plan(l, plan);
+            ring_pop_run(ring, slots);
+        }
+        if (n)
+            ring_release(ring);
+        more |= n == TAKE_MOST;
+    }
+    return more;
+}
+
+static int take_freed(struct scheduler_link *l, struct member *m, const struct freed_message *freed,
+                      struct sy_error *err) {
+    if (!m->told || freed->accelerator >= m->accelerator_count || freed->news > NEWS_JOINS)
+        return error_set(err, -EPROTO, "news of an accelerator that it has not");
+    struct freed_message local = *freed;
+    local.accelerator = m->accelerators[freed->accelerator];
+    local.type = l->accelerators[local.accelerator].class;
+    local.ended_ns = health_local(&m->health, freed->ended_ns);
+    if (freed->news == NEWS_JOINS && !accelerator_may_join(l))
+        return error_set(err, -EPROTO, "its accelerators come and go faster than the scheduler can follow");
+    if (freed->news != NEWS_ENDED)
+        member_accelerator_news(l, local.accelerator, freed->news);
+    else if (!plan_ended(l, &local))
+        return error_set(err, -EPROTO, "the end of a batch that was not sent");
+    return 0;
+}
+
+static int take_ran(struct scheduler_link *l, struct member *m, const struct ran_message *as_sent,
+                    struct sy_error *err) {
+    struct ran_message ran = *as_sent;
+    if (!m->told || ran.accelerator >= m->accelerator_count || ran.model >= l->wiring->models || ran.items < 1 ||
+        ran.items > PROFILE_BATCH_MAX || ran.run_ns < 0 || ran.news != NEWS_ENDED)
+        return error_set(err, -EPROTO, "a run whose numbers will not do");
+    ran.accelerator = m->accelerators[ran.accelerator];
+    ran.type = l->accelerators[ran.accelerator].class;
+    plan_measured(l, &ran);
+    return 0;
+}
+
+/* ---- frames ---- */
+
+static int take_requests(struct scheduler_link *l, struct member *m, const struct wire_request *requests,
+                         uint32_t count, struct sy_error *err) {
+    int rc = 0;
+    for (uint32_t i = 0; i < count && rc == 0; i++) {
+        if (i + AHEAD < count && handle_slot(requests[i + AHEAD].handle) < m->hello.slots)
+            __builtin_prefetch(last_of(m, requests[i + AHEAD].handle), 1);
+        struct request_message message = wire_request_message(&requests[i]);
+        rc = take_request(l, m, &message, err);
+    }
+    return rc;
+}
+
+static int from_frontend(struct scheduler_link *l, struct member *m, const struct frame *frame, const void *head,
+                         struct sy_error *err) {
+    switch (frame->kind) {
+    case FRAME_REQUESTS:
+        return take_requests(l, m, head, frame->count, err);
+    case FRAME_MODEL_LEFT:
+        for (uint32_t i = 0; i < frame->count; i++)
+            place_left(l, m, ((const uint32_t *)head)[i]);
+        return 0;
+    default:
+        return error_set(err, -EPROTO, "a frontend does not send frames of kind %u", frame->kind);
+    }
+}
+
+static int from_backend(struct scheduler_link *l, struct member *m, const struct frame *frame, const void *head,
+                        struct sy_error *err) {
+    enum lost_reason reason;
+    int rc = 0;
+    switch (frame->kind) {
+    case FRAME_MODEL:
+        return member_model(l, m, head, frame->head_bytes, err);
+    case FRAME_MODEL_ENDS:
+        for (uint32_t i = 0; i < frame->count && rc == 0; i++)
+            rc = member_model_ends(l, m, ((const uint32_t *)head)[i], err);
+        return rc;
+    case FRAME_ACCELERATORS:
+        return member_accelerators(l, m, head, frame->count, err);
+    case FRAME_TOLD:
+        l->look_ns = 0;
+        if (++l->told == l->config.backends)
+            l->settled_ns = clock_now_ns();
+        return member_told(l, m, err);
+    case FRAME_ASIDE:
+        json_decref(m->aside);
+        m->aside = aside_read(head, frame->head_bytes, err);
+        return m->aside ? 0 : -EPROTO;
+    case FRAME_FREED:
+        for (uint32_t i = 0; i < frame->count && rc == 0; i++)
+            rc = take_freed(l, m, &((const struct freed_message *)head)[i], err);
+        return rc;
+    case FRAME_RAN:
+        for (uint32_t i = 0; i < frame->count && rc == 0; i++)
+            rc = take_ran(l, m, &((const struct ran_message *)head)[i], err);
+        return rc;
+    case FRAME_UNDELIVERED:
+        for (uint32_t i = 0; i < frame->count; i++) {
+            uint64_t handle = lost_read(&((const struct wire_lost *)head)[i], &reason);
+            link_lost(l, handle, reason);
+        }
+        return 0;
+    default:
+        return error_set(err, -EPROTO, "a backend does not send frames of kind %u", frame->kind);
+    }
+}
+
+/* Announces a frontend to a backend. */
+static void tell_frontend(struct member *backend, const struct member *frontend) {
+    struct hello hello = frontend->hello;
+    *hello.token = '\0';
+    hello_send(&backend->peer, FRAME_FRONTEND, &hello);
+}
+
+/* The connection is about to be closed: tells the other end why, for its log. */
+static void refusal_tell(struct member *m, const char *why) {
+    peer_send(&m->peer, FRAME_REFUSED, 1, why, strlen(why));
+    peer_flush(&m->peer);
+}
+
+/* The number that a member had before, or the one that has been free longest. 0: all are taken. */
+static uint32_t number_find(struct scheduler_link *l, uint32_t wanted) {
+    if (wanted && !l->by_number[wanted])
+        return wanted;
+    for (uint32_t i = 0; i < HELLO_NUMBERS; i++) {
+        l->number_next = l->number_next % (HELLO_NUMBERS - 1) + 1;
+        if (!l->by_number[l->number_next])
+            return l->number_next;
+    }
+    return 0;
+}
+
+/* In an address without a host, the host is the one that the connection comes from. */
+static void address_complete(struct member *m) {
+    char port[HELLO_ADDRESS_MAX], *colon;
+    if (*m->hello.address != ':')
+        return;
+    strcpy(port, m->hello.address);
+    snprintf(m->hello.address, sizeof(m->hello.address), "%.90s", m->from);
+    colon = strrchr(m->hello.address, ':');
+    if (colon && strlen(port) < (size_t)(m->hello.address + sizeof(m->hello.address) - colon))
+        strcpy(colon, port);
+}
+
+static const char *member_refused(struct scheduler_link *l, struct member *m, struct sy_error *why) {
+    if (hello_agree(&l->config.self, &m->hello, &m->peer.format, why) < 0)
+        return why->text;
+    if (m->hello.role == ROLE_SCHEDULER && !l->standby)
+        return "this scheduler knows of no other: start it with --peers or --registry";
+    if (m->hello.role == ROLE_SCHEDULER)
+        return standby_admits(l->standby, &m->hello, why) < 0 ? why->text : NULL;
+    if (m->hello.role == ROLE_VISITOR)
+        return NULL;
+    if (!scheduler_link_leads(l))
+        return "this scheduler does not lead";
+    if (m->hello.role == ROLE_FRONTEND && (m->hello.lanes < 1 || m->hello.slots < 1 || !*m->hello.address))
+        return "a frontend without threads, slots or an address";
+    return NULL;
+}
+
+/* It has introduced itself. */
+static void member_known(struct scheduler_link *l, struct member *m) {
+    m->known = true;
+    l->look_ns = 0;
+    list_remove(&m->stranger);
+    l->stranger_count--;
+    peer_welcome(&m->peer);
+}
+
+/* Another scheduler has connected, to send its heartbeats. */
+static int scheduler_hello(struct scheduler_link *l, struct member *m) {
+    member_known(l, m);
+    snprintf(m->peer.name, sizeof(m->peer.name), "scheduler %s", m->hello.name);
+    hello_send(&m->peer, FRAME_WELCOME, &l->config.self);
+    log_info("another scheduler connected", "name=%s rank=%u", m->hello.name, m->hello.number);
+    return 0;
+}
+
+static int from_scheduler(struct scheduler_link *l, const struct member *m, const struct frame *frame, const void *head,
+                          struct sy_error *err) {
+    if (frame->kind != FRAME_HEARTBEAT)
+        return error_set(err, -EPROTO, "a scheduler does not send frames of kind %u", frame->kind);
+    for (uint32_t i = 0; i < frame->count; i++)
+        standby_heard(l->standby, m->hello.number, &((const struct wire_heartbeat *)head)[i]);
+    return 0;
+}
+
+static void term_told(struct scheduler_link *l, uint64_t term);
+
+static int member_hello(struct scheduler_link *l, struct member *m, const struct frame *frame, const char *head,
+                        struct sy_error *err) {
+    int rc = hello_read(head, frame->head_bytes, &m->hello, err);
+    if (rc < 0) {
+        refusal_tell(m, err->text);
+        return rc;
+    }
+    struct sy_error unlike;
+    bool known = !l->config.auth || auth_allows(l->config.auth, m->hello.token, strlen(m->hello.token));
+    if (known && m->hello.role != ROLE_SCHEDULER)
+        term_told(l, m->hello.term);
+    const char *why = known ? member_refused(l, m, &unlike) : "its token does not let it in";
+    if (!why && m->hello.role == ROLE_SCHEDULER)
+        return scheduler_hello(l, m);
+    bool joins = !why && m->hello.role != ROLE_VISITOR;
+    uint32_t number = joins ? number_find(l, m->hello.number) : 0;
+    if (joins && !number)
+        why = "the cluster has no room for another member";
+    else if (joins && !member_room(l, m))
+        why = "the scheduler has no memory for another member";
+    if (why) {
+        if (scheduler_link_leads(l)) /* otherwise members find the leader by trying schedulers in turn */
+            link_loop_stranger(&l->loop, m->from, why);
+        m->refused = true;
+        refusal_tell(m, why);
+        return error_set(err, -EACCES, "%s", why);
+    }
+    if (!joins) {
+        m->visits = true;
+        hello_send(&m->peer, FRAME_WELCOME, &l->config.self);
+        return 0;
+    }
+    member_known(l, m);
+    m->hello.number = number;
+    address_complete(m);
+    l->by_number[number] = m;
+    snprintf(m->peer.name, sizeof(m->peer.name), "%s %.80s", cluster_role_name(m->hello.role), m->hello.name);
+    health_init(&m->health, l->config.beat_ns, clock_now_ns());
+    struct hello answer = l->config.self;
+    answer.number = number;
+    hello_send(&m->peer, FRAME_WELCOME, &answer);
+    list_for_each (node, &l->members) {
+        struct member *other = list_entry(node, struct member, node);
+        if (other == m || !other->known)
+            continue;
+        if (m->hello.role == ROLE_BACKEND && other->hello.role == ROLE_FRONTEND)
+            tell_frontend(m, other);
+        else if (m->hello.role == ROLE_FRONTEND && other->hello.role == ROLE_BACKEND)
+            tell_frontend(other, m);
+    }
+    log_info("member joined", "role=%s name=%s number=%u address=%s version=%s", cluster_role_name(m->hello.role),
+             m->hello.name, number, m->hello.address, m->hello.version);
+    return 0;
+}
+
+/* A visitor gets only its answer, and has GREET_NS in all. */
+static int from_visitor(struct scheduler_link *l, struct member *m, const struct frame *frame, const char *head,
+                        struct sy_error *err) {
+    struct sy_error why;
+    struct member *leaver = NULL;
+    if (frame->kind != FRAME_STATUS && frame->kind != FRAME_DRAIN)
+        return error_set(err, -EPROTO, "a visitor does not send frames of kind %u", frame->kind);
+    if (frame->kind == FRAME_DRAIN) {
+        leaver = status_member(l, head, frame->head_bytes, &why);
+        if (!leaver) {
+            peer_send(&m->peer, FRAME_REFUSED, 1, why.text, strlen(why.text));
+            return 0;
+        }
+        log_info("member asked to leave", "role=%s name=%s number=%u by=%s", cluster_role_name(leaver->hello.role),
+                 leaver->hello.name, leaver->hello.number, m->from);
+        peer_send(&leaver->peer, FRAME_DRAIN, 0, NULL, 0);
+    }
+    status_send(l, m, leaver);
+    return 0;
+}
+
+static void member_look(struct scheduler_link *l, struct member *m, int64_t now_ns, int64_t *until_ns);
+
+static int on_frame(struct peer *peer, const struct frame *frame, const void *head, struct sy_error *err) {
+    struct member *m = container_of(peer, struct member, peer);
+    struct scheduler_link *l = peer->owner;
+
+    if (m->visits)
+        return from_visitor(l, m, frame, head, err);
+    if (!m->known)
+        return frame->kind == FRAME_HELLO ? member_hello(l, m, frame, head, err)
+                                          : error_set(err, -EPROTO, "it did not introduce itself");
+    if (health_frame(&m->health, peer, frame, head)) {
+        member_look(l, m, peer->heard_ns, &l->look_ns); /* it may have become possible to convert its clock */
+        return 0;
+    }
+    if (frame->kind == FRAME_BYE) {
+        m->left = true;
+        return error_set(err, -ESHUTDOWN, "it said so");
+    }
+    int rc = m->hello.role == ROLE_SCHEDULER  ? from_scheduler(l, m, frame, head, err)
+             : m->hello.role == ROLE_FRONTEND ? from_frontend(l, m, frame, head, err)
+                                              : from_backend(l, m, frame, head, err);
+    if (rc == -ENOSPC || rc == -ENOMEM) /* there is no room for what it brings: its log should say so, too */
+        refusal_tell(m, err->text);
+    return rc;
+}
+
+/* ---- members go ---- */
+
+/* Cancels a frontend's queued requests. False: the rings are full; more follow when the threads have read these. */
+static bool requests_cancel(struct scheduler_link *l, struct member *m) {
+    size_t count = (size_t)m->hello.lanes * m->hello.slots;
+    for (; m->cancelled < count; m->cancelled++) {
+        const struct request_message *last = &m->last[m->cancelled];
+        if (last->handle && !request_cancel(l, last))
+            return false;
+    }
+    return true;
+}
+
+static void frontend_gone(struct scheduler_link *l, struct member *m) {
+    places_left_by(l, m);
+    list_for_each (node, &l->members) {
+        struct member *other = list_entry(node, struct member, node);
+        if (other->known && other->hello.role == ROLE_BACKEND)
+            peer_send(&other->peer, FRAME_FRONTEND_GONE, 1, &m->hello.number, sizeof(m->hello.number));
+    }
+}
+
+static void member_drop(struct scheduler_link *l, struct member *m, const char *reason) {
+    if (m->left)
+        log_info("member left", "role=%s name=%s number=%u", cluster_role_name(m->hello.role), m->hello.name,
+                 m->hello.number);
+    else if (m->known)
+        log_warn("member lost", "role=%s name=%s number=%u reason=\"%s\"", cluster_role_name(m->hello.role),
+                 m->hello.name, m->hello.number, reason);
+    else if (!m->refused && !m->visits)
+        link_loop_stranger(&l->loop, m->from, reason);
+    list_remove(&m->stranger);
+    l->stranger_count -= !m->known;
+    link_loop_drop(&l->loop, &m->peer);
+    list_remove(&m->node);
+    if (!m->known)
+        return;
+    if (m->hello.role == ROLE_FRONTEND)
+        frontend_gone(l, m);
+    else if (m->hello.role == ROLE_BACKEND)
+        backend_gone(l, m);
+}
+
+static void on_closed(struct peer *peer, const char *reason) {
+    member_drop(peer->owner, container_of(peer, struct member, peer), reason);
+}
+
+static const struct peer_events events = {.frame = on_frame, .closed = on_closed};
+
+static void member_free(struct member *m) {
+    free(m->last);
+    free(m->owes);
+    free(m->number_of_place);
+    late_free(m);
+    free(m->accelerators);
+    for (uint32_t i = 0; i < m->brought_count; i++)
+        catalogue_brought_free(&m->brought[i]);
+    free(m->brought);
+    free(m->types);
+    json_decref(m->aside);
+    free(m);
+}
+
+/* Its socket is closed; its number is free once nothing here refers to it any more. */
+static void bury(void *owner, struct peer *peer) {
+    struct scheduler_link *l = owner;
+    if (standby_buries(l->standby, peer))
+        return;
+    struct member *m = container_of(peer, struct member, peer);
+    if (!m->known || m->hello.role == ROLE_SCHEDULER) {
+        member_free(m);
+        return;
+    }
+    m->next = l->ghosts;
+    l->ghosts = m;
+}
+
+static void ghosts_look(struct scheduler_link *l) {
+    for (struct member **at = &l->ghosts, *m; (m = *at);) {
+        if (m->hello.role == ROLE_FRONTEND && !requests_cancel(l, m)) {
+            at = &m->next;
+            continue;
+        }
+        *at = m->next;
+        l->by_number[m->hello.number] = NULL;
+        member_free(m);
+    }
+}
+
+/* There are too many strangers: closes the oldest that has sent nothing (a member sends its introduction immediately),
+ * or else the oldest, which has had more time than a member needs. */
+static void stranger_evict(struct scheduler_link *l) {
+    struct member *out = list_entry(l->strangers.next, struct member, stranger);
+    uint32_t looked = 0;
+    list_for_each (node, &l->strangers) {
+        struct member *m = list_entry(node, struct member, stranger);
+        if (peer_is_silent(&m->peer)) {
+            out = m;
+            break;
+        }
+        if (++looked == EVICT_LOOKS)
+            break;
+    }
+    member_drop(l, out, "others have come meanwhile");
+}
+
+static void accepted(void *owner, int fd, const char *from) {
+    struct scheduler_link *l = owner;
+    struct member *m = calloc(1, sizeof(*m));
+
+    if (!m) {
+        close(fd);
+        return;
+    }
+    if (l->stranger_count >= STRANGERS_MAX)
+        stranger_evict(l);
+    m->since_ns = clock_now_ns();
+    l->look_ns = 0;
+    snprintf(m->from, sizeof(m->from), "%s", from);
+    if (link_loop_add(&l->loop, &m->peer, fd, false, &events, l) < 0) {
+        free(m);
+        return;
+    }
+    snprintf(m->peer.name, sizeof(m->peer.name), "%s", from);
+    list_append(&l->members, &m->node);
+    list_append(&l->strangers, &m->stranger);
+    l->stranger_count++;
+}
+
+/* Tells a frontend which models are served, once its clock is known. Then tells either role that this was all, so that
+ * it forgets what was not announced; but not right after this scheduler began to lead, since other members are about to
+ * join. */
+static void member_tell(struct scheduler_link *l, struct member *m, int64_t now_ns, int64_t *until_ns) {
+    if (m->hello.role == ROLE_FRONTEND && !m->told && clock_sync_known(&m->health.clock)) {
+        m->told = true;
+        places_tell(l, m);
+    }
+    if (m->told_all || !m->told)
+        return;
+    if (now_ns >= l->settled_ns) {
+        m->told_all = true;
+        peer_send(&m->peer, FRAME_TOLD, 0, NULL, 0);
+    } else {
+        *until_ns = l->settled_ns < *until_ns ? l->settled_ns : *until_ns;
+    }
+}
+
+/* Sends a frontend the advice on the number of accelerators, if it has changed. */
+static void member_advise(const struct scheduler_link *l, struct member *m) {
+    int64_t wanted = advice_get(l->config.advice);
+    if (m->hello.role != ROLE_FRONTEND || wanted == ADVICE_NONE || m->advised == wanted + 1)
+        return;
+    m->advised = wanted + 1;
+    peer_send(&m->peer, FRAME_ADVICE, 1, &(uint32_t){(uint32_t)wanted}, sizeof(uint32_t));
+}
+
+/* Lowers *until_ns to when to call it again. The member may be gone afterwards. */
+static void member_look(struct scheduler_link *l, struct member *m, int64_t now_ns, int64_t *until_ns) {
+    int64_t over_ns = m->since_ns + GREET_NS;
+    if (!m->known && now_ns > over_ns) {
+        member_drop(l, m, "it did not introduce itself");
+    } else if (!m->known) {
+        *until_ns = over_ns < *until_ns ? over_ns : *until_ns;
+    } else if (m->hello.role == ROLE_SCHEDULER) { /* the election decides whether it is alive */
+        int64_t silent_ns = m->peer.heard_ns + SCHEDULER_SILENT_NS;
+        if (now_ns > silent_ns)
+            member_drop(l, m, "it has been silent");
+        else
+            *until_ns = silent_ns < *until_ns ? silent_ns : *until_ns;
+    } else if (!health_look(&m->health, &m->peer, now_ns, until_ns)) {
+        member_drop(l, m, "it has been silent for three heartbeats");
+    } else {
+        member_tell(l, m, now_ns, until_ns);
+        member_advise(l, m);
+    }
+}
+
+/* Checks all members when one is due; seldom enough that thousands of members cost little. */
+static void members_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) {
+    if (now_ns >= l->look_ns) {
+        int64_t next_ns = TIME_NEVER, least_ns = now_ns + LOOK_NS;
+        list_for_each_safe (node, &l->members) {
+            member_look(l, list_entry(node, struct member, node), now_ns, &next_ns);
+            least_ns += LOOK_MEMBER_NS;
+        }
+        l->look_ns = next_ns < least_ns ? least_ns : next_ns;
+    }
+    *until_ns = l->look_ns < *until_ns ? l->look_ns : *until_ns;
+}
+
+/* ---- leading ---- */
+
+static void lead(void *context, uint64_t term) {
+    struct scheduler_link *l = context;
+    l->config.self.term = term;
+    int64_t beats_ns = SETTLE_BEATS * l->config.beat_ns;
+    l->settled_ns = l->config.backends ? TIME_NEVER : clock_now_ns() + (beats_ns > SETTLE_NS ? beats_ns : SETTLE_NS);
+    l->look_ns = 0;
+    atomic_store_explicit(&l->leads, true, memory_order_relaxed); /* other threads read it now and then */
+    log_info("leads", "term=%llu", (unsigned long long)term);
+}
+
+/* A member has obeyed a leader of this term. If this is the only scheduler, and members remember an earlier one of a
+ * higher term, a new term begins: they would never join a lower one than they know. */
+static void term_told(struct scheduler_link *l, uint64_t term) {
+    if (l->standby)
+        standby_told(l->standby, term);
+    else if (term > l->config.self.term && term < ELECTION_TERM_MAX)
+        lead(l, term + 1);
+}
+
+/* Another scheduler leads, or may. Members find it; our state is lost, and they know what to send again. */
+static void stand_down(void *context) {
+    struct scheduler_link *l = context;
+    atomic_store_explicit(&l->leads, false, memory_order_relaxed); /* as above */
+    log_warn("leads no more", "term=%llu", (unsigned long long)l->config.self.term);
+    list_for_each_safe (node, &l->members) {
+        struct member *m = list_entry(node, struct member, node);
+        if (m->known && m->hello.role != ROLE_SCHEDULER)
+            member_drop(l, m, "this scheduler leads no more");
+    }
+}
+
+bool scheduler_link_leads(const struct scheduler_link *l) {
+    return atomic_load_explicit(&l->leads, memory_order_relaxed); /* as above */
+}
+
+static const struct standby_ops standby_ops = {lead, stand_down};
+
+/* ---- turns ---- */
+
+static void report(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) {
+    if (!link_report_begin(&l->report, now_ns, until_ns))
+        return;
+    list_for_each (node, &l->members) {
+        const struct member *m = list_entry(node, struct member, node);
+        if (m->known)
+            link_report_add(&l->report, m->hello.name, m->hello.role, m->hello.number, &m->peer, &m->health, now_ns);
+    }
+    link_report_end(&l->report, &(struct link_totals){.role = ROLE_SCHEDULER,
+                                                      .ready = scheduler_link_leads(l),
+                                                      .term = l->config.self.term,
+                                                      .lost = l->counters.lost,
+                                                      .requests = l->counters.requests,
+                                                      .batches = l->counters.batches,
+                                                      .requests_now = l->in_scheduler,
+                                                      .models = places_served(l),
+                                                      .accelerators = l->accelerators_there});
+}
+
+static int64_t turn(void *owner, int64_t now_ns) {
+    struct scheduler_link *l = owner;
+    int64_t until_ns = TIME_NEVER;
+
+    if (l->standby)
+        standby_look(l->standby, now_ns, &until_ns);
+    members_look(l, now_ns, &until_ns);
+    ghosts_look(l);
+    bool busy = places_look(l, now_ns);
+    plans_look(l, now_ns, &until_ns);
+    publish_reports(l);
+    publish_requests(l);
+    bool more = take_refusals(l);
+    more |= take_plans(l);
+    publish_reports(l);
+    report(l, now_ns, &until_ns);
+    description_look(l);
+    if (busy || l->ghosts)
+        until_ns = now_ns + LOOK_NS < until_ns ? now_ns + LOOK_NS : until_ns;
+    return more ? 0 : until_ns;
+}
+
+static bool pending(void *owner) {
+    struct scheduler_link *l = owner;
+    if (l->standby && standby_pending(l->standby))
+        return true;
+    for (uint32_t t = 0; t < l->wiring->model_threads; t++)
+        if (ring_pending(&l->wiring->refusals[t]) || ring_pending(&l->wiring->plans[t]))
+            return true;
+    return false;
+}
+
+static const struct link_loop_ops loop_ops = {turn, pending, accepted, bury};
+
+/* ---- start and end ---- */
+
+static void link_free(struct scheduler_link *l) {
+    for (struct member *m = l->ghosts, *next; m; m = next) {
+        next = m->next;
+        member_free(m);
+    }
+    standby_destroy(l->standby);
+    places_free(l);
+    link_report_free(&l->report);
+    free(l->model_rung);
+    free(l->by_number);
+    free(l);
+}
+
+int scheduler_link_start(struct scheduler_link **link, const struct scheduler_link_config *config,
+                         struct sy_error *err) {
+    struct scheduler_link *l = calloc(1, sizeof(*l));
+    int rc = -ENOMEM;
+
+    if (!l)
+        return error_set(err, rc, "no memory for the cluster's members");
+    l->config = *config;
+    l->wiring = config->wiring;
+    list_init(&l->members);
+    list_init(&l->strangers);
+    link_report_init(&l->report);
+    l->started_ns = clock_now_ns();
+    l->plan_tag = config->self.incarnation; /* so that tags of other schedulers are not mistaken for ours */
+    hello_formats(&l->config.self);
+    l->config.self.role = ROLE_SCHEDULER;
+    l->config.self.promises = !config->central_thread;
+    l->by_number = calloc(HELLO_NUMBERS, sizeof(*l->by_number));
+    l->model_rung = calloc(l->wiring->model_threads, sizeof(bool));
+    if (!l->by_number || !l->model_rung || places_init(l) < 0) {
+        error_set(err, rc, "no memory for the cluster's members");
+        goto err_free;
+    }
+    if ((rc = link_loop_init(&l->loop, &loop_ops, l, wiring_link_bell(l->wiring), config->listen_fd, err)) < 0)
+        goto err_free;
+    if ((rc = link_loop_secure(&l->loop, config->tls)) < 0) {
+        error_set(err, rc, "no memory for TLS");
+        goto err_free;
+    }
+    const struct standby_config standby = {
+        .peers = config->peers,
+        .peer_count = config->peer_count,
+        .rank = config->rank,
+        .registry = config->registry,
+        .self = l->config.self,
+    };
+    if (config->peer_count == 0 && !config->registry)
+        lead(l, 1);
+    else if ((rc = standby_create(&l->standby, &standby, &l->loop, &standby_ops, l, err)) < 0)
+        goto err_free;
+    if ((rc = link_loop_start(&l->loop, "link", err)) < 0)
+        goto err_free;
+    *link = l;
+    return 0;
+
+err_free:
+    link_loop_stop(&l->loop);
+    link_free(l);
+    return rc;
+}
+
+void scheduler_link_stop(struct scheduler_link *l) {
+    if (!l)
+        return;
+    link_loop_stop(&l->loop);
+    link_free(l);
+}
+
+struct link_report *scheduler_link_report(struct scheduler_link *l) {
+    return &l->report;
+}
+
+const struct link_loop *scheduler_link_loop(const struct scheduler_link *l) {
+    return &l->loop;
+}

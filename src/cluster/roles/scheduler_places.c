@@ -1,0 +1,608 @@
+/* scheduler_places.c - places for models and accelerators: backends fill them and leave them.
+ *
+ * A place's cores know the profiles of those classes that ran its model when the place was made. When other classes run
+ * the model, it gets a new place, frontends are told of that, and the old place goes once its last requests have ended:
+ * as when a model is replaced (server/process/model_slots.h). */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster/roles/scheduler_link_state.h"
+#include "core/system/clock.h"
+#include "core/system/log.h"
+#include "core/util/assert.h"
+
+#define BROUGHT_MOST 4 /* models of one backend, in multiples of the places: some models may wait for a place */
+
+int places_init(struct scheduler_link *l) {
+    const struct wiring *w = l->wiring;
+    l->catalogue = calloc(1, sizeof(*l->catalogue));
+    l->places = calloc(l->config.models_max, sizeof(*l->places));
+    l->variant_taken = calloc(w->models, sizeof(bool));
+    l->accelerators = calloc(w->accelerators, sizeof(*l->accelerators));
+    l->leaving = calloc(w->accelerators, sizeof(*l->leaving));
+    if (!l->catalogue || !l->places || !l->variant_taken || !l->accelerators || !l->leaving)
+        return -ENOMEM;
+    for (uint32_t a = 0; a < w->accelerators; a++)
+        l->accelerators[a].last = &l->accelerators[a].first;
+    return 0;
+}
+
+void places_free(struct scheduler_link *l) {
+    plans_free(l);
+    if (l->catalogue)
+        catalogue_free(l->catalogue);
+    free(l->catalogue);
+    free(l->places);
+    free(l->variant_taken);
+    free(l->accelerators);
+    free(l->leaving);
+}
+
+bool member_room(struct scheduler_link *l, struct member *m) {
+    if (m->hello.role == ROLE_FRONTEND) {
+        m->last = calloc((size_t)m->hello.lanes * m->hello.slots, sizeof(*m->last)); /* pages are used only as slots
+                                                                                      * are */
+        m->owes = calloc(l->config.models_max, sizeof(bool));
+        return m->last && m->owes;
+    }
+    m->number_of_place = calloc(l->config.models_max, sizeof(uint32_t));
+    return m->number_of_place;
+}
+
+/* ---- backends come ---- */
+
+int member_model(struct scheduler_link *l, struct member *m, const char *head, uint32_t bytes, struct sy_error *err) {
+    uint32_t number;
+    if (m->brought_count + m->late_count >= BROUGHT_MOST * l->config.models_max)
+        return error_set(err, -ENOSPC, "more models than the cluster has room for");
+    memcpy(&number, head, sizeof(number));
+    struct brought_model *brought = member_brings(m);
+    struct sy_error why;
+    if (!brought)
+        return error_set(err, -ENOMEM, "no memory for a member's models");
+    int rc = catalogue_bring(l->catalogue, head + sizeof(number), bytes - sizeof(number), brought, &why);
+    if (rc < 0) { /* the backend's other models may be accepted */
+        log_error("model not taken", "backend=%s reason=\"%s\"", m->hello.name, why.text);
+        return late_note(l, m, number, head + sizeof(number), bytes - (uint32_t)sizeof(number), rc, &why, err);
+    }
+    brought->number = number;
+    m->brought_count++;
+    if (!m->told)
+        return 0;
+    m->models_changed = l->changing = true;
+    numbers_note(l, m);
+    return 0;
+}
+
+struct brought_model *member_brings(struct member *m) {
+    if (m->brought_count == m->brought_room) {
+        uint32_t room = m->brought_room ? 2 * m->brought_room : 16;
+        struct brought_model *grown = realloc(m->brought, room * sizeof(*grown));
+        if (!grown)
+            return NULL;
+        m->brought = grown;
+        m->brought_room = room;
+    }
+    return &m->brought[m->brought_count];
+}
+
+int member_accelerators(struct scheduler_link *l, struct member *m, const struct wire_accelerator *accelerators,
+                        uint32_t count, struct sy_error *err) {
+    if (m->told)
+        return error_set(err, -EPROTO, "accelerators after all had been told");
+    if (count > l->wiring->accelerators - m->accelerator_count)
+        return error_set(err, -ENOSPC, "the scheduler has no room for more than %u accelerators",
+                         l->wiring->accelerators);
+    char(*grown)[64] = realloc(m->types, (size_t)(m->accelerator_count + count + 1) * sizeof(*grown));
+    if (!grown)
+        return error_set(err, -ENOMEM, "no memory for a member's accelerators");
+    m->types = grown;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!memchr(accelerators[i].type, '\0', sizeof(accelerators[i].type)))
+            return error_set(err, -EPROTO, "a type of accelerators that does not end");
+        memcpy(m->types[m->accelerator_count++], accelerators[i].type, sizeof(*m->types));
+    }
+    return 0;
+}
+
+/* The classes that some place knows. */
+uint32_t classes_used(const struct scheduler_link *l) {
+    uint32_t used = 0;
+    for (uint32_t p = 0; p < l->config.models_max; p++)
+        used |= l->places[p].state != PLACE_FREE ? l->places[p].runs_on : 0;
+    return used;
+}
+
+static uint32_t class_of(struct scheduler_link *l, struct member *m, const char *type) {
+    for (uint32_t i = 0; i < m->class_count; i++)
+        if (strcmp(l->catalogue->classes[m->classes[i]].type, type) == 0)
+            return m->classes[i];
+    if (m->class_count == ACCELERATOR_TYPES_MAX)
+        return CATALOGUE_NONE;
+    uint32_t class = catalogue_class(l->catalogue, type, m->brought, m->brought_count, classes_used(l));
+    if (class == CATALOGUE_NONE) {
+        l->classes_short = l->changed = true;
+        return class;
+    }
+    m->targets[m->class_count] = class;
+    m->classes[m->class_count++] = class;
+    return class;
+}
+
+static uint32_t accelerator_find(struct scheduler_link *l, uint32_t from) {
+    uint32_t a = from;
+    while (a < l->wiring->accelerators && l->accelerators[a].taken)
+        a++;
+    return a;
+}
+
+/* Plans of a place carry the number that the backend has given its model. */
+void numbers_note(struct scheduler_link *l, struct member *m) {
+    for (uint32_t i = 0; i < m->brought_count; i++)
+        for (uint32_t p = 0; p < l->config.models_max; p++)
+            if (!m->brought[i].ends && l->places[p].state != PLACE_FREE && l->places[p].known == m->brought[i].known)
+                m->number_of_place[p] = m->brought[i].number;
+}
+
+int member_told(struct scheduler_link *l, struct member *m, struct sy_error *err) {
+    if (m->told)
+        return error_set(err, -EPROTO, "all was told twice");
+    m->told = true;
+    m->accelerators = malloc((m->accelerator_count + 1) * sizeof(*m->accelerators));
+    if (!m->accelerators)
+        return error_set(err, -ENOMEM, "no memory for a member's accelerators");
+    uint32_t count = m->accelerator_count, at = 0;
+    m->accelerator_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t class = class_of(l, m, m->types[i]);
+        at = accelerator_find(l, at);
+        if (class == CATALOGUE_NONE)
+            return error_set(err, -ENOSPC,
+                             "the cluster has %d types of accelerators already, counting those apart whose backends "
+                             "have different models",
+                             ACCELERATOR_TYPES_MAX);
+        if (at == l->wiring->accelerators)
+            return error_set(err, -ENOSPC, "the scheduler has no room for more than %u accelerators",
+                             l->wiring->accelerators);
+        l->accelerators[at].member = m;
+        l->accelerators[at].local = i;
+        l->accelerators[at].class = (uint8_t) class;
+        l->accelerators[at].taken = true;
+        l->accelerators_most = at >= l->accelerators_most ? at + 1 : l->accelerators_most;
+        l->accelerators[at].owes = l->accelerators[at].joined = l->accelerators[at].switches = false;
+        m->accelerators[m->accelerator_count++] = at;
+    }
+    numbers_note(l, m);
+    l->changed = true;
+    log_info("backend brings", "backend=%s models=%u accelerators=%u", m->hello.name, m->brought_count,
+             m->accelerator_count);
+    return 0;
+}
+
+void backend_gone(struct scheduler_link *l, struct member *m) {
+    for (uint32_t i = 0; m->accelerators && i < m->accelerator_count; i++) {
+        struct accelerator_place *a = &l->accelerators[m->accelerators[i]];
+        plans_lose(l, m->accelerators[i]);
+        accelerator_news(l, m->accelerators[i], NEWS_LEAVES);
+        a->member = NULL;
+        accelerator_leaves(l, m->accelerators[i]); /* also if it never joined */
+    }
+    changes_forget(l, m);
+    for (uint32_t i = 0; i < m->class_count; i++)
+        catalogue_class_leave(l->catalogue, m->classes[i]);
+    for (uint32_t i = 0; i < m->brought_count; i++)
+        if (!m->brought[i].ends)
+            catalogue_take(l->catalogue, &m->brought[i]);
+    m->brought_count = m->class_count = 0;
+    l->changed = true;
+}
+
+/* An accelerator has left, and nothing of it is left in the scheduler: its member is told; if the member is gone, the
+ * place is free. */
+static void accelerator_rests(struct accelerator_place *a) {
+    a->owes = false;
+    if (a->member)
+        peer_send(&a->member->peer, FRAME_RESTS, 1, &a->local, sizeof(a->local));
+    if (!a->member)
+        a->taken = false;
+}
+
+void accelerator_leaves(struct scheduler_link *l, uint32_t accelerator) {
+    struct accelerator_place *a = &l->accelerators[accelerator];
+    if (a->leaves)
+        return;
+    a->leaves = true;
+    l->leaving[l->leaving_count++] = accelerator;
+}
+
+/* True: something of accelerators that have left is still in the scheduler. */
+static bool accelerators_look(struct scheduler_link *l) {
+    uint32_t kept = 0;
+    bool left = false;
+    for (uint32_t i = 0; i < l->leaving_count; i++) {
+        uint32_t accelerator = l->leaving[i];
+        struct accelerator_place *a = &l->accelerators[accelerator];
+        bool back = a->member && !a->owes && !a->switches;
+        bool has = wiring_accelerator_state(l->wiring, accelerator) != ACCELERATOR_GONE || a->first;
+        if (a->switches || (!back && has)) { /* one that changes its class joins again later, or is told then */
+            left |= !a->switches;
+            l->leaving[kept++] = accelerator;
+            continue;
+        }
+        a->leaves = false;
+        if (!back)
+            accelerator_rests(a);
+    }
+    l->leaving_count = kept;
+    return left;
+}
+
+/* ---- models: places ---- */
+
+bool place_takes(const struct served_place *place, const struct request_message *message) {
+    if (place->state != PLACE_SERVING && place->state != PLACE_LEAVING)
+        return false;
+    return place->model.variant_count > 1 || message->shape_key == 0;
+}
+
+/* `items_max`: what a request of it may have, if that is less than the description says; else 0. */
+static void known_tell(struct member *m, const struct known_model *known, uint32_t number, uint32_t items_max) {
+    char most[40] = "";
+    if (items_max)
+        snprintf(most, sizeof(most), MODEL_DESCRIPTION_ITEMS_MAX, items_max);
+    size_t more = strlen(most), bytes = sizeof(number) + more + known->description_bytes;
+    bool fits = bytes <= wire_head_most(FRAME_SERVE);
+    if (!fits)
+        log_warn("model not told: its description is too long", "model=%s member=%s", known->model->name,
+                 m->hello.name);
+    char *head = fits ? peer_frame(&m->peer, FRAME_SERVE, 1, bytes, 0) : NULL;
+    if (!head)
+        return;
+    memcpy(head, &number, sizeof(number));
+    head += sizeof(number);
+    *head = *known->description; /* the brace */
+    memcpy(head + 1, most, more);
+    memcpy(head + 1 + more, known->description + 1, known->description_bytes - 1);
+}
+
+static void serve_tell(const struct scheduler_link *l, struct member *m, uint32_t place) {
+    const struct known_model *known = &l->catalogue->known[l->places[place].known];
+    uint32_t most = l->places[place].model.batch_max;
+    known_tell(m, known, place, most < known->model->batch_max && *known->description == '{' ? most : 0);
+}
+
+/* An ensemble's number for frontends: behind those of all places. */
+static uint32_t ensemble_number(const struct scheduler_link *l, uint32_t known) {
+    return l->config.models_max + known;
+}
+
+static void ensemble_tell(const struct scheduler_link *l, struct member *m, uint32_t known) {
+    known_tell(m, &l->catalogue->known[known], ensemble_number(l, known), 0);
+}
+
+void places_tell(struct scheduler_link *l, struct member *m) {
+    for (uint32_t p = 0; p < l->config.models_max; p++)
+        if (l->places[p].state == PLACE_SERVING && l->catalogue->known[l->places[p].known].place == p)
+            serve_tell(l, m, p);
+    for (uint32_t i = 0; i < l->catalogue->known_count; i++)
+        if (l->catalogue->known[i].told)
+            ensemble_tell(l, m, i);
+}
+
+#define FOR_EACH_FRONTEND(l, m)                                                                                        \
+    list_for_each (node_, &(l)->members)                                                                               \
+        for (struct member *m = list_entry(node_, struct member, node);                                                \
+             m && m->known && m->told && m->hello.role == ROLE_FRONTEND; m = NULL)
+
+/* Whether any backend has accelerators that run a place's model. */
+static bool is_run(const struct scheduler_link *l, const struct served_place *place) {
+    for (uint32_t k = 0; k < ACCELERATOR_TYPES_MAX; k++)
+        if (place->runs_on >> k & 1 && l->catalogue->classes[k].backends > 0)
+            return true;
+    return false;
+}
+
+/* Prepares the scheduling thread for the model of a place. thread_forget() tells it that the model does not come after
+ * all, or has gone. */
+static int thread_prepare(struct scheduler_link *l, uint32_t p) {
+    if (!l->config.central_thread)
+        return model_thread_prepare(l->config.model_threads[l->wiring->thread_of_served[p]], &l->places[p].model);
+    central_thread_prepare(l->config.central_thread, &l->places[p].model);
+    return 0;
+}
+
+static void thread_forget(struct scheduler_link *l, uint32_t p) {
+    if (!l->config.central_thread)
+        model_thread_forget(l->config.model_threads[l->wiring->thread_of_served[p]], p);
+}
+
+/* Begins to serve a model in a free place. -ENOSPC: there is none; -EAGAIN: a thread has no room for the news now. */
+static int place_begin(struct scheduler_link *l, uint32_t known_index, uint32_t runs_on) {
+    struct known_model *known = &l->catalogue->known[known_index];
+    const struct served_model *model = known->model;
+    struct wiring *w = l->wiring;
+    uint32_t p = 0, count = model->signature.variable_shapes ? VARIANTS_MAX : 1;
+
+    while (p < l->config.models_max && l->places[p].state != PLACE_FREE)
+        p++;
+    uint32_t first =
+        p < l->config.models_max ? variants_take(l->variant_taken, l->wiring->models, count) : VARIANTS_NONE;
+    if (first == VARIANTS_NONE)
+        return -ENOSPC;
+    struct served_place *place = &l->places[p];
+    l->places_moving++;
+    *place = (struct served_place){
+        .state = PLACE_COMING,
+        .known = known_index,
+        .runs_on = runs_on,
+        .model = {.served_model = p,
+                  .first_variant = first,
+                  .variant_count = count,
+                  .batch_max = model->batch_max,
+                  .slo_ns = model->slo_ns,
+                  .weight = model->weight,
+                  .queue = &model->queue,
+                  .data_ns = (int64_t)(l->config.copy_ns_per_byte * served_model_item_bytes(model))},
+    };
+    for (uint32_t k = 0; k < ACCELERATOR_TYPES_MAX; k++) {
+        if (!(runs_on >> k & 1))
+            continue;
+        const struct profile *profile = place->model.profiles[k] = known->profiles[k];
+        if (place->model.batch_max > profile->batch_max)
+            place->model.batch_max = profile->batch_max;
+    }
+    for (uint32_t v = 0; v < count; v++)
+        w->thread_of_model[first + v] = w->thread_of_served[p];
+    if (thread_prepare(l, p) < 0 || wiring_model_comes(w, p, p % w->rank_threads) < 0) {
+        thread_forget(l, p);
+        memset(l->variant_taken + first, false, count);
+        place->state = PLACE_FREE;
+        l->places_moving--;
+        return -EAGAIN;
+    }
+    list_for_each (node, &l->members) {
+        struct member *m = list_entry(node, struct member, node);
+        for (uint32_t i = 0; m->known && i < m->brought_count; i++)
+            if (!m->brought[i].ends && m->brought[i].known == known_index)
+                m->number_of_place[p] = m->brought[i].number;
+    }
+    return 0;
+}
+
+/* Whether a place still has accelerators although no backend has its model any more: those of a backend that unloads
+ * it. */
+static bool is_unloaded(const struct scheduler_link *l, const struct served_place *place) {
+    return l->catalogue->known[place->known].backends == 0 && is_run(l, place);
+}
+
+/* Tells frontends that a place is to go. */
+static void place_leave(struct scheduler_link *l, uint32_t p) {
+    bool ends = is_unloaded(l, &l->places[p]);
+    l->places[p].state = PLACE_LEAVING;
+    l->places_moving++;
+    FOR_EACH_FRONTEND(l, m) {
+        peer_send(&m->peer, ends ? FRAME_MODEL_ENDS : FRAME_MODEL_GONE, 1, &p, sizeof(p));
+        m->owes[p] = true;
+        l->places[p].owed++;
+    }
+}
+
+void place_left(struct scheduler_link *l, struct member *m, uint32_t p) {
+    if (p >= l->config.models_max || !m->owes[p])
+        return;
+    m->owes[p] = false;
+    l->places[p].owed--;
+}
+
+void places_left_by(struct scheduler_link *l, struct member *m) {
+    for (uint32_t p = 0; p < l->config.models_max; p++)
+        place_left(l, m, p);
+}
+
+/* Whether all variants of a place are in the scheduler (`there`), or none. */
+static bool place_is(const struct scheduler_link *l, const struct served_place *place, bool there) {
+    for (uint32_t v = 0; v < place->model.variant_count; v++)
+        if ((wiring_part(l->wiring, place->model.first_variant + v) != PART_NOBODY) != there)
+            return false;
+    return true;
+}
+
+/* A new place takes over from the previous one. */
+static void place_serve(struct scheduler_link *l, uint32_t p) {
+    struct known_model *known = &l->catalogue->known[l->places[p].known];
+    uint32_t before = known->place;
+    l->places[p].state = PLACE_SERVING;
+    l->places_moving--;
+    known->place = p;
+    FOR_EACH_FRONTEND(l, m)
+    serve_tell(l, m, p);
+    if (before != CATALOGUE_NONE)
+        place_leave(l, before);
+    log_info("model", "model=%s version=%u slo_ms=%.6g max_batch=%u backends=%u", known->model->name,
+             known->model->version, (double)known->model->slo_ns / 1e6, known->model->batch_max, known->backends);
+}
+
+/* Whether no accelerator runs a place's requests any more, and its model has another place. */
+static bool is_outlived(const struct scheduler_link *l, const struct served_place *place) {
+    return !is_run(l, place) && l->catalogue->known[place->known].place != CATALOGUE_NONE;
+}
+
+/* Takes a place's requests out of its queue: their frontends are told that they are lost (take_refusals()), and send
+ * them to the model's new place. False: the ring is full; more follow when the thread has read these. */
+static bool place_recall(struct scheduler_link *l, uint32_t p) {
+    list_for_each (node, &l->members) {
+        const struct member *m = list_entry(node, struct member, node);
+        size_t count = m->last ? (size_t)m->hello.lanes * m->hello.slots : 0;
+        for (size_t i = 0; i < count; i++) {
+            const struct request_message *last = &m->last[i];
+            if (last->handle && last->model == p && !request_cancel(l, last))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* The next step of a place. True: more steps follow. */
+static bool place_look(struct scheduler_link *l, uint32_t p) {
+    struct served_place *place = &l->places[p];
+    switch (place->state) {
+    case PLACE_COMING:
+        if (place_is(l, place, true))
+            place_serve(l, p);
+        return true;
+    case PLACE_LEAVING:
+        if (place->owed == 0 && place->queued > 0 && !place->all_recalled && is_outlived(l, place)) {
+            place->recalled = true; /* before the first of them comes back */
+            place->all_recalled = place_recall(l, p);
+        }
+        if (place->owed == 0 && place->queued == 0 && place->sent == 0 && wiring_model_goes(l->wiring, p) == 0)
+            place->state = PLACE_GOING;
+        return true;
+    case PLACE_GOING:
+        if (!place_is(l, place, false))
+            return true;
+        thread_forget(l, p);
+        memset(l->variant_taken + place->model.first_variant, false, place->model.variant_count);
+        place->state = PLACE_FREE;
+        l->places_moving--;
+        l->changed = true;
+        return false;
+    default:
+        return false;
+    }
+}
+
+static bool is_coming(const struct scheduler_link *l, uint32_t known) {
+    for (uint32_t p = 0; p < l->config.models_max; p++)
+        if (l->places[p].state == PLACE_COMING && l->places[p].known == known)
+            return true;
+    return false;
+}
+
+/* Whether any place of the model is left. */
+static bool is_placed(const struct scheduler_link *l, uint32_t known) {
+    for (uint32_t p = 0; p < l->config.models_max; p++)
+        if (l->places[p].state != PLACE_FREE && l->places[p].known == known)
+            return true;
+    return false;
+}
+
+/* Whether a model waits to be served. */
+static bool is_awaited(const struct catalogue *c, uint32_t known) {
+    return known != CATALOGUE_NONE && c->known[known].place == CATALOGUE_NONE;
+}
+
+/* Tells frontends of an ensemble that some backend has, or that none has any more: nothing else is to be done for it
+ * here. True: it waits until another one of its name has been told. */
+static bool ensemble_reconcile(struct scheduler_link *l, uint32_t i) {
+    struct known_model *known = &l->catalogue->known[i];
+    uint32_t number = ensemble_number(l, i), successor = catalogue_successor(l->catalogue, i);
+    if (known->backends == 0 && successor != CATALOGUE_NONE && !l->catalogue->known[successor].told)
+        return known->told;
+    if ((known->backends > 0) == known->told)
+        return false;
+    known->told = !known->told;
+    FOR_EACH_FRONTEND(l, m) {
+        if (known->told)
+            ensemble_tell(l, m, i);
+        else
+            peer_send(&m->peer, known->unloaded ? FRAME_MODEL_ENDS : FRAME_MODEL_GONE, 1, &number, sizeof(number));
+    }
+    log_info(known->told ? "ensemble" : "ensemble has no backend any more", "model=%s version=%u", known->model->name,
+             known->model->version);
+    return false;
+}
+
+/* Whether a model is to have a new place: none knows it, or some class that runs it is new to its place. Classes that
+ * no backend has any more stay in a place, since a backend that is started again has the same; but while some backend
+ * finds no class free, they are given up, with the place. */
+static bool is_to_move(const struct scheduler_link *l, const struct known_model *known, uint32_t runs_on) {
+    if (known->place == CATALOGUE_NONE)
+        return true;
+    uint32_t knows = l->places[known->place].runs_on;
+    return runs_on & ~knows || (l->classes_short && knows & ~runs_on);
+}
+
+/* How many models that backends have are served, or soon will be. */
+static uint32_t models_held(const struct scheduler_link *l) {
+    uint32_t held = 0;
+    for (uint32_t p = 0; p < l->config.models_max; p++) {
+        const struct known_model *known = &l->catalogue->known[l->places[p].known];
+        bool comes = l->places[p].state == PLACE_COMING && known->place == CATALOGUE_NONE;
+        held += known->backends > 0 && (comes || l->places[p].state == PLACE_SERVING);
+    }
+    return held;
+}
+
+/* Gives a model a new place. One that is not served yet gets none of the last places: without these, the others could
+ * not move. True: it is to be tried again; false also if there is no room before other models go. */
+static bool known_begin(struct scheduler_link *l, uint32_t i, uint32_t runs_on, uint32_t *held) {
+    struct known_model *known = &l->catalogue->known[i];
+    bool first = known->place == CATALOGUE_NONE, many = first && *held >= l->config.models_served_max;
+    int rc = many ? -ENOSPC : place_begin(l, i, runs_on);
+    if (rc == 0) {
+        *held += first;
+        known->waits = NULL;
+        return false;
+    }
+    bool full = many || (rc == -ENOSPC && l->places_moving == 0);
+    if (full && first && !known->waits) {
+        known->waits = many ? "the scheduler serves as many models as it may (--max-models)"
+                            : "the scheduler has no room for one more model with variable shapes";
+        log_warn("model waits", "model=%s version=%u reason=\"%s\"", known->model->name, known->model->version,
+                 known->waits);
+    }
+    return !full;
+}
+
+/* Makes the places agree with the models of backends. True: some changes have to wait. */
+static bool reconcile(struct scheduler_link *l) {
+    struct catalogue *c = l->catalogue;
+    bool left = false, coming = false;
+    uint32_t held = models_held(l);
+    for (uint32_t i = 0; i < c->known_count; i++) {
+        struct known_model *known = &c->known[i];
+        coming |= known->model && is_coming(l, i);
+        if (!known->model || is_coming(l, i))
+            continue;
+        uint32_t runs_on = known->backends > 0 ? catalogue_runs_on(c, i) : 0;
+        bool served = known->place != CATALOGUE_NONE;
+        if (known->model->ensemble)
+            left |= ensemble_reconcile(l, i);
+        if (runs_on && is_to_move(l, known, runs_on)) {
+            left |= known_begin(l, i, runs_on, &held);
+        } else if (!runs_on && served && is_awaited(c, catalogue_successor(c, i))) {
+            left = true; /* frontends must be told of that one first */
+        } else if (!runs_on && served) {
+            log_warn("model has no backend any more", "model=%s version=%u", known->model->name, known->model->version);
+            place_leave(l, known->place);
+            known->place = CATALOGUE_NONE;
+        } else if (!runs_on && known->backends == 0 && !known->told && !is_placed(l, i)) {
+            catalogue_forget(c, i);
+            left = true; /* another model may take its name */
+        }
+    }
+    l->classes_short &= left || coming;
+    return left;
+}
+
+bool places_look(struct scheduler_link *l, int64_t now_ns) {
+    bool busy = accelerators_look(l);
+    busy |= changes_look(l, now_ns);
+    for (uint32_t p = 0; p < l->config.models_max && l->places_moving > 0; p++)
+        busy |= place_look(l, p);
+    if (l->changed) {
+        l->changed = reconcile(l);
+        busy = true;
+    }
+    return busy;
+}
+
+uint32_t places_served(const struct scheduler_link *l) {
+    uint32_t served = 0;
+    for (uint32_t i = 0; i < l->catalogue->known_count; i++)
+        served += l->catalogue->known[i].model && l->catalogue->known[i].place != CATALOGUE_NONE;
+    return served;
+}

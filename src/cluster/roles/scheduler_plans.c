@@ -1,0 +1,251 @@
+/* scheduler_plans.c - plans at backends, and the messages to scheduling threads about their ends and about
+ * accelerators.
+ *
+ * For each batch that ends, a backend sends two messages: that its accelerator is free (FRAME_FREED), immediately, and
+ * the measurement (FRAME_RAN), after it has sent the results; the second may be missing. A plan is kept until both are
+ * here, since a backend that dies in between may not have sent the results. The first goes to a rank thread, the second
+ * to a model thread; a central thread gets both as one (struct ran_message), exactly once a batch, in the order in
+ * which an accelerator's batches were sent. Plans are sent with a tag of this process, by which a measurement finds its
+ * plan. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster/roles/scheduler_link_state.h"
+#include "core/system/clock.h"
+#include "core/util/assert.h"
+
+#define MEASURED_NS (50 * NS_PER_MS) /* after the end of a batch; then its measurement is no longer expected */
+
+static void list_free(struct sent_plan *p) {
+    for (struct sent_plan *next; p; p = next) {
+        next = p->next;
+        free(p);
+    }
+}
+
+void plans_free(struct scheduler_link *l) {
+    for (uint32_t a = 0; l->accelerators && a < l->wiring->accelerators; a++)
+        list_free(l->accelerators[a].first);
+    list_free(l->free_plans);
+}
+
+/* ---- messages to scheduling threads ---- */
+
+/* Tells the central thread of an accelerator. */
+static void central_tell(struct scheduler_link *l, const struct ran_message *ran) {
+    struct ring *ring = &l->wiring->ran[0];
+    struct ran_message *message = ring_reserve(ring);
+    CHECK(message); /* the ring has room for all batches that a central policy may have sent, and for a message about
+                     * each accelerator */
+    *message = *ran;
+    ring_push(ring);
+    l->report_rung = true;
+}
+
+/* Tells a rank thread. */
+static void freed_tell(struct scheduler_link *l, const struct freed_message *freed) {
+    struct ring *ring = &l->wiring->freed[wiring_part_of_accelerator(l->wiring, freed->accelerator)];
+    struct freed_message *message = ring_reserve(ring);
+    CHECK(message); /* an accelerator has at most three batches under way; see accelerator_may_join() */
+    *message = *freed;
+    ring_push(ring);
+    l->report_rung = true;
+}
+
+/* Tells a model thread. */
+static void measured_tell(struct scheduler_link *l, const struct ran_message *ran) {
+    struct ring *ring = &l->wiring->ran[l->wiring->thread_of_model[ran->model]];
+    struct ran_message *message = ring_reserve(ring);
+    if (!message)
+        return; /* the thread is far behind; it can do without the measurement */
+    *message = *ran;
+    ring_push(ring);
+    l->report_rung = true;
+}
+
+/* The rings have room for all batches, plus WIRING_NEWS_MAX, plus four messages for each accelerator that joins or
+ * leaves. So an accelerator that has joined can always leave. */
+bool accelerator_may_join(struct scheduler_link *l) {
+    const struct wiring *w = l->wiring;
+    bool read = true;
+    if (l->news < WIRING_NEWS_MAX + 2 * w->accelerators)
+        return true;
+    for (uint32_t k = 0; k < w->rank_threads && !w->central; k++)
+        read &= ring_drained(&w->freed[k]);
+    if (w->central)
+        read = ring_drained(&w->ran[0]);
+    l->news = read ? 0 : l->news;
+    return read;
+}
+
+void accelerator_news(struct scheduler_link *l, uint32_t accelerator, enum accelerator_news news) {
+    struct accelerator_place *a = &l->accelerators[accelerator];
+    if (a->up == (news == NEWS_JOINS))
+        return;
+    if (l->wiring->central)
+        central_tell(l, &(struct ran_message){.news = news, .type = a->class, .accelerator = accelerator});
+    else
+        freed_tell(l, &(struct freed_message){.news = news, .type = a->class, .accelerator = accelerator});
+    l->news++;
+    a->up = news == NEWS_JOINS;
+    a->owes = !a->up;
+    if (a->owes)
+        accelerator_leaves(l, accelerator);
+    l->accelerators_there += a->up ? 1 : (uint32_t)-1;
+}
+
+void publish_reports(struct scheduler_link *l) {
+    struct wiring *w = l->wiring;
+    if (!l->report_rung)
+        return;
+    l->report_rung = false;
+    for (uint32_t k = 0; k < w->rank_threads; k++)
+        if (ring_publish(&w->freed[k]))
+            doorbell_ring_or_help(&w->rank_bells[k], true);
+    for (uint32_t t = 0; t < w->model_threads; t++)
+        if (ring_publish(&w->ran[t]))
+            doorbell_ring_or_help(&w->model_bells[t], true);
+}
+
+/* ---- plans ---- */
+
+uint64_t plan_note(struct scheduler_link *l, struct accelerator_place *a, const struct batch_plan *plan) {
+    struct sent_plan *p = l->free_plans;
+    if (p)
+        l->free_plans = p->next;
+    if (p && p->room < plan->request_count) {
+        free(p);
+        p = NULL;
+    }
+    if (!p) {
+        uint32_t room = plan->request_count < 32 ? 32 : plan->request_count;
+        p = malloc(sizeof(*p) + room * sizeof(uint64_t));
+        CHECK(p); /* a plan that is not kept would never end */
+        p->room = room;
+    }
+    p->next = NULL;
+    p->class = a->class;
+    p->number = a->member ? a->member->number_of_place[plan->served_model] : CATALOGUE_NONE;
+    p->ended = p->measured = false;
+    p->tag = l->plan_tag++;
+    p->place = plan->served_model;
+    memcpy(&p->plan, plan, batch_plan_bytes(plan->request_count));
+    l->places[p->place].sent++;
+    *a->last = p;
+    a->last = &p->next;
+    return p->tag;
+}
+
+static struct sent_plan *plan_first(struct scheduler_link *l, struct accelerator_place *a) {
+    struct sent_plan *p = a->first;
+    if (!p)
+        return NULL;
+    a->first = p->next;
+    if (!a->first)
+        a->last = &a->first;
+    l->places[p->place].sent--;
+    p->next = l->free_plans;
+    l->free_plans = p;
+    return p;
+}
+
+/* The message for a batch without a measurement; if it `runs`, with its model's profiled time. */
+static struct ran_message ran_of(const struct scheduler_link *l, const struct sent_plan *p, bool runs) {
+    uint32_t items = p->plan.items == ITEMS_OF_REQUEST ? 1 : p->plan.items;
+    const struct profile *profile = l->places[p->place].model.profiles[p->class];
+    struct ran_message ran = batch_plan_ran(&p->plan);
+    ran.type = p->class;
+    ran.items = items;
+    ran.run_ns = runs && profile ? profile->latency_ns[items] : 0;
+    ran.dispatch_ns = -1;
+    return ran;
+}
+
+/* Frees ended plans, in order, and tells the central thread. */
+static void plans_forget(struct scheduler_link *l, struct accelerator_place *a, int64_t now_ns) {
+    while (a->first && a->first->ended && (a->first->measured || now_ns > a->first->ended_ns + MEASURED_NS)) {
+        struct sent_plan *p = plan_first(l, a);
+        l->plans_ended--;
+        if (!l->wiring->central)
+            continue;
+        if (!p->measured)
+            p->ran = ran_of(l, p, !p->unlike);
+        p->ran.tag = p->plan.tag;
+        central_tell(l, &p->ran);
+    }
+}
+
+bool plan_ended(struct scheduler_link *l, const struct freed_message *freed) {
+    struct accelerator_place *a = &l->accelerators[freed->accelerator];
+    struct sent_plan *p = a->first;
+    while (p && p->ended)
+        p = p->next;
+    if (!p)
+        return false;
+    p->ended = true;
+    p->unlike = freed->unlike;
+    p->ended_ns = clock_now_ns();
+    l->plans_ended++;
+    if (!l->wiring->central)
+        freed_tell(l, freed);
+    plans_forget(l, a, p->ended_ns);
+    return true;
+}
+
+void plan_measured(struct scheduler_link *l, const struct ran_message *ran) {
+    struct accelerator_place *a = &l->accelerators[ran->accelerator];
+    struct sent_plan *p = a->first;
+    while (p && (p->tag != ran->tag || p->measured))
+        p = p->next;
+    if (!p || p->plan.model != ran->model)
+        return; /* the plan was another scheduler's, or is no longer kept */
+    p->ran = *ran;
+    p->ran.type = p->class;
+    p->measured = true;
+    if (!l->wiring->central)
+        measured_tell(l, &p->ran);
+    plans_forget(l, a, clock_now_ns());
+}
+
+bool plans_of(const struct scheduler_link *l, const struct member *m, uint32_t number) {
+    for (uint32_t i = 0; i < m->accelerator_count; i++)
+        for (const struct sent_plan *p = l->accelerators[m->accelerators[i]].first; p; p = p->next)
+            if (p->number == number)
+                return true;
+    return false;
+}
+
+void plans_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) {
+    if (l->plans_ended == 0)
+        return;
+    if (now_ns >= l->plans_look_ns) {
+        l->plans_look_ns = now_ns + MEASURED_NS;
+        for (uint32_t a = 0; a < l->accelerators_most; a++)
+            plans_forget(l, &l->accelerators[a], now_ns);
+    }
+    *until_ns = l->plans_look_ns < *until_ns ? l->plans_look_ns : *until_ns;
+}
+
+void plans_lose(struct scheduler_link *l, uint32_t accelerator) {
+    struct accelerator_place *a = &l->accelerators[accelerator];
+    int64_t now_ns = clock_now_ns();
+    for (struct sent_plan *p; (p = plan_first(l, a));) {
+        for (uint32_t i = 0; i < p->plan.request_count; i++)
+            link_lost(l, p->plan.handles[i], LOST_BACKEND);
+        l->plans_ended -= p->ended;
+        struct ran_message ran = ran_of(l, p, false);
+        if (l->wiring->central) {
+            central_tell(l, &ran);
+            continue;
+        }
+        if (!p->ended)
+            freed_tell(l, &(struct freed_message){.news = NEWS_ENDED,
+                                                  .unlike = true,
+                                                  .type = a->class,
+                                                  .accelerator = accelerator,
+                                                  .ended_ns = now_ns});
+        if (!p->measured)
+            measured_tell(l, &ran);
+    }
+}

@@ -1,0 +1,67 @@
+/* recorder.h - the last requests that a scheduling thread was handed: a ring in which the newest take the place of the
+ * oldest, 16 bytes each.
+ *
+ * One thread notes, any thread reads. Neither waits for the other: who reads leaves out what may have been overwritten
+ * meanwhile. */
+#pragma once
+
+#include "core/data/messages.h"
+#include "core/util/counter.h"
+
+#define RECORDER_TIME_BITS   48 /* of the arrival's nanoseconds: 78 hours */
+#define RECORDER_ITEMS_MOST  UINT16_MAX
+#define RECORDER_MODELS_MOST (1u << 24)
+#define RECORDER_AHEAD       8 /* slots: two cache lines, written so long ago that no cache has them any more */
+
+/* A request's two words: arrival and items; model, microseconds until the deadline, priority. */
+struct recorder_slot {
+    _Atomic uint64_t when, what;
+};
+
+struct recorder {
+    struct recorder_slot *slots; /* NULL: nothing is recorded */
+    uint64_t mask;               /* slots - 1: a power of two */
+    _Atomic uint64_t noted;      /* requests, ever */
+};
+
+/* As it is read. */
+struct recorded_request {
+    int64_t arrival_ns;
+    uint32_t model;   /* the served model's number */
+    uint32_t left_us; /* from the arrival to the deadline that the scheduler was told */
+    uint16_t items;
+    uint8_t priority; /* or PRIORITY_BEST_EFFORT */
+};
+
+/* Room for as many requests as fit into `bytes`, rounded down to a power of two; none, if not even one fits. Untouched
+ * memory costs nothing. 0 or -ENOMEM. */
+int recorder_init(struct recorder *recorder, uint64_t bytes);
+void recorder_free(struct recorder *recorder);
+
+static inline uint64_t recorder_left_us(const struct request_message *message) {
+    int64_t left_us = (message->deadline_ns - message->arrival_ns + NS_PER_US / 2) / NS_PER_US;
+    return left_us < 0 ? 0 : left_us > UINT32_MAX ? UINT32_MAX : (uint64_t)left_us;
+}
+
+/* Notes a request that has arrived. The owner's thread. Stores are ordered for recorder_read(): whoever sees a word
+ * of request n sees that the requests before n have been noted. */
+static inline void recorder_note(struct recorder *recorder, const struct request_message *message) {
+    if (!recorder->slots)
+        return;
+    uint64_t n = counter_get(&recorder->noted);
+    struct recorder_slot *slot = &recorder->slots[n & recorder->mask];
+    uint64_t items = message->items < RECORDER_ITEMS_MOST ? message->items : RECORDER_ITEMS_MOST;
+    atomic_store_explicit(&slot->when, (uint64_t)message->arrival_ns << 16 | items, memory_order_release);
+    atomic_store_explicit(&slot->what,
+                          (uint64_t)message->model << 40 | recorder_left_us(message) << 8 | message->priority,
+                          memory_order_release);
+    atomic_store_explicit(&recorder->noted, n + 1, memory_order_release); /* with recorder_read() */
+    __builtin_prefetch(&recorder->slots[(n + RECORDER_AHEAD) & recorder->mask], 1);
+}
+
+/* Reads the newest `most` requests, in the order in which they were noted, which is nearly that of their arrivals.
+ * Returns how many there are. `now_ns` is the present time: arrivals are kept by their low bits, and the time nearest
+ * to it counts. Any thread. */
+uint64_t recorder_read(const struct recorder *recorder, int64_t now_ns, struct recorded_request *into, uint64_t most);
+/* How many were overwritten. */
+uint64_t recorder_overwritten(const struct recorder *recorder);

@@ -1,0 +1,38 @@
+/* running.h - the requests that a backend runs just now, in memory that its frontend maps, too: where the backend ends
+ * by a signal, these were in its last run, and no others.
+ *
+ * Written by the backend's executor; read by the frontend's link thread once the backend is lost. The memory outlives
+ * the backend, and is the next one's, which has to load its models before it writes there. */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define RUNNING_MAX 1024 /* requests of a batch */
+
+struct running {
+    uint32_t parent;              /* the frontend's process, from the start; */
+    char token[64];               /* by which it lets the backend in */
+    _Atomic uint64_t incarnation; /* of the backend (cluster/peer/hello.h); 0: none has begun to serve */
+    _Atomic uint32_t count;       /* 0: nothing runs */
+    uint64_t handles[RUNNING_MAX];
+};
+
+static inline void running_begin(struct running *running, const uint64_t *handles, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++)
+        running->handles[i] = handles[i];
+    atomic_store_explicit(&running->count, count, memory_order_release); /* with running_has() */
+}
+
+static inline void running_end(struct running *running) {
+    atomic_store_explicit(&running->count, 0, memory_order_release); /* with running_has() */
+}
+
+static inline bool running_has(const struct running *running, uint64_t handle) {
+    uint32_t count = atomic_load_explicit(&running->count, memory_order_acquire);
+    for (uint32_t i = 0; i < count && i < RUNNING_MAX; i++) /* a backend could write anything */
+        if (running->handles[i] == handle)
+            return true;
+    return false;
+}

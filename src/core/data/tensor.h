@@ -1,0 +1,125 @@
+/* tensor.h - data types, shapes and signatures of models, as the Open Inference Protocol names them. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define TENSOR_DIMS_MAX 8   /* dimensions of a tensor */
+#define TENSOR_NAME_MAX 128 /* bytes of a tensor's name, terminator included */
+#define TENSORS_MAX     128 /* inputs, and outputs, of a model */
+#define MODEL_NAME_MAX  128 /* bytes of a model's name, terminator included */
+
+enum datatype {
+    DATATYPE_INVALID,
+    DATATYPE_BOOL,
+    DATATYPE_UINT8,
+    DATATYPE_UINT16,
+    DATATYPE_UINT32,
+    DATATYPE_UINT64,
+    DATATYPE_INT8,
+    DATATYPE_INT16,
+    DATATYPE_INT32,
+    DATATYPE_INT64,
+    DATATYPE_FP16,
+    DATATYPE_FP32,
+    DATATYPE_FP64,
+    DATATYPE_BF16,
+    DATATYPE_BYTES, /* strings: elements of any size (core/data/strings.h) */
+    DATATYPE_COUNT,
+};
+
+/* "FP32" and so on; "INVALID" for what is not one. */
+const char *datatype_name(enum datatype type);
+/* DATATYPE_INVALID for an unknown name. */
+enum datatype datatype_parse(const char *name, size_t length);
+/* Bytes of an element; 0 for BYTES and INVALID. */
+size_t datatype_bytes(enum datatype type);
+#define STRING_LEAD_BYTES 4 /* of the length that leads a BYTES element */
+/* The fewest bytes that an element takes: for BYTES those of an empty string, which is all zeros. */
+size_t datatype_bytes_min(enum datatype type);
+
+struct tensor_spec {
+    char name[TENSOR_NAME_MAX];
+    enum datatype type;
+    uint32_t rank;
+    int64_t dims[TENSOR_DIMS_MAX]; /* -1: any size. With `batched` the first is -1, the batch dimension */
+    bool reshaped;                 /* the model file has this tensor in another shape: */
+    uint32_t file_rank;
+    int64_t file_dims[TENSOR_DIMS_MAX]; /* its -1 are the sizes of those in `dims`, in order */
+};
+
+/* Which of the specs has this name of `length` bytes, or -1. */
+static inline int tensor_spec_find(const struct tensor_spec *specs, uint32_t count, const char *name, size_t length) {
+    for (uint32_t i = 0; i < count && length < TENSOR_NAME_MAX; i++)
+        if (memcmp(specs[i].name, name, length) == 0 && specs[i].name[length] == '\0')
+            return (int)i;
+    return -1;
+}
+
+/* A bit for each input, or each output, of a model. */
+__extension__ typedef unsigned __int128 tensor_set;
+_Static_assert(8 * sizeof(tensor_set) >= TENSORS_MAX, "a bit for each");
+
+static inline tensor_set tensor_bit(uint32_t i) {
+    return (tensor_set)1 << i;
+}
+
+/* The first so many. */
+static inline tensor_set tensor_set_first(uint32_t count) {
+    return count < 8 * sizeof(tensor_set) ? tensor_bit(count) - 1 : ~(tensor_set)0;
+}
+
+static inline uint32_t tensor_set_count(tensor_set set) {
+    return (uint32_t)(__builtin_popcountll((uint64_t)set) + __builtin_popcountll((uint64_t)(set >> 64)));
+}
+
+/* What a model takes and gives. */
+struct signature {
+    uint32_t input_count, output_count;
+    tensor_set inputs_optional; /* those that a request may leave out, since the model has a value for it; their views
+                                   may have no data */
+    bool batched;               /* every input and output has a leading batch dimension that may be any size */
+    bool variable_shapes; /* requests may differ in some other dimension of an input, or in which inputs they give */
+    bool outputs_chosen;  /* not all of the model file's outputs, or in another order */
+    struct tensor_spec inputs[TENSORS_MAX], outputs[TENSORS_MAX];
+};
+
+/* Copies what there is of it: the memory of inputs and outputs beyond their number is not touched. */
+static inline void signature_copy(struct signature *to, const struct signature *from) {
+    memcpy(to->inputs, from->inputs, from->input_count * sizeof(from->inputs[0]));
+    memcpy(to->outputs, from->outputs, from->output_count * sizeof(from->outputs[0]));
+    memcpy(to, from, offsetof(struct signature, inputs));
+}
+
+/* A tensor's place and shape; the memory is somebody else's. */
+struct tensor_view {
+    void *data;
+    size_t bytes;
+    uint32_t rank;
+    int64_t dims[TENSOR_DIMS_MAX];
+    const size_t *row_at; /* [dims[0] + 1] where each row begins in the data, then where the last one ends; NULL: rows
+                             are equally long */
+};
+
+/* The first dimension; 0 for a tensor without dimensions. */
+static inline int64_t tensor_row_count(const struct tensor_view *view) {
+    return view->rank > 0 ? view->dims[0] : 0;
+}
+
+/* Rows [first, first + count) of a tensor that has a dimension. -EINVAL: it does not have so many rows. */
+int tensor_rows(const struct tensor_view *whole, uint32_t first, uint32_t count, struct tensor_view *rows);
+
+/* Takes a view from one shape to another, in which each -1 is the size that the -1 of the same number has in the first.
+ * -EINVAL: the view is not of the first shape, or has another number of elements in the second. */
+int tensor_reshape(struct tensor_view *view, const int64_t *from, uint32_t from_rank, const int64_t *to,
+                   uint32_t to_rank);
+
+/* The product of dims[from..rank), or -1 if one is negative or it passes 2^62. */
+int64_t dims_product(const int64_t *dims, uint32_t from, uint32_t rank);
+/* The product of those dimensions that are not zero, or -1 likewise. Use it to bound a shape that somebody else
+ * chooses: if one dimension is zero, dims_product() is 0 however large the others are. */
+int64_t dims_extent(const int64_t *dims, uint32_t from, uint32_t rank);
+/* "[1,3,224]" of dims[from..rank); cut off where it does not fit. */
+void dims_format(const int64_t *dims, uint32_t from, uint32_t rank, char *text, size_t bytes);

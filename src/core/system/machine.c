@@ -1,0 +1,134 @@
+/* machine.c - the machine's memory and cores, and the limits of control groups. */
+#include "core/system/machine.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/system/thread.h"
+
+#define GROUP_MOUNT "/sys/fs/cgroup"
+#define CPU_MOUNT   GROUP_MOUNT "/cpu" /* of version 1 */
+
+/* A file of a group, or NULL. */
+static FILE *group_open(const char *mount, const char *path, const char *file) {
+    char name[PATH_MAX];
+    bool fits = (size_t)snprintf(name, sizeof(name), "%s%s/%s", mount, path, file) < sizeof(name);
+    return fits ? fopen(name, "re") : NULL;
+}
+
+/* The limit in a group's file; "max" is none. */
+static uint64_t limit_read(const char *mount, const char *path) {
+    uint64_t bytes = UINT64_MAX;
+    FILE *file = group_open(mount, path, "memory.max");
+    if (!file)
+        return UINT64_MAX;
+    if (fscanf(file, "%" SCNu64, &bytes) != 1)
+        bytes = UINT64_MAX;
+    fclose(file);
+    return bytes;
+}
+
+uint64_t machine_group_memory_bytes(const char *mount, const char *path) {
+    char group[PATH_MAX];
+    if ((size_t)snprintf(group, sizeof(group), "%s", path) >= sizeof(group))
+        return UINT64_MAX;
+    uint64_t least = limit_read(mount, group);
+    for (char *slash; (slash = strrchr(group, '/'));) {
+        *slash = '\0';
+        uint64_t bytes = limit_read(mount, group);
+        least = bytes < least ? bytes : least;
+    }
+    return least;
+}
+
+/* The number in a group's file; 0: none. */
+static double number_read(const char *mount, const char *path, const char *name) {
+    double number = 0;
+    FILE *file = group_open(mount, path, name);
+    if (file && fscanf(file, "%lf", &number) != 1)
+        number = 0;
+    if (file)
+        fclose(file);
+    return number;
+}
+
+/* The quota of one group, in cores. Version 2 has quota and period in one file ("max" is no quota), version 1 in two
+ * (-1 is none). */
+static double quota_read(const char *mount, const char *path) {
+    double quota = 0, period = 0;
+    FILE *file = group_open(mount, path, "cpu.max");
+    if (!file) {
+        quota = number_read(mount, path, "cpu.cfs_quota_us");
+        period = number_read(mount, path, "cpu.cfs_period_us");
+    } else if (fscanf(file, "%lf %lf", &quota, &period) != 2) {
+        quota = 0;
+    }
+    if (file)
+        fclose(file);
+    return quota > 0 && period > 0 ? quota / period : INFINITY;
+}
+
+double machine_group_cores(const char *mount, const char *path) {
+    char group[PATH_MAX];
+    if ((size_t)snprintf(group, sizeof(group), "%s", path) >= sizeof(group))
+        return INFINITY;
+    double least = quota_read(mount, group);
+    for (char *slash; (slash = strrchr(group, '/'));) {
+        *slash = '\0';
+        least = fmin(least, quota_read(mount, group));
+    }
+    return least;
+}
+
+/* Whether a word is in a list with commas. */
+static bool list_has(const char *list, size_t length, const char *word) {
+    size_t part = 0;
+    for (const char *at = list; at < list + length; at += part + 1) {
+        part = strcspn(at, ",:");
+        if (part == strlen(word) && strncmp(at, word, part) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The group of this process; "" if it cannot be read. A line is "number:controllers:path"; that of version 2 begins
+ * with "0::", those of version 1 name their controllers. `controller`: NULL for version 2. */
+static void own_group(const char *controller, char *path, size_t room) {
+    char line[PATH_MAX];
+    path[0] = '\0';
+    FILE *file = fopen("/proc/self/cgroup", "re");
+    while (file && fgets(line, sizeof(line), file)) {
+        line[strcspn(line, "\n")] = '\0';
+        const char *list = line + strcspn(line, ":"), *end = *list ? strchr(list + 1, ':') : NULL;
+        if (!end)
+            continue;
+        if (controller ? list_has(list + 1, (size_t)(end - list - 1), controller) : strncmp(line, "0::", 3) == 0)
+            snprintf(path, room, "%s", end + 1);
+    }
+    if (file)
+        fclose(file);
+}
+
+uint64_t machine_memory_bytes(void) {
+    char path[PATH_MAX];
+    own_group(NULL, path, sizeof(path));
+    uint64_t all = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t group = machine_group_memory_bytes(GROUP_MOUNT, path);
+    return group < all ? group : all;
+}
+
+uint32_t machine_cores(void) {
+    char path[PATH_MAX];
+    cpu_set_t allowed;
+    thread_cores_allowed(&allowed);
+    own_group(NULL, path, sizeof(path));
+    double cores = fmin(CPU_COUNT(&allowed), machine_group_cores(GROUP_MOUNT, path));
+    own_group("cpu", path, sizeof(path));
+    cores = fmin(cores, machine_group_cores(CPU_MOUNT, path));
+    return cores > 1 ? (uint32_t)cores : 1;
+}

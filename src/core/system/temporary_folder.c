@@ -1,0 +1,70 @@
+/* temporary_folder.c - folders with a name of their own, under a lock. */
+#include "core/system/temporary_folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/system/folder.h"
+#include "core/util/container.h"
+
+#define PREFIX   ".symphony-temporary-"
+#define ATTEMPTS 10
+
+static const char *of_environment(const char *otherwise) {
+    const char *path = getenv("TMPDIR");
+    return path && *path ? path : otherwise;
+}
+
+const char *temporary_parent(unsigned i) {
+    const char *const parents[] = {of_environment("/var/tmp"), "/var/tmp", "/tmp", "/dev/shm"};
+    return i < ARRAY_COUNT(parents) ? parents[i] : NULL;
+}
+
+static void folders_sweep(const char *parent) {
+    char path[PATH_MAX];
+    struct stat st;
+    DIR *dir = opendir(parent);
+    for (const struct dirent *entry; dir && (entry = readdir(dir));) {
+        if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) != 0 ||
+            snprintf(path, sizeof(path), "%s/%s", parent, entry->d_name) >= (int)sizeof(path) || lstat(path, &st) ||
+            !S_ISDIR(st.st_mode) || st.st_uid != geteuid())
+            continue;
+        int lock = folder_lock(path);
+        if (lock >= 0) {
+            folder_remove(path);
+            close(lock);
+        }
+    }
+    if (dir)
+        closedir(dir);
+}
+
+void temporary_folders_sweep(void) {
+    for (unsigned i = 0; temporary_parent(i); i++)
+        folders_sweep(temporary_parent(i));
+}
+
+int temporary_folder_make(struct temporary_folder *folder, const char *parent, struct sy_error *err) {
+    parent = parent ? parent : of_environment("/tmp");
+    folders_sweep(parent);
+    for (int attempt = 0; attempt < ATTEMPTS; attempt++) { /* somebody may sweep it before it is locked */
+        if (snprintf(folder->path, sizeof(folder->path), "%s/" PREFIX "XXXXXX", parent) >= (int)sizeof(folder->path))
+            return error_set(err, -ENAMETOOLONG, "%.400s: the path is too long", parent);
+        if (!mkdtemp(folder->path))
+            return error_set(err, -errno, "%.400s: no folder for temporary files: %s", parent, strerror(errno));
+        folder->lock = folder_lock(folder->path);
+        if (folder->lock >= 0)
+            return 0;
+    }
+    return error_set(err, -EBUSY, "%.400s: no folder for temporary files stays", parent);
+}
+
+void temporary_folder_remove(struct temporary_folder *folder) {
+    folder_remove(folder->path);
+    close(folder->lock);
+}

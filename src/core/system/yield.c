@@ -1,0 +1,6 @@
+/* yield.c - what each thread does at yield points. */
+#include "core/system/yield.h"
+
+#include <stddef.h>
+
+_Thread_local void (*yield_here)(void) = NULL;

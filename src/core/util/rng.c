@@ -1,0 +1,67 @@
+/* rng.c - seeded random numbers. */
+#include "core/util/rng.h"
+
+#include "core/util/fmath.h"
+
+static uint64_t rotate(uint64_t x, int k) {
+    return (x << k) | (x >> (64 - k));
+}
+
+void rng_seed(struct rng *rng, uint64_t seed) {
+    for (int i = 0; i < 4; i++) { /* splitmix64, as the generator's authors advise */
+        uint64_t z = (seed += 0x9e3779b97f4a7c15ULL);
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+        rng->s[i] = z ^ (z >> 31);
+    }
+}
+
+uint64_t rng_next(struct rng *rng) {
+    uint64_t *s = rng->s, result = rotate(s[1] * 5, 7) * 9, t = s[1] << 17;
+    s[2] ^= s[0];
+    s[3] ^= s[1];
+    s[1] ^= s[2];
+    s[0] ^= s[3];
+    s[2] ^= t;
+    s[3] = rotate(s[3], 45);
+    return result;
+}
+
+double rng_uniform(struct rng *rng) {
+    return (double)(rng_next(rng) >> 11) * 0x1.0p-53;
+}
+
+uint64_t rng_below(struct rng *rng, uint64_t n) {
+    return (uint64_t)(((unsigned __int128)rng_next(rng) * n) >> 64);
+}
+
+double rng_exponential(struct rng *rng) {
+    return -fmath_log(1.0 - rng_uniform(rng));
+}
+
+/* Standard normal by the polar method; the second value is thrown away to keep the state four words. */
+static double rng_normal(struct rng *rng) {
+    for (;;) {
+        double u = 2.0 * rng_uniform(rng) - 1.0, v = 2.0 * rng_uniform(rng) - 1.0, s = u * u + v * v;
+        if (s > 0.0 && s < 1.0)
+            return u * __builtin_sqrt(-2.0 * fmath_log(s) / s);
+    }
+}
+
+double rng_gamma(struct rng *rng, double shape) {
+    double boost = 1.0, k = shape;
+    if (k < 1.0) { /* gamma(k) = gamma(k+1) * U^(1/k) */
+        boost = fmath_exp(fmath_log(1.0 - rng_uniform(rng)) / k);
+        k += 1.0;
+    }
+    double d = k - 1.0 / 3.0, c = 1.0 / __builtin_sqrt(9.0 * d);
+    for (;;) {
+        double x = rng_normal(rng), v = 1.0 + c * x;
+        if (v <= 0.0)
+            continue;
+        v = v * v * v;
+        double u = 1.0 - rng_uniform(rng);
+        if (fmath_log(u) < 0.5 * x * x + d - d * v + d * fmath_log(v))
+            return d * v * boost / shape;
+    }
+}

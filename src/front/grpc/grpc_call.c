@@ -1,0 +1,983 @@
+/* grpc_call.c - a call from its headers to its status, and the exchanges in it.
+ *
+ *     call_open() -> call_data() ... -> message complete
+ *         unary:     call_half_close() -> exchange_run()
+ *         streaming:                      exchange_run() at once
+ *     exchange_run() -> scheduler -> exchange_returned() -> answer_ready()
+ *         -> call_read(): answers in order, then the status in the trailers */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/system/clock.h"
+#include "core/util/assert.h"
+#include "front/grpc/grpc_state.h"
+#include "front/net/auth.h"
+#include "front/request/repository_order.h"
+
+#define NO_FREE      UINT32_MAX
+#define WATCHERS_MAX 1024
+#define TAKE_MIN     ((size_t)16 * 1024) /* an answer with so much left is sent from where it lies, not copied */
+/* While more exchanges of a call than MANY wait, the client's window is not refilled; while MAX wait, messages that
+ * come within it are kept as they are. */
+#define STREAM_EXCHANGES_MANY 256
+#define STREAM_EXCHANGES_MAX  1024
+#define MESSAGES_AT_ONCE      32 /* of a stream: some 0.05 ms; the others are kept, too */
+/* Of the answers that clients have not taken, one connection may keep this part. */
+#define CONNECTION_ANSWERS_PART 8
+
+#define HEADER(name_, value_)                                                                                          \
+    {                                                                                                                  \
+        (uint8_t *)(name_), (uint8_t *)(value_), sizeof(name_) - 1, sizeof(value_) - 1,                                \
+            NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE                                               \
+    }
+static const nghttp2_nv header_ok = HEADER(":status", "200"), header_type = HEADER("content-type", "application/grpc"),
+                        header_encodings = HEADER("grpc-accept-encoding", "identity,deflate,gzip"),
+                        header_gzip = HEADER("grpc-encoding", "gzip"),
+                        header_deflate = HEADER("grpc-encoding", "deflate");
+
+/* ---- the pool ---- */
+
+/* The call that has held nothing but its place for longest ends, for another one. */
+static bool silent_makes_way(struct grpc_frontend *f) {
+    if (list_empty(&f->silent))
+        return false;
+    struct grpc_call *call = list_entry(f->silent.next, struct grpc_call, silent);
+    nghttp2_session *session = call->connection->session;
+    nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, call->stream, NGHTTP2_REFUSED_STREAM);
+    connection_touch(call->connection);
+    call_close(call);
+    return true;
+}
+
+struct grpc_call *call_begin(struct grpc_connection *c, int32_t stream) {
+    struct grpc_frontend *f = c->frontend;
+    struct grpc_call *call;
+    if (f->call_free != NO_FREE) {
+        call = &f->calls[f->call_free];
+        f->call_free = call->free_next;
+    } else if (f->call_fresh < f->call_count + CALLS_SPARE) {
+        call = &f->calls[f->call_fresh++];
+    } else {
+        return silent_makes_way(f) ? call_begin(c, stream) : NULL;
+    }
+    f->open_calls++;
+    memset(call, 0, offsetof(struct grpc_call, sentence));
+    call->connection = c;
+    call->stream = stream;
+    call->begun_ns = f->base.turn_ns;
+    call->method = GRPC_NO_METHOD;
+    call->timeout_ns = GRPC_TIMEOUT_NONE;
+    call->status = 200;
+    call->sentence[0] = '\0';
+    coming_init(&call->coming, &c->stream, c->address);
+    list_init(&call->exchanges);
+    list_init(&call->silent);
+    list_append(&f->silent, &call->silent);
+    list_init(&call->link);
+    list_init(&call->resumed);
+    list_append(&c->calls, &call->link);
+    return call;
+}
+
+/* ---- the end ---- */
+
+/* grpc-status and, of a failure, grpc-message; `digits` and `message` hold their values. */
+static size_t status_headers(const struct grpc_call *call, nghttp2_nv *headers, char digits[4], char *message,
+                             size_t message_bytes) {
+    unsigned code = grpc_code_of(call->status);
+    headers[0] = (nghttp2_nv)HEADER("grpc-status", "");
+    headers[0].value = (uint8_t *)digits;
+    headers[0].valuelen = (size_t)snprintf(digits, 4, "%u", code);
+    headers[0].flags = NGHTTP2_NV_FLAG_NO_COPY_NAME;
+    counter_add(&call->connection->frontend->codes[code], 1);
+    if (code == GRPC_OK)
+        return 1;
+    headers[1] = (nghttp2_nv)HEADER("grpc-message", "");
+    headers[1].value = (uint8_t *)message;
+    headers[1].valuelen = grpc_message_encode(call->sentence, message, message_bytes);
+    headers[1].flags = NGHTTP2_NV_FLAG_NO_COPY_NAME;
+    return 2;
+}
+
+/* The call ends with headers alone. */
+static void trailers_only(struct grpc_call *call) {
+    char digits[4], message[3 * sizeof(call->sentence)];
+    nghttp2_nv headers[5] = {header_ok, header_type, header_encodings};
+    size_t count = 3 + status_headers(call, headers + 3, digits, message, sizeof(message));
+    call->responded = true;
+    nghttp2_submit_response(call->connection->session, call->stream, headers, count, NULL);
+}
+
+static void trailers(struct grpc_call *call) {
+    char digits[4], message[3 * sizeof(call->sentence)];
+    nghttp2_nv headers[2];
+    size_t count = status_headers(call, headers, digits, message, sizeof(message));
+    nghttp2_submit_trailer(call->connection->session, call->stream, headers, count);
+}
+
+static ssize_t read_callback(nghttp2_session *session, int32_t stream, uint8_t *data, size_t bytes, uint32_t *flags,
+                             nghttp2_data_source *source, void *context) {
+    (void)session;
+    (void)stream;
+    (void)context;
+    return call_read(source->ptr, data, bytes, flags);
+}
+
+/* There is something to read, or the call is over. */
+static void call_progress(struct grpc_call *call) {
+    connection_touch(call->connection);
+    if (!call->responded) {
+        nghttp2_nv headers[] = {header_ok, header_type, call->accepts == BODY_GZIP ? header_gzip : header_deflate};
+        size_t count = call->accepts == BODY_IDENTITY ? 2 : 3;
+        nghttp2_data_provider provider = {.source = {.ptr = call}, .read_callback = read_callback};
+        call->responded = true;
+        nghttp2_submit_response(call->connection->session, call->stream, headers, count, &provider);
+    } else if (call->deferred) {
+        call->deferred = false;
+        nghttp2_session_resume_data(call->connection->session, call->stream);
+    }
+}
+
+/* The call ends with this status, behind the answers that are complete. */
+static void call_end(struct grpc_call *call, unsigned status, const char *sentence) {
+    if (call->ended)
+        return;
+    call->ended = true;
+    call->status = status;
+    snprintf(call->sentence, sizeof(call->sentence), "%s", sentence);
+    connection_touch(call->connection);
+    if (!call->responded && list_empty(&call->exchanges)) {
+        trailers_only(call);
+        list_remove(&call->silent);
+        list_append(&call->connection->frontend->silent, &call->silent);
+    } else {
+        call_progress(call);
+    }
+}
+
+/* ---- exchanges ---- */
+
+/* And is answered at once. */
+static bool asks_for_health(const struct grpc_call *call) {
+    return call->method == GRPC_SERVER_LIVE || call->method == GRPC_SERVER_READY || call->method == GRPC_HEALTH_CHECK;
+}
+
+static struct grpc_exchange *exchange_take(struct grpc_call *call) {
+    struct grpc_connection *c = call->connection;
+    struct grpc_exchange *x =
+        slot_take(&c->frontend->base, &c->stream, c->address, c->slots, asks_for_health(call), c->arrived_ns);
+    if (!x)
+        return NULL;
+    c->slots++;
+    list_remove(&call->silent);
+    x->call = call;
+    x->inference.local = peer_is_local(&c->peer);
+    x->complete = x->answered = false;
+    x->bytes = 0;
+    list_init(&x->link);
+    list_append(&call->exchanges, &x->link);
+    call->exchange_count++;
+    return x;
+}
+
+/* Enough of its answers have gone: takes what its calls have sent meanwhile. */
+static void connection_release(struct grpc_connection *c) {
+    c->held = false;
+    nghttp2_session_consume_connection(c->session, c->unconsumed);
+    c->unconsumed = 0;
+    list_for_each (it, &c->calls) {
+        struct grpc_call *call = list_entry(it, struct grpc_call, link);
+        if (call->kept.length > 0 && list_empty(&call->resumed))
+            list_append(&c->frontend->resumed, &call->resumed);
+    }
+    connection_touch(c);
+}
+
+static void exchange_detach(struct grpc_exchange *x) {
+    struct grpc_call *call = x->call;
+    struct grpc_connection *c = call->connection;
+    list_remove(&x->link);
+    if (call->receiving == x || !grpc_method_streams(call->method))
+        coming_over(&call->coming);
+    if (call->receiving == x)
+        call->receiving = NULL;
+    call->exchange_count--;
+    c->slots--;
+    if (x->complete && --c->complete == 0)
+        list_append(&c->frontend->base.waiting, &c->waiting);
+    c->answers -= x->bytes;
+    if (c->held && c->answers <= c->frontend->base.config.answers_bytes_max / CONNECTION_ANSWERS_PART / 2)
+        connection_release(c);
+    x->call = NULL;
+    if (call->unconsumed > 0 && call->exchange_count <= STREAM_EXCHANGES_MANY / 2) {
+        nghttp2_session_consume_stream(c->session, call->stream, call->unconsumed);
+        call->unconsumed = 0;
+        connection_touch(c);
+    }
+    if (call->kept.length > 0 && !c->held && call->exchange_count <= STREAM_EXCHANGES_MAX / 2 &&
+        list_empty(&call->resumed))
+        list_append(&c->frontend->resumed, &call->resumed);
+}
+
+/* It is freed at once, or after the write under way, which may send parts of its answer from where they lie. */
+static void exchange_end(struct grpc_exchange *x, bool sent) {
+    struct grpc_frontend *f = x->call->connection->frontend;
+    exchange_detach(x);
+    x->sent = sent;
+    list_append(&f->ended, &x->link);
+    if (f->outgoing.count == 0)
+        exchanges_free(f);
+}
+
+void exchanges_free(struct grpc_frontend *f) {
+    int64_t now_ns = list_empty(&f->ended) ? 0 : clock_now_ns();
+    while (!list_empty(&f->ended)) {
+        struct grpc_exchange *x = list_entry(f->ended.next, struct grpc_exchange, link);
+        list_remove(&x->link);
+        inference_count(&x->inference, x->sent ? now_ns : 0);
+        inference_free(&x->inference);
+    }
+}
+
+/* Compresses what is behind the message's prefix, if the call wants that and it pays. */
+static void answer_pack(struct grpc_exchange *x, struct deflater *deflater) {
+    struct inference *i = &x->inference;
+    if (!answer_deflate(deflater, x->accepts, GRPC_PREFIX_BYTES, &i->answer, &i->packed))
+        return;
+    uint32_t length = __builtin_bswap32((uint32_t)(i->packed.length - GRPC_PREFIX_BYTES));
+    i->packed.data[0] = 1;
+    memcpy(i->packed.data + 1, &length, sizeof(length));
+}
+
+static void answer_ready(struct grpc_exchange *x, unsigned status) {
+    struct grpc_connection *c = x->call->connection;
+    inference_blocks_give(&x->inference); /* the inputs are not needed: the answer points into the outputs only */
+    inference_answered(&x->inference, status);
+    x->answered = true;
+    x->piece = 0;
+    x->piece_at = 0;
+    x->bytes = answer_left(x);
+    c->answers += x->bytes;
+    c->held |= c->answers > c->frontend->base.config.answers_bytes_max / CONNECTION_ANSWERS_PART;
+    call_progress(x->call);
+}
+
+/* A mistake or a refusal ends a unary call. A streaming call goes on: the answer to this message tells of it. */
+static void exchange_fail(struct grpc_exchange *x, unsigned status, const char *sentence) {
+    struct grpc_call *call = x->call;
+    struct inference *i = &x->inference;
+    if (call->method != GRPC_MODEL_STREAM_INFER) {
+        inference_answered(i, status);
+        exchange_end(x, true);
+        call_end(call, status, sentence);
+        return;
+    }
+    grpc_answer_error(&i->answer, &i->text, sentence, i->call.id, i->call.id_length);
+    answer_ready(x, status);
+}
+
+static void service_run(struct grpc_exchange *x) {
+    static const char room[GRPC_ANSWER_ROOM];
+    struct inference *i = &x->inference;
+    const struct grpc_frontend *f = x->call->connection->frontend;
+    struct sy_error err;
+    text_append(&i->text, room, GRPC_ANSWER_ROOM);
+    if (grpc_method_watches(x->call->method)) /* before the answer: a change in between is told once more */
+        x->call->told = grpc_watch_first(&f->base, x->call->method, x->message.head, x->message.head_bytes);
+    unsigned status = grpc_service_answer(&f->base, x->call->method, i->local, x->message.head, x->message.head_bytes,
+                                          &i->text, &err);
+    if (status == 200 && i->text.failed)
+        status = (unsigned)error_set(&err, 503, "out of memory for the answer");
+    if (status != 200) {
+        exchange_fail(x, status, err.text);
+        return;
+    }
+    x->call->watching = x->call->watcher;
+    grpc_answer_text(&i->answer, &i->text);
+    answer_ready(x, 200);
+}
+
+void call_watch(struct grpc_call *call) {
+    struct grpc_frontend *f = call->connection->frontend;
+    int now = grpc_watch_now(&f->base, call->method, call->told);
+    if (!call->watching || call->ended || call->told == now ||
+        frontend_in_flight(&f->base) >= f->base.config.requests_max)
+        return; /* where there is no slot: tried again at the next sweep, during which no connection makes way */
+    struct grpc_exchange *x = exchange_take(call);
+    if (!x)
+        return;
+    static const char room[GRPC_ANSWER_ROOM];
+    text_append(&x->inference.text, room, GRPC_ANSWER_ROOM);
+    grpc_watch_put(&x->inference.text, call->method, now);
+    grpc_answer_text(&x->inference.answer, &x->inference.text);
+    call->told = now;
+    answer_ready(x, 200);
+}
+
+static bool is_order(const struct grpc_call *call) {
+    return call->method == GRPC_LOAD || call->method == GRPC_UNLOAD;
+}
+
+/* Hands in an order to load or unload. */
+static void order_run(struct grpc_exchange *x) {
+    struct grpc_frontend *f = x->call->connection->frontend;
+    struct repository_order order = {.context = x,
+                                     .kind = x->call->method == GRPC_LOAD ? ORDER_LOAD : ORDER_UNLOAD,
+                                     .form = ORDER_PROTOBUF,
+                                     .body = x->message.head,
+                                     .body_bytes = x->message.head_bytes};
+    struct sy_error err;
+    if (frontend_order(&f->base, &x->inference, &order, &err))
+        exchange_fail(x, 503, err.text);
+}
+
+void exchange_order_returned(void *exchange, unsigned status, const char *sentence) {
+    static const char room[GRPC_ANSWER_ROOM];
+    struct grpc_exchange *x = exchange;
+    struct inference *i = &x->inference;
+    i->state = INFERENCE_FINISHED;
+    if (!x->call) { /* the client left */
+        inference_free(i);
+        return;
+    }
+    text_append(&i->text, room, GRPC_ANSWER_ROOM);
+    if (status == 200 && i->text.failed) {
+        status = 503;
+        sentence = "out of memory for the answer";
+    }
+    if (status != 200) {
+        exchange_fail(x, status, sentence);
+        return;
+    }
+    grpc_answer_text(&i->answer, &i->text); /* an empty message */
+    answer_ready(x, 200);
+}
+
+static bool is_inference(const struct grpc_call *call) {
+    return call->method == GRPC_MODEL_INFER || call->method == GRPC_MODEL_STREAM_INFER;
+}
+
+static size_t message_bytes_max(const struct grpc_call *call) {
+    return is_inference(call) || is_order(call) ? call->connection->frontend->base.config.body_bytes_max
+                                                : SERVICE_BYTES_MAX;
+}
+
+static struct block_memory memory_of(struct grpc_exchange *x) {
+    return (struct block_memory){inference_block, inference_block_give, &x->inference};
+}
+
+static size_t message_come(const struct grpc_exchange *x) {
+    return x->message.bytes - x->message.to_come;
+}
+
+/* Of the memory for inputs, as a message comes. */
+static void *message_block(void *inference, size_t bytes) {
+    const struct grpc_exchange *x = container_of(inference, struct grpc_exchange, inference);
+    struct grpc_call *call = x->call;
+    void *block;
+    while (!(block = inference_block(inference, bytes)))
+        if (!coming_make_room(&call->connection->frontend->base, &call->coming, message_come(x)))
+            break;
+    return block;
+}
+
+static void message_begin(struct grpc_exchange *x) {
+    struct block_memory memory = {message_block, inference_block_give, &x->inference};
+    grpc_message_begin(&x->message, is_inference(x->call), message_bytes_max(x->call), memory);
+}
+
+/* Inflates the message into a block of its own, and takes that apart anew. */
+static int message_inflate(struct grpc_exchange *x, struct inflater *inflater, struct sy_error *err) {
+    struct grpc_message *m = &x->message;
+    char *block, *compressed = m->head;
+    size_t bytes, taken;
+    if (x->encoding == BODY_IDENTITY)
+        return error_set(err, 400, "the message is compressed, but no grpc-encoding says how");
+    int status = inflate_body(inflater, x->encoding, compressed, m->head_bytes, x->bytes_max, GRPC_PREFIX_BYTES,
+                              memory_of(x), &block, &bytes, err);
+    if (status)
+        return status;
+    inference_block_give(&x->inference, compressed);
+    uint32_t length = __builtin_bswap32((uint32_t)bytes);
+    block[0] = 0;
+    memcpy(block + 1, &length, sizeof(length));
+    grpc_message_begin(m, m->split, x->bytes_max, memory_of(x));
+    return grpc_message_feed(m, block, GRPC_PREFIX_BYTES + bytes, &taken, err);
+}
+
+/* Lays it out as the model's inputs. */
+static int message_parse(struct grpc_exchange *x, struct sy_error *err) {
+    struct inference *i = &x->inference;
+    return grpc_infer_parse(&x->message, i->model, (struct infer_memory){inference_block, i}, &i->call, err);
+}
+
+static void inflate_in_bulk(struct bulk_job *job, struct bulk_tools *tools) {
+    struct grpc_exchange *x = container_of(job, struct grpc_exchange, job);
+    x->status = (unsigned)message_inflate(x, &tools->inflater, &x->error);
+}
+
+static void parse_in_bulk(struct bulk_job *job, struct bulk_tools *tools) {
+    struct grpc_exchange *x = container_of(job, struct grpc_exchange, job);
+    (void)tools;
+    x->status = (unsigned)message_parse(x, &x->error);
+}
+
+static void to_bulk(struct grpc_exchange *x, void (*run)(struct bulk_job *, struct bulk_tools *), size_t bytes) {
+    struct grpc_connection *c = x->call->connection;
+    frontend_to_bulk(&c->frontend->base, &x->inference, &x->job, run, bytes, &c->peer);
+}
+
+static void infer_submit(struct grpc_exchange *x, unsigned status, struct sy_error *err) {
+    struct inference *i = &x->inference;
+    struct grpc_words words;
+    struct sy_error ignored;
+    if (status == 0)
+        status = inference_submit(i, x->call->limit_ns, err);
+    if (status == 0)
+        return;
+    grpc_infer_words(&x->message, &words, &ignored);
+    i->call.id = words.id; /* the mistake may stand before the id in the message */
+    i->call.id_length = words.id_length;
+    exchange_fail(x, status, err->text);
+}
+
+static void infer_run(struct grpc_exchange *x) {
+    struct inference *i = &x->inference;
+    const struct grpc_frontend *f = x->call->connection->frontend;
+    struct grpc_words words;
+    struct sy_error err;
+    bool retry;
+    unsigned status = (unsigned)grpc_infer_words(&x->message, &words, &err);
+    if (status == 0) {
+        int model = model_index_find(f->base.models, words.model, words.model_length, words.version,
+                                     words.version_length, &err);
+        if (model < 0)
+            status = (unsigned)-model;
+        else
+            inference_model(i, f->base.models->models, (uint32_t)model);
+    }
+    if (status == 0 && !served_model_ready(i->model, &retry, &err))
+        status = 503;
+    if (status == 0 && f->base.config.bulk && x->message.head_bytes > BULK_JSON_BYTES) {
+        to_bulk(x, parse_in_bulk, x->message.head_bytes);
+        return;
+    }
+    if (status == 0)
+        status = inference_late(i, x->message.head, x->message.head_bytes, x->call->limit_ns,
+                                f->base.streams.reads.behind, f->base.turn_ns, &err);
+    if (status == 0)
+        status = (unsigned)message_parse(x, &err);
+    infer_submit(x, status, &err);
+}
+
+static void message_run(struct grpc_exchange *x) {
+    struct grpc_call *call = x->call;
+    if (is_inference(call)) {
+        counter_add(&x->inference.home->counters.body_bytes, x->message.bytes);
+        infer_run(x);
+    } else if (is_order(call)) {
+        order_run(x);
+    } else {
+        service_run(x);
+    }
+}
+
+/* The exchange's message is complete. */
+static void exchange_run(struct grpc_exchange *x) {
+    struct grpc_call *call = x->call;
+    struct grpc_frontend *f = call->connection->frontend;
+    struct sy_error err;
+    coming_over(&call->coming);
+    call->receiving = NULL;
+    x->complete = true;
+    if (call->connection->complete++ == 0)
+        list_remove(&call->connection->waiting);
+    x->inference.call.id_length = 0;
+    x->method = call->method;
+    x->encoding = call->encoding;
+    x->accepts = call->accepts;
+    x->bytes_max = message_bytes_max(call);
+    if (x->message.compressed && f->base.config.bulk) {
+        to_bulk(x, inflate_in_bulk, x->message.head_bytes);
+        return;
+    }
+    int status = x->message.compressed ? message_inflate(x, &f->base.inflater, &err) : 0;
+    if (status)
+        exchange_fail(x, (unsigned)status, err.text);
+    else
+        message_run(x);
+}
+
+/* Builds the answer of what has run. The status; the sentence is in `err` unless it is 200. */
+static unsigned answer_write(struct grpc_exchange *x, struct deflater *deflater, struct sy_error *err) {
+    struct inference *i = &x->inference;
+    const struct request *request = &i->request;
+    bool retry;
+    unsigned status = inference_result(i, &retry, err);
+    if (status != 200)
+        return status;
+    if (grpc_answer_build(&i->answer, &i->text, i->model, &i->call, request->block->outputs,
+                          request->block->output_count, request->first_item, x->method == GRPC_MODEL_STREAM_INFER,
+                          err) < 0)
+        return 500;
+    answer_pack(x, deflater);
+    return 200;
+}
+
+static void write_in_bulk(struct bulk_job *job, struct bulk_tools *tools) {
+    struct grpc_exchange *x = container_of(job, struct grpc_exchange, job);
+    x->status = answer_write(x, &tools->grpc_deflater, &x->error);
+}
+
+static void answer_written(struct grpc_exchange *x, unsigned status, const struct sy_error *err) {
+    if (status == 200)
+        answer_ready(x, 200);
+    else
+        exchange_fail(x, status, err->text);
+}
+
+/* The client left; nobody waits for the answer. */
+static void exchange_forget(struct grpc_exchange *x) {
+    inference_count(&x->inference, 0);
+    inference_free(&x->inference);
+}
+
+void exchange_returned(struct grpc_exchange *x) {
+    struct inference *i = &x->inference;
+    struct sy_error err;
+    if (!x->call) {
+        exchange_forget(x);
+        return;
+    }
+    struct grpc_frontend *f = x->call->connection->frontend;
+    size_t work = f->base.config.bulk ? inference_answer_work(i, false, x->accepts != BODY_IDENTITY) : 0;
+    if (work > 0) {
+        to_bulk(x, write_in_bulk, work);
+        return;
+    }
+    unsigned status = answer_write(x, &f->base.deflater, &err);
+    answer_written(x, status, &err);
+}
+
+void exchange_bulk_returned(struct bulk_job *job) {
+    struct grpc_exchange *x = container_of(job, struct grpc_exchange, job);
+    struct inference *i = &x->inference;
+    bool wrote = job->run == write_in_bulk;
+    inference_from_bulk(i, wrote ? INFERENCE_FINISHED : INFERENCE_UPLOAD);
+    if (!x->call)
+        exchange_forget(x);
+    else if (wrote)
+        answer_written(x, x->status, &x->error);
+    else if (job->run == parse_in_bulk)
+        infer_submit(x, x->status, &x->error);
+    else if (x->status)
+        exchange_fail(x, x->status, x->error.text);
+    else
+        message_run(x);
+}
+
+/* ---- what the client sends ---- */
+
+static bool name_is(const uint8_t *name, size_t length, const char *literal) {
+    return length == strlen(literal) && memcmp(name, literal, length) == 0;
+}
+
+void call_header(struct grpc_call *call, const uint8_t *name, size_t name_length, const uint8_t *value, size_t length) {
+    static const char type[] = "application/grpc";
+    const struct auth *auth = call->connection->frontend->base.config.auth;
+    if (name_is(name, name_length, ":path")) {
+        call->method = grpc_method_find((const char *)value, length);
+    } else if (name_is(name, name_length, ":method")) {
+        call->posted = name_is(value, length, "POST");
+    } else if (name_is(name, name_length, "content-type")) {
+        call->typed = length >= sizeof(type) - 1 && memcmp(value, type, sizeof(type) - 1) == 0 &&
+                      (length == sizeof(type) - 1 || value[sizeof(type) - 1] == '+' || value[sizeof(type) - 1] == ';');
+    } else if (name_is(name, name_length, "grpc-encoding")) {
+        call->encoding = body_encoding_of((const char *)value, length);
+    } else if (name_is(name, name_length, "grpc-accept-encoding")) {
+        call->accepts = accepted_encoding((const char *)value, length);
+    } else if (name_is(name, name_length, "grpc-timeout")) {
+        call->timeout_ns = grpc_timeout_parse((const char *)value, length);
+        call->timeout_wrong = call->timeout_ns < 0;
+    } else if (auth) {
+        call->authorized |=
+            auth_header_allows(auth, (const char *)name, name_length, (const char *)value, length, &call->credentials);
+    }
+}
+
+/* A request that is no gRPC at all is answered as HTTP. */
+static void not_grpc(struct grpc_call *call, const char *status) {
+    nghttp2_nv headers[] = {HEADER(":status", "415")};
+    headers[0].value = (uint8_t *)status;
+    call->ended = call->responded = true;
+    nghttp2_submit_response(call->connection->session, call->stream, headers, 1, NULL);
+    connection_touch(call->connection);
+}
+
+static bool is_health(const struct grpc_call *call) {
+    return asks_for_health(call) || call->method == GRPC_HEALTH_WATCH;
+}
+
+/* Watchers may stay for ever, and need no token: their number is limited. */
+static void watcher_begin(struct grpc_call *call) {
+    struct grpc_frontend *f = call->connection->frontend;
+    if (f->watchers == WATCHERS_MAX) {
+        call_end(call, 503, "too many watch already");
+        return;
+    }
+    call->watcher = true;
+    f->watchers++;
+}
+
+bool call_open(struct grpc_call *call) {
+    struct grpc_frontend *f = call->connection->frontend;
+    if (f->open_calls > f->call_count && !asks_for_health(call)) {
+        bool itself = f->silent.next == &call->silent;
+        silent_makes_way(f);
+        if (itself)
+            return false;
+    }
+    call->opened = true;
+    call->connection->spare &= acceptor_crowded(&f->base.acceptor);
+    if (call->timeout_ns < GRPC_TIMEOUT_NONE - f->base.turn_ns)
+        call->limit_ns = f->base.turn_ns + call->timeout_ns;
+    if (f->base.deflater.level == 0 || !is_inference(call))
+        call->accepts = BODY_IDENTITY;
+    if (call->oversized)
+        call_end(call, 431, "the headers are larger than they may be");
+    else if (!call->posted)
+        not_grpc(call, "405");
+    else if (!call->typed)
+        not_grpc(call, "415");
+    else if (!frontend_admits(&f->base.config, call->authorized, is_health(call)))
+        call_end(call, 401, "a token is needed: authorization: Bearer TOKEN, or x-api-key: TOKEN");
+    else if (call->connection->spare && !asks_for_health(call))
+        call_end(call, 503, "the server has as many connections as it may");
+    else if (call->method == GRPC_NO_METHOD)
+        call_end(call, 501, "there is no such method");
+    else if (call->method == GRPC_NOT_SERVED)
+        call_end(call, 501, "this method is not served");
+    else if (is_order(call) && !f->base.config.desk)
+        call_end(call, 503, v2_orders_refused(f->base.config.of_cluster));
+    else if (call->encoding == BODY_UNKNOWN)
+        call_end(call, 501, "this grpc-encoding is not supported");
+    else if (call->timeout_wrong)
+        call_end(call, 400, "grpc-timeout is not a time");
+    else if (grpc_method_watches(call->method))
+        watcher_begin(call);
+    return true;
+}
+
+static struct grpc_exchange *exchange_begin(struct grpc_call *call) {
+    struct grpc_exchange *x = exchange_take(call);
+    if (!x)
+        return NULL;
+    call->receiving = x;
+    call->in.since_ns = 0;
+    message_begin(x);
+    return x;
+}
+
+/* A message that cannot be kept ends the call, streaming or not: where the next one begins is not known. */
+static void message_fail(struct grpc_exchange *x, unsigned status, const char *sentence) {
+    struct grpc_call *call = x->call;
+    inference_answered(&x->inference, status);
+    exchange_end(x, true);
+    call_end(call, status, sentence);
+}
+
+static struct grpc_exchange *first_exchange(const struct grpc_call *call) {
+    return list_entry(call->exchanges.next, struct grpc_exchange, link);
+}
+
+/* Returns how many bytes it took: all, unless the stream has too many exchanges, or there are many messages. */
+static size_t messages_take(struct grpc_call *call, const uint8_t *data, size_t bytes) {
+    const struct grpc_frontend *f = call->connection->frontend;
+    bool streaming = grpc_method_streams(call->method);
+    size_t left = bytes;
+    uint32_t begun = 0;
+    while (left > 0 && !call->ended) {
+        struct grpc_exchange *x = call->receiving;
+        struct sy_error err;
+        size_t taken;
+        if (!x && streaming && (call->exchange_count >= STREAM_EXCHANGES_MAX || begun++ == MESSAGES_AT_ONCE))
+            return bytes - left;
+        if (!x && !streaming && !list_empty(&call->exchanges)) {
+            message_fail(first_exchange(call), 400, "a unary call has one message");
+            break;
+        }
+        if (!x && !(x = exchange_begin(call))) {
+            snprintf(err.text, sizeof(err.text), "the server has %" PRIu32 " requests in flight and takes no more",
+                     f->base.config.requests_max);
+            call_end(call, 503, err.text);
+            break;
+        }
+        int status = grpc_message_feed(&x->message, data, left, &taken, &err);
+        if (status) {
+            message_fail(x, (unsigned)status, err.text);
+            break;
+        }
+        data += taken;
+        left -= taken;
+        if (x->message.state != GRPC_COMPLETE)
+            continue;
+        if (streaming)
+            exchange_run(x);
+        else
+            call->receiving = NULL;
+    }
+    return bytes; /* what comes behind the end is thrown away */
+}
+
+/* All messages of the call have been taken. */
+static void messages_end(struct grpc_call *call) {
+    if (call->ended)
+        return;
+    if (call->receiving) {
+        message_fail(call->receiving, 400, "the stream ended within a message");
+    } else if (grpc_method_streams(call->method)) {
+        if (list_empty(&call->exchanges))
+            call_end(call, 200, "");
+    } else if (list_empty(&call->exchanges)) {
+        call_end(call, 400, "a unary call has one message");
+    } else {
+        exchange_run(first_exchange(call));
+    }
+}
+
+/* ---- messages that wait: of a stream that has too many under way, or sent too many at once, or of a connection whose
+ * answers are not taken ----
+ *
+ * A call keeps at most its window's bytes, and only while at least half of STREAM_EXCHANGES_MAX of its exchanges wait:
+ * as exchanges are limited, all such calls together keep no more than 64 MiB. The calls of a connection that is held
+ * keep at most the connection's window, which counts as its answers do. */
+
+static void kept_free(struct grpc_call *call) {
+    text_free(&call->kept);
+    call->kept_at = 0;
+    list_remove(&call->resumed);
+}
+
+/* What is kept may be taken in this turn, or the next. */
+static void resume_later(struct grpc_call *call) {
+    if (call->exchange_count < STREAM_EXCHANGES_MAX && list_empty(&call->resumed))
+        list_append(&call->connection->frontend->resumed, &call->resumed);
+}
+
+/* So many bytes have been taken: refills the window by them, now or later. */
+static void consume(struct grpc_call *call, size_t bytes) {
+    if (call->exchange_count > STREAM_EXCHANGES_MANY && !call->ended)
+        call->unconsumed += bytes;
+    else
+        nghttp2_session_consume_stream(call->connection->session, call->stream, bytes);
+}
+
+/* Bytes have come. A unary call's message has not come before its stream ends. */
+static void message_comes(struct grpc_call *call) {
+    struct grpc_exchange *x = call->receiving;
+    if (!x && !grpc_method_streams(call->method) && !list_empty(&call->exchanges))
+        x = first_exchange(call);
+    if (x)
+        coming_on(&call->connection->frontend->base, &call->coming, message_come(x));
+}
+
+void call_data(struct grpc_call *call, const uint8_t *data, size_t bytes) {
+    bool waits = (call->kept.length > 0 || call->connection->held) && !call->ended;
+    size_t taken = waits ? 0 : messages_take(call, data, bytes);
+    if (taken < bytes && call->kept.length == 0 && !call->connection->held)
+        resume_later(call);
+    message_comes(call);
+    if (taken < bytes)
+        text_append(&call->kept, (const char *)data + taken, bytes - taken);
+    if (call->kept.failed)
+        call_end(call, 503, "out of memory for the messages that wait");
+    consume(call, call->ended ? bytes : taken);
+}
+
+static void call_resume(struct grpc_call *call) {
+    struct text *kept = &call->kept;
+    if (call->connection->held) /* anew; connection_release() lists it again */
+        return;
+    size_t taken = messages_take(call, (const uint8_t *)kept->data + call->kept_at, kept->length - call->kept_at);
+    call->kept_at += taken;
+    message_comes(call);
+    consume(call, taken);
+    connection_touch(call->connection);
+    if (call->kept_at < kept->length) {
+        if (call->kept_at > kept->length / 2) { /* seldom, so that each byte moves once */
+            kept->length -= call->kept_at;
+            memmove(kept->data, kept->data + call->kept_at, kept->length);
+            call->kept_at = 0;
+        }
+        resume_later(call);
+        return;
+    }
+    kept_free(call);
+    if (call->half_closed)
+        messages_end(call);
+}
+
+bool calls_resume(struct grpc_frontend *f, int64_t until_ns) {
+    bool any = false;
+    while (!list_empty(&f->resumed) && clock_now_ns() < until_ns) {
+        struct grpc_call *call = list_entry(f->resumed.next, struct grpc_call, resumed);
+        list_remove(&call->resumed);
+        call_resume(call);
+        any = true;
+    }
+    return any;
+}
+
+void call_half_close(struct grpc_call *call) {
+    call->half_closed = true;
+    if (call->kept.length == 0)
+        messages_end(call);
+}
+
+/* ---- what it gets ---- */
+
+/* The next piece of an answer, at most so many bytes of it. */
+static struct iovec answer_next(struct grpc_exchange *x, size_t bytes) {
+    const struct iovec *piece = &x->inference.answer.pieces[x->piece];
+    size_t left = piece->iov_len - x->piece_at;
+    struct iovec next = {(char *)piece->iov_base + x->piece_at, left < bytes ? left : bytes};
+    x->piece_at += next.iov_len;
+    if (x->piece_at == piece->iov_len) {
+        x->piece++;
+        x->piece_at = 0;
+    }
+    return next;
+}
+
+static bool answer_over(const struct grpc_exchange *x) {
+    return x->piece == x->inference.answer.piece_count;
+}
+
+size_t answer_left(const struct grpc_exchange *x) {
+    size_t left = 0;
+    for (int i = x->piece; i < x->inference.answer.piece_count; i++)
+        left += x->inference.answer.pieces[i].iov_len;
+    return left - x->piece_at;
+}
+
+/* Another exchange is the first now, if there is one. */
+static void first_begin(struct grpc_call *call) {
+    call->first_ns = call->connection->frontend->base.turn_ns;
+    call->out.since_ns = 0;
+}
+
+/* Copies what fits of the answers that are ready. */
+static size_t answers_copy(struct grpc_call *call, uint8_t *data, size_t bytes) {
+    size_t used = 0;
+    while (!list_empty(&call->exchanges)) {
+        struct grpc_exchange *x = first_exchange(call);
+        while (x->answered && !answer_over(x) && used < bytes) {
+            struct iovec next = answer_next(x, bytes - used);
+            if (next.iov_len > 0)
+                memcpy(data + used, next.iov_base, next.iov_len);
+            used += next.iov_len;
+        }
+        if (!x->answered || !answer_over(x))
+            break;
+        exchange_end(x, true);
+        first_begin(call);
+    }
+    call->connection->unsent.handed += used;
+    return used;
+}
+
+/* Whether the call ends when its last answer has been read. */
+static bool call_over(const struct grpc_call *call) {
+    return call->ended || (call->half_closed && !call->watching && call->kept.length == 0);
+}
+
+static void call_read_end(struct grpc_call *call, uint32_t *flags) {
+    call->ended = true;
+    *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
+    trailers(call);
+}
+
+ssize_t call_read(struct grpc_call *call, uint8_t *data, size_t bytes, uint32_t *flags) {
+    struct grpc_exchange *first = list_empty(&call->exchanges) ? NULL : first_exchange(call);
+    size_t left = first && first->answered ? answer_left(first) : 0, used;
+    if (left >= TAKE_MIN && !call->connection->stream.tls) { /* TLS copies it anyway */
+        used = left < bytes ? left : bytes;
+        *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
+        if (used == left && call->exchange_count == 1 && call_over(call))
+            call_read_end(call, flags);
+        return (ssize_t)used;
+    }
+    used = answers_copy(call, data, bytes);
+    if (list_empty(&call->exchanges) && call_over(call)) {
+        call_read_end(call, flags);
+        return (ssize_t)used;
+    }
+    if (used > 0)
+        return (ssize_t)used;
+    call->deferred = true;
+    return NGHTTP2_ERR_DEFERRED;
+}
+
+size_t call_take(struct grpc_call *call, size_t bytes, struct iovec *pieces) {
+    CHECK(!list_empty(
+        &call->exchanges)); /* an exchange stays listed until its whole answer was taken, or its call ends */
+    struct grpc_exchange *x = first_exchange(call);
+    size_t count = 0;
+    call->connection->unsent.handed += bytes;
+    while (bytes > 0 || (!answer_over(x) && x->inference.answer.pieces[x->piece].iov_len == 0)) {
+        pieces[count] = answer_next(x, bytes);
+        bytes -= pieces[count++].iov_len;
+    }
+    if (answer_over(x)) {
+        exchange_end(x, true);
+        first_begin(call);
+    }
+    return count;
+}
+
+void call_close(struct grpc_call *call) {
+    struct grpc_frontend *f = call->connection->frontend;
+    list_for_each_safe (it, &call->exchanges) {
+        struct grpc_exchange *x = list_entry(it, struct grpc_exchange, link);
+        enum inference_state state = x->inference.state;
+        if (state == INFERENCE_RUNNING || state == INFERENCE_ORDERED || state == INFERENCE_BULK) { /* freed when back */
+            inference_cancel(&x->inference);
+            exchange_detach(x);
+        } else {
+            exchange_end(x, false);
+        }
+    }
+    kept_free(call);
+    list_remove(&call->silent);
+    list_remove(&call->link);
+    nghttp2_session_set_stream_user_data(call->connection->session, call->stream, NULL);
+    f->open_calls--;
+    f->watchers -= call->watcher;
+    call->free_next = f->call_free;
+    f->call_free = (uint32_t)(call - f->calls);
+}
+
+void call_fail(struct grpc_call *call, unsigned status, const char *sentence) {
+    struct grpc_exchange *x = call->receiving;
+    if (!x && !grpc_method_streams(call->method) && !list_empty(&call->exchanges))
+        x = first_exchange(call);
+    if (x)
+        message_fail(x, status, sentence);
+    else
+        call_end(call, status, sentence);
+}
+
+void call_give_up(struct coming *coming) {
+    call_fail(container_of(coming, struct grpc_call, coming), 503, REQUEST_GIVEN_UP);
+}
+
+void call_reset(struct grpc_call *call) {
+    nghttp2_submit_rst_stream(call->connection->session, NGHTTP2_FLAG_NONE, call->stream, NGHTTP2_CANCEL);
+    connection_touch(call->connection);
+}
+
+void call_abandon(struct grpc_call *call) {
+    if (list_empty(&call->exchanges) || call->kept.length > 0)
+        call_end(call, 503, "the server is shutting down");
+}

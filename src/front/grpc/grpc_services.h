@@ -1,0 +1,67 @@
+/* grpc_services.h - the methods of the services, and the answers to all but inference. The frontend's thread; not on
+ * the hot path. */
+#pragma once
+
+#include <stddef.h>
+
+#include "core/util/error.h"
+#include "core/util/text.h"
+#include "front/net/frontend.h"
+#include "front/v2/v2.h"
+
+enum grpc_method {
+    GRPC_MODEL_INFER,
+    GRPC_MODEL_STREAM_INFER,
+    GRPC_SERVER_LIVE,
+    GRPC_SERVER_READY,
+    GRPC_MODEL_READY,
+    GRPC_SERVER_METADATA,
+    GRPC_MODEL_METADATA,
+    GRPC_MODEL_CONFIG,
+    GRPC_REPOSITORY_INDEX,
+    GRPC_MODEL_STATISTICS,
+    GRPC_TRACE_SETTING,
+    GRPC_LOG_SETTINGS,
+    GRPC_SHARED_STATUS,
+    GRPC_SHARED_REGISTER,
+    GRPC_SHARED_UNREGISTER,
+    GRPC_CUDA_STATUS,
+    GRPC_CUDA_UNREGISTER,
+    GRPC_HEALTH_CHECK,
+    GRPC_HEALTH_WATCH,
+    GRPC_REFLECTION,
+    GRPC_SCALER_ACTIVE, /* KEDA's external scaler (external_scaler.h) */
+    GRPC_SCALER_WATCH,
+    GRPC_SCALER_SPEC,
+    GRPC_SCALER_WATCH_SPEC,
+    GRPC_SCALER_METRICS,
+    GRPC_LOAD, /* this and the next: orders, which grpc_call.c hands in; not answered here */
+    GRPC_UNLOAD,
+    GRPC_NOT_SERVED, /* a method of these services that is not served */
+    GRPC_NO_METHOD,
+};
+
+/* A call of it may have any number of messages. */
+static inline bool grpc_method_streams(enum grpc_method method) {
+    return method == GRPC_MODEL_STREAM_INFER || method == GRPC_REFLECTION;
+}
+
+/* It is answered at once, and again when the answer changes. */
+static inline bool grpc_method_watches(enum grpc_method method) {
+    return method == GRPC_HEALTH_WATCH || method == GRPC_SCALER_WATCH || method == GRPC_SCALER_WATCH_SPEC;
+}
+
+/* Of a request's :path. */
+enum grpc_method grpc_method_find(const char *path, size_t length);
+
+/* Answers a unary method's message: appends the response to `out`. 200, or a status with a sentence. `local`: the
+ * client is on this machine. */
+unsigned grpc_service_answer(const struct frontend *frontend, enum grpc_method method, bool local, const char *message,
+                             size_t bytes, struct text *out, struct sy_error *err);
+
+/* What a watcher with this message is told now: a number that stands for the answer. */
+int grpc_watch_first(const struct frontend *frontend, enum grpc_method method, const char *message, size_t bytes);
+/* What a watcher that was last told `told` is to be told now; the same number if there is nothing new. */
+int grpc_watch_now(const struct frontend *frontend, enum grpc_method method, int told);
+/* Appends the answer that such a number stands for. */
+void grpc_watch_put(struct text *out, enum grpc_method method, int now);

@@ -1,0 +1,115 @@
+/* grpc_sweep.c - once a second: which connections and calls have taken too long.
+ *
+ *     TLS, and the first frame       head_timeout_s
+ *     a call's headers               head_timeout_s; nothing else can come meanwhile, so the connection ends
+ *     a message, once it has begun   less than rate_min for head_timeout_s
+ *     a unary call's message         head_timeout_s from the call's begin, then the same
+ *     an answer that is ready        as a message: the client may keep its window closed, or not read
+ *     a stream without messages      no limit, unless there are too many calls
+ *     a connection without calls     idle_timeout_s since its last byte */
+#include "core/system/clock.h"
+#include "front/grpc/grpc_state.h"
+
+#define CROWDED_IDLE_S                                                                                                 \
+    10 /* where less than an eighth of the calls is free, a stream that nobody uses ends after so long */
+
+static int64_t passed_ns(const struct grpc_frontend *f, int64_t since_ns) {
+    return f->base.turn_ns - since_ns;
+}
+
+/* The bytes of a message come too slowly. While we keep what came, or do not refill the client's window, it cannot send
+ * more. */
+static bool arrives_late(const struct grpc_frontend *f, struct grpc_call *call, const struct grpc_exchange *x) {
+    const struct grpc_message *m = &x->message;
+    if (call->unconsumed > 0 || call->kept.length > 0 || call->connection->held)
+        call->in.since_ns = 0;
+    return frontend_slow(&f->base.config, &call->in, m->bytes - m->to_come, f->base.turn_ns);
+}
+
+/* The client leaves its window closed for an answer. Its time begins when those before it have gone. */
+static bool leaves_late(const struct grpc_frontend *f, struct grpc_call *call, const struct grpc_exchange *x) {
+    return x->answered && frontend_slow(&f->base.config, &call->out, x->bytes - answer_left(x), f->base.turn_ns) &&
+           nghttp2_session_get_stream_remote_window_size(call->connection->session, call->stream) <= 0;
+}
+
+/* The message that the client has begun and not ended; NULL: there is none. A unary call's ends with its stream. */
+static const struct grpc_exchange *incomplete(const struct grpc_call *call, const struct grpc_exchange *first) {
+    bool unary = !grpc_method_streams(call->method) && !call->half_closed && !call->ended;
+    return call->receiving ? call->receiving : unary ? first : NULL;
+}
+
+/* Whether a stream without messages makes way for others; one that ends anyway does so, too. */
+static bool makes_way(const struct grpc_frontend *f, const struct grpc_call *call, uint32_t *excess) {
+    int64_t since_ns = call->first_ns > call->begun_ns ? call->first_ns : call->begun_ns;
+    bool goes = *excess > 0 && (call->ended || passed_ns(f, since_ns) > CROWDED_IDLE_S * NS_PER_S);
+    *excess -= goes;
+    return goes;
+}
+
+/* Answers that were not taken at once. */
+static void answers_detach(struct grpc_call *call) {
+    list_for_each (it, &call->exchanges) {
+        struct grpc_exchange *x = list_entry(it, struct grpc_exchange, link);
+        if (x->answered)
+            inference_detach(&x->inference);
+    }
+}
+
+/* `excess` calls are too many. False: the connection is of no more use. */
+static bool call_look(struct grpc_frontend *f, struct grpc_call *call, uint32_t *excess) {
+    const struct grpc_exchange *first =
+        list_empty(&call->exchanges) ? NULL : list_entry(call->exchanges.next, struct grpc_exchange, link);
+    const struct grpc_exchange *coming = incomplete(call, first);
+    bool open_late = passed_ns(f, call->begun_ns) > f->base.config.head_timeout_s * NS_PER_S;
+    bool waits =
+        !grpc_method_streams(call->method) && !first && !call->half_closed && !call->ended && call->kept.length == 0;
+    if (!call->opened)
+        return !open_late;
+    if (coming ? arrives_late(f, call, coming) : waits && open_late)
+        call_fail(call, 408, "the message did not arrive in time");
+    else if (first && leaves_late(f, call, first))
+        call_reset(call);
+    else if (!first && !call->watching && makes_way(f, call, excess))
+        call_fail(call, 503, "too many calls are open");
+    else
+        call_watch(call);
+    if (f->base.unsent.bytes > 0)
+        answers_detach(call);
+    return true;
+}
+
+static bool calls_look(struct grpc_frontend *f, struct grpc_connection *c, uint32_t *excess) {
+    list_for_each_safe (it, &c->calls)
+        if (!call_look(f, list_entry(it, struct grpc_call, link), excess))
+            return false;
+    return true;
+}
+
+/* The peer never began, or does not take what is sent to it: its socket, or its window for the whole connection, is
+ * full. */
+static bool connection_dead(const struct grpc_frontend *f, struct grpc_connection *c) {
+    if (!c->greeted && passed_ns(f, c->stream.begun_ns) > f->base.config.head_timeout_s * NS_PER_S)
+        return true;
+    if (c->unsent.bytes == 0) {
+        c->pace.since_ns = 0;
+        return false;
+    }
+    return frontend_slow(&f->base.config, &c->pace, unsent_taken(&c->unsent), f->base.turn_ns) &&
+           (connection_congested(c) || nghttp2_session_get_remote_window_size(c->session) <= 0);
+}
+
+void connections_sweep(struct frontend *base) {
+    struct grpc_frontend *f = grpc_frontend_of(base);
+    uint32_t wanted = f->call_count - f->call_count / 8, excess = f->open_calls > wanted ? f->open_calls - wanted : 0;
+    list_for_each_safe (it, &base->connections) {
+        struct grpc_connection *c = list_entry(it, struct grpc_connection, link);
+        if (connection_dead(f, c) || !calls_look(f, c, &excess)) {
+            counter_add(&base->dismissed, 1);
+            connection_close(c);
+        } else if (list_empty(&c->calls) &&
+                   passed_ns(f, c->stream.active_ns) > base->config.idle_timeout_s * NS_PER_S) {
+            counter_add(&base->dismissed, 1);
+            connection_end(c, NGHTTP2_NO_ERROR, "");
+        }
+    }
+}

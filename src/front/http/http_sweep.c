@@ -1,0 +1,47 @@
+/* http_sweep.c - once a second: which connections have taken too long.
+ *
+ *     TLS, a head           head_timeout_s from its first byte (TLS: from the connection's begin)
+ *     no request            idle_timeout_s
+ *     BODY                  less than rate_min for head_timeout_s
+ *     RUNNING               no limit: the client waits for us
+ *     ANSWER                as BODY, by what the client has acknowledged
+ *     LEAVING               LEAVE_S */
+#include "core/system/clock.h"
+#include "front/http/http_state.h"
+
+#define LEAVE_S 2
+
+static void look(struct frontend *f, struct http_connection *c) {
+    int64_t passed_ns = f->turn_ns - c->since_ns;
+    int64_t head_ns = f->config.head_timeout_s * NS_PER_S, idle_ns = f->config.idle_timeout_s * NS_PER_S;
+    switch (c->doing) {
+    case HTTP_DOING_HEAD:
+        if (stream_greets(&c->stream) ? f->turn_ns - c->stream.begun_ns > head_ns : c->begun && passed_ns > head_ns) {
+            http_connection_dismiss(c, "the request did not arrive in time");
+        } else if (!c->begun && passed_ns > idle_ns) {
+            http_connection_dismiss(c, NULL);
+        }
+        break;
+    case HTTP_DOING_BODY:
+        if (frontend_slow(&f->config, &c->pace, c->bytes, f->turn_ns))
+            http_connection_dismiss(c, "the request did not arrive in time");
+        break;
+    case HTTP_DOING_ANSWER:
+        if (frontend_slow(&f->config, &c->pace, unsent_taken(&c->unsent), f->turn_ns))
+            http_connection_dismiss(c, NULL);
+        else if (c->body_out)
+            inference_detach(&c->exchange->inference);
+        break;
+    case HTTP_DOING_LEAVING:
+        if (passed_ns > LEAVE_S * NS_PER_S)
+            http_connection_close(c);
+        break;
+    case HTTP_DOING_RUNNING:
+        break;
+    }
+}
+
+void http_connections_sweep(struct frontend *f) {
+    list_for_each_safe (it, &f->connections)
+        look(f, list_entry(it, struct http_connection, link));
+}

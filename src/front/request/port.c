@@ -1,0 +1,598 @@
+/* port.c - a frontend's end of the scheduler's rings. */
+#include "front/request/port.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core/data/visible.h"
+#include "core/system/clock.h"
+#include "core/util/assert.h"
+#include "core/util/container.h"
+#include "core/util/margin.h"
+#include "core/util/siphash.h"
+#include "sched/threads/wiring.h"
+
+#define BEST_EFFORT_PART   4 /* this part of the outstanding requests may be best effort: those wait long */
+#define OTHERS_PART        8 /* this part of them is kept from queries that have several requests, for all others */
+#define MESSAGES_A_REQUEST 2 /* that a ring always has room for: an arrival and a cancellation */
+#define REPLY_PART_MOST    4 /* the reply margin takes this part of a request's time at most */
+/* With a reply margin that is too long every request is refused, so that no reply corrects the margin. So after
+ * REFUSED_UNTIL_RELAX refusals in a row it relaxes every RELAX_EVERY_NS until a request is answered. Time counts, not
+ * further refusals: requests that nothing could serve are refused as fast as they are sent, and say nothing about the
+ * margin. */
+#define REFUSED_UNTIL_RELAX 16
+#define RELAX_EVERY_NS      (100 * NS_PER_MS)
+
+struct port {
+    struct wiring *wiring;
+    uint32_t index;
+    uint32_t outstanding; /* requests that have not come back, or are still read (request_is_read()) */
+    uint32_t best_effort; /* best-effort requests that have not come back */
+    bool *model_rung;     /* [model_threads] */
+    uint32_t sent;        /* messages of this turn */
+    uint32_t turn;        /* which ring port_next() looks at next */
+    bool unflushed;       /* port_next() has sent something */
+    struct request *over; /* requests that ended while they were held, linked by over_next */
+    struct margin reply;
+    uint32_t refused_in_row; /* since the last reply that was measured */
+    int64_t relaxed_ns;      /* when REFUSED_UNTIL_RELAX was reached, or the margin last relaxed */
+    /* by slot, [wiring->port_requests] */
+    struct request **requests;
+    struct request_card *cards;
+    uint32_t *submissions;     /* number of the last submission in this slot */
+    struct siphash_key secret; /* that these numbers are drawn with, */
+    uint64_t drawn;            /* and how many have been */
+    uint32_t *free;            /* unused slots; [outstanding] is the next one to be taken */
+};
+
+/* The cards' pages take memory only once a request needs them. Other processes of this host that pull inputs read the
+ * cards. */
+static struct request_card *cards_allocate(struct port *port) {
+    size_t bytes = cards_bytes(port->wiring->port_requests);
+    if (!port_is_visible(port))
+        return aligned_alloc(CACHE_LINE, bytes);
+    int fd = visible_create(bytes);
+    port->wiring->card_fds[port->index] = fd < 0 ? -1 : fd;
+    return fd < 0 ? NULL : visible_map(fd, bytes);
+}
+
+static void cards_free(struct port *port) {
+    if (!port_is_visible(port)) {
+        free(port->cards);
+        return;
+    }
+    if (port->cards)
+        munmap(port->cards, cards_bytes(port->wiring->port_requests));
+    if (port->wiring->card_fds[port->index] >= 0)
+        close(port->wiring->card_fds[port->index]);
+    port->wiring->card_fds[port->index] = -1;
+}
+
+struct port *port_create(struct wiring *wiring, uint32_t index, int64_t reply_margin_ns) {
+    uint32_t most = wiring->port_requests;
+    struct port *port = calloc(1, sizeof(*port));
+    if (!port)
+        return NULL;
+    port->wiring = wiring;
+    port->index = index;
+    port->model_rung = calloc(wiring->model_threads, sizeof(bool));
+    port->requests = calloc(most, sizeof(*port->requests));
+    port->submissions = calloc(most, sizeof(*port->submissions));
+    port->free = calloc(most, sizeof(*port->free));
+    port->cards = cards_allocate(port);
+    if (!port->model_rung || !port->requests || !port->submissions || !port->free || !port->cards ||
+        siphash_key_draw(&port->secret) < 0) {
+        port_destroy(port);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < most; i++)
+        port->free[i] = i;
+    margin_init(&port->reply, reply_margin_ns);
+    wiring->cards[index] = port->cards;
+    return port;
+}
+
+void port_destroy(struct port *port) {
+    if (!port)
+        return;
+    cards_free(port);
+    free(port->free);
+    free(port->submissions);
+    free(port->requests);
+    free(port->model_rung);
+    free(port);
+}
+
+void port_region(struct port *port, uintptr_t base, size_t bytes, int fd) {
+    port->wiring->regions[port->index] = (struct region){base, bytes, fd};
+}
+
+bool port_is_visible(const struct port *port) {
+    return port->wiring->link == LINK_FRONTEND;
+}
+
+bool port_is_pinned(const struct port *port) {
+    return port->wiring->pinned;
+}
+
+uint32_t port_most(const struct port *port, bool best_effort) {
+    uint32_t most = port->wiring->port_requests;
+    return best_effort ? most / BEST_EFFORT_PART : most;
+}
+
+static uint32_t left_of(uint32_t most, uint32_t taken) {
+    return most > taken ? most - taken : 0;
+}
+
+uint32_t port_room_most(const struct port *port, bool best_effort) {
+    return best_effort ? port_most(port, true) : port_most(port, false) - port_most(port, false) / OTHERS_PART;
+}
+
+uint32_t port_room(const struct port *port, bool best_effort) {
+    uint32_t room = left_of(port_room_most(port, false), port->outstanding);
+    uint32_t room_best_effort = left_of(port_room_most(port, true), port->best_effort);
+    return best_effort && room_best_effort < room ? room_best_effort : room;
+}
+
+/* ---- cards ---- */
+
+static bool region_has(const struct region *region, uintptr_t at, size_t bytes) {
+    return at - region->base <= region->bytes && bytes <= region->bytes - (at - region->base);
+}
+
+/* Finds where an input lies: in the frontend's own region, in that of the bulk threads, or, an output of a step before,
+ * anywhere in the process (`anywhere`). */
+static int input_place(const struct port *port, struct card_input *place, const struct tensor_view *input,
+                       bool anywhere) {
+    const struct wiring *w = port->wiring;
+    const uint32_t numbers[] = {port->index, w->frontends, wiring_region_any(w)};
+    uintptr_t at = (uintptr_t)input->data;
+
+    place->bytes = input->bytes;
+    place->rank = input->rank;
+    memcpy(place->dims, input->dims, sizeof(place->dims));
+    place->region = REGION_NONE;
+    if (!input->data)
+        return 0;
+    for (unsigned i = 0; i < ARRAY_COUNT(numbers) - !anywhere; i++) {
+        const struct region *region = &w->regions[numbers[i]];
+        if (input->bytes > 0 && !region_has(region, at, input->bytes))
+            continue;
+        place->region = numbers[i];
+        place->offset = input->bytes > 0 ? at - region->base : 0;
+        return 0;
+    }
+    return -EFAULT;
+}
+
+/* The number of the next submission to a slot whose last was this. Nobody guesses it: a backend that names a request's
+ * handle was told of it. */
+static uint32_t submission_draw(struct port *port, uint32_t last) {
+    uint32_t drawn = submission_next((uint32_t)siphash_words(&port->secret, &port->drawn, 1));
+    port->drawn++;
+    return drawn == last ? submission_next(drawn) : drawn;
+}
+
+static int card_write(struct port *port, const struct request *request) {
+    struct request_card *card = &port->cards[request->slot];
+    int rc = 0;
+
+    if (request->input_count > CARD_INPUTS)
+        card->more = cards_more(port->cards, port->wiring->port_requests, request->slot);
+    for (uint32_t i = 0; i < request->input_count && rc == 0; i++)
+        rc = input_place(port, card_input_at(card, i), &request->inputs[i], request->run);
+    port->submissions[request->slot] = submission_draw(port, port->submissions[request->slot]);
+    card->handle = handle_of(port->index, request->slot, port->submissions[request->slot]);
+    card->deadline_ns = request->deadline_ns;
+    card->items = request->items;
+    card->work = request->work;
+    card->delay = request->delay;
+    card->alone = request->alone;
+    /* published with the message. If the inputs are prepared meanwhile, port_prepared() clears it again */
+    atomic_store_explicit(&card->unready, request->preparing, memory_order_relaxed);
+    card->suffix = port->wiring->suffix_of_served ? port->wiring->suffix_of_served[request->model] : 0;
+    card->input_count = request->input_count;
+    return rc;
+}
+
+/* Another process that reads the inputs without asking (cluster/roles/landing.h) looks at the card's handle afterwards:
+ * the handle is cleared before the inputs' memory is used for anything else. */
+static void slot_give(struct port *port, struct request *request) {
+    if (port_is_visible(port)) {
+        port->cards[request->slot].handle = 0;
+        atomic_thread_fence(memory_order_release);
+    }
+    port->requests[request->slot] = NULL;
+    port->free[--port->outstanding] = request->slot;
+}
+
+/* ---- to the scheduler ---- */
+
+static void port_send(struct port *port, const struct request *request, enum request_message_kind kind) {
+    struct wiring *w = port->wiring;
+    uint32_t model = wiring_host(w, request->model), thread = w->thread_of_served[model];
+    struct ring *ring = &w->requests[port->index * w->model_threads + thread];
+    struct request_message *message = ring_reserve(ring);
+
+    CHECK(message); /* two messages a request, and outstanding requests are bounded */
+    *message = (struct request_message){
+        .handle = port->cards[request->slot].handle,
+        .arrival_ns = request->arrival_ns,
+        .deadline_ns = request->deadline_sched_ns,
+        .shape_key = request->shape_key,
+        .work = request->work,
+        .model = model,
+        .items = request->items,
+        .port = (uint16_t)port->index,
+        .kind = (uint8_t)kind,
+        .priority = request->priority,
+        .ready_ns = request->preparing ? request->ready_ns : 0,
+        .batch_most = request->batch_most,
+        .doubtful = request->gone >= REQUEST_GONE_DOUBTFUL,
+    };
+    ring_push(ring);
+    port->model_rung[thread] = true;
+    port->sent++;
+}
+
+/* The time kept for the way back. Never more than a part of the request's time: it would be worse to refuse everything
+ * because one answer in a hundred is slow. */
+int64_t port_reply_margin_ns(const struct port *port, const struct request *request) {
+    int64_t margin = margin_ns(&port->reply), most = (request->deadline_ns - request->arrival_ns) / REPLY_PART_MOST;
+    return margin < most ? margin : most;
+}
+
+static int64_t scheduler_deadline(const struct port *port, const struct request *request) {
+    return request->deadline_ns - (request->run ? 0 : port_reply_margin_ns(port, request));
+}
+
+/* Hands a request over to the scheduler, or holds it back until its inputs are there. The scheduler gets a request
+ * before its inputs are there only the first time, and only where promises are known: not with central policies, nor as
+ * best effort. */
+static void hand_over(struct port *port, struct request *request, bool again) {
+    request->held = request->preparing && (again || port->wiring->central || request->priority == PRIORITY_BEST_EFFORT);
+    if (!request->held)
+        port_send(port, request, REQUEST_ARRIVED);
+}
+
+/* A request that was held has ended: port_next() gives it back. */
+static void held_over(struct port *port, struct request *request, enum refusal refusal) {
+    request->held = false;
+    request->status = REQUEST_REFUSED;
+    request->refusal = refusal;
+    request->over_next = port->over;
+    port->over = request;
+}
+
+int port_submit(struct port *port, struct request *request) {
+    bool best_effort = request->priority == PRIORITY_BEST_EFFORT;
+    if (port->outstanding == port_most(port, false))
+        return -EAGAIN;
+    if (best_effort && port->best_effort >= port_most(port, true))
+        return -EBUSY;
+    request->slot = port->free[port->outstanding];
+    request->status = REQUEST_FAILED;
+    request->block = NULL;
+    request->cancelled = request->alone = false;
+    request->breaks = request->absent = request->misfits = request->gone = 0;
+    request->readers = request->preparing;
+    request->back = request->unprepared = false;
+    request->left_out = 0;
+    request->deadline_sched_ns = scheduler_deadline(port, request);
+    int rc = card_write(port, request);
+    if (rc < 0) {
+        request->readers = 0;
+        return rc;
+    }
+    port->requests[request->slot] = request;
+    port->outstanding++;
+    port->best_effort += best_effort;
+    hand_over(port, request, false);
+    return 0;
+}
+
+void port_cancel(struct port *port, struct request *request) {
+    request->cancelled = true;
+    if (request->held)
+        held_over(port, request, REFUSAL_CANCELLED);
+    else if (!request->unprepared) /* it is cancelled already */
+        port_send(port, request, REQUEST_CANCELLED);
+}
+
+void port_give_up(struct port *port, struct request *request) {
+    if (request->held)
+        held_over(port, request, REFUSAL_UNPREPARED);
+}
+
+_Atomic uint8_t *port_unready(const struct port *port, const struct request *request) {
+    return &port->cards[request->slot].unready;
+}
+
+void port_flush(struct port *port) {
+    struct wiring *w = port->wiring;
+    bool help = port->sent <= WIRING_HELP_MOST;
+
+    for (uint32_t t = 0; t < w->model_threads; t++)
+        if (port->model_rung[t]) {
+            port->model_rung[t] = false;
+            if (!ring_publish(&w->requests[port->index * w->model_threads + t]))
+                continue;
+            if (wiring_accelerators_free(w))
+                doorbell_ring_or_help(&w->model_bells[t], help);
+            else
+                doorbell_ring_sleeper(&w->model_bells[t], help);
+        }
+    port->sent = 0;
+    port->unflushed = false;
+}
+
+/* ---- and back ---- */
+
+/* Sends a request once more that the scheduler has given back. The ring has room: the messages about this request have
+ * been read, except perhaps a cancellation. */
+static void send_again(struct port *port, struct request *request) {
+    int rc = card_write(port, request);
+    CHECK_EQ(rc, 0); /* the inputs have not moved */
+    hand_over(port, request, true);
+    port->unflushed = true;
+}
+
+/* A request that missed a deadline which nobody asked for goes on as best effort: it delays no request that is in time,
+ * and no longer counts as in time. (Central policies know no best effort, and would plan for it again.) True if it was
+ * sent. */
+static bool waits_on(struct port *port, struct request *request) {
+    if (request->late_until_ns == 0 || request->cancelled || request->unprepared ||
+        request->priority == PRIORITY_BEST_EFFORT || port->wiring->central ||
+        port->best_effort >= port_most(port, true))
+        return false;
+    request->priority = PRIORITY_BEST_EFFORT;
+    request->deadline_ns = request->late_until_ns;
+    request->deadline_sched_ns = scheduler_deadline(port, request);
+    port->best_effort++;
+    send_again(port, request);
+    return true;
+}
+
+static void refuse(struct request *request, enum refusal refusal) {
+    request->status = REQUEST_REFUSED;
+    request->refusal = refusal;
+}
+
+/* Whether a request that an accelerator gave back without a result was sent to the scheduler again; else it is refused,
+ * or has failed. */
+static bool sent_again(struct port *port, struct request *request, bool unready) {
+    char sentence[96];
+
+    if (request->cancelled) {
+        refuse(request, REFUSAL_CANCELLED);
+    } else if (request->unprepared) {
+        refuse(request, REFUSAL_UNPREPARED);
+    } else if (request->breaks >= REQUEST_BREAKS_MAX) {
+        request->status = REQUEST_FAILED;
+        snprintf(sentence, sizeof(sentence),
+                 "%u accelerators failed while they ran this request; it is not sent to another", request->breaks);
+        request->block = output_block_failed(sentence);
+    } else if (request->misfits >= REQUEST_MISFIT_MAX) {
+        request->status = REQUEST_FAILED;
+        request->block = output_block_failed("backends do not take its inputs: they are larger than their batches "
+                                             "(max_batch) or their memory (--inputs-max-mib)");
+    } else if (request->gone >= REQUEST_GONE_MAX) {
+        request->status = REQUEST_FAILED;
+        snprintf(sentence, sizeof(sentence),
+                 "%u backends were lost while they had this request; it is not sent to another", request->gone);
+        request->block = output_block_failed(sentence);
+    } else if (request->absent >= REQUEST_ABSENT_MAX) {
+        refuse(request, REFUSAL_STRANDED);
+    } else if (clock_now_ns() <= request->deadline_sched_ns) {
+        send_again(port, request);
+        return true;
+    } else if (waits_on(port, request)) {
+        return true;
+    } else {
+        refuse(request, unready                                                ? REFUSAL_UNPREPARED
+                        : request->alone && !request->breaks && !request->gone ? REFUSAL_DEADLINE
+                                                                               : REFUSAL_LOST);
+    }
+    return false;
+}
+
+/* Takes a result; whether the request is finished. */
+static bool result_take(struct port *port, struct request *request, const struct result_message *message) {
+    request->status = message->status;
+    request->refusal = message->refusal;
+    request->block = message->block;
+    request->first_item = message->first_item;
+    request->batch_items = message->batch_items;
+    request->run_start_ns = message->run_start_ns;
+    request->run_end_ns = message->run_end_ns;
+    if (message->status == REQUEST_LOST) {
+        request->gone = (uint8_t)(request->gone + message->gone);
+        request->alone |= message->suspect || request->gone >= REQUEST_GONE_DOUBTFUL;
+        request->breaks = (uint8_t)(request->breaks + message->broke);
+        request->absent = (uint8_t)(request->absent + message->absent);
+        request->misfits = (uint8_t)(request->misfits + message->misfit);
+        request->readers += message->read;
+        request->left_out += message->unready;
+        return !sent_again(port, request, message->unready);
+    }
+    bool late = message->status == REQUEST_REFUSED && message->refusal == REFUSAL_DEADLINE;
+    return !late || !waits_on(port, request);
+}
+
+/* A hanging run or a preparation that used this request's inputs is over. After the last one the slot, which was kept
+ * for it, is given back. */
+static void released(struct port *port, struct request *request) {
+    request->readers--;
+    if (request->readers == 0 && request->back)
+        slot_give(port, request);
+}
+
+/* Tells the scheduler that the inputs are there; without this hint it goes by the promise. The hint is left out where
+ * it could take the room of a message that must be sent. */
+static void ready_tell(struct port *port, const struct request *request) {
+    struct wiring *w = port->wiring;
+    struct ring *ring =
+        &w->requests[port->index * w->model_threads + w->thread_of_served[wiring_host(w, request->model)]];
+    if (ring_fits(ring, MESSAGES_A_REQUEST * w->port_requests + 1)) {
+        port_send(port, request, REQUEST_READY);
+        port->unflushed = true;
+    }
+}
+
+/* The inputs of a request that was held are there. */
+static void held_ready(struct port *port, struct request *request) {
+    if (clock_now_ns() <= request->deadline_sched_ns)
+        send_again(port, request);
+    else if (!waits_on(port, request))
+        held_over(port, request, REFUSAL_UNPREPARED);
+}
+
+void port_prepared(struct port *port, struct request *request, bool ready) {
+    request->preparing = false;
+    request->unprepared = !ready;
+    if (request->back) {
+        released(port, request);
+        return;
+    }
+    request->readers--;
+    if (ready)
+        atomic_store_explicit(port_unready(port, request), 0, memory_order_release); /* with request_unready() */
+    if (request->held)
+        ready ? held_ready(port, request) : held_over(port, request, REFUSAL_UNPREPARED);
+    else if (ready)
+        ready_tell(port, request);
+    else if (!request->cancelled)
+        port_send(port, request, REQUEST_CANCELLED);
+}
+
+static struct request *next_done(struct port *port, uint32_t executor) {
+    struct ring *ring = &port->wiring->results[executor * port->wiring->frontends + port->index];
+    const struct result_message *slot;
+
+    while ((slot = ring_peek(ring))) {
+        struct result_message message = *slot;
+        struct request *request = port->requests[handle_slot(message.handle)];
+        ring_pop(ring);
+        ring_release(ring);
+        if (message.status == REQUEST_RELEASED) {
+            released(port, request);
+            continue;
+        }
+        CHECK_EQ(message.handle, port->cards[request->slot].handle);
+        if (result_take(port, request, &message))
+            return request;
+    }
+    return NULL;
+}
+
+static void count_refused(struct port *port) {
+    if (++port->refused_in_row % REFUSED_UNTIL_RELAX != 0)
+        return;
+    int64_t now_ns = clock_now_ns();
+    if (port->refused_in_row > REFUSED_UNTIL_RELAX && now_ns - port->relaxed_ns < RELAX_EVERY_NS)
+        return;
+    if (port->refused_in_row > REFUSED_UNTIL_RELAX)
+        margin_relax(&port->reply);
+    port->relaxed_ns = now_ns;
+}
+
+/* Refused at its deadline, while it waited for an accelerator, or in a cluster for a backend or a scheduler. Outside a
+ * cluster no best effort waits for a model without accelerators. */
+static bool ran_out_of_time(const struct port *port, enum refusal reason) {
+    bool frontend = port->wiring->link == LINK_FRONTEND;
+    return reason == REFUSAL_DEADLINE || reason == REFUSAL_UNSCHEDULED || (reason == REFUSAL_STRANDED && frontend);
+}
+
+static struct request *next_refused(struct port *port, uint32_t thread) {
+    struct ring *ring = &port->wiring->refusals[thread * port->wiring->frontends + port->index];
+    const struct refusal_message *message;
+
+    while ((message = ring_peek(ring))) {
+        struct request *request = port->requests[handle_slot(message->handle)];
+        CHECK_EQ(message->handle, port->cards[request->slot].handle);
+        refuse(request, request->unprepared ? REFUSAL_UNPREPARED : message->reason);
+        count_refused(port);
+        ring_pop(ring);
+        ring_release(ring);
+        if (ran_out_of_time(port, request->refusal) && waits_on(port, request))
+            continue;
+        if (request->refusal == REFUSAL_DEADLINE && request->preparing && clock_now_ns() >= request->ready_ns)
+            refuse(request, REFUSAL_UNPREPARED); /* the promise was not kept */
+        return request;
+    }
+    return NULL;
+}
+
+static struct request *next_over(struct port *port) {
+    struct request *request = port->over;
+    if (request)
+        port->over = request->over_next;
+    return request;
+}
+
+static struct request *request_back(struct port *port, struct request *request) {
+    port->best_effort -= request->priority == PRIORITY_BEST_EFFORT;
+    request->back = true;
+    if (!request_is_read(request))
+        slot_give(port, request);
+    return request;
+}
+
+struct request *port_next(struct port *port) {
+    uint32_t executors = port->wiring->executors, rings = executors + port->wiring->model_threads;
+
+    for (uint32_t i = 0; i < rings; i++, port->turn = (port->turn + 1) % rings) {
+        struct request *request =
+            port->turn < executors ? next_done(port, port->turn) : next_refused(port, port->turn - executors);
+        if (request) /* the same ring again next time: its line is in the cache */
+            return request_back(port, request);
+    }
+    struct request *over = next_over(port);
+    if (over)
+        return request_back(port, over);
+    if (port->unflushed)
+        port_flush(port);
+    return NULL;
+}
+
+int port_event_fd(const struct port *port) {
+    return port->wiring->frontend_bells[port->index].event_fd;
+}
+
+bool port_arm(struct port *port, int64_t until_ns) {
+    struct wiring *w = port->wiring;
+    struct doorbell *bell = &w->frontend_bells[port->index];
+    bool any = bell->busy_poll || port->over;
+
+    doorbell_arm(bell);
+    for (uint32_t e = 0; e < w->executors && !any; e++)
+        any = ring_pending(&w->results[e * w->frontends + port->index]);
+    for (uint32_t t = 0; t < w->model_threads && !any; t++)
+        any = ring_pending(&w->refusals[t * w->frontends + port->index]);
+    if (any)
+        doorbell_cancel(bell);
+    else if (bell->turn)
+        doorbell_lend_out(bell, until_ns);
+    return !any;
+}
+
+void port_disarm(struct port *port) {
+    doorbell_take_back(&port->wiring->frontend_bells[port->index]);
+}
+
+void port_lend(struct port *port, doorbell_turn *turn, void *frontend) {
+    doorbell_lend(&port->wiring->frontend_bells[port->index], turn, frontend);
+}
+
+void port_replied(struct port *port, int64_t took_ns) {
+    port->refused_in_row = 0;
+    margin_add(&port->reply, took_ns);
+}
+
+const struct margin *port_reply_margin(const struct port *port) {
+    return &port->reply;
+}

@@ -1,0 +1,89 @@
+/* refusal.c - the sentences for requests that the scheduler refused: each cause has its own, with the limit. */
+#include "front/request/refusal.h"
+
+#include "sched/threads/wiring.h"
+
+/* How long the request may take. */
+static double allowed_ms(const struct request *request) {
+    return (double)(request->deadline_ns - request->arrival_ns) / (double)NS_PER_MS;
+}
+
+static unsigned queue_full(const struct served_model *model, uint8_t priority, struct sy_error *err) {
+    char of[32] = "";
+    if (model->queue.priorities)
+        snprintf(of, sizeof(of), " of priority %u", priority + 1u);
+    return (unsigned)error_set(
+        err, 503, "Exceeds maximum queue size: %u requests%s wait for model '%s', as many as its max_queue_size lets",
+        model->queue.rules[priority].queue_max, of, model->name);
+}
+
+/* A newcomer who never asked for a deadline wants to know where it comes from. */
+#define CHOSEN_HELP "slo_ms in its symphony.yaml, --slo-ms or the request's timeout say how long it may take"
+
+static unsigned deadline_missed(const char *name, const struct request *request, bool limited, struct sy_error *err) {
+    double due_ms = (double)(request->due_ns - request->arrival_ns) / (double)NS_PER_MS;
+    bool best_effort = request->priority == PRIORITY_BEST_EFFORT;
+    int status = limited ? 504 : 503;
+    if (request->late_until_ns > 0 && best_effort)
+        return (unsigned)error_set(err, status,
+                                   "model '%s' found no time for this request within %.0f ms (the server has chosen an "
+                                   "SLO of %.6g ms for it: " CHOSEN_HELP ")",
+                                   name, allowed_ms(request), due_ms);
+    if (request->late_until_ns > 0)
+        return (unsigned)error_set(err, status,
+                                   "model '%s' cannot finish this request within the SLO of %.6g ms that the server "
+                                   "has chosen, nor let it wait for longer (" CHOSEN_HELP ")",
+                                   name, due_ms);
+    return (unsigned)error_set(err, status,
+                               best_effort ? "model '%s' found no gap for this best-effort request within %.6g ms"
+                                           : "model '%s' cannot finish this request within its deadline of %.6g ms",
+                               name, allowed_ms(request));
+}
+
+unsigned refusal_result(const struct served_model *model, const struct request *request, bool limited, bool *retry,
+                        struct sy_error *err) {
+    const char *name = model->name;
+    *retry = request->refusal != REFUSAL_DEADLINE && request->refusal != REFUSAL_CANCELLED;
+    switch (request->refusal) {
+    case REFUSAL_DEADLINE:
+        return deadline_missed(name, request, limited, err);
+    case REFUSAL_QUEUE_FULL:
+        return queue_full(model, request->priority, err);
+    case REFUSAL_BEST_EFFORT_FULL:
+        return (unsigned)error_set(err, 503,
+                                   "%d best-effort or late requests of model '%s' wait already, as many as may",
+                                   BEST_EFFORT_MAX, name);
+    case REFUSAL_POOL_FULL:
+        return (unsigned)error_set(err, 503,
+                                   "the scheduler holds as many requests, of all models, as --queue-max lets it");
+    case REFUSAL_THREAD_BUSY:
+        return (unsigned)error_set(err, 503,
+                                   "the scheduler itself has no time left: a quarter of this request's time, %.6g ms, "
+                                   "was over before it was looked at",
+                                   allowed_ms(request) / 4);
+    case REFUSAL_PLANS_FULL:
+        return (unsigned)error_set(err, 503,
+                                   "the accelerator chosen for this request of model '%s' has its most, %d batches, "
+                                   "before it",
+                                   name, WIRING_PLANS_CENTRAL);
+    case REFUSAL_STRANDED:
+        return (unsigned)error_set(err, 503, "no accelerator that runs model '%s' is in service", name);
+    case REFUSAL_UNSCHEDULED:
+        return (unsigned)error_set(err, 503,
+                                   "this frontend has no connection to a scheduler, and the deadline of this request "
+                                   "for model '%s' passed",
+                                   name);
+    case REFUSAL_LOST:
+        return (unsigned)error_set(err, 503, "the accelerator that had this request failed, and its deadline passed");
+    case REFUSAL_UNPREPARED:
+        return (unsigned)error_set(err, limited ? 504 : 503,
+                                   "the inputs of this request for model '%s' were not prepared in time for its "
+                                   "deadline of %.6g ms",
+                                   name, allowed_ms(request));
+    case REFUSAL_CANCELLED:
+    case REFUSAL_NONE:
+    case REFUSAL_COUNT:
+        break;
+    }
+    return (unsigned)error_set(err, 503, "the request was cancelled");
+}

@@ -1,0 +1,11 @@
+/* refusal.h - what a client is told of a request that the scheduler refused. Pure; any thread. */
+#pragma once
+
+#include "core/util/error.h"
+#include "front/request/request.h"
+#include "model/config/served_model.h"
+
+/* The status (503, or 504 if the deadline was the client's own: `limited`) and the sentence for a request of `model`
+ * that came back refused. *retry: whether it is worth trying again soon. */
+unsigned refusal_result(const struct served_model *model, const struct request *request, bool limited, bool *retry,
+                        struct sy_error *err);

@@ -1,0 +1,365 @@
+/* v2_answer.c - what paths other than infer answer. Nothing here is on the hot path. */
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/util/time.h"
+#include "front/v2/accelerators_answer.h"
+#include "front/v2/describe.h"
+#include "front/v2/json_put.h"
+#include "front/v2/message_json.h"
+#include "front/v2/request_json.h"
+#include "front/v2/settings.h"
+#include "front/v2/v2.h"
+
+void v2_error(struct v2_answer *answer, unsigned status, const char *fmt, ...) {
+    char sentence[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(sentence, sizeof(sentence), fmt, ap);
+    va_end(ap);
+    answer->status = status;
+    json_put_error(&answer->text, sentence);
+}
+
+/* For inputs of open shape: the shape that the profile was measured with, which a client may try first. An
+ * ensemble was not measured, only its steps' models were. */
+static json_t *item_shapes_json(const struct served_model *model) {
+    json_t *shapes = json_object();
+    bool measured = model->signature.variable_shapes && !model->ensemble;
+    for (uint32_t i = 0; measured && i < model->signature.input_count; i++) {
+        const struct tensor_spec *input = &model->signature.inputs[i];
+        if (model->prepared & tensor_bit(i)) /* clients send no shape of it */
+            continue;
+        json_t *dims = json_array();
+        for (uint32_t d = model->signature.batched ? 1 : 0; d < input->rank; d++)
+            json_array_append_new(dims, json_integer(model->reference_dims[i][d]));
+        json_object_set_new(shapes, input->name, dims);
+    }
+    return shapes;
+}
+
+/* What is said in a message, as JSON. */
+static void message_answer(struct v2_answer *answer, const ProtobufCMessage *message) {
+    message_json_put(&answer->text, message, false);
+}
+
+/* The metadata, then what the protocol has no field for. */
+static void model_answer(struct v2_answer *answer, struct description *d, const struct served_model *model,
+                         const struct model_index *models, bool one_version) {
+    json_t *parameters = json_object();
+    if (!model->best_effort)
+        json_object_set_new(parameters, "slo_ms", json_real((double)model->slo_ns / (double)NS_PER_MS));
+    json_object_set_new(parameters, "max_batch_size", json_integer(served_model_items_max(model)));
+    if (*model->mixes)
+        json_object_set_new(parameters, "batch_mixes", json_string(model->mixes));
+    json_object_set_new(parameters, "item_shapes", item_shapes_json(model));
+    char *json = json_dumps(parameters, JSON_COMPACT);
+    message_answer(answer, describe_model(d, models, model, one_version));
+    if (json && answer->text.length > 0) {
+        answer->text.length--; /* its closing brace */
+        text_put(&answer->text, ",\"parameters\":");
+        text_put(&answer->text, json);
+        text_put_char(&answer->text, '}');
+    }
+    free(json);
+    json_decref(parameters);
+}
+
+static void index_answer(struct v2_answer *answer, struct description *d, const struct model_index *models,
+                         const json_t *request) {
+    const json_t *ready = json_object_get(request, "ready");
+    if (ready && !json_is_boolean(ready)) {
+        v2_error(answer, 400, "expected true or false for 'ready'");
+        return;
+    }
+    const Inference__RepositoryIndexResponse *index = describe_index(d, models, json_is_true(ready));
+    text_put_char(&answer->text, '[');
+    for (size_t i = 0; i < index->n_models; i++) {
+        if (i > 0)
+            text_put_char(&answer->text, ',');
+        message_json_put(&answer->text, &index->models[i]->base, true);
+    }
+    text_put_char(&answer->text, ']');
+}
+
+/* ---- settings ---- */
+
+static void log_settings_answer(struct v2_answer *answer) {
+    struct setting settings[LOG_SETTINGS];
+    log_settings_read(settings);
+    for (int i = 0; i < LOG_SETTINGS; i++) {
+        text_put(&answer->text, i == 0 ? "{" : ",");
+        json_put_string(&answer->text, settings[i].name);
+        text_put_char(&answer->text, ':');
+        if (settings[i].kind == SETTING_TEXT)
+            json_put_string(&answer->text, settings[i].text);
+        else if (settings[i].kind == SETTING_NUMBER)
+            json_put_unsigned(&answer->text, settings[i].number);
+        else
+            text_put(&answer->text, settings[i].flag ? "true" : "false");
+    }
+    text_put_char(&answer->text, '}');
+}
+
+/* 0 or a status with a sentence. */
+static int log_settings_read_json(json_t *request, struct sy_error *err) {
+    struct setting settings[LOG_SETTINGS];
+    size_t count = 0;
+    const char *key;
+    json_t *value;
+    json_object_foreach(request, key, value) {
+        if (count == LOG_SETTINGS)
+            return error_set(err, 400, "there are not so many log settings");
+        settings[count++] =
+            (struct setting){.name = key,
+                             .kind = json_is_string(value)    ? SETTING_TEXT
+                                     : json_is_integer(value) ? SETTING_NUMBER
+                                                              : SETTING_BOOL,
+                             .flag = json_is_true(value),
+                             .number = json_integer_value(value) > 0 ? 1 : 0, /* every level above 0 is the same */
+                             .text = json_string_value(value)};
+        if (!json_is_string(value) && !json_is_integer(value) && !json_is_boolean(value))
+            return error_set(err, 400, "'%.64s' is neither a string nor a number nor true or false", key);
+    }
+    return log_settings_change(settings, count, err);
+}
+
+static int trace_settings_read_json(json_t *request, struct sy_error *err) {
+    const char *key;
+    json_t *value;
+    json_object_foreach(request, key, value) {
+        const char *level = json_string_value(json_array_get(value, 0));
+        size_t count = json_is_null(value) ? 0 : level ? json_array_size(value) : 2; /* anything else is no OFF */
+        int status = trace_setting_check(key, &level, count, err);
+        if (status)
+            return status;
+    }
+    return 0;
+}
+
+/* Changes what a POST wants changed, and shows the settings. */
+static void settings_answer(struct v2_answer *answer, const struct v2_route *route, json_t *request) {
+    bool logging = route->kind == V2_LOGGING;
+    struct sy_error err;
+    int status = logging ? log_settings_read_json(request, &err) : trace_settings_read_json(request, &err);
+    if (status)
+        v2_error(answer, (unsigned)status, "%s", err.text);
+    else if (logging)
+        log_settings_answer(answer);
+    else
+        text_put(&answer->text, "{\"trace_level\":[\"OFF\"]}");
+}
+
+/* ---- shared memory ---- */
+
+/* The name in a path, as a string of at most SHARED_NAME_MAX; "" if there is none. */
+static bool region_name(struct v2_answer *answer, const struct v2_route *route, char name[SHARED_NAME_MAX]) {
+    size_t length = route->name ? route->name_length : 0;
+    if (length >= SHARED_NAME_MAX) {
+        v2_error(answer, 400, "a region's name has at most %d bytes", SHARED_NAME_MAX - 1);
+        return false;
+    }
+    memcpy(name, route->name ? route->name : "", length);
+    name[length] = '\0';
+    return true;
+}
+
+static void regions_answer(struct v2_answer *answer, struct description *d, const struct v2_route *route,
+                           const struct v2_server *server) {
+    const Inference__SystemSharedMemoryStatusResponse *regions;
+    char name[SHARED_NAME_MAX];
+    struct sy_error err;
+    if (!region_name(answer, route, name))
+        return;
+    int status = describe_regions(d, server->shared, server->local, name, &regions, &err);
+    if (status) {
+        v2_error(answer, (unsigned)status, "%s", err.text);
+        return;
+    }
+    for (size_t i = 0; i < regions->n_regions; i++) {
+        text_put_char(&answer->text, i == 0 ? '[' : ',');
+        message_json_put(&answer->text, &regions->regions[i]->value->base, false);
+    }
+    text_put(&answer->text, regions->n_regions == 0 ? "[]" : "]");
+}
+
+static void region_register(struct v2_answer *answer, const struct v2_route *route, const struct v2_server *server,
+                            const json_t *request) {
+    const json_t *key = json_object_get(request, "key"), *offset = json_object_get(request, "offset"),
+                 *bytes = json_object_get(request, "byte_size");
+    char name[SHARED_NAME_MAX];
+    struct sy_error err;
+    if (!region_name(answer, route, name))
+        return;
+    if (!json_is_string(key) || !json_is_integer(bytes) || json_integer_value(bytes) < 0 ||
+        (offset && (!json_is_integer(offset) || json_integer_value(offset) < 0))) {
+        v2_error(answer, 400, "expected 'key', a string, 'byte_size' and perhaps 'offset', whole numbers of 0 or more");
+        return;
+    }
+    int status = shared_memory_allows(server->shared, server->local, &err);
+    if (!status)
+        status =
+            shared_memory_register(server->shared, name, json_string_value(key), (uint64_t)json_integer_value(offset),
+                                   (uint64_t)json_integer_value(bytes), &err);
+    if (status)
+        v2_error(answer, (unsigned)status, "%s", err.text);
+}
+
+static void region_unregister(struct v2_answer *answer, const struct v2_route *route, const struct v2_server *server) {
+    char name[SHARED_NAME_MAX];
+    struct sy_error err;
+    if (!region_name(answer, route, name) || !server->shared) /* then there are none */
+        return;
+    int status = shared_memory_allows(server->shared, server->local, &err);
+    if (status)
+        v2_error(answer, (unsigned)status, "%s", err.text);
+    else
+        shared_memory_unregister(server->shared, name);
+}
+
+/* Whether the route's model exists; if not, the answer says so. */
+static bool model_known(struct v2_answer *answer, const struct v2_route *route, const struct model_index *models) {
+    struct sy_error err;
+    int found = model_index_find(models, route->name, route->name_length, route->version, route->version_length, &err);
+    if (found >= 0)
+        return true;
+    answer->retry = found == -503;
+    v2_error(answer, (unsigned)-found, "%s", err.text);
+    return false;
+}
+
+/* Whether the route's model exists and is ready; if not, the answer says so with the given status. */
+static bool model_admit(struct v2_answer *answer, const struct v2_route *route, const struct model_index *models,
+                        unsigned not_ready_status) {
+    struct sy_error err;
+    if (!model_known(answer, route, models))
+        return false;
+    if (served_model_ready(&models->models[route->model], &answer->retry, &err))
+        return true;
+    v2_error(answer, not_ready_status, "%s", err.text);
+    return false;
+}
+
+bool v2_infer_admit(struct v2_answer *answer, const struct v2_route *route, const struct model_index *models) {
+    return model_admit(answer, route, models, 503);
+}
+
+/* Answers that need the request's JSON. */
+static void posted_answer(struct v2_answer *answer, struct description *d, const struct v2_route *route,
+                          const struct v2_server *server, const char *body, size_t bytes) {
+    json_t *request = request_json(answer, body, bytes);
+    if (!request)
+        return;
+    if (route->kind == V2_INDEX)
+        index_answer(answer, d, server->models, request);
+    else if (route->kind == V2_SHARED_REGISTER)
+        region_register(answer, route, server, request);
+    else
+        settings_answer(answer, route, request);
+    json_decref(request);
+}
+
+#define NOT_EXPLICIT "explicit model load / unload is not allowed if polling is enabled: " /* Triton's words */
+
+const char *v2_orders_refused(bool of_cluster) {
+    return of_cluster
+               ? NOT_EXPLICIT "a cluster's models are loaded and unloaded at its backends: at the metrics port of one "
+                              "with --model-control-mode explicit"
+               : NOT_EXPLICIT "models are loaded and unloaded by clients with --model-control-mode explicit only";
+}
+
+void v2_answer(struct v2_answer *answer, const struct v2_route *route, const struct v2_server *server, const char *body,
+               size_t body_bytes) {
+    const struct model_index *models = server->models;
+    const struct served_model *model = route->model < 0 ? NULL : &models->models[route->model];
+    struct description d;
+    if (describe_begin(&d, models) < 0) {
+        v2_error(answer, 503, "out of memory for the answer");
+        return;
+    }
+    answer->status = 200;
+    switch (route->kind) {
+    case V2_LIVE:
+        text_put(&answer->text, "{\"live\":true}");
+        break;
+    case V2_READY:
+        if (server->draining || !server->ready)
+            answer->status = server->draining ? 503 : 400;
+        text_put(&answer->text, answer->status == 200 ? "{\"ready\":true}" : "{\"ready\":false}");
+        break;
+    case V2_CUDA_UNREGISTER: /* there are none */
+        break;
+    case V2_SERVER:
+        message_answer(answer, describe_server(&d, server->name, server->takes_orders, server->shared));
+        break;
+    case V2_MODEL:
+        if (model_admit(answer, route, models, 503))
+            model_answer(answer, &d, model, models, route->version != NULL);
+        break;
+    case V2_MODEL_CONFIG:
+        if (model_admit(answer, route, models, 503))
+            message_answer(answer, &describe_config(&d, model)->base);
+        break;
+    case V2_MODEL_READY:
+        if (model_admit(answer, route, models, 400)) {
+            text_put(&answer->text, "{\"name\":");
+            json_put_string(&answer->text, model->name);
+            text_put(&answer->text, ",\"ready\":true}");
+        }
+        break;
+    case V2_STATISTICS:
+        if (model_known(answer, route, models))
+            message_answer(answer, describe_statistics(&d, models, model, route->version != NULL, &server->statistics));
+        break;
+    case V2_STATISTICS_ALL:
+        message_answer(answer, describe_statistics(&d, models, NULL, false, &server->statistics));
+        break;
+    case V2_MODEL_TRACE:
+        if (!model_known(answer, route, models))
+            break;
+        /* fall through */
+    case V2_TRACE:
+    case V2_LOGGING:
+    case V2_INDEX:
+    case V2_SHARED_REGISTER:
+        posted_answer(answer, &d, route, server, body, body_bytes);
+        break;
+    case V2_LOAD:
+    case V2_UNLOAD:
+        v2_error(answer, 503, "%s", v2_orders_refused(server->of_cluster));
+        break;
+    case V2_ACCELERATORS:
+        accelerators_answer(answer, server->accelerators);
+        break;
+    case V2_ACCELERATOR:
+        accelerator_answer(answer, route, server->accelerators, body, body_bytes);
+        break;
+    case V2_SHARED_STATUS:
+        regions_answer(answer, &d, route, server);
+        break;
+    case V2_SHARED_UNREGISTER:
+        region_unregister(answer, route, server);
+        break;
+    case V2_CUDA_STATUS:
+        text_put(&answer->text, "[]");
+        break;
+    case V2_CUDA_REGION:
+        v2_error(answer, 404, "there is no CUDA shared memory region '%.*s'",
+                 route->name_length < 64 ? (int)route->name_length : 64, route->name);
+        break;
+    case V2_CUDA_REGISTER:
+        v2_error(answer, 501, "CUDA shared memory is not supported");
+        break;
+    case V2_WRONG_VERB:
+        answer->allow = route->allow;
+        v2_error(answer, 405, "this path takes %s only", answer->allow);
+        break;
+    case V2_INFER:
+    case V2_NOT_FOUND:
+        v2_error(answer, 404, "there is no such path; the protocol's begin with /v2");
+        break;
+    }
+    describe_end(&d);
+}

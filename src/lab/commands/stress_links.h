@@ -1,0 +1,30 @@
+/* stress_links.h - what `symphony stress` was told, and its runs over links. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cluster/peer/hello.h"
+#include "lab/stress/links.h"
+
+#define STRESS_ACCELERATORS    1000 /* unless it is said */
+#define LINKS_FEEDERS_MAX      64
+#define LINKS_ACCELERATORS_MAX 65536
+#define LINKS_MEMBERS_MAX      (HELLO_NUMBERS - 1) /* frontends and backends together */
+
+struct stress_settings {
+    int64_t models, model_threads, rank_threads, accelerators, feed_batch, record_mib, closed, seed;
+    int64_t frontends, backends, feeders;
+    double deaths, moves, alpha_us, beta_us, slo_us, rate, seconds, warmup_s, precision;
+    const char *policy, *pin, *scenario;
+    int find;
+    bool links, sleep, json;
+};
+
+/* Runs it and prints what was found. The exit status. */
+int stress_links_run(const struct stress_settings *settings);
+
+/* stress.c: microseconds, as JSON and as a line. */
+json_t *stress_times_json(const struct stress_times *times);
+void stress_times_print(const char *name, const struct stress_times *times);

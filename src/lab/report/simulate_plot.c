@@ -1,0 +1,171 @@
+/* simulate_plot.c - the pictures of `symphony simulate`. */
+#include "lab/report/simulate_plot.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "lab/report/gnuplot.h"
+
+#define PLOT_MODELS_MAX 10
+
+/* ---- one run ---- */
+
+static double time_quantile_ms(const void *times, double q) {
+    return (double)sim_times_quantile_ns(times, q) / NS_PER_MS;
+}
+
+static void curve_put(FILE *to, uint32_t number, const struct sim_times *latency, uint64_t offered) {
+    double answered = offered ? (double)latency->count / (double)offered : 0;
+    gnuplot_distribution(to, "m", number, answered, time_quantile_ms, latency);
+}
+
+static void slo_lines_put(FILE *to, const struct simulation *s, uint32_t curves) {
+    for (uint32_t m = 0; m < curves; m++) {
+        double slo_ms = (double)s->scenario.models[m].slo_ns / NS_PER_MS;
+        if (m == 0 || s->scenario.models[m].slo_ns != s->scenario.models[m - 1].slo_ns)
+            fprintf(to, "set arrow from %g, graph 0 to %g, graph 1 nohead dashtype 2 linecolor rgb '#999999'\n", slo_ms,
+                    slo_ms);
+    }
+}
+
+static void run_put(FILE *to, const struct simulation *s, struct sim_times *all) {
+    uint32_t models = s->scenario.model_count, curves = models < PLOT_MODELS_MAX ? models : PLOT_MODELS_MAX;
+    for (uint32_t m = 0; m < models; m++)
+        sim_times_merge(all, &s->result.models[m].latency);
+    for (uint32_t m = 0; m < curves; m++)
+        curve_put(to, m, &s->result.models[m].latency, s->result.models[m].offered);
+    curve_put(to, curves, all, s->result.offered);
+    fputs("set logscale x\nset xlabel 'ms from arrival to answer'\nset ylabel 'share of the requests'\n"
+          "set yrange [0:1]\nset key bottom right\n",
+          to);
+    slo_lines_put(to, s, curves);
+    for (uint32_t m = 0; m < curves; m++) {
+        fprintf(to, "%s$m%u with steps linewidth 2 title ", m ? ", " : "plot ", m);
+        gnuplot_quote(to, s->scenario.models[m].name);
+    }
+    if (models > 1)
+        fprintf(to, ", $m%u with steps linewidth 3 linecolor 'black' title 'all %u models'", curves, models);
+    fputc('\n', to);
+}
+
+int simulate_plot_run(const struct simulation *s, const char *scenario_path, const char *path, struct sy_error *err) {
+    struct sim_times *all = calloc(1, sizeof(*all));
+    if (!all)
+        return error_set(err, -ENOMEM, "out of memory for the plot");
+    FILE *to = gnuplot_open(path, 900, 560, err);
+    if (!to) {
+        free(all);
+        return -EIO;
+    }
+    fputs("set title noenhanced ", to);
+    gnuplot_quote(to, scenario_path);
+    fputc('\n', to);
+    run_put(to, s, all);
+    free(all);
+    return gnuplot_close(to, path, err);
+}
+
+/* ---- a sweep ---- */
+
+struct panel {
+    const char *title;
+    const char *curves[3]; /* the text after "using X:" of each, with its title */
+    bool searched;         /* only after a search; else only after runs */
+    bool always;
+};
+
+/* Columns: x, label, offered, good, goodput, bad %, p50, p99, queueing p50, idle %. */
+static const struct panel panels[] = {
+    {"requests/s", {"3|offered", "4|good", NULL}, false, false},
+    {"goodput, requests/s", {"5|", NULL}, true, false},
+    {"bad, %", {"6|", NULL}, false, true},
+    {"latency, ms", {"7|p50", "8|p99", "9|queueing p50"}, false, true},
+    {"accelerators idle, %", {"10|", NULL}, false, true},
+};
+
+static bool is_number(const char *text) {
+    char *end;
+    strtod(text, &end);
+    return end != text && !*end;
+}
+
+static bool all_numbers(const struct sweep *sweep) {
+    for (uint32_t i = 0; i < sweep->count; i++)
+        if (!is_number(sweep->values[i]))
+            return false;
+    return true;
+}
+
+/* Writes a data block for each line: $s0, $s1, ... From point to point the second key changes fastest. */
+static void series_put(FILE *to, const struct sweep *sweeps, uint32_t lines, bool numbers,
+                       const struct simulate_summary *summaries, uint32_t line) {
+    fprintf(to, "$s%u << EOD\n", line);
+    for (uint32_t i = 0; i < sweeps[0].count; i++) {
+        const struct simulate_summary *m = &summaries[i * lines + line];
+        if (numbers)
+            fprintf(to, "%s ", sweeps[0].values[i]);
+        else
+            fprintf(to, "%u ", i);
+        fprintf(to, "%u %g %g %g %g %g %g %g %g\n", i, m->offered_rps, m->good_rps, m->goodput_rps, 100 * m->bad_rate,
+                m->latency_p50_ms, m->latency_p99_ms, m->queue_p50_ms, 100 * (1 - m->busy));
+    }
+    fputs("EOD\n", to);
+}
+
+static void labels_put(FILE *to, const struct sweep *sweep) {
+    fprintf(to, "set xrange [-0.5:%g]\nset xtics (", sweep->count - 0.5);
+    for (uint32_t i = 0; i < sweep->count; i++) {
+        fputs(i ? ", " : "", to);
+        gnuplot_quote(to, sweep->values[i]);
+        fprintf(to, " %u", i);
+    }
+    fputs(")\nset xtics noenhanced\n", to);
+}
+
+static void curve_title_put(FILE *to, const char *what, const struct sweep *lines, uint32_t line) {
+    char title[256];
+    snprintf(title, sizeof(title), "%s%s%s", what, *what && lines ? ", " : "", lines ? lines->values[line] : "");
+    fputs(" title ", to);
+    gnuplot_quote(to, title);
+}
+
+static void panel_put(FILE *to, const struct panel *panel, const struct sweep *lines, uint32_t line_count) {
+    const char *before = "plot ";
+    fputs("set ylabel ", to);
+    gnuplot_quote(to, panel->title);
+    fputc('\n', to);
+    for (uint32_t line = 0; line < line_count; line++)
+        for (int i = 0; i < 3 && panel->curves[i]; i++) {
+            char *what;
+            long column = strtol(panel->curves[i], &what, 10);
+            fprintf(to, "%s$s%u using 1:%ld with linespoints linewidth 2 pointtype 7 pointsize 0.5", before, line,
+                    column);
+            curve_title_put(to, what + 1, lines, line);
+            before = ", ";
+        }
+    fputc('\n', to);
+}
+
+int simulate_plot_sweep(const struct sweep *sweeps, uint32_t sweep_count, const struct simulate_summary *summaries,
+                        bool searched, const char *scenario_path, const char *path, struct sy_error *err) {
+    const struct sweep *lines = sweep_count > 1 ? &sweeps[1] : NULL;
+    uint32_t line_count = lines ? lines->count : 1;
+    bool numbers = all_numbers(&sweeps[0]);
+    FILE *to = gnuplot_open(path, 1100, 800, err);
+    if (!to)
+        return -EIO;
+    for (uint32_t line = 0; line < line_count; line++)
+        series_put(to, sweeps, line_count, numbers, summaries, line);
+    fputs("set multiplot layout 2, 2 title ", to);
+    gnuplot_quote(to, scenario_path);
+    fputs(" noenhanced\nset yrange [0:*]\nset key top left\nset xlabel noenhanced ", to);
+    gnuplot_quote(to, sweeps[0].key);
+    fputc('\n', to);
+    if (!numbers)
+        labels_put(to, &sweeps[0]);
+    for (size_t i = 0; i < sizeof(panels) / sizeof(panels[0]); i++)
+        if (panels[i].always || panels[i].searched == searched)
+            panel_put(to, &panels[i], lines, line_count);
+    fputs("unset multiplot\n", to);
+    return gnuplot_close(to, path, err);
+}

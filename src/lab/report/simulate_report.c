@@ -1,0 +1,596 @@
+/* simulate_report.c - how `symphony simulate` shows what it found. */
+#include "lab/report/simulate_report.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "lab/report/simulate_pipelines.h"
+
+#define TABLE_MODELS_MAX 50 /* if there are more, only the worst are listed */
+#define TABLE_WORST      20
+
+/* The figures of one model, or of all. */
+struct row {
+    const char *name;
+    double slo_ms; /* 0: of several */
+    struct sim_model_result stats;
+    uint32_t batch_max; /* stats.batch_sizes[batch_max + 1] */
+};
+
+static double share(uint64_t part, uint64_t whole) {
+    return whole ? (double)part / (double)whole : 0;
+}
+
+static double ratio(double part, double whole) {
+    return whole > 0 ? part / whole : 0;
+}
+
+static double quantile_ms(const struct sim_times *times, double q) {
+    return (double)sim_times_quantile_ns(times, q) / NS_PER_MS;
+}
+
+static uint64_t bad_of(const struct sim_model_result *m) {
+    return m->dropped + m->late;
+}
+
+static double per_second(const struct simulation *s, uint64_t count) {
+    return (double)count / s->cluster.config.seconds;
+}
+
+/* Items of a batch at quantile q, over batches. */
+static uint32_t batch_quantile(const struct row *row, double q) {
+    uint64_t seen = 0;
+    for (uint32_t b = 0; b <= row->batch_max; b++) {
+        seen += row->stats.batch_sizes[b];
+        if (seen && (double)seen >= q * (double)row->stats.batches)
+            return b;
+    }
+    return 0;
+}
+
+static struct row model_row(const struct simulation *s, uint32_t m) {
+    return (struct row){
+        .name = s->scenario.models[m].name,
+        .slo_ms = (double)s->scenario.models[m].slo_ns / NS_PER_MS,
+        .stats = s->result.models[m],
+        .batch_max = s->cluster.models[m].batch_max,
+    };
+}
+
+static void row_add(struct row *all, const struct sim_model_result *m, uint32_t batch_max) {
+    all->stats.offered += m->offered;
+    all->stats.good += m->good;
+    all->stats.dropped += m->dropped;
+    all->stats.late += m->late;
+    all->stats.cancelled += m->cancelled;
+    all->stats.batches += m->batches;
+    all->stats.batch_items += m->batch_items;
+    sim_times_merge(&all->stats.latency, &m->latency);
+    sim_times_merge(&all->stats.queueing, &m->queueing);
+    for (uint32_t b = 0; b <= batch_max; b++)
+        all->stats.batch_sizes[b] += m->batch_sizes[b];
+}
+
+static void queries_add(struct row *all, const struct sim_pipeline_result *p) {
+    all->stats.offered += p->offered;
+    all->stats.good += p->good;
+    all->stats.dropped += p->dropped;
+    all->stats.late += p->late;
+    all->stats.cancelled += p->cancelled;
+    sim_times_merge(&all->stats.latency, &p->latency);
+}
+
+/* The row of all models and pipelines, on the heap since it is too large for a stack. NULL without memory. */
+static struct row *all_row(const struct simulation *s) {
+    uint32_t batch_max = 0;
+    for (uint32_t m = 0; m < s->scenario.model_count; m++)
+        if (s->cluster.models[m].batch_max > batch_max)
+            batch_max = s->cluster.models[m].batch_max;
+    struct row *all = calloc(1, sizeof(*all) + (batch_max + 1) * sizeof(uint32_t));
+    if (!all)
+        return NULL;
+    all->name = "all";
+    all->batch_max = batch_max;
+    all->stats.batch_sizes = (uint32_t *)(all + 1);
+    for (uint32_t m = 0; m < s->scenario.model_count; m++)
+        row_add(all, &s->result.models[m], s->cluster.models[m].batch_max);
+    for (uint32_t p = 0; p < s->scenario.pipeline_count; p++)
+        queries_add(all, &s->result.pipelines[p]);
+    return all;
+}
+
+struct simulate_summary simulate_summarize(const struct simulation *s) {
+    const struct sim_result *r = &s->result;
+    struct row *all = all_row(s);
+    struct simulate_summary summary = {
+        .offered_rps = per_second(s, r->offered),
+        .good_rps = per_second(s, r->good),
+        .goodput_rps = s->goodput_rps,
+        .bad_rate = share(r->dropped + r->late, r->offered),
+        .busy = r->busy,
+        .batch_mean = ratio((double)r->batch_items, (double)r->batches),
+    };
+    if (all) {
+        summary.latency_p50_ms = quantile_ms(&all->stats.latency, 0.5);
+        summary.latency_p99_ms = quantile_ms(&all->stats.latency, 0.99);
+        summary.queue_p50_ms = quantile_ms(&all->stats.queueing, 0.5);
+        summary.queue_p99_ms = quantile_ms(&all->stats.queueing, 0.99);
+    }
+    free(all);
+    return summary;
+}
+
+/* ---- cost ---- */
+
+/* Dollars an hour for the accelerators in service; 0: not all have a price. */
+static double cost_per_hour(const struct simulation *s) {
+    double cost = 0;
+    for (uint32_t t = 0; t < s->scenario.type_count; t++) {
+        const struct scenario_type *type = &s->scenario.types[t];
+        if (type->price <= 0)
+            return 0;
+        cost += type->price * (s->cluster.config.autoscale ? s->result.accelerators_mean : type->count);
+    }
+    return cost;
+}
+
+/* Dollars for a million good requests; 0: there are none. */
+static double cost_per_million(const struct simulation *s) {
+    return ratio(cost_per_hour(s) / 3600 * 1e6, per_second(s, s->result.good));
+}
+
+/* ---- table ---- */
+
+static void row_put(struct text *to, const struct simulation *s, const struct row *row, int width) {
+    const struct sim_model_result *m = &row->stats;
+    text_printf(to, "%-*s ", width, row->name);
+    if (row->slo_ms > 0)
+        text_printf(to, "%8.4g", row->slo_ms);
+    else
+        text_printf(to, "%8s", "");
+    text_printf(to, " %9.1f %9.1f %7.2f %7.2f %7.2f %8.3f %8.3f %8.3f %8.3f %8.3f %8.3f %6.2f\n",
+                per_second(s, m->offered), per_second(s, m->good), 100 * share(m->good, m->offered),
+                100 * share(m->late, m->offered), 100 * share(m->dropped, m->offered), quantile_ms(&m->latency, 0.5),
+                quantile_ms(&m->latency, 0.99), quantile_ms(&m->latency, 0.999), (double)m->latency.max_ns / NS_PER_MS,
+                quantile_ms(&m->queueing, 0.5), quantile_ms(&m->queueing, 0.99),
+                ratio((double)m->batch_items, (double)m->batches));
+}
+
+static void heading_put(struct text *to, const struct simulation *s, const char *path) {
+    static const char *const arrivals[] = {"poisson", "uniform", "gamma", "recorded"};
+    const struct scenario *sc = &s->scenario;
+    text_printf(to, "%s: %s,", path, sc->policy->name);
+    for (uint32_t t = 0; t < sc->type_count; t++)
+        text_printf(to, "%s %u %s", t ? " and" : "", sc->types[t].count, sc->types[t].name);
+    text_printf(to, ", %s arrivals, %.4g s after %.4g s of warm-up, seed %lld\n\n", arrivals[sc->arrivals],
+                s->cluster.config.seconds, s->cluster.config.warmup_s, (long long)sc->seed);
+}
+
+static void columns_put(struct text *to, int width) {
+    text_printf(to, "%-*s %8s %9s %9s %7s %7s %7s %8s %8s %8s %8s %8s %8s %6s\n", width, "", "SLO", "offered", "good",
+                "good", "late", "dropped", "p50", "p99", "p99.9", "max", "queue", "queue", "batch");
+    text_printf(to, "%-*s %8s %9s %9s %7s %7s %7s %8s %8s %8s %8s %8s %8s %6s\n", width, "model", "ms", "/s", "/s", "%",
+                "%", "%", "ms", "ms", "ms", "ms", "p50 ms", "p99 ms", "mean");
+}
+
+static uint64_t class_offered(const struct sim_class_result *class) {
+    uint64_t offered = 0;
+    for (uint32_t i = 0; i < SIM_OUTCOMES; i++)
+        offered += class->count[i];
+    return offered;
+}
+
+static void class_put(struct text *to, const struct simulation *s, const char *model, const char *name,
+                      const struct sim_class_result *class) {
+    uint64_t offered = class_offered(class);
+    text_printf(to, "%s, %s: %.1f /s offered, %.1f /s good, %.2f %% late, %.2f %% dropped, p50 %.3f ms, p99 %.3f ms\n",
+                model, name, per_second(s, offered), per_second(s, class->count[SIM_GOOD]),
+                100 * share(class->count[SIM_LATE], offered), 100 * share(class->count[SIM_DROPPED], offered),
+                quantile_ms(&class->latency, 0.5), quantile_ms(&class->latency, 0.99));
+}
+
+/* Prints the classes of models whose requests have several. */
+static void classes_put(struct text *to, const struct simulation *s) {
+    for (uint32_t m = 0; m < s->scenario.model_count; m++) {
+        const struct sim_model_result *result = &s->result.models[m];
+        char name[32];
+        for (uint32_t i = 0; result->priorities && i < s->scenario.models[m].priority_count; i++) {
+            snprintf(name, sizeof(name), "priority %u", i + 1);
+            class_put(to, s, s->scenario.models[m].name, name, &result->priorities[i]);
+        }
+        if (result->best_effort)
+            class_put(to, s, s->scenario.models[m].name, "best effort", result->best_effort);
+    }
+}
+
+struct ranked {
+    double bad_rate;
+    uint32_t model;
+};
+
+static int worse_first(const void *a, const void *b) {
+    const struct ranked *x = a, *y = b;
+    if (x->bad_rate != y->bad_rate)
+        return x->bad_rate < y->bad_rate ? 1 : -1;
+    return x->model < y->model ? -1 : 1;
+}
+
+/* Prints all models or, if they are many, the worst. */
+static void models_put(struct text *to, const struct simulation *s, const struct row *all) {
+    uint32_t count = s->scenario.model_count, shown = count > TABLE_MODELS_MAX ? TABLE_WORST : count;
+    struct ranked *order = calloc(count, sizeof(*order));
+    if (!order)
+        return;
+    for (uint32_t m = 0; m < count; m++) {
+        const struct sim_model_result *stats = &s->result.models[m];
+        order[m] = (struct ranked){share(bad_of(stats), stats->offered), m};
+    }
+    if (shown < count)
+        qsort(order, count, sizeof(*order), worse_first);
+    int width = 5;
+    for (uint32_t i = 0; i < shown; i++)
+        if ((int)strlen(s->scenario.models[order[i].model].name) > width)
+            width = (int)strlen(s->scenario.models[order[i].model].name);
+    columns_put(to, width);
+    for (uint32_t i = 0; i < shown; i++) {
+        struct row row = model_row(s, order[i].model);
+        row_put(to, s, &row, width);
+    }
+    if (shown < count)
+        text_printf(to, "%-*s %8s (the %u worst of %u models)\n", width, "...", "", shown, count);
+    if (count > 1 || s->scenario.pipeline_count)
+        row_put(to, s, all, width);
+    free(order);
+}
+
+/* ---- models bound to accelerators ---- */
+
+static bool binds(const struct simulation *s) {
+    return s->scenario.policy->central && s->scenario.policy->central->moves;
+}
+
+static uint64_t placement_moves(const struct central_moves *m) {
+    return m->places - m->kept;
+}
+
+static double hit_rate(const struct central_moves *m) {
+    return m->places ? (double)m->kept / (double)m->places : 1;
+}
+
+static double placement_wait_ms(const struct central_moves *m) {
+    return ratio((double)m->wait_ns, (double)placement_moves(m)) / NS_PER_MS;
+}
+
+/* ---- faults ---- */
+
+/* Whether the scheduler may die, or requests may be sent again. */
+static bool has_faults(const struct simulation *s) {
+    return s->cluster.config.scheduler_every_s > 0 || s->cluster.config.fault_again;
+}
+
+/* By which ways the policy decided, if by several. */
+static void ways_put(const struct simulation *s, struct text *to) {
+    const struct sim_config *c = &s->cluster.config;
+    uint32_t ways = policy_ways(c->policy, &c->options);
+    if (ways < 2 || s->result.way_share[0] > 0.999)
+        return;
+    for (uint32_t w = 0; w < ways; w++)
+        text_printf(to, "%s%s %.1f %% of the time", w ? ", " : "waiting: ", c->policy->way_names[w],
+                    100 * s->result.way_share[w]);
+    text_put(to, "\n");
+}
+
+void simulate_table(const struct simulation *s, const char *path, struct text *to) {
+    const struct sim_result *r = &s->result;
+    const char *whose = s->scenario.pipeline_count ? "model's requests and pipeline's queries" : "model's";
+    struct row *all = all_row(s);
+    if (!all) {
+        to->failed = true;
+        return;
+    }
+    heading_put(to, s, path);
+    models_put(to, s, all);
+    classes_put(to, s);
+    simulate_pipelines_table(s, to);
+    text_printf(to, "\naccelerators: %.2f %% busy, %.2f %% idle; %u of %u used\n", 100 * r->busy, 100 * (1 - r->busy),
+                r->accelerators_used, s->cluster.config.accelerators);
+    if (s->scenario.subclusters > 1)
+        text_printf(to, "sub-clusters: %u; models moved %llu times, each %.4g ms without a rank core, at most %.4g\n",
+                    s->scenario.subclusters, (unsigned long long)r->moves,
+                    ratio((double)r->move_wait_ns, (double)r->moves) / NS_PER_MS,
+                    (double)r->move_wait_max_ns / NS_PER_MS);
+    if (binds(s))
+        text_printf(
+            to,
+            "plans: %llu since the first request; %.2f %% of their models' places were there before; %llu moves, each "
+            "%.4g ms until loaded, at most %.4g\n",
+            (unsigned long long)r->placement.plans, 100 * hit_rate(&r->placement),
+            (unsigned long long)placement_moves(&r->placement), placement_wait_ms(&r->placement),
+            (double)r->placement.wait_max_ns / NS_PER_MS);
+    if (has_faults(s))
+        text_printf(to, "faults: the scheduler died %llu times; %llu requests were sent again\n",
+                    (unsigned long long)r->takeovers, (unsigned long long)r->sent_again);
+    if (s->cluster.config.autoscale)
+        text_printf(to, "in service: %.2f on average, at most %u; changed %u times\n", r->accelerators_mean,
+                    r->accelerators_max, r->advice_count);
+    ways_put(s, to);
+    if (r->batches)
+        text_printf(to, "batches: %.1f /s of %.2f items on average, p10 %u, p50 %u, p90 %u, greatest %u\n",
+                    per_second(s, r->batches), (double)r->batch_items / (double)r->batches, batch_quantile(all, 0.1),
+                    batch_quantile(all, 0.5), batch_quantile(all, 0.9), batch_quantile(all, 1));
+    if (cost_per_hour(s) > 0 && r->good)
+        text_printf(to, "cost: %.4g dollars an hour, %.4g dollars for a million good requests\n", cost_per_hour(s),
+                    cost_per_million(s));
+    if (s->cluster.config.memory_bytes)
+        text_printf(to, "models loaded %llu times; %.2f %% of the requests came while an accelerator had their model\n",
+                    (unsigned long long)r->loads, 100 * (1 - share(r->cold, r->offered)));
+    if (s->searched && s->goodput_rps > 0)
+        text_printf(to, "goodput: %.6g requests/s, with at least 99 %% of every %s good (%u rates tried)\n",
+                    s->goodput_rps, whose, s->trial_count);
+    else if (s->searched)
+        text_printf(to, "goodput: none: no rate was found at which 99 %% of every %s are good\n",
+                    s->scenario.pipeline_count ? whose : "model's requests");
+    free(all);
+}
+
+/* ---- sweeps ---- */
+
+static int key_width(const struct sweep *sweep) {
+    size_t width = strlen(sweep->key);
+    for (uint32_t i = 0; i < sweep->count; i++)
+        width = strlen(sweep->values[i]) > width ? strlen(sweep->values[i]) : width;
+    return (int)width;
+}
+
+void simulate_sweep_head(const struct sweep *sweeps, uint32_t count, bool searched, struct text *to) {
+    for (uint32_t i = 0; i < count; i++)
+        text_printf(to, "%-*s  ", key_width(&sweeps[i]), sweeps[i].key);
+    if (searched)
+        text_printf(to, "%9s ", "goodput");
+    text_printf(to, "%9s %9s %7s %7s %6s %8s %8s %8s %8s\n", "offered", "good", "bad %", "busy %", "batch", "p50 ms",
+                "p99 ms", "queue 50", "queue 99");
+}
+
+void simulate_sweep_line(const struct simulate_point *point, const struct simulate_summary *m, bool searched,
+                         struct text *to) {
+    for (uint32_t i = 0; i < point->count; i++)
+        text_printf(to, "%-*s  ", key_width(&point->sweeps[i]),
+                    sweep_value(point->sweeps, point->count, i, point->number));
+    if (searched)
+        text_printf(to, "%9.1f ", m->goodput_rps);
+    text_printf(to, "%9.1f %9.1f %7.2f %7.2f %6.2f %8.3f %8.3f %8.3f %8.3f\n", m->offered_rps, m->good_rps,
+                100 * m->bad_rate, 100 * m->busy, m->batch_mean, m->latency_p50_ms, m->latency_p99_ms, m->queue_p50_ms,
+                m->queue_p99_ms);
+}
+
+/* ---- JSON ---- */
+
+static json_t *times_json(const struct row *row) {
+    const struct sim_times *times = &row->stats.latency;
+    return json_pack("{s:f,s:f,s:f,s:f}", "p50", quantile_ms(times, 0.5), "p99", quantile_ms(times, 0.99), "p999",
+                     quantile_ms(times, 0.999), "max", (double)times->max_ns / NS_PER_MS);
+}
+
+static json_t *queue_json(const struct row *row) {
+    return json_pack("{s:f,s:f}", "p50", quantile_ms(&row->stats.queueing, 0.5), "p99",
+                     quantile_ms(&row->stats.queueing, 0.99));
+}
+
+/* Adds to `json` the members that one model and the total have in common. */
+static void row_json(json_t *json, const struct simulation *s, const struct row *row) {
+    const struct sim_model_result *m = &row->stats;
+    json_t *more =
+        json_pack("{s:f,s:f,s:f,s:f,s:f,s:I,s:f,s:{s:i,s:i,s:i},s:o,s:o}", "offered_rps", per_second(s, m->offered),
+                  "good_rps", per_second(s, m->good), "bad_rate", share(bad_of(m), m->offered), "dropped_rate",
+                  share(m->dropped, m->offered), "late_rate", share(m->late, m->offered), "requests",
+                  (json_int_t)m->offered, "batch_mean", ratio((double)m->batch_items, (double)m->batches), "batch_size",
+                  "p50", (int)batch_quantile(row, 0.5), "p90", (int)batch_quantile(row, 0.9), "max",
+                  (int)batch_quantile(row, 1), "latency_ms", times_json(row), "queue_ms", queue_json(row));
+    json_object_update(json, more);
+    json_decref(more);
+    if (m->cancelled)
+        json_object_set_new(json, "cancelled_rate", json_real(share(m->cancelled, m->offered)));
+}
+
+static json_t *class_json(const struct simulation *s, const struct sim_class_result *class) {
+    uint64_t offered = class_offered(class);
+    json_t *json =
+        json_pack("{s:f,s:f,s:f,s:f,s:I,s:{s:f,s:f,s:f,s:f}}", "offered_rps", per_second(s, offered), "good_rps",
+                  per_second(s, class->count[SIM_GOOD]), "dropped_rate", share(class->count[SIM_DROPPED], offered),
+                  "late_rate", share(class->count[SIM_LATE], offered), "requests", (json_int_t)offered, "latency_ms",
+                  "p50", quantile_ms(&class->latency, 0.5), "p99", quantile_ms(&class->latency, 0.99), "p999",
+                  quantile_ms(&class->latency, 0.999), "max", (double)class->latency.max_ns / NS_PER_MS);
+    return json;
+}
+
+static void classes_json(json_t *json, const struct simulation *s, uint32_t m) {
+    const struct sim_model_result *result = &s->result.models[m];
+    json_t *list = json_array();
+    for (uint32_t i = 0; result->priorities && i < s->scenario.models[m].priority_count; i++)
+        json_array_append_new(list, class_json(s, &result->priorities[i]));
+    if (result->priorities)
+        json_object_set(json, "priorities", list);
+    json_decref(list);
+    if (result->best_effort)
+        json_object_set_new(json, "best_effort", class_json(s, result->best_effort));
+}
+
+static void loads_json(json_t *json, const struct simulation *s, uint64_t loads, uint64_t cold, uint64_t offered) {
+    if (!s->cluster.config.memory_bytes)
+        return;
+    json_object_set_new(json, "loads", json_integer((json_int_t)loads));
+    json_object_set_new(json, "hit_rate", json_real(1 - share(cold, offered)));
+}
+
+/* How the batches of variants were divided among them. */
+static void variants_json(json_t *json, const struct simulation *s, uint32_t m) {
+    const struct sim_model_result *result = &s->result.models[m];
+    if (!s->cluster.models[m].variants)
+        return;
+    json_object_set_new(json, "variants",
+                        json_pack("{s:i,s:f,s:f}", "count", (int)s->cluster.models[m].variants, "suffixes_per_batch",
+                                  ratio((double)result->suffix_runs, (double)result->batches), "suffix_share",
+                                  ratio((double)result->suffix_ns, (double)(result->prefix_ns + result->suffix_ns))));
+}
+
+static json_t *models_json(const struct simulation *s) {
+    json_t *list = json_array();
+    for (uint32_t m = 0; m < s->scenario.model_count; m++) {
+        struct row row = model_row(s, m);
+        json_t *model = json_pack("{s:s,s:f}", "name", row.name, "slo_ms", row.slo_ms);
+        row_json(model, s, &row);
+        if (s->scenario.subclusters > 1)
+            json_object_set_new(model, "moves", json_integer((json_int_t)s->result.models[m].moves));
+        loads_json(model, s, row.stats.loads, row.stats.cold, row.stats.offered);
+        classes_json(model, s, m);
+        variants_json(model, s, m);
+        json_array_append_new(list, model);
+    }
+    return list;
+}
+
+static json_t *batch_sizes_json(const struct row *all) {
+    json_t *list = json_array();
+    for (uint32_t b = 0; b <= all->batch_max; b++)
+        if (all->stats.batch_sizes[b])
+            json_array_append_new(list, json_pack("[i,I]", (int)b, (json_int_t)all->stats.batch_sizes[b]));
+    return list;
+}
+
+static json_t *trials_json(const struct simulation *s) {
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < s->trial_count; i++)
+        json_array_append_new(list,
+                              json_pack("{s:f,s:b}", "rate_rps", s->trials[i].rate_rps, "held", s->trials[i].held));
+    return list;
+}
+
+static json_t *value_json(const char *value) {
+    char *end;
+    double number = strtod(value, &end);
+    bool whole = value[strspn(value, "-0123456789")] == '\0' && strlen(value) < 16;
+    return end == value || *end || !isfinite(number) ? json_string(value)
+           : whole                                   ? json_integer((json_int_t)number)
+                                                     : json_real(number);
+}
+
+static json_t *sweep_json(const struct simulate_point *point) {
+    json_t *set = json_object();
+    for (uint32_t i = 0; i < point->count; i++)
+        json_object_set_new(set, point->sweeps[i].key,
+                            value_json(sweep_value(point->sweeps, point->count, i, point->number)));
+    return set;
+}
+
+static json_t *types_json(const struct scenario *s) {
+    json_t *types = json_object();
+    for (uint32_t t = 0; t < s->type_count; t++)
+        json_object_set_new(types, s->types[t].name, json_integer(s->types[t].count));
+    return types;
+}
+
+static void autoscale_json(json_t *json, const struct simulation *s) {
+    const struct sim_result *r = &s->result;
+    if (!s->cluster.config.autoscale)
+        return;
+    json_t *advice = json_array();
+    for (uint32_t i = 0; i < r->advice_count; i++)
+        json_array_append_new(advice, json_pack("{s:f,s:i}", "second", r->advice[i].at_s, "accelerators",
+                                                (int)r->advice[i].accelerators));
+    json_object_set_new(json, "accelerators_mean", json_real(r->accelerators_mean));
+    json_object_set_new(json, "accelerators_max", json_integer(r->accelerators_max));
+    json_object_set_new(json, "advice", advice);
+}
+
+static void moves_json(json_t *json, const struct simulation *s) {
+    const struct sim_result *r = &s->result;
+    if (s->scenario.subclusters > 1)
+        json_object_set_new(json, "moves",
+                            json_pack("{s:i,s:I,s:f,s:f}", "subclusters", (int)s->scenario.subclusters, "count",
+                                      (json_int_t)r->moves, "wait_mean_ms",
+                                      ratio((double)r->move_wait_ns, (double)r->moves) / NS_PER_MS, "wait_max_ms",
+                                      (double)r->move_wait_max_ns / NS_PER_MS));
+}
+
+static void placement_json(json_t *json, const struct simulation *s) {
+    const struct central_moves *m = &s->result.placement;
+    if (binds(s))
+        json_object_set_new(json, "placement",
+                            json_pack("{s:I,s:f,s:I,s:I,s:f,s:f}", "plans", (json_int_t)m->plans, "hit_rate",
+                                      hit_rate(m), "moves", (json_int_t)placement_moves(m), "requests_moved",
+                                      (json_int_t)m->requests, "wait_mean_ms", placement_wait_ms(m), "wait_max_ms",
+                                      (double)m->wait_max_ns / NS_PER_MS));
+}
+
+static void ways_json(json_t *json, const struct simulation *s) {
+    const struct sim_config *c = &s->cluster.config;
+    uint32_t ways = policy_ways(c->policy, &c->options);
+    json_t *shares = ways > 1 ? json_object() : NULL;
+    for (uint32_t w = 0; shares && w < ways; w++)
+        json_object_set_new(shares, c->policy->way_names[w], json_real(s->result.way_share[w]));
+    if (shares)
+        json_object_set_new(json, "ways", shares);
+}
+
+static void faults_json(json_t *json, const struct simulation *s) {
+    if (has_faults(s))
+        json_object_set_new(json, "faults",
+                            json_pack("{s:I,s:I}", "takeovers", (json_int_t)s->result.takeovers, "sent_again",
+                                      (json_int_t)s->result.sent_again));
+}
+
+static void cost_json(json_t *json, const struct simulation *s) {
+    if (cost_per_hour(s) <= 0)
+        return;
+    json_t *each = s->result.good ? json_real(cost_per_million(s)) : json_null();
+    json_object_set_new(json, "cost_dollars",
+                        json_pack("{s:f,s:o}", "per_hour", cost_per_hour(s), "per_million_good", each));
+}
+
+static json_t *simulation_json(const struct simulation *s, const struct simulate_point *point, const struct row *all) {
+    const struct sim_result *r = &s->result;
+    json_t *json =
+        json_pack("{s:s,s:I,s:f,s:f}", "policy", s->scenario.policy->name, "seed", (json_int_t)s->scenario.seed,
+                  "seconds", s->cluster.config.seconds, "warmup_seconds", s->cluster.config.warmup_s);
+    if (point->count)
+        json_object_set_new(json, "sweep", sweep_json(point));
+    json_object_set_new(json, "goodput_rps", s->searched ? json_real(s->goodput_rps) : json_null());
+    row_json(json, s, all);
+    json_object_set_new(json, "worst_bad_rate", json_real(r->worst_bad_rate));
+    json_object_set_new(json, "accelerators", types_json(&s->scenario));
+    json_object_set_new(json, "accelerators_used", json_integer(r->accelerators_used));
+    json_object_set_new(json, "accelerator_busy", json_real(r->busy));
+    json_object_set_new(json, "accelerator_idle", json_real(1 - r->busy));
+    autoscale_json(json, s);
+    moves_json(json, s);
+    placement_json(json, s);
+    faults_json(json, s);
+    ways_json(json, s);
+    cost_json(json, s);
+    json_object_set_new(json, "batch_sizes", batch_sizes_json(all));
+    loads_json(json, s, r->loads, r->cold, r->offered);
+    if (s->searched)
+        json_object_set_new(json, "trials", trials_json(s));
+    json_object_set_new(json, "models", models_json(s));
+    if (s->scenario.pipeline_count)
+        json_object_set_new(json, "pipelines", simulate_pipelines_json(s));
+    return json;
+}
+
+static int json_put(const char *piece, size_t length, void *to) {
+    text_append(to, piece, length);
+    return ((struct text *)to)->failed ? -1 : 0;
+}
+
+int simulate_json(const struct simulation *s, const struct simulate_point *point, struct text *to) {
+    struct row *all = all_row(s);
+    json_t *json = all ? simulation_json(s, point, all) : NULL;
+    int rc = json ? json_dump_callback(json, json_put, to, JSON_INDENT(2) | JSON_REAL_PRECISION(10)) : -1;
+    json_decref(json);
+    free(all);
+    return rc ? -ENOMEM : 0;
+}

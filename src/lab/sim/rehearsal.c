@@ -1,0 +1,247 @@
+/* rehearsal.c - the twins, when there are any, and which way has lost least. */
+#include "lab/sim/rehearsal.h"
+
+#include <string.h>
+
+#include "core/util/fmath.h"
+#include "lab/sim/sim_state.h"
+
+/* The numbers are those of sched/policy/deferred.c and docs/scheduling.md. 4. A loss, or a difference between two, that
+ * matters: a tenth of what goodput allows. With fewer lost requests there are no twins, and a way that is not better by
+ * so much does not take the place of another. */
+#define LOSS 0.001
+/* 12. What was lost so long ago counts half as much as what is lost now: long enough to see through bursts, short
+ * enough to follow the load. The twins end when the first way has lost nothing that matters at so many looks in a row,
+ * and of what still counts has not lost more than the best way by a difference that matters. */
+#define HALF_LIFE_S 10
+/* What a twin loses at first does not count: its cores have to learn the rates, which are means over 2 s. */
+#define LOOKS_LEARNING 2
+
+/* An emulated cluster that keeps to one way. */
+struct twin {
+    struct sim_config config;
+    void *memory; /* of sim_bytes() */
+    struct sim *sim;
+    struct sim_result result;
+    double *bad;    /* [models] requests refused or late, the older the less */
+    uint64_t *seen; /* [models] of these, up to the last look */
+};
+
+struct rehearsal {
+    uint32_t ways, models, accelerators;
+    struct twin twins[POLICY_WAYS_MAX];
+    bool *up;            /* [accelerators] in service */
+    double *offered;     /* [models] requests, the older the less, */
+    uint64_t *asked;     /* [models] and up to the last look */
+    int64_t begun_ns;    /* time 0 of the twins */
+    uint32_t looks;      /* since then, */
+    uint32_t quiet;      /* and the last ones of these at which the first way had lost nothing that matters */
+    uint64_t impossible; /* requests since the last look that nothing could answer in time */
+    uint32_t way;
+    bool runs;
+};
+
+/* What each twin emulates, except its way: no traffic of its own, nothing that fails, everything counts. */
+static struct sim_config twin_config(const struct sim_config *cluster) {
+    struct sim_config c = *cluster;
+    c.pipelines = NULL; /* their stages' requests come one by one */
+    c.pipeline_count = 0;
+    c.autoscale = NULL;
+    c.forced_moves_rate = 0;
+    c.cancel_share = 0;
+    c.fault_every_s = 0;
+    c.fault_again = c.fault_silent = false;
+    c.link_jitter_ns = 0;
+    c.link_loss = 0;
+    c.scheduler_every_s = 0;
+    c.warmup_s = 0;
+    c.seconds = cluster->warmup_s + cluster->seconds;
+    c.observer = NULL;
+    c.give_up_bad = 0;
+    c.go_on = NULL;
+    return c;
+}
+
+bool rehearsal_wanted(const struct sim_config *cluster) {
+    return policy_ways(cluster->policy, &cluster->options) > 1;
+}
+
+bool rehearsal_begins(uint64_t ended, uint64_t bad) {
+    return (double)bad > LOSS * (double)ended;
+}
+
+static void layout(struct rehearsal *r, struct arena *arena, const struct sim_config *cluster) {
+    struct sim_config config = twin_config(cluster);
+    uint32_t models = config.model_count;
+    *r = (struct rehearsal){.models = models, .accelerators = config.accelerators};
+    r->ways = policy_ways(cluster->policy, &cluster->options);
+    r->up = arena_take(arena, config.accelerators * sizeof(*r->up));
+    r->offered = arena_take(arena, models * sizeof(*r->offered));
+    r->asked = arena_take(arena, models * sizeof(*r->asked));
+    for (uint32_t w = 0; w < r->ways; w++) {
+        struct twin *twin = &r->twins[w];
+        twin->config = config;
+        config.policy->way_fix(&twin->config.options, w);
+        twin->bad = arena_take(arena, models * sizeof(*twin->bad));
+        twin->seen = arena_take(arena, models * sizeof(*twin->seen));
+        twin->memory = arena_take(arena, sim_bytes(&twin->config));
+    }
+}
+
+size_t rehearsal_bytes(const struct sim_config *cluster) {
+    struct arena arena = {NULL, 0};
+    struct rehearsal scratch;
+    arena_take(&arena, sizeof(scratch));
+    layout(&scratch, &arena, cluster);
+    return arena.used;
+}
+
+struct rehearsal *rehearsal_init(void *memory, const struct sim_config *cluster) {
+    struct arena arena = {memory, 0};
+    struct rehearsal *r = arena_take(&arena, sizeof(*r));
+    layout(r, &arena, cluster);
+    for (uint32_t a = 0; a < r->accelerators; a++)
+        r->up[a] = true;
+    return r;
+}
+
+bool rehearsal_runs(const struct rehearsal *r) {
+    return r->runs;
+}
+
+/* ---- what the cluster is told, the twins are ---- */
+
+static void until(struct rehearsal *r, struct twin *twin, int64_t now_ns) {
+    int64_t at_ns = now_ns - r->begun_ns;
+    if (at_ns > twin->sim->now_ns)
+        sim_until(twin->sim, at_ns);
+}
+
+/* Whether a request could be in time if nothing else was to be done. If not, no way changes that. */
+static bool possible(const struct rehearsal *r, const struct request_message *message) {
+    const struct sim_config *c = &r->twins[0].config;
+    const struct sim_model *model = &c->models[message->model];
+    int64_t left_ns = message->deadline_ns - message->arrival_ns - c->ctrl_ns - c->data_ns * message->items;
+    uint32_t items = message->items < model->batch_max ? message->items : model->batch_max;
+    for (uint32_t t = 0; t < c->types; t++)
+        if (model->profiles[t] && model->profiles[t]->latency_ns[items] <= left_ns)
+            return true;
+    return false;
+}
+
+void rehearsal_request(struct rehearsal *r, int64_t now_ns, const struct request_message *message) {
+    struct request_message own = *message;
+    if (!possible(r, message)) {
+        r->impossible++;
+        return;
+    }
+    if (!r->runs)
+        return;
+    own.arrival_ns -= r->begun_ns;
+    own.deadline_ns -= r->begun_ns;
+    for (uint32_t w = 0; w < r->ways; w++) {
+        until(r, &r->twins[w], now_ns);
+        sim_tell_request(r->twins[w].sim, &own);
+    }
+}
+
+static void accelerator_tell(struct twin *twin, uint32_t accelerator, bool up) {
+    if (up)
+        sim_accelerator_up(twin->sim, accelerator);
+    else
+        sim_accelerator_down(twin->sim, accelerator);
+    sim_told(twin->sim);
+}
+
+void rehearsal_accelerator(struct rehearsal *r, int64_t now_ns, uint32_t accelerator, bool up) {
+    if (r->up[accelerator] == up)
+        return;
+    r->up[accelerator] = up;
+    for (uint32_t w = 0; w < r->ways && r->runs; w++) {
+        until(r, &r->twins[w], now_ns);
+        accelerator_tell(&r->twins[w], accelerator, up);
+    }
+}
+
+/* ---- looks ---- */
+
+static void begin(struct rehearsal *r, int64_t now_ns) {
+    r->runs = true;
+    r->begun_ns = now_ns;
+    r->looks = r->quiet = 0;
+    memset(r->offered, 0, r->models * sizeof(*r->offered));
+    memset(r->asked, 0, r->models * sizeof(*r->asked));
+    for (uint32_t w = 0; w < r->ways; w++) {
+        struct twin *twin = &r->twins[w];
+        memset(twin->bad, 0, r->models * sizeof(*twin->bad));
+        memset(twin->seen, 0, r->models * sizeof(*twin->seen));
+        twin->sim = sim_begin(&twin->config, twin->memory, &twin->result);
+        for (uint32_t a = 0; a < r->accelerators; a++)
+            if (!r->up[a])
+                accelerator_tell(twin, a, false);
+    }
+}
+
+/* Adds what has happened since the last look, which it returns, to the part `fade` of what happened before; while the
+ * cores learn it is forgotten. */
+static uint64_t count(double *faded, uint64_t *seen, uint64_t now, double fade, bool learning) {
+    uint64_t new = now - *seen;
+    *faded = learning ? 0 : *faded * fade + (double)new;
+    *seen = now;
+    return new;
+}
+
+static void twins_count(struct rehearsal *r, int64_t now_ns) {
+    double fade = fmath_exp(-0.6931471805599453 / HALF_LIFE_S * ((double)REHEARSAL_EVERY_NS / NS_PER_S));
+    bool learning = r->looks <= LOOKS_LEARNING;
+    uint64_t offered = 0, bad = 0; /* by the first way, since the last look */
+    for (uint32_t w = 0; w < r->ways; w++) {
+        struct twin *twin = &r->twins[w];
+        until(r, twin, now_ns);
+        for (uint32_t m = 0; m < r->models; m++) {
+            const struct sim_model_result *result = &twin->result.models[m];
+            uint64_t lost = count(&twin->bad[m], &twin->seen[m], result->dropped + result->late, fade, learning);
+            bad += w == 0 ? lost : 0;
+            offered += w == 0 ? count(&r->offered[m], &r->asked[m], result->offered, fade, learning) : 0;
+        }
+    }
+    r->quiet = rehearsal_begins(offered, bad) ? 0 : r->quiet + 1;
+}
+
+/* What a way loses: the root of the mean square of the share that each model loses of its requests, since one model
+ * that loses a tenth is worse than ten that lose a hundredth. */
+static double loss_of(const struct rehearsal *r, uint32_t way) {
+    double sum = 0;
+    for (uint32_t m = 0; m < r->models; m++) {
+        double share = r->twins[way].bad[m] / (r->offered[m] > 1 ? r->offered[m] : 1);
+        sum += share * share;
+    }
+    return __builtin_sqrt(sum / r->models);
+}
+
+uint32_t rehearsal_look(struct rehearsal *r, int64_t now_ns, uint64_t ended, uint64_t bad) {
+    uint64_t impossible = r->impossible < bad ? r->impossible : bad; /* they were refused at once */
+    r->impossible = 0;
+    if (!r->runs) {
+        if (rehearsal_begins(ended - impossible, bad - impossible))
+            begin(r, now_ns);
+        return r->way = 0;
+    }
+    r->looks++;
+    twins_count(r, now_ns);
+    if (r->looks <= LOOKS_LEARNING)
+        return r->way;
+    double loss[POLICY_WAYS_MAX];
+    uint32_t best = 0;
+    for (uint32_t w = 0; w < r->ways; w++) {
+        loss[w] = loss_of(r, w);
+        best = loss[w] < loss[best] ? w : best;
+    }
+    if (loss[best] + LOSS < loss[r->way])
+        r->way = best;
+    if (r->quiet >= HALF_LIFE_S && loss[0] <= loss[best] + LOSS) {
+        r->runs = false;
+        r->way = 0;
+    }
+    return r->way;
+}

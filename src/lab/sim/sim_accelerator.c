@@ -1,0 +1,377 @@
+/* sim_accelerator.c - accelerators in virtual time.
+ *
+ * A batch begins when its inputs are there, the one before it has ended, and its earliest start has come. Loads and
+ * unloads have a lane of their own beside the batches. */
+#include "lab/sim/sim_state.h"
+
+#define NOISE_MOST 5.0
+
+/* Batches that all accelerators may hold at once. With a policy of candidates: one running, one sealed ahead. */
+static uint32_t batches_most(const struct sim_config *c) {
+    return c->policy->central ? 16 * c->accelerators + 4096 : 3 * c->accelerators + 64;
+}
+
+static uint32_t variants_most(const struct sim_config *c) {
+    uint32_t most = 0;
+    for (uint32_t m = 0; m < c->model_count; m++)
+        if (c->models[m].variants > most)
+            most = c->models[m].variants;
+    return most;
+}
+
+void sim_accelerators_layout(struct sim *sim, struct arena *arena) {
+    const struct sim_config *c = sim->config;
+    bool limited = c->memory_bytes > 0;
+    sim->batch_count = batches_most(c);
+    sim->batches = arena_take(arena, sim->batch_count * sizeof(*sim->batches));
+    sim->accelerators = arena_take(arena, c->accelerators * sizeof(*sim->accelerators));
+    sim->loaded = arena_take(arena, limited ? (size_t)c->accelerators * c->model_count : 0);
+    sim->loaded_count = arena_take(arena, c->model_count * sizeof(*sim->loaded_count));
+    sim->variant_items = arena_take(arena, variants_most(c) * sizeof(*sim->variant_items));
+    if (!arena->base)
+        return;
+    for (uint32_t b = 0; b < sim->batch_count; b++)
+        sim->batches[b].next = b + 1 < sim->batch_count ? b + 1 : SIM_NOTHING;
+    sim->batch_free = 0;
+    for (uint32_t a = 0; a < c->accelerators; a++)
+        sim->accelerators[a] = (struct sim_accelerator){
+            .runs = {SIM_NOTHING, SIM_NOTHING, false},
+            .loads = {SIM_NOTHING, SIM_NOTHING, false},
+        };
+    if (limited)
+        memset(sim->loaded, 0, (size_t)c->accelerators * c->model_count);
+    memset(sim->loaded_count, 0, c->model_count * sizeof(*sim->loaded_count));
+    memset(sim->variant_items, 0, variants_most(c) * sizeof(*sim->variant_items));
+}
+
+/* ---- lanes ---- */
+
+static void lane_push(struct sim *sim, struct sim_lane *lane, const struct sim_batch *batch) {
+    uint32_t b = sim->batch_free;
+    CHECK(b != SIM_NOTHING);
+    sim->batch_free = sim->batches[b].next;
+    sim->batches[b] = *batch;
+    sim->batches[b].next = SIM_NOTHING;
+    if (lane->head == SIM_NOTHING)
+        lane->head = b;
+    else
+        sim->batches[lane->tail].next = b;
+    lane->tail = b;
+}
+
+static struct sim_batch lane_pop(struct sim *sim, struct sim_lane *lane) {
+    uint32_t b = lane->head;
+    struct sim_batch batch = sim->batches[b];
+    lane->head = batch.next;
+    lane->running = false;
+    sim->batches[b].next = sim->batch_free;
+    sim->batch_free = b;
+    return batch;
+}
+
+static struct sim_batch *lane_head(struct sim *sim, const struct sim_lane *lane) {
+    return lane->head == SIM_NOTHING ? NULL : &sim->batches[lane->head];
+}
+
+/* ---- batches ---- */
+
+/* Which of a model's variants a request is for: as likely each, and the same in every run of a seed. */
+static uint32_t request_variant(const struct sim *sim, uint64_t handle, uint32_t variants) {
+    uint64_t x = sim_request_number(handle) + sim->config->seed * 0x9e3779b97f4a7c15ULL;
+    x = (x ^ x >> 33) * 0xff51afd7ed558ccdULL; /* MurmurHash3's finalizer */
+    x = (x ^ x >> 33) * 0xc4ceb9fe1a85ec53ULL;
+    return (uint32_t)((x ^ x >> 33) % variants);
+}
+
+/* What the parts of a batch of variants take: the prefix, and then the suffix of each that has items. */
+static int64_t variants_run(struct sim *sim, const struct sim_batch *batch, uint32_t type) {
+    const struct sim_model *model = &sim->config->models[batch->model];
+    struct sim_model_result *result = &sim->result->models[batch->model];
+    int64_t prefix_ns = model->prefixes[type]->latency_ns[batch->items], suffix_ns = 0;
+    uint32_t runs = 0;
+    for (uint32_t node = batch->first; node != REQUEST_NONE; node = sim->pool.nodes[node].next)
+        sim->variant_items[request_variant(sim, sim->pool.nodes[node].handle, model->variants)] +=
+            sim->pool.nodes[node].items;
+    for (uint32_t node = batch->first; node != REQUEST_NONE; node = sim->pool.nodes[node].next) {
+        uint32_t *items = &sim->variant_items[request_variant(sim, sim->pool.nodes[node].handle, model->variants)];
+        if (!*items) /* counted with an earlier request */
+            continue;
+        suffix_ns += model->suffixes[type]->latency_ns[*items];
+        *items = 0;
+        runs++;
+    }
+    if (sim_counts(sim, sim->now_ns)) {
+        result->suffix_runs += runs;
+        result->prefix_ns += prefix_ns;
+        result->suffix_ns += suffix_ns;
+    }
+    return prefix_ns + suffix_ns;
+}
+
+/* What a batch really takes. */
+static int64_t run_draw(struct sim *sim, const struct sim_batch *batch, uint32_t type) {
+    const struct sim_model *model = &sim->config->models[batch->model];
+    int64_t run_ns = model->variants ? variants_run(sim, batch, type) : model->profiles[type]->latency_ns[batch->items];
+    if (sim->config->noise <= 0)
+        return run_ns;
+    double x = rng_exponential(&sim->rng);
+    return run_ns + (int64_t)((double)run_ns * sim->config->noise * (x < NOISE_MOST ? x : NOISE_MOST));
+}
+
+static uint8_t *loaded(struct sim *sim, uint32_t accelerator, uint32_t model) {
+    return &sim->loaded[(size_t)accelerator * sim->config->model_count + model];
+}
+
+/* Whether a request of a batch that is over is answered in time. */
+static bool in_time(const struct sim *sim, const struct sim_batch *batch, const struct request_node *request,
+                    bool ran) {
+    return ran && sim->now_ns + batch->answer_ns <= request->deadline_ns + sim->config->link_margin_ns;
+}
+
+/* A request of a model's own traffic is answered, or lost with its batch. */
+static void request_answer(struct sim *sim, const struct sim_batch *batch, const struct request_node *request,
+                           bool ran) {
+    struct sim_model_result *result = &sim->result->models[batch->model];
+    struct sim_class_result *class = sim_class_of(sim, batch->model, request->priority);
+    bool good = in_time(sim, batch, request, ran);
+    sim_count(sim, batch->model, request->priority, request->arrival_ns, good ? SIM_GOOD : SIM_LATE);
+    if (!ran || !sim_counts(sim, request->arrival_ns))
+        return;
+    int64_t took_ns = sim->now_ns + batch->answer_ns + sim->config->reply_margin_ns - request->arrival_ns;
+    if (class)
+        sim_times_add(&class->latency, took_ns);
+    if (request->priority != PRIORITY_BEST_EFFORT) {
+        sim_times_add(&result->latency, took_ns);
+        sim_times_add(&result->queueing, batch->begin_ns - request->arrival_ns);
+    }
+}
+
+/* The requests of a batch that ended are answered, or lost with it. Returns how many are late. */
+static uint32_t requests_answer(struct sim *sim, const struct sim_batch *batch, bool ran) {
+    const struct sim_observer *observer = sim->config->observer;
+    uint32_t late = 0;
+    for (uint32_t node = batch->first, next; node != REQUEST_NONE; node = next) {
+        struct request_node *request = &sim->pool.nodes[node];
+        next = request->next;
+        if (!ran && sim_request_again(sim, request)) {
+            sim_pool_put(sim, node);
+            continue;
+        }
+        late += request->priority != PRIORITY_BEST_EFFORT && !in_time(sim, batch, request, ran);
+        if (observer && observer->answered)
+            observer->answered(observer->context, sim->now_ns, request->handle, ran);
+        if (sim_is_stage(request->handle))
+            sim_stage_answered(sim, request, ran);
+        else
+            request_answer(sim, batch, request, ran);
+        sim_pool_put(sim, node);
+    }
+    return late;
+}
+
+/* The head of the runs is over; the driver is told unless it is to learn of it later. */
+static void run_over(struct sim *sim, uint32_t a, bool ran, bool tell) {
+    struct sim_accelerator *accelerator = &sim->accelerators[a];
+    const struct sim_observer *observer = sim->config->observer;
+    bool running = accelerator->runs.running;
+    struct sim_batch batch = lane_pop(sim, &accelerator->runs);
+    if (running) {
+        sim->busy_ns += (double)sim_counted_ns(sim, batch.begin_ns, sim->now_ns);
+        sim->ran_ns += (double)(sim->now_ns - batch.begin_ns);
+        sim_scaling_ran(sim, a, batch.begin_ns);
+        if (observer && observer->ended)
+            observer->ended(observer->context, sim->now_ns, a);
+    }
+    sim_scaling_drained(sim, a);
+    batch.answer_ns = ran ? sim_link_delay(sim) : 0;
+    batch.late = requests_answer(sim, &batch, ran);
+    if (tell)
+        sim_tell_ended(sim, a, &batch, ran);
+    else
+        accelerator->lost += batch.term == sim->links.term;
+}
+
+static void run_begin(struct sim *sim, uint32_t a, struct sim_batch *batch) {
+    const struct sim_config *c = sim->config;
+    struct sim_accelerator *accelerator = &sim->accelerators[a];
+    struct sim_model_result *result = &sim->result->models[batch->model];
+    accelerator->runs.running = accelerator->used = true;
+    CHECK_LE(batch->items, c->models[batch->model].batch_max);
+    batch->begin_ns = sim->now_ns;
+    batch->run_ns = run_draw(sim, batch, c->accelerator_type[a]);
+    if (sim_counts(sim, sim->now_ns)) {
+        result->batches++;
+        result->batch_items += batch->items;
+        result->batch_sizes[batch->items]++;
+    }
+    if (c->observer && c->observer->began)
+        c->observer->began(c->observer->context, sim->now_ns, batch->model, a, batch->items,
+                           sim->now_ns + batch->run_ns);
+}
+
+/* When the next thing happens in a lane: the batch under way ends, or the next one may begin. */
+static int64_t lane_next(struct sim *sim, const struct sim_accelerator *accelerator, const struct sim_lane *lane) {
+    const struct sim_batch *batch = lane_head(sim, lane);
+    if (!batch)
+        return TIME_NEVER;
+    if (lane->running)
+        return batch->begin_ns + batch->run_ns;
+    int64_t at_ns = batch->arrives_ns > batch->earliest_ns ? batch->arrives_ns : batch->earliest_ns;
+    return at_ns > accelerator->stalled_ns ? at_ns : accelerator->stalled_ns;
+}
+
+/* The head of a lane if it may begin now, or NULL. */
+static struct sim_batch *lane_ready(struct sim *sim, const struct sim_accelerator *accelerator,
+                                    const struct sim_lane *lane) {
+    bool ready = !lane->running && lane_next(sim, accelerator, lane) <= sim->now_ns;
+    return ready ? lane_head(sim, lane) : NULL;
+}
+
+/* Begins what can begin, and sets when to look again. */
+static void runs_go_on(struct sim *sim, uint32_t a) {
+    struct sim_accelerator *accelerator = &sim->accelerators[a];
+    struct sim_batch *batch;
+    while ((batch = lane_ready(sim, accelerator, &accelerator->runs))) {
+        if (sim->now_ns > batch->latest_ns || (sim->config->memory_bytes && !*loaded(sim, a, batch->model)))
+            run_over(sim, a, false, true);
+        else
+            run_begin(sim, a, batch);
+    }
+    sim_source_set(sim, sim->sources.runs + a, lane_next(sim, accelerator, &accelerator->runs));
+}
+
+void sim_runs_due(struct sim *sim, uint32_t a) {
+    if (sim->accelerators[a].runs.running)
+        run_over(sim, a, true, true);
+    runs_go_on(sim, a);
+}
+
+/* ---- loads ---- */
+
+static void load_over(struct sim *sim, uint32_t a, bool done, bool tell) {
+    struct sim_accelerator *accelerator = &sim->accelerators[a];
+    struct sim_batch batch = lane_pop(sim, &accelerator->loads);
+    const struct sim_observer *observer = sim->config->observer;
+    uint8_t wanted = batch.kind == CENTRAL_LOAD;
+    if (done && sim->config->memory_bytes && *loaded(sim, a, batch.model) != wanted) {
+        *loaded(sim, a, batch.model) = wanted;
+        sim->loaded_count[batch.model] += wanted ? 1 : UINT32_MAX; /* one more or one less */
+        sim->result->models[batch.model].loads += wanted && sim_counts(sim, sim->now_ns);
+    }
+    if (done && observer && observer->loaded)
+        observer->loaded(observer->context, sim->now_ns, batch.model, a, wanted, batch.begin_ns);
+    sim_scaling_drained(sim, a);
+    if (tell)
+        sim_tell_ended(sim, a, &batch, done);
+}
+
+static void loads_go_on(struct sim *sim, uint32_t a) {
+    struct sim_accelerator *accelerator = &sim->accelerators[a];
+    struct sim_batch *batch;
+    while ((batch = lane_ready(sim, accelerator, &accelerator->loads))) {
+        if (sim->now_ns > batch->latest_ns) {
+            load_over(sim, a, false, true);
+            continue;
+        }
+        accelerator->loads.running = true;
+        batch->begin_ns = sim->now_ns;
+        batch->run_ns = batch->kind == CENTRAL_LOAD ? sim->config->models[batch->model].load_ns : 0;
+    }
+    sim_source_set(sim, sim->sources.loads + a, lane_next(sim, accelerator, &accelerator->loads));
+}
+
+void sim_loads_due(struct sim *sim, uint32_t a) {
+    if (sim->accelerators[a].loads.running)
+        load_over(sim, a, true, true);
+    loads_go_on(sim, a);
+}
+
+/* ---- sending ---- */
+
+/* Tells the observer of a batch just sent, and when it will have ended by the tables in force. With noise or stalls the
+ * ends of the batches before it cannot be known, so the new batch counts as if it began at once. */
+static void run_announce(struct sim *sim, uint32_t a, const struct sim_batch *batch) {
+    const struct sim_config *c = sim->config;
+    struct sim_accelerator *accelerator = &sim->accelerators[a];
+    bool surprises = c->noise > 0 || c->fault_every_s > 0 || c->link_jitter_ns > 0 || c->link_loss > 0;
+    int64_t begin_ns = batch->arrives_ns > batch->earliest_ns ? batch->arrives_ns : batch->earliest_ns;
+    if (accelerator->free_ns > begin_ns && !surprises)
+        begin_ns = accelerator->free_ns;
+    accelerator->free_ns = begin_ns + batch->expected_ns;
+    if (!c->observer)
+        return;
+    if (c->observer->sent)
+        c->observer->sent(c->observer->context, sim->now_ns, batch->model, a, batch->items, accelerator->free_ns);
+    for (uint32_t node = batch->first; node != REQUEST_NONE && c->observer->joined; node = sim->pool.nodes[node].next)
+        c->observer->joined(c->observer->context, sim->pool.nodes[node].handle);
+}
+
+void sim_send(struct sim *sim, uint32_t a, const struct sim_batch *sent) {
+    const struct sim_config *c = sim->config;
+    struct sim_accelerator *accelerator = &sim->accelerators[a];
+    bool run = sent->kind == CENTRAL_RUN;
+    struct sim_lane *lane = run ? &accelerator->runs : &accelerator->loads;
+    struct sim_batch batch = *sent;
+    batch.sent_ns = sim->now_ns;
+    batch.term = sim->links.term;
+    batch.arrives_ns = sim->now_ns + c->ctrl_ns + (run ? c->data_ns * batch.items : 0);
+    if (run) {
+        sim->queued -= batch.requests;
+        run_announce(sim, a, &batch);
+    }
+    sim_link_sealed(sim, batch.first);
+    batch.arrives_ns += sim_link_delay(sim);
+    lane_push(sim, lane, &batch);
+    if (accelerator->down) { /* the driver did not know yet */
+        while (lane->head != SIM_NOTHING)
+            run ? run_over(sim, a, false, !sim->driver->loses_late) : load_over(sim, a, false, true);
+        return;
+    }
+    if (lane->head == lane->tail)
+        run ? runs_go_on(sim, a) : loads_go_on(sim, a);
+}
+
+/* ---- faults ---- */
+
+void sim_accelerator_forget(struct sim *sim, uint32_t a) {
+    for (uint32_t m = 0; sim->config->memory_bytes && m < sim->config->model_count; m++) {
+        sim->loaded_count[m] -= *loaded(sim, a, m);
+        *loaded(sim, a, m) = 0;
+    }
+}
+
+void sim_accelerator_down(struct sim *sim, uint32_t a) {
+    struct sim_accelerator *accelerator = &sim->accelerators[a];
+    accelerator->down = true;
+    accelerator->free_ns = 0;
+    sim_source_set(sim, sim->sources.runs + a, TIME_NEVER);
+    sim_source_set(sim, sim->sources.loads + a, TIME_NEVER);
+    sim_tell_left(sim, a);
+    sim->result->departures++;
+    while (accelerator->runs.head != SIM_NOTHING)
+        run_over(sim, a, false, !sim->driver->loses_late);
+    while (accelerator->loads.head != SIM_NOTHING)
+        load_over(sim, a, false, true);
+    sim_accelerator_forget(sim, a);
+}
+
+void sim_accelerator_up(struct sim *sim, uint32_t a) {
+    struct sim_accelerator *accelerator = &sim->accelerators[a];
+    struct sim_batch gone = {.first = REQUEST_NONE, .term = sim->links.term};
+    accelerator->down = false;
+    for (; accelerator->lost; accelerator->lost--) /* reported before it is back */
+        sim_tell_ended(sim, a, &gone, false);
+    sim_tell_joined(sim, a);
+    sim->result->joins++;
+}
+
+void sim_accelerator_stall(struct sim *sim, uint32_t a, int64_t for_ns) {
+    struct sim_accelerator *accelerator = &sim->accelerators[a];
+    accelerator->stalled_ns = sim->now_ns + for_ns;
+    if (accelerator->runs.running)
+        lane_head(sim, &accelerator->runs)->run_ns += for_ns;
+    if (accelerator->loads.running)
+        lane_head(sim, &accelerator->loads)->run_ns += for_ns;
+    runs_go_on(sim, a);
+    loads_go_on(sim, a);
+}

@@ -1,0 +1,210 @@
+/* sim_central.c - drives a central policy: one scheduler that is told of requests and of what accelerators did. */
+#include <stdlib.h>
+
+#include "lab/sim/sim_state.h"
+
+struct central {
+    void *core;
+    double needed_ns;     /* time of accelerators that the load has needed, as the policy planned, */
+    int64_t needed_at_ns; /* until then */
+    int64_t timer_ns;     /* when it wants to be stepped; the heap may still hold an earlier time */
+    struct central_output out;
+    /* Ends that were not told yet, since a batch that a step sends may be over at once. A queue in a circle. */
+    struct central_ended *ended;
+    uint32_t ended_head, ended_count, ended_most;
+};
+
+static struct central *central_of(const struct sim *sim) {
+    return sim->driver_state;
+}
+
+static uint32_t central_sources(const struct sim_config *c) {
+    (void)c;
+    return 1; /* its timer */
+}
+
+/* Sets the policy's models. The rates known at first are those of the first step. */
+static void models_set(const struct sim_config *c, struct central_model *models) {
+    double shares = workload_shares(c);
+    for (uint32_t m = 0; m < c->model_count; m++) {
+        const struct sim_model *from = &c->models[m];
+        models[m] = (struct central_model){
+            .batch_max = from->batch_max,
+            .slo_ns = from->slo_ns - c->reply_margin_ns - c->link_margin_ns,
+            .rate_hint = c->rates_known ? c->steps[0].rate_rps * from->share / shares : 0,
+            .weights_bytes = from->weights_bytes,
+            .load_ns = from->load_ns,
+        };
+        memcpy(models[m].profiles, from->profiles, sizeof(models[m].profiles));
+    }
+    for (uint32_t p = 0; p < c->pipeline_count && c->rates_known; p++) {
+        const struct pipeline *pipeline = &c->pipelines[p].graph;
+        double items[PIPELINE_STAGES_MAX], rate = c->steps[0].rate_rps * c->pipelines[p].queries.share / shares;
+        pipeline_items(pipeline, items);
+        for (uint32_t v = 0; v < pipeline->stage_count; v++)
+            models[pipeline->stages[v].model].rate_hint += rate * items[v];
+    }
+}
+
+static void central_layout(struct sim *sim, struct arena *arena) {
+    const struct sim_config *c = sim->config;
+    struct central scratch, *central = arena_take(arena, sizeof(*central));
+    if (!arena->base)
+        central = &scratch;
+    sim->driver_state = central;
+    central->timer_ns = TIME_NEVER;
+    central->needed_ns = 0;
+    central->needed_at_ns = 0;
+    central->ended_head = central->ended_count = 0;
+    central->ended_most = sim->batch_count;
+    central->ended = arena_take(arena, central->ended_most * sizeof(*central->ended));
+
+    struct central_model *models = malloc(c->model_count * sizeof(*models));
+    CHECK(models);
+    models_set(c, models);
+    struct central_config config = {
+        .models = models,
+        .model_count = c->model_count,
+        .accelerator_type = c->accelerator_type,
+        .accelerators = c->accelerators,
+        .types = c->types,
+        .ctrl_ns = c->ctrl_ns,
+        .data_ns = c->data_ns,
+        .memory_bytes = c->memory_bytes,
+        .seed = c->seed,
+        .options = &c->options,
+    };
+    size_t bytes = c->policy->central->bytes(&config);
+    central->core = arena_take(arena, bytes);
+    if (arena->base) {
+        memset(central->core, 0, bytes);
+        c->policy->central->init(central->core, &config, &sim->pool);
+    }
+    free(models); /* init() copied what it needs */
+}
+
+/* ---- steps ---- */
+
+static void action_send(struct sim *sim, const struct central_action *action) {
+    const struct profile *profile =
+        sim->config->models[action->model].profiles[sim->config->accelerator_type[action->accelerator]];
+    struct sim_batch batch = {
+        .kind = action->kind,
+        .model = action->model,
+        .items = action->items,
+        .requests = action->requests,
+        .first = action->kind == CENTRAL_RUN ? action->first : REQUEST_NONE,
+        .earliest_ns = action->earliest_ns,
+        .latest_ns = action->latest_ns,
+        .expected_ns = action->kind == CENTRAL_RUN ? profile->latency_ns[action->items] : 0,
+        .tag = action->tag,
+    };
+    sim_send(sim, action->accelerator, &batch);
+}
+
+/* Counts what the load has needed since the last count: as many accelerators as the core still says. */
+static void needed_count(struct sim *sim) {
+    struct central *central = central_of(sim);
+    const struct central_ops *ops = sim->config->policy->central;
+    if (sim->now_ns > central->needed_at_ns)
+        central->needed_ns += ops->needed(central->core) * (double)(sim->now_ns - central->needed_at_ns);
+    central->needed_at_ns = sim->now_ns;
+}
+
+static void step(struct sim *sim, const struct central_event *event) {
+    struct central *central = central_of(sim);
+    struct central_output *out = &central->out;
+    if (sim->config->autoscale && sim->config->policy->central->needed)
+        needed_count(sim);
+    sim->config->policy->central->step(central->core, sim->now_ns, event, out);
+    if (out->refused != REQUEST_NONE)
+        sim_refuse(sim, out->refused);
+    for (uint32_t i = 0; i < out->action_count; i++)
+        action_send(sim, &out->actions[i]);
+    if (out->wake_ns < central->timer_ns || central->timer_ns <= sim->now_ns)
+        sim_source_set(sim, sim->sources.driver, out->wake_ns);
+    central->timer_ns = out->wake_ns;
+}
+
+static void central_arrived(struct sim *sim, const struct request_message *message) {
+    step(sim, &(struct central_event){.kind = CENTRAL_ARRIVED, .request = message});
+}
+
+static void central_cancelled(struct sim *sim, const struct request_message *message) {
+    step(sim, &(struct central_event){.kind = CENTRAL_CANCELLED, .request = message});
+}
+
+static void central_due(struct sim *sim, uint32_t source) {
+    struct central *central = central_of(sim);
+    (void)source;
+    if (central->timer_ns > sim->now_ns) /* it moved on since */
+        sim_source_set(sim, sim->sources.driver, central->timer_ns);
+    else
+        step(sim, &(struct central_event){.kind = CENTRAL_TIMER});
+}
+
+static void central_ended(struct sim *sim, uint32_t accelerator, const struct sim_batch *batch, bool done) {
+    struct central *central = central_of(sim);
+    CHECK_LT(central->ended_count, central->ended_most);
+    central->ended[(central->ended_head + central->ended_count++) % central->ended_most] = (struct central_ended){
+        .kind = batch->kind,
+        .accelerator = accelerator,
+        .model = batch->model,
+        .items = batch->items,
+        .done = done,
+        .run_ns = done ? batch->run_ns : 0,
+        .tag = batch->tag,
+    };
+}
+
+static void central_deliver(struct sim *sim) {
+    struct central *central = central_of(sim);
+    while (central->ended_count) {
+        struct central_ended ended = central->ended[central->ended_head];
+        central->ended_head = (central->ended_head + 1) % central->ended_most;
+        central->ended_count--;
+        step(sim, &(struct central_event){.kind = CENTRAL_ENDED, .accelerator = ended.accelerator, .ended = &ended});
+    }
+}
+
+static void central_joined(struct sim *sim, uint32_t accelerator) {
+    step(sim, &(struct central_event){.kind = CENTRAL_UP, .accelerator = accelerator});
+}
+
+static void central_left(struct sim *sim, uint32_t accelerator) {
+    step(sim, &(struct central_event){.kind = CENTRAL_DOWN, .accelerator = accelerator});
+}
+
+static uint32_t central_stuck(const struct sim *sim) {
+    (void)sim;
+    return 0; /* it has no list of free accelerators that could be looked at */
+}
+
+static double central_needed_ns(struct sim *sim, uint32_t part) {
+    (void)part;
+    if (!sim->config->policy->central->needed)
+        return sim->ran_ns;
+    needed_count(sim);
+    return central_of(sim)->needed_ns;
+}
+
+static void central_sum(const struct sim *sim, struct sim_result *result) {
+    const struct central_ops *ops = sim->config->policy->central;
+    if (ops->moves)
+        result->placement = *ops->moves(central_of(sim)->core);
+}
+
+const struct sim_driver sim_driver_central = {
+    .sources = central_sources,
+    .layout = central_layout,
+    .arrived = central_arrived,
+    .cancelled = central_cancelled,
+    .ended = central_ended,
+    .joined = central_joined,
+    .left = central_left,
+    .due = central_due,
+    .deliver = central_deliver,
+    .stuck = central_stuck,
+    .needed_ns = central_needed_ns,
+    .sum = central_sum,
+};

@@ -1,0 +1,33 @@
+/* parts.h - what a stress run consists of. For the files that build it (stress.c) and measure it (figures.c). */
+#pragma once
+
+#include "core/data/profile.h"
+#include "core/util/rng.h"
+#include "lab/stress/driver.h"
+#include "lab/stress/stress.h"
+#include "lab/stress/world.h"
+#include "sched/threads/model_thread.h"
+#include "sched/threads/rank_thread.h"
+
+struct stress {
+    const struct stress_config *config;
+    struct wiring wiring;
+    struct profile *profile;
+    uint8_t *accelerator_type;
+    uint32_t model_threads, rank_threads, worlds; /* made so far */
+    struct model_thread **model_thread;           /* [config->model_threads] */
+    struct rank_thread **rank_thread;             /* [config->rank_threads] */
+    struct world **world;                         /* [wiring.frontends] */
+    struct world_finished *finished;              /* likewise */
+    int64_t epoch_ns;
+    struct slicing slicing;
+    /* whose turns the drivers take: with config->sleep those of the worlds only, as all others have threads of their
+     * own */
+    struct driver_seat *seats;
+    uint32_t *driver_of_seat;
+    uint32_t seat_count;
+    struct driver **drivers; /* [seat_count] at most */
+    uint32_t driver_count;   /* started */
+    struct rng rng;          /* which models move */
+    uint64_t moves;
+};

@@ -1,0 +1,86 @@
+/* ensemble_sort.c - an order in which an ensemble's steps may run. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/config/ensemble.h"
+
+#define CIRCLE_BYTES 300 /* of a sentence's list of steps */
+
+static uint64_t bit(uint32_t step) {
+    return (uint64_t)1 << step;
+}
+
+/* Of the steps that may run after `done`, the first in the file; or ENSEMBLE_NONE. */
+static uint32_t next_of(const struct ensemble *e, uint64_t done) {
+    uint32_t best = ENSEMBLE_NONE;
+    for (uint32_t s = 0; s < e->step_count; s++)
+        if (!(done & bit(s)) && !(e->steps[s].after & ~done) &&
+            (best == ENSEMBLE_NONE || e->steps[s].written < e->steps[best].written))
+            best = s;
+    return best;
+}
+
+/* Each step that is left waits for another one that is left: going on from step to step comes back to one seen before.
+ */
+static int circle_error(const struct ensemble *e, uint64_t done, struct sy_error *err) {
+    uint32_t way[ENSEMBLE_STEPS_MAX + 1], length = 0, first = 0;
+    uint64_t seen = 0;
+    for (uint32_t s = (uint32_t)__builtin_ctzll(~done);; s = (uint32_t)__builtin_ctzll(e->steps[s].after & ~done)) {
+        way[length++] = s;
+        if (seen & bit(s))
+            break;
+        seen |= bit(s);
+    }
+    while (way[first] != way[length - 1])
+        first++;
+    uint32_t lowest = first; /* where the sentence begins */
+    for (uint32_t i = first; i < length - 1; i++)
+        if (e->steps[way[i]].written < e->steps[way[lowest]].written)
+            lowest = i;
+    char text[CIRCLE_BYTES] = "";
+    size_t at = 0;
+    uint32_t round = length - 1 - first;
+    for (uint32_t i = 0; i <= round && at < sizeof(text); i++) {
+        const struct ensemble_step *step = &e->steps[way[first + (lowest - first + i) % round]];
+        at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%u (%s)", i ? ", which waits for " : "", step->written,
+                               step->model);
+    }
+    const struct ensemble_step *step = &e->steps[way[lowest]];
+    return ensemble_step_error(e, step, step->line, step->column, err, "the steps wait for each other in a circle: %s",
+                               text);
+}
+
+/* The bits of steps by their new numbers. */
+static uint64_t renumber(uint64_t bits, const uint32_t *to) {
+    uint64_t renumbered = 0;
+    for (; bits; bits &= bits - 1)
+        renumbered |= bit(to[__builtin_ctzll(bits)]);
+    return renumbered;
+}
+
+int ensemble_sort(struct ensemble *e, struct sy_error *err) {
+    uint32_t from[ENSEMBLE_STEPS_MAX], to[ENSEMBLE_STEPS_MAX];
+    uint64_t done = 0;
+    for (uint32_t i = 0; i < e->step_count; i++) {
+        uint32_t s = next_of(e, done);
+        if (s == ENSEMBLE_NONE)
+            return circle_error(e, done, err);
+        from[i] = s;
+        to[s] = i;
+        done |= bit(s);
+    }
+    struct ensemble_step *sorted = calloc(e->step_count, sizeof(*sorted));
+    if (!sorted)
+        return error_set(err, -ENOMEM, "%s: out of memory", e->path);
+    for (uint32_t i = 0; i < e->step_count; i++) {
+        sorted[i] = e->steps[from[i]];
+        sorted[i].after = renumber(sorted[i].after, to);
+    }
+    for (uint32_t t = 0; t < e->tensor_count; t++)
+        if (e->tensors[t].step != ENSEMBLE_NONE)
+            e->tensors[t].step = to[e->tensors[t].step];
+    free(e->steps);
+    e->steps = sorted;
+    return 0;
+}

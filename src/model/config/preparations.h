@@ -1,0 +1,31 @@
+/* preparations.h - how a model's inputs are prepared: the steps of symphony.yaml checked against the model, and the
+ * models that prepare.
+ *
+ *     apply (any process) -> preparations_fill() -> preparations_open() -> served -> preparations_close()
+ *     a backend           -> preparations_fill() -> preparations_pack() -> described to others -> preparations_close()
+ *     a frontend          -> preparations_told() -> preparations_open() -> served -> preparations_close()
+ *
+ * Mistakes are -EINVAL with "FILE:LINE: prepare.N: sentence". Set-up only. */
+#pragma once
+
+#include "core/util/error.h"
+#include "model/config/served_model.h"
+#include "model/engine/transform.h"
+
+struct symphony_yaml;
+
+/* Which inputs are prepared and by what, for served_model_apply(). The files must be there; they are not read. */
+int preparations_fill(struct served_model *model, const struct symphony_yaml *settings, struct sy_error *err);
+/* Opens the models that prepare inputs, runs each once if its input has a fixed shape, and sets what clients see. The
+ * model is complete, its profile applied. On failure nothing is open. `ops` may be NULL where no input needs it. */
+int preparations_open(struct served_model *model, const struct transform_ops *ops, struct sy_error *err);
+/* For a process that does not prepare, but describes the model to those that do: reads the files that prepare, tries
+ * them as preparations_open() does, and keeps their contents. -EFBIG with a sentence: more than PREPARE_CARRIED_MAX. */
+int preparations_pack(struct served_model *model, const struct transform_ops *ops, struct sy_error *err);
+/* Of a model that another process has described: checks what can be checked before its files are opened, and sets what
+ * clients see as far as it is known. */
+int preparations_told(struct served_model *model, struct sy_error *err);
+/* Closes the models that prepare, and frees the contents of their files, if there are any. */
+void preparations_close(struct served_model *model);
+/* The path of the file that prepares an input. */
+int preparation_path(const struct served_model *model, uint32_t input, char *path, size_t bytes, struct sy_error *err);

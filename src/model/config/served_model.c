@@ -1,0 +1,278 @@
+/* served_model.c - completes a model from its files. */
+#include "model/config/served_model.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/data/profile.h"
+#include "core/util/utf8.h"
+#include "model/config/ensemble.h"
+#include "model/config/labels.h"
+#include "model/config/model_config.h"
+#include "model/config/preparations.h"
+#include "model/config/symphony_yaml.h"
+
+#define BATCH_MAX_DEFAULT 64
+
+void served_model_draw_secret(struct served_model *model) {
+    int rc = siphash_key_draw(&model->shape_secret);
+    if (rc)
+        served_model_refuse(model, "no random numbers for model '%s': %s", model->name, strerror(-rc));
+}
+
+int served_model_state(const struct served_model *model) {
+    return atomic_load_explicit(&model->state, memory_order_acquire); /* `reason` is written before it */
+}
+
+double served_model_item_bytes(const struct served_model *model) {
+    double bytes = 0;
+    for (uint32_t i = 0; i < model->signature.input_count; i++) {
+        const struct tensor_spec *input = &model->signature.inputs[i];
+        int64_t elements = dims_product(model->reference_dims[i], 0, input->rank);
+        bytes += elements > 0 ? (double)elements * (double)datatype_bytes_min(input->type) : 0;
+    }
+    return bytes;
+}
+
+void served_model_refuse(struct served_model *model, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(model->reason, sizeof(model->reason), fmt, ap);
+    va_end(ap);
+    utf8_clean(model->reason, strlen(model->reason)); /* it may quote a path, a configuration, the engine */
+    /* release: who reads the state with acquire sees the reason */
+    atomic_store_explicit(&model->state, MODEL_UNAVAILABLE, memory_order_release);
+}
+
+/* Fills the item that is profiled: the model's own dims, the batch dimension 1, open ones from symphony.yaml or 0. */
+static int reference_fill(struct served_model *model, const struct symphony_yaml *settings, struct sy_error *err) {
+    const struct signature *s = &model->signature;
+    uint32_t skip = s->batched ? 1 : 0;
+    model->item_elements = 0;
+    memset(model->reference_dims, 0, s->input_count * sizeof(model->reference_dims[0]));
+    for (uint32_t i = 0; i < s->input_count; i++)
+        for (uint32_t d = 0; d < s->inputs[i].rank; d++) {
+            int64_t dim = s->inputs[i].dims[d];
+            model->reference_dims[i][d] = d < skip ? 1 : dim == -1 ? 0 : dim;
+        }
+    for (uint32_t k = 0; k < settings->shape_count; k++) {
+        const struct symphony_yaml_shape *shape = &settings->shapes[k];
+        int i = tensor_spec_find(s->inputs, s->input_count, shape->input, strlen(shape->input));
+        if (i < 0)
+            return error_set(err, -EINVAL, "%s/" SYMPHONY_YAML_FILE ": shapes: the model has no input '%s'",
+                             model->folder, shape->input);
+        bool same = shape->rank + skip == s->inputs[i].rank;
+        for (uint32_t d = 0; same && d < shape->rank; d++) {
+            int64_t *dim = &model->reference_dims[i][d + skip];
+            same = *dim == 0 || *dim == shape->dims[d];
+            *dim = shape->dims[d];
+        }
+        if (!same) {
+            char wanted[128], found[128];
+            dims_format(shape->dims, 0, shape->rank, wanted, sizeof(wanted));
+            dims_format(s->inputs[i].dims, skip, s->inputs[i].rank, found, sizeof(found));
+            return error_set(err, -EINVAL, "%s/" SYMPHONY_YAML_FILE ": shapes.%s is %s, but the model's input is %s%s",
+                             model->folder, shape->input, wanted, found, skip ? " behind the batch dimension" : "");
+        }
+    }
+    for (uint32_t i = 0; i < s->input_count; i++) {
+        int64_t elements = dims_product(model->reference_dims[i], 0, s->inputs[i].rank);
+        if (s->inputs_optional & tensor_bit(i))
+            continue; /* not part of the item */
+        if (elements < 0)
+            return error_set(err, -EINVAL, "%s: input '%s' is too large", model->path, s->inputs[i].name);
+        model->item_elements += elements;
+    }
+    return 0;
+}
+
+void signature_unbatch(struct signature *s) {
+    s->batched = false;
+    for (uint32_t i = 0; i < s->input_count; i++)
+        s->variable_shapes |= s->inputs[i].rank > 0 && s->inputs[i].dims[0] < 0;
+}
+
+/* Whether items of several requests may be run together, as far as the configuration says. */
+static int batch_set(struct served_model *model, const struct symphony_yaml *settings,
+                     const struct model_config *config, struct sy_error *err) {
+    model->batch_told = settings->batch || config->max_batch_size > 0;
+    if (settings->batch && !model->signature.batched)
+        return error_set(err, -EINVAL,
+                         "%s/" SYMPHONY_YAML_FILE
+                         ": batch: the model's inputs and outputs have no common batch dimension",
+                         model->folder);
+    if (settings->batch_given && !settings->batch && config->max_batch_size > 0)
+        return error_set(err, -EINVAL,
+                         "%s/" SYMPHONY_YAML_FILE ": batch is false, but max_batch_size in config.pbtxt is %lld",
+                         model->folder, (long long)config->max_batch_size);
+    if (settings->batch_given && !settings->batch && model->signature.batched)
+        signature_unbatch(&model->signature);
+    return 0;
+}
+
+static int batch_max_set(struct served_model *model, const struct symphony_yaml *settings,
+                         const struct model_config *config, struct sy_error *err) {
+    int64_t wanted = settings->batch_max ? settings->batch_max : config->max_batch_size;
+    if (!model->signature.batched && settings->batch_max > 1)
+        return error_set(err, -EINVAL,
+                         "%s/" SYMPHONY_YAML_FILE
+                         ": max_batch is %lld, but the model has no batch dimension, so that its "
+                         "batches are of 1",
+                         model->folder, (long long)settings->batch_max);
+    if (!model->signature.batched)
+        wanted = 1;
+    else if (!wanted)
+        wanted = BATCH_MAX_DEFAULT;
+    model->batch_max = (uint32_t)(wanted < PROFILE_BATCH_MAX ? wanted : PROFILE_BATCH_MAX);
+    return 0;
+}
+
+/* Which output has which file of labels. */
+static void label_files_fill(struct served_model *model, const struct model_config *config) {
+    memset(model->label_files, 0, model->signature.output_count * sizeof(model->label_files[0]));
+    for (uint32_t i = 0; i < model->signature.output_count; i++)
+        for (uint32_t k = 0; k < config->output_count; k++)
+            if (strcmp(config->outputs[k].name, model->signature.outputs[i].name) == 0)
+                memcpy(model->label_files[i], config->outputs[k].label_file, sizeof(model->label_files[i]));
+}
+
+static void formats_fill(struct served_model *model, const struct model_config *config) {
+    memset(model->formats, 0, sizeof(model->formats));
+    for (uint32_t k = 0; k < config->input_count; k++) {
+        const char *name = config->inputs[k].name;
+        int i = tensor_spec_find(model->signature.inputs, model->signature.input_count, name, strlen(name));
+        if (i >= 0)
+            model->formats[i] = (uint8_t)config->inputs[k].format;
+    }
+}
+
+int served_model_labels_read(struct served_model *model, struct sy_error *err) {
+    int rc = 0;
+    for (uint32_t i = 0; i < model->signature.output_count && rc == 0; i++) {
+        char path[sizeof(model->folder) + sizeof(model->label_files[0])];
+        if (!model->label_files[i][0])
+            continue;
+        snprintf(path, sizeof(path), "%s/%s", model->folder, model->label_files[i]);
+        rc = labels_read(path, &model->labels[i], err);
+    }
+    return rc;
+}
+
+void served_model_labels_free(struct served_model *model) {
+    for (uint32_t i = 0; i < TENSORS_MAX; i++) {
+        labels_free(model->labels[i]);
+        model->labels[i] = NULL;
+    }
+}
+
+static int configured_apply(struct served_model *model, const struct symphony_yaml *settings,
+                            const struct model_config *config, struct sy_error *err) {
+    int rc = model_config_apply(config, &model->signature, err);
+    model->queue = config->queue;
+    if (!model->slo_ns)
+        model->slo_ns = config->queue.rules[queue_rules_priority(&config->queue, 0)].timeout_ns;
+    if (!rc)
+        rc = batch_set(model, settings, config, err);
+    if (!rc)
+        rc = batch_max_set(model, settings, config, err);
+    if (!rc)
+        rc = reference_fill(model, settings, err);
+    if (!rc)
+        rc = preparations_fill(model, settings, err);
+    if (!rc) {
+        label_files_fill(model, config);
+        formats_fill(model, config);
+    }
+    return rc;
+}
+
+void served_model_copy(struct served_model *to, const struct served_model *from) {
+    uint32_t inputs = from->signature.input_count, outputs = from->signature.output_count;
+    memcpy(to, from, offsetof(struct served_model, signature));
+    signature_copy(&to->signature, &from->signature);
+    memcpy(to->reference_dims, from->reference_dims, inputs * sizeof(from->reference_dims[0]));
+    memcpy(to->formats, from->formats, inputs * sizeof(from->formats[0]));
+    memcpy(to->labels, from->labels, outputs * sizeof(from->labels[0]));
+    memcpy(to->label_files, from->label_files, outputs * sizeof(from->label_files[0]));
+    if (from->prepared) {
+        memcpy(to->preparations, from->preparations, inputs * sizeof(from->preparations[0]));
+        signature_copy(&to->offered, &from->offered);
+    }
+}
+
+int served_model_apply(struct served_model *model, const struct signature *signature, struct sy_error *err) {
+    struct model_config *config = calloc(1, sizeof(*config));
+    struct symphony_yaml *settings = calloc(1, sizeof(*settings));
+    struct served_model *completed = calloc(1, sizeof(*completed));
+    bool found;
+    int rc = config && settings && completed ? 0 : error_set(err, -ENOMEM, "%s: out of memory", model->path);
+    if (!rc && model->folder[0])
+        rc = model_config_read_folder(model->folder, true, config, &found, err);
+    if (!rc && model->folder[0])
+        rc = symphony_yaml_read_folder(model->folder, settings, &found, err);
+    if (!rc) {
+        served_model_copy(completed, model);
+        signature_copy(&completed->signature, signature);
+        rc = configured_apply(completed, settings, config, err);
+    }
+    if (!rc)
+        served_model_copy(model, completed);
+    if (config)
+        model_config_release(config);
+    free(completed);
+    free(settings);
+    free(config);
+    return rc;
+}
+
+/* ---- ensembles ---- */
+
+/* What only a model with a file has. */
+static int ensemble_settings_check(const struct served_model *model, const struct symphony_yaml *settings,
+                                   struct sy_error *err) {
+    const char *key = settings->batch_max         ? "max_batch"
+                      : settings->batch_given     ? "batch"
+                      : settings->profile_path[0] ? "profile"
+                      : settings->shape_count     ? "shapes"
+                      : settings->sample_count    ? "sample"
+                      : settings->prepare_count   ? "prepare"
+                                                  : NULL;
+    if (!key)
+        return 0;
+    return error_set(err, -EINVAL, "%s/" SYMPHONY_YAML_FILE ": %s: not for an ensemble, whose steps' models have it",
+                     model->folder, key);
+}
+
+int served_model_make_ensemble(struct served_model *model, struct model_config *config, struct sy_error *err) {
+    struct symphony_yaml *settings = calloc(1, sizeof(*settings));
+    int64_t most = config->max_batch_size;
+    bool found;
+    int rc = settings ? symphony_yaml_read_folder(model->folder, settings, &found, err)
+                      : error_set(err, -ENOMEM, "%s: out of memory", model->folder);
+    if (!rc)
+        rc = ensemble_settings_check(model, settings, err);
+    if (!rc)
+        rc = ensemble_settings(config->ensemble, settings, err);
+    if (!rc)
+        rc = ensemble_signature(config, &model->signature, err);
+    free(settings);
+    if (rc)
+        return rc;
+    strcpy(model->platform, "ensemble");
+    model->batch_max = most < 1 ? 1 : most < PROFILE_BATCH_MAX ? (uint32_t)most : PROFILE_BATCH_MAX;
+    label_files_fill(model, config);
+    formats_fill(model, config);
+    model->ensemble = config->ensemble;
+    config->ensemble = NULL;
+    return 0;
+}
+
+void served_model_ensembles_free(struct served_model *models, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        ensemble_free(models[i].ensemble);
+        models[i].ensemble = NULL;
+    }
+}

@@ -1,0 +1,95 @@
+/* items_rules.h - what rules of operators have in common. For items_rules.c and items_moving.c. */
+#pragma once
+
+#include <string.h>
+
+#include "model/onnx/items_flow.h"
+
+#define RULE(name)                                                                                                     \
+    static enum items_verdict name(struct walk *w, const struct flow *const *in, uint32_t in_count, struct flow *out,  \
+                                   uint32_t out_count)
+
+static const char no_rank[] = "takes a tensor whose dimensions are not known";
+static const char along_items[] = "works along the items";
+static const char elsewhere[] = "takes tensors whose items lie along different dimensions";
+static const char no_sizes[] = "has sizes that are not known";
+static const char from_items[] = "takes weights, or an axis, from the items";
+
+static inline const struct flow *given(const struct flow *const *in, uint32_t in_count, uint32_t i) {
+    return i < in_count ? in[i] : NULL;
+}
+
+static inline bool is_items(const struct flow *flow) {
+    return flow && flow->kind == FLOW_ITEMS;
+}
+
+static inline bool has_rank(const struct flow *flow) {
+    return flow->rank != RANK_UNKNOWN;
+}
+
+static inline bool op_is(const struct walk *w, const char *name) {
+    return onnx_bytes_are(w->node->op, name);
+}
+
+/* An axis counted from the front; -1: there is none such. */
+static inline int axis_at(int64_t axis, int rank) {
+    axis += axis < 0 ? rank : 0;
+    return axis >= 0 && axis < rank ? (int)axis : -1;
+}
+
+/* All but its numbers. */
+static inline void shape_copy(struct flow *to, const struct flow *from) {
+    *to = *from;
+    to->values = NULL;
+    to->value_count = 0;
+    to->counts = false;
+}
+
+/* Whether any input behind the first `from` has items. */
+static inline bool items_behind(const struct flow *const *in, uint32_t in_count, uint32_t from) {
+    for (uint32_t i = from; i < in_count; i++)
+        if (is_items(in[i]))
+            return true;
+    return false;
+}
+
+static inline void dim_remove(struct flow *flow, int d) {
+    memmove(&flow->dims[d], &flow->dims[d + 1], (size_t)(flow->rank - d - 1) * sizeof(flow->dims[0]));
+    flow->rank--;
+    flow->axis -= d < flow->axis;
+}
+
+static inline bool dim_insert(struct flow *flow, int d, struct extent size) {
+    if (flow->rank == FLOW_RANK_MAX)
+        return false;
+    memmove(&flow->dims[d + 1], &flow->dims[d], (size_t)(flow->rank - d) * sizeof(flow->dims[0]));
+    flow->dims[d] = size;
+    flow->rank++;
+    flow->axis += flow->kind == FLOW_ITEMS && d <= flow->axis;
+    return true;
+}
+
+/* Sizes of all dimensions but that of the items are no longer known. */
+static inline void dims_forget(struct walk *w, struct flow *flow, int from) {
+    for (int d = from; d < flow->rank; d++)
+        if (flow->kind != FLOW_ITEMS || d != flow->axis)
+            flow->dims[d] = extent_new(w, 0);
+}
+
+/* Numpy's rule: shapes are aligned at their ends, and a size of 1 is stretched. */
+enum items_verdict flow_stretch(struct walk *w, const struct flow *const *in, uint32_t in_count, struct flow *out);
+/* The axes of a reduction; false: they are not known. None given: all, or by `noop_with_empty_axes` none. */
+bool flow_axes_read(struct walk *w, const struct flow *list, int rank, bool *axes, bool *none);
+
+/* ---- tables ---- */
+
+/* Inputs that only say sizes. */
+#define SIZES(first, last) ((1u << (last + 1)) - (1u << (first)))
+
+struct flow_operators {
+    const struct flow_operator *at;
+    size_t count;
+};
+
+/* Of items_moving.c: of the standard domain, and of that of machine learning. */
+extern const struct flow_operators moving_standard, moving_learning;

@@ -1,0 +1,15 @@
+/* onnx_attribute.h - the attributes of a node that say what its operator does. Pure. */
+#pragma once
+
+#include "model/onnx/onnx_graph.h"
+
+#define ONNX_LIST_MAX 64 /* elements of a list that is read */
+
+/* An integer attribute, or `otherwise` where the node has none of this name. */
+int64_t onnx_attribute_int(const struct onnx_node *node, const char *name, int64_t otherwise);
+/* A list of integers: how many, at most ONNX_LIST_MAX; -ENOENT: the node has none of this name; -E2BIG; -EINVAL. */
+int onnx_attribute_ints(const struct onnx_node *node, const char *name, int64_t values[ONNX_LIST_MAX]);
+bool onnx_attribute_has(const struct onnx_node *node, const char *name);
+/* A string, or a tensor's TensorProto; no data: the node has none of this name. */
+struct onnx_bytes onnx_attribute_string(const struct onnx_node *node, const char *name);
+struct onnx_bytes onnx_attribute_tensor(const struct onnx_node *node, const char *name);

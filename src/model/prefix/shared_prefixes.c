@@ -1,0 +1,143 @@
+/* shared_prefixes.c - finds groups of models, and says of the others why they are served whole. */
+#include "model/prefix/shared_prefixes.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/prefix/shared_make.h"
+
+/* What a search works with. */
+struct search {
+    struct shared_prefixes *shared;
+    struct served_model *const *models;
+    const struct profile *const *profiles;
+    const struct profile_options *how;
+    struct cut_model *cuts; /* [count] by candidate */
+    uint32_t *candidates;   /* [candidate_count] numbers of models */
+    uint32_t candidate_count;
+};
+
+/* There is room for every model. */
+static void refuse(struct search *s, const struct served_model *model, const char *reason) {
+    struct shared_refusal *refusal = &s->shared->refusals[s->shared->refusal_count++];
+    snprintf(refusal->name, sizeof(refusal->name), "%s", model->name);
+    snprintf(refusal->path, sizeof(refusal->path), "%s", model->path);
+    snprintf(refusal->contents, sizeof(refusal->contents), "%s", model->contents);
+    snprintf(refusal->reason, sizeof(refusal->reason), "%s", reason);
+    refusal->version = model->version;
+}
+
+const char *shared_refusal_find(const struct shared_prefixes *shared, const struct served_model *model) {
+    for (uint32_t i = 0; i < shared->refusal_count; i++) {
+        const struct shared_refusal *refusal = &shared->refusals[i];
+        if (strcmp(refusal->path, model->path) == 0 && strcmp(refusal->contents, model->contents) == 0)
+            return refusal->reason;
+    }
+    return NULL;
+}
+
+/* ---- groups ---- */
+
+/* Makes a group that the graphs allow, or says why its models are served whole. `class` has the candidate of each
+ * member's number. */
+static int group_make(struct search *s, const struct group *group, const uint32_t *class, struct sy_error *err) {
+    struct shared_making m = {.how = s->how, .group = group, .trial = shared_parts_try};
+    struct sy_error why = {""};
+    int rc;
+    for (uint32_t i = 0; i < group->count; i++) {
+        uint32_t candidate = class[group->members[i]], model = s->candidates[candidate];
+        shared_making_add(&m, i, s->models[model], &s->cuts[candidate]);
+    }
+    struct shared_group *g = shared_group_make(&m, &rc, &why);
+    if (g) {
+        s->shared->groups[s->shared->count++] = g;
+        for (uint32_t i = 0; i < g->count; i++)
+            shared_member_log(g, g->members[i]);
+        return 0;
+    }
+    for (uint32_t i = 0; i < group->count && rc != -EINTR; i++)
+        refuse(s, m.models[i], why.text);
+    return rc == -EINTR || rc == -ENOMEM ? error_set(err, rc, "%s", why.text) : 0;
+}
+
+/* Finds groups among the candidates that are alike with candidate `first`, and that no class had before. */
+static int class_search(struct search *s, uint32_t first, bool *had, struct sy_error *err) {
+    static const struct group_rules rules = {.tensors_max = GROUP_TENSORS, .share = GROUP_SHARE};
+    const struct cut_model *cuts[GROUPS_MODELS_MAX];
+    const char *names[GROUPS_MODELS_MAX];
+    uint32_t class[GROUPS_MODELS_MAX], count = 0, group_count = 0;
+    for (uint32_t i = first; i < s->candidate_count && count < GROUPS_MODELS_MAX; i++) {
+        if (had[i] || !shared_models_alike(s->models[s->candidates[first]], s->models[s->candidates[i]]))
+            continue;
+        had[i] = true;
+        names[count] = s->models[s->candidates[i]]->name;
+        cuts[count] = &s->cuts[i];
+        class[count++] = i;
+    }
+    struct group *groups = calloc(count + 1, sizeof(*groups));
+    bool *grouped = calloc(count + 1, sizeof(*grouped));
+    int rc = groups && grouped ? groups_find(cuts, count, &rules, groups, &group_count, err)
+                               : error_set(err, -ENOMEM, "out of memory");
+    for (uint32_t g = 0; g < group_count && !rc; g++) {
+        for (uint32_t i = 0; i < groups[g].count; i++)
+            grouped[groups[g].members[i]] = true;
+        rc = group_make(s, &groups[g], class, err);
+    }
+    for (uint32_t i = 0; i < count && !rc; i++) {
+        char reason[512] = "no other model may share a queue with it";
+        if (count > 1)
+            group_reason(cuts, names, count, &rules, i, reason, sizeof(reason));
+        if (!grouped[i])
+            refuse(s, s->models[s->candidates[class[i]]], reason);
+    }
+    free(groups);
+    free(grouped);
+    return rc;
+}
+
+/* Reads the graphs of the models that may share. */
+static void candidates_read(struct search *s, uint32_t count) {
+    struct sy_error why;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct served_model *model = s->models[i];
+        if (!s->profiles[i] || model->ensemble || !*model->path)
+            continue;
+        if (s->candidate_count == GROUPS_MODELS_MAX) {
+            refuse(s, model, "only 256 models are compared");
+            continue;
+        }
+        if (shared_model_check(model, &why) || cut_model_read(model->path, &s->cuts[s->candidate_count], &why))
+            refuse(s, model, why.text);
+        else
+            s->candidates[s->candidate_count++] = i;
+    }
+}
+
+int shared_prefixes_find(struct shared_prefixes *shared, struct served_model *const *models,
+                         const struct profile *const *profiles, uint32_t count, const struct profile_options *how,
+                         struct sy_error *err) {
+    struct search s = {.shared = shared, .models = models, .profiles = profiles, .how = how};
+    bool *had = calloc(GROUPS_MODELS_MAX, sizeof(*had));
+    *shared = (struct shared_prefixes){.groups = calloc(count + 1, sizeof(*shared->groups)),
+                                       .refusals = calloc(count + 1, sizeof(*shared->refusals)),
+                                       .searched = true};
+    s.cuts = calloc(GROUPS_MODELS_MAX, sizeof(*s.cuts));
+    s.candidates = calloc(GROUPS_MODELS_MAX, sizeof(*s.candidates));
+    bool memory = had && shared->groups && shared->refusals && s.cuts && s.candidates;
+    int rc = memory ? 0 : error_set(err, -ENOMEM, "out of memory");
+    if (!rc)
+        candidates_read(&s, count);
+    for (uint32_t i = 0; i < s.candidate_count && !rc; i++)
+        if (!had[i])
+            rc = class_search(&s, i, had, err);
+    for (uint32_t i = 0; i < count && !rc; i++)
+        if (!models[i]->ensemble && *models[i]->path)
+            part_folders_tidy(models[i]->path, how->cache_dir);
+    for (uint32_t i = 0; i < s.candidate_count; i++)
+        cut_model_free(&s.cuts[i]);
+    free(s.cuts);
+    free(s.candidates);
+    free(had);
+    return rc;
+}

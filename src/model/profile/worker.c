@@ -1,0 +1,383 @@
+/* worker.c - the child process that profiles one model: loads it, tries to make an optimised copy, measures.
+ *
+ * Whatever the engine does to this process, the parent lives: it kills a child that is silent for too long, and reads
+ * from the last message what it died of. */
+#include "model/profile/worker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "core/system/child_call.h"
+#include "core/system/clock.h"
+#include "core/system/log.h"
+#include "model/config/preparations.h"
+#include "model/engine/engine.h"
+#include "model/onnx/items.h"
+#include "model/profile/measure.h"
+#include "model/profile/warmup.h"
+#include "model/repository/repository.h"
+
+#define VALUES_ITEMS 8 /* that are to run together with the values of inputs that are kept */
+
+struct worker {
+    struct worker_request request;
+    const struct engine_ops *ops;
+    struct engine *engine;
+    struct engine_model_source source;
+    struct engine_model *model; /* while it is measured */
+    uint32_t attempt;
+    bool blame_cache, blame_values;
+    struct input_values values;
+    struct sy_error unbatched; /* why items are not run together; "" */
+    struct profile_record record;
+};
+
+int worker_read(int fd, void *data, size_t bytes) {
+    for (char *at = data; bytes > 0;) {
+        ssize_t got = read(fd, at, bytes);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return got < 0 ? -errno : -EPIPE;
+        at += got;
+        bytes -= (size_t)got;
+    }
+    return 0;
+}
+
+int worker_write(int fd, const void *data, size_t bytes) {
+    for (const char *at = data; bytes > 0;) {
+        ssize_t put = write(fd, at, bytes);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return -errno;
+        at += put;
+        bytes -= (size_t)put;
+    }
+    return 0;
+}
+
+/* The child dies with its parent (PR_SET_PDEATHSIG), so failures to write are ignored. */
+static void tell(const struct worker *w, enum worker_kind kind, const char *phase, uint32_t batch, const char *text) {
+    struct worker_message message;
+    memset(&message, 0, sizeof(message));
+    message.kind = kind;
+    message.batch = batch;
+    message.attempt = w->attempt;
+    message.blame_cache = w->blame_cache;
+    message.values = w->values.step;
+    message.blame_values = w->blame_values;
+    snprintf(message.phase, sizeof(message.phase), "%s", phase);
+    snprintf(message.text, sizeof(message.text), "%s", text);
+    if (kind == WORKER_RESULT)
+        message.record = w->record;
+    (void)worker_write(WORKER_FD, &message, sizeof(message));
+}
+
+static void measuring(void *context, const char *phase, uint32_t batch) {
+    tell(context, WORKER_PROGRESS, phase, batch, "");
+}
+
+/* Dies with the parent, is the first to go when memory runs out, and runs where the accelerator will. */
+static void settle(int core) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    child_limit(false);
+    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        if (write(fd, "1000", 4) < 0)
+            log_debug("oom_score_adj", "errno=%d", errno);
+        close(fd);
+    }
+    cpu_set_t cores;
+    CPU_ZERO(&cores);
+    if (core >= 0 && core < CPU_SETSIZE) {
+        CPU_SET(core, &cores);
+        sched_setaffinity(0, sizeof(cores), &cores);
+    }
+}
+
+static uint32_t batch_wanted(const struct worker *w) {
+    return w->request.batch_max ? w->request.batch_max : w->request.model.batch_max;
+}
+
+/* Runs an item with the first choice of dims that works: the repository's, and one for those that it leaves open. The
+ * first failure of all is the one reported. */
+static int dims_find(struct worker *w, struct engine_model *model, struct sy_error *err) {
+    const struct signature *signature = w->source.signature;
+    struct sy_error why;
+    int rc = -ENOENT;
+    for (uint32_t choice = 0; rc; choice++) {
+        if (measure_item_dims(signature, choice, w->record.item_dims))
+            break;
+        values_item_dims(&w->values, signature, w->request.model.reference_dims, w->record.item_dims);
+        for (uint32_t i = 0; i < signature->input_count; i++)
+            for (uint32_t d = 0; d < signature->inputs[i].rank; d++)
+                if (w->request.model.reference_dims[i][d] > 0)
+                    w->record.item_dims[i][d] = w->request.model.reference_dims[i][d];
+        why.text[0] = '\0';
+        rc = measure_run(w->ops, model, signature, w->record.item_dims, 1, &w->values, &why);
+        if (rc && !err->text[0])
+            *err = why;
+    }
+    return rc;
+}
+
+/* Whether several items run, too: of a small input so many that among random integers is a 0. */
+static bool items_run(struct worker *w, struct engine_model *model) {
+    uint32_t items = values_step_differs(&w->values, w->source.signature, w->record.item_dims, 3) ? VALUES_ITEMS : 2;
+    struct sy_error why;
+    items = items < batch_wanted(w) ? items : batch_wanted(w);
+    return !w->source.signature->batched ||
+           measure_run(w->ops, model, w->source.signature, w->record.item_dims, items, &w->values, &why) == 0;
+}
+
+/* Whether there are other values than random ones to try. */
+static bool values_differ(const struct worker *w, int64_t item_dims[][TENSOR_DIMS_MAX]) {
+    bool differ = false;
+    for (uint32_t step = 1; step < VALUES_STEPS; step++)
+        differ |= values_step_differs(&w->values, w->source.signature, item_dims, step);
+    return differ;
+}
+
+/* Finds dims and values with which an item runs, if possible several together, and keeps them. */
+static int item_find(struct worker *w, struct sy_error *err) {
+    const struct signature *signature = w->source.signature;
+    int64_t dims[TENSORS_MAX][TENSOR_DIMS_MAX];
+    uint32_t found = VALUES_STEPS; /* the first step with which an item runs */
+    bool several = false, differ = values_differ(w, NULL);
+    struct engine_model *model;
+    struct engine_model_source single = w->source;
+    single.original = true;
+    single.batch_max = differ ? VALUES_ITEMS : 1;
+    int rc = w->ops->load(w->engine, &single, &model, err);
+    if (rc)
+        return rc;
+    for (uint32_t step = w->request.values; step < VALUES_STEPS && !several; step++) {
+        if (!values_step_differs(&w->values, signature, NULL, step))
+            continue;
+        w->values.step = step;
+        w->blame_values = differ;
+        tell(w, WORKER_PROGRESS, step ? "trying values" : "loading", step, "");
+        if (dims_find(w, model, err))
+            continue;
+        several = !values_differ(w, w->record.item_dims) || items_run(w, model);
+        if (several || found == VALUES_STEPS) {
+            found = step;
+            memcpy(dims, w->record.item_dims, sizeof(dims));
+        }
+    }
+    w->ops->unload(model);
+    if (found == VALUES_STEPS)
+        return err->text[0] ? -EINVAL : error_set(err, -EINVAL, "no values of its inputs with which it runs");
+    err->text[0] = '\0';
+    memcpy(w->record.item_dims, dims, sizeof(dims));
+    w->values.step = w->record.values = found;
+    w->record.values_given = values_any_given(&w->values);
+    w->blame_values = found < 2 && values_differ(w, dims); /* other batches have other random numbers */
+    char text[512];
+    values_format(&w->values, signature, text, sizeof(text));
+    if (*text)
+        log_info("values of inputs", "model=%s values=\"%s\"", w->source.name, text);
+    return 0;
+}
+
+/* Trials of an optimised copy: the item itself, two of them, and other sizes of every dimension that may have any size.
+ * A copy may crash in one size and not in another, and the server is to run them all. */
+enum { TRIAL_ITEM, TRIAL_TWO, TRIAL_DOUBLE, TRIAL_HALF, TRIAL_WIDE, TRIALS };
+
+static int trial_fill(const struct worker *w, int kind, struct engine_trial *trial) {
+    const struct signature *signature = w->source.signature;
+    int64_t dims[TENSORS_MAX][TENSOR_DIMS_MAX];
+    memcpy(dims, w->record.item_dims, sizeof(dims));
+    for (uint32_t i = 0; i < signature->input_count; i++)
+        for (uint32_t d = signature->batched; d < signature->inputs[i].rank; d++) {
+            if (signature->inputs[i].dims[d] >= 0)
+                continue;
+            if (kind == TRIAL_DOUBLE || (kind == TRIAL_WIDE && d == signature->inputs[i].rank - 1))
+                dims[i][d] *= 2;
+            else if (kind == TRIAL_HALF)
+                dims[i][d] = (dims[i][d] + 1) / 2;
+        }
+    trial->items = kind == TRIAL_TWO ? 2 : 1;
+    return measure_inputs(signature, dims, trial->items, &w->values, 1 + (uint64_t)kind, trial->inputs);
+}
+
+/* Fills in the trials that make sense for the model. The caller frees the data of trial i, trials[i].inputs[0].data. */
+static uint32_t trials_fill(const struct worker *w, struct engine_trial trials[TRIALS]) {
+    uint32_t count = 0;
+    for (int kind = TRIAL_ITEM; kind < TRIALS; kind++) {
+        bool makes_sense = kind == TRIAL_ITEM ||
+                           (kind == TRIAL_TWO ? w->source.signature->batched : w->source.signature->variable_shapes);
+        if (makes_sense && trial_fill(w, kind, &trials[count]) == 0)
+            count++;
+    }
+    return count;
+}
+
+/* Makes an optimised copy in the first form that works, starting with the one asked for. */
+static void cache_make(struct worker *w) {
+    struct engine_trial trials[TRIALS];
+    strcpy(w->record.cache, "none");
+    w->attempt = w->request.attempt;
+    uint32_t count = w->ops->cache && !op_libraries_any(w->source.libraries) ? trials_fill(w, trials) : 0;
+    for (int rc = -EAGAIN; count && rc && rc != -ENOENT; w->attempt += rc != 0) {
+        struct sy_error why = {""};
+        const char *made = "none";
+        w->blame_cache = true;
+        tell(w, WORKER_PROGRESS, "optimising", 1, "");
+        rc = w->ops->cache(w->engine, &w->source, trials, count, w->attempt, &made, &why);
+        if (!rc)
+            snprintf(w->record.cache, sizeof(w->record.cache), "%s", made);
+        else if (rc != -ENOENT)
+            log_warn("optimised model not made", "model=%s form=%s reason=\"%s\"", w->source.name, made, why.text);
+    }
+    while (count)
+        free(trials[--count].inputs[0].data);
+    w->blame_cache = strcmp(w->record.cache, "none") != 0;
+}
+
+/* Tries a sample of model_warmup once here, before it runs where a crash would take the server down. */
+static int sample_try(void *context, const struct warmup_sample *sample, struct sy_error *err) {
+    struct worker *w = context;
+    tell(w, WORKER_PROGRESS, "warming up", sample->items, sample->name);
+    return warmup_run(w->ops, w->model, sample, err);
+}
+
+/* Takes the batch dimension away. The item that is profiled still has one row, unless the configuration says more. */
+static void items_unbatch(struct served_model *model) {
+    signature_unbatch(&model->signature);
+    for (uint32_t i = 0; i < model->signature.input_count; i++)
+        if (model->reference_dims[i][0] <= 0)
+            model->reference_dims[i][0] = 1;
+}
+
+/* Decides whether items of the model may be run together, before they are tried: the configuration has said so, or the
+ * graph shows that they stay apart. */
+static void items_judge(struct worker *w) {
+    struct served_model *model = &w->request.model;
+    struct sy_error *why = &w->unbatched;
+    struct onnx_graph graph;
+    struct sy_error what = {""};
+    why->text[0] = w->record.mixes[0] = '\0';
+    w->record.judged = true;
+    w->record.told = model->batch_told;
+    if (!model->signature.batched)
+        return;
+    int rc = onnx_graph_read(model->path, &graph, &what);
+    enum items_verdict verdict = rc ? ITEMS_UNKNOWN : items_walk(&graph, &what);
+    if (!rc)
+        onnx_graph_free(&graph);
+    if (model->batch_told)
+        snprintf(w->record.mixes, sizeof(w->record.mixes), "%.250s", verdict == ITEMS_JOINED ? what.text : "");
+    else if (verdict != ITEMS_APART)
+        error_set(why, -EXDEV, "items are not run together, since nobody has said 'batch: true': %.180s", what.text);
+    else if (w->request.untried)
+        error_set(why, -EXDEV, "it died or hung while unlike items were run together");
+    if (why->text[0])
+        items_unbatch(model);
+}
+
+static int model_measure(struct worker *w, struct sy_error *err) {
+    malloc_trim(0); /* memory that the trials left would hide the model's growth */
+    uint64_t before_bytes = measure_resident_bytes();
+    int64_t start_ns = clock_now_ns();
+    tell(w, WORKER_PROGRESS, "loading", 0, "");
+    int rc = w->ops->load(w->engine, &w->source, &w->model, err);
+    if (rc)
+        return rc;
+    w->record.load_ns = clock_now_ns() - start_ns;
+    rc = measure_run(w->ops, w->model, w->source.signature, w->record.item_dims, 1, &w->values, err);
+    uint64_t after_bytes = measure_resident_bytes();
+    w->record.weights_bytes = after_bytes > before_bytes ? after_bytes - before_bytes : 0;
+    struct measure_options options = {
+        .engine = w->engine,
+        .batch_max = batch_wanted(w),
+        .budget_ns = MEASURE_BUDGET_NS,
+        .latency_max_ns = MEASURE_LATENCY_MAX_NS,
+        .seed = 1,
+        .unbatched = w->unbatched.text,
+        .told = w->request.model.batch_told,
+        .untried = w->request.untried,
+        .values = &w->values,
+        .sizes = w->request.model.queue.preferred,
+        .size_count = w->request.model.queue.preferred_count,
+        .progress = measuring,
+        .context = w,
+    };
+    if (!rc)
+        rc = measure_model(w->ops, w->model, w->source.signature, w->record.item_dims, &options, &w->record, err);
+    if (!rc)
+        rc = warmup_fingerprint(&w->request.model, w->record.warmup, err);
+    if (w->request.model.batch_max > w->record.batch_max)
+        w->request.model.batch_max = w->record.batch_max;
+    w->blame_values = false;
+    if (!rc)
+        rc = warmup_each(&w->request.model, sample_try, w, err);
+    w->ops->unload(w->model);
+    return rc;
+}
+
+/* The models that prepare inputs are tried here, before they run where a crash would take the server down. */
+static int preparations_try(struct worker *w, struct sy_error *err) {
+    if (w->request.model.prepared)
+        tell(w, WORKER_PROGRESS, "preparing", 0, "");
+    int rc = preparations_open(&w->request.model, w->ops->transforms, err);
+    preparations_close(&w->request.model);
+    return rc;
+}
+
+static int profile(struct worker *w, struct sy_error *err) {
+    struct served_model *model = &w->request.model;
+    struct engine_options options = {.provider = w->request.provider,
+                                     .device = w->request.device,
+                                     .cache_dir = w->request.has_cache_dir ? w->request.cache_dir : NULL};
+    w->ops = engine_find(w->request.engine);
+    if (!w->ops || !w->ops->signature)
+        return error_set(err, -ENOTSUP, "this program has no engine '%s' for model files", w->request.engine);
+    tell(w, WORKER_PROGRESS, "loading", 0, "");
+    int rc = w->ops->signature(model->path, &model->op_libraries, &w->record.signature, err);
+    if (!rc)
+        rc = served_model_apply(model, &w->record.signature, err);
+    if (!rc)
+        rc = preparations_try(w, err);
+    if (!rc)
+        rc = w->ops->open(&w->engine, &options, err);
+    if (rc)
+        return rc;
+    items_judge(w);
+    w->source = (struct engine_model_source){.name = model->name,
+                                             .path = model->path,
+                                             .signature = &model->signature,
+                                             .batch_max = batch_wanted(w),
+                                             .libraries = &model->op_libraries};
+    rc = values_read(model, &w->values, err);
+    if (!rc)
+        rc = item_find(w, err);
+    if (!rc) {
+        cache_make(w);
+        rc = model_measure(w, err);
+    }
+    w->ops->close(w->engine);
+    return rc;
+}
+
+int worker_main(void) {
+    struct worker *w = calloc(1, sizeof(*w));
+    struct sy_error err = {""};
+    if (!w || worker_read(STDIN_FILENO, &w->request, WORKER_REQUEST_BYTES))
+        return 2; /* not started by a profiling parent */
+    settle(w->request.core);
+    int rc = profile(w, &err);
+    tell(w, rc ? WORKER_FAILED : WORKER_RESULT, "", 0, err.text);
+    values_free(&w->values);
+    free(w);
+    return 0;
+}

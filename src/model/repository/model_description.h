@@ -1,0 +1,59 @@
+/* model_description.h - a model as one process tells another of it, as JSON: what a backend knows of a model that it
+ * has loaded and profiled, what the scheduler keeps, and what frontends need to check, answer and describe requests.
+ *
+ * It has no paths: with it a frontend does all that a server does with a model of its own, labels of classes included,
+ * and reads no file. It holds the model's secret (shape_secret), so it is for processes of one cluster only.
+ *
+ * `format` is 1; 2 for an ensemble, which has its graph in it, may have an SLO of 0 (its frontends choose it), and has
+ * no profiles; 3 for a model whose inputs frontends prepare: these have the steps in them, and the files that prepare
+ * in base64. The process that prepares must still open these files (preparations_open()), which may fail. Later
+ * versions may add fields: those that are not known are ignored. One that is missing is a mistake. All integers and
+ * doubles survive exactly. Slow path; any thread; no state. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/data/profile.h"
+#include "core/util/error.h"
+#include "model/config/served_model.h"
+
+#define MODEL_DESCRIPTION_FORMAT 1
+#define MODEL_DESCRIPTION_BYTES_MAX                                                                                    \
+    (4 << 20) /* of the text; a ResNet-50 with labels, on two types, 45 KB                                             \
+               */
+
+/* A model's latencies on the accelerators of one type. */
+struct described_profile {
+    char type[TYPE_NAME_MAX];
+    struct profile *profile;
+};
+
+/* What a scheduler puts behind a description's first byte if a request may have fewer items than `batch_max`: their
+ * most. Read into items_max, and of no account when models are compared. */
+#define MODEL_DESCRIPTION_ITEMS_MAX "\"items_max\":%u,"
+
+/* The description of a model that is ready, with its profiles: terminated, the caller's to free(). NULL with a
+ * sentence: out of memory, over MODEL_DESCRIPTION_BYTES_MAX, or a name that is not UTF-8. `bytes` (without
+ * the terminator) and `err` may be NULL. */
+char *model_description_write(const struct served_model *model, const struct described_profile *profiles,
+                              uint32_t count, size_t *bytes, struct sy_error *err);
+
+/* Reads one into a model, which is all zeros (it has no paths then; state MODEL_LOADING, which the caller changes), and
+ * into profiles[ACCELERATOR_TYPES_MAX], of types that all differ. Everything is bounded and checked against the rest:
+ * what is accepted can be served. model_description_release() frees what was allocated. -EINVAL with a sentence that
+ * names the field; nothing is allocated then, and model and profiles are not to be used. */
+int model_description_read(const char *text, size_t bytes, struct served_model *model,
+                           struct described_profile *profiles, uint32_t *count, struct sy_error *err);
+/* Frees the labels and the graph of a model, what prepares its inputs, and the profiles; `profiles` may be NULL. */
+void model_description_release(struct served_model *model, struct described_profile *profiles, uint32_t count);
+
+/* Equal for models whose requests can be answered by either. Left out: the secret, the accelerators that the model is
+ * to run on and does run on, and what was measured: profiles, memory, an SLO that was chosen from the profile, and
+ * batch_max, which depends on the accelerator, too. Compare only hashes that one process has computed: another version
+ * of this program may have another hash. 0: out of memory. */
+uint64_t model_description_hash(const struct served_model *model);
+
+/* Says where two models whose hashes differ do so first, with both values: "inputs[0].shape[1] is 3 here and 4 there"
+ * (here: a). "" if they do not. */
+void model_description_difference(const struct served_model *a, const struct served_model *b, char *text, size_t bytes);

@@ -1,0 +1,125 @@
+/* model_index.c - served models by name, in a table with open addressing. */
+#include "model/repository/model_index.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* FNV-1a. */
+static uint32_t name_hash(const char *name, size_t length) {
+    uint32_t hash = 0x811c9dc5;
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ (unsigned char)name[i]) * 0x01000193;
+    return hash;
+}
+
+int model_index_init_listed(struct model_index *index, struct served_model *models, const uint32_t *listed,
+                            uint32_t count, const struct model_absent *absent, uint32_t absent_count) {
+    uint32_t slots = 16;
+    while (slots < count * 2)
+        slots *= 2;
+    *index = (struct model_index){.models = models, .count = count, .absent_count = absent_count, .mask = slots - 1};
+    index->slots = calloc(slots, sizeof(*index->slots));
+    index->listed = calloc(count + 1, sizeof(*index->listed));
+    index->absent = calloc(absent_count + 1, sizeof(*index->absent));
+    if (!index->slots || !index->listed || !index->absent)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t number = index->listed[i] = listed ? listed[i] : i;
+        uint32_t slot = name_hash(models[number].name, strlen(models[number].name));
+        while (index->slots[slot & index->mask] != 0)
+            slot++;
+        index->slots[slot & index->mask] = number + 1;
+    }
+    if (absent_count > 0)
+        memcpy(index->absent, absent, absent_count * sizeof(*absent));
+    return 0;
+}
+
+int model_index_init(struct model_index *index, struct served_model *models, uint32_t count) {
+    return model_index_init_listed(index, models, NULL, count, NULL, 0);
+}
+
+void model_index_destroy(struct model_index *index) {
+    free(index->slots);
+    free(index->listed);
+    free(index->absent);
+    *index = (struct model_index){.models = NULL};
+}
+
+static bool name_is(const char *model, const char *name, size_t length) {
+    return strlen(model) == length && memcmp(model, name, length) == 0;
+}
+
+/* Which of two versions is asked where none is named: one that is ready, then the higher one. */
+static bool version_precedes(const struct served_model *model, const struct served_model *other) {
+    bool ready = served_model_state(model) == MODEL_READY, other_ready = served_model_state(other) == MODEL_READY;
+    return ready != other_ready ? ready : model->version > other->version;
+}
+
+int model_index_number(const struct model_index *index, const char *name, size_t length, uint32_t version) {
+    int found = -1;
+    if (length >= MODEL_NAME_MAX)
+        return -1;
+    for (uint32_t slot = name_hash(name, length); index->slots[slot & index->mask] != 0; slot++) {
+        int i = (int)index->slots[slot & index->mask] - 1;
+        const struct served_model *model = &index->models[i];
+        if (!name_is(model->name, name, length) || (version != 0 && model->version != version))
+            continue;
+        if (found < 0 || version_precedes(model, &index->models[found]))
+            found = i;
+    }
+    return found;
+}
+
+/* A version is a number in digits; 0 when it is not one, or is too large. */
+static uint32_t version_parse(const char *word, size_t length) {
+    uint64_t version = 0;
+    for (size_t i = 0; i < length; i++) {
+        if (word[i] < '0' || word[i] > '9' || version > UINT32_MAX)
+            return 0;
+        version = version * 10 + (uint64_t)(word[i] - '0');
+    }
+    return version > UINT32_MAX ? 0 : (uint32_t)version;
+}
+
+/* Triton's words, by which its clients know the mistake; behind them the reason, which Triton does not tell. */
+#define UNKNOWN    "Request for unknown model: "
+#define NO_VERSION UNKNOWN "'%s' has no available versions: "
+
+static int absent_error(const struct model_absent *absent, struct sy_error *err) {
+    if (absent->state == MODEL_LOADING)
+        return error_set(err, -503, NO_VERSION "it is still loading", absent->name);
+    if (absent->failed)
+        return error_set(err, -503, NO_VERSION "%.300s", absent->name, absent->reason);
+    return error_set(err, -404, NO_VERSION "it is not loaded", absent->name);
+}
+
+int model_index_find(const struct model_index *index, const char *name, size_t length, const char *version,
+                     size_t version_length, struct sy_error *err) {
+    uint32_t number = version_length > 0 ? version_parse(version, version_length) : 0;
+    int shown = length < MODEL_NAME_MAX ? (int)length : MODEL_NAME_MAX;
+    int found = version_length > 0 && number == 0 ? -1 : model_index_number(index, name, length, number);
+    if (found >= 0)
+        return found;
+    for (uint32_t i = 0; i < index->absent_count && length < MODEL_NAME_MAX; i++)
+        if (name_is(index->absent[i].name, name, length))
+            return absent_error(&index->absent[i], err);
+    if (index->partial)
+        return error_set(err, -503, UNKNOWN "'%.*s' is not found: this frontend has not heard of all models yet", shown,
+                         name);
+    if (version_length > 0)
+        return error_set(err, -404, UNKNOWN "'%.*s' version %.*s is not found", shown, name,
+                         version_length < 20 ? (int)version_length : 20, version);
+    return error_set(err, -404, UNKNOWN "'%.*s' is not found", shown, name);
+}
+
+bool served_model_ready(const struct served_model *model, bool *retry, struct sy_error *err) {
+    int state = served_model_state(model);
+    *retry = state == MODEL_LOADING;
+    if (state == MODEL_LOADING)
+        error_set(err, 0, NO_VERSION "it is still loading", model->name);
+    else if (state == MODEL_UNAVAILABLE)
+        error_set(err, 0, NO_VERSION "%.300s", model->name, model->reason);
+    return state == MODEL_READY;
+}

@@ -1,0 +1,181 @@
+/* repository_look.c - looks at repositories' names and times. */
+#include "model/repository/repository_look.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/system/log.h"
+#include "model/config/model_name.h"
+
+#define ONNX_SUFFIX ".onnx"
+#define DEPTH_MAX   3 /* model, version, a folder of its weights */
+
+/* FNV-1a, 64 bits. */
+static uint64_t mix(uint64_t hash, const void *data, size_t bytes) {
+    const unsigned char *at = data;
+    for (size_t i = 0; i < bytes; i++)
+        hash = (hash ^ at[i]) * 0x100000001b3;
+    return hash;
+}
+
+static uint64_t mix_file(const char *name, const struct stat *st) {
+    /* the time of change, too: whoever writes a file can set the time of modification */
+    const int64_t facts[] = {st->st_size,        st->st_mtim.tv_sec,  st->st_mtim.tv_nsec,
+                             st->st_ctim.tv_sec, st->st_ctim.tv_nsec, (int64_t)st->st_ino};
+    uint64_t hash = mix(0xcbf29ce484222325, name, strlen(name) + 1);
+    return mix(hash, facts, sizeof(facts));
+}
+
+/* The sum over a folder's files, so that the order in which they are found makes no difference. Hidden ones are left
+ * out: what Symphony itself keeps beside a model is in one (model/engine/sidecar.h). */
+static uint64_t folder_stamp(int parent, const char *folder, int depth) {
+    int fd = openat(parent, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    uint64_t sum = mix(0xcbf29ce484222325, folder, strlen(folder));
+    if (!dir) {
+        if (fd >= 0)
+            close(fd);
+        return sum;
+    }
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        struct stat st;
+        if (entry->d_name[0] == '.' || fstatat(fd, entry->d_name, &st, 0) != 0)
+            continue;
+        if (S_ISREG(st.st_mode))
+            sum += mix_file(entry->d_name, &st);
+        else if (S_ISDIR(st.st_mode) && depth < DEPTH_MAX)
+            sum += folder_stamp(fd, entry->d_name, depth + 1);
+    }
+    closedir(dir);
+    return mix(0xcbf29ce484222325, &sum, sizeof(sum)); /* the same files in another folder are other files */
+}
+
+/* The name of the model that an entry holds; false: none. */
+static bool entry_name(const char *file, bool folder, char name[MODEL_NAME_MAX]) {
+    size_t length = strlen(file), suffix = strlen(ONNX_SUFFIX);
+    if (file[0] == '.')
+        return false;
+    if (!folder) {
+        if (length <= suffix || strcmp(file + length - suffix, ONNX_SUFFIX) != 0)
+            return false;
+        length -= suffix;
+    }
+    if (length >= MODEL_NAME_MAX)
+        return false;
+    memcpy(name, file, length);
+    name[length] = '\0';
+    return model_name_is_valid(name);
+}
+
+static uint64_t path_stamp(const char *path, const char *name) {
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    char flat[MODEL_NAME_MAX + sizeof(ONNX_SUFFIX)];
+    uint64_t stamp = 0;
+    struct stat st;
+    if (fd < 0)
+        return 0;
+    if (model_name_is_valid(name) && fstatat(fd, name, &st, 0) == 0 && S_ISDIR(st.st_mode))
+        stamp += folder_stamp(fd, name, 1) | 1;
+    snprintf(flat, sizeof(flat), "%s" ONNX_SUFFIX, name);
+    if (model_name_is_valid(name) && fstatat(fd, flat, &st, 0) == 0 && S_ISREG(st.st_mode))
+        stamp += 2 * (mix_file(flat, &st) | 1);
+    close(fd);
+    return stamp;
+}
+
+uint64_t repository_stamp(const struct repositories *from, const char *name) {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < from->count; i++) {
+        uint64_t stamp = path_stamp(from->paths[i], name);
+        sum += stamp ? mix(stamp, &i, sizeof(i)) | 1 : 0; /* the same files in another repository are other files */
+    }
+    return sum;
+}
+
+uint32_t repository_holders(const struct repositories *from, const char *name, const char **path) {
+    uint32_t holders = 0;
+    for (uint32_t i = from->count; i-- > 0;)
+        if (path_stamp(from->paths[i], name)) {
+            *path = from->paths[i];
+            holders++;
+        }
+    return holders;
+}
+
+static int entry_compare(const void *a, const void *b) {
+    return strcmp(((const struct repository_entry *)a)->name, ((const struct repository_entry *)b)->name);
+}
+
+static int entry_add(struct repository_entry **entries, uint32_t *count, const char *name) {
+    if ((*count & (*count - 1)) == 0) { /* 0 or a power of two: full */
+        struct repository_entry *grown = realloc(*entries, (*count ? 2 * *count : 1) * sizeof(**entries));
+        if (!grown)
+            return -ENOMEM;
+        *entries = grown;
+    }
+    strcpy((*entries)[(*count)++].name, name);
+    return 0;
+}
+
+static uint32_t twins_merge(struct repository_entry *entries, uint32_t count) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (kept == 0 || strcmp(entries[kept - 1].name, entries[i].name) != 0)
+            entries[kept++] = entries[i];
+    return kept;
+}
+
+/* Adds the entries of one repository. */
+static int path_look(const char *path, struct repository_entry **entries, uint32_t *count, struct sy_error *err) {
+    DIR *dir = opendir(path);
+    int rc = 0;
+    if (!dir)
+        return error_set(err, -errno, "%s: %s", path, strerror(errno));
+    for (struct dirent *entry; rc == 0 && (entry = readdir(dir));) {
+        char name[MODEL_NAME_MAX];
+        struct stat st;
+        if (fstatat(dirfd(dir), entry->d_name, &st, 0) == 0 && (S_ISDIR(st.st_mode) || S_ISREG(st.st_mode)) &&
+            entry_name(entry->d_name, S_ISDIR(st.st_mode), name))
+            rc = entry_add(entries, count, name);
+    }
+    closedir(dir);
+    return rc ? error_set(err, rc, "%s: out of memory", path) : 0;
+}
+
+int repository_look(const struct repositories *from, struct repository_entry **entries, uint32_t *count,
+                    struct sy_error *err) {
+    int rc = 0;
+    *entries = NULL;
+    *count = 0;
+    for (uint32_t i = 0; i < from->count; i++) {
+        struct sy_error why;
+        int failed = path_look(from->paths[i], entries, count, &why);
+        if (failed && !rc)
+            rc = error_set(err, failed, "%s", why.text);
+    }
+    if (*count > 0)
+        qsort(*entries, *count, sizeof(**entries), entry_compare);
+    *count = twins_merge(*entries, *count);
+    for (uint32_t i = 0; i < *count; i++)
+        (*entries)[i].stamp = repository_stamp(from, (*entries)[i].name);
+    return rc;
+}
+
+void repository_mark(const struct repositories *from, void (*mark)(void *context, const char *name), void *context) {
+    struct repository_entry *entries;
+    struct sy_error err;
+    uint32_t count;
+    if (repository_look(from, &entries, &count, &err) < 0)
+        log_warn("repository not looked at", "reason=\"%s\"", err.text);
+    else
+        mark(context, NULL);
+    for (uint32_t i = 0; i < count; i++)
+        mark(context, entries[i].name);
+    free(entries);
+}

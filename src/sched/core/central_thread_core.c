@@ -1,0 +1,456 @@
+/* central_thread_core.c - keeps the set of models and accelerators, and a policy's core that plans for it. */
+#include "sched/core/central_thread_core.h"
+
+#include <string.h>
+
+#include "core/util/arena.h"
+#include "core/util/assert.h"
+
+#define TIMERS_MOST 16 /* steps of the policy for its timer, in one central_look() */
+#define DELAYS_PART 8  /* the policy plans with at most this part of the shortest SLO, as in thread_rings.c */
+
+/* ---- set-up ---- */
+
+static void lay_out(struct central_thread_core *core, struct arena *arena,
+                    const struct central_thread_core_config *config) {
+    core->models = arena_take(arena, config->models_max * sizeof(*core->models));
+    core->accelerators = arena_take(arena, config->accelerators_max * sizeof(*core->accelerators));
+    core->queued = arena_take(arena, config->pool->capacity * sizeof(bool));
+    core->model_of = arena_take(arena, config->models_max * sizeof(uint32_t));
+    core->accelerator_of = arena_take(arena, config->accelerators_max * sizeof(uint32_t));
+    core->next_models = arena_take(arena, config->models_max * sizeof(*core->next_models));
+    core->next_types = arena_take(arena, config->accelerators_max);
+}
+
+size_t central_thread_core_bytes(const struct central_thread_core_config *config) {
+    struct central_thread_core scratch;
+    struct arena arena = {NULL, 0};
+    lay_out(&scratch, &arena, config);
+    return arena.used;
+}
+
+void central_thread_core_init(struct central_thread_core *core, void *memory,
+                              const struct central_thread_core_config *config) {
+    struct arena arena = {memory, 0};
+    *core = (struct central_thread_core){.config = *config, .wake_ns = TIME_NEVER, .change_ns = TIME_NEVER};
+    lay_out(core, &arena, config);
+    deadline_queue_init(&core->waiting);
+    for (uint32_t m = 0; m < config->models_max; m++)
+        core->models[m].member = CENTRAL_NONE;
+    for (uint32_t a = 0; a < config->accelerators_max; a++)
+        core->accelerators[a].member = CENTRAL_NONE;
+}
+
+static struct request_node *node_of(const struct central_thread_core *core, uint32_t node) {
+    return &core->config.pool->nodes[node];
+}
+
+/* ---- the policy's core ---- */
+
+/* Nodes that the policy gives back. */
+static void list_taken_back(struct central_thread_core *core, uint32_t node) {
+    for (; node != REQUEST_NONE; node = node_of(core, node)->next) {
+        core->queued[node] = false;
+        node_of(core, node)->model = core->model_of[node_of(core, node)->model];
+    }
+}
+
+static int64_t latest_of(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+/* Notes a batch, in the caller's numbers. */
+static void batch_sent(struct central_thread_core *core, int64_t now_ns, const struct central_action *action) {
+    struct set_accelerator *a = &core->accelerators[action->accelerator];
+    struct set_model *model = &core->models[action->model];
+    const struct profile *profile = model->model.profiles[a->type];
+    model->running++;
+    a->outstanding++;
+    a->busy_until_ns = latest_of(a->busy_until_ns, now_ns + core->ctrl_ns) + profile->latency_ns[action->items];
+}
+
+/* Steps the policy, with an event in its numbers, and passes on what it says. */
+static void step(struct central_thread_core *core, int64_t now_ns, const struct central_event *event) {
+    struct central_output *out = &core->out;
+    core->config.ops->step(core->policy, now_ns, event, out);
+    core->wake_ns = out->wake_ns;
+    list_taken_back(core, out->refused);
+    for (uint32_t i = 0; i < out->action_count; i++) {
+        struct central_action *action = &out->actions[i];
+        action->accelerator = core->accelerator_of[action->accelerator];
+        action->model = core->model_of[action->model];
+        if (action->kind != CENTRAL_RUN)
+            continue;
+        list_taken_back(core, action->first);
+        batch_sent(core, now_ns, action);
+    }
+    if (out->refused != REQUEST_NONE || out->action_count > 0)
+        core->config.take(core->config.context, now_ns, out);
+}
+
+static void arrive(struct central_thread_core *core, int64_t now_ns, const struct request_message *message) {
+    uint32_t node = request_pool_next(core->config.pool);
+    CHECK(node != REQUEST_NONE); /* the shell's duty */
+    core->queued[node] = true;
+    core->queued_end = node >= core->queued_end ? node + 1 : core->queued_end;
+    step(core, now_ns, &(struct central_event){.kind = CENTRAL_ARRIVED, .request = message});
+}
+
+/* Leaves the policy's core: the requests that it had queued wait here, and the batches that it had sent are foreign to
+ * the next core. */
+static void policy_leave(struct central_thread_core *core) {
+    core->moves_before = central_moves(core);
+    for (uint32_t node = 0; core->policy && node < core->queued_end; node++) {
+        if (!core->queued[node])
+            continue;
+        core->queued[node] = false;
+        node_of(core, node)->model = core->model_of[node_of(core, node)->model];
+        deadline_queue_insert(&core->waiting, core->config.pool->nodes, node);
+    }
+    core->queued_end = 0;
+    for (uint32_t m = 0; m < core->model_count; m++)
+        if (core->model_of[m] != CENTRAL_NONE)
+            core->models[core->model_of[m]].member = CENTRAL_NONE;
+    for (uint32_t a = 0; a < core->accelerator_count; a++)
+        core->accelerators[core->accelerator_of[a]].member = CENTRAL_NONE;
+    for (uint32_t a = 0; a < core->config.accelerators_max; a++)
+        core->accelerators[a].foreign = core->accelerators[a].outstanding;
+    core->model_count = core->accelerator_count = 0;
+    core->policy = NULL;
+    core->wake_ns = TIME_NEVER;
+}
+
+/* ---- the next one ---- */
+
+static bool runs_on_some(const struct set_model *model, const uint32_t *up) {
+    for (uint32_t t = 0; t < ACCELERATOR_TYPES_MAX; t++)
+        if (model->model.profiles[t] && up[t] > 0)
+            return true;
+    return false;
+}
+
+static void up_count(const struct central_thread_core *core, uint32_t up[ACCELERATOR_TYPES_MAX]) {
+    memset(up, 0, ACCELERATOR_TYPES_MAX * sizeof(*up));
+    for (uint32_t a = 0; a < core->config.accelerators_max; a++)
+        up[core->accelerators[a].type] += core->accelerators[a].up;
+}
+
+/* Whether the next core is to plan for a model. */
+static bool is_planned(const struct set_model *model, const uint32_t *up) {
+    return model->there && runs_on_some(model, up);
+}
+
+/* Types in the next core's numbers: those of which some accelerator runs something. Returns how many there are. */
+static uint32_t types_number(const struct central_thread_core *core, const uint32_t *up, uint32_t *number) {
+    uint32_t count = 0;
+    for (uint32_t t = 0; t < core->config.types; t++) {
+        bool used = false;
+        for (uint32_t m = 0; up[t] > 0 && !used && m < core->config.models_max; m++)
+            used = core->models[m].there && core->models[m].model.profiles[t];
+        number[t] = used ? count++ : CENTRAL_NONE;
+    }
+    return count;
+}
+
+/* A model as the next core is told of it. */
+static struct central_model told_of(struct central_thread_core *core, int64_t now_ns, struct set_model *m,
+                                    const uint32_t *type_number) {
+    struct central_model told = m->model;
+    memset(told.profiles, 0, sizeof(told.profiles));
+    for (uint32_t t = 0; t < core->config.types; t++)
+        if (type_number[t] != CENTRAL_NONE)
+            told.profiles[type_number[t]] = m->model.profiles[t];
+    arrival_rates_roll(&m->rates, now_ns);
+    told.rate_hint = arrival_rates_slow(&m->rates);
+    return told;
+}
+
+size_t central_renew_bytes(struct central_thread_core *core, int64_t now_ns, int64_t ctrl_ns) {
+    uint32_t up[ACCELERATOR_TYPES_MAX], number[ACCELERATOR_TYPES_MAX], models = 0, accelerators = 0;
+    core->told_ctrl_ns = ctrl_ns;
+    up_count(core, up);
+    uint32_t types = types_number(core, up, number);
+    for (uint32_t m = 0; m < core->config.models_max; m++) {
+        struct set_model *model = &core->models[m];
+        if (!is_planned(model, up))
+            continue;
+        core->next_models[models++] = told_of(core, now_ns, model, number);
+        if (ctrl_ns > model->model.slo_ns / DELAYS_PART)
+            ctrl_ns = model->model.slo_ns / DELAYS_PART;
+    }
+    for (uint32_t a = 0; a < core->config.accelerators_max; a++)
+        if (core->accelerators[a].up && number[core->accelerators[a].type] != CENTRAL_NONE)
+            core->next_types[accelerators++] = (uint8_t)number[core->accelerators[a].type];
+    core->next = (struct central_config){
+        .models = core->next_models,
+        .model_count = models,
+        .accelerator_type = core->next_types,
+        .accelerators = accelerators,
+        .types = types,
+        .ctrl_ns = ctrl_ns,
+        .seed = 1,
+        .options = core->config.options,
+    };
+    return models > 0 && accelerators > 0 ? core->config.ops->bytes(&core->next) : 0;
+}
+
+/* Gives the members of the next core their numbers, in the order of central_renew_bytes(). */
+static void members_number(struct central_thread_core *core) {
+    uint32_t up[ACCELERATOR_TYPES_MAX], number[ACCELERATOR_TYPES_MAX];
+    up_count(core, up);
+    types_number(core, up, number);
+    for (uint32_t m = 0; m < core->config.models_max; m++)
+        if (is_planned(&core->models[m], up)) {
+            core->models[m].member = core->model_count;
+            core->model_of[core->model_count++] = m;
+        }
+    for (uint32_t a = 0; a < core->config.accelerators_max; a++)
+        if (core->accelerators[a].up && number[core->accelerators[a].type] != CENTRAL_NONE) {
+            core->accelerators[a].planned = core->accelerators[a].type;
+            core->accelerators[a].member = core->accelerator_count;
+            core->accelerator_of[core->accelerator_count++] = a;
+        }
+    CHECK(core->model_count == core->next.model_count && core->accelerator_count == core->next.accelerators);
+}
+
+static void busy_tell(struct central_thread_core *core, int64_t now_ns) {
+    for (uint32_t i = 0; i < core->accelerator_count; i++) {
+        const struct set_accelerator *a = &core->accelerators[core->accelerator_of[i]];
+        if (a->foreign > 0)
+            step(core, now_ns,
+                 &(struct central_event){
+                     .kind = CENTRAL_BUSY, .accelerator = i, .until_ns = latest_of(a->busy_until_ns, now_ns)});
+    }
+}
+
+/* A request that waits, as it came, in the policy's number of its model. */
+static struct request_message message_of(const struct central_thread_core *core, const struct request_node *node) {
+    return (struct request_message){
+        .handle = node->handle,
+        .arrival_ns = node->arrival_ns,
+        .deadline_ns = node->deadline_ns,
+        .work = 1,
+        .model = core->models[node->model].member,
+        .items = node->items,
+        .port = node->port,
+    };
+}
+
+/* Gives the policy what waits for its models. */
+static void waiting_tell(struct central_thread_core *core, int64_t now_ns) {
+    struct request_node *nodes = core->config.pool->nodes;
+    for (uint32_t node = deadline_queue_first(&core->waiting), next; node != REQUEST_NONE; node = next) {
+        next = deadline_queue_next(nodes, node);
+        if (core->models[nodes[node].model].member == CENTRAL_NONE)
+            continue;
+        struct request_message message = message_of(core, &nodes[node]);
+        deadline_queue_remove(&core->waiting, nodes, 0, message.deadline_ns, message.handle);
+        request_pool_put(core->config.pool, node);
+        arrive(core, now_ns, &message);
+    }
+}
+
+void *central_renew(struct central_thread_core *core, int64_t now_ns, void *memory) {
+    void *before = core->memory;
+    core->change_ns = TIME_NEVER;
+    policy_leave(core);
+    core->memory = memory;
+    if (!memory)
+        return before;
+    core->ctrl_ns = core->next.ctrl_ns;
+    core->policy = memory;
+    core->config.ops->init(memory, &core->next, core->config.pool);
+    members_number(core);
+    busy_tell(core, now_ns);
+    waiting_tell(core, now_ns);
+    return before;
+}
+
+void central_renew_at(struct central_thread_core *core, int64_t at_ns) {
+    core->change_ns = at_ns;
+}
+
+/* ---- what there is ---- */
+
+static void set_changed(struct central_thread_core *core, int64_t now_ns) {
+    int64_t at_ns = core->policy ? now_ns + CENTRAL_COLLECT_NS : now_ns;
+    core->change_ns = at_ns < core->change_ns ? at_ns : core->change_ns;
+}
+
+void central_model_comes(struct central_thread_core *core, int64_t now_ns, uint32_t model,
+                         const struct central_model *told) {
+    struct set_model *m = &core->models[model];
+    CHECK(!m->there);
+    m->there = true;
+    m->model = *told;
+    arrival_rates_init(&m->rates);
+    set_changed(core, now_ns);
+}
+
+bool central_model_goes(struct central_thread_core *core, uint32_t model) {
+    struct set_model *m = &core->models[model];
+    if (m->running > 0)
+        return false;
+    m->there = false;
+    if (m->member != CENTRAL_NONE)
+        core->model_of[m->member] = CENTRAL_NONE; /* the policy keeps it, with nothing to do, until the next core */
+    m->member = CENTRAL_NONE;
+    return true;
+}
+
+/* Whether the policy's core knows an accelerator, and as the type that it is now: after one has left, one of another
+ * type may come under its number. */
+static bool is_planned_for(const struct set_accelerator *a) {
+    return a->member != CENTRAL_NONE && a->planned == a->type;
+}
+
+void central_accelerator_comes(struct central_thread_core *core, int64_t now_ns, uint32_t accelerator, uint8_t type) {
+    struct set_accelerator *a = &core->accelerators[accelerator];
+    if (a->up)
+        return;
+    CHECK_LT(type, core->config.types);
+    a->type = type;
+    a->up = true;
+    if (is_planned_for(a))
+        step(core, now_ns, &(struct central_event){.kind = CENTRAL_UP, .accelerator = a->member});
+    else
+        set_changed(core, now_ns);
+}
+
+/* Whether a model that the policy plans for runs nowhere now. */
+static bool any_stranded(const struct central_thread_core *core) {
+    uint32_t up[ACCELERATOR_TYPES_MAX];
+    memset(up, 0, sizeof(up));
+    for (uint32_t i = 0; i < core->accelerator_count; i++) {
+        const struct set_accelerator *a = &core->accelerators[core->accelerator_of[i]];
+        up[a->type] += a->up && is_planned_for(a);
+    }
+    for (uint32_t i = 0; i < core->model_count; i++)
+        if (core->model_of[i] != CENTRAL_NONE && !runs_on_some(&core->models[core->model_of[i]], up))
+            return true;
+    return false;
+}
+
+void central_accelerator_leaves(struct central_thread_core *core, int64_t now_ns, uint32_t accelerator) {
+    struct set_accelerator *a = &core->accelerators[accelerator];
+    if (!a->up)
+        return;
+    a->up = false;
+    if (!is_planned_for(a))
+        return;
+    if (!any_stranded(core)) {
+        step(core, now_ns, &(struct central_event){.kind = CENTRAL_DOWN, .accelerator = a->member});
+        return;
+    }
+    policy_leave(core); /* the policy's core would refuse the requests of the model that is stranded */
+    set_changed(core, now_ns);
+}
+
+/* ---- requests and batches ---- */
+
+static void wait_for_accelerator(struct central_thread_core *core, const struct request_message *message) {
+    uint32_t node = request_pool_get(core->config.pool);
+    CHECK(node != REQUEST_NONE); /* the shell's duty */
+    request_node_set(node_of(core, node), message);
+    deadline_queue_insert(&core->waiting, core->config.pool->nodes, node);
+}
+
+/* Refuses a request that does not wait any more. */
+static void waiting_refuse(struct central_thread_core *core, int64_t now_ns, uint32_t node, enum refusal reason) {
+    core->out.refused = REQUEST_NONE;
+    core->out.action_count = 0;
+    central_refuse(&core->out, core->config.pool, node, reason);
+    core->config.take(core->config.context, now_ns, &core->out);
+}
+
+static void cancel(struct central_thread_core *core, int64_t now_ns, const struct request_message *message) {
+    uint32_t node =
+        deadline_queue_remove(&core->waiting, core->config.pool->nodes, 0, message->deadline_ns, message->handle);
+    if (node != REQUEST_NONE) {
+        waiting_refuse(core, now_ns, node, REFUSAL_CANCELLED);
+        return;
+    }
+    struct request_message own = *message;
+    own.model = core->models[message->model].member;
+    if (own.model != CENTRAL_NONE)
+        step(core, now_ns, &(struct central_event){.kind = CENTRAL_CANCELLED, .request = &own});
+}
+
+void central_request(struct central_thread_core *core, int64_t now_ns, const struct request_message *message) {
+    struct set_model *m = &core->models[message->model];
+    if (message->kind == REQUEST_CANCELLED) {
+        cancel(core, now_ns, message);
+        return;
+    }
+    CHECK(m->there);
+    arrival_rates_roll(&m->rates, now_ns);
+    arrival_rates_count(&m->rates, now_ns, message->items, message->deadline_ns - now_ns);
+    if (m->member == CENTRAL_NONE) {
+        wait_for_accelerator(core, message);
+        return;
+    }
+    struct request_message own = *message;
+    own.model = m->member;
+    arrive(core, now_ns, &own);
+}
+
+void central_action_ended(struct central_thread_core *core, int64_t now_ns, const struct central_ended *ended,
+                          bool sent) {
+    struct set_accelerator *a = &core->accelerators[ended->accelerator];
+    bool foreign = sent && a->foreign > 0;
+    if (ended->kind == CENTRAL_RUN) {
+        CHECK(a->outstanding > 0 && core->models[ended->model].running > 0);
+        a->outstanding--;
+        core->models[ended->model].running--;
+        if (a->outstanding == 0)
+            a->busy_until_ns = now_ns;
+    }
+    if (foreign)
+        a->foreign--;
+    else if (a->foreign > a->outstanding) /* the batch was not sent, and the core that decided on it has gone */
+        a->foreign = a->outstanding;
+    if (foreign && a->foreign > 0)
+        return;
+    if (a->member == CENTRAL_NONE)
+        return;
+    struct central_ended own = *ended;
+    own.accelerator = a->member;
+    own.model = core->models[ended->model].member;
+    if (foreign)
+        step(core, now_ns, &(struct central_event){.kind = CENTRAL_FREE, .accelerator = a->member});
+    else
+        step(core, now_ns, &(struct central_event){.kind = CENTRAL_ENDED, .accelerator = a->member, .ended = &own});
+}
+
+void central_look(struct central_thread_core *core, int64_t now_ns) {
+    for (uint32_t i = 0; core->wake_ns <= now_ns && i < TIMERS_MOST; i++)
+        step(core, now_ns, &(struct central_event){.kind = CENTRAL_TIMER});
+    while (core->waiting.count > 0 && node_of(core, deadline_queue_first(&core->waiting))->deadline_ns < now_ns)
+        waiting_refuse(core, now_ns, deadline_queue_pop(&core->waiting, core->config.pool->nodes), REFUSAL_STRANDED);
+}
+
+double central_needed(const struct central_thread_core *core) {
+    return core->policy && core->config.ops->needed ? core->config.ops->needed(core->policy) : -1;
+}
+
+struct central_moves central_moves(const struct central_thread_core *core) {
+    struct central_moves all = core->moves_before;
+    if (!core->policy || !core->config.ops->moves)
+        return all;
+    const struct central_moves *moves = core->config.ops->moves(core->policy);
+    all.plans += moves->plans;
+    all.places += moves->places;
+    all.kept += moves->kept;
+    all.requests += moves->requests;
+    all.wait_ns += moves->wait_ns;
+    all.wait_max_ns = latest_of(all.wait_max_ns, moves->wait_max_ns);
+    return all;
+}
+
+int64_t central_wake_ns(const struct central_thread_core *core) {
+    int64_t wake_ns = core->wake_ns < core->change_ns ? core->wake_ns : core->change_ns;
+    if (core->waiting.count == 0)
+        return wake_ns;
+    int64_t late_ns = node_of(core, deadline_queue_first(&core->waiting))->deadline_ns + 1;
+    return late_ns < wake_ns ? late_ns : wake_ns;
+}

@@ -1,0 +1,112 @@
+/* decision_log.h - every step of a scheduling thread's cores: what a core was told, at which time, and what it said.
+ * From that the thread's decisions can be made again, message by message (lab/sim/decision_replay.h), for tests and to
+ * find out why a server decided as it did. The looks at the load, from which advice on accelerators comes, have a log
+ * of their own. Pure.
+ *
+ * A log is memory of the caller's that is filled from its beginning, since a replay begins with cores that know
+ * nothing. When it is full nothing more is logged. It is of one thread, and readable by the program that wrote it
+ * only: structs are kept as they lie in memory. */
+#pragma once
+
+#include "sched/core/model_core.h"
+#include "sched/core/rank_core.h"
+#include "sched/plan/advisor.h"
+
+#define DECISION_MAGIC "symphony steps 3"
+
+enum decision_kind {
+    DECISION_MODEL_THREAD, /* struct decision_thread */
+    DECISION_MODEL_INIT,   /* struct decision_init; the configuration; what it points to */
+    DECISION_MODEL_STEP,   /* struct decision_step; what the event brings; what the core said */
+    DECISION_RANK_INIT,
+    DECISION_RANK_STEP,
+    DECISION_RANK_TAKE,
+    DECISION_RANK_PARAMETERS, /* struct decision_step; the message to a model */
+    DECISION_RANK_LOAD,       /* struct decision_step; accelerator time that the load has needed so far, a double */
+    DECISION_ADVICE_INIT, /* struct decision_step; struct decision_advisor; what the rank cores have said of the load,
+                           * a double for each */
+    DECISION_ADVICE_LOOK, /* struct decision_step; the load: all, and the parts if there are several; what the rank
+                           * cores have said; the advice */
+};
+
+/* The beginning of a log. */
+struct decision_head {
+    char magic[16], version[32];
+    uint64_t used;   /* bytes, this struct included */
+    uint64_t missed; /* steps that found no room */
+};
+
+struct decision_entry {
+    uint32_t bytes; /* this struct included; a multiple of 8 */
+    uint32_t kind;  /* enum decision_kind */
+};
+
+struct decision_thread {
+    char policy[32];
+    struct policy_options options;
+    uint32_t types, pool; /* requests that it may hold */
+};
+
+struct decision_init {
+    uint32_t core;   /* the rank core's number of the variant */
+    uint32_t levels; /* index of its model's queue limits within the thread; UINT32_MAX: it has none */
+    uint32_t most[PRIORITIES_MAX];
+};
+
+struct decision_advisor {
+    struct autoscale_config config;
+    uint32_t parts;
+};
+
+struct decision_step {
+    int64_t now_ns;
+    uint32_t core;  /* of a model core; of parameters: the model */
+    uint32_t event; /* its kind */
+};
+
+struct decision_log {
+    char *memory;
+    size_t bytes, used;
+    size_t from; /* where the entry that is being written begins */
+    bool full;
+};
+
+/* Begins a log in `bytes` of memory, at least those of the head. */
+void decision_log_init(struct decision_log *log, char *memory, size_t bytes);
+
+/* ---- for the threads: after each step, before anything is done with what it said ---- */
+
+void decision_model_thread(struct decision_log *log, const struct policy_ops *policy,
+                           const struct policy_options *options, uint32_t types, uint32_t pool);
+/* `levels`: the array of the thread's limits, in which config->levels lies. */
+void decision_model_init(struct decision_log *log, uint32_t core, const struct model_core_config *config,
+                         const struct queue_levels *levels);
+void decision_model_step(struct decision_log *log, uint32_t core, uint32_t types, int64_t now_ns,
+                         const struct model_event *event, const struct model_output *out,
+                         const struct request_pool *pool);
+void decision_rank_init(struct decision_log *log, const struct rank_core_config *config);
+/* `takes`: rank_core_take() instead of rank_core_step(). */
+void decision_rank_step(struct decision_log *log, uint32_t types, int64_t now_ns, const struct rank_event *event,
+                        bool takes, const struct rank_output *out);
+void decision_rank_parameters(struct decision_log *log, const struct grant_message *message);
+/* After a step that changed the parameters, and before anybody else is told. */
+void decision_rank_load(struct decision_log *log, int64_t now_ns, double needed_ns);
+
+/* ---- for whoever looks at the load; `needed_ns`: for each part, what its rank core has said last ---- */
+
+void decision_advice_init(struct decision_log *log, int64_t now_ns, const struct autoscale_config *config,
+                          uint32_t parts, const double *needed_ns);
+void decision_advice_look(struct decision_log *log, int64_t now_ns, const struct advisor_load *load,
+                          const double *needed_ns, const struct advisor *advisor);
+
+/* ---- for replays ---- */
+
+/* How many bytes the event of a model core brings; and what cores say, written field by field, since the padding
+ * between fields is undefined. */
+size_t decision_model_event_bytes(enum model_event_kind kind);
+void decision_put_model_output(struct decision_log *log, enum model_event_kind kind, uint32_t types,
+                               const struct model_output *out, const struct request_pool *pool);
+void decision_put_rank_output(struct decision_log *log, bool takes, const struct rank_output *out);
+void decision_put_grant(struct decision_log *log, const struct grant_message *message);
+void decision_put_double(struct decision_log *log, double value);
+void decision_put_advice(struct decision_log *log, const struct advisor *advisor);

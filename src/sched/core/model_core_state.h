@@ -1,0 +1,243 @@
+/* model_core_state.h - what a model core consists of. For its own files only:
+ *
+ *     model_core.c        set-up, what each event does, rates
+ *     model_waiting.c     which requests wait: arrivals, cancellations, refusals
+ *     model_promises.c    requests whose inputs are still being prepared
+ *     model_batches.c     which requests a batch may hold
+ *     model_candidates.c  the next batch of each type and the candidate that tells of it
+ *     model_seal.c        the batch for an accelerator that is granted
+ *     model_tables.c      the latency tables in force, corrected by measured runs
+ *
+ * Functions that every arrival calls are inline. */
+#pragma once
+
+#include "core/data/rolling.h"
+#include "sched/core/deadline_queue.h"
+#include "sched/core/model_core.h"
+#include "sched/core/model_view.h"
+
+/* The next batch on one type: `items` of the queue from `start` on. */
+struct type_batch {
+    uint32_t start; /* REQUEST_NONE: no batch */
+    uint32_t items;
+    bool full;          /* more requests wait behind it, but none fits */
+    bool grown;         /* changed by arrivals of this time, which its candidate does not tell yet */
+    int64_t changed_ns; /* when requests joined or left it */
+};
+
+/* What an arrival touches lies first. With one type of accelerators that is some twelve cache lines, the policy's first
+ * one included (model_core_prefetch()). */
+struct model_core {
+    const struct policy_ops *policy;
+    struct request_pool *pool;
+    struct queue_levels *levels; /* of requests in `queue` and `leftovers`; NULL: nothing limits them */
+    uint32_t model;
+    uint32_t batch_max;
+    uint32_t refused_last; /* in the list of the step's output */
+    bool fetch_ahead;      /* inputs travel while the batch before runs */
+    bool hopeless;         /* a request was refused for its deadline in this step */
+    bool told;             /* parameters have come; before that the core does not know which types are in service */
+    bool stranded;         /* no accelerator in service runs the model */
+    bool grown;            /* some batch is `grown` */
+    bool changed;          /* a candidate has changed and was not told yet */
+    bool stale;            /* arrivals of this time make it necessary to compose all batches anew */
+    bool any_best_effort;  /* something waits in `best_effort` */
+    bool classes;          /* some request was not of the highest priority; while false, nothing looks for others */
+    uint32_t promised;     /* first of the requests whose inputs are promised, by ready_ns, linked by `next` */
+    uint32_t promised_count;
+    int64_t free_ns;    /* while answering a grant: when that accelerator is expected to be free; else INT64_MIN */
+    int64_t hurried_ns; /* a batch whose first request arrived by then starts at once */
+    int64_t ran_ns;     /* when a batch last ran, or the tables were last relaxed; TIME_NEVER: not yet */
+    double late_rate, bad_weight; /* share of late requests, as view.dropped_rate; weight of the next one in both */
+    struct deadline_queue queue, leftovers;
+    struct model_view view;
+    struct type_batch batches[ACCELERATOR_TYPES_MAX];
+    struct candidate candidates[ACCELERATOR_TYPES_MAX]; /* as of the last step */
+    struct policy_options options;
+    struct rolling *rolling[ACCELERATOR_TYPES_MAX]; /* NULL: not learning */
+    struct deadline_queue best_effort;
+    uint32_t asked, asked_tick; /* the largest batch, in items, that a request of the last tick with requests allows;
+                                   the same of this tick so far. UINT32_MAX: any, 0: no request came */
+    uint32_t delays; /* a bit for each priority whose requests become best effort instead of being refused (DELAY) */
+    double weight;
+    double slo_ns; /* the configured one */
+    /* profile_batch_cheapest() and profile_batch_best() of the profiles, by type, never of corrected tables: where
+     * batching stops paying is in the model's nature, and a few slow runs of some size are no reason to give up larger
+     * batches. */
+    uint32_t cheapest[ACCELERATOR_TYPES_MAX], best[ACCELERATOR_TYPES_MAX];
+    _Alignas(16) char own[]; /* the policy's room; then profiles and windows */
+};
+
+static inline struct request_node *model_node(const struct model_core *core, uint32_t node) {
+    return &core->pool->nodes[node];
+}
+
+/* ---- times ---- */
+
+/* The shortest time from a decision to the end of such a batch, over the types. */
+static inline int64_t model_span_least(const struct model_core *core, uint32_t items) {
+    const struct model_view *m = &core->view;
+    if (m->types == 1)
+        return model_span_ns(m, 0, items);
+    int64_t least = TIME_NEVER;
+    for (uint32_t t = 0; t < m->types; t++) {
+        if (!m->used[t])
+            continue;
+        int64_t span_ns = model_span_ns(m, t, items);
+        if (span_ns < least)
+            least = span_ns;
+    }
+    return least;
+}
+
+/* When `request` can start at the latest, on the fastest type. */
+static inline int64_t model_latest_start(const struct model_core *core, const struct request_node *request) {
+    return request->deadline_ns - model_span_least(core, request->items);
+}
+
+/* How long a batch occupies its accelerator. */
+static inline int64_t model_run_ns(const struct model_core *core, uint32_t type, uint32_t items) {
+    const struct model_view *m = &core->view;
+    return m->profiles[type]->latency_ns[items] + (core->fetch_ahead ? 0 : m->data_ns * items);
+}
+
+/* When a batch sealed now ends. */
+static inline int64_t model_end_ns(const struct model_core *core, uint32_t type, int64_t now_ns, uint32_t items) {
+    const struct model_view *m = &core->view;
+    int64_t start_ns = now_ns + m->ctrl_ns + (core->fetch_ahead ? m->data_ns * items : 0);
+    return (start_ns > core->free_ns ? start_ns : core->free_ns) + model_run_ns(core, type, items);
+}
+
+/* Whether a batch sealed now ends by the deadline; always, for policies that are blind to deadlines. */
+static inline bool model_in_time(const struct model_core *core, uint32_t type, int64_t now_ns, uint32_t items,
+                                 int64_t deadline_ns) {
+    return core->policy->deadline_blind || model_end_ns(core, type, now_ns, items) <= deadline_ns;
+}
+
+/* Most items that the policy lets a batch of `type` have. */
+static inline uint32_t model_items_most(const struct model_view *m, uint32_t type) {
+    return m->items_cap && m->items_cap < m->items_most[type] ? m->items_cap : m->items_most[type];
+}
+
+/* ---- model_waiting.c ---- */
+
+void model_request_arrived(struct model_core *core, int64_t now_ns, const struct request_message *message,
+                           struct model_output *out);
+void model_request_cancelled(struct model_core *core, int64_t now_ns, const struct request_message *message,
+                             struct model_output *out);
+/* Gives up the requests that can no longer be in time: those of the queue become leftovers, leftovers and best effort
+ * are refused. */
+void model_prune(struct model_core *core, int64_t now_ns, struct model_output *out);
+/* A request whose inputs are there, and which is counted already, joins the queue, if the policy admits it. */
+void model_request_joins(struct model_core *core, int64_t now_ns, uint32_t node, struct model_output *out);
+/* Takes a request out of the queue that holds it. */
+void model_remove(struct model_core *core, struct deadline_queue *queue, uint32_t node);
+/* One more request has left: dropped (1), or in a batch (0). */
+void model_outcome(struct model_core *core, double dropped);
+/* The first request of the next lower priority, or REQUEST_NONE. */
+uint32_t model_priority_next(const struct model_core *core, const struct deadline_queue *queue, uint32_t node);
+/* Items of the head's priority that are queued, or `most`, if there are more. */
+uint32_t model_items_alike(const struct model_core *core, const struct request_node *head, uint32_t most);
+
+/* One more request with an SLO waits, or with -1 one less. */
+static inline void model_level_count(struct model_core *core, uint8_t priority, int more) {
+    if (core->levels)
+        core->levels->of[priority].waiting += (uint32_t)more;
+}
+
+/* Whether requests of several priorities wait in a queue. */
+static inline bool model_is_mixed(const struct model_core *core, const struct deadline_queue *queue) {
+    return core->classes && queue->count > 1 &&
+           model_node(core, queue->head[0])->priority != model_node(core, queue->tail[0])->priority;
+}
+
+/* The window drop: how many items must fit before the deadline of the queue's head, or of the first request of a
+ * priority, for it to stay. That is the policy's target, or all items of its priority if fewer wait, but at least the
+ * head's own. */
+static inline uint32_t model_items_wanted(const struct model_core *core, const struct request_node *head) {
+    uint32_t target = core->view.target_items;
+    uint32_t wanted = target < core->queue.items ? target : core->queue.items;
+    if (model_is_mixed(core, &core->queue))
+        wanted = model_items_alike(core, head, wanted);
+    return wanted > head->items ? wanted : head->items;
+}
+
+static inline bool model_head_stays(const struct model_core *core, int64_t now_ns, const struct request_node *head) {
+    if (core->policy->deadline_blind)
+        return !core->stranded || now_ns <= head->deadline_ns;
+    return now_ns + model_span_least(core, model_items_wanted(core, head)) <= head->deadline_ns;
+}
+
+/* ---- model_promises.c ---- */
+
+/* Keeps a request until its inputs are there. */
+void model_promise_add(struct model_core *core, uint32_t node, int64_t ready_ns);
+/* Lets those join the queue whose inputs are promised for `until_ns` or before. */
+void model_promises_join(struct model_core *core, int64_t now_ns, int64_t until_ns, struct model_output *out);
+/* The inputs of one are there. Does nothing if it waits for them no more. */
+void model_promise_ready(struct model_core *core, int64_t now_ns, uint64_t handle, struct model_output *out);
+/* Takes one out: its node, or REQUEST_NONE. */
+uint32_t model_promise_take(struct model_core *core, uint64_t handle);
+
+/* When the next one is due; TIME_NEVER: there is none. */
+static inline int64_t model_promise_next(const struct model_core *core) {
+    return core->promised_count ? model_node(core, core->promised)->ready_ns : TIME_NEVER;
+}
+
+/* ---- model_batches.c ---- */
+
+/* The request with which a batch of `type` starts in a queue: the head. If the type is too slow for the head, the first
+ * request that a batch of `items` does not make late, or else the first that the type can finish in time at all.
+ * REQUEST_NONE: none. */
+uint32_t model_start_find(const struct model_core *core, const struct deadline_queue *queue, uint32_t type,
+                          int64_t now_ns, uint32_t items);
+/* The requests of `queue`, from `start` on, that a batch of `type` with at most `most` items holds. */
+struct type_batch model_batch_compose(const struct model_core *core, const struct deadline_queue *queue, uint32_t type,
+                                      int64_t now_ns, uint32_t start, uint32_t most);
+/* The same where several priorities wait. The requests are linked by `next`, by deadline. */
+struct type_batch model_mixed_compose(const struct model_core *core, const struct deadline_queue *queue, uint32_t type,
+                                      int64_t now_ns, uint32_t most);
+/* The best effort of which a batch may run on a type for at most run_ns. */
+struct type_batch model_best_effort_compose(const struct model_core *core, uint32_t type, int64_t now_ns,
+                                            int64_t run_ns);
+
+/* ---- model_candidates.c ---- */
+
+/* Prunes the queues and composes all batches and candidates anew. */
+void model_refresh(struct model_core *core, int64_t now_ns, struct model_output *out);
+/* An arrival went to the end of the queue: lengthens the batches that it can join. False if batches must be composed.
+ */
+bool model_lengthen(struct model_core *core, int64_t now_ns, uint32_t node);
+/* Lets batches and candidates follow the arrivals of this time. */
+void model_settle(struct model_core *core, int64_t now_ns, struct model_output *out);
+/* When time alone will change a candidate: a batch shrinks or loses its first request, a leftover gets too late, or
+ * promised inputs are due. */
+int64_t model_wake_ns(const struct model_core *core);
+
+/* ---- model_seal.c ---- */
+
+/* Takes the requests of the batch that the granted accelerator is to run out of the queues. If there are none, the
+ * accelerator is given back. */
+void model_accelerator_granted(struct model_core *core, int64_t now_ns, const struct grant_message *grant,
+                               struct model_output *out);
+
+/* ---- model_tables.c ---- */
+
+/* The part of a table up to batch_max. */
+void model_profile_copy(struct profile *to, const struct profile *from, uint32_t batch_max);
+/* Sets how large batches may be and are worth waiting for, by the profiles and what requests ask for. */
+void model_batch_limits_set(struct model_core *core);
+/* What follows from the tables in force and from how many accelerators of each type there are. */
+void model_tables_changed(struct model_core *core);
+void model_batch_ran(struct model_core *core, int64_t now_ns, const struct ran_message *ran, struct model_output *out);
+/* A request was refused for its deadline: halves the tables' corrections if nothing ran for a while. */
+void model_tables_relax(struct model_core *core, int64_t now_ns, struct model_output *out);
+
+/* Whether the policy makes batches of the sizes that the model's configuration wants. */
+static inline bool model_sizes_given(const struct model_core *core) {
+    return core->view.preferred_count > 0 && core->policy->batch_part;
+}
+
+static inline void model_policy_update(struct model_core *core) {
+    core->policy->model_update(&core->view, core->own);
+}

@@ -1,0 +1,85 @@
+/* model_seal.c - seals the batch for an accelerator that is granted: its requests leave the queues. */
+#include "core/util/assert.h"
+#include "sched/core/model_core_state.h"
+
+/* Moves a batch's requests from their queue into the output; `mixed`: they are linked by `next` already. */
+static void batch_take(struct model_core *core, int64_t now_ns, uint32_t type, struct deadline_queue *queue, bool mixed,
+                       const struct type_batch *batch, struct model_output *out) {
+    struct request_node *nodes = core->pool->nodes;
+    uint32_t node = batch->start, last = REQUEST_NONE, items = 0, count = 0;
+    while (items < batch->items) {
+        uint32_t next = mixed ? nodes[node].next : deadline_queue_next(nodes, node);
+        deadline_queue_prefetch(core->pool, node);
+        if (node == deadline_queue_first(queue))
+            deadline_queue_pop(queue, nodes);
+        else
+            model_remove(core, queue, node);
+        if (last == REQUEST_NONE)
+            out->batch = node;
+        else
+            nodes[last].next = node;
+        items += nodes[node].items;
+        count++;
+        if (queue != &core->best_effort) {
+            model_outcome(core, 0);
+            model_level_count(core, nodes[node].priority, -1);
+        }
+        last = node;
+        node = next;
+    }
+    nodes[last].next = REQUEST_NONE;
+    out->batch_requests = count;
+    out->batch_items = items;
+    out->batch_finish_ns = model_end_ns(core, type, now_ns, items);
+    out->batch_run_ns = model_run_ns(core, type, items);
+}
+
+static void leftovers_take(struct model_core *core, int64_t now_ns, uint32_t type, struct model_output *out) {
+    bool mixed = model_is_mixed(core, &core->leftovers);
+    uint32_t start = model_start_find(core, &core->leftovers, type, now_ns, 1);
+    uint32_t most = model_items_most(&core->view, type);
+    struct type_batch batch = mixed ? model_mixed_compose(core, &core->leftovers, type, now_ns, most)
+                                    : model_batch_compose(core, &core->leftovers, type, now_ns, start, most);
+    batch_take(core, now_ns, type, &core->leftovers, mixed, &batch, out);
+}
+
+static void best_effort_take(struct model_core *core, int64_t now_ns, const struct grant_message *grant,
+                             struct model_output *out) {
+    struct type_batch batch = model_best_effort_compose(core, grant->type, now_ns, grant->run_ns);
+    if (batch.start != REQUEST_NONE)
+        batch_take(core, now_ns, grant->type, &core->best_effort, false, &batch, out);
+    core->any_best_effort = core->best_effort.count > 0;
+}
+
+void model_accelerator_granted(struct model_core *core, int64_t now_ns, const struct grant_message *grant,
+                               struct model_output *out) {
+    uint32_t type = grant->type;
+    CHECK(type < core->view.types && core->view.profiles[type] && grant->supply < SUPPLY_LEVELS);
+    core->free_ns = grant->free_ns;
+    if (core->promised_count && grant->free_ns > now_ns)
+        model_promises_join(core, now_ns, grant->free_ns, out);
+    model_refresh(core, now_ns, out);
+    struct type_batch batch = core->batches[type];
+    if (batch.start != REQUEST_NONE && core->candidates[type].start_ns[grant->supply] <= now_ns) {
+        bool mixed = model_is_mixed(core, &core->queue);
+        uint32_t most = model_items_most(&core->view, type);
+        if (model_sizes_given(core))
+            most = core->policy->batch_part(&core->view, core->own, batch.items,
+                                            model_node(core, batch.start)->arrival_ns, now_ns);
+        if (mixed)
+            batch = model_mixed_compose(core, &core->queue, type, now_ns,
+                                        most); /* its links were overwritten for other types */
+        else if (most < batch.items)
+            batch = model_batch_compose(core, &core->queue, type, now_ns, batch.start, most);
+        batch_take(core, now_ns, type, &core->queue, mixed, &batch, out);
+    } else if (grant->leftovers && candidate_leftovers(&core->candidates[type])) {
+        leftovers_take(core, now_ns, type, out);
+    } else if (grant->best_effort) {
+        best_effort_take(core, now_ns, grant, out);
+    }
+    bool waited = core->free_ns > now_ns;
+    core->free_ns = INT64_MIN;
+    if (out->batch != REQUEST_NONE || waited)
+        model_refresh(core, now_ns, out);
+    core->changed = true; /* the answer always brings the candidates */
+}

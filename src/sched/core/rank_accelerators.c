@@ -1,0 +1,174 @@
+/* rank_accelerators.c - when accelerators are free, and how long before that they are offered.
+ *
+ * Grants, answers and inputs take some time to an accelerator, which should not wait for them. So it is offered `ahead`
+ * of the end of its batch:
+ *
+ *     |<------------- l(b) -------------->|
+ *     begin              offer <- ahead ->| free
+ *
+ * `ahead` is the time that a batch takes on its way, as configured, plus the time that grants were seen to take until
+ * they were answered. No allowance is made for batches that end early: a batch sealed too early would block a more
+ * urgent one that arrives meanwhile, and an accelerator that is reported free before it was offered is granted then. A
+ * batch sealed ahead waits at the accelerator, at most one. Where messages take no time (a simulation without delays)
+ * accelerators are offered when they are reported free. */
+#include "core/util/assert.h"
+#include "sched/core/rank_core_state.h"
+
+#define PACE_WEIGHT (1.0 / 16)
+#define PACE_FAR    2
+#define HOP_WEIGHT  (1.0 / 64)
+#define DEVIATIONS  2 /* of the time that grants take, by which they are offered earlier than in the mean */
+
+static void estimate_add(struct estimate *estimate, double value) {
+    double error = value - estimate->mean;
+    estimate->mean += HOP_WEIGHT * error;
+    estimate->deviation += HOP_WEIGHT * ((error < 0 ? -error : error) - estimate->deviation);
+}
+
+/* What the last of an accelerator's batches can be expected to take. */
+static double run_expected(const struct rank_core *core, const struct accelerator *a) {
+    const struct running *last = &a->running[a->batches - 1];
+    return (double)last->table_ns * core->model[last->model].pace;
+}
+
+/* How long before it is free an accelerator is offered; 0: not ahead of time. */
+static int64_t ahead(const struct rank_core *core) {
+    return core->ctrl_ns +
+           (int64_t)((double)core->data_ns * core->batch_mean + core->hop.mean + DEVIATIONS * core->hop.deviation);
+}
+
+static void offer(struct rank_core *core, uint32_t a, bool awaited) {
+    struct lane *lane = &core->lanes[core->accelerator[a].type];
+    bit_tree_add(&lane->free, a);
+    lane->freed += awaited;
+    core->free++;
+}
+
+/* An accelerator's state changed: offers it as soon as it can be granted. */
+static void accelerator_review(struct rank_core *core, int64_t now_ns, uint32_t a) {
+    struct accelerator *accelerator = &core->accelerator[a];
+    if (accelerator->granted || accelerator->down || accelerator->batches == BATCHES_MOST ||
+        bit_tree_has(&core->lanes[accelerator->type].free, a)) {
+        heap_remove(&core->offers, a);
+        return;
+    }
+    int64_t ahead_ns = accelerator->batches ? ahead(core) : 0;
+    if (accelerator->batches == 0 || (ahead_ns > 0 && accelerator->free_ns - ahead_ns <= now_ns)) {
+        heap_remove(&core->offers, a);
+        offer(core, a, true);
+    } else if (ahead_ns > 0) {
+        heap_set(&core->offers, a, accelerator->free_ns - ahead_ns);
+    }
+}
+
+void rank_offers_due(struct rank_core *core, int64_t now_ns) {
+    while (!heap_empty(&core->offers) && heap_top(&core->offers).key <= now_ns) {
+        struct heap_entry top = heap_top(&core->offers);
+        heap_remove(&core->offers, top.item);
+        offer(core, top.item, core->awaited);
+        if (core->awaited)
+            core->due_ns = top.key;
+    }
+}
+
+/* A model's first run, or one that was held up, may take a hundred times as long as the next ones: it counts as
+ * PACE_FAR times what was expected at most. The pace of a model that became slow still grows by a sixteenth each batch.
+ */
+static void pace_learn(double *pace, double took) {
+    double most = PACE_FAR * *pace;
+    *pace += PACE_WEIGHT * ((took < most ? took : most) - *pace);
+}
+
+/* The batch that ran has ended, and the next one, if there is one, begins. */
+static void batch_over(struct rank_core *core, struct accelerator *a, int64_t ended_ns, bool unlike) {
+    struct running over = a->running[0];
+    if (over.table_ns > 0 && ended_ns > a->begin_ns && !unlike)
+        pace_learn(&core->model[over.model].pace, (double)(ended_ns - a->begin_ns) / (double)over.table_ns);
+    if (over.best_effort) {
+        rank_best_effort_count(core, a->type, -1);
+        core->best_effort_ended_ns = ended_ns;
+    }
+    a->running[0] = a->running[1];
+    a->batches--;
+    a->begin_ns = a->batches && a->running[0].arrives_ns > ended_ns ? a->running[0].arrives_ns : ended_ns;
+    a->free_ns = a->begin_ns + (a->batches ? (int64_t)run_expected(core, a) : 0);
+}
+
+void rank_accelerator_ended(struct rank_core *core, int64_t now_ns, uint32_t a, int64_t ended_ns, bool unlike) {
+    struct accelerator *accelerator = &core->accelerator[a];
+    if (accelerator->batches) {
+        batch_over(core, accelerator, ended_ns, unlike);
+        core->busy -= accelerator->batches == 0 && !accelerator->granted;
+    } else if (accelerator->granted) {
+        accelerator->ended_early = true; /* a short batch: its end came before the model's answer */
+        accelerator->ended_ns = ended_ns;
+        accelerator->ended_unlike = unlike;
+    }
+    accelerator_review(core, now_ns, a);
+}
+
+void rank_accelerator_down(struct rank_core *core, uint32_t a) {
+    struct accelerator *accelerator = &core->accelerator[a];
+    if (accelerator->down)
+        return;
+    accelerator->down = true;
+    core->up--;
+    core->up_of_type[accelerator->type]--;
+    core->parameters_due_ns = INT64_MIN; /* the models should know */
+    core->free -= bit_tree_has(&core->lanes[accelerator->type].free, a);
+    bit_tree_remove(&core->lanes[accelerator->type].free, a);
+    heap_remove(&core->offers, a);
+}
+
+void rank_accelerator_up(struct rank_core *core, int64_t now_ns, uint32_t a, uint8_t type) {
+    struct accelerator *accelerator = &core->accelerator[a];
+    if (!accelerator->down)
+        return;
+    if (core->typed_late && accelerator->batches == 0 && !accelerator->granted) { /* else it is the one that left */
+        CHECK_LT(type, core->types);
+        accelerator->type = type;
+    }
+    accelerator->down = false;
+    core->up++;
+    core->up_of_type[accelerator->type]++;
+    core->parameters_due_ns = INT64_MIN;
+    accelerator_review(core, now_ns, a);
+}
+
+void rank_batch_announced(struct rank_core *core, int64_t now_ns, uint32_t m, const struct rank_answer *answer) {
+    struct model_slot *model = &core->model[m];
+    struct accelerator *a = &core->accelerator[answer->accelerator];
+    if (model->granted_best_effort)
+        model->best_effort_ns += answer->run_ns;
+    if (answer->sealed_ns >= a->due_ns)
+        estimate_add(&core->hop, (double)(answer->sealed_ns - a->due_ns));
+    core->batch_mean += ((double)answer->items - core->batch_mean) * HOP_WEIGHT;
+    int64_t begin_ns = answer->end_ns - answer->run_ns;
+    a->running[a->batches++] = (struct running){
+        .model = m,
+        .best_effort = model->granted_best_effort,
+        .table_ns = answer->run_ns,
+        .arrives_ns = begin_ns > a->free_ns ? begin_ns : INT64_MIN,
+    };
+    if (a->batches == 1)
+        a->begin_ns = begin_ns;
+    a->free_ns = begin_ns + (int64_t)run_expected(core, a);
+    if (!model->granted_best_effort)
+        core->granted_ns[a->type] += a->free_ns - begin_ns;
+    if (a->ended_early) {
+        batch_over(core, a, a->ended_ns, a->ended_unlike);
+        core->busy -= a->batches == 0;
+    }
+    accelerator_review(core, now_ns, answer->accelerator);
+}
+
+/* An accelerator that still runs a batch is not offered ahead of time again: one batch was already too late for that.
+ */
+void rank_accelerator_given_back(struct rank_core *core, int64_t now_ns, uint32_t a) {
+    struct accelerator *accelerator = &core->accelerator[a];
+    core->busy -= accelerator->batches == 0;
+    if (accelerator->batches && !accelerator->down)
+        heap_set(&core->offers, a, accelerator->free_ns > now_ns ? accelerator->free_ns : now_ns + 1);
+    else
+        accelerator_review(core, now_ns, a);
+}

@@ -1,0 +1,95 @@
+/* rank_best_effort.c - which accelerators run best effort, and for how long.
+ *
+ * Best effort gets accelerators that are idle and not needed. A batch cannot be interrupted, so some accelerators are
+ * kept from it for the batches that come next: as many as it takes that best effort delays one batch in ten, or in a
+ * thousand while requests are lost. Models that wait for company must find an accelerator when their time comes. An
+ * accelerator that runs best effort counts as free for all other decisions, so that these are the same as if there were
+ * none. Models take turns by how long their best effort has run. */
+#include "sched/core/rank_core_state.h"
+
+/* A batch of best effort takes at most this part of what the tightest SLO leaves beside one run. */
+#define BEST_EFFORT_PART 0.5
+/* A silent model's SLO counts until not one item is to be expected in a hundred of the longest runs. Its rate falls for
+ * 24 minutes until it is 0, and best effort must not make way all that time for requests that do not come. */
+#define SILENT_RATE (0.01 / (BEST_EFFORT_RUN_NS / (double)NS_PER_S))
+/* Accelerators kept from best effort: KEPT_STEP more after each batch that best effort delayed, and after each other
+ * batch fewer by so much that in the end KEPT_SHARE of the batches are delayed. At most KEPT_MOST of the accelerators
+ * are kept. Every 10 ms what was learned fades. */
+#define KEPT_STEP  0.5
+#define KEPT_SHARE 0.1
+#define KEPT_MOST  0.5
+#define KEPT_FADE  0.995
+/* The share while the policy goes by another way than its first: it does so only while requests are lost, and then
+ * batches may wait until the last moment, so that those which are delayed are lost, too. */
+#define KEPT_SHARE_LOSING 0.001
+
+/* How many accelerators of a type are kept from best effort. */
+static uint32_t kept(const struct rank_core *core, uint32_t type) {
+    double most = KEPT_MOST * core->up_of_type[type];
+    return (uint32_t)(core->kept < most ? core->kept : most);
+}
+
+/* A batch that waited counts as delayed by best effort if best effort ran somewhere until now. */
+void rank_kept_learn(struct rank_core *core, int64_t now_ns, bool waited) {
+    waited = waited && (core->best_effort_runs || core->best_effort_ended_ns == now_ns);
+    core->kept += KEPT_STEP * ((double)waited - (core->way ? KEPT_SHARE_LOSING : KEPT_SHARE));
+    double most = KEPT_MOST * core->up;
+    core->kept = core->kept < 0 ? 0 : core->kept > most ? most : core->kept;
+}
+
+void rank_kept_fade(struct rank_core *core) {
+    core->kept *= KEPT_FADE;
+}
+
+double rank_best_effort_run_most(const struct model_rates *rates, double most_ns) {
+    double left_ns = BEST_EFFORT_PART * (rates->slo_ns - rates->alpha_ns - rates->beta_ns);
+    return rates->rate > SILENT_RATE && left_ns < most_ns ? left_ns : most_ns;
+}
+
+void rank_best_effort_count(struct rank_core *core, uint32_t type, int32_t change) {
+    core->lanes[type].best_effort_runs += (uint32_t)change;
+    core->best_effort_runs += (uint32_t)change;
+}
+
+/* The first idle accelerator of a type, or RANK_NOBODY; one that is offered ahead of time is not idle. */
+static uint32_t idle_find(const struct rank_core *core, uint32_t type) {
+    const struct bit_tree *free = &core->lanes[type].free;
+    for (uint32_t a = bit_tree_first(free), left = free->count; left; a++) {
+        if (!bit_tree_has(free, a))
+            continue;
+        if (core->accelerator[a].batches == 0)
+            return a;
+        left--;
+    }
+    return RANK_NOBODY;
+}
+
+/* How long a type can do with one free accelerator less; 0: the accelerator is kept. If fewer would be left than models
+ * wait for company, that is until the first of these models may start. */
+static int64_t idle_span(struct rank_core *core, uint32_t type, int64_t now_ns) {
+    const struct stage *stage = rank_stage_now(core, type);
+    uint32_t left = core->lanes[type].free.count - 1;
+    if (left < kept(core, type))
+        return 0;
+    return stage->waiting.count > left ? heap_top(&stage->waiting).key - now_ns : TIME_NEVER;
+}
+
+void rank_best_effort_match(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
+    for (uint32_t t = 0; t < core->types; t++) {
+        struct lane *lane = &core->lanes[t];
+        while (!heap_empty(&lane->best_effort) && !bit_tree_empty(&lane->free) && out->grant_count < RANK_GRANTS_MAX) {
+            struct heap_entry top = heap_top(&lane->best_effort);
+            int64_t least_ns = rank_candidate(core, top.item, t)->best_effort_run_ns;
+            int64_t most_ns = core->best_effort_run_ns > least_ns ? core->best_effort_run_ns : least_ns;
+            int64_t idle_ns = idle_span(core, t, now_ns);
+            uint32_t a = idle_find(core, t);
+            if (a == RANK_NOBODY || idle_ns < least_ns)
+                break;
+            core->best_effort_turn_ns = top.key;
+            rank_grant(core, now_ns, top.item, t, a, FOR_BEST_EFFORT, out);
+            out->grants[out->grant_count - 1].run_ns = idle_ns < most_ns ? idle_ns : most_ns;
+            rank_best_effort_count(core, t, 1);
+            rank_list_update(core, LIST_LEFTOVERS);
+        }
+    }
+}

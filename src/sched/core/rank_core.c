@@ -1,0 +1,269 @@
+/* rank_core.c - matches model candidates to accelerators: set-up, and what each event does.
+ *
+ * Each type of accelerators has a lane: its free accelerators by number, so that load goes to the lowest ones first,
+ * and the candidates for it. After every event the free accelerators are granted (rank_match.c) to the candidates that
+ * may start (rank_candidates.c). */
+#include "sched/core/rank_core.h"
+
+#include <string.h>
+
+#include "core/util/arena.h"
+#include "core/util/assert.h"
+#include "sched/core/rank_core_state.h"
+
+/* ---- set-up ---- */
+
+static void rank_core_layout(struct rank_core *core, struct arena *arena, const struct rank_core_config *config) {
+    core->accelerator = arena_take(arena, config->accelerators * sizeof(*core->accelerator));
+    core->model = arena_take(arena, config->models * sizeof(*core->model));
+    core->candidates = arena_take(arena, (size_t)config->models * config->types * sizeof(*core->candidates));
+    for (uint32_t list = 0; list < LISTS; list++)
+        core->dirty[list].models = arena_take(arena, config->models * sizeof(uint32_t));
+    core->rates = arena_take(arena, config->models * sizeof(*core->rates));
+    core->rates_now = arena_take(arena, config->models * sizeof(*core->rates_now));
+    core->reporting = arena_take(arena, config->models * sizeof(*core->reporting));
+    core->admit_share = arena_take(arena, config->models * sizeof(*core->admit_share));
+    uint32_t divided = config->types > 1 ? config->models : 0;
+    core->class_rates = arena_take(arena, divided * sizeof(*core->class_rates));
+    core->class_share = arena_take(arena, config->models * sizeof(*core->class_share));
+    heap_take(arena, &core->offers, config->accelerators);
+    for (uint32_t t = 0; t < config->types; t++) {
+        struct lane *lane = &core->lanes[t];
+        bit_tree_take(arena, &lane->free, config->accelerators);
+        for (uint32_t level = 0; level < SUPPLY_LEVELS; level++) {
+            heap_take(arena, &lane->stages[level].waiting, config->models);
+            heap_take(arena, &lane->stages[level].open, config->models);
+        }
+        heap_take(arena, &lane->leftovers, config->models);
+        heap_take(arena, &lane->best_effort, config->models);
+    }
+}
+
+size_t rank_core_bytes(const struct rank_core_config *config) {
+    struct rank_core scratch;
+    struct arena arena = {NULL, 0};
+    arena_take(&arena, sizeof(struct rank_core));
+    rank_core_layout(&scratch, &arena, config);
+    return arena.used;
+}
+
+void rank_core_init(struct rank_core *core, const struct rank_core_config *config) {
+    CHECK(config->types >= 1 && config->types <= ACCELERATOR_TYPES_MAX);
+    struct arena arena = {(char *)core, 0};
+    arena_take(&arena, sizeof(*core));
+    memset(core, 0, sizeof(*core));
+    rank_core_layout(core, &arena, config);
+    core->models = config->models;
+    core->types = config->types;
+    core->accelerators = config->accelerators;
+    core->ctrl_ns = config->ctrl_ns;
+    core->data_ns = config->data_ns;
+    core->grace_ns = config->grace_ns;
+    core->typed_late = config->absent;
+    core->policy = config->policy;
+    if (config->policy_options)
+        core->options = *config->policy_options;
+    else
+        policy_options_preset(config->policy, &core->options);
+    for (uint32_t k = 0; k < config->types; k++)
+        core->parameters[k] = cluster_parameters_none();
+    core->best_effort_ended_ns = INT64_MIN;
+    core->best_effort_run_ns = (int64_t)BEST_EFFORT_RUN_NS;
+    for (uint32_t a = 0; a < config->accelerators; a++) {
+        CHECK_LT(config->accelerator_type[a], config->types);
+        bool own = !config->absent && (!config->part_of_accelerator || config->part_of_accelerator[a] == config->part);
+        core->accelerator[a] = (struct accelerator){.type = config->accelerator_type[a], .down = !own};
+        if (!own)
+            continue;
+        bit_tree_add(&core->lanes[config->accelerator_type[a]].free, a);
+        core->up_of_type[config->accelerator_type[a]]++;
+        core->free++;
+    }
+    core->up = core->free;
+    for (uint32_t m = 0; m < config->models; m++) {
+        bool own = !config->part_of_model || config->part_of_model[m] == config->part;
+        core->model[m] = (struct model_slot){.pace = 1, .member = own};
+        core->admit_share[m] = 1;
+        rank_candidates_clear(core, m);
+    }
+}
+
+/* ---- events ---- */
+
+/* Lets the model go, unless a grant is on its way to it: then it goes when it has answered. */
+static void model_leaves(struct rank_core *core, uint32_t model, struct rank_output *out) {
+    if (core->model[model].granted)
+        return;
+    out->left = model;
+}
+
+static void leave(struct rank_core *core, uint32_t model, struct rank_output *out) {
+    CHECK(core->model[model].member);
+    core->model[model].member = false;
+    rank_rates_forget(core, model);
+    rank_candidates_forget(core, model);
+    model_leaves(core, model, out);
+}
+
+/* Stores the candidates that come with a message. */
+static void candidates_take(struct rank_core *core, const struct rank_message *message) {
+    CHECK_EQ(message->types, core->types);
+    rank_candidates_store(core, message->model, message->candidates);
+}
+
+static void join(struct rank_core *core, const struct rank_message *message, struct rank_output *out) {
+    struct model_slot *model = &core->model[message->model];
+    CHECK(!model->member && !model->granted);
+    model->member = true;
+    model->pace = 1; /* the number may have been another model's before */
+    core->admit_share[message->model] = 1;
+    candidates_take(core, message);
+    out->joined = message->model;
+}
+
+static void answered(struct rank_core *core, int64_t now_ns, const struct rank_message *message,
+                     struct rank_output *out) {
+    const struct rank_answer *answer = &message->answer;
+    CHECK_LT(answer->accelerator, core->accelerators);
+    struct model_slot *model = &core->model[message->model];
+    struct accelerator *accelerator = &core->accelerator[answer->accelerator];
+    CHECK(model->granted);
+    CHECK(accelerator->granted);
+    model->granted = accelerator->granted = false;
+    if (model->granted_best_effort && answer->items == 0)
+        rank_best_effort_count(core, accelerator->type, -1);
+    if (model->member)
+        candidates_take(core, message);
+    else
+        model_leaves(core, message->model, out);
+    if (answer->items == 0) {
+        rank_candidates_hold(core, message->model, now_ns);
+        rank_accelerator_given_back(core, now_ns, answer->accelerator);
+    } else {
+        rank_batch_announced(core, now_ns, message->model, answer);
+    }
+}
+
+static void message_handle(struct rank_core *core, int64_t now_ns, const struct rank_message *message,
+                           struct rank_output *out) {
+    CHECK_LT(message->model, core->models);
+    switch (message->kind) {
+    case RANK_ANSWER:
+        answered(core, now_ns, message, out);
+        break;
+    case RANK_RATES:
+        if (core->model[message->model].member)
+            rank_rates_store(core, message->model, &message->rates);
+        break;
+    case RANK_LEAVE:
+        leave(core, message->model, out);
+        break;
+    case RANK_JOIN:
+        join(core, message, out);
+        break;
+    }
+}
+
+static void candidates_told(struct rank_core *core, uint32_t model, const struct candidate *candidates) {
+    CHECK_LT(model, core->models);
+    /* while a grant is out they are older than the answer, which brings the newest */
+    if (core->model[model].member && !core->model[model].granted)
+        rank_candidates_store(core, model, candidates);
+}
+
+static void event_handle(struct rank_core *core, int64_t now_ns, const struct rank_event *event,
+                         struct rank_output *out) {
+    switch (event->kind) {
+    case RANK_MESSAGE:
+        message_handle(core, now_ns, event->message, out);
+        break;
+    case RANK_CANDIDATES:
+        candidates_told(core, event->model, event->candidates);
+        break;
+    case RANK_TIMER:
+        break;
+    case RANK_BATCH_ENDED:
+        CHECK_LT(event->accelerator, core->accelerators);
+        rank_accelerator_ended(core, now_ns, event->accelerator, event->ended.at_ns, event->ended.unlike);
+        break;
+    case RANK_ACCELERATOR_UP:
+        CHECK_LT(event->accelerator, core->accelerators);
+        rank_accelerator_up(core, now_ns, event->accelerator, event->type);
+        break;
+    case RANK_ACCELERATOR_DOWN:
+        CHECK_LT(event->accelerator, core->accelerators);
+        rank_accelerator_down(core, event->accelerator);
+        break;
+    case RANK_WAY:
+        core->way = event->way;
+        core->parameters_due_ns = now_ns;
+        break;
+    }
+}
+
+void rank_core_take(struct rank_core *core, int64_t now_ns, const struct rank_event *event, struct rank_output *out) {
+    out->joined = out->left = RANK_NOBODY;
+    rank_offers_release(core, now_ns);
+    event_handle(core, now_ns, event, out);
+}
+
+void rank_core_step(struct rank_core *core, int64_t now_ns, const struct rank_event *event, struct rank_output *out) {
+    out->grant_count = 0;
+    out->parameters_changed = false;
+    rank_core_take(core, now_ns, event, out);
+    rank_match(core, now_ns, out);
+    if (now_ns >= core->parameters_due_ns)
+        rank_load_update(core, now_ns, out);
+
+    out->wake_ns = TIME_NEVER;
+    core->awaited = core->wanting > 0;
+    if (core->awaited && !heap_empty(&core->offers))
+        out->wake_ns = heap_top(&core->offers).key;
+    int64_t start_ns = out->grant_count == RANK_GRANTS_MAX ? now_ns : core->free ? rank_start_next(core) : TIME_NEVER;
+    if (start_ns < out->wake_ns)
+        out->wake_ns = start_ns;
+    /* Rates decay in silence, too: a batch that waits for company beside a free accelerator may have no reason to once
+     * the parameters are derived anew. Without this, a client that sends its next request only after the answer to the
+     * last one keeps the load just high enough to wait for, and waits out its whole SLO. */
+    if (out->wake_ns != TIME_NEVER && core->policy->cluster_derive && core->parameters_due_ns < out->wake_ns)
+        out->wake_ns = core->parameters_due_ns;
+}
+
+/* ---- what it says of itself ---- */
+
+void rank_core_parameters(const struct rank_core *core, uint32_t model, struct grant_message *message) {
+    *message = (struct grant_message){
+        .kind = GRANT_PARAMETERS,
+        .model = model,
+        .admit_share = core->admit_share[model],
+        .parameters = core->parameters[core->model[model].reports ? core->model[model].class : core->class_silent],
+    };
+}
+
+double rank_core_accelerators_needed(const struct rank_core *core) {
+    return core->needed;
+}
+
+double rank_core_needed_ns(const struct rank_core *core) {
+    return core->needed_ns;
+}
+
+bool rank_core_member(const struct rank_core *core, uint32_t model) {
+    return core->model[model].member;
+}
+
+bool rank_core_accelerator_idle(const struct rank_core *core, uint32_t accelerator) {
+    return !core->accelerator[accelerator].granted && core->accelerator[accelerator].batches == 0;
+}
+
+uint32_t rank_core_accelerators_free(const struct rank_core *core) {
+    return core->free;
+}
+
+uint32_t rank_core_accelerators_busy(const struct rank_core *core) {
+    return core->busy;
+}
+
+int64_t rank_core_offer_ns(const struct rank_core *core) {
+    return heap_empty(&core->offers) ? TIME_NEVER : heap_top(&core->offers).key;
+}

@@ -1,0 +1,125 @@
+/* rank_match.c - who gets the accelerators that are free: batches, then leftovers, then best effort. */
+#include "core/util/assert.h"
+#include "sched/core/rank_core_state.h"
+
+/* Leftovers take an accelerator only if no more than so many models wait for company for each one that is left. */
+#define WAITING_EACH 4
+
+void rank_grant(struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t type, uint32_t a, enum purpose purpose,
+                struct rank_output *out) {
+    struct lane *lane = &core->lanes[type];
+    uint32_t level = rank_supply_level(core, type);
+    bool freed = lane->freed > 0, leftovers = purpose == FOR_LEFTOVERS;
+    /* when the grant was due: of an accelerator that was free before, the candidate's start decides */
+    int64_t start_ns = purpose == FOR_BATCH ? rank_candidate(core, model, type)->start_ns[level] : now_ns;
+    bit_tree_remove(&lane->free, a);
+    lane->freed -= freed;
+    struct accelerator *accelerator = &core->accelerator[a];
+    CHECK(!accelerator->granted && accelerator->batches < BATCHES_MOST);
+    core->free--;
+    core->busy += accelerator->batches == 0;
+    accelerator->granted = true;
+    accelerator->ended_early = false;
+    accelerator->due_ns = freed ? core->due_ns : now_ns;
+    CHECK(!core->model[model].granted);
+    core->model[model].granted = true;
+    core->model[model].granted_leftovers = leftovers;
+    core->model[model].granted_best_effort = purpose == FOR_BEST_EFFORT;
+    rank_model_changed(core, model);
+    out->grants[out->grant_count++] = (struct grant_message){
+        .kind = GRANT_ACCELERATOR,
+        .model = model,
+        .accelerator = a,
+        .type = type,
+        .supply = level,
+        .leftovers = leftovers,
+        .best_effort = purpose == FOR_BEST_EFFORT,
+        .free_ns = accelerator->batches ? accelerator->free_ns : INT64_MIN,
+        .granted_ns = now_ns,
+        .due_ns = freed && core->due_ns > start_ns ? core->due_ns : start_ns,
+    };
+}
+
+/* Which lane's free accelerator `model` gets, among those on which it may start: the lowest-numbered. */
+static uint32_t lane_lowest(struct rank_core *core, uint32_t model, uint32_t type, int64_t now_ns) {
+    for (uint32_t t = 0; t < core->types; t++) {
+        const struct bit_tree *free = &core->lanes[t].free;
+        const struct candidate *c = rank_candidate(core, model, t);
+        if (!bit_tree_empty(free) && c->start_ns[rank_supply_level(core, t)] <= now_ns &&
+            c->invalid_after_ns >= now_ns - core->grace_ns &&
+            bit_tree_first(free) < bit_tree_first(&core->lanes[type].free))
+            type = t;
+    }
+    return type;
+}
+
+/* Whether a model's leftovers may have a free accelerator of a type: they run without others, and models that wait for
+ * company want accelerators soon. */
+static bool leftovers_fit(struct rank_core *core, uint32_t type, uint32_t model) {
+    const struct heap *waiting = &rank_stage_now(core, type)->waiting;
+    return waiting->count - heap_contains(waiting, model) <= WAITING_EACH * (core->lanes[type].free.count - 1);
+}
+
+/* Starts leftovers on accelerators that no batch may start on now, nor needs soon. Requests that were set aside while
+ * all accelerators were busy, or by their model's share, start as soon as enough are free. */
+static void leftovers_match(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
+    for (uint32_t t = 0; t < core->types; t++) {
+        struct lane *lane = &core->lanes[t];
+        while (!bit_tree_empty(&lane->free) && out->grant_count < RANK_GRANTS_MAX) {
+            rank_list_update(core, LIST_LEFTOVERS);
+            uint32_t model = rank_leftovers_best(core, lane, now_ns);
+            if (model == RANK_NOBODY || !leftovers_fit(core, t, model))
+                break;
+            rank_grant(core, now_ns, model, t, bit_tree_first(&lane->free), FOR_LEFTOVERS, out);
+        }
+    }
+}
+
+/* Starts the batches that may start, by their order. */
+static void candidates_match(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
+    while (core->free && out->grant_count < RANK_GRANTS_MAX) {
+        uint32_t best = RANK_NOBODY, best_type = 0;
+        int64_t best_ns = TIME_NEVER;
+        for (uint32_t t = 0; t < core->types; t++) {
+            if (bit_tree_empty(&core->lanes[t].free))
+                continue;
+            uint32_t model = rank_stage_best(core, t, rank_stage_now(core, t), now_ns);
+            if (model != RANK_NOBODY && rank_candidate(core, model, t)->order_ns < best_ns) {
+                best = model;
+                best_type = t;
+                best_ns = rank_candidate(core, model, t)->order_ns;
+            }
+        }
+        if (best == RANK_NOBODY)
+            return;
+        uint32_t type = lane_lowest(core, best, best_type, now_ns);
+        if (core->best_effort_runs || core->kept > 0)
+            rank_kept_learn(core, now_ns, core->lanes[type].freed > 0);
+        rank_grant(core, now_ns, best, type, bit_tree_first(&core->lanes[type].free), FOR_BATCH, out);
+    }
+}
+
+void rank_match(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
+    uint32_t before;
+    do { /* fewer accelerators are free after leftovers have started; at that level another batch may start */
+        candidates_match(core, now_ns, out);
+        before = out->grant_count;
+        leftovers_match(core, now_ns, out);
+    } while (out->grant_count > before && core->free && out->grant_count < RANK_GRANTS_MAX);
+    if (core->free)
+        rank_best_effort_match(core, now_ns, out);
+    for (uint32_t t = 0; t < core->types; t++)
+        core->lanes[t].freed = 0;
+}
+
+int64_t rank_start_next(struct rank_core *core) {
+    int64_t next_ns = TIME_NEVER;
+    for (uint32_t t = 0; t < core->types; t++) {
+        if (bit_tree_empty(&core->lanes[t].free))
+            continue;
+        const struct stage *stage = rank_stage_now(core, t);
+        if (!heap_empty(&stage->waiting) && heap_top(&stage->waiting).key < next_ns)
+            next_ns = heap_top(&stage->waiting).key;
+    }
+    return next_ns;
+}

@@ -1,0 +1,63 @@
+/* balance.h - decides, once an epoch, which models move to which sub-cluster. Pure.
+ *
+ * Sub-clusters ("parts") have accelerators for good, and models that may move. What saturates in a part is its
+ * accelerators. So what is balanced is not the rate of requests, as in the paper's (7), but load by capacity, where a
+ * model's load is the accelerators that its arrivals keep busy at the best batch size: rate * (alpha + beta / b*). What
+ * batches took is no measure of that: where there is room batches are small, and a part that is full takes no more. The
+ * rate of a rank thread is only a limit, as in (5).
+ *
+ * Each look searches with sched/plan/partition.h from where models are, with few moves. They are made if they lower the
+ * objective, which is the greatest deviation of a part's load by capacity from the mean and the root of the mean square
+ * of all, by more than chance explains, as loads are known only from Poisson arrivals of some seconds. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/data/messages.h"
+
+#define BALANCE_PARTS_MAX 64
+#define BALANCE_NOWHERE   UINT32_MAX
+#define BALANCE_RATE_S    2.0 /* time constant of the rates that models report (core/data/messages.h) */
+
+struct balance_config {
+    uint32_t parts, types, models;
+    uint32_t moves_most; /* a look */
+    double max_rate;     /* items/s of a part; 0: no limit */
+};
+
+struct balance_model {
+    double rate, load; /* items/s; accelerators that it keeps busy */
+    /* Items/s that one accelerator of each type runs in the largest batches; 0: the model does not run there. */
+    double most[ACCELERATOR_TYPES_MAX];
+    uint32_t part; /* where it is; NOWHERE: it goes where it does the least harm, which does not count as a move */
+};
+
+/* Accelerators in service. */
+struct balance_part {
+    uint32_t accelerators[ACCELERATOR_TYPES_MAX]; /* by type */
+};
+
+struct balance_move {
+    uint32_t model, part;
+};
+
+struct balance;
+
+/* Bytes of memory, which is aligned as malloc's. */
+size_t balance_bytes(const struct balance_config *config);
+struct balance *balance_init(void *memory, const struct balance_config *config);
+/* Decides for models[config.models] and parts[config.parts]. A model whose part cannot run it moves to one that can, if
+ * there is any, and one that is nowhere is placed. Returns how many of moves[config.models] it has filled. Takes 1 to 5
+ * ms, unless very many models are nowhere. */
+uint32_t balance_look(struct balance *balance, const struct balance_model *models, const struct balance_part *parts,
+                      struct balance_move *moves);
+
+/* What a model's rate, or load, has become since it was last reported: models report while requests come. */
+double balance_decayed(double reported, int64_t silent_ns);
+
+/* Moves of a look, where nobody says how many: a move is cheap, but what is known of loads is not sure. */
+static inline uint32_t balance_moves_usual(uint32_t models) {
+    return models < 64 ? 8 : models / 8;
+}

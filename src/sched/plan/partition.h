@@ -1,0 +1,74 @@
+/* partition.h - which models share a sub-cluster (Symphony, arXiv 2308.07470, sections 4.7 and A.1). Pure.
+ *
+ * Models i are assigned to sub-clusters j, each to one (9, 10), such that
+ *
+ *     minimize     Delta_R + w Delta_S                                                          (4)
+ *     subject to   sum of rates of j                        <= max_rate      for all j          (5)
+ *                  sum of static sizes of j + its largest dynamic size <= max_memory            (6)
+ *                  Delta_R = max_j |loads of j / their mean - 1|                                (7)
+ *                  Delta_S = max_j |static sizes of j / their mean - 1|                         (8)
+ *                  sum of move_cost of models that are moved <= max_move_cost                   (11)
+ *
+ * The paper's Delta are absolute; here they are parts of the means, so that w has no unit. Its (11) counts loading and
+ * unloading apart: a model's move_cost is both together. A model that is nowhere yet must be loaded anyway, and costs
+ * nothing here.
+ *
+ * The paper balances rates. Here a model's load may be something else than its rate, sub-clusters may have unequal
+ * capacities (loads are then by capacity), and models may be barred from some. A model too large for any sub-cluster
+ * fixes Delta_R, so (4) may have more terms: how far all sub-clusters are from the mean, and what moves cost.
+ *
+ * The search begins where models are, or greedily, and goes on by simulated annealing until it is told to stop: it is
+ * good after milliseconds and better after more. The same seed takes the same way. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/util/rng.h"
+
+#define PARTITION_NONE UINT32_MAX
+
+struct partition_model {
+    double rate;       /* requests a second */
+    double load;       /* what is balanced: the paper's is the rate */
+    double static_mb;  /* weights, on each accelerator of its sub-cluster */
+    double dynamic_mb; /* while it runs: one model of a sub-cluster at a time */
+    double move_cost;
+    uint32_t current; /* the sub-cluster that it is in; or NONE */
+    uint64_t barred;  /* a bit for each of the first 64 sub-clusters that it must not be in */
+};
+
+struct partition_problem {
+    uint32_t subclusters, models;
+    const struct partition_model *model; /* [models] outlives the search */
+    double max_rate, max_memory_mb;      /* of a sub-cluster */
+    double memory_weight;                /* w */
+    double max_move_cost;                /* of all moves together */
+    const double *capacity;              /* [subclusters] outlives the search, some are over 0; NULL: all are equal */
+    double spread_weight; /* of the root of the mean square deviation of loads, by capacity, in the objective */
+    double moves_weight;  /* of the moves' cost in the objective */
+};
+
+struct partition_answer {
+    const uint32_t *subcluster;                             /* [models] of the best assignment so far */
+    double objective, delta_rate, delta_memory, moved_cost; /* delta_rate: of loads */
+    uint32_t moved;                                         /* models that are not where they were */
+    uint32_t barred;                                        /* models that are where they must not be */
+    /* by how much limits are exceeded, in all sub-clusters together: requests/s, MB, cost */
+    double over_rate, over_memory_mb, over_moves;
+};
+
+struct partition;
+
+/* Memory for a search, aligned as malloc's. */
+size_t partition_bytes(const struct partition_problem *problem);
+/* Begins. At least one sub-cluster; `current` is NONE or one of them; nothing is negative or NaN. */
+struct partition *partition_begin(void *memory, const struct partition_problem *problem, uint64_t seed);
+/* Goes on for so many steps, of some 50 ns each. False: the search is over; nothing better is to be had. */
+bool partition_search(struct partition *partition, uint32_t steps);
+/* Sets what the answer says of moves (`moved`, `moved_cost`, `over_moves`), for an assignment of subcluster[models]. */
+void partition_moves(const struct partition_problem *problem, const uint32_t *subcluster,
+                     struct partition_answer *answer);
+/* The best so far. Its `subcluster` stays until the search goes on. */
+struct partition_answer partition_best(const struct partition *partition);

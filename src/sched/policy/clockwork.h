@@ -1,0 +1,162 @@
+/* clockwork.h - the state of the policy `clockwork`, for its own files only: clockwork.c (queues, batches),
+ * clockwork_layout.c (memory), clockwork_strategy.c (a model's next batch), clockwork_load.c (what is loaded where) and
+ * clockwork_needed.c (how many accelerators the load needs). */
+#pragma once
+
+#include "core/data/rolling.h"
+#include "core/util/heap.h"
+#include "sched/core/central.h"
+#include "sched/core/deadline_queue.h"
+#include "sched/policy/pages.h"
+
+#define SENT_MAX 64 /* batches that an accelerator may have at once */
+
+struct clockwork_model {
+    struct deadline_queue queue;
+    struct profile *tables[ACCELERATOR_TYPES_MAX]; /* the corrected latencies; NULL: the model does not run on the
+                                                    * type */
+    struct rolling *rolling[ACCELERATOR_TYPES_MAX];
+    uint32_t batch_max;
+    int64_t slo_ns;
+    uint64_t items; /* that came since clockwork.needed_at_ns */
+    double rate;    /* items a second, as of needed_at_ns */
+    int64_t ran_ns; /* when a batch of it last ended; TIME_NEVER: not since requests were first refused */
+    /* where memory is short */
+    int64_t load_ns;
+    uint32_t pages;
+    uint32_t places;         /* accelerators that have it or are loading it */
+    double allocated_ns;     /* the part of its demand that these accelerators will finish in time, */
+    int64_t allocated_at_ns; /* as computed then; INT64_MIN: to be computed again */
+};
+
+/* A batch that was sent and has not ended. */
+struct clockwork_sent {
+    int64_t arrives_ns, run_ns;
+};
+
+struct clockwork_accelerator {
+    uint8_t type;
+    bool up;
+    uint32_t group, member; /* member: its number in the group */
+    uint32_t sent_first, sent_count;
+    struct clockwork_sent sent[SENT_MAX]; /* a ring, in the order of running */
+};
+
+/* Accelerators with the same models loaded: all of a type. Where memory is short, each accelerator is a separate
+ * group. */
+struct clockwork_group {
+    uint8_t type;
+    uint32_t first;         /* in clockwork.members */
+    struct heap strategies; /* models by a lower bound on their next strategy's latest_ns; INT64_MIN: look again */
+    struct heap free;       /* members that may be given work, by when they become free; 0: idle */
+};
+
+enum clockwork_place { PLACE_NONE, PLACE_LOADING, PLACE_LOADED };
+
+/* One accelerator's memory. */
+struct clockwork_memory {
+    struct pages pages;
+    double load_ns;  /* l_g: the sum of its allocations */
+    int64_t free_ns; /* when the loads given to it will have ended */
+    uint32_t loads;  /* loads given to it that have not ended */
+    uint32_t epoch;  /* how often it went down: loads of an earlier epoch are forgotten */
+};
+
+struct clockwork {
+    uint32_t model_count, accelerator_count, group_count, types;
+    int64_t ctrl_ns, data_ns, ahead_ns;
+    double capacity_ns;
+    bool powers; /* batches are of 1, 2, 4, ... items, and of the model's largest */
+    bool learn;
+    uint32_t batch_most;
+    struct request_pool *pool;
+    struct clockwork_model *models;
+    struct clockwork_accelerator *accelerators;
+    struct clockwork_group *groups;
+    uint32_t *members;  /* accelerators, group by group */
+    struct heap due;    /* groups by when a batch must be chosen */
+    struct heap expiry; /* models by the latest start of their first request */
+    double needed;      /* accelerators that the load needs, as of needed_at_ns (0: not looked yet) */
+    int64_t needed_at_ns;
+    bool needed_known; /* there was a rate before */
+    /* where memory is short; else NULL */
+    struct clockwork_memory *memories; /* [accelerators] */
+    uint8_t *places;                   /* [models][accelerators] */
+    uint32_t *sites;                   /* [models][accelerators]: the model's `places` accelerators, in no order */
+    double *allocations;               /* [models][accelerators]: a_{m,g} */
+    double *priorities;                /* [models]: p_m */
+    struct heap wanted;                /* models with a priority over 0 that are not everywhere, the highest first */
+    struct heap loaders;               /* accelerators that are up, by when they may be given a load; 0: idle */
+    uint32_t *passed_over;             /* [models] scratch */
+    int64_t load_due_ns;               /* when to look for loads again; TIME_NEVER */
+};
+
+static inline enum clockwork_place clockwork_place(const struct clockwork *c, uint32_t model, uint32_t accelerator) {
+    return c->places[(size_t)model * c->accelerator_count + accelerator];
+}
+
+/* Of the accelerators that have the model or are loading it, the one at place i. */
+static inline uint32_t clockwork_site(const struct clockwork *c, uint32_t model, uint32_t i) {
+    return c->sites[(size_t)model * c->accelerator_count + i];
+}
+
+/* How long it takes until a batch of so many items can start. */
+static inline int64_t clockwork_delay(const struct clockwork *c, uint32_t items) {
+    return c->ctrl_ns + c->data_ns * items;
+}
+
+/* A batch of a model: from `start` on, the requests that fit into `items`; its latest start. */
+struct clockwork_strategy {
+    uint32_t start, items;
+    int64_t latest_ns;
+};
+
+static inline struct request_node *clockwork_node(const struct clockwork *c, uint32_t node) {
+    return &c->pool->nodes[node];
+}
+
+static inline int64_t clockwork_later(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+/* ---- clockwork_layout.c ---- */
+
+/* Lays out all state in the arena and sets it up, or only counts the bytes. */
+void clockwork_layout(struct clockwork *c, struct arena *arena, const struct central_config *config);
+
+/* ---- clockwork_strategy.c ---- */
+
+/* The model's strategy with the earliest latest_ns, on accelerators of the type that are free at free_ns; its batch is
+ * grown. start is REQUEST_NONE if there is none. */
+struct clockwork_strategy clockwork_strategy_find(const struct clockwork *c, uint8_t type, uint32_t m, int64_t now_ns,
+                                                  int64_t free_ns);
+
+/* ---- clockwork.c, for clockwork_load.c ---- */
+
+/* How long a batch of so many items runs on the fastest type. */
+int64_t clockwork_alone_ns(const struct clockwork *c, uint32_t model, uint32_t items);
+/* The model came to an accelerator or left it. */
+void clockwork_placed(struct clockwork *c, uint32_t model, uint32_t accelerator);
+/* Room for one more action, or NULL. */
+struct central_action *clockwork_action(struct central_output *out);
+
+/* ---- clockwork_needed.c ---- */
+
+/* Measures the rates and the load once a second; at each event. */
+void clockwork_needed_look(struct clockwork *c, int64_t now_ns);
+/* When to call clockwork_needed_look() at the latest. */
+int64_t clockwork_needed_due_ns(const struct clockwork *c);
+
+/* ---- clockwork_load.c ---- */
+
+/* Lays out the state for loading, or only counts its bytes. */
+void clockwork_load_layout(struct clockwork *c, struct arena *arena, const struct central_config *config);
+/* Requests of the model came or went. */
+void clockwork_load_update(struct clockwork *c, uint32_t model, int64_t now_ns);
+void clockwork_load_ended(struct clockwork *c, int64_t now_ns, const struct central_ended *ended);
+/* The accelerator left or joined: nothing is loaded on it. */
+void clockwork_load_reset(struct clockwork *c, int64_t now_ns, uint32_t accelerator, bool up);
+/* Gives loads, and unloads before them, to accelerators whose loads take less than `ahead`. */
+void clockwork_load_schedule(struct clockwork *c, int64_t now_ns, struct central_output *out);
+/* The earliest time at which a model that is loaded nowhere could be loaded. */
+int64_t clockwork_load_earliest(const struct clockwork *c, uint32_t model, int64_t now_ns);

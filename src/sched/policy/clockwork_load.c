@@ -1,0 +1,278 @@
+/* clockwork_load.c - which model is loaded where (Clockwork, OSDI 2020, section 5.3, "Scheduling LOAD").
+ *
+ * - d_m: the run time of the queued requests of model m.
+ * - a_{m,g}: the part of d_m that accelerator g is expected to do, in inverse proportion to g's load; 0 where m is not
+ *   loaded.
+ * - l_g: the load of accelerator g, the sum of a_{m,g} over all models.
+ * - p_m = d_m - sum of a_{m,g} * capacity / l_g: the work that will not be done in time. The model with the largest p_m
+ *   is loaded next.
+ *
+ * All are computed for one model at a time, when its requests come or go and when it is loaded or unloaded. Only
+ * requests that a load begun now would still help count in p_m. So p_m falls as time passes: the model on top is
+ * computed again until it stays there. To make room, the models used longest ago are unloaded. */
+#include "core/util/assert.h"
+#include "sched/policy/clockwork.h"
+
+/* An accelerator's load counts as at least this, which bounds the weight of an idle one. */
+#define LOAD_LEAST_NS ((double)NS_PER_MS)
+/* Dividing demand costs two divisions a place. A model with more than PLACES_FEW places needs no further one soon, so
+ * its demand is divided only once a millisecond. With 4000 models on 110 accelerators, where the popular ones are
+ * everywhere, that saves a fifth of a request's cost. */
+#define PLACES_FEW     4
+#define PLACES_MANY_NS NS_PER_MS
+
+static uint8_t *place_of(struct clockwork *c, uint32_t m, uint32_t a) {
+    return &c->places[(size_t)m * c->accelerator_count + a];
+}
+
+static double *allocation_of(struct clockwork *c, uint32_t m, uint32_t a) {
+    return &c->allocations[(size_t)m * c->accelerator_count + a];
+}
+
+void clockwork_load_layout(struct clockwork *c, struct arena *arena, const struct central_config *config) {
+    uint32_t accelerators = config->accelerators, models = config->model_count;
+    size_t pairs = (size_t)accelerators * models;
+    c->memories = arena_take(arena, accelerators * sizeof(*c->memories));
+    c->places = arena_take(arena, pairs * sizeof(*c->places));
+    c->sites = arena_take(arena, pairs * sizeof(*c->sites));
+    c->allocations = arena_take(arena, pairs * sizeof(*c->allocations));
+    c->priorities = arena_take(arena, models * sizeof(*c->priorities));
+    c->passed_over = arena_take(arena, models * sizeof(*c->passed_over));
+    heap_take(arena, &c->wanted, models);
+    heap_take(arena, &c->loaders, accelerators);
+    for (uint32_t a = 0; a < accelerators; a++) {
+        struct pages_entry *entries = arena_take(arena, models * sizeof(*entries));
+        if (!arena->base)
+            continue;
+        pages_init(&c->memories[a].pages, entries, models, config->memory_bytes);
+        heap_set(&c->loaders, a, 0);
+    }
+    c->load_due_ns = TIME_NEVER;
+}
+
+/* ---- demand ---- */
+
+static double load_at_least(const struct clockwork_memory *memory) {
+    return memory->load_ns > LOAD_LEAST_NS ? memory->load_ns : LOAD_LEAST_NS;
+}
+
+/* The run time of those requests that a load begun now would still help. */
+static double demand_helped(const struct clockwork *c, uint32_t m, int64_t now_ns, double unit_ns) {
+    const struct clockwork_model *model = &c->models[m];
+    int64_t done_ns = clockwork_load_earliest(c, m, now_ns) + clockwork_delay(c, 1) + (int64_t)unit_ns;
+    uint32_t items = model->queue.items;
+    for (uint32_t node = deadline_queue_first(&model->queue);
+         node != REQUEST_NONE && c->pool->nodes[node].deadline_ns < done_ns;
+         node = deadline_queue_next(c->pool->nodes, node))
+        items -= c->pool->nodes[node].items;
+    return items * unit_ns;
+}
+
+/* Divides the model's demand among the accelerators that have it, and computes how much of it they will finish in
+ * time. */
+static void demand_allocate(struct clockwork *c, uint32_t m, int64_t now_ns, double demand_ns) {
+    struct clockwork_model *model = &c->models[m];
+    double weights = 0;
+    if (model->places > PLACES_FEW && model->allocated_at_ns > now_ns - PLACES_MANY_NS)
+        return;
+    model->allocated_at_ns = now_ns;
+    model->allocated_ns = 0;
+    for (uint32_t i = 0; i < model->places; i++) {
+        uint32_t a = clockwork_site(c, m, i);
+        c->memories[a].load_ns -= *allocation_of(c, m, a);
+        weights += 1 / load_at_least(&c->memories[a]);
+    }
+    for (uint32_t i = 0; i < model->places; i++) {
+        uint32_t a = clockwork_site(c, m, i);
+        double part_ns = demand_ns / (load_at_least(&c->memories[a]) * weights);
+        *allocation_of(c, m, a) = part_ns;
+        c->memories[a].load_ns += part_ns;
+        model->allocated_ns += part_ns * c->capacity_ns / load_at_least(&c->memories[a]);
+    }
+}
+
+void clockwork_load_update(struct clockwork *c, uint32_t m, int64_t now_ns) {
+    const struct clockwork_model *model = &c->models[m];
+    double unit_ns = (double)clockwork_alone_ns(c, m, 1);
+    demand_allocate(c, m, now_ns, model->queue.items * unit_ns);
+    c->priorities[m] = model->queue.items ? demand_helped(c, m, now_ns, unit_ns) - model->allocated_ns : 0;
+    if (c->priorities[m] >= 1 && model->places < c->accelerator_count)
+        heap_set(&c->wanted, m, -(int64_t)c->priorities[m]);
+    else
+        heap_remove(&c->wanted, m);
+}
+
+/* ---- places ---- */
+
+/* Puts the accelerator on the model's list or takes it off. */
+static void site_set(struct clockwork *c, uint32_t m, uint32_t a, bool there) {
+    struct clockwork_model *model = &c->models[m];
+    uint32_t *sites = &c->sites[(size_t)m * c->accelerator_count], i = 0;
+    if (there) {
+        sites[model->places++] = a;
+        return;
+    }
+    while (sites[i] != a)
+        i++;
+    sites[i] = sites[--model->places];
+}
+
+static void place_set(struct clockwork *c, uint32_t m, uint32_t a, enum clockwork_place place, int64_t now_ns) {
+    uint8_t *at = place_of(c, m, a);
+    if (place == PLACE_NONE) {
+        c->memories[a].load_ns -= *allocation_of(c, m, a);
+        *allocation_of(c, m, a) = 0;
+    }
+    if ((place == PLACE_NONE) != (*at == PLACE_NONE))
+        site_set(c, m, a, place != PLACE_NONE);
+    *at = (uint8_t)place;
+    c->models[m].allocated_at_ns = INT64_MIN;
+    clockwork_load_update(c, m, now_ns);
+    clockwork_placed(c, m, a);
+}
+
+void clockwork_load_reset(struct clockwork *c, int64_t now_ns, uint32_t a, bool up) {
+    struct clockwork_memory *memory = &c->memories[a];
+    struct pages *pages = &memory->pages;
+    pages_init(pages, pages->entries, c->model_count, (uint64_t)pages->total * PAGE_BYTES);
+    memory->epoch++;
+    memory->loads = 0;
+    if (up)
+        heap_set(&c->loaders, a, 0);
+    else
+        heap_remove(&c->loaders, a);
+    for (uint32_t m = 0; m < c->model_count; m++)
+        if (*place_of(c, m, a) != PLACE_NONE)
+            place_set(c, m, a, PLACE_NONE, now_ns);
+    memory->load_ns = 0;
+}
+
+void clockwork_load_ended(struct clockwork *c, int64_t now_ns, const struct central_ended *ended) {
+    uint32_t a = ended->accelerator;
+    struct clockwork_memory *memory = &c->memories[a];
+    if (ended->kind != CENTRAL_LOAD || ended->tag != memory->epoch)
+        return;
+    CHECK(memory->loads > 0);
+    memory->loads--;
+    heap_set(&c->loaders, a, memory->loads ? memory->free_ns : 0);
+    pages_release(&memory->pages, ended->model);
+    if (!ended->done)
+        pages_give(&memory->pages, ended->model);
+    place_set(c, ended->model, a, ended->done ? PLACE_LOADED : PLACE_NONE, now_ns);
+}
+
+int64_t clockwork_load_earliest(const struct clockwork *c, uint32_t m, int64_t now_ns) {
+    int64_t free_ns = heap_empty(&c->loaders) ? now_ns : heap_top(&c->loaders).key;
+    return clockwork_later(now_ns, free_ns) + c->models[m].load_ns;
+}
+
+/* ---- loads ---- */
+
+/* Whether so many pages are free or can be made so by unloading. */
+static bool room_for(const struct pages *pages, uint32_t needed) {
+    uint32_t free = pages->free;
+    for (uint32_t m = pages->oldest; free < needed; m = pages->entries[m].newer) {
+        if (m == PAGES_NONE)
+            return false;
+        free += pages->entries[m].pages;
+    }
+    return true;
+}
+
+/* The least loaded accelerator that may be given a load and that the model can go to; of equal ones the one with most
+ * room. UINT32_MAX: none. */
+static uint32_t accelerator_for(struct clockwork *c, uint32_t m, int64_t now_ns) {
+    uint32_t best = UINT32_MAX;
+    for (uint32_t a = 0; a < c->accelerator_count; a++) {
+        const struct clockwork_memory *memory = &c->memories[a];
+        if (!heap_contains(&c->loaders, a) || (memory->loads && memory->free_ns > now_ns + c->ahead_ns) ||
+            *place_of(c, m, a) != PLACE_NONE || !c->models[m].tables[c->accelerators[a].type] ||
+            !room_for(&memory->pages, c->models[m].pages))
+            continue;
+        if (best != UINT32_MAX) {
+            const struct clockwork_memory *other = &c->memories[best];
+            if (memory->load_ns > other->load_ns ||
+                (memory->load_ns == other->load_ns && memory->pages.free <= other->pages.free))
+                continue;
+        }
+        best = a;
+    }
+    return best;
+}
+
+static void action_send(struct clockwork *c, enum central_action_kind kind, uint32_t m, uint32_t a,
+                        struct central_output *out) {
+    *clockwork_action(out) = (struct central_action){
+        .kind = kind,
+        .accelerator = a,
+        .model = m,
+        .tag = c->memories[a].epoch,
+        .earliest_ns = INT64_MIN,
+        .latest_ns = TIME_NEVER,
+        .first = REQUEST_NONE,
+    };
+}
+
+/* Unloads models to make room, and loads the model. False if the step can give no more actions. */
+static bool load_send(struct clockwork *c, uint32_t m, uint32_t a, int64_t now_ns, struct central_output *out) {
+    struct clockwork_memory *memory = &c->memories[a];
+    while (out->action_count < CENTRAL_ACTIONS_MAX && memory->pages.free < c->models[m].pages) {
+        uint32_t victim = pages_oldest(&memory->pages);
+        pages_give(&memory->pages, victim);
+        place_set(c, victim, a, PLACE_NONE, now_ns);
+        action_send(c, CENTRAL_UNLOAD, victim, a, out);
+    }
+    if (out->action_count == CENTRAL_ACTIONS_MAX)
+        return false;
+    CHECK(pages_take(&memory->pages, m, c->models[m].pages));
+    action_send(c, CENTRAL_LOAD, m, a, out);
+    memory->free_ns = clockwork_later(memory->loads ? memory->free_ns : 0, now_ns) + c->models[m].load_ns;
+    memory->loads++;
+    heap_set(&c->loaders, a, memory->free_ns);
+    place_set(c, m, a, PLACE_LOADING, now_ns);
+    return true;
+}
+
+/* Whether some accelerator's loads take less than `ahead`. One whose load is overdue is given nothing until it reports.
+ */
+static bool loader_ready(struct clockwork *c, int64_t now_ns) {
+    while (!heap_empty(&c->loaders) && heap_top(&c->loaders).key <= now_ns + c->ahead_ns) {
+        struct heap_entry first = heap_top(&c->loaders);
+        if (!c->memories[first.item].loads || first.key >= now_ns)
+            return true;
+        heap_remove(&c->loaders, first.item);
+    }
+    return false;
+}
+
+/* When the loads of a further accelerator will take less than `ahead`. */
+static int64_t loader_next(const struct clockwork *c, int64_t now_ns) {
+    int64_t next_ns = TIME_NEVER;
+    for (uint32_t i = 0; i < c->loaders.count; i++) {
+        int64_t key = c->loaders.entries[i].key;
+        if (key > now_ns + c->ahead_ns && key < next_ns)
+            next_ns = key;
+    }
+    return next_ns == TIME_NEVER ? next_ns : next_ns - c->ahead_ns;
+}
+
+void clockwork_load_schedule(struct clockwork *c, int64_t now_ns, struct central_output *out) {
+    uint32_t passed_over = 0, looks = 2 * c->wanted.count; /* two models could overtake each other for ever */
+    bool full = false;
+    while (!heap_empty(&c->wanted) && !full && looks-- > 0 && loader_ready(c, now_ns)) {
+        uint32_t m = heap_top(&c->wanted).item;
+        clockwork_load_update(c, m, now_ns);
+        if (heap_empty(&c->wanted) || heap_top(&c->wanted).item != m)
+            continue;
+        uint32_t a = accelerator_for(c, m, now_ns);
+        if (a == UINT32_MAX) {
+            heap_remove(&c->wanted, m);
+            c->passed_over[passed_over++] = m;
+            continue;
+        }
+        full = !load_send(c, m, a, now_ns, out);
+    }
+    for (uint32_t i = 0; i < passed_over; i++)
+        heap_set(&c->wanted, c->passed_over[i], -(int64_t)c->priorities[c->passed_over[i]]);
+    c->load_due_ns = full ? now_ns : (heap_empty(&c->wanted) ? TIME_NEVER : loader_next(c, now_ns));
+}

@@ -1,0 +1,105 @@
+/* clockwork_strategy.c - the next batch of one model (Clockwork, OSDI 2020, section 5.3, "Scheduling INFER").
+ *
+ * A model's queue is in deadline order. So its batch queue of size b, the requests that a batch of b can still serve,
+ * is the queue from the first request with start + l(b) <= deadline on. Nothing is kept for each size.
+ *
+ *      queue   r1   r2   r3   r4   r5        by deadline
+ *   b = 1           |------------------      r1 can no longer make it
+ *   b = 2           |------------------
+ *   b = 4                |-------------      three left, not enough for four
+ *
+ * A strategy is a size b whose batch queue holds at least b, and the latest start of the first of them. The strategy
+ * with the earliest latest start is taken. Its batch grows while its first request allows it and others can join. */
+#include "sched/policy/clockwork.h"
+
+/* The items of the requests from `node` on, in order, as far as they fit into `most`. */
+static uint32_t items_from(const struct clockwork *c, uint32_t node, uint32_t most) {
+    uint32_t items = 0;
+    for (; node != REQUEST_NONE && items < most; node = deadline_queue_next(c->pool->nodes, node))
+        if (items + clockwork_node(c, node)->items <= most)
+            items += clockwork_node(c, node)->items;
+    return items;
+}
+
+/* Where a model's batch could go. */
+struct slot {
+    const struct clockwork_model *model;
+    const int64_t *latency_ns;
+    int64_t now_ns, free_ns;
+};
+
+static int64_t finish(const struct clockwork *c, const struct slot *slot, uint32_t items) {
+    return clockwork_later(slot->free_ns, slot->now_ns + clockwork_delay(c, items)) + slot->latency_ns[items];
+}
+
+/* The next size of a batch; over the model's largest: there is none. */
+static uint32_t size_after(const struct clockwork *c, const struct clockwork_model *model, uint32_t size) {
+    if (!c->powers || size >= model->batch_max)
+        return size + 1;
+    return 2 * size < model->batch_max ? 2 * size : model->batch_max;
+}
+
+/* The best strategy of a model whose requests are single items, its batch grown. */
+static struct clockwork_strategy strategy_of_singles(const struct clockwork *c, const struct slot *slot) {
+    const struct clockwork_model *model = slot->model;
+    struct clockwork_strategy best = {.start = REQUEST_NONE, .latest_ns = INT64_MAX};
+    uint32_t node = deadline_queue_first(&model->queue), left = model->queue.count, best_left = 0;
+    for (uint32_t b = 1; b <= model->batch_max; b = size_after(c, model, b)) {
+        int64_t finish_ns = finish(c, slot, b);
+        for (; node != REQUEST_NONE && clockwork_node(c, node)->deadline_ns < finish_ns; left--)
+            node = deadline_queue_next(c->pool->nodes, node);
+        if (left < b)
+            break; /* for larger sizes even fewer are left */
+        int64_t latest_ns = clockwork_node(c, node)->deadline_ns - slot->latency_ns[b];
+        if (latest_ns > best.latest_ns)
+            continue;
+        best = (struct clockwork_strategy){node, b, latest_ns};
+        best_left = left;
+    }
+    if (best.start == REQUEST_NONE)
+        return best;
+    int64_t deadline_ns = clockwork_node(c, best.start)->deadline_ns;
+    for (uint32_t b = best.items; b <= model->batch_max && b <= best_left && finish(c, slot, b) <= deadline_ns;
+         b = size_after(c, model, b))
+        best.items = b;
+    return best;
+}
+
+/* The same if requests have several items: a batch takes those that fit, in order. A size counts only if its batch
+ * would not fit into the next smaller size. */
+static struct clockwork_strategy strategy_of_several(const struct clockwork *c, const struct slot *slot) {
+    const struct clockwork_model *model = slot->model;
+    struct clockwork_strategy best = {.start = REQUEST_NONE, .latest_ns = INT64_MAX};
+    uint32_t before = 0, size = 0;
+    for (uint32_t b = 1; b <= model->batch_max; before = b, b = size_after(c, model, b)) {
+        int64_t finish_ns = finish(c, slot, b);
+        uint32_t node = deadline_queue_first(&model->queue);
+        while (node != REQUEST_NONE &&
+               (clockwork_node(c, node)->deadline_ns < finish_ns || clockwork_node(c, node)->items > b))
+            node = deadline_queue_next(c->pool->nodes, node);
+        uint32_t items = items_from(c, node, b);
+        if (items <= before)
+            continue;
+        int64_t latest_ns = clockwork_node(c, node)->deadline_ns - slot->latency_ns[b];
+        if (latest_ns > best.latest_ns)
+            continue;
+        best = (struct clockwork_strategy){node, items, latest_ns};
+        size = b;
+    }
+    if (best.start == REQUEST_NONE)
+        return best;
+    int64_t deadline_ns = clockwork_node(c, best.start)->deadline_ns;
+    for (uint32_t b = size; b <= model->batch_max && finish(c, slot, b) <= deadline_ns; b = size_after(c, model, b)) {
+        uint32_t items = items_from(c, best.start, b);
+        if (items > best.items)
+            best.items = items;
+    }
+    return best;
+}
+
+struct clockwork_strategy clockwork_strategy_find(const struct clockwork *c, uint8_t type, uint32_t m, int64_t now_ns,
+                                                  int64_t free_ns) {
+    const struct clockwork_model *model = &c->models[m];
+    struct slot slot = {model, model->tables[type]->latency_ns, now_ns, free_ns};
+    return model->queue.items == model->queue.count ? strategy_of_singles(c, &slot) : strategy_of_several(c, &slot);
+}

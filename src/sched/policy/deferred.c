@@ -1,0 +1,373 @@
+/* deferred.c - the default policy: batches start late enough to be large, early enough to find an accelerator.
+ *
+ *            window drop            lead                alpha
+ *   |<- head is given up if T ->|  <------>  due  invalid_after   deadline of the head
+ *   |   items no longer fit     |             |<--->|<---- l(b) ---->|
+ *
+ * Symphony (arXiv 2308.07470), section 4.3, waits until `due`, the last moment at which one more request could join.
+ * This policy differs in four points.
+ *
+ * Lead. Between `due` and `invalid_after` there is only one alpha. If no accelerator becomes free in that time, the
+ * head is lost. So while free accelerators are scarce, a batch may start as early as `lead` before `due`: in that time
+ * some accelerator probably becomes free. The longer queues may grow, the longer is the lead.
+ *
+ * Company has a price. Company is the E items that are expected before `due` and could join the batch. A batch of b
+ * that starts now without them costs an accelerator one more beta. Averaged over the number of items that really come,
+ * that is this part of its run:
+ *
+ *     saved = E / (b + 1 + E) * beta / l(b)
+ *
+ * The batch waits only while `saved` is more than the worth of the free accelerators:
+ *
+ *     worth = rounds * free / accelerators        rounds = the square of how many runs the SLO has time for beside one
+ *
+ * `rounds` is the batch's own, and at most a mean over all models: a model that can wait would otherwise keep
+ * accelerators busy with small batches that a model in a hurry needs. A model in a hurry has time for few of the
+ * others' runs, however short its own are, and the more a model loses, the more it counts.
+ *
+ * So on an idle cluster the first request of a burst starts at once, the next ones start in twos and fours, and on the
+ * last free accelerator only a large batch starts. E follows from the mean rate or, in bursts, is the number that
+ * arrived lately, since about as many follow. Where small batches are enough for the load (`theta`), no batch waits,
+ * unless requests are lost nevertheless.
+ *
+ * Turns are even. Among batches that compete for an accelerator the one that must start first goes first, as in the
+ * paper; but a model that has lost more of its requests than the others goes a little earlier, so that all lose alike:
+ * goodput is the rate at which even the worst model answers 99 % in time.
+ *
+ * The window drop keeps batches near b* above the peak, so that goodput stays flat; shares (shares.h) keep one model's
+ * flood from the others.
+ *
+ * The numbers were found on clusters that `bench_grid --random` drew, and judged on others (docs/scheduling.md). */
+#include "core/util/fmath.h"
+#include "sched/core/model_view.h"
+#include "sched/core/policy.h"
+#include "sched/core/request_pool.h"
+#include "sched/policy/shares.h"
+#include "sched/policy/window.h"
+
+/* 1. The window drop aims at this part of b* at most, except in the way `longest`. More would give up heads for items
+ * that do not come. */
+#define TARGET_MOST 0.7
+/* 2. A model that loses LOSS (4) more of its requests than all models do in the mean goes before others as if its batch
+ * had to start earlier by this part of its SLO, and one that loses less goes after them. */
+#define TURN 0.01
+/* 3. While requests are lost, the price of company is multiplied by this, if the SLO has time for two runs:
+ * accelerators that are free now will be needed soon. */
+#define PRICE_LOST 2
+/* 4. At this share of lost requests PRICE_LOST applies fully. Between none and this share, the price rises and slack
+ * (5) counts less and less: the load is a mean, and bursts may find all accelerators busy with small batches. */
+#define LOSS 0.001
+/* 5. Slack: no batch waits to become larger than necessary to keep the load under this. It is over 1, since batches
+ * grow while they queue. */
+#define SLACK_LOAD 1.06
+/* 6. "Lately" means within this part of the SLO. */
+#define LATELY 0.25
+/* 7, 8. Grants cost the scheduler's threads time, too. Where a model thread is busy for more than THREAD_FINE of its
+ * time, the price of company is multiplied by e^(3 * THREAD_STEEP * excess): twentyfold for a tenth. So a thread
+ * settles at about 0.7, where decisions still wait for almost nothing. */
+#define THREAD_FINE  0.6
+#define THREAD_STEEP 10
+/* 9. A model has one grant at a time, and from one grant to the next there are at most so many hops of messages. If its
+ * batches are smaller than the number of arrivals in that time, the model never catches up. */
+#define HOPS 4
+/* 10. A request waits for company at most so many times the run time of the largest useful batch, however long its SLO.
+ * With an SLO of seconds, a rate that has just fallen would keep a lone request waiting for company until the estimate
+ * has followed, two seconds later. */
+#define PATIENCE_SPANS 4
+/* 11. In the mean of all models' rounds, a model's weight is its load, plus so many times its load for each LOSS of its
+ * requests that it loses: a model that loses requests has not found accelerators in time. */
+#define LOSER_WEIGHT 16
+
+#define NEVER      1e18 /* ns, between the items of a silent model; also rounds, if no models compete */
+#define NS_PER_S_D 1e9
+
+enum { CONSOLIDATE, WAITING };
+/* How batches wait while accelerators are free: the ways, after the first word, which leaves the choice open. */
+enum way { WAY_PRICED, WAY_NONE, WAY_LONGEST, WAYS };
+static const char *const waiting_words[] = {"rehearsed", "priced", "none", "longest", NULL};
+static const struct policy_option deferred_options[] = {
+    {.key = "consolidate",
+     .flag = true,
+     .help = "never start early just because accelerators are free (the paper's flat idle share)"},
+    {.key = "waiting",
+     .words = waiting_words,
+     .help = "how batches wait for company: priced, none, longest, or as a rehearsal shows is best"},
+    {0},
+};
+
+static bool consolidates(const struct model_view *m) {
+    return m->options->value[CONSOLIDATE] != 0;
+}
+
+static uint32_t deferred_ways(const struct policy_options *options) {
+    return options->value[WAITING] == 0 && options->value[CONSOLIDATE] == 0 ? WAYS : 1;
+}
+
+static void deferred_way_fix(struct policy_options *options, uint32_t way) {
+    options->value[WAITING] = 1 + way;
+}
+
+static enum way way_of(const struct model_view *m) {
+    double fixed = m->options->value[WAITING];
+    return consolidates(m) ? WAY_PRICED : fixed > 0 ? (enum way)(fixed - 1) : (enum way)m->parameters.way;
+}
+
+struct deferred_model {
+    enum way way;
+    int64_t lead_ns;     /* while accelerators are scarce */
+    int64_t turn_ns;     /* its turn is so much earlier; under 0: later */
+    int64_t patience_ns; /* longest wait for company */
+    double slack_items;  /* mean batch size that the load requires */
+    double credit;       /* of the admitted share, in requests */
+    double recent;       /* items that came lately, as of recent_ns; an item of t ago counts 1 / (1 + t / burst) */
+    int64_t recent_ns;
+    double burst_ns, gap_ns;               /* gap: mean time between items */
+    double items_most;                     /* larger batches would be late, or not worth waiting for */
+    double worth, worth_edge, worth_slack; /* of a nanosecond of an accelerator: 1 / (price * beta), by slack_items */
+    double scarce[ACCELERATOR_TYPES_MAX];  /* by type: one accelerator's share of the accelerators of the type */
+};
+
+/* From 0 (no requests are lost) to 1 (a share of LOSS or more is lost). */
+static double doubt_of(const struct cluster_parameters *p) {
+    return clip(p->loss / LOSS, 0, 1);
+}
+
+/* The square of how many runs of run_ns fit into the time that an SLO leaves; at least 1. */
+static double rounds_of(double left_ns, double run_ns) {
+    double again = left_ns / run_ns;
+    return again > 1 ? again * again : 1;
+}
+
+/* The lead is the time after which the probability that no accelerator has become free is the model's own load, divided
+ * by the plain mean of all models' rounds. A model that keeps many accelerators busy can afford to miss one. Where SLOs
+ * have time for many runs, queues build up in bursts and keep all accelerators busy for longer than in the mean. A
+ * model whose SLO leaves less time than the others' loses more when it misses an accelerator: its lead is longer by
+ * that ratio. */
+static int64_t lead_of(const struct model_view *m) {
+    double load = m->beta_ns * m->rate_per_ns / m->batch_best, most = m->slo_ns / 2, lead = most;
+    double run_ns = m->alpha_ns + m->beta_ns, hurry = m->parameters.rounds / rounds_of(m->slo_ns - run_ns, run_ns);
+    if (load > 0)
+        lead = m->parameters.tau_ns * fmath_log(m->parameters.rounds_plain / load);
+    return (int64_t)clip(hurry > 1 ? hurry * lead : lead, 0, most);
+}
+
+static void prices_update(const struct model_view *m, struct deferred_model *d) {
+    double crowd = fmath_exp(THREAD_STEEP * (clip(m->parameters.thread_busy, THREAD_FINE, 1) - THREAD_FINE));
+    double doubt = doubt_of(&m->parameters), price = (m->beta_ns > 1 ? m->beta_ns : 1) * crowd * crowd * crowd;
+    if (m->slo_ns >= 2 * (m->alpha_ns + m->beta_ns)) /* else a request that waits and finds no accelerator is lost
+                                                      * itself */
+        price *= 1 + (PRICE_LOST - 1) * doubt;
+    double slack = doubt + (1 - doubt) * (1 - 1 / crowd) + 1e-6; /* of the price; there is always some */
+    double edge = d->slack_items - (double)(uint32_t)d->slack_items;
+    d->worth = 1 / price;
+    d->worth_edge = 1 / (price * (edge + (1 - edge) * slack));
+    d->worth_slack = 1 / (price * slack);
+    for (uint32_t t = 0; t < m->types; t++) {
+        double up = m->parameters.accelerators * (double)m->parameters.type_share[t];
+        d->scarce[t] = supply_share(SUPPLY_SCARCE, up > 1 ? up : 1);
+    }
+}
+
+/* In the way `longest` a batch waits until the last moment, and has b* items if it then finds an accelerator at once.
+ * Once requests have queued, heads must be given up until b* fits again, and must not run as leftovers. With smaller
+ * batches, or with leftovers that take accelerators from them, the queue never gets shorter, and from then on the
+ * requests of one batch in seven are lost. */
+static void target_update(struct model_view *m, enum way way) {
+    window_update(m, DROP_WINDOW, clip(m->parameters.gamma, 0, TARGET_MOST));
+    m->no_leftovers = way == WAY_LONGEST;
+    if (way == WAY_LONGEST)
+        m->target_items = (uint32_t)m->batch_best;
+    double meanwhile = clip(HOPS * m->parameters.hop_ns * m->rate_per_ns, 0, m->items_worth);
+    if (m->target_items < meanwhile)
+        m->target_items = (uint32_t)meanwhile;
+}
+
+static void deferred_update(struct model_view *m, void *own) {
+    struct deferred_model *d = own;
+    d->way = way_of(m);
+    target_update(m, d->way);
+    d->patience_ns =
+        consolidates(m) ? INT64_MAX / 4 : (int64_t)(PATIENCE_SPANS * (m->alpha_ns * m->items_worth + m->beta_ns));
+    d->slack_items = 1 + m->parameters.theta * (m->batch_best - 1);
+    d->burst_ns = LATELY * m->slo_ns;
+    d->gap_ns = m->rate_per_ns > 1 / NEVER ? 1 / m->rate_per_ns : NEVER;
+    d->lead_ns = lead_of(m);
+    d->turn_ns = (int64_t)(TURN * m->slo_ns * clip((m->dropped_rate - m->parameters.loss) / LOSS, -1, 1));
+    double slo_items = (m->slo_ns - m->beta_ns) / m->alpha_ns;
+    d->items_most = slo_items < m->items_worth ? slo_items : m->items_worth;
+    prices_update(m, d);
+}
+
+static void recent_count(struct deferred_model *d, const struct request_node *request) {
+    int64_t gap_ns = request->arrival_ns - d->recent_ns; /* arrivals of several frontends may be out of order */
+    if (gap_ns > 0) {
+        d->recent *= d->burst_ns / (d->burst_ns + (double)gap_ns);
+        d->recent_ns = request->arrival_ns;
+    }
+    d->recent += request->items;
+}
+
+static bool deferred_admit(struct model_view *m, void *own, const struct request_node *request) {
+    struct deferred_model *d = own;
+    recent_count(d, request);
+    return share_admits(&d->credit, m->admit_share);
+}
+
+/* Just below slack_items a part of the price applies, since slack_items is a mean over larger and smaller batches. */
+static double worth_of(const struct deferred_model *d, double items) {
+    return items >= d->slack_items ? d->worth_slack : items + 1 > d->slack_items ? d->worth_edge : d->worth;
+}
+
+/* The earliest time from which on the batch and the items still expected before due_ns are at most `together`; at the
+ * latest due_ns. */
+static int64_t company_ends(const struct deferred_model *d, const struct batch_view *batch, int64_t due_ns,
+                            double together) {
+    if (together >= d->items_most)
+        return 0;
+    double end_ns = (double)due_ns - (together - batch->items) * d->gap_ns;
+    double burst_end_ns = (double)d->recent_ns + d->burst_ns * (d->recent / together - 1);
+    if (burst_end_ns > end_ns)
+        end_ns = burst_end_ns;
+    return end_ns <= 0 ? 0 : end_ns < (double)due_ns ? (int64_t)end_ns : due_ns;
+}
+
+static struct batch_times deferred_times(const struct model_view *m, const void *own, uint32_t type,
+                                         const struct batch_view *batch) {
+    const struct deferred_model *d = own;
+    int64_t order_ns = batch->invalid_after_ns - d->turn_ns;
+    if (batch->full || batch->items >= batch->items_most)
+        return batch_times_from(0, order_ns);
+    int64_t due_ns = batch->due_ns, patient_ns = batch->head_arrival_ns + d->patience_ns;
+    if (due_ns > patient_ns)
+        due_ns = patient_ns;
+    if (d->way != WAY_PRICED)
+        return batch_times_from(d->way == WAY_NONE ? 0 : due_ns, order_ns);
+    if (consolidates(m)) {
+        struct batch_times late = batch_times_from(due_ns, order_ns);
+        late.start_ns[SUPPLY_SCARCE] = due_ns - d->lead_ns;
+        return late;
+    }
+
+    /* E / (b + 1 + E) * beta / l <= rounds * free, so together = b + E <= (b + part) / (1 - part) */
+    double run_ns = (double)m->profiles[type]->latency_ns[batch->items];
+    double rounds = rounds_of(m->slo_ns - run_ns, run_ns);
+    if (rounds > m->parameters.rounds)
+        rounds = m->parameters.rounds;
+    double worth = rounds * run_ns * worth_of(d, batch->items);
+    struct batch_times times = {.order_ns = order_ns};
+    for (uint32_t level = 0; level < SUPPLY_LEVELS; level++) {
+        double part = worth * (level == SUPPLY_SCARCE ? d->scarce[type] : supply_share(level, 1));
+        times.start_ns[level] = part >= 1 ? 0 : company_ends(d, batch, due_ns, (batch->items + part) / (1 - part));
+    }
+    if (times.start_ns[SUPPLY_SCARCE] > due_ns - d->lead_ns)
+        times.start_ns[SUPPLY_SCARCE] = due_ns - d->lead_ns;
+    return times;
+}
+
+/* Whether work arrives faster now than over 2 s, by more than chance. */
+static double boost_derive(const struct cluster_view *c) {
+    double slow = 0, fast = 0, arrivals = 0;
+    for (uint32_t i = 0; i < c->models; i++) {
+        const struct model_rates *r = &c->rates[i];
+        if (r->batch_best < 1)
+            continue;
+        slow += rate_load(r, r->rate, r->batch_best);
+        fast += rate_load(r, r->rate_fast, r->batch_best);
+        arrivals += r->arrivals_fast;
+    }
+    double boost = slow > 0 ? fast / slow - rate_chance(arrivals) : 1;
+    return boost > 1 ? boost : 1;
+}
+
+/* The load if every batch held the part theta of b*. */
+static double theta_load(const struct cluster_view *c, double theta, double boost) {
+    double load = 0;
+    for (uint32_t i = 0; i < c->models; i++)
+        if (c->rates[i].rate > 0)
+            load += rate_load(&c->rates[i], c->rates[i].rate * boost, 1 + theta * (c->rates[i].batch_best - 1));
+    return load;
+}
+
+/* The least theta, to a hundredth, that keeps the load under SLACK_LOAD; the load falls as theta rises. */
+static double theta_derive(const struct cluster_view *c, double boost) {
+    uint32_t low = 0, high = 100; /* high is taken when none is enough */
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (theta_load(c, middle / 100.0, boost) <= SLACK_LOAD * c->accelerators)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low / 100.0;
+}
+
+/* The mean of all models' rounds: of the square of how many runs fit into the time that an SLO leaves. The length of a
+ * run is that of a lone request, in the mean over all models, weighted by the time that their runs take: such runs keep
+ * accelerators busy when a request comes. There are two means: `rounds` is the harmonic one, in which models with tight
+ * SLOs have more weight, and models that lose requests still more; `rounds_plain`, weighted by load alone, says how
+ * long queues may grow. */
+static void rounds_derive(const struct cluster_view *c, struct cluster_parameters *p) {
+    double time = 0, squares = 0, weights = 0, sum = 0, load = 0, plain = 0;
+    for (uint32_t i = 0; i < c->models; i++) {
+        const struct model_rates *r = &c->rates[i];
+        if (!(r->rate > 0))
+            continue;
+        double run_ns = r->alpha_ns + r->beta_ns, part = r->rate / r->batch_best * run_ns;
+        time += part;
+        squares += part * run_ns;
+    }
+    for (uint32_t i = 0; i < c->models; i++) {
+        const struct model_rates *r = &c->rates[i];
+        if (!(r->rate > 0))
+            continue;
+        double rounds = rounds_of(r->slo_ns - r->alpha_ns - r->beta_ns, squares / time);
+        double own = rate_load(r, r->rate, r->batch_best), weight = own * (1 + LOSER_WEIGHT * r->dropped_rate / LOSS);
+        load += own;
+        plain += own * rounds;
+        weights += weight;
+        sum += weight / rounds;
+    }
+    p->rounds = sum > 0 ? weights / sum : NEVER;
+    p->rounds_plain = load > 0 ? plain / load : 1;
+}
+
+static void deferred_derive(const struct cluster_view *c, const struct policy_options *options,
+                            struct cluster_parameters *p, double *admit_share) {
+    (void)options;
+    double boost = boost_derive(c), fixed = 0, variable = 0, batches = 0, squares = 0, offered = 0, lost = 0;
+    for (uint32_t i = 0; i < c->models; i++) {
+        const struct model_rates *r = &c->rates[i];
+        if (!(r->rate > 0))
+            continue;
+        double rate = r->rate * boost / NS_PER_S_D;
+        fixed += rate * r->beta_ns / r->batch_best;
+        variable += rate * r->alpha_ns;
+        batches += rate / r->batch_best;
+        squares += rate / r->batch_best * (rate / r->batch_best);
+        offered += r->rate;
+        lost += r->rate * r->dropped_rate;
+    }
+    p->loss = offered > 0 ? lost / offered : 0;
+    p->gamma = fixed < c->accelerators - variable ? fixed / (c->accelerators - variable) : 1;
+    /* so many models of equal rates would have this sum of squares */
+    double models = squares > 0 ? batches * batches / squares : 0,
+           turns = models / (c->accelerators > 1 ? c->accelerators : 1);
+    p->tau_ns = batches > 0 ? (turns > 1 ? turns : 1) / batches : 0;
+    rounds_derive(c, p);
+    p->theta = theta_derive(c, boost);
+    shares_derive(c, boost > 1, admit_share);
+}
+
+const struct policy_ops policy_deferred = {
+    .name = "deferred",
+    .summary = "batches wait as long as it pays and no longer, with window drop and shares (the default)",
+    .options = deferred_options,
+    .model_bytes = sizeof(struct deferred_model),
+    .model_update = deferred_update,
+    .model_admit = deferred_admit,
+    .batch_times = deferred_times,
+    .cluster_derive = deferred_derive,
+    .ways = deferred_ways,
+    .way_names = waiting_words + 1,
+    .way_fix = deferred_way_fix,
+};

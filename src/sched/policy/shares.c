@@ -1,0 +1,96 @@
+/* shares.c - which requests are admitted when a sub-cluster is overloaded. */
+#include "sched/policy/shares.h"
+
+/* A sub-cluster is overloaded if its load is more than OVER of its accelerators; or more than OVER_BAD of them, while
+ * more than BAD of its requests are refused or late. */
+#define OVER     1.2
+#define OVER_BAD 0.9
+#define BAD      0.03
+/* Unless the load is rising, a sub-cluster whose accelerators are busy for less than this is not overloaded, whatever
+ * its rates say: rates of bursty models know nothing of the batches that bursts make. */
+#define BUSY 0.5
+/* The admitted requests load an overloaded sub-cluster to this share of its accelerators. */
+#define FILLED 0.92
+/* A model is a flood if it asks for more than so many times the mean. */
+#define FLOOD 2.0
+
+/* How many accelerators a model asks for. A rise counts as soon as it cannot be chance. */
+static double demand_of(const struct model_rates *r) {
+    if (r->batch_best < 1)
+        return 0;
+    double sure = r->rate_fast * (1 - rate_chance(r->arrivals_fast));
+    return rate_load(r, sure > r->rate ? sure : r->rate, r->batch_best);
+}
+
+/* The level for which sum(min(demand, weight * level)) = total, where 0 < total < sum(demand). Models under the level
+ * get what they ask for; the rest is divided among the others by their weights. Each round finds more models under the
+ * level, so the loop ends. */
+static double level_derive(const struct cluster_view *c, double total) {
+    double level = 0;
+    uint32_t over = UINT32_MAX;
+    for (;;) {
+        double rest = total, weights = 0;
+        uint32_t count = 0;
+        for (uint32_t i = 0; i < c->models; i++) {
+            double demand = demand_of(&c->rates[i]), weight = c->rates[i].weight;
+            if (demand <= weight * level) {
+                rest -= demand;
+            } else {
+                weights += weight;
+                count++;
+            }
+        }
+        if (count == 0 || count == over)
+            return level;
+        over = count;
+        level = rest / weights;
+    }
+}
+
+/* With equal weights no model has a guaranteed share. Then only floods are limited, so that the others get all that
+ * they ask for; if every model asks for more than the level, none is limited. With different weights each model is
+ * limited to its guaranteed share. */
+void shares_derive(const struct cluster_view *c, bool rising, double *admit_share) {
+    double sum = 0, offered = 0, bad = 0, lightest = 0, heaviest = 0;
+    uint32_t active = 0;
+    for (uint32_t i = 0; i < c->models; i++) {
+        const struct model_rates *r = &c->rates[i];
+        admit_share[i] = 1;
+        double demand = demand_of(r);
+        sum += demand;
+        offered += r->rate;
+        bad += r->rate * r->bad_rate;
+        if (demand <= 0)
+            continue;
+        lightest = active == 0 || r->weight < lightest ? r->weight : lightest;
+        heaviest = r->weight > heaviest ? r->weight : heaviest;
+        active++;
+    }
+    bool suffering = sum > OVER_BAD * c->accelerators && bad > BAD * offered;
+    if (active == 0 || !(sum > OVER * c->accelerators || suffering) || (c->busy < BUSY && !rising))
+        return;
+    double total = FILLED * c->accelerators;
+    if (total >= sum)
+        return;
+    double level = level_derive(c, total), mean = sum / active;
+    bool promised = heaviest > lightest, anyone_under = false;
+    for (uint32_t i = 0; i < c->models; i++) {
+        double demand = demand_of(&c->rates[i]);
+        anyone_under |= demand > 0 && demand < c->rates[i].weight * level;
+    }
+    for (uint32_t i = 0; (promised || anyone_under) && i < c->models; i++) {
+        double demand = demand_of(&c->rates[i]), most = c->rates[i].weight * level;
+        if (demand > most && (promised || demand > FLOOD * mean))
+            admit_share[i] = most / demand;
+    }
+}
+
+bool share_admits(double *credit, double share) {
+    if (share >= 1)
+        return true;
+    *credit += share;
+    if (*credit < 1)
+        return false;
+    *credit -= 1;
+    return true;
+}

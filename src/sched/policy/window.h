@@ -1,0 +1,22 @@
+/* window.h - the batch to aim at, and the window drop that aims at it. For policies, on the model core's thread. */
+#pragma once
+
+#include "sched/core/model_view.h"
+
+/* Which requests are given up when there are too many. DROP_WINDOW: the head, until a part of the best batch (or all
+ * requests, if they are fewer) fits before its deadline. DROP_TIMEOUT: only a request that, even alone, would be late.
+ */
+enum drop { DROP_WINDOW, DROP_TIMEOUT };
+
+/* The words of an option with these values. */
+extern const char *const drop_words[];
+
+/* The size of the batch that gathers, at the measured rate, while its first request can wait within the SLO; at least
+ * 1. */
+double batch_best(const struct model_view *m);
+/* Sets m->batch_best, and m->target_items to `share` of it or, dropping by timeout, to 1. */
+void window_update(struct model_view *m, enum drop drop, double share);
+
+static inline double clip(double x, double low, double high) {
+    return x > high ? (high < low ? low : high) : (x < low ? low : x);
+}

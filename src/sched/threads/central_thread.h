@@ -1,0 +1,40 @@
+/* central_thread.h - the thread that holds a central policy (sched/core/central.h) and speaks for it with frontends and
+ * executors; it takes the place of model threads and rank threads.
+ *
+ * Models and accelerators may come and go (central_thread_core.h). All models are loaded on all accelerators that run
+ * them. A model whose inputs may have several shapes runs its requests one by one:
+ * central policies have one queue a model. */
+#pragma once
+
+#include <pthread.h>
+
+#include "sched/core/central.h"
+#include "sched/threads/thread_rings.h"
+
+struct central_thread_config {
+    struct thread_rings_config rings;
+    const uint8_t *accelerator_type; /* [wiring->accelerators] */
+    uint32_t types;
+    bool absent; /* accelerators come later, and say of what type they are */
+    const struct policy_ops *policy;
+    const struct policy_options *policy_options;
+};
+
+struct central_thread;
+
+/* Starts the thread. 0 or -errno with a sentence. */
+int central_thread_start(struct central_thread **thread, const struct central_thread_config *config,
+                         struct sy_error *err);
+/* Describes a served model before wiring_model_comes() makes it come. The caller keeps its profiles until the model has
+ * gone. Any thread, but only one at a time for a served model. The thread's `models` must have had a place for it, with
+ * no variants. */
+void central_thread_prepare(struct central_thread *thread, const struct thread_model *model);
+/* Ends the thread, which must have nothing queued that anyone waits for, and frees it. */
+void central_thread_stop(struct central_thread *thread);
+/* Any thread: its statistics. */
+const struct thread_rings *central_thread_rings(const struct central_thread *thread);
+/* How many accelerators the load needs, as the policy plans; negative: the policy does not say. Any thread. */
+double central_thread_accelerators_needed(const struct central_thread *thread);
+/* How models have moved between accelerators, without the waits (wait_ns, wait_max_ns). False: the policy binds no
+ * models. Any thread. */
+bool central_thread_moves(const struct central_thread *thread, struct central_moves *moves);

@@ -1,0 +1,140 @@
+/* model_thread_moves.c - variants that move to another rank thread, and models that come and go.
+ *
+ * A variant moves by leaving and joining, and keeps its requests meanwhile. A model that comes joins from nowhere
+ * (PART_NOBODY), and one that goes leaves for nowhere. */
+#include "core/util/assert.h"
+#include "core/util/counter.h"
+#include "sched/threads/model_thread_state.h"
+
+/* thread_tell_moves() is to tell of it. */
+static void set_moving(struct model_thread *t, struct variant *v, enum moving moving) {
+    v->moving = moving;
+    t->movers[t->mover_count++] = (uint32_t)(v - t->variants);
+}
+
+static void set_part(struct model_thread *t, struct variant *v) {
+    v->part = v->part_next;
+    /* release: with wiring_part(); who sees PART_NOBODY may free the core */
+    atomic_store_explicit(&t->rings.wiring->parts[v->rank_index], (uint8_t)v->part, memory_order_release);
+}
+
+static void variant_move(struct model_thread *t, struct variant *v, uint32_t part) {
+    v->part_next = part;
+    if (v->moving == TO_JOIN && part != PART_NOBODY) /* the rank thread that it was to join does not know of it yet */
+        set_part(t, v);
+    else if (v->moving == SETTLED && v->part != v->part_next)
+        set_moving(t, v, TO_LEAVE);
+    /* else it is leaving, and joins the newest part_next */
+}
+
+/* No rank thread knows the variant any more, and no request is for it. */
+static void variant_end(struct model_thread *t, struct variant *v) {
+    CHECK(model_core_idle(v->core));
+    heap_remove(&t->timers, (uint32_t)(v - t->variants));
+    v->core = NULL;
+    v->serving = false;
+    v->moving = SETTLED;
+    t->active--;
+    set_part(t, v);
+}
+
+void thread_variant_left(struct model_thread *t, struct variant *v) {
+    CHECK_EQ(v->moving, LEAVING);
+    if (v->part_next == PART_NOBODY) {
+        variant_end(t, v);
+        return;
+    }
+    set_part(t, v);
+    set_moving(t, v, TO_JOIN);
+    if (v == t->ranges[v->model].first) /* its other shapes come along */
+        counter_add(&t->rings.counters[v->model].moves, 1);
+}
+
+static void model_comes(struct model_thread *t, uint32_t served_model, uint32_t part) {
+    uint32_t m = t->rings.model_of_served[served_model];
+    const struct model_cores *cores = t->prepared[m];
+    const struct thread_model *model = &cores->model;
+    struct candidate none[ACCELERATOR_TYPES_MAX];
+
+    CHECK_EQ(t->ranges[m].count, 0);
+    rings_model_set(&t->rings, m, model);
+    thread_levels_set(&t->levels[m], model->queue);
+    for (uint32_t type = 0; type < t->types; type++)
+        none[type] = candidate_none();
+    t->ranges[m] =
+        (struct variant_range){&t->variants[t->variant_of_rank_index[model->first_variant]], model->variant_count};
+    for (uint32_t i = 0; i < model->variant_count; i++) {
+        struct variant *v = t->ranges[m].first + i;
+        CHECK(!v->core);
+        v->core = cores->cores[i];
+        thread_prepared_log(t, v, cores);
+        v->model = m;
+        v->shape_key = 0;
+        v->generation++;
+        v->serving = model->variant_count == 1; /* as in variants_make() */
+        v->queued = 0;
+        v->rates_known = false;
+        thread_note_load(t, v, NULL);
+        v->part_next = part;
+        candidate_board_write(&t->rings.wiring->candidates, v->rank_index, none, 0);
+        t->active++;
+        set_part(t, v);
+        set_moving(t, v, TO_JOIN);
+    }
+}
+
+static void model_goes(struct model_thread *t, uint32_t served_model) {
+    struct variant_range *range = &t->ranges[t->rings.model_of_served[served_model]];
+
+    for (struct variant *v = range->first; v < range->first + range->count; v++)
+        variant_move(t, v, PART_NOBODY);
+    range->count = 0;
+}
+
+void thread_take_move(struct model_thread *t, const struct model_move *move) {
+    switch (move->kind) {
+    case MODEL_MOVES:
+        CHECK_LT(move->part, t->rings.wiring->rank_threads);
+        variant_move(t, &t->variants[t->variant_of_rank_index[move->model]], move->part);
+        break;
+    case MODEL_COMES:
+        CHECK_LT(move->part, t->rings.wiring->rank_threads);
+        model_comes(t, move->model, move->part);
+        break;
+    case MODEL_GOES:
+        model_goes(t, move->model);
+        break;
+    }
+}
+
+/* The message brings the candidates: those on the board may have been announced before the rank thread knew the
+ * variant, which it ignored. */
+static void say_join(struct model_thread *t, struct variant *v) {
+    struct rank_message *message = thread_say(t, v, RANK_JOIN);
+
+    message->types = t->types;
+    CHECK(candidate_board_read(&t->rings.wiring->candidates, v->rank_index, message->candidates, &message->origin_ns));
+    v->moving = SETTLED;
+    if (v->rates_known)
+        thread_note_rates(t, v);
+}
+
+void thread_tell_moves(struct model_thread *t) {
+    uint32_t count = t->mover_count;
+
+    t->mover_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct variant *v = &t->variants[t->movers[i]];
+        if (v->moving == TO_JOIN && v->part_next == PART_NOBODY) {
+            variant_end(t, v);
+        } else if (!thread_may_say(t, v)) {
+            t->movers[t->mover_count++] = t->movers[i];
+        } else if (v->moving == TO_LEAVE) {
+            thread_say(t, v, RANK_LEAVE);
+            v->moving = LEAVING;
+            t->rank_rung[v->part] = true; /* leaving does not wait for a free accelerator */
+        } else {
+            say_join(t, v);
+        }
+    }
+}

@@ -1,0 +1,924 @@
+/* serving.c - a server's life: what is decided from the settings before anything starts, start, signals, drain, end. */
+#include "server/commands/serving.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "back/executor/executor.h"
+#include "cluster/membership/election.h"
+#include "cluster/membership/registry.h"
+#include "cluster/peer/hello.h"
+#include "cluster/peer/names.h"
+#include "cluster/roles/transport.h"
+#include "cluster/roles/uplink.h"
+#include "core/system/clock.h"
+#include "core/system/log.h"
+#include "core/system/machine.h"
+#include "core/system/temporary_folder.h"
+#include "core/system/thread.h"
+#include "core/util/lines.h"
+#include "core/util/utf8.h"
+#include "front/net/auth.h"
+#include "front/net/frontend_config.h"
+#include "model/config/model_name.h"
+#include "model/repository/model_index.h"
+#include "model/repository/repository_look.h"
+#include "server/commands/autoscale_option.h"
+#include "server/commands/cli.h"
+#include "server/commands/cluster_tls.h"
+#include "server/commands/isolated.h"
+#include "server/process/deployment.h"
+#include "server/process/repository_control.h"
+
+#define OUTAGES_EVERY_S 1
+#define READY_EVERY_MS  20 /* while models are loaded, looks whether all are */
+
+int repository_read(const char *text, void *settings, struct sy_error *err) {
+    struct serve_settings *s = settings;
+    if (!*text)
+        return error_set(err, -EINVAL, "the value is empty");
+    if (s->repository_count == REPOSITORIES_MAX)
+        return error_set(err, -EINVAL, "given more than %d times", REPOSITORIES_MAX);
+    s->repositories[s->repository_count++] = text;
+    return 0;
+}
+
+int load_model_read(const char *text, void *settings, struct sy_error *err) {
+    struct serve_settings *s = settings;
+    if (s->load_model_count == LOAD_MODELS_MAX)
+        return error_set(err, -EINVAL, "given more than %d times", LOAD_MODELS_MAX);
+    s->load_models[s->load_model_count++] = text;
+    return 0;
+}
+
+int frontends_read(const char *text, void *settings, struct sy_error *err) {
+    struct serve_settings *s = settings;
+    char *end;
+    s->frontends = 0;
+    if (strcmp(text, "auto") == 0)
+        return 0;
+    s->frontends = strtol(text, &end, 10);
+    return end == text || *end || s->frontends < 1 || s->frontends > FRONTENDS_MAX
+               ? error_set(err, -EINVAL, "'%s' is neither auto nor a number from 1 to %d", text, FRONTENDS_MAX)
+               : 0;
+}
+
+static const struct serve_settings serve_defaults = {
+    .host = "0.0.0.0",
+    .http_port = 8000,
+    .grpc_port = 8001,
+    .metrics_port = 8002,
+    .control_mode = CONTROL_NONE,
+    .poll_secs = 15,
+    .max_models = CONTROL_MODELS_DEFAULT,
+    .model_threads = 1,
+    .rank_threads = 1,
+    .epoch_s = 5,
+    .prepare_threads = 2,
+    .queue_max = 65536,
+    .record_mib = 32,
+    .decisions_mib = 256,
+    .spin = 2,
+    .run_limit_s = (double)RUN_LIMIT_NS / NS_PER_S,
+    .body_mib = 64,
+    .inputs_mib = 1024,
+    .answers_mib = 512,
+    .connections = 10000,
+    .idle_s = 300,
+    .head_s = 15,
+    .rate_kib = 1,
+    .drain_timeout_s = 30,
+    .log_level = "info",
+    .cluster_port = 0,
+    .accelerators_max = 65536,
+    .heartbeat_ms = 100,
+    .isolated = -1,
+};
+
+static const int zlib_levels[] = {0, 1, 6, 9}; /* by the words of --grpc-infer-response-compression-level */
+
+/* Everything decided from the settings before anything starts. */
+struct serve_plan {
+    struct deployment deployment;
+    struct server_config config;
+    struct auth *auth; /* NULL: none is needed */
+    struct repository_control control;
+    struct accelerator_group groups[ACCELERATOR_TYPES_MAX];
+    uint32_t group_count;
+    struct server_cluster cluster;
+    struct registry_place place;
+    struct auth *cluster_auth; /* NULL: no token is needed */
+    struct tls *cluster_tls;   /* NULL: links are plain text */
+    char token[HELLO_TOKEN_MAX], name[HELLO_NAME_MAX], join[4096];
+    const char *schedulers[UPLINK_ADDRESSES_MAX]; /* of --join, or of --peers */
+};
+
+static int default_accelerators(struct serve_plan *plan) {
+    uint32_t cores = machine_cores();
+    plan->groups[0] =
+        (struct accelerator_group){.kind = ACCELERATOR_CPU, .count = cores > 1 ? cores - 1 : 1, .type = "cpu"};
+    return 1;
+}
+
+/* Which cores executors are pinned to: the given ones, or, if there are CPU accelerators, the last of those allowed. */
+static int choose_cores(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
+    cpu_set_t *cores = &plan->config.executor_cores, allowed;
+    uint32_t cpus = 0;
+
+    CPU_ZERO(cores);
+    if (s->pin && strcmp(s->pin, "none") == 0)
+        return 0;
+    if (s->pin) {
+        struct sy_error why;
+        int rc = thread_cores_parse(s->pin, cores, &why);
+        return rc < 0 ? error_set(err, rc, "--pin: %s", why.text) : 0;
+    }
+    for (uint32_t i = 0; i < plan->group_count; i++)
+        cpus += plan->groups[i].kind == ACCELERATOR_CPU ? plan->groups[i].count : 0;
+    thread_cores_allowed(&allowed);
+    int count = CPU_COUNT(&allowed);
+    for (int i = count - 1; i >= 0 && cpus > 0; i--, cpus--)
+        CPU_SET(thread_core_nth(&allowed, (unsigned)i), cores);
+    return 0;
+}
+
+/* Each rank thread has a part of the accelerators of each type. */
+static int check_parts(const struct serve_settings *s, uint32_t accelerators, const char *type, struct sy_error *err) {
+    if (s->rank_threads <= accelerators)
+        return 0;
+    return error_set(err, -EINVAL, "--rank-threads: %d for %u accelerators of type %s", (int)s->rank_threads,
+                     accelerators, type);
+}
+
+/* Options are checked first, since models may have to be profiled. */
+static int plan_repositories(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
+    struct sy_error why;
+    int found = s->accelerators ? accelerators_parse(s->accelerators, plan->groups, ACCELERATOR_TYPES_MAX, &why)
+                                : default_accelerators(plan);
+    if (found < 0)
+        return error_set(err, found, "--accelerators: %s", why.text);
+    plan->group_count = (uint32_t)found;
+    int rc = choose_cores(s, plan, err);
+    for (uint32_t i = 0; rc == 0 && i < plan->group_count; i++)
+        rc = check_parts(s, plan->groups[i].count, plan->groups[i].type, err);
+    if (rc < 0)
+        return rc;
+    struct deployment_options how = {
+        .groups = plan->groups,
+        .group_count = plan->group_count,
+        .slo_ns = (int64_t)(s->slo_ms * (double)NS_PER_MS),
+        .cores = plan->config.executor_cores,
+        .cache_dir = s->cache_dir,
+        .backend = plan->config.cluster != NULL,
+        .share_prefixes = s->share_prefixes,
+    };
+    const struct repositories from = {.paths = s->repositories,
+                                      .count = s->repository_count,
+                                      .name = s->model_name,
+                                      .op_library_dir = s->op_library_dir};
+    if (s->control_mode == CONTROL_NONE)
+        return deployment_from_repositories(&plan->deployment, &from, &how, err);
+    plan->control = (struct repository_control){
+        .mode = (enum control_mode)s->control_mode,
+        .from = from,
+        .names = s->load_models,
+        .name_count = s->load_model_count,
+        .look_every_ns = (int64_t)(s->poll_secs * (double)NS_PER_S),
+        .models_max = (uint32_t)s->max_models,
+    };
+    plan->config.control = &plan->control;
+    return deployment_for_control(&plan->deployment, &plan->control, &how, err);
+}
+
+static int plan_scenario(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
+    struct scenario scenario;
+    int rc = scenario_read(s->scenario, NULL, 0, &scenario, err);
+    if (rc < 0)
+        return rc;
+    if (scenario.pipeline_count) {
+        scenario_free(&scenario);
+        return error_set(err, -ENOTSUP, "%s: pipelines are only simulated, not served", s->scenario);
+    }
+    if (scenario_with_variants(&scenario)) {
+        rc = error_set(err, -ENOTSUP, "%s: the model '%s' has variants, which are only simulated, not served",
+                       s->scenario, scenario_with_variants(&scenario)->name);
+        scenario_free(&scenario);
+        return rc;
+    }
+    if (!s->policy) {
+        plan->config.policy = scenario.policy;
+        plan->config.policy_options = scenario.policy_options;
+    }
+    if (scenario.autoscale.enabled)
+        plan->config.autoscale = autoscale_of_scenario(&scenario.autoscale);
+    rc = deployment_from_scenario(&plan->deployment, &scenario, err);
+    scenario_free(&scenario);
+    return rc < 0 ? rc : choose_cores(s, plan, err);
+}
+
+/* Takes what the scenario says, if it says anything, and lets the option change it key by key. */
+static int plan_autoscale(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
+    struct autoscale_config *c = &plan->config.autoscale;
+    struct sy_error why;
+    if (c->every_ns == 0)
+        *c = autoscale_usual(ACCELERATORS_MAX);
+    int rc = s->autoscale ? autoscale_option_read(s->autoscale, c, &why) : 0;
+    return rc < 0 ? error_set(err, rc, "--autoscale: %s", why.text) : 0;
+}
+
+static int plan_name(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
+    plan->config.name = s->server_name;
+    if (!s->server_name || (*s->server_name && utf8_is_valid(s->server_name)))
+        return 0;
+    return error_set(err, -EINVAL, "--server-name: expected a name, in UTF-8");
+}
+
+static int plan_security(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
+    if (!s->tls_cert != !s->tls_key)
+        return error_set(err, -EINVAL, "--tls-cert and --tls-key go together");
+    if ((s->tls_client_ca || s->tls_metrics) && !s->tls_cert)
+        return error_set(err, -EINVAL, "--tls-%s needs --tls-cert and --tls-key",
+                         s->tls_metrics ? "metrics" : "client-ca");
+    if ((s->auth_health || s->auth_metrics) && !s->token_file)
+        return error_set(err, -EINVAL, "--auth-%s needs --auth-token-file", s->auth_health ? "health" : "metrics");
+    struct sy_error why;
+    int rc = s->token_file ? auth_create(&plan->auth, s->token_file, &why) : 0;
+    if (rc < 0)
+        return error_set(err, rc, "--auth-token-file: %s", why.text);
+    struct tls_files files = {.certificate = s->tls_cert, .key = s->tls_key, .ca = s->tls_client_ca};
+    return s->tls_cert ? tls_create(&plan->config.tls, &files, err) : 0;
+}
+
+static void plan_free(struct serve_plan *plan) {
+    auth_destroy(plan->cluster_auth);
+    tls_destroy(plan->cluster_tls);
+    deployment_free(&plan->deployment);
+    tls_destroy(plan->config.tls);
+    auth_destroy(plan->auth);
+}
+
+/* Whether the settings of what is served go together. */
+static int check_source(const struct serve_settings *s, struct sy_error *err) {
+    if (!s->repository_count == !s->scenario)
+        return error_set(err, -EINVAL, "give either --repository or --scenario");
+    if (s->model_name && (s->scenario || s->control_mode != CONTROL_NONE))
+        return error_set(err, -EINVAL, "--model-name does not go with --%s",
+                         s->scenario ? "scenario" : "model-control-mode poll or explicit");
+    if (s->model_name && !model_name_is_valid(s->model_name))
+        return error_set(err, -EINVAL,
+                         "--model-name: '%.100s' will not do as a model's name: expected " MODEL_NAME_EXPECTED,
+                         s->model_name);
+    if (s->scenario && s->accelerators)
+        return error_set(err, -EINVAL, "--accelerators does not go with --scenario, whose file says them");
+    if (s->scenario && s->control_mode != CONTROL_NONE)
+        return error_set(err, -EINVAL, "--model-control-mode goes with --repository only");
+    if (s->scenario && s->share_prefixes)
+        return error_set(err, -EINVAL, "--share-prefixes goes with --repository only");
+    if (s->load_model_count > 0 && s->control_mode != CONTROL_EXPLICIT)
+        return error_set(err, -EINVAL, "--load-model goes with --model-control-mode explicit only");
+    if (s->max_models != CONTROL_MODELS_DEFAULT && s->control_mode == CONTROL_NONE)
+        return error_set(err, -EINVAL, "--max-models goes with --model-control-mode poll or explicit only");
+    return 0;
+}
+
+static int plan_policy(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
+    struct sy_error why;
+    int rc = policy_read(s->policy ? s->policy : policy_deferred.name, &plan->config.policy,
+                         &plan->config.policy_options, &why);
+    if (rc < 0)
+        return error_set(err, rc, "--policy: %s", why.text);
+    return 0;
+}
+
+static int check_decisions(const struct serve_settings *s, const struct serve_plan *plan, struct sy_error *err) {
+    const struct policy_ops *policy = plan->config.policy;
+    return !s->decisions || !policy->central
+               ? 0
+               : error_set(err, -EINVAL, "--record-decisions: %s is a scheduler of its own, which is not logged",
+                           policy->name);
+}
+
+/* Empty places for models that the cluster brings. */
+static int plan_places(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
+    plan->deployment.model_count = (uint32_t)s->max_models + CONTROL_SPARE;
+    plan->deployment.models = calloc(plan->deployment.model_count, sizeof(*plan->deployment.models));
+    return plan->deployment.models ? 0 : error_set(err, -ENOMEM, "no memory for the places of the models");
+}
+
+/* HOST:PORT of --listen. */
+static int plan_listen(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
+    static char host[256];
+    if (!s->listen)
+        return error_set(err, -EINVAL, "--listen HOST:PORT: where members join");
+    const char *colon = strrchr(s->listen, ':');
+    char *end;
+    long port = colon ? strtol(colon + 1, &end, 10) : -1;
+    if (!colon || !colon[1] || *end || port < 0 || port > 65535 || (size_t)(colon - s->listen) >= sizeof(host))
+        return error_set(err, -EINVAL, "--listen: '%s' is not HOST:PORT", s->listen);
+    name_host(s->listen, colon, host, sizeof(host));
+    plan->cluster.host = host;
+    plan->cluster.port = (int)port;
+    return 0;
+}
+
+/* Takes a list of schedulers apart. */
+static int plan_list(const char *list, const char *option, struct serve_plan *plan, uint32_t *count,
+                     struct sy_error *err) {
+    struct sy_error why;
+    *count = 0;
+    if (strlen(list) >= sizeof(plan->join))
+        return error_set(err, -EINVAL, "--%s: too long", option);
+    strcpy(plan->join, list);
+    for (char *rest = plan->join, *one; (one = strsep(&rest, ","));) {
+        if (*count == UPLINK_ADDRESSES_MAX)
+            return error_set(err, -EINVAL, "--%s: more than %d schedulers", option, UPLINK_ADDRESSES_MAX);
+        if (name_check(one, &why) < 0)
+            return error_set(err, -EINVAL, "--%s: %s", option, why.text);
+        plan->schedulers[(*count)++] = one;
+    }
+    return 0;
+}
+
+/* The schedulers of --join. */
+static int plan_join(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
+    if (!s->join == !s->registry)
+        return error_set(err, -EINVAL, "give either --join HOST:PORT or --registry URL: which cluster to join");
+    if (s->registry)
+        return 0;
+    plan->cluster.schedulers = plan->schedulers;
+    return plan_list(s->join, "join", plan, &plan->cluster.scheduler_count, err);
+}
+
+/* A scheduler that is listed twice would stand by for itself. */
+static int check_peers(const struct serve_plan *plan, struct sy_error *err) {
+    for (uint32_t i = 0; i < plan->cluster.peer_count; i++)
+        for (uint32_t k = 0; k < i; k++)
+            if (strcasecmp(plan->schedulers[i], plan->schedulers[k]) == 0)
+                return error_set(err, -EINVAL, "--peers: '%s' is listed twice", plan->schedulers[i]);
+    return 0;
+}
+
+/* The schedulers of --peers, and which of them this one is. */
+static int plan_peers(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
+    const char *own = s->advertise ? s->advertise : s->listen;
+    int rc = s->peers ? plan_list(s->peers, "peers", plan, &plan->cluster.peer_count, err) : 0;
+    if (rc < 0 || !s->peers)
+        return rc;
+    if (plan->cluster.peer_count > ELECTION_PEERS_MAX)
+        return error_set(err, -EINVAL, "--peers: more than %d schedulers", ELECTION_PEERS_MAX);
+    rc = check_peers(plan, err);
+    if (rc < 0)
+        return rc;
+    plan->cluster.peers = plan->schedulers;
+    while (plan->cluster.rank < plan->cluster.peer_count && strcmp(plan->schedulers[plan->cluster.rank], own) != 0)
+        plan->cluster.rank++;
+    if (plan->cluster.rank == plan->cluster.peer_count)
+        return error_set(err, -EINVAL,
+                         "--peers: '%s' is not among them; say with --advertise HOST:PORT which one this is", own);
+    return 0;
+}
+
+/* The most that speak a protocol in a frontend of a cluster. */
+static uint32_t frontends_most(const struct serve_settings *s) {
+    return s->no_grpc ? HELLO_LANES_MAX : HELLO_LANES_MAX / 2;
+}
+
+/* How many threads speak each protocol, where that is not said: as many as cores are left beside the scheduler's
+ * threads and CPU accelerators, or beside the link's thread. */
+static uint32_t frontends_auto(const struct serve_settings *s, enum wiring_link role, const struct serve_plan *plan) {
+    uint32_t others = role != LINK_NONE              ? 1
+                      : plan->config.policy->central ? 1
+                                                     : (uint32_t)(s->model_threads + s->rank_threads);
+    for (uint32_t i = 0; i < plan->group_count; i++)
+        others += plan->groups[i].kind == ACCELERATOR_CPU ? plan->groups[i].count : 0;
+    uint32_t count = frontends_for(machine_cores(), others, (uint64_t)s->inputs_mib, (uint64_t)s->body_mib,
+                                   (uint32_t)s->connections);
+    bool of_cluster = role == LINK_FRONTEND || s->isolate;
+    return of_cluster && count > frontends_most(s) ? frontends_most(s) : count;
+}
+
+/* The role's place in the cluster. */
+static int plan_cluster(const struct serve_settings *s, enum wiring_link role, struct serve_plan *plan,
+                        struct sy_error *err) {
+    char host[64] = "?";
+    struct sy_error why;
+    int rc = s->cluster_token_file ? auth_create(&plan->cluster_auth, s->cluster_token_file, &why) : 0;
+    if (rc < 0)
+        return error_set(err, rc, "--cluster-token-file: %s", why.text);
+    rc = cluster_tls_create(&plan->cluster_tls, s->cluster_cert, s->cluster_key, s->cluster_ca, err);
+    if (rc < 0)
+        return rc;
+    if (plan->cluster_auth)
+        auth_first(plan->cluster_auth, plan->token, sizeof(plan->token));
+    gethostname(host, sizeof(host) - 1);
+    snprintf(plan->name, sizeof(plan->name), "%s.%d", host, (int)getpid());
+    plan->cluster = (struct server_cluster){
+        .role = role,
+        .name = s->name ? s->name : plan->name,
+        .host = s->cluster_host ? s->cluster_host : "",
+        .port = (int)s->cluster_port,
+        .address = s->advertise,
+        .token = plan->cluster_auth ? plan->token : NULL,
+        .auth = plan->cluster_auth,
+        .fabric = s->fabric,
+        .transports = s->transport ? TRANSPORT_BIT(s->transport - 1) : 0,
+        .tls = plan->cluster_tls,
+        .beat_ns = (int64_t)(s->heartbeat_ms * (double)NS_PER_MS),
+        .accelerators_max = (uint32_t)s->accelerators_max,
+    };
+    if (s->name && (!*s->name || strlen(s->name) >= HELLO_NAME_MAX || !utf8_is_valid(s->name)))
+        return error_set(err, -EINVAL, "--name: expected a name of at most %d bytes, in UTF-8", HELLO_NAME_MAX - 1);
+    if (s->fabric && strlen(s->fabric) >= HELLO_FABRIC_MAX)
+        return error_set(err, -EINVAL, "--fabric: expected the name of a provider, of at most %d bytes",
+                         HELLO_FABRIC_MAX - 1);
+    if (plan->cluster.transports == TRANSPORT_BIT(TRANSPORT_FABRIC) && !s->fabric)
+        return error_set(err, -EINVAL, "--transport fabric needs --fabric PROVIDER");
+    if (s->fabric && s->cluster_cert)
+        return error_set(err, -EINVAL,
+                         "--fabric does not go with --cluster-cert: what libfabric reads is not encrypted");
+    if (role == LINK_FRONTEND && s->frontends > frontends_most(s))
+        return error_set(err, -EINVAL, "--frontends: at most %d in a cluster, or %d with --no-grpc",
+                         HELLO_LANES_MAX / 2, HELLO_LANES_MAX);
+    bool anywhere = role == LINK_FRONTEND && s->advertise && *s->advertise == ':'; /* where it connects from */
+    if (s->advertise && !anywhere && name_check(s->advertise, &why) < 0)
+        return error_set(err, -EINVAL, "--advertise: %s", why.text);
+    plan->config.cluster = &plan->cluster;
+    if (s->registry) {
+        rc = registry_place_parse(s->registry, &plan->place, &why);
+        if (rc < 0)
+            return error_set(err, rc, "--registry: %s", why.text);
+        plan->cluster.registry = &plan->place;
+    }
+    if (role != LINK_SCHEDULER)
+        return plan_join(s, plan, err);
+    if (s->registry && s->peers)
+        return error_set(err, -EINVAL, "--peers does not go with --registry, which knows them");
+    rc = plan_listen(s, plan, err);
+    if (s->registry && rc == 0) {
+        plan->cluster.address = s->advertise ? s->advertise : s->listen;
+        if (name_check(plan->cluster.address, &why) < 0)
+            return error_set(err, -EINVAL, "--listen: %s; say with --advertise where others reach this scheduler",
+                             why.text);
+    }
+    return rc < 0 ? rc : plan_peers(s, plan, err);
+}
+
+static int make_plan(const struct serve_settings *s, enum wiring_link role, struct serve_plan *plan,
+                     struct sy_error *err) {
+    bool runs = role == LINK_NONE || role == LINK_BACKEND;
+    int rc = runs ? check_source(s, err) : 0;
+    engine_run_memory_set((uint64_t)s->run_memory_mib << 20);
+    if (rc < 0 || (rc = plan_policy(s, plan, err)) < 0 || (rc = plan_name(s, plan, err)) < 0 ||
+        (rc = plan_security(s, plan, err)) < 0 || (rc = plan_autoscale(s, plan, err)) < 0 ||
+        (rc = check_decisions(s, plan, err)) < 0 || (role != LINK_NONE && (rc = plan_cluster(s, role, plan, err)) < 0))
+        return rc;
+    rc = !runs         ? plan_places(s, plan, err)
+         : s->scenario ? plan_scenario(s, plan, err)
+                       : plan_repositories(s, plan, err);
+    /* Once more, since a scenario may have brought a policy and autoscale settings. */
+    if (rc < 0 || (rc = plan_autoscale(s, plan, err)) < 0 || (rc = check_decisions(s, plan, err)) < 0)
+        return rc;
+    struct server_config *c = &plan->config;
+    c->auth = plan->auth;
+    c->auth_health = s->auth_health;
+    c->auth_metrics = s->auth_metrics;
+    c->tls_metrics = s->tls_metrics;
+    c->models = plan->deployment.models;
+    c->model_count = plan->deployment.model_count;
+    c->accelerators = plan->deployment.accelerators;
+    c->type_count = plan->deployment.type_count;
+    c->model_threads = (uint32_t)s->model_threads;
+    c->rank_threads = (uint32_t)s->rank_threads;
+    c->epoch_ns = s->epoch_s * NS_PER_S;
+    c->rank_rate_max = s->rank_rate_max;
+    for (uint32_t type = 0; type < c->type_count; type++)
+        if ((rc = check_parts(s, c->accelerators[type].count, c->accelerators[type].type, err)) < 0)
+            return rc;
+    bool listens = role == LINK_NONE || role == LINK_FRONTEND;
+    c->frontends = s->frontends ? (uint32_t)s->frontends : listens ? frontends_auto(s, role, plan) : 1;
+    c->prepare_threads = (uint32_t)s->prepare_threads;
+    c->host = s->host;
+    c->http_port = (int)s->http_port;
+    c->grpc_port = s->no_grpc ? -1 : (int)s->grpc_port;
+    c->metrics_port = s->no_metrics ? -1 : (int)s->metrics_port;
+    c->busy_poll = s->busy_poll;
+    c->accelerator_control = s->accelerator_control;
+    c->shared_memory = s->shared_memory || s->shared_memory_prefix;
+    c->shared_memory_prefix = s->shared_memory_prefix;
+    c->spin = s->spin;
+    c->run_limit_ns = (int64_t)(s->run_limit_s * (double)NS_PER_S);
+    c->learn = !s->no_learn;
+    c->queue_max = (uint32_t)s->queue_max;
+    c->record_bytes = (uint64_t)s->record_mib << 20;
+    c->decisions = s->decisions;
+    c->decisions_bytes = (uint64_t)s->decisions_mib << 20;
+    c->body_bytes_max = (uint64_t)s->body_mib << 20;
+    c->connections_max = (uint32_t)s->connections;
+    c->connections_per_address = (uint32_t)s->per_address;
+    c->idle_timeout_s = (uint32_t)s->idle_s;
+    c->head_timeout_s = (uint32_t)s->head_s;
+    c->rate_min = (uint32_t)s->rate_kib << 10;
+    c->inputs_bytes_max = (uint64_t)s->inputs_mib << 20;
+    c->answers_bytes_max = (uint64_t)s->answers_mib << 20;
+    c->outputs_bytes_max = (uint64_t)s->outputs_mib << 20;
+    c->grpc_level = zlib_levels[s->grpc_compression];
+    return 0;
+}
+
+/* Says what is served, and where. */
+static void say_ready(struct server *server, const struct server_config *config) {
+    struct server_ports ports = server_ports(server);
+    int ready = 0, set_aside = 0;
+
+    const struct model_index *models = server_models_lock(server);
+    for (uint32_t i = 0; i < models->count; i++) {
+        bool is_ready = served_model_state(&models->models[models->listed[i]]) == MODEL_READY;
+        ready += is_ready;
+        set_aside += !is_ready;
+    }
+    for (uint32_t i = 0; i < models->absent_count; i++)
+        set_aside += models->absent[i].failed;
+    log_info("ready", "http_port=%d grpc_port=%d metrics_port=%d models=%d set_aside=%d policy=%s", ports.http,
+             ports.grpc, ports.metrics, ready, set_aside, config->policy->name);
+    server_models_unlock(server);
+}
+
+static void say_role_ready(struct server *server, enum wiring_link role) {
+    struct server_ports ports = server_ports(server);
+    if (role == LINK_SCHEDULER)
+        log_info("ready", "port=%d metrics_port=%d", ports.cluster, ports.metrics);
+    else if (role == LINK_FRONTEND)
+        log_info("ready", "http_port=%d grpc_port=%d metrics_port=%d cluster_port=%d", ports.http, ports.grpc,
+                 ports.metrics, ports.cluster);
+    else
+        log_info("ready", "metrics_port=%d", ports.metrics);
+}
+
+/* Reads again the files that may change while it serves. What a file gave stays as it was if the new one cannot be
+ * used. */
+static void reload(const struct serve_plan *plan) {
+    struct sy_error err;
+    if (plan->config.tls && tls_reload(plan->config.tls, &err) < 0)
+        log_error("certificates stay as they were", "reason=\"%s\"", err.text);
+    if (plan->cluster_tls && tls_reload(plan->cluster_tls, &err) < 0)
+        log_error("the cluster's certificates stay as they were", "reason=\"%s\"", err.text);
+    if (plan->cluster_auth && auth_reload(plan->cluster_auth, &err) < 0)
+        log_error("the cluster's tokens stay as they were", "reason=\"%s\"", err.text);
+    if (plan->auth && auth_reload(plan->auth, &err) < 0)
+        log_error("tokens stay as they were", "reason=\"%s\"", err.text);
+}
+
+static void say_stopping(int signal_number) {
+    log_info("stopping", "signal=%s",
+             signal_number == SIGTERM  ? "SIGTERM"
+             : signal_number == SIGINT ? "SIGINT"
+                                       : "SIGUSR1");
+}
+
+/* Sleeps until all models of the start are loaded. False: a signal asks the server to end before. */
+static bool wait_until_ready(struct server *server, const sigset_t *signals) {
+    const struct timespec every = {.tv_nsec = READY_EVERY_MS * NS_PER_MS};
+    while (!server_is_ready(server)) {
+        int signal_number = sigtimedwait(signals, NULL, &every);
+        server_watch(server);
+        if (signal_number < 0 || signal_number == SIGHUP)
+            continue;
+        say_stopping(signal_number);
+        return false;
+    }
+    return true;
+}
+
+/* Waits for a signal until `until_ns`; one that has already come is returned at once. Negative: none came. */
+static int signal_until(const sigset_t *signals, int64_t until_ns) {
+    int64_t left_ns = until_ns - clock_now_ns();
+    left_ns = left_ns > 0 ? left_ns : 0;
+    const struct timespec left = {.tv_sec = left_ns / NS_PER_S, .tv_nsec = left_ns % NS_PER_S};
+    return sigtimedwait(signals, NULL, &left);
+}
+
+/* Sleeps until a signal asks the server to end; further ones then end the process as they usually do. What is looked at
+ * once a second is looked at on the second, so that looks at the load are as far apart as they are in simulations. */
+static void wait_for_signal(struct server *server, const struct serve_plan *plan, const sigset_t *signals) {
+    struct server *scheduler = plan->config.scheduler ? plan->config.scheduler : server;
+    const int64_t every_ns = OUTAGES_EVERY_S * NS_PER_S;
+    int64_t next_ns = clock_now_ns() + every_ns;
+    int signal_number;
+
+    while ((signal_number = signal_until(signals, next_ns)) < 0 || signal_number == SIGHUP) {
+        if (signal_number == SIGHUP)
+            reload(plan);
+        next_ns = time_due_again(next_ns, every_ns, clock_now_ns());
+        server_watch(server);
+        server_outages(server);
+        server_advise(scheduler);
+        server_balance(server);
+        server_look(scheduler);
+        server_cluster_look(server);
+        log_drain(0);
+    }
+    say_stopping(signal_number);
+}
+
+/* Blocks the signals that end or change a server, before any thread starts: only sigtimedwait() above gets them. */
+static void signals_block(sigset_t *signals, bool isolated) {
+    signal(SIGPIPE, SIG_IGN);
+    sigemptyset(signals);
+    if (isolated) {
+        sigaddset(signals, ISOLATED_STOP);
+    } else {
+        sigaddset(signals, SIGTERM);
+        sigaddset(signals, SIGINT);
+        sigaddset(signals, SIGHUP);
+    }
+    pthread_sigmask(SIG_BLOCK, signals, NULL);
+}
+
+static int serve(const char *command, enum wiring_link role, const struct serve_settings *settings) {
+    struct serve_plan plan;
+    struct server *server;
+    struct isolated_obedience *obedience = NULL;
+    struct sy_error err = {.text = ""};
+    sigset_t signals;
+
+    memset(&plan, 0, sizeof(plan));
+    int rc = make_plan(settings, role, &plan, &err);
+    plan.cluster.running = settings->running ? &settings->running : NULL;
+    plan.control.told = settings->running && settings->control_mode == CONTROL_EXPLICIT;
+    if (rc < 0) {
+        plan_free(&plan);
+        fprintf(stderr, "symphony %s: %s\n", command, err.text);
+        return CLI_USAGE;
+    }
+    signals_block(&signals, settings->isolated >= 0);
+    rc = server_start(&server, &plan.config, &err);
+    if (rc == 0 && settings->running && settings->control_mode == CONTROL_EXPLICIT) {
+        rc = isolated_obey(&obedience, server_desk(server), &err);
+        if (rc < 0)
+            server_stop(server, 0, 0);
+    }
+    if (rc < 0) {
+        plan_free(&plan);
+        fprintf(stderr, "symphony %s: %s\n", command, err.text);
+        return CLI_FAILURE;
+    }
+    if (wait_until_ready(server, &signals)) {
+        if (role == LINK_NONE) {
+            say_ready(server, &plan.config);
+            if (settings->control_mode == CONTROL_EXPLICIT)
+                log_info("clients may send models, and one that crashes ends this process", "instead=--isolate");
+        } else {
+            say_role_ready(server, role);
+        }
+        wait_for_signal(server, &plan, &signals);
+    }
+    pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
+    if (obedience)
+        isolated_obedience_close(obedience);
+    rc = server_stop(server, (int64_t)(settings->drain_grace_s * (double)NS_PER_S),
+                     (int64_t)(settings->drain_timeout_s * (double)NS_PER_S));
+    if (obedience)
+        isolated_obedience_end(obedience);
+    if (rc == -EINPROGRESS) { /* a run still reads what would be freed now */
+        log_info("stopped", "run_under_way=true");
+        fflush(NULL);
+        log_drain(LOG_DRAIN_MS);
+        _exit(CLI_FAILURE);
+    }
+    plan_free(&plan);
+    log_info("stopped", "%s", rc < 0 ? "requests_cut_off=true" : "");
+    return rc < 0 ? CLI_FAILURE : CLI_OK;
+}
+
+/* ---- serve --isolate ---- */
+
+/* Longer than in a cluster of machines: what dies is noticed by its connection, and a machine that is busy is not. */
+#define ISOLATED_BEAT_MS 1000
+/* Once all backends have joined, a model that is not served so much later could not be loaded by any: what prepares its
+ * inputs is opened meanwhile, and models are placed. */
+#define OPENING_NS (2 * NS_PER_S)
+
+static int check_isolate(const struct serve_settings *s, struct sy_error *err) {
+    const char *with = s->scenario              ? "--scenario"
+                       : s->share_prefixes      ? "--share-prefixes on"
+                       : s->accelerator_control ? "--accelerator-control"
+                                                : NULL;
+    return with ? error_set(err, -EINVAL, "--isolate does not go with %s", with) : 0;
+}
+
+/* What `serve --isolate` consists of. The frontend's and the scheduler's threads are in this process, as two servers
+ * that are joined by a link. */
+struct isolation {
+    struct serve_settings settings[3]; /* of: */
+    struct serve_plan backend, scheduler, frontend;
+    struct isolated *isolated;
+    struct repository_desk *desk; /* with CONTROL_EXPLICIT */
+    struct isolated_orders *orders;
+    struct model_absent *aside; /* [aside_count] models that were set aside at the start */
+    uint32_t aside_count;
+};
+
+static void isolation_free(struct isolation *i) {
+    isolated_stop(i->isolated, 0);
+    plan_free(&i->frontend);
+    plan_free(&i->scheduler);
+    plan_free(&i->backend);
+    free(i->desk);
+    free(i->aside);
+    free(i);
+}
+
+/* Decides as much as is decided before anything starts: models are profiled once, for all children. */
+static int isolation_plan(struct isolation *i, const struct serve_settings *settings, struct sy_error *err) {
+    struct serve_settings *backend = &i->settings[0], *scheduler = &i->settings[1];
+    int rc = check_isolate(settings, err);
+    if (rc < 0)
+        return rc;
+    *backend = *settings;
+    backend->join = "127.0.0.1:1"; /* not known yet */
+    backend->heartbeat_ms = ISOLATED_BEAT_MS;
+    backend->tls_cert = backend->tls_key = backend->tls_client_ca = backend->token_file = NULL;
+    backend->tls_metrics = backend->auth_health = backend->auth_metrics = false;
+    if ((rc = make_plan(backend, LINK_BACKEND, &i->backend, err)) < 0)
+        return rc;
+    const struct deployment *d = &i->backend.deployment;
+    if (settings->control_mode == CONTROL_NONE && (uint32_t)backend->max_models < d->model_count)
+        backend->max_models = d->model_count;
+    i->aside = calloc(d->model_count + 1, sizeof(*i->aside));
+    if (!i->aside)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (uint32_t m = 0; settings->control_mode == CONTROL_NONE && m < d->model_count; m++) {
+        const struct served_model *model = &d->models[m];
+        struct model_absent *aside = &i->aside[i->aside_count];
+        if (served_model_state(model) != MODEL_UNAVAILABLE)
+            continue;
+        *aside = (struct model_absent){.version = model->version, .state = MODEL_UNAVAILABLE, .failed = true};
+        snprintf(aside->name, sizeof(aside->name), "%s", model->name);
+        snprintf(aside->reason, sizeof(aside->reason), "%s", model->reason);
+        i->aside_count++;
+    }
+    const struct isolated_config config = {.settings = backend,
+                                           .groups = i->backend.groups,
+                                           .group_count = i->backend.group_count,
+                                           .cores = i->backend.config.executor_cores};
+    if ((rc = isolated_create(&i->isolated, &config, err)) < 0)
+        return rc;
+    *scheduler = *backend;
+    scheduler->join = NULL;
+    scheduler->listen = "127.0.0.1:0";
+    scheduler->name = "scheduler";
+    scheduler->cluster_token_file = isolated_token_file(i->isolated);
+    scheduler->no_metrics = true;
+    if ((rc = make_plan(scheduler, LINK_SCHEDULER, &i->scheduler, err)) < 0)
+        return rc;
+    i->scheduler.config.executor_cores = i->backend.config.executor_cores; /* it keeps off them */
+    i->scheduler.cluster.backends = isolated_count(i->isolated);
+    return 0;
+}
+
+/* Starts the thread for orders, which first loads the models of --load-model, and then all processes. */
+static int isolation_start(struct isolation *i, const struct serve_settings *settings, struct server *scheduler,
+                           struct server *frontend, struct sy_error *err) {
+    int rc = 0;
+    if (i->desk) {
+        struct isolated_orders_config config = {
+            .desk = i->desk,
+            .channels = isolated_channels(i->isolated, i->desk),
+            .count = isolated_count(i->isolated),
+            .names = settings->load_models,
+            .name_count = settings->load_model_count,
+            .from = {.paths = settings->repositories, .count = settings->repository_count},
+            .look_ns = (int64_t)(settings->poll_secs * (double)NS_PER_S),
+            .frontend = frontend};
+        const char *names[LOAD_MODELS_MAX];
+        struct repository_entry *entries = NULL;
+        if (config.name_count == 1 && strcmp(config.names[0], "*") == 0) {
+            if ((rc = repository_look(&config.from, &entries, &config.name_count, err)) < 0) {
+                free(entries);
+                return rc;
+            }
+            config.name_count = config.name_count < LOAD_MODELS_MAX ? config.name_count : LOAD_MODELS_MAX;
+            for (uint32_t m = 0; m < config.name_count; m++)
+                names[m] = entries[m].name;
+            config.names = names;
+        }
+        rc = isolated_orders_start(&i->orders, &config, err);
+        free(entries);
+    }
+    return rc < 0 ? rc : isolated_start(i->isolated, server_ports(scheduler).cluster, err);
+}
+
+/* Plans the frontend, once the scheduler listens. */
+static int isolation_frontend(struct isolation *i, const struct serve_settings *settings, struct server *scheduler,
+                              struct sy_error *err) {
+    static char join[32];
+    struct serve_settings *frontend = &i->settings[2];
+    snprintf(join, sizeof(join), "127.0.0.1:%d", server_ports(scheduler).cluster);
+    *frontend = *settings;
+    frontend->join = join;
+    frontend->cluster_host = "127.0.0.1";
+    frontend->name = "frontend";
+    frontend->cluster_token_file = i->settings[1].cluster_token_file;
+    frontend->heartbeat_ms = ISOLATED_BEAT_MS;
+    frontend->max_models = i->settings[0].max_models;
+    frontend->control_mode = CONTROL_NONE; /* the children have the models */
+    frontend->load_model_count = 0;
+    if (settings->control_mode == CONTROL_EXPLICIT && !(i->desk = repository_desk_create()))
+        return error_set(err, -ENOMEM, "out of memory");
+    frontend->decisions = NULL;
+    if (!frontend->frontends) /* beside all that this machine runs */
+        frontend->frontends = frontends_auto(settings, LINK_NONE, &i->backend);
+    int rc = make_plan(frontend, LINK_FRONTEND, &i->frontend, err);
+    i->frontend.config.executor_cores = i->backend.config.executor_cores;
+    i->frontend.config.scheduler = scheduler;
+    i->frontend.config.desk = i->desk;
+    i->frontend.config.aside = i->aside;
+    i->frontend.config.aside_count = i->aside_count;
+    i->frontend.cluster.running = isolated_running(i->isolated);
+    i->frontend.cluster.running_count = isolated_count(i->isolated);
+    return rc;
+}
+
+/* Sleeps until all backends have joined, and all models are served that are to be from the start. False: a signal asks
+ * the server to end before. */
+static bool wait_until_heard(struct isolation *i, struct server *frontend, const sigset_t *signals) {
+    const struct deployment *d = &i->backend.deployment;
+    uint32_t wanted = d->model_count - i->aside_count;
+    int64_t until_ns = TIME_NEVER;
+    for (bool heard = false; !heard && clock_now_ns() < until_ns;) {
+        int64_t now_ns = clock_now_ns();
+        int signal_number = signal_until(signals, now_ns + READY_EVERY_MS * NS_PER_MS);
+        const struct model_index *models = server_models_lock(frontend);
+        if (!models->partial && until_ns == TIME_NEVER)
+            until_ns = now_ns + OPENING_NS;
+        heard = !models->partial && (models->count >= wanted || i->settings[0].control_mode != CONTROL_NONE);
+        server_models_unlock(frontend);
+        if (signal_number < 0 || signal_number == SIGHUP)
+            continue;
+        say_stopping(signal_number);
+        return false;
+    }
+    return true;
+}
+
+static int serve_isolated(const char *command, const struct serve_settings *settings) {
+    struct isolation *i = calloc(1, sizeof(*i));
+    struct server *scheduler = NULL, *frontend = NULL;
+    struct sy_error err = {.text = "out of memory"};
+    sigset_t signals;
+
+    if (!i || isolation_plan(i, settings, &err) < 0) {
+        fprintf(stderr, "symphony %s: %s\n", command, err.text);
+        if (i)
+            isolation_free(i);
+        return CLI_USAGE;
+    }
+    signals_block(&signals, false);
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGCHLD);
+    pthread_sigmask(SIG_BLOCK, &ends, NULL); /* the thread that watches them takes it */
+    int rc = server_start(&scheduler, &i->scheduler.config, &err);
+    rc = rc < 0 ? rc : isolation_frontend(i, settings, scheduler, &err);
+    rc = rc < 0 ? rc : server_start(&frontend, &i->frontend.config, &err);
+    rc = rc < 0 ? rc : isolation_start(i, settings, scheduler, frontend, &err);
+    if (rc < 0)
+        fprintf(stderr, "symphony %s: %s\n", command, err.text);
+    if (rc == 0 && wait_until_heard(i, frontend, &signals)) {
+        say_ready(frontend, &i->frontend.config);
+        wait_for_signal(frontend, &i->frontend, &signals);
+    }
+    pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
+    int64_t timeout_ns = (int64_t)(settings->drain_timeout_s * (double)NS_PER_S);
+    isolated_orders_close(i->orders);
+    int ended = frontend ? server_stop(frontend, (int64_t)(settings->drain_grace_s * (double)NS_PER_S), timeout_ns) : 0;
+    isolated_orders_stop(i->orders);
+    isolated_stop(i->isolated, timeout_ns);
+    i->isolated = NULL;
+    if (scheduler)
+        server_stop(scheduler, 0, 0);
+    isolation_free(i);
+    log_info("stopped", "%s", ended < 0 ? "requests_cut_off=true" : "");
+    return rc < 0 || ended < 0 ? CLI_FAILURE : CLI_OK;
+}
+
+int serving_run(const struct options *options, enum wiring_link role, int argc, char **argv) {
+    struct serve_settings settings = serve_defaults;
+    enum log_level level;
+    int arguments, status = options_parse(options, argc, argv, &settings, &arguments);
+    if (status != OPTIONS_GO_ON)
+        return status;
+    if (log_level_parse(settings.log_level, &level) < 0)
+        return cli_usage_error(options->command, "--log-level: '%s' is not debug, info, warn or error",
+                               settings.log_level);
+    log_set_level(level);
+    temporary_folders_sweep();
+    if (settings.isolated >= 0 && !isolated_begin(&settings))
+        return cli_usage_error(options->command, "--isolated: it was not started by 'symphony serve --isolate'");
+    return settings.isolate ? serve_isolated(options->command, &settings) : serve(options->command, role, &settings);
+}

@@ -1,0 +1,31 @@
+/* visitor.h - what the commands that ask a cluster have in common: which scheduler, with which token. */
+#pragma once
+
+#include <jansson.h>
+
+#include "cluster/roles/visit.h"
+#include "server/commands/options.h"
+
+struct visitor_settings {
+    const char *join, *registry, *cluster_token_file, *cluster_cert, *cluster_key, *cluster_ca;
+    double timeout_s;
+};
+
+#define VISITOR_OPTIONS(type, member)                                                                                  \
+    OPTION_TEXT(type, member.join, "join", "HOST:PORT[,...]", "the schedulers; the one that leads is asked"),          \
+        OPTION_TEXT(type, member.registry, "registry", "etcd://HOST:PORT[,...]/NAME",                                  \
+                    "etcd, which knows the cluster of that name and who leads it, instead of --join"),                 \
+        OPTION_TEXT(type, member.cluster_token_file, "cluster-token-file", "FILE",                                     \
+                    "show the first of the tokens in this file, as members do"),                                       \
+        OPTION_TEXT(type, member.cluster_cert, "cluster-cert", "FILE",                                                 \
+                    "speak TLS with this certificate, as members do (PEM)"),                                           \
+        OPTION_TEXT(type, member.cluster_key, "cluster-key", "FILE", "its private key (PEM)"),                         \
+        OPTION_TEXT(type, member.cluster_ca, "cluster-ca", "FILE",                                                     \
+                    "the scheduler needs a certificate that one of these signed (PEM)"),                               \
+        OPTION_DOUBLE(type, member.timeout_s, "timeout", "S", 0.01, 3600,                                              \
+                      "how long each scheduler may take to answer")
+
+/* Asks one question. 0, and the answer, which the caller releases; else the exit status. `command` begins the line on
+ * standard error that says why; NULL: nothing is written. */
+int visitor_ask(const char *command, const struct visitor_settings *settings, enum frame_kind kind, const char *text,
+                json_t **answer);

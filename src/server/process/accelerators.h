@@ -1,0 +1,21 @@
+/* accelerators.h - reads the option --accelerators. */
+#pragma once
+
+#include <stdint.h>
+
+#include "core/util/error.h"
+
+#define ACCELERATORS_MAX      65536 /* of all types together */
+#define ACCELERATORS_REAL_MAX 1024  /* of a type that is not emulated: each has a thread */
+
+enum accelerator_kind { ACCELERATOR_CPU, ACCELERATOR_CUDA, ACCELERATOR_EMULATED };
+
+struct accelerator_group {
+    enum accelerator_kind kind;
+    uint32_t count;
+    char type[64]; /* "cpu", "cuda", or what follows emulated:N: ("emulated" if nothing does) */
+};
+
+/* Reads "cpu:2", "cuda:1,cpu:2", "emulated:8:gtx1080ti": groups separated by commas; without a count it is 1. Returns
+ * how many groups, at most `max`, or -EINVAL with a sentence. */
+int accelerators_parse(const char *text, struct accelerator_group *groups, uint32_t max, struct sy_error *err);

@@ -1,0 +1,523 @@
+/* cluster_models.c - puts models into places, publishes them, and frees the places. */
+#include "server/process/cluster_models.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/system/clock.h"
+#include "core/system/log.h"
+#include "core/system/thread.h"
+#include "core/util/counter.h"
+#include "front/request/infer_counters.h"
+#include "front/request/preparer.h"
+#include "model/config/preparations.h"
+#include "model/repository/model_description.h"
+#include "server/process/deployment.h"
+#include "server/process/ensembles.h"
+#include "server/process/server_state.h"
+
+#define GONE "no backend of the cluster serves it"
+/* Requests of a model that was replaced may still be on their way in: a client sends a request's head, by which the
+ * model is chosen, before its body. For this long the scheduler and the backend keep the old model for them; requests
+ * of the new one may have to wait meanwhile, where one backend has both. An upload that takes longer is refused. */
+#define UPLOADS_NS NS_PER_S
+
+enum place_use { PLACE_FREE, PLACE_SERVING, PLACE_DRAINING };
+
+/* A thread that opens what prepares a model's inputs. */
+struct opening {
+    pthread_t thread;
+    struct served_model *model;
+    int rc; /* of preparations_open(), with `err`; read once `done` is set */
+    struct sy_error err;
+    _Atomic bool done;
+};
+
+struct place {
+    uint8_t use; /* enum place_use */
+    bool able;   /* of an ensemble: its steps can run */
+    uint64_t hash;
+    int64_t replaced_ns;     /* when another one of its name and version took over; 0: none has */
+    struct opening *opening; /* its model is not listed yet; NULL: nothing is being opened */
+};
+
+/* Models that somebody here knows. Constant. */
+struct known_models {
+    uint32_t count;
+    struct model_absent models[];
+};
+
+struct cluster_models {
+    struct server *server;
+    struct known_models *known;                /* NULL: nobody here knows any */
+    _Atomic(struct known_models *) known_next; /* the newest; NULL: has been taken */
+    _Atomic bool known_new;                    /* and has not been published yet */
+    struct place *places;                      /* [count] */
+    uint32_t count;
+    uint32_t draining;
+    uint32_t openings;
+    bool told; /* the scheduler has told of all models at least once: before that, clients would miss some */
+    struct model_absent *absent; /* [absent_count] models that were served, and are not now */
+    uint32_t absent_count;
+    struct server_accelerators profiles; /* [count] of models, by place; NULL: an ensemble, or the place is free */
+};
+
+struct cluster_models *cluster_models_create(struct server *server) {
+    struct cluster_models *m = calloc(1, sizeof(*m));
+    if (!m)
+        return NULL;
+    m->server = server;
+    m->count = server->config.model_count;
+    m->places = calloc(m->count, sizeof(*m->places));
+    m->absent = calloc(m->count + server->config.aside_count, sizeof(*m->absent));
+    m->profiles.profiles = calloc(m->count, sizeof(*m->profiles.profiles));
+    if (m->places && m->absent && m->profiles.profiles) {
+        for (; m->absent_count < server->config.aside_count; m->absent_count++)
+            m->absent[m->absent_count] = server->config.aside[m->absent_count];
+        return m;
+    }
+    cluster_models_destroy(m);
+    return NULL;
+}
+
+static struct served_model *model_at(const struct cluster_models *m, uint32_t place) {
+    return &m->server->config.models[place];
+}
+
+static void place_empty(struct cluster_models *m, uint32_t i) {
+    ensemble_release(model_at(m, i));
+    model_description_release(model_at(m, i), NULL, 0);
+    free((void *)m->profiles.profiles[i]);
+    m->profiles.profiles[i] = NULL;
+}
+
+/* Waits until the place's opening has ended, if it has not, and puts its outcome into `result`. */
+static void opening_end(struct cluster_models *m, uint32_t place, struct opening *result) {
+    struct opening *opening = m->places[place].opening;
+    pthread_join(opening->thread, NULL);
+    result->rc = opening->rc;
+    result->err = opening->err;
+    m->places[place].opening = NULL;
+    m->openings--;
+    free(opening);
+}
+
+void cluster_models_destroy(struct cluster_models *m) {
+    struct opening opened;
+    if (!m)
+        return;
+    for (uint32_t i = 0; m->places && m->profiles.profiles && i < m->count; i++) {
+        if (m->places[i].opening)
+            opening_end(m, i, &opened);
+        if (m->places[i].use != PLACE_FREE)
+            place_empty(m, i);
+    }
+    free(atomic_load_explicit(&m->known_next, memory_order_relaxed)); /* the last thread */
+    free(m->known);
+    free(m->profiles.profiles);
+    free(m->absent);
+    free(m->places);
+    free(m);
+}
+
+const struct server_accelerators *cluster_models_profiles(const struct cluster_models *m) {
+    return &m->profiles;
+}
+
+/* ---- publishing ---- */
+
+static bool is_ensemble(const struct cluster_models *m, uint32_t place) {
+    return m->places[place].use == PLACE_SERVING && model_at(m, place)->ensemble;
+}
+
+/* Whether an ensemble can run with the models of the world; `absent` becomes why it cannot. */
+static bool ensemble_listed(struct cluster_models *m, uint32_t place, const struct ensemble_world *world,
+                            struct model_absent *absent) {
+    struct served_model *model = model_at(m, place);
+    struct sy_error err;
+    bool able = server_ensemble_able(m->server, model, world, &err) == 0, was = m->places[place].able;
+    m->places[place].able = able;
+    if (able && !was)
+        ensemble_log(model);
+    if (able)
+        return true;
+    *absent = (struct model_absent){.version = model->version, .state = MODEL_UNAVAILABLE, .failed = true};
+    memcpy(absent->name, model->name, sizeof(absent->name));
+    snprintf(absent->reason, sizeof(absent->reason), "%s", err.text);
+    if (was)
+        log_error("ensemble set aside", "model=%s reason=\"%s\"", model->name, err.text);
+    return false;
+}
+
+/* Adds the ensembles that can run to the listed models, the others to those absent. 0 or -ENOMEM. */
+static int ensembles_list(struct cluster_models *m, uint32_t *listed, uint32_t *count, struct model_absent *absent,
+                          uint32_t *absent_count) {
+    uint32_t *candidates = calloc(m->count + 1, sizeof(*candidates)), candidate_count = *count;
+    if (!candidates)
+        return -ENOMEM;
+    memcpy(candidates, listed, *count * sizeof(*candidates));
+    for (uint32_t i = 0; i < m->count; i++) /* they may be steps of each other */
+        if (is_ensemble(m, i))
+            candidates[candidate_count++] = i;
+    const struct ensemble_world world = {
+        .models = m->server->config.models,
+        .listed = candidates,
+        .count = candidate_count,
+        .accelerators = &m->profiles,
+        .type_count = 1,
+        .elsewhere = true,
+        .published = atomic_load_explicit(&m->server->published, memory_order_acquire),
+    };
+    server_models_lock(m->server); /* server_ensembles_look() divides them, too */
+    for (uint32_t i = 0; i < m->count; i++) {
+        if (!is_ensemble(m, i))
+            continue;
+        if (ensemble_listed(m, i, &world, &absent[*absent_count]))
+            listed[(*count)++] = i;
+        else
+            ++*absent_count;
+    }
+    server_models_unlock(m->server);
+    free(candidates);
+    return 0;
+}
+
+/* What clients are told of a model that this process does not serve, though the cluster does. */
+static struct model_absent absent_of(const struct cluster_models *m, uint32_t place) {
+    const struct served_model *model = model_at(m, place);
+    struct model_absent absent = {.version = model->version, .state = served_model_state(model)};
+    absent.failed = absent.state == MODEL_UNAVAILABLE;
+    memcpy(absent.name, model->name, sizeof(absent.name));
+    snprintf(absent.reason, sizeof(absent.reason), "%s", absent.failed ? model->reason : "");
+    return absent;
+}
+
+static const struct model_absent *known_find(const struct cluster_models *m, const char *name) {
+    for (uint32_t i = 0; i < m->known->count; i++)
+        if (strcmp(m->known->models[i].name, name) == 0)
+            return &m->known->models[i];
+    return NULL;
+}
+
+/* Whether any version of a model is served. */
+static bool is_served(const struct cluster_models *m, const char *name) {
+    uint32_t p = 0;
+    while (p < m->count && (m->places[p].use != PLACE_SERVING || strcmp(model_at(m, p)->name, name) != 0))
+        p++;
+    return p < m->count;
+}
+
+/* Adds models that are not served: those that no backend has any more and, if anybody here knows models, only if they
+ * are to be served; and those that are known and are not to be. */
+static void absent_list(const struct cluster_models *m, struct model_absent *absent, uint32_t *absent_count) {
+    for (uint32_t i = 0; i < m->absent_count; i++) {
+        const struct model_absent *known = m->known ? known_find(m, m->absent[i].name) : NULL;
+        if (!m->known || (known && known->state == MODEL_READY && !is_served(m, known->name)))
+            absent[(*absent_count)++] = m->absent[i];
+    }
+    for (uint32_t i = 0; m->known && i < m->known->count; i++)
+        if (m->known->models[i].state != MODEL_READY && !is_served(m, m->known->models[i].name))
+            absent[(*absent_count)++] = m->known->models[i];
+}
+
+/* Publishes the models that serve now. */
+static void publish(struct cluster_models *m) {
+    uint32_t *listed = calloc(m->count + 1, sizeof(*listed)), count = 0, absent_count = 0;
+    uint32_t known = m->known ? m->known->count : 0;
+    struct model_absent *absent = calloc(m->absent_count + known + m->count + 1, sizeof(*absent));
+    if (listed && absent) {
+        absent_list(m, absent, &absent_count);
+        for (uint32_t i = 0; i < m->count; i++) {
+            if (m->places[i].use != PLACE_SERVING || model_at(m, i)->ensemble)
+                continue;
+            if (served_model_state(model_at(m, i)) == MODEL_READY)
+                listed[count++] = i;
+            else
+                absent[absent_count++] = absent_of(m, i);
+        }
+    }
+    if (!listed || !absent || ensembles_list(m, listed, &count, absent, &absent_count) < 0 ||
+        server_models_publish(m->server, listed, count, absent, absent_count, !m->told) < 0)
+        log_error("models not published", "reason=\"out of memory\"");
+    free(absent);
+    free(listed);
+    atomic_store_explicit(&m->server->able, m->told && (count > 0 || m->server->config.desk),
+                          memory_order_release); /* with server_serving_update() */
+    server_serving_update(m->server);
+}
+
+/* Whether the model has this name and this version. */
+static bool is_same(const char *name, uint32_t version, const struct served_model *model) {
+    return version == model->version && strcmp(name, model->name) == 0;
+}
+
+static void absent_forget(struct cluster_models *m, const struct served_model *model) {
+    for (uint32_t i = 0; i < m->absent_count; i++)
+        if (is_same(m->absent[i].name, m->absent[i].version, model))
+            m->absent[i--] = m->absent[--m->absent_count];
+}
+
+/* Clears the counts, which are still those of the model that had the place before. */
+static void counts_clear(const struct cluster_models *m, uint32_t place) {
+    for (uint32_t f = 0; f < server_frontends(m->server); f++) {
+        const struct infer_counters *counters = server_infer_counters(m->server, f);
+        struct step_counters *steps = infer_counters_steps_of(counters, place);
+        counters_clear(&counters->models[place], sizeof(struct model_infer_counters));
+        if (steps)
+            counters_clear(steps, sizeof(*steps));
+    }
+}
+
+/* Takes over `profile`. */
+static int place_put(struct cluster_models *m, struct served_model *model, const struct profile *profile, uint64_t hash,
+                     struct sy_error *err) {
+    uint32_t i = 0;
+    while (i < m->count && m->places[i].use != PLACE_FREE)
+        i++;
+    if (i == m->count)
+        return error_set(err, -ENOSPC, "model '%s' waits: there is no room for more than %u (--max-models)",
+                         model->name, m->count);
+    counts_clear(m, i);
+    m->profiles.profiles[i] = profile;
+    served_model_copy(model_at(m, i), model);
+    m->places[i] = (struct place){.use = PLACE_SERVING, .hash = hash};
+    return (int)i;
+}
+
+/* A place replaces that of another model of the same name and version: new requests get the new one. */
+static void place_replaces(struct cluster_models *m, uint32_t place) {
+    const struct served_model *model = model_at(m, place);
+    for (uint32_t i = 0; i < m->count; i++)
+        if (i != place && m->places[i].use == PLACE_SERVING && is_same(model->name, model->version, model_at(m, i))) {
+            m->places[i].use = PLACE_DRAINING;
+            m->places[i].replaced_ns = clock_now_ns();
+            m->draining++;
+        }
+}
+
+/* ---- preparations ---- */
+
+/* The model's inputs can be prepared from now on, or never. */
+static void place_opened(struct cluster_models *m, uint32_t place, int rc, struct sy_error *err) {
+    struct served_model *model = model_at(m, place);
+    struct server *s = m->server;
+    if (rc == 0 && model->prepared)
+        rc =
+            s->preparer ? preparer_start(s->preparer, err) : error_set(err, -ENOTSUP, "no thread here prepares inputs");
+    if (rc < 0) {
+        served_model_refuse(model, "%s", err->text);
+        log_error("model not served here", "model=%s reason=\"%s\"", model->name, model->reason);
+        return;
+    }
+    /* release: with every load of the state that precedes reading the model, also before it is published */
+    atomic_store_explicit(&model->state, MODEL_READY, memory_order_release);
+    place_replaces(m, place);
+    if (!model->ensemble)
+        log_info("model", "model=%s version=%u slo_ms=%.6g max_batch=%u", model->name, model->version,
+                 (double)model->slo_ns / 1e6, model->batch_max);
+}
+
+static void *opening_main(void *context) {
+    struct opening *opening = context;
+    thread_begin("open", 0, THREAD_SHARED);
+    opening->rc = preparations_open(opening->model, deployment_transforms(), &opening->err);
+    atomic_store_explicit(&opening->done, true, memory_order_release); /* with openings_look() */
+    return NULL;
+}
+
+/* Whether a file of its own, a model, prepares an input of the model. */
+static bool has_files(const struct served_model *model) {
+    for (uint32_t i = 0; i < model->signature.input_count; i++)
+        if (model->preparations[i].file[0])
+            return true;
+    return false;
+}
+
+/* Makes a model that was put into its place ready, now or soon. */
+static void place_open(struct cluster_models *m, uint32_t place) {
+    struct served_model *model = model_at(m, place);
+    struct sy_error err = {""};
+    struct opening *opening = has_files(model) ? calloc(1, sizeof(*opening)) : NULL;
+    if (!opening) {
+        int rc = has_files(model) ? error_set(&err, -ENOMEM, "no memory") : preparations_open(model, NULL, &err);
+        place_opened(m, place, rc, &err);
+        return;
+    }
+    opening->model = model;
+    int rc = -pthread_create(&opening->thread, NULL, opening_main, opening);
+    if (rc < 0) {
+        free(opening);
+        place_opened(m, place, error_set(&err, rc, "no thread to open what prepares inputs: %s", strerror(-rc)), &err);
+        return;
+    }
+    m->places[place].opening = opening;
+    m->openings++;
+}
+
+/* Lists models whose preparation has been opened. */
+static void openings_look(struct cluster_models *m) {
+    bool any = false;
+    for (uint32_t i = 0; m->openings > 0 && i < m->count; i++) {
+        struct opening opened, *opening = m->places[i].opening;
+        if (!opening || !atomic_load_explicit(&opening->done, memory_order_acquire)) /* with opening_main() */
+            continue;
+        opening_end(m, i, &opened);
+        place_opened(m, i, opened.rc, &opened.err);
+        any = true;
+    }
+    if (any)
+        publish(m);
+}
+
+/* ---- places ---- */
+
+/* A model that was gone comes back before its last requests have ended: they may go on. */
+static void place_again(struct cluster_models *m, uint32_t place) {
+    if (m->places[place].use == PLACE_SERVING)
+        return;
+    m->places[place].use = PLACE_SERVING;
+    m->places[place].replaced_ns = 0;
+    m->draining--;
+    if (served_model_state(model_at(m, place)) == MODEL_READY)
+        place_replaces(m, place);
+    absent_forget(m, model_at(m, place));
+    log_info("model is back", "model=%s version=%u", model_at(m, place)->name, model_at(m, place)->version);
+    publish(m);
+}
+
+int cluster_models_serve(void *models, const char *description, size_t bytes, struct sy_error *err) {
+    struct cluster_models *m = models;
+    struct described_profile profiles[ACCELERATOR_TYPES_MAX];
+    struct served_model *model = calloc(1, sizeof(*model));
+    uint32_t count = 0;
+    int rc = model ? model_description_read(description, bytes, model, profiles, &count, err)
+                   : error_set(err, -ENOMEM, "no memory for a model's description");
+    if (rc < 0) {
+        free(model);
+        return rc;
+    }
+    const struct profile *profile =
+        count > 0 ? profiles[0].profile : NULL; /* the other profiles are for the scheduler's batches; */
+    for (uint32_t i = 1; i < count; i++)        /* here one is enough, for ensembles */
+        free(profiles[i].profile);
+    /* The same model keeps its place and the secret by which its shapes are told apart, even if a new scheduler got
+     * another secret from another backend: then only requests that came by different frontends do not share batches. */
+    uint64_t hash = model_description_hash(model);
+    for (uint32_t i = 0; i < m->count; i++)
+        if (m->places[i].use != PLACE_FREE && m->places[i].hash == hash &&
+            is_same(model->name, model->version, model_at(m, i))) {
+            uint32_t items_max = atomic_load_explicit(&model->items_max, memory_order_relaxed);
+            atomic_store_explicit(&model_at(m, i)->items_max, items_max, memory_order_relaxed); /* a lone number */
+            model_description_release(model, NULL, 0);
+            free((void *)profile);
+            place_again(m, i);
+            free(model);
+            return (int)i;
+        }
+    rc = place_put(m, model, profile, hash, err);
+    if (rc < 0) {
+        model_description_release(model, NULL, 0);
+        free((void *)profile);
+        free(model);
+        return rc;
+    }
+    absent_forget(m, model);
+    free(model);
+    place_open(m, (uint32_t)rc);
+    publish(m);
+    return rc;
+}
+
+void cluster_models_gone(void *models, uint32_t place) {
+    struct cluster_models *m = models;
+    const struct served_model *model = model_at(m, place);
+    bool other = false;
+
+    if (m->places[place].use != PLACE_SERVING)
+        return; /* it was replaced */
+    m->places[place].use = PLACE_DRAINING;
+    m->draining++;
+    for (uint32_t i = 0; i < m->count; i++)
+        other |= m->places[i].use == PLACE_SERVING && is_same(model->name, model->version, model_at(m, i));
+    if (!other && m->absent_count < m->count + m->server->config.aside_count) {
+        struct model_absent *absent = &m->absent[m->absent_count++];
+        *absent = (struct model_absent){
+            .version = model->version, .state = MODEL_UNAVAILABLE, .failed = true, .reason = GONE};
+        memcpy(absent->name, model->name, sizeof(absent->name));
+        log_warn("model not served any more", "model=%s version=%u reason=\"" GONE "\"", model->name, model->version);
+    }
+    publish(m);
+}
+
+bool cluster_models_outlasts(void *models, uint32_t place) {
+    const struct cluster_models *m = models;
+    const struct served_model *model = model_at(m, place);
+    if (m->places[place].use == PLACE_DRAINING && m->places[place].replaced_ns > 0 &&
+        server_model_held(m->server, place) && clock_now_ns() < m->places[place].replaced_ns + UPLOADS_NS)
+        return true;
+    for (uint32_t i = 0; m->openings > 0 && i < m->count; i++)
+        if (i != place && m->places[i].use == PLACE_SERVING && m->places[i].opening &&
+            is_same(model->name, model->version, model_at(m, i)))
+            return true;
+    return false;
+}
+
+void cluster_models_told(void *models) {
+    struct cluster_models *m = models;
+    if (m->told)
+        return;
+    m->told = true;
+    publish(m);
+}
+
+bool cluster_models_room(void *models) {
+    const struct cluster_models *m = models;
+    uint32_t i = 0;
+    while (i < m->count && m->places[i].use != PLACE_FREE)
+        i++;
+    return i < m->count;
+}
+
+int cluster_models_know(struct cluster_models *m, const struct model_absent *known, uint32_t count) {
+    struct known_models *next = malloc(sizeof(*next) + count * sizeof(*known));
+    if (!next)
+        return -ENOMEM;
+    next->count = count;
+    memcpy(next->models, known, count * sizeof(*known));
+    atomic_store_explicit(&m->known_new, true, memory_order_relaxed);           /* before the next is seen */
+    free(atomic_exchange_explicit(&m->known_next, next, memory_order_acq_rel)); /* with known_look() */
+    return 0;
+}
+
+bool cluster_models_knows(struct cluster_models *m) {
+    return !atomic_load_explicit(&m->known_new, memory_order_acquire); /* with known_look() */
+}
+
+/* Publishes the models that are known, if there are newer ones. */
+static void known_look(struct cluster_models *m) {
+    struct known_models *next = atomic_exchange_explicit(&m->known_next, NULL, memory_order_acq_rel);
+    if (!next)
+        return;
+    free(m->known);
+    m->known = next;
+    publish(m);
+    atomic_store_explicit(&m->known_new, false, memory_order_release); /* with cluster_models_knows() */
+}
+
+bool cluster_models_look(void *models) {
+    struct cluster_models *m = models;
+    known_look(m);
+    openings_look(m);
+    for (uint32_t i = 0; m->draining > 0 && i < m->count; i++) {
+        if (m->places[i].use != PLACE_DRAINING || m->places[i].opening || server_model_held(m->server, i))
+            continue;
+        place_empty(m, i);
+        atomic_store_explicit(&model_at(m, i)->state, MODEL_LOADING, memory_order_relaxed); /* nobody sees it */
+        m->places[i].use = PLACE_FREE;
+        m->draining--;
+    }
+    return m->draining > 0 || m->openings > 0;
+}

@@ -1,0 +1,47 @@
+/* cluster_models.h - the models that a frontend of a cluster serves, as the scheduler announces them. Each is in a
+ * place, whose index is the model's number in this process. Only the link thread calls these functions.
+ *
+ * An ensemble has a place, too. It is listed while the models of its steps are, and fit; else clients are told what is
+ * missing, as of a model that is not served now.
+ *
+ * A model whose inputs are prepared is listed once this process can do that. What prepares may be a model of its own,
+ * which a thread opens meanwhile: that takes longer than the link's thread may be away. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/util/error.h"
+
+struct cluster_models;
+struct model_absent;
+struct server;
+struct server_accelerators;
+
+/* NULL without memory. */
+struct cluster_models *cluster_models_create(struct server *server);
+/* When all frontends have ended. NULL is allowed. */
+void cluster_models_destroy(struct cluster_models *models);
+/* Serves a model, given its description, as soon as this returns. Its place, or -errno with a sentence. */
+int cluster_models_serve(void *models, const char *description, size_t bytes, struct sy_error *err);
+/* No backend has the model any more; clients are told so. */
+void cluster_models_gone(void *models, uint32_t place);
+/* Whether the place's model has a successor that is being opened, or one that took over less than a second ago while
+ * requests still hold the place: some of them may not have come in whole. */
+bool cluster_models_outlasts(void *models, uint32_t place);
+/* The scheduler has announced all models. From the first such call on, this process is ready while there is a model. */
+void cluster_models_told(void *models);
+/* One type of accelerators that stands for all types: it has the profile of each place's model on the first type in the
+ * model's description. The SLOs of ensembles are divided by these profiles. Read those of listed models only, under the
+ * lock of the models. */
+const struct server_accelerators *cluster_models_profiles(const struct cluster_models *models);
+/* Gives the models that are known (server_models_know()), which it copies. They are published with the next look. Any
+ * one thread. 0 or -ENOMEM. */
+int cluster_models_know(struct cluster_models *models, const struct model_absent *known, uint32_t count);
+/* Whether they have been published. */
+bool cluster_models_knows(struct cluster_models *models);
+/* Whether a place is free. */
+bool cluster_models_room(void *models);
+/* Frees places whose last requests have been answered. True: some places still have requests. */
+bool cluster_models_look(void *models);

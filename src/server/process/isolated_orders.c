@@ -1,0 +1,605 @@
+/* isolated_orders.c - carries orders to the processes of `serve --isolate`.
+ *
+ *     parent: desk -> orders thread --channel--> child: obeying thread -> desk -> repository's thread
+ *                         <---------- answer ----------
+ *
+ * A channel is a pair of Unix sockets, whose child's end is CHILD_FD. There is one order at a time on it. */
+#include "server/process/isolated_orders.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/system/child_call.h"
+#include "core/system/clock.h"
+#include "core/system/log.h"
+#include "core/system/memory_file.h"
+#include "core/system/thread.h"
+#include "core/util/utf8.h"
+#include "front/bulk/inbox.h"
+#include "front/request/repository_order.h"
+#include "model/config/model_name.h"
+#include "model/repository/model_index.h"
+#include "model/repository/repository_look.h"
+#include "server/process/server.h"
+
+#define POLL_MS       20
+#define LISTED_NS     (5 * NS_PER_S) /* a model that is loaded is listed by then, or is served by nobody */
+#define STRANGERS_MAX 64             /* in the index */
+#define TRIES         2              /* of an order at which a process ends: it may have ended at something else */
+
+struct channel_order {
+    enum order_kind kind;
+    enum order_form form;
+    char name[MODEL_NAME_MAX];
+    uint64_t body_bytes; /* in the file that comes with it; 0: none does */
+};
+
+struct channel_answer {
+    unsigned status;
+    char name[MODEL_NAME_MAX]; /* of the model, which with protobuf only the body says */
+    struct sy_error error;
+};
+
+/* A model that is loaded, and how. */
+struct load {
+    struct load *next;
+    bool failed; /* one of the start */
+    struct channel_order order;
+    char body[];
+};
+
+/* A model that clients see in the index. */
+struct known {
+    struct model_absent shown;
+    bool found; /* in the repository */
+};
+
+struct isolated_orders {
+    struct isolated_orders_config config;
+    struct known *known; /* [known_count] */
+    uint32_t known_count, known_room;
+    int64_t look_ns;    /* when to look at the repository again */
+    struct load *loads; /* in the order in which they were loaded */
+    int *channels;      /* [config.count] -1: none */
+    uint32_t *lives;    /* [config.count] how many processes there have been of each */
+    bool nested;        /* new processes are being told */
+    bool started;       /* one has been told the models of the start */
+    pthread_t thread;
+    _Atomic bool close, closed, stop;
+};
+
+static bool is_set(const _Atomic bool *flag) {
+    return atomic_load_explicit(flag, memory_order_acquire); /* with flag_set() */
+}
+
+static void flag_set(_Atomic bool *flag) {
+    atomic_store_explicit(flag, true, memory_order_release);
+}
+
+/* ---- the channel ---- */
+
+static int order_send(int channel, const struct channel_order *order, const char *body) {
+    union {
+        struct cmsghdr head;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control;
+    struct iovec data = {(void *)(uintptr_t)order, sizeof(*order)};
+    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1};
+    int fd = order->body_bytes ? memory_file("order", body, order->body_bytes) : -1, rc = 0;
+    if (order->body_bytes && fd < 0)
+        return fd;
+    if (fd >= 0) {
+        memset(&control, 0, sizeof(control));
+        message.msg_control = &control;
+        message.msg_controllen = sizeof(control.bytes);
+        struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+        *head = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
+        memcpy(CMSG_DATA(head), &fd, sizeof(fd));
+    }
+    if (sendmsg(channel, &message, MSG_NOSIGNAL) < 0)
+        rc = -errno;
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
+/* Waits for an order. *fd becomes the file with its body, or -1. False: the channel is closed. */
+static bool order_receive(int channel, struct channel_order *order, int *fd) {
+    union {
+        struct cmsghdr head;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control;
+    struct iovec data = {order, sizeof(*order)};
+    struct msghdr message = {
+        .msg_iov = &data, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control.bytes)};
+    ssize_t got;
+    do
+        got = recvmsg(channel, &message, MSG_CMSG_CLOEXEC);
+    while (got < 0 && errno == EINTR);
+    *fd = -1;
+    struct cmsghdr *head = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+    if (head && head->cmsg_type == SCM_RIGHTS)
+        memcpy(fd, CMSG_DATA(head), sizeof(*fd));
+    return got == sizeof(*order);
+}
+
+/* ---- the parent ---- */
+
+static void channel_close(struct isolated_orders *o, uint32_t n) {
+    if (o->channels[n] >= 0)
+        close(o->channels[n]);
+    o->channels[n] = -1;
+}
+
+static void news_look(struct isolated_orders *o);
+
+/* Gives process n an order, and waits for its answer. 0, -EPIPE: it has ended; -EINTR: so does the server. */
+static int order_give(struct isolated_orders *o, uint32_t n, const struct channel_order *order, const char *body,
+                      struct channel_answer *answer) {
+    int rc = o->channels[n] < 0 ? -EPIPE : order_send(o->channels[n], order, body);
+    while (rc == 0) {
+        struct pollfd answers = {.fd = o->channels[n], .events = POLLIN};
+        if (is_set(&o->stop) || (is_set(&o->close) && !o->nested))
+            rc = -EINTR;
+        else if (poll(&answers, 1, POLL_MS) > 0)
+            rc = recv(o->channels[n], answer, sizeof(*answer), 0) == sizeof(*answer) ? 1 : -EPIPE;
+        else if (!o->nested)
+            news_look(o); /* another process, which does not wait until this order is carried out */
+    }
+    if (rc < 0)
+        channel_close(o, n); /* an answer that comes later would be taken for that to another order */
+    return rc < 0 ? rc : 0;
+}
+
+/* ---- what is known ---- */
+
+/* Finds or adds a model. NULL without memory. Earlier pointers may have become invalid. */
+static struct known *known_get(struct isolated_orders *o, const char *name) {
+    for (uint32_t i = 0; i < o->known_count; i++)
+        if (strcmp(o->known[i].shown.name, name) == 0)
+            return &o->known[i];
+    if (o->known_count == o->known_room) {
+        uint32_t room = o->known_room ? 2 * o->known_room : 16;
+        struct known *grown = realloc(o->known, room * sizeof(*grown));
+        if (!grown)
+            return NULL;
+        o->known = grown;
+        o->known_room = room;
+    }
+    struct known *k = &o->known[o->known_count++];
+    *k = (struct known){.shown = {.state = MODEL_UNAVAILABLE, .reason = "unloaded"}};
+    snprintf(k->shown.name, sizeof(k->shown.name), "%s", name);
+    return k;
+}
+
+static void known_set(struct isolated_orders *o, const char *name, enum model_state state, bool failed,
+                      const char *reason) {
+    struct known *k = known_get(o, name);
+    if (!k)
+        return;
+    k->shown.state = state;
+    k->shown.failed = failed;
+    snprintf(k->shown.reason, sizeof(k->shown.reason), "%s", reason);
+    utf8_clean(k->shown.reason, strlen(k->shown.reason));
+}
+
+static bool known_is(const struct isolated_orders *o, const char *name) {
+    uint32_t i = 0;
+    while (i < o->known_count && strcmp(o->known[i].shown.name, name) != 0)
+        i++;
+    return i < o->known_count;
+}
+
+/* A model that is not in the repository, and could not be loaded: a client brought it, or it was there once. */
+static bool is_stranger(const struct known *k) {
+    return !k->found && k->shown.failed;
+}
+
+/* Shows clients what is known. Forgets what is neither loaded nor in the repository, and the oldest strangers if there
+ * are too many: clients may invent any number of names. */
+static void known_show(struct isolated_orders *o, bool at_once) {
+    uint32_t kept = 0, strangers = 0;
+    for (uint32_t i = 0; i < o->known_count; i++)
+        strangers += is_stranger(&o->known[i]);
+    for (uint32_t i = 0; i < o->known_count; i++) {
+        const struct known *k = &o->known[i];
+        if (is_stranger(k) ? strangers-- <= STRANGERS_MAX : k->found || k->shown.state != MODEL_UNAVAILABLE)
+            o->known[kept++] = *k;
+    }
+    o->known_count = kept;
+    struct model_absent *shown = calloc(kept + 1, sizeof(*shown));
+    for (uint32_t i = 0; shown && i < kept; i++)
+        shown[i] = o->known[i].shown;
+    if (shown && !is_set(&o->close))
+        server_models_know(o->config.frontend, shown, kept, at_once);
+    free(shown);
+}
+
+static void found_mark(void *context, const char *name) {
+    struct isolated_orders *o = context;
+    for (uint32_t i = 0; i < o->known_count && !name; i++)
+        o->known[i].found = false;
+    struct known *k = name ? known_get(o, name) : NULL;
+    if (k)
+        k->found = true;
+}
+
+static void look(struct isolated_orders *o) {
+    o->look_ns = clock_now_ns() + o->config.look_ns;
+    repository_mark(&o->config.from, found_mark, o);
+}
+
+/* ---- processes ---- */
+
+/* Tells a new process all orders in force, and then to join. A model of the start that it cannot load is not loaded. */
+static void process_tell(struct isolated_orders *o, uint32_t n) {
+    static const struct channel_order begin = {.kind = ORDER_BEGIN};
+    struct channel_answer answer;
+    int rc = 0;
+    for (struct load *load = o->loads; load && rc == 0; load = load->next) {
+        rc = load->failed ? 0 : order_give(o, n, &load->order, load->body, &answer);
+        if (load->failed || rc < 0 || answer.status == 200 || o->started)
+            continue;
+        load->failed = true;
+        known_set(o, load->order.name, MODEL_UNAVAILABLE, true, answer.error.text);
+    }
+    o->started = true;
+    known_show(o, true);
+    if (rc == 0)
+        order_give(o, n, &begin, NULL, &answer);
+}
+
+/* Looks for new processes. */
+static void news_look(struct isolated_orders *o) {
+    for (uint32_t n = 0; n < o->config.count; n++) {
+        int fd = atomic_exchange_explicit(&o->config.channels[n], -1, memory_order_acq_rel); /* with who starts them */
+        if (fd < 0)
+            continue;
+        channel_close(o, n);
+        o->channels[n] = fd;
+        o->lives[n]++;
+        o->nested = true;
+        process_tell(o, n);
+        o->nested = false;
+    }
+}
+
+/* Waits until process n is there again. */
+static void process_await(struct isolated_orders *o, uint32_t n) {
+    const struct timespec a_little = {.tv_nsec = POLL_MS * NS_PER_MS};
+    while (o->channels[n] < 0 && !is_set(&o->close)) {
+        news_look(o);
+        if (o->channels[n] < 0)
+            nanosleep(&a_little, NULL);
+    }
+}
+
+/* The first process that has not carried an order out, which those of these lives have; `count`: all have. */
+static uint32_t process_left(const struct isolated_orders *o, const uint32_t *lives) {
+    uint32_t n = 0;
+    while (n < o->config.count && lives[n] == o->lives[n])
+        n++;
+    return n;
+}
+
+/* Has all processes carry an order out, the first one first, since it may have to measure a model. The status. */
+static unsigned order_carry(struct isolated_orders *o, const struct channel_order *order, const char *body,
+                            struct channel_answer *answer) {
+    uint32_t lives[o->config.count];
+    memset(lives, 0, sizeof(lives));
+    for (uint32_t n = 0; n < o->config.count; n = process_left(o, lives)) {
+        int rc = -EPIPE;
+        for (int try = 0; try < TRIES && rc == -EPIPE; try++) {
+            process_await(o, n);
+            rc = order_give(o, n, order, body, answer);
+        }
+        if (rc == -EINTR)
+            return (unsigned)error_set(&answer->error, 503, "the server is shutting down");
+        if (rc < 0)
+            return (unsigned)error_set(&answer->error, 500,
+                                       "load failed for model '%s': the process that loaded it ended", order->name);
+        if (answer->status != 200)
+            return answer->status;
+        lives[n] = o->lives[n];
+    }
+    return 200;
+}
+
+/* Waits until no process runs what was unloaded or replaced: clients expect to be answered by the new model. */
+static void all_settle(struct isolated_orders *o) {
+    static const struct channel_order settle = {.kind = ORDER_SETTLE};
+    struct channel_answer answer;
+    for (uint32_t n = 0; n < o->config.count; n++)
+        order_give(o, n, &settle, NULL, &answer); /* a new process has no other models */
+}
+
+static struct load *load_new(const struct channel_order *order, const char *body) {
+    struct load *load = malloc(sizeof(*load) + order->body_bytes);
+    if (!load)
+        return NULL;
+    load->next = NULL;
+    load->failed = false;
+    load->order = *order;
+    if (body)
+        memcpy(load->body, body, order->body_bytes);
+    return load;
+}
+
+static void loads_add(struct isolated_orders *o, struct load *load) {
+    struct load **at = &o->loads;
+    while (*at)
+        at = &(*at)->next;
+    *at = load;
+}
+
+/* Takes those of a model out, but `but`. */
+static void loads_remove(struct isolated_orders *o, const char *name, const struct load *but) {
+    for (struct load **at = &o->loads, *load; (load = *at);)
+        if (load != but && strcmp(load->order.name, name) == 0) {
+            *at = load->next;
+            free(load);
+        } else {
+            at = &load->next;
+        }
+}
+
+/* Waits until the frontend lists a model, or lists it no more, as clients expect after such an order. */
+static void list_await(const struct isolated_orders *o, const char *name, bool wanted) {
+    const struct timespec a_little = {.tv_nsec = NS_PER_MS};
+    int64_t until_ns = clock_now_ns() + LISTED_NS;
+    for (bool listed = !wanted; listed != wanted && !is_set(&o->close) && clock_now_ns() < until_ns;) {
+        const struct model_index *models = server_models_lock(o->config.frontend);
+        listed = false;
+        for (uint32_t i = 0; i < models->count; i++)
+            listed |= strcmp(models->models[models->listed[i]].name, name) == 0;
+        server_models_unlock(o->config.frontend);
+        if (listed != wanted)
+            nanosleep(&a_little, NULL);
+    }
+}
+
+/* `brings`: the order brings files, or a configuration. */
+static unsigned load_all(struct isolated_orders *o, const struct channel_order *order, const char *body, bool brings,
+                         struct channel_answer *answer) {
+    struct load *load = load_new(order, body);
+    if (!load)
+        return (unsigned)error_set(&answer->error, 503, "out of memory for the order");
+    bool serves = false;
+    for (const struct load *l = o->loads; l; l = l->next)
+        serves |= !l->failed && strcmp(l->order.name, order->name) == 0;
+    look(o);
+    bool possible = model_name_is_valid(order->name) && order->name[0] != '.'; /* others are not listed */
+    bool known = possible && (known_is(o, order->name) || brings);
+    if (!serves && known) {
+        known_set(o, order->name, MODEL_LOADING, false, "");
+        known_show(o, true);
+    }
+    unsigned status = order_carry(o, order, body, answer);
+    if (status != 200) {
+        if (!serves && known)
+            known_set(o, order->name, MODEL_UNAVAILABLE, true, answer->error.text);
+        known_show(o, false);
+        free(load);
+        return status;
+    }
+    known_set(o, answer->name, MODEL_READY, false, "");
+    known_show(o, false);
+    snprintf(load->order.name, sizeof(load->order.name), "%s", answer->name);
+    loads_remove(o, load->order.name, NULL);
+    loads_add(o, load);
+    list_await(o, load->order.name, true);
+    all_settle(o);
+    return status;
+}
+
+static unsigned unload_all(struct isolated_orders *o, const struct channel_order *order, const char *body,
+                           struct channel_answer *answer) {
+    unsigned status = order_carry(o, order, body, answer);
+    if (status != 200)
+        return status;
+    loads_remove(o, answer->name, NULL);
+    known_set(o, answer->name, MODEL_UNAVAILABLE, false, "unloaded");
+    known_show(o, false);
+    list_await(o, answer->name, false);
+    all_settle(o);
+    return status;
+}
+
+static void carry_out(struct isolated_orders *o, struct repository_order *order) {
+    struct channel_order what = {.kind = order->kind, .form = order->form, .body_bytes = order->body_bytes};
+    struct channel_answer answer = {.status = 503};
+    struct model_override override;
+    int status = order_read(order, &override, &order->error); /* with protobuf it says the name */
+    bool brings = status == 0 && (override.config || override.file_count > 0);
+    model_override_free(&override);
+    memcpy(what.name, order->name, sizeof(what.name));
+    if (status == 0) {
+        status = (int)(what.kind == ORDER_LOAD ? load_all(o, &what, order->body, brings, &answer)
+                                               : unload_all(o, &what, order->body, &answer));
+        order->error = answer.error;
+    }
+    order->status = (unsigned)status;
+    order_return(order);
+}
+
+static void *orders_main(void *context) {
+    struct isolated_orders *o = context;
+    struct doorbell *bell = &o->config.desk->bell;
+    thread_begin("orders", 0, THREAD_SHARED);
+    while (!is_set(&o->stop)) {
+        news_look(o);
+        if (is_set(&o->close) && !is_set(&o->closed)) {
+            desk_close(o->config.desk);
+            flag_set(&o->closed);
+        }
+        for (struct repository_order *order = desk_take(o->config.desk), *next; order; order = next) {
+            next = order_next(order);
+            carry_out(o, order);
+        }
+        if (clock_now_ns() >= o->look_ns && !is_set(&o->close)) {
+            look(o);
+            known_show(o, true);
+        }
+        bool any = desk_pending(o->config.desk) || is_set(&o->stop) || (is_set(&o->close) && !is_set(&o->closed));
+        doorbell_arm(bell);
+        for (uint32_t n = 0; n < o->config.count; n++)
+            any |= atomic_load_explicit(&o->config.channels[n], memory_order_relaxed) >= 0;
+        any |= desk_pending(o->config.desk);
+        if (any)
+            doorbell_cancel(bell);
+        else
+            doorbell_sleep(bell, clock_now_ns() + POLL_MS * NS_PER_MS);
+    }
+    return NULL;
+}
+
+static void orders_free(struct isolated_orders *o) {
+    for (uint32_t n = 0; o->channels && o->lives && n < o->config.count; n++)
+        channel_close(o, n);
+    for (struct load *load = o->loads, *next; load; load = next) {
+        next = load->next;
+        free(load);
+    }
+    free(o->known);
+    free(o->lives);
+    free(o->channels);
+    free(o);
+}
+
+int isolated_orders_start(struct isolated_orders **orders, const struct isolated_orders_config *config,
+                          struct sy_error *err) {
+    struct isolated_orders *o = calloc(1, sizeof(*o));
+    int rc = -ENOMEM;
+    if (!o)
+        return error_set(err, rc, "out of memory");
+    o->config = *config;
+    o->channels = malloc(config->count * sizeof(*o->channels));
+    o->lives = calloc(config->count, sizeof(*o->lives));
+    if (!o->channels || !o->lives)
+        goto err_free;
+    memset(o->channels, -1, config->count * sizeof(*o->channels));
+    for (uint32_t i = 0; i < config->name_count; i++) {
+        struct channel_order order = {.kind = ORDER_LOAD, .form = ORDER_JSON};
+        snprintf(order.name, sizeof(order.name), "%s", config->names[i]);
+        struct load *load = load_new(&order, NULL);
+        if (!load)
+            goto err_free;
+        loads_add(o, load);
+        known_set(o, order.name, MODEL_READY, false, "");
+    }
+    look(o);
+    rc = -pthread_create(&o->thread, NULL, orders_main, o);
+    if (rc == 0) {
+        *orders = o;
+        return 0;
+    }
+err_free:
+    orders_free(o);
+    return error_set(err, rc, "no thread for orders: %s", strerror(-rc));
+}
+
+void isolated_orders_close(struct isolated_orders *o) {
+    const struct timespec a_little = {.tv_nsec = NS_PER_MS};
+    if (!o)
+        return;
+    flag_set(&o->close);
+    while (!is_set(&o->closed)) {
+        doorbell_ring(&o->config.desk->bell);
+        nanosleep(&a_little, NULL);
+    }
+}
+
+void isolated_orders_stop(struct isolated_orders *o) {
+    if (!o)
+        return;
+    flag_set(&o->stop);
+    doorbell_ring(&o->config.desk->bell);
+    pthread_join(o->thread, NULL);
+    orders_free(o);
+}
+
+/* ---- a child ---- */
+
+struct isolated_obedience {
+    struct repository_desk *desk;
+    struct inbox inbox;
+    pthread_t thread;
+};
+
+/* Hands an order in, and waits until it comes back. */
+static void order_obey(struct isolated_obedience *d, const struct channel_order *what, const char *body,
+                       struct channel_answer *answer) {
+    struct repository_order order = {
+        .home = &d->inbox, .kind = what->kind, .form = what->form, .body = body, .body_bytes = what->body_bytes};
+    struct repository_order *back = NULL;
+    memcpy(order.name, what->name, sizeof(order.name));
+    answer->status = (unsigned)order_submit(d->desk, &order, &answer->error);
+    while (answer->status == 0 && !(back = orders_returned(&d->inbox))) {
+        struct pollfd woken = {.fd = d->inbox.wake_fd, .events = POLLIN};
+        poll(&woken, 1, -1);
+        inbox_woken(&d->inbox);
+    }
+    if (!back)
+        return;
+    answer->status = back->status;
+    answer->error = back->error;
+    memcpy(answer->name, back->name, sizeof(answer->name));
+    free(back);
+}
+
+static void *obey_main(void *context) {
+    struct isolated_obedience *d = context;
+    struct channel_order order;
+    int fd;
+    thread_begin("obey", 0, THREAD_SHARED);
+    while (order_receive(CHILD_FD, &order, &fd)) {
+        struct channel_answer answer = {.status = 503};
+        void *body = fd >= 0 ? mmap(NULL, order.body_bytes, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
+        if (body == MAP_FAILED)
+            error_set(&answer.error, 503, "out of memory for the order");
+        else
+            order_obey(d, &order, body, &answer);
+        if (body && body != MAP_FAILED)
+            munmap(body, order.body_bytes);
+        if (fd >= 0)
+            close(fd);
+        if (send(CHILD_FD, &answer, sizeof(answer), MSG_NOSIGNAL) < 0)
+            break;
+    }
+    return NULL;
+}
+
+int isolated_obey(struct isolated_obedience **obedience, struct repository_desk *desk, struct sy_error *err) {
+    struct isolated_obedience *d = calloc(1, sizeof(*d));
+    int rc = d ? inbox_open(&d->inbox) : -ENOMEM;
+    if (rc == 0) {
+        d->desk = desk;
+        rc = -pthread_create(&d->thread, NULL, obey_main, d);
+        if (rc < 0)
+            inbox_close(&d->inbox);
+    }
+    if (rc < 0) {
+        free(d);
+        return error_set(err, rc, "no thread for orders: %s", strerror(-rc));
+    }
+    *obedience = d;
+    return 0;
+}
+
+void isolated_obedience_close(struct isolated_obedience *d) {
+    (void)d;
+    shutdown(CHILD_FD, SHUT_RDWR);
+}
+
+void isolated_obedience_end(struct isolated_obedience *d) {
+    pthread_join(d->thread, NULL);
+    inbox_close(&d->inbox);
+    free(d);
+}

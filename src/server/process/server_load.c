@@ -1,0 +1,117 @@
+/* server_load.c - the load since the last look: reads the counters of the scheduling threads and the frontends, without
+ * disturbing them. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "cluster/peer/link_report.h"
+#include "cluster/roles/scheduler_link.h"
+#include "core/util/counter.h"
+#include "front/request/infer_counters.h"
+#include "server/process/server_state.h"
+
+/* What was counted of a served model up to the last look. */
+struct model_counted {
+    uint64_t answered, in_time, refused, ran_ns, items;
+};
+
+int server_load_init(const struct server *s, struct server_load *l) {
+    *l = (struct server_load){.counted = calloc(s->config.model_count + 1, sizeof(*l->counted))};
+    return l->counted ? 0 : -ENOMEM;
+}
+
+void server_load_free(struct server_load *l) {
+    free(l->counted);
+    l->counted = NULL;
+}
+
+/* What the frontends of this process have counted of a model since the last look. */
+static struct autoscale_seen frontends_count(const struct server *s, uint32_t model, struct model_counted *before) {
+    struct model_counted now = {0};
+    for (uint32_t f = 0; f < server_frontends(s); f++) {
+        const struct model_infer_counters *c = &server_infer_counters(s, f)->models[model];
+        now.answered += counter_get(&c->outcomes[OUTCOME_OK]);
+        now.in_time += counter_get(&c->in_time);
+        now.refused += counter_get(&c->outcomes[OUTCOME_REFUSED]);
+    }
+    uint64_t answered = advisor_since(&before->answered, now.answered);
+    uint64_t in_time = advisor_since(&before->in_time, now.in_time);
+    uint64_t refused = advisor_since(&before->refused, now.refused);
+    return (struct autoscale_seen){.requests = answered + refused,
+                                   .bad = refused + (answered > in_time ? answered - in_time : 0)};
+}
+
+/* The same for a cluster's scheduler. It does not see when answers arrive; its bad requests are those that it refused
+ * for lack of accelerators, and of the others it counts the items. */
+static struct autoscale_seen scheduler_counts(const struct model_counters *c, struct model_counted *before) {
+    uint64_t refused = 0;
+    for (unsigned reason = 0; reason < REFUSAL_COUNT; reason++)
+        if (reason != REFUSAL_CANCELLED && reason != REFUSAL_BEST_EFFORT_FULL)
+            refused += counter_get(&c->refused[reason]);
+    uint64_t bad = advisor_since(&before->refused, refused);
+    return (struct autoscale_seen){.requests = advisor_since(&before->items, counter_get(&c->batch_items.sum)) + bad,
+                                   .bad = bad};
+}
+
+/* Accelerators that the load has needed since the last look: by the rank threads, or by a central policy's plan; if the
+ * policy has none, those that were busy. */
+static void needed_since(const struct server *s, struct server_load *l, uint64_t ran_ns, int64_t passed_ns,
+                         struct advisor_load *seen) {
+    double grown_ns = 0;
+    if (s->central_thread) {
+        double planned = central_thread_accelerators_needed(s->central_thread);
+        seen->all.needed = planned >= 0 ? planned : advisor_needed((double)ran_ns, passed_ns);
+        return;
+    }
+    for (uint32_t k = 0; k < s->wiring.rank_threads; k++) {
+        double now_ns = rank_thread_needed_ns(s->rank_threads[k]), part_ns = now_ns - l->needed_ns[k];
+        l->needed_ns[k] = now_ns;
+        grown_ns += part_ns;
+        seen->parts[k].needed = advisor_needed(part_ns, passed_ns);
+    }
+    seen->all.needed = advisor_needed(grown_ns, passed_ns);
+}
+
+static void serving_count(const struct server *s, struct advisor_load *seen) {
+    for (uint32_t n = 0; n < s->wiring.accelerators; n++) {
+        bool serves = wiring_accelerator_state(&s->wiring, n) == ACCELERATOR_SERVING;
+        seen->all.present += serves;
+        seen->parts[wiring_part_of_accelerator(&s->wiring, n)].present += serves;
+    }
+}
+
+/* Adds a model's requests. The requests of a model that is in no sub-cluster count only for the whole server. */
+static void requests_add(const struct server *s, uint32_t model, const struct autoscale_seen *requests,
+                         struct advisor_load *seen) {
+    const struct server_placement *p = &s->placements[model];
+    uint32_t part = p->variant_count && !s->central_thread ? wiring_part(&s->wiring, p->first_variant) : PART_NOBODY;
+    seen->all.requests += requests->requests;
+    seen->all.bad += requests->bad;
+    if (part != PART_NOBODY) {
+        seen->parts[part].requests += requests->requests;
+        seen->parts[part].bad += requests->bad;
+    }
+}
+
+void server_load_since(struct server *s, struct server_load *l, int64_t now_ns, struct advisor_load *seen) {
+    uint64_t ran_ns = 0;
+    *seen = (struct advisor_load){.all = {0}};
+
+    pthread_mutex_lock(&s->models_lock); /* models move, come and go under it */
+    for (uint32_t model = 0; model < s->config.model_count; model++) {
+        const struct model_counters *c = server_place_counters(s, model);
+        struct model_counted *before = &l->counted[model];
+        ran_ns += advisor_since(&before->ran_ns, counter_get(&c->run_ns.sum));
+        struct autoscale_seen requests =
+            s->scheduler_link ? scheduler_counts(c, before) : frontends_count(s, model, before);
+        requests_add(s, model, &requests, seen);
+    }
+    pthread_mutex_unlock(&s->models_lock);
+    serving_count(s, seen);
+    if (s->scheduler_link) {
+        struct link_totals totals = link_report_totals(scheduler_link_report(s->scheduler_link));
+        seen->all.requests = advisor_since(&l->requests, totals.requests);
+        seen->all.present = totals.accelerators;
+    }
+    needed_since(s, l, ran_ns, now_ns - l->looked_ns, seen);
+    l->looked_ns = now_ns;
+}

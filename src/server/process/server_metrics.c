@@ -1,0 +1,106 @@
+/* server_metrics.c - the metrics page: passes the counters to the writers of its parts (stats/). Disturbs no thread. */
+#include "core/system/clock.h"
+#include "front/bulk/bulk.h"
+#include "front/net/metric_text.h"
+#include "server/process/server_state.h"
+#include "server/process/server_statistics.h"
+#include "server/stats/backend_metrics.h"
+#include "server/stats/infer_metrics.h"
+#include "server/stats/triton_metrics.h"
+
+static void frontends_collect(const struct server *s, struct frontend_counters *frontends) {
+    for (uint32_t f = 0; f < server_frontends(s); f++)
+        frontends[f] = frontend_counters(s->frontends[f]);
+}
+
+static void render_server(const struct server *s, struct text *out) {
+    metric_heading(out, "symphony_info", "gauge", "The program's version.");
+    text_printf(out, "symphony_info{version=\"%s\",policy=\"%s\"} 1\n", SYMPHONY_VERSION, s->config.policy->name);
+    metric_heading(out, "symphony_uptime_seconds", "gauge", "Since the server started.");
+    text_printf(out, "symphony_uptime_seconds %.3f\n", (double)(clock_now_ns() - s->started_ns) / 1e9);
+}
+
+static void render_backend(const struct server *s, struct text *out) {
+    const char *types[ACCELERATOR_TYPES_MAX];
+    for (uint32_t type = 0; type < s->config.type_count; type++)
+        types[type] = s->config.accelerators[type].type;
+    const struct backend_counters backend = {.wiring = &s->wiring,
+                                             .executors = (const struct executor *const *)s->executors,
+                                             .accelerator_type = s->accelerator_type,
+                                             .types = types};
+    backend_metrics_render(&backend, out);
+}
+
+static void render_schedule(struct server *s, const struct scheduler_counters *scheduler, struct text *out) {
+    scheduler_metrics_render_ranks(scheduler, out);
+    scheduler_metrics_render_advice(advice_get(&s->advice), s->advice_of, server_parts(s),
+                                    atomic_load_explicit(&s->bad_rate, memory_order_relaxed), out); /* a gauge */
+    server_rehearsal_render(s, out);
+}
+
+void server_render_metrics(void *server, struct text *out) {
+    struct server *s = server, *by = server_scheduling(s);
+    bool schedules = server_schedules(by);
+    const struct model_index *listed = server_models_lock(s);
+    uint32_t frontend_count = server_frontends(s), threads = schedules ? by->wiring.model_threads : 0;
+    struct frontend_counters frontends[frontend_count + 1];
+    const struct thread_rings *rings[threads + 1];
+    const struct model_thread_times *times[threads + 1];
+    struct central_moves moves;
+    bool binds = by->central_thread && central_thread_moves(by->central_thread, &moves);
+    const struct scheduler_counters scheduler = {
+        .thread = by->central_thread ? "central" : "model",
+        .rings = rings,
+        .times = by->central_thread ? NULL : times,
+        .threads = threads,
+        .thread_of_served = by->wiring.thread_of_served,
+        .ranks = (const struct rank_thread *const *)by->rank_threads,
+        .rank_threads = by->central_thread ? 0 : by->wiring.rank_threads,
+        .wiring = &by->wiring,
+        .moves = binds ? &moves : NULL,
+        .needed = by->central_thread ? central_thread_accelerators_needed(by->central_thread) : 0,
+    };
+    const struct statistics_source statistics = {server_statistics, server_batch_statistics, s};
+
+    frontends_collect(s, frontends);
+    for (uint32_t t = 0; t < threads; t++) {
+        rings[t] = server_rings(by, t);
+        times[t] = by->central_thread ? NULL : model_thread_times(by->model_threads[t]);
+    }
+    render_server(s, out);
+    bool whole = server_role(s) == LINK_NONE; /* a process of a cluster shows only its own part */
+    if (whole)
+        scheduler_metrics_render_models(&scheduler, listed, out);
+    if (server_runs(s))
+        render_backend(s, out);
+    if (schedules)
+        render_schedule(by, &scheduler, out);
+    metric_margin_heading(out);
+    if (schedules)
+        scheduler_metrics_render_margins(&scheduler, out);
+    frontend_metrics_render_margins(frontends, frontend_count, out);
+    if (schedules)
+        scheduler_metrics_render_decisions(&scheduler, out);
+    if (server_listens(s)) {
+        infer_metrics_render(frontends, frontend_count, listed, slab_use(bulk_slab(s->bulk)), out);
+        if (!whole)
+            infer_metrics_render_refused(frontends, frontend_count, listed, out);
+        frontend_metrics_render_waits(frontends, frontend_count, out);
+    }
+    if (server_listens(s))
+        triton_metrics_render(&statistics, whole ? &scheduler : NULL, listed, out);
+    server_models_unlock(s);
+    frontend_metrics_render_protocols(frontends, frontend_count, out);
+    if (s->config.cluster)
+        server_cluster_render(s, out);
+}
+
+void server_render_fine_metrics(void *server, struct text *out) {
+    struct server *s = server;
+    const struct model_index *listed = server_models_lock(s);
+    struct frontend_counters frontends[server_frontends(s) + 1];
+
+    frontends_collect(s, frontends);
+    infer_metrics_render_fine(frontends, server_frontends(s), listed, out);
+    server_models_unlock(s);
+}

@@ -1,0 +1,47 @@
+/* server_models.c - the list of models that frontends use: published and replaced as a whole. */
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "server/process/server_state.h"
+
+#define LOOK_NS (200 * NS_PER_US) /* between two checks of which list frontends use */
+
+/* Waits until every frontend uses this list. Each reads it once a turn, and turns are short. */
+static void frontends_await(struct server *s, const struct model_index *models) {
+    const struct timespec a_little = {.tv_nsec = LOOK_NS};
+    server_frontends_wake(s);
+    for (uint32_t f = 0; f < server_frontends(s); f++)
+        while (frontend_models(s->frontends[f]) != models && !frontend_ended(s->frontends[f]))
+            nanosleep(&a_little, NULL);
+}
+
+int server_models_publish(struct server *s, const uint32_t *listed, uint32_t count, const struct model_absent *absent,
+                          uint32_t absent_count, bool partial) {
+    struct model_index *models = malloc(sizeof(*models));
+    if (!models)
+        return -ENOMEM;
+    if (model_index_init_listed(models, s->config.models, listed, count, absent, absent_count) < 0) {
+        model_index_destroy(models);
+        free(models);
+        return -ENOMEM;
+    }
+    models->partial = partial;
+    pthread_mutex_lock(&s->models_lock); /* metrics no longer read the old list */
+    struct model_index *old = (struct model_index *)atomic_load_explicit(&s->models.now, memory_order_relaxed);
+    atomic_store_explicit(&s->models.now, models,
+                          memory_order_release); /* with models_look() in front/net/frontend.c */
+    pthread_mutex_unlock(&s->models_lock);
+    frontends_await(s, models);
+    atomic_fetch_add_explicit(&s->published, 1, memory_order_release);
+    model_index_destroy(old);
+    free(old);
+    return 0;
+}
+
+bool server_model_held(const struct server *s, uint32_t model) {
+    for (uint32_t f = 0; f < server_frontends(s); f++) /* acquire: with inferences_hold() */
+        if (atomic_load_explicit(&server_infer_counters(s, f)->models[model].held, memory_order_acquire) > 0)
+            return true;
+    return false;
+}

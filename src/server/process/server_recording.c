@@ -1,0 +1,278 @@
+/* server_recording.c - collects the threads' recorded requests, and the tables and margins that they plan with.
+ * Disturbs none of them. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster/roles/scheduler_link.h"
+#include "core/system/clock.h"
+#include "core/util/counter.h"
+#include "core/util/margin.h"
+#include "front/http/http_source.h"
+#include "server/process/recording.h"
+#include "server/process/server_state.h"
+
+#define RUNS_LEAST  8 /* of a batch size, for its mean to count */
+#define MARGIN_PART 4 /* the reply margin takes this part of a request's time at most, as in front/request/port.c */
+
+/* ---- requests ---- */
+
+/* Reads the threads' rings. What came before a ring's oldest request is missing, so the recording begins there. */
+static int requests_read(const struct server *s, struct recording *r, uint64_t requests_most) {
+    uint32_t threads = s->wiring.model_threads;
+    r->requests = malloc(requests_most * sizeof(*r->requests)); /* untouched pages cost nothing */
+    if (!r->requests)
+        return -ENOMEM;
+    for (uint32_t t = 0; t < threads; t++) {
+        const struct recorder *recorder = &server_rings(s, t)->recorder;
+        uint64_t most = requests_most / threads;
+        struct recorded_request *into = &r->requests[r->request_count];
+        uint64_t count = recorder_read(recorder, r->end_ns, into, most);
+        bool whole = recorder_overwritten(recorder) == 0 && count < most;
+        if (count && !whole && into[0].arrival_ns > r->start_ns)
+            r->start_ns = into[0].arrival_ns;
+        r->overwritten += recorder_overwritten(recorder);
+        r->request_count += count;
+    }
+    return 0;
+}
+
+/* ---- models ---- */
+
+/* The measured time of batches since the model was loaded, divided by the profiled time. 1 if there are several types,
+ * since it is not known which type ran which batch. */
+static double took_share(const struct thread_rings *rings, uint32_t m, const struct profile *profile) {
+    double took_ns = 0, profiled_ns = 0;
+    for (uint32_t b = 1; b <= rings->models[m].batch_max && rings->types == 1; b++) {
+        const struct batch_counters *batch = &rings->batches[m][b - 1];
+        took_ns += (double)counter_get(&batch->run_ns);
+        profiled_ns += (double)counter_get(&batch->batches) * (double)profile->latency_ns[b];
+    }
+    return took_ns > 0 && profiled_ns > 0 ? took_ns / profiled_ns : 1;
+}
+
+/* The latency of each batch size: the mean of its runs, gathering included; for a size with few runs, the profile,
+ * corrected by the factor measured for the other sizes. */
+static int64_t *table_make(const struct thread_rings *rings, uint32_t m, uint32_t type, int64_t data_ns) {
+    const struct profile *profile = rings->models[m].profiles[type];
+    double share = took_share(rings, m, profile);
+    int64_t *latency_ns = calloc(rings->models[m].batch_max + 1, sizeof(*latency_ns));
+    for (uint32_t b = 1; latency_ns && b <= rings->models[m].batch_max; b++) {
+        const struct batch_counters *batch = &rings->batches[m][b - 1];
+        uint64_t ran = rings->types == 1 ? counter_get(&batch->batches) : 0;
+        uint64_t took_ns = counter_get(&batch->run_ns) + counter_get(&batch->gather_ns);
+        int64_t ns = ran >= RUNS_LEAST ? (int64_t)(took_ns / ran)
+                                       : (int64_t)(share * (double)profile->latency_ns[b]) + data_ns * b;
+        latency_ns[b] = ns > latency_ns[b - 1] ? ns : latency_ns[b - 1] + 1;
+    }
+    return latency_ns;
+}
+
+static int model_read(const struct server *s, uint32_t served, const struct served_model *model,
+                      struct recording_model *to) {
+    const struct server_placement *p = &s->placements[served];
+    const struct thread_rings *rings = server_rings(s, p->thread);
+    const struct thread_model *told = &rings->models[p->thread_model];
+    int64_t ctrl_ns, data_ns;
+    rings_delays(rings, p->thread_model, &ctrl_ns, &data_ns);
+    *to = (struct recording_model){
+        .version = model->version,
+        .batch_max = told->batch_max,
+        .slo_ns = told->slo_ns,
+        .weight = told->weight,
+        .priorities = s->wiring.central ? 0 : model->queue.priorities, /* central policies have no priorities */
+        .since_ns = atomic_load_explicit(&rings->since_ns[p->thread_model], memory_order_relaxed),
+    };
+    memcpy(to->name, model->name, sizeof(to->name));
+    for (uint32_t t = 0; t < s->wiring.types; t++)
+        if (told->profiles[t] && !(to->latency_ns[t] = table_make(rings, p->thread_model, t, data_ns)))
+            return -ENOMEM;
+    return 0;
+}
+
+/* What a cluster's link tells. */
+struct told {
+    const struct server *server;
+    struct recording *recording;
+    int rc;
+};
+
+/* Types of the same name whose backends have different models are different types. */
+static void told_type(void *context, uint32_t class, const char *type, uint32_t count) {
+    struct recording *r = ((struct told *)context)->recording;
+    char *name = r->type_names[class];
+    uint32_t alike = 0;
+    r->type_count = class + 1; /* they come in order */
+    for (uint32_t c = 0; c < class; c++) {
+        size_t length = strlen(type);
+        alike += strncmp(r->type_names[c], type, length) == 0 && strchr("#", r->type_names[c][length]) != NULL;
+    }
+    snprintf(name, sizeof(r->type_names[0]), alike ? "%.59s#%u" : "%.63s", type, alike + 1);
+    r->types[class] = (struct recording_type){name, count};
+}
+
+static void told_model(void *context, uint32_t served, const struct served_model *model) {
+    struct told *told = context;
+    struct recording *r = told->recording;
+    if (told->rc || r->model_count == r->served)
+        return;
+    r->model_of[served] = r->model_count;
+    told->rc = model_read(told->server, served, model, &r->models[r->model_count++]);
+}
+
+/* Types of which no accelerator is in service now count if a model runs on them, so that each model runs on some. */
+static void types_extend(struct recording *r) {
+    for (uint32_t m = 0; m < r->model_count; m++)
+        for (uint32_t t = r->type_count; t < ACCELERATOR_TYPES_MAX; t++)
+            if (r->models[m].latency_ns[t])
+                r->type_count = t + 1;
+}
+
+static int cluster_read(struct server *s, struct recording *r) {
+    struct told told = {s, r, 0};
+    const struct scheduler_link_describer to = {told_type, told_model, &told};
+    r->models = calloc(r->served + 1, sizeof(*r->models));
+    if (!r->models)
+        return -ENOMEM;
+    pthread_mutex_lock(&s->describe_lock);
+    int rc = scheduler_link_describe(s->scheduler_link, &to);
+    pthread_mutex_unlock(&s->describe_lock);
+    types_extend(r);
+    return rc ? rc : told.rc;
+}
+
+/* Reads the models that are served, under the lock that keeps them unchanged. */
+static int models_read(struct server *s, struct recording *r) {
+    if (s->scheduler_link)
+        return cluster_read(s, r);
+    const struct model_index *listed = server_models_lock(s);
+    int rc = 0;
+    r->models = calloc(listed->count + 1, sizeof(*r->models));
+    rc = r->models ? 0 : -ENOMEM;
+    for (uint32_t i = 0; i < listed->count && !rc; i++) {
+        /* models that share their first layers are one to the scheduler, and so here */
+        uint32_t served = wiring_host(&s->wiring, listed->listed[i]);
+        const struct served_model *model = &listed->models[served];
+        if (served_model_state(model) != MODEL_READY || model->ensemble || /* its steps' requests are there */
+            r->model_of[served] != UINT32_MAX)
+            continue;
+        r->model_of[served] = r->model_count;
+        rc = model_read(s, served, model, &r->models[r->model_count++]);
+    }
+    server_models_unlock(s);
+    return rc;
+}
+
+static void types_read(const struct server *s, struct recording *r) {
+    if (s->scheduler_link) /* models_read() finds them */
+        return;
+    r->type_count = s->config.type_count;
+    for (uint32_t t = 0; t < r->type_count; t++)
+        r->types[t].name = s->config.accelerators[t].type;
+    for (uint32_t a = 0; a < s->wiring.accelerators; a++)
+        r->types[s->accelerator_type[a]].count += wiring_accelerator_state(&s->wiring, a) == ACCELERATOR_SERVING;
+}
+
+/* ---- margins ---- */
+
+/* One margin of each kind for all models, as in a scenario; at most what the scheduler allows for the shortest SLO. */
+static void margins_read(const struct server *s, struct recording *r) {
+    int64_t slo_ns = INT64_MAX;
+    for (uint32_t m = 0; m < r->model_count; m++)
+        slo_ns = r->models[m].slo_ns < slo_ns ? r->models[m].slo_ns : slo_ns;
+    for (uint32_t t = 0; t < s->wiring.model_threads; t++) {
+        int64_t ctrl_ns = rings_ctrl_ns(server_rings(s, t), slo_ns);
+        r->ctrl_ns = ctrl_ns > r->ctrl_ns ? ctrl_ns : r->ctrl_ns;
+    }
+    for (uint32_t f = 0; f < server_frontends(s); f++) {
+        int64_t reply_ns = margin_ns(port_reply_margin(s->ports[f]));
+        r->reply_margin_ns = reply_ns > r->reply_margin_ns ? reply_ns : r->reply_margin_ns;
+    }
+    if (r->reply_margin_ns > slo_ns / MARGIN_PART)
+        r->reply_margin_ns = slo_ns / MARGIN_PART;
+}
+
+int server_recording_read(struct server *s, int64_t from_ns, uint64_t requests_most, struct recording *r) {
+    *r = (struct recording){
+        .policy = s->config.policy,
+        .options = s->config.policy_options,
+        .start_ns = from_ns > s->started_ns ? from_ns : s->started_ns,
+        .end_ns = clock_now_ns(),
+        .served = s->config.model_count,
+        .cluster = s->scheduler_link != NULL,
+    };
+    r->model_of = malloc((r->served + 1) * sizeof(*r->model_of));
+    if (!r->model_of)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < r->served; i++)
+        r->model_of[i] = UINT32_MAX;
+    types_read(s, r);
+    int rc = models_read(s, r);
+    rc = rc ? rc : requests_read(s, r, requests_most);
+    if (!rc)
+        margins_read(s, r);
+    return rc;
+}
+
+/* ---- the document, in pieces ---- */
+
+struct recording_source {
+    struct http_source source;
+    struct recording recording;
+    struct text head; /* what stands before the requests; empty once it is sent */
+    uint64_t next;    /* request */
+};
+
+static void recording_more(struct http_source *source, struct text *out) {
+    struct recording_source *r = container_of(source, struct recording_source, source);
+    text_append(out, r->head.data, r->head.length);
+    text_free(&r->head);
+    r->next = recording_trace_write(&r->recording, r->next, HTTP_PIECE_BYTES, out);
+}
+
+static void recording_end(struct http_source *source) {
+    struct recording_source *r = container_of(source, struct recording_source, source);
+    text_free(&r->head);
+    recording_free(&r->recording);
+    free(r);
+}
+
+/* How long the document is: makes it, and keeps nothing. */
+static size_t recording_bytes(const struct recording_source *r) {
+    struct text piece = {0};
+    size_t bytes = r->head.length;
+    for (uint64_t next = 0; next < r->recording.request_count;) {
+        piece.length = 0;
+        next = recording_trace_write(&r->recording, next, HTTP_PIECE_BYTES, &piece);
+        bytes += piece.length;
+    }
+    text_free(&piece);
+    return bytes;
+}
+
+struct http_source *server_recording(void *server, double seconds, int *rc, struct sy_error *err) {
+    struct server *s = server_scheduling(server);
+    struct recording_source *r = calloc(1, sizeof(*r));
+    if (s->config.record_bytes == 0) {
+        *rc = error_set(err, -ENOENT, "nothing is recorded: the server runs with --record-mib 0");
+        free(r);
+        return NULL;
+    }
+    int64_t from_ns = clock_now_ns() - (int64_t)(seconds * (double)NS_PER_S);
+    *rc = r ? server_recording_read(s, from_ns, RECORDING_REQUESTS_MAX, &r->recording) : -ENOMEM;
+    if (r)
+        r->recording.looks = server_history_read(s, &r->recording.look_count);
+    *rc = *rc == 0 && !r->recording.looks ? -ENOMEM : *rc;
+    if (*rc)
+        error_set(err, *rc, "the recording cannot be made: %s", strerror(-*rc));
+    else
+        *rc = recording_head_write(&r->recording, &r->head, err);
+    if (*rc) {
+        if (r)
+            recording_end(&r->source);
+        return NULL;
+    }
+    r->source = (struct http_source){recording_bytes(r), recording_more, recording_end};
+    return &r->source;
+}

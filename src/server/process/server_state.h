@@ -1,0 +1,248 @@
+/* server_state.h - the parts of a running server; for the files of control/ only. */
+#pragma once
+
+#include <pthread.h>
+
+#include "back/executor/executor.h"
+#include "core/data/advice.h"
+#include "core/util/text.h"
+#include "front/http/metrics_endpoint.h"
+#include "front/net/frontend.h"
+#include "front/request/port.h"
+#include "front/request/shared_memory.h"
+#include "front/v2/v2.h"
+#include "sched/plan/advisor.h"
+#include "sched/threads/central_thread.h"
+#include "sched/threads/model_thread.h"
+#include "sched/threads/rank_thread.h"
+#include "server/process/calibrate.h"
+#include "server/process/recording.h"
+#include "server/process/server.h"
+
+#define SERVER_PROTOCOLS 2 /* HTTP, gRPC */
+
+/* The counts at the last look at the load. */
+struct server_load {
+    struct model_counted *counted;      /* [model_count] */
+    uint64_t requests;                  /* of a cluster */
+    double needed_ns[RANK_THREADS_MAX]; /* by the rank threads */
+    int64_t looked_ns;                  /* when that was; 0: never */
+};
+
+/* Where a served model is scheduled. */
+struct server_placement {
+    uint32_t thread;       /* model thread; the central thread is number 0 */
+    uint32_t thread_model; /* index among that thread's models */
+    uint32_t first_variant, variant_count;
+};
+
+/* owned by the thread that starts and stops the server; constant while it runs */
+struct server {
+    struct wiring wiring;
+    struct server_config config;
+    struct server_placement *placements; /* [model_count] */
+    struct calibration calibration;
+    uint8_t *accelerator_type;           /* [wiring.accelerators] */
+    struct executor **executors;         /* [wiring.executors] */
+    struct model_thread **model_threads; /* [wiring.model_threads], and the rank threads; or the central thread */
+    struct rank_thread **rank_threads;   /* [wiring.rank_threads] */
+    struct central_thread *central_thread;
+    struct decision_files *decisions; /* NULL: nothing is logged */
+    struct port **ports;
+    struct bulk *bulk;
+    struct preparer *preparer;   /* NULL: this process prepares no inputs */
+    struct frontend **frontends; /* [server_frontends()] those of HTTP, then of gRPC, as their ports */
+    struct metrics_server *metrics;
+    struct shared_memory *shared;          /* of clients; NULL: not served */
+    struct repository_desk *desk;          /* of orders to load and unload; NULL: models are there from the start */
+    struct repository_thread *repository;  /* loads and unloads models; NULL: nobody does */
+    struct model_publication models;       /* the list of models, for frontends and metrics */
+    struct scheduler_link *scheduler_link; /* of a role of a cluster: its link thread; else NULL */
+    struct frontend_link *frontend_link;
+    struct backend_link *backend_link;
+    char *aside;                               /* of a backend: what it last told of models that it does not serve */
+    struct cluster_models *cluster_models;     /* of a frontend of a cluster: the models that the scheduler announces */
+    struct server_balancer *balancer;          /* of server_balance(); NULL: models do not move */
+    struct server_advisor *advisor;            /* of server_advise(); NULL: nothing is scheduled here, or no advice is
+                                                * wanted */
+    struct advice advice;                      /* its advice; in a frontend of a cluster: the scheduler's */
+    struct advice advice_of[RANK_THREADS_MAX]; /* its advice for each sub-cluster, if there are several */
+    _Atomic double bad_rate;                   /* among the requests that server_advise() looked at last */
+    struct server_rehearsal *rehearsal;        /* NULL: the policy has one way, or is another process's */
+    struct server_history *history;            /* of the load, for recordings; NULL: nothing is scheduled here */
+    pthread_mutex_t commands_lock;             /* of what is sent to executors */
+    pthread_mutex_t describe_lock;             /* of scheduler_link_describe() */
+    pthread_mutex_t models_lock; /* metrics read them, the balance moves them, the repository's thread changes them */
+    int listen_fds[SERVER_PROTOCOLS]; /* HTTP's, gRPC's */
+    struct acceptor_group groups[SERVER_PROTOCOLS];
+    struct server_ports bound;
+    _Atomic uint64_t published; /* lists of models that every frontend has come to use: server_models_publish() */
+    _Atomic bool ready;         /* all models of the start are loaded, or cannot be */
+    _Atomic bool able;          /* accelerators are in service that run a model */
+    _Atomic bool serving;       /* `ready` and `able`: what clients see as readiness */
+    _Atomic bool draining;
+    bool outage;          /* some accelerators were out of service when server_outages() last looked */
+    _Atomic bool watched; /* while the server is stopped: a thread still watches runs */
+    int64_t started_ns;
+};
+
+static inline enum wiring_link server_role(const struct server *s) {
+    return s->config.cluster ? s->config.cluster->role : LINK_NONE;
+}
+
+/* Which roles are in this process. */
+static inline bool server_listens(const struct server *s) {
+    return server_role(s) == LINK_NONE || server_role(s) == LINK_FRONTEND;
+}
+static inline bool server_schedules(const struct server *s) {
+    return server_role(s) == LINK_NONE || server_role(s) == LINK_SCHEDULER;
+}
+/* The server of this process that schedules: this one, or that beside it. */
+static inline struct server *server_scheduling(struct server *s) {
+    return s->config.scheduler ? s->config.scheduler : s;
+}
+static inline bool server_runs(const struct server *s) {
+    return server_role(s) == LINK_NONE || server_role(s) == LINK_BACKEND;
+}
+
+/* Whether models come and go while it runs, so that its models are places. */
+static inline bool server_has_places(const struct server *s) {
+    return s->config.control || server_role(s) == LINK_FRONTEND || server_role(s) == LINK_SCHEDULER;
+}
+
+/* The measurements and counters of a scheduling thread. */
+static inline const struct thread_rings *server_rings(const struct server *s, uint32_t thread) {
+    return s->central_thread ? central_thread_rings(s->central_thread) : model_thread_rings(s->model_threads[thread]);
+}
+
+/* What the scheduling thread of a place counts of it; nothing of models that are scheduled with their prefix. */
+static inline const struct model_counters *server_place_counters(const struct server *s, uint32_t place) {
+    const struct server_placement *p = &s->placements[place];
+    return &server_rings(s, p->thread)->counters[p->thread_model];
+}
+
+/* What a listed model's scheduling thread counts of it; of models that share their first layers, of all together. */
+static inline const struct model_counters *server_model_counters(const struct server *s, uint32_t model) {
+    return server_place_counters(s, wiring_host(&s->wiring, model));
+}
+
+/* The number of frontends that speak a protocol. Their ports come before those of the caller's own frontends. */
+static inline uint32_t server_frontends(const struct server *s) {
+    if (!server_listens(s))
+        return 0;
+    return s->config.grpc_port < 0 ? s->config.frontends : 2 * s->config.frontends;
+}
+
+/* What a frontend counts of infer requests. */
+static inline const struct infer_counters *server_infer_counters(const struct server *s, uint32_t frontend) {
+    return &s->frontends[frontend]->inferences.counters;
+}
+
+/* Notes how requests to a model are scheduled: by itself, or with others whose first layers it shares. Before the model
+ * is published. */
+void server_model_host(struct server *s, uint32_t model);
+
+/* What a scheduling thread is told of a model, except the model's numbers in the scheduler. */
+struct thread_model server_thread_model(const struct server *s, uint32_t model);
+
+/* As server_watch(); `ending` as in executor_watch(). */
+void server_watch_executors(struct server *s, bool ending);
+
+/* Wakes every frontend, since something has changed that they read once a turn. */
+static inline void server_frontends_wake(const struct server *s) {
+    for (uint32_t f = 0; f < server_frontends(s); f++)
+        inbox_wake(&s->frontends[f]->inbox);
+}
+
+/* Publishes a list of models, with those absent; `partial`: more may come that are not known yet. When this returns no
+ * frontend uses an earlier one. 0 or -ENOMEM: everything stays as it was. One thread at a time. */
+int server_models_publish(struct server *s, const uint32_t *listed, uint32_t count, const struct model_absent *absent,
+                          uint32_t absent_count, bool partial);
+/* Whether a frontend holds a request of the model. */
+bool server_model_held(const struct server *s, uint32_t model);
+
+/* ---- server_cluster.c: the link of a role of a cluster ---- */
+
+/* Puts the link thread in place of the other roles in the wiring. */
+void server_cluster_plan(struct server *s);
+/* Listens for members, and starts the link. The last step of the start. 0 or -errno with a sentence. */
+int server_cluster_start(struct server *s, struct sy_error *err);
+/* Lets a backend take no more batches; waits until it has none, or until `until_ns`. False: it still had some then. */
+bool server_cluster_drain(struct server *s, int64_t until_ns);
+/* Writes the link's metrics. The metrics thread. */
+void server_cluster_render(struct server *s, struct text *out);
+/* Whether this `struct server` has joined, or leads, and does not drain. Any thread. */
+bool server_cluster_ready(void *server);
+/* Call it after the frontends have ended, while the scheduling threads and the executors still run. */
+void server_cluster_stop(struct server *s);
+/* Call it when the executors have ended. */
+void server_cluster_free(struct server *s);
+
+/* ---- server_load.c ---- */
+
+/* 0 or -ENOMEM; free it in either case. */
+int server_load_init(const struct server *s, struct server_load *load);
+void server_load_free(struct server_load *load);
+/* How many sub-clusters have a load of their own. */
+static inline uint32_t server_parts(const struct server *s) {
+    return s->central_thread ? 1 : s->wiring.rank_threads;
+}
+/* Sets `seen` to the counts since the last look. Always call it from the same thread. */
+void server_load_since(struct server *s, struct server_load *load, int64_t now_ns, struct advisor_load *seen);
+
+/* ---- server_history.c ---- */
+
+/* 0 or -ENOMEM; free it in either case. */
+int server_history_init(struct server *s);
+void server_history_free(struct server *s);
+/* Copies the counts at the last looks, the oldest first, and their number. NULL without memory. The caller frees it.
+ * Any thread. */
+struct recording_look *server_history_read(struct server *s, uint32_t *count);
+
+/* ---- server_recording.c ---- */
+
+/* The recording of the last `seconds` (server/process/recording.h), as metrics_config.recording. The metrics thread. */
+struct http_source *server_recording(void *server, double seconds, int *rc, struct sy_error *err);
+/* Collects what was recorded since from_ns, at most `requests_most` requests: all of one scheduling thread, then all of
+ * the next. Some of them may have come before the recording's start_ns. 0, -ENOMEM or, from a cluster's link,
+ * -ETIMEDOUT; free it in any case. Any thread. */
+int server_recording_read(struct server *s, int64_t from_ns, uint64_t requests_most, struct recording *recording);
+
+/* ---- server_rehearsal.c ---- */
+
+/* Starts the thread that rehearses the policy's ways, if it has several, and requests are recorded. The rank threads
+ * run. 0 or -errno with a sentence. */
+int server_rehearsal_start(struct server *s, struct sy_error *err);
+void server_rehearsal_stop(struct server *s);
+/* Writes its metrics. Any thread. */
+void server_rehearsal_render(const struct server *s, struct text *out);
+
+/* ---- server_balance.c ---- */
+
+/* 0 or -ENOMEM; free it in either case. */
+int server_balance_init(struct server *s);
+void server_balance_free(struct server *s);
+
+/* ---- server_advice.c ---- */
+
+/* 0 or -ENOMEM; free it in either case. */
+int server_advice_init(struct server *s);
+void server_advice_free(struct server *s);
+
+/* ---- ensembles.c ---- */
+
+/* Sets ensembles aside while the model of a step cannot be asked, and takes them back. Any thread. */
+void server_ensembles_look(struct server *s);
+
+/* Sets `serving` by `ready` and `able`, and wakes the frontends if it changed. */
+void server_serving_update(struct server *s);
+
+/* Lets frontends read the state of accelerators, and pass orders to them. */
+struct accelerator_source server_accelerators(struct server *s);
+/* wiring_model_command() under commands_lock, since orders to accelerators may come from any frontend. */
+int server_model_command(struct server *s, uint32_t executor, uint32_t model, bool resident);
+
+/* Writes all metrics in Prometheus' text format. The metrics thread. */
+void server_render_metrics(void *server, struct text *out);
+/* Writes the latencies only, with all the buckets that are counted. The metrics thread. */
+void server_render_fine_metrics(void *server, struct text *out);

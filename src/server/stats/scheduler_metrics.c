@@ -1,0 +1,233 @@
+/* scheduler_metrics.c - models as the scheduler sees them, margins, how long decisions take. */
+#include "server/stats/scheduler_metrics.h"
+
+#include "core/util/container.h"
+#include "core/util/counter.h"
+#include "core/util/time.h"
+#include "front/net/metric_text.h"
+
+static const int64_t batch_edges[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024};
+static const int64_t time_edges_us[] = {100,   200,    500,    1000,   2000,    5000,    10000,  20000,
+                                        50000, 100000, 200000, 500000, 1000000, 2000000, 5000000};
+
+/* ---- models ---- */
+
+/* What the thread that schedules a served model keeps, and the model's number there. Models that share their first
+ * layers are one to it. */
+static const struct thread_rings *rings_of(const struct scheduler_counters *s, uint32_t model, uint32_t *number) {
+    model = wiring_host(s->wiring, model);
+    const struct thread_rings *rings = s->rings[s->thread_of_served[model]];
+    *number = rings->model_of_served[model];
+    return rings;
+}
+
+static const struct model_counters *counters_of(const struct scheduler_counters *s, uint32_t model) {
+    uint32_t number;
+    const struct thread_rings *rings = rings_of(s, model, &number);
+    return &rings->counters[number];
+}
+
+uint32_t scheduler_queued(const struct scheduler_counters *s, uint32_t model) {
+    uint32_t number;
+    const struct thread_rings *rings = rings_of(s, model, &number);
+    return atomic_load_explicit(&rings->queued[number], memory_order_relaxed); /* a gauge */
+}
+
+static int64_t gather_ns(const struct scheduler_counters *s, uint32_t model) {
+    int64_t ctrl_ns, data_ns;
+    uint32_t number;
+    const struct thread_rings *rings = rings_of(s, model, &number);
+    rings_delays(rings, number, &ctrl_ns, &data_ns);
+    return data_ns;
+}
+
+static void seconds_row(struct text *out, const char *name, const struct served_model *model, int64_t ns) {
+    text_printf(out, "%s{%s} %.9g\n", name, metric_model(model).text, (double)ns / 1e9);
+}
+
+static void render_expected(const struct scheduler_counters *s, const struct model_index *listed, struct text *out) {
+    static const char slo[] = "symphony_model_slo_seconds", latency[] = "symphony_model_latency_seconds",
+                      gather[] = "symphony_model_gather_seconds";
+    const uint32_t *end = listed->listed + listed->count;
+
+    metric_heading(out, slo, "gauge", "Default SLO of the model, unless its requests are best effort.");
+    for (const uint32_t *i = listed->listed; i < end; i++)
+        if (!listed->models[*i].best_effort)
+            seconds_row(out, slo, &listed->models[*i], listed->models[*i].slo_ns);
+    metric_heading(out, latency, "gauge",
+                   "l(1) in force: what a batch of one is expected to take at most, 99 times in 100.");
+    for (const uint32_t *i = listed->listed; i < end; i++)
+        seconds_row(out, latency, &listed->models[*i],
+                    atomic_load_explicit(&counters_of(s, *i)->latency_one_ns, memory_order_relaxed)); /* statistics */
+    metric_heading(out, gather, "gauge",
+                   "95th percentile of gathering an item's inputs into a batch, as the scheduler allows for it.");
+    for (const uint32_t *i = listed->listed; i < end; i++)
+        seconds_row(out, gather, &listed->models[*i], gather_ns(s, *i));
+}
+
+/* Where a served model is. */
+static void render_moves(const struct scheduler_counters *s, const struct model_index *listed, struct text *out) {
+    const uint32_t *end = listed->listed + listed->count;
+    if (s->rank_threads < 2)
+        return;
+    metric_heading(out, "symphony_model_rank_thread", "gauge", "The rank thread that the model belongs to.");
+    for (const uint32_t *i = listed->listed; i < end; i++) {
+        uint32_t number;
+        const struct thread_rings *rings = rings_of(s, *i, &number);
+        uint32_t part = wiring_part(rings->wiring, rings->models[number].first_variant);
+        if (part != PART_NOBODY)
+            text_printf(out, "symphony_model_rank_thread{%s} %u\n", metric_model(&listed->models[*i]).text, part);
+    }
+    metric_heading(out, "symphony_model_moves_total", "counter", "Moves of the model to another rank thread.");
+    for (const uint32_t *i = listed->listed; i < end; i++)
+        text_printf(out, "symphony_model_moves_total{%s} %llu\n", metric_model(&listed->models[*i]).text,
+                    (unsigned long long)counter_get(&counters_of(s, *i)->moves));
+}
+
+static void render_refused(const struct scheduler_counters *s, const struct model_index *listed, struct text *out) {
+    metric_heading(out, "symphony_refused_requests_total", "counter",
+                   "Requests the scheduler gave back without running them.");
+    for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++) {
+        const struct model_counters *c = counters_of(s, *i);
+        for (enum refusal k = REFUSAL_DEADLINE; k <= REFUSAL_STRANDED; k++) /* those of scheduling threads */
+            text_printf(out, "symphony_refused_requests_total{%s,reason=\"%s\"} %llu\n",
+                        metric_model(&listed->models[*i]).text, metric_refusal(k),
+                        (unsigned long long)counter_get(&c->refused[k]));
+    }
+}
+
+void scheduler_metrics_render_models(const struct scheduler_counters *s, const struct model_index *listed,
+                                     struct text *out) {
+    static const char size[] = "symphony_batch_size", duration[] = "symphony_run_duration_seconds";
+    const struct served_model *models = listed->models;
+    const uint32_t *end = listed->listed + listed->count;
+
+    metric_heading(out, "symphony_model_ready", "gauge", "1 if the model is served, 0 if it was set aside.");
+    for (const uint32_t *i = listed->listed; i < end; i++)
+        text_printf(out, "symphony_model_ready{%s} %d\n", metric_model(&models[*i]).text,
+                    atomic_load_explicit(&models[*i].state, memory_order_relaxed) == MODEL_READY);
+    render_expected(s, listed, out);
+    metric_heading(out, "symphony_queued_requests", "gauge", "Requests that wait in the scheduler.");
+    for (const uint32_t *i = listed->listed; i < end; i++)
+        text_printf(out, "symphony_queued_requests{%s} %u\n", metric_model(&models[*i]).text, scheduler_queued(s, *i));
+    render_refused(s, listed, out);
+    render_moves(s, listed, out);
+    metric_heading(out, size, "histogram", "Items in the batches sent to accelerators.");
+    for (const uint32_t *i = listed->listed; i < end; i++)
+        metric_histogram(out, size, metric_model(&models[*i]).text, &counters_of(s, *i)->batch_items, batch_edges,
+                         ARRAY_COUNT(batch_edges), 1, 1);
+    metric_heading(out, duration, "histogram", "What the engine took to run a batch.");
+    for (const uint32_t *i = listed->listed; i < end; i++)
+        metric_histogram(out, duration, metric_model(&models[*i]).text, &counters_of(s, *i)->run_ns, time_edges_us,
+                         ARRAY_COUNT(time_edges_us), NS_PER_US, 1e9);
+}
+
+/* ---- threads ---- */
+
+/* What each sub-cluster has, where there are several. */
+static void parts_render(const struct scheduler_counters *s, struct text *out) {
+    uint32_t serving[RANK_THREADS_MAX] = {0};
+    for (uint32_t a = 0; a < s->wiring->accelerators; a++)
+        serving[wiring_part_of_accelerator(s->wiring, a)] +=
+            wiring_accelerator_state(s->wiring, a) == ACCELERATOR_SERVING;
+    metric_heading(out, "symphony_rank_thread_accelerators_needed", "gauge",
+                   "How many the present load of the models of a rank thread needs, at the best batch sizes.");
+    for (uint32_t k = 0; k < s->rank_threads; k++)
+        text_printf(out, "symphony_rank_thread_accelerators_needed{rank_thread=\"%u\"} %.6g\n", k,
+                    rank_thread_accelerators_needed(s->ranks[k]));
+    metric_heading(out, "symphony_rank_thread_accelerators", "gauge", "Accelerators of a rank thread in service.");
+    for (uint32_t k = 0; k < s->rank_threads; k++)
+        text_printf(out, "symphony_rank_thread_accelerators{rank_thread=\"%u\"} %u\n", k, serving[k]);
+    if (s->wiring->link != LINK_NONE)
+        return; /* the numbers of accelerators are the backends' own */
+    metric_heading(out, "symphony_accelerator_rank_thread", "gauge", "The rank thread that has the accelerator.");
+    for (uint32_t a = 0; a < s->wiring->accelerators; a++)
+        text_printf(out, "symphony_accelerator_rank_thread{accelerator=\"%u\"} %u\n", a,
+                    wiring_part_of_accelerator(s->wiring, a));
+}
+
+void scheduler_metrics_render_ranks(const struct scheduler_counters *s, struct text *out) {
+    double needed = s->rank_threads ? 0 : s->needed;
+    uint64_t grants = 0;
+
+    for (uint32_t k = 0; k < s->rank_threads; k++) {
+        needed += rank_thread_accelerators_needed(s->ranks[k]);
+        grants += rank_thread_grants(s->ranks[k]);
+    }
+    if (needed >= 0) {
+        metric_heading(out, "symphony_accelerators_needed", "gauge",
+                       "How many the present load needs, at the best batch sizes.");
+        text_printf(out, "symphony_accelerators_needed %.6g\n", needed);
+    }
+    if (s->rank_threads > 1)
+        parts_render(s, out);
+    if (s->moves) {
+        metric_heading(out, "symphony_placement_plans_total", "counter",
+                       "Plans that bound models to accelerators, since the first request.");
+        text_printf(out, "symphony_placement_plans_total %llu\n", (unsigned long long)s->moves->plans);
+        metric_heading(
+            out, "symphony_placement_places_total", "counter",
+            "Accelerators that those plans bound models with requests to: kept from the plan before, or moved to.");
+        text_printf(out, "symphony_placement_places_total{was=\"kept\"} %llu\n", (unsigned long long)s->moves->kept);
+        text_printf(out, "symphony_placement_places_total{was=\"moved\"} %llu\n",
+                    (unsigned long long)(s->moves->places - s->moves->kept));
+        metric_heading(out, "symphony_placement_moved_requests_total", "counter",
+                       "Requests that waited where their model was bound no more, and went on elsewhere.");
+        text_printf(out, "symphony_placement_moved_requests_total %llu\n", (unsigned long long)s->moves->requests);
+    }
+    if (s->rank_threads == 0)
+        return;
+    metric_heading(out, "symphony_grants_total", "counter", "Grants of an accelerator to a model.");
+    text_printf(out, "symphony_grants_total %llu\n", (unsigned long long)grants);
+}
+
+void scheduler_metrics_render_advice(int64_t wanted, const struct advice *of, uint32_t parts, double bad_rate,
+                                     struct text *out) {
+    if (wanted < 0)
+        return;
+    metric_heading(out, "symphony_accelerators_wanted", "gauge", "How many there should be, for autoscalers.");
+    text_printf(out, "symphony_accelerators_wanted %lld\n", (long long)wanted);
+    if (parts > 1)
+        metric_heading(out, "symphony_rank_thread_accelerators_wanted", "gauge",
+                       "How many of those should be the rank thread's.");
+    for (uint32_t k = 0; k < parts && parts > 1; k++)
+        text_printf(out, "symphony_rank_thread_accelerators_wanted{rank_thread=\"%u\"} %lld\n", k,
+                    (long long)advice_get(&of[k]));
+    metric_heading(out, "symphony_bad_rate", "gauge",
+                   "Share of the requests between the last two looks at the load that were refused or late.");
+    text_printf(out, "symphony_bad_rate %.6g\n", bad_rate);
+}
+
+void scheduler_metrics_render_margins(const struct scheduler_counters *s, struct text *out) {
+    for (uint32_t k = 0; k < s->rank_threads; k++)
+        metric_margin(out, "wake", "rank", k, rank_thread_wake_margin(s->ranks[k]));
+    for (uint32_t t = 0; t < s->threads; t++) {
+        metric_margin(out, "wake", s->thread, t, &s->rings[t]->wake);
+        metric_margin(out, "dispatch", s->thread, t, &s->rings[t]->dispatch);
+    }
+}
+
+static void decision_rows(struct text *out, const char *kind, uint32_t thread, const struct histogram *h) {
+    static const double quantiles[] = {0.5, 0.99, 0.999};
+
+    for (unsigned i = 0; i < ARRAY_COUNT(quantiles); i++)
+        text_printf(out, "symphony_decision_seconds{kind=\"%s\",thread=\"model-%u\",quantile=\"%g\"} %.9g\n", kind,
+                    thread, quantiles[i], (double)histogram_quantile(h, quantiles[i]) / 1e9);
+    text_printf(out, "symphony_decision_seconds_sum{kind=\"%s\",thread=\"model-%u\"} %.9g\n", kind, thread,
+                (double)counter_get(&h->sum) / 1e9);
+    text_printf(out, "symphony_decision_seconds_count{kind=\"%s\",thread=\"model-%u\"} %llu\n", kind, thread,
+                (unsigned long long)counter_get(&h->count));
+}
+
+void scheduler_metrics_render_decisions(const struct scheduler_counters *s, struct text *out) {
+    if (!s->times)
+        return;
+    metric_heading(out, "symphony_decision_seconds", "summary",
+                   "How long deciding takes: a request to the candidate that counts it, a grant to the plan of its "
+                   "batch, and a batch that could start to its plan.");
+    for (uint32_t t = 0; t < s->threads; t++) {
+        decision_rows(out, "candidate", t, &s->times[t]->candidate);
+        decision_rows(out, "plan", t, &s->times[t]->plan);
+        decision_rows(out, "decision", t, &s->times[t]->decision);
+    }
+}

@@ -1,0 +1,41 @@
+/* scheduler_metrics.h - what the scheduler's threads count and measure, as Prometheus' text. */
+#pragma once
+
+#include "core/data/advice.h"
+#include "core/util/text.h"
+#include "model/repository/model_index.h"
+#include "sched/core/central.h"
+#include "sched/threads/model_thread.h"
+#include "sched/threads/rank_thread.h"
+#include "sched/threads/wiring.h"
+
+/* Where a scheduler counts. Written by its threads, read by any. */
+struct scheduler_counters {
+    const char *thread;                            /* "model", or "central": what its threads are called */
+    const struct thread_rings *const *rings;       /* [threads] */
+    const struct model_thread_times *const *times; /* [threads]; NULL: of a central thread there are none */
+    uint32_t threads;
+    const uint32_t *thread_of_served;       /* [served models] the thread that schedules each */
+    const struct rank_thread *const *ranks; /* [rank_threads] */
+    uint32_t rank_threads;                  /* 0: a central thread does their work */
+    const struct wiring *wiring;            /* which accelerators each has, and which are in service */
+    double needed; /* with a central thread: accelerators that it says the load needs; negative: it does not say */
+    const struct central_moves *moves; /* of models between accelerators; NULL: none is bound to any */
+};
+
+/* Requests of a served model in the scheduler's queues now. */
+uint32_t scheduler_queued(const struct scheduler_counters *scheduler, uint32_t model);
+
+/* The models that are listed: whether they are served, what is expected of them, their queue, refusals and batches. */
+void scheduler_metrics_render_models(const struct scheduler_counters *scheduler, const struct model_index *listed,
+                                     struct text *out);
+/* Accelerators that the load needs, where they are known, and grants of rank threads. */
+void scheduler_metrics_render_ranks(const struct scheduler_counters *scheduler, struct text *out);
+/* What the scheduler advises, for all and for each of several sub-clusters: of[parts]; and the bad rate by which it
+ * does. Nothing before the first look. */
+void scheduler_metrics_render_advice(int64_t wanted, const struct advice *of, uint32_t parts, double bad_rate,
+                                     struct text *out);
+/* Its rows of symphony_margin_seconds. */
+void scheduler_metrics_render_margins(const struct scheduler_counters *scheduler, struct text *out);
+/* How long deciding takes. Nothing for a central thread. */
+void scheduler_metrics_render_decisions(const struct scheduler_counters *scheduler, struct text *out);

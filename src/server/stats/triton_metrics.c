@@ -1,0 +1,83 @@
+/* triton_metrics.c - the statistics of models under the names and labels that Triton gives them (Triton's
+ * docs/user_guide/metrics.md), for dashboards and autoscalers made for Triton. docs/compatibility.md says where the
+ * meanings differ. */
+#include "server/stats/triton_metrics.h"
+
+#include <stddef.h>
+
+#include "core/util/container.h"
+#include "core/util/time.h"
+#include "front/net/metric_text.h"
+
+static void row(struct text *out, const char *name, const struct served_model *model, const char *more,
+                uint64_t value) {
+    text_printf(out, "%s{%s%s} %llu\n", name, metric_model(model).text, more, (unsigned long long)value);
+}
+
+/* `batches`: whether this process counts batches. */
+static void render_sums(const struct statistics_source *source, bool batches, const struct model_index *listed,
+                        struct text *out) {
+    static const struct {
+        const char *name, *help;
+        size_t offset;
+        uint64_t unit;
+    } sums[] = {
+        {"nv_inference_request_success", "Requests answered.", offsetof(struct model_statistics, answered), 1},
+        {"nv_inference_count", "Items in the requests answered.", offsetof(struct model_statistics, items), 1},
+        {"nv_inference_exec_count", "Batches run.", offsetof(struct model_statistics, batches), 1},
+        {"nv_inference_request_duration_us", "From the first byte of a request to its answer, of those answered.",
+         offsetof(struct model_statistics, answered_ns), NS_PER_US},
+        {"nv_inference_queue_duration_us", "From the first byte of a request to the start of its run.",
+         offsetof(struct model_statistics, queue_ns), NS_PER_US},
+        {"nv_inference_compute_infer_duration_us", "What the batches of the requests ran.",
+         offsetof(struct model_statistics, run_ns), NS_PER_US},
+        {"nv_inference_compute_output_duration_us", "From the end of a run to the answer.",
+         offsetof(struct model_statistics, reply_ns), NS_PER_US},
+    };
+    struct model_statistics statistics;
+
+    for (unsigned k = 0; k < ARRAY_COUNT(sums); k++) {
+        if (!batches && sums[k].offset == offsetof(struct model_statistics, batches))
+            continue;
+        metric_heading(out, sums[k].name, "counter", sums[k].help);
+        for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++) {
+            source->read(source->context, *i, &statistics);
+            const uint64_t *sum = (const void *)((const char *)&statistics + sums[k].offset);
+            row(out, sums[k].name, &listed->models[*i], "", *sum / sums[k].unit);
+        }
+    }
+}
+
+/* Triton's fourth reason, OTHER, has no row, since there is no other failure. Mistakes of clients do not count, as with
+ * Triton 2.51. */
+static void render_failures(const struct statistics_source *source, const struct model_index *listed,
+                            struct text *out) {
+    static const char name[] = "nv_inference_request_failure";
+    struct model_statistics statistics;
+
+    metric_heading(out, name, "counter", "Requests refused, cancelled or failed.");
+    for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++) {
+        const struct served_model *model = &listed->models[*i];
+        source->read(source->context, *i, &statistics);
+        row(out, name, model, ",reason=\"REJECTED\"", statistics.refused);
+        row(out, name, model, ",reason=\"CANCELED\"", statistics.cancelled);
+        row(out, name, model, ",reason=\"BACKEND\"", statistics.failed);
+    }
+}
+
+void triton_metrics_render(const struct statistics_source *source, const struct scheduler_counters *scheduler,
+                           const struct model_index *listed, struct text *out) {
+    static const char input[] = "nv_inference_compute_input_duration_us",
+                      pending[] = "nv_inference_pending_request_count";
+
+    render_sums(source, scheduler, listed, out);
+    render_failures(source, listed, out);
+    metric_heading(out, input, "counter", "0: inputs are gathered before the run, which counts as queueing.");
+    for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++)
+        row(out, input, &listed->models[*i], "", 0);
+    if (!scheduler)
+        return;
+    metric_heading(out, pending, "gauge", "Requests that wait in the scheduler.");
+    for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++)
+        row(out, pending, &listed->models[*i], "", scheduler_queued(scheduler, *i));
+}

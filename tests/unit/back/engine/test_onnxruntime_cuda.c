@@ -1,0 +1,70 @@
+/* test_onnxruntime_cuda.c - which models' runs can be recorded. Recording them needs a GPU. */
+#include "unit/cmocka_all.h"
+
+#include <stdio.h>
+
+#ifndef SYMPHONY_HAVE_ONNXRUNTIME
+
+int main(void) {
+    puts("built without ONNX Runtime: nothing to test");
+    return 0;
+}
+
+#else
+
+#include "back/engine/onnxruntime_cuda.h"
+
+static struct signature images(void) {
+    return (struct signature){.inputs = {{"x", DATATYPE_FP32, 4, {-1, 3, 224, 224}}},
+                              .outputs = {{"y", DATATYPE_FP32, 2, {-1, 1000}}},
+                              .input_count = 1,
+                              .output_count = 1,
+                              .batched = true};
+}
+
+static void models_of_fixed_shapes_suit(void **state) {
+    (void)state;
+    struct signature s = images();
+    assert_true(cuda_graphs_suit(&s));
+    s.batched = false; /* then every dimension counts */
+    assert_false(cuda_graphs_suit(&s));
+    s.inputs[0].dims[0] = s.outputs[0].dims[0] = 1;
+    assert_true(cuda_graphs_suit(&s));
+}
+
+static void models_whose_shapes_or_inputs_vary_do_not(void **state) {
+    (void)state;
+    struct signature s = images();
+    s.inputs[0].dims[3] = -1;
+    assert_false(cuda_graphs_suit(&s));
+    s = images();
+    s.outputs[0].dims[1] = -1;
+    assert_false(cuda_graphs_suit(&s));
+    s = images();
+    s.variable_shapes = true;
+    assert_false(cuda_graphs_suit(&s));
+    s = images();
+    s.inputs_optional = 1;
+    assert_false(cuda_graphs_suit(&s));
+}
+
+static void neither_strings_nor_empty_tensors_do(void **state) {
+    (void)state;
+    struct signature s = images();
+    s.outputs[0].type = DATATYPE_BYTES;
+    assert_false(cuda_graphs_suit(&s));
+    s = images();
+    s.inputs[0].dims[1] = 0;
+    assert_false(cuda_graphs_suit(&s));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(models_of_fixed_shapes_suit),
+        cmocka_unit_test(models_whose_shapes_or_inputs_vary_do_not),
+        cmocka_unit_test(neither_strings_nor_empty_tensors_do),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#endif

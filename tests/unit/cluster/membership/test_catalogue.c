@@ -1,0 +1,352 @@
+/* test_catalogue.c - drawn histories of backends that come and go, against what they have right now. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster/membership/catalogue.h"
+#include "core/util/rng.h"
+#include "histories.h"
+#include "unit/cmocka_all.h"
+#include "unit/model/repository/one_step.h"
+
+#define BACKENDS 12
+#define MODELS   6
+#define TYPES    4
+#define HISTORY  3000 /* steps */
+
+static const char *const types[TYPES] = {"cpu", "t4", "a100", "h200"};
+
+/* What a backend has: a bit for each model that it runs on a type. */
+struct backend {
+    bool here;
+    uint32_t runs[TYPES];
+    uint32_t class[TYPES]; /* CATALOGUE_NONE: it has none of the type, or there was no room */
+    struct brought_model brought[MODELS];
+    uint32_t brought_count;
+};
+
+struct world {
+    struct catalogue catalogue;
+    struct backend backends[BACKENDS];
+};
+
+static struct served_model *model_new(uint32_t m, int64_t outputs) {
+    struct served_model *model = calloc(1, sizeof(*model));
+    assert_non_null(model);
+    snprintf(model->name, sizeof(model->name), "m-%u", m);
+    model->version = 1;
+    strcpy(model->platform, "onnxruntime_onnx");
+    model->signature = (struct signature){.inputs = {{"x", DATATYPE_FP32, 2, {-1, 4}}},
+                                          .outputs = {{"y", DATATYPE_FP32, 2, {-1, outputs}}},
+                                          .input_count = 1,
+                                          .output_count = 1,
+                                          .batched = true};
+    model->batch_max = 8;
+    model->slo_ns = 1000000000;
+    model->weight = 1;
+    model->queue.priorities = 1;
+    model->queue.priority_default = 1;
+    model->item_elements = 4;
+    memcpy(model->reference_dims[0], (int64_t[]){1, 4}, 2 * sizeof(int64_t));
+    return model;
+}
+
+/* A description of model `m`, with a profile for each type of the bits. `outputs`: of its one output. */
+static char *describe_batches(uint32_t m, uint32_t type_bits, int64_t outputs, uint32_t batch_max) {
+    struct served_model *model = model_new(m, outputs);
+    model->batch_max = batch_max;
+    struct described_profile profiles[TYPES];
+    struct sy_error err;
+    uint32_t count = 0;
+    for (uint32_t t = 0; t < TYPES; t++) {
+        if (!(type_bits >> t & 1))
+            continue;
+        struct described_profile *p = &profiles[count++];
+        strcpy(p->type, types[t]);
+        p->profile = malloc(profile_bytes(8));
+        assert_int_equal(profile_set_points(p->profile, 8, (uint32_t[]){1, 8}, (int64_t[]){1000000, 2000000}, 2), 0);
+    }
+    char *text = model_description_write(model, profiles, count, NULL, &err);
+    if (!text)
+        fail_msg("%s", err.text);
+    for (uint32_t i = 0; i < count; i++)
+        free(profiles[i].profile);
+    free(model);
+    return text;
+}
+
+static char *describe(uint32_t m, uint32_t type_bits, int64_t outputs) {
+    return describe_batches(m, type_bits, outputs, 8);
+}
+
+static int world_make(void **state) {
+    *state = calloc(1, sizeof(struct world));
+    return *state ? 0 : -1;
+}
+
+static int world_free(void **state) {
+    struct world *w = *state;
+    for (uint32_t b = 0; b < BACKENDS; b++)
+        for (uint32_t i = 0; i < w->backends[b].brought_count; i++)
+            catalogue_take(&w->catalogue, &w->backends[b].brought[i]);
+    catalogue_free(&w->catalogue);
+    free(w);
+    return 0;
+}
+
+static void bring(struct world *w, struct backend *b, uint32_t m, uint32_t type_bits) {
+    struct sy_error err;
+    char *text = describe(m, type_bits, 3);
+    int rc = catalogue_bring(&w->catalogue, text, strlen(text), &b->brought[b->brought_count], &err);
+    if (rc < 0)
+        fail_msg("%s", err.text);
+    b->brought_count++;
+    free(text);
+}
+
+/* The number of its model in the catalogue; CATALOGUE_NONE: no backend has it. */
+static uint32_t known_of(const struct world *w, uint32_t m) {
+    char name[16];
+    snprintf(name, sizeof(name), "m-%u", m);
+    for (uint32_t i = 0; i < w->catalogue.known_count; i++)
+        if (w->catalogue.known[i].model && strcmp(w->catalogue.known[i].model->name, name) == 0)
+            return i;
+    return CATALOGUE_NONE;
+}
+
+static void backend_comes(struct world *w, struct backend *b, struct rng *rng, uint32_t used) {
+    uint32_t has = (uint32_t)rng_below(rng, 1 << TYPES);
+    *b = (struct backend){.here = true};
+    for (uint32_t t = 0; t < TYPES; t++) /* few sets of models, so that some are alike */
+        b->runs[t] = rng_below(rng, 2) ? (1u << MODELS) - 1 : (uint32_t)rng_below(rng, 4);
+    for (uint32_t m = 0; m < MODELS; m++) {
+        uint32_t type_bits = 0;
+        for (uint32_t t = 0; t < TYPES; t++)
+            type_bits |= (b->runs[t] >> m & 1) << t;
+        if (type_bits)
+            bring(w, b, m, type_bits);
+    }
+    for (uint32_t t = 0; t < TYPES; t++) {
+        uint32_t taken = used;
+        b->class[t] = CATALOGUE_NONE;
+        if (!(has >> t & 1))
+            continue;
+        for (uint32_t k = 0; k < ACCELERATOR_TYPES_MAX; k++)
+            taken |= (w->catalogue.classes[k].backends > 0) << k;
+        b->class[t] = catalogue_class(&w->catalogue, types[t], b->brought, b->brought_count, used);
+        if (b->class[t] == CATALOGUE_NONE)
+            assert_int_equal(taken, (1u << ACCELERATOR_TYPES_MAX) - 1);
+    }
+}
+
+static void backend_goes(struct world *w, struct backend *b) {
+    for (uint32_t t = 0; t < TYPES; t++)
+        if (b->class[t] != CATALOGUE_NONE)
+            catalogue_class_leave(&w->catalogue, b->class[t]);
+    for (uint32_t i = 0; i < b->brought_count; i++)
+        catalogue_take(&w->catalogue, &b->brought[i]);
+    *b = (struct backend){.here = false};
+}
+
+/* Two backends' accelerators are of one class if type and models are the same, and only then. */
+static void classes_are_right(const struct world *w) {
+    for (uint32_t i = 0; i < BACKENDS * TYPES; i++)
+        for (uint32_t j = 0; j < i; j++) {
+            const struct backend *a = &w->backends[i / TYPES], *b = &w->backends[j / TYPES];
+            uint32_t s = i % TYPES, t = j % TYPES;
+            if (!a->here || !b->here || a->class[s] == CATALOGUE_NONE || b->class[t] == CATALOGUE_NONE)
+                continue;
+            bool alike = s == t && a->runs[s] == b->runs[t];
+            assert_int_equal(a->class[s] == b->class[t], alike);
+        }
+}
+
+static void models_run_where_they_are(const struct world *w) {
+    for (uint32_t m = 0; m < MODELS; m++) {
+        uint32_t runs_on = 0, backends = 0, known = known_of(w, m);
+        for (uint32_t b = 0; b < BACKENDS; b++) {
+            const struct backend *one = &w->backends[b];
+            bool has = false;
+            for (uint32_t t = 0; one->here && t < TYPES; t++) {
+                bool runs = one->runs[t] >> m & 1;
+                has |= runs;
+                if (runs && one->class[t] != CATALOGUE_NONE)
+                    runs_on |= 1u << one->class[t];
+            }
+            backends += has;
+        }
+        if (known == CATALOGUE_NONE) {
+            assert_int_equal(backends, 0);
+            continue;
+        }
+        assert_int_equal(w->catalogue.known[known].backends, backends);
+        assert_int_equal(catalogue_runs_on(&w->catalogue, known), runs_on);
+        for (uint32_t k = 0; k < ACCELERATOR_TYPES_MAX; k++)
+            if (runs_on >> k & 1)
+                assert_non_null(w->catalogue.known[known].profiles[k]);
+    }
+}
+
+static void drawn_histories_are_followed(void **state) {
+    struct world *w = *state;
+    struct rng rng;
+    rng_seed(&rng, histories_first());
+    for (uint32_t step = 0; step < histories_count(HISTORY); step++) {
+        struct backend *b = &w->backends[rng_below(&rng, BACKENDS)];
+        uint32_t used = rng_below(&rng, 4) ? 0 : 1u << rng_below(&rng, ACCELERATOR_TYPES_MAX);
+        if (b->here)
+            backend_goes(w, b);
+        else
+            backend_comes(w, b, &rng, used);
+        for (uint32_t i = 0; i < w->catalogue.known_count && step % 3 == 0; i++)
+            catalogue_forget(&w->catalogue, i);
+        classes_are_right(w);
+        models_run_where_they_are(w);
+    }
+    for (uint32_t b = 0; b < BACKENDS; b++)
+        if (w->backends[b].here)
+            backend_goes(w, &w->backends[b]);
+    for (uint32_t i = 0; i < w->catalogue.known_count; i++) {
+        catalogue_forget(&w->catalogue, i);
+        assert_null(w->catalogue.known[i].model);
+    }
+}
+
+static void a_place_keeps_its_class(void **state) {
+    struct world *w = *state;
+    struct backend *b = w->backends;
+    bring(w, b, 0, 1);
+    uint32_t class = catalogue_class(&w->catalogue, types[0], b->brought, 1, 0);
+    catalogue_class_leave(&w->catalogue, class);
+    uint32_t other = catalogue_class(&w->catalogue, types[1], b->brought, 1, 1u << class);
+    assert_int_not_equal(other, class);
+    assert_int_equal(catalogue_class(&w->catalogue, types[0], b->brought, 1, 1u << class), class); /* it is back */
+}
+
+static void another_model_of_the_same_name_is_refused(void **state) {
+    struct world *w = *state;
+    struct brought_model brought;
+    struct sy_error err;
+    bring(w, &w->backends[0], 2, 1);
+    char *text = describe(2, 1, 5);
+    assert_int_equal(catalogue_bring(&w->catalogue, text, strlen(text), &brought, &err), -EEXIST);
+    assert_non_null(strstr(err.text, "model 'm-2' version 1 is another one on other backends: outputs[0].shape[1]"));
+    assert_int_equal(w->catalogue.known[known_of(w, 2)].backends, 1);
+    assert_int_equal(catalogue_bring(&w->catalogue, text, strlen(text) / 2, &brought, &err), -EINVAL);
+    free(text);
+}
+
+static void what_is_in_use_is_not_forgotten(void **state) {
+    struct world *w = *state;
+    struct backend *b = &w->backends[0];
+    bring(w, b, 3, 1);
+    uint32_t known = known_of(w, 3);
+    catalogue_forget(&w->catalogue, known);
+    assert_int_equal(known_of(w, 3), known);
+    catalogue_take(&w->catalogue, &b->brought[--b->brought_count]);
+    w->catalogue.known[known].place = 5;
+    catalogue_forget(&w->catalogue, known);
+    assert_int_equal(known_of(w, 3), known);
+    w->catalogue.known[known].place = CATALOGUE_NONE;
+    catalogue_forget(&w->catalogue, known);
+    assert_int_equal(known_of(w, 3), CATALOGUE_NONE);
+}
+
+/* A model that its backend lets go of counts for no class, and another of its name may come while its last requests
+ * run.
+ */
+static void a_model_that_ends_makes_room_for_another(void **state) {
+    struct world *w = *state;
+    struct backend *b = &w->backends[0], *c = &w->backends[1];
+    struct brought_model another;
+    struct sy_error err;
+    bring(w, b, 1, 1);
+    bring(w, b, 2, 1);
+    uint32_t both = catalogue_class(&w->catalogue, types[0], b->brought, 2, 0), first = known_of(w, 1);
+    w->catalogue.known[first].place = 7; /* whose last requests run */
+    catalogue_take(&w->catalogue, &b->brought[0]);
+    assert_true(b->brought[0].ends);
+    assert_int_equal(catalogue_successor(&w->catalogue, first), CATALOGUE_NONE);
+    uint32_t one = catalogue_class(&w->catalogue, types[0], b->brought, 2, 1u << both);
+    assert_int_not_equal(one, both);
+    assert_int_equal(catalogue_runs_on(&w->catalogue, known_of(w, 2)), 1u << one | 1u << both);
+    assert_int_equal(catalogue_runs_on(&w->catalogue, first), 1u << both);
+    bring(w, c, 2, 1); /* another backend with the same models is of the same class */
+    assert_int_equal(catalogue_class(&w->catalogue, types[0], c->brought, 1, 0), one);
+
+    char *text = describe(1, 1, 5);
+    assert_int_equal(catalogue_bring(&w->catalogue, text, strlen(text), &another, &err), 0);
+    assert_int_not_equal(another.known, first);
+    assert_int_equal(catalogue_successor(&w->catalogue, first), another.known);
+    free(text);
+    text = describe(1, 1, 3); /* the one before may not come back beside it */
+    assert_int_equal(catalogue_bring(&w->catalogue, text, strlen(text), &b->brought[2], &err), -EEXIST);
+    free(text);
+    catalogue_take(&w->catalogue, &another);
+    bring(w, b, 1, 1); /* now it may, as what it was */
+    assert_int_equal(b->brought[2].known, first);
+    w->catalogue.known[first].place = CATALOGUE_NONE;
+    b->brought[0] = b->brought[--b->brought_count];
+}
+
+static void an_ensemble_is_in_no_class(void **state) {
+    struct world *w = *state;
+    struct backend *b = &w->backends[0];
+    struct served_model *model = model_new(4, 3);
+    struct sy_error err;
+    bring(w, b, 1, 1);
+    uint32_t class = catalogue_class(&w->catalogue, types[0], b->brought, 1, 0);
+    model->ensemble = one_step("m-1");
+    char *text = model_description_write(model, NULL, 0, NULL, &err);
+    assert_non_null(text);
+    if (catalogue_bring(&w->catalogue, text, strlen(text), &b->brought[b->brought_count++], &err))
+        fail_msg("%s", err.text);
+    uint32_t known = known_of(w, 4);
+    assert_non_null(w->catalogue.known[known].model->ensemble);
+    assert_int_equal(catalogue_class(&w->catalogue, types[0], b->brought, 2, 0), class);
+    assert_int_equal(catalogue_runs_on(&w->catalogue, known), 0);
+    w->catalogue.known[known].told = true;
+    catalogue_take(&w->catalogue, &b->brought[--b->brought_count]);
+    catalogue_forget(&w->catalogue, known);
+    assert_int_equal(known_of(w, 4), known); /* frontends know it */
+    w->catalogue.known[known].told = false;
+    catalogue_forget(&w->catalogue, known);
+    assert_int_equal(known_of(w, 4), CATALOGUE_NONE);
+    free(text);
+    free(model);
+}
+
+/* A class's batches are as large as the first backend's, so who can run only smaller ones is in another class. */
+static void backends_of_a_class_run_its_batches(void **state) {
+    static const uint32_t batch_max[] = {4, 8, 4, 3};
+    struct world *w = *state;
+    uint32_t classes[ARRAY_COUNT(batch_max)];
+    struct sy_error err;
+    for (uint32_t n = 0; n < ARRAY_COUNT(batch_max); n++) {
+        struct backend *b = &w->backends[n];
+        char *text = describe_batches(1, 1, 3, batch_max[n]);
+        if (catalogue_bring(&w->catalogue, text, strlen(text), &b->brought[b->brought_count++], &err))
+            fail_msg("%s", err.text);
+        free(text);
+        classes[n] = catalogue_class(&w->catalogue, types[0], b->brought, 1, 0);
+        assert_int_not_equal(classes[n], CATALOGUE_NONE);
+    }
+    uint32_t known = known_of(w, 1);
+    assert_true(classes[1] == classes[0] && classes[2] == classes[0] && classes[3] != classes[0]);
+    assert_int_equal(w->catalogue.known[known].profiles[classes[0]]->batch_max, 4); /* the table had 8 */
+    assert_int_equal(w->catalogue.known[known].profiles[classes[3]]->batch_max, 3);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(drawn_histories_are_followed, world_make, world_free),
+        cmocka_unit_test_setup_teardown(a_place_keeps_its_class, world_make, world_free),
+        cmocka_unit_test_setup_teardown(another_model_of_the_same_name_is_refused, world_make, world_free),
+        cmocka_unit_test_setup_teardown(what_is_in_use_is_not_forgotten, world_make, world_free),
+        cmocka_unit_test_setup_teardown(a_model_that_ends_makes_room_for_another, world_make, world_free),
+        cmocka_unit_test_setup_teardown(an_ensemble_is_in_no_class, world_make, world_free),
+        cmocka_unit_test_setup_teardown(backends_of_a_class_run_its_batches, world_make, world_free),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

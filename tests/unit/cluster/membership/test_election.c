@@ -1,0 +1,438 @@
+/* test_election.c - who leads, event by event. */
+#include "cluster/membership/election.h"
+
+#include <string.h>
+
+#include "unit/cmocka_all.h"
+
+#define MS NS_PER_MS
+#define ME 100u
+
+/* One scheduler, and what it last said. */
+struct rig {
+    struct election e;
+    struct election_actions out;
+    int64_t now_ns;
+};
+
+static void step(struct rig *r, int64_t now_ns, struct election_event event) {
+    r->now_ns = now_ns;
+    election_step(&r->e, now_ns, &event, &r->out);
+    assert_true(r->out.wake_ns > now_ns);
+}
+
+static void timer(struct rig *r, int64_t now_ns) {
+    step(r, now_ns, (struct election_event){.kind = ELECTION_TIMER});
+}
+
+/* Wakes it whenever it wants to be, until `until_ns` or until it does something but send heartbeats. */
+static void wait_until(struct rig *r, int64_t until_ns) {
+    while (r->out.wake_ns <= until_ns) {
+        timer(r, r->out.wake_ns);
+        if (r->out.change || r->out.ask)
+            return;
+    }
+}
+
+static void heartbeat(struct rig *r, int64_t now_ns, uint32_t peer, uint64_t incarnation, uint64_t term, bool leads) {
+    step(r, now_ns,
+         (struct election_event){
+             .kind = ELECTION_HEARD, .peer = peer, .incarnation = incarnation, .term = term, .leads = leads});
+}
+
+static void link_is(struct rig *r, int64_t now_ns, uint32_t peer, bool up) {
+    step(r, now_ns, (struct election_event){.kind = ELECTION_LINK, .peer = peer, .up = up});
+}
+
+static void told(struct rig *r, int64_t now_ns, uint64_t term, uint32_t rank, uint64_t incarnation) {
+    step(r, now_ns,
+         (struct election_event){.kind = ELECTION_TOLD, .term = term, .peer = rank, .incarnation = incarnation});
+}
+
+static void key(struct rig *r, int64_t now_ns, enum election_event_kind kind, int64_t revision, uint64_t term,
+                uint64_t incarnation) {
+    step(r, now_ns,
+         (struct election_event){
+             .kind = kind,
+             .key = {.exists = incarnation != 0, .revision = revision, .term = term, .incarnation = incarnation}});
+}
+
+static void start(struct rig *r, bool registry, uint32_t rank, uint32_t peers) {
+    struct election_config config = {.incarnation = ME, .registry = registry, .rank = rank, .peers = peers};
+    election_init(&r->e, &config, 0);
+    timer(r, 0);
+}
+
+/* A standby at 0 ms that hears incarnation 7 on link 0 lead term 5. */
+static void start_standby(struct rig *r) {
+    start(r, true, 0, 2);
+    assert_int_equal(r->out.ask, ELECTION_READ);
+    key(r, 0, ELECTION_KEY_ANSWER, 10, 5, 7);
+    heartbeat(r, 0, 0, 7, 5, true);
+}
+
+/* A leader of term 6 at 0 ms, and another scheduler, incarnation 7, on link 0. */
+static void start_leader(struct rig *r) {
+    start(r, true, 0, 2);
+    key(r, 0, ELECTION_KEY_ANSWER, 10, 6, ME);
+    assert_int_equal(r->out.change, ELECTION_LEAD);
+    assert_true(r->out.heartbeat);
+    heartbeat(r, 0, 0, 7, 6, false);
+}
+
+static void first_scheduler_makes_the_key(void **state) {
+    (void)state;
+    struct rig r;
+    start(&r, true, 0, 2);
+    assert_int_equal(r.out.ask, ELECTION_READ);
+    key(&r, 1 * MS, ELECTION_KEY_ANSWER, 3, 0, 0);
+    assert_int_equal(r.out.ask, ELECTION_SWAP);
+    assert_int_equal(r.out.swap_revision, 0);
+    assert_int_equal(r.out.swap_term, 1);
+    assert_false(election_leads(&r.e));
+    key(&r, 2 * MS, ELECTION_KEY_ANSWER, 4, 1, ME);
+    assert_int_equal(r.out.change, ELECTION_LEAD);
+    assert_true(r.out.heartbeat);
+    assert_int_equal(election_term(&r.e), 1);
+    assert_int_equal(election_leader(&r.e), ME);
+}
+
+static void silence_and_a_dead_link_are_told_apart(void **state) {
+    (void)state;
+    static const struct {
+        bool down, reborn;
+        int64_t swap_ms;
+    } cases[] = {{false, false, 300}, {true, false, 150}, {false, true, 150}};
+    for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct rig r;
+        start_standby(&r);
+        if (cases[i].down)
+            link_is(&r, 10 * MS, 0, false);
+        if (cases[i].reborn) /* another process answers there */
+            heartbeat(&r, 10 * MS, 0, 8, 0, false);
+        wait_until(&r, NS_PER_S);
+        assert_int_equal(r.now_ns, cases[i].swap_ms * MS);
+        assert_int_equal(r.out.ask, ELECTION_SWAP);
+        assert_int_equal(r.out.swap_revision, 10);
+        assert_int_equal(r.out.swap_term, 6);
+        /* one question at a time */
+        wait_until(&r, 2 * NS_PER_S);
+        assert_int_equal(r.out.ask, ELECTION_ASK_NOTHING);
+    }
+}
+
+static void heartbeats_keep_a_standby_quiet(void **state) {
+    (void)state;
+    struct rig r;
+    start_standby(&r);
+    for (int64_t t = 50 * MS; t < 2 * NS_PER_S; t += 50 * MS) {
+        wait_until(&r, t - 1);
+        assert_int_equal(r.out.ask, ELECTION_ASK_NOTHING);
+        heartbeat(&r, t, 0, 7, 5, true);
+    }
+}
+
+static void who_loses_the_swap_follows(void **state) {
+    (void)state;
+    struct rig r;
+    start_standby(&r);
+    wait_until(&r, NS_PER_S);
+    key(&r, 301 * MS, ELECTION_KEY_ANSWER, 11, 6, 9);
+    assert_int_equal(r.out.change, ELECTION_SAME);
+    assert_int_equal(r.out.ask, ELECTION_ASK_NOTHING);
+    assert_int_equal(election_leader(&r.e), 9);
+    assert_int_equal(election_term(&r.e), 6);
+    wait_until(&r, NS_PER_S); /* the winner dies before it is heard */
+    assert_int_equal(r.now_ns, 601 * MS);
+    assert_int_equal(r.out.swap_term, 7);
+}
+
+static void unknown_outcome_of_a_swap_comes_true_later(void **state) {
+    (void)state;
+    struct rig r;
+    start_standby(&r);
+    wait_until(&r, NS_PER_S);
+    step(&r, 320 * MS, (struct election_event){.kind = ELECTION_REGISTRY_FAILED});
+    assert_int_equal(r.out.ask, ELECTION_ASK_NOTHING);
+    wait_until(&r, NS_PER_S);
+    assert_int_equal(r.now_ns, 420 * MS); /* tries again, the same */
+    assert_int_equal(r.out.swap_revision, 10);
+    assert_int_equal(r.out.swap_term, 6);
+    key(&r, 421 * MS, ELECTION_KEY_CHANGED, 11, 6, ME);
+    assert_int_equal(r.out.change, ELECTION_LEAD);
+    key(&r, 422 * MS, ELECTION_KEY_ANSWER, 11, 6, ME); /* the second was refused */
+    assert_int_equal(r.out.change, ELECTION_SAME);
+    assert_true(election_leads(&r.e));
+}
+
+static void leader_goes_on_without_the_registry(void **state) {
+    (void)state;
+    struct rig r;
+    start_leader(&r);
+    wait_until(&r, 2 * NS_PER_S);
+    assert_int_equal(r.now_ns, ELECTION_CHECK_NS);
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(r.out.ask, ELECTION_READ);
+        step(&r, r.now_ns + 30 * MS, (struct election_event){.kind = ELECTION_REGISTRY_FAILED});
+        assert_true(election_leads(&r.e));
+        wait_until(&r, r.now_ns + 2 * NS_PER_S);
+    }
+}
+
+static void leader_stands_down(void **state) {
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        struct rig r;
+        start_leader(&r);
+        if (i == 0)
+            key(&r, 20 * MS, ELECTION_KEY_CHANGED, 12, 7, 9);
+        else if (i == 1)
+            told(&r, 20 * MS, 7, 0, 9);
+        else if (i == 2)
+            heartbeat(&r, 20 * MS, 0, 7, 7, true);
+        else if (i == 3)
+            heartbeat(&r, 20 * MS, 0, 7, 7, false);
+        else if (i == 4)
+            key(&r, 20 * MS, ELECTION_KEY_CHANGED, 12, 2, 9); /* the registry was set back */
+        else
+            told(&r, 20 * MS, 6, 0, 9); /* so was it, but a member remembers */
+        assert_int_equal(r.out.change, ELECTION_STAND_DOWN);
+        assert_true(r.out.heartbeat);
+        assert_false(election_leads(&r.e));
+        /* what it led before is not led again, whatever an old answer says */
+        key(&r, 21 * MS, ELECTION_KEY_ANSWER, 10, 6, ME);
+        assert_int_equal(r.out.change, ELECTION_SAME);
+        assert_int_equal(election_term(&r.e), i >= 4 ? 6 : 7);
+    }
+}
+
+static void lower_and_impossible_terms_move_nobody(void **state) {
+    (void)state;
+    struct rig r;
+    start_leader(&r);
+    heartbeat(&r, 1 * MS, 0, 7, 5, true);
+    told(&r, 2 * MS, 6, 0, ME);
+    told(&r, 3 * MS, UINT64_MAX, 0, 9);
+    heartbeat(&r, 4 * MS, 0, 7, UINT64_MAX, true);
+    key(&r, 5 * MS, ELECTION_KEY_CHANGED, 20, UINT64_MAX, 9);
+    assert_true(election_leads(&r.e));
+    assert_int_equal(election_term(&r.e), 6);
+}
+
+static void old_news_of_the_key_are_ignored(void **state) {
+    (void)state;
+    struct rig r;
+    start_standby(&r);
+    wait_until(&r, NS_PER_S);
+    key(&r, 310 * MS, ELECTION_KEY_CHANGED, 12, 7, ME); /* asked at revision 10 */
+    assert_true(election_leads(&r.e));
+    key(&r, 311 * MS, ELECTION_KEY_CHANGED, 11, 6, 9);
+    assert_true(election_leads(&r.e));
+    key(&r, 312 * MS, ELECTION_KEY_ANSWER, 11, 6, 9);
+    assert_true(election_leads(&r.e));
+    /* but what was asked later and answered with less: the registry began anew */
+    wait_until(&r, 2 * NS_PER_S);
+    assert_int_equal(r.out.ask, ELECTION_READ);
+    key(&r, 1500 * MS, ELECTION_KEY_ANSWER, 2, 0, 0);
+    assert_true(election_leads(&r.e));
+    assert_int_equal(r.out.ask, ELECTION_SWAP); /* writes its term back */
+    assert_int_equal(r.out.swap_revision, 0);
+    assert_int_equal(r.out.swap_term, 7);
+}
+
+static void stopped_standby_does_not_campaign_at_once(void **state) {
+    (void)state;
+    struct rig r;
+    start_standby(&r);
+    timer(&r, 5 * NS_PER_S);
+    assert_int_equal(r.out.ask, ELECTION_ASK_NOTHING);
+    heartbeat(&r, 5 * NS_PER_S + 1, 0, 7, 5, true);
+    wait_until(&r, 6 * NS_PER_S);
+    assert_int_equal(r.out.ask, ELECTION_SWAP);
+    assert_int_equal(r.now_ns, 5 * NS_PER_S + 1 + ELECTION_SILENCE_NS);
+}
+
+/* It goes on just before the leader, or a better rank, would have counted as dead, and reads nothing. */
+static void stopped_standby_restarts_the_silence(void **state) {
+    (void)state;
+    for (int registry = 0; registry < 2; registry++) {
+        struct rig r;
+        start(&r, registry, 1, 2);
+        if (registry)
+            key(&r, 0, ELECTION_KEY_ANSWER, 10, 5, 7);
+        heartbeat(&r, 0, 0, 7, 5, true);
+        link_is(&r, 0, 0, registry);
+        wait_until(&r, 100 * MS);
+        timer(&r, 251 * MS);
+        assert_int_equal(r.out.ask, ELECTION_ASK_NOTHING);
+        assert_int_equal(r.out.change, ELECTION_SAME);
+        wait_until(&r, 2 * NS_PER_S);
+        assert_int_equal(r.now_ns, 251 * MS + ELECTION_SILENCE_NS);
+        assert_int_equal(r.out.ask, registry ? ELECTION_SWAP : ELECTION_ASK_NOTHING);
+        assert_int_equal(r.out.change, registry ? ELECTION_SAME : ELECTION_LEAD);
+    }
+}
+
+/* Steps that are late, but not by much: then its time of silence is as it always is. */
+static void busy_standby_forgives_nothing(void **state) {
+    (void)state;
+    struct rig r;
+    start_standby(&r);
+    timer(&r, 150 * MS);
+    assert_int_equal(r.out.ask, ELECTION_ASK_NOTHING);
+    timer(&r, 300 * MS);
+    assert_int_equal(r.out.ask, ELECTION_SWAP);
+}
+
+static void stopped_leader_asks_at_once(void **state) {
+    (void)state;
+    struct rig r;
+    start_leader(&r);
+    timer(&r, 700 * MS);
+    assert_int_equal(r.out.ask, ELECTION_READ);
+}
+
+static void who_is_deposed_unheard_waits_longer(void **state) {
+    (void)state;
+    struct rig r;
+    start_leader(&r);
+    int64_t revision = 10, waited_ns = 0;
+    for (int i = 1; i <= 8; i++) {
+        int64_t at_ns = r.now_ns + MS, wanted_ns = ELECTION_SILENCE_NS << (i < 5 ? i : 5);
+        key(&r, at_ns, ELECTION_KEY_CHANGED, ++revision, r.e.term + 1, 9);
+        assert_int_equal(r.out.change, ELECTION_STAND_DOWN);
+        do
+            wait_until(&r, at_ns + 20 * NS_PER_S);
+        while (r.out.ask != ELECTION_SWAP);
+        waited_ns = r.now_ns - at_ns;
+        assert_int_equal(waited_ns, wanted_ns);
+        key(&r, r.now_ns, ELECTION_KEY_ANSWER, ++revision, r.out.swap_term, ME);
+        assert_true(election_leads(&r.e));
+    }
+    /* a leader that is heard ends that */
+    heartbeat(&r, r.now_ns, 0, 9, r.e.term + 1, true);
+    assert_int_equal(r.out.change, ELECTION_STAND_DOWN);
+    int64_t at_ns = r.now_ns;
+    wait_until(&r, at_ns + NS_PER_S);
+    assert_int_equal(r.now_ns - at_ns, ELECTION_SILENCE_NS);
+}
+
+static void ranks_lead_in_their_order(void **state) {
+    (void)state;
+    /* of rank 1: is rank 0 alive, and when does rank 1 lead? */
+    static const struct {
+        bool alive;
+        int64_t lead_ms;
+    } cases[] = {{false, 300}, {true, 500}};
+    for (unsigned i = 0; i < 2; i++) {
+        struct rig r;
+        start(&r, false, 1, 3);
+        heartbeat(&r, 0, 2, 8, 3, false);
+        if (cases[i].alive)
+            heartbeat(&r, 200 * MS, 0, 7, 2, false); /* there, but does not lead yet */
+        wait_until(&r, NS_PER_S);
+        assert_int_equal(r.out.change, ELECTION_LEAD);
+        assert_int_equal(r.now_ns, cases[i].lead_ms * MS);
+        assert_int_equal(election_term(&r.e), 4);
+        assert_int_equal(r.out.ask, ELECTION_ASK_NOTHING);
+        /* a better rank that comes back does not depose it */
+        heartbeat(&r, r.now_ns, 0, 7, 2, false);
+        assert_true(election_leads(&r.e));
+    }
+}
+
+static void rank_1_takes_over_when_rank_0_dies(void **state) {
+    (void)state;
+    for (int down = 0; down < 2; down++) {
+        struct rig r;
+        start(&r, false, 1, 2);
+        heartbeat(&r, 10 * MS, 0, 7, 4, true);
+        assert_int_equal(election_leader(&r.e), 7);
+        told(&r, 11 * MS, 9, 0, 7); /* a member has heard of more */
+        heartbeat(&r, 12 * MS, 0, 7, 10, true);
+        if (down)
+            link_is(&r, 13 * MS, 0, false);
+        wait_until(&r, NS_PER_S);
+        assert_int_equal(r.out.change, ELECTION_LEAD);
+        assert_int_equal(r.now_ns, (down ? 162 : 312) * MS);
+        assert_int_equal(election_term(&r.e), 11);
+    }
+}
+
+static void of_one_term_the_best_rank_leads(void **state) {
+    (void)state;
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        struct rig r;
+        start(&r, false, rank, 2);
+        wait_until(&r, NS_PER_S);
+        assert_int_equal(r.out.change, ELECTION_LEAD);
+        heartbeat(&r, r.now_ns + MS, !rank, 7, 1, true); /* the partition ends */
+        assert_int_equal(r.out.change, rank ? ELECTION_STAND_DOWN : ELECTION_SAME);
+        assert_int_equal(election_leader(&r.e), rank ? 7 : ME);
+        if (rank) {
+            wait_until(&r, r.now_ns + 299 * MS);
+            assert_int_equal(r.out.change, ELECTION_SAME);
+        }
+    }
+    struct rig r; /* a member knows of it before */
+    start(&r, false, 1, 2);
+    wait_until(&r, NS_PER_S);
+    told(&r, r.now_ns, 1, 0, 7);
+    assert_int_equal(r.out.change, ELECTION_STAND_DOWN);
+}
+
+static void restarted_scheduler_goes_beyond_its_former_life(void **state) {
+    (void)state;
+    struct rig r;
+    start(&r, false, 0, 1);
+    assert_int_equal(r.out.change, ELECTION_LEAD);
+    assert_int_equal(election_term(&r.e), 1);
+    told(&r, 5 * MS, 7, 0, 55);
+    assert_int_equal(r.out.change, ELECTION_LEAD);
+    assert_int_equal(election_term(&r.e), 8);
+    told(&r, 6 * MS, 8, 0, 54); /* even in the same term */
+    assert_int_equal(election_term(&r.e), 9);
+    told(&r, 7 * MS, 7, 0, 55); /* another member, late */
+    assert_int_equal(r.out.change, ELECTION_SAME);
+    assert_int_equal(election_term(&r.e), 9);
+}
+
+static void fence_admits_the_highest(void **state) {
+    (void)state;
+    static const struct {
+        uint64_t term;
+        uint32_t rank;
+        uint64_t incarnation;
+        bool admitted;
+    } cases[] = {{3, 1, 7, true},           {3, 1, 7, true},  {2, 0, 8, false}, {3, 2, 8, false},
+                 {3, 1, 8, false},          {3, 0, 9, true},  {3, 1, 7, false}, {4, 2, 8, true},
+                 {UINT64_MAX, 0, 5, false}, {3, 0, 9, false}, {4, 2, 8, true}};
+    struct fence fence = {0};
+    for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        assert_int_equal(fence_admit(&fence, cases[i].term, cases[i].rank, cases[i].incarnation), cases[i].admitted);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(first_scheduler_makes_the_key),
+        cmocka_unit_test(silence_and_a_dead_link_are_told_apart),
+        cmocka_unit_test(heartbeats_keep_a_standby_quiet),
+        cmocka_unit_test(who_loses_the_swap_follows),
+        cmocka_unit_test(unknown_outcome_of_a_swap_comes_true_later),
+        cmocka_unit_test(leader_goes_on_without_the_registry),
+        cmocka_unit_test(leader_stands_down),
+        cmocka_unit_test(lower_and_impossible_terms_move_nobody),
+        cmocka_unit_test(old_news_of_the_key_are_ignored),
+        cmocka_unit_test(stopped_standby_does_not_campaign_at_once),
+        cmocka_unit_test(stopped_standby_restarts_the_silence),
+        cmocka_unit_test(busy_standby_forgives_nothing),
+        cmocka_unit_test(stopped_leader_asks_at_once),
+        cmocka_unit_test(who_is_deposed_unheard_waits_longer),
+        cmocka_unit_test(ranks_lead_in_their_order),
+        cmocka_unit_test(rank_1_takes_over_when_rank_0_dies),
+        cmocka_unit_test(of_one_term_the_best_rank_leads),
+        cmocka_unit_test(restarted_scheduler_goes_beyond_its_former_life),
+        cmocka_unit_test(fence_admits_the_highest),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,193 @@
+/* test_etcd.c - addresses of registries, requests to etcd and its answers, as its gateway writes them. */
+#include "cluster/membership/etcd.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "unit/cmocka_all.h"
+
+static void places(void **state) {
+    (void)state;
+    static const struct {
+        const char *url;
+        uint32_t endpoints; /* 0: refused */
+    } cases[] = {
+        {"etcd://127.0.0.1:2379/prod", 1},
+        {"etcd://a.example:1,b:65535,[::1]:2379/a.B_c-9", 3},
+        {"etcd://a:1/", 0},
+        {"etcd://a:1", 0},
+        {"etcd:///n", 0},
+        {"etcd://a/n", 0},
+        {"etcd://:1/n", 0},
+        {"etcd://a:0/n", 0},
+        {"etcd://a:65536/n", 0},
+        {"etcd://a:1,/n", 0},
+        {"etcd://a:1/n/m", 0},
+        {"etcd://u@a:1/n", 0},
+        {"http://a:1/n", 0},
+        {"etcd://a:1,a:1,a:1,a:1,a:1,a:1,a:1,a:1/n", 8},
+        {"etcd://a:1,a:1,a:1,a:1,a:1,a:1,a:1,a:1,a:1/n", 0},
+        {"etcd://a:1/12345678901234567890123456789012345678901234567890123456789012345", 0},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct registry_place place;
+        struct sy_error err = {""};
+        int rc = registry_place_parse(cases[i].url, &place, &err);
+        if (rc != (cases[i].endpoints ? 0 : -EINVAL))
+            fail_msg("%s: %d %s", cases[i].url, rc, err.text);
+        if (!rc)
+            assert_int_equal(place.endpoint_count, cases[i].endpoints);
+        else
+            assert_true(strlen(err.text) > 10);
+    }
+}
+
+static void requests(void **state) {
+    (void)state;
+    struct text body;
+    text_init(&body, NULL, 0);
+    etcd_list_write(&body, "n"); /* "n/" to "n0" */
+    assert_string_equal(text_end(&body), "{\"key\":\"bi8=\",\"range_end\":\"bjA=\"}");
+    body.length = 0;
+    etcd_watch_write(&body, "n", 7);
+    assert_string_equal(text_end(&body),
+                        "{\"create_request\":{\"key\":\"bi8=\",\"range_end\":\"bjA=\",\"start_revision\":\"7\"}}");
+    body.length = 0;
+    etcd_lease_id_write(&body, 9223372036854775807);
+    assert_string_equal(text_end(&body), "{\"ID\":\"9223372036854775807\"}");
+    text_free(&body);
+}
+
+struct seen {
+    unsigned pairs, deleted;
+    int64_t revision;
+    char value[64];
+};
+
+static void pair_note(void *context, const struct etcd_pair *pair) {
+    struct seen *seen = context;
+    assert_string_equal(pair->key, "a");
+    seen->pairs++;
+    seen->deleted += pair->deleted;
+    seen->revision = pair->revision;
+    snprintf(seen->value, sizeof(seen->value), "%s", pair->value);
+}
+
+#define HEADER "\"header\":{\"cluster_id\":\"14841639068965178418\",\"revision\":\"5\",\"raft_term\":\"2\"}"
+
+static void answers(void **state) {
+    (void)state;
+    struct seen seen = {0};
+    struct sy_error err;
+    int64_t revision, lease, ttl_s;
+    bool flag;
+#define READ(function, text, ...) function(text, strlen(text), __VA_ARGS__)
+    assert_int_equal(READ(etcd_range_read, "{" HEADER "}", &revision, pair_note, &seen, &err), 0);
+    assert_int_equal(revision, 5);
+    assert_int_equal(seen.pairs, 0);
+    assert_int_equal(READ(etcd_range_read,
+                          "{" HEADER ",\"kvs\":[{\"key\":\"YQ==\",\"mod_revision\":\"3\",\"value\":\"Yg==\"}]}",
+                          &revision, pair_note, &seen, &err),
+                     0);
+    assert_int_equal(seen.pairs, 1);
+    assert_int_equal(seen.revision, 3);
+    assert_string_equal(seen.value, "b");
+    assert_int_equal(READ(etcd_swap_read, "{" HEADER ",\"succeeded\":true,\"responses\":[{\"response_put\":{}}]}",
+                          &flag, &revision, pair_note, &seen, &err),
+                     0);
+    assert_true(flag);
+    assert_int_equal(READ(etcd_swap_read,
+                          "{" HEADER ",\"responses\":[{\"response_range\":{\"kvs\":[{\"key\":\"YQ==\","
+                          "\"mod_revision\":\"4\"}]}}]}",
+                          &flag, &revision, pair_note, &seen, &err),
+                     0);
+    assert_false(flag);
+    assert_int_equal(seen.revision, 4);
+    assert_string_equal(seen.value, "");
+    assert_int_equal(READ(etcd_lease_read, "{" HEADER ",\"ID\":\"75\",\"TTL\":\"2\"}", &lease, &ttl_s, &err), 0);
+    assert_int_equal(lease, 75);
+    assert_int_equal(ttl_s, 2);
+    assert_int_equal(READ(etcd_lease_read, "{\"result\":{" HEADER ",\"ID\":\"75\"}}", &lease, &ttl_s, &err), 0);
+    assert_int_equal(ttl_s, 0);
+    assert_int_equal(READ(etcd_watch_read, "{\"result\":{" HEADER ",\"created\":true}}", &flag, pair_note, &seen, &err),
+                     0);
+    assert_true(flag);
+    seen = (struct seen){0};
+    assert_int_equal(READ(etcd_watch_read,
+                          "{\"result\":{" HEADER ",\"events\":[{\"kv\":{\"key\":\"YQ==\",\"mod_revision\":\"2\"}},"
+                          "{\"type\":\"DELETE\",\"kv\":{\"key\":\"YQ==\",\"mod_revision\":\"3\"}}]}}",
+                          &flag, pair_note, &seen, &err),
+                     0);
+    assert_int_equal(seen.pairs, 2);
+    assert_int_equal(seen.deleted, 1);
+    assert_int_equal(READ(etcd_watch_read, "{\"result\":{" HEADER ",\"canceled\":true,\"compact_revision\":\"9\"}}",
+                          &flag, pair_note, &seen, &err),
+                     -ECANCELED);
+}
+
+static void other_answers_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        int rc;
+    } cases[] = {
+        {"", -EBADMSG},
+        {"[]", -EBADMSG},
+        {"{}", -EBADMSG},
+        {"{\"error\":\"etcdserver: no space\",\"code\":8}", -EREMOTEIO},
+        {"{\"error\":{\"grpc_code\":14,\"message\":\"unavailable\"}}", -EREMOTEIO},
+        {"{" HEADER ",\"kvs\":[{\"key\":\"Y*==\",\"mod_revision\":\"3\"}]}", -EBADMSG},
+        {"{" HEADER ",\"kvs\":[{\"key\":\"YQ==\"}]}", -EBADMSG},
+        {"{" HEADER ",\"kvs\":[7]}", -EBADMSG},
+        {"{" HEADER ",\"kvs\":[{\"key\":\"AGE=\",\"mod_revision\":\"3\"}]}", -EBADMSG},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct seen seen = {0};
+        struct sy_error err = {""};
+        int64_t revision;
+        int rc = READ(etcd_range_read, cases[i].text, &revision, pair_note, &seen, &err);
+        if (rc != cases[i].rc)
+            fail_msg("%s: %d %s", cases[i].text, rc, err.text);
+    }
+}
+
+static void values(void **state) {
+    (void)state;
+    struct registry_member member;
+    struct registry_leader leader = {0};
+    static const char *const bad[] = {"",
+                                      "{}",
+                                      "[]",
+                                      "{\"role\":\"backend\",\"incarnation\":\"7\",\"addresses\":\"a:1\"}",
+                                      "{\"role\":\"\",\"incarnation\":\"00000000000000aa\",\"addresses\":\"a:1\"}",
+                                      "{\"role\":\"x\",\"incarnation\":\"0000000000000000\",\"addresses\":\"a:1\"}",
+                                      "{\"role\":\"x\",\"incarnation\":\"00000000000000aa\",\"addresses\":\"\\n\"}",
+                                      "{\"term\":-1,\"incarnation\":\"00000000000000aa\",\"address\":\"a:1\"}",
+                                      "{\"term\":3,\"incarnation\":\"00000000000000aa\"}"};
+    const char *good = "{\"role\":\"backend\",\"incarnation\":\"f0000000000000aa\",\"addresses\":\"a:1,b:2\"}";
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_int_equal(READ(registry_member_read, bad[i], &member), -EBADMSG);
+        assert_int_equal(READ(registry_leader_read, bad[i], &leader), -EBADMSG);
+    }
+    assert_int_equal(READ(registry_member_read, good, &member), 0);
+    assert_true(member.incarnation == 0xf0000000000000aaull);
+    assert_string_equal(member.addresses, "a:1,b:2");
+    good = "{\"term\":3,\"incarnation\":\"00000000000000aa\",\"address\":\"a:1\"}";
+    assert_int_equal(READ(registry_leader_read, good, &leader), 0);
+    assert_int_equal(leader.key.term, 3);
+    assert_int_equal(leader.key.incarnation, 0xaa);
+    char key[ETCD_KEY_MAX];
+    etcd_member_key(key, "n", 0xaa);
+    assert_int_equal(etcd_member_key_read(key, "n"), 0xaa);
+    assert_int_equal(etcd_member_key_read(key, "m"), 0);
+    assert_int_equal(etcd_member_key_read("n/members/00000000000000aa/b", "n"), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(places),  cmocka_unit_test(requests),
+        cmocka_unit_test(answers), cmocka_unit_test(other_answers_are_refused),
+        cmocka_unit_test(values),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

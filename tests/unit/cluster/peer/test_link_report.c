@@ -1,0 +1,84 @@
+/* test_link_report.c - what a link shows on the metrics page, and when it is copied. */
+#include "cluster/peer/link_report.h"
+
+#include "cluster/peer/health.h"
+#include "core/util/time.h"
+#include "unit/cmocka_all.h"
+
+static struct peer peer = {.bytes_in = 10, .bytes_out = 20};
+
+static void fill(struct link_report *report, const struct link_totals *totals, int64_t now_ns) {
+    struct health health;
+    int64_t until_ns = TIME_NEVER;
+    health_init(&health, NS_PER_S, now_ns);
+    assert_true(link_report_begin(report, now_ns, &until_ns));
+    link_report_add(report, "a \"b\"", ROLE_BACKEND, 7, &peer, &health, now_ns);
+    link_report_end(report, totals);
+}
+
+static void test_page_of_a_frontend(void **state) {
+    struct link_report report;
+    struct text out = {0};
+    const uint64_t lost[LOST_REASONS] = {[LOST_BACKEND] = 4};
+    (void)state;
+    link_report_init(&report);
+    fill(&report, &(struct link_totals){.role = ROLE_FRONTEND, .ready = true, .term = 3, .lost = lost, .again = 5}, 0);
+    link_report_render(&report, &out);
+    const char *page = text_end(&out);
+    assert_non_null(strstr(page, "\nsymphony_cluster_connected 1\n"));
+    assert_non_null(strstr(page, "\nsymphony_cluster_term 3\n"));
+    assert_non_null(strstr(page, "\nsymphony_cluster_requests_lost_total{reason=\"backend\"} 4\n"));
+    assert_non_null(strstr(page, "\nsymphony_cluster_requests_sent_again_total 5\n"));
+    assert_non_null(strstr(page, "\nsymphony_cluster_peers{role=\"backend\"} 1\n"));
+    assert_non_null(strstr(page, "\nsymphony_cluster_peers{role=\"scheduler\"} 0\n"));
+    assert_non_null(strstr(page, "\nsymphony_cluster_link_sent_bytes_total{role=\"backend\",peer=\"a \\\"b\\\"\","
+                                 "number=\"7\"} 20\n"));
+    assert_null(strstr(page, "symphony_cluster_pulls_given_up_total"));
+    assert_null(strstr(page, "round_trip_seconds{")); /* the clock is not known yet */
+    text_free(&out);
+    link_report_free(&report);
+}
+
+static void test_ready(void **state) {
+    struct link_report report;
+    (void)state;
+    link_report_init(&report);
+    assert_false(link_report_ready(&report));
+    struct text out = {0};
+    link_report_render(&report, &out); /* nothing was ever copied */
+    assert_false(out.failed);
+    text_free(&out);
+    fill(&report, &(struct link_totals){.role = ROLE_BACKEND, .ready = true}, 0);
+    assert_true(link_report_ready(&report));
+    fill(&report, &(struct link_totals){.role = ROLE_BACKEND}, NS_PER_S);
+    assert_false(link_report_ready(&report));
+    link_report_free(&report);
+}
+
+/* Copies are made four times a second, and later if somebody reads. */
+static void test_when_it_is_copied(void **state) {
+    struct link_report report;
+    int64_t until_ns = TIME_NEVER;
+    (void)state;
+    link_report_init(&report);
+    fill(&report, &(struct link_totals){.role = ROLE_BACKEND}, NS_PER_S);
+    assert_false(link_report_begin(&report, NS_PER_S + 1, &until_ns));
+    assert_int_equal(until_ns, NS_PER_S + NS_PER_S / 4);
+    pthread_mutex_lock(&report.lock);
+    assert_false(link_report_begin(&report, until_ns, &until_ns));
+    pthread_mutex_unlock(&report.lock);
+    until_ns = TIME_NEVER;
+    assert_true(link_report_begin(&report, 2 * NS_PER_S, &until_ns));
+    assert_int_equal(until_ns, 2 * NS_PER_S + NS_PER_S / 4);
+    link_report_end(&report, &(struct link_totals){.role = ROLE_BACKEND});
+    link_report_free(&report);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_page_of_a_frontend),
+        cmocka_unit_test(test_ready),
+        cmocka_unit_test(test_when_it_is_copied),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

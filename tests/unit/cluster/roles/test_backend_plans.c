@@ -1,0 +1,170 @@
+/* test_backend_plans.c - a backend hands its executors no more plans than there is room for the results of. */
+/* Starts threads. */
+#include "core/system/log.h"
+#include "unit/cluster/roles/members.h"
+#include "unit/cmocka_all.h"
+
+#define QUIET_NS  (200 * NS_PER_MS) /* so long is waited for plans that should not come */
+#define MEMORY    ((size_t)16 << 20)
+#define FRONTENDS 2
+#define EACH      (MEMBERS_BATCH / FRONTENDS)
+#define BATCHES   (FRONTENDS * MEMBERS_AWAY / MEMBERS_BATCH) /* of all requests that the frontends may have */
+
+static struct scene {
+    struct members_scheduler scheduler;
+    struct members_frontend frontends[FRONTENDS];
+    struct members_backend backend;
+    _Atomic uint32_t hold; /* requests that the executor gathers before it answers any; then 1 */
+    _Atomic uint32_t most; /* that it ever had */
+} scene;
+
+static void number_set(_Atomic uint32_t *number, uint32_t value) {
+    atomic_store_explicit(number, value, memory_order_relaxed); /* a lone number */
+}
+
+static uint32_t number_of(_Atomic uint32_t *number) {
+    return atomic_load_explicit(number, memory_order_relaxed); /* a lone number */
+}
+
+/* What the executor has taken, and not answered. */
+struct held {
+    uint64_t handles[FRONTENDS * MEMBERS_AWAY];
+    uint32_t count, batches;
+};
+
+/* Takes all plans out of their ring, as the executor of emulated accelerators does. */
+static bool plans_take(struct wiring *w, struct held *held) {
+    const struct batch_plan *plan;
+    bool any = false;
+    for (; (plan = ring_peek(&w->plans[0])); ring_pop_run(&w->plans[0], batch_plan_slots(plan->request_count))) {
+        memcpy(held->handles + held->count, plan->handles, plan->request_count * sizeof(*plan->handles));
+        held->count += plan->request_count;
+        held->batches++;
+        any = true;
+    }
+    ring_release(&w->plans[0]);
+    return any;
+}
+
+/* Answers all of them before the link thread sees any answer; what does not fit is answered later. */
+static void answer(struct wiring *w, struct held *held) {
+    struct result_message *result;
+    while (held->count > 0 && (result = ring_reserve(&w->results[0]))) {
+        *result = (struct result_message){.handle = held->handles[--held->count], .status = REQUEST_FAILED};
+        ring_push(&w->results[0]);
+    }
+    for (; held->count == 0 && held->batches > 0; held->batches--) {
+        struct freed_message *freed = ring_reserve(&w->freed[0]);
+        CHECK(freed);
+        *freed = (struct freed_message){.news = NEWS_ENDED, .ended_ns = clock_now_ns()};
+        ring_push(&w->freed[0]);
+    }
+    ring_publish(&w->results[0]);
+    ring_publish(&w->freed[0]);
+    doorbell_ring(wiring_link_bell(w));
+}
+
+static void *execute(void *backend) {
+    struct members_backend *b = backend;
+    struct wiring *w = &b->wired.wiring;
+    struct held *held = calloc(1, sizeof(*held));
+    int64_t came_ns = 0;
+    CHECK(held);
+    while (!atomic_load_explicit(&b->stop, memory_order_acquire)) { /* with members_backend_close() */
+        if (plans_take(w, held))
+            came_ns = clock_now_ns();
+        if (held->count > number_of(&scene.most))
+            number_set(&scene.most, held->count);
+        uint32_t hold = number_of(&scene.hold);
+        if (held->count >= hold && (hold == 1 || clock_now_ns() - came_ns > QUIET_NS)) {
+            number_set(&scene.hold, 1);
+            answer(w, held);
+        }
+        usleep(100);
+    }
+    free(held);
+    return NULL;
+}
+
+static void shm_only(struct backend_link_config *config) {
+    config->transports = TRANSPORT_BIT(TRANSPORT_SHM);
+}
+
+static void submit(uint32_t each) {
+    for (uint32_t f = 0; f < FRONTENDS; f++) {
+        for (uint32_t i = 0; i < each; i++)
+            assert_true(members_submit(&scene.frontends[f], 100));
+        port_flush(scene.frontends[f].port);
+    }
+}
+
+/* Takes what has come back at all of them: a request that was lost is sent again by who takes it, and the others'
+ * batches wait for it. */
+static void take(void) {
+    members_wait(&scene.frontends[0], 1);
+    for (uint32_t f = 0; f < FRONTENDS; f++)
+        members_take(&scene.frontends[f]);
+}
+
+static void all_back(void) {
+    for (uint32_t f = 0; f < FRONTENDS; f++)
+        MEMBERS_UNTIL(scene.frontends[f].back == scene.frontends[f].submitted, take());
+}
+
+/* The frontends may have more requests out than the ring of results has places for, and the scheduler sends them all to
+ * one executor, which answers what it has at once. */
+static void an_executor_has_no_more_requests_than_results_fit(void **state) {
+    (void)state;
+    memset(&scene, 0, sizeof(scene));
+    number_set(&scene.hold, 1);
+    members_scheduler_open(&scene.scheduler, MEMBERS_BEAT_NS);
+    scene.scheduler.frontends = FRONTENDS;
+    scene.scheduler.each = EACH;
+    scene.scheduler.depth = BATCHES;
+    members_scheduler_start(&scene.scheduler);
+    for (uint32_t f = 0; f < FRONTENDS; f++)
+        members_frontend_open(&scene.frontends[f], scene.scheduler.port, MEMBERS_BEAT_NS, MEMORY, NULL);
+    scene.backend.execute = execute;
+    members_backend_open(&scene.backend, scene.scheduler.port, MEMBERS_BEAT_NS, MEMORY, shm_only);
+    uint32_t room = scene.backend.wired.wiring.results[0].mask + 1;
+    assert_true(room < FRONTENDS * MEMBERS_AWAY);
+    submit(EACH); /* then the backend has found both */
+    all_back();
+    number_set(&scene.hold, room - MEMBERS_BATCH);
+    submit(MEMBERS_AWAY);
+    all_back();
+    assert_in_range(number_of(&scene.most), room - MEMBERS_BATCH, room);
+    members_backend_close(&scene.backend);
+    for (uint32_t f = 0; f < FRONTENDS; f++)
+        members_frontend_close(&scene.frontends[f]);
+    members_scheduler_stop(&scene.scheduler);
+}
+
+/* So with many emulated accelerators in one thread batches do not wait for each other's answers. */
+static void results_of_all_plans_fit(void **state) {
+    (void)state;
+    uint32_t executor_of[64] = {0}, zero = 0;
+    struct wiring w = {.frontends = 1,
+                       .model_threads = 1,
+                       .executors = 1,
+                       .accelerators = 64,
+                       .link = LINK_BACKEND,
+                       .models = 1,
+                       .batch_max = 100,
+                       .thread_of_model = &zero,
+                       .thread_of_served = &zero,
+                       .executor_of = executor_of};
+    struct sy_error err;
+    assert_int_equal(wiring_init(&w, false, &err), 0);
+    assert_true(w.results[0].mask >= 64 * 3 * 100);
+    wiring_destroy(&w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_executor_has_no_more_requests_than_results_fit),
+        cmocka_unit_test(results_of_all_plans_fit),
+    };
+    log_set_level(LOG_ERROR);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,138 @@
+/* test_recorder.c - the ring of the last requests: what is read back, what is overwritten, and a reader beside a
+ * writer.
+ */
+/* Starts threads. */
+#include "unit/cmocka_all.h"
+
+#include <pthread.h>
+
+#include "core/data/recorder.h"
+
+#define SLOTS 8
+
+static struct request_message request(uint64_t n) {
+    return (struct request_message){.arrival_ns = 1000000 + (int64_t)n * 1000,
+                                    .deadline_ns = 1000000 + (int64_t)n * 1000 + 25 * NS_PER_MS,
+                                    .model = (uint32_t)n % 1000,
+                                    .items = (uint32_t)n % 32 + 1,
+                                    .priority = (uint8_t)(n % 5)};
+}
+
+static void assert_is(const struct recorded_request *read, uint64_t n) {
+    struct request_message wanted = request(n);
+    assert_int_equal(read->arrival_ns, wanted.arrival_ns);
+    assert_int_equal(read->left_us, 25000);
+    assert_int_equal(read->model, wanted.model);
+    assert_int_equal(read->items, wanted.items);
+    assert_int_equal(read->priority, wanted.priority);
+}
+
+static void the_newest_stay(void **state) {
+    (void)state;
+    struct recorder r;
+    struct recorded_request read[SLOTS];
+    assert_int_equal(recorder_init(&r, SLOTS * sizeof(struct recorder_slot) + 100), 0);
+    assert_int_equal(recorder_read(&r, 0, read, SLOTS), 0);
+    for (uint64_t n = 0; n < 3; n++)
+        recorder_note(&r, &(struct request_message){0});
+    assert_int_equal(recorder_read(&r, 0, read, SLOTS), 3);
+    assert_int_equal(recorder_overwritten(&r), 0);
+    recorder_free(&r);
+
+    assert_int_equal(recorder_init(&r, SLOTS * sizeof(struct recorder_slot)), 0);
+    for (uint64_t n = 0; n < 21; n++) {
+        struct request_message message = request(n);
+        recorder_note(&r, &message);
+    }
+    /* the oldest slot may be being written */
+    assert_int_equal(recorder_read(&r, 2000000, read, SLOTS), SLOTS - 1);
+    for (uint64_t i = 0; i < SLOTS - 1; i++)
+        assert_is(&read[i], 14 + i);
+    assert_int_equal(recorder_overwritten(&r), 13);
+    assert_int_equal(recorder_read(&r, 2000000, read, 2), 2);
+    assert_is(&read[1], 20);
+    recorder_free(&r);
+}
+
+static void nothing_is_recorded_without_memory_for_it(void **state) {
+    (void)state;
+    struct recorder r;
+    struct recorded_request read;
+    struct request_message message = request(1);
+    assert_int_equal(recorder_init(&r, sizeof(struct recorder_slot) - 1), 0);
+    recorder_note(&r, &message);
+    assert_int_equal(recorder_read(&r, 0, &read, 1), 0);
+    assert_int_equal(recorder_overwritten(&r), 0);
+    recorder_free(&r);
+}
+
+static void extremes_fit(void **state) {
+    (void)state;
+    struct recorder r;
+    struct recorded_request read[3];
+    const int64_t late_ns = (3LL << RECORDER_TIME_BITS) + 5; /* 10 days of uptime, the bits just begun anew */
+    assert_int_equal(recorder_init(&r, SLOTS * sizeof(struct recorder_slot)), 0);
+    recorder_note(&r, &(struct request_message){.arrival_ns = late_ns - 10,
+                                                .deadline_ns = late_ns - 11,
+                                                .model = RECORDER_MODELS_MOST - 1,
+                                                .items = 1000000,
+                                                .priority = PRIORITY_BEST_EFFORT});
+    recorder_note(&r, &(struct request_message){.arrival_ns = late_ns + 3, .deadline_ns = INT64_MAX});
+    recorder_note(&r, &(struct request_message){.arrival_ns = late_ns, .deadline_ns = late_ns + 1499});
+    assert_int_equal(recorder_read(&r, late_ns, read, 3), 3);
+    assert_int_equal(read[0].arrival_ns, late_ns - 10);
+    assert_int_equal(read[0].left_us, 0);
+    assert_int_equal(read[0].model, RECORDER_MODELS_MOST - 1);
+    assert_int_equal(read[0].items, RECORDER_ITEMS_MOST);
+    assert_int_equal(read[0].priority, PRIORITY_BEST_EFFORT);
+    assert_int_equal(read[1].arrival_ns, late_ns + 3); /* a clock that is a little ahead */
+    assert_int_equal(read[1].left_us, UINT32_MAX);
+    assert_int_equal(read[2].left_us, 1);
+    recorder_free(&r);
+}
+
+/* ---- a reader beside a writer ---- */
+
+#define NOTES 2000000
+
+static void *write_on(void *recorder) {
+    for (uint64_t n = 0; n < NOTES; n++) {
+        struct request_message message = request(n);
+        recorder_note(recorder, &message);
+    }
+    return NULL;
+}
+
+/* Whatever is read is whole, and in order without a gap. */
+static void a_reader_sees_whole_requests(void **state) {
+    (void)state;
+    struct recorder r;
+    struct recorded_request read[64];
+    pthread_t writer;
+    uint64_t reads = 0, last = 0;
+    assert_int_equal(recorder_init(&r, 64 * sizeof(struct recorder_slot)), 0);
+    assert_int_equal(pthread_create(&writer, NULL, write_on, &r), 0);
+    while (last + 1 < NOTES) {
+        uint64_t count = recorder_read(&r, 2000000000, read, 64);
+        for (uint64_t i = 0; i < count; i++) {
+            uint64_t n = (uint64_t)(read[i].arrival_ns - 1000000) / 1000;
+            assert_is(&read[i], n);
+            assert_true(i == 0 ? n + count > last : n == last + 1);
+            last = n;
+        }
+        reads++;
+    }
+    pthread_join(writer, NULL);
+    assert_true(reads > 0);
+    recorder_free(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_newest_stay),
+        cmocka_unit_test(nothing_is_recorded_without_memory_for_it),
+        cmocka_unit_test(extremes_fit),
+        cmocka_unit_test(a_reader_sees_whole_requests),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,37 @@
+/* test_running.c - what a backend that has ended was running. */
+#include "core/data/running.h"
+
+#include <string.h>
+
+#include "unit/cmocka_all.h"
+
+static struct running running;
+
+static void the_requests_of_the_run_are_found(void **state) {
+    (void)state;
+    memset(&running, 0, sizeof(running));
+    assert_false(running_has(&running, 0));
+    running_begin(&running, (uint64_t[]){7, 8}, 2);
+    assert_true(running_has(&running, 7) && running_has(&running, 8));
+    assert_false(running_has(&running, 9));
+    running_end(&running);
+    assert_false(running_has(&running, 7));
+    running_begin(&running, (uint64_t[]){9}, 1);
+    assert_false(running_has(&running, 8)); /* of the run before */
+}
+
+/* A backend may have written anything. */
+static void nothing_behind_the_end_is_read(void **state) {
+    (void)state;
+    memset(&running, 0, sizeof(running));
+    atomic_store(&running.count, UINT32_MAX);
+    assert_false(running_has(&running, 7));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_requests_of_the_run_are_found),
+        cmocka_unit_test(nothing_behind_the_end_is_read),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

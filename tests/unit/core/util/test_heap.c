@@ -1,0 +1,53 @@
+/* test_heap.c - the indexed heap against a plain search, over random operations. */
+#include "core/util/heap.h"
+#include "core/util/rng.h"
+#include "unit/cmocka_all.h"
+
+#define ITEMS 40
+
+static uint32_t least(const int64_t *key, const bool *in) {
+    uint32_t best = HEAP_ABSENT;
+    for (uint32_t i = 0; i < ITEMS; i++)
+        if (in[i] && (best == HEAP_ABSENT || key[i] < key[best])) /* equal keys: the lower item first */
+            best = i;
+    return best;
+}
+
+static void test_random_operations(void **state) {
+    (void)state;
+    struct heap heap;
+    struct heap_entry entries[ITEMS];
+    uint32_t position[ITEMS], count = 0;
+    int64_t key[ITEMS] = {0};
+    bool in[ITEMS] = {false};
+    struct rng rng;
+
+    rng_seed(&rng, 7);
+    heap_init(&heap, entries, position, ITEMS);
+    for (int step = 0; step < 20000; step++) {
+        uint32_t item = (uint32_t)rng_below(&rng, ITEMS);
+        if (rng_below(&rng, 3)) {
+            count += !in[item];
+            in[item] = true;
+            key[item] = (int64_t)rng_below(&rng, 50) - 25;
+            heap_set(&heap, item, key[item]);
+        } else {
+            count -= in[item];
+            in[item] = false;
+            heap_remove(&heap, item);
+        }
+        assert_int_equal(heap.count, count);
+        assert_int_equal(heap_contains(&heap, item), in[item]);
+        if (count) {
+            assert_int_equal(heap_top(&heap).item, least(key, in));
+            assert_int_equal(heap_top(&heap).key, key[heap_top(&heap).item]);
+        } else {
+            assert_true(heap_empty(&heap));
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_operations)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,57 @@
+/* test_histogram.c - quantiles against the sorted values. */
+#include <stdlib.h>
+
+#include "core/util/histogram.h"
+#include "core/util/rng.h"
+#include "unit/cmocka_all.h"
+
+static int compare(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void test_quantiles_within_a_step(void **state) {
+    (void)state;
+    enum { N = 20000 };
+    static struct histogram h;
+    static int64_t values[N];
+    uint64_t sum = 0;
+    struct rng rng;
+
+    rng_seed(&rng, 3);
+    for (int i = 0; i < N; i++) {
+        values[i] = (int64_t)(rng_exponential(&rng) * 1e6);
+        sum += (uint64_t)values[i];
+        histogram_add(&h, values[i]);
+    }
+    qsort(values, N, sizeof(values[0]), compare);
+    const double quantiles[] = {0.001, 0.1, 0.5, 0.9, 0.99, 0.999, 1.0};
+    for (unsigned i = 0; i < sizeof(quantiles) / sizeof(quantiles[0]); i++) {
+        int64_t exact = values[(int)(quantiles[i] * N) ? (int)(quantiles[i] * N) - 1 : 0];
+        int64_t got = histogram_quantile(&h, quantiles[i]);
+        assert_true(got >= exact);
+        assert_true(got <= exact + exact / 8 + 1); /* sixteen steps a power of two, and the rank's own neighbour */
+    }
+    assert_int_equal(h.count, N);
+    assert_int_equal(h.sum, sum);
+    assert_int_equal(histogram_count_until(&h, INT64_MAX), N);
+}
+
+static void test_edges(void **state) {
+    (void)state;
+    static struct histogram h, all;
+    assert_int_equal(histogram_quantile(&h, 0.5), 0);
+    histogram_add(&h, -5);
+    assert_int_equal(histogram_quantile(&h, 0.5), 0);
+    histogram_add(&h, INT64_MAX); /* falls into the last bucket */
+    assert_true(histogram_quantile(&h, 1.0) > 3600LL * 1000000000);
+    histogram_merge(&all, &h);
+    histogram_merge(&all, &h);
+    assert_int_equal(all.count, 4);
+    assert_int_equal(histogram_count_until(&all, 0), 2);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_quantiles_within_a_step), cmocka_unit_test(test_edges)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

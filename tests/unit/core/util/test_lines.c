@@ -1,0 +1,118 @@
+/* test_lines.c - text files line by line, hostile ones included. */
+#include "core/util/lines.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "unit/text_file.h"
+
+static char path[] = TEXT_FILE;
+static struct lines lines;
+
+static void file_of(const void *text, size_t bytes) {
+    text_file(path, text, bytes);
+    struct sy_error err;
+    assert_int_equal(lines_open(&lines, path, &err), 0);
+}
+
+static void file_done(void) {
+    lines_close(&lines);
+    unlink(path);
+}
+
+static void a_mark_before_the_first_line_is_no_text(void **state) {
+    (void)state;
+    static const char text[] = "\xef\xbb\xbf# a comment\n\xef\xbb\xbfone\n", only[] = "\xef\xbb\xbf";
+    struct sy_error err;
+    file_of(text, strlen(text));
+    assert_int_equal(lines_next(&lines, &err), 1);
+    assert_string_equal(lines.text, "\xef\xbb\xbfone"); /* elsewhere it is */
+    file_done();
+    file_of(only, strlen(only));
+    assert_int_equal(lines_next(&lines, &err), 0);
+    file_done();
+}
+
+static void lines_come_without_ends_comments_and_blanks(void **state) {
+    (void)state;
+    static const char text[] = "# a comment\n\none\r\n  \t\n  two, three \n#\nlast";
+    struct sy_error err;
+    file_of(text, strlen(text));
+    assert_int_equal(lines_next(&lines, &err), 1);
+    assert_string_equal(lines.text, "one");
+    assert_int_equal(lines.number, 3);
+    assert_int_equal(lines_next(&lines, &err), 1);
+    assert_int_equal(lines.number, 5);
+    char *rest = lines.text;
+    assert_string_equal(lines_field(&rest), "two");
+    assert_string_equal(lines_field(&rest), "three");
+    assert_null(lines_field(&rest));
+    assert_int_equal(lines_next(&lines, &err), 1);
+    assert_string_equal(lines.text, "last");
+    assert_int_equal(lines_error(&lines, &err, "not %s", "good"), -EINVAL);
+    assert_memory_equal(err.text, path, strlen(path));
+    assert_string_equal(err.text + strlen(path), ":7: not good");
+    assert_int_equal(lines_next(&lines, &err), 0);
+    assert_int_equal(lines_next(&lines, &err), 0);
+    file_done();
+}
+
+static void hostile_files_are_refused(void **state) {
+    (void)state;
+    struct sy_error err;
+    file_of("a\nb\0c\n", 6);
+    assert_int_equal(lines_next(&lines, &err), 1);
+    assert_int_equal(lines_next(&lines, &err), -EINVAL);
+    assert_non_null(strstr(err.text, ":2: a zero byte"));
+    file_done();
+    char *text = malloc(LINES_LENGTH_MAX + 2);
+    memset(text, 'x', LINES_LENGTH_MAX + 2);
+    text[LINES_LENGTH_MAX] = '\n';
+    file_of(text, LINES_LENGTH_MAX + 1);
+    assert_int_equal(lines_next(&lines, &err), 1);
+    assert_int_equal(strlen(lines.text), LINES_LENGTH_MAX);
+    file_done();
+    text[LINES_LENGTH_MAX] = 'x';
+    file_of(text, LINES_LENGTH_MAX + 2);
+    assert_int_equal(lines_next(&lines, &err), -EINVAL);
+    assert_non_null(strstr(err.text, ":1: a line of more than 65535 characters"));
+    file_done();
+    free(text);
+    assert_int_equal(lines_open(&lines, "/nonexistent/file", &err), -ENOENT);
+    assert_string_equal(err.text, "/nonexistent/file: No such file or directory");
+    assert_int_equal(lines_open(&lines, "/", &err), 0);
+    assert_int_equal(lines_next(&lines, &err), -EISDIR);
+    lines_close(&lines);
+}
+
+static void numbers_are_whole_fields(void **state) {
+    (void)state;
+    static const struct {
+        const char *field;
+        bool good;
+    } cases[] = {{"5", true},    {"-1", true},  {"1e1", true},  {"10.5", false}, {"-1.5", false},
+                 {"", false},    {"x", false},  {"5 6", false}, {"nan", false},  {"inf", false},
+                 {"0x5", false}, {"5-", false}, {NULL, false}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        double value;
+        assert_int_equal(lines_number(cases[i].field, -1, 10, &value), cases[i].good);
+    }
+    char text[] = ",, a ,";
+    char *rest = text;
+    assert_string_equal(lines_field(&rest), "");
+    assert_string_equal(lines_field(&rest), "");
+    assert_string_equal(lines_field(&rest), "a");
+    assert_string_equal(lines_field(&rest), "");
+    assert_null(lines_field(&rest));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_mark_before_the_first_line_is_no_text),
+        cmocka_unit_test(lines_come_without_ends_comments_and_blanks),
+        cmocka_unit_test(hostile_files_are_refused),
+        cmocka_unit_test(numbers_are_whole_fields),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,25 @@
+/* test_time.c - when what is done at regular times is due again. */
+#include "core/util/time.h"
+
+#include "unit/cmocka_all.h"
+
+static void missed_times_are_left_out(void **state) {
+    (void)state;
+    static const struct {
+        int64_t now_ns, next_ns;
+    } cases[] = {
+        {0, 1000},      {999, 1000},  /* woken early: it is still due then */
+        {1000, 1100},   {1099, 1100}, /* in time, or a little late */
+        {1100, 1200},                 /* so late that the next one is due, too */
+        {12345, 12400},               /* many were missed */
+    };
+    for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        assert_int_equal(time_due_again(1000, 100, cases[i].now_ns), cases[i].next_ns);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(missed_times_are_left_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

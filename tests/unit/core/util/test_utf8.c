@@ -1,0 +1,51 @@
+/* test_utf8.c - what is UTF-8, and what becomes of what is not. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/util/container.h"
+#include "core/util/utf8.h"
+
+static const struct {
+    const char *text, *clean;
+} cases[] = {
+    {"", ""},
+    {"plain ~", "plain ~"},
+    {"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80"},
+    {"\xff", "?"},
+    {"a\xc3", "a?"},              /* cut off */
+    {"\xc0\xaf", "??"},           /* longer than needed */
+    {"\xed\xa0\x80", "???"},      /* a surrogate */
+    {"\xf4\x90\x80\x80", "????"}, /* beyond the last character */
+    {"\x80x\xe2\x82", "?x??"},
+};
+
+static void sequences_are_told(void **state) {
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        char text[32];
+        strcpy(text, cases[i].text);
+        assert_int_equal(utf8_is_valid(text), strcmp(text, cases[i].clean) == 0);
+        utf8_clean(text, strlen(text));
+        assert_string_equal(text, cases[i].clean);
+    }
+}
+
+static void control_characters_go(void **state) {
+    char text[] = "a\nb\tc\r\x1b[31m\x7f";
+    (void)state;
+    assert_true(utf8_is_valid(text));
+    utf8_clean(text, strlen(text));
+    assert_string_equal(text, "a b c??[31m?");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sequences_are_told),
+        cmocka_unit_test(control_characters_go),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,135 @@
+/* test_http_connection.c - how much of a turn one connection may take. The clock of these tests is so fast that every
+ * look at it finds the time over: what is parsed between two looks is all that is parsed in a turn. */
+#include "unit/cmocka_all.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "core/system/clock.h"
+#include "front/http/http_state.h"
+#include "fuzz/scheduler.h"
+
+#define LIVE "GET /v2/health/live HTTP/1.1\r\nHost: x\r\n"
+
+static struct http_frontend *frontend;
+
+static int set_up(void **state) {
+    struct frontend *made;
+    (void)state;
+    if (!wiring.requests)
+        scheduler_set_up();
+    struct frontend_config config = scheduler_frontend();
+    assert_int_equal(frontend_make(&made, &http_protocol, &config, NULL), 0);
+    frontend = http_frontend_of(made);
+    made->sweep_ns = TIME_NEVER;
+    clock_skew = (struct clock_skew){.start_ns = clock_now_ns(), .rate = 1e6};
+    clock_skew.set = true;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    struct port *port = frontend->base.config.port;
+    (void)state;
+    clock_skew.set = false;
+    frontend_free(&frontend->base);
+    port_destroy(port);
+    return 0;
+}
+
+static int client_connect(void) {
+    static const struct peer_address nobody;
+    int ends[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+    acceptor_begun(&frontend->base.acceptor, &nobody);
+    http_connection_begin(&frontend->base, ends[0], &nobody);
+    return ends[1];
+}
+
+static void say(int fd, const char *data, size_t bytes) {
+    assert_int_equal(send(fd, data, bytes, MSG_NOSIGNAL), (ssize_t)bytes);
+}
+
+static struct http_connection *first(void) {
+    return list_entry(frontend->base.connections.next, struct http_connection, link);
+}
+
+static int answers(int fd) {
+    static char got[1 << 16];
+    ssize_t bytes = recv(fd, got, sizeof(got) - 1, MSG_DONTWAIT);
+    int count = 0;
+    got[bytes > 0 ? bytes : 0] = '\0';
+    for (const char *at = got; (at = strstr(at, "HTTP/1.1 200")); at++)
+        count++;
+    return count;
+}
+
+/* Steps until the second client has its answer, while the first one's bytes still wait. */
+static void expect_others_have_their_turn(int bad, int good) {
+    frontend_step(&frontend->base);
+    say(good, LIVE "\r\n", strlen(LIVE "\r\n"));
+    int steps = 1;
+    for (frontend_step(&frontend->base); answers(good) == 0; steps++)
+        frontend_step(&frontend->base);
+    assert_true(steps <= 4);
+    assert_true(first()->kept.length > 0);
+    close(bad);
+    close(good);
+}
+
+static void chunks_take_slices_of_turns(void **state) {
+    static const char head[] =
+        "POST /v2/models/single/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n";
+    static char chunks[120000];
+    int bad = client_connect(), good = client_connect();
+    (void)state;
+    for (size_t i = 0; i < sizeof(chunks); i += 6)
+        memcpy(chunks + i, "1\r\nx\r\n", 6);
+    say(bad, head, strlen(head));
+    frontend_step(&frontend->base);
+    assert_int_equal(first()->doing, HTTP_DOING_BODY);
+    say(bad, chunks, sizeof(chunks));
+    expect_others_have_their_turn(bad, good);
+}
+
+static void requests_that_follow_each_other_take_slices_of_turns(void **state) {
+    struct text all = {0};
+    int bad = client_connect(), good = client_connect();
+    (void)state;
+    for (int i = 0; i < 20; i++)
+        text_put(&all, LIVE "\r\n");
+    say(bad, all.data, all.length);
+    frontend_step(&frontend->base);
+    assert_int_equal(answers(bad), 1);
+    frontend_step(&frontend->base);
+    assert_int_equal(answers(bad), 1);
+    text_free(&all);
+    expect_others_have_their_turn(bad, good);
+}
+
+static void fields_take_slices_of_turns(void **state) {
+    struct text all = {0};
+    int bad = client_connect(), good = client_connect();
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        text_put(&all, LIVE);
+        for (int field = 0; field < 3900; field++)
+            text_put(&all, "a:\r\n");
+        text_put(&all, "\r\n");
+    }
+    say(bad, all.data, all.length);
+    frontend_step(&frontend->base);
+    assert_int_equal(first()->head_bytes, 4096);
+    text_free(&all);
+    expect_others_have_their_turn(bad, good);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(chunks_take_slices_of_turns),
+        TEST(requests_that_follow_each_other_take_slices_of_turns),
+        TEST(fields_take_slices_of_turns),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,313 @@
+/* test_acceptor.c - connections taken, refused, and waited with. */
+#include "unit/cmocka_all.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "core/util/counter.h"
+#include "core/util/time.h"
+#include "front/bulk/inbox.h"
+#include "front/net/acceptor.h"
+#include "front/net/listen.h"
+
+static int epoll_fd;
+static struct acceptor acceptor;
+static int tcp_port;
+static char mark;
+
+static void set_up_with(uint32_t connections_max, uint32_t per_address) {
+    struct frontend_config config = {.connections_max = connections_max, .connections_per_address = per_address};
+    struct sy_error err;
+    epoll_fd = epoll_create1(0);
+    assert_int_equal(listen_open("127.0.0.1", 0, "HTTP", &config.listen_fd, &tcp_port, &err), 0);
+    assert_int_equal(acceptor_init(&acceptor, epoll_fd, &config, &mark, &err), 0);
+    close(config.listen_fd);
+    acceptor_look(&acceptor, 0);
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    acceptor_destroy(&acceptor);
+    close(epoll_fd);
+    return 0;
+}
+
+static int client_connect(void) {
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)tcp_port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    return fd;
+}
+
+static bool told(void) {
+    struct epoll_event event;
+    return epoll_wait(epoll_fd, &event, 1, 0) == 1;
+}
+
+static void as_many_as_there_may_be(void **state) {
+    struct peer_address peer;
+    int clients[3 + CONNECTIONS_SPARE], taken[2 + CONNECTIONS_SPARE];
+    (void)state;
+    set_up_with(2, 0);
+    for (unsigned i = 0; i < ARRAY_COUNT(clients); i++)
+        clients[i] = client_connect();
+    for (unsigned i = 0; i < ARRAY_COUNT(taken); i++) {
+        assert_true((taken[i] = acceptor_next(&acceptor, &peer, 0)) >= 0);
+        assert_int_equal(acceptor_crowded(&acceptor), i >= 2);
+    }
+    assert_int_equal(acceptor_next(&acceptor, &peer, 0), -1);
+    assert_int_equal(acceptor_connections(&acceptor), ARRAY_COUNT(taken));
+    acceptor_look(&acceptor, 0);
+    assert_false(told()); /* the last waits, and is not told of */
+    close(taken[0]);
+    acceptor_ended(&acceptor, &peer);
+    acceptor_look(&acceptor, 0);
+    assert_true(told());
+    assert_true((taken[0] = acceptor_next(&acceptor, &peer, 0)) >= 0);
+    for (unsigned i = 0; i < ARRAY_COUNT(clients); i++)
+        close(clients[i]);
+    for (unsigned i = 0; i < ARRAY_COUNT(taken); i++)
+        close(taken[i]);
+}
+
+static void so_many_of_an_address(void **state) {
+    struct peer_address peer;
+    char byte;
+    int clients[2], taken;
+    (void)state;
+    set_up_with(10, 1);
+    clients[0] = client_connect();
+    clients[1] = client_connect();
+    assert_true((taken = acceptor_next(&acceptor, &peer, 0)) >= 0);
+    assert_int_equal(acceptor_next(&acceptor, &peer, 0), -1);
+    assert_int_equal(recv(clients[1], &byte, 1, 0), 0); /* closed at once */
+    acceptor_ended(&acceptor, &peer);
+    close(clients[0]);
+    close(clients[1]);
+    close(taken);
+}
+
+/* ---- a group of two, which have the same listening socket ---- */
+
+static struct acceptor other;
+static struct acceptor_group group;
+static struct inbox inboxes[2];
+static _Atomic uint32_t in_flight[2];
+
+static void group_set_up(uint32_t connections_max, uint32_t per_address) {
+    struct frontend_config config = {
+        .connections_max = connections_max, .connections_per_address = per_address, .group = &group};
+    struct sy_error err;
+    assert_int_equal(acceptor_group_init(&group, 2 * connections_max, per_address), 0);
+    epoll_fd = epoll_create1(0);
+    assert_int_equal(listen_open("127.0.0.1", 0, "HTTP", &config.listen_fd, &tcp_port, &err), 0);
+    struct acceptor *members[] = {&acceptor, &other};
+    for (uint32_t i = 0; i < 2; i++) {
+        atomic_store(&in_flight[i], 0);
+        assert_int_equal(inbox_open(&inboxes[i]), 0);
+        assert_int_equal(acceptor_init(members[i], epoll_fd, &config, &mark, &err), 0);
+    }
+    close(config.listen_fd);
+}
+
+static void group_join(void) {
+    acceptor_join(&acceptor, 0, &inboxes[0], &in_flight[0]);
+    acceptor_join(&other, 1, &inboxes[1], &in_flight[1]);
+}
+
+static int group_tear_down(void **state) {
+    acceptor_destroy(&other);
+    inbox_close(&inboxes[0]);
+    inbox_close(&inboxes[1]);
+    tear_down(state);
+    acceptor_group_destroy(&group);
+    return 0;
+}
+
+/* So many clients connect, and the first member accepts what it keeps. How many those are. */
+static uint32_t accepted(int *clients, uint32_t count) {
+    struct peer_address peer;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < count; i++)
+        clients[i] = client_connect();
+    for (int fd; (fd = acceptor_next(&acceptor, &peer, 0)) >= 0; kept++)
+        close(fd);
+    return kept;
+}
+
+static uint32_t given(void) {
+    struct peer_address peer;
+    uint32_t count = 0;
+    for (int fd; (fd = acceptor_given(&other, &peer)) >= 0; count++)
+        close(fd);
+    return count;
+}
+
+static void clients_close(const int *clients, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++)
+        close(clients[i]);
+}
+
+static void connections_are_shared_evenly(void **state) {
+    int clients[20];
+    uint64_t woken;
+    (void)state;
+    group_set_up(100, 0);
+    assert_int_equal(accepted(clients, 3), 3); /* the other one does not serve yet */
+    clients_close(clients, 3);
+    group_join();
+    assert_int_equal(accepted(clients, 9), 3); /* 6 and 6 now */
+    assert_int_equal(read(inboxes[1].wake_fd, &woken, sizeof(woken)), sizeof(woken));
+    assert_int_equal(given(), 6);
+    assert_int_equal(acceptor_connections(&other), 6);
+    clients_close(clients, 9);
+    atomic_store(&in_flight[1], 10); /* it has few connections, but one of them asks for much */
+    assert_int_equal(accepted(clients, 10), 10);
+    assert_int_equal(given(), 0);
+    assert_int_equal(acceptor_connections(&acceptor), 16);
+    clients_close(clients, 10);
+    acceptor_keep(&acceptor);
+    atomic_store(&in_flight[1], 0);
+    assert_int_equal(accepted(clients, 2), 2);
+    clients_close(clients, 2);
+}
+
+static void whoever_has_room_gets_them(void **state) {
+    const struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct peer_address peer = peer_of((const struct sockaddr *)&at);
+    int clients[5], another;
+    (void)state;
+    group_set_up(2, 0);
+    group_join();
+    atomic_store(&in_flight[1], 100);
+    assert_int_equal(accepted(clients, 5), 3); /* both are full: one more than there should be */
+    assert_true(acceptor_crowded(&acceptor));
+    assert_int_equal(given(), 2);
+    assert_false(acceptor_crowded(&other));
+    acceptor_ended(&other, &peer);
+    another = client_connect();
+    acceptor_look(&acceptor, 0);
+    assert_true(told());
+    assert_int_equal(acceptor_next(&acceptor, &peer, 0), -1); /* it accepts for the other */
+    assert_int_equal(given(), 1);
+    clients_close(clients, 5);
+    close(another);
+}
+
+/* Wherever they are served. */
+static void an_address_has_so_many_of_all(void **state) {
+    int clients[4];
+    (void)state;
+    group_set_up(100, 3);
+    group_join();
+    assert_int_equal(accepted(clients, 4), 2);
+    assert_int_equal(given(), 1);
+    clients_close(clients, 4);
+}
+
+/* What was given to somebody who ends is closed. */
+static void what_nobody_takes_is_closed(void **state) {
+    char byte;
+    int client;
+    (void)state;
+    group_set_up(100, 0);
+    group_join();
+    atomic_store(&in_flight[0], 1);
+    assert_int_equal(accepted(&client, 1), 0);
+    acceptor_destroy(&other);
+    assert_int_equal(recv(client, &byte, 1, 0), 0);
+    close(client);
+}
+
+/* A listening socket stays readable while there is no descriptor: who watches it spins. */
+static void without_descriptors_it_rests(void **state) {
+    struct rlimit files, few;
+    struct peer_address peer;
+    (void)state;
+    set_up_with(10, 0);
+    int client = client_connect(), highest = dup(client);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+    few = (struct rlimit){(rlim_t)highest + 1, files.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    assert_true(told());
+    assert_int_equal(acceptor_next(&acceptor, &peer, 5), -1);
+    assert_int_equal(counter_get(&acceptor.paused), 1);
+    acceptor_look(&acceptor, 5);
+    assert_false(told());
+    acceptor_look(&acceptor, 5 + ACCEPTOR_PAUSE_MS * NS_PER_MS - 1);
+    assert_false(told());
+    acceptor_look(&acceptor, 5 + ACCEPTOR_PAUSE_MS * NS_PER_MS);
+    assert_true(told()); /* it tries again */
+    assert_int_equal(acceptor_next(&acceptor, &peer, NS_PER_S), -1);
+    acceptor_look(&acceptor, NS_PER_S);
+    assert_false(told());
+    acceptor_begun(&acceptor, &peer);
+    close(highest);
+    acceptor_ended(&acceptor, &peer); /* one of its own has ended: there is room */
+    acceptor_look(&acceptor, NS_PER_S);
+    assert_true(told());
+    int taken = acceptor_next(&acceptor, &peer, NS_PER_S);
+    assert_true(taken >= 0);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+    close(taken);
+    close(client);
+}
+
+/* What is divided among them, the memory for inputs and the connections, is enough for each. */
+static void as_many_frontends_as_cores_are_left(void **state) {
+    const struct {
+        uint32_t cores, others, connections_max;
+        uint64_t inputs_mib, body_mib;
+        uint32_t expected;
+    } rows[] = {
+        {1, 2, 10000, 1024, 64, 1},  {2, 2, 10000, 1024, 64, 1}, {3, 2, 10000, 1024, 64, 1},
+        {4, 2, 10000, 1024, 64, 2},  {6, 2, 10000, 1024, 64, 4}, {32, 2, 10000, 1024, 64, 4},
+        {32, 2, 10000, 2048, 64, 8}, {32, 2, 10000, 8, 64, 1},   {32, 2, 10000, 65536, 1, 30},
+        {32, 2, 1000, 65536, 1, 3},  {32, 2, 8, 65536, 1, 1},    {200, 2, 1000000, 65536, 1, FRONTENDS_MAX},
+    };
+    (void)state;
+    for (unsigned i = 0; i < ARRAY_COUNT(rows); i++)
+        assert_int_equal(
+            frontends_for(rows[i].cores, rows[i].others, rows[i].inputs_mib, rows[i].body_mib, rows[i].connections_max),
+            rows[i].expected);
+}
+
+/* The process has one limit of open files, whatever frontends there are. */
+static void frontends_share_the_limit_of_open_files(void **state) {
+    struct rlimit files, few;
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+    few = (struct rlimit){1256, 1256};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    const struct {
+        uint32_t frontends, wanted, expected;
+    } rows[] = {{0, 0, 992}, {1, 0, 992}, {2, 0, 492}, {8, 0, 117}, {8, 100, 100}, {500, 100, 16}};
+    for (unsigned i = 0; i < ARRAY_COUNT(rows); i++) {
+        struct frontend_config config = {.frontends = rows[i].frontends, .connections_max = rows[i].wanted};
+        assert_int_equal(frontend_config_completed(&config).connections_max, rows[i].expected);
+    }
+}
+
+#define TEST(name)  cmocka_unit_test_teardown(name, tear_down)
+#define GROUP(name) cmocka_unit_test_teardown(name, group_tear_down)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(as_many_as_there_may_be),
+        TEST(so_many_of_an_address),
+        TEST(without_descriptors_it_rests),
+        GROUP(connections_are_shared_evenly),
+        GROUP(whoever_has_room_gets_them),
+        GROUP(an_address_has_so_many_of_all),
+        GROUP(what_nobody_takes_is_closed),
+        cmocka_unit_test(as_many_frontends_as_cores_are_left),
+        cmocka_unit_test(frontends_share_the_limit_of_open_files), /* the last: it cannot be raised again */
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

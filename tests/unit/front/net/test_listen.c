@@ -1,0 +1,66 @@
+/* test_listen.c - what sockets listen at. */
+#include "unit/cmocka_all.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "front/net/listen.h"
+
+/* Whether somebody listens there. -EAFNOSUPPORT or -EADDRNOTAVAIL: there is no such address here. */
+static int reaches(int family, int port) {
+    struct sockaddr_in four = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in6 six = {
+        .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port), .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    int fd = socket(family, SOCK_STREAM, 0), rc;
+    if (fd < 0)
+        return -errno;
+    rc = family == AF_INET ? connect(fd, (struct sockaddr *)&four, sizeof(four))
+                           : connect(fd, (struct sockaddr *)&six, sizeof(six));
+    rc = rc < 0 ? -errno : 0;
+    close(fd);
+    return rc;
+}
+
+static void at_all_addresses_or_one(void **state) {
+    static const struct {
+        const char *host;
+        int four, six;
+    } cases[] = {{"", 0, 0}, {"::", 0, 0}, {"::1", -ECONNREFUSED, 0}, {"127.0.0.1", 0, -ECONNREFUSED}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct sy_error err;
+        int fd, again, port;
+        if (listen_open(cases[i].host, 0, "test", &fd, &port, &err) < 0) {
+            assert_int_equal(cases[i].host[0], ':'); /* there is no IPv6 here */
+            continue;
+        }
+        int six = reaches(AF_INET6, port);
+        assert_int_equal(reaches(AF_INET, port), cases[i].four);
+        assert_true(six == cases[i].six || six == -EAFNOSUPPORT || six == -EADDRNOTAVAIL);
+        assert_int_equal(listen_open(cases[i].host, port, "test", &again, &port, &err), -EADDRINUSE);
+        close(fd);
+    }
+}
+
+static void mistakes_say_where(void **state) {
+    struct sy_error err;
+    int fd, port;
+    (void)state;
+    assert_true(listen_open("no such host", 0, "test", &fd, &port, &err) < 0);
+    assert_non_null(strstr(err.text, "cannot listen on 'no such host'"));
+    assert_true(listen_open("192.0.2.1", 0, "test", &fd, &port, &err) < 0); /* nobody's (RFC 5737) */
+    assert_non_null(strstr(err.text, "cannot listen on '192.0.2.1', test port 0: "));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(at_all_addresses_or_one),
+        cmocka_unit_test(mistakes_say_where),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

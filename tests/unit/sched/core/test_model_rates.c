@@ -1,0 +1,161 @@
+/* test_model_rates.c - what a model says of its rates and losses, and when. */
+#include "unit/sched/core/model_fixture.h"
+
+static void rates_are_reported_once_a_tick_while_requests_come(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new();
+    int64_t now = 1000, reports = 0;
+    for (int i = 0; i < 1000; i++, now += NS_PER_MS) {
+        arrive(f, now, 1, now + 500, 2);
+        reports += f->out.rates_changed;
+        grant(f, now, 0, false);
+        reports += f->out.rates_changed;
+        handles(f, f->out.batch);
+    }
+    assert_int_equal(reports, 99);
+    arrive(f, now, 1, now + 500, 2);
+    handles(f, f->out.refused);
+    if (!f->out.rates_changed)
+        fail_msg("no report at the end of a tick");
+    assert_true(f->out.rates.rate > 1980 && f->out.rates.rate < 2020); /* items */
+    assert_true(f->out.rates.rate_fast > 1980 && f->out.rates.rate_fast < 2020);
+    assert_true(f->out.rates.slo_ns > 499 && f->out.rates.slo_ns < 501);
+    assert_true(f->out.rates.weight == 1);
+    assert_true(f->out.rates.bad_rate == 0);
+    assert_int_equal(f->out.rates.at_ns, now);
+    /* silence: the rank core decays it by itself */
+    timer(f, now + 100 * NS_PER_MS);
+    timer(f, now + 200 * NS_PER_MS);
+    assert_false(f->out.rates_changed);
+    fixture_free(f);
+}
+
+/* Until the end of a tick of the rates is reported. */
+static void rates_await(struct fixture *f, int64_t now_ns) {
+    for (int i = 0; i < 20; i++, now_ns += NS_PER_MS) {
+        arrive(f, now_ns, 1, now_ns + 500, 1);
+        bool reported = f->out.rates_changed;
+        cancel(f, now_ns, 1, now_ns + 500);
+        handles(f, f->out.refused);
+        if (reported)
+            return;
+        assert_false(f->out.rates_changed);
+    }
+    fail_msg("the rates are not reported");
+}
+
+/* Of two requests one runs, and the other is refused or cancelled in turn. */
+static double bad_rate_after(int pairs) {
+    struct fixture *f = fixture_new();
+    int64_t now = 0;
+    for (int i = 0; i < pairs; i++, now += NS_PER_MS) {
+        arrive(f, now, 1, now + 500, 1);
+        if (i % 2)
+            timer(f, now + 480);
+        else
+            cancel(f, now, 1, now + 500);
+        handles(f, f->out.refused);
+        arrive(f, now + 500, 2, now + 1000, 1);
+        grant(f, now + 500, 0, false);
+        handles(f, f->out.batch);
+    }
+    rates_await(f, now);
+    double rate = f->out.rates.bad_rate;
+    assert_true(f->out.rates.dropped_rate == rate);
+    fixture_free(f);
+    return rate;
+}
+
+static void the_bad_rate_counts_refusals_but_no_cancellations(void **state) {
+    (void)state;
+    double rate = bad_rate_after(4000);
+    assert_true(rate > 0.30 && rate < 0.34); /* one of three */
+}
+
+static void the_first_requests_tell_the_bad_rate_soon(void **state) {
+    (void)state;
+    double rate = bad_rate_after(200);
+    assert_true(rate > 0.19 && rate < 0.21); /* 100 of 300, and 200 good ones before them */
+}
+
+static void the_bad_rate_counts_late_runs(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new();
+    int64_t now = 0;
+    for (int i = 0; i < 20000; i++, now += NS_PER_MS) {
+        arrive(f, now, 1, now + 500, 1);
+        grant(f, now, 0, false);
+        handles(f, f->out.batch);
+        struct ran_message ran = {.items = 1, .late = i % 4 == 0, .run_ns = i % 8 ? 30 : 0}; /* 0: too late to be run */
+        step(f, now + 100, (struct model_event){.kind = MODEL_RAN, .ran = &ran});
+    }
+    rates_await(f, now);
+    assert_true(f->out.rates.bad_rate > 0.24 && f->out.rates.bad_rate < 0.27);
+    assert_true(f->out.rates.dropped_rate < 0.02); /* those of the last tick */
+    fixture_free(f);
+}
+
+/* Its best effort runs half of its SLO at most: a client that asked for little time, and is gone, no longer counts. */
+static void in_silence_the_mean_slo_goes_back_to_the_usual_one(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new(); /* 1000 */
+    int64_t now = 1000;
+    for (int i = 0; i < 1000; i++, now += NS_PER_MS) {
+        arrive(f, now, 1, now + 100, 1);
+        grant(f, now, 0, false);
+        handles(f, f->out.batch);
+    }
+    struct request_message message = {.handle = 2, .items = 1, .priority = PRIORITY_BEST_EFFORT};
+    for (int minute = 0; minute <= 1; minute++) {
+        now += minute * 60 * NS_PER_S;
+        for (message.handle = 0; message.handle < 8; message.handle++) {
+            message.deadline_ns = now + 100000;
+            step(f, now, (struct model_event){.kind = MODEL_ARRIVED, .request = &message});
+        }
+        struct grant_message best_effort = {.kind = GRANT_ACCELERATOR, .best_effort = true, .run_ns = NS_PER_S};
+        step(f, now, (struct model_event){.kind = MODEL_GRANTED, .grant = &best_effort});
+        assert_int_equal(f->out.batch_items, minute ? 8 : 3); /* l(3) = 50 */
+        handles(f, f->out.batch);
+    }
+    fixture_free(f);
+}
+
+/* Deadlines that are over, that no run is short enough for, and more items than any batch has: refused, and as if they
+ * had never come. */
+static void what_nothing_could_serve_steers_nothing(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new();
+    int64_t now = 1000;
+    for (int i = 0; i < 1000; i++, now += NS_PER_MS) {
+        arrive(f, now, 1, now + 500, 2);
+        grant(f, now, 0, false);
+        handles(f, f->out.batch);
+        arrive(f, now, 2, now - 100 * NS_PER_MS, 1);
+        assert_int_equal(f->nodes[f->out.refused].refusal, REFUSAL_DEADLINE);
+        assert_int_equal(handles(f, f->out.refused), 2);
+        arrive(f, now, 3, now + 29, 1); /* l(1) = 30 */
+        assert_int_equal(handles(f, f->out.refused), 3);
+        arrive(f, now, 4, now + 500, BATCH + 1);
+        assert_int_equal(handles(f, f->out.refused), 4);
+    }
+    rates_await(f, now);
+    assert_true(f->out.rates.rate > 1900 && f->out.rates.rate < 2020);
+    assert_true(f->out.rates.slo_ns > 499 && f->out.rates.slo_ns < 501);
+    assert_true(f->out.rates.bad_rate == 0);
+    /* one that has to queue has an SLO long enough to count */
+    arrive(f, now + 20 * NS_PER_MS, 5, now + 20 * NS_PER_MS + 30, 1);
+    assert_quiet(f);
+    fixture_free(f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rates_are_reported_once_a_tick_while_requests_come),
+        cmocka_unit_test(the_bad_rate_counts_refusals_but_no_cancellations),
+        cmocka_unit_test(the_first_requests_tell_the_bad_rate_soon),
+        cmocka_unit_test(the_bad_rate_counts_late_runs),
+        cmocka_unit_test(in_silence_the_mean_slo_goes_back_to_the_usual_one),
+        cmocka_unit_test(what_nothing_could_serve_steers_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,62 @@
+/* test_wiring.c - what the rings still hold at the end. */
+#include "sched/threads/wiring.h"
+
+#include "core/util/container.h"
+#include "model/engine/engine.h"
+#include "unit/cmocka_all.h"
+
+struct outputs {
+    struct output_block block;
+    uint32_t released;
+};
+
+static void release(struct output_block *block) {
+    container_of(block, struct outputs, block)->released++;
+}
+
+static void result_push(struct ring *ring, struct output_block *block) {
+    struct result_message *message = ring_reserve(ring);
+    assert_non_null(message);
+    *message = (struct result_message){.status = block ? REQUEST_OK : REQUEST_LOST, .block = block};
+    ring_push(ring);
+    ring_publish(ring);
+}
+
+/* A batch of three requests of two frontends has ended after these had: one has taken one of its two results, the other
+ * none. */
+static void results_that_nobody_took_give_their_outputs_back(void **state) {
+    (void)state;
+    uint32_t zeros[1] = {0};
+    struct wiring wiring = {.frontends = 2,
+                            .model_threads = 1,
+                            .executors = 1,
+                            .accelerators = 1,
+                            .models = 1,
+                            .batch_max = 4,
+                            .port_requests = 8,
+                            .thread_of_model = zeros,
+                            .thread_of_served = zeros,
+                            .executor_of = zeros};
+    struct outputs outputs = {.block = {.references = 3, .release = release}};
+    struct sy_error err;
+
+    assert_int_equal(wiring_init(&wiring, false, &err), 0);
+    result_push(&wiring.results[0], &outputs.block);
+    result_push(&wiring.results[0], &outputs.block);
+    result_push(&wiring.results[1], &outputs.block);
+    result_push(&wiring.results[1], NULL);
+    const struct result_message *taken = ring_peek(&wiring.results[0]);
+    output_block_put(taken->block);
+    ring_pop(&wiring.results[0]);
+    ring_release(&wiring.results[0]);
+    assert_int_equal(outputs.released, 0);
+    wiring_destroy(&wiring);
+    assert_int_equal(outputs.released, 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(results_that_nobody_took_give_their_outputs_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,83 @@
+/* test_triton_metrics.c - models' statistics under Triton's names: which metric shows which number, and in what unit.
+ */
+#include "unit/cmocka_all.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/stats/triton_metrics.h"
+
+static struct served_model models[] = {{.name = "a", .version = 1}, {.name = "b", .version = 3}};
+
+static void read_statistics(const void *context, uint32_t model, struct model_statistics *statistics) {
+    const struct model_statistics *of_models = context;
+    *statistics = of_models[model];
+}
+
+/* What stands behind a row's name and labels; fails if it is not there once. */
+static unsigned long long value(const char *page, const char *row) {
+    const char *at = strstr(page, row);
+    if (!at || at[strlen(row)] != ' ' || strstr(at + 1, row))
+        fail_msg("no single row %s in\n%s", row, page);
+    return strtoull(at + strlen(row), NULL, 10);
+}
+
+static void each_number_has_its_name(void **state) {
+    static const struct {
+        const char *row;
+        unsigned long long value;
+    } rows[] = {
+        {"nv_inference_request_success{model=\"b\",version=\"3\"}", 10},
+        {"nv_inference_count{model=\"b\",version=\"3\"}", 40},
+        {"nv_inference_exec_count{model=\"b\",version=\"3\"}", 4},
+        {"nv_inference_request_duration_us{model=\"b\",version=\"3\"}", 9},
+        {"nv_inference_queue_duration_us{model=\"b\",version=\"3\"}", 1},
+        {"nv_inference_compute_input_duration_us{model=\"b\",version=\"3\"}", 0},
+        {"nv_inference_compute_infer_duration_us{model=\"b\",version=\"3\"}", 5}, /* 5.999 */
+        {"nv_inference_compute_output_duration_us{model=\"b\",version=\"3\"}", 2},
+        {"nv_inference_request_failure{model=\"b\",version=\"3\",reason=\"REJECTED\"}", 3},
+        {"nv_inference_request_failure{model=\"b\",version=\"3\",reason=\"CANCELED\"}", 1},
+        {"nv_inference_request_failure{model=\"b\",version=\"3\",reason=\"BACKEND\"}", 2},
+        {"nv_inference_pending_request_count{model=\"b\",version=\"3\"}", 7},
+    };
+    const struct model_statistics statistics[] = {
+        {0},
+        {.answered = 10,
+         .refused = 3,
+         .failed = 2,
+         .cancelled = 1,
+         .items = 40,
+         .batches = 4,
+         .answered_ns = 9000,
+         .queue_ns = 1000,
+         .run_ns = 5999,
+         .reply_ns = 2500},
+    };
+    const struct statistics_source source = {.read = read_statistics, .context = statistics};
+    uint32_t zeros[] = {0, 0}, numbers[] = {1, 0}, listed[] = {1}; /* the first model is not listed */
+    _Atomic uint32_t queued[] = {7, 99};
+    const struct thread_rings rings = {.model_of_served = numbers, .queued = queued}, *threads[] = {&rings};
+    const struct wiring wiring = {.frontends = 1};
+    const struct scheduler_counters scheduler = {
+        .rings = threads, .threads = 1, .thread_of_served = zeros, .wiring = &wiring};
+    const struct model_index index = {.models = models, .listed = listed, .count = 1};
+    struct text page = {0};
+    (void)state;
+    triton_metrics_render(&source, &scheduler, &index, &page);
+    for (unsigned i = 0; i < ARRAY_COUNT(rows); i++)
+        assert_int_equal(value(text_end(&page), rows[i].row), rows[i].value);
+    assert_null(strstr(text_end(&page), "model=\"a\""));
+    text_free(&page);
+    triton_metrics_render(&source, NULL, &index, &page); /* of a frontend, without a scheduler */
+    assert_int_equal(value(text_end(&page), rows[0].row), rows[0].value);
+    assert_null(strstr(text_end(&page), "nv_inference_exec_count"));
+    assert_null(strstr(text_end(&page), "nv_inference_pending_request_count"));
+    text_free(&page);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_number_has_its_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
