@@ -1,9 +1,9 @@
-/* grpc_call.c - a call from its headers to its status, and the exchanges in it.
+/* grpc_call.c - a call from its headers to its status: what the client sends in it, and what it gets.
  *
  *     call_open() -> call_data() ... -> message complete
- *         unary:     call_half_close() -> exchange_run()
- *         streaming:                      exchange_run() at once
- *     exchange_run() -> scheduler -> exchange_returned() -> answer_ready()
+ *         unary:     call_half_close() -> grpc_exchange_run()
+ *         streaming:                      grpc_exchange_run() at once
+ *     grpc_exchange_run() -> scheduler -> exchange_returned() -> answer_ready()
  *         -> call_read(): answers in order, then the status in the trailers */
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,18 +13,11 @@
 #include "core/util/assert.h"
 #include "front/grpc/grpc_state.h"
 #include "front/net/auth.h"
-#include "front/request/repository_order.h"
 
-#define NO_FREE      UINT32_MAX
-#define WATCHERS_MAX 1024
-#define TAKE_MIN     ((size_t)16 * 1024) /* an answer with so much left is sent from where it lies, not copied */
-/* While more exchanges of a call than MANY wait, the client's window is not refilled; while MAX wait, messages that
- * come within it are kept as they are. */
-#define STREAM_EXCHANGES_MANY 256
-#define STREAM_EXCHANGES_MAX  1024
-#define MESSAGES_AT_ONCE      32 /* of a stream: some 0.05 ms; the others are kept, too */
-/* Of the answers that clients have not taken, one connection may keep this part. */
-#define CONNECTION_ANSWERS_PART 8
+#define NO_FREE          UINT32_MAX
+#define WATCHERS_MAX     1024
+#define TAKE_MIN         ((size_t)16 * 1024) /* an answer with so much left is sent from where it lies, not copied */
+#define MESSAGES_AT_ONCE 32                  /* of a stream: some 0.05 ms; the others are kept, too */
 
 #define HEADER(name_, value_)                                                                                          \
     {                                                                                                                  \
@@ -124,8 +117,7 @@ static ssize_t read_callback(nghttp2_session *session, int32_t stream, uint8_t *
     return call_read(source->ptr, data, bytes, flags);
 }
 
-/* There is something to read, or the call is over. */
-static void call_progress(struct grpc_call *call) {
+void call_progress(struct grpc_call *call) {
     connection_touch(call->connection);
     if (!call->responded) {
         nghttp2_nv headers[] = {header_ok, header_type, call->accepts == BODY_GZIP ? header_gzip : header_deflate};
@@ -139,8 +131,7 @@ static void call_progress(struct grpc_call *call) {
     }
 }
 
-/* The call ends with this status, behind the answers that are complete. */
-static void call_end(struct grpc_call *call, unsigned status, const char *sentence) {
+void call_end(struct grpc_call *call, unsigned status, const char *sentence) {
     if (call->ended)
         return;
     call->ended = true;
@@ -154,427 +145,6 @@ static void call_end(struct grpc_call *call, unsigned status, const char *senten
     } else {
         call_progress(call);
     }
-}
-
-/* ---- exchanges ---- */
-
-/* And is answered at once. */
-static bool asks_for_health(const struct grpc_call *call) {
-    return call->method == GRPC_SERVER_LIVE || call->method == GRPC_SERVER_READY || call->method == GRPC_HEALTH_CHECK;
-}
-
-static struct grpc_exchange *exchange_take(struct grpc_call *call) {
-    struct grpc_connection *c = call->connection;
-    struct grpc_exchange *x =
-        slot_take(&c->frontend->base, &c->stream, c->address, c->slots, asks_for_health(call), c->arrived_ns);
-    if (!x)
-        return NULL;
-    c->slots++;
-    list_remove(&call->silent);
-    x->call = call;
-    x->inference.local = peer_is_local(&c->peer);
-    x->complete = x->answered = false;
-    x->bytes = 0;
-    list_init(&x->link);
-    list_append(&call->exchanges, &x->link);
-    call->exchange_count++;
-    return x;
-}
-
-/* Enough of its answers have gone: takes what its calls have sent meanwhile. */
-static void connection_release(struct grpc_connection *c) {
-    c->held = false;
-    nghttp2_session_consume_connection(c->session, c->unconsumed);
-    c->unconsumed = 0;
-    list_for_each (it, &c->calls) {
-        struct grpc_call *call = list_entry(it, struct grpc_call, link);
-        if (call->kept.length > 0 && list_empty(&call->resumed))
-            list_append(&c->frontend->resumed, &call->resumed);
-    }
-    connection_touch(c);
-}
-
-static void exchange_detach(struct grpc_exchange *x) {
-    struct grpc_call *call = x->call;
-    struct grpc_connection *c = call->connection;
-    list_remove(&x->link);
-    if (call->receiving == x || !grpc_method_streams(call->method))
-        coming_over(&call->coming);
-    if (call->receiving == x)
-        call->receiving = NULL;
-    call->exchange_count--;
-    c->slots--;
-    if (x->complete && --c->complete == 0)
-        list_append(&c->frontend->base.waiting, &c->waiting);
-    c->answers -= x->bytes;
-    if (c->held && c->answers <= c->frontend->base.config.answers_bytes_max / CONNECTION_ANSWERS_PART / 2)
-        connection_release(c);
-    x->call = NULL;
-    if (call->unconsumed > 0 && call->exchange_count <= STREAM_EXCHANGES_MANY / 2) {
-        nghttp2_session_consume_stream(c->session, call->stream, call->unconsumed);
-        call->unconsumed = 0;
-        connection_touch(c);
-    }
-    if (call->kept.length > 0 && !c->held && call->exchange_count <= STREAM_EXCHANGES_MAX / 2 &&
-        list_empty(&call->resumed))
-        list_append(&c->frontend->resumed, &call->resumed);
-}
-
-/* It is freed at once, or after the write under way, which may send parts of its answer from where they lie. */
-static void exchange_end(struct grpc_exchange *x, bool sent) {
-    struct grpc_frontend *f = x->call->connection->frontend;
-    exchange_detach(x);
-    x->sent = sent;
-    list_append(&f->ended, &x->link);
-    if (f->outgoing.count == 0)
-        exchanges_free(f);
-}
-
-void exchanges_free(struct grpc_frontend *f) {
-    int64_t now_ns = list_empty(&f->ended) ? 0 : clock_now_ns();
-    while (!list_empty(&f->ended)) {
-        struct grpc_exchange *x = list_entry(f->ended.next, struct grpc_exchange, link);
-        list_remove(&x->link);
-        inference_count(&x->inference, x->sent ? now_ns : 0);
-        inference_free(&x->inference);
-    }
-}
-
-/* Compresses what is behind the message's prefix, if the call wants that and it pays. */
-static void answer_pack(struct grpc_exchange *x, struct deflater *deflater) {
-    struct inference *i = &x->inference;
-    if (!answer_deflate(deflater, x->accepts, GRPC_PREFIX_BYTES, &i->answer, &i->packed))
-        return;
-    uint32_t length = __builtin_bswap32((uint32_t)(i->packed.length - GRPC_PREFIX_BYTES));
-    i->packed.data[0] = 1;
-    memcpy(i->packed.data + 1, &length, sizeof(length));
-}
-
-static void answer_ready(struct grpc_exchange *x, unsigned status) {
-    struct grpc_connection *c = x->call->connection;
-    inference_blocks_give(&x->inference); /* the inputs are not needed: the answer points into the outputs only */
-    inference_answered(&x->inference, status);
-    x->answered = true;
-    x->piece = 0;
-    x->piece_at = 0;
-    x->bytes = answer_left(x);
-    c->answers += x->bytes;
-    c->held |= c->answers > c->frontend->base.config.answers_bytes_max / CONNECTION_ANSWERS_PART;
-    call_progress(x->call);
-}
-
-/* A mistake or a refusal ends a unary call. A streaming call goes on: the answer to this message tells of it. */
-static void exchange_fail(struct grpc_exchange *x, unsigned status, const char *sentence) {
-    struct grpc_call *call = x->call;
-    struct inference *i = &x->inference;
-    if (call->method != GRPC_MODEL_STREAM_INFER) {
-        inference_answered(i, status);
-        exchange_end(x, true);
-        call_end(call, status, sentence);
-        return;
-    }
-    grpc_answer_error(&i->answer, &i->text, sentence, i->call.id, i->call.id_length);
-    answer_ready(x, status);
-}
-
-static void service_run(struct grpc_exchange *x) {
-    static const char room[GRPC_ANSWER_ROOM];
-    struct inference *i = &x->inference;
-    const struct grpc_frontend *f = x->call->connection->frontend;
-    struct sy_error err;
-    text_append(&i->text, room, GRPC_ANSWER_ROOM);
-    if (grpc_method_watches(x->call->method)) /* before the answer: a change in between is told once more */
-        x->call->told = grpc_watch_first(&f->base, x->call->method, x->message.head, x->message.head_bytes);
-    unsigned status = grpc_service_answer(&f->base, x->call->method, i->local, x->message.head, x->message.head_bytes,
-                                          &i->text, &err);
-    if (status == 200 && i->text.failed)
-        status = (unsigned)error_set(&err, 503, "out of memory for the answer");
-    if (status != 200) {
-        exchange_fail(x, status, err.text);
-        return;
-    }
-    x->call->watching = x->call->watcher;
-    grpc_answer_text(&i->answer, &i->text);
-    answer_ready(x, 200);
-}
-
-void call_watch(struct grpc_call *call) {
-    struct grpc_frontend *f = call->connection->frontend;
-    int now = grpc_watch_now(&f->base, call->method, call->told);
-    if (!call->watching || call->ended || call->told == now ||
-        frontend_in_flight(&f->base) >= f->base.config.requests_max)
-        return; /* where there is no slot: tried again at the next sweep, during which no connection makes way */
-    struct grpc_exchange *x = exchange_take(call);
-    if (!x)
-        return;
-    static const char room[GRPC_ANSWER_ROOM];
-    text_append(&x->inference.text, room, GRPC_ANSWER_ROOM);
-    grpc_watch_put(&x->inference.text, call->method, now);
-    grpc_answer_text(&x->inference.answer, &x->inference.text);
-    call->told = now;
-    answer_ready(x, 200);
-}
-
-static bool is_order(const struct grpc_call *call) {
-    return call->method == GRPC_LOAD || call->method == GRPC_UNLOAD;
-}
-
-/* Hands in an order to load or unload. */
-static void order_run(struct grpc_exchange *x) {
-    struct grpc_frontend *f = x->call->connection->frontend;
-    struct repository_order order = {.context = x,
-                                     .kind = x->call->method == GRPC_LOAD ? ORDER_LOAD : ORDER_UNLOAD,
-                                     .form = ORDER_PROTOBUF,
-                                     .body = x->message.head,
-                                     .body_bytes = x->message.head_bytes};
-    struct sy_error err;
-    if (frontend_order(&f->base, &x->inference, &order, &err))
-        exchange_fail(x, 503, err.text);
-}
-
-void exchange_order_returned(void *exchange, unsigned status, const char *sentence) {
-    static const char room[GRPC_ANSWER_ROOM];
-    struct grpc_exchange *x = exchange;
-    struct inference *i = &x->inference;
-    i->state = INFERENCE_FINISHED;
-    if (!x->call) { /* the client left */
-        inference_free(i);
-        return;
-    }
-    text_append(&i->text, room, GRPC_ANSWER_ROOM);
-    if (status == 200 && i->text.failed) {
-        status = 503;
-        sentence = "out of memory for the answer";
-    }
-    if (status != 200) {
-        exchange_fail(x, status, sentence);
-        return;
-    }
-    grpc_answer_text(&i->answer, &i->text); /* an empty message */
-    answer_ready(x, 200);
-}
-
-static bool is_inference(const struct grpc_call *call) {
-    return call->method == GRPC_MODEL_INFER || call->method == GRPC_MODEL_STREAM_INFER;
-}
-
-static size_t message_bytes_max(const struct grpc_call *call) {
-    return is_inference(call) || is_order(call) ? call->connection->frontend->base.config.body_bytes_max
-                                                : SERVICE_BYTES_MAX;
-}
-
-static struct block_memory memory_of(struct grpc_exchange *x) {
-    return (struct block_memory){inference_block, inference_block_give, &x->inference};
-}
-
-static size_t message_come(const struct grpc_exchange *x) {
-    return x->message.bytes - x->message.to_come;
-}
-
-/* Of the memory for inputs, as a message comes. */
-static void *message_block(void *inference, size_t bytes) {
-    const struct grpc_exchange *x = container_of(inference, struct grpc_exchange, inference);
-    struct grpc_call *call = x->call;
-    void *block;
-    while (!(block = inference_block(inference, bytes)))
-        if (!coming_make_room(&call->connection->frontend->base, &call->coming, message_come(x)))
-            break;
-    return block;
-}
-
-static void message_begin(struct grpc_exchange *x) {
-    struct block_memory memory = {message_block, inference_block_give, &x->inference};
-    grpc_message_begin(&x->message, is_inference(x->call), message_bytes_max(x->call), memory);
-}
-
-/* Inflates the message into a block of its own, and takes that apart anew. */
-static int message_inflate(struct grpc_exchange *x, struct inflater *inflater, struct sy_error *err) {
-    struct grpc_message *m = &x->message;
-    char *block, *compressed = m->head;
-    size_t bytes, taken;
-    if (x->encoding == BODY_IDENTITY)
-        return error_set(err, 400, "the message is compressed, but no grpc-encoding says how");
-    int status = inflate_body(inflater, x->encoding, compressed, m->head_bytes, x->bytes_max, GRPC_PREFIX_BYTES,
-                              memory_of(x), &block, &bytes, err);
-    if (status)
-        return status;
-    inference_block_give(&x->inference, compressed);
-    uint32_t length = __builtin_bswap32((uint32_t)bytes);
-    block[0] = 0;
-    memcpy(block + 1, &length, sizeof(length));
-    grpc_message_begin(m, m->split, x->bytes_max, memory_of(x));
-    return grpc_message_feed(m, block, GRPC_PREFIX_BYTES + bytes, &taken, err);
-}
-
-/* Lays it out as the model's inputs. */
-static int message_parse(struct grpc_exchange *x, struct sy_error *err) {
-    struct inference *i = &x->inference;
-    return grpc_infer_parse(&x->message, i->model, (struct infer_memory){inference_block, i}, &i->call, err);
-}
-
-static void inflate_in_bulk(struct bulk_job *job, struct bulk_tools *tools) {
-    struct grpc_exchange *x = container_of(job, struct grpc_exchange, job);
-    x->status = (unsigned)message_inflate(x, &tools->inflater, &x->error);
-}
-
-static void parse_in_bulk(struct bulk_job *job, struct bulk_tools *tools) {
-    struct grpc_exchange *x = container_of(job, struct grpc_exchange, job);
-    (void)tools;
-    x->status = (unsigned)message_parse(x, &x->error);
-}
-
-static void to_bulk(struct grpc_exchange *x, void (*run)(struct bulk_job *, struct bulk_tools *), size_t bytes) {
-    struct grpc_connection *c = x->call->connection;
-    frontend_to_bulk(&c->frontend->base, &x->inference, &x->job, run, bytes, &c->peer);
-}
-
-static void infer_submit(struct grpc_exchange *x, unsigned status, struct sy_error *err) {
-    struct inference *i = &x->inference;
-    struct grpc_words words;
-    struct sy_error ignored;
-    if (status == 0)
-        status = inference_submit(i, x->call->limit_ns, err);
-    if (status == 0)
-        return;
-    grpc_infer_words(&x->message, &words, &ignored);
-    i->call.id = words.id; /* the mistake may stand before the id in the message */
-    i->call.id_length = words.id_length;
-    exchange_fail(x, status, err->text);
-}
-
-static void infer_run(struct grpc_exchange *x) {
-    struct inference *i = &x->inference;
-    const struct grpc_frontend *f = x->call->connection->frontend;
-    struct grpc_words words;
-    struct sy_error err;
-    bool retry;
-    unsigned status = (unsigned)grpc_infer_words(&x->message, &words, &err);
-    if (status == 0) {
-        int model = model_index_find(f->base.models, words.model, words.model_length, words.version,
-                                     words.version_length, &err);
-        if (model < 0)
-            status = (unsigned)-model;
-        else
-            inference_model(i, f->base.models->models, (uint32_t)model);
-    }
-    if (status == 0 && !served_model_ready(i->model, &retry, &err))
-        status = 503;
-    if (status == 0 && f->base.config.bulk && x->message.head_bytes > BULK_JSON_BYTES) {
-        to_bulk(x, parse_in_bulk, x->message.head_bytes);
-        return;
-    }
-    if (status == 0)
-        status = inference_late(i, x->message.head, x->message.head_bytes, x->call->limit_ns,
-                                f->base.streams.reads.behind, f->base.turn_ns, &err);
-    if (status == 0)
-        status = (unsigned)message_parse(x, &err);
-    infer_submit(x, status, &err);
-}
-
-static void message_run(struct grpc_exchange *x) {
-    struct grpc_call *call = x->call;
-    if (is_inference(call)) {
-        counter_add(&x->inference.home->counters.body_bytes, x->message.bytes);
-        infer_run(x);
-    } else if (is_order(call)) {
-        order_run(x);
-    } else {
-        service_run(x);
-    }
-}
-
-/* The exchange's message is complete. */
-static void exchange_run(struct grpc_exchange *x) {
-    struct grpc_call *call = x->call;
-    struct grpc_frontend *f = call->connection->frontend;
-    struct sy_error err;
-    coming_over(&call->coming);
-    call->receiving = NULL;
-    x->complete = true;
-    if (call->connection->complete++ == 0)
-        list_remove(&call->connection->waiting);
-    x->inference.call.id_length = 0;
-    x->method = call->method;
-    x->encoding = call->encoding;
-    x->accepts = call->accepts;
-    x->bytes_max = message_bytes_max(call);
-    if (x->message.compressed && f->base.config.bulk) {
-        to_bulk(x, inflate_in_bulk, x->message.head_bytes);
-        return;
-    }
-    int status = x->message.compressed ? message_inflate(x, &f->base.inflater, &err) : 0;
-    if (status)
-        exchange_fail(x, (unsigned)status, err.text);
-    else
-        message_run(x);
-}
-
-/* Builds the answer of what has run. The status; the sentence is in `err` unless it is 200. */
-static unsigned answer_write(struct grpc_exchange *x, struct deflater *deflater, struct sy_error *err) {
-    struct inference *i = &x->inference;
-    const struct request *request = &i->request;
-    bool retry;
-    unsigned status = inference_result(i, &retry, err);
-    if (status != 200)
-        return status;
-    if (grpc_answer_build(&i->answer, &i->text, i->model, &i->call, request->block->outputs,
-                          request->block->output_count, request->first_item, x->method == GRPC_MODEL_STREAM_INFER,
-                          err) < 0)
-        return 500;
-    answer_pack(x, deflater);
-    return 200;
-}
-
-static void write_in_bulk(struct bulk_job *job, struct bulk_tools *tools) {
-    struct grpc_exchange *x = container_of(job, struct grpc_exchange, job);
-    x->status = answer_write(x, &tools->grpc_deflater, &x->error);
-}
-
-static void answer_written(struct grpc_exchange *x, unsigned status, const struct sy_error *err) {
-    if (status == 200)
-        answer_ready(x, 200);
-    else
-        exchange_fail(x, status, err->text);
-}
-
-/* The client left; nobody waits for the answer. */
-static void exchange_forget(struct grpc_exchange *x) {
-    inference_count(&x->inference, 0);
-    inference_free(&x->inference);
-}
-
-void exchange_returned(struct grpc_exchange *x) {
-    struct inference *i = &x->inference;
-    struct sy_error err;
-    if (!x->call) {
-        exchange_forget(x);
-        return;
-    }
-    struct grpc_frontend *f = x->call->connection->frontend;
-    size_t work = f->base.config.bulk ? inference_answer_work(i, false, x->accepts != BODY_IDENTITY) : 0;
-    if (work > 0) {
-        to_bulk(x, write_in_bulk, work);
-        return;
-    }
-    unsigned status = answer_write(x, &f->base.deflater, &err);
-    answer_written(x, status, &err);
-}
-
-void exchange_bulk_returned(struct bulk_job *job) {
-    struct grpc_exchange *x = container_of(job, struct grpc_exchange, job);
-    struct inference *i = &x->inference;
-    bool wrote = job->run == write_in_bulk;
-    inference_from_bulk(i, wrote ? INFERENCE_FINISHED : INFERENCE_UPLOAD);
-    if (!x->call)
-        exchange_forget(x);
-    else if (wrote)
-        answer_written(x, x->status, &x->error);
-    else if (job->run == parse_in_bulk)
-        infer_submit(x, x->status, &x->error);
-    else if (x->status)
-        exchange_fail(x, x->status, x->error.text);
-    else
-        message_run(x);
 }
 
 /* ---- what the client sends ---- */
@@ -615,10 +185,6 @@ static void not_grpc(struct grpc_call *call, const char *status) {
     connection_touch(call->connection);
 }
 
-static bool is_health(const struct grpc_call *call) {
-    return asks_for_health(call) || call->method == GRPC_HEALTH_WATCH;
-}
-
 /* Watchers may stay for ever, and need no token: their number is limited. */
 static void watcher_begin(struct grpc_call *call) {
     struct grpc_frontend *f = call->connection->frontend;
@@ -632,7 +198,7 @@ static void watcher_begin(struct grpc_call *call) {
 
 bool call_open(struct grpc_call *call) {
     struct grpc_frontend *f = call->connection->frontend;
-    if (f->open_calls > f->call_count && !asks_for_health(call)) {
+    if (f->open_calls > f->call_count && !grpc_method_asks_health(call->method)) {
         bool itself = f->silent.next == &call->silent;
         silent_makes_way(f);
         if (itself)
@@ -642,7 +208,7 @@ bool call_open(struct grpc_call *call) {
     call->connection->spare &= acceptor_crowded(&f->base.acceptor);
     if (call->timeout_ns < GRPC_TIMEOUT_NONE - f->base.turn_ns)
         call->limit_ns = f->base.turn_ns + call->timeout_ns;
-    if (f->base.deflater.level == 0 || !is_inference(call))
+    if (f->base.deflater.level == 0 || !grpc_method_infers(call->method))
         call->accepts = BODY_IDENTITY;
     if (call->oversized)
         call_end(call, 431, "the headers are larger than they may be");
@@ -650,15 +216,16 @@ bool call_open(struct grpc_call *call) {
         not_grpc(call, "405");
     else if (!call->typed)
         not_grpc(call, "415");
-    else if (!frontend_admits(&f->base.config, call->authorized, is_health(call)))
+    else if (!frontend_admits(&f->base.config, call->authorized,
+                              grpc_method_asks_health(call->method) || call->method == GRPC_HEALTH_WATCH))
         call_end(call, 401, "a token is needed: authorization: Bearer TOKEN, or x-api-key: TOKEN");
-    else if (call->connection->spare && !asks_for_health(call))
+    else if (call->connection->spare && !grpc_method_asks_health(call->method))
         call_end(call, 503, "the server has as many connections as it may");
     else if (call->method == GRPC_NO_METHOD)
         call_end(call, 501, "there is no such method");
     else if (call->method == GRPC_NOT_SERVED)
         call_end(call, 501, "this method is not served");
-    else if (is_order(call) && !f->base.config.desk)
+    else if (grpc_method_orders(call->method) && !f->base.config.desk)
         call_end(call, 503, v2_orders_refused(f->base.config.of_cluster));
     else if (call->encoding == BODY_UNKNOWN)
         call_end(call, 501, "this grpc-encoding is not supported");
@@ -669,21 +236,11 @@ bool call_open(struct grpc_call *call) {
     return true;
 }
 
-static struct grpc_exchange *exchange_begin(struct grpc_call *call) {
-    struct grpc_exchange *x = exchange_take(call);
-    if (!x)
-        return NULL;
-    call->receiving = x;
-    call->in.since_ns = 0;
-    message_begin(x);
-    return x;
-}
-
 /* A message that cannot be kept ends the call, streaming or not: where the next one begins is not known. */
 static void message_fail(struct grpc_exchange *x, unsigned status, const char *sentence) {
     struct grpc_call *call = x->call;
     inference_answered(&x->inference, status);
-    exchange_end(x, true);
+    grpc_exchange_end(x, true);
     call_end(call, status, sentence);
 }
 
@@ -707,7 +264,7 @@ static size_t messages_take(struct grpc_call *call, const uint8_t *data, size_t 
             message_fail(first_exchange(call), 400, "a unary call has one message");
             break;
         }
-        if (!x && !(x = exchange_begin(call))) {
+        if (!x && !(x = grpc_exchange_begin(call))) {
             snprintf(err.text, sizeof(err.text), "the server has %" PRIu32 " requests in flight and takes no more",
                      f->base.config.requests_max);
             call_end(call, 503, err.text);
@@ -723,7 +280,7 @@ static size_t messages_take(struct grpc_call *call, const uint8_t *data, size_t 
         if (x->message.state != GRPC_COMPLETE)
             continue;
         if (streaming)
-            exchange_run(x);
+            grpc_exchange_run(x);
         else
             call->receiving = NULL;
     }
@@ -742,7 +299,7 @@ static void messages_end(struct grpc_call *call) {
     } else if (list_empty(&call->exchanges)) {
         call_end(call, 400, "a unary call has one message");
     } else {
-        exchange_run(first_exchange(call));
+        grpc_exchange_run(first_exchange(call));
     }
 }
 
@@ -759,8 +316,7 @@ static void kept_free(struct grpc_call *call) {
     list_remove(&call->resumed);
 }
 
-/* What is kept may be taken in this turn, or the next. */
-static void resume_later(struct grpc_call *call) {
+void call_resume_later(struct grpc_call *call) {
     if (call->exchange_count < STREAM_EXCHANGES_MAX && list_empty(&call->resumed))
         list_append(&call->connection->frontend->resumed, &call->resumed);
 }
@@ -779,14 +335,14 @@ static void message_comes(struct grpc_call *call) {
     if (!x && !grpc_method_streams(call->method) && !list_empty(&call->exchanges))
         x = first_exchange(call);
     if (x)
-        coming_on(&call->connection->frontend->base, &call->coming, message_come(x));
+        coming_on(&call->connection->frontend->base, &call->coming, grpc_exchange_come(x));
 }
 
 void call_data(struct grpc_call *call, const uint8_t *data, size_t bytes) {
     bool waits = (call->kept.length > 0 || call->connection->held) && !call->ended;
     size_t taken = waits ? 0 : messages_take(call, data, bytes);
     if (taken < bytes && call->kept.length == 0 && !call->connection->held)
-        resume_later(call);
+        call_resume_later(call);
     message_comes(call);
     if (taken < bytes)
         text_append(&call->kept, (const char *)data + taken, bytes - taken);
@@ -810,7 +366,7 @@ static void call_resume(struct grpc_call *call) {
             memmove(kept->data, kept->data + call->kept_at, kept->length);
             call->kept_at = 0;
         }
-        resume_later(call);
+        call_resume_later(call);
         return;
     }
     kept_free(call);
@@ -880,7 +436,7 @@ static size_t answers_copy(struct grpc_call *call, uint8_t *data, size_t bytes) 
         }
         if (!x->answered || !answer_over(x))
             break;
-        exchange_end(x, true);
+        grpc_exchange_end(x, true);
         first_begin(call);
     }
     call->connection->unsent.handed += used;
@@ -930,7 +486,7 @@ size_t call_take(struct grpc_call *call, size_t bytes, struct iovec *pieces) {
         bytes -= pieces[count++].iov_len;
     }
     if (answer_over(x)) {
-        exchange_end(x, true);
+        grpc_exchange_end(x, true);
         first_begin(call);
     }
     return count;
@@ -943,9 +499,9 @@ void call_close(struct grpc_call *call) {
         enum inference_state state = x->inference.state;
         if (state == INFERENCE_RUNNING || state == INFERENCE_ORDERED || state == INFERENCE_BULK) { /* freed when back */
             inference_cancel(&x->inference);
-            exchange_detach(x);
+            grpc_exchange_detach(x);
         } else {
-            exchange_end(x, false);
+            grpc_exchange_end(x, false);
         }
     }
     kept_free(call);

@@ -35,7 +35,7 @@ enum grpc_method {
     GRPC_SCALER_SPEC,
     GRPC_SCALER_WATCH_SPEC,
     GRPC_SCALER_METRICS,
-    GRPC_LOAD, /* this and the next: orders, which grpc_call.c hands in; not answered here */
+    GRPC_LOAD, /* this and the next: orders, which grpc_exchange.c hands in; not answered here */
     GRPC_UNLOAD,
     GRPC_NOT_SERVED, /* a method of these services that is not served */
     GRPC_NO_METHOD,
@@ -49,6 +49,20 @@ static inline bool grpc_method_streams(enum grpc_method method) {
 /* It is answered at once, and again when the answer changes. */
 static inline bool grpc_method_watches(enum grpc_method method) {
     return method == GRPC_HEALTH_WATCH || method == GRPC_SCALER_WATCH || method == GRPC_SCALER_WATCH_SPEC;
+}
+
+static inline bool grpc_method_infers(enum grpc_method method) {
+    return method == GRPC_MODEL_INFER || method == GRPC_MODEL_STREAM_INFER;
+}
+
+/* It loads or unloads a model. */
+static inline bool grpc_method_orders(enum grpc_method method) {
+    return method == GRPC_LOAD || method == GRPC_UNLOAD;
+}
+
+/* It asks for health, and is answered at once. */
+static inline bool grpc_method_asks_health(enum grpc_method method) {
+    return method == GRPC_SERVER_LIVE || method == GRPC_SERVER_READY || method == GRPC_HEALTH_CHECK;
 }
 
 /* Of a request's :path. */

@@ -22,6 +22,10 @@
 #define OUTGOING_PIECES  128                 /* of a write: a long answer has two a frame of 16 KiB */
 #define FRAME_HEAD_BYTES 9
 #define CALLS_SPARE      1024 /* calls beyond call_count, for those that ask for health */
+/* While more exchanges of a call than MANY wait, the client's window is not refilled; while MAX wait, messages that
+ * come within it are kept as they are. */
+#define STREAM_EXCHANGES_MANY 256
+#define STREAM_EXCHANGES_MAX  1024
 
 /* How many more of something a client may send. */
 struct allowance {
@@ -183,7 +187,7 @@ static inline bool connection_congested(const struct grpc_connection *c) {
     return stream_congested(&c->stream);
 }
 
-/* ---- the same, for grpc_call.c ---- */
+/* ---- the same, for grpc_call.c and grpc_exchange.c ---- */
 
 /* It may have something to send: connection_send() is called in this turn. */
 static inline void connection_touch(struct grpc_connection *c) {
@@ -207,15 +211,11 @@ ssize_t call_read(struct grpc_call *call, uint8_t *data, size_t bytes, uint32_t 
 /* The next so many bytes of an answer that call_read() left where it is (NGHTTP2_DATA_FLAG_NO_COPY), in at most
  * INFER_ANSWER_PIECES pieces. They stay there until exchanges_free(). Returns the number of pieces. */
 size_t call_take(struct grpc_call *call, size_t bytes, struct iovec *pieces);
-/* Frees exchanges that have ended: what call_take() gave of them has been written, or never will be. */
-void exchanges_free(struct grpc_frontend *frontend);
 /* The stream is over, with whatever result. */
 void call_close(struct grpc_call *call);
 
 /* ---- the same, for grpc_sweep.c ---- */
 
-/* Tells a watcher of a change. */
-void call_watch(struct grpc_call *call);
 /* What the client was sending is given up, and the call ends with this status. */
 void call_fail(struct grpc_call *call, unsigned status, const char *sentence);
 /* Ends the stream without a status. */
@@ -230,13 +230,43 @@ void connections_sweep(struct frontend *frontend);
 
 /* ---- grpc_call.c, for grpc.c ---- */
 
+/* Takes messages that streams sent while too many waited, for a while. False: there was nothing to do, or no time. */
+bool calls_resume(struct grpc_frontend *frontend, int64_t until_ns);
+/* The server ends: so does the call, once it has no exchanges. */
+void call_abandon(struct grpc_call *call);
+
+/* ---- the same, for grpc_exchange.c ---- */
+
+/* There is something to read, or the call is over. */
+void call_progress(struct grpc_call *call);
+/* The call ends with this status, behind the answers that are complete. */
+void call_end(struct grpc_call *call, unsigned status, const char *sentence);
+/* What is kept may be taken in this turn, or the next. */
+void call_resume_later(struct grpc_call *call);
+
+/* ---- grpc_exchange.c, for grpc_call.c ---- */
+
+/* A message begins. NULL: no slot is free, and none makes way. */
+struct grpc_exchange *grpc_exchange_begin(struct grpc_call *call);
+/* How many bytes of its message have come. */
+size_t grpc_exchange_come(const struct grpc_exchange *exchange);
+/* Its message is complete. */
+void grpc_exchange_run(struct grpc_exchange *exchange);
+/* Takes it from its call; it is freed when its request comes back. */
+void grpc_exchange_detach(struct grpc_exchange *exchange);
+/* Takes it from its call. It is freed at once, or after the write under way, which may send parts of its answer from
+ * where they lie. */
+void grpc_exchange_end(struct grpc_exchange *exchange, bool sent);
+
+/* ---- the same, for grpc.c, grpc_connection.c and grpc_sweep.c ---- */
+
 /* The scheduler gave the request back. */
 void exchange_returned(struct grpc_exchange *exchange);
 /* A bulk thread gave it back. */
 void exchange_bulk_returned(struct bulk_job *job);
 /* The order was carried out: 200, or another status with a sentence. */
 void exchange_order_returned(void *exchange, unsigned status, const char *sentence);
-/* Takes messages that streams sent while too many waited, for a while. False: there was nothing to do, or no time. */
-bool calls_resume(struct grpc_frontend *frontend, int64_t until_ns);
-/* The server ends: so does the call, once it has no exchanges. */
-void call_abandon(struct grpc_call *call);
+/* Frees exchanges that have ended: what call_take() gave of them has been written, or never will be. */
+void exchanges_free(struct grpc_frontend *frontend);
+/* Tells a watcher of a change. */
+void call_watch(struct grpc_call *call);

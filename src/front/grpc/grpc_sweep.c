@@ -26,7 +26,7 @@ static bool arrives_late(const struct grpc_frontend *f, struct grpc_call *call, 
     return frontend_slow(&f->base.config, &call->in, m->bytes - m->to_come, f->base.turn_ns);
 }
 
-/* The client leaves its window closed for an answer. Its time begins when those before it have gone. */
+/* The client leaves its window closed for an answer. An answer's time begins when those before it have gone. */
 static bool leaves_late(const struct grpc_frontend *f, struct grpc_call *call, const struct grpc_exchange *x) {
     return x->answered && frontend_slow(&f->base.config, &call->out, x->bytes - answer_left(x), f->base.turn_ns) &&
            nghttp2_session_get_stream_remote_window_size(call->connection->session, call->stream) <= 0;
