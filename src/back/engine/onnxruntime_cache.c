@@ -1,9 +1,7 @@
 /* onnxruntime_cache.c - keeps and checks the files of optimised models. */
 #include "back/engine/onnxruntime_cache.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +9,6 @@
 #include <unistd.h>
 
 #include "core/system/files.h"
-#include "core/system/folder.h"
 #include "core/system/log.h"
 #include "core/util/time.h"
 #include "model/engine/fingerprint.h"
@@ -98,40 +95,6 @@ static bool stamps_hold(const json_t *list, const char *beside, bool derived, ch
 
 /* Drafts. */
 
-/* Removes drafts of this verdict whose maker died. Makers do die: that is why they are child processes. A process
- * number would mean nothing to makers in other containers, who may share the folder: so drafts are locked. */
-static void drafts_sweep(const char *verdict) {
-    char folder[SIDECAR_PATH_MAX], path[2 * SIDECAR_PATH_MAX];
-    const char *name = strrchr(verdict, '/') + 1;
-    snprintf(folder, sizeof(folder), "%.*s", (int)(name - verdict), verdict);
-    DIR *dir = opendir(folder);
-    for (struct dirent *entry; dir && (entry = readdir(dir));) {
-        if (strncmp(entry->d_name, name, strlen(name)) != 0 || strncmp(entry->d_name + strlen(name), ".draft-", 7) != 0)
-            continue;
-        snprintf(path, sizeof(path), "%s%s", folder, entry->d_name);
-        int lock = folder_lock(path);
-        if (lock >= 0) {
-            folder_remove(path);
-            close(lock);
-        }
-    }
-    if (dir)
-        closedir(dir);
-}
-
-/* Makes an empty folder with a name of its own. If somebody removes it before it is locked, makes another one. */
-static int draft_folder_make(struct cache_draft *draft, struct sy_error *err) {
-    for (int attempt = 0; attempt < 10; attempt++) {
-        snprintf(draft->folder, sizeof(draft->folder), "%s.draft-XXXXXX", draft->verdict);
-        if (!mkdtemp(draft->folder))
-            return error_set(err, -errno, "%s: %s", draft->folder, strerror(errno));
-        draft->lock = folder_lock(draft->folder);
-        if (draft->lock >= 0)
-            return 0;
-    }
-    return error_set(err, -EBUSY, "%s: no folder for a draft of it stays", draft->verdict);
-}
-
 struct stamp_list {
     json_t *list;
     int folder;
@@ -152,26 +115,26 @@ static int model_stamps(const char *model_path, json_t *list, struct sy_error *e
 
 int cache_draft_open(struct cache_draft *draft, const char *model_path, const struct engine_options *options,
                      enum cache_format format, struct sy_error *err) {
-    char key[512], stem[256];
+    char key[512], stem[256], prefix[SIDECAR_PATH_MAX + 8];
     memset(draft, 0, sizeof(*draft));
     draft->format = format;
-    draft->lock = -1;
     key_compose(options, key, sizeof(key));
     int rc = sidecar_path(model_path, options->cache_dir, key, ".cache.json", draft->verdict, err);
     if (rc)
         return rc;
-    drafts_sweep(draft->verdict);
     const char *name = strrchr(draft->verdict, '/') + 1;
     snprintf(stem, sizeof(stem), "%.*s", (int)(strlen(name) - strlen(".json")), name);
     draft->contents = json_array();
     rc = model_stamps(model_path, draft->contents, err);
+    snprintf(prefix, sizeof(prefix), "%s.draft-", draft->verdict);
     if (!rc)
-        rc = draft_folder_make(draft, err);
+        rc = temporary_folder_begin(&draft->folder, prefix, err);
     if (rc) {
         json_decref(draft->contents);
         return rc;
     }
-    snprintf(draft->model, sizeof(draft->model), "%s/%s.%s", draft->folder, stem, format == CACHE_ORT ? "ort" : "onnx");
+    snprintf(draft->model, sizeof(draft->model), "%s/%s.%s", draft->folder.path, stem,
+             format == CACHE_ORT ? "ort" : "onnx");
     if (format == CACHE_PREPACKED)
         snprintf(draft->weights, sizeof(draft->weights), "%.240s.weights", stem);
     return 0;
@@ -196,7 +159,7 @@ int cache_draft_commit(struct cache_draft *draft, const char *model_path, const 
     sidecar_owner(model_path, draft->verdict, owner);
     if (!stamps_hold(draft->contents, model_path, false, path))
         rc = error_set(err, -EBUSY, "%s has changed while a copy of it was being made", model_path);
-    snprintf(weights, sizeof(weights), "%s/%s", draft->folder, draft->weights);
+    snprintf(weights, sizeof(weights), "%s/%s", draft->folder.path, draft->weights);
     if (!rc && *draft->weights && access(weights, F_OK) == 0) /* a tiny model may have none */
         rc = file_commit(draft, weights, files, err);
     if (!rc && draft->format != CACHE_NONE)
@@ -213,9 +176,7 @@ int cache_draft_commit(struct cache_draft *draft, const char *model_path, const 
 }
 
 void cache_draft_close(struct cache_draft *draft) {
-    folder_remove(draft->folder);
-    if (draft->lock >= 0)
-        close(draft->lock);
+    temporary_folder_remove(&draft->folder);
     json_decref(draft->contents);
 }
 

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "back/engine/onnxruntime_session.h"
+#include "core/system/temporary_folder.h"
 #include "model/engine/sidecar.h"
 
 enum cache_format { CACHE_PREPACKED, CACHE_ORT, CACHE_NONE, CACHE_FORMATS };
@@ -20,11 +21,10 @@ const char *cache_format_name(enum cache_format format);
 struct cache_draft {
     enum cache_format format;
     char verdict[SIDECAR_PATH_MAX]; /* where the verdict is to be */
-    char folder[SIDECAR_PATH_MAX + 32];
-    char model[SIDECAR_PATH_MAX + 512]; /* in the folder; what sessions open */
-    char weights[256];                  /* name of the second file, or "" */
-    struct json_t *contents;            /* the model's files as they were before it was read */
-    int lock;                           /* of the folder, while its maker lives */
+    struct temporary_folder folder; /* makers die, which is why they are child processes */
+    char model[PATH_MAX + 512];     /* in the folder; what sessions open */
+    char weights[256];              /* name of the second file, or "" */
+    struct json_t *contents;        /* the model's files as they were before it was read */
 };
 
 /* Makes an empty folder for a cache of the model, and notes what its files are: call it before they are read. 0 or

@@ -25,14 +25,16 @@ const char *temporary_parent(unsigned i) {
     return i < ARRAY_COUNT(parents) ? parents[i] : NULL;
 }
 
-static void folders_sweep(const char *parent) {
+static void sweep(const char *prefix) {
     char path[PATH_MAX];
     struct stat st;
-    DIR *dir = opendir(parent);
+    const char *name = strrchr(prefix, '/') + 1;
+    snprintf(path, sizeof(path), "%.*s", (int)(name - prefix), prefix);
+    DIR *dir = opendir(path);
     for (const struct dirent *entry; dir && (entry = readdir(dir));) {
-        if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) != 0 ||
-            snprintf(path, sizeof(path), "%s/%s", parent, entry->d_name) >= (int)sizeof(path) || lstat(path, &st) ||
-            !S_ISDIR(st.st_mode) || st.st_uid != geteuid())
+        if (strncmp(entry->d_name, name, strlen(name)) != 0 ||
+            snprintf(path, sizeof(path), "%.*s%s", (int)(name - prefix), prefix, entry->d_name) >= (int)sizeof(path) ||
+            lstat(path, &st) || !S_ISDIR(st.st_mode) || st.st_uid != geteuid())
             continue;
         int lock = folder_lock(path);
         if (lock >= 0) {
@@ -45,23 +47,32 @@ static void folders_sweep(const char *parent) {
 }
 
 void temporary_folders_sweep(void) {
+    char prefix[PATH_MAX];
     for (unsigned i = 0; temporary_parent(i); i++)
-        folders_sweep(temporary_parent(i));
+        if (snprintf(prefix, sizeof(prefix), "%s/" PREFIX, temporary_parent(i)) < (int)sizeof(prefix))
+            sweep(prefix);
 }
 
-int temporary_folder_make(struct temporary_folder *folder, const char *parent, struct sy_error *err) {
-    parent = parent ? parent : of_environment("/tmp");
-    folders_sweep(parent);
+int temporary_folder_begin(struct temporary_folder *folder, const char *prefix, struct sy_error *err) {
+    sweep(prefix);
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) { /* somebody may sweep it before it is locked */
-        if (snprintf(folder->path, sizeof(folder->path), "%s/" PREFIX "XXXXXX", parent) >= (int)sizeof(folder->path))
-            return error_set(err, -ENAMETOOLONG, "%.400s: the path is too long", parent);
+        if (snprintf(folder->path, sizeof(folder->path), "%sXXXXXX", prefix) >= (int)sizeof(folder->path))
+            return error_set(err, -ENAMETOOLONG, "%.400s: the path is too long", prefix);
         if (!mkdtemp(folder->path))
-            return error_set(err, -errno, "%.400s: no folder for temporary files: %s", parent, strerror(errno));
+            return error_set(err, -errno, "%.400s: no folder for temporary files: %s", prefix, strerror(errno));
         folder->lock = folder_lock(folder->path);
         if (folder->lock >= 0)
             return 0;
     }
-    return error_set(err, -EBUSY, "%.400s: no folder for temporary files stays", parent);
+    return error_set(err, -EBUSY, "%.400s: no folder for temporary files stays", prefix);
+}
+
+int temporary_folder_make(struct temporary_folder *folder, const char *parent, struct sy_error *err) {
+    char prefix[PATH_MAX];
+    parent = parent ? parent : of_environment("/tmp");
+    if (snprintf(prefix, sizeof(prefix), "%s/" PREFIX, parent) >= (int)sizeof(prefix))
+        return error_set(err, -ENAMETOOLONG, "%.400s: the path is too long", parent);
+    return temporary_folder_begin(folder, prefix, err);
 }
 
 void temporary_folder_remove(struct temporary_folder *folder) {

@@ -14,6 +14,8 @@ struct temporary_folder {
 /* Makes one that only this user can enter, in `parent`; NULL: in $TMPDIR, or /tmp. Before that, removes those there
  * that processes which live no more have left. 0 or -errno with a sentence. */
 int temporary_folder_make(struct temporary_folder *folder, const char *parent, struct sy_error *err);
+/* The same with a name that begins with `prefix`, a path: beside what the folder is to become, or files in it. */
+int temporary_folder_begin(struct temporary_folder *folder, const char *prefix, struct sy_error *err);
 /* Removes it with all that lies in it. */
 void temporary_folder_remove(struct temporary_folder *folder);
 

@@ -13,6 +13,7 @@
 
 #include "core/system/folder.h"
 #include "core/system/log.h"
+#include "core/system/temporary_folder.h"
 #include "model/engine/fingerprint.h"
 
 #define NOTE_FORMAT 1
@@ -232,17 +233,20 @@ void part_folders_tidy(const char *model_path, const char *cache_dir) {
 /* ---- finding or making parts ---- */
 
 static int parts_make(const char *folder, const struct part_want *want, struct sy_error *err) {
-    char made[SIDECAR_PATH_MAX];
-    if (snprintf(made, sizeof(made), "%s.XXXXXX", folder) >= (int)sizeof(made))
-        return error_set(err, -ENAMETOOLONG, "%s: the path is too long", folder);
-    if (!mkdtemp(made))
-        return error_set(err, -errno, "%s: %s", made, strerror(errno));
-    int rc = want->make(want->context, made, err);
-    bool moved = !rc && rename(made, folder) == 0;
+    struct temporary_folder made;
+    char prefix[SIDECAR_PATH_MAX + 8];
+    snprintf(prefix, sizeof(prefix), "%s.making-", folder);
+    int rc = temporary_folder_begin(&made, prefix, err);
+    if (rc)
+        return rc;
+    rc = want->make(want->context, made.path, err);
+    bool moved = !rc && rename(made.path, folder) == 0;
     if (!rc && !moved && errno != ENOTEMPTY && errno != EEXIST) /* else another server has just made them */
         rc = error_set(err, -errno, "%s: %s", folder, strerror(errno));
-    if (!moved)
-        folder_remove(made);
+    if (moved)
+        close(made.lock);
+    else
+        temporary_folder_remove(&made);
     return rc;
 }
 

@@ -273,10 +273,10 @@ static void dead_makers_leave_nothing(void **state) {
     struct cache_draft first, second;
     assert_int_equal(cache_draft_open(&first, p->model, &p->options, CACHE_ORT, NULL), 0);
     assert_int_equal(cache_draft_open(&second, p->model, &p->options, CACHE_ORT, NULL), 0);
-    assert_string_not_equal(first.folder, second.folder);
-    assert_int_equal(access(first.folder, W_OK), 0);
+    assert_string_not_equal(first.folder.path, second.folder.path);
+    assert_int_equal(access(first.folder.path, W_OK), 0);
     cache_draft_close(&first);
-    assert_int_equal(access(second.folder, W_OK), 0);
+    assert_int_equal(access(second.folder.path, W_OK), 0);
     cache_draft_close(&second);
     snprintf(pattern, sizeof(pattern), "%s/.symphony/*draft*", p->folder);
     assert_int_equal(glob(pattern, 0, NULL, &left), GLOB_NOMATCH);

@@ -252,6 +252,17 @@ static void parts_of_another_server_made_meanwhile_are_kept(void **state) {
     assert_true(is_there(m.f));
 }
 
+static void what_a_killed_maker_left_goes(void **state) {
+    struct maker m = {.f = *state, .note = true};
+    struct sy_error err;
+    char left[SIDECAR_PATH_MAX + 16];
+    folder_remove(m.f->folder);
+    snprintf(left, sizeof(left), "%s.making-123456", m.f->folder);
+    assert_int_equal(mkdir(left, 0700), 0);
+    assert_int_equal(get(&m, &err), 0);
+    assert_int_equal(access(left, F_OK), -1);
+}
+
 static void parts_without_a_note_are_an_error(void **state) {
     struct maker m = {.f = *state};
     struct sy_error err;
@@ -273,6 +284,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_refusal_is_kept, fixture_make, fixture_free),
         cmocka_unit_test_setup_teardown(a_trial_without_an_outcome_leaves_nothing, fixture_make, fixture_free),
         cmocka_unit_test_setup_teardown(parts_of_another_server_made_meanwhile_are_kept, fixture_make, fixture_free),
+        cmocka_unit_test_setup_teardown(what_a_killed_maker_left_goes, fixture_make, fixture_free),
         cmocka_unit_test_setup_teardown(parts_without_a_note_are_an_error, fixture_make, fixture_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
