@@ -9,7 +9,7 @@ import pytest
 from server import BINARY, Server
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
-PAGES = [*sorted(TOP.glob("*.md")), *sorted((TOP / "docs").glob("*.md"))]
+PAGES = [page for pattern in ("*.md", "docs/*.md", "src/*/README.md", "tests/*/README.md") for page in sorted(TOP.glob(pattern))]
 WRITTEN = [page for page in PAGES if not page.name.startswith(("reproduction", "comparison"))]  # not by a command of ./run
 GUIDES = "\n".join(page.read_text() for page in (TOP / "docs").glob("*.md"))
 SOURCES = "\n".join(path.read_text() for path in (TOP / "src").rglob("*.[ch]"))
