@@ -1,6 +1,6 @@
 #!/bin/sh
 # purity.sh NM SOURCE_DIR OBJECT... - refuses clocks, randomness, threads and atomics in the pure folders, and in the
-# cores also memory allocation and input or output. The build runs it on the objects of symphony_core.
+# cores also memory allocation and input or output. The build runs it on all objects but main()s.
 #
 #   cores    src/sched/core, src/sched/policy; and of other folders the files that are named below
 #   others   src/sched/plan, src/lab/sim, src/lab/scenario

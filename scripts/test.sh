@@ -43,7 +43,7 @@ targets_of() {
     sed -n "s|^$1/||p" | awk -F / '
         $1 == "unit" { print "unit_" $2 "_" $3; next }
         $1 == "sim" || $1 == "fuzz" { sub(/-whole$/, "", $2); print $1 "_" $2; next }
-        $1 == "e2e" && $2 != "reproduce" { print "symphony\nbench_inside"; next } # e2e/serve runs both
+        $1 == "e2e" && $2 != "reproduce" { print "symphony\nsymphony-server\nbench_inside"; next } # e2e/serve runs all three
         { print "all" }' | sort -u
 }
 

@@ -1,78 +1,13 @@
-/* main.c - a table of commands. */
-#include <errno.h>
-#include <math.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+/* main.c - the program `symphony`: all commands. */
+#include <stddef.h>
 
-#include "core/system/clock.h"
-#include "core/system/log.h"
 #include "server/commands/cli.h"
-
-#define TEST_CLOCK "SYMPHONY_TEST_CLOCK" /* for tests: OFFSET_S,PPM */
 
 static const struct cli_command *const commands[] = {
     &cli_backend, &cli_bench,    &cli_drain,  &cli_frontend, &cli_plan,   &cli_profile, &cli_scheduler,
     &cli_serve,   &cli_simulate, &cli_status, &cli_stress,   &cli_whatif, NULL,
 };
 
-static void usage(FILE *to) {
-    fputs("Usage: symphony COMMAND [OPTION]...\n"
-          "Serves many DNN models from one shared pool of accelerators under latency SLOs.\n\n"
-          "Commands:\n",
-          to);
-    for (const struct cli_command *const *c = commands; *c; c++)
-        fprintf(to, "  %-10s %s\n", (*c)->name, (*c)->summary);
-    fputs("\n'symphony COMMAND --help' says more of each. Exit status: 0 success, 2 bad usage or input, 1 failure.\n",
-          to);
-}
-
-static int command_run(int argc, char **argv) {
-    if (argc < 2) {
-        usage(stderr);
-        return CLI_USAGE;
-    }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        usage(stdout);
-        return 0;
-    }
-    if (strcmp(argv[1], "--version") == 0) {
-        puts("symphony " SYMPHONY_VERSION);
-        return 0;
-    }
-    for (const struct cli_command *const *c = commands; *c; c++)
-        if (strcmp((*c)->name, argv[1]) == 0)
-            return (*c)->run(argc - 1, argv + 1);
-    fprintf(stderr, "symphony: unknown command '%s'; 'symphony --help' lists them\n", argv[1]);
-    return CLI_USAGE;
-}
-
-/* Makes the process's clock differ from other processes', if the environment says so. False: it says what cannot be. */
-static bool test_clock_set(void) {
-    const char *text = getenv(TEST_CLOCK);
-    if (!text)
-        return true;
-    char *end;
-    double offset_s = strtod(text, &end);
-    if (end == text || *end != ',' || !(fabs(offset_s) < 1e9))
-        return false;
-    const char *second = end + 1;
-    double ppm = strtod(second, &end);
-    return end != second && !*end && clock_skew_set((int64_t)(offset_s * 1e9), ppm) == 0;
-}
-
-/* A result that could not be written (a full disk) is a failure, whatever the command. */
 int main(int argc, char **argv) {
-    if (!test_clock_set()) {
-        fputs("symphony: " TEST_CLOCK " is not an offset in seconds and a drift in ppm, such as 3600,200\n", stderr);
-        return CLI_USAGE;
-    }
-    int status = command_run(argc, argv);
-    if ((fflush(stdout) || ferror(stdout)) && status == CLI_OK) {
-        fprintf(stderr, "symphony: cannot write to standard output: %s\n", strerror(errno));
-        status = CLI_FAILURE;
-    }
-    log_drain(LOG_DRAIN_MS);
-    return status;
+    return cli_main(argc, argv, commands);
 }

@@ -90,7 +90,7 @@ class Pod:
         assert self.spec["securityContext"]["readOnlyRootFilesystem"]
         self.process = container.Container(self.cluster.image, network.on(self.name),
                                            self.cluster.folder / ("%s.%d" % (self.name, self.count)),
-                                           ["/usr/local/bin/symphony", *args], self.template["securityContext"]["runAsUser"],
+                                           ["/usr/local/bin/symphony-server", *args], self.template["securityContext"]["runAsUser"],
                                            writable=paths.values(), readable=readable, env=env)
 
     def place(self, port):

@@ -561,3 +561,17 @@ def test_requests_from_within_the_process_go_the_same_way(tmp_path, options):
             break
     assert result["failed"] == 0 and result["requests"] > 10
     assert 0 < result["p50_us"] <= result["p99_us"]
+
+
+def test_the_server_serves_without_the_lab(tmp_path):
+    binary = pathlib.Path(BINARY).with_name("symphony-server")
+    shutil.copy(DATA / "mlp.onnx", tmp_path)
+    said = subprocess.run([binary, "--help"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert [line.split()[0] for line in said.split("Commands:\n")[1].split("\n\n")[0].splitlines()] == \
+        "backend drain frontend profile scheduler serve status".split()
+    refused = subprocess.run([binary, "bench"], capture_output=True, text=True)
+    assert refused.returncode == 2 and "unknown command 'bench'" in refused.stderr
+    server = Server("--repository", tmp_path)
+    server.args[0] = str(binary)
+    with server:  # it measures the model by a process of the same program
+        assert server.request("GET", "/v2/models/mlp/ready")[0] == 200 and server.stop() == 0

@@ -1,4 +1,4 @@
-/* cli.h - a command of the program. One command a file; main.c holds the table. */
+/* cli.h - the program around its commands. One command a file; main.c and main_server.c hold the tables. */
 #pragma once
 
 #define CLI_OK      0
@@ -11,6 +11,8 @@ struct cli_command {
     int (*run)(int argc, char **argv); /* argv[0] is the command's name; returns the exit status */
 };
 
+/* A program's main(): runs the one of `commands`, up to NULL, that argv[1] names; says which there are. */
+int cli_main(int argc, char **argv, const struct cli_command *const *commands);
 /* "symphony NAME: sentence" on standard error; returns CLI_USAGE. */
 int cli_usage_error(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

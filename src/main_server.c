@@ -1,0 +1,12 @@
+/* main_server.c - the program `symphony-server`: the commands that serve, without the lab's. */
+#include <stddef.h>
+
+#include "server/commands/cli.h"
+
+static const struct cli_command *const commands[] = {
+    &cli_backend, &cli_drain, &cli_frontend, &cli_profile, &cli_scheduler, &cli_serve, &cli_status, NULL,
+};
+
+int main(int argc, char **argv) {
+    return cli_main(argc, argv, commands);
+}
