@@ -128,7 +128,7 @@ def command(server, *options):
 def bench(server, *options):
     """Runs to the end; the JSON it prints."""
     done = subprocess.run(command(server, "--json", "--warmup", "0.2", *map(str, options)), capture_output=True, text=True,
-                          timeout=300)
+                          timeout=600)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -572,7 +572,7 @@ def test_no_connection_that_is_up_is_status_1(tmp_path):
     server.tls.load_cert_chain(*Authority(tmp_path).sign("silent"))
     with server:
         done = subprocess.run([BINARY, "bench", f"https://localhost:{server.port}", "--insecure", "--rate", "5", "--connections",
-                               "7"], capture_output=True, text=True, timeout=90)
+                               "7"], capture_output=True, text=True, timeout=600)
         server.ended.set()
     assert done.returncode == 1
     assert f"cannot open a connection to localhost:{server.port}: none of 7 was up after 5 s" in done.stderr

@@ -127,7 +127,7 @@ class Chaos:
         return end
 
     def ended(self, process):
-        status = process.process.wait(60)
+        status = process.process.wait(600)
         early = status == -signal.SIGTERM and 'msg="ready"' not in process.log_of_now()  # before it waits for signals
         assert status == 0 or early or process.host == "e1", "%s ended with %d: %s" % (process.host, status, process.log()[-2000:])
         process.start()

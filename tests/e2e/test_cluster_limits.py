@@ -63,7 +63,7 @@ def test_who_connects_when_no_file_is_left_is_sent_away():
             return some
         finally:
             scheduler.terminate()
-            scheduler.communicate(timeout=180)
+            scheduler.communicate(timeout=600)
     assert any(once() for _ in range(10))  # on a machine that stands still, not the first
 
 
@@ -71,7 +71,7 @@ def test_a_frontend_has_so_many_threads_and_no_more():
     """Requests are numbered by thread. One that would have more does not start."""
     for more in (["9"], ["17", "--no-grpc"]):
         done = subprocess.run([BINARY, "frontend", "--join", "127.0.0.1:1", "--no-metrics", "--frontends", *more],
-                              capture_output=True, text=True, timeout=180)
+                              capture_output=True, text=True, timeout=600)
         assert (done.returncode, done.stderr) == (
             2, "symphony frontend: --frontends: at most 8 in a cluster, or 16 with --no-grpc\n")
     join = "--join", "127.0.0.1:%d" % free_port()
@@ -235,7 +235,7 @@ def test_outputs_take_so_much_memory_and_no_more(tmp_path):
             def ones(mib):
                 body = {"inputs": [{"name": "shape", "datatype": "INT64", "shape": [1], "data": [mib << 18]}],
                         "outputs": [{"name": "y", "parameters": {"binary_data": True}}]}
-                status, _, answer = frontend.request("POST", "/v2/models/ones/infer", json.dumps(body), timeout=250)
+                status, _, answer = frontend.request("POST", "/v2/models/ones/infer", json.dumps(body), timeout=600)
                 return status, answer
             wait_until(lambda: frontend.request("GET", "/v2/models/ones/ready")[0] == 200)
             for mib in (5, 16, 7, 200, 6, 5):

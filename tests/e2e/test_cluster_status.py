@@ -103,7 +103,7 @@ class Cluster:
     def end(self):
         for one in reversed(self.processes):
             one.process.terminate()
-            assert one.process.wait(180) == 0, one.log()
+            assert one.process.wait(600) == 0, one.log()
 
     def kill(self, first=0):
         """Kills the processes from the first-th on."""
@@ -175,6 +175,9 @@ def test_metrics_and_health(cluster):
                                (cluster.frontend, "symphony_cluster_connected", 1),
                                (cluster.backends[0], "symphony_cluster_connected", 1)):
         wait_until(lambda: parse(one.get("/metrics")[1])[family][1][family, frozenset()] == value)
+    batches = "symphony_batch_size"  # the scheduler's figures by model
+    wait_until(lambda: sum(value for (name, _), value in parse(cluster.scheduler.get("/metrics")[1])[batches][1].items()
+                           if name == batches + "_count") == 1)
     peers = "symphony_cluster_peers"
     wait_until(lambda: parse(cluster.frontend.get("/metrics")[1])[peers][1][peers, frozenset({("role", "backend")})] == 2)
     assert cluster.scheduler.ready() and cluster.scheduler.get("/v2/health/live")[0] == 200
@@ -199,7 +202,7 @@ def test_drain_loses_nothing(cluster):
     wait_until(lambda: len(answers) > 20)
     done = cluster.ask("drain", "--wait", "b-0")
     assert (done.returncode, done.stderr) == (0, "")
-    assert cluster.backends[0].process.wait(180) == 0
+    assert cluster.backends[0].process.wait(600) == 0
     enough = len(answers) + 20
     wait_until(lambda: len(answers) > enough)
     over.set()
@@ -212,7 +215,7 @@ def test_drain_loses_nothing(cluster):
         "symphony_cluster_requests_lost_total"][1].items() if value}
     assert not lost
     assert cluster.ask("drain", "--wait", "f").returncode == 0
-    assert cluster.frontend.process.wait(180) == 0
+    assert cluster.frontend.process.wait(600) == 0
     cluster.end()
 
 
@@ -234,7 +237,7 @@ def test_a_frontend_ends_before_a_long_run(tmp_path):
         wait_until(lambda: parse(cluster.scheduler.get("/metrics")[1])[batches][1][batches, frozenset()] == 2)
         began = time.monotonic()
         cluster.frontend.process.terminate()
-        assert cluster.frontend.process.wait(180) == 1
+        assert cluster.frontend.process.wait(600) == 1
         assert time.monotonic() - began >= 5
         assert 'msg="requests cut off" requests=2' in cluster.frontend.log()
         assert cluster.backends[0].process.poll() is None and cluster.backends[1].process.poll() is None
@@ -256,11 +259,11 @@ def test_a_name_that_is_another_member_s_number(cluster):
     assert done.returncode == 1 and sentence in done.stderr
     assert {"b-0", "b-1", str(number)} == set(members(cluster.status(), "backend"))
     assert cluster.ask("drain", "--wait", str(other)).returncode == 0
-    assert cluster.processes[-1].process.wait(180) == 0
+    assert cluster.processes[-1].process.wait(600) == 0
     for wanted in ("-1", "+%d" % number, " %d" % number, ""):
         assert "no member has the name or number '%s'" % wanted in cluster.ask("drain", "--", wanted).stderr
     assert cluster.ask("drain", "--wait", str(number)).returncode == 0
-    assert cluster.backends[0].process.wait(180) == 0
+    assert cluster.backends[0].process.wait(600) == 0
 
 
 def test_mistakes(shared):

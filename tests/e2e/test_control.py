@@ -744,5 +744,5 @@ def test_options_that_exclude_each_other(folder, tmp_path):
                  ["--repository", folder / "scaled", "--model-name", "not mine"],
                  ["--repository", folder, "--model-name", "scaled", "--model-control-mode", "poll"],
                  ["--scenario", scenario, "--model-name", "m"]):
-        ended = subprocess.run([BINARY, "serve", *map(str, args)], capture_output=True, text=True, timeout=180)
+        ended = subprocess.run([BINARY, "serve", *map(str, args)], capture_output=True, text=True, timeout=600)
         assert ended.returncode == 2 and ended.stderr.startswith("symphony serve: ") and ended.stderr.count("\n") == 1, ended.stderr

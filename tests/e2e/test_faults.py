@@ -177,7 +177,7 @@ def post_boxes(server, count, headers=None):
     head = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, count, 4],
                                    "parameters": {"binary_data_size": boxes.nbytes}}]}).encode()
     status, _, body = server.request("POST", "/v2/models/boxes/infer", head + boxes.tobytes(),
-                                     {"Inference-Header-Content-Length": str(len(head))}, timeout=300)
+                                     {"Inference-Header-Content-Length": str(len(head))}, timeout=600)
     return status, json.loads(body)
 
 

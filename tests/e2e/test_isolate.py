@@ -107,6 +107,24 @@ def test_a_process_that_is_killed_costs_no_request(tmp_path, accelerators):
         assert server.stop() == 0
 
 
+def test_the_metrics_have_models_and_accelerators(tmp_path):
+    save_div(tmp_path)
+    with isolated(tmp_path, "--accelerators", "cpu:1") as server:
+        def shown(*names):
+            metrics = server.metrics()
+            return [metrics.get(name) for name in names]
+
+        items, model = 'symphony_accelerator_items_total{accelerator="0",type="cpu"}', '{model="div",version="1"}'
+        assert told(server, 3) is True
+        wait_until(lambda: shown(items, "symphony_accelerators_serving", "symphony_batch_size_sum" + model,
+                                 "symphony_run_duration_seconds_count" + model, "symphony_queued_requests" + model) == [1, 1, 1, 1, 0])
+        os.kill(children(server)[0], signal.SIGKILL)
+        wait_until(lambda: ended(server) == 1)
+        assert told(server, 3) is True
+        wait_until(lambda: shown(items, "symphony_accelerators_serving") == [2, 1])  # the next process counts on
+        assert server.stop() == 0
+
+
 def test_children_are_limited_and_end_with_their_parent(tmp_path):
     save_div(tmp_path)
     with isolated(tmp_path, "--accelerators", "cpu:1,emulated:1:other") as server:

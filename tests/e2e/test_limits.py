@@ -24,7 +24,7 @@ CALM, CANCEL = 11, 8
 ONE = b'{"inputs":[{"name":"INPUT","shape":[1,1],"datatype":"FP32","data":[0]}]}'
 HEAD = b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
 HEAD_TIMEOUT_S = 2  # and this process seldom stands still for so long
-PATIENCE_S = 60  # a limit is reached by then, on any machine
+PATIENCE_S = 600  # a limit is reached by then, on any machine
 
 
 @pytest.fixture(scope="module")

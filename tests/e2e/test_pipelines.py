@@ -115,7 +115,7 @@ def picture(words, turned=()):
 
 @pytest.mark.parametrize("words, turned", [(["MAYHEM", "HEY", "NAME"], (0,)), (["HEY"], ()), ([], ())])
 def test_text_is_read(server, words, turned):
-    with http.InferenceServerClient(f"127.0.0.1:{server.port}", network_timeout=120) as client:
+    with http.InferenceServerClient(f"127.0.0.1:{server.port}", network_timeout=600) as client:
         result = infer(http, client, "read-text", "PICTURE", picture(words, turned), "UINT8")
     lines = ["".join(piece.decode() for piece in row).strip() for row in result.as_numpy("CHARACTERS")]
     assert lines == words
@@ -125,7 +125,7 @@ def test_text_is_read(server, words, turned):
 def test_more_lines_than_the_limit_are_refused(server):
     """limit: 64 in symphony.yaml; the sentence says how many there were."""
     stripes = np.tile(picture(["HEY"])[30:75, 20:116], (65, 1, 1))
-    with http.InferenceServerClient(f"127.0.0.1:{server.port}", network_timeout=120) as client:
+    with http.InferenceServerClient(f"127.0.0.1:{server.port}", network_timeout=600) as client:
         with pytest.raises(http.InferenceServerException, match="has 65 rows, and no more than 64 may be"):
             infer(http, client, "read-text", "PICTURE", stripes, "UINT8")
 

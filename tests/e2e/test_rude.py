@@ -25,7 +25,7 @@ from test_prepare_onnx import save, save_loop, settings
 
 FLOAT, UINT8 = TensorProto.FLOAT, TensorProto.UINT8
 OUTCOMES = {200: "ok", 400: "client_error", 500: "failed", 503: "refused"}
-PATIENCE_S = 120
+PATIENCE_S = 600
 HOUR_US = 3600 * 10**6
 
 

@@ -56,7 +56,7 @@ class Role:
     def kill(self, number=signal.SIGKILL):
         self.process.send_signal(number)
         if number in (signal.SIGKILL, signal.SIGTERM):
-            return self.process.wait(180)
+            return self.process.wait(600)
 
     def says(self, what):
         with open(self.log.name) as file:
@@ -257,13 +257,13 @@ def test_drain_waits_while_another_scheduler_takes_over(tmp_path):
         drain = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         wait_until(lambda: any(one.says(asked) for one in cluster.schedulers))
         next(one for one in cluster.schedulers if one.says(asked)).kill()
-        status, said = drain.wait(180), drain.stderr.read()
+        status, said = drain.wait(600), drain.stderr.read()
         while "this scheduler has just begun to lead" in said:  # the other one died before it had answered
-            again = subprocess.run(command, capture_output=True, text=True, timeout=180)
+            again = subprocess.run(command, capture_output=True, text=True, timeout=600)
             status, said = again.returncode, again.stderr
         assert (status, said) == (0, "")
         assert run.answer.result(60)[0] == 200
-        assert backend.process.wait(180) == 0
+        assert backend.process.wait(600) == 0
 
 
 def test_schedulers_whose_lists_differ():
@@ -420,7 +420,7 @@ def test_frontends_that_are_ended_while_they_join(tmp_path):
             time.sleep(3e-3 * i / tries)
             process.terminate()
             try:
-                assert process.wait(180) == 0, log.read_text()
+                assert process.wait(600) == 0, log.read_text()
             finally:
                 process.kill()
 
@@ -463,7 +463,7 @@ def test_each_scheduler_is_tried_twice_a_second(tmp_path):
             """How long until so many tries have come."""
             since = time.monotonic()
             while count > 0:
-                for place in select.select(places, [], [], 180)[0]:
+                for place in select.select(places, [], [], 600)[0]:
                     place.accept()[0].close()
                     count -= 1
             return time.monotonic() - since

@@ -86,7 +86,7 @@ def infer(frontend, model, **inputs):
     body, length = asked(inputs)
     try:
         status, headers, body = frontend.request("POST", "/v2/models/%s/infer" % model, body,
-                                                 {"Inference-Header-Content-Length": length}, timeout=300)
+                                                 {"Inference-Header-Content-Length": length}, timeout=600)
     except (OSError, http.client.HTTPException):
         return None
     if status != 200:
@@ -159,7 +159,7 @@ class Clients:
 
     def answered(self, more):
         before = self.right
-        wait_until(lambda: self.right >= before + more, 300)
+        wait_until(lambda: self.right >= before + more, 600)
 
     def end(self):
         self.stop.set()
@@ -300,7 +300,7 @@ def test_what_is_too_large_for_backends_is_soon_told(middle, transport):
         for items, wanted in sizes.items():
             body, length = asked({"x": np.ones((items, MIDDLE), np.float32)})
             status, _, told = frontend.request("POST", "/v2/models/middle/infer", body,
-                                               {"Inference-Header-Content-Length": length}, timeout=250)
+                                               {"Inference-Header-Content-Length": length}, timeout=600)
             assert status == wanted, told
         assert b"backends do not take its inputs: they are larger than" in told
         wait_until(lambda: frontend.metrics()['symphony_cluster_requests_lost_total{reason="misfit"}'] == 3)
@@ -323,8 +323,8 @@ def test_what_one_has_not_is_refused_with_a_sentence(middle):
                            "cpu:1", "--slo-ms", "300000", "--transport", "fabric", "--fabric", "tcp")
             cluster.backends.append(backend)
             sentence = "the frontend has shm, tcp; the backend takes fabric (tcp)"
-            wait_until(lambda: backend.says(sentence) and sentence in plain.log_text(), 300)
-            wait_until(lambda: "transport=fabric" in cluster.frontends[0].log_text(), 300)  # which has it
+            wait_until(lambda: backend.says(sentence) and sentence in plain.log_text(), 600)
+            wait_until(lambda: "transport=fabric" in cluster.frontends[0].log_text(), 600)  # which has it
         finally:
             plain.__exit__(None, None, None)
 
@@ -382,7 +382,7 @@ needs_hosts = pytest.mark.skipif(bool(missing("curl", "nft")), reason=missing("c
 def test_libfabric_between_hosts(tmp_path, repository):
     with Hosts(tmp_path, repository, fabric=True) as hosts:
         wait_until(lambda: hosts.frontend.says("transport=fabric"), 900)
-        wait_until(hosts.answers, 300)
+        wait_until(hosts.answers, 600)
         assert not hosts.backend.says("inputs come by tcp")
 
 
@@ -400,7 +400,7 @@ def test_where_libfabric_does_not_connect_tcp_does(tmp_path, repository):
         hosts.backend.kill()
         hosts.backend.start()  # whatever came about before
         wait_until(lambda: hosts.backend.says("inputs come by tcp"), 900)
-        wait_until(hosts.answers, 300)
+        wait_until(hosts.answers, 600)
 
 
 @needs_hosts

@@ -100,7 +100,8 @@ static void executor_free(struct executor *x) {
     free(x->beside);
     if (!x->gather_pinned) /* else it stays with the engine, in which a run hangs */
         free(x->gather);
-    free(x->counters);
+    if (!x->config.running)
+        free(x->counters);
     free(x->members);
     free(x->frontend_rung);
     free(x->model_rung);
@@ -121,7 +122,8 @@ int executor_start(struct executor **executor, const struct executor_config *con
     doorbell_init(&x->loaded, false, false);
     x->models = calloc(config->model_count + 1, sizeof(*x->models));
     x->beside = calloc(config->model_count + 1, sizeof(*x->beside));
-    x->counters = calloc(config->accelerators, sizeof(*x->counters));
+    CHECK(!config->running || config->accelerators == 1);
+    x->counters = config->running ? &config->running->counters : calloc(config->accelerators, sizeof(*x->counters));
     x->members = calloc(config->accelerators, sizeof(*x->members));
     x->frontend_rung = calloc(x->wiring->frontends, sizeof(bool));
     x->model_rung = calloc(x->wiring->model_threads, sizeof(bool));

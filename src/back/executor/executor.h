@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include "core/data/running.h"
 #include "model/config/served_model.h"
 #include "model/engine/engine.h"
 #include "sched/threads/wiring.h"
@@ -29,12 +30,6 @@ struct executor_config {
 };
 
 /* Counters of an accelerator; written by the executor, read by anyone. */
-struct executor_counters {
-    _Atomic uint64_t batches, items, requests, failed_batches, expired_batches, lost_batches;
-    _Atomic uint64_t absent_batches; /* not run: their model was not resident */
-    _Atomic uint64_t busy_ns;        /* running batches */
-};
-
 /* A run hangs if it takes longer than RUN_LIMIT_NS and longer than RUN_TIMES_MOST times the model's profile. It is then
  * told to end. If it has not ended RUN_STOP_NS later, its accelerator has failed. */
 #define RUN_TIMES_MOST 20

@@ -21,6 +21,7 @@ void link_report_init(struct link_report *report) {
 void link_report_free(struct link_report *report) {
     pthread_mutex_destroy(&report->lock);
     free(report->rows);
+    free(report->models);
 }
 
 bool link_report_begin(struct link_report *report, int64_t now_ns, int64_t *until_ns) {
@@ -29,7 +30,7 @@ bool link_report_begin(struct link_report *report, int64_t now_ns, int64_t *unti
         report->due_ns = now_ns + (begins ? EVERY_NS : AGAIN_NS);
     *until_ns = report->due_ns < *until_ns ? report->due_ns : *until_ns;
     if (begins)
-        report->count = 0;
+        report->count = report->model_count = 0;
     return begins;
 }
 
@@ -54,6 +55,22 @@ void link_report_add(struct link_report *report, const char *name, enum cluster_
     snprintf(row->name, sizeof(row->name), "%s", name);
 }
 
+void link_report_add_model(struct link_report *report, uint32_t place, const struct served_model *model) {
+    if (report->model_count == report->model_room) {
+        uint32_t room = report->model_room ? 2 * report->model_room : 16;
+        struct link_model *grown = realloc(report->models, room * sizeof(*grown));
+        if (!grown)
+            return; /* the page is shorter */
+        report->models = grown;
+        report->model_room = room;
+    }
+    struct link_model *one = &report->models[report->model_count++];
+    one->place = place;
+    one->version = model->version;
+    one->slo_ns = model->best_effort ? 0 : model->slo_ns;
+    snprintf(one->name, sizeof(one->name), "%s", model->name);
+}
+
 void link_report_end(struct link_report *report, const struct link_totals *totals) {
     report->totals = *totals;
     if (totals->lost)
@@ -74,6 +91,16 @@ struct link_totals link_report_totals(struct link_report *report) {
     pthread_mutex_unlock(&report->lock);
     totals.lost = NULL;
     return totals;
+}
+
+struct link_model *link_report_models(struct link_report *report, uint32_t *count) {
+    pthread_mutex_lock(&report->lock);
+    struct link_model *copy = malloc(report->model_count * sizeof(*copy));
+    *count = copy ? report->model_count : 0;
+    if (*count > 0)
+        memcpy(copy, report->models, *count * sizeof(*copy));
+    pthread_mutex_unlock(&report->lock);
+    return copy;
 }
 
 /* ---- the page ---- */

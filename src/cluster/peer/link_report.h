@@ -9,6 +9,7 @@
 #include "cluster/peer/hello.h"
 #include "cluster/peer/lost.h"
 #include "core/util/text.h"
+#include "model/config/served_model.h"
 
 struct health;
 struct peer;
@@ -36,6 +37,14 @@ struct link_row {
     uint64_t bytes_in, bytes_out;
 };
 
+/* A model that the scheduler serves. */
+struct link_model {
+    uint32_t place; /* the model's number in the scheduler */
+    uint32_t version;
+    int64_t slo_ns; /* 0: best effort */
+    char name[MODEL_NAME_MAX];
+};
+
 struct link_report {
     pthread_mutex_t lock; /* of all but due_ns, which is the link thread's */
     int64_t due_ns;
@@ -43,18 +52,21 @@ struct link_report {
     uint64_t lost[LOST_REASONS]; /* a copy of the totals' */
     struct link_row *rows;       /* [count] */
     uint32_t count, room;
+    struct link_model *models; /* [model_count] */
+    uint32_t model_count, model_room;
 };
 
 void link_report_init(struct link_report *report);
 /* Call it when no thread reads it any more. */
 void link_report_free(struct link_report *report);
 
-/* ---- the link thread: begin, add for each connection, end ---- */
+/* ---- the link thread: begin, add for each connection and model, end ---- */
 
 /* Whether it is time for a copy. Lowers *until_ns to when to call it again. True: link_report_end() must follow. */
 bool link_report_begin(struct link_report *report, int64_t now_ns, int64_t *until_ns);
 void link_report_add(struct link_report *report, const char *name, enum cluster_role role, uint32_t number,
                      const struct peer *peer, const struct health *health, int64_t now_ns);
+void link_report_add_model(struct link_report *report, uint32_t place, const struct served_model *model);
 void link_report_end(struct link_report *report, const struct link_totals *totals);
 
 /* ---- any thread ---- */
@@ -62,4 +74,6 @@ void link_report_end(struct link_report *report, const struct link_totals *total
 bool link_report_ready(struct link_report *report);
 /* As last copied; `lost` is NULL. */
 struct link_totals link_report_totals(struct link_report *report);
+/* A copy of the models as last copied, which the caller frees; NULL: none, or no memory. */
+struct link_model *link_report_models(struct link_report *report, uint32_t *count);
 void link_report_render(struct link_report *report, struct text *out);

@@ -772,6 +772,11 @@ static void report(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) 
         if (m->known)
             link_report_add(&l->report, m->hello.name, m->hello.role, m->hello.number, &m->peer, &m->health, now_ns);
     }
+    for (uint32_t i = 0; i < l->catalogue->known_count; i++) {
+        const struct known_model *known = &l->catalogue->known[i];
+        if (known->model && known->place != CATALOGUE_NONE)
+            link_report_add_model(&l->report, known->place, known->model);
+    }
     link_report_end(&l->report, &(struct link_totals){.role = ROLE_SCHEDULER,
                                                       .ready = scheduler_link_leads(l),
                                                       .term = l->config.self.term,

@@ -21,11 +21,14 @@ struct metric_label metric_label(const char *name) {
     return label;
 }
 
-struct metric_model metric_model(const struct served_model *model) {
+struct metric_model metric_model_of(const char *name, uint32_t version) {
     struct metric_model labels;
-    snprintf(labels.text, sizeof(labels.text), "model=\"%s\",version=\"%u\"", metric_label(model->name).text,
-             model->version);
+    snprintf(labels.text, sizeof(labels.text), "model=\"%s\",version=\"%u\"", metric_label(name).text, version);
     return labels;
+}
+
+struct metric_model metric_model(const struct served_model *model) {
+    return metric_model_of(model->name, model->version);
 }
 
 const char *metric_refusal(enum refusal reason) {

@@ -20,6 +20,7 @@ struct metric_model {
     char text[2 * MODEL_NAME_MAX + 40];
 };
 struct metric_model metric_model(const struct served_model *model);
+struct metric_model metric_model_of(const char *name, uint32_t version);
 
 /* What the label `reason` of symphony_refused_requests_total says; not for REFUSAL_NONE. */
 const char *metric_refusal(enum refusal reason);

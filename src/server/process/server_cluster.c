@@ -103,8 +103,12 @@ static int start_frontend(struct server *s, const struct hello *self, int listen
 
 static int start_backend(struct server *s, const struct hello *self, struct sy_error *err) {
     const struct server_cluster *c = s->config.cluster;
-    if (c->running)
-        atomic_store_explicit(&c->running[0]->incarnation, self->incarnation, memory_order_relaxed);
+    if (c->running) {
+        struct running *running = c->running[0];
+        snprintf(running->type, sizeof(running->type), "%s", s->config.accelerators[0].type);
+        /* release: with server_render_metrics() */
+        atomic_store_explicit(&running->incarnation, self->incarnation, memory_order_release);
+    }
     struct backend_link_config config = {
         .wiring = &s->wiring,
         .schedulers = c->schedulers,

@@ -1,4 +1,10 @@
 /* server_metrics.c - the metrics page: passes the counters to the writers of its parts (stats/). Disturbs no thread. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster/roles/scheduler_link.h"
+#include "core/data/running.h"
 #include "core/system/clock.h"
 #include "front/bulk/bulk.h"
 #include "front/net/metric_text.h"
@@ -20,15 +26,63 @@ static void render_server(const struct server *s, struct text *out) {
     text_printf(out, "symphony_uptime_seconds %.3f\n", (double)(clock_now_ns() - s->started_ns) / 1e9);
 }
 
-static void render_backend(const struct server *s, struct text *out) {
-    const char *types[ACCELERATOR_TYPES_MAX];
-    for (uint32_t type = 0; type < s->config.type_count; type++)
-        types[type] = s->config.accelerators[type].type;
-    const struct backend_counters backend = {.wiring = &s->wiring,
-                                             .executors = (const struct executor *const *)s->executors,
-                                             .accelerator_type = s->accelerator_type,
-                                             .types = types};
-    backend_metrics_render(&backend, out);
+/* The accelerators of this process, or of those that it has started (`serve --isolate`). */
+static void render_backend(struct server *s, struct text *out) {
+    const struct server_cluster *c = s->config.cluster;
+    bool own = server_runs(s);
+    uint32_t most = own ? s->wiring.accelerators : c ? c->running_count : 0, count = 0, serving = 0;
+    struct accelerator_row *rows = calloc(most + 1, sizeof(*rows));
+    for (uint32_t a = 0; rows && a < most; a++) {
+        struct accelerator_row *row = &rows[count];
+        row->accelerator = a;
+        if (own) {
+            snprintf(row->type, sizeof(row->type), "%s", s->config.accelerators[s->accelerator_type[a]].type);
+            row->counters = executor_counters(s->executors[s->wiring.executor_of[a]], a);
+            row->state = wiring_accelerator_state(&s->wiring, a);
+            serving += row->state == ACCELERATOR_SERVING;
+            /* acquire: with start_backend() */
+        } else if (atomic_load_explicit(&c->running[a]->incarnation, memory_order_acquire)) {
+            memcpy(row->type, c->running[a]->type,
+                   sizeof(row->type) - 1); /* a process that ends could write anything */
+            row->counters = &c->running[a]->counters;
+            row->state = -1;
+        } else {
+            continue;
+        }
+        count++;
+    }
+    struct server *by = server_scheduling(s);
+    if (!own && by->scheduler_link)
+        serving = link_report_totals(scheduler_link_report(by->scheduler_link)).accelerators;
+    if (most > 0)
+        backend_metrics_render(rows, count, serving, out);
+    free(rows);
+}
+
+/* The models that `s` schedules, which the caller frees; those of a cluster as the link has last told. NULL: none, or
+ * no memory. */
+static struct scheduled_model *models_scheduled(struct server *s, const struct model_index *listed, uint32_t *count) {
+    struct link_model *linked = NULL;
+    *count = listed->count;
+    if (s->scheduler_link)
+        linked = link_report_models(scheduler_link_report(s->scheduler_link), count);
+    struct scheduled_model *models = calloc(*count + 1, sizeof(*models));
+    *count = models ? *count : 0;
+    for (uint32_t i = 0; i < *count; i++) {
+        const struct served_model *m = linked ? NULL : &listed->models[listed->listed[i]];
+        if (linked)
+            models[i] = (struct scheduled_model){.place = linked[i].place,
+                                                 .ready = true,
+                                                 .slo_ns = linked[i].slo_ns,
+                                                 .labels = metric_model_of(linked[i].name, linked[i].version)};
+        else
+            models[i] = (struct scheduled_model){.place = listed->listed[i],
+                                                 .ready = served_model_state(m) == MODEL_READY,
+                                                 .slo_ns = m->best_effort ? 0 : m->slo_ns,
+                                                 .labels = metric_model(m)};
+    }
+    free(linked);
+    return models;
 }
 
 static void render_schedule(struct server *s, const struct scheduler_counters *scheduler, struct text *out) {
@@ -69,10 +123,15 @@ void server_render_metrics(void *server, struct text *out) {
     }
     render_server(s, out);
     bool whole = server_role(s) == LINK_NONE; /* a process of a cluster shows only its own part */
-    if (whole)
-        scheduler_metrics_render_models(&scheduler, listed, out);
-    if (server_runs(s))
-        render_backend(s, out);
+    if (schedules) {
+        uint32_t count;
+        struct scheduled_model *models = models_scheduled(by, listed, &count);
+        scheduler_metrics_render_models(&scheduler, models, count, out);
+        if (whole) /* in a cluster frontends show more reasons */
+            scheduler_metrics_render_refused(&scheduler, models, count, out);
+        free(models);
+    }
+    render_backend(s, out);
     if (schedules)
         render_schedule(by, &scheduler, out);
     metric_margin_heading(out);

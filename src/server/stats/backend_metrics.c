@@ -7,12 +7,12 @@
 #include "core/util/counter.h"
 #include "front/net/metric_text.h"
 
-void backend_metrics_render(const struct backend_counters *b, struct text *out) {
+void backend_metrics_render(const struct accelerator_row *rows, uint32_t count, uint32_t serving, struct text *out) {
     static const struct {
         const char *name, *help;
         size_t offset;
         double unit;
-    } rows[] = {
+    } columns[] = {
         {"symphony_accelerator_busy_seconds_total", "Time spent on batches.",
          offsetof(struct executor_counters, busy_ns), 1e9},
         {"symphony_accelerator_batches_total", "Batches taken.", offsetof(struct executor_counters, batches), 1},
@@ -27,28 +27,22 @@ void backend_metrics_render(const struct backend_counters *b, struct text *out) 
          "Batches not run because every deadline in them had passed at the start.",
          offsetof(struct executor_counters, expired_batches), 1},
     };
-    const struct wiring *w = b->wiring;
-    uint32_t serving = 0;
-
-    for (unsigned r = 0; r < ARRAY_COUNT(rows); r++) {
-        metric_heading(out, rows[r].name, "counter", rows[r].help);
-        for (uint32_t a = 0; a < w->accelerators; a++) {
-            const char *base = (const char *)executor_counters(b->executors[w->executor_of[a]], a);
-            uint64_t value = counter_get((const _Atomic uint64_t *)(base + rows[r].offset));
-            text_printf(out, "%s{accelerator=\"%u\",type=\"%s\"} %.12g\n", rows[r].name, a,
-                        b->types[b->accelerator_type[a]], (double)value / rows[r].unit);
+    for (unsigned c = 0; c < ARRAY_COUNT(columns); c++) {
+        metric_heading(out, columns[c].name, "counter", columns[c].help);
+        for (const struct accelerator_row *row = rows; row < rows + count; row++) {
+            uint64_t value = counter_get((const _Atomic uint64_t *)((const char *)row->counters + columns[c].offset));
+            text_printf(out, "%s{accelerator=\"%u\",type=\"%s\"} %.12g\n", columns[c].name, row->accelerator,
+                        metric_label(row->type).text, (double)value / columns[c].unit);
         }
     }
     metric_heading(out, "symphony_accelerator_state", "gauge",
                    "0: in service; 1: leaving, and ends what it has; 2: gone, drained or failed.");
-    for (uint32_t a = 0; a < w->accelerators; a++) {
-        enum accelerator_state state = wiring_accelerator_state(w, a);
-        serving += state == ACCELERATOR_SERVING;
-        text_printf(out, "symphony_accelerator_state{accelerator=\"%u\",type=\"%s\"} %d\n", a,
-                    b->types[b->accelerator_type[a]], state);
-    }
+    for (const struct accelerator_row *row = rows; row < rows + count; row++)
+        if (row->state >= 0)
+            text_printf(out, "symphony_accelerator_state{accelerator=\"%u\",type=\"%s\"} %d\n", row->accelerator,
+                        metric_label(row->type).text, row->state);
     metric_heading(out, "symphony_accelerators", "gauge", "Accelerators of the server.");
-    text_printf(out, "symphony_accelerators %u\n", w->accelerators);
+    text_printf(out, "symphony_accelerators %u\n", count);
     metric_heading(out, "symphony_accelerators_serving", "gauge", "Of these, the ones that are in service.");
     text_printf(out, "symphony_accelerators_serving %u\n", serving);
 }

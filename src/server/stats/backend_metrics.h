@@ -1,16 +1,17 @@
 /* backend_metrics.h - what executors count of their accelerators, as Prometheus' text. */
 #pragma once
 
-#include "back/executor/executor.h"
+#include <stdint.h>
+
+#include "core/data/running.h"
 #include "core/util/text.h"
 
-/* Where the executors of a wiring count. Written by them, read by any thread. */
-struct backend_counters {
-    const struct wiring *wiring;
-    const struct executor *const *executors; /* [wiring->executors] */
-    const uint8_t *accelerator_type;         /* [wiring->accelerators] */
-    const char *const *types;                /* their names */
+struct accelerator_row {
+    uint32_t accelerator; /* its number */
+    char type[64];
+    const struct executor_counters *counters;
+    int state; /* enum accelerator_state; -1: not known here */
 };
 
-/* Every accelerator by itself, then how many there are and how many of them serve. */
-void backend_metrics_render(const struct backend_counters *backend, struct text *out);
+/* Every accelerator by itself, then how many there are, and how many of them are in service. */
+void backend_metrics_render(const struct accelerator_row *rows, uint32_t count, uint32_t serving, struct text *out);

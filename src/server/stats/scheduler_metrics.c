@@ -4,7 +4,6 @@
 #include "core/util/container.h"
 #include "core/util/counter.h"
 #include "core/util/time.h"
-#include "front/net/metric_text.h"
 
 static const int64_t batch_edges[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024};
 static const int64_t time_edges_us[] = {100,   200,    500,    1000,   2000,    5000,    10000,  20000,
@@ -41,84 +40,82 @@ static int64_t gather_ns(const struct scheduler_counters *s, uint32_t model) {
     return data_ns;
 }
 
-static void seconds_row(struct text *out, const char *name, const struct served_model *model, int64_t ns) {
-    text_printf(out, "%s{%s} %.9g\n", name, metric_model(model).text, (double)ns / 1e9);
+static void seconds_row(struct text *out, const char *name, const struct scheduled_model *model, int64_t ns) {
+    text_printf(out, "%s{%s} %.9g\n", name, model->labels.text, (double)ns / 1e9);
 }
 
-static void render_expected(const struct scheduler_counters *s, const struct model_index *listed, struct text *out) {
+static void render_expected(const struct scheduler_counters *s, const struct scheduled_model *models,
+                            const struct scheduled_model *end, struct text *out) {
     static const char slo[] = "symphony_model_slo_seconds", latency[] = "symphony_model_latency_seconds",
                       gather[] = "symphony_model_gather_seconds";
-    const uint32_t *end = listed->listed + listed->count;
 
     metric_heading(out, slo, "gauge", "Default SLO of the model, unless its requests are best effort.");
-    for (const uint32_t *i = listed->listed; i < end; i++)
-        if (!listed->models[*i].best_effort)
-            seconds_row(out, slo, &listed->models[*i], listed->models[*i].slo_ns);
+    for (const struct scheduled_model *m = models; m < end; m++)
+        if (m->slo_ns)
+            seconds_row(out, slo, m, m->slo_ns);
     metric_heading(out, latency, "gauge",
                    "l(1) in force: what a batch of one is expected to take at most, 99 times in 100.");
-    for (const uint32_t *i = listed->listed; i < end; i++)
-        seconds_row(out, latency, &listed->models[*i],
-                    atomic_load_explicit(&counters_of(s, *i)->latency_one_ns, memory_order_relaxed)); /* statistics */
+    for (const struct scheduled_model *m = models; m < end; m++)
+        seconds_row(
+            out, latency, m,
+            atomic_load_explicit(&counters_of(s, m->place)->latency_one_ns, memory_order_relaxed)); /* a gauge */
     metric_heading(out, gather, "gauge",
                    "95th percentile of gathering an item's inputs into a batch, as the scheduler allows for it.");
-    for (const uint32_t *i = listed->listed; i < end; i++)
-        seconds_row(out, gather, &listed->models[*i], gather_ns(s, *i));
+    for (const struct scheduled_model *m = models; m < end; m++)
+        seconds_row(out, gather, m, gather_ns(s, m->place));
 }
 
-/* Where a served model is. */
-static void render_moves(const struct scheduler_counters *s, const struct model_index *listed, struct text *out) {
-    const uint32_t *end = listed->listed + listed->count;
+/* The sub-cluster of each model. */
+static void render_moves(const struct scheduler_counters *s, const struct scheduled_model *models,
+                         const struct scheduled_model *end, struct text *out) {
     if (s->rank_threads < 2)
         return;
     metric_heading(out, "symphony_model_rank_thread", "gauge", "The rank thread that the model belongs to.");
-    for (const uint32_t *i = listed->listed; i < end; i++) {
+    for (const struct scheduled_model *m = models; m < end; m++) {
         uint32_t number;
-        const struct thread_rings *rings = rings_of(s, *i, &number);
+        const struct thread_rings *rings = rings_of(s, m->place, &number);
         uint32_t part = wiring_part(rings->wiring, rings->models[number].first_variant);
         if (part != PART_NOBODY)
-            text_printf(out, "symphony_model_rank_thread{%s} %u\n", metric_model(&listed->models[*i]).text, part);
+            text_printf(out, "symphony_model_rank_thread{%s} %u\n", m->labels.text, part);
     }
     metric_heading(out, "symphony_model_moves_total", "counter", "Moves of the model to another rank thread.");
-    for (const uint32_t *i = listed->listed; i < end; i++)
-        text_printf(out, "symphony_model_moves_total{%s} %llu\n", metric_model(&listed->models[*i]).text,
-                    (unsigned long long)counter_get(&counters_of(s, *i)->moves));
+    for (const struct scheduled_model *m = models; m < end; m++)
+        text_printf(out, "symphony_model_moves_total{%s} %llu\n", m->labels.text,
+                    (unsigned long long)counter_get(&counters_of(s, m->place)->moves));
 }
 
-static void render_refused(const struct scheduler_counters *s, const struct model_index *listed, struct text *out) {
+void scheduler_metrics_render_refused(const struct scheduler_counters *s, const struct scheduled_model *models,
+                                      uint32_t count, struct text *out) {
     metric_heading(out, "symphony_refused_requests_total", "counter",
                    "Requests the scheduler gave back without running them.");
-    for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++) {
-        const struct model_counters *c = counters_of(s, *i);
+    for (const struct scheduled_model *m = models; m < models + count; m++) {
+        const struct model_counters *c = counters_of(s, m->place);
         for (enum refusal k = REFUSAL_DEADLINE; k <= REFUSAL_STRANDED; k++) /* those of scheduling threads */
-            text_printf(out, "symphony_refused_requests_total{%s,reason=\"%s\"} %llu\n",
-                        metric_model(&listed->models[*i]).text, metric_refusal(k),
-                        (unsigned long long)counter_get(&c->refused[k]));
+            text_printf(out, "symphony_refused_requests_total{%s,reason=\"%s\"} %llu\n", m->labels.text,
+                        metric_refusal(k), (unsigned long long)counter_get(&c->refused[k]));
     }
 }
 
-void scheduler_metrics_render_models(const struct scheduler_counters *s, const struct model_index *listed,
-                                     struct text *out) {
+void scheduler_metrics_render_models(const struct scheduler_counters *s, const struct scheduled_model *models,
+                                     uint32_t count, struct text *out) {
     static const char size[] = "symphony_batch_size", duration[] = "symphony_run_duration_seconds";
-    const struct served_model *models = listed->models;
-    const uint32_t *end = listed->listed + listed->count;
+    const struct scheduled_model *end = models + count;
 
     metric_heading(out, "symphony_model_ready", "gauge", "1 if the model is served, 0 if it was set aside.");
-    for (const uint32_t *i = listed->listed; i < end; i++)
-        text_printf(out, "symphony_model_ready{%s} %d\n", metric_model(&models[*i]).text,
-                    atomic_load_explicit(&models[*i].state, memory_order_relaxed) == MODEL_READY);
-    render_expected(s, listed, out);
+    for (const struct scheduled_model *m = models; m < end; m++)
+        text_printf(out, "symphony_model_ready{%s} %d\n", m->labels.text, m->ready);
+    render_expected(s, models, end, out);
     metric_heading(out, "symphony_queued_requests", "gauge", "Requests that wait in the scheduler.");
-    for (const uint32_t *i = listed->listed; i < end; i++)
-        text_printf(out, "symphony_queued_requests{%s} %u\n", metric_model(&models[*i]).text, scheduler_queued(s, *i));
-    render_refused(s, listed, out);
-    render_moves(s, listed, out);
+    for (const struct scheduled_model *m = models; m < end; m++)
+        text_printf(out, "symphony_queued_requests{%s} %u\n", m->labels.text, scheduler_queued(s, m->place));
+    render_moves(s, models, end, out);
     metric_heading(out, size, "histogram", "Items in the batches sent to accelerators.");
-    for (const uint32_t *i = listed->listed; i < end; i++)
-        metric_histogram(out, size, metric_model(&models[*i]).text, &counters_of(s, *i)->batch_items, batch_edges,
+    for (const struct scheduled_model *m = models; m < end; m++)
+        metric_histogram(out, size, m->labels.text, &counters_of(s, m->place)->batch_items, batch_edges,
                          ARRAY_COUNT(batch_edges), 1, 1);
     metric_heading(out, duration, "histogram", "What the engine took to run a batch.");
-    for (const uint32_t *i = listed->listed; i < end; i++)
-        metric_histogram(out, duration, metric_model(&models[*i]).text, &counters_of(s, *i)->run_ns, time_edges_us,
+    for (const struct scheduled_model *m = models; m < end; m++)
+        metric_histogram(out, duration, m->labels.text, &counters_of(s, m->place)->run_ns, time_edges_us,
                          ARRAY_COUNT(time_edges_us), NS_PER_US, 1e9);
 }
 

@@ -3,7 +3,7 @@
 
 #include "core/data/advice.h"
 #include "core/util/text.h"
-#include "model/repository/model_index.h"
+#include "front/net/metric_text.h"
 #include "sched/core/central.h"
 #include "sched/threads/model_thread.h"
 #include "sched/threads/rank_thread.h"
@@ -23,12 +23,23 @@ struct scheduler_counters {
     const struct central_moves *moves; /* of models between accelerators; NULL: none is bound to any */
 };
 
+/* A served model whose figures are shown. */
+struct scheduled_model {
+    uint32_t place; /* the model's number in the scheduler */
+    bool ready;     /* false: it was set aside */
+    int64_t slo_ns; /* 0: best effort */
+    struct metric_model labels;
+};
+
 /* Requests of a served model in the scheduler's queues now. */
 uint32_t scheduler_queued(const struct scheduler_counters *scheduler, uint32_t model);
 
-/* The models that are listed: whether they are served, what is expected of them, their queue, refusals and batches. */
-void scheduler_metrics_render_models(const struct scheduler_counters *scheduler, const struct model_index *listed,
-                                     struct text *out);
+/* Of each model: whether it is served, what is expected of it, its queue and its batches. */
+void scheduler_metrics_render_models(const struct scheduler_counters *scheduler, const struct scheduled_model *models,
+                                     uint32_t count, struct text *out);
+/* Requests that the scheduler gave back, by reason. */
+void scheduler_metrics_render_refused(const struct scheduler_counters *scheduler, const struct scheduled_model *models,
+                                      uint32_t count, struct text *out);
 /* Accelerators that the load needs, where they are known, and grants of rank threads. */
 void scheduler_metrics_render_ranks(const struct scheduler_counters *scheduler, struct text *out);
 /* What the scheduler advises, for all and for each of several sub-clusters: of[parts]; and the bad rate by which it

@@ -1,6 +1,8 @@
 /* test_link_report.c - what a link shows on the metrics page, and when it is copied. */
 #include "cluster/peer/link_report.h"
 
+#include <stdlib.h>
+
 #include "cluster/peer/health.h"
 #include "core/util/time.h"
 #include "unit/cmocka_all.h"
@@ -74,11 +76,39 @@ static void test_when_it_is_copied(void **state) {
     link_report_free(&report);
 }
 
+static void test_models(void **state) {
+    static struct served_model model = {.name = "a", .version = 2, .slo_ns = 5},
+                               lax = {.name = "b", .version = 1, .slo_ns = 5, .best_effort = true};
+    struct link_report report;
+    int64_t until_ns = TIME_NEVER;
+    uint32_t count = 7;
+    (void)state;
+    link_report_init(&report);
+    free(link_report_models(&report, &count));
+    assert_int_equal(count, 0);
+    for (int64_t at_ns = 0; at_ns <= NS_PER_S; at_ns += NS_PER_S) { /* the second copy takes the place of the first */
+        assert_true(link_report_begin(&report, at_ns, &until_ns));
+        link_report_add_model(&report, 9, &model);
+        link_report_add_model(&report, 4, &lax);
+        link_report_end(&report, &(struct link_totals){.role = ROLE_SCHEDULER});
+    }
+    struct link_model *models = link_report_models(&report, &count);
+    assert_int_equal(count, 2);
+    assert_int_equal(models[0].place, 9);
+    assert_string_equal(models[0].name, "a");
+    assert_int_equal(models[0].version, 2);
+    assert_int_equal(models[0].slo_ns, 5);
+    assert_int_equal(models[1].slo_ns, 0);
+    free(models);
+    link_report_free(&report);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_page_of_a_frontend),
         cmocka_unit_test(test_ready),
         cmocka_unit_test(test_when_it_is_copied),
+        cmocka_unit_test(test_models),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
