@@ -54,17 +54,19 @@ void temporary_folders_sweep(void) {
 }
 
 int temporary_folder_begin(struct temporary_folder *folder, const char *prefix, struct sy_error *err) {
+    int parent = (int)(strrchr(prefix, '/') - prefix); /* characters of its path, of which so many are shown: */
+    int shown = parent < 400 ? parent : 400;
     sweep(prefix);
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) { /* somebody may sweep it before it is locked */
         if (snprintf(folder->path, sizeof(folder->path), "%sXXXXXX", prefix) >= (int)sizeof(folder->path))
             return error_set(err, -ENAMETOOLONG, "%.400s: the path is too long", prefix);
         if (!mkdtemp(folder->path))
-            return error_set(err, -errno, "%.400s: no folder for temporary files: %s", prefix, strerror(errno));
+            return error_set(err, -errno, "%.*s: no folder for temporary files: %s", shown, prefix, strerror(errno));
         folder->lock = folder_lock(folder->path);
         if (folder->lock >= 0)
             return 0;
     }
-    return error_set(err, -EBUSY, "%.400s: no folder for temporary files stays", prefix);
+    return error_set(err, -EBUSY, "%.*s: no folder for temporary files stays", shown, prefix);
 }
 
 int temporary_folder_make(struct temporary_folder *folder, const char *parent, struct sy_error *err) {
