@@ -135,6 +135,8 @@ def test_children_are_limited_and_end_with_their_parent(tmp_path):
             names.add((proc / "comm").read_text().strip())
             assert "NoNewPrivs:\t1" in (proc / "status").read_text()
             assert [line.split()[4:6] for line in (proc / "limits").read_text().splitlines() if "core file" in line] == [["0", "0"]]
+            data, = [line.split()[3:5] for line in (proc / "limits").read_text().splitlines() if "data size" in line]
+            assert os.environ.get("SYMPHONY_SANITIZED") or max(map(int, data)) <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") + 2**30
             assert os.getpgid(pid) == pid  # a terminal's signals go to the parent alone
         assert names == {"accelerator-0", "accelerator-1"}
         assert "process=accelerator-1 msg=" in server.log_text()

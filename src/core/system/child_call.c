@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -10,6 +11,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -20,9 +22,11 @@
 
 #include "core/system/clock.h"
 #include "core/system/log.h"
+#include "core/system/machine.h"
 #include "core/system/memory_file.h"
 
-#define POLL_MS 100 /* how soon a stop is noticed */
+#define POLL_MS         100          /* how soon a stop is noticed */
+#define MEMORY_RESERVED (1ULL << 30) /* by stacks of threads, which count whole, however little they use */
 
 extern char **environ;
 
@@ -141,10 +145,27 @@ static int sockets_limit(void) {
     return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) ? -errno : 0;
 }
 
-void child_limit(bool network) {
+/* What wants more memory than the machine has fails there, instead of ending somebody else. */
+static void memory_limit(void) {
+    uint64_t own_pages = 0, bytes = machine_memory_bytes() + MEMORY_RESERVED;
+    struct rlimit most;
+    FILE *sizes = fopen("/proc/self/statm", "re");
+    if (!sizes)
+        return;
+    if (fscanf(sizes, "%*u %*u %*u %*u %*u %" SCNu64, &own_pages) == 1 && getrlimit(RLIMIT_DATA, &most) == 0 &&
+        own_pages * (uint64_t)sysconf(_SC_PAGESIZE) < bytes && bytes < most.rlim_max) { /* not beside shadow memory */
+        most.rlim_cur = most.rlim_max = bytes;
+        setrlimit(RLIMIT_DATA, &most);
+    }
+    fclose(sizes);
+}
+
+void child_limit(bool network, bool gpu) {
     const struct rlimit none = {0, 0};
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     setrlimit(RLIMIT_CORE, &none);
+    if (!gpu) /* whose driver reserves what it likes */
+        memory_limit();
     int rc = network ? 0 : sockets_limit();
     if (rc < 0)
         log_debug("a child keeps the network", "reason=\"%s\"", strerror(-rc));

@@ -16,9 +16,10 @@
  * only changes to files remain. The process must have a single thread. -errno if there is no child. */
 int child_call(int (*call)(void *context, struct sy_error *err), void *context, struct sy_error *err);
 
-/* In a child that runs what clients may have brought, before it starts threads: no new privileges, no core files, and,
- * without `network`, no sockets but those within this machine. */
-void child_limit(bool network);
+/* In a child that runs what clients may have brought, before it starts threads: no new privileges, no core files;
+ * without `network`, no sockets but those within this machine; without `gpu`, no more memory of its own than
+ * machine_memory_bytes() and 1 GiB (RLIMIT_DATA). */
+void child_limit(bool network, bool gpu);
 
 /* Starts a program with `requests` as its standard input and `answers` as CHILD_FD; its standard output goes to
  * standard error, since engines print. It gets signals as a fresh program does, and a process group of its own: a

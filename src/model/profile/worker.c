@@ -87,9 +87,9 @@ static void measuring(void *context, const char *phase, uint32_t batch) {
 }
 
 /* Dies with the parent, is the first to go when memory runs out, and runs where the accelerator will. */
-static void settle(int core) {
+static void settle(int core, bool gpu) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    child_limit(false);
+    child_limit(false, gpu);
     int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (fd >= 0) {
         if (write(fd, "1000", 4) < 0)
@@ -374,7 +374,7 @@ int worker_main(void) {
     struct sy_error err = {""};
     if (!w || worker_read(STDIN_FILENO, &w->request, WORKER_REQUEST_BYTES))
         return 2; /* not started by a profiling parent */
-    settle(w->request.core);
+    settle(w->request.core, strcmp(w->request.provider, "cuda") == 0);
     int rc = profile(w, &err);
     tell(w, rc ? WORKER_FAILED : WORKER_RESULT, "", 0, err.text);
     values_free(&w->values);

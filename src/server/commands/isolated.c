@@ -390,7 +390,7 @@ bool isolated_begin(struct serve_settings *settings) {
     if (devices && *devices)
         snprintf(device, sizeof(device), "%.*s", (int)strcspn(devices, ","), devices);
     setenv("CUDA_VISIBLE_DEVICES", device, 1); /* CUDA sees that one of the devices as its first */
-    child_limit(true);                         /* it joins its parent by it */
+    child_limit(true, strncmp(settings->accelerators, "cuda", 4) == 0); /* the network: it joins its parent by it */
     snprintf(name, sizeof(name), "accelerator-%u", (unsigned)settings->isolated % 1000);
     log_set_process(name);
     prctl(PR_SET_NAME, name);

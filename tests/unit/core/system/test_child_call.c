@@ -56,7 +56,7 @@ static void the_parent_hears_how_it_ended(void **state) {
 static int limits_look(void *context, struct sy_error *err) {
     const bool *network = context;
     struct rlimit core = {1, 1};
-    child_limit(*network);
+    child_limit(*network, false);
     int within = socket(AF_UNIX, SOCK_STREAM, 0), outside = socket(AF_INET, SOCK_STREAM, 0);
     getrlimit(RLIMIT_CORE, &core);
     if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1 || core.rlim_max != 0 || within < 0)
