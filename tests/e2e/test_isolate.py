@@ -117,7 +117,8 @@ def test_the_metrics_have_models_and_accelerators(tmp_path):
         items, model = 'symphony_accelerator_items_total{accelerator="0",type="cpu"}', '{model="div",version="1"}'
         assert told(server, 3) is True
         wait_until(lambda: shown(items, "symphony_accelerators_serving", "symphony_batch_size_sum" + model,
-                                 "symphony_run_duration_seconds_count" + model, "symphony_queued_requests" + model) == [1, 1, 1, 1, 0])
+                                 "symphony_run_duration_seconds_count" + model, "symphony_queued_requests" + model, "nv_inference_exec_count" + model) == [1, 1, 1, 1, 0, 1])
+        assert json.loads(server.request("GET", "/v2/models/div/stats")[2])["model_stats"][0]["execution_count"] == 1
         os.kill(children(server)[0], signal.SIGKILL)
         wait_until(lambda: ended(server) == 1)
         assert told(server, 3) is True

@@ -93,6 +93,18 @@ struct link_totals link_report_totals(struct link_report *report) {
     return totals;
 }
 
+bool link_report_place(struct link_report *report, const char *name, uint32_t version, uint32_t *place) {
+    bool found = false;
+    pthread_mutex_lock(&report->lock);
+    for (uint32_t i = 0; i < report->model_count && !found; i++) {
+        const struct link_model *one = &report->models[i];
+        found = one->version == version && strcmp(one->name, name) == 0;
+        *place = one->place;
+    }
+    pthread_mutex_unlock(&report->lock);
+    return found;
+}
+
 struct link_model *link_report_models(struct link_report *report, uint32_t *count) {
     pthread_mutex_lock(&report->lock);
     struct link_model *copy = malloc(report->model_count * sizeof(*copy));

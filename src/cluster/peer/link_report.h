@@ -74,6 +74,8 @@ void link_report_end(struct link_report *report, const struct link_totals *total
 bool link_report_ready(struct link_report *report);
 /* As last copied; `lost` is NULL. */
 struct link_totals link_report_totals(struct link_report *report);
+/* The place of a model in the scheduler, as last copied. False: it has none. */
+bool link_report_place(struct link_report *report, const char *name, uint32_t version, uint32_t *place);
 /* A copy of the models as last copied, which the caller frees; NULL: none, or no memory. */
 struct link_model *link_report_models(struct link_report *report, uint32_t *count);
 void link_report_render(struct link_report *report, struct text *out);

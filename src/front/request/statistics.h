@@ -13,6 +13,7 @@ struct model_statistics {
     uint64_t answered, refused, failed, cancelled; /* requests; the client's mistakes are none of these */
     uint64_t items;                                /* in those answered */
     uint64_t batches;                              /* run */
+    uint32_t waiting;                              /* requests in the scheduler's queues now */
     /* sums over requests */
     uint64_t answered_ns;      /* from the first byte read to the answer */
     uint64_t unanswered_ns;    /* the same, of those refused and failed */

@@ -12,6 +12,7 @@
 #include "server/process/server_statistics.h"
 #include "server/stats/backend_metrics.h"
 #include "server/stats/infer_metrics.h"
+#include "server/stats/scheduler_metrics.h"
 #include "server/stats/triton_metrics.h"
 
 static void frontends_collect(const struct server *s, struct frontend_counters *frontends) {
@@ -147,7 +148,7 @@ void server_render_metrics(void *server, struct text *out) {
         frontend_metrics_render_waits(frontends, frontend_count, out);
     }
     if (server_listens(s))
-        triton_metrics_render(&statistics, whole ? &scheduler : NULL, listed, out);
+        triton_metrics_render(&statistics, schedules, listed, out);
     server_models_unlock(s);
     frontend_metrics_render_protocols(frontends, frontend_count, out);
     if (s->config.cluster)

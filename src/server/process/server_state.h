@@ -121,11 +121,6 @@ static inline const struct model_counters *server_place_counters(const struct se
     return &server_rings(s, p->thread)->counters[p->thread_model];
 }
 
-/* What a listed model's scheduling thread counts of it; of models that share their first layers, of all together. */
-static inline const struct model_counters *server_model_counters(const struct server *s, uint32_t model) {
-    return server_place_counters(s, wiring_host(&s->wiring, model));
-}
-
 /* The number of frontends that speak a protocol. Their ports come before those of the caller's own frontends. */
 static inline uint32_t server_frontends(const struct server *s) {
     if (!server_listens(s))

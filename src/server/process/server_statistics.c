@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "cluster/roles/scheduler_link.h"
 #include "core/system/clock.h"
 #include "core/util/counter.h"
 #include "front/request/infer_counters.h"
@@ -43,6 +44,20 @@ static uint64_t cpu_bytes(const struct server *s, uint32_t model) {
     return sessions * served->batch_bytes + (served->weights_shared ? sessions > 0 : sessions) * served->weights_bytes;
 }
 
+/* The server that schedules a model, this one or that beside it, and the model's place there, which models that share
+ * their first layers have in common. NULL: the scheduler is another process, or has no place for it. */
+static const struct server *scheduled_by(const struct server *s, uint32_t model, uint32_t *place) {
+    const struct server *by = server_schedules(s) ? s : s->config.scheduler;
+    const struct served_model *m = &s->config.models[model];
+    *place = model;
+    if (by && by->scheduler_link &&
+        !link_report_place(scheduler_link_report(by->scheduler_link), m->name, m->version, place))
+        return NULL;
+    if (by)
+        *place = wiring_host(&by->wiring, *place);
+    return by;
+}
+
 void server_statistics(const void *server, uint32_t model, struct model_statistics *statistics) {
     const struct server *s = server;
     int64_t last_ns = 0;
@@ -53,8 +68,15 @@ void server_statistics(const void *server, uint32_t model, struct model_statisti
         return;
     for (uint32_t f = 0; f < server_frontends(s); f++)
         add(statistics, &last_ns, &server_infer_counters(s, f)->models[model]);
-    if (server_schedules(s))
-        statistics->batches = counter_get(&server_model_counters(s, model)->run_ns.count);
+    uint32_t place;
+    const struct server *by = scheduled_by(s, model, &place);
+    if (by) {
+        const struct server_placement *p = &by->placements[place];
+        statistics->batches = counter_get(&server_place_counters(by, place)->run_ns.count);
+        /* relaxed: a gauge */
+        statistics->waiting =
+            atomic_load_explicit(&server_rings(by, p->thread)->queued[p->thread_model], memory_order_relaxed);
+    }
     statistics->cpu_bytes = cpu_bytes(s, model);
     if (last_ns > 0)
         statistics->last_ms = wall_ms(last_ns);
@@ -62,13 +84,16 @@ void server_statistics(const void *server, uint32_t model, struct model_statisti
 
 void server_batch_statistics(const void *server, uint32_t model, struct batch_statistics *by_size) {
     const struct server *s = server;
-    const struct server_placement *p = &s->placements[wiring_host(&s->wiring, model)];
-    uint32_t sizes = s->config.models[model].batch_max;
+    uint32_t sizes = s->config.models[model].batch_max, place;
 
     memset(by_size, 0, sizes * sizeof(*by_size));
-    if (!atomic_load_explicit(&s->ready, memory_order_acquire) || !server_schedules(s)) /* as above */
+    if (!atomic_load_explicit(&s->ready, memory_order_acquire)) /* as above */
         return;
-    const struct batch_counters *batches = server_rings(s, p->thread)->batches[p->thread_model];
+    const struct server *by = scheduled_by(s, model, &place);
+    if (!by)
+        return;
+    const struct server_placement *p = &by->placements[place];
+    const struct batch_counters *batches = server_rings(by, p->thread)->batches[p->thread_model];
     for (uint32_t b = 0; b < sizes; b++)
         by_size[b] = (struct batch_statistics){.batches = counter_get(&batches[b].batches),
                                                .gather_ns = counter_get(&batches[b].gather_ns),

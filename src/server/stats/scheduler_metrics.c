@@ -26,7 +26,7 @@ static const struct model_counters *counters_of(const struct scheduler_counters 
     return &rings->counters[number];
 }
 
-uint32_t scheduler_queued(const struct scheduler_counters *s, uint32_t model) {
+static uint32_t queued(const struct scheduler_counters *s, uint32_t model) {
     uint32_t number;
     const struct thread_rings *rings = rings_of(s, model, &number);
     return atomic_load_explicit(&rings->queued[number], memory_order_relaxed); /* a gauge */
@@ -107,7 +107,7 @@ void scheduler_metrics_render_models(const struct scheduler_counters *s, const s
     render_expected(s, models, end, out);
     metric_heading(out, "symphony_queued_requests", "gauge", "Requests that wait in the scheduler.");
     for (const struct scheduled_model *m = models; m < end; m++)
-        text_printf(out, "symphony_queued_requests{%s} %u\n", m->labels.text, scheduler_queued(s, m->place));
+        text_printf(out, "symphony_queued_requests{%s} %u\n", m->labels.text, queued(s, m->place));
     render_moves(s, models, end, out);
     metric_heading(out, size, "histogram", "Items in the batches sent to accelerators.");
     for (const struct scheduled_model *m = models; m < end; m++)

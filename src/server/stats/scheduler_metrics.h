@@ -31,9 +31,6 @@ struct scheduled_model {
     struct metric_model labels;
 };
 
-/* Requests of a served model in the scheduler's queues now. */
-uint32_t scheduler_queued(const struct scheduler_counters *scheduler, uint32_t model);
-
 /* Of each model: whether it is served, what is expected of it, its queue and its batches. */
 void scheduler_metrics_render_models(const struct scheduler_counters *scheduler, const struct scheduled_model *models,
                                      uint32_t count, struct text *out);

@@ -65,19 +65,22 @@ static void render_failures(const struct statistics_source *source, const struct
     }
 }
 
-void triton_metrics_render(const struct statistics_source *source, const struct scheduler_counters *scheduler,
-                           const struct model_index *listed, struct text *out) {
+void triton_metrics_render(const struct statistics_source *source, bool scheduled, const struct model_index *listed,
+                           struct text *out) {
     static const char input[] = "nv_inference_compute_input_duration_us",
                       pending[] = "nv_inference_pending_request_count";
 
-    render_sums(source, scheduler, listed, out);
+    render_sums(source, scheduled, listed, out);
     render_failures(source, listed, out);
     metric_heading(out, input, "counter", "0: inputs are gathered before the run, which counts as queueing.");
     for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++)
         row(out, input, &listed->models[*i], "", 0);
-    if (!scheduler)
+    if (!scheduled)
         return;
     metric_heading(out, pending, "gauge", "Requests that wait in the scheduler.");
-    for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++)
-        row(out, pending, &listed->models[*i], "", scheduler_queued(scheduler, *i));
+    for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++) {
+        struct model_statistics statistics;
+        source->read(source->context, *i, &statistics);
+        row(out, pending, &listed->models[*i], "", statistics.waiting);
+    }
 }

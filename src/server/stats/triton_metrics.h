@@ -1,11 +1,13 @@
 /* triton_metrics.h - the statistics of models under the names and labels that Triton gives them, `nv_inference_*`. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "core/util/text.h"
 #include "front/request/statistics.h"
 #include "model/repository/model_index.h"
-#include "server/stats/scheduler_metrics.h"
 
-/* Of the models that are listed. `scheduler` NULL: it is elsewhere, so batches and queues are not known here. */
-void triton_metrics_render(const struct statistics_source *statistics, const struct scheduler_counters *scheduler,
-                           const struct model_index *listed, struct text *out);
+/* Of the models that are listed. Not `scheduled`: the scheduler is elsewhere, so batches and queues are not known here.
+ */
+void triton_metrics_render(const struct statistics_source *statistics, bool scheduled, const struct model_index *listed,
+                           struct text *out);

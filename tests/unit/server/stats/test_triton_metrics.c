@@ -48,27 +48,23 @@ static void each_number_has_its_name(void **state) {
          .cancelled = 1,
          .items = 40,
          .batches = 4,
+         .waiting = 7,
          .answered_ns = 9000,
          .queue_ns = 1000,
          .run_ns = 5999,
          .reply_ns = 2500},
     };
     const struct statistics_source source = {.read = read_statistics, .context = statistics};
-    uint32_t zeros[] = {0, 0}, numbers[] = {1, 0}, listed[] = {1}; /* the first model is not listed */
-    _Atomic uint32_t queued[] = {7, 99};
-    const struct thread_rings rings = {.model_of_served = numbers, .queued = queued}, *threads[] = {&rings};
-    const struct wiring wiring = {.frontends = 1};
-    const struct scheduler_counters scheduler = {
-        .rings = threads, .threads = 1, .thread_of_served = zeros, .wiring = &wiring};
+    uint32_t listed[] = {1}; /* the first model is not listed */
     const struct model_index index = {.models = models, .listed = listed, .count = 1};
     struct text page = {0};
     (void)state;
-    triton_metrics_render(&source, &scheduler, &index, &page);
+    triton_metrics_render(&source, true, &index, &page);
     for (unsigned i = 0; i < ARRAY_COUNT(rows); i++)
         assert_int_equal(value(text_end(&page), rows[i].row), rows[i].value);
     assert_null(strstr(text_end(&page), "model=\"a\""));
     text_free(&page);
-    triton_metrics_render(&source, NULL, &index, &page); /* of a frontend, without a scheduler */
+    triton_metrics_render(&source, false, &index, &page); /* of a frontend, without a scheduler */
     assert_int_equal(value(text_end(&page), rows[0].row), rows[0].value);
     assert_null(strstr(text_end(&page), "nv_inference_exec_count"));
     assert_null(strstr(text_end(&page), "nv_inference_pending_request_count"));
