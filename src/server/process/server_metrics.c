@@ -43,8 +43,8 @@ static void render_backend(struct server *s, struct text *out) {
             serving += row->state == ACCELERATOR_SERVING;
             /* acquire: with start_backend() */
         } else if (atomic_load_explicit(&c->running[a]->incarnation, memory_order_acquire)) {
-            memcpy(row->type, c->running[a]->type,
-                   sizeof(row->type) - 1); /* a process that ends could write anything */
+            /* without the last character: a process that ends could have written anything */
+            memcpy(row->type, c->running[a]->type, sizeof(row->type) - 1);
             row->counters = &c->running[a]->counters;
             row->state = -1;
         } else {
