@@ -18,7 +18,7 @@ static bool poll_plans(struct executor *x, bool *any) {
 
     x->wake_ns = TIME_NEVER;
     for (uint32_t t = 0; t < w->model_threads; t++) {
-        struct ring *ring = &w->plans[t * w->executors + x->config.index];
+        struct ring *ring = wiring_plans(w, t, x->config.index);
         const struct batch_plan *plan = ring_peek(ring);
         x->plan_waits[t] = false;
         if (!plan)
@@ -45,7 +45,7 @@ static bool poll_plans(struct executor *x, bool *any) {
 /* Whether there is work now, beside the plans that wait until wake_ns. */
 static bool anything_pending(struct executor *x) {
     for (uint32_t t = 0; t < x->wiring->model_threads; t++)
-        if (!x->plan_waits[t] && ring_pending(&x->wiring->plans[t * x->wiring->executors + x->config.index]))
+        if (!x->plan_waits[t] && ring_pending(wiring_plans(x->wiring, t, x->config.index)))
             return true;
     return ring_pending(&x->wiring->commands[x->config.index]) ||
            atomic_load_explicit(&x->stop, memory_order_acquire); /* with executor_stop() */

@@ -196,7 +196,7 @@ void batch_report(struct executor *x, uint32_t model_thread, const struct ran_me
 
     if (!w->central) {
         uint32_t part = wiring_part_of_accelerator(w, ran->accelerator);
-        struct ring *ring = &w->freed[x->config.index * w->rank_threads + part];
+        struct ring *ring = wiring_freed(w, x->config.index, part);
         struct freed_message *freed = ring_reserve(ring);
         CHECK(freed); /* the ring has room for all batches that the accelerators may have under way */
         freed->news = NEWS_ENDED;
@@ -205,7 +205,7 @@ void batch_report(struct executor *x, uint32_t model_thread, const struct ran_me
         freed->ended_ns = ended_ns;
         ring_push(ring);
     }
-    struct ring *ring = &w->ran[x->config.index * w->model_threads + model_thread];
+    struct ring *ring = wiring_ran(w, x->config.index, model_thread);
     struct ran_message *message = ring_reserve(ring);
     CHECK(message || !w->central); /* it has room for all that a central policy may have under way */
     if (message) {                 /* else the model thread is far behind; the measurement is dropped */
@@ -229,7 +229,7 @@ void executor_publish_freed(struct executor *x) {
     struct wiring *w = x->wiring;
 
     for (uint32_t k = 0; k < w->rank_threads && !w->central; k++)
-        if (ring_publish(&w->freed[x->config.index * w->rank_threads + k]))
+        if (ring_publish(wiring_freed(w, x->config.index, k)))
             ring_or_help(x, &w->rank_bells[k]);
 }
 
@@ -240,7 +240,7 @@ static void publish_answers(struct executor *x) {
         if (!x->frontend_rung[f])
             continue;
         x->frontend_rung[f] = false;
-        ring_publish(&w->results[x->config.index * w->frontends + f]);
+        ring_publish(wiring_results(w, x->config.index, f));
         if (w->link == LINK_BACKEND)
             x->link_rung = true;
         else
@@ -255,7 +255,7 @@ static void publish_ran(struct executor *x) {
         if (!x->model_rung[t])
             continue;
         x->model_rung[t] = false;
-        if (ring_publish(&w->ran[x->config.index * w->model_threads + t]))
+        if (ring_publish(wiring_ran(w, x->config.index, t)))
             ring_or_help(x, &w->model_bells[t]);
     }
 }
@@ -282,7 +282,7 @@ void executor_publish(struct executor *x) {
 /* The slot of the next message to a request's frontend. NULL: the ring is full. */
 static struct result_message *result_reserve(struct executor *x, uint64_t handle, struct ring **ring) {
     uint32_t frontend = wiring_frontend_of(x->wiring, handle);
-    *ring = &x->wiring->results[x->config.index * x->wiring->frontends + frontend];
+    *ring = wiring_results(x->wiring, x->config.index, frontend);
     x->frontend_rung[frontend] = true;
     return ring_reserve(*ring);
 }

@@ -216,7 +216,7 @@ static bool poll_plans(struct executor *x) {
     bool any = false;
 
     for (uint32_t t = 0; t < w->model_threads; t++) {
-        struct ring *ring = &w->plans[t * w->executors + x->config.index];
+        struct ring *ring = wiring_plans(w, t, x->config.index);
         const struct batch_plan *plan;
         for (; (plan = ring_peek(ring)); ring_pop_run(ring, batch_plan_slots(plan->request_count))) {
             take_plan(x, t, plan);

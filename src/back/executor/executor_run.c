@@ -170,7 +170,7 @@ void batch_abandon(struct executor *x) {
 
     if (!b->plan) /* the run was a trial */
         return;
-    struct ring *ring = &x->wiring->plans[b->model_thread * x->wiring->executors + x->config.index];
+    struct ring *ring = wiring_plans(x->wiring, b->model_thread, x->config.index);
     uint32_t slots = batch_plan_slots(b->plan->request_count);
     x->lost_reads = true;
     x->lost_handle = b->handles[b->done + b->reading];

@@ -215,7 +215,7 @@ static void slot_give(struct port *port, struct request *request) {
 static void port_send(struct port *port, const struct request *request, enum request_message_kind kind) {
     struct wiring *w = port->wiring;
     uint32_t model = wiring_host(w, request->model), thread = w->thread_of_served[model];
-    struct ring *ring = &w->requests[port->index * w->model_threads + thread];
+    struct ring *ring = wiring_requests(w, port->index, thread);
     struct request_message *message = ring_reserve(ring);
 
     CHECK(message); /* two messages a request, and outstanding requests are bounded */
@@ -319,7 +319,7 @@ void port_flush(struct port *port) {
     for (uint32_t t = 0; t < w->model_threads; t++)
         if (port->model_rung[t]) {
             port->model_rung[t] = false;
-            if (!ring_publish(&w->requests[port->index * w->model_threads + t]))
+            if (!ring_publish(wiring_requests(w, port->index, t)))
                 continue;
             if (wiring_accelerators_free(w))
                 doorbell_ring_or_help(&w->model_bells[t], help);
@@ -435,8 +435,7 @@ static void released(struct port *port, struct request *request) {
  * it could take the room of a message that must be sent. */
 static void ready_tell(struct port *port, const struct request *request) {
     struct wiring *w = port->wiring;
-    struct ring *ring =
-        &w->requests[port->index * w->model_threads + w->thread_of_served[wiring_host(w, request->model)]];
+    struct ring *ring = wiring_requests(w, port->index, w->thread_of_served[wiring_host(w, request->model)]);
     if (ring_fits(ring, MESSAGES_A_REQUEST * w->port_requests + 1)) {
         port_send(port, request, REQUEST_READY);
         port->unflushed = true;
@@ -470,7 +469,7 @@ void port_prepared(struct port *port, struct request *request, bool ready) {
 }
 
 static struct request *next_done(struct port *port, uint32_t executor) {
-    struct ring *ring = &port->wiring->results[executor * port->wiring->frontends + port->index];
+    struct ring *ring = wiring_results(port->wiring, executor, port->index);
     const struct result_message *slot;
 
     while ((slot = ring_peek(ring))) {
@@ -508,7 +507,7 @@ static bool ran_out_of_time(const struct port *port, enum refusal reason) {
 }
 
 static struct request *next_refused(struct port *port, uint32_t thread) {
-    struct ring *ring = &port->wiring->refusals[thread * port->wiring->frontends + port->index];
+    struct ring *ring = wiring_refusals(port->wiring, thread, port->index);
     const struct refusal_message *message;
 
     while ((message = ring_peek(ring))) {
@@ -570,9 +569,9 @@ bool port_arm(struct port *port, int64_t until_ns) {
 
     doorbell_arm(bell);
     for (uint32_t e = 0; e < w->executors && !any; e++)
-        any = ring_pending(&w->results[e * w->frontends + port->index]);
+        any = ring_pending(wiring_results(w, e, port->index));
     for (uint32_t t = 0; t < w->model_threads && !any; t++)
-        any = ring_pending(&w->refusals[t * w->frontends + port->index]);
+        any = ring_pending(wiring_refusals(w, t, port->index));
     if (any)
         doorbell_cancel(bell);
     else if (bell->turn)

@@ -99,7 +99,7 @@ static void feed_publish(struct world *w, uint32_t thread) {
     struct doorbell *bell = &wiring->model_bells[thread];
 
     w->unpublished[thread] = 0;
-    ring_publish(&wiring->requests[w->config.index * wiring->model_threads + thread]);
+    ring_publish(wiring_requests(wiring, w->config.index, thread));
     if (wiring_accelerators_free(wiring))
         doorbell_ring(bell);
     else
@@ -110,7 +110,7 @@ static void feed_publish(struct world *w, uint32_t thread) {
 static bool feed_one(struct world *w, int64_t now_ns, int64_t arrival_ns, uint32_t model) {
     struct wiring *wiring = w->wiring;
     uint32_t thread = wiring->thread_of_served[model];
-    struct ring *ring = &wiring->requests[w->config.index * wiring->model_threads + thread];
+    struct ring *ring = wiring_requests(wiring, w->config.index, thread);
     struct request_message *message = ring_reserve(ring);
 
     if (!message)
@@ -201,7 +201,7 @@ static void finished_add(struct world *w, uint32_t world, uint64_t n) {
 /* A request of the sample goes home, to be ticked off. */
 static void send_home(struct world *w, uint64_t handle) {
     uint32_t home = handle_world(handle);
-    struct ring *ring = &w->wiring->results[w->config.index * w->wiring->frontends + home];
+    struct ring *ring = wiring_results(w->wiring, w->config.index, home);
     struct result_message *message = ring_reserve(ring);
 
     CHECK(message);           /* the ring is as large as what a world may have outstanding */
@@ -221,7 +221,7 @@ static bool take_done(struct world *w) {
     bool any = false;
 
     for (uint32_t e = 0; e < w->wiring->executors; e++) {
-        struct ring *ring = &w->wiring->results[e * w->wiring->frontends + w->config.index];
+        struct ring *ring = wiring_results(w->wiring, e, w->config.index);
         const struct result_message *message;
         for (; (message = ring_peek(ring)); ring_pop(ring), any = true)
             tick_off(w, message->handle);
@@ -234,7 +234,7 @@ static bool take_refusals(struct world *w, int64_t now_ns) {
     uint64_t refused = 0;
 
     for (uint32_t t = 0; t < w->wiring->model_threads; t++) {
-        struct ring *ring = &w->wiring->refusals[t * w->wiring->frontends + w->config.index];
+        struct ring *ring = wiring_refusals(w->wiring, t, w->config.index);
         const struct refusal_message *message;
         for (uint32_t n = 0; n < REFUSED_MOST && (message = ring_peek(ring)); ring_pop(ring), n++, refused++) {
             uint64_t handle = message->handle;
@@ -293,8 +293,8 @@ static void batch_end(struct world *w, uint32_t index, int64_t now_ns) {
     struct accelerator *a = &w->accelerators[index];
     const struct batch *batch = &a->batch[0];
     uint32_t part = wiring_part_of_accelerator(w->wiring, batch->ran.accelerator);
-    struct ring *freed_ring = &w->wiring->freed[w->config.index * w->wiring->rank_threads + part];
-    struct ring *ran_ring = &w->wiring->ran[w->config.index * w->wiring->model_threads + batch->model_thread];
+    struct ring *freed_ring = wiring_freed(w->wiring, w->config.index, part);
+    struct ring *ran_ring = wiring_ran(w->wiring, w->config.index, batch->model_thread);
     struct freed_message *freed = ring_reserve(freed_ring);
     struct ran_message *ran = ring_reserve(ran_ring);
 
@@ -364,7 +364,7 @@ static bool take_plans(struct world *w, int64_t now_ns) {
     bool any = false;
 
     for (uint32_t t = 0; t < wiring->model_threads; t++) {
-        struct ring *ring = &wiring->plans[t * wiring->executors + w->config.index];
+        struct ring *ring = wiring_plans(wiring, t, w->config.index);
         const struct batch_plan *plan;
         for (uint32_t taken = 0; taken < PLANNED_MOST && (plan = ring_peek(ring));) {
             uint32_t count = plan->request_count;
@@ -382,7 +382,7 @@ static bool take_plans(struct world *w, int64_t now_ns) {
 static bool tell(struct world *w, uint32_t index, enum accelerator_news news) {
     uint32_t accelerator = w->config.first_accelerator + index;
     uint32_t part = wiring_part_of_accelerator(w->wiring, accelerator);
-    struct ring *ring = &w->wiring->freed[w->config.index * w->wiring->rank_threads + part];
+    struct ring *ring = wiring_freed(w->wiring, w->config.index, part);
 
     if (!ring_fits(ring, 1 + BATCHES_MOST * w->config.accelerators))
         return false;
@@ -435,18 +435,18 @@ static void publish(struct world *w) {
     struct wiring *wiring = w->wiring;
 
     for (uint32_t k = 0; k < wiring->rank_threads; k++)
-        if (ring_publish(&wiring->freed[w->config.index * wiring->rank_threads + k]))
+        if (ring_publish(wiring_freed(wiring, w->config.index, k)))
             doorbell_ring(&wiring->rank_bells[k]);
     for (uint32_t t = 0; t < wiring->model_threads; t++)
         if (w->model_rung[t]) {
             w->model_rung[t] = false;
-            ring_publish(&wiring->ran[w->config.index * wiring->model_threads + t]);
+            ring_publish(wiring_ran(wiring, w->config.index, t));
             doorbell_ring_sleeper(&wiring->model_bells[t], false);
         }
     for (uint32_t f = 0; f < wiring->frontends; f++)
         if (w->frontend_rung[f]) {
             w->frontend_rung[f] = false;
-            ring_publish(&wiring->results[w->config.index * wiring->frontends + f]); /* worlds look by themselves */
+            ring_publish(wiring_results(wiring, w->config.index, f)); /* worlds look by themselves */
         }
 }
 

@@ -262,7 +262,7 @@ static bool poll_requests(struct central_thread *t, int64_t now_ns) {
     bool any = false;
 
     for (uint32_t f = 0; f < w->frontends; f++) {
-        struct ring *ring = &w->requests[f * w->model_threads + t->rings.index];
+        struct ring *ring = wiring_requests(w, f, t->rings.index);
         const struct request_message *message;
         for (int n = 0; n < RINGS_POLL_MAX && (message = ring_peek(ring)); n++, ring_pop(ring)) {
             take_request(t, now_ns, message);

@@ -222,7 +222,7 @@ static bool poll_requests(struct model_thread *t, int64_t now) {
     bool any = false;
 
     for (uint32_t f = 0; f < w->frontends; f++) {
-        struct ring *ring = &w->requests[f * w->model_threads + t->rings.index];
+        struct ring *ring = wiring_requests(w, f, t->rings.index);
         uint32_t taken = 0, count;
         for (; taken < RINGS_POLL_MAX && (count = take_group(t, now, ring)); taken += count) {
             any = true;

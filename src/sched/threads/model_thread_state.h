@@ -108,11 +108,11 @@ struct model_thread {
 };
 
 static inline struct ring *thread_to_rank(const struct model_thread *t, uint32_t part) {
-    return &t->rings.wiring->to_rank[t->rings.index * t->rings.wiring->rank_threads + part];
+    return wiring_to_rank(t->rings.wiring, t->rings.index, part);
 }
 
 static inline struct ring *thread_grants(const struct model_thread *t, uint32_t part) {
-    return &t->rings.wiring->grants[t->rings.index * t->rings.wiring->rank_threads + part];
+    return wiring_grants(t->rings.wiring, t->rings.index, part);
 }
 
 /* The word of news that has a variant's bit. */

@@ -50,7 +50,7 @@ struct rank_thread {
 
 /* The ring of grants to a model thread. */
 static struct ring *grants_to(struct rank_thread *r, uint32_t thread) {
-    return &r->wiring->grants[thread * r->wiring->rank_threads + r->part];
+    return wiring_grants(r->wiring, thread, r->part);
 }
 
 static struct ring *grants_ring(struct rank_thread *r, uint32_t model) {
@@ -184,7 +184,7 @@ static bool poll_freed(struct rank_thread *r, int64_t now) {
     bool any = false;
 
     for (uint32_t e = 0; e < r->wiring->executors; e++) {
-        struct ring *ring = &r->wiring->freed[e * r->wiring->rank_threads + r->part];
+        struct ring *ring = wiring_freed(r->wiring, e, r->part);
         const struct freed_message *freed;
         for (int n = 0; n < POLL_MAX && (freed = ring_peek(ring)); n++, ring_pop(ring)) {
             take_news(r, now, freed);
@@ -210,7 +210,7 @@ static bool poll_messages(struct rank_thread *r, int64_t now) {
     bool any = false;
 
     for (uint32_t t = 0; t < r->wiring->model_threads; t++) {
-        struct ring *ring = &r->wiring->to_rank[t * r->wiring->rank_threads + r->part];
+        struct ring *ring = wiring_to_rank(r->wiring, t, r->part);
         struct rank_message *message;
         for (int n = 0; n < POLL_MAX && (message = ring_peek(ring)); n++, ring_pop(ring)) {
             take_message(r, now, message);
@@ -271,7 +271,7 @@ static bool anything_pending(struct rank_thread *r) {
         if (ring_pending(&w->to_rank[lane]) || candidate_board_pending(&w->candidates, lane))
             return true;
     for (uint32_t e = 0; e < w->executors; e++)
-        if (ring_pending(&w->freed[e * w->rank_threads + r->part]))
+        if (ring_pending(wiring_freed(w, e, r->part)))
             return true;
     return false;
 }

@@ -91,7 +91,7 @@ void thread_rings_free(struct thread_rings *r) {
 
 void rings_refuse(struct thread_rings *r, uint32_t model, uint32_t port, uint64_t handle, enum refusal reason) {
     struct wiring *w = r->wiring;
-    struct ring *ring = &w->refusals[r->index * w->frontends + port];
+    struct ring *ring = wiring_refusals(w, r->index, port);
     struct refusal_message *message = ring_reserve(ring);
 
     CHECK(message); /* a port has at most as many requests outstanding as the ring has slots */
@@ -115,7 +115,7 @@ void rings_refuse_list(struct thread_rings *r, uint32_t node) {
 void rings_send(struct thread_rings *r, int64_t now_ns, const struct sealed_batch *batch) {
     struct wiring *w = r->wiring;
     uint32_t executor = w->executor_of[batch->accelerator], slots = batch_plan_slots(batch->requests);
-    struct ring *ring = &w->plans[r->index * w->executors + executor];
+    struct ring *ring = wiring_plans(w, r->index, executor);
     CHECK_LE(batch->requests, w->batch_max);
     struct batch_plan *plan = ring_reserve_run(ring, slots);
 
@@ -145,17 +145,17 @@ void rings_send(struct thread_rings *r, int64_t now_ns, const struct sealed_batc
 
 bool rings_fit(const struct thread_rings *r, uint32_t accelerator) {
     struct wiring *w = r->wiring;
-    return ring_fits(&w->plans[r->index * w->executors + w->executor_of[accelerator]], batch_plan_slots(w->batch_max));
+    return ring_fits(wiring_plans(w, r->index, w->executor_of[accelerator]), batch_plan_slots(w->batch_max));
 }
 
 void rings_publish(struct thread_rings *r) {
     struct wiring *w = r->wiring;
 
     for (uint32_t e = 0; e < w->executors; e++)
-        if (r->executor_rung[e] && ring_publish(&w->plans[r->index * w->executors + e]))
+        if (r->executor_rung[e] && ring_publish(wiring_plans(w, r->index, e)))
             doorbell_ring(&w->executor_bells[e]);
     for (uint32_t f = 0; f < w->frontends; f++)
-        if (r->frontend_rung[f] && ring_publish(&w->refusals[r->index * w->frontends + f]))
+        if (r->frontend_rung[f] && ring_publish(wiring_refusals(w, r->index, f)))
             doorbell_ring(&w->frontend_bells[f]);
     memset(r->executor_rung, 0, w->executors);
     memset(r->frontend_rung, 0, w->frontends);
@@ -165,10 +165,10 @@ bool rings_pending(struct thread_rings *r) {
     struct wiring *w = r->wiring;
 
     for (uint32_t f = 0; f < w->frontends; f++)
-        if (ring_pending(&w->requests[f * w->model_threads + r->index]))
+        if (ring_pending(wiring_requests(w, f, r->index)))
             return true;
     for (uint32_t e = 0; e < w->executors; e++)
-        if (ring_pending(&w->ran[e * w->model_threads + r->index]))
+        if (ring_pending(wiring_ran(w, e, r->index)))
             return true;
     return false;
 }

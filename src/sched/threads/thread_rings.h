@@ -138,7 +138,7 @@ static inline __attribute__((always_inline)) bool rings_poll_ran(struct thread_r
     bool any = false;
 
     for (uint32_t e = 0; e < w->executors; e++) {
-        struct ring *ring = &w->ran[e * w->model_threads + r->index];
+        struct ring *ring = wiring_ran(w, e, r->index);
         const struct ran_message *message;
         for (uint32_t n = 0; n < RINGS_POLL_MAX && (message = ring_peek(ring)); ring_pop(ring), n++) {
             if (soon && n % RINGS_GROUP == 0)

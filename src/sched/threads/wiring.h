@@ -84,16 +84,16 @@ struct wiring {
     uint32_t *executor_of;                        /* [accelerators] */
     uint8_t *part_of_accelerator, *part_of_model; /* [accelerators], [models] at first; NULL: all are of part 0 */
     uint32_t part_accelerators;                   /* most of a part; set by wiring_init() */
-    struct ring *requests;                        /* [f * model_threads + t] struct request_message */
-    struct ring *refusals;                        /* [t * frontends + f] struct refusal_message */
-    struct ring *to_rank;                         /* [t * rank_threads + k] struct rank_message, all but candidates */
+    struct ring *requests;                        /* struct request_message: wiring_requests() */
+    struct ring *refusals;                        /* struct refusal_message: wiring_refusals() */
+    struct ring *to_rank;                         /* struct rank_message, all but candidates: wiring_to_rank() */
     struct candidate_board candidates;            /* announced in lane t * rank_threads + k */
-    struct ring *grants;                          /* [t * rank_threads + k] struct grant_message */
+    struct ring *grants;                          /* struct grant_message: wiring_grants() */
     struct ring *moves;                           /* [t] struct model_move */
-    struct ring *plans;                           /* [t * executors + e] struct batch_plan, a run of cache lines */
-    struct ring *ran;                             /* [e * model_threads + t] struct ran_message */
-    struct ring *freed;                           /* [e * rank_threads + k] struct freed_message */
-    struct ring *results;                         /* [e * frontends + f] struct result_message */
+    struct ring *plans;                           /* struct batch_plan, a run of cache lines: wiring_plans() */
+    struct ring *ran;                             /* struct ran_message: wiring_ran() */
+    struct ring *freed;                           /* struct freed_message: wiring_freed() */
+    struct ring *results;                         /* struct result_message: wiring_results() */
     struct ring *commands;                        /* [e] struct accelerator_command */
     struct ring *answers;                         /* [e] struct model_answer */
     /* What executors look requests up in. Each is set by its frontend's starter, before the frontend submits any. */
@@ -111,6 +111,32 @@ struct wiring {
     _Atomic uint8_t *parts;   /* [models] where each is; written by its model thread */
     struct model_load *loads; /* [models] the same */
 };
+
+/* The rings between two threads. */
+static inline struct ring *wiring_requests(const struct wiring *wiring, uint32_t frontend, uint32_t thread) {
+    return &wiring->requests[frontend * wiring->model_threads + thread];
+}
+static inline struct ring *wiring_refusals(const struct wiring *wiring, uint32_t thread, uint32_t frontend) {
+    return &wiring->refusals[thread * wiring->frontends + frontend];
+}
+static inline struct ring *wiring_to_rank(const struct wiring *wiring, uint32_t thread, uint32_t part) {
+    return &wiring->to_rank[thread * wiring->rank_threads + part];
+}
+static inline struct ring *wiring_grants(const struct wiring *wiring, uint32_t thread, uint32_t part) {
+    return &wiring->grants[thread * wiring->rank_threads + part];
+}
+static inline struct ring *wiring_plans(const struct wiring *wiring, uint32_t thread, uint32_t executor) {
+    return &wiring->plans[thread * wiring->executors + executor];
+}
+static inline struct ring *wiring_ran(const struct wiring *wiring, uint32_t executor, uint32_t thread) {
+    return &wiring->ran[executor * wiring->model_threads + thread];
+}
+static inline struct ring *wiring_freed(const struct wiring *wiring, uint32_t executor, uint32_t part) {
+    return &wiring->freed[executor * wiring->rank_threads + part];
+}
+static inline struct ring *wiring_results(const struct wiring *wiring, uint32_t executor, uint32_t frontend) {
+    return &wiring->results[executor * wiring->frontends + frontend];
+}
 
 /* The place that requests to a served model are scheduled as. */
 static inline uint32_t wiring_host(const struct wiring *wiring, uint32_t served_model) {
