@@ -6,10 +6,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define HISTOGRAM_STEPS 16 /* steps per power of two */
-#define HISTOGRAM_BUCKETS                                                                                              \
-    (HISTOGRAM_STEPS *                                                                                                 \
-     45) /* buckets for values up to 2^48 (in ns: three days); larger values fall into the last bucket */
+#define HISTOGRAM_STEPS   16                     /* steps per power of two */
+#define HISTOGRAM_BUCKETS (HISTOGRAM_STEPS * 45) /* values up to 2^48 (ns: 3 days); larger ones: the last */
 
 struct histogram {
     _Atomic uint64_t count, sum;
