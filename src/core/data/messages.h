@@ -248,12 +248,12 @@ struct cluster_parameters {
     double loss;   /* share of the requests that are dropped */
     double rounds; /* harmonic mean over the models of the square of how many runs fit into the SLO beside one run; a
                       model that loses requests weighs more */
-    double rounds_plain;                     /* plain mean of that square, weighted by load */
-    double tau_ns;                           /* mean time between batches; longer where models outnumber accelerators */
-    double accelerators;                     /* number of accelerators in service */
-    double busy;                             /* share of the accelerators' time that batches take, over 2 s */
-    double hop_ns;                           /* mean time from the moment at which a grant is due to its answer */
-    double thread_busy;                      /* largest share of time in which a model thread has something to do */
+    double rounds_plain; /* mean by load of the square of how many runs fit into the SLO beside one run */
+    double tau_ns;       /* mean time between batches; longer where models outnumber accelerators */
+    double accelerators; /* number of accelerators in service */
+    double busy;         /* share of the accelerators' time that batches take, over 2 s */
+    double hop_ns;       /* mean time from the moment at which a grant is due to its answer */
+    double thread_busy;  /* largest share of time in which a model thread has something to do */
     float type_share[ACCELERATOR_TYPES_MAX]; /* share of the accelerators in service, by type */
     uint64_t way;                            /* way in which the policy decides, of those that its options allow */
 };
