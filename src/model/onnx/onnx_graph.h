@@ -34,8 +34,7 @@ struct onnx_tensor {
 struct onnx_node {
     struct onnx_bytes raw; /* NodeProto */
     struct onnx_bytes op, domain, overload;
-    uint32_t uses_at,
-        input_count;         /* place and number of the inputs in graph.uses; ONNX_NONE there: an input is left out */
+    uint32_t uses_at, input_count; /* inputs, from graph.uses[uses_at] on; ONNX_NONE there: an input is left out */
     uint32_t captured_count; /* number of tensors, behind the inputs, that the node's subgraphs take from outside */
     uint32_t gives_at, output_count;
     bool subgraphs; /* whether the node has subgraphs: If, Loop, Scan */

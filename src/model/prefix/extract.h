@@ -12,9 +12,8 @@ struct extract_end {
 };
 
 struct extract_part {
-    const char *name; /* name of the part's graph */
-    const struct extract_end *from,
-        *to; /* tensors at which the part begins, and ends; tensors in both are handed through */
+    const char *name;                    /* name of the part's graph */
+    const struct extract_end *from, *to; /* begin and end of the part; tensors in both are handed through */
     uint32_t from_count, to_count;
     bool own_outputs; /* whether `to` are the model's own outputs, described as in the model */
 };

@@ -18,10 +18,9 @@ struct onnx_digest {
 };
 
 struct onnx_digests {
-    struct onnx_digest *nodes; /* [node_count] digests of the nodes */
-    struct onnx_digest
-        *tensors;     /* [tensor_count] digests of the tensors; 0 for initialisers and inputs that no node takes */
-    bool *from_input; /* [tensor_count] whether the tensor depends on an input, or equals no other */
+    struct onnx_digest *nodes;   /* [node_count] digests of the nodes */
+    struct onnx_digest *tensors; /* [tensor_count] digests; 0 for initialisers and inputs that no node takes */
+    bool *from_input; /* [tensor_count] whether the tensor depends on an input, or counts so since it equals no other */
     bool *live;       /* [node_count] whether an output of the graph depends on the node */
     uint64_t *weights_bytes; /* [tensor_count] bytes of initialisers */
     const char *unequal;     /* reason why the first node that equals no other does so; NULL: there is no such node */

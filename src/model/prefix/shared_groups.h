@@ -29,8 +29,7 @@ struct shared_group {
     uint64_t weights_bytes;
     char tag[FINGERPRINT_TEXT]; /* fingerprint of all files of the models that the prefix was found in */
     struct profile *prefix_profile;
-    struct profile
-        *profile; /* profile of batches for all members, divided among them in the slowest way (core/data/shared.h) */
+    struct profile *profile; /* profile of batches for all members, in the slowest division (core/data/shared.h) */
     struct shared_member *members[PART_SUFFIXES_MAX];
     uint32_t count;
     int held;                           /* number of the held folder of parts (part_folder_hold()) */

@@ -13,9 +13,8 @@ struct split_member {
     struct signature whole, suffix;     /* set by split_make(): signatures of the whole model and of its suffix */
     uint32_t prefix_takes[TENSORS_MAX]; /* by the prefix's inputs: the whole's input that it is */
     uint32_t suffix_takes[TENSORS_MAX]; /* by the suffix's inputs: the prefix's output that it is; SPLIT_NONE: none */
-    uint32_t
-        suffix_own[TENSORS_MAX]; /* by the suffix's inputs: the whole's input that it is, if no output of the prefix */
-    int64_t whole_ns, parts_ns;  /* set by split_make(): latency of a lone request, median of runs in turns */
+    uint32_t suffix_own[TENSORS_MAX]; /* by the suffix's inputs: the whole's input, where suffix_takes is SPLIT_NONE */
+    int64_t whole_ns, parts_ns;       /* set by split_make(): latency of a lone request, median of runs in turns */
 };
 
 struct split {
