@@ -1,4 +1,4 @@
-/* temporary_folder.c - folders with a name of their own, under a lock. */
+/* temporary_folder.c - makes folders with unique names, under a lock. */
 #include "core/system/temporary_folder.h"
 
 #include <dirent.h>
@@ -55,7 +55,8 @@ void temporary_folders_sweep(void) {
 
 int temporary_folder_begin(struct temporary_folder *folder, const char *prefix, struct sy_error *err) {
     sweep(prefix);
-    for (int attempt = 0; attempt < ATTEMPTS; attempt++) { /* somebody may sweep it before it is locked */
+    for (int attempt = 0; attempt < ATTEMPTS;
+         attempt++) { /* another process may remove the folder before it is locked */
         if (snprintf(folder->path, sizeof(folder->path), "%sXXXXXX", prefix) >= (int)sizeof(folder->path))
             return error_set(err, -ENAMETOOLONG, "%.400s: the path is too long", prefix);
         if (!mkdtemp(folder->path))
