@@ -116,8 +116,7 @@ int64_t clock_sync_error_ns(const struct clock_sync *sync, int64_t now_ns) {
     int64_t span_ns = now_ns < known->at_ns ? known->at_ns - now_ns : now_ns - known->at_ns;
     double drift_error = (sync->drift_max - sync->drift_min) / 2 + wander_of(span_ns);
     int64_t error_ns = (known->offset_max_ns - known->offset_min_ns + 1) / 2 + (int64_t)(drift_error * (double)span_ns);
-    return error_ns + error_ns / 512 +
-           2 * CLOCK_GRAIN_NS; /* a nanosecond of the peer's clock is not quite one of ours */
+    return error_ns + error_ns / 512 + 2 * CLOCK_GRAIN_NS; /* the peer's nanosecond is not quite one of ours */
 }
 
 /* ---- exchanges ---- */

@@ -5,13 +5,12 @@
 
 #include "core/util/assert.h"
 
-/* Cost of an item, relative to the least, up to which a batch is as good as the best: larger batches save less than 1
+/* Cost of an item, relative to the least, up to which a batch is as good as the best: larger ones save less than 1
  * %. */
 #define BATCH_WITHIN 1.01
 /* Cost of an item, relative to the least, that differs from the least only by noise. */
 #define CHEAPEST_WITHIN 1.001
-/* Least cost of an item, relative to l(1), above which waiting for a batch is not worth it: the batch saves less than 3
- * %. */
+/* Cost of an item in the best batch, relative to l(1), above which that batch is not worth waiting for. */
 #define BATCH_GAIN_MIN 0.97
 
 size_t profile_bytes(uint32_t batch_max) {

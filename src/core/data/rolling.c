@@ -29,7 +29,7 @@
 
 struct window {
     float ratio[ROLLING_WINDOW];  /* ratios of runs to the profiled latency, as they came */
-    float sorted[ROLLING_WINDOW]; /* ratios of these runs, ascending */
+    float sorted[ROLLING_WINDOW]; /* ratios of the window's runs, ascending */
     uint32_t count, next;         /* number of runs in the window; place of the next run in `ratio` */
     uint64_t last_run;            /* value of rolling.runs at the last run */
     double expected;              /* ratio that the window gives; 0: no run yet */

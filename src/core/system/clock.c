@@ -7,8 +7,7 @@
 #define YEAR_NS       (365 * 86400 * NS_PER_S)
 #define OFFSET_MAX_NS (30 * YEAR_NS)
 #define PPM_MAX       1e5
-#define TIME_MAX_NS                                                                                                    \
-    (100 * YEAR_NS) /* last time that is converted; later ones, and those not above 0, are marks such as TIME_NEVER */
+#define TIME_MAX_NS   (100 * YEAR_NS) /* last time to convert; later ones, and those not above 0, are only marks */
 
 struct clock_skew clock_skew;
 

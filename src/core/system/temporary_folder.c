@@ -55,8 +55,7 @@ void temporary_folders_sweep(void) {
 
 int temporary_folder_begin(struct temporary_folder *folder, const char *prefix, struct sy_error *err) {
     sweep(prefix);
-    for (int attempt = 0; attempt < ATTEMPTS;
-         attempt++) { /* another process may remove the folder before it is locked */
+    for (int attempt = 0; attempt < ATTEMPTS; attempt++) { /* a folder may be swept before it is locked */
         if (snprintf(folder->path, sizeof(folder->path), "%sXXXXXX", prefix) >= (int)sizeof(folder->path))
             return error_set(err, -ENAMETOOLONG, "%.400s: the path is too long", prefix);
         if (!mkdtemp(folder->path))
