@@ -13,7 +13,7 @@
 #include "model/profile/warmup.h"
 #include "model/repository/repository.h"
 
-#define MEASURE_TRIES 2 /* of a model whose files change while it is being measured */
+#define MEASURE_TRIES 2 /* most measurements of a model whose files change meanwhile */
 
 int64_t profile_default_slo_ns(const struct profile *profile) {
     int64_t least_ns = 25 * NS_PER_MS;
@@ -24,21 +24,21 @@ int64_t profile_default_slo_ns(const struct profile *profile) {
     return (slo_ns + NS_PER_MS - 1) / NS_PER_MS * NS_PER_MS;
 }
 
-/* Who measures and on what. */
+/* Names the engine that measures, and the accelerator. */
 static void engine_describe(const struct profile_options *options, char *engine, size_t engine_size, char *accelerator,
                             size_t accelerator_size) {
     snprintf(engine, engine_size, "%s %s", options->engine->name, options->engine->version());
     accelerator_type(options->provider, options->device, accelerator, accelerator_size);
 }
 
-/* The name under which profiles of this engine and accelerator are kept. */
+/* Makes the key under which profiles of this engine and accelerator are kept. */
 static void key_compose(const struct profile_options *options, char *key, size_t size) {
     char engine[64], accelerator[256];
     engine_describe(options, engine, sizeof(engine), accelerator, sizeof(accelerator));
     snprintf(key, size, "profile %s %s", engine, accelerator);
 }
 
-/* Whether the record's item is one of the model as it is configured now. */
+/* Whether the record's item fits the model as it is configured now. */
 static bool item_holds(const struct served_model *model, const struct profile_record *record) {
     for (uint32_t i = 0; i < model->signature.input_count; i++) {
         const struct tensor_spec *spec = &model->signature.inputs[i];
