@@ -170,8 +170,7 @@ RULE(layer_normalised) {
     if (items_behind(in, in_count, 1))
         return walk_unknown(w, from_items);
     enum items_verdict verdict = along(w, given(in, in_count, 0), onnx_attribute_int(w->node, "axis", -1), true, out);
-    for (uint32_t o = 1; o < out_count && verdict == ITEMS_APART;
-         o++) { /* means and deviations: no node may take them */
+    for (uint32_t o = 1; o < out_count && verdict == ITEMS_APART; o++) { /* means, deviations: not to be taken */
         out[o].kind = FLOW_JOINED;
         w->what = "has means that are given on";
     }

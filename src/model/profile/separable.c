@@ -302,8 +302,7 @@ static int row_judge(struct separable *t, const struct output_block *batch, uint
         if (references[i] == kind && rows_differ_by(&twin, &row, type, &beside, &scale) && beside <= 2 * rounding)
             return 0;
     }
-    return sane ? mixed(t, o)
-                : 0; /* if a batch of the kind alone gives other outputs, they are noise, and say nothing */
+    return sane ? mixed(t, o) : 0; /* this kind gives noise even in a batch of its own: it says nothing */
 }
 
 static int batch_compare(struct separable *t, const uint32_t *kinds, uint32_t items) {
