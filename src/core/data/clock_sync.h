@@ -58,7 +58,7 @@ struct clock_bounds {
 };
 
 struct clock_sync {
-    /* for conversions */
+    /* values for conversions */
     int64_t at_ns, peer_at_ns; /* one moment, by our clock and by the peer's */
     double drift, peer_drift;  /* gain of the peer's clock in a nanosecond of ours; of ours in one of the peer's */
     /* what is known, as of the last exchange */
@@ -69,7 +69,7 @@ struct clock_sync {
     int64_t round_trips_ns[CLOCK_SYNC_KEPT];
     uint32_t past_count, past_next;
     int64_t round_trip_ns; /* least of round_trips_ns */
-    /* when to ask */
+    /* times of questions */
     bool asked; /* whether an exchange is under way */
     int64_t asked_ns, next_ns;
     int64_t begun_ns;         /* time of the first exchange since nothing was known */

@@ -20,7 +20,7 @@ struct recorder_slot {
 };
 
 struct recorder {
-    struct recorder_slot *slots; /* NULL: nothing is recorded */
+    struct recorder_slot *slots; /* ring of slots; NULL: nothing is recorded */
     uint64_t mask;               /* number of slots, a power of two, less 1 */
     _Atomic uint64_t noted;      /* number of requests that were ever noted */
 };

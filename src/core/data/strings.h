@@ -10,7 +10,7 @@
 #include "core/util/error.h"
 
 struct string {
-    const char *data; /* not terminated */
+    const char *data; /* characters, not terminated */
     size_t length;
 };
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 struct text {
-    char *data; /* not terminated; see text_end() */
+    char *data; /* characters of the text, not terminated; see text_end() */
     size_t length, capacity;
     bool on_heap, failed;
 };

@@ -49,7 +49,7 @@ struct ensemble_step {
     uint64_t after;     /* bits of the steps whose tensors this step takes; they have lower numbers */
     uint32_t each;      /* tensor for each of whose rows the step runs once; ENSEMBLE_NONE: the step runs once */
     uint32_t each_most; /* most rows of `each` that the step runs for */
-    enum ensemble_beyond beyond; /* what happens to rows beyond each_most */
+    enum ensemble_beyond beyond; /* treatment of rows beyond each_most */
     uint32_t when; /* BOOL tensor: the step runs only if its first element is true; ENSEMBLE_NONE: always */
 };
 

@@ -99,7 +99,7 @@ static int step_move(struct ensemble *flat, const struct ensemble_step *outer, c
         return ensemble_step_error(flat, outer, outer->line, outer->column, err,
                                    "when: step %s (%s) of that ensemble has one of its own", step->label, step->model);
     if (outer->when != ENSEMBLE_NONE && moved->when == ENSEMBLE_NONE)
-        moved->when = outer->when; /* where there is another one, the steps before it do not run */
+        moved->when = outer->when; /* a step with its own condition needs steps that then do not run */
     step_link(flat);
     return 0;
 }
@@ -129,7 +129,8 @@ int ensemble_flatten(const struct ensemble *e, const struct ensemble *const *inn
         f->tensors[t] = e->tensors[t];
         f->tensors[t].step = ENSEMBLE_NONE;
     }
-    for (uint32_t s = 0; s < e->step_count && !rc; s++) { /* in order: what a step takes is given before */
+    for (uint32_t s = 0; s < e->step_count && !rc;
+         s++) { /* steps are in an order in which each tensor is given before a step takes it */
         const struct ensemble_step *step = &e->steps[s];
         if (!inner[s]) {
             rc = step_copy(f, step, err) ? 0 : -ENOMEM;

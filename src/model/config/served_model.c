@@ -42,7 +42,7 @@ void served_model_refuse(struct served_model *model, const char *fmt, ...) {
     va_start(ap, fmt);
     vsnprintf(model->reason, sizeof(model->reason), fmt, ap);
     va_end(ap);
-    utf8_clean(model->reason, strlen(model->reason)); /* it may quote a path, a configuration, the engine */
+    utf8_clean(model->reason, strlen(model->reason)); /* the reason may quote a path, a configuration, the engine */
     /* release: who reads the state with acquire sees the reason */
     atomic_store_explicit(&model->state, MODEL_UNAVAILABLE, memory_order_release);
 }
@@ -81,7 +81,7 @@ static int reference_fill(struct served_model *model, const struct symphony_yaml
     for (uint32_t i = 0; i < s->input_count; i++) {
         int64_t elements = dims_product(model->reference_dims[i], 0, s->inputs[i].rank);
         if (s->inputs_optional & tensor_bit(i))
-            continue; /* not part of the item */
+            continue; /* optional inputs are no part of the item */
         if (elements < 0)
             return error_set(err, -EINVAL, "%s: input '%s' is too large", model->path, s->inputs[i].name);
         model->item_elements += elements;

@@ -83,7 +83,7 @@ struct engine_ops {
      * operator. An engine has both functions, or NULL for both: its runs cannot be stopped. */
     void (*stop)(struct engine_model *model);
     void (*go_on)(struct engine_model *model);
-    /* The size to which a batch of so many items is padded, for models that run only at some sizes. It stays the same
+    /* The size to which a batch of `items` is padded, for models that run only at some sizes. The size stays the same
      * as long as the model is loaded. NULL: every batch is run as it is. The thread that loaded the model. */
     uint32_t (*padded)(const struct engine_model *model, uint32_t items);
     /* Allocates host memory for inputs, from which the accelerator takes them faster than from other memory. It returns

@@ -10,7 +10,7 @@
 
 struct profile_progress {
     const char *model;     /* name of the model */
-    const char *phase;     /* phase that begins: worker_message.phase */
+    const char *phase;     /* phase that begins, as in worker_message (worker.h) */
     uint32_t batch;        /* items of the batch, while measuring, trying or warming up */
     uint32_t index, count; /* place of the model among those to profile, and their number */
 };
@@ -31,9 +31,9 @@ struct profile_options {
 };
 
 /* Profiles one model, which the repository found but need not have completed. If a child crashes while it makes or uses
- * an optimised copy, tries again without that form of copy, at last without any. Fills all of the record but
- * fingerprint, engine and accelerator, and phase and batch of `progress`. -errno and a sentence: the engine's own; or
- * "killed by signal 11 (Segmentation fault) while measuring a batch of 8"; or that the child said nothing for too long.
- * One thread at a time. */
+ * an optimised copy, tries again without that form of copy, at last without any. Fills phase and batch of `progress`,
+ * and all of the record but fingerprint, engine and accelerator. -errno and a sentence: the engine's own; or "killed by
+ * signal 11 (Segmentation fault) while measuring a batch of 8"; or that the child said nothing for too long. One thread
+ * at a time. */
 int profile_in_child(const struct served_model *model, const struct profile_options *options,
                      struct profile_progress *progress, struct profile_record *record, struct sy_error *err);

@@ -129,7 +129,7 @@ int measure_item_dims(const struct signature *signature, uint32_t choice, int64_
     bool open = false;
     for (uint32_t i = 0; i < signature->input_count; i++) {
         const struct tensor_spec *spec = &signature->inputs[i];
-        int height = TENSOR_DIMS_MAX; /* which dimension is the height; the width follows */
+        int height = TENSOR_DIMS_MAX; /* dimension of the height; the width is the next one */
         if (spec->rank == 4 && (channels(spec->dims[1]) || channels(spec->dims[3])))
             height = channels(spec->dims[1]) ? 2 : 1;
         for (int d = 0; d < (int)spec->rank; d++) {
@@ -436,7 +436,7 @@ int measure_model(const struct engine_ops *ops, struct engine_model *model, cons
         double item_ns = (double)timing.median_ns / b;
         without_gain = item_ns > PAYS * best_ns || without_gain >= 3 ? without_gain + 1 : 0;
         best_ns = fmin(best_ns, item_ns);
-        without_gain = padded ? 0 : without_gain; /* where every size counts, all are measured */
+        without_gain = padded ? 0 : without_gain; /* where batches are padded, all sizes are measured */
         if (without_gain == 3)                    /* larger batches are allowed, but gain nothing */
             while (record->batch_max > b && batch_too_large(record, options, record->batch_max, best_ns))
                 record->batch_max--;

@@ -73,7 +73,7 @@ static void record_apply(struct served_model *model, const struct profile_record
     model->item_elements = 0;
     for (uint32_t i = 0; i < s->input_count; i++) {
         if (s->inputs_optional & tensor_bit(i))
-            continue; /* not part of the item */
+            continue; /* optional inputs are no part of the item */
         memcpy(model->reference_dims[i], record->item_dims[i], sizeof(model->reference_dims[i]));
         model->item_elements += dims_product(record->item_dims[i], 0, s->inputs[i].rank);
     }
@@ -194,7 +194,7 @@ static int record_get(const struct served_model *model, const struct profile_opt
         *measured = true;
         record_keep(model, options, record);
     }
-    if (*model->profile_path) { /* its times are taken; what the model is was found out above */
+    if (*model->profile_path) { /* the file gives the times; the rest of the record was found above */
         record->point_count = given.point_count;
         memcpy(record->batch, given.batch, sizeof(given.batch));
         memcpy(record->latency_ns, given.latency_ns, sizeof(given.latency_ns));

@@ -22,7 +22,7 @@ struct profile_record {
 
     /* what was found */
     struct signature signature; /* signature of the file, before any configuration */
-    bool judged;                /* whether `told` to `mixes` are known; older records lack them */
+    bool judged;                /* whether the record has `told` to `mixes`, which a record may lack */
     bool told;                  /* whether the configuration said that items may be batched */
     bool batched;               /* whether items are run together */
     char mixes[256]; /* how items that are run together change each other's outputs; "": they were shown not to, or are

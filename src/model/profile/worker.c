@@ -375,7 +375,7 @@ int worker_main(void) {
     struct worker *w = calloc(1, sizeof(*w));
     struct sy_error err = {""};
     if (!w || worker_read(STDIN_FILENO, &w->request, WORKER_REQUEST_BYTES))
-        return 2; /* not started by a profiling parent */
+        return 2; /* the process was not started by a profiling parent */
     settle(w->request.core);
     int rc = profile(w, &err);
     tell(w, rc ? WORKER_FAILED : WORKER_RESULT, "", 0, err.text);

@@ -255,7 +255,7 @@ static json_t *model_pack(const struct served_model *model, bool whole) {
     json_t *object = json_object();
     FIELDS_PUT(&w, object, model_fields, model);
     if (!whole && model->slo_chosen)
-        json_object_del(object, "slo_ns"); /* it follows from what was measured */
+        json_object_del(object, "slo_ns"); /* the SLO follows from what was measured */
     field_put(&w, object, "inputs", inputs_pack(&w, model));
     field_put(&w, object, "outputs", outputs_pack(&w, model));
     field_put(&w, object, "queue", queue_pack(&w, &model->queue));
@@ -571,7 +571,7 @@ static int profiles_read(struct field_reader *r, const json_t *root, uint32_t ba
     int rc = field_list(r, root, "profiles", 0, ACCELERATOR_TYPES_MAX, &list, &entries);
     for (uint32_t i = 0; !rc && i < entries; i++) {
         profiles[i] = (struct described_profile){.profile = NULL};
-        *count = i + 1; /* to be freed from here on */
+        *count = i + 1; /* from here on the profile is freed after an error */
         rc = field_object_at(r, list, "profiles", i, &object);
         if (!rc)
             rc = profile_read(r, object, batch_max, &profiles[i]);

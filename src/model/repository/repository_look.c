@@ -53,7 +53,7 @@ static uint64_t folder_stamp(int parent, const char *folder, int depth) {
             sum += folder_stamp(fd, entry->d_name, depth + 1);
     }
     closedir(dir);
-    return mix(0xcbf29ce484222325, &sum, sizeof(sum)); /* the same files in another folder are other files */
+    return mix(0xcbf29ce484222325, &sum, sizeof(sum)); /* equal files in another folder give another stamp */
 }
 
 /* Finds the name of the model that an entry holds. False: the entry holds none. */
@@ -93,7 +93,7 @@ uint64_t repository_stamp(const struct repositories *from, const char *name) {
     uint64_t sum = 0;
     for (uint32_t i = 0; i < from->count; i++) {
         uint64_t stamp = path_stamp(from->paths[i], name);
-        sum += stamp ? mix(stamp, &i, sizeof(i)) | 1 : 0; /* the same files in another repository are other files */
+        sum += stamp ? mix(stamp, &i, sizeof(i)) | 1 : 0; /* equal files in another repository give another stamp */
     }
     return sum;
 }
@@ -113,7 +113,7 @@ static int entry_compare(const void *a, const void *b) {
 }
 
 static int entry_add(struct repository_entry **entries, uint32_t *count, const char *name) {
-    if ((*count & (*count - 1)) == 0) { /* 0 or a power of two: full */
+    if ((*count & (*count - 1)) == 0) { /* the array is full: its count is 0 or a power of two */
         struct repository_entry *grown = realloc(*entries, (*count ? 2 * *count : 1) * sizeof(**entries));
         if (!grown)
             return -ENOMEM;
