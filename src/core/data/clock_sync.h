@@ -61,7 +61,7 @@ struct clock_sync {
     /* values for conversions */
     int64_t at_ns, peer_at_ns; /* one moment, by our clock and by the peer's */
     double drift, peer_drift;  /* gain of the peer's clock in a nanosecond of ours; of ours in one of the peer's */
-    /* what is known, as of the last exchange */
+    /* knowledge as of the last exchange */
     struct clock_bounds bounds;
     double drift_min, drift_max;
     /* the last exchanges */

@@ -1,5 +1,4 @@
-/* image_header.c - finds the frame header of a JPEG (ITU-T T.81, annex B) or the IHDR chunk of a PNG (W3C PNG, 11.2).
- */
+/* image_header.c - reads the frame header of a JPEG (ITU-T T.81, annex B) or the IHDR chunk of a PNG (W3C 11.2). */
 #include "core/data/image_header.h"
 
 #include <errno.h>

@@ -82,8 +82,8 @@ struct signature {
     tensor_set inputs_optional; /* inputs that a request may leave out, since the model has values for them; their views
                                    may have no data */
     bool batched;               /* whether every input and output has a leading batch dimension of any size */
-    bool variable_shapes; /* whether requests may differ in another dimension of an input, or in which inputs they give
-                           */
+    bool variable_shapes; /* whether requests may differ in another dimension of an input, or in the inputs that they
+                             give */
     bool outputs_chosen;  /* whether the outputs are not all of the model file's, or in another order */
     struct tensor_spec inputs[TENSORS_MAX], outputs[TENSORS_MAX];
 };

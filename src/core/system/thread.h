@@ -11,9 +11,8 @@ enum thread_kind {
     THREAD_PROMPT,  /* short turns that other threads wait for: frontend, model, rank */
     THREAD_COMPUTE, /* work of milliseconds: running batches, on a core that prompt threads keep off, or preparing
                        inputs, which others wait for */
-    THREAD_SHARED,  /* work of milliseconds on a core that prompt threads may need: the nice value lets them go first */
-    THREAD_BACKGROUND, /* work in the time that all other threads leave; also that of processes which the thread starts
-                        */
+    THREAD_SHARED,  /* work of milliseconds on a core that prompt threads may need: a nice value lets those go first */
+    THREAD_BACKGROUND, /* work in the time that all other threads leave; also for processes that the thread starts */
 };
 
 /* Call it first in every thread. Names the thread ("model-0") and asks the kernel for wake-ups without slack. For

@@ -129,8 +129,7 @@ int ensemble_flatten(const struct ensemble *e, const struct ensemble *const *inn
         f->tensors[t] = e->tensors[t];
         f->tensors[t].step = ENSEMBLE_NONE;
     }
-    for (uint32_t s = 0; s < e->step_count && !rc;
-         s++) { /* steps are in an order in which each tensor is given before a step takes it */
+    for (uint32_t s = 0; s < e->step_count && !rc; s++) { /* a step's tensors are given before it */
         const struct ensemble_step *step = &e->steps[s];
         if (!inner[s]) {
             rc = step_copy(f, step, err) ? 0 : -ENOMEM;

@@ -19,9 +19,8 @@ struct extent {
 #define EXTENT_OTHERWISE 2 /* extent.items: neither power, but some dependence */
 
 enum flow_kind {
-    FLOW_SAME,   /* tensor that is the same for every item and every batch */
-    FLOW_ITEMS,  /* items lie along dimension `axis`, each in a piece of its own; the size is a multiple of their number
-                  */
+    FLOW_SAME,  /* tensor that is the same for every item and every batch */
+    FLOW_ITEMS, /* items lie along dimension `axis`, each in a piece of its own; the size is a multiple of the number */
     FLOW_JOINED, /* elements depend on several items, or it is not known whether they do */
 };
 

@@ -23,7 +23,7 @@ struct onnx_bytes {
 
 struct onnx_tensor {
     struct onnx_bytes name;
-    struct onnx_bytes info;    /* ValueInfoProto of an input or output of the graph; no data: the graph has none */
+    struct onnx_bytes info;    /* ValueInfoProto of an input or output of the graph; no data: there is none */
     struct onnx_bytes weights; /* TensorProto of an initialiser; no data: the tensor is none */
     uint32_t node;             /* node that gives the tensor; ONNX_NONE: the tensor is an input or an initialiser */
     uint32_t input;            /* number among the inputs that clients give; ONNX_NONE: the tensor is no such input */

@@ -42,8 +42,8 @@ static int parts_check(const struct split *split, struct sy_error *err) {
     return 0;
 }
 
-/* Writes into a member's object of a note how its suffix was cut, and how long a lone request took, for member_make().
- */
+/* Writes into a member's object of a note how its suffix was cut, and how long a lone request took. For
+ * member_make(). */
 static void suffix_note(json_t *of, const struct split_member *member) {
     json_object_set_new(of, "takes", part_numbers_pack(member->suffix_takes, member->suffix.input_count));
     json_object_set_new(of, "own", part_numbers_pack(member->suffix_own, member->suffix.input_count));

@@ -425,7 +425,7 @@ int measure_model(const struct engine_ops *ops, struct engine_model *model, cons
             note(record, why.text);
             break;
         }
-        if (failed) { /* and not for the size */
+        if (failed) { /* the trial failed, but not for the batch's size, as the batch has run */
             tried(record, trial_rc, options->told, &trial_why);
             break;
         }

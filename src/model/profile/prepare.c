@@ -52,8 +52,7 @@ static bool item_holds(const struct served_model *model, const struct profile_re
     return true;
 }
 
-/* Applies the record to the model: a batch dimension that does not hold is removed, and the item is the one profiled.
- */
+/* Applies the record to the model: removes a batch dimension that does not hold, and takes over the profiled item. */
 static void record_apply(struct served_model *model, const struct profile_record *record, const char *provider) {
     struct signature *s = &model->signature;
     if (s->batched && !record->batched)
