@@ -9,7 +9,7 @@
 
 /* All zeros: ADVICE_NONE. */
 struct advice {
-    _Atomic int64_t wanted_and_one;
+    _Atomic int64_t wanted_and_one; /* advised number of accelerators, plus 1; 0: no advice */
 };
 
 static inline void advice_set(struct advice *advice, int64_t wanted) {

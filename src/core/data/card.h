@@ -1,8 +1,8 @@
-/* card.h - what an executor needs to know of a request. Numbers name the request, and the memory that its inputs lie
- * in.
+/* card.h - what an executor needs to know of a request. The request, and the memory that its inputs lie in, are named
+ * by numbers.
  *
- * A card holds numbers instead of addresses. So a backend of a cluster can keep its own copy of a request's card and
- * inputs (cluster/roles/landing.h), and its executors use them like those of a frontend in the same process. The
+ * Since a card holds numbers and no addresses, a backend of a cluster can keep its own copy of a request's card and
+ * inputs (cluster/roles/landing.h), and its executors use the copy like a card of a frontend in the same process. The
  * exceptions are REGION_FRONTEND, and the region of all of the process's memory (wiring_region_any()). */
 #pragma once
 
@@ -16,9 +16,10 @@
 
 /* ---- handles ---- */
 
-/* A handle names a request from its submission until it comes back. It consists of the frontend's number, the request's
- * slot in that frontend, and a number of the submission, which is drawn: so a late message about an earlier request of
- * the slot is not taken for one about this request, and who was not told of the request cannot name it. */
+/* A handle names a request from its submission until the request comes back. It consists of the frontend's number, the
+ * request's slot in that frontend, and a number of the submission, which is drawn. So a late message about an earlier
+ * request of the slot is not taken for one about this request, and a process that was not told of the request cannot
+ * name it. */
 #define HANDLE_SLOT_BITS     24
 #define HANDLE_FRONTEND_BITS 16
 
@@ -43,9 +44,9 @@ static inline uint32_t handle_frontend(uint64_t handle) {
 /* ---- regions: memory that inputs lie in ---- */
 
 struct region {
-    uintptr_t base; /* its address in this process; 0, with 0 bytes: there is no region of this number */
+    uintptr_t base; /* address in this process; 0, with 0 bytes: no region has this number */
     size_t bytes;
-    int fd; /* by which other processes of this host map it (core/data/visible.h); -1: none */
+    int fd; /* descriptor by which other processes of this host map the region (visible.h); -1: none */
 };
 
 #define REGION_NONE UINT32_MAX
@@ -55,53 +56,52 @@ struct region {
 
 /* ---- cards ---- */
 
-#define CARD_INPUTS      16                          /* that lie in the card itself */
-#define CARD_INPUTS_MORE (TENSORS_MAX - CARD_INPUTS) /* that may lie elsewhere */
+#define CARD_INPUTS      16                          /* inputs that lie in the card itself */
+#define CARD_INPUTS_MORE (TENSORS_MAX - CARD_INPUTS) /* further inputs, which lie outside the card */
 
-/* Where an input lies, and its shape. */
+/* The place and the shape of an input. */
 struct card_input {
-    uint64_t offset, bytes; /* in the region */
-    uint32_t region;        /* its number; REGION_NONE: the request does not give this optional input */
+    uint64_t offset, bytes; /* place in the region, and size, in bytes */
+    uint32_t region;        /* number of the region; REGION_NONE: the request does not give this optional input */
     uint32_t rank;
     int64_t dims[TENSOR_DIMS_MAX];
 };
 
-/* The frontend writes it before it submits the request; from then on until the result has come back, only `unready`
- * changes. Other processes of this host map it, so its layout is the same in all releases. */
+/* The frontend writes the card before it submits the request. From then on until the result has come back, only
+ * `unready` changes. Other processes of this host map the card, so its layout is the same in all releases. */
 struct request_card {
     _Alignas(CACHE_LINE) uint64_t handle;
-    int64_t deadline_ns; /* the client's own */
+    int64_t deadline_ns; /* client's own deadline; the reply margin is not taken off */
     uint32_t items;
-    float work; /* cost of an item against the profiled one; 1 for models of one shape */
-    /* 0 or 1; no bools, as other processes read them */
-    uint8_t delay; /* it may run after its deadline */
-    uint8_t alone; /* a batch failed, and this request may be why: it shares no run any more */
-    /* 1: the request's inputs are still being prepared. The thread that has prepared them clears it (release), and an
-     * executor checks it before it reads them (acquire). In a backend of a cluster the link thread clears it
-     * (cluster/roles/landing.h) */
+    float work; /* cost of an item relative to the profiled item; 1 for models of one shape */
+    /* `delay` and `alone` are 0 or 1; they are no bools, as other processes read them */
+    uint8_t delay; /* 1: the request may run after its deadline */
+    uint8_t alone; /* 1: a batch failed, perhaps because of this request, which runs alone from now on */
+    /* 1: the request's inputs are still being prepared. The thread that has prepared the inputs clears the flag
+     * (release), and an executor checks the flag before it reads the inputs (acquire). In a backend of a cluster the
+     * link thread clears the flag (cluster/roles/landing.h) */
     _Atomic uint8_t unready;
-    uint8_t
-        suffix; /* of a model that shares its first layers: which suffix (wiring.h); else 0. Always 0 in a cluster */
+    uint8_t suffix; /* suffix of a model that shares its first layers (wiring.h); else, and in a cluster, 0 */
     uint32_t input_count;
-    struct card_input inputs[CARD_INPUTS]; /* in the signature's order: the first of [input_count] */
-    /* only if inputs are of REGION_FRONTEND: where the frontend's own card has its handle, and the value that is there
-     * as long as the inputs are still this request's */
+    struct card_input inputs[CARD_INPUTS]; /* first inputs of the input_count, in the signature's order */
+    /* address of the handle in the frontend's own card; set only if inputs are of REGION_FRONTEND */
     const uint64_t *origin;
+    /* value that *origin has as long as the inputs are still this request's */
     uint64_t origin_handle;
-    /* only with more than CARD_INPUTS inputs: the others, in the process that has written the card. Other processes
-     * that map a frontend's card find them by cards_more() */
+    /* inputs from number CARD_INPUTS on, if there are any: an address in the process that has written the card. Other
+     * processes that map a frontend's card find these inputs by cards_more() */
     struct card_input *more;
 };
 _Static_assert(offsetof(struct request_card, more) == 1456 && sizeof(struct request_card) == 1472,
                "as other processes map it");
 
-/* An input of a card of this process. */
+/* Input `i` of a card that this process has written. */
 static inline struct card_input *card_input_at(const struct request_card *card, uint32_t i) {
     return i < CARD_INPUTS ? (struct card_input *)(uintptr_t)&card->inputs[i] : &card->more[i - CARD_INPUTS];
 }
 
-/* The memory of the cards of a frontend's thread: [slots], and behind them CARD_INPUTS_MORE further inputs of each,
- * which are touched only where cards have such. */
+/* Bytes of the cards of a frontend's thread: [slots] cards, and behind them CARD_INPUTS_MORE further inputs for each
+ * card. Memory of further inputs is touched only where cards have such inputs. */
 static inline size_t cards_bytes(size_t slots) {
     return slots * (sizeof(struct request_card) + CARD_INPUTS_MORE * sizeof(struct card_input));
 }
@@ -117,7 +117,7 @@ static inline void *region_at(const struct region *regions, const struct card_in
 }
 
 /* Whether some inputs lie in the memory of a frontend that is another process. If that frontend ends the request before
- * its result has come, the memory may be given to another request, even while it is being read here. */
+ * its result has come, the frontend may give the memory to another request, even while an executor here reads it. */
 static inline bool card_is_elsewhere(const struct request_card *card) {
     bool elsewhere = false;
     for (uint32_t i = 0; i < card->input_count; i++)
@@ -125,8 +125,8 @@ static inline bool card_is_elsewhere(const struct request_card *card) {
     return elsewhere;
 }
 
-/* Whether card_is_elsewhere(), and the frontend has ended the request. Then the inputs copied before this call may be
- * another request's, and nobody waits for this request's result. */
+/* Whether card_is_elsewhere() holds, and the frontend has ended the request. Then the inputs that were copied before
+ * this call may be another request's, and nobody waits for this request's result. */
 static inline bool card_has_ended(const struct request_card *card) {
     if (!card_is_elsewhere(card))
         return false;
@@ -134,7 +134,7 @@ static inline bool card_has_ended(const struct request_card *card) {
     return __atomic_load_n(card->origin, __ATOMIC_RELAXED) != card->origin_handle;
 }
 
-/* The input as a tensor, without data if the request does not give it. */
+/* An input as a tensor. The tensor has no data if the request does not give the input. */
 static inline struct tensor_view card_view(const struct request_card *card, uint32_t input,
                                            const struct region *regions) {
     const struct card_input *in = card_input_at(card, input);

@@ -1,24 +1,25 @@
-/* clock_sync.c - bounds of a peer's clock from exchanges. */
+/* clock_sync.c - computes bounds of a peer's clock from exchanges. */
 #include "core/data/clock_sync.h"
 
 #include <errno.h>
 
-/* Two clocks do not drift apart faster than this: quartzes stay within 100 ppm of the truth, and daemons that keep the
- * time correct a clock by up to 500 ppm. A daemon that is in a hurry may use more (chrony, 8 %): then every exchange is
- * a new start, and the stated error is too small by 2 ms at most, which is 8 % of the first gap between exchanges. */
+/* The greatest drift of two clocks: quartzes stay within 100 ppm of the truth, and daemons that keep the time correct a
+ * clock by up to 500 ppm. A daemon that is in a hurry may correct faster (chrony, 8 %): then every exchange is a new
+ * start, and the stated error is too small by 2 ms at most, which is 8 % of the first gap between exchanges. */
 #define DRIFT_MAX 1e-3
-/* How much the drift changes in a nanosecond: 0.01 ppm a second. A degree changes a quartz by less than 0.1 ppm near
- * room temperature, and a host takes minutes to become some degrees warmer or colder. */
+/* The most by which the drift changes in a nanosecond: 0.01 ppm a second. A degree changes a quartz by less than 0.1
+ * ppm near room temperature, and a host takes minutes to become some degrees warmer or colder. */
 #define WANDER 1e-17
 
-#define TOOK_MAX_NS (3600 * NS_PER_S) /* an answer that took longer says nothing */
+#define TOOK_MAX_NS (3600 * NS_PER_S) /* longest wait for an answer; a later one says nothing */
 
 #define GAP_MIN_NS (25 * NS_PER_MS)
 #define GAP_MAX_NS NS_PER_S
-/* While the gap is under GAP_MAX_NS it is a fourth of the time since the first exchange. In a gap the error then grows
- * by about a fourth of a round trip, since the drift is known to one round trip in the whole time. */
+/* The part of the time since the first exchange that a gap between exchanges takes, up to GAP_MAX_NS: a fourth. In such
+ * a gap the error grows by about a fourth of a round trip, since the drift is known to one round trip in the whole
+ * time. */
 #define GAP_OF_KNOWN   4
-#define CLOCK_GRAIN_NS 1 /* what reading a clock, and each sum of fractions, rounds off */
+#define CLOCK_GRAIN_NS 1 /* most that reading a clock, or a sum of fractions, rounds off */
 
 void clock_sync_init(struct clock_sync *sync, int64_t now_ns) {
     *sync = (struct clock_sync){.round_trip_ns = TIME_NEVER, .next_ns = now_ns};
@@ -34,12 +35,12 @@ static double at_least(double value, double least) {
     return value > least ? value : least;
 }
 
-/* How much the drift now may differ from its mean over the last `span_ns`. */
+/* The most by which the drift now differs from its mean over the last `span_ns`. */
 static double wander_of(int64_t span_ns) {
     return at_most(WANDER / 2 * (double)span_ns, 2 * DRIFT_MAX);
 }
 
-/* What two exchanges say of the drift. False: it is not possible. */
+/* Narrows the bounds of the drift by two exchanges. False: no drift is within the bounds. */
 static bool drift_bound(struct clock_sync *sync, const struct clock_bounds *then, const struct clock_bounds *now) {
     int64_t span_ns = now->at_ns - then->at_ns;
     if (span_ns > 0) {
@@ -51,8 +52,8 @@ static bool drift_bound(struct clock_sync *sync, const struct clock_bounds *then
     return sync->drift_min <= sync->drift_max;
 }
 
-/* Moves the known bounds to the time of a new exchange, and intersects them with its bounds. False: they contradict
- * each other. */
+/* Moves the known bounds to the time of a new exchange, and intersects them with the exchange's bounds. False: the two
+ * contradict each other. */
 static bool bounds_cut(struct clock_sync *sync, const struct clock_bounds *seen) {
     struct clock_bounds *known = &sync->bounds;
     int64_t span_ns = seen->at_ns - known->at_ns;
@@ -66,8 +67,8 @@ static bool bounds_cut(struct clock_sync *sync, const struct clock_bounds *seen)
         if (!drift_bound(sync, &sync->past[i], seen))
             return false;
 
-    /* The bounds of the drift as known before and as known now: the tighter ones count. Those known before alone would
-     * give the error stated so far. */
+    /* Of the bounds of the drift as known before and as known now, the tighter ones count. Those known before alone
+     * would give the error that was stated until now. */
     double slowest = at_least(was_min, sync->drift_min) - wander_of(span_ns);
     double fastest = at_most(was_max, sync->drift_max) + wander_of(span_ns);
     known->offset_min_ns += (int64_t)(slowest * (double)span_ns) - CLOCK_GRAIN_NS;
@@ -115,7 +116,7 @@ int64_t clock_sync_error_ns(const struct clock_sync *sync, int64_t now_ns) {
     int64_t span_ns = now_ns < known->at_ns ? known->at_ns - now_ns : now_ns - known->at_ns;
     double drift_error = (sync->drift_max - sync->drift_min) / 2 + wander_of(span_ns);
     int64_t error_ns = (known->offset_max_ns - known->offset_min_ns + 1) / 2 + (int64_t)(drift_error * (double)span_ns);
-    return error_ns + error_ns / 512 + 2 * CLOCK_GRAIN_NS; /* a nanosecond there is not quite one here */
+    return error_ns + error_ns / 512 + 2 * CLOCK_GRAIN_NS; /* the peer's nanosecond is not quite one of ours */
 }
 
 /* ---- exchanges ---- */
@@ -139,7 +140,7 @@ static bool time_possible(int64_t ns) {
     return ns >= CLOCK_SYNC_TIME_MIN && ns <= CLOCK_SYNC_TIME_MAX;
 }
 
-/* What an exchange says of the offset at its end. False: it cannot be. */
+/* Computes the bounds of the offset at an exchange's end. False: the exchange is impossible. */
 static bool bounds_of(const struct clock_exchange *x, struct clock_bounds *bounds) {
     if (!time_possible(x->sent_ns) || !time_possible(x->peer_received_ns) || !time_possible(x->peer_sent_ns) ||
         !time_possible(x->received_ns) || x->received_ns < x->sent_ns || x->received_ns - x->sent_ns > TOOK_MAX_NS ||

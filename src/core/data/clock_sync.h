@@ -1,12 +1,12 @@
 /* clock_sync.h - what one end of a link knows of the clock of the host at the other end.
  *
  * Two hosts' clocks differ by an offset: theirs less ours, up to years, as a clock begins with its host. The offset
- * drifts, because no two quartzes are alike: by 10 to 100 parts in a million. So each end asks the other for the time
+ * drifts by 10 to 100 parts in a million, because no two quartzes are alike. So each end asks the other for the time
  * now and then:
  *
- *     here   t0 ----.                      .---> t3        U = t1 - t0: the offset is at most that, since no question
+ *     here   t0 ----.                      .---> t3        U = t1 - t0: the offset is at most U, since no question
  *                    \                    /                    arrives before it was sent
- *     there           '--> t1 ... t2 ----'                 L = t2 - t3: it is at least that, since no answer does
+ *     there           '--> t1 ... t2 ----'                 L = t2 - t3: the offset is at least L, since no answer does
  *
  * An exchange thus gives an interval that the offset is in. It is as wide as the round trip, however much the way there
  * differs from the way back. Nothing is averaged: delays have no law, so a mean promises nothing, but bounds do. Two
@@ -40,40 +40,40 @@
 
 #include "core/util/time.h"
 
-#define CLOCK_SYNC_KEPT 64
+#define CLOCK_SYNC_KEPT 64 /* last exchanges that are kept */
 
 /* Times that are converted: from 9 years before a clock's zero to 126 years after it. Other values, such as TIME_NEVER,
  * are no times of a clock, and mean the same on every host. */
 #define CLOCK_SYNC_TIME_MIN (-(1LL << 58))
 #define CLOCK_SYNC_TIME_MAX 4000000000000000000LL
 
-/* Sent and received here, sent and received there: each by the clock of the host where it happens. */
+/* The four times of an exchange, each by the clock of the host where it happens. */
 struct clock_exchange {
     int64_t sent_ns, peer_received_ns, peer_sent_ns, received_ns;
 };
 
-/* The bounds of the offset at a time of ours, by one exchange or by all of them. */
+/* Bounds of the offset at the time at_ns of our clock, by one exchange or by all of them. */
 struct clock_bounds {
     int64_t at_ns, offset_min_ns, offset_max_ns;
 };
 
 struct clock_sync {
-    /* for conversions */
-    int64_t at_ns, peer_at_ns; /* the same moment here and there */
-    double drift, peer_drift;  /* how much the offset grows in a nanosecond of our time, of the peer's */
-    /* what is known, as of the last exchange */
+    /* values for conversions */
+    int64_t at_ns, peer_at_ns; /* one moment, by our clock and by the peer's */
+    double drift, peer_drift;  /* gain of the peer's clock in a nanosecond of ours; of ours in one of the peer's */
+    /* knowledge as of the last exchange */
     struct clock_bounds bounds;
     double drift_min, drift_max;
     /* the last exchanges */
     struct clock_bounds past[CLOCK_SYNC_KEPT];
     int64_t round_trips_ns[CLOCK_SYNC_KEPT];
     uint32_t past_count, past_next;
-    int64_t round_trip_ns; /* the least of them */
-    /* when to ask */
-    bool asked; /* and not answered yet */
+    int64_t round_trip_ns; /* least of round_trips_ns */
+    /* times of questions */
+    bool asked; /* whether an exchange is under way */
     int64_t asked_ns, next_ns;
-    int64_t begun_ns;         /* first exchange since nothing was known */
-    uint32_t jumps, nonsense; /* beginnings anew; exchanges that were refused */
+    int64_t begun_ns;         /* time of the first exchange since nothing was known */
+    uint32_t jumps, nonsense; /* new starts after a clock jumped; answers that were refused */
 };
 
 /* Nothing is known; the first exchange is due at once. */
@@ -81,13 +81,13 @@ void clock_sync_init(struct clock_sync *sync, int64_t now_ns);
 
 /* ---- exchanges ---- */
 
-/* When to send the next exchange: 8 in the first 200 ms, then ever rarer, from 4 s on one a second. TIME_NEVER while
- * one is under way, so that a suspended peer finds only one question when it goes on. */
+/* The time at which to send the next exchange: 8 in the first 200 ms, then ever rarer, from 4 s on one a second.
+ * TIME_NEVER: an exchange is under way. So a suspended peer finds only one question when it goes on. */
 int64_t clock_sync_next_ns(const struct clock_sync *sync);
-/* Call it when an exchange is sent. `now_ns` is the exchange's sent_ns. */
+/* Notes that an exchange was sent. `now_ns` is the exchange's sent_ns. */
 void clock_sync_asked(struct clock_sync *sync, int64_t now_ns);
-/* Takes the answer to the exchange under way. 0, or -EINVAL and the answer is ignored: it is to another exchange, or
- * its times are impossible (a clock jumped meanwhile, or the peer is wrong). */
+/* Takes the answer to the exchange under way. 0; -EINVAL: the answer is ignored, since it belongs to another exchange
+ * or its times are impossible (a clock jumped meanwhile, or the peer is wrong). */
 int clock_sync_answered(struct clock_sync *sync, const struct clock_exchange *exchange);
 
 /* ---- what is known ---- */
@@ -96,7 +96,7 @@ static inline bool clock_sync_known(const struct clock_sync *sync) {
     return sync->past_count > 0;
 }
 
-/* By how much a time near `now_ns` (our clock) may be wrong once it is converted. TIME_NEVER: nothing is known. */
+/* The most by which a time near `now_ns` (our clock) may be wrong after conversion. TIME_NEVER: nothing is known. */
 int64_t clock_sync_error_ns(const struct clock_sync *sync, int64_t now_ns);
 
 /* The least round trip of the last 64 exchanges, without the time that the peer took. TIME_NEVER: nothing is known. */

@@ -1,4 +1,4 @@
-/* image_decode.c - hands images to the libraries, and makes sentences of what these say. */
+/* image_decode.c - decodes images by the libraries, and makes sentences of the libraries' errors. */
 #include "core/data/image_decode.h"
 
 #include <errno.h>
@@ -13,9 +13,9 @@ static int not_the_header(uint32_t width, uint32_t height, struct sy_error *err)
     return error_set(err, -EINVAL, "does not keep to the size of its header: it has %u x %u pixels", width, height);
 }
 
-/* Whether to go on. */
+/* Whether decoding is to go on. */
 static bool is_wanted(const _Atomic bool *stop) {
-    return !stop || !atomic_load_explicit(stop, memory_order_relaxed); /* it only saves work */
+    return !stop || !atomic_load_explicit(stop, memory_order_relaxed); /* the flag only saves work */
 }
 
 static int stopped(struct sy_error *err) {
@@ -37,7 +37,7 @@ struct jpeg_decoder {
     jmp_buf failed;
 };
 
-/* libjpeg requires that this does not return. */
+/* Called by libjpeg after an error; must not return. */
 static void jpeg_failed(j_common_ptr library) {
     struct jpeg_decoder *decoder = library->client_data;
     char sentence[JMSG_LENGTH_MAX];
@@ -46,13 +46,14 @@ static void jpeg_failed(j_common_ptr library) {
     longjmp(decoder->failed, 1);
 }
 
-/* libjpeg fills in pixels that are missing, and only warns (level -1): here that is an error. */
+/* Called by libjpeg for each message. libjpeg fills in missing pixels and only warns (level -1); here a warning is an
+ * error. */
 static void jpeg_said(j_common_ptr library, int level) {
     if (level < 0)
         jpeg_failed(library);
 }
 
-/* Called for each row of blocks, of each scan. */
+/* Called by libjpeg for each row of blocks of each scan. */
 static void jpeg_progress(j_common_ptr library) {
     struct jpeg_decoder *decoder = library->client_data;
     if (!is_wanted(decoder->stop))
@@ -110,7 +111,7 @@ struct png_source {
     jmp_buf failed;
 };
 
-/* libpng requires that this does not return. */
+/* Called by libpng after an error; must not return. */
 static void png_failed(png_structp png, png_const_charp sentence) {
     struct png_source *source = png_get_error_ptr(png);
     error_set(source->err, -EINVAL, "cannot be decoded: %.200s", sentence);
@@ -166,8 +167,8 @@ static int png_decode(const struct image_header *header, const void *data, size_
     if (info && setjmp(source.failed) == 0) {
         png_set_read_fn(png, &source, png_more);
         png_set_user_limits(png, header->width, header->height);
-        /* What does not change pixels (text, colour profiles) is skipped, as it may unpack a thousandfold. So it may be
-         * of any length. */
+        /* Chunks that do not change pixels (text, colour profiles) are skipped, as they may unpack a thousandfold. So
+         * they may have any length. */
         png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
         png_set_chunk_malloc_max(png, 0);
         rc = png_pixels(png, info, header, rgb, stop, err);

@@ -9,10 +9,11 @@
 #include "core/data/image_header.h"
 #include "core/util/error.h"
 
-/* Fills rgb[height][width][IMAGE_CHANNELS], as large as image_header_read() said of the same bytes. Grey becomes RGB;
- * of 16 bits a sample the upper ones are kept, rounded; transparency, colour profiles and the orientation that a camera
- * notes are ignored. 0, or -EINVAL with what is wrong: a sentence without a subject. -ENOMEM. -ECANCELED, within some
- * rows, once *stop is true (any thread may set it; NULL: nobody does). `rgb` is then undefined.
+/* Fills rgb[height][width][IMAGE_CHANNELS], with the size that image_header_read() gave for the same bytes. Grey
+ * becomes RGB; of 16 bits a sample the upper ones are kept, rounded; transparency, colour profiles and the orientation
+ * that a camera notes are ignored. 0; -EINVAL with what is wrong, a sentence without a subject; -ENOMEM; -ECANCELED,
+ * within some rows, once *stop is true (any thread may set *stop; NULL: nobody does). After an error `rgb` is
+ * undefined.
  *
  * Beside `rgb` a progressive JPEG takes up to 6 bytes a pixel while it is decoded, other images some rows. */
 int image_decode(const struct image_header *header, const void *data, size_t bytes, uint8_t *rgb,

@@ -1,5 +1,4 @@
-/* image_header.c - finds the frame header of a JPEG (ITU-T T.81, annex B) or the IHDR chunk of a PNG (W3C PNG, 11.2).
- */
+/* image_header.c - reads the frame header of a JPEG (ITU-T T.81, annex B) or the IHDR chunk of a PNG (W3C 11.2). */
 #include "core/data/image_header.h"
 
 #include <errno.h>
@@ -17,7 +16,7 @@ static uint32_t big_endian(const uint8_t *at, unsigned bytes) {
 
 static const uint8_t png_signature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
 
-#define PNG_IHDR_AT  (sizeof(png_signature) + 8) /* behind the chunk's length and name */
+#define PNG_IHDR_AT  (sizeof(png_signature) + 8) /* place of the IHDR chunk's data, behind its length and name */
 #define PNG_IHDR     13
 #define PNG_SIDE_MAX INT32_MAX
 
@@ -73,7 +72,7 @@ static int jpeg_frame(uint8_t marker, const uint8_t *at, size_t bytes, struct im
     return 0;
 }
 
-/* Goes from segment to segment, each led by its length. */
+/* Goes through the segments, each of which is led by its length. */
 static int jpeg_header(const uint8_t *data, size_t bytes, struct image_header *header, struct sy_error *err) {
     size_t at = 2;
     for (unsigned segment = 0; segment < IMAGE_SEGMENTS_MAX; segment++) {

@@ -10,43 +10,44 @@
 #include "core/util/container.h"
 #include "core/util/time.h"
 
-#define ACCELERATOR_TYPES_MAX 8 /* types of accelerator in one sub-cluster */
+#define ACCELERATOR_TYPES_MAX 8 /* types of accelerators in one sub-cluster */
 
-/* How much the share of one model may weigh in an overloaded sub-cluster, against the others'. */
+/* Bounds of the weight of a model's share in an overloaded sub-cluster; the models share by their weights. */
 #define MODEL_WEIGHT_LEAST 0.001
 #define MODEL_WEIGHT_MOST  1000.0
 
-/* Requests of one model are batched by priority, then by deadline. 0 is the highest. */
+/* Priorities of the requests of one model, which are batched by priority, then by deadline. 0 is the highest. */
 #define PRIORITIES_MAX 32
 
-/* No SLO: such requests run when nothing else wants an accelerator, in batches so short that requests which arrive
- * meanwhile are still in time. Their deadline says until when they wait for that. */
+/* The priority of best effort: requests without an SLO. They run when nothing else wants an accelerator, in batches so
+ * short that requests which arrive meanwhile are still in time. The deadline of such a request is the end of its
+ * wait. */
 #define PRIORITY_BEST_EFFORT 255
-#define BEST_EFFORT_WAIT_NS  (60 * NS_PER_S) /* unless they say otherwise */
-#define BEST_EFFORT_MAX      1024            /* that may wait, of one model */
+#define BEST_EFFORT_WAIT_NS  (60 * NS_PER_S) /* longest wait of a best-effort request without a timeout */
+#define BEST_EFFORT_MAX      1024            /* best-effort requests of one model that may wait */
 
-/* The longest wait for further requests of a batch, for a model whose requests must not wait for any; 0 would mean that
- * it is not configured. */
+/* A model's longest wait for further requests of a batch, where requests must not wait for any. The value 0 means that
+ * no longest wait is configured. */
 #define WAIT_NONE_NS 1
 
-/* Input shapes of one model that have a queue each at once; requests of further shapes wait for one
+/* Input shapes of one model that may have a queue each at a time. Requests of further shapes wait for a free queue
  * (sched/core/shape_queue.h). */
 #define VARIANTS_MAX 32
 
 /* Why a request left the scheduler without a batch. */
 enum refusal {
     REFUSAL_NONE,
-    REFUSAL_DEADLINE,   /* it can no longer finish by its deadline */
-    REFUSAL_QUEUE_FULL, /* as many requests of its model and priority wait as the configuration allows (queue_levels) */
-    REFUSAL_BEST_EFFORT_FULL, /* BEST_EFFORT_MAX requests of its model wait as best effort */
-    REFUSAL_POOL_FULL,        /* its scheduling thread holds as many requests as it may (--queue-max) */
-    REFUSAL_THREAD_BUSY, /* its model thread has no time left, and the request had waited for it for much of its own
-                            time */
-    REFUSAL_PLANS_FULL,  /* a central policy sent its accelerator more plans than it holds (WIRING_PLANS_CENTRAL) */
-    REFUSAL_CANCELLED,   /* its client left */
+    REFUSAL_DEADLINE,   /* the request can no longer finish by its deadline */
+    REFUSAL_QUEUE_FULL, /* as many requests of the model and priority wait as the configuration allows (queue_levels) */
+    REFUSAL_BEST_EFFORT_FULL, /* BEST_EFFORT_MAX requests of the model wait as best effort */
+    REFUSAL_POOL_FULL,        /* the scheduling thread holds as many requests as it may (--queue-max) */
+    REFUSAL_THREAD_BUSY, /* the model thread has no time left, and the request has spent much of its own time waiting
+                            for that thread */
+    REFUSAL_PLANS_FULL,  /* a central policy sent an accelerator more plans than it holds (WIRING_PLANS_CENTRAL) */
+    REFUSAL_CANCELLED,   /* the client left */
     REFUSAL_STRANDED,    /* no accelerator in service runs the model, and none came back in time */
-    REFUSAL_LOST,        /* its accelerator failed, and there is no time to run it on another (port.c) */
-    REFUSAL_UNPREPARED,  /* its inputs were not prepared in time (port.c) */
+    REFUSAL_LOST,        /* the accelerator failed, and there is no time to run the request on another one (port.c) */
+    REFUSAL_UNPREPARED,  /* the inputs were not prepared in time (port.c) */
     REFUSAL_UNSCHEDULED, /* a frontend of a cluster had no scheduler until its deadline (frontend_link.c) */
     REFUSAL_COUNT,
 };
@@ -56,24 +57,24 @@ enum refusal {
 enum request_message_kind {
     REQUEST_ARRIVED,
     REQUEST_CANCELLED,
-    REQUEST_READY, /* its inputs are there earlier than was promised. A hint: it may be left out */
+    REQUEST_READY, /* the request's inputs are there earlier than was promised; a hint, which may be left out */
 };
 
 struct request_message {
-    uint64_t handle;     /* the frontend's name for it; unique while the scheduler has it */
-    int64_t arrival_ns;  /* when its first byte was read */
-    int64_t deadline_ns; /* client's deadline less the reply margin; a cancellation repeats it */
+    uint64_t handle;     /* handle of the request; unique while the scheduler has the request */
+    int64_t arrival_ns;  /* time at which the request's first byte was read */
+    int64_t deadline_ns; /* client's deadline less the reply margin; in a cancellation, too */
     uint64_t shape_key;  /* requests with different keys never share a batch; 0: the model has one shape */
-    float work;          /* cost of an item against the profiled one; 1 for models of one shape */
+    float work;          /* cost of an item relative to the profiled item; 1 for models of one shape */
     uint32_t model;
     uint32_t items;
-    uint16_t port; /* the frontend's number, which it goes back to */
+    uint16_t port; /* number of the frontend, which the answer goes back to */
     uint8_t kind;  /* enum request_message_kind */
     uint8_t priority;
-    int64_t ready_ns;    /* ARRIVED: the promised time when its inputs are there; 0: they are there */
-    uint16_t batch_most; /* ARRIVED: items that batches with it should have at most; 0: any */
-    bool doubtful;       /* ARRIVED: it may be why backends that had it were lost. A frontend of a cluster has one such
-                            request at a time in the scheduler */
+    int64_t ready_ns;    /* ARRIVED: time at which the inputs are promised to be there; 0: they are there */
+    uint16_t batch_most; /* ARRIVED: items that a batch with this request should have at most; 0: any number */
+    bool doubtful; /* ARRIVED: whether the request may be why backends that had it were lost. A frontend of a cluster
+                      has one such request at a time in the scheduler */
 };
 
 /* ---- model thread -> frontend ---- */
@@ -86,57 +87,57 @@ struct refusal_message {
 
 /* ---- model thread -> rank thread ---- */
 
-/* Levels of how many accelerators of a type are free. A batch that may start at once while many are free may have to
- * wait for further requests while few are. */
+/* Levels of supply: how many accelerators of a type are free. A batch that may start at once while many are free may
+ * have to wait for further requests while few are free. */
 #define SUPPLY_LEVELS 3
-#define SUPPLY_SCARCE 0 /* one, or an eighth of them at most */
-#define SUPPLY_AMPLE  2 /* half of them */
+#define SUPPLY_SCARCE 0 /* one is free, or at most an eighth */
+#define SUPPLY_AMPLE  2 /* at least half are free */
 
 /* The level of `free` accelerators, at least one, out of `up` in service. */
 static inline uint32_t supply_level(uint32_t free, uint32_t up) {
     return free <= 1 || 8 * free <= up ? SUPPLY_SCARCE : 2 * free < up ? SUPPLY_SCARCE + 1 : SUPPLY_AMPLE;
 }
 
-/* The share of `up` accelerators that a policy may assume to be free at a level. If scarce or ample, it is the least of
- * that level; in between it is the geometric mean of 1/8 and 1/2. */
+/* The share of `up` accelerators that a policy may assume to be free at a level: the least of the level where it is
+ * scarce or ample; in between, the geometric mean of 1/8 and 1/2. */
 static inline double supply_share(uint32_t level, double up) {
     return level == SUPPLY_SCARCE ? 1 / up : level == SUPPLY_AMPLE ? 0.5 : 0.25;
 }
 
-/* What a model has to run on a type besides its next batch. */
+/* What a model has to run on accelerators of a type besides its next batch. */
 enum candidate_rest {
     REST_NONE,
-    REST_LEFTOVERS,   /* leftovers_invalid_after_ns says until when */
-    REST_BEST_EFFORT, /* best_effort_run_ns says how long; told only where there are no leftovers */
+    REST_LEFTOVERS,   /* leftovers; the word is leftovers_invalid_after_ns */
+    REST_BEST_EFFORT, /* best effort and no leftovers; the word is best_effort_run_ns */
 };
 
-/* A model's next batch on accelerators of one type, and what else the model has for them. The two lowest bits of the
- * last word say which of the two times it holds. That keeps a slot of the board to one cache line if there is one
+/* A model's next batch on accelerators of one type, and what else the model has to run on them. The two lowest bits of
+ * the last word say which of two times the word holds. So a slot of the board takes one cache line if there is one
  * type. */
 struct candidate {
-    int64_t start_ns[SUPPLY_LEVELS]; /* from then on it may start; TIME_NEVER at all levels: there is no batch */
-    int64_t order_ns;                /* of the candidates that may start, the one with the least goes first */
-    int64_t invalid_after_ns;        /* latest start */
+    int64_t start_ns[SUPPLY_LEVELS]; /* earliest start by level; TIME_NEVER at all levels: there is no batch */
+    int64_t order_ns;                /* place among the candidates that may start: the least goes first */
+    int64_t invalid_after_ns;        /* latest start of the batch */
     union {
         struct {
             uint64_t rest : 2;                       /* enum candidate_rest; written by candidate_*_set() */
-            int64_t leftovers_invalid_after_ns : 62; /* LEFTOVERS: latest start of a batch of them */
+            int64_t leftovers_invalid_after_ns : 62; /* LEFTOVERS: latest start of a batch of leftovers */
         };
         struct {
             uint64_t rest_again : 2;
-            int64_t best_effort_run_ns : 62; /* BEST_EFFORT: how long its first request runs alone */
+            int64_t best_effort_run_ns : 62; /* BEST_EFFORT: run time of the first request alone */
         };
     };
 };
 _Static_assert(sizeof(struct candidate) == 48, "the rest takes one word");
 
-#define REST_TIME_MOST ((1LL << 61) - 1) /* 73 years: what the rest's times are cut to */
+#define REST_TIME_MOST ((1LL << 61) - 1) /* longest time that the rest's word holds: 73 years; longer ones are cut */
 
 static inline int64_t candidate_rest_time(int64_t ns) {
     return ns < REST_TIME_MOST ? ns : REST_TIME_MOST;
 }
 
-/* Nothing to run. */
+/* The candidate of a model that has nothing to run. */
 static inline struct candidate candidate_none(void) {
     return (struct candidate){
         .start_ns = {TIME_NEVER, TIME_NEVER, TIME_NEVER},
@@ -179,30 +180,30 @@ static inline bool candidate_any(const struct candidate *candidate) {
     return candidate->start_ns[SUPPLY_SCARCE] != TIME_NEVER;
 }
 
-/* What the rank core needs to know of a model for the sub-cluster's parameters; as of `at_ns`. */
+/* What the rank core needs to know of a model, as of `at_ns`, for the sub-cluster's parameters. */
 struct model_rates {
     int64_t at_ns;
     double rate;          /* items per second, weighted over 2 s */
-    double rate_fast;     /* over 0.1 s */
-    double arrivals_fast; /* number of arrivals, weighted over 0.1 s: how sure rate_fast is */
+    double rate_fast;     /* items per second, weighted over 0.1 s */
+    double arrivals_fast; /* number of arrivals, weighted over 0.1 s; with few of them rate_fast is not sure */
     double dropped_rate;  /* share of the requests that were refused, weighted over the last 2000, or over all if there
                              were fewer */
-    double bad_rate;      /* share that was refused or late, likewise */
+    double bad_rate;      /* share of the requests that were refused or late, weighted like dropped_rate */
     double slo_ns;        /* mean time between arrival and deadline */
-    double weight;        /* of the model's share of an overloaded sub-cluster */
-    double batch_best;    /* b* */
-    double alpha_ns, beta_ns; /* of the model on the sub-cluster's accelerators */
-    double thread_busy;       /* share of its time in which the model's thread has something to do; 0 in virtual time */
-    uint32_t runs_on;         /* a bit for each type of accelerator that runs the model; 0: all do */
+    double weight;        /* weight of the model's share of an overloaded sub-cluster */
+    double batch_best;    /* best batch size, b* */
+    double alpha_ns, beta_ns; /* line of the model's latencies on the sub-cluster's accelerators */
+    double thread_busy;       /* share of time in which the model's thread has something to do; 0 in virtual time */
+    uint32_t runs_on;         /* types of accelerators that run the model, a bit each; 0: all */
 };
 
-/* Accelerators that such a model keeps busy at its best batch size. */
+/* The number of accelerators that a model with these rates keeps busy at its best batch size. */
 static inline double model_rates_load(const struct model_rates *rates) {
     return rates->rate / (double)NS_PER_S * (rates->alpha_ns + rates->beta_ns / rates->batch_best);
 }
 
 enum rank_message_kind {
-    RANK_ANSWER, /* to a grant of an accelerator */
+    RANK_ANSWER, /* the answer to a grant of an accelerator */
     RANK_RATES,
     RANK_LEAVE, /* the model leaves this sub-cluster; until GRANT_LEFT it only answers grants */
     RANK_JOIN,  /* the model joins this sub-cluster, with no grant outstanding, and brings its candidates */
@@ -211,14 +212,14 @@ enum rank_message_kind {
 /* What a model made of a grant. */
 struct rank_answer {
     uint32_t accelerator;
-    uint32_t items;    /* of the batch; 0: the accelerator was not used and is given back */
-    int64_t sealed_ns; /* when the batch was sealed */
-    int64_t end_ns;    /* when the batch will have ended by the tables */
-    int64_t run_ns;    /* for how much of that it occupies the accelerator */
+    uint32_t items;    /* items of the batch; 0: the accelerator was not used and is given back */
+    int64_t sealed_ns; /* time at which the batch was sealed */
+    int64_t end_ns;    /* time at which the batch will have ended, by the tables */
+    int64_t run_ns;    /* time for which the batch occupies the accelerator, by the tables */
 };
 
-/* The candidates follow the struct, one for each type of accelerators. A slot of the ring is as long as the longest
- * message, rank_message_bytes(). */
+/* A message. Its candidates follow the struct, one for each type of accelerators. A slot of the ring is as long as the
+ * longest message, rank_message_bytes(). */
 struct rank_message {
     enum rank_message_kind kind;
     uint32_t model;
@@ -227,33 +228,34 @@ struct rank_message {
         struct rank_answer answer; /* ANSWER */
         struct model_rates rates;  /* RATES */
     };
-    int64_t origin_ns;             /* ANSWER, JOIN: when the message that led to these candidates was handed over */
-    struct candidate candidates[]; /* ANSWER, JOIN: [types] the newest ones */
+    int64_t origin_ns; /* ANSWER, JOIN: time at which the message that led to these candidates was handed over */
+    struct candidate candidates[]; /* ANSWER, JOIN: [types] newest candidates of the model */
 };
 
-/* Bytes of any message where there are so many types. */
+/* Bytes that any message takes at most where there are `types` types of accelerators. */
 static inline size_t rank_message_bytes(uint32_t types) {
     return sizeof(struct rank_message) + types * sizeof(struct candidate);
 }
 
 /* ---- rank thread -> model thread ---- */
 
-/* What the policy derives from all models of the sub-cluster, every 10 ms while requests come. Where models run on some
- * types only, gamma to tau_ns and `busy` are those of the models that have their load in common (load_classes.h). */
+/* What the policy derives from all models of the sub-cluster, every 10 ms while requests come. Where some models run on
+ * some types of accelerators only, gamma to tau_ns and `busy` are those of the models that have their load in common
+ * (load_classes.h). */
 struct cluster_parameters {
-    double gamma;        /* share of b* that the window drop aims at */
-    double theta;        /* share of b* from which a batch need not wait */
-    double loss;         /* share of the requests that is dropped */
-    double rounds;       /* the square of how many runs fit into an SLO beside the first one: the harmonic mean over the
-                            models, in which a model that loses requests weighs more */
-    double rounds_plain; /* the same, in the plain mean by load */
+    double gamma;  /* share of b* that the window drop aims at */
+    double theta;  /* share of b* from which a batch need not wait */
+    double loss;   /* share of the requests that are dropped */
+    double rounds; /* harmonic mean over the models of the square of how many runs fit into the SLO beside one run; a
+                      model that loses requests weighs more */
+    double rounds_plain; /* mean by load of the square of how many runs fit into the SLO beside one run */
     double tau_ns;       /* mean time between batches; longer where models outnumber accelerators */
-    double accelerators; /* in service */
-    double busy;         /* part of their time that batches take, over 2 s */
-    double hop_ns;       /* mean time from when a grant is due to its answer */
-    double thread_busy;  /* the largest share of its time in which a model thread has something to do */
-    float type_share[ACCELERATOR_TYPES_MAX]; /* of the accelerators in service, by type */
-    uint64_t way;                            /* the policy's way of deciding, of those that its options allow */
+    double accelerators; /* number of accelerators in service */
+    double busy;         /* share of the accelerators' time that batches take, over 2 s */
+    double hop_ns;       /* mean time from the moment at which a grant is due to its answer */
+    double thread_busy;  /* largest share of time in which a model thread has something to do */
+    float type_share[ACCELERATOR_TYPES_MAX]; /* share of the accelerators in service, by type */
+    uint64_t way;                            /* way in which the policy decides, of those that its options allow */
 };
 
 /* The parameters until the first ones are derived. */
@@ -264,40 +266,42 @@ static inline struct cluster_parameters cluster_parameters_none(void) {
 enum grant_message_kind {
     GRANT_ACCELERATOR,
     GRANT_PARAMETERS,
-    GRANT_LEFT, /* the model asked to leave and has left: nothing more comes for it */
+    GRANT_LEFT, /* the model asked to leave the sub-cluster and has left; nothing more comes for the model */
 };
 
 struct grant_message {
     enum grant_message_kind kind;
     uint32_t model;
     uint32_t accelerator, type;
-    uint32_t supply;    /* ACCELERATOR: the level at which it was granted */
-    bool leftovers;     /* leftovers may run: no batch wants the accelerator now */
-    bool best_effort;   /* best effort may run: no batch and no leftovers want it */
-    int64_t run_ns;     /* ACCELERATOR, best_effort: how long a batch of best effort may run */
-    int64_t granted_ns; /* ACCELERATOR: when it was granted */
-    int64_t due_ns;     /* ACCELERATOR: when it could have been granted if no message and no thread took any time */
-    int64_t free_ns;    /* ACCELERATOR: when it is expected to be free; INT64_MIN: it is free */
+    uint32_t supply;    /* ACCELERATOR: level of supply at which the accelerator was granted */
+    bool leftovers;     /* ACCELERATOR: whether leftovers may run: no batch wants the accelerator now */
+    bool best_effort;   /* ACCELERATOR: whether best effort may run: no batch and no leftovers want it */
+    int64_t run_ns;     /* ACCELERATOR, if best_effort: longest run of a batch of best effort */
+    int64_t granted_ns; /* ACCELERATOR: time at which the accelerator was granted */
+    int64_t due_ns;     /* ACCELERATOR: time of the grant if no message and no thread took any time */
+    int64_t free_ns;    /* ACCELERATOR: time at which the accelerator is expected to be free; INT64_MIN: it is free */
     double admit_share; /* PARAMETERS: share of this model's arrivals to admit; 1: all */
     struct cluster_parameters parameters;
 };
 
 /* ---- model thread -> executor ---- */
 
-/* The `items` of a batch of one request whose items the scheduler does not count: the request's card has them. */
+/* The `items` of a batch of one request whose items the scheduler does not count; their number is on the request's
+ * card. */
 #define ITEMS_OF_REQUEST 0
 
-/* A sealed batch. It is copied whole into the ring, whose slots are cache lines; its handles follow the struct. */
+/* A sealed batch. The plan is copied whole into the ring, whose slots are cache lines. The handles of the requests
+ * follow the struct. */
 struct batch_plan {
     uint32_t accelerator;
-    uint32_t model;        /* the model thread's index: a variant of a served model */
-    uint32_t generation;   /* of the variant, which may be given to another shape later */
-    uint32_t served_model; /* which loaded model runs it */
+    uint32_t model;        /* index of a variant of a served model, in the model thread */
+    uint32_t generation;   /* generation of the variant: a later one may be given to another shape or model */
+    uint32_t served_model; /* number of the served model whose loaded copy runs the batch */
     uint32_t request_count;
-    uint32_t items;                 /* ITEMS_OF_REQUEST: as many as its one request has */
-    int64_t sealed_ns;              /* when the scheduling thread decided */
-    int64_t earliest_ns, latest_ns; /* it does not start before the one, nor after the other */
-    uint64_t tag;                   /* comes back in ran_message */
+    uint32_t items;                 /* number of items; ITEMS_OF_REQUEST: those of the only request */
+    int64_t sealed_ns;              /* time at which the scheduling thread decided */
+    int64_t earliest_ns, latest_ns; /* bounds of the start: not before the one, not after the other */
+    uint64_t tag;                   /* number that comes back in ran_message */
     uint64_t handles[];             /* [request_count] */
 };
 
@@ -315,19 +319,19 @@ static inline uint32_t batch_plan_slots(uint32_t requests) {
 /* What an executor has to say of an accelerator. */
 enum accelerator_news {
     NEWS_ENDED,  /* a batch has ended, whether it ran, failed, or was lost */
-    NEWS_LEAVES, /* no more batches for it; those that are sealed end or are lost, and are reported */
-    NEWS_JOINS,  /* it takes batches again; what was lost has been reported */
+    NEWS_LEAVES, /* the accelerator takes no more batches; those that are sealed end or are lost, and are reported */
+    NEWS_JOINS,  /* the accelerator takes batches again; all that were lost have been reported */
 };
 
 struct ran_message {
     enum accelerator_news news; /* LEAVES and JOINS: only to the central thread, about `accelerator` */
     uint32_t model, generation, type, items, accelerator;
-    uint32_t late;  /* requests whose deadline had passed when it ended; all of them, if it was too late to run it */
-    uint64_t tag;   /* of the plan */
-    int64_t run_ns; /* measured, without gathering and scattering; 0: the batch was not run, or not as one */
-    int64_t dispatch_ns; /* from its seal until the executor had it; -1: not measured, or the batch before still ran
-                            when it was sealed */
-    int64_t gather_ns;   /* fetching and gathering the inputs of all items; 0: not measured */
+    uint32_t late;  /* requests that were late when the batch ended; all, if it was too late to run the batch */
+    uint64_t tag;   /* tag of the plan */
+    int64_t run_ns; /* measured run time, without gathering and scattering; 0: the batch was not run, or not as one */
+    int64_t dispatch_ns; /* time from the batch's seal until the executor had the batch; -1: not measured, or the batch
+                            before still ran at the seal */
+    int64_t gather_ns;   /* time of fetching and gathering the inputs of all items; 0: not measured */
 };
 
 /* The message about the batch of a plan; what was measured is yet to be set. */
@@ -346,11 +350,11 @@ static inline struct ran_message batch_plan_ran(const struct batch_plan *plan) {
 
 struct freed_message {
     enum accelerator_news news;
-    uint8_t unlike; /* ENDED: 1 if the batch did not run as one: it was too late, failed or was lost, or its requests
-                       ran apart. No bool, as it may come from another process */
-    uint8_t type;   /* JOINS, where accelerators come from other processes: its type */
+    uint8_t unlike; /* ENDED: 1: the batch did not run as one. It was too late, failed or was lost, or its requests ran
+                       apart. No bool, as another process may write it */
+    uint8_t type;   /* JOINS, where accelerators come from other processes: type of the accelerator */
     uint32_t accelerator;
-    int64_t ended_ns; /* ENDED */
+    int64_t ended_ns; /* ENDED: time at which the batch ended */
 };
 
 /* ---- who started the threads -> model thread ---- */
@@ -358,24 +362,23 @@ struct freed_message {
 enum model_move_kind {
     MODEL_MOVES, /* a variant goes to another sub-cluster */
     MODEL_COMES, /* a served model is there from now on, with all its variants; its cores are prepared */
-    MODEL_GOES,  /* a served model is there no longer; nothing of it is queued or sealed, and nothing more comes for it
-                  */
+    MODEL_GOES,  /* a served model is there no longer; no request of it is queued or sealed, and none comes any more */
 };
 
 struct model_move {
     enum model_move_kind kind;
-    uint32_t model; /* MOVES: the rank core's number of the variant; else the served model */
-    uint32_t part;  /* MOVES, COMES: the sub-cluster that it is to belong to */
+    uint32_t model; /* MOVES: number of the variant in the rank core; else number of the served model */
+    uint32_t part;  /* MOVES, COMES: sub-cluster that the model is to belong to */
 };
 
 /* ---- who started the threads -> executor ---- */
 
 enum accelerator_order {
     ACCELERATOR_JOIN,  /* take batches again */
-    ACCELERATOR_DRAIN, /* end what is sealed, and take no more */
-    ACCELERATOR_FAIL,  /* lose what it has, and what is still sent to it: only tests order this; accelerators fail by
-                        * themselves (back/executor/executor_membership.c) */
-    EXECUTOR_MODEL, /* for all accelerators of the executor: have a served model resident from now on, or no longer */
+    ACCELERATOR_DRAIN, /* end the batches that are sealed, and take no more */
+    ACCELERATOR_FAIL, /* lose the batches that the accelerator has and those that are still sent to it. Only tests order
+                         this: accelerators fail by themselves (back/executor/executor_membership.c) */
+    EXECUTOR_MODEL,   /* for all accelerators of the executor: keep a served model resident from now on, or no longer */
 };
 
 struct accelerator_command {
@@ -383,47 +386,47 @@ struct accelerator_command {
     enum accelerator_order order;
     /* MODEL: */
     uint32_t served_model;
-    uint32_t version; /* of the served model, so that another one of its number is not taken for it */
+    uint32_t version; /* version of the served model; tells the model from another one of the same number */
     bool resident;
 };
 
 /* ---- executor -> who started the threads ---- */
 
-/* Each order about a model is answered, in the order given. */
+/* The answer to an order about a model. Every order is answered, in the sequence in which the orders were given. */
 struct model_answer {
     uint32_t served_model, version;
-    bool resident; /* whether it is resident from now on; if not, no model of that number is */
+    bool resident; /* whether the model is resident from now on; if not, no model of that number is */
 };
 
 /* ---- executor -> frontend ---- */
 
 enum request_status {
     REQUEST_OK,       /* `block` holds the outputs */
-    REQUEST_REFUSED,  /* `refusal` says why; never run */
+    REQUEST_REFUSED,  /* the request never ran; `refusal` says why */
     REQUEST_FAILED,   /* the engine failed; `block` says how */
-    REQUEST_LOST,     /* it did not run, or its run did not end; the port decides whether it sends it again */
-    REQUEST_RELEASED, /* no result: a run that was given up, and still read the inputs, is over (`read`) */
+    REQUEST_LOST,     /* the request did not run, or its run did not end; the port decides whether to send it again */
+    REQUEST_RELEASED, /* no result: a run that was given up earlier (`read`) no longer reads the inputs */
 };
 
 struct output_block;
 
 #define ITEMS_WHOLE UINT32_MAX
 
-/* What became of a request, by value. */
+/* What became of a request. */
 struct result_message {
     _Alignas(CACHE_LINE) uint64_t handle;
     int64_t run_start_ns, run_end_ns;
-    struct output_block *block; /* a reference, which the frontend owns from now on; may be NULL unless OK */
-    uint32_t first_item;        /* of this request in the block's outputs; ITEMS_WHOLE: they are all its own */
-    uint32_t batch_items;       /* of the batch that it ran in */
+    struct output_block *block; /* reference, which the frontend owns from now on; may be NULL unless OK */
+    uint32_t first_item;        /* item of the block at which this request's begin; ITEMS_WHOLE: all are its own */
+    uint32_t batch_items;       /* items of the batch that the request ran in */
     uint8_t status;             /* enum request_status */
     uint8_t refusal;            /* enum refusal */
-    bool suspect;               /* LOST: it may be why its batch failed, so it is to share no run any more */
-    bool broke;                 /* LOST: its accelerator failed while it ran */
-    bool absent;                /* LOST: its model was not resident on the accelerator */
-    bool read;                  /* LOST: a run that was given up may still read the inputs, until RELEASED */
-    bool unready;               /* LOST: its inputs were not prepared when its batch began */
-    bool misfit;                /* LOST: its backend never takes its inputs */
-    bool gone;                  /* LOST: a backend that had read it is gone */
+    bool suspect; /* LOST: whether the request may be why its batch failed: then it shares no run any more */
+    bool broke;   /* LOST: whether the accelerator failed while it ran the request */
+    bool absent;  /* LOST: whether the model was not resident on the accelerator */
+    bool read;    /* LOST: whether a run that was given up may still read the inputs, until RELEASED */
+    bool unready; /* LOST: whether the inputs were not prepared when the batch began */
+    bool misfit;  /* LOST: whether the backend never takes this request's inputs */
+    bool gone;    /* LOST: whether a backend that had read the request is gone */
 };
 _Static_assert(sizeof(struct result_message) == CACHE_LINE, "a result is a cache line");

@@ -8,14 +8,15 @@
 #include "core/data/tensor.h"
 
 /* The outputs of one batch, or why there are none. run() gives the executor one reference. Each answered request holds
- * one until its frontend has sent the answer. Whoever drops the last one calls release(). */
+ * one reference until its frontend has sent the answer. Whoever drops the last reference calls release(). */
 struct output_block {
-    _Atomic uint32_t references;
+    _Atomic uint32_t references; /* number of references that are held */
     uint32_t output_count;
-    const char *failure;                         /* NULL: there are outputs */
-    void (*release)(struct output_block *block); /* any thread */
-    struct tensor_view outputs[TENSORS_MAX]; /* whole batch; with `batched`, item i is the i-th slice of dimension 0.
-                                                Those beyond output_count are never touched, and need no memory */
+    const char *failure; /* sentence that says why there are no outputs; NULL: there are outputs */
+    void (*release)(struct output_block *block); /* function that frees the block; any thread */
+    /* outputs of the whole batch; with `batched`, item i is slice i of dimension 0. Entries from output_count on are
+     * never touched, and need no memory */
+    struct tensor_view outputs[TENSORS_MAX];
 };
 
 static inline void output_block_put(struct output_block *block) {

@@ -5,11 +5,12 @@
 
 #include "core/util/assert.h"
 
-/* Batching pays up to where a larger batch would save less than this part of an item's cost. */
+/* Cost of an item, relative to the least, up to which a batch is as good as the best: larger ones save less than 1
+ * %. */
 #define BATCH_WITHIN 1.01
-/* and up to here it costs no more, but for noise. */
+/* Cost of an item, relative to the least, that differs from the least only by noise. */
 #define CHEAPEST_WITHIN 1.001
-/* A model whose best batch saves less than this part of l(1) is not worth waiting for. */
+/* Cost of an item in the best batch, relative to l(1), above which that batch is not worth waiting for. */
 #define BATCH_GAIN_MIN 0.97
 
 size_t profile_bytes(uint32_t batch_max) {
@@ -32,7 +33,7 @@ void profile_set_line(struct profile *profile, uint32_t batch_max, double alpha_
     profile_fit(profile);
 }
 
-/* Where the line through points i and i+1 is at `b`. */
+/* The value at `b` of the line through points i and i+1. */
 static double line_at(const uint32_t *batch, const int64_t *latency_ns, uint32_t i, uint32_t b) {
     double slope = (double)(latency_ns[i + 1] - latency_ns[i]) / (double)(batch[i + 1] - batch[i]);
     return (double)latency_ns[i] + slope * ((double)b - (double)batch[i]);
@@ -47,7 +48,7 @@ int profile_set_points(struct profile *profile, uint32_t batch_max, const uint32
             return -EINVAL;
     profile->batch_max = batch_max;
     profile->latency_ns[0] = 0;
-    uint32_t i = 0; /* the line in use: points i, i+1 */
+    uint32_t i = 0; /* number of the line in use, which goes through points i and i+1 */
     for (uint32_t b = 1; b <= batch_max + 1; b++) {
         while (i + 2 < count && b >= batch[i + 1])
             i++;

@@ -8,33 +8,34 @@
 #include "core/data/messages.h"
 #include "core/util/counter.h"
 
-#define RECORDER_TIME_BITS   48 /* of the arrival's nanoseconds: 78 hours */
-#define RECORDER_ITEMS_MOST  UINT16_MAX
-#define RECORDER_MODELS_MOST (1u << 24)
-#define RECORDER_AHEAD       8 /* slots: two cache lines, written so long ago that no cache has them any more */
+#define RECORDER_TIME_BITS   48 /* bits that are kept of the arrival's nanoseconds; they repeat after 78 hours */
+#define RECORDER_ITEMS_MOST  UINT16_MAX /* greatest number of items that is noted */
+#define RECORDER_MODELS_MOST (1u << 24) /* numbers of models that can be told apart */
+/* Slots, two cache lines, by which the prefetch is ahead of writing: no cache has them any more. */
+#define RECORDER_AHEAD 8
 
-/* A request's two words: arrival and items; model, microseconds until the deadline, priority. */
+/* A request's two words. `when`: arrival, items. `what`: model, microseconds from arrival to deadline, priority. */
 struct recorder_slot {
     _Atomic uint64_t when, what;
 };
 
 struct recorder {
-    struct recorder_slot *slots; /* NULL: nothing is recorded */
-    uint64_t mask;               /* slots - 1: a power of two */
-    _Atomic uint64_t noted;      /* requests, ever */
+    struct recorder_slot *slots; /* ring of slots; NULL: nothing is recorded */
+    uint64_t mask;               /* number of slots, a power of two, less 1 */
+    _Atomic uint64_t noted;      /* number of requests that were ever noted */
 };
 
-/* As it is read. */
+/* A request as recorder_read() gives it. */
 struct recorded_request {
     int64_t arrival_ns;
-    uint32_t model;   /* the served model's number */
-    uint32_t left_us; /* from the arrival to the deadline that the scheduler was told */
+    uint32_t model;   /* number of the served model */
+    uint32_t left_us; /* microseconds from the arrival to the deadline that the scheduler was told */
     uint16_t items;
-    uint8_t priority; /* or PRIORITY_BEST_EFFORT */
+    uint8_t priority; /* priority of the request; PRIORITY_BEST_EFFORT: none, best effort */
 };
 
-/* Room for as many requests as fit into `bytes`, rounded down to a power of two; none, if not even one fits. Untouched
- * memory costs nothing. 0 or -ENOMEM. */
+/* Makes room for as many requests as fit into `bytes`, rounded down to a power of two. If not even one fits, nothing is
+ * recorded. Memory that was not written yet costs nothing. 0 or -ENOMEM. */
 int recorder_init(struct recorder *recorder, uint64_t bytes);
 void recorder_free(struct recorder *recorder);
 
@@ -60,8 +61,8 @@ static inline void recorder_note(struct recorder *recorder, const struct request
 }
 
 /* Reads the newest `most` requests, in the order in which they were noted, which is nearly that of their arrivals.
- * Returns how many there are. `now_ns` is the present time: arrivals are kept by their low bits, and the time nearest
- * to it counts. Any thread. */
+ * Returns how many there are. `now_ns` is the present time: of an arrival only the low bits are kept, and they stand
+ * for the time nearest to `now_ns`. Any thread. */
 uint64_t recorder_read(const struct recorder *recorder, int64_t now_ns, struct recorded_request *into, uint64_t most);
-/* How many were overwritten. */
+/* The number of noted requests that were overwritten. */
 uint64_t recorder_overwritten(const struct recorder *recorder);

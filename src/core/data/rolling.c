@@ -1,50 +1,50 @@
-/* rolling.c - the window of each batch size, and the table made of them.
+/* rolling.c - keeps a window of runs for each batch size, and makes the table of these windows.
  *
  * A window gives a ratio to the profiled l(b): its 99th percentile, but at most SPIKE times its median. Where a machine
- * became slower, the median moves, and the table follows all the way. Where it only stalls now and then, the median
- * stays: to plan every batch for the worst stall would refuse requests most of which can be in time.
+ * became slower, the median moves, and the table follows all the way. Where the machine only stalls now and then, the
+ * median stays: to plan every batch for the worst stall would refuse requests most of which can be in time.
  *
- * The first run of a size on an accelerator may take a hundred times as long as the next ones: memory is taken, kernels
- * are chosen. A first run that takes over FAR times what the table says is not learned from; if the machine did become
- * slow, the next runs show it. The only run in a window counts as FAR times the profile at most.
+ * The first run of a size on an accelerator may take a hundred times as long as the next ones: memory is allocated,
+ * kernels are chosen. So a first run that takes over FAR times what the table says is left out; if the machine did
+ * become slow, the next runs show it. A run that is alone in its window counts as FAR times the profile at most.
  *
- * A size's own window weighs by how many runs it holds and how recent they are; the rest of the weight is that of all
- * sizes together. So a size that never ran follows the others, and one that was slow long ago is tried again: otherwise
- * the table, which decides what runs, would keep it from ever being measured again. */
+ * The weight of a size's own window grows with the number of its runs and shrinks with their age; the rest of the
+ * weight is that of all sizes together. So a size that never ran follows the others, and a size that was slow long ago
+ * is tried again: otherwise the table, which decides what runs, would keep that size from ever being measured again. */
 #include "core/data/rolling.h"
 
 #include <string.h>
 
 #include "core/util/assert.h"
 
-#define SPIKE         1.5  /* over the median */
-#define FAR           2.0  /* over what is expected: to be confirmed by a second run */
-#define FULL_TRUST    10.0 /* a window of so many runs speaks for itself */
-#define STALE_RUNS    64.0 /* after so many runs of other sizes a window counts half */
-#define PRIOR         0.5  /* weight of the profile among what all sizes say */
+#define SPIKE         1.5  /* greatest ratio of a window's percentile to its median */
+#define FAR           2.0  /* ratio to the expected latency above which a second run must confirm the first */
+#define FULL_TRUST    10.0 /* runs of a window from which on only its own ratio counts */
+#define STALE_RUNS    64.0 /* runs of other sizes after which a window counts half */
+#define PRIOR         0.5  /* weight of the profile in the mean of all sizes */
 #define REWRITE_EVERY 32   /* runs after which the table is rewritten even if no window changed */
-#define CHANGE        0.01 /* of a ratio that is worth rewriting for */
-#define RELAXED       1.01 /* close enough to the profile */
+#define CHANGE        0.01 /* change of a ratio, relative, from which the table is rewritten */
+#define RELAXED       1.01 /* ratio that is close enough to the profile */
 #define PAIRS_MOST    65536
 
 struct window {
-    float ratio[ROLLING_WINDOW];  /* of runs to the profiled latency, as they came */
-    float sorted[ROLLING_WINDOW]; /* the same, ascending */
-    uint32_t count, next;         /* runs in it; where the next goes in `ratio` */
-    uint64_t last_run;            /* as rolling.runs counted */
-    double expected;              /* what the window says; 0: never ran */
+    float ratio[ROLLING_WINDOW];  /* ratios of runs to the profiled latency, as they came */
+    float sorted[ROLLING_WINDOW]; /* ratios of the window's runs, ascending */
+    uint32_t count, next;         /* number of runs in the window; place of the next run in `ratio` */
+    uint64_t last_run;            /* value of rolling.runs at the last run */
+    double expected;              /* ratio that the window gives; 0: no run yet */
 };
 
 struct rolling {
-    uint32_t batch_max, pairs; /* pairs: that `begun` has bits for */
-    uint64_t runs;             /* of all sizes */
-    int64_t *profiled_ns;      /* [batch_max + 2] */
-    uint64_t *begun;           /* a bit for each accelerator and size that ran */
-    struct window windows[];   /* [batch_max + 1], by items */
+    uint32_t batch_max, pairs; /* greatest batch; number of bits of `begun` */
+    uint64_t runs;             /* number of runs of all sizes */
+    int64_t *profiled_ns;      /* [batch_max + 2] profiled latencies */
+    uint64_t *begun;           /* pairs of accelerator and size that ran, a bit each */
+    struct window windows[];   /* [batch_max + 1] windows by batch size */
 };
 
-/* Pairs of accelerators and sizes, at most PAIRS_MOST: beyond that several share a bit, and a first run may be taken
- * for a later one. */
+/* The number of pairs of accelerator and size, at most PAIRS_MOST. If there are more, several pairs share a bit, and a
+ * first run may be taken for a later one. */
 static uint32_t pairs_of(uint32_t batch_max, uint32_t accelerators) {
     uint64_t pairs = (uint64_t)batch_max * accelerators;
     return pairs < 1 ? 1 : pairs < PAIRS_MOST ? (uint32_t)pairs : PAIRS_MOST;
@@ -85,7 +85,7 @@ int64_t rolling_profiled_ns(const struct rolling *rolling, uint32_t items) {
     return rolling->profiled_ns[items];
 }
 
-/* Takes the oldest run out of a full window and puts the new one in, in both orders. */
+/* Adds a run to a window, in both orders; takes the oldest run out of a full window first. */
 static void window_add(struct window *window, float ratio) {
     float *sorted = window->sorted;
     uint32_t count = window->count, at = 0;
@@ -103,7 +103,7 @@ static void window_add(struct window *window, float ratio) {
     window->count = count + 1;
 }
 
-/* The 99th percentile, a lone slowest run left out, but not over SPIKE medians. */
+/* The window's 99th percentile, which leaves the slowest run out, but at most SPIKE medians. */
 static double window_expected(const struct window *window) {
     if (window->count == 1)
         return window->sorted[0] < FAR ? window->sorted[0] : FAR;
@@ -112,7 +112,7 @@ static double window_expected(const struct window *window) {
     return percentile < SPIKE * median ? percentile : SPIKE * median;
 }
 
-/* How much a window counts for itself, 0 to 1. */
+/* The weight of a window's own ratio, 0 to 1. */
 static double window_trust(const struct rolling *rolling, const struct window *window) {
     double age = (double)(rolling->runs - window->last_run);
     double full = window->count < FULL_TRUST ? window->count / FULL_TRUST : 1;
@@ -166,7 +166,7 @@ bool rolling_relax(struct rolling *rolling, struct profile *table) {
     bool any = false;
     for (uint32_t b = 1; b <= rolling->batch_max; b++) {
         struct window *window = &rolling->windows[b];
-        for (uint32_t i = 0; i < window->count; i++) { /* keeps the order of both */
+        for (uint32_t i = 0; i < window->count; i++) { /* keeps the order of `ratio` and `sorted` */
             any |= window->ratio[i] > RELAXED;
             if (window->ratio[i] > 1)
                 window->ratio[i] = (window->ratio[i] + 1) / 2;

@@ -8,20 +8,21 @@
 
 #include "core/data/profile.h"
 
-#define ROLLING_WINDOW 100 /* runs kept of a batch size; the slowest of so many is not counted */
+#define ROLLING_WINDOW 100 /* runs that are kept of a batch size; the slowest of them does not count */
 
 struct rolling;
 
-/* Memory, aligned as malloc's, for tables up to `batch_max`, of runs on so many accelerators. */
+/* Bytes of memory, aligned as malloc's, for a struct rolling: for tables up to `batch_max`, and runs on `accelerators`
+ * accelerators. */
 size_t rolling_bytes(uint32_t batch_max, uint32_t accelerators);
-/* Starts from the profiled table, which is copied. */
+/* Starts from the table `profiled`, which is copied. */
 void rolling_init(struct rolling *rolling, const struct profile *profiled, uint32_t accelerators);
 /* How long a batch of `items` takes by the table as profiled. */
 int64_t rolling_profiled_ns(const struct rolling *rolling, uint32_t items);
-/* Counts a run of `items` that took run_ns on an accelerator, whose number serves only to tell its first run of a size.
- * If that changes what is to be expected, rewrites `table` (of the same batch_max, non-decreasing, with its fit) and
- * returns true. Sizes outside the table are ignored. */
+/* Counts a run of `items` that took run_ns on an accelerator. The accelerator's number serves only to tell its first
+ * run of a batch size. If the run changes the expected latencies, rewrites `table` (of the same batch_max,
+ * non-decreasing, with its fit) and returns true. A batch size outside the table is ignored. */
 bool rolling_add(struct rolling *rolling, uint32_t accelerator, uint32_t items, int64_t run_ns, struct profile *table);
-/* Takes back half of what the corrections add to the profiled table: for when nothing runs any more because the table
- * says that nothing can be in time. Rewrites `table`; false if there was nothing to take back. */
+/* Takes back half of what the corrections add to the profiled table. Call it when nothing runs any more because the
+ * table says that nothing can be in time. Rewrites `table`. False: there was nothing to take back. */
 bool rolling_relax(struct rolling *rolling, struct profile *table);

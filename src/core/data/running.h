@@ -1,16 +1,16 @@
-/* running.h - what an executor counts; and the requests that a backend runs just now, in memory that its frontend maps,
- * too: where the backend ends by a signal, these were in its last run, and no others.
+/* running.h - what an executor counts; the requests that a backend runs just now, in memory that its frontend maps,
+ * too. If a signal ends the backend, these requests, and no others, were in its last run.
  *
- * Written by the backend's executor; read by the frontend's link thread once the backend is lost, the counters by any
- * thread. The memory outlives the backend, and is the next one's, which has to load its models before it writes there.
- */
+ * The backend's executor writes the memory; the frontend's link thread reads it once the backend is lost, any thread of
+ * the frontend the counters. The memory outlives the backend. The next backend gets it, and writes there only after it
+ * has loaded its models. */
 #pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#define RUNNING_MAX 1024 /* requests of a batch */
+#define RUNNING_MAX 1024 /* requests of a run */
 
 /* Of an accelerator. */
 struct executor_counters {
@@ -20,13 +20,13 @@ struct executor_counters {
 };
 
 struct running {
-    uint32_t parent;              /* the frontend's process, from the start; */
-    char token[64];               /* by which it lets the backend in */
-    char type[64];                /* of the accelerator */
-    _Atomic uint64_t incarnation; /* of the backend (cluster/peer/hello.h); 0: none has begun to serve */
+    uint32_t parent; /* process id of the frontend, which sets it before the backend starts */
+    char token[64];  /* token by which the frontend lets the backend in; set before the backend starts */
+    char type[64];   /* type of the accelerator; set before the incarnation */
     struct executor_counters counters;
-    _Atomic uint32_t count; /* 0: nothing runs */
-    uint64_t handles[RUNNING_MAX];
+    _Atomic uint64_t incarnation;  /* incarnation of the backend (cluster/peer/hello.h); 0: none has begun to serve */
+    _Atomic uint32_t count;        /* number of requests in the run; 0: nothing runs */
+    uint64_t handles[RUNNING_MAX]; /* [count] handles of the requests in the run */
 };
 
 static inline void running_begin(struct running *running, const uint64_t *handles, uint32_t count) {
@@ -41,7 +41,7 @@ static inline void running_end(struct running *running) {
 
 static inline bool running_has(const struct running *running, uint64_t handle) {
     uint32_t count = atomic_load_explicit(&running->count, memory_order_acquire);
-    for (uint32_t i = 0; i < count && i < RUNNING_MAX; i++) /* a backend could write anything */
+    for (uint32_t i = 0; i < count && i < RUNNING_MAX; i++) /* the backend may have written any number */
         if (running->handles[i] == handle)
             return true;
     return false;

@@ -3,14 +3,14 @@
 
 #include <string.h>
 
-/* slowest[b]: the most that some models' suffixes take for b items of theirs; [0] is 0. */
+/* The most time that the suffixes of some models take for b items of these models: ns[b]; ns[0] is 0. */
 struct slowest {
     int64_t ns[PROFILE_BATCH_MAX + 2];
 };
 
-/* Makes `to` that of the models of both; up to `last` items. */
+/* Makes `to` the slowest of the models of both, for up to `last` items. */
 static void slowest_join(struct slowest *to, const struct slowest *with, uint32_t last) {
-    for (uint32_t b = last; b > 0; b--) { /* downwards, so that smaller ones are still as they were */
+    for (uint32_t b = last; b > 0; b--) { /* downwards, so that smaller entries are still as they were */
         int64_t most = 0;
         for (uint32_t k = 0; k <= b; k++)
             if (to->ns[b - k] + with->ns[k] > most)

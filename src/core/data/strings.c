@@ -1,4 +1,4 @@
-/* strings.c - walks over strings that somebody else wrote. */
+/* strings.c - walks over tensors of strings that clients or models wrote. */
 #include "core/data/strings.h"
 
 #include <errno.h>
@@ -6,7 +6,7 @@
 
 #include "core/system/yield.h"
 
-#define SLICE_ELEMENTS 16384 /* between yield points: some 30 us */
+#define SLICE_ELEMENTS 16384 /* elements between yield points: some 30 us */
 
 int strings_rows(const struct tensor_view *whole, uint32_t count, size_t *begin, struct tensor_view *rows) {
     if (whole->rank == 0 || whole->dims[0] < (int64_t)count || *begin > whole->bytes)

@@ -10,11 +10,11 @@
 #include "core/util/error.h"
 
 struct string {
-    const char *data; /* not terminated */
+    const char *data; /* characters, not terminated */
     size_t length;
 };
 
-/* Takes the next element of [*at, end). Returns 1; 0 at the end; -1 if the rest is no whole element. */
+/* Takes the next element of [*at, end). Returns 1; 0 at the end; -1: the rest is no whole element. */
 static inline int strings_next(const char **at, const char *end, struct string *element) {
     uint32_t length;
     if (*at == end)
@@ -37,8 +37,8 @@ static inline char *strings_lead(char *at, size_t length) {
     return at + STRING_LEAD_BYTES;
 }
 
-/* The next `count` rows of a tensor that has a dimension. They begin at byte *at of its data, and *at becomes their
- * end. -EINVAL: there are not so many. */
+/* Takes the next `count` rows of a tensor that has a dimension. They begin at byte *at of the tensor's data; *at
+ * becomes the byte behind them. 0; -EINVAL: there are fewer than `count` rows. */
 int strings_rows(const struct tensor_view *whole, uint32_t count, size_t *at, struct tensor_view *rows);
-/* Checks that the bytes are exactly so many elements. 0, or -EINVAL with a sentence that says what is wrong. */
+/* Checks that the bytes are exactly `elements` elements. 0, or -EINVAL with a sentence that says what is wrong. */
 int strings_check(const void *data, size_t bytes, int64_t elements, struct sy_error *err);

@@ -38,7 +38,7 @@ size_t datatype_bytes_min(enum datatype type) {
 int tensor_rows(const struct tensor_view *whole, uint32_t first, uint32_t count, struct tensor_view *rows) {
     if (whole->rank == 0 || whole->dims[0] < (int64_t)first + count)
         return -EINVAL;
-    if (first == 0 && count == whole->dims[0]) { /* all of them, whatever their lengths */
+    if (first == 0 && count == whole->dims[0]) { /* all rows, whatever their lengths */
         *rows = *whole;
         rows->row_at = NULL;
         return 0;
@@ -47,7 +47,7 @@ int tensor_rows(const struct tensor_view *whole, uint32_t first, uint32_t count,
     size_t begin = whole->row_at ? whole->row_at[first] : first * row_bytes;
     size_t end = whole->row_at ? whole->row_at[first + count] : begin + count * row_bytes;
     *rows = *whole;
-    rows->data = whole->data ? (char *)whole->data + begin : NULL; /* none of nothing */
+    rows->data = whole->data ? (char *)whole->data + begin : NULL; /* a view without data has rows without data */
     rows->bytes = end - begin;
     rows->dims[0] = count;
     rows->row_at = NULL;
@@ -57,7 +57,7 @@ int tensor_rows(const struct tensor_view *whole, uint32_t first, uint32_t count,
 int tensor_reshape(struct tensor_view *view, const int64_t *from, uint32_t from_rank, const int64_t *to,
                    uint32_t to_rank) {
     int64_t dims[TENSOR_DIMS_MAX];
-    uint32_t open = 0; /* behind the last -1 of `from` that was used */
+    uint32_t open = 0; /* place in `from` behind the last -1 that was used */
     if (view->rank != from_rank)
         return -EINVAL;
     for (uint32_t i = 0; i < to_rank; i++) {

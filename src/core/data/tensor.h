@@ -8,7 +8,7 @@
 
 #define TENSOR_DIMS_MAX 8   /* dimensions of a tensor */
 #define TENSOR_NAME_MAX 128 /* bytes of a tensor's name, terminator included */
-#define TENSORS_MAX     128 /* inputs, and outputs, of a model */
+#define TENSORS_MAX     128 /* inputs of a model; also its outputs */
 #define MODEL_NAME_MAX  128 /* bytes of a model's name, terminator included */
 
 enum datatype {
@@ -30,13 +30,13 @@ enum datatype {
     DATATYPE_COUNT,
 };
 
-/* "FP32" and so on; "INVALID" for what is not one. */
+/* The name of a type: "FP32" and so on; "INVALID" for a value that is no type. */
 const char *datatype_name(enum datatype type);
-/* DATATYPE_INVALID for an unknown name. */
+/* The type of a name; DATATYPE_INVALID: the name is not known. */
 enum datatype datatype_parse(const char *name, size_t length);
 /* Bytes of an element; 0 for BYTES and INVALID. */
 size_t datatype_bytes(enum datatype type);
-#define STRING_LEAD_BYTES 4 /* of the length that leads a BYTES element */
+#define STRING_LEAD_BYTES 4 /* bytes of the length that leads a BYTES element */
 /* The fewest bytes that an element takes: for BYTES those of an empty string, which is all zeros. */
 size_t datatype_bytes_min(enum datatype type);
 
@@ -44,13 +44,14 @@ struct tensor_spec {
     char name[TENSOR_NAME_MAX];
     enum datatype type;
     uint32_t rank;
-    int64_t dims[TENSOR_DIMS_MAX]; /* -1: any size. With `batched` the first is -1, the batch dimension */
-    bool reshaped;                 /* the model file has this tensor in another shape: */
-    uint32_t file_rank;
-    int64_t file_dims[TENSOR_DIMS_MAX]; /* its -1 are the sizes of those in `dims`, in order */
+    int64_t dims[TENSOR_DIMS_MAX];      /* sizes; -1: any. With `batched` the first is -1, the batch dimension */
+    bool reshaped;                      /* whether the model file has this tensor in another shape */
+    uint32_t file_rank;                 /* number of dimensions in the model file, if `reshaped` */
+    int64_t file_dims[TENSOR_DIMS_MAX]; /* sizes in the model file, if `reshaped`; each -1 is the size of the -1 of the
+                                           same number in `dims` */
 };
 
-/* Which of the specs has this name of `length` bytes, or -1. */
+/* The number of the spec that has this name of `length` bytes; -1: no spec has it. */
 static inline int tensor_spec_find(const struct tensor_spec *specs, uint32_t count, const char *name, size_t length) {
     for (uint32_t i = 0; i < count && length < TENSOR_NAME_MAX; i++)
         if (memcmp(specs[i].name, name, length) == 0 && specs[i].name[length] == '\0')
@@ -66,7 +67,7 @@ static inline tensor_set tensor_bit(uint32_t i) {
     return (tensor_set)1 << i;
 }
 
-/* The first so many. */
+/* The set of the first `count` inputs, or outputs. */
 static inline tensor_set tensor_set_first(uint32_t count) {
     return count < 8 * sizeof(tensor_set) ? tensor_bit(count) - 1 : ~(tensor_set)0;
 }
@@ -75,32 +76,33 @@ static inline uint32_t tensor_set_count(tensor_set set) {
     return (uint32_t)(__builtin_popcountll((uint64_t)set) + __builtin_popcountll((uint64_t)(set >> 64)));
 }
 
-/* What a model takes and gives. */
+/* The inputs and outputs of a model. */
 struct signature {
     uint32_t input_count, output_count;
-    tensor_set inputs_optional; /* those that a request may leave out, since the model has a value for it; their views
+    tensor_set inputs_optional; /* inputs that a request may leave out, since the model has values for them; their views
                                    may have no data */
-    bool batched;               /* every input and output has a leading batch dimension that may be any size */
-    bool variable_shapes; /* requests may differ in some other dimension of an input, or in which inputs they give */
-    bool outputs_chosen;  /* not all of the model file's outputs, or in another order */
+    bool batched;               /* whether every input and output has a leading batch dimension of any size */
+    bool variable_shapes; /* whether requests may differ in another dimension of an input, or in the inputs that they
+                             give */
+    bool outputs_chosen;  /* whether the outputs are not all of the model file's, or in another order */
     struct tensor_spec inputs[TENSORS_MAX], outputs[TENSORS_MAX];
 };
 
-/* Copies what there is of it: the memory of inputs and outputs beyond their number is not touched. */
+/* Copies a signature. Entries of `inputs` and `outputs` beyond their number are not touched. */
 static inline void signature_copy(struct signature *to, const struct signature *from) {
     memcpy(to->inputs, from->inputs, from->input_count * sizeof(from->inputs[0]));
     memcpy(to->outputs, from->outputs, from->output_count * sizeof(from->outputs[0]));
     memcpy(to, from, offsetof(struct signature, inputs));
 }
 
-/* A tensor's place and shape; the memory is somebody else's. */
+/* The place and shape of a tensor. The view does not own the memory. */
 struct tensor_view {
     void *data;
     size_t bytes;
     uint32_t rank;
     int64_t dims[TENSOR_DIMS_MAX];
-    const size_t *row_at; /* [dims[0] + 1] where each row begins in the data, then where the last one ends; NULL: rows
-                             are equally long */
+    const size_t *row_at; /* [dims[0] + 1] bytes in the data at which rows begin, then the end of the last row; NULL:
+                             rows are equally long */
 };
 
 /* The first dimension; 0 for a tensor without dimensions. */
@@ -108,18 +110,18 @@ static inline int64_t tensor_row_count(const struct tensor_view *view) {
     return view->rank > 0 ? view->dims[0] : 0;
 }
 
-/* Rows [first, first + count) of a tensor that has a dimension. -EINVAL: it does not have so many rows. */
+/* Rows [first, first + count) of a tensor that has a dimension. -EINVAL: the tensor has fewer rows. */
 int tensor_rows(const struct tensor_view *whole, uint32_t first, uint32_t count, struct tensor_view *rows);
 
-/* Takes a view from one shape to another, in which each -1 is the size that the -1 of the same number has in the first.
- * -EINVAL: the view is not of the first shape, or has another number of elements in the second. */
+/* Takes a view from the shape `from` to the shape `to`. The first -1 of `to` has the size of the first -1 of `from`,
+ * and so on. -EINVAL: the view is not of the shape `from`, or has another number of elements in the shape `to`. */
 int tensor_reshape(struct tensor_view *view, const int64_t *from, uint32_t from_rank, const int64_t *to,
                    uint32_t to_rank);
 
-/* The product of dims[from..rank), or -1 if one is negative or it passes 2^62. */
+/* The product of dims[from..rank). -1: a dimension is negative, or the product passes 2^62. */
 int64_t dims_product(const int64_t *dims, uint32_t from, uint32_t rank);
-/* The product of those dimensions that are not zero, or -1 likewise. Use it to bound a shape that somebody else
- * chooses: if one dimension is zero, dims_product() is 0 however large the others are. */
+/* As dims_product(), of those dimensions that are not zero. Use it to bound a shape that somebody else chooses: if one
+ * dimension is zero, dims_product() is 0 however large the others are. */
 int64_t dims_extent(const int64_t *dims, uint32_t from, uint32_t rank);
-/* "[1,3,224]" of dims[from..rank); cut off where it does not fit. */
+/* Writes dims[from..rank) as "[1,3,224]"; text that does not fit is cut off. */
 void dims_format(const int64_t *dims, uint32_t from, uint32_t rank, char *text, size_t bytes);

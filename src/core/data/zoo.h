@@ -16,29 +16,30 @@
 #include <stdint.h>
 
 struct zoo_entry {
-    const char *model, *type; /* "ResNet50", "GTX1080Ti" */
-    double alpha_ms, beta_ms; /* l(b) = alpha*b + beta, if there are no points */
-    double slo_ms;            /* 0: the source has none */
-    const char *source;
-    uint32_t points;       /* measured l(b): */
-    const uint32_t *batch; /* [points], ascending */
-    const int64_t *latency_ns;
-    double weights_mb, load_ms; /* 10^6 bytes, and what loading them takes; 0: not known */
+    const char *model, *type;   /* "ResNet50", "GTX1080Ti" */
+    double alpha_ms, beta_ms;   /* l(b) = alpha*b + beta, if there are no points */
+    double slo_ms;              /* SLO in milliseconds; 0: the source gives none */
+    const char *source;         /* measurements that the entry comes from, as in the table above */
+    uint32_t points;            /* number of measured points; 0: only the line is known */
+    const uint32_t *batch;      /* [points] batch sizes of the points, ascending */
+    const int64_t *latency_ns;  /* [points] latencies of the points */
+    double weights_mb, load_ms; /* size of the weights in 10^6 bytes, and time to load them; 0: not known */
 };
 
-/* A choice of models as scenarios name it: those of a source on its usual type. */
+/* A set of models that scenarios name: all models of a source, on its usual type. */
 struct zoo {
     const char *name, *source, *type;
 };
 
-/* Which models of a type: by beta/alpha over or under 2, which only those with a line can be. */
+/* Which models of a type: all, or those whose beta/alpha is over or under 2. Models without a line are in neither of
+ * the latter. */
 enum zoo_set { ZOO_ALL, ZOO_GT2, ZOO_LT2 };
 
-/* All of them, ended by an entry whose model is NULL; those of one type are together, in the order of the tables. */
+/* All entries, ended by one whose model is NULL. Entries of one type stand together, in the order of the tables. */
 extern const struct zoo_entry zoo_entries[];
 
 #define ZOO_NAMES "gtx1080ti, a100, clockwork, kairos, nexus or nexus-example"
-/* The zoo of a name, in any case; NULL if there is none. */
+/* The zoo of a name, in upper or lower case; NULL: there is none. */
 const struct zoo *zoo_named(const char *name);
 
 /* Whether any entry is of the accelerator type. */
@@ -49,8 +50,8 @@ const char *zoo_type_source(const char *type);
 bool zoo_entry_in(const struct zoo_entry *entry, const char *type, enum zoo_set set);
 /* The entry of a model and type, or NULL. */
 const struct zoo_entry *zoo_find(const char *model, const char *type);
-/* The price of an hour on an accelerator of the type, in dollars; 0: not known. Amazon's instances, as Kairos lists
- * them. */
+/* The price of an hour on an accelerator of the type, in dollars; 0: not known. Prices are of Amazon's instances, as
+ * Kairos lists them. */
 double zoo_price(const char *type);
-/* Largest batch whose latency is within the SLO by the line, 1..PROFILE_BATCH_MAX. */
+/* The greatest batch, 1 to PROFILE_BATCH_MAX, whose latency by the line is within the SLO. */
 uint32_t zoo_batch_max(double alpha_ms, double beta_ms, double slo_ms);

@@ -1,4 +1,4 @@
-/* child_call.c - children that answer by a pipe. */
+/* child_call.c - starts child processes that answer by a pipe. */
 #include "core/system/child_call.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@
 #include "core/system/machine.h"
 #include "core/system/memory_file.h"
 
-#define POLL_MS         100          /* how soon a stop is noticed */
+#define POLL_MS         100          /* time after which a stop is noticed at the latest */
 #define MEMORY_RESERVED (1ULL << 30) /* by stacks of threads, which count whole, however little they use */
 
 extern char **environ;
@@ -35,7 +35,7 @@ struct answer {
     struct sy_error err;
 };
 
-/* In the child. The answer fits into a pipe, so that it is written whole. */
+/* Runs in the child. The answer fits into a pipe, so that it is written whole. */
 static void answer_send(int pipe, int (*call)(void *context, struct sy_error *err), void *context) {
     struct answer answer = {.rc = 0, .err = {""}};
     answer.rc = call(context, &answer.err);
@@ -43,7 +43,7 @@ static void answer_send(int pipe, int (*call)(void *context, struct sy_error *er
     _exit(write(pipe, &answer, sizeof(answer)) != sizeof(answer));
 }
 
-/* In the parent: the answer, or how the child ended without one. */
+/* Runs in the parent: reads the answer, or finds how the child ended without an answer. */
 static int answer_take(int pipe, pid_t child, struct sy_error *err) {
     struct answer answer;
     size_t have = 0;
@@ -69,7 +69,7 @@ int child_call(int (*call)(void *context, struct sy_error *err), void *context, 
     int ends[2];
     if (pipe2(ends, O_CLOEXEC))
         return error_set(err, -errno, "no pipe: %s", strerror(errno));
-    fflush(NULL); /* or the child would print it again */
+    fflush(NULL); /* else the child would print buffered text again */
     pid_t child = fork();
     if (child < 0) {
         int rc = error_set(err, -errno, "no child process: %s", strerror(errno));
@@ -120,7 +120,7 @@ err_actions:
 
 /* ---- limits ---- */
 
-/* The calls that make sockets of a network fail. Where the system has no such filters, they do not. */
+/* Makes system calls fail that open sockets of a network. Where the system has no such filters, they do not fail. */
 static int sockets_limit(void) {
 #if defined(__x86_64__)
     const uint32_t here = AUDIT_ARCH_X86_64;
@@ -131,10 +131,10 @@ static int sockets_limit(void) {
 #endif
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, here, 0, 7), /* another architecture's calls have other numbers */
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, here, 0, 7), /* system calls of another architecture have other numbers */
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 5, 0),         /* so do those of x32 */
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 4, 0), /* makes sockets without a call */
+        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 5, 0),         /* system calls of x32 have other numbers */
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 4, 0), /* it makes sockets without a call */
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 2),
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_UNIX, 0, 1),

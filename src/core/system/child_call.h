@@ -1,4 +1,4 @@
-/* child_call.h - calls a function in a child process, so that what crashes does so there. */
+/* child_call.h - calls a function, or starts a program, in a child process, so that a crash ends only the child. */
 #pragma once
 
 #include <stdatomic.h>
@@ -9,19 +9,19 @@
 
 #include "core/util/error.h"
 
-#define CHILD_FD 3 /* of a program started by child_spawn(): where it answers */
+#define CHILD_FD 3 /* descriptor on which a program that child_spawn() started answers */
 
-/* Forks, calls `call` in the child, and waits for it. Returns what it returned (0 or a negative errno), with its
- * sentence; -ECANCELED and "killed by signal 11 (Segmentation fault)" if it did not return. Of what the child changes,
- * only changes to files remain. The process must have a single thread. -errno if there is no child. */
+/* Forks, calls `call` in the child, and waits for the child. Returns what `call` returned (0 or a negative errno), with
+ * its sentence; -ECANCELED and "killed by signal 11 (Segmentation fault)" if `call` did not return; -errno if no child
+ * could be started. Of what the child changes, only changes to files remain. The process must have a single thread. */
 int child_call(int (*call)(void *context, struct sy_error *err), void *context, struct sy_error *err);
 
-/* In a child that runs what clients may have brought, before it starts threads: no new privileges, no core files;
- * without `network`, no sockets but those within this machine; without `gpu`, no more memory of its own than
- * machine_memory_bytes() and 1 GiB (RLIMIT_DATA). */
+/* Limits a child that runs files which clients may have brought; call it in the child, before it starts threads. The
+ * child gets no new privileges, writes no core files and, without `network`, opens no sockets but those within this
+ * machine, and, without `gpu`, gets no more memory of its own than machine_memory_bytes() and 1 GiB (RLIMIT_DATA). */
 void child_limit(bool network, bool gpu);
 
 /* Starts a program with `requests` as its standard input and `answers` as CHILD_FD; its standard output goes to
- * standard error, since engines print. It gets signals as a fresh program does, and a process group of its own: a
- * terminal's Ctrl-C goes to the parent, which decides what becomes of it. 0 or -errno. */
+ * standard error, since engines print. The program gets signals as a fresh program does, and a process group of its
+ * own: a terminal's Ctrl-C goes to the parent alone, which decides what becomes of the program. 0 or -errno. */
 int child_spawn(pid_t *pid, const char *program, char *const argv[], int requests, int answers);

@@ -1,4 +1,4 @@
-/* clock.c - a process's clock made to differ from others', for tests. */
+/* clock.c - lets a process's clock differ from other processes', for tests. */
 #include "core/system/clock.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 #define YEAR_NS       (365 * 86400 * NS_PER_S)
 #define OFFSET_MAX_NS (30 * YEAR_NS)
 #define PPM_MAX       1e5
-#define TIME_MAX_NS   (100 * YEAR_NS) /* later times, and those not above zero, are only marks, such as TIME_NEVER */
+#define TIME_MAX_NS   (100 * YEAR_NS) /* last time to convert; later ones, and those not above 0, are only marks */
 
 struct clock_skew clock_skew;
 
@@ -31,7 +31,7 @@ int64_t clock_kernel_ns(int64_t time_ns) {
         return time_ns;
     int64_t span_ns = time_ns - s->offset_ns - s->start_ns;
     int64_t kernel_ns = s->start_ns + (int64_t)((double)span_ns / (1 + s->rate)) - 1;
-    while (clock_skewed_ns(kernel_ns) < time_ns) /* what is rounded off: a step or two */
+    while (clock_skewed_ns(kernel_ns) < time_ns) /* rounding needs a step or two */
         kernel_ns++;
     return kernel_ns > 0 ? kernel_ns : 0;
 }

@@ -12,7 +12,7 @@
 #include "core/system/clock.h"
 #include "core/util/time.h"
 
-#define HELP_TURNS_MAX 8 /* then the consumer goes on itself, on its own core */
+#define HELP_TURNS_MAX 8 /* turns that a helper takes; then the consumer goes on, on its own core */
 
 int doorbell_init(struct doorbell *bell, bool event_fd, bool busy_poll) {
     memset(bell, 0, sizeof(*bell));
@@ -32,7 +32,8 @@ void doorbell_lend(struct doorbell *bell, doorbell_turn *turn, void *consumer) {
     bell->consumer = consumer;
 }
 
-/* FUTEX_WAIT_BITSET takes an absolute CLOCK_MONOTONIC time. Returns false when that time has come. */
+/* Sleeps on the futex until `until_ns`. FUTEX_WAIT_BITSET takes an absolute CLOCK_MONOTONIC time. False: the time has
+ * come. */
 static bool futex_wait(struct doorbell *bell, uint32_t state, int64_t until_ns) {
     struct timespec ts = clock_sleep_end(until_ns);
     return syscall(SYS_futex, &bell->sleeping, FUTEX_WAIT_BITSET_PRIVATE, state, until_ns == TIME_NEVER ? NULL : &ts,
@@ -41,7 +42,7 @@ static bool futex_wait(struct doorbell *bell, uint32_t state, int64_t until_ns) 
 }
 
 static bool state_change(struct doorbell *bell, uint32_t *from, uint32_t to) {
-    /* release and acquire: hands over what the consumer owns */
+    /* release and acquire: the exchange hands over all that the consumer owns */
     return atomic_compare_exchange_strong_explicit(&bell->sleeping, from, to, memory_order_acq_rel,
                                                    memory_order_acquire);
 }
@@ -70,7 +71,7 @@ void doorbell_take_back(struct doorbell *bell) {
     }
 }
 
-/* Lends the turns while it sleeps; when it returns, the consumer has them again. */
+/* Sleeps, and lends the turns meanwhile. When the call returns, the consumer has its turns again. */
 static void sleep_lent(struct doorbell *bell, int64_t until_ns) {
     uint32_t state;
     doorbell_lend_out(bell, until_ns);
@@ -117,8 +118,8 @@ static void wake_now(struct doorbell *bell) {
     }
 }
 
-/* Takes turns until there is nothing to do. Wakes the consumer after too many turns, when it is due earlier than it
- * would wake, or when it has reclaimed its turns. */
+/* Takes turns until there is nothing to do. Wakes the consumer after too many turns, when something is due before the
+ * consumer would wake, or when the consumer has reclaimed its turns. */
 static void take_turns(struct doorbell *bell) {
     for (int turns = 0; turns < HELP_TURNS_MAX; turns++) {
         uint32_t state = DOORBELL_HELPED_AGAIN;
@@ -156,7 +157,7 @@ void doorbell_wake(struct doorbell *bell, bool help) {
                 take_turns(bell);
                 return;
             }
-        } else if (state_change(bell, &state, DOORBELL_AWAKE)) { /* whoever clears it makes the system call */
+        } else if (state_change(bell, &state, DOORBELL_AWAKE)) { /* whoever clears `sleeping` makes the system call */
             wake_now(bell);
             return;
         }

@@ -13,7 +13,7 @@
 uint64_t files_allow(uint64_t wanted) {
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) < 0)
-        return wanted; /* who opens too many is told so then */
+        return wanted; /* code that opens too many files is told so then */
     if (files.rlim_cur < wanted) {
         files.rlim_cur = files.rlim_max < wanted ? files.rlim_max : wanted;
         setrlimit(RLIMIT_NOFILE, &files);
@@ -36,7 +36,7 @@ int files_private(const char *path, struct sy_error *err) {
 int files_writable(const char *option, const char *path, struct sy_error *err) {
     struct stat about;
     if (stat(path, &about) == 0 && S_ISFIFO(about.st_mode))
-        return 0; /* its reader would take an open and a close for its end */
+        return 0; /* the FIFO's reader would take an open and a close for the end of the data */
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     bool fresh = fd >= 0;
     if (!fresh && errno == EEXIST)

@@ -1,4 +1,4 @@
-/* folder.c - a folder is removed behind what lies in it; locks are of the system. */
+/* folder.c - removes what lies in a folder, and then the folder; locks folders by flock(). */
 #include "core/system/folder.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FOLDERS_OPEN 16 /* at once */
+#define FOLDERS_OPEN 16 /* folders that are open at a time */
 
 static int entry_remove(const char *path, const struct stat *st, int kind, struct FTW *at) {
     (void)st, (void)kind, (void)at;

@@ -1,8 +1,10 @@
-/* folder.h - removes a folder with all that lies in it; locks one. */
+/* folder.h - removes folders with all that lies in them; locks folders. */
 #pragma once
 
-/* Links are removed, not followed. Stops at the first thing that cannot be removed. 0 or -errno. Any thread. */
+/* Removes a folder with all that lies in it. Links are removed, not followed. Stops at the first thing that cannot be
+ * removed. 0 or -errno. Any thread. */
 int folder_remove(const char *path);
-/* Locks a folder while its maker lives, so that others can tell what a dead one has left. Returns the lock's
- * descriptor, or -1: somebody else has the lock, or the folder is gone. Any thread. */
+/* Locks a folder for as long as the calling process lives, so that other processes can tell which folders dead
+ * processes have left. Returns the lock's descriptor; -1: another process has the lock, or the folder is gone. Any
+ * thread. */
 int folder_lock(const char *path);

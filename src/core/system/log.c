@@ -19,10 +19,10 @@
 
 #define LINE_MOST 2048
 #define LINE_END  2  /* bytes that are kept for a quote and the end of the line */
-#define SPEC_MAX  16 /* of a conversion like "%.3f" */
+#define SPEC_MAX  16 /* bytes of a conversion like "%.3f" */
 
 static _Atomic int level_least = LOG_INFO; /* relaxed: nothing is inferred from it */
-static const char *process;                /* NULL: lines do not say it */
+static const char *process;                /* name of the process in lines; NULL: none */
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
 
 void log_set_level(enum log_level level) {
@@ -45,8 +45,8 @@ int log_level_parse(const char *name, enum log_level *level) {
 struct line {
     char at[LINE_MOST];
     size_t used;
-    bool quoted; /* in a value with quotes around it */
-    bool full;   /* something did not fit, and nothing more is taken */
+    bool quoted; /* whether the end of the line is within a value in quotes */
+    bool full;   /* whether some text did not fit: then no more is taken */
 };
 
 static void put(struct line *l, const char *bytes, size_t count) {
@@ -57,7 +57,7 @@ static void put(struct line *l, const char *bytes, size_t count) {
     l->used += count;
 }
 
-/* A quote that begins or ends a value. */
+/* Adds a quote that begins or ends a value. */
 static void put_quote(struct line *l) {
     put(l, "\"", 1);
     l->quoted ^= !l->full;
@@ -142,7 +142,7 @@ void log_set_process(const char *name) {
     process = name;
 }
 
-/* What comes before the pairs. */
+/* Writes the part of a line before the pairs. */
 static void put_head(struct line *l, enum log_level level, const char *event) {
     struct timespec ts;
     struct tm tm;
@@ -159,16 +159,16 @@ static void put_head(struct line *l, enum log_level level, const char *event) {
 
 /* ---- writing ---- */
 
-/* Lines that standard error did not take yet, the oldest first. */
+/* The lines that standard error did not take yet, the oldest first. */
 static struct {
     pthread_mutex_t lock;
     char lines[LOG_QUEUE_BYTES];
     size_t used;
-    unsigned long long dropped; /* lines, since the last that was said */
+    unsigned long long dropped; /* number of lines dropped since a line last told of it */
 } queue = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Writes what standard error takes without waiting; returns how much. A pipe that poll() calls writable takes
- * PIPE_BUF bytes, which is more than a line. What cannot be written at all is taken as written. */
+/* Writes as many bytes as standard error takes without waiting; returns how many. A pipe that poll() calls writable
+ * takes PIPE_BUF bytes, which is more than a line. After an error all bytes count as written. */
 static size_t bytes_write(const char *bytes, size_t count) {
     struct pollfd to = {.fd = STDERR_FILENO, .events = POLLOUT};
     size_t done = 0;
@@ -184,14 +184,14 @@ static size_t bytes_write(const char *bytes, size_t count) {
     return done;
 }
 
-/* Under the lock. */
+/* Writes queued lines, as far as standard error takes them. Under the lock. */
 static void queue_write(void) {
     size_t done = queue.used ? bytes_write(queue.lines, queue.used) : 0;
     queue.used -= done;
     memmove(queue.lines, queue.lines + done, queue.used);
 }
 
-/* Under the lock: writes a line behind those that wait, lets it wait, or drops it. */
+/* Writes a line behind the queued ones, queues it, or drops it. Under the lock. */
 static void line_add(const struct line *l) {
     queue_write();
     size_t done = queue.used ? 0 : bytes_write(l->at, l->used), left = l->used - done;
@@ -203,7 +203,7 @@ static void line_add(const struct line *l) {
     queue.used += left;
 }
 
-/* Under the lock: says how many lines were dropped, once there is room again. */
+/* Adds a line that says how many lines were dropped, once there is room again. Under the lock. */
 static void dropped_say(void) {
     char pair[40];
     if (!queue.dropped || sizeof(queue.lines) - queue.used < LINE_MOST)
@@ -236,7 +236,7 @@ static void fork_parent(void) {
 }
 
 static void fork_child(void) {
-    queue.used = 0; /* its parent writes them */
+    queue.used = 0; /* the child's parent writes the queued lines */
     queue.dropped = 0;
     pthread_mutex_unlock(&queue.lock);
 }

@@ -12,16 +12,16 @@
 #include "core/system/thread.h"
 
 #define GROUP_MOUNT "/sys/fs/cgroup"
-#define CPU_MOUNT   GROUP_MOUNT "/cpu" /* of version 1 */
+#define CPU_MOUNT   GROUP_MOUNT "/cpu" /* folder of version 1's groups for CPUs */
 
-/* A file of a group, or NULL. */
+/* Opens a file of a group. NULL: there is none. */
 static FILE *group_open(const char *mount, const char *path, const char *file) {
     char name[PATH_MAX];
     bool fits = (size_t)snprintf(name, sizeof(name), "%s%s/%s", mount, path, file) < sizeof(name);
     return fits ? fopen(name, "re") : NULL;
 }
 
-/* The limit in a group's file; "max" is none. */
+/* The limit in a group's file; "max" means no limit. */
 static uint64_t limit_read(const char *mount, const char *path) {
     uint64_t bytes = UINT64_MAX;
     FILE *file = group_open(mount, path, "memory.max");
@@ -46,7 +46,7 @@ uint64_t machine_group_memory_bytes(const char *mount, const char *path) {
     return least;
 }
 
-/* The number in a group's file; 0: none. */
+/* The number in a group's file; 0: there is none. */
 static double number_read(const char *mount, const char *path, const char *name) {
     double number = 0;
     FILE *file = group_open(mount, path, name);

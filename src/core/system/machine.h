@@ -3,16 +3,16 @@
 
 #include <stdint.h>
 
-/* Bytes: the machine's memory, or what the process's control group (v2) or one above it may take, if that is less. Any
- * thread; reads files. */
+/* The memory in bytes that this process may use: the machine's, or the limit of the process's control group (v2) or of
+ * a group above it, if that is less. Any thread; reads files. */
 uint64_t machine_memory_bytes(void);
-/* What the control group `path` ("/kubepods/pod1") and those above it may take, where groups are mounted at `mount`.
- * UINT64_MAX: no limit, or none that can be read. */
+/* The memory limit in bytes of the control group `path` ("/kubepods/pod1") and of the groups above it, where groups are
+ * mounted at `mount`. UINT64_MAX: there is no limit, or none that can be read. */
 uint64_t machine_group_memory_bytes(const char *mount, const char *path);
 
-/* Whole cores, at least 1: those that the process may run on, or what the quota of the process's control group
- * (v2 or v1) or of one above it comes to, if that is less. Reads files. */
+/* The number of whole cores, at least 1, that this process may use: the cores that it may run on, or the quota of the
+ * process's control group (v2 or v1) or of a group above it, if that is less. Reads files. */
 uint32_t machine_cores(void);
-/* The cores that the quota of the control group `path` and of those above it comes to, where groups are mounted at
- * `mount`. INFINITY: no quota, or none that can be read. */
+/* The quota, in cores, of the control group `path` and of the groups above it, where groups are mounted at `mount`.
+ * INFINITY: there is no quota, or none that can be read. */
 double machine_group_cores(const char *mount, const char *path);

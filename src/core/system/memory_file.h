@@ -3,6 +3,6 @@
 
 #include <stddef.h>
 
-/* Makes such a file of a copy of `data`. Returns its descriptor, which is closed on exec and stands at the beginning,
- * or -errno. `name` is seen in /proc only. Any thread. */
+/* Makes a file in memory that holds a copy of `data`. Returns its descriptor, which is closed on exec and stands at the
+ * beginning of the file, or -errno. `name` is seen in /proc only. Any thread. */
 int memory_file(const char *name, const void *data, size_t bytes);

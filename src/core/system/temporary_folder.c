@@ -1,4 +1,4 @@
-/* temporary_folder.c - folders with a name of their own, under a lock. */
+/* temporary_folder.c - makes folders with unique names, under a lock. */
 #include "core/system/temporary_folder.h"
 
 #include <dirent.h>
@@ -57,7 +57,7 @@ int temporary_folder_begin(struct temporary_folder *folder, const char *prefix, 
     int parent = (int)(strrchr(prefix, '/') - prefix); /* characters of its path, of which so many are shown: */
     int shown = parent < 400 ? parent : 400;
     sweep(prefix);
-    for (int attempt = 0; attempt < ATTEMPTS; attempt++) { /* somebody may sweep it before it is locked */
+    for (int attempt = 0; attempt < ATTEMPTS; attempt++) { /* a folder may be swept before it is locked */
         if (snprintf(folder->path, sizeof(folder->path), "%sXXXXXX", prefix) >= (int)sizeof(folder->path))
             return error_set(err, -ENAMETOOLONG, "%.400s: the path is too long", prefix);
         if (!mkdtemp(folder->path))

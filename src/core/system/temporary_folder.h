@@ -1,5 +1,6 @@
-/* temporary_folder.h - folders for files that nobody needs after the process that makes them. Such a folder is locked
- * while its maker lives, so that others can tell what one that was killed has left. Any thread. */
+/* temporary_folder.h - folders for files that nobody needs after the process that makes them. A folder is locked while
+ * its maker lives, so that other processes can tell which folders were left by processes that were killed. Any
+ * thread. */
 #pragma once
 
 #include <limits.h>
@@ -8,18 +9,20 @@
 
 struct temporary_folder {
     char path[PATH_MAX];
-    int lock;
+    int lock; /* descriptor of the lock */
 };
 
-/* Makes one that only this user can enter, in `parent`; NULL: in $TMPDIR, or /tmp. Before that, removes those there
- * that processes which live no more have left. 0 or -errno with a sentence. */
+/* Makes a folder that only this user can enter, in `parent`; NULL: in $TMPDIR, or /tmp. First removes the temporary
+ * folders there whose makers live no more. 0, or -errno with a sentence. */
 int temporary_folder_make(struct temporary_folder *folder, const char *parent, struct sy_error *err);
-/* The same with a name that begins with `prefix`, a path: beside what the folder is to become, or files in it. */
+/* As temporary_folder_make(), for a folder whose path begins with the path `prefix`: a place from which the folder, or
+ * files in it, can later be renamed to their own names. */
 int temporary_folder_begin(struct temporary_folder *folder, const char *prefix, struct sy_error *err);
-/* Removes it with all that lies in it. */
+/* Removes a temporary folder with all that lies in it. */
 void temporary_folder_remove(struct temporary_folder *folder);
 
-/* Where there may be room, a disk if possible, for temporary_folder_make(): `i` from 0 on. NULL after the last. */
+/* The parent number `i`, from 0 on, to try in temporary_folder_make(); parents that are more likely on a disk come
+ * first. NULL: there are no more. */
 const char *temporary_parent(unsigned i);
-/* Removes what was left in all of them. Call it when the program starts. */
+/* Removes the temporary folders that dead processes have left in all these parents. Call it when the program starts. */
 void temporary_folders_sweep(void);

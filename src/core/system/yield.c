@@ -1,4 +1,4 @@
-/* yield.c - what each thread does at yield points. */
+/* yield.c - the function of each thread for yield points. */
 #include "core/system/yield.h"
 
 #include <stddef.h>

@@ -50,7 +50,7 @@ static uint32_t index_in_parent(const struct conf_node *node) {
     return index;
 }
 
-/* Writes a node's place as "models.2.slo_ms"; only the last parts of it, if it is too long. */
+/* Writes a node's place as "models.2.slo_ms". If the place is too long, only its last parts are written. */
 static void path_format(const struct conf_node *node, char *text, size_t bytes) {
     char part[PATH_TEXT_MAX];
     size_t at = bytes - 1;
@@ -153,7 +153,7 @@ static int entry_read(struct reader *r, struct conf_node *map, const yaml_event_
     yaml_event_delete(&event);
     if (rc)
         return rc;
-    child->line = line; /* of `key:`, where a person looks; a mapping's own first line may be the one after */
+    child->line = line; /* line of `key:`, where a person looks; the mapping itself may begin on the next line */
     child->key = strdup(name);
     if (!child->key) {
         conf_free(child);

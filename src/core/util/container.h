@@ -1,4 +1,4 @@
-/* container.h - from an embedded member to the struct that holds it; sizes of arrays. */
+/* container.h - gets from an embedded member to the struct that holds it; counts the elements of arrays. */
 #pragma once
 
 #include <stddef.h>

@@ -6,23 +6,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Any thread. */
+/* Reads a counter. Any thread. */
 static inline uint64_t counter_get(const _Atomic uint64_t *counter) {
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-/* The owner's thread only. */
+/* Adds `n` to a counter. The owner's thread only. */
 static inline void counter_add(_Atomic uint64_t *counter, uint64_t n) {
     atomic_store_explicit(counter, counter_get(counter) + n, memory_order_relaxed);
 }
 
-/* The owner's thread only. For numbers that may also go down. */
+/* Adds to a number that may also go down. The owner's thread only. */
 static inline void gauge_add(_Atomic uint32_t *gauge, int32_t n) {
     atomic_store_explicit(gauge, atomic_load_explicit(gauge, memory_order_relaxed) + (uint32_t)n, memory_order_relaxed);
 }
 
-/* Zeroes a struct of which all members are counters, while others may read them. The owner's thread, or before it has
- * them. `bytes`: a multiple of 8. */
+/* Zeroes a struct whose members are all counters; other threads may read them meanwhile. Call it on the owner's thread,
+ * or before the owner has the struct. `bytes`: size of the struct, a multiple of 8. */
 static inline void counters_clear(void *counters, size_t bytes) {
     for (_Atomic uint64_t *word = counters; bytes >= sizeof(*word); bytes -= sizeof(*word))
         atomic_store_explicit(word++, 0, memory_order_relaxed);

@@ -4,7 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* Owned by the caller, usually on its stack. Functions that take one may be given NULL. */
+/* An error's sentence. The caller owns the struct, usually on its stack. Functions that take a struct sy_error may be
+ * given NULL. */
 struct sy_error {
     char text[512];
 };

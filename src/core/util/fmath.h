@@ -3,5 +3,5 @@
 #pragma once
 
 double fmath_exp(double x);
-/* For x > 0; x <= 0 gives -745, not -infinity. */
+/* The logarithm of x > 0. For x <= 0 the result is -745, not -infinity. */
 double fmath_log(double x);

@@ -1,10 +1,10 @@
-/* heap.c - indexed 4-ary min-heap. It has half the levels of a binary one, and four children lie next to each other, in
- * one cache line or two. */
+/* heap.c - indexed 4-ary min-heap. A 4-ary heap has half the levels of a binary heap, and the four children of an entry
+ * lie next to each other, in one cache line or two. */
 #include "core/util/heap.h"
 
 #include "core/util/assert.h"
 
-/* Has no branch: in a sift it would be predicted wrong every other time. */
+/* The comparison has no branch: in a sift a branch would be predicted wrong every other time. */
 static inline bool entry_less(struct heap_entry a, struct heap_entry b) {
     return (a.key < b.key) | ((a.key == b.key) & (a.item < b.item));
 }

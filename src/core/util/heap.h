@@ -19,13 +19,13 @@ struct heap_entry {
 
 struct heap {
     struct heap_entry *entries; /* [capacity] */
-    uint32_t *position;         /* [capacity] item -> index in entries, or HEAP_ABSENT */
+    uint32_t *position; /* [capacity] index of each item in `entries`; HEAP_ABSENT: the item is not in the heap */
     uint32_t count, capacity;
 };
 
 /* Takes two arrays of `capacity`, which must outlive the heap. */
 void heap_init(struct heap *heap, struct heap_entry *entries, uint32_t *position, uint32_t capacity);
-/* The same with arrays from an arena. While the arena only counts, the heap is not touched. */
+/* As heap_init(), with arrays from an arena. While the arena only counts, the heap is not touched. */
 void heap_take(struct arena *arena, struct heap *heap, uint32_t capacity);
 /* Inserts the item or moves it to its new key. Equal keys come out in item order. */
 void heap_set(struct heap *heap, uint32_t item, int64_t key);

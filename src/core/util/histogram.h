@@ -6,24 +6,24 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define HISTOGRAM_STEPS   16
-#define HISTOGRAM_BUCKETS (HISTOGRAM_STEPS * 45) /* up to 2^48 ns, three days; larger values fall into the last */
+#define HISTOGRAM_STEPS   16                     /* steps per power of two */
+#define HISTOGRAM_BUCKETS (HISTOGRAM_STEPS * 45) /* values up to 2^48 (ns: 3 days); larger ones: the last */
 
 struct histogram {
     _Atomic uint64_t count, sum;
     _Atomic uint64_t buckets[HISTOGRAM_BUCKETS];
 };
 
-/* Adds a value once, or so many times; negative values count as 0. The writer's thread only. */
+/* Add a value once, or `times` times; a negative value counts as 0. The writer's thread only. */
 void histogram_add(struct histogram *h, int64_t value);
 void histogram_add_times(struct histogram *h, int64_t value, uint64_t times);
-/* Prefetches the cache lines that adding such a value touches. A hint. */
+/* Prefetches the cache lines that adding `value` touches. A hint. */
 void histogram_prefetch(const struct histogram *h, int64_t value);
-/* The value at quantile q in [0, 1] (the upper edge of its bucket), 0 when empty. Any thread. */
+/* The value at quantile q in [0, 1]: the upper edge of the value's bucket; 0: the histogram is empty. Any thread. */
 int64_t histogram_quantile(const struct histogram *h, double q);
 /* How many values were at most `edge` (to the bucket's resolution). Any thread; for Prometheus buckets. */
 uint64_t histogram_count_until(const struct histogram *h, int64_t edge);
-/* Adds `from` to `into`. The thread that writes `into`. */
+/* Adds the counts of `from` to `into`. Only on the thread that writes `into`. */
 void histogram_merge(struct histogram *into, const struct histogram *from);
-/* Subtracts `earlier`, a copy of it made before. The thread that writes `from`. */
+/* Subtracts from `from` its earlier copy `earlier`. Only on the thread that writes `from`. */
 void histogram_subtract(struct histogram *from, const struct histogram *earlier);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BYTE_ORDER_MARK "\xef\xbb\xbf" /* spreadsheets write it first */
+#define BYTE_ORDER_MARK "\xef\xbb\xbf" /* UTF-8 mark that spreadsheets write at the beginning of a file */
 
 int lines_open(struct lines *lines, const char *path, struct sy_error *err) {
     lines->path = path;
@@ -29,7 +29,7 @@ int lines_error(const struct lines *lines, struct sy_error *err, const char *fmt
     return error_set(err, -EINVAL, "%.150s:%u: %.300s", lines->path, lines->number, sentence);
 }
 
-/* Any line, blank or not. */
+/* Reads the next line, blank or not. */
 static int line_read(struct lines *lines, struct sy_error *err) {
     size_t length = 0;
     int c = getc_unlocked(lines->file);

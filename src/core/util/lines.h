@@ -12,22 +12,22 @@
 struct lines {
     FILE *file;
     const char *path;
-    uint32_t number; /* of the line in `text`, from 1 */
+    uint32_t number; /* number of the line in `text`, from 1 */
     char text[LINES_LENGTH_MAX + 1];
 };
 
-/* Opens a file; `path` must outlive the reading. -errno and a sentence. */
+/* Opens a file; `path` must outlive the reading. 0, or -errno with a sentence. */
 int lines_open(struct lines *lines, const char *path, struct sy_error *err);
 void lines_close(struct lines *lines);
-/* Reads the next line that is neither blank nor a comment (#...), without its end, into `text`. 1; 0 at the end of the
- * file; -errno and a sentence, -EINVAL for a line that is too long or has a zero byte. */
+/* Reads the next line that is neither blank nor a comment (#...) into `text`, without its line end. 1; 0 at the end of
+ * the file; -errno with a sentence, -EINVAL for a line that is too long or has a zero byte. */
 int lines_next(struct lines *lines, struct sy_error *err);
 /* -EINVAL with "PATH:LINE: sentence". */
 int lines_error(const struct lines *lines, struct sy_error *err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Cuts the next field off *rest, without the blanks around it. A field ends at a comma or at the end of the line. NULL
- * when none is left. */
+/* Cuts the next field off *rest, without the blanks around the field. A field ends at a comma or at the end of the
+ * line. NULL: no field is left. */
 char *lines_field(char **rest);
 /* Reads a field that is one finite number in [min, max] and nothing else. A NULL field is no number. */
 bool lines_number(const char *field, double min, double max, double *value);

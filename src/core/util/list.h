@@ -17,7 +17,7 @@ static inline bool list_empty(const struct list_node *head) {
     return head->next == head;
 }
 
-/* Inserts `node` before `at`; with the head as `at`, at the end. */
+/* Inserts `node` before `at`. If `at` is the head, `node` becomes the last node. */
 static inline void list_insert_before(struct list_node *at, struct list_node *node) {
     node->prev = at->prev;
     node->next = at;
@@ -35,7 +35,7 @@ static inline void list_remove(struct list_node *node) {
     node->prev = node->next = node;
 }
 
-/* All nodes of `from` go to `head`, which need not be initialized. */
+/* Moves all nodes of `from` to `head`, which need not be initialized. */
 static inline void list_take(struct list_node *head, struct list_node *from) {
     list_init(head);
     if (list_empty(from))

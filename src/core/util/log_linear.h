@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-/* Buckets for values under 2^value_bits. */
+/* Number of buckets for values under 2^value_bits. */
 #define LOG_LINEAR_BUCKETS(bits, value_bits) ((uint32_t)((value_bits) - (bits) + 1) << (bits))
 
 static inline uint32_t log_linear_bucket(uint64_t value, uint32_t bits) {
@@ -16,7 +16,7 @@ static inline uint32_t log_linear_bucket(uint64_t value, uint32_t bits) {
     return ((shift + 1) << bits) + (uint32_t)((value >> shift) & ((1u << bits) - 1));
 }
 
-/* The least value of a bucket, and how many it holds. */
+/* The least value of a bucket. *width: how many values fall into the bucket. */
 static inline uint64_t log_linear_from(uint32_t bucket, uint32_t bits, uint64_t *width) {
     uint32_t shift = bucket >> bits ? (bucket >> bits) - 1 : 0;
     uint64_t steps = bucket >> bits ? (1u << bits) + (bucket & ((1u << bits) - 1)) : bucket;

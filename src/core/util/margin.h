@@ -15,18 +15,19 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define MARGIN_BUCKETS 45
+#define MARGIN_BUCKETS 45 /* buckets of half an octave, from 1 us to 4 s */
 
 struct margin {
-    uint32_t counts[MARGIN_BUCKETS];
-    uint32_t total, since_decay;
-    uint32_t guess_bucket;
-    _Atomic int64_t value_ns; /* upper edge of the bucket; 0 without values and guess */
+    uint32_t counts[MARGIN_BUCKETS]; /* number of values by bucket, halved every 1024 values */
+    uint32_t total, since_decay;     /* sum of `counts`; number of values since the last halving */
+    uint32_t guess_bucket;           /* bucket of the guess */
+    _Atomic int64_t value_ns;        /* 95th percentile: upper edge of its bucket; 0: no values and no guess */
 };
 
-/* Starts from a guess. Before others see it. */
+/* Starts from a guess. Call it before other threads see the margin. */
 void margin_init(struct margin *margin, int64_t guess_ns);
-/* Draws the margin towards the guess, by an eighth of its weight. The writer's thread. */
+/* Draws the margin towards the guess: adds the guess with an eighth of the weight of all values. The writer's
+ * thread. */
 void margin_relax(struct margin *margin);
 /* Adds a value. The writer's thread. */
 void margin_add(struct margin *margin, int64_t value_ns);

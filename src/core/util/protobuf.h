@@ -13,7 +13,7 @@
 #include "core/util/text.h"
 
 enum protobuf_wire { PROTOBUF_VARINT = 0, PROTOBUF_64BIT = 1, PROTOBUF_BYTES = 2, PROTOBUF_32BIT = 5 };
-#define PROTOBUF_VARINT_MAX 10 /* bytes */
+#define PROTOBUF_VARINT_MAX 10 /* bytes of the longest varint */
 
 struct protobuf_in {
     const uint8_t *at, *end;
@@ -22,8 +22,8 @@ struct protobuf_in {
 struct protobuf_field {
     uint32_t number;
     enum protobuf_wire wire;
-    uint64_t value;      /* VARINT, 64BIT, 32BIT; of BYTES the length */
-    const uint8_t *data; /* BYTES */
+    uint64_t value;      /* value of a VARINT, 64BIT or 32BIT field; length of a BYTES field */
+    const uint8_t *data; /* data of a BYTES field, in the input */
 };
 
 static inline bool protobuf_varint(struct protobuf_in *in, uint64_t *value) {
@@ -49,8 +49,8 @@ static inline bool protobuf_fixed(struct protobuf_in *in, size_t bytes, uint64_t
 }
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors and fixed-size fields are read as they lie");
 
-/* Reads the next field's number and wire type, and of BYTES the length into `value`. protobuf_value() reads the rest.
- * False: this is no protobuf. */
+/* Reads the number and wire type of the next field and, if the type is BYTES, the length into field->value.
+ * protobuf_value() reads the rest of the field. False: the input is no protobuf. */
 static inline bool protobuf_tag(struct protobuf_in *in, struct protobuf_field *field) {
     uint64_t tag;
     if (!protobuf_varint(in, &tag) || tag >> 3 == 0 || tag >> 3 > (1u << 29) - 1)
@@ -61,7 +61,8 @@ static inline bool protobuf_tag(struct protobuf_in *in, struct protobuf_field *f
     return field->wire != PROTOBUF_BYTES || protobuf_varint(in, &field->value);
 }
 
-/* Reads what follows the tag. Groups are refused: no message here has any. */
+/* Reads what follows the tag of a field. Groups are refused: none of the messages that this program reads has a
+ * group. */
 static inline bool protobuf_value(struct protobuf_in *in, struct protobuf_field *field) {
     switch (field->wire) {
     case PROTOBUF_VARINT:
@@ -80,14 +81,14 @@ static inline bool protobuf_value(struct protobuf_in *in, struct protobuf_field 
     return false;
 }
 
-/* Takes the next field. 1; 0 at the end; -1: this is no protobuf. */
+/* Takes the next field. 1; 0 at the end of the input; -1: the input is no protobuf. */
 static inline int protobuf_next(struct protobuf_in *in, struct protobuf_field *field) {
     if (in->at == in->end)
         return 0;
     return protobuf_tag(in, field) && protobuf_value(in, field) ? 1 : -1;
 }
 
-/* The fields of a message that is itself a field. */
+/* The fields inside a field that is a message. */
 static inline struct protobuf_in protobuf_inside(const struct protobuf_field *field) {
     return (struct protobuf_in){field->data, field->data + field->value};
 }
@@ -102,12 +103,12 @@ enum { PROTOBUF_ENTRY_KEY = 1, PROTOBUF_ENTRY_VALUE = 2 };
 
 /* An entry of a map<string, M>. Only one field of the message M counts: the last one, as in a oneof. */
 struct protobuf_entry {
-    const char *key; /* without a terminator */
+    const char *key; /* characters of the key, not terminated */
     size_t key_length;
-    struct protobuf_field value; /* number 0: none */
+    struct protobuf_field value; /* field of M that counts; number 0: M has no field */
 };
 
-/* `field` is the entry. False: it is no protobuf. */
+/* Reads the entry that `field` holds. False: the entry is no protobuf. */
 static inline bool protobuf_entry_read(const struct protobuf_field *field, struct protobuf_entry *entry) {
     struct protobuf_in in = protobuf_inside(field);
     struct protobuf_field part;
@@ -147,7 +148,7 @@ static inline void protobuf_put_tag(struct text *text, uint32_t number, enum pro
     protobuf_put_varint(text, (uint64_t)number << 3 | wire);
 }
 
-/* The tag and length of bytes that follow. */
+/* Writes the tag and length of a BYTES field, whose `length` bytes the caller writes next. */
 static inline void protobuf_put_head(struct text *text, uint32_t number, size_t length) {
     protobuf_put_tag(text, number, PROTOBUF_BYTES);
     protobuf_put_varint(text, length);

@@ -1,5 +1,5 @@
-/* push_list.h - a list that any thread pushes to, and one thread takes whole. Nobody waits. It is for what is handed
- * over seldom and in a number not known beforehand; for all else see ring.h. */
+/* push_list.h - a list that any thread pushes to, and one thread takes whole. No thread waits. Use it for things that
+ * are handed over seldom and in a number not known beforehand; for all else use ring.h. */
 #pragma once
 
 #include <stdatomic.h>
@@ -20,7 +20,7 @@ struct push_node {
         node_ ? container_of(node_, type, member) : NULL;                                                              \
     })
 
-/* All zeros: it is empty. */
+/* All zeros: an empty list. */
 struct push_list {
     _Atomic(struct push_node *) newest;
 };
@@ -33,12 +33,12 @@ static inline void push_list_push(struct push_list *list, struct push_node *node
     }
 }
 
-/* Whether the list has something; push_list_take() returns it. */
+/* Whether the list has a node. */
 static inline bool push_list_any(const struct push_list *list) {
     return atomic_load_explicit(&list->newest, memory_order_relaxed) != NULL;
 }
 
-/* Takes all nodes of the list, the oldest first, linked by `next`; NULL if it is empty. */
+/* Takes all nodes of the list, the oldest first, linked by `next`. NULL: the list is empty. */
 static inline struct push_node *push_list_take(struct push_list *list) {
     if (!push_list_any(list)) /* the usual case, without writing to a shared line */
         return NULL;

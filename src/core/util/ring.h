@@ -15,27 +15,28 @@
 
 struct ring {
     /* shared, written at set-up only */
-    char *slots;
-    uint32_t mask, slot_bytes;
+    char *slots;               /* messages, one a slot; in rings of runs also longer ones */
+    uint32_t mask, slot_bytes; /* number of slots, a power of two, less 1; size of a slot */
     /* written by the producer */
-    _Alignas(CACHE_LINE) _Atomic uint32_t tail; /* pairs with the acquire load in ring_peek() */
-    uint32_t tail_local, head_seen;
+    _Alignas(CACHE_LINE) _Atomic uint32_t tail; /* slots published; pairs with the acquire load in ring_peek() */
+    uint32_t tail_local, head_seen;             /* number of slots pushed, published or not; last known `head` */
     /* written by the consumer */
-    _Alignas(CACHE_LINE) _Atomic uint32_t head; /* pairs with the acquire load in ring_reserve() */
-    uint32_t head_local, tail_seen;
+    _Alignas(CACHE_LINE) _Atomic uint32_t head; /* slots released; pairs with the acquire load in ring_reserve() */
+    uint32_t head_local, tail_seen;             /* number of slots popped, released or not; last known `tail` */
 };
 _Static_assert(offsetof(struct ring, tail) % CACHE_LINE == 0, "the producer's line");
 _Static_assert(offsetof(struct ring, head) % CACHE_LINE == 0, "the consumer's line");
 
-/* Allocates for at least `capacity` messages of `slot_bytes`; rounds up to a power of two. 0 or -ENOMEM. */
+/* Allocates slots for at least `capacity` messages of `slot_bytes` bytes; rounds the number up to a power of two. 0 or
+ * -ENOMEM. */
 int ring_init(struct ring *ring, uint32_t capacity, size_t slot_bytes);
-/* The same for messages that are runs of up to `run_max` slots. A run that begins near the end of the slots goes on in
- * extra room behind them, where no run begins, so that every message lies in one piece. */
+/* As ring_init(), for messages that are runs of up to `run_max` slots. A run that begins near the end of the slots goes
+ * on in extra room behind them, where no run begins. So every message lies in one piece. */
 int ring_init_runs(struct ring *ring, uint32_t capacity, size_t slot_bytes, uint32_t run_max);
 /* Frees the slots. Neither side may use the ring any more. */
 void ring_destroy(struct ring *ring);
 
-/* Producer: the place of the next message, or NULL when full. Fill it, then ring_push(). */
+/* Producer: the place of the next message; NULL: the ring is full. Fill the place, then call ring_push(). */
 static inline void *ring_reserve(struct ring *ring) {
     if (ring->tail_local - ring->head_seen > ring->mask) {
         ring->head_seen = atomic_load_explicit(&ring->head, memory_order_acquire); /* with ring_release() */
@@ -53,13 +54,13 @@ static inline bool ring_fits(struct ring *ring, uint32_t count) {
     return ring->tail_local - ring->head_seen + count <= ring->mask + 1;
 }
 
-/* Producer: takes the reserved message into the batch. */
+/* Producer: adds the reserved message to those that the next ring_publish() makes visible. */
 static inline void ring_push(struct ring *ring) {
     ring->tail_local++;
 }
 
-/* Producer, rings of runs: the place of a message of so many slots, or NULL when they do not fit. Fill it, then
- * ring_push_run(). */
+/* Producer, rings of runs: the place of a message of `slots` slots; NULL: the message does not fit. Fill the place,
+ * then call ring_push_run(). */
 static inline void *ring_reserve_run(struct ring *ring, uint32_t slots) {
     if (!ring_fits(ring, slots))
         return NULL;
@@ -70,9 +71,10 @@ static inline void ring_push_run(struct ring *ring, uint32_t slots) {
     ring->tail_local += slots;
 }
 
-/* Producer: makes the batch visible. True if there was one: ring the consumer's doorbell then. */
+/* Producer: makes the pushed messages visible to the consumer. True if there were any: ring the consumer's doorbell
+ * then. */
 static inline bool ring_publish(struct ring *ring) {
-    if (ring->tail_local == atomic_load_explicit(&ring->tail, memory_order_relaxed)) /* own word */
+    if (ring->tail_local == atomic_load_explicit(&ring->tail, memory_order_relaxed)) /* the producer's own word */
         return false;
     atomic_store_explicit(&ring->tail, ring->tail_local, memory_order_release); /* with ring_peek() */
     return true;
@@ -83,7 +85,7 @@ static inline bool ring_drained(const struct ring *ring) {
     return atomic_load_explicit(&ring->head, memory_order_acquire) == ring->tail_local; /* with ring_release() */
 }
 
-/* Consumer: the oldest message, or NULL. It stays the consumer's to read until ring_release(). */
+/* Consumer: the oldest message; NULL: the ring is empty. The consumer may read the message until ring_release(). */
 static inline void *ring_peek(struct ring *ring) {
     if (ring->head_local == ring->tail_seen) {
         ring->tail_seen = atomic_load_explicit(&ring->tail, memory_order_acquire); /* with ring_publish() */
@@ -93,7 +95,7 @@ static inline void *ring_peek(struct ring *ring) {
     return ring->slots + (size_t)(ring->head_local & ring->mask) * ring->slot_bytes;
 }
 
-/* Consumer: how many messages from the oldest on can be read with ring_peek_ahead(), at most `most`. */
+/* Consumer: how many messages, the oldest included, ring_peek_ahead() can read, counted up to `most`. */
 static inline uint32_t ring_ready(struct ring *ring, uint32_t most) {
     if (ring->tail_seen - ring->head_local < most)
         ring->tail_seen = atomic_load_explicit(&ring->tail, memory_order_acquire); /* with ring_publish() */
@@ -101,17 +103,17 @@ static inline uint32_t ring_ready(struct ring *ring, uint32_t most) {
     return ready < most ? ready : most;
 }
 
-/* Consumer: the message `ahead` of the oldest one; not for rings of runs. */
+/* Consumer: the message that came `ahead` messages after the oldest one; not for rings of runs. */
 static inline void *ring_peek_ahead(const struct ring *ring, uint32_t ahead) {
     return ring->slots + (size_t)((ring->head_local + ahead) & ring->mask) * ring->slot_bytes;
 }
 
-/* Consumer: done with the message of ring_peek(); its slot goes back to the producer at ring_release(). */
+/* Consumer: is done with the message of ring_peek(). The message's slot goes back to the producer at ring_release(). */
 static inline void ring_pop(struct ring *ring) {
     ring->head_local++;
 }
 
-/* Consumer, rings of runs: the same for a message of so many slots. */
+/* Consumer, rings of runs: as ring_pop(), for a message of `slots` slots. */
 static inline void ring_pop_run(struct ring *ring, uint32_t slots) {
     ring->head_local += slots;
 }
@@ -121,7 +123,7 @@ static inline void ring_release(struct ring *ring) {
     atomic_store_explicit(&ring->head, ring->head_local, memory_order_release); /* with ring_reserve() */
 }
 
-/* Consumer: whether messages wait; for the check before sleeping. */
+/* Consumer: whether messages wait. For the check before the consumer sleeps. */
 static inline bool ring_pending(struct ring *ring) {
     return ring->head_local != atomic_load_explicit(&ring->tail, memory_order_acquire); /* with ring_publish() */
 }

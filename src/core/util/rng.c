@@ -39,7 +39,8 @@ double rng_exponential(struct rng *rng) {
     return -fmath_log(1.0 - rng_uniform(rng));
 }
 
-/* Standard normal by the polar method; the second value is thrown away to keep the state four words. */
+/* A standard normal number by the polar method. The method's second number is dropped, so that the state is only four
+ * words. */
 static double rng_normal(struct rng *rng) {
     for (;;) {
         double u = 2.0 * rng_uniform(rng) - 1.0, v = 2.0 * rng_uniform(rng) - 1.0, s = u * u + v * v;

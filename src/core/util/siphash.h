@@ -1,5 +1,6 @@
 /* siphash.h - SipHash-2-4 (Aumasson and Bernstein 2012) of 64-bit words. Without the key nobody can make two inputs
- * with the same hash, nor find them by trying. For inputs that strangers choose and that are told apart by hash. */
+ * with the same hash, nor find such inputs by trying. Use it where strangers choose the inputs, and the hash alone
+ * tells them apart. */
 #pragma once
 
 #include <stdint.h>
@@ -11,5 +12,5 @@ struct siphash_key {
 /* The hash of the words' bytes on a little-endian machine. 15 ns for one word, 41 ns for eight. */
 uint64_t siphash_words(const struct siphash_key *key, const uint64_t *words, uint32_t count);
 
-/* Draws a key from the system's randomness. 0 or -errno. Never for what must be repeatable. */
+/* Draws a key from the system's randomness. 0 or -errno. Not for runs that must be repeatable. */
 int siphash_key_draw(struct siphash_key *key);

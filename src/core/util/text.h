@@ -1,7 +1,7 @@
-/* text.h - growable text: starts in memory of the caller's, moves to the heap when it outgrows that.
+/* text.h - growable text: it starts in memory of the caller, and moves to the heap when it outgrows that memory.
  *
- * Not thread-safe. Running out of memory sets `failed` and drops what does not fit, so that a writer checks once, at
- * the end. */
+ * Not thread-safe. When memory runs out, `failed` is set and text that does not fit is dropped, so that a writer checks
+ * once, at the end. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,12 +9,13 @@
 #include <string.h>
 
 struct text {
-    char *data; /* not terminated; see text_end() */
+    char *data; /* characters of the text, not terminated; see text_end() */
     size_t length, capacity;
     bool on_heap, failed;
 };
 
-/* Starts in `memory` (which must outlive the text or its first growth), or with NULL and 0 on the heap. */
+/* Starts the text in `memory`, which must stay until text_free() or until the text has moved to the heap; or on the
+ * heap, if `memory` is NULL and `bytes` is 0. */
 static inline void text_init(struct text *text, char *memory, size_t bytes) {
     *text = (struct text){.data = memory, .capacity = bytes};
 }
@@ -25,7 +26,7 @@ void text_free(struct text *text);
 /* Slow path of text_reserve(). */
 bool text_grow(struct text *text, size_t bytes);
 
-/* Room for `bytes` more at data + length; false, with `failed` set, when memory is out. */
+/* Makes room for `bytes` more bytes at data + length. False, with `failed` set: out of memory. */
 static inline bool text_reserve(struct text *text, size_t bytes) {
     return text->capacity - text->length >= bytes || text_grow(text, bytes);
 }
@@ -47,5 +48,5 @@ static inline void text_put_char(struct text *text, char c) {
 
 void text_printf(struct text *text, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* The text as a C string: terminates it without counting the terminator. "" when memory is out. */
+/* The text as a C string: adds a terminator, which `length` does not count. "": out of memory. */
 const char *text_end(struct text *text);

@@ -8,8 +8,8 @@
 #define NS_PER_S   1000000000LL
 #define TIME_NEVER INT64_MAX
 
-/* When something that is done every `every_ns` is due again: the first after now_ns of the times due_ns, due_ns +
- * every_ns and so on. Missed times are left out. */
+/* The time at which a job that is done every `every_ns` is due again: the first after now_ns of the times due_ns,
+ * due_ns + every_ns and so on. Times that were missed are left out. */
 static inline int64_t time_due_again(int64_t due_ns, int64_t every_ns, int64_t now_ns) {
     return now_ns < due_ns ? due_ns : due_ns + ((now_ns - due_ns) / every_ns + 1) * every_ns;
 }

@@ -1,4 +1,4 @@
-/* utf8.c - what is UTF-8. */
+/* utf8.c - recognises UTF-8. */
 #include "core/util/utf8.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@ size_t utf8_length(const char *at, const char *end_of_text) {
     return length;
 }
 
-/* The same for any sequence, also for one byte. */
+/* As utf8_length(), also for a sequence of one byte. */
 static size_t sequence_length(const char *at, const char *end) {
     return (unsigned char)*at < 0x80 ? 1 : utf8_length(at, end);
 }

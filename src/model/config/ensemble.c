@@ -60,7 +60,7 @@ uint32_t ensemble_tensor_of(struct ensemble *e, const char *name) {
     return t;
 }
 
-/* Inputs and outputs of the ensemble are at most 2 * TENSORS_MAX tensors, so that there is room for all of them. */
+/* Adds the ensemble's inputs and outputs. They are at most 2 * TENSORS_MAX tensors, so that there is room for all. */
 static void signature_add(struct reader *r) {
     _Static_assert(2 * TENSORS_MAX <= ENSEMBLE_TENSORS_MAX, "ensemble_tensor_of() finds room");
     for (uint32_t i = 0; i < r->config->input_count; i++) {
@@ -76,7 +76,7 @@ static void signature_add(struct reader *r) {
 
 /* ---- a step ---- */
 
-/* A name that is neither empty nor too long, of a step or of one of its maps. */
+/* Reads a name, which may be neither empty nor too long, of a step or of an entry of its maps. */
 static int name_read(const struct reader *r, const struct ensemble_step *step, const struct pbtxt_node *in,
                      const char *field, char *name, size_t bytes) {
     const struct pbtxt_node *node = pbtxt_find(in, field);
@@ -90,7 +90,7 @@ static int name_read(const struct reader *r, const struct ensemble_step *step, c
     return 0;
 }
 
-/* One entry of input_map or output_map. */
+/* Reads one entry of input_map or output_map. */
 static int flow_read(struct reader *r, const struct ensemble_step *step, const struct pbtxt_node *node,
                      const char *what, struct ensemble_flow *flows, uint32_t *count) {
     char tensor[TENSOR_NAME_MAX];
@@ -122,7 +122,7 @@ static int flows_read(struct reader *r, const struct ensemble_step *step, const 
     return rc || *count ? rc : node_error(r, step, node, "%s is missing", map);
 }
 
-/* At most TENSORS_MAX. */
+/* The number of entries of a map, counted up to TENSORS_MAX. */
 static uint32_t entries_of(const struct pbtxt_node *node, const char *map) {
     uint32_t count = 0;
     for (const struct pbtxt_node *entry = pbtxt_find(node, map); entry && count < TENSORS_MAX;
@@ -131,7 +131,7 @@ static uint32_t entries_of(const struct pbtxt_node *node, const char *map) {
     return count;
 }
 
-/* -1 and no version at all mean the latest one. */
+/* Reads a step's version: -1 and no version at all mean the latest one. */
 static int version_read(const struct reader *r, struct ensemble_step *step, const struct pbtxt_node *node) {
     struct sy_error why;
     int64_t version = -1;
@@ -218,7 +218,7 @@ static int giver_set(struct ensemble *e, uint32_t s, uint32_t place, struct sy_e
     return 0;
 }
 
-/* Checks that somebody gives each tensor that the step takes, and notes which steps it waits for. */
+/* Checks that somebody gives each tensor that the step takes, and notes which steps the step waits for. */
 static int takers_link(const struct ensemble *e, struct ensemble_step *step, struct sy_error *err) {
     for (uint32_t i = 0; i < step->input_count; i++) {
         const struct ensemble_flow *flow = &step->inputs[i];

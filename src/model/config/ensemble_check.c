@@ -1,4 +1,4 @@
-/* ensemble_check.c - what an ensemble takes and gives, and whether its steps' models fit together. */
+/* ensemble_check.c - makes the signature of an ensemble, and checks whether its steps' models fit together. */
 #include <errno.h>
 #include <string.h>
 
@@ -56,16 +56,16 @@ int ensemble_signature(const struct model_config *config, struct signature *sign
 
 /* ---- its steps' models ---- */
 
-/* A tensor as a model, or the ensemble, has it. */
+/* A tensor as it is in a model, or in the ensemble. */
 struct checked_tensor {
     const struct tensor_spec *spec;
-    bool batched; /* the first dimension is the batch's */
+    bool batched; /* whether the first dimension is the batch's */
 };
 
 struct checker {
     const struct ensemble *e;
     const struct served_model *ensemble;
-    struct checked_tensor given[ENSEMBLE_TENSORS_MAX]; /* tensors, as whoever gives them has them */
+    struct checked_tensor given[ENSEMBLE_TENSORS_MAX]; /* tensors as they are where they are given, by number */
     struct sy_error *err;
 };
 
@@ -81,7 +81,8 @@ static int flow_find(const struct checker *c, const struct ensemble_step *step, 
                       flow->name, count, count ? specs[0].name : "");
 }
 
-/* A dimension that either side leaves open fits any. `lead`: dimensions of the first that the other lacks. */
+/* Whether two shapes fit: a dimension that either side leaves open fits any size. `lead`: number of leading dimensions
+ * that only the first shape has. */
 static bool dims_fit(const struct tensor_spec *one, uint32_t lead, const struct tensor_spec *other) {
     bool fit = one->rank == other->rank + lead;
     for (uint32_t d = 0; fit && d < other->rank; d++)
@@ -100,7 +101,7 @@ static bool shapes_fit(const struct checker *c, const struct ensemble_step *step
     return one->batched ? dims_fit(one->spec, 1, other->spec) : dims_fit(other->spec, 1, one->spec);
 }
 
-/* `mine` is the step's model's input or output, `other` what the tensor is elsewhere. */
+/* Checks a tensor of a step. `mine` is the input or output of the step's model, `other` the tensor elsewhere. */
 static int specs_fit(const struct checker *c, const struct ensemble_step *step, const struct ensemble_flow *flow,
                      const char *what, const struct checked_tensor *mine, const struct checked_tensor *other) {
     const char *tensor = c->e->tensors[flow->tensor].name, *name = mine->spec->name;
@@ -140,7 +141,7 @@ static bool may_miss(const struct checker *c, uint32_t tensor) {
     return t->step == ENSEMBLE_NONE && c->ensemble->signature.inputs_optional >> t->place & 1;
 }
 
-/* Whether an input that the model prepares gets what the client sends. */
+/* Checks that an input which the step's model prepares gets what clients would send. */
 static int prepared_check(const struct checker *c, const struct ensemble_step *step, const struct ensemble_flow *flow) {
     if (c->e->tensors[flow->tensor].step == ENSEMBLE_NONE)
         return 0;
@@ -176,7 +177,7 @@ static int inputs_check(const struct checker *c, const struct ensemble_step *ste
     return rc;
 }
 
-/* What symphony.yaml asks of a step, and how many rows it may get. */
+/* Checks the settings of a step in symphony.yaml, and the number of rows that the step may get. */
 static int rows_check(const struct checker *c, const struct ensemble_step *step, const struct served_model *model) {
     const struct served_model *whole = c->ensemble;
     if (step->each != ENSEMBLE_NONE && !model->signature.batched)

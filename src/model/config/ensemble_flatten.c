@@ -1,4 +1,4 @@
-/* ensemble_flatten.c - puts the steps of ensembles that are steps of another one in their place. */
+/* ensemble_flatten.c - replaces steps whose models are ensembles by the steps of these ensembles. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,12 +18,12 @@ static uint32_t tensor_outside(const struct ensemble_step *outer, const struct e
     return ENSEMBLE_NONE;
 }
 
-/* By `map`, the number of each of the inner ensemble's tensors in the flat one. */
+/* Fills `map`: the number in the flat ensemble of each tensor of the inner ensemble. */
 static int tensors_map(struct ensemble *flat, const struct ensemble_step *outer, const struct ensemble *inner,
                        uint32_t map[ENSEMBLE_TENSORS_MAX], struct sy_error *err) {
     for (uint32_t t = 0; t < inner->tensor_count; t++) {
         map[t] = tensor_outside(outer, inner, t);
-        if (map[t] != ENSEMBLE_NONE || t < inner->input_count) /* an optional input that is left out */
+        if (map[t] != ENSEMBLE_NONE || t < inner->input_count) /* t is an optional input that is left out */
             continue;
         if (flat->tensor_count == ENSEMBLE_TENSORS_MAX)
             return ensemble_step_error(flat, outer, outer->line, outer->column, err,
@@ -36,7 +36,7 @@ static int tensors_map(struct ensemble *flat, const struct ensemble_step *outer,
     return 0;
 }
 
-/* Appends a copy of a step. NULL: no memory. */
+/* Appends a copy of a step to the flat ensemble. NULL: out of memory. */
 static struct ensemble_step *step_copy(struct ensemble *flat, const struct ensemble_step *step, struct sy_error *err) {
     struct ensemble_step *to = &flat->steps[flat->step_count++];
     *to = *step;
@@ -64,11 +64,11 @@ static void step_link(struct ensemble *flat) {
     }
 }
 
-/* A step of the inner ensemble as one of the outer. */
+/* Makes a step of the inner ensemble a step of the flat one. */
 static int step_move(struct ensemble *flat, const struct ensemble_step *outer, const struct ensemble_step *step,
                      const uint32_t map[ENSEMBLE_TENSORS_MAX], uint32_t inner_inputs, struct sy_error *err) {
     struct ensemble_step *moved = step_copy(flat, step, err);
-    bool first = false; /* it takes what the inner ensemble is given */
+    bool first = false; /* whether the step takes an input of the inner ensemble */
     if (!moved)
         return -ENOMEM;
     snprintf(moved->label, sizeof(moved->label), "%.11s.%.19s", outer->label, step->label);
@@ -99,7 +99,7 @@ static int step_move(struct ensemble *flat, const struct ensemble_step *outer, c
         return ensemble_step_error(flat, outer, outer->line, outer->column, err,
                                    "when: step %s (%s) of that ensemble has one of its own", step->label, step->model);
     if (outer->when != ENSEMBLE_NONE && moved->when == ENSEMBLE_NONE)
-        moved->when = outer->when; /* where there is another one, the steps before it do not run */
+        moved->when = outer->when; /* a step with its own condition needs steps that then do not run */
     step_link(flat);
     return 0;
 }
@@ -129,7 +129,7 @@ int ensemble_flatten(const struct ensemble *e, const struct ensemble *const *inn
         f->tensors[t] = e->tensors[t];
         f->tensors[t].step = ENSEMBLE_NONE;
     }
-    for (uint32_t s = 0; s < e->step_count && !rc; s++) { /* in order: what a step takes is given before */
+    for (uint32_t s = 0; s < e->step_count && !rc; s++) { /* a step's tensors are given before it */
         const struct ensemble_step *step = &e->steps[s];
         if (!inner[s]) {
             rc = step_copy(f, step, err) ? 0 : -ENOMEM;

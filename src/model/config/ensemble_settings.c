@@ -18,7 +18,7 @@ setting_error(const struct symphony_yaml *yaml, const struct symphony_yaml_step 
                      (unsigned)(setting - yaml->steps), sentence);
 }
 
-/* The step of that number, or the only one that runs the model of that name. */
+/* Finds the step of a number, or the only step that runs the model of a name. */
 static int step_find(const struct ensemble *e, const struct symphony_yaml *yaml,
                      const struct symphony_yaml_step *setting, struct ensemble_step **step, struct sy_error *err) {
     bool number = strspn(setting->step, "0123456789") == strlen(setting->step);
@@ -95,7 +95,7 @@ static bool is_taken(const struct ensemble *e, uint32_t tensor) {
     return e->tensors[tensor].output != ENSEMBLE_NONE;
 }
 
-/* Refuses what Triton calls an unused tensor: most often a name is misspelt. */
+/* Refuses a tensor that nobody takes, which Triton calls unused: most often its name is misspelt. */
 static int taken_check(const struct ensemble *e, struct sy_error *err) {
     for (uint32_t t = 0; t < e->tensor_count; t++) {
         const struct ensemble_tensor *tensor = &e->tensors[t];

@@ -1,17 +1,17 @@
-/* ensemble_sort.c - an order in which an ensemble's steps may run. */
+/* ensemble_sort.c - finds an order in which an ensemble's steps may run. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "model/config/ensemble.h"
 
-#define CIRCLE_BYTES 300 /* of a sentence's list of steps */
+#define CIRCLE_BYTES 300 /* bytes of the list of steps in a sentence */
 
 static uint64_t bit(uint32_t step) {
     return (uint64_t)1 << step;
 }
 
-/* Of the steps that may run after `done`, the first in the file; or ENSEMBLE_NONE. */
+/* The first step in the file that may run after the steps `done`; ENSEMBLE_NONE: there is none. */
 static uint32_t next_of(const struct ensemble *e, uint64_t done) {
     uint32_t best = ENSEMBLE_NONE;
     for (uint32_t s = 0; s < e->step_count; s++)
@@ -21,8 +21,8 @@ static uint32_t next_of(const struct ensemble *e, uint64_t done) {
     return best;
 }
 
-/* Each step that is left waits for another one that is left: going on from step to step comes back to one seen before.
- */
+/* Names the steps of a circle. Each step that is left waits for another step that is left: so going from step to step
+ * comes back to a step that was seen before. */
 static int circle_error(const struct ensemble *e, uint64_t done, struct sy_error *err) {
     uint32_t way[ENSEMBLE_STEPS_MAX + 1], length = 0, first = 0;
     uint64_t seen = 0;
@@ -34,7 +34,7 @@ static int circle_error(const struct ensemble *e, uint64_t done, struct sy_error
     }
     while (way[first] != way[length - 1])
         first++;
-    uint32_t lowest = first; /* where the sentence begins */
+    uint32_t lowest = first; /* step at which the sentence begins */
     for (uint32_t i = first; i < length - 1; i++)
         if (e->steps[way[i]].written < e->steps[way[lowest]].written)
             lowest = i;
@@ -51,7 +51,7 @@ static int circle_error(const struct ensemble *e, uint64_t done, struct sy_error
                                text);
 }
 
-/* The bits of steps by their new numbers. */
+/* Changes bits of steps to the steps' new numbers. */
 static uint64_t renumber(uint64_t bits, const uint32_t *to) {
     uint64_t renumbered = 0;
     for (; bits; bits &= bits - 1)

@@ -1,4 +1,4 @@
-/* labels.c - a file in memory and where its lines begin. */
+/* labels.c - keeps a file of labels in memory, and the places where its lines begin. */
 #include "model/config/labels.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@ struct labels {
     _Atomic uint32_t references;
     char *text;
     size_t count;
-    size_t line_at[]; /* [count + 1] */
+    size_t line_at[]; /* [count + 1] places at which the lines begin, then the end of the last line, plus 1 */
 };
 
 int labels_take(char *text, size_t bytes, struct labels **labels, struct sy_error *err) {
@@ -44,12 +44,12 @@ int labels_read(const char *path, struct labels **labels, struct sy_error *err) 
 
 struct labels *labels_hold(struct labels *labels) {
     if (labels)
-        atomic_fetch_add_explicit(&labels->references, 1, memory_order_relaxed); /* the caller has one */
+        atomic_fetch_add_explicit(&labels->references, 1, memory_order_relaxed); /* the caller has a reference */
     return labels;
 }
 
 void labels_free(struct labels *labels) {
-    /* acq_rel: whoever frees comes after all who have given theirs back */
+    /* acq_rel: whoever frees does so after all others have given their references back */
     if (!labels || atomic_fetch_sub_explicit(&labels->references, 1, memory_order_acq_rel) > 1)
         return;
     free(labels->text);

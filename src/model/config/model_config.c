@@ -92,7 +92,7 @@ static int scalar_check(const struct check *c, const struct pbtxt_node *node, co
     }
 }
 
-/* Refuses a second value of a field that has one, and a second member of a choice. */
+/* Refuses a second value of a field that may have only one, and a second member of a oneof. */
 static int once_check(const struct check *c, const struct pbtxt_node *message, const char *type,
                       const struct pbtxt_node *node, const struct model_config_field *field) {
     if (!field->repeated && pbtxt_find(message, node->name) != node)
@@ -139,7 +139,7 @@ int model_config_check(const char *origin, const struct pbtxt_node *root,
 
 /* ---- reading what is honoured ---- */
 
-/* Fields for one warning, each once. */
+/* A list of fields for one warning; each is in it once. */
 struct field_list {
     char text[LIST_MAX];
     size_t length;
@@ -165,7 +165,7 @@ static bool honoured(const char *name, const char *const *names) {
     return *names;
 }
 
-/* A message of which some fields are honoured. */
+/* A field whose message has some fields that are honoured. */
 struct partly_honoured {
     const char *field, *message;
     const char *const *honoured;
@@ -265,7 +265,8 @@ static int dims_read(const char *origin, const struct pbtxt_node *node, const ch
     return rc;
 }
 
-/* The elements of the dims from *at on, as far as the next -1, behind which *at is then. -1: too many. */
+/* The number of elements of the dims from *at up to the next -1. *at becomes the place behind that -1. Returns -1: too
+ * many elements. */
 static int64_t fixed_elements(const int64_t *dims, uint32_t rank, uint32_t *at) {
     uint32_t from = *at, to = from;
     while (to < rank && dims[to] != -1)
@@ -274,7 +275,8 @@ static int64_t fixed_elements(const int64_t *dims, uint32_t rank, uint32_t *at) 
     return dims_product(dims, from, to);
 }
 
-/* The rule is Triton's: each -1 of reshape is one of dims, and between them are as many elements. */
+/* Checks a reshape by Triton's rule: each -1 of `reshape` stands for a -1 of `dims`, and between two of them both have
+ * as many elements. */
 static int reshape_check(const char *origin, const struct pbtxt_node *reshape, const struct model_config_tensor *tensor,
                          struct sy_error *err) {
     char dims[128], wanted[128];
@@ -380,7 +382,7 @@ static int platform_check(const char *origin, const struct pbtxt_node *root, str
     return rc ? rc : engine_check(origin, root, "backend", "onnxruntime", err);
 }
 
-/* Refuses what changes answers and is not done here. */
+/* Refuses fields that would change answers and have no effect here. */
 static int unserved_check(const char *origin, const struct pbtxt_node *root, struct sy_error *err) {
     static const char *const fields[] = {"batch_input", "batch_output"};
     static const char *const of_sequences[] = {"control_input", "state"};
@@ -399,7 +401,7 @@ static int unserved_check(const char *origin, const struct pbtxt_node *root, str
     return 0;
 }
 
-/* The rules are Triton's. */
+/* Checks preferred_batch_size by Triton's rules. */
 static int preferred_check(const char *origin, const struct pbtxt_node *batching, int64_t most, struct sy_error *err) {
     int64_t size;
     int rc = 0;
@@ -535,7 +537,7 @@ int model_config_read_folder(const char *folder, bool quiet, struct model_config
     struct stat st;
     if (snprintf(path, sizeof(path), "%s/" MODEL_CONFIG_FILE, folder) >= (int)sizeof(path))
         return error_set(err, -ENAMETOOLONG, "%.400s: %s", folder, strerror(ENAMETOOLONG));
-    *found = lstat(path, &st) == 0; /* a dangling link is a mistake, not a missing file */
+    *found = lstat(path, &st) == 0; /* a dangling link counts as a mistake, not as a missing file */
     return *found ? model_config_read(path, quiet, config, err) : 0;
 }
 
@@ -586,7 +588,7 @@ static int dims_apply(const struct model_config *config, const struct model_conf
     return 0;
 }
 
-/* Which of the specs the configuration means; -EINVAL: the model has none of that name. */
+/* The number of the spec that the configuration means; -EINVAL: the model has no spec of that name. */
 static int spec_find(const struct model_config *config, const struct model_config_tensor *tensor, const char *what,
                      const struct tensor_spec *specs, uint32_t count, struct sy_error *err) {
     int at = tensor_spec_find(specs, count, tensor->name, strlen(tensor->name));
@@ -644,7 +646,7 @@ static int optional_apply(const struct model_config *config, struct signature *s
     return 0;
 }
 
-/* As with Triton, only outputs that the configuration names are offered, in its order. */
+/* Narrows the outputs: as with Triton, only those that the configuration names are offered, in its order. */
 static int outputs_choose(const struct model_config *config, struct signature *s, struct sy_error *err) {
     struct tensor_spec of_file[TENSORS_MAX];
     memcpy(of_file, s->outputs, sizeof(of_file));
@@ -660,8 +662,8 @@ static int outputs_choose(const struct model_config *config, struct signature *s
     return 0;
 }
 
-/* Whether what is left of the model's inputs and outputs has a batch dimension. Of a request without any input nobody
- * could say how many items it has. */
+/* Whether the model's remaining inputs and outputs have a batch dimension. A model without inputs has none: nobody
+ * could say how many items its requests have. */
 static bool has_batch(const struct signature *s) {
     bool some = false, all = true;
     for (uint32_t i = 0; i < s->input_count; i++) {

@@ -16,18 +16,18 @@ enum model_config_kind {
 };
 
 struct model_config_field {
-    const char *message; /* that the field is of */
+    const char *message; /* message that has the field */
     const char *name;
     enum model_config_kind kind;
     bool repeated;
-    const char *type;  /* of an enum or a message: its name */
-    const char *oneof; /* the choice it is one of, or NULL */
+    const char *type;  /* name of the enum or message; NULL: another kind */
+    const char *oneof; /* oneof that the field belongs to; NULL: none */
 };
 
 struct model_config_enum {
     const char *type, *word;
 };
 
-/* Both end with a row of NULL. */
+/* Both tables end with a row of NULL. */
 extern const struct model_config_field model_config_fields[];
 extern const struct model_config_enum model_config_enums[];

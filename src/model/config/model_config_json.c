@@ -70,7 +70,7 @@ static bool is_whole(const char *text) {
 
 static int message_put(struct writer *w, const char *message, const json_t *object);
 
-/* Writes one value of a field, behind its name. */
+/* Writes one value of a field, behind the field's name. */
 static int value_put(struct writer *w, const struct model_config_field *field, const json_t *value) {
     const char *text = json_string_value(value);
     switch (field->kind) {

@@ -3,7 +3,7 @@
 
 #include <stdbool.h>
 
-/* 1 to MODEL_NAME_MAX - 1 printable ASCII characters without blanks, quotes, slashes and backslashes: what fits into
- * paths, metrics' labels and logs as it is. */
+/* Whether a model may have this name: 1 to MODEL_NAME_MAX - 1 printable ASCII characters without blanks, quotes,
+ * slashes and backslashes. Such a name fits into paths, metrics' labels and logs as it is. */
 bool model_name_is_valid(const char *name);
 #define MODEL_NAME_EXPECTED "1 to 127 printable ASCII characters without blanks, quotes and slashes"

@@ -20,7 +20,7 @@ void model_override_free(struct model_override *override) {
     free(override->config);
 }
 
-/* "FOLDER/NAME", or -ENAMETOOLONG. */
+/* Writes "FOLDER/NAME". 0 or -ENAMETOOLONG. */
 static int join(char to[PATH_MAX], const char *folder, const char *name) {
     return snprintf(to, PATH_MAX, "%s/%s", folder, name) < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
@@ -42,7 +42,7 @@ static int file_write(const char *folder, const char *name, const void *data, si
     return close(fd) < 0 && rc == 0 ? -errno : rc;
 }
 
-/* Links to all that the model's own folder has, except its configuration if there is another one. */
+/* Makes links to all that the model's own folder holds, but not to its configuration if the override has one. */
 static int own_link(const char *own, const char *folder, bool without_config) {
     DIR *dir = opendir(own);
     int rc = dir ? 0 : -errno;
@@ -59,7 +59,7 @@ static int own_link(const char *own, const char *folder, bool without_config) {
     return rc;
 }
 
-/* The same for a flat file: it becomes version 1. */
+/* Makes a link to a model's flat file, which becomes version 1. */
 static int flat_link(const char *own, const char *folder) {
     char version[PATH_MAX], to[PATH_MAX];
     int rc = join(version, folder, "1");

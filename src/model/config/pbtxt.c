@@ -136,7 +136,7 @@ static int text_add(struct reader *r, struct text *text, const char *bytes, size
     return 0;
 }
 
-/* Up to `digits_max` digits of `base`; the number of digits read. */
+/* Reads up to `digits_max` digits of `base`. Returns the number of digits read. */
 static int digits_read(struct reader *r, int base, int digits_max, uint32_t *value) {
     int digits = 0;
     for (*value = 0; digits < digits_max && r->at < r->end; digits++, r->at++) {
@@ -168,7 +168,7 @@ static int code_point_add(struct reader *r, struct text *text, uint32_t c) {
     return text_add(r, text, utf8, n);
 }
 
-/* After a backslash. */
+/* Reads what follows a backslash. */
 static int escape_read(struct reader *r, struct text *text) {
     static const char names[] = "abfnrtv\\'\"?", bytes[] = "\a\b\f\n\r\t\v\\'\"?";
     if (r->at == r->end)
@@ -200,7 +200,7 @@ static int escape_read(struct reader *r, struct text *text) {
     return text_add(r, text, &byte, 1);
 }
 
-/* One quoted piece, appended. */
+/* Reads one quoted piece and appends it. */
 static int quoted_read(struct reader *r, struct text *text) {
     char quote = *r->at++;
     int rc = text_add(r, text, "", 0);
@@ -236,7 +236,7 @@ static int string_read(struct reader *r, struct pbtxt_node *node) {
     return rc;
 }
 
-/* A number or a word, either with a sign (-inf). */
+/* Reads a number or a word, either with a sign (-inf). */
 static int bare_read(struct reader *r, struct pbtxt_node *node) {
     bool negative = take(r, '-');
     blanks_skip(r);
@@ -289,7 +289,7 @@ static struct pbtxt_node *node_new(struct reader *r, const char *name, size_t le
     return node;
 }
 
-/* The values of one field, linked at *tail, which moves behind them. */
+/* Reads the values of one field, and links them at *tail, which moves behind them. */
 static int field_read(struct reader *r, struct pbtxt_node ***tail, int depth) {
     if (next_is(r, '['))
         return fail(r, "extensions and Any are not supported");
@@ -327,7 +327,7 @@ static int field_read(struct reader *r, struct pbtxt_node ***tail, int depth) {
     }
 }
 
-/* Fields up to `close`; '\0': up to the end of the text. */
+/* Reads fields up to the character `close`; '\0': up to the end of the text. */
 static int message_read(struct reader *r, struct pbtxt_node *message, char close, int depth) {
     message->kind = PBTXT_MESSAGE;
     if (depth > PBTXT_DEPTH_MAX)

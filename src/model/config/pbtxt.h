@@ -18,20 +18,21 @@ enum pbtxt_kind { PBTXT_MESSAGE, PBTXT_STRING, PBTXT_NUMBER, PBTXT_WORD };
 /* One value of a field; a list gives one node for each of its values. */
 struct pbtxt_node {
     enum pbtxt_kind kind;
-    uint32_t line, column;    /* of the field's name, from 1; in a list, of the value */
-    char *name;               /* of the field; NULL for the root */
-    char *text;               /* of a scalar: a string's bytes; a number as written, with its sign; a word. Else NULL */
-    size_t length;            /* bytes of text, which has a terminator, too */
-    struct pbtxt_node *first; /* of a message: its fields, in the file's order */
-    struct pbtxt_node *next;
+    uint32_t line, column; /* place of the field's name, from 1; in a list, place of the value */
+    char *name;            /* name of the field; NULL: the root */
+    char *text;            /* scalar: a string's bytes, a number as written with its sign, or a word; NULL: a message */
+    size_t length;         /* bytes of `text`, without its terminator */
+    struct pbtxt_node *first; /* first field of a message, in the file's order */
+    struct pbtxt_node *next;  /* next field of the message that holds this node */
 };
 
-/* -EINVAL with "ORIGIN:LINE:COLUMN: sentence". The root, a message, is the caller's to free. */
+/* Reads text into a tree, whose root is a message. The caller frees the root. 0, or -EINVAL with "ORIGIN:LINE:COLUMN:
+ * sentence". */
 int pbtxt_read(const char *origin, const char *text, size_t bytes, struct pbtxt_node **root, struct sy_error *err);
-/* NULL is fine. */
+/* Frees a tree, from its root. NULL is allowed. */
 void pbtxt_free(struct pbtxt_node *root);
 
-/* The first field of that name, or NULL; pbtxt_next() the next of the same name. */
+/* The first field with the name `name`, and the next field with the name of `node`; NULL: there is none. */
 const struct pbtxt_node *pbtxt_find(const struct pbtxt_node *message, const char *name);
 const struct pbtxt_node *pbtxt_next(const struct pbtxt_node *node);
 
@@ -39,6 +40,6 @@ const struct pbtxt_node *pbtxt_next(const struct pbtxt_node *node);
 int pbtxt_error(const char *origin, const struct pbtxt_node *node, struct sy_error *err, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* A whole number in [min, max] (decimal, 0x or leading 0), or -EINVAL that names the field. */
+/* Reads a whole number in [min, max] (decimal, 0x or leading 0). 0, or -EINVAL with a sentence that names the field. */
 int pbtxt_get_int(const char *origin, const struct pbtxt_node *node, int64_t min, int64_t max, int64_t *value,
                   struct sy_error *err);

@@ -20,11 +20,11 @@
 
 #define DIMS_BYTES  100
 #define IMAGE_RANK  3u
-#define IMAGE_DEPTH 3 /* RGB */
+#define IMAGE_DEPTH 3 /* size of an image's last dimension: red, green, blue */
 
-#define MADE_MOST ((int64_t)1 << 40) /* elements of what is made of an item: products with sizes do not overflow */
+#define MADE_MOST ((int64_t)1 << 40) /* most elements made of an item; products with sizes do not overflow */
 
-/* The time of an element, until it is measured. */
+/* Guess of the time of an element, until the time is measured. */
 #define ELEMENT_GUESS_NS 5
 
 static int step_error(const struct served_model *model, uint32_t line, uint32_t step, struct sy_error *err,
@@ -41,7 +41,7 @@ static int step_error(const struct served_model *model, uint32_t line, uint32_t 
                      model->folder[0] ? model->folder : model->name, line, step, sentence);
 }
 
-/* A mistake in how an input's image, or its file, fits. */
+/* Errors of an input whose image, or file, does not fit. */
 #define IMAGE_ERROR(model, i, ...)                                                                                     \
     step_error(model, (model)->preparations[i].image_line, (model)->preparations[i].image_at, err, __VA_ARGS__)
 #define FILE_ERROR(model, i, ...)                                                                                      \
@@ -49,7 +49,7 @@ static int step_error(const struct served_model *model, uint32_t line, uint32_t 
 
 /* ---- the settings ---- */
 
-/* Which input of the model a step is for; negative with a sentence if it cannot be. */
+/* The number of the input that a step is for; negative with a sentence: the step is for no possible input. */
 static int prepared_input(const struct served_model *model, const struct symphony_yaml_prepare *prepare, uint32_t step,
                           struct sy_error *err) {
     const struct signature *s = &model->signature;
@@ -114,7 +114,7 @@ static int file_check(const struct served_model *model, uint32_t i, struct sy_er
 
 /* ---- what fits ---- */
 
-/* Whether the model takes what an image becomes. */
+/* Checks that the model takes the tensor that an image becomes. */
 static int image_check(const struct served_model *model, uint32_t i, struct sy_error *err) {
     const struct signature *s = &model->signature;
     const struct tensor_spec *spec = &s->inputs[i];
@@ -132,7 +132,7 @@ static bool is_one(int64_t dim) {
     return dim == -1 || dim == 1;
 }
 
-/* Whether what a preparing model gives is what the model takes, and fills `lead` and made_dims. */
+/* Checks that the model takes what a preparing model gives, and fills `lead` and made_dims. */
 static int output_check(const struct served_model *model, uint32_t i, struct served_preparation *p,
                         struct sy_error *err) {
     const struct tensor_spec *spec = &model->signature.inputs[i], *in = &p->transform->input,
@@ -174,7 +174,7 @@ static int output_check(const struct served_model *model, uint32_t i, struct ser
                : FILE_ERROR(model, i, "%.60s: its output '%.40s' is too large", p->file, out->name);
 }
 
-/* Whether a preparing model takes what is sent, or what an image becomes. */
+/* Checks that a preparing model takes what clients send, or what an image becomes. */
 static int input_check(const struct served_model *model, uint32_t i, const struct served_preparation *p,
                        struct sy_error *err) {
     const struct tensor_spec *in = &p->transform->input;
@@ -253,8 +253,8 @@ static bool view_make(const struct tensor_spec *spec, bool lead, const int64_t *
     return view->data;
 }
 
-/* Runs the model that prepares on zeros, twice: the second time is measured. Does nothing where its input has no fixed
- * shape. */
+/* Runs the preparing model on zeros, twice; the second run is measured. Does nothing where the model's input has no
+ * fixed shape. */
 static int trial(const struct served_model *model, uint32_t i, struct served_preparation *p, struct sy_error *err) {
     struct transform *t = p->transform;
     struct tensor_view in = {.data = NULL}, out = {.data = NULL};
@@ -331,7 +331,7 @@ void preparations_close(struct served_model *model) {
 
 /* ---- for other processes ---- */
 
-/* Reads the file that prepares an input; `room` is what is left of PREPARE_CARRIED_MAX. */
+/* Reads the file that prepares an input; *room: the bytes that are left of PREPARE_CARRIED_MAX. */
 static int contents_read(struct served_model *model, uint32_t i, uint32_t *room, struct sy_error *err) {
     char path[PATH_MAX];
     int rc = preparation_path(model, i, path, sizeof(path), err);

@@ -14,16 +14,18 @@
 
 struct symphony_yaml;
 
-/* Which inputs are prepared and by what, for served_model_apply(). The files must be there; they are not read. */
+/* Sets which inputs are prepared, and by what; for served_model_apply(). The files must exist; they are not read. */
 int preparations_fill(struct served_model *model, const struct symphony_yaml *settings, struct sy_error *err);
-/* Opens the models that prepare inputs, runs each once if its input has a fixed shape, and sets what clients see. The
- * model is complete, its profile applied. On failure nothing is open. `ops` may be NULL where no input needs it. */
+/* Opens the models that prepare inputs, runs each once if its input has a fixed shape, and sets the signature that
+ * clients see. The served model is complete, and its profile applied. After an error no model is open. `ops` may be
+ * NULL where no input needs it. */
 int preparations_open(struct served_model *model, const struct transform_ops *ops, struct sy_error *err);
-/* For a process that does not prepare, but describes the model to those that do: reads the files that prepare, tries
- * them as preparations_open() does, and keeps their contents. -EFBIG with a sentence: more than PREPARE_CARRIED_MAX. */
+/* For a process that does not prepare inputs, but describes the model to processes that do: reads the files that
+ * prepare, tries them as preparations_open() does, and keeps their contents. -EFBIG with a sentence: the files have
+ * more than PREPARE_CARRIED_MAX bytes. */
 int preparations_pack(struct served_model *model, const struct transform_ops *ops, struct sy_error *err);
-/* Of a model that another process has described: checks what can be checked before its files are opened, and sets what
- * clients see as far as it is known. */
+/* For a model that another process has described: checks what can be checked before its files are opened, and sets the
+ * signature that clients see, as far as it is known. */
 int preparations_told(struct served_model *model, struct sy_error *err);
 /* Closes the models that prepare, and frees the contents of their files, if there are any. */
 void preparations_close(struct served_model *model);

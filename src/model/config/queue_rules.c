@@ -5,7 +5,7 @@
 
 #include "core/util/container.h"
 
-#define TIMEOUT_US_MAX (24 * 3600 * 1000000LL) /* a day; longer ones count as a day */
+#define TIMEOUT_US_MAX (24 * 3600 * 1000000LL) /* a day; a longer timeout counts as a day */
 
 static int number_read(const char *origin, const struct pbtxt_node *message, const char *field, int64_t least,
                        int64_t most, int64_t *value, struct sy_error *err) {
@@ -24,7 +24,7 @@ static bool flag_read(const struct pbtxt_node *message, const char *field, bool 
     return false;
 }
 
-/* A ModelQueuePolicy. */
+/* Reads a ModelQueuePolicy into a rule. */
 static int rule_read(const char *origin, const struct pbtxt_node *policy, struct queue_rule *rule,
                      struct sy_error *err) {
     const struct pbtxt_node *action = pbtxt_find(policy, "timeout_action");
@@ -61,7 +61,7 @@ static int priorities_read(const char *origin, const struct pbtxt_node *batching
     return 0;
 }
 
-/* The default policy is for all priorities; priority_queue_policy has others for some. */
+/* Reads the policies: the default policy is for all priorities; priority_queue_policy has other policies for some. */
 static int policies_read(const char *origin, const struct pbtxt_node *batching, struct queue_rules *rules,
                          struct sy_error *err) {
     const struct pbtxt_node *usual = pbtxt_find(batching, "default_queue_policy");

@@ -42,12 +42,12 @@ void served_model_refuse(struct served_model *model, const char *fmt, ...) {
     va_start(ap, fmt);
     vsnprintf(model->reason, sizeof(model->reason), fmt, ap);
     va_end(ap);
-    utf8_clean(model->reason, strlen(model->reason)); /* it may quote a path, a configuration, the engine */
+    utf8_clean(model->reason, strlen(model->reason)); /* the reason may quote a path, a configuration, the engine */
     /* release: who reads the state with acquire sees the reason */
     atomic_store_explicit(&model->state, MODEL_UNAVAILABLE, memory_order_release);
 }
 
-/* Fills the item that is profiled: the model's own dims, the batch dimension 1, open ones from symphony.yaml or 0. */
+/* Fills the profiled item: dims are the model's own, the batch dimension 1; open dims are from symphony.yaml, or 0. */
 static int reference_fill(struct served_model *model, const struct symphony_yaml *settings, struct sy_error *err) {
     const struct signature *s = &model->signature;
     uint32_t skip = s->batched ? 1 : 0;
@@ -81,7 +81,7 @@ static int reference_fill(struct served_model *model, const struct symphony_yaml
     for (uint32_t i = 0; i < s->input_count; i++) {
         int64_t elements = dims_product(model->reference_dims[i], 0, s->inputs[i].rank);
         if (s->inputs_optional & tensor_bit(i))
-            continue; /* not part of the item */
+            continue; /* optional inputs are no part of the item */
         if (elements < 0)
             return error_set(err, -EINVAL, "%s: input '%s' is too large", model->path, s->inputs[i].name);
         model->item_elements += elements;
@@ -95,7 +95,7 @@ void signature_unbatch(struct signature *s) {
         s->variable_shapes |= s->inputs[i].rank > 0 && s->inputs[i].dims[0] < 0;
 }
 
-/* Whether items of several requests may be run together, as far as the configuration says. */
+/* Sets whether items of several requests may be run together, as far as the configuration says. */
 static int batch_set(struct served_model *model, const struct symphony_yaml *settings,
                      const struct model_config *config, struct sy_error *err) {
     model->batch_told = settings->batch || config->max_batch_size > 0;
@@ -130,7 +130,7 @@ static int batch_max_set(struct served_model *model, const struct symphony_yaml 
     return 0;
 }
 
-/* Which output has which file of labels. */
+/* Notes the file of labels of each output. */
 static void label_files_fill(struct served_model *model, const struct model_config *config) {
     memset(model->label_files, 0, model->signature.output_count * sizeof(model->label_files[0]));
     for (uint32_t i = 0; i < model->signature.output_count; i++)
@@ -230,7 +230,7 @@ int served_model_apply(struct served_model *model, const struct signature *signa
 
 /* ---- ensembles ---- */
 
-/* What only a model with a file has. */
+/* Refuses settings that only a model with a file has. */
 static int ensemble_settings_check(const struct served_model *model, const struct symphony_yaml *settings,
                                    struct sy_error *err) {
     const char *key = settings->batch_max         ? "max_batch"

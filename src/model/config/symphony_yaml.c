@@ -39,7 +39,7 @@ static int shapes_read(const struct conf_node *node, void *into, struct sy_error
     return 0;
 }
 
-/* Keeps the texts: the data type that they are read as is the model's. */
+/* Keeps values as text: the data type to read them as is the model's. */
 static int sample_read_one(const struct conf_node *node, struct symphony_yaml_sample *sample, struct sy_error *err) {
     const struct conf_node *value = node->kind == CONF_LIST ? node->first : node;
     size_t used = 0;
@@ -88,7 +88,7 @@ static int batch_read(const struct conf_node *node, void *into, struct sy_error 
     return conf_get_bool(node, &yaml->batch, err);
 }
 
-/* The path is relative to the file that names it. */
+/* Reads the path of a profile, which is relative to the file that names it. */
 static int profile_read(const struct conf_node *node, void *into, struct sy_error *err) {
     struct symphony_yaml *yaml = into;
     char path[sizeof(yaml->profile_path)];
@@ -225,6 +225,6 @@ int symphony_yaml_read_folder(const char *folder, struct symphony_yaml *yaml, bo
     struct stat st;
     if (snprintf(path, sizeof(path), "%s/" SYMPHONY_YAML_FILE, folder) >= (int)sizeof(path))
         return error_set(err, -ENAMETOOLONG, "%.400s: %s", folder, strerror(ENAMETOOLONG));
-    *found = lstat(path, &st) == 0; /* a dangling link is a mistake, not a missing file */
+    *found = lstat(path, &st) == 0; /* a dangling link counts as a mistake, not as a missing file */
     return *found ? symphony_yaml_read(path, yaml, err) : 0;
 }

@@ -1,4 +1,4 @@
-/* version_choice.c - the versions that a policy wants. */
+/* version_choice.c - chooses the versions that a policy wants. */
 #include "model/config/version_choice.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@ static int version_compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Sorts them; each counts once. */
+/* Sorts versions, and leaves repeated ones out. */
 static uint32_t versions_sort(uint32_t *versions, uint32_t count) {
     uint32_t kept = 0;
     qsort(versions, count, sizeof(*versions), version_compare);

@@ -1,8 +1,9 @@
-/* engine.h - what runs batches: a table of functions, one row per engine (onnxruntime, emulated).
+/* engine.h - an engine runs batches: a table of functions for each engine (onnxruntime, emulated).
  *
  * One executor thread opens and closes an engine instance, and runs its models. Meanwhile one other thread at a time
- * may load a model, run it until it hands the model over to the executor thread, and unload a model that it got back.
- * signature() is for any thread, one at a time. A run is synchronous: it returns when the outputs are there. */
+ * may load a model, run it until that thread hands the model over to the executor thread, and unload a model that it
+ * got back. signature() is for any thread, one at a time. A run is synchronous: it returns when the outputs are
+ * there. */
 #pragma once
 
 #include <stdatomic.h>
@@ -15,30 +16,31 @@
 #include "model/engine/op_libraries.h"
 #include "model/engine/transform.h"
 
-struct engine;       /* one accelerator's instance */
-struct engine_model; /* a model loaded on it */
+struct engine;       /* instance of an engine for one accelerator */
+struct engine_model; /* model that is loaded in an instance */
 
 struct engine_options {
     const char *provider;  /* execution provider: "cpu", "cuda"; the emulated engine ignores it */
-    int device;            /* which GPU; 0 for cpu */
-    bool busy_poll;        /* emulated: spin instead of sleeping */
-    const char *cache_dir; /* where optimised models go when the model's own folder cannot be written; may be NULL */
-    bool private_weights;  /* files of weights that others may write are copied before they are loaded (private_copy.h).
-                            * Not for children, who may die of them */
+    int device;            /* number of the GPU; 0 for cpu */
+    bool busy_poll;        /* emulated engine: whether it spins instead of sleeping */
+    const char *cache_dir; /* folder for optimised models where the model's own folder cannot be written; may be NULL */
+    bool private_weights;  /* whether files of weights that others may write are copied before they are loaded
+                              (private_copy.h). Not set in child processes, who may die of such files */
 };
 
 struct engine_model_source {
     const char *name;
-    const char *path;                     /* the model file; NULL for an emulated model */
-    const struct signature *signature;    /* completed; outlives the model */
-    const struct profile *profile;        /* emulated: what a run takes; others ignore it */
-    uint32_t batch_max;                   /* larger batches may be refused */
-    bool original;                        /* load the model's own file even if there is an optimised one */
-    const struct op_libraries *libraries; /* with operators of its own; NULL: none. It then has no optimised copy, which
-                                           * could hold what an earlier one of these computed */
+    const char *path;                  /* path of the model file; NULL for an emulated model */
+    const struct signature *signature; /* completed signature; outlives the loaded model */
+    const struct profile *profile;     /* latencies of runs, for the emulated engine; others ignore it */
+    uint32_t batch_max;                /* greatest batch; larger ones may be refused */
+    bool original;                     /* whether to load the model's own file even if there is an optimised one */
+    /* libraries with the model's own operators; NULL: none. A model with libraries has no optimised copy, which could
+     * hold what an earlier library computed */
+    const struct op_libraries *libraries;
 };
 
-/* Inputs to try an optimised copy of a model on. */
+/* Inputs on which an optimised copy of a model is tried. */
 struct engine_trial {
     struct tensor_view inputs[TENSORS_MAX];
     uint32_t items;
@@ -46,23 +48,23 @@ struct engine_trial {
 
 struct engine_ops {
     const char *name;
-    const char *(*version)(void); /* e.g. "1.31.1"; part of a profile's key */
-    /* Opens an instance for one accelerator, on the executor's thread (it pins what it starts to that thread's cores).
-     */
+    const char *(*version)(void); /* version of the engine, e.g. "1.31.1"; part of a profile's key */
+    /* Opens an instance for one accelerator, on the executor's thread. The engine pins threads that it starts to that
+     * thread's cores. */
     int (*open)(struct engine **engine, const struct engine_options *options, struct sy_error *err);
     void (*close)(struct engine *engine);
     int (*load)(struct engine *engine, const struct engine_model_source *source, struct engine_model **model,
                 struct sy_error *err);
     void (*unload)(struct engine_model *model);
-    /* Runs one batch. `inputs`, in the signature's order, are whole-batch tensors with their real dims (dims[0] = items
-     * when batched); optional ones may have no data. On success *outputs holds one reference. Errors are the model's or
-     * the engine's: the sentence goes to the clients of this batch; the engine stays usable, unless no model runs any
-     * more (back/executor/executor_membership.c). */
+    /* Runs one batch. `inputs`, in the signature's order, are tensors of the whole batch with their real dims (dims[0]
+     * = items when batched); optional inputs may have no data. On success *outputs holds one reference. An error is the
+     * model's or the engine's: its sentence goes to the clients of this batch. The engine stays usable, unless no model
+     * runs any more (back/executor/executor_membership.c). */
     int (*run)(struct engine_model *model, const struct tensor_view *inputs, uint32_t items,
                struct output_block **outputs, struct sy_error *err);
     /* For engines that emulate accelerators: as run(), but without waiting. The outputs are valid once run_ns have
      * passed; until then the caller keeps the accelerator occupied. So one thread can emulate many accelerators. NULL:
-     * batches really run. */
+     * the engine really runs batches. */
     int (*emulate)(struct engine_model *model, uint32_t items, struct output_block **outputs, int64_t *run_ns,
                    struct sy_error *err);
     /* Reads inputs and outputs from the file, optional inputs behind the others; NULL for engines without files.
@@ -81,7 +83,7 @@ struct engine_ops {
      * operator. An engine has both functions, or NULL for both: its runs cannot be stopped. */
     void (*stop)(struct engine_model *model);
     void (*go_on)(struct engine_model *model);
-    /* The size to which a batch of so many items is padded, for models that run only at some sizes. It stays the same
+    /* The size to which a batch of `items` is padded, for models that run only at some sizes. The size stays the same
      * as long as the model is loaded. NULL: every batch is run as it is. The thread that loaded the model. */
     uint32_t (*padded)(const struct engine_model *model, uint32_t items);
     /* Allocates host memory for inputs, from which the accelerator takes them faster than from other memory. It returns
@@ -89,7 +91,7 @@ struct engine_ops {
      * allocates; any thread may free, while the engine is open. */
     void *(*memory)(struct engine *engine, size_t bytes);
     void (*memory_free)(struct engine *engine, void *memory);
-    /* For models that prepare inputs; NULL for engines without files. */
+    /* Functions for models that prepare inputs; NULL for engines without files. */
     const struct transform_ops *transforms;
 };
 
@@ -107,7 +109,7 @@ extern const struct transform_ops transform_onnxruntime;
 void engine_run_memory_set(uint64_t bytes);
 uint64_t engine_run_memory(void);
 
-/* All engines of this build, ended by NULL. */
+/* All engines of this build; NULL ends the list. */
 extern const struct engine_ops *const engines[];
-/* NULL if this build has none of that name. */
+/* The engine `name`; NULL: this build has no such engine. */
 const struct engine_ops *engine_find(const char *name);

@@ -34,14 +34,14 @@ static inline uint64_t mix_high(uint64_t k) {
     return rotate(k * C2, 33) * C1;
 }
 
-/* What was hashed so far: whole blocks. */
+/* The state of a hash after some whole blocks. */
 struct hashing {
     uint64_t low, high;
 };
 
 #define BLOCK_BYTES 16
 
-/* `bytes` is a multiple of BLOCK_BYTES. */
+/* Hashes whole blocks; `bytes` is a multiple of BLOCK_BYTES. */
 static void blocks_hash(struct hashing *h, const void *data, size_t bytes) {
     const uint8_t *at = data;
     uint64_t low = h->low, high = h->high, block[2];
@@ -54,7 +54,7 @@ static void blocks_hash(struct hashing *h, const void *data, size_t bytes) {
     h->high = high;
 }
 
-/* Adds the last bytes, less than a block, of so many in all. */
+/* Adds the last bytes, which are less than a block, and ends the hash. bytes_all: number of all bytes. */
 static struct fingerprint hash_end(const struct hashing *h, const void *rest, size_t bytes_all) {
     uint64_t low = h->low, high = h->high, block[2] = {0};
     memcpy(block, rest, bytes_all % BLOCK_BYTES);
@@ -80,12 +80,12 @@ void fingerprint_format(const struct fingerprint *fingerprint, char text[FINGERP
              (unsigned long long)fingerprint->words[1]);
 }
 
-/* Files are read in pieces of so many bytes. */
+/* Bytes of a piece in which files are read. */
 #define PIECE_BYTES (64 * 1024)
 
 static int file_open(const char *path, struct sy_error *err) {
     struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* of a FIFO, no writer is waited for */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* the open does not wait for the writer of a FIFO */
     if (fd < 0)
         return error_set(err, -errno, "%s: %s", path, strerror(errno));
     if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
@@ -95,7 +95,7 @@ static int file_open(const char *path, struct sy_error *err) {
     return fd;
 }
 
-/* Reads so many bytes, or up to the file's end. Returns how many, or -errno with a sentence. */
+/* Reads `bytes` bytes, or up to the file's end. Returns how many, or -errno with a sentence. */
 static ssize_t piece_read(int fd, const char *path, void *piece, size_t bytes, struct sy_error *err) {
     ssize_t got = files_read(fd, piece, bytes);
     return got < 0 ? error_set(err, (int)got, "%s: %s", path, strerror((int)-got)) : got;
@@ -121,19 +121,19 @@ int fingerprint_file(const char *path, struct fingerprint *fingerprint, struct s
     return got < 0 ? (int)got : 0;
 }
 
-/* The path of a file as a model names it, relative to its folder. */
+/* Makes the path of a file of weights from its name in the model, which is relative to the model's folder. */
 static bool weights_path(const char *model_path, const char *name, char path[PATH_MAX]) {
     const char *slash = strrchr(model_path, '/');
     return snprintf(path, PATH_MAX, "%.*s%s", slash ? (int)(slash + 1 - model_path) : 0, model_path, name) < PATH_MAX;
 }
 
-/* TensorProto.external_data: key "location" (field 1), then its value (field 2), as protobuf writes them. Looking for
- * the bytes instead of parsing the file may find too much. */
+/* The key of an entry of TensorProto.external_data: "location" (field 1), which its value (field 2) follows, as
+ * protobuf writes them. The search looks for these bytes and does not parse the file, so it may find too much. */
 static const char location[] = "\x0a\x08location\x12";
 #define LOCATION_BYTES (sizeof(location) - 1)
-#define ENTRY_BYTES    (LOCATION_BYTES + 10 + PATH_MAX) /* with the value and its length, at most */
+#define ENTRY_BYTES    (LOCATION_BYTES + 10 + PATH_MAX) /* most bytes of an entry, with the value and its length */
 
-/* Names found in a model's file. */
+/* A search for names of files of weights in a model's file. */
 struct names {
     const char *path;
     int (*each)(void *context, const char *file, struct sy_error *err);
@@ -141,7 +141,7 @@ struct names {
     char last[PATH_MAX];
 };
 
-/* Takes what begins at `at`, behind a key. */
+/* Takes the name that begins at `at`, behind a key. */
 static int name_take(struct names *n, const char *at, const char *end, struct sy_error *err) {
     char name[PATH_MAX], weights[PATH_MAX];
     struct protobuf_in value = {(const uint8_t *)at, (const uint8_t *)end};
@@ -174,7 +174,7 @@ int model_files_each(const char *path, int (*each)(void *context, const char *fi
             break;
         have += (size_t)got;
         bool last = have < sizeof(piece);
-        /* a key that begins in the last bytes of a piece is looked for in the next one, with what follows it */
+        /* a key that begins in a piece's last bytes is found with the next piece, which has what follows */
         const char *end = piece + have, *until = last ? end : end - ENTRY_BYTES, *at = piece;
         while (!rc && (at = memmem(at, (size_t)(end - at), location, LOCATION_BYTES)) && at < until) {
             at += LOCATION_BYTES;

@@ -1,5 +1,5 @@
-/* fingerprint.h - 128-bit hashes that tell whether a file is still the one something was derived from. They do not
- * protect against forged collisions: the file's owner could as well write the derived files. */
+/* fingerprint.h - 128-bit hashes that tell whether a file is still the one that other files were derived from. They do
+ * not protect against forged collisions: the file's owner could as well write the derived files. */
 #pragma once
 
 #include <stddef.h>
@@ -22,9 +22,8 @@ int fingerprint_file(const char *path, struct fingerprint *fingerprint, struct s
  * `each` and returns it. A file of weights may be missing. */
 int model_files_each(const char *path, int (*each)(void *context, const char *file, struct sy_error *err),
                      void *context, struct sy_error *err);
-/* The hash of all these files' bytes; one of weights that cannot be read counts as empty. 0 or -errno with a
- * sentence. */
+/* The hash of the bytes of all files of model_files_each(); a file of weights that cannot be read counts as empty. 0,
+ * or -errno with a sentence. */
 int fingerprint_model(const char *path, struct fingerprint *fingerprint, struct sy_error *err);
-/* Whether a model's file is still the one that had this fingerprint (fingerprint_format()): 1 or 0, or -errno if it
- * cannot be read. */
+/* Whether a model still has the fingerprint `text` (fingerprint_format()): 1 or 0; -errno: the model cannot be read. */
 int fingerprint_model_holds(const char *path, const char *text);

@@ -8,10 +8,10 @@
 #define OP_LIBRARY_PATH_MAX 1024 /* bytes, terminator included */
 
 struct op_libraries {
-    char paths[OP_LIBRARIES_MAX][OP_LIBRARY_PATH_MAX]; /* up to an empty one */
+    char paths[OP_LIBRARIES_MAX][OP_LIBRARY_PATH_MAX]; /* paths of the libraries, up to the first empty one */
 };
 
-/* Whether there are any; NULL is allowed. */
+/* Whether there are any libraries; NULL is allowed. */
 static inline bool op_libraries_any(const struct op_libraries *libraries) {
     return libraries && libraries->paths[0][0];
 }

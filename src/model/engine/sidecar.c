@@ -1,4 +1,4 @@
-/* sidecar.c - places of files derived from models. */
+/* sidecar.c - finds places for files derived from models. */
 #include "model/engine/sidecar.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 
 _Static_assert(SIDECAR_PATH_MAX == PATH_MAX, "paths are the system's");
 
-/* The value behind "key  : " in a file like /proc/cpuinfo; false if there is none. */
+/* Finds the value behind "key  : " in a file like /proc/cpuinfo. False: there is none. */
 static bool proc_value(const char *file, const char *key, char *value, size_t size) {
     FILE *from = fopen(file, "re");
     if (!from)
@@ -85,7 +85,7 @@ void accelerator_type(const char *provider, int device, char *text, size_t size)
         snprintf(text, size, "%s device %d", provider, device);
 }
 
-/* "FOLDER/STEM-TAG" + suffix. In a folder that many models share the model's own folder is part of the tag. */
+/* Writes "FOLDER/STEM-TAG" + suffix. In a folder that many models share, the tag is also of the model's own folder. */
 static int path_compose(const char *model_path, const char *folder, bool shared, const char *key, const char *suffix,
                         char *path, struct sy_error *err) {
     char absolute[PATH_MAX] = "";
@@ -115,22 +115,22 @@ static int folder_cache(const char *cache_dir, char *folder) {
                                  : -1;
     if (length < 0)
         return -ENOENT;
-    if (length < PATH_MAX && files_private(folder, NULL) == -EPERM) /* as /tmp is */
+    if (length < PATH_MAX && files_private(folder, NULL) == -EPERM) /* others may write the folder, as /tmp */
         length += snprintf(folder + length, (size_t)(PATH_MAX - length), own, (unsigned)geteuid());
     return length < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
-/* mkdir -p; 0 if the folder can be written then, and by nobody else. */
+/* Makes a folder, as mkdir -p. 0: this process can write the folder, and nobody else can. */
 static int folder_make(char *folder) {
     struct stat about;
     for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        mkdir(folder, 0700); /* what matters is the last one */
+        mkdir(folder, 0700); /* only the outcome of the last call matters */
         *slash = '/';
     }
     if (mkdir(folder, 0700) && errno != EEXIST)
         return -errno;
-    /* Made by an earlier version with an umask that lets the group write. A link may lead anywhere, to /tmp too. */
+    /* The folder may be an old one whose group may write it. A link may lead anywhere, even to /tmp. */
     if (lstat(folder, &about) == 0 && S_ISDIR(about.st_mode) && about.st_uid == geteuid() &&
         (about.st_mode & (S_IWGRP | S_IWOTH)))
         chmod(folder, about.st_mode & 07777 & ~(mode_t)(S_IWGRP | S_IWOTH));

@@ -1,4 +1,4 @@
-/* items.c - walks a graph in the order of its nodes, which give each tensor before it is taken. */
+/* items.c - walks a graph in the order of its nodes, in which each tensor is given before a node takes it. */
 #include "model/onnx/items.h"
 
 #include <errno.h>
@@ -78,7 +78,7 @@ const struct extent *flow_numbers(struct walk *w, const struct flow *flow, uint3
     *count = flow->rank == 0 ? 1 : (uint32_t)flow->dims[0].times;
     for (uint32_t i = 0; i < *count; i++)
         made[i] = extent_new(w, 0);
-    flow_set_numbers(w, (struct flow *)flow, flow->rank, made, *count); /* so that they are the same ones next time */
+    flow_set_numbers(w, (struct flow *)flow, flow->rank, made, *count); /* the next call must give the same numbers */
     return flow->values;
 }
 
@@ -99,7 +99,7 @@ int flow_plain(struct walk *w, const struct flow *flow, int64_t numbers[ONNX_LIS
 
 enum { TYPE_FLOAT = 1, TYPE_INT32 = 6, TYPE_INT64 = 7, TYPE_BOOL = 9 }; /* TensorProto.DataType */
 
-/* Sizes, and of short lists the elements. Fractions are numbers that are not known. */
+/* Numbers that are fractions count as not known. */
 void flow_weights(struct walk *w, struct onnx_bytes tensor, struct flow *flow) {
     struct onnx_weights weights;
     struct sy_error err;
@@ -143,7 +143,7 @@ void flow_weights(struct walk *w, struct onnx_bytes tensor, struct flow *flow) {
 
 /* ---- inputs ---- */
 
-/* TensorShapeProto.Dimension. Sizes that have a name are the same wherever it stands. */
+/* Reads a TensorShapeProto.Dimension. Sizes with the same name are the same everywhere. */
 static struct extent dimension_read(struct walk *w, const struct protobuf_field *dimension, struct onnx_bytes *name) {
     struct protobuf_in in = protobuf_inside(dimension);
     struct protobuf_field field;
@@ -162,7 +162,7 @@ static struct extent dimension_read(struct walk *w, const struct protobuf_field 
     return size;
 }
 
-/* The sizes in a ValueInfoProto, and the name of the first one; false: it has none. */
+/* Reads the sizes in a ValueInfoProto, and the name of the first size. False: there are no sizes. */
 static bool shape_read(struct walk *w, struct onnx_bytes info, struct flow *flow, struct onnx_bytes *first) {
     static const uint32_t path[] = {VALUE_TYPE, TYPE_TENSOR, TENSOR_TYPE_SHAPE};
     struct protobuf_in in = {info.data, info.data + info.length};
@@ -190,7 +190,8 @@ static bool shape_read(struct walk *w, struct onnx_bytes info, struct flow *flow
     return true;
 }
 
-/* Names that a converter has made up, another one for each tensor, say nothing (tf2onnx, Paddle2ONNX). */
+/* Whether a converter (tf2onnx, Paddle2ONNX) has made the name up. Such a name says nothing: each tensor has another
+ * one. */
 static bool is_made_up(struct onnx_bytes name) {
     static const char *const prefixes[] = {"unk__", "p2o.DynamicDimension."};
     bool made_up = name.length == 0;
@@ -224,7 +225,7 @@ static enum items_verdict inputs_begin(struct walk *w, struct onnx_bytes *items,
             *items = name;
         struct extent first = flow->dims[0];
         flow->kind = FLOW_ITEMS;
-        for (int d = 0; d < flow->rank; d++) /* one of the same name is as large as the batch */
+        for (int d = 0; d < flow->rank; d++) /* a dimension of the same name is as large as the batch */
             if (d == 0 || (!is_made_up(name) && extent_equal(flow->dims[d], first)))
                 flow->dims[d] = d ? extent_new(w, EXTENT_OTHERWISE) : (struct extent){.times = 1, .items = 1};
     }
@@ -270,7 +271,7 @@ static enum items_verdict node_walk(struct walk *w, struct flow *out) {
     return verdict;
 }
 
-/* Looks at one node. What takes something joined is joined, for the same cause. */
+/* Looks at one node. If the node takes a joined tensor, its outputs are joined, for the same cause. */
 static void node_look(struct walk *w, uint32_t n) {
     const struct onnx_graph *g = w->graph;
     const struct onnx_node *node = w->node = &g->nodes[n];
@@ -296,7 +297,7 @@ static void node_look(struct walk *w, uint32_t n) {
         uint32_t t = g->gives[node->gives_at + o];
         if (cause != ONNX_NONE && out[o].kind != FLOW_JOINED)
             out[o] = (struct flow){.kind = FLOW_JOINED, .rank = RANK_UNKNOWN, .cause = cause, .values = out[o].values};
-        else if (out[o].kind == FLOW_JOINED) { /* one of several outputs */
+        else if (out[o].kind == FLOW_JOINED) { /* one of several outputs is joined */
             out[o].cause = n;
             w->causes[n] = (struct cause){ITEMS_JOINED, w->what};
         }
@@ -381,7 +382,7 @@ enum items_verdict items_walk(struct onnx_graph *graph, struct sy_error *why) {
         error_set(why, -ENOMEM, "no memory to look for what joins items");
         verdict = ITEMS_UNKNOWN;
     }
-    for (char *c = why->text; verdict != ITEMS_APART && *c; c++) /* names are as the file has them */
+    for (char *c = why->text; verdict != ITEMS_APART && *c; c++) /* names may hold any bytes */
         if (*c < ' ' || *c > '~' || *c == '"' || *c == '\\')
             *c = '?';
     for (uint32_t t = 0; w.flows && t < graph->tensor_count; t++)

@@ -1,4 +1,5 @@
-/* items_flow.h - what items.c knows of a tensor, and the rules of operators have to tell. For the files items*.c. */
+/* items_flow.h - what the walk of items.c knows of a tensor, and what the rules of operators tell it. For the files
+ * items*.c. */
 #pragma once
 
 #include "model/onnx/items.h"
@@ -7,58 +8,58 @@
 #define FLOW_RANK_MAX 8
 #define RANK_UNKNOWN  (-1)
 
-/* A size, or a number computed from sizes: times * (the number of items)^items * a product of sizes that are not
- * known. These have random codes, and `unknown` is the sum of those in the product: so equal sums are equal products.
- */
+/* A size, or a number computed from sizes: the product of times, (the number of items)^items, and sizes that are not
+ * known. Each unknown size has a random code, and `unknown` is the sum of the codes in the product. So equal sums mean
+ * equal products of unknown sizes. */
 struct extent {
     int64_t times;
     uint64_t unknown;
-    uint32_t items; /* 0; 1: it grows with the items; EXTENT_OTHERWISE: it depends on their number in some other way */
+    uint32_t items; /* power of the number of items, 0 or 1; EXTENT_OTHERWISE: another dependence on that number */
 };
-#define EXTENT_OTHERWISE 2
+#define EXTENT_OTHERWISE 2 /* extent.items: neither power, but some dependence */
 
 enum flow_kind {
-    FLOW_SAME,   /* the same for every item and every batch */
-    FLOW_ITEMS,  /* items lie along dimension `axis`, which is a multiple of their number, each in a piece of its own */
-    FLOW_JOINED, /* something depends on several items, or it is not known whether */
+    FLOW_SAME,  /* tensor that is the same for every item and every batch */
+    FLOW_ITEMS, /* items lie along dimension `axis`, each in a piece of its own; the size is a multiple of the number */
+    FLOW_JOINED, /* elements depend on several items, or it is not known whether they do */
 };
 
 struct flow {
     enum flow_kind kind;
-    bool counts;    /* SAME, but its numbers depend on how many items there are */
-    int rank, axis; /* RANK_UNKNOWN only of SAME */
+    bool counts;    /* SAME: whether the elements depend on the number of items */
+    int rank, axis; /* number of dimensions, RANK_UNKNOWN only of SAME; ITEMS: dimension of the items */
     struct extent dims[FLOW_RANK_MAX];
-    struct extent *values; /* [value_count] the elements of a short list of numbers, or one number; NULL: not known */
+    struct extent *values; /* [value_count] elements of a short list of numbers, or a single number; NULL: not known */
     uint32_t value_count;
-    uint32_t cause; /* JOINED: the node */
+    uint32_t cause; /* JOINED: number of the node that is the cause */
 };
 
 struct walk {
     struct onnx_graph *graph;
-    struct flow *flows; /* of each tensor */
-    uint64_t codes;     /* given to unknown sizes so far */
+    struct flow *flows; /* [tensor_count] what is known of each tensor */
+    uint64_t codes;     /* state of the generator of codes for unknown sizes */
     int64_t opset;      /* version of the standard operators */
     struct cause {
         enum items_verdict verdict;
         const char *what;
-    } * causes; /* [node_count] */
-    const struct onnx_node *node;
+    } * causes;                   /* [node_count] verdict on each node, and what the node does */
+    const struct onnx_node *node; /* node that is looked at */
     const char *what;
     bool out_of_memory;
 };
 
-/* What an operator does to its inputs. Fills in `out`, the outputs, which are SAME of unknown rank before. Returns
- * walk_joined(), walk_unknown(), or ITEMS_APART. */
+/* A rule: what an operator does to its inputs. Fills in `out`, the outputs, which are SAME of unknown rank before.
+ * Returns walk_joined(), walk_unknown(), or ITEMS_APART. */
 typedef enum items_verdict flow_rule(struct walk *w, const struct flow *const *in, uint32_t in_count, struct flow *out,
                                      uint32_t out_count);
 
 struct flow_operator {
     const char *name;
     flow_rule *rule;
-    uint32_t sizes; /* a bit for each input that only says sizes, axes or positions */
+    uint32_t sizes; /* inputs that only give sizes, axes or positions, a bit each */
 };
 
-/* The rule of a node's operator; NULL: it is not known here. */
+/* The rule of a node's operator; NULL: there is none here. */
 const struct flow_operator *flow_operator_find(const struct onnx_node *node);
 
 enum items_verdict walk_joined(struct walk *w, const char *what);
@@ -78,17 +79,18 @@ static inline bool extent_is(struct extent e, int64_t number) {
 static inline bool extent_equal(struct extent a, struct extent b) {
     return a.times == b.times && a.unknown == b.unknown && a.items == b.items && a.items != EXTENT_OTHERWISE;
 }
-/* A size of which nothing is known but how it depends on the number of items. */
+/* A new unknown size; `items` says how it depends on the number of items. */
 struct extent extent_new(struct walk *w, uint32_t items);
 struct extent extent_product(struct walk *w, struct extent a, struct extent b);
-/* a / b where it is exact, else one that is not known. */
+/* a / b if the quotient is exact, else a new unknown size. */
 struct extent extent_quotient(struct walk *w, struct extent a, struct extent b);
 
-/* The elements of a list of numbers: known ones, or new unknown ones where only the count is known. NULL: neither. */
+/* The elements of a list of numbers: the known ones, or new unknown ones where only their count is known. NULL: neither
+ * is known. */
 const struct extent *flow_numbers(struct walk *w, const struct flow *flow, uint32_t *count);
-/* The same if each is a plain number: how many, or -1. */
+/* The elements of a list of plain numbers. Returns how many; -1: an element is no plain number, or not known. */
 int flow_plain(struct walk *w, const struct flow *flow, int64_t numbers[ONNX_LIST_MAX]);
-/* Sizes of a TensorProto, and of short lists the elements. */
+/* Fills a flow from a TensorProto: its sizes and, of a short list, the elements. */
 void flow_weights(struct walk *w, struct onnx_bytes tensor, struct flow *flow);
-/* Sets a list of `count` numbers (rank 1), or one number (rank 0, `count` 1). */
+/* Makes the flow a list of `count` numbers (rank 1), or one number (rank 0, `count` 1). */
 void flow_set_numbers(struct walk *w, struct flow *flow, int rank, const struct extent *numbers, uint32_t count);

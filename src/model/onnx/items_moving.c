@@ -36,8 +36,9 @@ static struct extent dims_multiplied(struct walk *w, const struct extent *dims, 
 }
 
 /* Gives a tensor other sizes; the order of its elements stays. `open`: the dimension whose size follows from the
- * others; -1: none. Items stay apart if what lies before them is as large as it was: a piece of it is then a whole
- * number of items' elements, or a single item would not fit these sizes either. */
+ * others; -1: none. Items stay apart if the product of the sizes before their dimension stays the same: each piece of
+ * the new dimension then holds the elements of a whole number of items, or a single item would not fit these sizes
+ * either. */
 static enum items_verdict reshape_to(struct walk *w, const struct flow *x, struct extent *dims, int rank, int open,
                                      struct flow *out) {
     int axis = -1;
@@ -139,7 +140,7 @@ RULE(squeezed) {
         return is_items(x) ? walk_unknown(w, no_sizes) : ITEMS_APART;
     for (int d = 0; none && d < x->rank; d++) {
         axes[d] = extent_is(x->dims[d], 1);
-        if (!axes[d] && !extent_is_number(x->dims[d])) /* its size may be 1, too: that of the items is, of one */
+        if (!axes[d] && !extent_is_number(x->dims[d])) /* the size may be 1: that of the items is, in a batch of 1 */
             return is_items(x) ? walk_joined(w, "drops the items' dimension when there is one") : ITEMS_APART;
     }
     if (is_items(x) && axes[x->axis])
@@ -241,7 +242,7 @@ RULE(split) {
     return ITEMS_APART;
 }
 
-/* Of a list of numbers, those from `begin` to before `end`. */
+/* Takes a list's numbers from `begin` to before `end`. */
 static void numbers_slice(struct walk *w, const struct flow *x, int64_t begin, int64_t end, int64_t step,
                           struct flow *out) {
     int64_t count = x->value_count;
@@ -256,9 +257,9 @@ static void numbers_slice(struct walk *w, const struct flow *x, int64_t begin, i
     flow_set_numbers(w, out, 1, numbers, n);
 }
 
-#define MORE_THAN_ANY 1000000 /* no dimension that items lie along is as large; converters write 10^9 or INT_MAX */
+#define MORE_THAN_ANY 1000000 /* size above all dimensions that items lie along; converters write 10^9 or INT_MAX */
 
-/* Begins, ends, axes and steps; up to version 9 as attributes. */
+/* Inputs: data, begins, ends, axes and steps; up to version 9 the latter are attributes. */
 RULE(sliced) {
     const struct flow *x = given(in, in_count, 0);
     static const char *const names[4] = {"starts", "ends", "axes", "steps"};
@@ -293,7 +294,7 @@ RULE(sliced) {
         return ITEMS_APART;
     }
     shape_copy(out, x);
-    if (!known && counts[2] < 0) { /* it cannot even be told which dimensions are sliced */
+    if (!known && counts[2] < 0) { /* it is not even known which dimensions are sliced */
         if (is_items(x))
             return walk_unknown(w, no_sizes);
         dims_forget(w, out, 0);
@@ -363,7 +364,8 @@ RULE(gathered) {
     return ITEMS_APART;
 }
 
-/* Data, and positions of the same rank (and what is to be written there): all have items, at the same dimension. */
+/* Inputs: data, positions of the same rank, and sometimes what is to be written there. All must have items, along the
+ * same dimension. */
 RULE(gathered_elements) {
     const struct flow *x = given(in, in_count, 0), *at = given(in, in_count, 1);
     (void)out_count;
@@ -414,7 +416,7 @@ RULE(one_hot) {
     return ITEMS_APART;
 }
 
-/* Of the machine-learning domain: one more dimension behind the others. */
+/* OneHotEncoder adds a dimension behind the others. */
 RULE(encoded) {
     const struct flow *x = given(in, in_count, 0);
     (void)out_count;
@@ -439,7 +441,7 @@ RULE(columns_taken) {
     return ITEMS_APART;
 }
 
-/* Vectors of features, one behind the other. */
+/* FeatureVectorizer puts vectors of features behind each other. */
 RULE(columns_joined) {
     (void)out_count;
     if (!items_behind(in, in_count, 0))
@@ -539,7 +541,8 @@ RULE(size) {
     return ITEMS_APART;
 }
 
-/* Sets the sizes of what is the same everywhere: if one grows with the items, each has an equal piece. */
+/* Sets the sizes of a tensor whose elements are all the same: if a size grows with the items, each item has an equal
+ * piece. */
 static enum items_verdict uniform(struct walk *w, const struct extent *dims, uint32_t rank, struct flow *out) {
     *out = (struct flow){.kind = FLOW_SAME, .rank = (int)rank};
     for (uint32_t d = 0; d < rank; d++) {
@@ -578,7 +581,7 @@ RULE(constant_of_shape) {
     return verdict;
 }
 
-/* Stretches, as element by element with a tensor of these sizes. */
+/* Stretches a tensor, as an operation by elements with a tensor of these sizes would. */
 RULE(expanded) {
     const struct flow *x = given(in, in_count, 0), *shape = given(in, in_count, 1);
     uint32_t count = 0;
@@ -614,7 +617,7 @@ RULE(tiled) {
     return ITEMS_APART;
 }
 
-/* Begin, end, step. Numbers that count the items differ between them. */
+/* Inputs: begin, end, step. A range that counts the items would give each item another number. */
 RULE(range) {
     int64_t begin[ONNX_LIST_MAX], end[ONNX_LIST_MAX], step[ONNX_LIST_MAX], whole;
     struct extent numbers[ONNX_LIST_MAX];

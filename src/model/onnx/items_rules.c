@@ -7,7 +7,7 @@
 
 /* ---- element by element ---- */
 
-/* One input counts; the others, if any, are the same for all items. */
+/* The first input counts; the other inputs, if any, are the same for all items. */
 RULE(element) {
     const struct flow *x = in_count ? in[0] : NULL;
     if (!x)
@@ -60,7 +60,7 @@ static struct extent number_chosen(struct walk *w, struct extent which, struct e
     return extent_equal(yes, no) ? yes : extent_new(w, which.items || yes.items || no.items ? EXTENT_OTHERWISE : 0);
 }
 
-/* Of short lists of numbers, the numbers; whether they are that. */
+/* Computes the numbers where all inputs are short lists of numbers. False: they are not. */
 static bool numbers_compute(struct walk *w, const struct flow *const *in, uint32_t in_count, struct flow *out) {
     const struct extent *lists[3];
     uint32_t counts[3], count = 1;
@@ -120,7 +120,7 @@ enum items_verdict flow_stretch(struct walk *w, const struct flow *const *in, ui
                 return walk_unknown(w, "takes, where the items lie, what is of another size");
             if (extent_is(size, 1))
                 size = in[i]->dims[at];
-            else if (!extent_equal(size, in[i]->dims[at])) /* one of them is 1, or they are equal */
+            else if (!extent_equal(size, in[i]->dims[at])) /* one of the two sizes is 1, or both are equal */
                 size = d == axis ? extent_new(w, 1) : extent_new(w, 0);
         }
         if (d == axis && (size.items != 1))
@@ -150,7 +150,7 @@ static enum items_verdict along(struct walk *w, const struct flow *x, int64_t ax
     return ITEMS_APART;
 }
 
-/* Before version 13 softmax takes everything from its axis on as one. */
+/* Before version 13 softmax takes all dimensions from its axis on as one dimension. */
 RULE(softmax) {
     (void)out_count;
     return along(w, given(in, in_count, 0), onnx_attribute_int(w->node, "axis", w->opset < 13 ? 1 : -1), w->opset < 13,
@@ -165,12 +165,12 @@ RULE(cumulated) {
     return along(w, in[0], axis[0], false, out);
 }
 
-/* Normalises each row over its last dimensions; scale and bias are the same for all. */
+/* Normalises each row over its last dimensions; scale and bias are the same for all rows. */
 RULE(layer_normalised) {
     if (items_behind(in, in_count, 1))
         return walk_unknown(w, from_items);
     enum items_verdict verdict = along(w, given(in, in_count, 0), onnx_attribute_int(w->node, "axis", -1), true, out);
-    for (uint32_t o = 1; o < out_count && verdict == ITEMS_APART; o++) { /* means and deviations: never taken further */
+    for (uint32_t o = 1; o < out_count && verdict == ITEMS_APART; o++) { /* means, deviations: not to be taken */
         out[o].kind = FLOW_JOINED;
         w->what = "has means that are given on";
     }
@@ -286,7 +286,7 @@ RULE(top) {
 
 /* ---- products ---- */
 
-/* Rows of the left times columns of the right. */
+/* Multiplies rows of the left input with columns of the right input. */
 static enum items_verdict product_of(struct walk *w, const struct flow *a, const struct flow *b, struct flow *out) {
     struct flow left, right, sides[2];
     if (!a || !b)
@@ -322,7 +322,7 @@ RULE(product) {
     return product_of(w, given(in, in_count, 0), given(in, in_count, 1), out);
 }
 
-/* com.microsoft: may take its sides transposed. */
+/* FusedMatMul of com.microsoft may take its inputs transposed. */
 RULE(product_fused) {
     const struct flow *a = given(in, in_count, 0), *b = given(in, in_count, 1);
     if (onnx_attribute_int(w->node, "transBatchA", 0) || onnx_attribute_int(w->node, "transBatchB", 0) || !a || !b ||
@@ -332,7 +332,7 @@ RULE(product_fused) {
     return product(w, in, in_count, out, out_count);
 }
 
-/* Left, its scale and zero, right, its scale and zero, the result's scale and zero. */
+/* Inputs: left, its scale and zero; right, its scale and zero; the result's scale and zero. */
 RULE(product_quantised) {
     (void)out_count;
     for (uint32_t i = 0; i < in_count; i++)
@@ -341,7 +341,7 @@ RULE(product_quantised) {
     return product_of(w, given(in, in_count, 0), given(in, in_count, 3), out);
 }
 
-/* The right side has been packed: only its result's last size differs. */
+/* The right input has been packed: of the result's sizes only the last one differs from the left input's. */
 RULE(product_packed) {
     const struct flow *x = given(in, in_count, 0);
     (void)out_count;
@@ -376,7 +376,8 @@ RULE(general_product) {
     return ITEMS_APART;
 }
 
-/* "bij,bjk->bik": the letter at which items lie is in all that have items, in nothing else, and in the result. */
+/* Einsum, "bij,bjk->bik": the letter of the items' dimension must be in all inputs that have items, in no other input,
+ * and in the result. */
 RULE(einsum) {
     struct onnx_bytes equation = onnx_attribute_string(w->node, "equation");
     uint32_t term = 0, at = 0;
@@ -385,7 +386,7 @@ RULE(einsum) {
     (void)out_count;
     if (!items_behind(in, in_count, 0))
         return ITEMS_APART;
-    for (uint32_t pass = 0; pass < 2; pass++) { /* finds the letter, then looks where it is */
+    for (uint32_t pass = 0; pass < 2; pass++) { /* the first pass finds the letter, the second one looks where it is */
         term = at = 0;
         rank = 0, axis = -1, seen = 0;
         bool result = false;
@@ -437,7 +438,8 @@ RULE(einsum) {
 
 /* ---- images ---- */
 
-/* Of N, C, and what lies behind: each item by itself. Weights are the same for all. */
+/* Dimensions are N, C, and others behind. The operator works on each item by itself; weights are the same for all
+ * items. */
 RULE(image) {
     const struct flow *x = given(in, in_count, 0);
     if (items_behind(in, in_count, 1))
@@ -455,7 +457,7 @@ RULE(image) {
     return ITEMS_APART;
 }
 
-/* The same, and sizes stay. Its second output, a mask or means, says nothing that is used. */
+/* As `image`, and the sizes stay. No node may take the further outputs, a mask or means. */
 RULE(image_same) {
     const struct flow *x = given(in, in_count, 0);
     enum items_verdict verdict = image(w, in, in_count, out, 1);
@@ -485,7 +487,7 @@ RULE(mean_variance_normalised) {
     if (!is_items(x))
         return ITEMS_APART;
     if (count < 0)
-        axes[0] = 0, count = 1; /* otherwise 0, 2, 3 */
+        axes[0] = 0, count = 1; /* default axes: 0, 2, 3 */
     for (int i = 0; i < count; i++)
         if (axis_at(axes[i], x->rank) == x->axis)
             return walk_joined(w, "normalises by the statistics of the batch");
@@ -509,7 +511,7 @@ RULE(resized) {
     int axis_count = onnx_attribute_ints(w->node, "axes", axes), at = x->axis;
     for (int i = 0; axis_count >= 0; i++) {
         if (i == axis_count)
-            return ITEMS_APART; /* not resized there */
+            return ITEMS_APART; /* the items' dimension is not resized */
         if (axis_at(axes[i], x->rank) == x->axis) {
             at = i;
             break;
@@ -524,7 +526,7 @@ RULE(resized) {
     return ITEMS_APART;
 }
 
-/* Images and where to look in them. */
+/* Inputs: images, and positions to look at in them. */
 RULE(sampled) {
     const struct flow *x = given(in, in_count, 0), *grid = given(in, in_count, 1);
     (void)out_count;
@@ -566,7 +568,8 @@ RULE(recurrent) {
     return ITEMS_APART;
 }
 
-/* Scale and zero are the same for all; with one for each channel the items lie along another dimension. */
+/* Scale and zero are the same for all items. With one scale for each channel, the items must lie along another
+ * dimension. */
 RULE(quantised) {
     const struct flow *x = given(in, in_count, 0), *scale = given(in, in_count, 1);
     (void)out_count;
@@ -595,7 +598,7 @@ RULE(joins) {
     return items_behind(in, in_count, 0) ? walk_joined(w, "looks at all items together") : ITEMS_APART;
 }
 
-/* Strings, one by one, unless it drops some. */
+/* StringNormalizer works on strings one by one, unless it drops some strings. */
 RULE(normalised_strings) {
     return onnx_attribute_has(w->node, "stopwords") ? joins(w, in, in_count, out, out_count)
                                                     : element(w, in, in_count, out, out_count);
@@ -622,7 +625,7 @@ RULE(fused) {
     return ITEMS_APART;
 }
 
-/* Rows, and what is added to them. */
+/* Inputs: rows, and what is added to them. */
 RULE(skip_normalised) {
     const struct flow *x = given(in, in_count, 0), *skip = given(in, in_count, 1);
     if (!is_items(x) && !is_items(skip))

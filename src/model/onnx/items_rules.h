@@ -1,4 +1,4 @@
-/* items_rules.h - what rules of operators have in common. For items_rules.c and items_moving.c. */
+/* items_rules.h - what the rules of operators have in common. For items_rules.c and items_moving.c. */
 #pragma once
 
 #include <string.h>
@@ -31,13 +31,13 @@ static inline bool op_is(const struct walk *w, const char *name) {
     return onnx_bytes_are(w->node->op, name);
 }
 
-/* An axis counted from the front; -1: there is none such. */
+/* An axis, counted from the front; -1: the tensor has no such axis. */
 static inline int axis_at(int64_t axis, int rank) {
     axis += axis < 0 ? rank : 0;
     return axis >= 0 && axis < rank ? (int)axis : -1;
 }
 
-/* All but its numbers. */
+/* Copies a flow without its numbers. */
 static inline void shape_copy(struct flow *to, const struct flow *from) {
     *to = *from;
     to->values = NULL;
@@ -69,21 +69,23 @@ static inline bool dim_insert(struct flow *flow, int d, struct extent size) {
     return true;
 }
 
-/* Sizes of all dimensions but that of the items are no longer known. */
+/* Makes the sizes of dimensions from `from` on unknown, but not that of the items. */
 static inline void dims_forget(struct walk *w, struct flow *flow, int from) {
     for (int d = from; d < flow->rank; d++)
         if (flow->kind != FLOW_ITEMS || d != flow->axis)
             flow->dims[d] = extent_new(w, 0);
 }
 
-/* Numpy's rule: shapes are aligned at their ends, and a size of 1 is stretched. */
+/* The output of an operator that stretches its inputs by Numpy's rule: shapes are aligned at their ends, and a size of
+ * 1 becomes the other's size. */
 enum items_verdict flow_stretch(struct walk *w, const struct flow *const *in, uint32_t in_count, struct flow *out);
-/* The axes of a reduction; false: they are not known. None given: all, or by `noop_with_empty_axes` none. */
+/* Reads the axes of a reduction. If none are given, all are meant, or with `noop_with_empty_axes` none. False: the axes
+ * are not known. */
 bool flow_axes_read(struct walk *w, const struct flow *list, int rank, bool *axes, bool *none);
 
 /* ---- tables ---- */
 
-/* Inputs that only say sizes. */
+/* Bits of the inputs `first` to `last`, which only give sizes. */
 #define SIZES(first, last) ((1u << (last + 1)) - (1u << (first)))
 
 struct flow_operators {
@@ -91,5 +93,5 @@ struct flow_operators {
     size_t count;
 };
 
-/* Of items_moving.c: of the standard domain, and of that of machine learning. */
+/* The operators of items_moving.c: of ONNX's standard domain, and of its machine-learning domain. */
 extern const struct flow_operators moving_standard, moving_learning;

@@ -6,7 +6,7 @@
 #include "core/util/protobuf.h"
 #include "model/onnx/onnx_proto.h"
 
-/* The attribute of a name, as a message to be read. */
+/* Finds the attribute with a name, as a message to be read. */
 static bool attribute_find(const struct onnx_node *node, const char *name, struct protobuf_in *attribute) {
     struct protobuf_in in = {node->raw.data, node->raw.data + node->raw.length};
     struct protobuf_field field, inner;
@@ -25,7 +25,7 @@ static bool attribute_find(const struct onnx_node *node, const char *name, struc
 int64_t onnx_attribute_int(const struct onnx_node *node, const char *name, int64_t otherwise) {
     struct protobuf_in in;
     struct protobuf_field field;
-    int64_t value = 0; /* what protobuf leaves out */
+    int64_t value = 0; /* default value, which protobuf leaves out */
     if (!attribute_find(node, name, &in))
         return otherwise;
     while (protobuf_next(&in, &field) > 0)

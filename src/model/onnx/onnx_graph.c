@@ -1,4 +1,4 @@
-/* onnx_graph.c - two passes over a model's file: its tensors and nodes are counted, then read. */
+/* onnx_graph.c - reads a model's file in two passes: counts its tensors and nodes, then reads them. */
 #include "model/onnx/onnx_graph.h"
 
 #include <errno.h>
@@ -13,12 +13,12 @@
 #include "model/engine/fingerprint.h"
 #include "model/onnx/onnx_proto.h"
 
-#define DEPTH_MAX      16      /* of subgraphs in subgraphs */
-#define NODES_MAX      1000000 /* of a graph; the largest public ones have some 100,000 */
+#define DEPTH_MAX      16      /* levels of subgraphs in subgraphs */
+#define NODES_MAX      1000000 /* nodes of a graph; the largest public ones have some 100,000 */
 #define TENSORS_IN_MAX 4000000
 #define SHOWN(bytes)   (int)((bytes).length > 100 ? 100 : (bytes).length), (const char *)(bytes).data
 
-/* Where a reading is: the graph, and how much room its arrays have. */
+/* The state of a reading: the graph, and the room of its arrays. */
 struct reading {
     struct onnx_graph *graph;
     uint32_t uses_room, gives_room;
@@ -50,7 +50,7 @@ uint32_t onnx_tensor_find(const struct onnx_graph *graph, const void *name, size
     return *name_slot(graph, name, length);
 }
 
-/* The tensor of this name, which is made if there is none; *made says. There is room for all that were counted. */
+/* Finds the tensor of this name, or makes it; *made says which. There is room for all tensors that were counted. */
 static struct onnx_tensor *tensor_named(struct onnx_graph *graph, struct onnx_bytes name, bool *made) {
     uint32_t *slot = name_slot(graph, name.data, name.length);
     *made = *slot == ONNX_NONE;
@@ -77,8 +77,8 @@ static bool uses_push(struct reading *r, uint32_t tensor) {
     return true;
 }
 
-/* Notes that a subgraph takes a tensor of this name, if the graph around it has one. Names inside differ from those
- * around, as ONNX demands; if they do not, the tensor merely counts as used where it is not. */
+/* Notes that a subgraph takes a tensor of this name, if the graph around it has such a tensor. Names inside a subgraph
+ * differ from those around it, as ONNX demands; if they do not, a tensor merely counts as used where it is not. */
 static int capture(struct reading *r, struct onnx_bytes name, struct onnx_node *node) {
     uint32_t t = name.length ? onnx_tensor_find(r->graph, name.data, name.length) : ONNX_NONE;
     if (t == ONNX_NONE)
@@ -89,7 +89,7 @@ static int capture(struct reading *r, struct onnx_bytes name, struct onnx_node *
 
 static int subgraph_read(struct reading *r, const struct protobuf_field *graph, struct onnx_node *node, uint32_t depth);
 
-/* The subgraphs among a node's attributes. */
+/* Reads the subgraphs among a node's attributes. */
 static int attribute_read(struct reading *r, const struct protobuf_field *attribute, struct onnx_node *node,
                           uint32_t depth) {
     struct protobuf_in in = protobuf_inside(attribute);
@@ -114,7 +114,7 @@ static int inner_node_read(struct reading *r, const struct protobuf_field *inner
     return rc ? rc : more < 0 ? broken(r, "a node of a subgraph is cut off") : 0;
 }
 
-/* What a subgraph takes from around it: inputs of its nodes, and outputs that it hands through. */
+/* Notes what a subgraph takes from around it: inputs of its nodes, and outputs that it hands through. */
 static int subgraph_read(struct reading *r, const struct protobuf_field *graph, struct onnx_node *node,
                          uint32_t depth) {
     struct protobuf_in in = protobuf_inside(graph), value;
@@ -160,7 +160,8 @@ static int node_output(struct reading *r, struct onnx_bytes name, struct onnx_no
     return 0;
 }
 
-/* A node's fields may come in any order, but its outputs are not its inputs: three passes. */
+/* Reads a node, whose fields may come in any order, in three passes: inputs; attributes, as tensors that subgraphs take
+ * follow the inputs; outputs, as no output of the node may be one of its inputs. */
 static int node_read(struct reading *r, const struct protobuf_field *whole) {
     struct onnx_graph *graph = r->graph;
     struct onnx_node node = {
@@ -224,7 +225,7 @@ static int initialiser_read(struct reading *r, const struct protobuf_field *fiel
     return 0;
 }
 
-/* After the initialisers. */
+/* Reads an input of the graph; the initialisers have been read. */
 static int input_read(struct reading *r, const struct protobuf_field *field) {
     struct onnx_graph *graph = r->graph;
     struct onnx_bytes name;
@@ -244,7 +245,7 @@ static int input_read(struct reading *r, const struct protobuf_field *field) {
     return 0;
 }
 
-/* After the nodes. */
+/* Reads an output of the graph; the nodes have been read. */
 static int output_read(struct reading *r, const struct protobuf_field *field) {
     struct onnx_graph *graph = r->graph;
     struct onnx_bytes name;
@@ -342,7 +343,7 @@ static int graph_read(struct reading *r, struct onnx_bytes graph) {
     return rc;
 }
 
-/* Adds to one of the two short lists. */
+/* Adds to one of the two short lists, imports or functions. */
 static int list_push(struct reading *r, struct onnx_bytes **list, uint32_t *count, struct onnx_bytes bytes) {
     struct onnx_bytes *longer = realloc(*list, (*count + 1) * sizeof(**list));
     if (!longer)

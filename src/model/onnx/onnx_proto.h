@@ -1,6 +1,4 @@
-/* onnx_proto.h - numbers of the fields of ONNX's messages (onnx/onnx.proto, Apache-2.0). For the files that read
- * models.
- */
+/* onnx_proto.h - numbers of fields in ONNX's messages (onnx/onnx.proto, Apache-2.0). For files that read models. */
 #pragma once
 
 enum { MODEL_IR_VERSION = 1, MODEL_GRAPH = 7, MODEL_OPSET_IMPORT = 8, MODEL_FUNCTIONS = 25 };

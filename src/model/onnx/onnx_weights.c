@@ -1,4 +1,4 @@
-/* onnx_weights.c - the elements of a TensorProto, whichever of its fields or files they are in. */
+/* onnx_weights.c - reads the elements of a TensorProto, whichever of its fields or files they are in. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -46,7 +46,7 @@ static bool number_read(struct onnx_bytes text, uint64_t *value) {
     return text.length > 0;
 }
 
-/* An entry of TensorProto.external_data; unknown keys (checksum) are passed over. */
+/* Reads an entry of TensorProto.external_data; unknown keys (checksum) are passed over. */
 static bool place_read(const struct protobuf_field *entry, struct place *place) {
     struct protobuf_in in = protobuf_inside(entry);
     struct protobuf_field field;
@@ -101,7 +101,7 @@ static int file_read(struct onnx_graph *graph, struct onnx_bytes name, struct on
     return rc;
 }
 
-/* The file of this name, read once. */
+/* The file of this name, which is read at the first call. */
 static int file_find(struct onnx_graph *graph, struct onnx_bytes name, const struct onnx_file **found,
                      struct sy_error *err) {
     for (uint32_t f = 0; f < graph->file_count; f++) {
@@ -179,7 +179,7 @@ static bool typed_add(struct text *to, const struct protobuf_field *field, uint6
     }
 }
 
-/* A dimension, or a packed list of them. */
+/* Reads a dimension, or a packed list of dimensions. */
 static bool dims_add(const struct protobuf_field *field, struct onnx_weights *weights) {
     if (field->wire == PROTOBUF_VARINT) {
         if (weights->rank == ONNX_RANK_MAX)
@@ -198,7 +198,7 @@ static bool dims_add(const struct protobuf_field *field, struct onnx_weights *we
     return true;
 }
 
-/* The elements of the typed fields, in memory of their own. */
+/* Reads the elements of the typed fields into new memory. */
 static int typed_read(struct onnx_graph *graph, struct onnx_bytes tensor, struct onnx_weights *weights,
                       struct sy_error *err) {
     struct protobuf_in in = {tensor.data, tensor.data + tensor.length};

@@ -1,4 +1,4 @@
-/* cut.c - the nodes that all models have, as one graph, and its cuts. */
+/* cut.c - makes one graph of the nodes that all models have, and finds its cuts. */
 #include "model/prefix/cut.h"
 
 #include <errno.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define NONE       UINT32_MAX
-#define VISITS_MAX 300000000 /* edges looked at for cuts before one node: about a second */
+#define VISITS_MAX 300000000 /* most edges that the search for cuts before single nodes looks at: about a second */
 
 /* ---- a model ---- */
 
@@ -72,8 +72,8 @@ void cut_needed(const struct onnx_graph *graph, const uint32_t *goals, uint32_t 
 /* ---- a table of digests ---- */
 
 struct entry {
-    const struct onnx_digest *digest; /* NULL: free */
-    uint32_t models;                  /* how many of the models, from the first on, have it */
+    const struct onnx_digest *digest; /* digest of the entry; NULL: the entry is free */
+    uint32_t models;                  /* number of models, from the first on, that have the digest */
     uint32_t class;
 };
 
@@ -89,7 +89,7 @@ static bool table_make(struct table *table, uint32_t most) {
     return table->entries;
 }
 
-/* The digest's entry, or the free one that it would have. */
+/* The entry of a digest, or the free entry where it would go. */
 static struct entry *table_find(const struct table *table, const struct onnx_digest *digest) {
     uint32_t at = (uint32_t)digest->words[0] & (table->slots - 1);
     while (table->entries[at].digest && !onnx_digest_equal(table->entries[at].digest, digest))
@@ -97,7 +97,8 @@ static struct entry *table_find(const struct table *table, const struct onnx_dig
     return &table->entries[at];
 }
 
-/* Whether a node may be in a prefix: it depends on inputs, an output depends on it, and it may have an equal. */
+/* Whether a node may be in a prefix: the node depends on inputs, an output depends on the node, and another node may
+ * equal it. */
 static bool eligible(const struct cut_model *model, uint32_t n) {
     const struct onnx_node *node = &model->graph.nodes[n];
     if (!model->digests.live[n] || onnx_digest_none(&model->digests.nodes[n]))
@@ -110,7 +111,7 @@ static bool eligible(const struct cut_model *model, uint32_t n) {
     return false;
 }
 
-/* Enters the nodes of the models; those that all of them have end with `models` = model_count. */
+/* Enters the nodes of the models in the table. Nodes that all models have end with `models` = model_count. */
 static bool table_fill(struct table *table, const struct cut_model *const *models, uint32_t model_count) {
     if (!table_make(table, models[0]->graph.node_count))
         return false;
@@ -143,20 +144,20 @@ uint32_t cut_common(const struct cut_model *a, const struct cut_model *b) {
 
 /* A use of a tensor of the common graph. */
 struct use {
-    uint32_t tensor, by; /* a class; `class_count`: by something that is not common, or as an output */
+    uint32_t tensor, by; /* tensor, and class that uses it; `class_count`: a node that is not common, or an output */
 };
 
 /* Nodes that all models have and that compute the same are one class. Classes are numbered in the first model's order,
  * so a class takes only tensors of lower ones. The tensors of class c are first[c]..first[c + 1] - 1. */
 struct common {
     uint32_t class_count, tensor_count, use_count, before_count;
-    uint32_t *node;               /* [class_count] of the first model */
-    uint32_t *first;              /* [class_count + 1] */
-    uint32_t *last_use;           /* [tensor_count] the greatest `by` + 1; 0: it is never used */
-    struct use *uses;             /* by tensor */
-    uint32_t *uses_at;            /* [tensor_count + 1] */
-    uint32_t *before, *before_at; /* [class_count + 1] the classes whose tensors a class takes */
-    int32_t *open;                /* [class_count + 1] scratch */
+    uint32_t *node;               /* [class_count] node of the first model, by class */
+    uint32_t *first;              /* [class_count + 1] first tensor of each class */
+    uint32_t *last_use;           /* [tensor_count] greatest class that uses a tensor, plus 1; 0: none */
+    struct use *uses;             /* [use_count] uses, by tensor */
+    uint32_t *uses_at;            /* [tensor_count + 1] place in `uses` of each tensor's first use */
+    uint32_t *before, *before_at; /* classes whose tensors a class takes; [class_count + 1] the first of them */
+    int32_t *open;                /* [class_count + 1] scratch: change of the number of open tensors at each class */
     bool *in;                     /* [class_count] scratch */
     uint32_t *stack;              /* [class_count] scratch */
 };
@@ -213,7 +214,7 @@ static bool common_make(struct common *c, struct table *table, const struct cut_
     return true;
 }
 
-/* The class of a node of any of the models; NONE: it is not common. */
+/* The class of a node of any of the models; NONE: the node is not common. */
 static uint32_t class_of(const struct table *table, const struct cut_model *model, uint32_t n, uint32_t model_count) {
     if (n == ONNX_NONE || !eligible(model, n))
         return NONE;
@@ -221,7 +222,7 @@ static uint32_t class_of(const struct table *table, const struct cut_model *mode
     return entry->digest && entry->models == model_count ? entry->class : NONE;
 }
 
-/* The common graph's tensor that a model's tensor is; NONE: it is none, or depends on no input. */
+/* The number in the common graph of a model's tensor; NONE: the tensor is not in it, or depends on no input. */
 static uint32_t common_tensor(const struct common *c, const struct table *table, const struct cut_model *model,
                               uint32_t t, uint32_t model_count) {
     uint32_t n = t == ONNX_NONE ? ONNX_NONE : model->graph.tensors[t].node;
@@ -291,8 +292,9 @@ static void common_edges(struct common *c, const struct table *table, const stru
 
 struct candidate {
     uint32_t classes, tensors;
-    uint32_t at;  /* a class: */
-    bool closure; /* the class and all that come before it; else all classes up to its number */
+    uint32_t at;  /* class of the candidate, see `closure` */
+    bool closure; /* true: the cut is behind class `at` and all classes before it in the graph; false: behind all
+                     classes up to number `at` */
 };
 
 static int candidate_order(const void *a, const void *b) {
@@ -304,7 +306,7 @@ static int candidate_order(const void *a, const void *b) {
     return x->at != y->at ? (x->at > y->at ? -1 : 1) : (int)x->closure - (int)y->closure;
 }
 
-/* Marks a candidate's classes in `in`, which is clear. Returns how many; *visits counts the edges. */
+/* Marks a candidate's classes in `in`, which must be clear. Returns the number of classes; *visits counts the edges. */
 static uint32_t candidate_mark(struct common *c, const struct candidate *candidate, uint64_t *visits) {
     uint32_t depth = 0, count = 1;
     if (!candidate->closure) {
@@ -333,7 +335,7 @@ static bool tensor_open(const struct common *c, uint32_t t) {
     return false;
 }
 
-/* The tensors of the marked classes that others use; counts up to `most` + 1. */
+/* The number of tensors of marked classes that other classes use, counted up to `most` + 1. */
 static uint32_t tensors_open(const struct common *c, uint32_t last, uint32_t most, uint32_t *tensors) {
     uint32_t count = 0;
     for (uint32_t k = 0; k <= last; k++)
@@ -346,7 +348,7 @@ static uint32_t tensors_open(const struct common *c, uint32_t last, uint32_t mos
     return count;
 }
 
-/* Each class with what comes before it, as a cut; from the last class on, since later ones are deeper. */
+/* Tries each class with all that comes before it as a cut, from the last class on, since later classes are deeper. */
 static uint32_t candidates_closures(struct common *c, uint32_t tensors_max, struct candidate *candidates) {
     uint32_t count = 0, tensors[CUT_TENSORS_MAX];
     uint64_t visits = 0;
@@ -362,7 +364,7 @@ static uint32_t candidates_closures(struct common *c, uint32_t tensors_max, stru
     return count;
 }
 
-/* All classes up to each, as a cut. A tensor is open from its class until the class before its last use. */
+/* Tries all classes up to each class as a cut. A tensor is open from its class until the class before its last use. */
 static uint32_t candidates_orders(struct common *c, uint32_t tensors_max, struct candidate *candidates) {
     uint32_t count = 0;
     for (uint32_t k = 0; k < c->class_count; k++)
@@ -385,7 +387,7 @@ static bool cut_same(const struct cut *a, const struct cut *b) {
            memcmp(a->tensors, b->tensors, a->tensor_count * sizeof(a->tensors[0])) == 0;
 }
 
-/* The cut of a candidate: its tensors, and the nodes and weights of the first model before them. */
+/* Makes the cut of a candidate: its tensors, and the nodes and weights of the first model before them. */
 static void cut_make(struct common *c, const struct candidate *candidate, const struct cut_model *model,
                      struct cut *cut, bool *nodes, bool *marked) {
     const struct onnx_graph *graph = &model->graph;

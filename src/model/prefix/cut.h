@@ -4,9 +4,9 @@
  *     input -> conv -> relu -> conv -> relu ==cut==> fully connected -> A's output
  *                                           \======> fully connected -> B's output
  *
- * A cut is a set of nodes with all that they depend on. The tensors that cross it are few, since they are kept between
- * the runs. What does not depend on an input (constants, and what is computed of them) never crosses it: each side has
- * its own. */
+ * A cut is a set of nodes with all that they depend on. Few tensors cross the cut, since they are kept between the runs
+ * of both parts. A tensor that depends on no input (a constant, or what is computed of constants) never crosses the
+ * cut: each part has its own copy. */
 #pragma once
 
 #include "model/prefix/onnx_digest.h"
@@ -17,38 +17,39 @@
 struct cut_model {
     struct onnx_graph graph;
     struct onnx_digests digests;
-    uint32_t node_count;    /* those that are live */
-    uint64_t weights_bytes; /* of the initialisers that they take */
+    uint32_t node_count;    /* number of live nodes */
+    uint64_t weights_bytes; /* bytes of the initialisers that live nodes take */
 };
 
 struct cut {
-    uint32_t node_count;    /* of the prefix */
-    uint64_t weights_bytes; /* that they take */
+    uint32_t node_count;    /* number of nodes of the prefix */
+    uint64_t weights_bytes; /* bytes of weights that the prefix takes */
     uint32_t tensor_count;
-    struct onnx_digest tensors[CUT_TENSORS_MAX]; /* that cross it; cut_tensors() says which they are in a model */
+    struct onnx_digest tensors[CUT_TENSORS_MAX]; /* tensors that cross the cut; cut_tensors() finds them in a model */
 };
 
-/* Reads a model and what its nodes compute. -errno with a sentence. Free it with cut_model_free() after success. */
+/* Reads a model, and the digests of what its nodes compute. cut_model_free() frees it after success. -errno with a
+ * sentence. */
 int cut_model_read(const char *path, struct cut_model *model, struct sy_error *err);
-/* The same from memory that outlives it. */
+/* As cut_model_read(), from memory that outlives the model. */
 int cut_model_parse(const char *path, const void *data, size_t bytes, struct cut_model *model, struct sy_error *err);
 void cut_model_free(struct cut_model *model);
 
-/* Live nodes that depend on inputs and that both models have. 0 without memory. */
+/* The number of live nodes that depend on inputs and that both models have. 0: out of memory. */
 uint32_t cut_common(const struct cut_model *a, const struct cut_model *b);
 
-/* The cuts of two or more models through at most `tensors_max` tensors, the deepest (with the most nodes) first, at
- * most CUTS_MAX; *count may be 0. It looks at two kinds of sets: a node with all nodes that come before it, and the
- * first nodes in the first model's order. Other cuts through several tensors are not found. -ENOMEM. */
+/* Finds the cuts of two or more models through at most `tensors_max` tensors: at most CUTS_MAX, the deepest (with the
+ * most nodes) first. *count may be 0. The search looks at two kinds of sets: a node with all nodes that come before it,
+ * and the first nodes in the first model's order. It does not find other cuts through several tensors. 0 or -ENOMEM. */
 int cuts_find(const struct cut_model *const *models, uint32_t model_count, uint32_t tensors_max,
               struct cut cuts[CUTS_MAX], uint32_t *count, struct sy_error *err);
 
-/* The tensors of a model that cross the cut, by number; the model is one of those that it was found for. Of several
- * tensors with the same digest, the first. */
+/* The numbers of the tensors that cross the cut, in a model for which the cut was found. Of several tensors with the
+ * same digest, the first counts. */
 void cut_tensors(const struct cut_model *model, const struct cut *cut, uint32_t tensors[CUT_TENSORS_MAX]);
 
-/* Marks what of the model computes the tensors `goals`: nodes, and the inputs and initialisers they take. Of a tensor
- * that `stops` has, goal or not, only the tensor itself is marked, and not what computes it. Arrays of node_count and
- * tensor_count; `stops` may be NULL. */
+/* Marks what computes the tensors `goals`: nodes, and the inputs and initialisers that they take. Of a tensor in
+ * `stops`, goal or not, only the tensor itself is marked, and not what computes it. `nodes` has node_count entries,
+ * `tensors` and `stops` have tensor_count; `stops` may be NULL. */
 void cut_needed(const struct onnx_graph *graph, const uint32_t *goals, uint32_t goal_count, const bool *stops,
                 bool *nodes, bool *tensors);

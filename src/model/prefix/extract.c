@@ -1,4 +1,4 @@
-/* extract.c - copies what is needed of a model, message by message. */
+/* extract.c - copies the needed part of a model, message by message. */
 #include "model/prefix/extract.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ static void put_number(struct text *text, uint32_t number, uint64_t value) {
     protobuf_put_varint(text, value);
 }
 
-/* A message that was written apart becomes a field. */
+/* Makes a message that was written apart a field. */
 static void put_message(struct text *text, uint32_t number, struct text *message) {
     protobuf_put_bytes(text, number, message->data, message->length);
     text->failed |= message->failed;
@@ -50,7 +50,7 @@ int extract_input_name(const struct onnx_graph *graph, const struct extract_part
 
 /* ---- descriptions ---- */
 
-/* TensorProto.DataType of a type. */
+/* The TensorProto.DataType of a type. */
 static uint64_t element_type(enum datatype type) {
     static const uint8_t numbers[DATATYPE_COUNT] = {
         [DATATYPE_BOOL] = 9,    [DATATYPE_UINT8] = 2, [DATATYPE_UINT16] = 4, [DATATYPE_UINT32] = 12,
@@ -61,7 +61,7 @@ static uint64_t element_type(enum datatype type) {
     return numbers[type];
 }
 
-/* ValueInfoProto: a name, and what is known of its type. */
+/* Writes a ValueInfoProto: a name, and what is known of the tensor's type. */
 static void value_put(struct text *text, uint32_t number, const char *name, const struct tensor_spec *spec) {
     struct text value, type, tensor, shape, dimension;
     text_init(&value, NULL, 0);
@@ -86,7 +86,7 @@ static void value_put(struct text *text, uint32_t number, const char *name, cons
 
 /* ---- weights ---- */
 
-/* An initialiser; one in a file of its own is copied into the model. */
+/* Writes an initialiser. If its elements lie in a file of their own, they are copied into the model. */
 static int weights_put(struct onnx_graph *graph, const struct onnx_tensor *tensor, struct text *text,
                        struct sy_error *err) {
     struct onnx_weights weights;
@@ -116,12 +116,12 @@ static int weights_put(struct onnx_graph *graph, const struct onnx_tensor *tenso
 struct extracting {
     struct onnx_graph *graph;
     const struct extract_part *part;
-    bool *stops, *nodes, *tensors; /* tensors at which the part begins; its nodes and tensors */
-    struct text *text;             /* GraphProto */
+    bool *stops, *nodes, *tensors; /* marks: tensors at which the part begins; nodes of the part; tensors of the part */
+    struct text *text;             /* text of the part's GraphProto */
     struct sy_error *err;
 };
 
-/* Identity from an input's other name to its own, where it is handed through. */
+/* Writes an Identity node from an input's other name to its own name, for an input that is handed through. */
 static void identity_put(struct extracting *x, const char *input, struct onnx_bytes output) {
     struct text node;
     text_init(&node, NULL, 0);

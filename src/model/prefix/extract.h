@@ -8,22 +8,23 @@
 /* A tensor at which a part begins or ends. */
 struct extract_end {
     uint32_t tensor;
-    const struct tensor_spec *spec; /* its type and shape; NULL: not known, so the library that loads it finds out */
+    const struct tensor_spec *spec; /* type and shape of the tensor; NULL: the library that loads the part finds out */
 };
 
 struct extract_part {
-    const char *name;                    /* of the graph */
-    const struct extract_end *from, *to; /* `to` may have tensors that `from` has, too: they are handed through */
+    const char *name;                    /* name of the part's graph */
+    const struct extract_end *from, *to; /* begin and end of the part; tensors in both are handed through */
     uint32_t from_count, to_count;
-    bool own_outputs; /* `to` are the model's own outputs, described as there */
+    bool own_outputs; /* whether `to` are the model's own outputs, described as in the model */
 };
 
-/* Appends the model to `text`. Its inputs are `from`, then those of the model's own that the part takes, in its order.
- * An input that is also an output has another name, which extract_input_name() says. Weights in files of their own
- * become part of it. -ENOMEM; -EFBIG beyond 2 GB, which protobuf cannot hold; errors of onnx_weights_read(). */
+/* Appends the part, a model of its own, to `text`. The part's inputs are `from`, then those of the model's inputs that
+ * the part takes, in the model's order. An input that is also an output has another name, which extract_input_name()
+ * gives. Weights in files of their own become part of the text. -ENOMEM; -EFBIG: over 2 GB, which protobuf cannot hold;
+ * errors of onnx_weights_read(). */
 int extract_write(struct onnx_graph *graph, const struct extract_part *part, struct text *text, struct sy_error *err);
 
-/* The name of a `from` tensor as the part's input: the tensor's own, or that with ".prefix" behind it. -ENAMETOOLONG;
- * -EEXIST: another tensor has this name. */
+/* The name that a `from` tensor has as an input of the part: the tensor's own name, or that name with ".prefix" behind
+ * it. -ENAMETOOLONG; -EEXIST: another tensor has this name. */
 int extract_input_name(const struct onnx_graph *graph, const struct extract_part *part, uint32_t tensor, char *name,
                        size_t size, struct sy_error *err);

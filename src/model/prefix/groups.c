@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether the nodes before a cut are a share of the model's nodes, or of its weights, that is worth sharing. */
+/* Whether the prefix of a cut has at least `share` of the model's nodes, or of its weights. */
 static bool group_large_enough(const struct cut *cut, const struct cut_model *model, double share) {
     return cut->node_count >= share * model->node_count ||
            (model->weights_bytes && (double)cut->weights_bytes >= share * (double)model->weights_bytes);
 }
 
-/* Cuts of the members that keep to the rules. */
+/* Finds the cuts of a group's members that keep to the rules. */
 static int group_cuts(const struct cut_model *const *models, const struct group_rules *rules, struct group *group,
                       struct sy_error *err) {
     const struct cut_model *members[GROUPS_MODELS_MAX];
@@ -31,7 +31,7 @@ static int group_cuts(const struct cut_model *const *models, const struct group_
     return rc;
 }
 
-/* Nodes that need not run a second time. */
+/* The number of nodes that need not run a second time. */
 static uint64_t saved(const struct group *group) {
     return group->cut_count ? (uint64_t)(group->count - 1) * group->cuts[0].node_count : 0;
 }
@@ -44,7 +44,7 @@ static void members_merge(const struct group *a, const struct group *b, struct g
             j == b->count || (i < a->count && a->members[i] < b->members[j]) ? a->members[i++] : b->members[j++];
 }
 
-/* What joining two groups would save, or 0; `both` becomes the group that they would be. */
+/* Computes the gain of joining two groups, in nodes; 0: none. `both` becomes the joined group. */
 static int pair_gain(const struct cut_model *const *models, const struct group_rules *rules, const struct group *a,
                      const struct group *b, struct group *both, uint64_t *gain, struct sy_error *err) {
     members_merge(a, b, both);
@@ -54,7 +54,7 @@ static int pair_gain(const struct cut_model *const *models, const struct group_r
     return rc;
 }
 
-/* One row and column of the table of gains. */
+/* Computes one row and column of the table of gains. */
 static int row_fill(const struct cut_model *const *models, const struct group_rules *rules, const struct group *groups,
                     uint32_t left, uint32_t row, struct group *both, uint64_t *gains, struct sy_error *err) {
     int rc = 0;
@@ -80,7 +80,7 @@ static uint32_t best_pair(const uint64_t *gains, uint32_t left, uint32_t *with) 
     return most ? best : GROUPS_MODELS_MAX;
 }
 
-/* Moves the last group's row and column to where a group has gone. */
+/* Moves the row and column of the last group to those of a group that is gone. */
 static void gains_move(uint64_t *gains, uint32_t from, uint32_t to) {
     for (uint32_t o = 0; o < from; o++)
         if (o != to) {

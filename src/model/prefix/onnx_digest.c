@@ -9,16 +9,17 @@
 #include "core/util/protobuf.h"
 #include "model/onnx/onnx_proto.h"
 
-#define ATTRIBUTES_MAX 256 /* of a node */
+#define ATTRIBUTES_MAX 256 /* attributes of a node */
 #define SYMBOLS_MAX    64  /* names of dimensions of the inputs */
 
-/* Domain separation: no two kinds of things have one digest. */
+/* Kinds of things that are hashed. The kind is part of the hash, so that things of two kinds never have the same
+ * digest. */
 enum kind { KIND_NODE = 1, KIND_TENSOR, KIND_WEIGHTS, KIND_INPUT };
 
 struct hashing {
     struct onnx_graph *graph;
     struct onnx_digests *digests;
-    struct onnx_bytes symbols[SYMBOLS_MAX]; /* in the order of their first use */
+    struct onnx_bytes symbols[SYMBOLS_MAX]; /* names in the order of their first use */
     uint32_t symbol_count;
     gnutls_hash_hd_t hash;
     struct sy_error *err;
@@ -100,7 +101,7 @@ static uint64_t symbol(struct hashing *h, struct onnx_bytes name) {
 static bool put_dimension(struct hashing *h, const struct protobuf_field *dimension) {
     struct protobuf_in in = protobuf_inside(dimension);
     struct protobuf_field field;
-    uint64_t kind = 0, value = 0; /* without either field it is any size */
+    uint64_t kind = 0, value = 0; /* a dimension without either field has any size */
     int more;
     while ((more = protobuf_next(&in, &field)) > 0) {
         if (field.number == DIM_VALUE && field.wire == PROTOBUF_VARINT)
@@ -113,7 +114,7 @@ static bool put_dimension(struct hashing *h, const struct protobuf_field *dimens
     return more == 0;
 }
 
-/* Calls `each` for every message `number` in a message; false if one of them does, or if it is cut off. */
+/* Calls `each` for every message `number` in a message. False: a call returned false, or the message is cut off. */
 static bool each_message(struct hashing *h, const struct protobuf_field *message, uint32_t number,
                          bool (*each)(struct hashing *h, const struct protobuf_field *field)) {
     struct protobuf_in in = protobuf_inside(message);
@@ -126,7 +127,7 @@ static bool each_message(struct hashing *h, const struct protobuf_field *message
 }
 
 static bool put_shape(struct hashing *h, const struct protobuf_field *shape) {
-    put_number(h, TENSOR_TYPE_SHAPE); /* a scalar's is empty, but there */
+    put_number(h, TENSOR_TYPE_SHAPE); /* the shape of a scalar is empty, but there */
     return each_message(h, shape, SHAPE_DIM, put_dimension);
 }
 
@@ -197,7 +198,7 @@ static bool draws(const struct onnx_node *node) {
     return onnx_bytes_are(node->op, "Dropout") && node->input_count > 2;
 }
 
-/* Why the node equals no other; NULL: it may. */
+/* The reason why the node equals no other; NULL: another node may equal it. */
 static const char *unequal(const struct hashing *h, const struct onnx_node *node) {
     if (node->subgraphs)
         return "it has subgraphs";
@@ -240,7 +241,7 @@ static int attribute_order(const void *a, const void *b) {
     return by_bytes ? by_bytes : (x.length > y.length) - (x.length < y.length);
 }
 
-/* A field of an attribute; numbers alike, whether they are packed or not. */
+/* Adds a field of an attribute to the hash; packed numbers count as those that are not packed. */
 static int put_attribute_field(struct hashing *h, const struct protobuf_field *field) {
     uint64_t value, bytes;
     if (field->number == ATTRIBUTE_NAME || field->number == ATTRIBUTE_DOC)
@@ -304,7 +305,7 @@ static int put_attributes(struct hashing *h, const struct attribute *attributes,
     return rc;
 }
 
-/* Whether all that it takes has a digest; *from_input: whether any of it depends on an input. */
+/* Whether all tensors that the node takes have a digest; *from_input: whether one of them depends on an input. */
 static bool takes_known(const struct hashing *h, const struct onnx_node *node, bool *from_input) {
     bool known = true;
     *from_input = false;
@@ -361,7 +362,7 @@ static int node_hash(struct hashing *h, uint32_t n) {
         uint32_t t = h->graph->gives[node->gives_at + o];
         if (t == ONNX_NONE)
             continue;
-        d->from_input[t] = from_input || why; /* what equals no other must not be computed twice */
+        d->from_input[t] = from_input || why; /* a tensor that equals no other must not be computed twice */
         if (!known || why)
             continue;
         rc = begin(h, KIND_TENSOR);
@@ -374,7 +375,7 @@ static int node_hash(struct hashing *h, uint32_t n) {
     return rc;
 }
 
-/* Backwards from the outputs. */
+/* Marks live nodes, backwards from the outputs. */
 static void live_mark(const struct onnx_graph *graph, bool *live) {
     for (uint32_t i = 0; i < graph->output_count; i++)
         if (graph->tensors[graph->outputs[i]].node != ONNX_NONE)

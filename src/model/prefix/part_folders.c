@@ -1,4 +1,5 @@
-/* part_folders.c - folders of parts: names, notes, who holds them, and which are of no use any more. */
+/* part_folders.c - folders of parts: their names, their notes, the processes that hold them, and those that are of no
+ * use any more. */
 #include "model/prefix/part_folders.h"
 
 #include <dirent.h>
@@ -54,7 +55,7 @@ int part_file(char path[SIDECAR_PATH_MAX], const char *folder, const char *file,
 int part_folder_hold(const char *folder) {
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0)
-        flock(fd, LOCK_SH | LOCK_NB); /* where there are no locks, part_folder_remove() gets none, either */
+        flock(fd, LOCK_SH | LOCK_NB); /* where there are no locks, part_folder_remove() gets no lock, either */
     return fd;
 }
 
@@ -74,8 +75,8 @@ void part_folder_remove(const char *folder) {
 
 /* ---- notes ---- */
 
-/* The path of a file seen from a folder, so that both may be moved together. Links to folders are followed; a link to
- * the file is not, since files of weights lie beside the link. */
+/* Makes the path of a file relative to a folder, so that both may be moved together. Links to folders are followed; a
+ * link to the file is not, since files of weights lie beside the link. */
 static int path_relative(const char *folder, const char *file, char path[SIDECAR_PATH_MAX]) {
     char from[PATH_MAX], to[2 * PATH_MAX], directory[SIDECAR_PATH_MAX];
     const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
@@ -163,7 +164,7 @@ int part_numbers_read(const json_t *list, uint32_t count, uint32_t end, bool non
 
 /* ---- which are of no use any more ---- */
 
-/* The file of a note's member: 0 with its path, or -errno. */
+/* Finds the file of a member of a note. 0 with the path, or -errno. */
 static int member_file(const char *folder, const json_t *member, char path[2 * SIDECAR_PATH_MAX], struct stat *st) {
     const char *said = json_string_value(json_object_get(member, "path"));
     if (!said)
@@ -172,7 +173,7 @@ static int member_file(const char *folder, const json_t *member, char path[2 * S
     return stat(path, st) ? -errno : 0;
 }
 
-/* Whether the file of a note's member has changed since it was cut, or is gone. */
+/* Whether the file of a member of a note has changed since it was cut, or is gone. */
 static bool member_changed(const char *folder, const json_t *member) {
     const char *contents = json_string_value(json_object_get(member, "contents"));
     char path[2 * SIDECAR_PATH_MAX];
@@ -180,7 +181,7 @@ static bool member_changed(const char *folder, const json_t *member) {
     int rc = contents ? member_file(folder, member, path, &st) : -EINVAL;
     if (rc)
         return rc == -ENOENT;
-    return fingerprint_model_holds(path, contents) == 0; /* not if it cannot be read just now */
+    return fingerprint_model_holds(path, contents) == 0; /* a file that cannot be read just now counts as the same */
 }
 
 /* Whether this model is the first owner of a folder's parts, and nobody can use them any more. */
@@ -256,7 +257,7 @@ int part_folder_get(const char *folder, const struct part_want *want, int *held,
     if (!*note) {
         part_folder_release(*held);
         *held = -1;
-        part_folder_remove(folder); /* it is of other models, or broken */
+        part_folder_remove(folder); /* the folder is of other models, or broken */
         int rc = parts_make(folder, want, err);
         if (rc)
             return rc;

@@ -1,4 +1,4 @@
-/* parts.c - one child process for each cut that is tried. */
+/* parts.c - tries cuts, each in a child process. */
 #include "model/prefix/parts.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* shared_groups.c - what a group and its members are made of, and which model is a member. */
+/* shared_groups.c - tells which models may share layers, makes a group's table, and finds the member that a model
+ * is. */
 #include "model/prefix/shared_groups.h"
 
 #include <errno.h>
@@ -12,9 +13,12 @@
 #include "model/engine/fingerprint.h"
 #include "model/profile/warmup.h"
 
-#define SLOWER_SHARE 1.1              /* in parts something may take so many times as long, */
-#define SLOWER_NS    (50 * NS_PER_US) /* and this longer, by which two measurements may differ, */
-#define SLOWER_SLO   0.01             /* or this share of the SLO, if that is more: clients hardly notice it */
+/* A lone request may take SLOWER_SHARE times as long in parts as in the whole model, and SLOWER_NS longer, by which two
+ * measurements may differ. If SLOWER_SLO, a share of the SLO, is more than SLOWER_NS, it counts in its place: clients
+ * hardly notice it. */
+#define SLOWER_SHARE 1.1
+#define SLOWER_NS    (50 * NS_PER_US)
+#define SLOWER_SLO   0.01
 
 /* ---- which models may share ---- */
 

@@ -12,7 +12,7 @@
 #include "model/prefix/split.h"
 #include "model/profile/prepare.h"
 
-#define TRIAL_S 300 /* a child process that tries a cut may take so long */
+#define TRIAL_S 300 /* most seconds of a child process that tries a cut */
 
 void shared_making_add(struct shared_making *m, uint32_t member, const struct served_model *model,
                        struct cut_model *cuts) {
@@ -25,7 +25,7 @@ _Static_assert(PART_OWN == SPLIT_NONE, "notes have what a split says");
 
 /* ---- the parts ---- */
 
-/* Checks what parts must fulfil besides giving the same answers as the whole: -ENOTSUP with a sentence. */
+/* Checks what parts must fulfil besides giving the same answers as the whole. 0, or -ENOTSUP with a sentence. */
 static int parts_check(const struct split *split, struct sy_error *err) {
     for (uint32_t o = 0; o < split->prefix.output_count; o++)
         if (split->prefix.outputs[o].type == DATATYPE_BYTES)
@@ -42,8 +42,8 @@ static int parts_check(const struct split *split, struct sy_error *err) {
     return 0;
 }
 
-/* Writes into a member's object of a note how its suffix was cut, and how long a lone request took, for member_make().
- */
+/* Writes into a member's object of a note how its suffix was cut, and how long a lone request took. For
+ * member_make(). */
 static void suffix_note(json_t *of, const struct split_member *member) {
     json_object_set_new(of, "takes", part_numbers_pack(member->suffix_takes, member->suffix.input_count));
     json_object_set_new(of, "own", part_numbers_pack(member->suffix_own, member->suffix.input_count));
@@ -95,7 +95,7 @@ int shared_parts_try(struct shared_making *m, struct sy_error *err) {
     return rc;
 }
 
-/* For part_folder_get(). */
+/* Makes the parts, for part_folder_get(). */
 static int parts_try(void *context, const char *made, struct sy_error *err) {
     struct shared_making *m = context;
     snprintf(m->made, sizeof(m->made), "%s", made);
@@ -106,7 +106,7 @@ static int parts_try(void *context, const char *made, struct sy_error *err) {
 
 /* ---- a group ---- */
 
-/* What the prefix's place becomes. */
+/* Makes the model that the prefix's place gets. */
 static void host_fill(const struct shared_making *m, struct shared_group *g, uint32_t batch_max,
                       const struct profile_record *record) {
     struct served_model *host = g->host;
@@ -135,8 +135,8 @@ static void host_fill(const struct shared_making *m, struct shared_group *g, uin
     host->suffixes = g->places;
 }
 
-/* Profiles a part by itself, up to *batch_max, which becomes less if the part does not take so many, and learns what it
- * takes and gives. `like` is a model of the group. -errno with a sentence. */
+/* Profiles a part by itself, for batches up to *batch_max, which becomes less if the part takes fewer items; and fills
+ * the part's signature. `like` is a model of the group. -errno with a sentence. */
 static int part_profile(const struct served_model *like, const char *name, const struct profile_options *how,
                         struct served_part *part, uint32_t *batch_max, struct profile_record *record,
                         struct sy_error *err) {
@@ -182,8 +182,8 @@ static int member_read(const struct shared_group *g, struct shared_member *membe
     return fits ? 0 : error_set(err, -EINVAL, "%.400s: the note beside it does not fit it", part->path);
 }
 
-/* A new member of the group's prefix, which is there: its suffix is the file `path`, and `of` what a note says of it.
- * NULL with *rc, -errno, and a sentence: a lone request takes too long in parts, for example. */
+/* Makes a member of the group, whose prefix is there. The member's suffix is the file `path`; `of` is what the note
+ * says of the suffix. NULL with *rc, -errno, and a sentence: for example, a lone request takes too long in parts. */
 static struct shared_member *member_make(const struct shared_group *g, const struct served_model *model,
                                          const char *path, const json_t *of, const struct profile_options *how,
                                          uint32_t *batch_max, struct profile_record *record, int *rc,
@@ -214,7 +214,7 @@ static struct shared_member *member_make(const struct shared_group *g, const str
     return NULL;
 }
 
-/* Profiles the prefix, and takes over what the note says of it. */
+/* Profiles the prefix, and takes over what the note says of the prefix. */
 static int prefix_fill(const struct shared_making *m, const char *folder, const json_t *note, struct shared_group *g,
                        uint32_t *batch_max, struct profile_record *record, struct sy_error *err) {
     const struct served_model *first = m->models[0];
@@ -248,7 +248,7 @@ static int members_fill(const struct shared_making *m, const char *folder, const
     return rc;
 }
 
-/* The tables of batches up to what all parts take. */
+/* Makes the tables, for batches up to the greatest that all parts take. */
 static int tables_fill(struct shared_group *g, uint32_t batch_max, const struct profile_record *prefix,
                        const struct profile_record *records, struct sy_error *err) {
     bool made = (g->prefix_profile = profile_from_record(prefix, batch_max)) != NULL;
@@ -257,7 +257,7 @@ static int tables_fill(struct shared_group *g, uint32_t batch_max, const struct 
     return made ? shared_table_make(g, batch_max, err) : error_set(err, -ENOMEM, "out of memory");
 }
 
-/* Reads what the note says, and profiles the parts. */
+/* Reads the note, and profiles the parts. */
 static int group_fill(const struct shared_making *m, const char *folder, const json_t *note, struct shared_group *g,
                       struct sy_error *err) {
     uint32_t batch_max = UINT32_MAX;

@@ -1,4 +1,4 @@
-/* shared_prefixes.c - finds groups of models, and says of the others why they are served whole. */
+/* shared_prefixes.c - finds groups of models, and notes why the other models are served whole. */
 #include "model/prefix/shared_prefixes.h"
 
 #include <errno.h>
@@ -7,18 +7,18 @@
 
 #include "model/prefix/shared_make.h"
 
-/* What a search works with. */
+/* The state of a search. */
 struct search {
     struct shared_prefixes *shared;
     struct served_model *const *models;
     const struct profile *const *profiles;
     const struct profile_options *how;
-    struct cut_model *cuts; /* [count] by candidate */
+    struct cut_model *cuts; /* [candidate_count] graphs of the candidates */
     uint32_t *candidates;   /* [candidate_count] numbers of models */
     uint32_t candidate_count;
 };
 
-/* There is room for every model. */
+/* Notes why a model is served whole. There is room for every model. */
 static void refuse(struct search *s, const struct served_model *model, const char *reason) {
     struct shared_refusal *refusal = &s->shared->refusals[s->shared->refusal_count++];
     snprintf(refusal->name, sizeof(refusal->name), "%s", model->name);
@@ -39,8 +39,8 @@ const char *shared_refusal_find(const struct shared_prefixes *shared, const stru
 
 /* ---- groups ---- */
 
-/* Makes a group that the graphs allow, or says why its models are served whole. `class` has the candidate of each
- * member's number. */
+/* Makes a group that the graphs allow, or notes why its models are served whole. class[m] is the candidate that the
+ * group calls model m. */
 static int group_make(struct search *s, const struct group *group, const uint32_t *class, struct sy_error *err) {
     struct shared_making m = {.how = s->how, .group = group, .trial = shared_parts_try};
     struct sy_error why = {""};
@@ -61,7 +61,7 @@ static int group_make(struct search *s, const struct group *group, const uint32_
     return rc == -EINTR || rc == -ENOMEM ? error_set(err, rc, "%s", why.text) : 0;
 }
 
-/* Finds groups among the candidates that are alike with candidate `first`, and that no class had before. */
+/* Finds groups among the candidates that are like candidate `first`, and that were in no earlier class. */
 static int class_search(struct search *s, uint32_t first, bool *had, struct sy_error *err) {
     static const struct group_rules rules = {.tensors_max = GROUP_TENSORS, .share = GROUP_SHARE};
     const struct cut_model *cuts[GROUPS_MODELS_MAX];

@@ -1,4 +1,4 @@
-/* split.c - writes both parts, and compares what they give with what the whole gives. */
+/* split.c - writes both parts, and compares their outputs with those of the whole. */
 #include "model/prefix/split.h"
 
 #include <errno.h>
@@ -13,9 +13,9 @@
 
 #define ITEMS_TRIED 3
 #define SEED        7
-#define TURNS_MIN   9 /* lone requests that the whole and the parts take in turns: at least so many, */
+#define TURNS_MIN   9 /* least number of turns, in each of which the whole and the parts take a lone request */
 #define TURNS_MAX   201
-#define TURNS_NS    (200 * NS_PER_MS) /* and more until this time is over */
+#define TURNS_NS    (200 * NS_PER_MS) /* least time of all turns */
 
 /* ---- files ---- */
 
@@ -54,7 +54,7 @@ static int prefix_outputs_check(const struct split *split, const struct cut *cut
     return error_set(err, -EINVAL, "the prefix has %u outputs, not %u", split->prefix.output_count, cut->tensor_count);
 }
 
-/* Inputs have names of their own in each model; their numbers are the same. */
+/* Sets the numbers of the prefix's inputs. Each model has its own names of inputs; the numbers are the same in all. */
 static int prefix_numbers(struct split *split, struct sy_error *err) {
     const struct onnx_graph *first = &split->members[0].model->graph;
     for (uint32_t i = 0; i < split->prefix.input_count; i++) {
@@ -79,7 +79,7 @@ static int prefix_make(struct split *split, const struct cut *cut, struct sy_err
     return rc ? rc : prefix_numbers(split, err);
 }
 
-/* Which of the whole's inputs has the number `input` among the graph's. */
+/* The number among the whole's inputs of the graph's input `input`. */
 static uint32_t whole_input(const struct split_member *member, uint32_t input) {
     const struct onnx_graph *graph = &member->model->graph;
     struct onnx_bytes name = graph->tensors[graph->inputs[input]].name;
@@ -102,7 +102,7 @@ static int prefix_inputs(const struct split *split, struct split_member *member,
 
 /* ---- a suffix ---- */
 
-/* Which output of the prefix a tensor of a member is. */
+/* The output of the prefix that a tensor of a member is. */
 static uint32_t cut_place(const struct cut *cut, const struct cut_model *model, uint32_t tensor) {
     for (uint32_t i = 0; i < cut->tensor_count; i++)
         if (onnx_digest_equal(&model->digests.tensors[tensor], &cut->tensors[i]))
@@ -110,7 +110,7 @@ static uint32_t cut_place(const struct cut *cut, const struct cut_model *model, 
     return SPLIT_NONE;
 }
 
-/* Which inputs of the suffix are the prefix's outputs. */
+/* Notes which inputs of the suffix are outputs of the prefix. */
 static int suffix_inputs(struct split_member *member, const struct extract_part *part, const uint32_t *places,
                          struct sy_error *err) {
     struct onnx_graph *graph = &member->model->graph;
@@ -143,7 +143,8 @@ static bool needed_by(const struct onnx_graph *graph, const bool *nodes, uint32_
     return needed;
 }
 
-/* The tensors at which a suffix begins: those at the cut, and tensors of the same value, that it takes. */
+/* Finds the tensors at which a suffix begins: those of the cut, and tensors of the same value, that the suffix
+ * takes. */
 static int suffix_begins(const struct split *split, const struct split_member *member, const struct cut *cut,
                          struct extract_end *from, uint32_t *places, uint32_t *count, struct sy_error *err) {
     struct onnx_graph *graph = &member->model->graph;
@@ -282,8 +283,8 @@ static int turn_take(const struct trial *trial, const struct split *split, const
     return rc;
 }
 
-/* Times lone requests in turns, so that whatever else this machine does slows both alike; its profiles are measured
- * minutes apart. */
+/* Times lone requests in turns, so that other work of this machine slows the whole and the parts alike. (The profiles
+ * are measured minutes apart.) */
 static int lone_time(const struct trial *trial, const struct split *split, struct split_member *member,
                      int64_t dims[][TENSOR_DIMS_MAX], struct sy_error *err) {
     struct tensor_view inputs[TENSORS_MAX];
@@ -304,7 +305,7 @@ static int lone_time(const struct trial *trial, const struct split *split, struc
     return rc;
 }
 
-/* Open dimensions are tried until the whole model runs. */
+/* Tries a member. Sizes of open dimensions are tried until the whole model runs. */
 static int member_try(const struct trial *trial, const struct split *split, struct split_member *member,
                       struct sy_error *err) {
     int64_t dims[TENSORS_MAX][TENSOR_DIMS_MAX];

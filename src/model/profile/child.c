@@ -1,4 +1,4 @@
-/* child.c - starts profiling children, listens to them, and says what they died of. */
+/* child.c - starts child processes that profile, reads their messages, and says what they died of. */
 #include "model/profile/child.h"
 
 #include <errno.h>
@@ -17,13 +17,13 @@
 #include "model/profile/worker.h"
 
 #define SILENCE_NS  (120 * NS_PER_S)
-#define POLL_MS     100 /* how soon a stop is noticed */
-#define ATTEMPT_MAX 8   /* more forms of an optimised model than any engine has */
+#define POLL_MS     100 /* time after which a stop is noticed at the latest */
+#define ATTEMPT_MAX 8   /* most forms of an optimised model, more than any engine has */
 
 struct child {
     pid_t pid;
-    int fd;                     /* its messages */
-    struct worker_message last; /* its last message; zeros before the first */
+    int fd;                     /* pipe with the child's messages */
+    struct worker_message last; /* last message of the child; all zeros before the first */
 };
 
 /* Starts `program` with the request as its standard input and its messages on a pipe. */
@@ -53,8 +53,8 @@ err_in:
     return rc;
 }
 
-/* How long the child's first thread, which does the work, has waited for a core: at nice 19, on a busy machine, most of
- * the time. 0 where the kernel does not say. */
+/* The time for which the child's first thread, which does the work, has waited for a core: at nice 19, on a busy
+ * machine, most of the time. 0: the kernel does not say. */
 static int64_t starved_ns(const struct child *child) {
     char path[64];
     long long ns = 0;
@@ -104,7 +104,7 @@ static void doing(const struct child *child, char *text, size_t size) {
         snprintf(text, size, "%s", *child->last.phase ? "loading the model" : "starting");
 }
 
-/* Reaps a child that closed its pipe or is to be killed. The sentence goes to err. */
+/* Reaps a child that has closed its pipe, or kills it. `err` gets the sentence. */
 static int child_end(struct child *child, int why, struct sy_error *err) {
     int status = 0;
     char what[128];
@@ -125,12 +125,12 @@ static int child_end(struct child *child, int why, struct sy_error *err) {
     return error_set(err, -EIO, "exited with status %d while %s", WEXITSTATUS(status), what);
 }
 
-/* What a child that died is blamed for, and so what to try next. */
+/* What may have killed a child, and so what the next child leaves out. */
 struct blame {
-    bool cache, values;     /* with others it may live */
-    bool items;             /* if unlike items are not run together, it may live */
-    bool by_values;         /* it ended while values were tried */
-    uint32_t attempt, step; /* the form of optimised model and the step of values that were in use */
+    bool cache, values;     /* whether another optimised model, or other values of inputs, may avoid the death */
+    bool items;             /* whether not running unlike items together may avoid the death */
+    bool by_values;         /* whether the child ended while values were tried */
+    uint32_t attempt, step; /* form of optimised model, and step of values, that were in use */
 };
 
 /* Runs one child from its start to its end. 0 with the record, or -errno with whom to blame. */
@@ -190,7 +190,7 @@ static void request_fill(struct worker_request *request, const struct served_mod
 int profile_in_child(const struct served_model *model, const struct profile_options *options,
                      struct profile_progress *progress, struct profile_record *record, struct sy_error *err) {
     struct worker_request *request = calloc(1, sizeof(*request));
-    struct sy_error why = {""}, first = {""}; /* of all tries: the last, and the first */
+    struct sy_error why = {""}, first = {""}; /* sentences of the last try and of the first */
     bool again = true;
     int rc = -ENOMEM;
     if (!request)

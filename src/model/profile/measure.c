@@ -21,9 +21,9 @@
 #include "core/util/rng.h"
 #include "model/profile/separable.h"
 
-#define RUNS_MIN    5   /* of a batch size, however slow */
-#define RUNS_ENOUGH 20  /* after so many, half of the budget is enough */
-#define RUNS_MAX    200 /* however fast */
+#define RUNS_MIN    5   /* least runs of a batch size, however slow they are */
+#define RUNS_ENOUGH 20  /* runs after which half of the budget is enough */
+#define RUNS_MAX    200 /* most runs of a batch size, however fast they are */
 /* Batching pays while an item costs at most this share of what it cost before. */
 #define PAYS 0.98
 
@@ -61,7 +61,7 @@ void measure_fill(void *data, size_t count, enum datatype type, struct rng *rng)
     }
 }
 
-/* Bytes of an input among others. */
+/* Bytes of an input, rounded up so that further inputs may follow. */
 static size_t aligned(size_t bytes) {
     return (bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
 }
@@ -129,7 +129,7 @@ int measure_item_dims(const struct signature *signature, uint32_t choice, int64_
     bool open = false;
     for (uint32_t i = 0; i < signature->input_count; i++) {
         const struct tensor_spec *spec = &signature->inputs[i];
-        int height = TENSOR_DIMS_MAX; /* which dimension is the height; the width follows */
+        int height = TENSOR_DIMS_MAX; /* dimension of the height; the width is the next one */
         if (spec->rank == 4 && (channels(spec->dims[1]) || channels(spec->dims[3])))
             height = channels(spec->dims[1]) ? 2 : 1;
         for (int d = 0; d < (int)spec->rank; d++) {
@@ -182,10 +182,10 @@ void measure_sort(int64_t *took_ns, size_t count) {
 }
 
 struct timing {
-    int64_t median_ns, high_ns; /* the 95th percentile */
+    int64_t median_ns, high_ns; /* median, and 95th percentile, of the runs */
 };
 
-/* Times of runs: the undisturbed ones from the front, the others from the back. */
+/* Times of runs: undisturbed runs from the front of the array, disturbed ones from the back. */
 struct runs {
     int64_t took_ns[RUNS_MAX];
     int calm, disturbed;
@@ -237,8 +237,8 @@ static void *inputs_move(const struct engine_ops *ops, struct engine *engine, st
     return memory;
 }
 
-/* Runs a batch of `items` until its time is known well enough. `first`: none of so many has run; the first run makes
- * the arena grow, and does not count. */
+/* Runs a batch of `items` until its time is known well enough. `first`: no batch of this size has run yet; then the
+ * first run makes the arena grow, and does not count. */
 static int batch_time(const struct engine_ops *ops, struct engine_model *model, const struct signature *signature,
                       int64_t item_dims[][TENSOR_DIMS_MAX], uint32_t items, bool first,
                       const struct measure_options *options, struct timing *timing, struct sy_error *err) {
@@ -273,7 +273,7 @@ static int batch_time(const struct engine_ops *ops, struct engine_model *model, 
     return rc;
 }
 
-/* The same, and once more if the runs were unsteady; the times with the lower 95th percentile count. */
+/* As batch_time(), and once more if the runs were unsteady; the times with the lower 95th percentile count. */
 static int point_time(const struct engine_ops *ops, struct engine_model *model, const struct signature *signature,
                       int64_t item_dims[][TENSOR_DIMS_MAX], uint32_t items, bool first,
                       const struct measure_options *options, struct timing *timing, struct sy_error *err) {
@@ -308,7 +308,7 @@ static void note(struct profile_record *record, const char *text) {
     snprintf(record->note, sizeof(record->note), "%s", text);
 }
 
-/* Whether a batch of `items` would take too long or too much memory, judged by what an item takes; notes why. */
+/* Whether a batch of `items` would take too long or too much memory, as judged by a single item; notes why. */
 static bool batch_too_large(struct profile_record *record, const struct measure_options *options, uint32_t items,
                             double item_ns) {
     double times = (double)items / record->batch[record->point_count - 1];
@@ -348,12 +348,13 @@ static void steps_add(const struct engine_ops *ops, const struct engine_model *m
     record->point_count = n;
 }
 
-/* Trying the greatest size takes at most about so many runs of it. It is tried, or a smaller one from the greatest that
- * was measured on, so that they take at most this share of the time that measuring has taken. */
+/* Trying a size takes at most about TRIES_MOST runs of it. The greatest size is tried, or a smaller one, but none below
+ * the greatest that was measured, so that these runs take at most TRIES_SHARE of the time that measuring has taken. */
 #define TRIES_MOST  6
 #define TRIES_SHARE 0.1
 
-/* Takes what a trial has found. Who was told to batch mixing items does, and it is noted. */
+/* Notes what a trial has found. If items change each other's outputs and the configuration says to batch them, they are
+ * batched all the same. */
 static void tried(struct profile_record *record, int rc, bool told, const struct sy_error *why) {
     if (rc == -EXDEV && told) {
         if (!record->mixes[0])
@@ -424,7 +425,7 @@ int measure_model(const struct engine_ops *ops, struct engine_model *model, cons
             note(record, why.text);
             break;
         }
-        if (failed) { /* and not for the size */
+        if (failed) { /* the trial failed, but not for the batch's size, as the batch has run */
             tried(record, trial_rc, options->told, &trial_why);
             break;
         }
@@ -435,7 +436,7 @@ int measure_model(const struct engine_ops *ops, struct engine_model *model, cons
         double item_ns = (double)timing.median_ns / b;
         without_gain = item_ns > PAYS * best_ns || without_gain >= 3 ? without_gain + 1 : 0;
         best_ns = fmin(best_ns, item_ns);
-        without_gain = padded ? 0 : without_gain; /* where every size counts, all are measured */
+        without_gain = padded ? 0 : without_gain; /* where batches are padded, all sizes are measured */
         if (without_gain == 3)                    /* larger batches are allowed, but gain nothing */
             while (record->batch_max > b && batch_too_large(record, options, record->batch_max, best_ns))
                 record->batch_max--;

@@ -13,7 +13,7 @@
 #include "model/profile/warmup.h"
 #include "model/repository/repository.h"
 
-#define MEASURE_TRIES 2 /* of a model whose files change while it is being measured */
+#define MEASURE_TRIES 2 /* most measurements of a model whose files change meanwhile */
 
 int64_t profile_default_slo_ns(const struct profile *profile) {
     int64_t least_ns = 25 * NS_PER_MS;
@@ -24,21 +24,21 @@ int64_t profile_default_slo_ns(const struct profile *profile) {
     return (slo_ns + NS_PER_MS - 1) / NS_PER_MS * NS_PER_MS;
 }
 
-/* Who measures and on what. */
+/* Names the engine that measures, and the accelerator. */
 static void engine_describe(const struct profile_options *options, char *engine, size_t engine_size, char *accelerator,
                             size_t accelerator_size) {
     snprintf(engine, engine_size, "%s %s", options->engine->name, options->engine->version());
     accelerator_type(options->provider, options->device, accelerator, accelerator_size);
 }
 
-/* The name under which profiles of this engine and accelerator are kept. */
+/* Makes the key under which profiles of this engine and accelerator are kept. */
 static void key_compose(const struct profile_options *options, char *key, size_t size) {
     char engine[64], accelerator[256];
     engine_describe(options, engine, sizeof(engine), accelerator, sizeof(accelerator));
     snprintf(key, size, "profile %s %s", engine, accelerator);
 }
 
-/* Whether the record's item is one of the model as it is configured now. */
+/* Whether the record's item fits the model as it is configured now. */
 static bool item_holds(const struct served_model *model, const struct profile_record *record) {
     for (uint32_t i = 0; i < model->signature.input_count; i++) {
         const struct tensor_spec *spec = &model->signature.inputs[i];
@@ -52,8 +52,7 @@ static bool item_holds(const struct served_model *model, const struct profile_re
     return true;
 }
 
-/* Applies the record to the model: a batch dimension that does not hold is removed, and the item is the one profiled.
- */
+/* Applies the record to the model: removes a batch dimension that does not hold, and takes over the profiled item. */
 static void record_apply(struct served_model *model, const struct profile_record *record, const char *provider) {
     struct signature *s = &model->signature;
     if (s->batched && !record->batched)
@@ -73,7 +72,7 @@ static void record_apply(struct served_model *model, const struct profile_record
     model->item_elements = 0;
     for (uint32_t i = 0; i < s->input_count; i++) {
         if (s->inputs_optional & tensor_bit(i))
-            continue; /* not part of the item */
+            continue; /* optional inputs are no part of the item */
         memcpy(model->reference_dims[i], record->item_dims[i], sizeof(model->reference_dims[i]));
         model->item_elements += dims_product(record->item_dims[i], 0, s->inputs[i].rank);
     }
@@ -194,7 +193,7 @@ static int record_get(const struct served_model *model, const struct profile_opt
         *measured = true;
         record_keep(model, options, record);
     }
-    if (*model->profile_path) { /* its times are taken; what the model is was found out above */
+    if (*model->profile_path) { /* the file gives the times; the rest of the record was found above */
         record->point_count = given.point_count;
         memcpy(record->batch, given.batch, sizeof(given.batch));
         memcpy(record->latency_ns, given.latency_ns, sizeof(given.latency_ns));

@@ -1,4 +1,4 @@
-/* separable.c - unlike items together and alone. */
+/* separable.c - runs unlike items together and alone, and compares their outputs. */
 #include "model/profile/separable.h"
 
 #include <errno.h>
@@ -10,40 +10,41 @@
 #include "core/util/container.h"
 #include "model/profile/measure.h"
 
-/* Kinds of items. Integers and booleans are 0 or 1 in all, since they may be indices. Batches of 2, 3 and 4 have them
- * in this order. The two ordinary items show whatever reaches from one to the other, in either direction. What is too
- * weak for that shows beside NaN and huge numbers. These come last in the batch of 3 and first in the batch of 4, so
- * that it shows in either direction, too. */
+/* Kinds of items. Integers and booleans are 0 or 1 in all kinds, since they may be indices. Batches of 2, 3 and 4 have
+ * the kinds in this order. The two ordinary items show any effect of one item on the other, in either direction. An
+ * effect that is too weak for them shows beside NaN and huge numbers. These kinds come last in the batch of 3 and first
+ * in the batch of 4, so that the effect shows in either direction, too. */
 enum {
-    PLAIN, /* a batch of 2 */
+    PLAIN, /* first of the batch of 2 */
     PLAIN_TOO,
-    ZERO, /* of 3 */
+    ZERO, /* first of the batch of 3 */
     TINY,
     NAN_ONE,
-    HUGE_ONE, /* of 4, with the first once more */
+    HUGE_ONE, /* first of the batch of 4, whose last item is PLAIN */
     WIDE,
     NEGATIVE
 };
 
-#define KINDS         SEPARABLE_KINDS
-#define KINDS_ALIKE   3 /* are made where all inputs are such or have values that are given */
-#define KINDS_OF_MANY 5 /* in a large batch, from NaN on: those that differ most; each may take a large run more */
+#define KINDS       SEPARABLE_KINDS
+#define KINDS_ALIKE 3 /* kinds to make where all inputs are integers or booleans, or have given values */
+/* Kinds in a large batch, from NAN_ONE on: they differ most. Each kind may need a further large run. */
+#define KINDS_OF_MANY 5
 
-/* Rounding is a small share of the greatest element; what passes this is none. */
+/* Greatest difference that counts as rounding, relative to the greatest element. */
 #define ROUNDING_MOST 0.01
 
 struct item {
-    void *data[TENSORS_MAX]; /* of each input that is given */
+    void *data[TENSORS_MAX]; /* data of each input that is given */
     size_t bytes[TENSORS_MAX];
-    struct output_block *alone; /* NULL: the model does not take it */
+    struct output_block *alone; /* outputs of the item alone; NULL: the model does not take the item */
 };
 
 struct separable {
     const struct separable_trial *trial;
     struct item kinds[KINDS];
-    uint32_t taken[KINDS], taken_count; /* the kinds that the model takes */
-    uint32_t next;                      /* places of all batches so far; the next small one goes on behind them */
-    struct output_block *alike[KINDS];  /* a batch of the size that is tried, of this kind only; NULL: not run */
+    uint32_t taken[KINDS], taken_count; /* kinds that the model takes */
+    uint32_t next; /* number of items in all batches so far; the next small batch takes the kinds that follow */
+    struct output_block *alike[KINDS]; /* outputs of a batch of this kind alone, of the tried size; NULL: not run */
     struct sy_error *why;
 };
 
@@ -98,7 +99,7 @@ static bool is_floating(enum datatype type) {
 
 /* ---- items ---- */
 
-/* Makes ordinary numbers, of [0.5, 1), such of the kind. FP16 reaches from 6e-8 to 65504. */
+/* Turns ordinary numbers, of [0.5, 1), into numbers of a kind. FP16 reaches from 6e-8 to 65504. */
 static void numbers_make(void *data, size_t count, enum datatype type, int kind) {
     double huge = type == DATATYPE_FP16 ? 3e4 : 1e30, tiny = type == DATATYPE_FP16 ? 1e-4 : 1e-30;
     for (size_t i = 0; i < count; i++) {
@@ -114,7 +115,7 @@ static void numbers_make(void *data, size_t count, enum datatype type, int kind)
     }
 }
 
-/* Strings of a kind, behind each other as they are served. */
+/* Makes strings of a kind, element behind element (core/data/strings.h). */
 static void *strings_make(size_t count, int kind, size_t *bytes) {
     static const char *const texts[KINDS] = {[PLAIN] = "1",
                                              [HUGE_ONE] =
@@ -149,7 +150,7 @@ static bool takes_any(const struct separable_trial *trial, uint32_t input) {
     return !values || (!values->given[input].data && !values->step);
 }
 
-/* An item of a kind; `plain`: with ordinary strings, which can be read as numbers. */
+/* Makes an item of a kind; `plain`: with ordinary strings, which can be read as numbers. */
 static int item_make(struct separable *t, int kind, bool plain, struct item *item) {
     const struct signature *s = t->trial->signature;
     struct tensor_view inputs[TENSORS_MAX];
@@ -213,8 +214,8 @@ static int together(struct separable *t, const uint32_t *kinds, uint32_t items, 
 
 /* ---- comparing ---- */
 
-/* The greatest difference of two rows and the greatest number in them; false: they differ in what is no number, or in
- * bytes. */
+/* Finds the greatest difference of two rows, and the greatest number in them. False: the rows differ in elements that
+ * are no numbers, or in their bytes. */
 static bool rows_differ_by(const struct tensor_view *a, const struct tensor_view *b, enum datatype type,
                            double *difference, double *greatest) {
     if (a->bytes != b->bytes)
@@ -245,7 +246,7 @@ static int mixed(struct separable *t, uint32_t o) {
 static bool rounding_find(const struct separable *t, uint32_t kind, uint32_t o, uint32_t n, struct tensor_view *twin,
                           double *rounding, double *scale) {
     *rounding = *scale = 0;
-    CHECK(tensor_rows(&t->alike[kind]->outputs[o], n, 1, twin) == 0); /* it has been counted */
+    CHECK(tensor_rows(&t->alike[kind]->outputs[o], n, 1, twin) == 0); /* alike_run() has counted the rows */
     return rows_differ_by(&t->kinds[kind].alone->outputs[o], twin, t->trial->signature->outputs[o].type, rounding,
                           scale) &&
            *rounding <= ROUNDING_MOST * *scale;
@@ -275,8 +276,9 @@ static int alike_run(struct separable *t, uint32_t kind, uint32_t items) {
     return rc;
 }
 
-/* How an item's row `n` of output `o` of a batch is compared. 0: it is that of the item alone, but for rounding. The
- * rounding is that of the first kind beside its own, in proportion; where that does not do, that of the item's kind. */
+/* Judges an item's row `n` of output `o` of a batch. 0: the row is that of the item alone, but for rounding. The
+ * rounding is that of a batch of the first kind, in proportion; where that is not enough, that of a batch of the item's
+ * own kind. */
 static int row_judge(struct separable *t, const struct output_block *batch, uint32_t o, uint32_t n, uint32_t items,
                      uint32_t kind) {
     enum datatype type = t->trial->signature->outputs[o].type;
@@ -300,7 +302,7 @@ static int row_judge(struct separable *t, const struct output_block *batch, uint
         if (references[i] == kind && rows_differ_by(&twin, &row, type, &beside, &scale) && beside <= 2 * rounding)
             return 0;
     }
-    return sane ? mixed(t, o) : 0; /* such a kind's numbers are noise: they say nothing */
+    return sane ? mixed(t, o) : 0; /* this kind gives noise even in a batch of its own: it says nothing */
 }
 
 static int batch_compare(struct separable *t, const uint32_t *kinds, uint32_t items) {
@@ -318,7 +320,7 @@ static int batch_compare(struct separable *t, const uint32_t *kinds, uint32_t it
     return rc;
 }
 
-/* What the model does not take is tried once more with ordinary strings, and then left out. */
+/* An item that the model does not take is tried once more with ordinary strings, and then left out. */
 int separable_begin(const struct separable_trial *trial, struct separable **separable, struct sy_error *why) {
     struct separable *t = *separable = calloc(1, sizeof(*t));
     uint32_t kinds = KINDS_ALIKE;
@@ -356,7 +358,7 @@ int separable_try(struct separable *t, uint32_t items, struct sy_error *why) {
     t->why = why;
     while (many && first + 1 < t->taken_count && t->taken[first] < NAN_ONE)
         first++;
-    for (uint32_t n = 0; n < items && kinds; n++) /* beyond 4 the other way round, so that others stand last */
+    for (uint32_t n = 0; n < items && kinds; n++) /* beyond 4 in reverse order, so that other kinds stand last */
         kinds[items > 4 ? items - 1 - n : n] = t->taken[(first + n % most) % t->taken_count];
     if (!rc)
         rc = batch_compare(t, kinds, items);

@@ -1,4 +1,4 @@
-/* store.c - profiles as JSON files. */
+/* store.c - writes and reads profiles as JSON files. */
 #include "model/profile/store.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ static json_t *dims_pack(const int64_t *dims, uint32_t rank) {
     return list;
 }
 
-/* How many dimensions an item has: those of the file, or more, if the configuration reshapes the input. */
+/* The number of dimensions of an item's input: that of the file, or more, if the configuration reshapes the input. */
 static uint32_t item_rank(const struct tensor_spec *spec, const int64_t *item_dims) {
     uint32_t rank = TENSOR_DIMS_MAX;
     while (rank > spec->rank && item_dims[rank - 1] == 0)

@@ -1,4 +1,4 @@
-/* values.c - values of inputs: given by the model's folder, random, or the same small number everywhere. */
+/* values.c - fills inputs with values that the model's folder gives, with random ones, or with one small number. */
 #include "model/profile/values.h"
 
 #include <errno.h>
@@ -41,7 +41,7 @@ static void float_put(enum datatype type, double value, void *at) {
     }
 }
 
-/* Writes a text as an element of a type other than BYTES. False: it is none. */
+/* Writes a text as an element of a type other than BYTES. False: the text is no such element. */
 static bool element_put(enum datatype type, const char *text, void *at) {
     static const int64_t least[DATATYPE_COUNT] = {[DATATYPE_INT8] = INT8_MIN,
                                                   [DATATYPE_INT16] = INT16_MIN,
@@ -80,7 +80,7 @@ static int view_take(struct tensor_view *view, size_t bytes, struct sy_error *er
     return view->data ? 0 : error_set(err, -ENOMEM, "no memory for the values of an input: %zu bytes", bytes);
 }
 
-/* Whether so many values fill the input evenly, as far as its dimensions are known. */
+/* Whether `count` values fill the input evenly, as far as its dimensions are known. */
 static bool count_fits(const struct served_model *model, uint32_t input, uint32_t count) {
     int64_t known = 1;
     for (uint32_t d = model->signature.batched; d < model->signature.inputs[input].rank; d++) {
@@ -142,7 +142,7 @@ struct taking {
     struct input_values *values;
 };
 
-/* Takes the data of a sample's files for the inputs that have none yet: those of its first item. */
+/* Takes the data of a sample's files, of the first item, for the inputs that have no values yet. */
 static int warmup_take(void *context, const struct warmup_sample *sample, struct sy_error *err) {
     const struct taking *taking = context;
     struct input_values *values = taking->values;
@@ -182,7 +182,7 @@ void values_free(struct input_values *values) {
     *values = (struct input_values){.step = 0};
 }
 
-/* What is given for an input in this step; NULL: nothing. */
+/* The given values of an input in this step; NULL: none. */
 static const struct tensor_view *given_find(const struct input_values *values, uint32_t input) {
     bool given = values && values->step != VALUES_UNGIVEN && values->given[input].data;
     return given ? &values->given[input] : NULL;
@@ -220,7 +220,7 @@ void values_item_dims(const struct input_values *values, const struct signature 
 
 /* ---- filling ---- */
 
-/* The number of a step; 0: random. */
+/* The number with which a step fills inputs; 0: random values. */
 static uint32_t number_of(const struct input_values *values, enum datatype type, bool small) {
     if (!values || values->step < 2 || values->step == VALUES_UNGIVEN || !(integer(type) || (floating(type) && small)))
         return 0;
@@ -248,7 +248,7 @@ bool values_step_differs(const struct input_values *values, const struct signatu
     return differs;
 }
 
-/* Repeats the strings given until there are so many. Returns their bytes; `data` NULL: only that. */
+/* Repeats the given strings until there are enough. Returns their bytes. `data` NULL: only counts the bytes. */
 static size_t strings_repeat(const struct tensor_view *given, int64_t elements, char *data) {
     const char *at = given->data, *end = at + given->bytes;
     struct string element;
@@ -256,7 +256,7 @@ static size_t strings_repeat(const struct tensor_view *given, int64_t elements, 
     for (int64_t i = 0; i < elements; i++) {
         at = at == end ? given->data : at;
         if (strings_next(&at, end, &element) != 1)
-            return 0; /* it was checked */
+            return 0; /* the strings were checked before */
         if (data)
             memcpy(strings_lead(data + bytes, element.length), element.data, element.length);
         bytes += STRING_LEAD_BYTES + element.length;
@@ -272,7 +272,7 @@ size_t values_bytes(const struct input_values *values, uint32_t input, enum data
     return (size_t)elements * (STRING_LEAD_BYTES + (is_zero(values, input) ? 0 : 1));
 }
 
-/* Repeats elements of one size. */
+/* Repeats the given elements, which all have one size. */
 static void elements_repeat(const struct tensor_view *given, size_t bytes, char *data) {
     for (size_t at = 0, part; at < bytes; at += part) {
         part = bytes - at < given->bytes ? bytes - at : given->bytes;
@@ -280,7 +280,7 @@ static void elements_repeat(const struct tensor_view *given, size_t bytes, char 
     }
 }
 
-/* Makes all items but the first differ from it. */
+/* Makes all items but the first differ from the first one. */
 static void items_vary(enum datatype type, size_t of_item, uint32_t items, struct rng *rng, void *data) {
     for (uint32_t n = 1; n < items; n++) {
         double factor = 0.5 + rng_uniform(rng) / 2;

@@ -1,4 +1,4 @@
-/* warmup.c - makes batches of what model_warmup says, straight from the tree of the configuration. */
+/* warmup.c - makes batches by model_warmup, straight from the tree of the configuration. */
 #include "model/profile/warmup.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 struct reader {
     const char *origin, *folder;
     const struct signature *signature;
-    int64_t batch_given; /* max_batch_size; -1: not given */
+    int64_t batch_given; /* max_batch_size of the configuration; -1: not given */
     uint32_t batch_max;
     uint64_t bytes_max;
     struct sy_error *err;
@@ -28,9 +28,9 @@ struct reader {
 
 /* An input of a sample, before it has data. */
 struct part {
-    const struct pbtxt_node *source; /* zero_data, random_data or input_data_file; NULL: the sample leaves it out */
-    int64_t dims[TENSOR_DIMS_MAX];   /* of one request */
-    size_t bytes;                    /* of one request; for strings in a file: of the whole file */
+    const struct pbtxt_node *source; /* zero_data, random_data or input_data_file; NULL: the input is left out */
+    int64_t dims[TENSOR_DIMS_MAX];   /* dims of one request */
+    size_t bytes;                    /* bytes of one request; for strings in a file, of the whole file */
 };
 
 #define SAY(r, node, ...) pbtxt_error((r)->origin, node, (r)->err, "model_warmup: " __VA_ARGS__)
@@ -93,7 +93,7 @@ static int file_path(const struct reader *r, const struct pbtxt_node *file, char
     return 0;
 }
 
-/* How much of a file an input takes: as much as its dims say; for strings, all of it. */
+/* The bytes of a file that an input takes: as many as its dims say; for strings, the whole file. */
 static int file_measure(const struct reader *r, const struct tensor_spec *spec, struct part *part) {
     char path[PATH_MAX];
     struct stat st;
@@ -204,7 +204,7 @@ static int parts_read(const struct reader *r, const struct pbtxt_node *sample, s
     return 0;
 }
 
-/* How many items one request of the sample has. */
+/* The number of items of one request of the sample. */
 static int items_read(const struct reader *r, const struct pbtxt_node *sample, const struct part *parts,
                       uint32_t *items) {
     const struct signature *s = r->signature;

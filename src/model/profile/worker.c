@@ -1,7 +1,7 @@
 /* worker.c - the child process that profiles one model: loads it, tries to make an optimised copy, measures.
  *
- * Whatever the engine does to this process, the parent lives: it kills a child that is silent for too long, and reads
- * from the last message what it died of. */
+ * Whatever the engine does to this process, the parent lives: the parent kills a child that is silent for too long, and
+ * learns from the child's last message what the child died of. */
 #include "model/profile/worker.h"
 
 #include <errno.h>
@@ -24,18 +24,18 @@
 #include "model/profile/warmup.h"
 #include "model/repository/repository.h"
 
-#define VALUES_ITEMS 8 /* that are to run together with the values of inputs that are kept */
+#define VALUES_ITEMS 8 /* items that should run together with the chosen values of inputs */
 
 struct worker {
     struct worker_request request;
     const struct engine_ops *ops;
     struct engine *engine;
     struct engine_model_source source;
-    struct engine_model *model; /* while it is measured */
+    struct engine_model *model; /* loaded model, while it is measured */
     uint32_t attempt;
     bool blame_cache, blame_values;
     struct input_values values;
-    struct sy_error unbatched; /* why items are not run together; "" */
+    struct sy_error unbatched; /* reason why items are not run together; "": none */
     struct profile_record record;
 };
 
@@ -86,7 +86,8 @@ static void measuring(void *context, const char *phase, uint32_t batch) {
     tell(context, WORKER_PROGRESS, phase, batch, "");
 }
 
-/* Dies with the parent, is the first to go when memory runs out, and runs where the accelerator will. */
+/* Sets the process up: it dies with the parent, is killed first when memory runs out, and runs on the accelerator's
+ * core. */
 static void settle(int core, bool gpu) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     child_limit(false, gpu);
@@ -130,7 +131,8 @@ static int dims_find(struct worker *w, struct engine_model *model, struct sy_err
     return rc;
 }
 
-/* Whether several items run, too: of a small input so many that among random integers is a 0. */
+/* Whether several items run, too. Where values of small inputs matter, VALUES_ITEMS items run, so that random integers
+ * probably include a 0. */
 static bool items_run(struct worker *w, struct engine_model *model) {
     uint32_t items = values_step_differs(&w->values, w->source.signature, w->record.item_dims, 3) ? VALUES_ITEMS : 2;
     struct sy_error why;
@@ -151,7 +153,7 @@ static bool values_differ(const struct worker *w, int64_t item_dims[][TENSOR_DIM
 static int item_find(struct worker *w, struct sy_error *err) {
     const struct signature *signature = w->source.signature;
     int64_t dims[TENSORS_MAX][TENSOR_DIMS_MAX];
-    uint32_t found = VALUES_STEPS; /* the first step with which an item runs */
+    uint32_t found = VALUES_STEPS; /* first step with which an item runs */
     bool several = false, differ = values_differ(w, NULL);
     struct engine_model *model;
     struct engine_model_source single = w->source;
@@ -373,7 +375,7 @@ int worker_main(void) {
     struct worker *w = calloc(1, sizeof(*w));
     struct sy_error err = {""};
     if (!w || worker_read(STDIN_FILENO, &w->request, WORKER_REQUEST_BYTES))
-        return 2; /* not started by a profiling parent */
+        return 2; /* the process was not started by a profiling parent */
     settle(w->request.core, strcmp(w->request.provider, "cuda") == 0);
     int rc = profile(w, &err);
     tell(w, rc ? WORKER_FAILED : WORKER_RESULT, "", 0, err.text);

@@ -1,7 +1,7 @@
-/* worker.h - the messages between a process that wants a model profiled and the child that does it.
+/* worker.h - the messages between a process that wants a model profiled and the child process that profiles it.
  *
- * The child is this same program (`symphony profile --worker`), so the messages are plain structs: one request on its
- * standard input, then messages on descriptor WORKER_FD until an answer or its death. */
+ * The child is this same program (`symphony profile --worker`), so the messages are plain structs: one request on the
+ * child's standard input, then messages on descriptor WORKER_FD until an answer or the child's death. */
 #pragma once
 
 #include <stdbool.h>
@@ -18,16 +18,17 @@
 /* parent -> child */
 struct worker_request {
     char engine[32], provider[16];
-    int device, core; /* core to run on; -1: any */
+    int device, core; /* number of the GPU; core to run on, -1: any */
     char cache_dir[4096];
     bool has_cache_dir;
-    uint32_t batch_max;        /* 0: the model's own */
-    bool untried;              /* a child before this one has died while it ran unlike items together */
-    uint32_t attempt;          /* the first form of optimised model to try; after a crash with one, the next */
-    uint32_t values;           /* the first step of values.h to try; after a crash with one, the next */
-    struct served_model model; /* as the repository found it: without what is in its file */
+    uint32_t batch_max;        /* greatest batch to measure; 0: the model's batch_max */
+    bool untried;              /* whether an earlier child died while it ran unlike items together */
+    uint32_t attempt;          /* first form of optimised model to try; after a crash with a form, the next one */
+    uint32_t values;           /* first step of values.h to try; after a crash with a step, the next one */
+    struct served_model model; /* model as the repository found it, without what is in the model's file */
 };
-/* The parent writes it before it starts the child, so it must fit into a pipe. */
+/* Bytes of a request that are sent. The parent writes the request before it starts the child, so the request must fit
+ * into a pipe. */
 #define WORKER_REQUEST_BYTES (offsetof(struct worker_request, model) + offsetof(struct served_model, signature))
 _Static_assert(WORKER_REQUEST_BYTES <= 65536, "a pipe's buffer");
 
@@ -36,20 +37,20 @@ enum worker_kind { WORKER_PROGRESS, WORKER_RESULT, WORKER_FAILED };
 /* child -> parent */
 struct worker_message {
     enum worker_kind kind;
-    char phase[16];               /* progress: what begins now: "loading", "preparing", "optimising", "measuring",
-                                   * "trying", "warming up", "trying values" */
-    uint32_t batch;               /* measuring, trying, warming up: of how many items */
-    uint32_t attempt;             /* the form of optimised model in use */
-    bool blame_cache;             /* a death from here on is the optimised model's fault until proved otherwise */
-    uint32_t values;              /* the step of values in use */
-    bool blame_values;            /* a death from here on may be the fault of these values */
-    char text[512];               /* failed: why; warming up: the sample's name */
-    struct profile_record record; /* result; without fingerprint, engine and accelerator, which the parent knows */
+    char phase[16];    /* progress: phase that begins now: "loading", "preparing", "optimising", "measuring", "trying",
+                          "warming up", "trying values" */
+    uint32_t batch;    /* measuring, trying, warming up: items of the batch */
+    uint32_t attempt;  /* form of optimised model in use */
+    bool blame_cache;  /* whether a death from here on counts as the optimised model's fault */
+    uint32_t values;   /* step of values in use */
+    bool blame_values; /* whether a death from here on may be the fault of these values */
+    char text[512];    /* failed: reason; warming up: name of the sample */
+    struct profile_record record; /* result; fingerprint, engine and accelerator are left to the parent */
 };
 
-/* Reads or writes all of it. 0, -EPIPE at the end of the input, or -errno. */
+/* Read or write all `bytes` bytes. 0; -EPIPE at the end of the input; or -errno. */
 int worker_read(int fd, void *data, size_t bytes);
 int worker_write(int fd, const void *data, size_t bytes);
 
-/* The child's main(): returns its exit status. */
+/* The main() of the child. Returns the child's exit status. */
 int worker_main(void);

@@ -13,7 +13,7 @@
 
 static uint32_t word_get(const struct field *field, const char *at) {
     uint32_t word = 0;
-    memcpy(&word, at, field->bytes); /* of one byte or four, little-endian */
+    memcpy(&word, at, field->bytes); /* the member has one byte or four, little-endian */
     return word;
 }
 
@@ -51,7 +51,7 @@ static json_t *value_pack(const struct field *field, const void *base) {
 }
 
 void field_put(struct field_writer *w, json_t *object, const char *name, json_t *value) {
-    w->failed |= json_object_set_new(object, name, value) != 0; /* -1 for a value that is NULL, too */
+    w->failed |= json_object_set_new(object, name, value) != 0; /* jansson returns -1 also for a value that is NULL */
 }
 
 void field_append(struct field_writer *w, json_t *list, json_t *value) {

@@ -107,7 +107,7 @@ static int flows_read(struct field_reader *r, const json_t *step, uint32_t numbe
     return rc;
 }
 
-/* The tensor that an entry names, or ENSEMBLE_NONE for null. */
+/* The tensor that an entry names; ENSEMBLE_NONE for null. */
 static int tensor_read(struct field_reader *r, const json_t *object, const char *name, const struct ensemble *e,
                        uint32_t *tensor) {
     const char *text = NULL;
@@ -136,7 +136,7 @@ static int step_read(struct field_reader *r, const json_t *list, uint32_t i, str
     return rc ? rc : flows_read(r, object, i, "outputs", e, &step->outputs, &step->output_count);
 }
 
-/* What symphony.yaml has added, once it is known who gives each tensor. */
+/* Reads what symphony.yaml has added to a step, once the giver of each tensor is known. */
 static int settings_read(struct field_reader *r, const json_t *list, uint32_t i, struct ensemble *e) {
     struct ensemble_step *step = &e->steps[i];
     json_t *object;

@@ -19,9 +19,9 @@
 #include "model/repository/description_fields.h"
 #include "model/repository/ensemble_description.h"
 
-#define TIME_MOST_NS      (365 * 24 * 3600 * NS_PER_S) /* of any time in it: a year */
-#define ELEMENTS_MOST     ((int64_t)1 << 48)           /* of an item: products with sizes stay far from overflowing */
-#define ACCELERATORS_MOST 65536                        /* of a type */
+#define TIME_MOST_NS      (365 * 24 * 3600 * NS_PER_S) /* longest time in a description: a year */
+#define ELEMENTS_MOST     ((int64_t)1 << 48) /* most elements of an item; products with sizes do not overflow */
+#define ACCELERATORS_MOST 65536              /* most accelerators of a type */
 #define DUMP_FLAGS        (JSON_COMPACT | JSON_REAL_PRECISION(17)) /* 17 digits: every double comes back as it was */
 
 /* ---- fields ---- */
@@ -37,7 +37,7 @@ static const struct field model_fields[] = {
     MODEL(item_elements, "item_elements", FIELD_I64, OF_REQUESTS, FROM_TO(0, TENSORS_MAX *ELEMENTS_MOST)),
     MODEL(batch_max, "batch_max", FIELD_U32, OF_MACHINE, FROM_TO(1, PROFILE_BATCH_MAX)),
     MODEL(mixes, "mixes", FIELD_TEXT, OF_MACHINE),
-    MODEL(slo_ns, "slo_ns", FIELD_I64, OF_REQUESTS, FROM_TO(0, TIME_MOST_NS)), /* 0: an ensemble's that none gave */
+    MODEL(slo_ns, "slo_ns", FIELD_I64, OF_REQUESTS, FROM_TO(0, TIME_MOST_NS)), /* 0: an ensemble without an SLO */
     MODEL(slo_chosen, "slo_chosen", FIELD_FLAG, OF_REQUESTS),
     MODEL(best_effort, "best_effort", FIELD_FLAG, OF_REQUESTS),
     MODEL(weight, "weight", FIELD_REAL, OF_REQUESTS, FROM_TO(0, (int64_t)MODEL_WEIGHT_MOST)),
@@ -149,7 +149,7 @@ static json_t *base64_pack(const struct prepared_file *file) {
     return text;
 }
 
-/* The file; or, where models are only to be told apart, its fingerprint. */
+/* Writes a file's contents; or only its fingerprint, where models are only to be told apart. */
 static json_t *contents_pack(const struct field_writer *w, const struct prepared_file *file) {
     char text[FINGERPRINT_TEXT];
     if (w->whole)
@@ -208,7 +208,7 @@ static bool rules_alike(const struct queue_rule *a, const struct queue_rule *b) 
            a->queue_max == b->queue_max;
 }
 
-/* The last rule written is that of all further priorities. */
+/* Writes the rules; the last one stands for all further priorities. */
 static json_t *queue_pack(struct field_writer *w, const struct queue_rules *queue) {
     json_t *object = json_object(), *rules = json_array(), *preferred = json_array();
     uint32_t count = PRIORITIES_MAX;
@@ -249,13 +249,13 @@ static json_t *profiles_pack(struct field_writer *w, const struct described_prof
     return list;
 }
 
-/* The whole of a model, or what its requests depend on; NULL if that failed. */
+/* Writes the whole of a model, or only what its requests depend on. NULL: a failure. */
 static json_t *model_pack(const struct served_model *model, bool whole) {
     struct field_writer w = {.whole = whole};
     json_t *object = json_object();
     FIELDS_PUT(&w, object, model_fields, model);
     if (!whole && model->slo_chosen)
-        json_object_del(object, "slo_ns"); /* it follows from what was measured */
+        json_object_del(object, "slo_ns"); /* the SLO follows from what was measured */
     field_put(&w, object, "inputs", inputs_pack(&w, model));
     field_put(&w, object, "outputs", outputs_pack(&w, model));
     field_put(&w, object, "queue", queue_pack(&w, &model->queue));
@@ -375,7 +375,8 @@ static int contents_read(struct field_reader *r, const json_t *object, struct se
     return rc;
 }
 
-/* Reads how input `i` is prepared, from the object with the input's fields; does nothing if it is not. */
+/* Reads how input `i` is prepared, from the object with the input's fields. Does nothing if the input is not
+ * prepared. */
 static int prepare_read(struct field_reader *r, const json_t *object, struct served_model *model, uint32_t i) {
     struct served_preparation *p = &model->preparations[i];
     json_t *prepare;
@@ -570,7 +571,7 @@ static int profiles_read(struct field_reader *r, const json_t *root, uint32_t ba
     int rc = field_list(r, root, "profiles", 0, ACCELERATOR_TYPES_MAX, &list, &entries);
     for (uint32_t i = 0; !rc && i < entries; i++) {
         profiles[i] = (struct described_profile){.profile = NULL};
-        *count = i + 1; /* to be freed from here on */
+        *count = i + 1; /* from here on the profile is freed after an error */
         rc = field_object_at(r, list, "profiles", i, &object);
         if (!rc)
             rc = profile_read(r, object, batch_max, &profiles[i]);
@@ -677,7 +678,7 @@ uint64_t model_description_hash(const struct served_model *model) {
     return hash;
 }
 
-/* Goes down to where two values differ first; `place` becomes its name. */
+/* Finds the first place at which two values differ; `place` becomes its name. */
 static void descend(const json_t **a, const json_t **b, char *place, size_t bytes) {
     const char *key;
     json_t *entry;
@@ -706,7 +707,7 @@ static void descend(const json_t **a, const json_t **b, char *place, size_t byte
         }
 }
 
-/* A value as JSON, cut off where it is long; a long list by its length. */
+/* Writes a value as JSON, cut off if it is long; of a long list only the length. */
 static void value_show(const json_t *value, char *text, size_t bytes) {
     char *json = value ? json_dumps(value, DUMP_FLAGS | JSON_ENCODE_ANY | JSON_ENSURE_ASCII) : NULL;
     if (json && strlen(json) >= bytes && json_is_array(value))

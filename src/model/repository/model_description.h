@@ -1,14 +1,15 @@
-/* model_description.h - a model as one process tells another of it, as JSON: what a backend knows of a model that it
- * has loaded and profiled, what the scheduler keeps, and what frontends need to check, answer and describe requests.
+/* model_description.h - a model as JSON, by which one process tells another of the model: what a backend knows of a
+ * model that it has loaded and profiled, what the scheduler keeps, and what frontends need to check, answer and
+ * describe requests.
  *
- * It has no paths: with it a frontend does all that a server does with a model of its own, labels of classes included,
- * and reads no file. It holds the model's secret (shape_secret), so it is for processes of one cluster only.
+ * A description has no paths: with it a frontend does all that a server does with a model of its own, labels of classes
+ * included, and reads no file. It holds the model's secret (shape_secret), so it is for processes of one cluster only.
  *
- * `format` is 1; 2 for an ensemble, which has its graph in it, may have an SLO of 0 (its frontends choose it), and has
- * no profiles; 3 for a model whose inputs frontends prepare: these have the steps in them, and the files that prepare
- * in base64. The process that prepares must still open these files (preparations_open()), which may fail. Later
- * versions may add fields: those that are not known are ignored. One that is missing is a mistake. All integers and
- * doubles survive exactly. Slow path; any thread; no state. */
+ * `format` is 1 for a model; 2 for an ensemble, whose description has the graph, may have an SLO of 0 (then frontends
+ * choose it), and has no profiles; 3 for a model whose inputs frontends prepare: its description has the steps of
+ * preparation, and the files that prepare in base64. The process that prepares must still open these files
+ * (preparations_open()), which may fail. Later versions may add fields: fields that are not known are ignored. A field
+ * that is missing is a mistake. All integers and doubles survive exactly. Slow path; any thread; no state. */
 #pragma once
 
 #include <stddef.h>
@@ -19,9 +20,8 @@
 #include "model/config/served_model.h"
 
 #define MODEL_DESCRIPTION_FORMAT 1
-#define MODEL_DESCRIPTION_BYTES_MAX                                                                                    \
-    (4 << 20) /* of the text; a ResNet-50 with labels, on two types, 45 KB                                             \
-               */
+/* Bytes of the text. A ResNet-50 with labels, on two types of accelerators, has 45 KB. */
+#define MODEL_DESCRIPTION_BYTES_MAX (4 << 20)
 
 /* A model's latencies on the accelerators of one type. */
 struct described_profile {
@@ -29,31 +29,33 @@ struct described_profile {
     struct profile *profile;
 };
 
-/* What a scheduler puts behind a description's first byte if a request may have fewer items than `batch_max`: their
- * most. Read into items_max, and of no account when models are compared. */
+/* The text that a scheduler puts behind a description's first byte if a request may have fewer items than `batch_max`:
+ * the most items. It is read into items_max, and does not count when models are compared. */
 #define MODEL_DESCRIPTION_ITEMS_MAX "\"items_max\":%u,"
 
-/* The description of a model that is ready, with its profiles: terminated, the caller's to free(). NULL with a
- * sentence: out of memory, over MODEL_DESCRIPTION_BYTES_MAX, or a name that is not UTF-8. `bytes` (without
- * the terminator) and `err` may be NULL. */
+/* Writes the description of a model that is ready, with its profiles. Returns terminated text, which the caller frees
+ * by free(). NULL with a sentence: out of memory, over MODEL_DESCRIPTION_BYTES_MAX, or a name that is not UTF-8.
+ * *bytes: the length without the terminator; `bytes` and `err` may be NULL. */
 char *model_description_write(const struct served_model *model, const struct described_profile *profiles,
                               uint32_t count, size_t *bytes, struct sy_error *err);
 
-/* Reads one into a model, which is all zeros (it has no paths then; state MODEL_LOADING, which the caller changes), and
- * into profiles[ACCELERATOR_TYPES_MAX], of types that all differ. Everything is bounded and checked against the rest:
- * what is accepted can be served. model_description_release() frees what was allocated. -EINVAL with a sentence that
- * names the field; nothing is allocated then, and model and profiles are not to be used. */
+/* Reads a description into a model, which must be all zeros (it has no paths then; the state is MODEL_LOADING, which
+ * the caller changes), and into profiles[ACCELERATOR_TYPES_MAX], of types that all differ. Everything is bounded and
+ * checked against the rest: what is accepted can be served. model_description_release() frees what was allocated.
+ * -EINVAL with a sentence that names the field; nothing is allocated then, and model and profiles are not to be
+ * used. */
 int model_description_read(const char *text, size_t bytes, struct served_model *model,
                            struct described_profile *profiles, uint32_t *count, struct sy_error *err);
-/* Frees the labels and the graph of a model, what prepares its inputs, and the profiles; `profiles` may be NULL. */
+/* Frees the labels and the graph of a model that was read, what prepares its inputs, and the profiles; `profiles` may
+ * be NULL. */
 void model_description_release(struct served_model *model, struct described_profile *profiles, uint32_t count);
 
-/* Equal for models whose requests can be answered by either. Left out: the secret, the accelerators that the model is
- * to run on and does run on, and what was measured: profiles, memory, an SLO that was chosen from the profile, and
- * batch_max, which depends on the accelerator, too. Compare only hashes that one process has computed: another version
- * of this program may have another hash. 0: out of memory. */
+/* A hash that is equal for two models if either can answer the other's requests. Left out: the secret, the accelerators
+ * that the model is to run on and does run on, and what was measured: profiles, memory, an SLO that was chosen from the
+ * profile, and batch_max, which depends on the accelerator, too. Compare only hashes that one process has computed:
+ * another version of this program may have another hash. 0: out of memory. */
 uint64_t model_description_hash(const struct served_model *model);
 
-/* Says where two models whose hashes differ do so first, with both values: "inputs[0].shape[1] is 3 here and 4 there"
- * (here: a). "" if they do not. */
+/* Writes the first difference of two models whose hashes differ, with both values: "inputs[0].shape[1] is 3 here and 4
+ * there" (here: `a`). "": the models do not differ. */
 void model_description_difference(const struct served_model *a, const struct served_model *b, char *text, size_t bytes);

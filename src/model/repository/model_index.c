@@ -51,7 +51,8 @@ static bool name_is(const char *model, const char *name, size_t length) {
     return strlen(model) == length && memcmp(model, name, length) == 0;
 }
 
-/* Which of two versions is asked where none is named: one that is ready, then the higher one. */
+/* Whether `model` is asked rather than `other` where no version is named: a ready version goes first, then the higher
+ * one. */
 static bool version_precedes(const struct served_model *model, const struct served_model *other) {
     bool ready = served_model_state(model) == MODEL_READY, other_ready = served_model_state(other) == MODEL_READY;
     return ready != other_ready ? ready : model->version > other->version;
@@ -72,7 +73,7 @@ int model_index_number(const struct model_index *index, const char *name, size_t
     return found;
 }
 
-/* A version is a number in digits; 0 when it is not one, or is too large. */
+/* Reads a version, a number in digits. 0: the text is no number, or the number is too large. */
 static uint32_t version_parse(const char *word, size_t length) {
     uint64_t version = 0;
     for (size_t i = 0; i < length; i++) {
@@ -83,7 +84,7 @@ static uint32_t version_parse(const char *word, size_t length) {
     return version > UINT32_MAX ? 0 : (uint32_t)version;
 }
 
-/* Triton's words, by which its clients know the mistake; behind them the reason, which Triton does not tell. */
+/* Triton's words, by which its clients know the mistake. The reason, which Triton does not tell, follows them. */
 #define UNKNOWN    "Request for unknown model: "
 #define NO_VERSION UNKNOWN "'%s' has no available versions: "
 

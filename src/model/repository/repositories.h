@@ -5,10 +5,10 @@
 #include <stdint.h>
 
 struct repositories {
-    const char *const *paths; /* [count] each a directory of models, or one model: its folder or its file */
+    const char *const *paths; /* [count] paths, each a directory of models, or one model: its folder or its file */
     uint32_t count;
-    const char *name; /* of the one model that is there; NULL: as its folder or its file, or its configuration, says */
-    const char *op_library_dir; /* where libraries with models' own operators may be, beside the models' folders; NULL:
-                                 * nowhere else */
-    bool brought;               /* a client has brought the files: libraries are not taken from them */
+    const char *name; /* name for the one model that is there; NULL: the name of its folder, file or configuration */
+    const char *op_library_dir; /* folder of libraries with models' own operators, in addition to the models' folders;
+                                   NULL: none */
+    bool brought;               /* whether a client has brought the files: then no libraries are taken from them */
 };

@@ -30,7 +30,7 @@ struct model_list {
 
 /* ---- paths ---- */
 
-/* false if it does not fit. */
+/* Joins two paths. False: the result does not fit. */
 static bool path_join(char to[PATH_MAX], const char *folder, const char *name) {
     return snprintf(to, PATH_MAX, "%s/%s", folder, name) < PATH_MAX;
 }
@@ -50,8 +50,8 @@ static bool ends_with(const char *text, const char *suffix) {
     return length > tail && strcmp(text + length - tail, suffix) == 0;
 }
 
-/* The number that a version folder's name is, UINT64_MAX: more than that, or 0: Triton ignores other names, and those
- * with leading zeros. */
+/* The number of a version folder's name. UINT64_MAX: the number is larger; 0: the name is no number, or has leading
+ * zeros: Triton ignores such names. */
 static uint64_t version_parse(const char *name) {
     uint64_t version = 0;
     if (*name == '0')
@@ -61,7 +61,7 @@ static uint64_t version_parse(const char *name) {
     return *name ? 0 : version;
 }
 
-/* Which of two names in digits without leading zeros is the larger number. */
+/* Compares two numbers in digits without leading zeros. */
 static int version_name_compare(const char *a, const char *b) {
     size_t x = strlen(a), y = strlen(b);
     return x != y ? (x > y ? 1 : -1) : strcmp(a, b);
@@ -70,14 +70,14 @@ static int version_name_compare(const char *a, const char *b) {
 /* ---- what a folder holds ---- */
 
 struct folder {
-    uint32_t versions[VERSIONS_MAX];      /* of its version folders */
-    uint32_t version_count;               /* of all of them; above VERSIONS_MAX, `versions` lacks some */
-    char version_too_large[NAME_MAX + 1]; /* a version folder whose number is above VERSION_MAX, or "" */
-    char version_zeros[NAME_MAX + 1];     /* one with a model.onnx that only leading zeros keep from being one, or "" */
-    uint32_t onnx_count;                  /* *.onnx files right in it */
-    char onnx[NAME_MAX + 1];              /* one of them */
-    bool config, settings, direct;        /* has config.pbtxt, symphony.yaml, model.onnx */
-    bool versions_hold_models;            /* some version folder has a model.onnx */
+    uint32_t versions[VERSIONS_MAX];      /* numbers of the version folders */
+    uint32_t version_count;               /* number of all version folders; above VERSIONS_MAX `versions` lacks some */
+    char version_too_large[NAME_MAX + 1]; /* version folder whose number is above VERSION_MAX; "": none */
+    char version_zeros[NAME_MAX + 1];     /* folder with a model.onnx, no version for leading zeros alone; "": none */
+    uint32_t onnx_count;                  /* number of *.onnx files directly in the folder */
+    char onnx[NAME_MAX + 1];              /* name of one of these files */
+    bool config, settings, direct;        /* whether the folder has config.pbtxt, symphony.yaml, model.onnx */
+    bool versions_hold_models;            /* whether some version folder has a model.onnx */
 };
 
 static int folder_look(const char *path, struct folder *f, struct sy_error *err) {
@@ -319,7 +319,7 @@ static void ensemble_set(struct model_list *list, struct folder *f, struct model
     }
 }
 
-/* Finds a library: in the model's folder, or in the one for all models. */
+/* Finds a library: in the model's folder, or in the folder for all models. */
 static int op_library_find(const struct model_list *list, const struct model_config *config, const char *folder,
                            const char *name, char path[OP_LIBRARY_PATH_MAX], struct sy_error *err) {
     const char *shared = list->from->op_library_dir, *within = name;
@@ -533,7 +533,7 @@ static int name_check(const struct model_list *list) {
     return 0;
 }
 
-/* The paths, for a sentence. */
+/* Writes the repositories' paths, for a sentence. */
 static void paths_join(const struct repositories *from, char *text, size_t bytes) {
     size_t at = 0;
     for (uint32_t i = 0; i < from->count && at < bytes; i++)

@@ -1,4 +1,4 @@
-/* repository_look.c - looks at repositories' names and times. */
+/* repository_look.c - looks at names, sizes and times of repositories' files. */
 #include "model/repository/repository_look.h"
 
 #include <dirent.h>
@@ -14,7 +14,7 @@
 #include "model/config/model_name.h"
 
 #define ONNX_SUFFIX ".onnx"
-#define DEPTH_MAX   3 /* model, version, a folder of its weights */
+#define DEPTH_MAX   3 /* levels of folders: model, version, a folder of the version's weights */
 
 /* FNV-1a, 64 bits. */
 static uint64_t mix(uint64_t hash, const void *data, size_t bytes) {
@@ -32,8 +32,8 @@ static uint64_t mix_file(const char *name, const struct stat *st) {
     return mix(hash, facts, sizeof(facts));
 }
 
-/* The sum over a folder's files, so that the order in which they are found makes no difference. Hidden ones are left
- * out: what Symphony itself keeps beside a model is in one (model/engine/sidecar.h). */
+/* Adds up the stamps of a folder's files, so that the order in which the files are found makes no difference. Hidden
+ * files are left out: what Symphony itself keeps beside a model is in a hidden folder (model/engine/sidecar.h). */
 static uint64_t folder_stamp(int parent, const char *folder, int depth) {
     int fd = openat(parent, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -53,10 +53,10 @@ static uint64_t folder_stamp(int parent, const char *folder, int depth) {
             sum += folder_stamp(fd, entry->d_name, depth + 1);
     }
     closedir(dir);
-    return mix(0xcbf29ce484222325, &sum, sizeof(sum)); /* the same files in another folder are other files */
+    return mix(0xcbf29ce484222325, &sum, sizeof(sum)); /* equal files in another folder give another stamp */
 }
 
-/* The name of the model that an entry holds; false: none. */
+/* Finds the name of the model that an entry holds. False: the entry holds none. */
 static bool entry_name(const char *file, bool folder, char name[MODEL_NAME_MAX]) {
     size_t length = strlen(file), suffix = strlen(ONNX_SUFFIX);
     if (file[0] == '.')
@@ -93,7 +93,7 @@ uint64_t repository_stamp(const struct repositories *from, const char *name) {
     uint64_t sum = 0;
     for (uint32_t i = 0; i < from->count; i++) {
         uint64_t stamp = path_stamp(from->paths[i], name);
-        sum += stamp ? mix(stamp, &i, sizeof(i)) | 1 : 0; /* the same files in another repository are other files */
+        sum += stamp ? mix(stamp, &i, sizeof(i)) | 1 : 0; /* equal files in another repository give another stamp */
     }
     return sum;
 }
@@ -113,7 +113,7 @@ static int entry_compare(const void *a, const void *b) {
 }
 
 static int entry_add(struct repository_entry **entries, uint32_t *count, const char *name) {
-    if ((*count & (*count - 1)) == 0) { /* 0 or a power of two: full */
+    if ((*count & (*count - 1)) == 0) { /* the array is full: its count is 0 or a power of two */
         struct repository_entry *grown = realloc(*entries, (*count ? 2 * *count : 1) * sizeof(**entries));
         if (!grown)
             return -ENOMEM;

@@ -13,19 +13,20 @@
 /* A model's folder, or its flat file. */
 struct repository_entry {
     char name[MODEL_NAME_MAX];
-    uint64_t stamp; /* of names, sizes, both times and inodes of all its files except hidden ones; never 0 */
+    uint64_t stamp; /* stamp of names, sizes, both times and inodes of all the model's files but hidden ones; never 0 */
 };
 
-/* Gives them sorted by name, for the caller to free(). A folder and a flat file of one name are one entry, and so are
- * those of several repositories. Names that no model may have are passed over. 0, or -errno with a sentence about a
- * repository that cannot be read (-ENOTDIR: it is no directory), and then the entries of the others. */
+/* Finds the entries. *entries: sorted by name; the caller frees them by free(). A folder and a flat file of one name
+ * are one entry, and so are those of several repositories. Names that no model may have are passed over. 0; -errno with
+ * a sentence about a repository that cannot be read (-ENOTDIR: it is no directory), and *entries of the other
+ * repositories. */
 int repository_look(const struct repositories *from, struct repository_entry **entries, uint32_t *count,
                     struct sy_error *err);
-/* Calls mark() with NULL, and then with the name of each model that the repositories hold. What cannot be read is
- * logged; then the call with NULL is left out, so that no model is taken for gone. */
+/* Calls mark() with NULL, and then with the name of each model that the repositories hold. A repository that cannot be
+ * read is logged, and the call with NULL is left out, so that no model is taken for gone. */
 void repository_mark(const struct repositories *from, void (*mark)(void *context, const char *name), void *context);
 
-/* The stamp of one of them; 0: there is no such entry. */
+/* The stamp of the entry with this name; 0: there is no such entry. */
 uint64_t repository_stamp(const struct repositories *from, const char *name);
-/* Of the repositories that have an entry of this name: *path becomes that of the first. Returns how many there are. */
+/* The number of repositories that have an entry of this name. *path becomes the path of the first one. */
 uint32_t repository_holders(const struct repositories *from, const char *name, const char **path);
