@@ -6,8 +6,8 @@
 #include "core/util/arena.h"
 #include "core/util/assert.h"
 
-#define TIMERS_MOST 16 /* steps of the policy for its timer, in one central_look() */
-#define DELAYS_PART 8  /* the policy plans with at most this part of the shortest SLO, as in thread_rings.c */
+#define TIMERS_MOST 16 /* CENTRAL_TIMER steps in one central_look() */
+#define DELAYS_PART 8  /* divisor of the shortest SLO: the policy plans with no longer ctrl_ns (as thread_rings.c) */
 
 /* ---- set-up ---- */
 
@@ -120,7 +120,7 @@ static void policy_leave(struct central_thread_core *core) {
     core->wake_ns = TIME_NEVER;
 }
 
-/* ---- the next one ---- */
+/* ---- the next core ---- */
 
 static bool runs_on_some(const struct set_model *model, const uint32_t *up) {
     for (uint32_t t = 0; t < ACCELERATOR_TYPES_MAX; t++)
