@@ -85,8 +85,7 @@ struct policy_ops {
     /* When a request of another shape waits, the model's batch starts without waiting for more company. */
     bool shapes_flush;
 
-    /* For the model core, on its thread. `own` is the policy's memory in each core, model_bytes long, zeroed at first.
-     */
+    /* For the model core, on its thread. `own` is the policy's memory in each core: model_bytes, zeroed at first. */
     size_t model_bytes;
     /* After the rates, the tables, the delays or the parameters changed (at most some hundred times a second). Sets
      * m->batch_best, m->target_items, m->no_leftovers, and m->items_cap if batches are to be smaller than what pays. */
