@@ -27,7 +27,7 @@ struct central_model {
     const struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* copied; NULL: the model does not run on that type */
     uint32_t batch_max;                                    /* most items of a batch, within each profile */
     int64_t slo_ns;                                        /* the model's usual SLO */
-    double rate_hint;                                      /* expected requests per second; 0: not known */
+    double rate_hint;                                      /* expected items per second; 0: not known */
     uint64_t weights_bytes;                                /* bytes of its weights on an accelerator */
     int64_t load_ns;                                       /* time to load the model on an accelerator */
 };

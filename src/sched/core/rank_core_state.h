@@ -117,9 +117,8 @@ struct rank_core {
     double busy_part[ACCELERATOR_TYPES_MAX];   /* share of their time that accelerators of a type are busy, over 2 s */
     int64_t granted_ns[ACCELERATOR_TYPES_MAX]; /* accelerator time granted since parameters_ns, by type */
     int64_t parameters_ns;                     /* time at which the parameters were last derived */
-    double needed,
-        thread_busy;  /* accelerators that the load needs; largest share of time that a model thread is busy */
-    double needed_ns; /* accelerator time needed until needed_at_ns */
+    double needed, thread_busy; /* accelerators that the load needs; largest busy share of a model thread's time */
+    double needed_ns;           /* accelerator time needed until needed_at_ns */
     int64_t needed_at_ns;
     int64_t parameters_due_ns; /* time at which to derive the parameters next */
     uint32_t way;              /* number of the way by which the policy decides */

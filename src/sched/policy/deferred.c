@@ -114,17 +114,17 @@ static enum way way_of(const struct model_view *m) {
 
 struct deferred_model {
     enum way way;
-    int64_t lead_ns;     /* while accelerators are scarce */
-    int64_t turn_ns;     /* its turn is so much earlier; under 0: later */
+    int64_t lead_ns;     /* lead before `due` while accelerators are scarce */
+    int64_t turn_ns;     /* time by which the model's turn is earlier; under 0: later */
     int64_t patience_ns; /* longest wait for company */
     double slack_items;  /* mean batch size that the load requires */
-    double credit;       /* of the admitted share, in requests */
+    double credit;       /* requests that the admitted share has left (share_admits()) */
     double recent;       /* items that came lately, as of recent_ns; an item of t ago counts 1 / (1 + t / burst) */
     int64_t recent_ns;
-    double burst_ns, gap_ns;               /* gap: mean time between items */
-    double items_most;                     /* larger batches would be late, or not worth waiting for */
-    double worth, worth_edge, worth_slack; /* of a nanosecond of an accelerator: 1 / (price * beta), by slack_items */
-    double scarce[ACCELERATOR_TYPES_MAX];  /* by type: one accelerator's share of the accelerators of the type */
+    double burst_ns, gap_ns;               /* time that counts as lately; mean time between items */
+    double items_most;                     /* items of the largest batch that is in time and worth waiting for */
+    double worth, worth_edge, worth_slack; /* 1 / price of waiting: below, just below and from slack_items on */
+    double scarce[ACCELERATOR_TYPES_MAX];  /* share that one accelerator is of the accelerators of its type */
 };
 
 /* From 0 (no requests are lost) to 1 (a share of LOSS or more is lost). */
