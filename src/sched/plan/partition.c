@@ -18,31 +18,31 @@
 
 #include "core/util/fmath.h"
 
-#define STEPS_LEAST   2000 /* of the first round, or */
-#define STEPS_MODEL   20   /* so many a model */
-#define DOUBLINGS     8    /* of a round's length */
-#define ALL_MOST      4e6  /* assignments up to which all are looked at, instead */
-#define ROUNDS_IDLE   48   /* rounds without a better assignment: the search is over */
-#define COOLING       1e-7 /* the last temperature of a round, of the first */
+#define STEPS_LEAST   2000 /* steps of the first round, at least */
+#define STEPS_MODEL   20   /* steps of the first round for each model */
+#define DOUBLINGS     8    /* doublings of a round's length, at most */
+#define ALL_MOST      4e6  /* assignments up to which all are looked at, instead of annealing */
+#define ROUNDS_IDLE   48   /* rounds without a better assignment after which the search is over */
+#define COOLING       1e-7 /* last temperature of a round, divided by its first one */
 #define COOLING_VALUE 1e-4
-#define COOL_EVERY    64  /* steps */
-#define MODELS_FEW    128 /* up to so many, every second round is by the objective itself */
-#define SHIFT_PART    0.2 /* of the steps move one model */
-#define BROKEN        1e9 /* what an excess of a whole limit costs, of rate or memory: more than any balance is worth, */
-#define BROKEN_MOVES  1e6 /* and of moves: less than that */
+#define COOL_EVERY    64  /* steps between two temperatures */
+#define MODELS_FEW    128 /* models up to which every second round is by the objective itself */
+#define SHIFT_PART    0.2 /* share of the steps that move one model */
+#define BROKEN        1e9 /* cost of exceeding rate or memory by a whole limit: more than any balance is worth */
+#define BROKEN_MOVES  1e6 /* cost of exceeding max_move_cost by a whole limit: less than BROKEN */
 #define BROKEN_WARM                                                                                                    \
     1e3 /* the same in a round, times its first temperature: where moves are few, the way to a better assignment       \
          * leads over one with too many */
-#define ROUNDING     1e-9 /* of a limit: sums come in another order */
+#define ROUNDING     1e-9 /* share of a limit that is rounding: sums are made in different orders */
 #define BETTER_LEAST 1e-12
-#define WORST        3 /* sub-clusters that are kept by deviation: a step changes two */
+#define WORST        3 /* sub-clusters with the greatest deviation that are kept: a step changes two */
 
 struct subcluster {
     double rate, load, memory;
-    double dynamic;  /* the largest of its models */
-    uint32_t barred; /* models that must not be here */
+    double dynamic;  /* largest dynamic size of its models */
+    uint32_t barred; /* models that must not be in the sub-cluster */
     double energy;
-    uint32_t first; /* of its models, linked by next_of */
+    uint32_t first; /* first of its models, linked by next_of */
 };
 
 /* The sub-clusters that deviate most. */
@@ -59,27 +59,27 @@ struct weighed {
 struct partition {
     struct partition_problem problem;
     struct rng rng;
-    double mean_load, mean_memory; /* of a capacity of 1; of a sub-cluster */
-    double capacity;               /* of all */
+    double mean_load, mean_memory; /* mean load of a capacity of 1; mean static size of a sub-cluster */
+    double capacity;               /* capacity of all sub-clusters together */
     struct subcluster *subclusters;
     struct weighed *weighed;       /* [models] scratch */
-    uint32_t *at, *best;           /* [models] sub-clusters */
-    uint32_t *next_of, *before_of; /* [models] in the same sub-cluster; NONE */
-    uint32_t *curve, *place;       /* [models] by place on it, and the other way round */
+    uint32_t *at, *best;           /* [models] sub-cluster of each model: now, in the best assignment */
+    uint32_t *next_of, *before_of; /* [models] neighbours in the list of the same sub-cluster's models; NONE */
+    uint32_t *curve, *place;       /* [models] model at each place of the curve; place of each model on the curve */
     double moved_cost;
-    struct partition_answer found; /* of `best` */
+    struct partition_answer found; /* answer for `best` */
     double found_value;
     uint32_t round, idle;
-    double assignments; /* that there are */
-    bool all;           /* they have all been looked at */
+    double assignments; /* number of possible assignments */
+    bool all;           /* all assignments have been looked at */
     uint64_t step, round_steps;
     double temperature;
-    bool by_value; /* this round is by the objective itself */
+    bool by_value; /* steps of this round are judged by the objective itself */
     /* while what is worst is made better: */
     bool polishing;
-    uint32_t look;     /* the model that is looked at next */
+    uint32_t look;     /* model that is looked at next */
     uint32_t unmoved;  /* models that have been looked at since something became better */
-    uint64_t polished; /* steps */
+    uint64_t polished; /* steps of polishing */
     struct worst worst_rate, worst_memory;
     double value, squares;
 };

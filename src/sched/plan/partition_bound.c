@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#define ROUNDING 1e-9 /* of a limit: sums come in another order */
+#define ROUNDING 1e-9 /* share of a limit that is rounding: sums are made in different orders */
 
 static void bound_keep(struct partition_bound *best, const struct partition_bound *b) {
     bool first = best->limit == PARTITION_NO_LIMIT || b->proof < best->proof;

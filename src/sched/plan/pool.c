@@ -7,8 +7,8 @@
 #include "core/util/assert.h"
 #include "core/util/time.h"
 
-#define ALIKE_FIRST 3  /* the similarity rule: so many alike need no comparison, */
-#define ALIKE_AMONG 10 /* otherwise so many are compared */
+#define ALIKE_FIRST 3  /* the similarity rule: first configurations that, if alike, need no comparison */
+#define ALIKE_AMONG 10 /* the similarity rule: configurations that are compared otherwise */
 
 /* ---- rates ---- */
 
@@ -251,9 +251,9 @@ size_t pool_search(struct pool_config *configs, size_t count, uint32_t types, po
 /* ---- oracle ---- */
 
 struct oracle {
-    uint32_t *left; /* [items_max + 1] queries of a size that are left */
+    uint32_t *left; /* [items_max + 1] queries that are left, by size */
     uint32_t smallest, largest;
-    uint64_t queries; /* left */
+    uint64_t queries; /* queries that are left */
 };
 
 static void oracle_init(struct oracle *oracle, const struct pool_input *input, uint32_t queries) {

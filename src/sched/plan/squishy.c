@@ -6,9 +6,9 @@
 #include "core/util/assert.h"
 #include "core/util/time.h"
 
-/* Of a batch: rate * duty is a little more than whole when the duty cycle was rounded. */
+/* Items that are left out of a batch: rate * duty is a little more than whole when the duty cycle was rounded. */
 #define ITEMS_SLACK 1e-6
-/* Of two batches whose items cost the same, but for rounding and noise, the larger is taken. */
+/* Factor within which the items of two batches cost the same: then the larger batch is taken. */
 #define CHEAPEST_WITHIN 1.001
 
 uint32_t squishy_batch_full(const struct squishy_session *session) {

@@ -5,8 +5,8 @@
 
 #define SCALE_LEAST  (1.0 / 1024)
 #define SCALE_MOST   1e12
-#define SCALE_WITHIN 1.02 /* the search ends this close */
-#define KEEP_WITHIN  0.95 /* placements are kept if they reach this part of what a fresh plan does */
+#define SCALE_WITHIN 1.02 /* factor between bounds of the scale at which the search ends */
+#define KEEP_WITHIN  0.95 /* share of a fresh plan's scale that kept placements must reach */
 
 static size_t plan_bytes(uint32_t gpus_max, uint32_t sessions) {
     return (squishy_bytes(gpus_max, sessions) + 63) & ~(size_t)63;

@@ -20,8 +20,7 @@ struct clockwork_model {
     int64_t slo_ns;
     uint64_t items; /* items that have come since clockwork.needed_at_ns */
     double rate;    /* items a second, as of needed_at_ns */
-    int64_t
-        ran_ns; /* time at which a batch last ended, or at which refusals last relaxed the tables; TIME_NEVER: none */
+    int64_t ran_ns; /* time at which a batch last ended or refusals last relaxed the tables; TIME_NEVER: not yet */
     /* where memory is short */
     int64_t load_ns;
     uint32_t pages;
