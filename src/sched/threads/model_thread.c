@@ -12,12 +12,12 @@
 #include "sched/threads/model_thread_state.h"
 
 #define GRANTS_MAX    32 /* messages taken from one rank thread a turn: batches are published at its end */
-#define TIMERS_MAX    64 /* of cores, a turn */
-#define SHAPES_MAX    64 /* requests that waited for a variant, and variants given to them, a turn */
+#define TIMERS_MAX    64 /* timers of cores that are handled in a turn */
+#define SHAPES_MAX    64 /* waiting requests that get a variant, and variants given to them, in a turn */
 #define ENOUGH        64 /* requests taken from one ring a turn, if a grant waits */
 #define BUSY_EVERY_NS (5 * NS_PER_MS)
 #define BUSY_GAIN     (1.0 / 8)
-#define BUSY_TURN_NS  (200 * NS_PER_US) /* a turn that took longer was interrupted */
+#define BUSY_TURN_NS  (200 * NS_PER_US) /* time of a turn, at most; the thread was interrupted in a longer one */
 /* A thread that has no time left gets further and further behind. Late requests make small batches, which cost it
  * more time than large ones, so in the end all batches would be of one. Instead it refuses requests that waited for
  * the thread for a SHED_PART-th of their time. Requests that wait after a pause of the thread are served: it has
@@ -25,8 +25,8 @@
 #define SHED_BUSY         0.95
 #define SHED_PART         4
 #define DELAYS_MOST       32 /* models that learn of new delays in a turn */
-#define PREFETCH_FROM     64 /* models; fewer stay in the cache anyway */
-#define PREFETCH_REQUESTS 48 /* of a batch */
+#define PREFETCH_FROM     64 /* variants from which on lines are prefetched; fewer stay in the cache anyway */
+#define PREFETCH_REQUESTS 48 /* requests of a batch that are prefetched */
 
 /* Steps a core and takes in all it says except the batch, which only a grant brings. */
 static void variant_step(struct model_thread *t, struct variant *v, int64_t now, const struct model_event *event) {

@@ -13,7 +13,7 @@
 struct model_thread_config {
     struct thread_rings_config rings;
     uint32_t types;
-    bool learn; /* correct profiles from measured runs */
+    bool learn; /* profiles are corrected by measured runs */
     const struct policy_ops *policy;
     const struct policy_options *policy_options;
 };
@@ -28,22 +28,23 @@ struct model_thread_times {
 
 struct model_thread;
 
-/* Makes the cores of a served model before wiring_model_comes() makes it come; its variants have model numbers that are
- * not in use. Any thread, but only one at a time for a served model. The thread's `models` must have had a place for
- * it, with no variants. 0 or -ENOMEM. */
+/* Makes the cores of a served model before wiring_model_comes() makes it come. The model's variants have model numbers
+ * that are not in use. Any thread, but only one at a time for a served model. config.rings.models must have had an
+ * entry for the served model, with no variants. 0 or -ENOMEM. */
 int model_thread_prepare(struct model_thread *thread, const struct thread_model *model);
-/* Frees these cores of a model that has not come, or has gone; does nothing if there are none. The same threads. */
+/* Frees the cores that model_thread_prepare() made, of a model that has not come, or has gone; does nothing if there
+ * are none. Any thread, but only one at a time for a served model. */
 void model_thread_forget(struct model_thread *thread, uint32_t served_model);
 
 /* Starts the thread. 0 or -errno with a sentence. */
 int model_thread_start(struct model_thread **thread, const struct model_thread_config *config, struct sy_error *err);
-/* The same without a thread of its own: the caller calls model_thread_turn() again and again, from one thread. Only
- * where no thread sleeps (wiring_init()'s busy_poll), since nothing wakes it. */
+/* Makes what model_thread_start() makes, but no thread: the caller calls model_thread_turn() again and again, from one
+ * thread. Only where no thread sleeps (wiring_init()'s busy_poll), since nothing wakes the caller. */
 int model_thread_make(struct model_thread **thread, const struct model_thread_config *config, struct sy_error *err);
-/* One turn. It takes so few messages from each ring that it is over within some 100 us. 0 if there was something to do,
- * else until when the thread may sleep (INT64_MIN: it is to stop). A doorbell_turn. */
+/* One turn. A turn takes so few messages from each ring that it is over within some 100 us. Returns 0 if the turn had
+ * something to do, else until when the thread may sleep (INT64_MIN: it is to stop). A doorbell_turn. */
 int64_t model_thread_turn(void *thread);
-/* Ends the thread, which must have nothing queued that anyone waits for, and frees it. */
+/* Ends the thread and frees it. No request may be queued that a frontend waits for. */
 void model_thread_stop(struct model_thread *thread);
 
 /* Any thread: its statistics. */
