@@ -110,7 +110,7 @@ static void graph_free(const OrtApi *api, struct graph *graph) {
     *graph = (struct graph){0};
 }
 
-/* Opens a session for so many items, records a run of it, and starts it once as recorded. */
+/* Opens a session for batches of `items`, records a run of it, and starts the recorded run once. */
 static int graph_add(struct cuda_graphs *g, OrtEnv *env, const struct session_request *request, uint32_t items,
                      struct sy_error *err) {
     struct graph *graph = &g->graphs[g->count];

@@ -150,8 +150,8 @@ static struct private_copy *copy_find(const struct fingerprint *facts) {
     return NULL;
 }
 
-/* The copy of these files, of which the caller gets a reference. Whoever asks for it first makes it; others of the same
- * files wait, those of other files do not. NULL: no memory. */
+/* Returns a reference to the copy of files with these facts. The first caller makes the copy; callers for the same
+ * files wait for it, and callers for other files do not. NULL: memory is out. */
 static struct private_copy *copy_get(const char *model_path, const struct fingerprint *facts) {
     pthread_mutex_lock(&lock);
     struct private_copy *copy = copy_find(facts);

@@ -140,7 +140,7 @@ static bool is_planned(const struct set_model *model, const uint32_t *up) {
     return model->there && runs_on_some(model, up);
 }
 
-/* Types in the next core's numbers: those of which some accelerator runs something. Returns how many there are. */
+/* Gives numbers in the next core to the types of which some accelerator runs a model. Returns how many these are. */
 static uint32_t types_number(const struct central_thread_core *core, const uint32_t *up, uint32_t *number) {
     uint32_t count = 0;
     for (uint32_t t = 0; t < core->config.types; t++) {
@@ -223,7 +223,7 @@ static void busy_tell(struct central_thread_core *core, int64_t now_ns) {
     }
 }
 
-/* A request that waits, as it came, in the policy's number of its model. */
+/* The message of a request that waits, as it came, but with the policy's number of its model. */
 static struct request_message message_of(const struct central_thread_core *core, const struct request_node *node) {
     return (struct request_message){
         .handle = node->handle,
@@ -236,7 +236,7 @@ static struct request_message message_of(const struct central_thread_core *core,
     };
 }
 
-/* Gives the policy what waits for its models. */
+/* Gives the policy the requests that wait for its models. */
 static void waiting_tell(struct central_thread_core *core, int64_t now_ns) {
     struct request_node *nodes = core->config.pool->nodes;
     for (uint32_t node = deadline_queue_first(&core->waiting), next; node != REQUEST_NONE; node = next) {
@@ -298,8 +298,8 @@ bool central_model_goes(struct central_thread_core *core, uint32_t model) {
     return true;
 }
 
-/* Whether the policy's core knows an accelerator, and as the type that it is now: after one has left, one of another
- * type may come under its number. */
+/* Whether the policy's core knows an accelerator, and knows it with its present type: after an accelerator has left,
+ * one of another type may come under the same number. */
 static bool is_planned_for(const struct set_accelerator *a) {
     return a->member != CENTRAL_NONE && a->planned == a->type;
 }

@@ -91,12 +91,12 @@ size_t partition_bytes(const struct partition_problem *problem) {
 
 /* ---- what an assignment is worth ---- */
 
-/* By how much a value is over a limit, as a part of that. */
+/* By how much a value is over a limit, as a part of the limit. */
 static double part_over(double value, double limit) {
     return value > limit * (1 + ROUNDING) ? limit > 0 ? value / limit - 1 : value : 0;
 }
 
-/* The same, in the limit's unit. */
+/* By how much a value is over a limit, in the limit's unit. */
 static double excess_of(double value, double limit) {
     return part_over(value, limit) > 0 ? value - limit : 0;
 }
@@ -124,7 +124,7 @@ static double memory_deviation(const struct partition *p, double memory) {
     return p->mean_memory > 0 ? fabs(memory / p->mean_memory - 1) : 0;
 }
 
-/* By how much a sub-cluster is over its limits. */
+/* The cost of a sub-cluster's excesses over its limits, and of models that are barred from it. */
 static double broken_of(const struct partition *p, const struct subcluster *s) {
     return BROKEN * (part_over(s->rate, p->problem.max_rate) +
                      part_over(s->memory + s->dynamic, p->problem.max_memory_mb) + s->barred);
@@ -171,7 +171,7 @@ static double dynamic_without(const struct partition *p, uint32_t subcluster, ui
 /* A model moves to `to`; or, with `back`, that model comes in return. */
 struct step {
     uint32_t model, back, from, to;
-    struct subcluster of_from, of_to; /* as they will be, but for `first` */
+    struct subcluster of_from, of_to; /* `from` and `to` after the step, but for `first` */
     double moved_cost;
 };
 
@@ -412,7 +412,7 @@ static double size_of(const struct partition *p, uint32_t model) {
                   p->mean_memory > 0 ? m->static_mb / p->mean_memory : 0);
 }
 
-/* Where moves are limited models stay where they are; the others are placed one by one, the largest first. */
+/* If moves are limited, models stay where they are. The other models are placed one by one, the largest first. */
 static void place_all(struct partition *p) {
     bool stay = p->problem.max_move_cost < INFINITY;
     for (uint32_t j = 0; j < p->problem.subclusters; j++)
@@ -448,7 +448,7 @@ static double curve_weight(const struct partition *p, uint32_t model) {
     return (double)along;
 }
 
-/* Ranks, of 20 bits, by one weight; who weighs the same has the same. */
+/* Ranks of the models by one weight, in 20 bits; models of equal weight have the same rank. */
 static void ranks_make(struct partition *p, double (*weight)(const struct partition *p, uint32_t model),
                        uint32_t *ranks) {
     sort_models(p, weight);
@@ -489,7 +489,7 @@ static void round_begin(struct partition *p) {
     p->round++;
 }
 
-/* One model's share of its sub-cluster, squared: at that temperature most steps are taken. */
+/* The first temperature of a round: one model's share of its sub-cluster, squared. Then most steps are taken. */
 static double first_temperature(const struct partition *p) {
     double part = (double)p->problem.subclusters / p->problem.models;
     return part < 1 ? part * part : 1;
@@ -514,7 +514,7 @@ static bool step_draw(struct partition *p, struct step *step) {
     return step->from != step->to;
 }
 
-/* How much more a step costs: in squares of deviations, or of the objective itself. */
+/* How much an assignment costs more after a step: in squares of deviations, or in the objective itself. */
 static double step_more(const struct partition *p, const struct step *step) {
     if (p->by_value)
         return step_value(p, step) - p->value;
@@ -540,7 +540,7 @@ static void anneal(struct partition *p) {
         value_make(p);
 }
 
-/* ---- what is worst is made better ---- */
+/* ---- polishing: the worst sub-clusters are made better ---- */
 
 static void polish_begin(struct partition *p) {
     best_keep(p);
@@ -549,7 +549,7 @@ static void polish_begin(struct partition *p) {
     p->polished = 0;
 }
 
-/* Whether the value depends on a sub-cluster. A step can only help if it changes such a one. */
+/* Whether the value depends on a sub-cluster. Only a step that changes such a sub-cluster can help. */
 static bool matters(const struct partition *p, uint32_t j) {
     const struct subcluster *s = &p->subclusters[j];
     bool full = p->problem.spread_weight > 0 && s->load > p->mean_load * capacity_of(p, j);
@@ -568,8 +568,8 @@ static void polish_try(struct partition *p, struct step *step, struct step *best
     }
 }
 
-/* Takes the best step of one model, if any makes things better: the model moves, or, if no move helps, changes places.
- * Returns how many steps were looked at. */
+/* Takes the best step of one model, if any makes the value better: the model moves, or, if no move helps, changes
+ * places with another model. Returns how many steps were looked at. */
 static uint32_t polish_model(struct partition *p, uint32_t model) {
     struct step step = {.model = model, .from = p->at[model]}, best;
     double least = p->value - BETTER_LEAST, before = least;

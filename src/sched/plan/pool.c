@@ -16,7 +16,7 @@ static double share_of(const struct pool_input *input, uint32_t items) {
     return input->up_to[items] - input->up_to[items - 1];
 }
 
-/* Queries per second of sizes in (over, up_to], one after the other on one instance; 0 if there are none. */
+/* Queries per second of sizes in (over, up_to], one after the other on one instance; 0: no query has such a size. */
 static double qps_between(const struct pool_input *input, uint32_t type, uint32_t over, uint32_t up_to) {
     double share = 0, ns = 0;
     for (uint32_t items = over + 1; items <= up_to; items++) {
@@ -124,7 +124,7 @@ static bool config_next(const struct pool_input *input, uint16_t *count) {
     return false;
 }
 
-/* All of them, written to `configs` unless that is NULL. */
+/* Counts all configurations, and writes them to `configs` unless that is NULL. */
 static size_t configs_walk(const struct pool_input *input, const struct pool_rates *rates,
                            struct pool_config *configs) {
     uint16_t count[POOL_TYPES_MAX] = {0};

@@ -119,9 +119,9 @@ void query_request_refused(struct query *q, enum refusal reason) {
     q->reason = reason;
 }
 
-/* Why not later: if a stage without enough accelerators might also take what is kept for those behind it, it would
- * refuse nothing, and queries would come to their last stage with time for small batches only: there they are lost,
- * after all that they have cost, and more of them than early refusals are. */
+/* Why not later: a stage without enough accelerators that might also take the time kept for later stages would refuse
+ * nothing. Queries would come to their last stage with time for small batches only. There they are lost, after all that
+ * they have cost, and more of them than early refusals would be. */
 int64_t query_latest_ns(const struct query *q, uint32_t stage, int64_t most_ns) {
     return most_ns - q->stages[stage].kept_ns;
 }

@@ -184,7 +184,7 @@ static void graph_make(struct search *s) {
     }
 }
 
-/* A vertex between two edges goes, and they become one. */
+/* Removes a vertex between two edges, which become one edge. */
 static void vertex_take(struct search *s, uint32_t vertex) {
     uint32_t from = 0, to = 0;
     while (s->edge[from][vertex] == NO_EDGE)
@@ -223,7 +223,7 @@ static void depths_set(const struct split_stage *stages, uint32_t count, uint32_
     }
 }
 
-/* Stages as deep as each other side by side, and these levels one after the other. */
+/* Makes levels of equally deep stages, side by side, and puts the levels one after the other. */
 static uint32_t levels_part(struct search *s) {
     uint32_t depth[SPLIT_STAGES_MAX], all = UINT32_MAX;
     depths_set(s->stages, s->count, depth);

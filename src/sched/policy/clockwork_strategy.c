@@ -65,8 +65,8 @@ static struct clockwork_strategy strategy_of_singles(const struct clockwork *c, 
     return best;
 }
 
-/* The same if requests have several items: a batch takes those that fit, in order. A size counts only if its batch
- * would not fit into the next smaller size. */
+/* The best strategy if requests have several items: a batch takes those that fit, in order. A size counts only if its
+ * batch would not fit into the next smaller size. */
 static struct clockwork_strategy strategy_of_several(const struct clockwork *c, const struct slot *slot) {
     const struct clockwork_model *model = slot->model;
     struct clockwork_strategy best = {.start = REQUEST_NONE, .latest_ns = INT64_MAX};

@@ -57,8 +57,8 @@
 /* 4. At this share of lost requests PRICE_LOST applies fully. Between none and this share, the price rises and slack
  * (5) counts less and less: the load is a mean, and bursts may find all accelerators busy with small batches. */
 #define LOSS 0.001
-/* 5. Slack: no batch waits to become larger than necessary to keep the load under this. It is over 1, since batches
- * grow while they queue. */
+/* 5. Slack: no batch waits to become larger than necessary to keep the load under SLACK_LOAD. The value is over 1,
+ * since batches grow while they queue. */
 #define SLACK_LOAD 1.06
 /* 6. "Lately" means within this part of the SLO. */
 #define LATELY 0.25
@@ -70,12 +70,12 @@
 /* 9. A model has one grant at a time, and from one grant to the next there are at most so many hops of messages. If its
  * batches are smaller than the number of arrivals in that time, the model never catches up. */
 #define HOPS 4
-/* 10. A request waits for company at most so many times the run time of the largest useful batch, however long its SLO.
- * With an SLO of seconds, a rate that has just fallen would keep a lone request waiting for company until the estimate
- * has followed, two seconds later. */
+/* 10. A request waits for company at most PATIENCE_SPANS times the run time of the largest useful batch, whatever its
+ * SLO. With an SLO of seconds, a rate that has just fallen would keep a lone request waiting for company until the
+ * estimate has followed, two seconds later. */
 #define PATIENCE_SPANS 4
-/* 11. In the mean of all models' rounds, a model's weight is its load, plus so many times its load for each LOSS of its
- * requests that it loses: a model that loses requests has not found accelerators in time. */
+/* 11. In the mean of all models' rounds, a model's weight is its load, plus LOSER_WEIGHT times its load for each LOSS
+ * of its requests that it loses: a model that loses requests has not found accelerators in time. */
 #define LOSER_WEIGHT 16
 
 #define NEVER      1e18 /* ns, between the items of a silent model; also rounds, if no models compete */
@@ -349,7 +349,7 @@ static void deferred_derive(const struct cluster_view *c, const struct policy_op
     }
     p->loss = offered > 0 ? lost / offered : 0;
     p->gamma = fixed < c->accelerators - variable ? fixed / (c->accelerators - variable) : 1;
-    /* so many models of equal rates would have this sum of squares */
+    /* number of models of equal rates that would have this sum of squares */
     double models = squares > 0 ? batches * batches / squares : 0,
            turns = models / (c->accelerators > 1 ? c->accelerators : 1);
     p->tau_ns = batches > 0 ? (turns > 1 ? turns : 1) / batches : 0;

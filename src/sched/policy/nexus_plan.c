@@ -202,8 +202,8 @@ static bool planned_somewhere(const struct nexus *n, uint32_t model) {
     return false;
 }
 
-/* Where a model that the plan has nowhere is to be: one that nobody asks for stays where it is loaded, or else the
- * least occupied accelerator that it runs on takes it; NONE: there is none. */
+/* The accelerator for a model without a place in the plan. A model without requests stays where it is loaded. Any other
+ * model goes to the least occupied accelerator that runs it; NONE: there is none. */
 static uint32_t place_left(const struct nexus *n, uint32_t model) {
     uint32_t best = NEXUS_NONE;
     double best_worth = 0;
@@ -250,9 +250,9 @@ static void places_end(struct nexus *n, int64_t now_ns, struct central_output *o
     }
 }
 
-/* Sets what the load needs: as many accelerators as it would keep busy in full batches, and what packing takes on top
- * of them. What packing takes jumps by whole accelerators; so, while the load hardly changes, it is the mean of the
- * last plans. */
+/* Sets how many accelerators the load needs: those that it would keep busy in full batches, and those that packing
+ * takes on top of them. The number that packing takes jumps by whole accelerators; so, while the load hardly changes,
+ * the mean of the last plans is used. */
 static void needed_set(struct nexus *n, double full, double packed) {
     double more = packed - full, change = full - n->full;
     bool steady = n->rates_known && change < STEADY_SHARE * n->full && -change < STEADY_SHARE * n->full;

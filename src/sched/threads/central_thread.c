@@ -161,7 +161,7 @@ static void tell_ended(struct central_thread *t, int64_t now) {
 
 /* ---- models come and go ---- */
 
-/* What the policy is told of a model. */
+/* The description of a model that the policy is told. */
 static struct central_model told_of(const struct thread_model *from, uint32_t types) {
     struct central_model model = {
         .batch_max = from->variant_count == 1 ? from->batch_max : 1,

@@ -17,8 +17,8 @@
  * thousand models. */
 #define TELL_MOST     16
 #define TELL_APART_NS (200 * NS_PER_US)
-/* While nothing happens, the number of accelerators that the load needs is brought up to date so often, until it is as
- * low as this: 15 s after a load of one accelerator has ended. */
+/* While no events come, the number of accelerators that the load needs is brought up to date every NEEDED_EVERY_NS,
+ * until it is as low as NEEDED_LEAST: 15 s after a load of one accelerator has ended. */
 #define NEEDED_EVERY_NS NS_PER_S
 #define NEEDED_LEAST    0.0005
 

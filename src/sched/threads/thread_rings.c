@@ -211,7 +211,7 @@ static bool differs(int64_t a, int64_t b) {
     return (double)(most - least) > DELAYS_CHANGE_MIN * (double)most && most - least > NS_PER_US;
 }
 
-/* Lets a delay follow its margin, which relaxes while nothing is measured. True if that is worth telling. */
+/* Sets a delay to its margin, which relaxes while nothing is measured. True: the change is worth telling the cores. */
 static bool follow(struct margin *margin, bool *measured, _Atomic int64_t *delay_ns) {
     if (!*measured)
         margin_relax(margin);
