@@ -129,8 +129,8 @@ struct run_result {
     struct sy_error error; /* FAILED: what the engine said */
 };
 
-/* Whether it is too late to start a batch: every request's deadline has passed, or the latest start that the scheduler
- * set. */
+/* Whether it is too late to start a batch: every request's deadline has passed, or the batch's latest start, which the
+ * scheduler set, has passed. */
 bool batch_expired(const struct executor *x, const struct batch_plan *plan, int64_t now_ns);
 /* The items of a batch. */
 uint32_t batch_items(const struct executor *x, const struct batch_plan *plan);
@@ -202,9 +202,9 @@ enum shared_end shared_run(struct executor *x, const struct batch_plan *part, co
 
 /* How a run, or several runs, ended. */
 enum run_end {
-    RUN_ENDED,   /* it ended by itself */
-    RUN_STOPPED, /* it ended after it was told to */
-    RUN_LOST,    /* it ended too late: another thread has the executor, and the caller must not touch it */
+    RUN_ENDED,   /* the run ended by itself */
+    RUN_STOPPED, /* the run ended after it was told to end */
+    RUN_LOST,    /* the run ended too late: another thread has the executor, and the caller must not touch it */
 };
 
 /* 0 or -ENOMEM. */

@@ -28,7 +28,7 @@ struct central_model {
     uint32_t batch_max;                                    /* most items of a batch, within each profile */
     int64_t slo_ns;                                        /* the model's usual SLO */
     double rate_hint;                                      /* expected items per second; 0: not known */
-    uint64_t weights_bytes;                                /* bytes of its weights on an accelerator */
+    uint64_t weights_bytes;                                /* bytes of the model's weights on an accelerator */
     int64_t load_ns;                                       /* time to load the model on an accelerator */
 };
 
@@ -61,8 +61,8 @@ enum central_action_kind { CENTRAL_RUN, CENTRAL_LOAD, CENTRAL_UNLOAD };
 struct central_ended {
     enum central_action_kind kind;
     uint32_t accelerator, model, items;
-    bool done;      /* false: refused by the accelerator, or lost with it */
-    int64_t run_ns; /* measured, if it was done */
+    bool done;      /* the action was done; false: the accelerator refused it, or failed */
+    int64_t run_ns; /* measured time of the action, if `done` */
     uint64_t tag;   /* central_action.tag of the action */
 };
 
@@ -84,7 +84,8 @@ struct central_action {
     uint32_t first, requests, items; /* RUN: first node of the list of requests, their number, their items */
 };
 
-/* What to do now. Lists are of pool nodes linked by `next`; the caller owns the nodes and returns them to the pool. */
+/* What the shell is to do now. Lists are pool nodes linked by `next`; the caller owns them and returns them to the
+ * pool. */
 struct central_output {
     uint32_t refused; /* first node of the list of refused requests, each with its `refusal`; REQUEST_NONE: none */
     uint32_t action_count;

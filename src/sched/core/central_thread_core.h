@@ -18,7 +18,7 @@
 #include "sched/core/central.h"
 #include "sched/core/deadline_queue.h"
 
-#define CENTRAL_COLLECT_NS (10 * NS_PER_MS) /* changes within this time lead to one new core */
+#define CENTRAL_COLLECT_NS (10 * NS_PER_MS) /* time within which several changes lead to one new core */
 #define CENTRAL_NONE       UINT32_MAX
 
 /* Takes refusals and actions; `out` has the caller's numbers of models and accelerators. Any function below that is
@@ -86,7 +86,8 @@ void central_thread_core_init(struct central_thread_core *core, void *memory,
  * model goes. */
 void central_model_comes(struct central_thread_core *core, int64_t now_ns, uint32_t model,
                          const struct central_model *told);
-/* Removes a model that has nothing queued and gets no more requests. False: a batch of it has not ended; ask again. */
+/* Removes a model that has nothing queued and gets no more requests. False: a batch of the model has not ended; call
+ * again later. */
 bool central_model_goes(struct central_thread_core *core, uint32_t model);
 void central_accelerator_comes(struct central_thread_core *core, int64_t now_ns, uint32_t accelerator, uint8_t type);
 /* An accelerator gets no more batches; the batches that were sent to it still end. */

@@ -68,7 +68,8 @@ struct model_event {
     };
 };
 
-/* What to do now. Lists are of pool nodes linked by `next`; the caller owns the nodes and returns them to the pool. */
+/* What the shell is to do now. Lists are pool nodes linked by `next`; the caller owns them and returns them to the
+ * pool. */
 struct model_output {
     uint32_t refused; /* first node of the list of refused requests, each with its `refusal`; REQUEST_NONE: none */
     uint32_t batch;   /* after a grant: first node of the batch; REQUEST_NONE: the accelerator is given back */

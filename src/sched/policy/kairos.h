@@ -115,8 +115,9 @@ void kairos_instance_remove(struct kairos *k, struct kairos_instance *instance, 
 int64_t kairos_span_ns(const struct kairos *k, uint32_t node, uint32_t type);
 /* kairos_span_ns() as a scheme sees it, with the noise of option `noise`. */
 int64_t kairos_predicted_ns(const struct kairos *k, uint32_t node, uint32_t type);
-/* Takes a query out of `queue` and sends it to an idle instance on which its model runs. If it would be late there, and
- * late queries are refused, refuses it instead. False: no more actions fit into `out`, nothing was done. */
+/* Takes a query out of `queue` and sends it to an idle instance on which its model runs. If late queries are refused
+ * and the query would be late there, refuses the query instead. False: no more actions fit into `out`, nothing was
+ * done. */
 bool kairos_run(struct kairos *k, int64_t now_ns, struct kairos_queue *queue, uint32_t node, uint32_t instance,
                 struct central_output *out);
 /* Counts a query of the model that has ended, well or badly, for the hill climbing. */

@@ -114,14 +114,14 @@ static inline const struct profile *nexus_profile(const struct nexus *n, const s
 
 /* ---- nexus.c ---- */
 
-/* The present step is to handle the accelerator before it ends, or the next step, if there is too much to do. */
+/* The present step is to handle the accelerator, or the next step, if the present one has too much to do. */
 void nexus_due(struct nexus *n, uint32_t accelerator);
 
 /* ---- nexus_plan.c ---- */
 
 /* Counts an arrival and, once a second, looks whether it is time for a new plan. */
 void nexus_plan_arrival(struct nexus *n, int64_t now_ns, uint32_t model, uint32_t items, struct central_output *out);
-/* Makes a new plan, and moves the requests of places that are not in it. */
+/* Makes a new plan, and moves the requests of places that the plan does not have. */
 void nexus_plan_epoch(struct nexus *n, int64_t now_ns, struct central_output *out);
 /* Makes a plan without load when requests have stopped coming. */
 void nexus_plan_look(struct nexus *n, int64_t now_ns, struct central_output *out);

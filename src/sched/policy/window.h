@@ -4,8 +4,8 @@
 #include "sched/core/model_view.h"
 
 /* Which requests are given up when there are too many. DROP_WINDOW: the head, until a part of the best batch (or all
- * requests, if they are fewer) fits before its deadline. DROP_TIMEOUT: only a request that, even alone, would be late.
- */
+ * requests, if these are fewer) fits before the head's deadline. DROP_TIMEOUT: only a request that would be late even
+ * if it ran alone. */
 enum drop { DROP_WINDOW, DROP_TIMEOUT };
 
 /* The words of a policy option whose values are enum drop. */

@@ -31,7 +31,7 @@ int central_thread_start(struct central_thread **thread, const struct central_th
 void central_thread_prepare(struct central_thread *thread, const struct thread_model *model);
 /* Ends the thread and frees it. No request may be queued that a frontend waits for. */
 void central_thread_stop(struct central_thread *thread);
-/* Any thread: its statistics. */
+/* The statistics of the thread. Any thread. */
 const struct thread_rings *central_thread_rings(const struct central_thread *thread);
 /* How many accelerators the load needs, as the policy plans; negative: the policy does not say. Any thread. */
 double central_thread_accelerators_needed(const struct central_thread *thread);

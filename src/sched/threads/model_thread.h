@@ -20,10 +20,10 @@ struct model_thread_config {
 
 /* How long decisions take, in nanoseconds, until they are published; written by the thread, read by anyone. */
 struct model_thread_times {
-    struct histogram candidate; /* from a request's hand-over to the candidate that counts it (a turn's slowest, for all
-                                 * requests of the turn) */
-    struct histogram plan;      /* from a grant to the plan of its batch */
-    struct histogram decision;  /* from when a batch could have started to its plan */
+    struct histogram candidate; /* time from a request's hand-over to the candidate that counts the request (the slowest
+                                 * of a turn, for all requests of the turn) */
+    struct histogram plan;      /* time from a grant to the plan of its batch */
+    struct histogram decision;  /* time from when a batch could have started to its plan */
 };
 
 struct model_thread;
@@ -47,7 +47,7 @@ int64_t model_thread_turn(void *thread);
 /* Ends the thread and frees it. No request may be queued that a frontend waits for. */
 void model_thread_stop(struct model_thread *thread);
 
-/* Any thread: its statistics. */
+/* The statistics of the thread. Any thread. */
 const struct thread_rings *model_thread_rings(const struct model_thread *thread);
 const struct model_thread_times *model_thread_times(const struct model_thread *thread);
 int64_t model_thread_cpu_ns(const struct model_thread *thread);

@@ -24,9 +24,9 @@
 
 struct decision_log;
 
-#define PORT_REQUESTS_MAX    8192             /* requests a frontend may have outstanding, unless it says otherwise */
+#define PORT_REQUESTS_MAX    8192             /* requests a frontend may have outstanding; preset of port_requests */
 #define WIRING_NAP_NS        (1 * NS_PER_MS)  /* see wiring_accelerators_free() */
-#define WIRING_UP_NS         (50 * NS_PER_US) /* naps end so long before an accelerator is expected to be free */
+#define WIRING_UP_NS         (50 * NS_PER_US) /* time before an accelerator is expected to be free at which naps end */
 #define WIRING_NEWS_MAX      64 /* news of accelerators in a ring; more wait at the executor until there is room */
 #define WIRING_PLANS_CENTRAL 64 /* batches that a central policy may have sent to one accelerator; more are refused */
 #define WIRING_HELP_MOST     2 /* messages of a turn up to which a thread takes a sleeper's turn instead of waking it */
@@ -121,8 +121,8 @@ static inline uint32_t wiring_regions(const struct wiring *wiring) {
     return wiring->frontends + 1;
 }
 
-/* The region of all memory of the process, for outputs that are inputs of another model. It has no bytes where executors
- * are in other processes. */
+/* The region of all memory of the process, for outputs that are inputs of another model. It has no bytes where
+ * executors are in other processes. */
 static inline uint32_t wiring_region_any(const struct wiring *wiring) {
     return wiring_regions(wiring);
 }
@@ -159,9 +159,9 @@ static inline uint32_t wiring_part_of_accelerator(const struct wiring *wiring, u
  * sleeping, and frontends do not wake napping threads: refusals and cancellations are late by WIRING_NAP_NS at most.
  * Naps end shortly before an accelerator is expected to be free, so that its next batch is chosen among all requests
  * that have come. The rank thread is not woken either: the executor that reports an accelerator free wakes the rank
- * thread, which then reads all messages. Call after publishing. */
+ * thread, which reads its messages before it grants. Call after publishing. */
 static inline bool wiring_accelerators_free(struct wiring *wiring) {
-    if (wiring->central) /* only its policy knows */
+    if (wiring->central) /* only the central policy knows whether accelerators are free */
         return true;
     atomic_thread_fence(memory_order_seq_cst); /* with doorbell_arm_as(): the rank thread stores, then looks */
     for (uint32_t k = 0; k < wiring->rank_threads; k++)
