@@ -10,7 +10,7 @@
 
 #include "core/util/arena.h"
 
-#define BIT_TREE_LEVELS 4 /* bitmaps; each has a bit for 64 of the one below, so there may be 16 million items */
+#define BIT_TREE_LEVELS 4 /* bitmaps; 64 bits have one bit in the bitmap above: up to 16 million items */
 
 struct bit_tree {
     uint64_t *words[BIT_TREE_LEVELS]; /* bitmaps by level; level 0: the items, above: which words below are not 0 */

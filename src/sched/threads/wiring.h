@@ -99,7 +99,7 @@ struct wiring {
     /* Cards in which executors look requests up. Whoever starts a frontend sets its cards before it submits any. */
     const struct request_card **cards; /* [wiring_numbers()][port_requests] by a frontend's number in handles */
     int *card_fds;                     /* [frontends] LINK_FRONTEND: file descriptors to map the cards by; else -1 */
-    bool pinned;            /* LINK_FRONTEND: a device may keep the memory of cards and inputs in its place */
+    bool pinned;                       /* LINK_FRONTEND: a device may lock the memory for inputs in its place */
     struct region *regions; /* [wiring_regions() + 1] regions of memory: one for each frontend, by its number; one for
                              * bulk threads; wiring_region_any() */
     struct doorbell *frontend_bells, *model_bells, *executor_bells, *rank_bells;
