@@ -15,7 +15,7 @@ struct block_pool {
     struct pooled_block *free_local; /* owned by the executor's thread */
     _Alignas(CACHE_LINE) _Atomic(struct pooled_block *)
         free_shared;        /* pushed by any thread, taken whole by the owner */
-    _Atomic uint32_t users; /* the owner, and each block in use */
+    _Atomic uint32_t users; /* blocks in use, plus 1 until the owner has left */
 };
 
 static void list_free(struct pooled_block *block) {
@@ -64,7 +64,7 @@ struct block_pool *block_pool_new(uint32_t outputs, void (*discard)(struct poole
     return pool;
 }
 
-/* The outputs that it lacks are the last in the struct; the values lie behind those that it has. */
+/* Makes a block. The struct ends with the outputs that the block has, and the values lie behind them. */
 static struct pooled_block *block_make(const struct block_pool *pool) {
     size_t bytes = offsetof(struct pooled_block, block.outputs) + pool->outputs * sizeof(struct tensor_view);
     struct pooled_block *pooled = calloc(1, bytes + pool->outputs * sizeof(pooled->values[0]));

@@ -89,7 +89,7 @@ static int check(int code, const char *what, struct sy_error *err) {
 
 struct cuda_device {
     int number;
-    void *context; /* the one that ONNX Runtime uses, too; it stays until the process ends */
+    void *context; /* context that ONNX Runtime uses, too; it stays until the process ends */
 };
 
 int cuda_device_open(struct cuda_device **device, int number, struct sy_error *err) {
@@ -149,13 +149,13 @@ void cuda_pinned_free(const struct cuda_device *device, void *memory) {
 
 struct cuda_thread {
     const struct cuda_device *device;
-    void *stream; /* of copies; ONNX Runtime's runs have others */
+    void *stream; /* stream of copies; ONNX Runtime's runs have other streams */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t asked, done;
-    void (*call)(void *argument); /* NULL: nothing is to be called */
+    void (*call)(void *argument); /* function to be called; NULL: none */
     void *argument;
-    uint64_t turn; /* the number of the call */
+    uint64_t turn; /* number of the call */
     bool ends;
 };
 

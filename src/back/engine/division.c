@@ -11,7 +11,7 @@
 
 enum { DIVIDE_BYTE = 0xf6, DIVIDE = 0xf7 };     /* operation codes */
 enum { UNSIGNED = 6, SIGNED = 7 };              /* the field `reg` of ModR/M: DIV, IDIV */
-enum { REX_B = 1, REX_X = 2, REX_W = 8 };       /* of the prefix REX */
+enum { REX_B = 1, REX_X = 2, REX_W = 8 };       /* bits of the prefix REX */
 enum { NO_DISPLACEMENT, BYTE, WORD, REGISTER }; /* the field `mod` of ModR/M */
 enum { SIB = 4, RIP = 5, NO_INDEX = 4 };        /* registers' numbers that mean something else */
 

@@ -23,9 +23,9 @@ struct engine_model { /* lives until the last of its blocks is back */
     const struct signature *signature;
     uint32_t batch_max;
     struct block_pool *pool;
-    void *zeros; /* read by every output of every block; never written, so it is all the kernel's zero page */
+    void *zeros; /* memory of all outputs of all blocks; never written, so all of it is the kernel's zero page */
     size_t zeros_bytes;
-    int64_t latency_ns[]; /* [batch_max + 1]; a copy: corrections of the profile must not change what is emulated */
+    int64_t latency_ns[]; /* [batch_max + 1] copy of the profile's, whose corrections must not change the emulation */
 };
 
 static const char *emulated_version(void) {

@@ -1,13 +1,13 @@
-/* onnxruntime.c - runs models by ONNX Runtime's C API: one session a model, on the executor's thread alone. On GPUs it
- * is the model's own thread, and may be several sessions (cuda.h, onnxruntime_cuda.h).
+/* onnxruntime.c - runs models by ONNX Runtime's C API: one session a model, on the executor's thread alone. On GPUs a
+ * model runs on its own thread, and may have several sessions (cuda.h, onnxruntime_cuda.h).
  *
  * Inputs are wrapped in place, outputs stay in the library's arena until the last answer made of them is sent; strings
- * are copied, both ways. What a run costs beside the model's kernels is about 2 us.
+ * are copied in both directions. A run costs about 2 us besides the model's kernels.
  *
- * The arena keeps what the largest runs needed. Giving it back after every run costs up to a third of the run (the
- * pages fault in again: 8 images of text detection 183 ms against 133), so it is given back once a model's runs have
- * been much smaller than its largest for a while. All models share one arena if it is limited; else each has its own.
- */
+ * The arena keeps the memory that the largest runs needed. Giving memory back after every run costs up to a third of
+ * the run (the pages fault in again: 8 images of text detection 183 ms against 133). So it is given back once a model's
+ * runs have been much smaller than its largest for a while. All models share one arena if it is limited; else each
+ * model has its own. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,40 +22,40 @@
 #include "core/system/log.h"
 #include "core/util/container.h"
 
-/* How long a model's runs must have been under half of its largest before its arena shrinks, and the least time between
- * two times that a shared one does. */
+/* How long a model's runs must have been under half of its largest one before its arena shrinks; also the least time
+ * between two shrinkings of a shared arena. */
 #define ARENA_KEEP_NS (10 * NS_PER_S)
-/* What a failed run counts as: nobody knows how much it took before it failed. */
+/* Bytes that a failed run counts as: how much memory it took before it failed is not known. */
 #define RUN_BYTES_UNKNOWN (SIZE_MAX / 2)
 
 /* Part of the library's sentence when the arena is at its limit. */
 #define LACKS_MEMORY "is smaller than requested bytes"
 
-static _Atomic int64_t arena_shrunk_ns; /* when a shared arena last shrank */
-static _Atomic bool arena_left;         /* a model has gone since, and what its runs needed may still be there */
+static _Atomic int64_t arena_shrunk_ns; /* time at which the shared arena last shrank */
+static _Atomic bool arena_left;         /* a model has gone since then, and memory of its runs may still be there */
 
 struct engine {
     const OrtApi *api;
     OrtEnv *env;
     struct engine_options options;
-    struct cuda_device *gpu;     /* NULL: the provider is another one */
-    struct cuda_thread *starter; /* starts the threads of models, so that they have the executor's cores and nice value,
-                                  * whoever loads them */
+    struct cuda_device *gpu;     /* device of provider "cuda"; NULL: another provider */
+    struct cuda_thread *starter; /* thread that starts the models' threads, so that these have the executor's cores and
+                                  * nice value, whatever thread loads a model */
 };
 
 struct engine_model { /* lives until the last of its blocks is back */
     const OrtApi *api;
-    OrtEnv *env; /* a reference of its own, as the session may outlive the engine */
+    OrtEnv *env; /* reference of the model's own, as the session may outlive the engine */
     OrtSession *session;
     OrtRunOptions *run_options, *run_options_shrink;
-    size_t large_bytes;         /* inputs and outputs of the largest run since the model shrank the arena */
-    int64_t large_at_ns;        /* when a run last had at least half as many; */
-    bool small;                 /* the last one had fewer */
-    bool shared;                /* its arena is all models' */
-    struct cuda_thread *thread; /* that runs it; NULL: the caller */
-    struct cuda_graphs *graphs; /* instead of the session; NULL: runs are not recorded */
+    size_t large_bytes;         /* bytes of inputs and outputs of the largest run since the model shrank the arena */
+    int64_t large_at_ns;        /* time at which a run last had at least half of large_bytes */
+    bool small;                 /* the last run had less than half of large_bytes */
+    bool shared;                /* the arena is that of all models */
+    struct cuda_thread *thread; /* thread that runs the model; NULL: the caller */
+    struct cuda_graphs *graphs; /* recorded runs, instead of the session; NULL: runs are not recorded */
     OrtMemoryInfo *memory;
-    struct private_copy *copy; /* that the session maps; NULL: none */
+    struct private_copy *copy; /* copy of the model's files that the session maps; NULL: none */
     const struct signature *signature;
     const char *output_names[TENSORS_MAX];
     struct block_pool *pool;
@@ -494,7 +494,7 @@ static int outputs_compare(const struct output_block *a, const struct output_blo
     return 0;
 }
 
-/* Runs both on the trials and compares. */
+/* Runs both models on the trials and compares their outputs. */
 static int trials_run(struct engine_model *original, struct engine_model *cached, const struct engine_trial *trials,
                       uint32_t trial_count, struct sy_error *err) {
     int rc = 0;

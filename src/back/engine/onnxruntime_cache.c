@@ -19,7 +19,7 @@ const char *cache_format_name(enum cache_format format) {
     return format_names[format];
 }
 
-/* Who made it and on what: another version of the engine or another processor has a cache of its own. */
+/* The maker of a cache and its processor: another version of the engine or another processor has a cache of its own. */
 static void key_compose(const struct engine_options *options, char *key, size_t size) {
     char accelerator[256];
     accelerator_type(options->provider, options->device, accelerator, sizeof(accelerator));
@@ -28,7 +28,7 @@ static void key_compose(const struct engine_options *options, char *key, size_t 
 
 /* Files as the verdict remembers them. */
 
-/* Bytes of a path up to its last slash, that included. */
+/* Bytes of a path up to and including its last slash. */
 static int folder_length(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash ? (int)(slash + 1 - path) : 0;
@@ -78,8 +78,8 @@ static bool stamp_holds(const json_t *stamp, const char *path) {
     return strcmp(text, want) == 0;
 }
 
-/* Whether all files of a list, in the folder of `beside`, are unchanged; `derived`: and nobody else may
- * write them. `path` becomes that of the last one. */
+/* Whether all files of a list, in the folder of `beside`, are unchanged; with `derived`, also whether no other user may
+ * write them. `path` becomes the path of the last file that was looked at. */
 static bool stamps_hold(const json_t *list, const char *beside, bool derived, char path[SIDECAR_PATH_MAX]) {
     size_t i;
     json_t *stamp;

@@ -1,6 +1,6 @@
 /* onnxruntime_cuda.c - recorded runs. ONNX Runtime records a session's first run by itself if inputs and outputs lie in
- * the GPU's memory, at addresses that never change. So each has room there, for the largest batch, and a run is: copy
- * the inputs to the GPU, start the graph, copy the outputs back. */
+ * the GPU's memory, at addresses that never change. So each input and output has room there for the largest batch. A
+ * run copies the inputs to the GPU, starts the graph, and copies the outputs back. */
 #include "back/engine/onnxruntime_cuda.h"
 
 #include <errno.h>
@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SIZES_MAX 16 /* more powers of two than there are up to the greatest batch of a profile */
+#define SIZES_MAX 16 /* sizes of batches; a profile's greatest batch allows fewer powers of two */
 
-/* Where an input or output lies on the GPU. */
+/* The room of an input or output on the GPU. */
 struct room {
     const struct tensor_spec *spec;
     size_t item_bytes;
-    cuda_address at; /* of the largest batch; 0: none yet */
+    cuda_address at; /* address of the room, for the largest batch; 0: none yet */
 };
 
 struct graph {
@@ -32,9 +32,9 @@ struct cuda_graphs {
     struct room inputs[TENSORS_MAX], outputs[TENSORS_MAX];
     uint32_t input_count, output_count;
     bool batched;
-    struct graph graphs[SIZES_MAX]; /* [count] by size */
+    struct graph graphs[SIZES_MAX]; /* [count] graphs in the order of their sizes */
     uint32_t count;
-    _Atomic bool stopped; /* relaxed: by itself */
+    _Atomic bool stopped; /* runs that begin now fail; relaxed: nothing else depends on it */
 };
 
 static bool specs_suit(const struct tensor_spec *specs, uint32_t count, bool batched) {
@@ -71,7 +71,7 @@ static void rooms_free(const struct room *rooms, uint32_t count) {
         cuda_free(rooms[i].at);
 }
 
-/* The dimensions that the model file has for an input or output of so many rows; returns how many they are. */
+/* Sets the dimensions of an input or output of `rows` rows, as in the model file. Returns how many there are. */
 static uint32_t room_dims(const struct cuda_graphs *g, const struct room *room, uint32_t rows, int64_t *dims) {
     const struct tensor_spec *spec = room->spec;
     memcpy(dims, spec->reshaped ? spec->file_dims : spec->dims, sizeof(spec->dims));
@@ -110,7 +110,7 @@ static void graph_free(const OrtApi *api, struct graph *graph) {
     *graph = (struct graph){0};
 }
 
-/* Opens a session for so many items, records a run of it, and starts it once as recorded. */
+/* Opens a session for batches of `items`, records a run of it, and starts the recorded run once. */
 static int graph_add(struct cuda_graphs *g, OrtEnv *env, const struct session_request *request, uint32_t items,
                      struct sy_error *err) {
     struct graph *graph = &g->graphs[g->count];
@@ -179,7 +179,7 @@ void cuda_graphs_close(struct cuda_graphs *graphs) {
     free(graphs);
 }
 
-/* NULL: the batch is too large. */
+/* The graph for a batch of `items`; NULL: the batch is too large. */
 static const struct graph *graph_of(const struct cuda_graphs *graphs, uint32_t items) {
     for (uint32_t i = 0; i < graphs->count; i++)
         if (graphs->graphs[i].items >= items)

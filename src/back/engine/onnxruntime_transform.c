@@ -12,7 +12,7 @@ struct onnx_transform {
     const OrtApi *api;
     OrtEnv *env;
     OrtSession *session;
-    struct private_copy *copy; /* that the session maps; NULL: none */
+    struct private_copy *copy; /* copy of the model's files that the session maps; NULL: none */
     OrtMemoryInfo *memory;
 };
 

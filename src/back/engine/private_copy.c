@@ -19,17 +19,17 @@
 #include "model/engine/fingerprint.h"
 
 struct private_copy {
-    struct list_node node;    /* in `copies` */
-    struct fingerprint facts; /* of the files' paths, inodes, sizes and times */
+    struct list_node node;    /* node in `copies` */
+    struct fingerprint facts; /* fingerprint of the files' paths, inodes, sizes and times */
     uint32_t references;
-    bool ready; /* it has been made, or could not be made, as `rc` and `why` say */
+    bool ready; /* the copy has been made, or could not be made; `rc` and `why` say which */
     int rc;
     struct sy_error why;
     struct temporary_folder folder;
     char model[2 * PATH_MAX];
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all that follows */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* lock of `copies` and of all copies in it */
 static pthread_cond_t made = PTHREAD_COND_INITIALIZER;   /* some copy is ready */
 static struct list_node copies = {&copies, &copies};
 
@@ -42,7 +42,7 @@ static int folder_length(const char *path) {
 
 struct facts {
     struct fingerprint sum;
-    uint32_t files; /* of weights */
+    uint32_t files; /* number of files of weights */
 };
 
 static int facts_add(void *context, const char *file, struct sy_error *err) {
@@ -67,7 +67,7 @@ static int facts_add(void *context, const char *file, struct sy_error *err) {
 
 struct copying {
     const char *folder;
-    int from; /* bytes of the paths that are the model's folder */
+    int from; /* bytes of the model's folder, with which the files' paths begin */
 };
 
 static int bytes_copy(int from, int to) {
@@ -150,8 +150,8 @@ static struct private_copy *copy_find(const struct fingerprint *facts) {
     return NULL;
 }
 
-/* The copy of these files, of which the caller gets a reference. Whoever asks for it first makes it; others of the same
- * files wait, those of other files do not. NULL: no memory. */
+/* Returns a reference to the copy of files with these facts. The first caller makes the copy; callers for the same
+ * files wait for it, and callers for other files do not. NULL: memory is out. */
 static struct private_copy *copy_get(const char *model_path, const struct fingerprint *facts) {
     pthread_mutex_lock(&lock);
     struct private_copy *copy = copy_find(facts);

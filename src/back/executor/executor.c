@@ -8,9 +8,9 @@
 #include "core/system/clock.h"
 #include "core/system/thread.h"
 
-#define NEWS_AGAIN_NS  (50 * NS_PER_US)
-#define LOST_AGAIN_NS  (100 * NS_PER_MS)
-#define ENDING_LOOK_NS (50 * NS_PER_MS)
+#define NEWS_AGAIN_NS  (50 * NS_PER_US)  /* time until news that found no room are told again */
+#define LOST_AGAIN_NS  (100 * NS_PER_MS) /* time between two looks whether a lost thread is back */
+#define ENDING_LOOK_NS (50 * NS_PER_MS)  /* time between two looks at a run while the executor ends */
 
 /* Runs the oldest plan of each ring. False: the thread has lost the executor. */
 static bool poll_plans(struct executor *x, bool *any) {
@@ -42,7 +42,7 @@ static bool poll_plans(struct executor *x, bool *any) {
     return true;
 }
 
-/* Whether there is work now, beside the plans that wait until wake_ns. */
+/* Whether there is work now, besides the plans that wait until wake_ns. */
 static bool anything_pending(struct executor *x) {
     for (uint32_t t = 0; t < x->wiring->model_threads; t++)
         if (!x->plan_waits[t] && ring_pending(wiring_plans(x->wiring, t, x->config.index)))

@@ -9,7 +9,7 @@
 #include "core/util/assert.h"
 #include "core/util/counter.h"
 
-#define INPUT_ALIGN 64 /* of each input within the gather buffer */
+#define INPUT_ALIGN 64 /* alignment of each input within the gather buffer */
 
 void gather_release(struct executor *x) {
     if (x->gather_pinned)
@@ -21,7 +21,7 @@ void gather_release(struct executor *x) {
     x->gather_pinned = false;
 }
 
-/* Makes room for a batch's inputs. The buffer grows to the largest batch seen, so seldom. */
+/* Makes room for a batch's inputs. The buffer grows only for a batch that is larger than all before, so seldom. */
 static int gather_reserve(struct executor *x, size_t bytes, struct sy_error *err) {
     if (bytes <= x->gather_bytes)
         return 0;
@@ -48,7 +48,7 @@ uint32_t batch_items(const struct executor *x, const struct batch_plan *plan) {
     return plan->items == ITEMS_OF_REQUEST ? wiring_card(x->wiring, plan->handles[0])->items : plan->items;
 }
 
-/* Makes the rows of one request zeros, in all inputs of its batch. */
+/* Sets the rows of one request to zeros, in all inputs of its batch. */
 static void rows_clear(const struct executor *x, const struct batch_plan *plan, const struct tensor_view *inputs,
                        uint32_t request) {
     const struct signature *signature = &x->config.models[plan->served_model].signature;

@@ -1,8 +1,8 @@
 /* executor_emulated.c - many emulated accelerators in one thread.
  *
- * A ring holds the plans of all accelerators, so plans leave it at once and wait in a list of their accelerator. The
- * first of the list runs, or waits for its earliest start. A heap holds the accelerators, by when that run or wait
- * ends. */
+ * A ring holds the plans of all accelerators, so a plan leaves the ring at once and waits in a list of its accelerator.
+ * The first plan of a list runs, or waits for its earliest start. A heap holds the accelerators by the time at which
+ * this run or wait ends. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,13 +13,13 @@
 #include "core/util/assert.h"
 #include "core/util/heap.h"
 
-#define SIZES 9 /* of held plans: powers of two cache lines */
+#define SIZES 9 /* sizes of held plans: powers of two, in cache lines */
 
 /* A plan in the list of its accelerator. */
 struct held_plan {
     struct held_plan *next;
     uint32_t model_thread, size;
-    struct output_block *block; /* of the run */
+    struct output_block *block; /* outputs of the run */
     int64_t start_ns;
     struct ran_message ran;
     struct batch_plan plan;
@@ -36,8 +36,8 @@ struct emulated_accelerator {
 struct emulation {
     struct emulated_accelerator *accelerators; /* [config.accelerators] */
     struct held_plan *free[SIZES]; /* free lists by size; they grow to the largest number of plans ever held, which the
-                                    * wiring bounds */
-    struct heap due;               /* accelerators, by when their first plan starts or ends */
+                                    * rings of plans bound */
+    struct heap due;               /* accelerators by the time at which their first plan starts or ends */
     struct heap_entry *due_entries;
     uint32_t *due_positions;
 };

@@ -1,9 +1,9 @@
 /* executor_membership.c - accelerators that leave, fail and come back while the others go on.
  *
- * The state of an accelerator and what the scheduler knows of it are kept apart: the scheduler is told when the ring
- * has room, and only the newest state. The batches that a failed accelerator has, and those still sent to it, are lost:
- * they are reported as ended at once, and so before the accelerator joins again. Their requests are handed back to
- * their frontends, which send them once more. */
+ * The state of an accelerator and the state that the scheduler knows are kept apart: the scheduler is told when the
+ * ring has room, and only the newest state. The batches that a failed accelerator has, and those still sent to it, are
+ * lost: they are reported as ended at once, and so before the accelerator joins again. The requests of lost batches are
+ * handed back to their frontends, which send them once more. */
 #include <stdlib.h>
 
 #include "back/executor/executor_state.h"
@@ -12,7 +12,7 @@
 #include "core/util/assert.h"
 #include "model/profile/measure.h"
 
-#define TRIED_FOR_NS NS_PER_S /* no further trial run for this time after one that worked */
+#define TRIED_FOR_NS NS_PER_S /* time after a trial run that worked in which no further one is made */
 
 struct member *executor_member(struct executor *x, uint32_t accelerator) {
     CHECK_LT(accelerator - x->config.first_accelerator, x->config.accelerators);

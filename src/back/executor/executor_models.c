@@ -12,7 +12,7 @@
 #include "model/profile/values.h"
 #include "model/profile/warmup.h"
 
-#define TRY_NS_MAX (2 * NS_PER_S) /* for one model; batch sizes that have not run by then are left out */
+#define TRY_NS_MAX (2 * NS_PER_S) /* time for the trial runs of a model; sizes not run by then are left out */
 
 /* A model's first run, and the first of a batch size, take up to twice as long (memory is mapped, weights are read).
  * Clients should not wait for that, and it should not be learnt as the model's latency. So every profiled size is run

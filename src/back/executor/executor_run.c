@@ -66,8 +66,8 @@ static void requests_order(struct executor *x) {
         suffixes_order(x, unready, together);
 }
 
-/* How many requests run next. If one is known to be bad: half of them. If that half works, the bad one is in the other
- * half, which then need not be tried as a whole. */
+/* How many requests run next. If one of some requests is known to be bad: half of these. If that half works, the bad
+ * request is in the other half, which need not be tried as a whole. */
 static uint32_t part_next(const struct batch_under_way *b) {
     if (b->bad_end > b->done + 1)
         return (b->bad_end - b->done) / 2;
@@ -100,9 +100,9 @@ static bool is_last(const struct batch_under_way *b, const struct batch_plan *pa
 
 /* ---- the end ---- */
 
-/* Reports the batch before its last answers are sent: so the next batch is chosen meanwhile, and a client that
+/* Reports the batch before its last answers are sent, so that the next batch is chosen meanwhile, and a client that
  * immediately sends another request finds the accelerator free. A batch that had a failed run, or ran in parts, does
- * not correct the tables: a single request decided how long it took, and which requests were late. */
+ * not correct the tables: a single request decided how long the batch took, and which requests were late. */
 static void batch_over(struct executor *x, const struct batch_plan *part, const struct run_result *result) {
     struct batch_under_way *b = &x->batch;
     struct run_result whole = *result;
@@ -139,8 +139,8 @@ static void part_over(struct executor *x, const struct batch_plan *part, const s
     executor_publish(x);
 }
 
-/* Hands all requests without an answer back, to be sent again. Those before `suspect_end` may have made a run fail or
- * hang. `broke`: that run broke the accelerator. `read`: that run may still read the first request. */
+/* Hands all requests without an answer back, to be sent again. Requests before `suspect_end` may have made a run fail
+ * or hang. `broke`: the run broke the accelerator. `read`: the run may still read the first request. */
 static void rest_lost(struct executor *x, uint32_t suspect_end, bool broke, bool read) {
     struct batch_under_way *b = &x->batch;
     struct run_result result = {.status = REQUEST_LOST, .start_ns = b->ended_ns, .end_ns = b->ended_ns};
@@ -156,7 +156,7 @@ static void rest_lost(struct executor *x, uint32_t suspect_end, bool broke, bool
         part_over(x, part_of(x, b->plan->request_count - b->done), &result);
 }
 
-/* Hands the requests back whose inputs are not prepared: the others do not wait for them. */
+/* Hands the requests back whose inputs are not prepared: the other requests do not wait for them. */
 static void unready_give(struct executor *x) {
     struct batch_under_way *b = &x->batch;
     struct run_result result = {
@@ -184,13 +184,13 @@ void batch_abandon(struct executor *x) {
 
 /* ---- runs ---- */
 
-/* How a run ended, beside its result. */
+/* What follows from how a run ended. */
 enum outcome {
-    OUTCOME_ANSWER, /* the result is the requests' */
-    OUTCOME_HALVE,  /* it failed, and has several requests */
-    OUTCOME_APART,  /* nobody can tell which rows are whose: the requests run one at a time */
-    OUTCOME_BROKEN, /* it failed, and so has the engine: the requests that are left are lost */
-    OUTCOME_GIVE,   /* it was stopped: the requests that are left are lost, but the accelerator stays in service */
+    OUTCOME_ANSWER, /* the requests are answered with the result */
+    OUTCOME_HALVE,  /* the run failed, and had several requests: half of them run next */
+    OUTCOME_APART,  /* it is not known which rows belong to which request: the requests run one at a time */
+    OUTCOME_BROKEN, /* the run failed, and so has the engine: the requests that are left are lost */
+    OUTCOME_GIVE,   /* the run was stopped: the requests that are left are lost; the accelerator stays in service */
     OUTCOME_GONE,   /* the thread has lost the executor */
 };
 
@@ -221,8 +221,8 @@ static enum outcome run_stopped(struct executor *x, const struct batch_plan *par
     return part->request_count > 1 ? OUTCOME_GIVE : OUTCOME_ANSWER;
 }
 
-/* Looks whether each output has as many rows as there are items. If not, what came out belongs to a request only if it
- * ran alone, and from now on each one does. */
+/* Looks whether each output has as many rows as there are items. If not, the outputs can be given to a request only if
+ * it ran alone; from now on, each request of the model runs alone. */
 static enum outcome rows_count(struct executor *x, const struct batch_plan *part, struct run_result *result) {
     struct served_model *model = &x->config.models[part->served_model];
     const struct output_block *block = result->block;
@@ -274,7 +274,7 @@ static enum outcome engine_run(struct executor *x, struct engine_model *model, c
     return rows_count(x, part, result);
 }
 
-/* The same for models that share a prefix. */
+/* As engine_run(), for models that share a prefix. */
 static enum outcome engine_run_shared(struct executor *x, const struct tensor_view *inputs,
                                       const struct batch_plan *part, struct run_result *result) {
     switch (shared_run(x, part, inputs, result)) {
@@ -333,7 +333,7 @@ static enum outcome part_run(struct executor *x, const struct batch_plan *part, 
     return outcome;
 }
 
-/* Whether the batch runs in parts, and the time for them is up. */
+/* Whether the batch runs in parts, and the time for its parts is up. */
 static bool apart_too_long(struct executor *x, int64_t now_ns) {
     struct batch_under_way *b = &x->batch;
     const struct profile *profile = x->config.profiles[b->plan->served_model];

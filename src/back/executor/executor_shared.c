@@ -8,8 +8,8 @@
  * If a run hangs, its first request (batch.reading) stays with its frontend until the run is over. That keeps the
  * model's suffix and the prefix from being freed.
  *
- * Each run is watched by itself, as one of a whole model is. If one fails, the requests of all suffixes have failed
- * together, and are then run in parts (executor_run.c). */
+ * Each run is watched by itself, as a run of a whole model is. If one run fails, the requests of all suffixes have
+ * failed together, and are then run in parts (executor_run.c). */
 #include <errno.h>
 
 #include "back/executor/executor_state.h"
@@ -21,11 +21,11 @@
 struct shared {
     struct executor *x;
     const struct batch_plan *part;
-    const struct tensor_view *inputs; /* of the whole models */
+    const struct tensor_view *inputs; /* inputs of the whole models */
     const struct served_part *prefix;
-    struct output_block *between; /* the prefix's outputs; NULL: none yet */
+    struct output_block *between; /* outputs of the prefix; NULL: none yet */
     uint32_t items;
-    int64_t limit_ns; /* of each run */
+    int64_t limit_ns; /* limit of each run */
     struct run_slice slices[PART_SUFFIXES_MAX];
     uint32_t slice_count;
 };

@@ -1,19 +1,20 @@
-/* executor_watch.c - notices runs that hang, and gives an executor whose thread is in one to another thread.
+/* executor_watch.c - notices runs that hang, and gives an executor whose thread is in such a run to another thread.
  *
  * The thread that runs batches keeps one word: the number of the run, and its state. The thread that started the
- * executor reads it every second, so watching costs a run only a store and an exchange. The time between two looks
- * counts as at most LOOK_NS_MOST, so that no run seems to hang because the whole process was stopped for a while.
+ * executor reads the word every second, so watching costs a run only a store and an exchange. The time between two
+ * looks counts as at most LOOK_NS_MOST, so that no run seems to hang because the whole process was stopped for a while.
  *
  *     IDLE --run_begin()--> RUNNING --too long--> STOPPING --engine's stop()--> STOPPED --RUN_STOP_NS--> LOST
  *       ^---- run_over() ----'                                                     |                      |
  *       '------------------------------- run_over(), go_on() ----------------------'      run_back() --> BACK
  *
  * The thread that changes the word from RUNNING or STOPPED has the executor. If a thread finds LOST when its run ends,
- * it has lost the executor: it frees what it held, says BACK, and ends. Meanwhile a substitute thread has taken its
- * place. It answers the requests left behind, and serves the failed accelerator. When the lost thread is back and a
- * trial run works, the accelerator joins again. Until then all that the hanging run may read stays unchanged: the
- * gathered inputs, since nothing else runs; and a request's inputs that were not copied, and its model, since its
- * frontend was told that they are read, and keeps them until it is told that they no longer are (REQUEST_RELEASED). */
+ * the thread has lost the executor: it frees what it held, says BACK, and ends. Meanwhile a substitute thread has taken
+ * the executor. The substitute answers the requests left behind, and serves the failed accelerator. When the lost
+ * thread is back and a trial run works, the accelerator joins again. Until then all that the hanging run may read stays
+ * unchanged. The gathered inputs stay, since nothing else runs. A request's inputs that were not copied, and the
+ * request's model, stay, since the frontend was told that they are read; it keeps them until it is told that they no
+ * longer are (REQUEST_RELEASED). */
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -25,16 +26,16 @@
 #include "core/system/thread.h"
 #include "core/util/assert.h"
 
-#define LOOK_NS_MOST   (2 * NS_PER_S)
-#define ENDING_STOP_NS (1 * NS_PER_S)
+#define LOOK_NS_MOST   (2 * NS_PER_S) /* most that the time between two looks counts */
+#define ENDING_STOP_NS (1 * NS_PER_S) /* time that a run has to stop while the executor ends */
 
 enum watch_state { WATCH_IDLE, WATCH_RUNNING, WATCH_STOPPING, WATCH_STOPPED, WATCH_LOST, WATCH_BACK };
 #define STATE_BITS 3
 #define STATE_MASK ((1U << STATE_BITS) - 1)
 
 struct run_watch {
-    _Alignas(CACHE_LINE) _Atomic uint64_t word; /* number << STATE_BITS | enum watch_state */
-    /* of the run, written before it begins */
+    _Alignas(CACHE_LINE) _Atomic uint64_t word; /* number of the run << STATE_BITS | enum watch_state */
+    /* limit and model of the run, written before the run begins */
     _Atomic int64_t limit_ns;
     _Atomic(struct engine_model *) model;
 };
@@ -191,7 +192,7 @@ static void run_stop(struct executor *x, uint64_t word) {
 
 /* How long a run may stay in its state. */
 static int64_t state_limit(const struct executor *x, enum watch_state state, bool ending) {
-    /* relaxed: if a later run has changed it, the word has changed, too */
+    /* relaxed: if a later run has changed the limit, the word has changed, too */
     int64_t limit_ns = atomic_load_explicit(&x->watch->limit_ns, memory_order_relaxed);
 
     if (state == WATCH_STOPPED)

@@ -23,7 +23,7 @@ void arrival_rates_count(struct arrival_rates *rates, int64_t now_ns, uint32_t i
     rates->tick_slo_ns += slo_ns > 1 ? slo_ns : 1;
 }
 
-/* Multiplies the weighted sums by their decay; so many new seconds are covered by each. */
+/* Multiplies the weighted sums by their decay factors `slow` and `fast`, and adds the new weighted seconds. */
 static void rates_decay(struct arrival_rates *rates, double slow, double fast, double seconds_slow,
                         double seconds_fast) {
     rates->items_slow *= slow;

@@ -1,5 +1,6 @@
-/* bit_tree.h - a set of small integers that knows its least one: a bitmap, a bitmap of its words that are not empty,
- * and so on, so that adding, removing and finding the least take a few instructions, whatever the size.
+/* bit_tree.h - a set of small integers whose least one is found fast: a bitmap of the items, a bitmap of the words of
+ * the first bitmap that are not empty, and so on. Adding, removing and finding the least item take a few instructions,
+ * whatever the size.
  *
  * Items are 0..capacity-1. Memory is the caller's. Not thread-safe. */
 #pragma once
@@ -9,14 +10,15 @@
 
 #include "core/util/arena.h"
 
-#define BIT_TREE_LEVELS 4 /* of 64 each: up to 16 million items */
+#define BIT_TREE_LEVELS 4 /* bitmaps; 64 bits have one bit in the bitmap above: up to 16 million items */
 
 struct bit_tree {
-    uint64_t *words[BIT_TREE_LEVELS]; /* level 0: the items; each bit of a level says whether the word below has any */
-    uint32_t capacity, count;
+    uint64_t *words[BIT_TREE_LEVELS]; /* bitmaps by level; level 0: the items, above: which words below are not 0 */
+    uint32_t capacity, count;         /* most items, items in the set */
 };
 
-/* Takes the tree's memory from an arena and makes it empty. While the arena only counts, the tree is not touched. */
+/* Takes the tree's memory from an arena and makes the tree empty. An arena without memory only counts the bytes; then
+ * the tree is not touched. */
 void bit_tree_take(struct arena *arena, struct bit_tree *tree, uint32_t capacity);
 /* Adds the item, if it is not there. */
 void bit_tree_add(struct bit_tree *tree, uint32_t item);

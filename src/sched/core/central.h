@@ -9,8 +9,9 @@
  * come. A batch that could begin only after `latest_ns` is not run, and its requests are refused. Loads and unloads are
  * also done one after the other, while batches run.
  *
- * A core plans for the models and accelerators that it was made for. When others come, its shell makes another core,
- * hands it what is queued, and says which accelerators are BUSY with what the core before sent. */
+ * A core plans for the models and accelerators that it was made for. When others come, its shell makes a new core,
+ * hands the queued requests to the new core, and tells it which accelerators are BUSY with batches that the old core
+ * sent. */
 #pragma once
 
 #include <stddef.h>
@@ -23,12 +24,12 @@
 #define CENTRAL_ACTIONS_MAX 64 /* actions that one step may return */
 
 struct central_model {
-    const struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* copied; NULL: it does not run on that type */
-    uint32_t batch_max;                                    /* items a batch; at most every profile's */
+    const struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* copied; NULL: the model does not run on that type */
+    uint32_t batch_max;                                    /* most items of a batch, within each profile */
     int64_t slo_ns;                                        /* the model's usual SLO */
-    double rate_hint;                                      /* requests per second to be expected; 0: not known */
-    uint64_t weights_bytes;                                /* memory that its weights take on an accelerator */
-    int64_t load_ns;                                       /* what loading it there takes */
+    double rate_hint;                                      /* expected items per second; 0: not known */
+    uint64_t weights_bytes;                                /* bytes of the model's weights on an accelerator */
+    int64_t load_ns;                                       /* time to load the model on an accelerator */
 };
 
 struct central_config {
@@ -36,61 +37,63 @@ struct central_config {
     uint32_t model_count;
     const uint8_t *accelerator_type; /* [accelerators], each under `types`; only read by init() */
     uint32_t accelerators, types;
-    int64_t ctrl_ns, data_ns; /* delay(b) = ctrl + data*b before a batch starts */
-    uint64_t memory_bytes;    /* of an accelerator, for weights; 0: every model is loaded everywhere, for good */
+    int64_t ctrl_ns, data_ns; /* delay(b) = ctrl + data*b: time before a batch of b items starts */
+    uint64_t memory_bytes;    /* bytes for weights on each accelerator; 0: every model is loaded everywhere, for good */
     uint64_t seed;
     const struct policy_options *options;
 };
 
 enum central_event_kind {
-    CENTRAL_ARRIVED,   /* request, for which the core takes a node; the pool must have a free one */
-    CENTRAL_CANCELLED, /* request: handle and deadline */
-    CENTRAL_ENDED,     /* ended: a batch, a load or an unload is over; one for each action */
-    CENTRAL_UP,        /* accelerator joins, with nothing loaded */
-    CENTRAL_DOWN,      /* accelerator leaves; an ENDED follows for everything that it still had to do */
-    CENTRAL_BUSY,  /* before anything else: accelerator has batches that this core did not send, until about until_ns */
-    CENTRAL_FREE,  /* accelerator has ended all the batches that BUSY told of */
-    CENTRAL_TIMER, /* the time of central_output.wake_ns has come */
+    CENTRAL_ARRIVED,   /* `request` arrives: the core takes a node for it, and the pool must have a free one */
+    CENTRAL_CANCELLED, /* `request` is cancelled: the core finds it by handle and deadline */
+    CENTRAL_ENDED,     /* `ended`: a batch, a load or an unload is over; one event for each action */
+    CENTRAL_UP,        /* `accelerator` joins, with nothing loaded */
+    CENTRAL_DOWN,      /* `accelerator` leaves; an ENDED follows for each action that was sent to it and is not over */
+    CENTRAL_BUSY,      /* `accelerator` runs batches that this core did not send, until about `until_ns`; told first */
+    CENTRAL_FREE,      /* `accelerator` has ended all the batches that BUSY told of */
+    CENTRAL_TIMER,     /* the time of central_output.wake_ns has come */
 };
 
 enum central_action_kind { CENTRAL_RUN, CENTRAL_LOAD, CENTRAL_UNLOAD };
 
-/* Of an accelerator, batches end in the order in which they were sent; so do loads and unloads, among themselves. */
+/* The end of an action. The batches of an accelerator end in the order in which they were sent; its loads and unloads,
+ * too, end in the order in which they were sent. */
 struct central_ended {
     enum central_action_kind kind;
     uint32_t accelerator, model, items;
-    bool done;      /* false: refused by the accelerator, or lost with it */
-    int64_t run_ns; /* measured, if it was done */
-    uint64_t tag;   /* the action's */
+    bool done;      /* the action was done; false: the accelerator refused it, or failed */
+    int64_t run_ns; /* measured time of the action, if `done` */
+    uint64_t tag;   /* central_action.tag of the action */
 };
 
 struct central_event {
     enum central_event_kind kind;
-    uint32_t accelerator; /* UP, DOWN, BUSY, FREE */
+    uint32_t accelerator; /* accelerator of UP, DOWN, BUSY and FREE */
     union {
         const struct request_message *request;
         const struct central_ended *ended;
-        int64_t until_ns; /* BUSY */
+        int64_t until_ns; /* BUSY: time at which the accelerator is expected to be free */
     };
 };
 
 struct central_action {
     enum central_action_kind kind;
     uint32_t accelerator, model;
-    uint64_t tag;                    /* the policy's own */
-    int64_t earliest_ns, latest_ns;  /* limits of its start on the accelerator; INT64_MIN, TIME_NEVER: none */
-    uint32_t first, requests, items; /* RUN: the list of its requests, linked by `next` */
+    uint64_t tag;                    /* value that the policy chooses and gets back in central_ended */
+    int64_t earliest_ns, latest_ns;  /* limits of the start on the accelerator; INT64_MIN, TIME_NEVER: none */
+    uint32_t first, requests, items; /* RUN: first node of the list of requests, their number, their items */
 };
 
-/* What to do now. Lists are of pool nodes linked by `next`; the caller owns the nodes and returns them to the pool. */
+/* What the shell is to do now. Lists are pool nodes linked by `next`; the caller owns them and returns them to the
+ * pool. */
 struct central_output {
-    uint32_t refused; /* first of a list, each with its `refusal`; REQUEST_NONE: none */
+    uint32_t refused; /* first node of the list of refused requests, each with its `refusal`; REQUEST_NONE: none */
     uint32_t action_count;
     struct central_action actions[CENTRAL_ACTIONS_MAX];
-    int64_t wake_ns; /* step again with CENTRAL_TIMER then (now, if more actions wait); TIME_NEVER: not needed */
+    int64_t wake_ns; /* time of the next CENTRAL_TIMER (now, if more actions wait); TIME_NEVER: none is needed */
 };
 
-/* For policies: refuses a request that no queue holds any more. */
+/* For policies: refuses a request that is in no queue any more. */
 static inline void central_refuse(struct central_output *out, struct request_pool *pool, uint32_t node,
                                   enum refusal reason) {
     pool->nodes[node].refusal = reason;
@@ -98,27 +101,27 @@ static inline void central_refuse(struct central_output *out, struct request_poo
     out->refused = node;
 }
 
-/* How models have moved between accelerators, by a policy that binds them to some. A place is a model with requests, on
- * one of the accelerators that it is bound to. */
+/* How models have moved between accelerators, by a policy that binds models to accelerators. A place is a model with
+ * requests, on one of the accelerators that the model is bound to. */
 struct central_moves {
-    uint64_t plans;               /* since the first request */
-    uint64_t places, kept;        /* of those plans; kept: it was there already. The others are moves */
-    uint64_t requests;            /* that waited at a place which ended, and went to another */
-    int64_t wait_ns, wait_max_ns; /* from a move until the model was loaded there: of all moves together, and most */
+    uint64_t plans;               /* plans since the first request */
+    uint64_t places, kept;        /* places in all plans; those that the plan before had. The others are moves */
+    uint64_t requests;            /* requests that waited at a place which ended, and went to another */
+    int64_t wait_ns, wait_max_ns; /* time from a move until the model was loaded there: sum of all moves, longest */
 };
 
 struct central_ops {
-    /* Bytes of memory for a core, which is aligned as malloc's. */
+    /* Bytes of memory for a core. The memory is aligned as malloc's. */
     size_t (*bytes)(const struct central_config *config);
-    /* Sets it up in zeroed memory of that size. Every accelerator is up and idle. */
+    /* Sets a core up in zeroed memory of bytes() bytes. Every accelerator is up and idle. */
     void (*init)(void *core, const struct central_config *config, struct request_pool *pool);
     /* Handles one event; time never goes back. `out` is overwritten. */
     void (*step)(void *core, int64_t now_ns, const struct central_event *event, struct central_output *out);
-    /* How many accelerators the load needs, by its last plan. NULL: the policy does not plan that, and callers count
-     * the accelerators that the load keeps busy. */
+    /* How many accelerators the load needs, by the core's last plan. NULL: the policy does not plan that, and callers
+     * count the accelerators that the load keeps busy. */
     double (*needed)(const void *core);
-    /* NULL: it binds no models to accelerators. */
+    /* How models have moved. NULL: the policy binds no models to accelerators. */
     const struct central_moves *(*moves)(const void *core);
-    bool needs_types; /* makes sense with accelerators of several types only */
-    bool uses_memory; /* loads and unloads models where memory is short */
+    bool needs_types; /* the policy makes sense only with accelerators of several types */
+    bool uses_memory; /* the policy loads and unloads models where memory is short */
 };

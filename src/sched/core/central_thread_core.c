@@ -6,8 +6,8 @@
 #include "core/util/arena.h"
 #include "core/util/assert.h"
 
-#define TIMERS_MOST 16 /* steps of the policy for its timer, in one central_look() */
-#define DELAYS_PART 8  /* the policy plans with at most this part of the shortest SLO, as in thread_rings.c */
+#define TIMERS_MOST 16 /* CENTRAL_TIMER steps in one central_look() */
+#define DELAYS_PART 8  /* divisor of the shortest SLO: the policy plans with no longer ctrl_ns (as thread_rings.c) */
 
 /* ---- set-up ---- */
 
@@ -120,7 +120,7 @@ static void policy_leave(struct central_thread_core *core) {
     core->wake_ns = TIME_NEVER;
 }
 
-/* ---- the next one ---- */
+/* ---- the next core ---- */
 
 static bool runs_on_some(const struct set_model *model, const uint32_t *up) {
     for (uint32_t t = 0; t < ACCELERATOR_TYPES_MAX; t++)
@@ -140,7 +140,7 @@ static bool is_planned(const struct set_model *model, const uint32_t *up) {
     return model->there && runs_on_some(model, up);
 }
 
-/* Types in the next core's numbers: those of which some accelerator runs something. Returns how many there are. */
+/* Gives numbers in the next core to the types of which some accelerator runs a model. Returns how many these are. */
 static uint32_t types_number(const struct central_thread_core *core, const uint32_t *up, uint32_t *number) {
     uint32_t count = 0;
     for (uint32_t t = 0; t < core->config.types; t++) {
@@ -223,7 +223,7 @@ static void busy_tell(struct central_thread_core *core, int64_t now_ns) {
     }
 }
 
-/* A request that waits, as it came, in the policy's number of its model. */
+/* The message of a request that waits, as it came, but with the policy's number of its model. */
 static struct request_message message_of(const struct central_thread_core *core, const struct request_node *node) {
     return (struct request_message){
         .handle = node->handle,
@@ -236,7 +236,7 @@ static struct request_message message_of(const struct central_thread_core *core,
     };
 }
 
-/* Gives the policy what waits for its models. */
+/* Gives the policy the requests that wait for its models. */
 static void waiting_tell(struct central_thread_core *core, int64_t now_ns) {
     struct request_node *nodes = core->config.pool->nodes;
     for (uint32_t node = deadline_queue_first(&core->waiting), next; node != REQUEST_NONE; node = next) {
@@ -298,8 +298,8 @@ bool central_model_goes(struct central_thread_core *core, uint32_t model) {
     return true;
 }
 
-/* Whether the policy's core knows an accelerator, and as the type that it is now: after one has left, one of another
- * type may come under its number. */
+/* Whether the policy's core knows an accelerator, and knows it with its present type: after an accelerator has left,
+ * one of another type may come under the same number. */
 static bool is_planned_for(const struct set_accelerator *a) {
     return a->member != CENTRAL_NONE && a->planned == a->type;
 }

@@ -36,8 +36,8 @@ static void predecessors_find(const struct deadline_queue *queue, const struct r
     }
 }
 
-/* The node was appended: the `next` of the node AHEAD places before it is to name it. That earlier node is still in the
- * queue if the queue is long enough and nodes have left it only at its head. */
+/* `node` was appended: the node AHEAD places before it gets `node` as its `next`. That earlier node is still in the
+ * queue if the queue is long enough and nodes have left the queue only at its head. */
 static void hint(struct deadline_queue *queue, struct request_node *nodes, uint32_t node) {
     uint32_t *last = &queue->last[queue->appended++ % DEADLINE_QUEUE_AHEAD];
     if (queue->count > DEADLINE_QUEUE_LONG && queue->appended > DEADLINE_QUEUE_AHEAD)

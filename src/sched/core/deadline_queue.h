@@ -14,16 +14,16 @@
 
 #include "sched/core/request_pool.h"
 
-#define DEADLINE_QUEUE_AHEAD 8 /* nodes: some 200 ns of work on a batch */
-#define DEADLINE_QUEUE_LONG  32
+#define DEADLINE_QUEUE_AHEAD 8  /* nodes from a node to the one that its hint names: some 200 ns of work on a batch */
+#define DEADLINE_QUEUE_LONG  32 /* nodes above which a queue keeps hints */
 
 struct deadline_queue {
     uint32_t head[REQUEST_LEVELS]; /* first node of each level, or REQUEST_NONE */
     uint32_t tail[REQUEST_LEVELS]; /* last node of each level, or REQUEST_NONE */
     uint32_t count, items;
-    uint32_t inserted; /* decides heights */
-    uint32_t appended; /* at the end, since one was inserted elsewhere or taken out other than by pop; the newest: */
-    uint32_t last[DEADLINE_QUEUE_AHEAD]; /* [appended % AHEAD] is the next to be replaced */
+    uint32_t inserted; /* counter of insertions, from which a node's height follows */
+    uint32_t appended; /* nodes appended since a node was inserted before others, or removed other than by pop */
+    uint32_t last[DEADLINE_QUEUE_AHEAD]; /* the newest appended nodes; [appended % AHEAD] is the oldest of them */
 };
 
 void deadline_queue_init(struct deadline_queue *queue);
@@ -31,7 +31,7 @@ void deadline_queue_init(struct deadline_queue *queue);
 void deadline_queue_insert(struct deadline_queue *queue, struct request_node *nodes, uint32_t node);
 /* Removes the first node, which must exist, and returns it. */
 uint32_t deadline_queue_pop(struct deadline_queue *queue, struct request_node *nodes);
-/* Removes the request of this priority, deadline and handle, and returns its node; REQUEST_NONE if it is not there. */
+/* Removes the request of this priority, deadline and handle. Returns its node; REQUEST_NONE: it is not in the queue. */
 uint32_t deadline_queue_remove(struct deadline_queue *queue, struct request_node *nodes, uint8_t priority,
                                int64_t deadline_ns, uint64_t handle);
 /* First node of this priority whose deadline is at least deadline_ns, or else the first of a lower priority;
@@ -39,7 +39,7 @@ uint32_t deadline_queue_remove(struct deadline_queue *queue, struct request_node
 uint32_t deadline_queue_find(const struct deadline_queue *queue, const struct request_node *nodes, uint8_t priority,
                              int64_t deadline_ns);
 
-/* Prefetches a node some places behind `node`, which is in the queue. A hint. */
+/* Prefetches a node some places behind `node`; `node` is in the queue. A hint. */
 static inline void deadline_queue_prefetch(const struct request_pool *pool, uint32_t node) {
     uint32_t later = pool->nodes[node].next;
     if (later < pool->capacity)

@@ -16,7 +16,7 @@ void load_classes_add(struct load_classes *c, uint32_t runs_on, double load) {
     c->load[runs_on ? runs_on : all_types(c)] += load;
 }
 
-/* The load of each accelerator of a set of types, if they share `load`; infinite if there are none. */
+/* The load of each accelerator of a set of types, if these accelerators share `load`; infinite: there are none. */
 static double pressure(uint32_t set, double load, const uint32_t *up) {
     uint32_t accelerators = 0;
     for (uint32_t t = 0; set >> t; t++)
@@ -29,9 +29,10 @@ static uint32_t subset_after(uint32_t set, uint32_t left) {
     return (set - left) & left;
 }
 
-/* The set of types out of `left` that is loaded most by models that run on no others; of equals the largest. */
+/* The set of types out of `left` that is loaded most by models that run on no other types; of equal sets, the largest
+ * one. */
 static uint32_t hottest(const struct load_classes *c, uint32_t left, const uint32_t *up) {
-    double within[1 << ACCELERATOR_TYPES_MAX]; /* by set: the load of the models that run on no type outside it */
+    double within[1 << ACCELERATOR_TYPES_MAX]; /* by set: load of the models that run on no type outside the set */
     uint32_t best = left, set = 0;
     do {
         within[set] = c->load[set];
@@ -68,7 +69,7 @@ void load_classes_divide(struct load_classes *c, const uint32_t *up) {
     do {
         uint32_t taken = hottest(c, left, up);
         c->types_of[c->count++] = taken;
-        for (uint32_t set = 1; set <= left; set++) { /* models that run on others, too, have only these now */
+        for (uint32_t set = 1; set <= left; set++) { /* models that also run on types of `left` have only these now */
             if (!(set & taken))
                 continue;
             if (set & ~taken)
@@ -77,7 +78,7 @@ void load_classes_divide(struct load_classes *c, const uint32_t *up) {
         }
         left &= ~taken;
     } while (left);
-    c->types_of[0] |= unused; /* as loaded with them as without */
+    c->types_of[0] |= unused; /* unused types do not change the load of a class */
 }
 
 uint32_t load_classes_find(const struct load_classes *c, uint32_t runs_on) {

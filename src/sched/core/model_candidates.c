@@ -43,7 +43,8 @@ static void candidate_derive(struct model_core *core, uint32_t type, struct cand
     candidate_store(core, type, candidate);
 }
 
-/* What a candidate tells of leftovers or else best effort: of the first request that `type` can finish in time. */
+/* Sets what a candidate tells of leftovers, or else of best effort: the times of the first request that `type` can
+ * finish in time. */
 static void rest_derive(const struct model_core *core, uint32_t type, int64_t now_ns, struct candidate *candidate) {
     if (!core->view.used[type])
         return;
@@ -124,8 +125,8 @@ void model_settle(struct model_core *core, int64_t now_ns, struct model_output *
 
 /* ---- when time alone changes a candidate ---- */
 
-/* Where several priorities wait, a batch may have left behind the first request of a priority. Returns when the first
- * of these requests gets too late, or wake_ns if that is earlier. */
+/* Where several priorities wait, a batch may have left behind the first request of a priority. Returns the earliest
+ * time at which the first request of a priority gets too late, but at most wake_ns. */
 static int64_t mixed_wake(const struct model_core *core, const struct deadline_queue *queue, int64_t wake_ns) {
     if (core->policy->deadline_blind || !model_is_mixed(core, queue))
         return wake_ns;

@@ -97,7 +97,7 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
     model_policy_update(core);
 }
 
-/* ---- what it is told of its surroundings ---- */
+/* ---- parameters, delays and rates ---- */
 
 static void parameters_set(struct model_core *core, int64_t now_ns, const struct grant_message *message,
                            struct model_output *out) {
@@ -121,7 +121,7 @@ static void delays_set(struct model_core *core, int64_t now_ns, int64_t ctrl_ns,
     model_refresh(core, now_ns, out);
 }
 
-/* A bit for each type. */
+/* The types on which the model runs: a bit for each. */
 static uint32_t runs_on(const struct model_core *core) {
     uint32_t types = 0;
     for (uint32_t t = 0; t < core->view.types; t++)
@@ -244,7 +244,8 @@ void model_core_prefetch_parameters(const struct model_core *core) {
     prefetch(core->own, 3 * CACHE_LINE);
 }
 
-/* The head's window, and the next batch with one item more and with two. */
+/* Prefetches the queue's ends, and the latencies of the head's window and of the next batch with one and two more
+ * items. */
 void model_core_prefetch_arrival(const struct model_core *core) {
     const struct model_view *m = &core->view;
     if (core->queue.count) {
@@ -269,7 +270,7 @@ uint32_t model_core_prefetch_batch(const struct model_core *core, uint32_t node)
     return node;
 }
 
-/* ---- what it says of itself ---- */
+/* ---- what others may ask ---- */
 
 bool model_core_idle(const struct model_core *core) {
     return model_core_queued(core) == 0;

@@ -16,13 +16,13 @@
 #include "sched/core/model_core.h"
 #include "sched/core/model_view.h"
 
-/* The next batch on one type: `items` of the queue from `start` on. */
+/* The next batch on one type: `items` items of the queue from `start` on. */
 struct type_batch {
-    uint32_t start; /* REQUEST_NONE: no batch */
+    uint32_t start; /* first node of the batch; REQUEST_NONE: no batch */
     uint32_t items;
-    bool full;          /* more requests wait behind it, but none fits */
-    bool grown;         /* changed by arrivals of this time, which its candidate does not tell yet */
-    int64_t changed_ns; /* when requests joined or left it */
+    bool full;          /* more requests wait behind the batch, but none fits */
+    bool grown;         /* arrivals of this time have changed the batch, and its candidate does not tell so yet */
+    int64_t changed_ns; /* time at which requests last joined or left the batch */
 };
 
 /* What an arrival touches lies first. With one type of accelerators that is some twelve cache lines, the policy's first
@@ -30,42 +30,42 @@ struct type_batch {
 struct model_core {
     const struct policy_ops *policy;
     struct request_pool *pool;
-    struct queue_levels *levels; /* of requests in `queue` and `leftovers`; NULL: nothing limits them */
+    struct queue_levels *levels; /* limits of requests with an SLO; NULL: nothing limits them */
     uint32_t model;
     uint32_t batch_max;
-    uint32_t refused_last; /* in the list of the step's output */
+    uint32_t refused_last; /* last node of the list of refused requests in the step's output */
     bool fetch_ahead;      /* inputs travel while the batch before runs */
     bool hopeless;         /* a request was refused for its deadline in this step */
-    bool told;             /* parameters have come; before that the core does not know which types are in service */
+    bool told;             /* parameters have come: the core knows which types are in service */
     bool stranded;         /* no accelerator in service runs the model */
     bool grown;            /* some batch is `grown` */
     bool changed;          /* a candidate has changed and was not told yet */
     bool stale;            /* arrivals of this time make it necessary to compose all batches anew */
-    bool any_best_effort;  /* something waits in `best_effort` */
-    bool classes;          /* some request was not of the highest priority; while false, nothing looks for others */
-    uint32_t promised;     /* first of the requests whose inputs are promised, by ready_ns, linked by `next` */
+    bool any_best_effort;  /* requests wait in `best_effort` */
+    bool classes;          /* some request was of a lower priority than the highest; if false, none is looked for */
+    uint32_t promised;     /* first node of the requests whose inputs are promised, by ready_ns, linked by `next` */
     uint32_t promised_count;
-    int64_t free_ns;    /* while answering a grant: when that accelerator is expected to be free; else INT64_MIN */
-    int64_t hurried_ns; /* a batch whose first request arrived by then starts at once */
-    int64_t ran_ns;     /* when a batch last ran, or the tables were last relaxed; TIME_NEVER: not yet */
-    double late_rate, bad_weight; /* share of late requests, as view.dropped_rate; weight of the next one in both */
+    int64_t free_ns;    /* while a grant is answered: expected time at which its accelerator is free; else INT64_MIN */
+    int64_t hurried_ns; /* arrival time: a batch whose first request is no newer starts at once */
+    int64_t ran_ns;     /* time at which a batch last ran or the tables were last relaxed; TIME_NEVER: not yet */
+    double late_rate, bad_weight; /* share of late requests; weight of the next request in this and dropped_rate */
     struct deadline_queue queue, leftovers;
     struct model_view view;
     struct type_batch batches[ACCELERATOR_TYPES_MAX];
-    struct candidate candidates[ACCELERATOR_TYPES_MAX]; /* as of the last step */
+    struct candidate candidates[ACCELERATOR_TYPES_MAX]; /* candidates by type, as of the last step */
     struct policy_options options;
-    struct rolling *rolling[ACCELERATOR_TYPES_MAX]; /* NULL: not learning */
+    struct rolling *rolling[ACCELERATOR_TYPES_MAX]; /* corrections of the tables; NULL: the core does not learn */
     struct deadline_queue best_effort;
-    uint32_t asked, asked_tick; /* the largest batch, in items, that a request of the last tick with requests allows;
-                                   the same of this tick so far. UINT32_MAX: any, 0: no request came */
-    uint32_t delays; /* a bit for each priority whose requests become best effort instead of being refused (DELAY) */
-    double weight;
-    double slo_ns; /* the configured one */
-    /* profile_batch_cheapest() and profile_batch_best() of the profiles, by type, never of corrected tables: where
-     * batching stops paying is in the model's nature, and a few slow runs of some size are no reason to give up larger
+    uint32_t asked, asked_tick; /* items of the largest batch that any request allows: requests of the last tick that
+                                   had some, requests of this tick. UINT32_MAX: any size, 0: no request came */
+    uint32_t delays; /* priorities, a bit each, whose requests become best effort instead of being refused (DELAY) */
+    double weight;   /* weight of the model's share in an overloaded sub-cluster */
+    double slo_ns;   /* configured SLO */
+    /* profile_batch_cheapest() and profile_batch_best() of the profiles, by type. Corrected tables are not used: where
+     * batching stops paying depends on the model, and a few slow runs of some size are no reason to give up larger
      * batches. */
     uint32_t cheapest[ACCELERATOR_TYPES_MAX], best[ACCELERATOR_TYPES_MAX];
-    _Alignas(16) char own[]; /* the policy's room; then profiles and windows */
+    _Alignas(16) char own[]; /* memory of the policy, then the profiles and their corrections */
 };
 
 static inline struct request_node *model_node(const struct model_core *core, uint32_t node) {
@@ -74,7 +74,7 @@ static inline struct request_node *model_node(const struct model_core *core, uin
 
 /* ---- times ---- */
 
-/* The shortest time from a decision to the end of such a batch, over the types. */
+/* The shortest time, over the types, from a decision to the end of a batch of `items`. */
 static inline int64_t model_span_least(const struct model_core *core, uint32_t items) {
     const struct model_view *m = &core->view;
     if (m->types == 1)
@@ -125,21 +125,21 @@ void model_request_arrived(struct model_core *core, int64_t now_ns, const struct
                            struct model_output *out);
 void model_request_cancelled(struct model_core *core, int64_t now_ns, const struct request_message *message,
                              struct model_output *out);
-/* Gives up the requests that can no longer be in time: those of the queue become leftovers, leftovers and best effort
+/* Gives up the requests that can no longer be in time. Those of the queue become leftovers; leftovers and best effort
  * are refused. */
 void model_prune(struct model_core *core, int64_t now_ns, struct model_output *out);
-/* A request whose inputs are there, and which is counted already, joins the queue, if the policy admits it. */
+/* A request whose inputs are there joins the queue, if the policy admits it. It has been counted on its arrival. */
 void model_request_joins(struct model_core *core, int64_t now_ns, uint32_t node, struct model_output *out);
 /* Takes a request out of the queue that holds it. */
 void model_remove(struct model_core *core, struct deadline_queue *queue, uint32_t node);
-/* One more request has left: dropped (1), or in a batch (0). */
+/* Counts one request that has left: `dropped` is 1 if it was dropped, 0 if it left in a batch. */
 void model_outcome(struct model_core *core, double dropped);
-/* The first request of the next lower priority, or REQUEST_NONE. */
+/* The first request of the next lower priority than that of `node`; REQUEST_NONE: there is none. */
 uint32_t model_priority_next(const struct model_core *core, const struct deadline_queue *queue, uint32_t node);
-/* Items of the head's priority that are queued, or `most`, if there are more. */
+/* Items queued of the head's priority, but at most `most`. */
 uint32_t model_items_alike(const struct model_core *core, const struct request_node *head, uint32_t most);
 
-/* One more request with an SLO waits, or with -1 one less. */
+/* One more request with an SLO waits (`more` 1), or one less (-1). */
 static inline void model_level_count(struct model_core *core, uint8_t priority, int more) {
     if (core->levels)
         core->levels->of[priority].waiting += (uint32_t)more;
@@ -151,9 +151,9 @@ static inline bool model_is_mixed(const struct model_core *core, const struct de
            model_node(core, queue->head[0])->priority != model_node(core, queue->tail[0])->priority;
 }
 
-/* The window drop: how many items must fit before the deadline of the queue's head, or of the first request of a
- * priority, for it to stay. That is the policy's target, or all items of its priority if fewer wait, but at least the
- * head's own. */
+/* The window drop: `head`, which is the queue's first request or the first of a priority, stays while so many items fit
+ * before its deadline. The number is the policy's target, or all queued items of its priority if these are fewer, but
+ * at least the items of `head`. */
 static inline uint32_t model_items_wanted(const struct model_core *core, const struct request_node *head) {
     uint32_t target = core->view.target_items;
     uint32_t wanted = target < core->queue.items ? target : core->queue.items;
@@ -172,14 +172,14 @@ static inline bool model_head_stays(const struct model_core *core, int64_t now_n
 
 /* Keeps a request until its inputs are there. */
 void model_promise_add(struct model_core *core, uint32_t node, int64_t ready_ns);
-/* Lets those join the queue whose inputs are promised for `until_ns` or before. */
+/* Lets the requests join the queue whose inputs are promised for `until_ns` or before. */
 void model_promises_join(struct model_core *core, int64_t now_ns, int64_t until_ns, struct model_output *out);
-/* The inputs of one are there. Does nothing if it waits for them no more. */
+/* The inputs of a request are there. Does nothing if the request does not wait for its inputs any more. */
 void model_promise_ready(struct model_core *core, int64_t now_ns, uint64_t handle, struct model_output *out);
-/* Takes one out: its node, or REQUEST_NONE. */
+/* Takes out the request of this handle that waits for its inputs. Returns its node; REQUEST_NONE: there is none. */
 uint32_t model_promise_take(struct model_core *core, uint64_t handle);
 
-/* When the next one is due; TIME_NEVER: there is none. */
+/* When the next promised inputs are due; TIME_NEVER: none are promised. */
 static inline int64_t model_promise_next(const struct model_core *core) {
     return core->promised_count ? model_node(core, core->promised)->ready_ns : TIME_NEVER;
 }
@@ -194,10 +194,10 @@ uint32_t model_start_find(const struct model_core *core, const struct deadline_q
 /* The requests of `queue`, from `start` on, that a batch of `type` with at most `most` items holds. */
 struct type_batch model_batch_compose(const struct model_core *core, const struct deadline_queue *queue, uint32_t type,
                                       int64_t now_ns, uint32_t start, uint32_t most);
-/* The same where several priorities wait. The requests are linked by `next`, by deadline. */
+/* As model_batch_compose(), where several priorities wait. The requests are linked by `next`, by deadline. */
 struct type_batch model_mixed_compose(const struct model_core *core, const struct deadline_queue *queue, uint32_t type,
                                       int64_t now_ns, uint32_t most);
-/* The best effort of which a batch may run on a type for at most run_ns. */
+/* The best-effort requests for a batch that runs on `type` for at most run_ns. */
 struct type_batch model_best_effort_compose(const struct model_core *core, uint32_t type, int64_t now_ns,
                                             int64_t run_ns);
 
@@ -205,29 +205,29 @@ struct type_batch model_best_effort_compose(const struct model_core *core, uint3
 
 /* Prunes the queues and composes all batches and candidates anew. */
 void model_refresh(struct model_core *core, int64_t now_ns, struct model_output *out);
-/* An arrival went to the end of the queue: lengthens the batches that it can join. False if batches must be composed.
- */
+/* An arrival is at the end of the queue: lengthens the batches that it can join. False: all batches must be composed
+ * anew. */
 bool model_lengthen(struct model_core *core, int64_t now_ns, uint32_t node);
 /* Lets batches and candidates follow the arrivals of this time. */
 void model_settle(struct model_core *core, int64_t now_ns, struct model_output *out);
-/* When time alone will change a candidate: a batch shrinks or loses its first request, a leftover gets too late, or
+/* When a candidate changes without an event: a batch shrinks or loses its first request, a leftover gets too late, or
  * promised inputs are due. */
 int64_t model_wake_ns(const struct model_core *core);
 
 /* ---- model_seal.c ---- */
 
-/* Takes the requests of the batch that the granted accelerator is to run out of the queues. If there are none, the
+/* Takes the requests of the batch for the granted accelerator out of the queues. If there are no such requests, the
  * accelerator is given back. */
 void model_accelerator_granted(struct model_core *core, int64_t now_ns, const struct grant_message *grant,
                                struct model_output *out);
 
 /* ---- model_tables.c ---- */
 
-/* The part of a table up to batch_max. */
+/* Copies the part of a table up to batch_max. */
 void model_profile_copy(struct profile *to, const struct profile *from, uint32_t batch_max);
-/* Sets how large batches may be and are worth waiting for, by the profiles and what requests ask for. */
+/* Sets up to which size batches may grow, and up to which size waiting pays, by the profiles and the requests. */
 void model_batch_limits_set(struct model_core *core);
-/* What follows from the tables in force and from how many accelerators of each type there are. */
+/* Sets what depends on the tables in force and on the number of accelerators of each type. */
 void model_tables_changed(struct model_core *core);
 void model_batch_ran(struct model_core *core, int64_t now_ns, const struct ran_message *ran, struct model_output *out);
 /* A request was refused for its deadline: halves the tables' corrections if nothing ran for a while. */

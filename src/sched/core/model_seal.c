@@ -2,7 +2,7 @@
 #include "core/util/assert.h"
 #include "sched/core/model_core_state.h"
 
-/* Moves a batch's requests from their queue into the output; `mixed`: they are linked by `next` already. */
+/* Moves a batch's requests from their queue into the output. `mixed`: the requests are linked by `next` already. */
 static void batch_take(struct model_core *core, int64_t now_ns, uint32_t type, struct deadline_queue *queue, bool mixed,
                        const struct type_batch *batch, struct model_output *out) {
     struct request_node *nodes = core->pool->nodes;

@@ -60,8 +60,8 @@ void model_tables_changed(struct model_core *core) {
     m->beta_ns = beta_ns / total;
 }
 
-/* With corrections that are too large no batch runs, and so nothing is measured again. If nothing ran while requests
- * were refused for their deadline, the tables go back towards what was profiled until something runs. */
+/* If corrections are too large, no batch runs, and so nothing is measured again. While requests are refused for their
+ * deadline and no batch runs, the tables go back towards the profiles. */
 void model_tables_relax(struct model_core *core, int64_t now_ns, struct model_output *out) {
     if (core->ran_ns == TIME_NEVER)
         core->ran_ns = now_ns;
@@ -79,7 +79,7 @@ void model_tables_relax(struct model_core *core, int64_t now_ns, struct model_ou
 }
 
 void model_batch_ran(struct model_core *core, int64_t now_ns, const struct ran_message *ran, struct model_output *out) {
-    core->late_rate += ran->late * core->bad_weight; /* they were counted in all when their batch was sealed */
+    core->late_rate += ran->late * core->bad_weight; /* the requests were counted when their batch was sealed */
     if (ran->run_ns == 0)
         return;
     core->ran_ns = now_ns;

@@ -21,7 +21,7 @@ void model_outcome(struct model_core *core, double dropped) {
         core->bad_weight = weight / (1 + weight);
 }
 
-/* Gives a request back that no queue holds, and counts it nowhere. */
+/* Gives back a request that is in no queue. The request is not counted. */
 static void turn_away(struct model_core *core, struct model_output *out, uint32_t node, enum refusal reason) {
     struct request_node *request = model_node(core, node);
     request->refusal = (uint8_t)(reason == REFUSAL_DEADLINE && core->stranded ? REFUSAL_STRANDED : reason);
@@ -55,12 +55,12 @@ static void best_effort_add(struct model_core *core, uint32_t node, struct model
     core->stale |= deadline_queue_first(&core->best_effort) == node;
 }
 
-/* Whether the configuration wants that such a request becomes best effort when it is too late. */
+/* Whether a request becomes best effort when it is too late, by the configuration. */
 static bool becomes_best_effort(const struct model_core *core, const struct request_node *request) {
     return request->priority < PRIORITIES_MAX && core->delays >> request->priority & 1;
 }
 
-/* A request that no queue holds becomes best effort. */
+/* A request that is in no queue becomes best effort. */
 static void best_effort_become(struct model_core *core, struct model_output *out, uint32_t node) {
     struct request_node *request = model_node(core, node);
     core->classes = true;
@@ -112,7 +112,7 @@ void model_remove(struct model_core *core, struct deadline_queue *queue, uint32_
     deadline_queue_remove(queue, core->pool->nodes, request->priority, request->deadline_ns, request->handle);
 }
 
-/* As model_prune(), for the lower priorities. */
+/* Does what model_prune() does, for the lower priorities of a queue. */
 static void lower_prune(struct model_core *core, int64_t now_ns, struct deadline_queue *queue,
                         struct model_output *out) {
     uint32_t node = model_priority_next(core, queue, deadline_queue_first(queue));
@@ -170,7 +170,7 @@ static void best_effort_arrived(struct model_core *core, int64_t now_ns, uint32_
     best_effort_add(core, node, out);
 }
 
-/* Takes the last request of the lowest priority out of the queue if that is lower than this one; else REQUEST_NONE. */
+/* Takes the last request of the lowest priority out of the queue, if its priority is lower; else REQUEST_NONE. */
 static uint32_t lower_take(struct model_core *core, uint8_t priority) {
     uint32_t node = core->queue.tail[0];
     if (node == REQUEST_NONE || model_node(core, node)->priority <= priority)
@@ -180,8 +180,8 @@ static uint32_t lower_take(struct model_core *core, uint8_t priority) {
     return node;
 }
 
-/* The policy does not admit one more request: one of lower priority leaves the queue for it, or else the new one itself
- * waits among the leftovers. */
+/* The policy does not admit one more request: a queued request of lower priority makes room for the new one and becomes
+ * a leftover. If there is none, the new request becomes a leftover. */
 static void stand_back(struct model_core *core, int64_t now_ns, uint32_t node, struct model_output *out) {
     uint32_t lower = lower_take(core, model_node(core, node)->priority);
     if (lower != REQUEST_NONE)
@@ -201,9 +201,9 @@ static bool possible_as_profiled(const struct model_core *core, int64_t now_ns, 
     return false;
 }
 
-/* A request that could not be in time even if an accelerator were free for it now. More accelerators would not help it,
- * so it steers nothing: no rate, no SLO, no loss. Otherwise requests that cost their sender nothing could make a
- * model's batches small and waiting for company expensive for all. */
+/* Handles a request that could not be in time even if an accelerator were free for it now. More accelerators would not
+ * help, so the request counts in no rate, no SLO and no loss. If it counted, requests that cost their sender nothing
+ * could make a model's batches small, and waiting for company expensive for all. */
 static void impossible_arrived(struct model_core *core, int64_t now_ns, uint32_t node, struct model_output *out) {
     const struct request_node *request = model_node(core, node);
     if (becomes_best_effort(core, request)) {

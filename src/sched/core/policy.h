@@ -25,12 +25,12 @@ struct central_ops;  /* sched/core/central.h */
 
 /* One option of a policy, as scenario files give it: `policy: {name: NAME, KEY: VALUE}`. */
 struct policy_option {
-    const char *key;            /* a number's unit is its last part: max_queue_delay_us */
+    const char *key;            /* name of the option; ends with the unit of a number: max_queue_delay_us */
     const char *help;           /* one line */
-    double preset, least, most; /* of a number */
-    const char *const *words;   /* the words allowed, ended by NULL; the value is the index of one */
-    bool flag;                  /* true or false, 1 or 0 */
-    bool whole;                 /* a number without a fraction */
+    double preset, least, most; /* preset value; limits of a number */
+    const char *const *words;   /* words allowed, ended by NULL: the value is a word's index; NULL: no words */
+    bool flag;                  /* the value is true or false, kept as 1 or 0 */
+    bool whole;                 /* the value is a number without a fraction */
 };
 
 /* What the options of one policy are set to, in the order of its table. */
@@ -40,22 +40,22 @@ struct policy_options {
 
 /* A model's next batch as the core composed it: requests in deadline order. */
 struct batch_view {
-    int64_t deadline_ns;        /* of its first request, which is its earliest */
-    int64_t head_arrival_ns;    /* of its first request */
-    int64_t due_ns;             /* latest start of the batch with one more item */
-    int64_t invalid_after_ns;   /* latest start */
-    int64_t changed_ns;         /* when a request joined or left it; model_updated_ns() counts other arrivals, too */
-    uint32_t items, items_most; /* in the batch, and at most in a batch on this type */
-    bool full;                  /* more is queued than fits: nothing can join it */
+    int64_t deadline_ns;        /* deadline of the first request, the earliest of the batch */
+    int64_t head_arrival_ns;    /* arrival of the first request */
+    int64_t due_ns;             /* latest start of the batch if it had one more item */
+    int64_t invalid_after_ns;   /* latest start of the batch */
+    int64_t changed_ns;         /* time of the last join or leave; model_updated_ns() counts other arrivals, too */
+    uint32_t items, items_most; /* items in the batch; most items of a batch on this type */
+    bool full;                  /* more is queued than fits: nothing can join the batch */
 };
 
 /* When a batch may start. */
 struct batch_times {
-    int64_t start_ns[SUPPLY_LEVELS]; /* by how many accelerators are free (level of supply); 0: now */
-    int64_t order_ns;                /* among batches that may start, the least goes first */
+    int64_t start_ns[SUPPLY_LEVELS]; /* earliest start, by level of supply (how many accelerators are free); 0: now */
+    int64_t order_ns;                /* rank among batches that may start: the least goes first */
 };
 
-/* A batch that may start from then on, however many accelerators are free. */
+/* The times of a batch that may start from start_ns on, however many accelerators are free. */
 static inline struct batch_times batch_times_from(int64_t start_ns, int64_t order_ns) {
     return (struct batch_times){{start_ns, start_ns, start_ns}, order_ns};
 }
@@ -63,17 +63,17 @@ static inline struct batch_times batch_times_from(int64_t start_ns, int64_t orde
 /* All models of a sub-cluster, or of a class that has its load in common (sched/core/load_classes.h). */
 struct cluster_view {
     uint32_t models;
-    const struct model_rates *rates; /* [models], as of now; rate 0: silent */
-    double accelerators;             /* in service */
-    double busy;                     /* part of their time that batches take, over 2 s */
+    const struct model_rates *rates; /* [models] rates as of now; rate 0: a silent model */
+    double accelerators;             /* accelerators in service */
+    double busy;                     /* share of the accelerators' time that batches take, over 2 s */
 };
 
 struct policy_ops {
     const char *name;
-    const char *summary;                 /* one line for --help */
-    const struct policy_option *options; /* ended by a NULL key; NULL: none */
+    const char *summary;                 /* text for --help, one line */
+    const struct policy_option *options; /* options, ended by a NULL key; NULL: none */
 
-    const struct central_ops *central; /* a central policy's, which has nothing of what follows; NULL: of candidates */
+    const struct central_ops *central; /* functions of a central policy, which uses no later field; else NULL */
 
     /* Deadlines do not matter: a batch is as much of the queue as it may hold, no request is refused for its deadline,
      * and the window drop gives none up. */
@@ -82,10 +82,10 @@ struct policy_ops {
      * among the leftovers for an accelerator that no batch wants. m->no_leftovers says the same for one model. */
     bool no_leftovers;
 
-    /* A request of another shape sends a model's batch off: it waits for no more company. */
+    /* When a request of another shape waits, the model's batch starts without waiting for more company. */
     bool shapes_flush;
 
-    /* For the model core, on its thread. `own` is the policy's memory in each core, zeroed at first: model_bytes. */
+    /* For the model core, on its thread. `own` is the policy's memory in each core: model_bytes, zeroed at first. */
     size_t model_bytes;
     /* After the rates, the tables, the delays or the parameters changed (at most some hundred times a second). Sets
      * m->batch_best, m->target_items, m->no_leftovers, and m->items_cap if batches are to be smaller than what pays. */
@@ -96,10 +96,10 @@ struct policy_ops {
     struct batch_times (*batch_times)(const struct model_view *m, const void *own, uint32_t type,
                                       const struct batch_view *batch);
 
-    /* For policies that follow the batch sizes that a model's configuration prefers (m->preferred): how many of the
-     * `items` that a batch could have now it is to have; it takes the whole requests that fit into so many. Batches may
-     * then have as many items as the model allows. NULL, or no preferred sizes: a batch takes all items, and has no
-     * more than pay. */
+    /* For policies that follow the batch sizes that a model's configuration prefers (m->preferred). A batch could have
+     * `items` items now; returns how many it is to have. The batch takes the whole requests that fit into so many.
+     * Batches may then have as many items as the model allows. NULL, or no preferred sizes: a batch takes all items,
+     * up to items_most. */
     uint32_t (*batch_part)(const struct model_view *m, const void *own, uint32_t items, int64_t head_arrival_ns,
                            int64_t now_ns);
 
@@ -109,11 +109,11 @@ struct policy_ops {
     void (*cluster_derive)(const struct cluster_view *cluster, const struct policy_options *options,
                            struct cluster_parameters *parameters, double *admit_share);
 
-    /* How many ways of deciding the options leave open. The policy decides by number cluster_parameters.way, which is 0
-     * at first; lab/sim/rehearsal.h finds out which is best. NULL, or 1: there is only one. way_fix() sets options that
-     * leave only that way. */
+    /* How many ways of deciding the options leave open. The policy decides by the way with the number
+     * cluster_parameters.way, which is 0 at first; lab/sim/rehearsal.h finds out which way is best. NULL, or 1: there
+     * is only one way. way_fix() sets options that leave only the way `way`. */
     uint32_t (*ways)(const struct policy_options *options);
-    const char *const *way_names; /* a word each */
+    const char *const *way_names; /* names of the ways, a word each */
     void (*way_fix)(struct policy_options *options, uint32_t way);
 };
 
@@ -124,10 +124,11 @@ static inline uint32_t policy_ways(const struct policy_ops *policy, const struct
 
 /* Sets every option to its preset. */
 void policy_options_preset(const struct policy_ops *policy, struct policy_options *options);
-/* Sets one from text: true or false, a word, or a number. -EINVAL with a sentence that names neither key nor value. */
+/* Sets one option from text: true or false, a word, or a number. -EINVAL with a sentence that names neither key nor
+ * value. */
 int policy_option_read(const struct policy_ops *policy, const char *key, const char *value,
                        struct policy_options *options, struct sy_error *err);
-/* Reads "NAME" or "NAME:KEY=VALUE,KEY=VALUE"; what is not given has its preset. -EINVAL with a sentence. */
+/* Reads "NAME" or "NAME:KEY=VALUE,KEY=VALUE"; options not given have their presets. -EINVAL with a sentence. */
 int policy_read(const char *text, const struct policy_ops **policy, struct policy_options *options,
                 struct sy_error *err);
 
@@ -142,5 +143,5 @@ extern const struct policy_ops policy_nexus;
 
 /* All policies, ended by NULL. */
 extern const struct policy_ops *const policies[];
-/* NULL if there is none of that name; then `err` has a sentence with those that there are. */
+/* The policy of that name. NULL: there is none, and `err` has a sentence with the names that there are. */
 const struct policy_ops *policy_find(const char *name, struct sy_error *err);

@@ -1,7 +1,7 @@
 /* rank_accelerators.c - when accelerators are free, and how long before that they are offered.
  *
- * Grants, answers and inputs take some time to an accelerator, which should not wait for them. So it is offered `ahead`
- * of the end of its batch:
+ * Grants, answers and inputs take some time to an accelerator, which should not wait for them. So an accelerator is
+ * offered some time, `ahead`, before the end of its batch:
  *
  *     |<------------- l(b) -------------->|
  *     begin              offer <- ahead ->| free
@@ -17,7 +17,7 @@
 #define PACE_WEIGHT (1.0 / 16)
 #define PACE_FAR    2
 #define HOP_WEIGHT  (1.0 / 64)
-#define DEVIATIONS  2 /* of the time that grants take, by which they are offered earlier than in the mean */
+#define DEVIATIONS  2 /* mean deviations of the time that grants take, by which accelerators are offered earlier */
 
 static void estimate_add(struct estimate *estimate, double value) {
     double error = value - estimate->mean;
@@ -25,13 +25,13 @@ static void estimate_add(struct estimate *estimate, double value) {
     estimate->deviation += HOP_WEIGHT * ((error < 0 ? -error : error) - estimate->deviation);
 }
 
-/* What the last of an accelerator's batches can be expected to take. */
+/* Expected run time of the last of an accelerator's batches. */
 static double run_expected(const struct rank_core *core, const struct accelerator *a) {
     const struct running *last = &a->running[a->batches - 1];
     return (double)last->table_ns * core->model[last->model].pace;
 }
 
-/* How long before it is free an accelerator is offered; 0: not ahead of time. */
+/* How long before it is free an accelerator is offered; 0: accelerators are not offered ahead of time. */
 static int64_t ahead(const struct rank_core *core) {
     return core->ctrl_ns +
            (int64_t)((double)core->data_ns * core->batch_mean + core->hop.mean + DEVIATIONS * core->hop.deviation);
@@ -71,8 +71,8 @@ void rank_offers_due(struct rank_core *core, int64_t now_ns) {
     }
 }
 
-/* A model's first run, or one that was held up, may take a hundred times as long as the next ones: it counts as
- * PACE_FAR times what was expected at most. The pace of a model that became slow still grows by a sixteenth each batch.
+/* A model's first run, or a run that was held up, may take a hundred times as long as the next ones. So a run counts as
+ * at most PACE_FAR times the expected time. The pace of a model that became slow still grows by a sixteenth each batch.
  */
 static void pace_learn(double *pace, double took) {
     double most = PACE_FAR * *pace;
@@ -162,7 +162,7 @@ void rank_batch_announced(struct rank_core *core, int64_t now_ns, uint32_t m, co
     accelerator_review(core, now_ns, answer->accelerator);
 }
 
-/* An accelerator that still runs a batch is not offered ahead of time again: one batch was already too late for that.
+/* An accelerator that still runs a batch is not offered ahead of time again: the model had no batch in time for that.
  */
 void rank_accelerator_given_back(struct rank_core *core, int64_t now_ns, uint32_t a) {
     struct accelerator *accelerator = &core->accelerator[a];

@@ -1,10 +1,10 @@
 /* rank_best_effort.c - which accelerators run best effort, and for how long.
  *
  * Best effort gets accelerators that are idle and not needed. A batch cannot be interrupted, so some accelerators are
- * kept from it for the batches that come next: as many as it takes that best effort delays one batch in ten, or in a
+ * kept from best effort for the batches that come next: so many that best effort delays one batch in ten, or one in a
  * thousand while requests are lost. Models that wait for company must find an accelerator when their time comes. An
- * accelerator that runs best effort counts as free for all other decisions, so that these are the same as if there were
- * none. Models take turns by how long their best effort has run. */
+ * accelerator that runs best effort counts as free for all other decisions, so that best effort does not change them.
+ * Models take turns by how long their best effort has run. */
 #include "sched/core/rank_core_state.h"
 
 /* A batch of best effort takes at most this part of what the tightest SLO leaves beside one run. */
@@ -64,8 +64,8 @@ static uint32_t idle_find(const struct rank_core *core, uint32_t type) {
     return RANK_NOBODY;
 }
 
-/* How long a type can do with one free accelerator less; 0: the accelerator is kept. If fewer would be left than models
- * wait for company, that is until the first of these models may start. */
+/* How long a type can do with one free accelerator less; 0: the accelerator is kept. If fewer accelerators would be
+ * left than models wait for company, the time is that until the first of these models may start. */
 static int64_t idle_span(struct rank_core *core, uint32_t type, int64_t now_ns) {
     const struct stage *stage = rank_stage_now(core, type);
     uint32_t left = core->lanes[type].free.count - 1;

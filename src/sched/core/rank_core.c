@@ -90,7 +90,7 @@ void rank_core_init(struct rank_core *core, const struct rank_core_config *confi
 
 /* ---- events ---- */
 
-/* Lets the model go, unless a grant is on its way to it: then it goes when it has answered. */
+/* Lets the model go, unless a grant is on its way to the model: then the model goes when it has answered. */
 static void model_leaves(struct rank_core *core, uint32_t model, struct rank_output *out) {
     if (core->model[model].granted)
         return;
@@ -166,7 +166,7 @@ static void message_handle(struct rank_core *core, int64_t now_ns, const struct 
 
 static void candidates_told(struct rank_core *core, uint32_t model, const struct candidate *candidates) {
     CHECK_LT(model, core->models);
-    /* while a grant is out they are older than the answer, which brings the newest */
+    /* while a grant is out, these candidates are older than those of the answer */
     if (core->model[model].member && !core->model[model].granted)
         rank_candidates_store(core, model, candidates);
 }
@@ -229,7 +229,7 @@ void rank_core_step(struct rank_core *core, int64_t now_ns, const struct rank_ev
         out->wake_ns = core->parameters_due_ns;
 }
 
-/* ---- what it says of itself ---- */
+/* ---- what others may ask ---- */
 
 void rank_core_parameters(const struct rank_core *core, uint32_t model, struct grant_message *message) {
     *message = (struct grant_message){

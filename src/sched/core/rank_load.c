@@ -12,7 +12,7 @@
 #define SLOW_NS             2e9 /* time constants of the models' rates */
 #define FAST_NS             1e8
 
-/* A model's rates as of now: it reports while requests come, and decays in silence. */
+/* A model's rates as of now: the model reports while requests come, and its rates decay in silence. */
 static struct model_rates rates_at(const struct model_rates *reported, int64_t now_ns) {
     struct model_rates rates = *reported;
     double silent_ns = (double)(now_ns - reported->at_ns);
@@ -26,7 +26,7 @@ static struct model_rates rates_at(const struct model_rates *reported, int64_t n
     return rates;
 }
 
-/* Updates what part of their time the accelerators are busy; best effort does not count. */
+/* Updates the share of their time that accelerators are busy, by type; best effort does not count. */
 static void busy_update(struct rank_core *core, int64_t now_ns) {
     double passed_ns = (double)(now_ns - core->parameters_ns);
     for (uint32_t t = 0; t < core->types; t++) {
@@ -62,7 +62,7 @@ void rank_rates_forget(struct rank_core *core, uint32_t model) {
     memmove(core->reporting + i, core->reporting + i + 1, (--core->reporting_count - i) * sizeof(*core->reporting));
 }
 
-/* Brings the models' rates up to date, sums up what they ask for, and divides them into classes. */
+/* Brings the models' rates up to date, sums up the models' loads, and divides the models into classes. */
 static void rates_update(struct rank_core *core, int64_t now_ns) {
     double run_ns = BEST_EFFORT_RUN_NS;
     core->needed = 0;
@@ -92,7 +92,7 @@ static void rates_update(struct rank_core *core, int64_t now_ns) {
     core->class_silent = (uint8_t)load_classes_find(&core->classes, 0);
 }
 
-/* What the policy derives for a class, from those of its models that report: the others are silent. */
+/* Has the policy derive a class's parameters from its models that report; the other models are silent. */
 static void class_derive(struct rank_core *core, uint32_t class) {
     bool only = core->classes.count == 1;
     struct cluster_parameters *parameters = &core->parameters[class];

@@ -2,7 +2,7 @@
 #include "core/util/assert.h"
 #include "sched/core/rank_core_state.h"
 
-/* Leftovers take an accelerator only if no more than so many models wait for company for each one that is left. */
+/* Leftovers take an accelerator only if, for each accelerator left, at most so many models wait for company. */
 #define WAITING_EACH 4
 
 void rank_grant(struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t type, uint32_t a, enum purpose purpose,
@@ -40,7 +40,7 @@ void rank_grant(struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t
     };
 }
 
-/* Which lane's free accelerator `model` gets, among those on which it may start: the lowest-numbered. */
+/* The lane with the lowest-numbered free accelerator, among the lanes on which `model` may start. */
 static uint32_t lane_lowest(struct rank_core *core, uint32_t model, uint32_t type, int64_t now_ns) {
     for (uint32_t t = 0; t < core->types; t++) {
         const struct bit_tree *free = &core->lanes[t].free;
@@ -53,8 +53,8 @@ static uint32_t lane_lowest(struct rank_core *core, uint32_t model, uint32_t typ
     return type;
 }
 
-/* Whether a model's leftovers may have a free accelerator of a type: they run without others, and models that wait for
- * company want accelerators soon. */
+/* Whether a model's leftovers may have a free accelerator of a type. Leftovers run in batches of their own, while
+ * models that wait for company want accelerators soon. */
 static bool leftovers_fit(struct rank_core *core, uint32_t type, uint32_t model) {
     const struct heap *waiting = &rank_stage_now(core, type)->waiting;
     return waiting->count - heap_contains(waiting, model) <= WAITING_EACH * (core->lanes[type].free.count - 1);

@@ -3,7 +3,7 @@
 
 #include "core/util/assert.h"
 
-/* Of a free node: the one REQUEST_POOL_TOP below it in the stack, or REQUEST_NONE. */
+/* The node REQUEST_POOL_TOP places below a free node in the stack; REQUEST_NONE: there is none. */
 static uint32_t *below(struct request_pool *pool, uint32_t node) {
     return &pool->nodes[node].links[0];
 }

@@ -1,5 +1,5 @@
-/* advisor.h - keeps advice on how many accelerators there should be (autoscale_parts.h), look by look, for a scheduler
- * that serves. Pure. */
+/* advisor.h - keeps the advice on how many accelerators there should be (autoscale_parts.h) up to date, look by look,
+ * for a live scheduler. Pure. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,8 +7,8 @@
 #include "core/util/time.h"
 #include "sched/plan/autoscale_parts.h"
 
-#define ADVISOR_NEEDED_LEAST 0.1 /* accelerators: without requests, less is only what is left of rates that decay */
-#define ADVISOR_TICK_NS      NS_PER_S /* about how often its owner asks whether a look is due */
+#define ADVISOR_NEEDED_LEAST 0.1      /* accelerators; a smaller need without requests is a rest of decaying rates */
+#define ADVISOR_TICK_NS      NS_PER_S /* time between calls of advisor_due(), about */
 
 /* What a look sees: the whole cluster, and its sub-clusters if there are several. */
 struct advisor_load {
@@ -19,14 +19,14 @@ struct advisor_load {
 struct advisor {
     struct autoscale_parts autoscale;
     struct autoscale parts[AUTOSCALE_PARTS_MAX];
-    int64_t looked_ns;
-    bool advises; /* there was a look, and the following is set */
-    uint32_t wanted;
-    uint32_t wanted_of[AUTOSCALE_PARTS_MAX]; /* with several sub-clusters */
-    double bad_rate;                         /* of the requests between the last two looks */
+    int64_t looked_ns;                       /* time of the last look */
+    bool advises;                            /* a look has been made: the fields below are set */
+    uint32_t wanted;                         /* accelerators that there should be */
+    uint32_t wanted_of[AUTOSCALE_PARTS_MAX]; /* accelerators that each sub-cluster should have, if there are several */
+    double bad_rate;                         /* share of bad requests between the last two looks */
 };
 
-/* Begins, or begins anew, with an advisor that knows nothing. The first look is due config->every_ns later. */
+/* Sets up an advisor that knows nothing; may be called again. The first look is due config->every_ns later. */
 void advisor_init(struct advisor *advisor, const struct autoscale_config *config, uint32_t parts, int64_t now_ns);
 /* Whether a look is due, within half a tick. */
 bool advisor_due(const struct advisor *advisor, int64_t now_ns);
@@ -38,7 +38,7 @@ static inline double advisor_needed(double grown_ns, int64_t passed_ns) {
     return passed_ns > 0 ? grown_ns / (double)passed_ns : 0;
 }
 
-/* How much a counter has grown since `*before`, which becomes `now`. A counter that has shrunk began anew meanwhile. */
+/* How much a counter has grown since it was `*before`; sets `*before` to `now`. A counter that has shrunk was reset. */
 static inline uint64_t advisor_since(uint64_t *before, uint64_t now) {
     uint64_t grown = now < *before ? now : now - *before;
     *before = now;

@@ -6,17 +6,17 @@
 
 #include "core/util/time.h"
 
-#define NOISE_MOST     5.0            /* standard deviations: one look in millions is farther off */
-#define NOISE_LOOKS    256            /* from which the noise is learned */
-#define NOISE_FIRST    8              /* looks that the guess counts for */
-#define NOISE_FAR      9.0            /* times the variance: a larger change is no noise */
-#define APART_NS       (5 * NS_PER_S) /* loads so far apart do not have the same requests in their means over 2 s */
-#define BAD_LOOKS      6              /* more than goodput's share of so many looks is not chance */
-#define BAD_SHARE_MOST 0.5            /* at most as many accelerators again at once */
-#define SETTLED_LOOKS  50   /* after a change and a start's time: the mean load of these is what the advice suits */
-#define FELL           0.4  /* of the noise, 2 standard deviations: so much below that load is less load */
-#define EXTRA_LOOKS    8640 /* after so many, a day of looks every 10 s, half of what was learned is forgotten */
-#define OVER           0.1  /* accelerators: so much more than one less is taken to have been needed */
+#define NOISE_MOST     5.0            /* standard deviations of noise: one look in millions is farther off */
+#define NOISE_LOOKS    256            /* looks from which the noise is learned */
+#define NOISE_FIRST    8              /* looks for which the first guess of the noise counts */
+#define NOISE_FAR      9.0            /* multiple of the variance; a larger change is no noise */
+#define APART_NS       (5 * NS_PER_S) /* time between loads that have no requests in common (means over 2 s) */
+#define BAD_LOOKS      6              /* looks; more bad requests than goodput allows in so many are not chance */
+#define BAD_SHARE_MOST 0.5            /* largest bad rate that counts: it doubles the accelerators */
+#define SETTLED_LOOKS  50             /* looks after a change and a start's time; the advice suits their mean load */
+#define FELL           0.4  /* share of the noise (2 standard deviations) by which a load has fallen at least */
+#define EXTRA_LOOKS    8640 /* looks (a day of one every 10 s) after which half of `extra` is forgotten */
+#define OVER           0.1  /* accelerators over wanted - 1 that are taken to have been needed */
 
 static uint32_t looks_in(int64_t ns, int64_t every_ns) {
     int64_t looks = ns / every_ns + 1;
@@ -40,7 +40,7 @@ static uint32_t round_up(double x, uint32_t least, uint32_t most) {
     return x >= most ? most : (uint32_t)ceil(x);
 }
 
-/* Learns how much of the load's changes is noise, against what independent arrivals would give; its variance. */
+/* Learns the noise of the load, relative to that of independent arrivals. Returns the variance of the noise. */
 static double noise_learn(struct autoscale *a, const struct autoscale_seen *seen) {
     uint32_t apart = looks_in(APART_NS, a->config.every_ns);
     double before = a->needed[(a->looks - apart) % AUTOSCALE_LOOKS_MAX];
@@ -56,8 +56,8 @@ static double noise_learn(struct autoscale *a, const struct autoscale_seen *seen
     return a->noise * plain;
 }
 
-/* Accelerators for a load: with the headroom, or with the `extra` ones that it was found to need (at most as many
- * again), whichever are more. */
+/* Accelerators for a load: with the headroom, or with the `extra` ones (at most as many as the load), whichever are
+ * more. */
 static double staff(const struct autoscale *a, double load) {
     return load > 0 ? fmax(load / (1 - a->config.headroom), load + fmin(a->extra, load)) : 0;
 }
@@ -67,7 +67,7 @@ static void bad_forget(struct autoscale *a) {
     a->bad_requests = a->bad = 0;
 }
 
-/* N + N*r/(1-r), one more at least. */
+/* N + N*r/(1-r) accelerators, but at least N + 1. */
 static uint32_t with_share(const struct autoscale *a, uint32_t present, uint64_t bad, uint64_t requests) {
     double r = fmin((double)bad / (double)requests, BAD_SHARE_MOST);
     return round_up(present / (1 - r), present < a->config.max ? present + 1 : present, a->config.max);

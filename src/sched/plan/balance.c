@@ -10,12 +10,12 @@
 #include "core/util/time.h"
 #include "sched/plan/partition.h"
 
-#define STEPS        40000 /* of a search: some 4 ms */
-#define SEARCHED     512   /* models that may move in a look, the heaviest; the others are too small to matter */
-#define WORTH        0.05  /* of a part's accelerators: what the moves must gain, beyond chance, */
-#define WORTH_MOVE   0.002 /* and each one of them */
+#define STEPS        40000 /* steps of a search: some 4 ms */
+#define SEARCHED     512   /* heaviest models, which may move in a look; the others are too small to matter */
+#define WORTH        0.05  /* share of a part's accelerators that a look's moves must gain, beyond chance */
+#define WORTH_MOVE   0.002 /* share that each move must gain */
 #define CHANCE       6.0   /* standard deviations of a part's load by capacity: both terms of the objective have some */
-#define RATE_SILENCE (20 * NS_PER_MS) /* reports come more often */
+#define RATE_SILENCE (20 * NS_PER_MS) /* time without a report after which a model is silent */
 
 struct ranked {
     double weight;
@@ -27,9 +27,9 @@ struct balance {
     uint64_t looks;
     struct ranked *ranked;         /* [models] */
     struct partition_model *model; /* [searched + parts] */
-    uint32_t *of;                  /* [searched] the model that each is */
+    uint32_t *of;                  /* [searched] number of the model that each partition_model stands for */
     void *search;
-    double capacity[BALANCE_PARTS_MAX]; /* in accelerators of the mean speed */
+    double capacity[BALANCE_PARTS_MAX]; /* capacity of each part, in accelerators of the mean speed */
     double load[BALANCE_PARTS_MAX];
 };
 
@@ -65,7 +65,7 @@ double balance_decayed(double reported, int64_t silent_ns) {
 
 /* ---- parts ---- */
 
-/* How fast a type is: its throughput over the mean of all accelerators, of the models that run on it, by load. */
+/* How fast a type is: its throughput divided by that of all accelerators, mean of its models, weighted by load. */
 static double speed_of(const struct balance *b, const struct balance_model *models, const double *accelerators,
                        uint32_t type) {
     double sum = 0, weights = 0;

@@ -1,14 +1,15 @@
 /* balance.h - decides, once an epoch, which models move to which sub-cluster. Pure.
  *
- * Sub-clusters ("parts") have accelerators for good, and models that may move. What saturates in a part is its
- * accelerators. So what is balanced is not the rate of requests, as in the paper's (7), but load by capacity, where a
- * model's load is the accelerators that its arrivals keep busy at the best batch size: rate * (alpha + beta / b*). What
- * batches took is no measure of that: where there is room batches are small, and a part that is full takes no more. The
- * rate of a rank thread is only a limit, as in (5).
+ * Sub-clusters ("parts") have accelerators for good, and models that may move. The accelerators of a part saturate
+ * first. So not the rate of requests is balanced, as in the paper's (7), but load by capacity. A model's load is the
+ * number of accelerators that its arrivals keep busy at the best batch size: rate * (alpha + beta / b*). The time that
+ * batches took is no measure of the load: where there is room batches are small, and a part that is full takes no more.
+ * The rate of a rank thread is only a limit, as in (5).
  *
- * Each look searches with sched/plan/partition.h from where models are, with few moves. They are made if they lower the
- * objective, which is the greatest deviation of a part's load by capacity from the mean and the root of the mean square
- * of all, by more than chance explains, as loads are known only from Poisson arrivals of some seconds. */
+ * Each look searches with sched/plan/partition.h from where models are, with few moves. The objective is the greatest
+ * deviation of a part's load by capacity from the mean, and the root of the mean square of all deviations. The moves
+ * are made if they lower the objective by more than chance explains, as loads are known only from Poisson arrivals of
+ * some seconds. */
 #pragma once
 
 #include <stdbool.h>
@@ -23,15 +24,15 @@
 
 struct balance_config {
     uint32_t parts, types, models;
-    uint32_t moves_most; /* a look */
-    double max_rate;     /* items/s of a part; 0: no limit */
+    uint32_t moves_most; /* most moves of a look */
+    double max_rate;     /* most items/s of a part; 0: no limit */
 };
 
 struct balance_model {
-    double rate, load; /* items/s; accelerators that it keeps busy */
+    double rate, load; /* items/s of the model; accelerators that it keeps busy */
     /* Items/s that one accelerator of each type runs in the largest batches; 0: the model does not run there. */
     double most[ACCELERATOR_TYPES_MAX];
-    uint32_t part; /* where it is; NOWHERE: it goes where it does the least harm, which does not count as a move */
+    uint32_t part; /* part that has the model; NOWHERE: a look places the model, which does not count as a move */
 };
 
 /* Accelerators in service. */
@@ -45,19 +46,19 @@ struct balance_move {
 
 struct balance;
 
-/* Bytes of memory, which is aligned as malloc's. */
+/* Bytes of memory for a balance. The memory is aligned as malloc's. */
 size_t balance_bytes(const struct balance_config *config);
 struct balance *balance_init(void *memory, const struct balance_config *config);
-/* Decides for models[config.models] and parts[config.parts]. A model whose part cannot run it moves to one that can, if
- * there is any, and one that is nowhere is placed. Returns how many of moves[config.models] it has filled. Takes 1 to 5
- * ms, unless very many models are nowhere. */
+/* Decides for models[config.models] and parts[config.parts]. A model whose part cannot run it moves to a part that can,
+ * if there is any, and a model that is nowhere is placed where it does the least harm. Fills moves[config.models], and
+ * returns how many moves there are. Takes 1 to 5 ms, unless very many models are nowhere. */
 uint32_t balance_look(struct balance *balance, const struct balance_model *models, const struct balance_part *parts,
                       struct balance_move *moves);
 
-/* What a model's rate, or load, has become since it was last reported: models report while requests come. */
+/* A model's rate, or load, after silent_ns without a report: models report only while requests come. */
 double balance_decayed(double reported, int64_t silent_ns);
 
-/* Moves of a look, where nobody says how many: a move is cheap, but what is known of loads is not sure. */
+/* Usual moves_most: a move is cheap, but loads are not known for sure. */
 static inline uint32_t balance_moves_usual(uint32_t models) {
     return models < 64 ? 8 : models / 8;
 }

@@ -17,15 +17,15 @@ struct solver {
     const int64_t *cost;
     size_t agent_stride, task_stride;
     uint32_t agents, tasks;
-    int64_t forbidden;        /* what a forbidden pair counts */
-    int64_t *agent_dual;      /* u [agents] */
-    int64_t *task_dual;       /* v [tasks] */
-    int64_t *distance;        /* of the shortest path to a task [tasks] */
-    uint32_t *before;         /* the agent before a task on it [tasks] */
-    uint32_t *agent_of;       /* [tasks], or MATCHING_NONE */
-    uint32_t *task_of;        /* [agents], or MATCHING_NONE */
-    uint32_t *order;          /* [tasks]: those not reached yet, then those that are */
-    uint32_t order_unreached; /* how many of the former */
+    int64_t forbidden;        /* cost that a forbidden pair counts with */
+    int64_t *agent_dual;      /* [agents] u */
+    int64_t *task_dual;       /* [tasks] v */
+    int64_t *distance;        /* [tasks] length of the shortest path to each task */
+    uint32_t *before;         /* [tasks] agent before each task on its shortest path */
+    uint32_t *agent_of;       /* [tasks] matched agent, or MATCHING_NONE */
+    uint32_t *task_of;        /* [agents] matched task, or MATCHING_NONE */
+    uint32_t *order;          /* [tasks] tasks that are not reached yet, then those that are */
+    uint32_t order_unreached; /* tasks that are not reached yet */
 };
 
 size_t matching_bytes(uint32_t rows, uint32_t columns) {

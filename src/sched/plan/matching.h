@@ -8,10 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MATCHING_FORBIDDEN INT64_MAX  /* as a cost: the pair must not be made */
-#define MATCHING_NONE      UINT32_MAX /* as an assignment: the row stays alone */
+#define MATCHING_FORBIDDEN INT64_MAX  /* cost of a pair that must not be made */
+#define MATCHING_NONE      UINT32_MAX /* column of a row that stays alone */
 
-/* Memory for a matching of at most so many rows and columns, aligned as malloc's. */
+/* Bytes of memory for a matching of at most so many rows and columns. The memory is aligned as malloc's. */
 size_t matching_bytes(uint32_t rows, uint32_t columns);
 /* Sets column_of[rows]: as many pairs as the forbidden ones allow, min(rows, columns) if there are none, and of all
  * such assignments one of the least sum. cost[row * columns + column] is 0 or more, and with k the shorter side

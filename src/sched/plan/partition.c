@@ -18,31 +18,31 @@
 
 #include "core/util/fmath.h"
 
-#define STEPS_LEAST   2000 /* of the first round, or */
-#define STEPS_MODEL   20   /* so many a model */
-#define DOUBLINGS     8    /* of a round's length */
-#define ALL_MOST      4e6  /* assignments up to which all are looked at, instead */
-#define ROUNDS_IDLE   48   /* rounds without a better assignment: the search is over */
-#define COOLING       1e-7 /* the last temperature of a round, of the first */
+#define STEPS_LEAST   2000 /* steps of the first round, at least */
+#define STEPS_MODEL   20   /* steps of the first round for each model */
+#define DOUBLINGS     8    /* doublings of a round's length, at most */
+#define ALL_MOST      4e6  /* assignments up to which all are looked at, instead of annealing */
+#define ROUNDS_IDLE   48   /* rounds without a better assignment after which the search is over */
+#define COOLING       1e-7 /* last temperature of a round, divided by its first one */
 #define COOLING_VALUE 1e-4
-#define COOL_EVERY    64  /* steps */
-#define MODELS_FEW    128 /* up to so many, every second round is by the objective itself */
-#define SHIFT_PART    0.2 /* of the steps move one model */
-#define BROKEN        1e9 /* what an excess of a whole limit costs, of rate or memory: more than any balance is worth, */
-#define BROKEN_MOVES  1e6 /* and of moves: less than that */
+#define COOL_EVERY    64  /* steps between two temperatures */
+#define MODELS_FEW    128 /* models up to which every second round is by the objective itself */
+#define SHIFT_PART    0.2 /* share of the steps that move one model */
+#define BROKEN        1e9 /* cost of exceeding rate or memory by a whole limit: more than any balance is worth */
+#define BROKEN_MOVES  1e6 /* cost of exceeding max_move_cost by a whole limit: less than BROKEN */
 #define BROKEN_WARM                                                                                                    \
     1e3 /* the same in a round, times its first temperature: where moves are few, the way to a better assignment       \
          * leads over one with too many */
-#define ROUNDING     1e-9 /* of a limit: sums come in another order */
+#define ROUNDING     1e-9 /* share of a limit that is rounding: sums are made in different orders */
 #define BETTER_LEAST 1e-12
-#define WORST        3 /* sub-clusters that are kept by deviation: a step changes two */
+#define WORST        3 /* sub-clusters with the greatest deviation that are kept: a step changes two */
 
 struct subcluster {
     double rate, load, memory;
-    double dynamic;  /* the largest of its models */
-    uint32_t barred; /* models that must not be here */
+    double dynamic;  /* largest dynamic size of its models */
+    uint32_t barred; /* models that must not be in the sub-cluster */
     double energy;
-    uint32_t first; /* of its models, linked by next_of */
+    uint32_t first; /* first of its models, linked by next_of */
 };
 
 /* The sub-clusters that deviate most. */
@@ -59,27 +59,27 @@ struct weighed {
 struct partition {
     struct partition_problem problem;
     struct rng rng;
-    double mean_load, mean_memory; /* of a capacity of 1; of a sub-cluster */
-    double capacity;               /* of all */
+    double mean_load, mean_memory; /* mean load of a capacity of 1; mean static size of a sub-cluster */
+    double capacity;               /* capacity of all sub-clusters together */
     struct subcluster *subclusters;
     struct weighed *weighed;       /* [models] scratch */
-    uint32_t *at, *best;           /* [models] sub-clusters */
-    uint32_t *next_of, *before_of; /* [models] in the same sub-cluster; NONE */
-    uint32_t *curve, *place;       /* [models] by place on it, and the other way round */
+    uint32_t *at, *best;           /* [models] sub-cluster of each model: now, in the best assignment */
+    uint32_t *next_of, *before_of; /* [models] neighbours in the list of the same sub-cluster's models; NONE */
+    uint32_t *curve, *place;       /* [models] model at each place of the curve; place of each model on the curve */
     double moved_cost;
-    struct partition_answer found; /* of `best` */
+    struct partition_answer found; /* answer for `best` */
     double found_value;
     uint32_t round, idle;
-    double assignments; /* that there are */
-    bool all;           /* they have all been looked at */
+    double assignments; /* number of possible assignments */
+    bool all;           /* all assignments have been looked at */
     uint64_t step, round_steps;
     double temperature;
-    bool by_value; /* this round is by the objective itself */
+    bool by_value; /* steps of this round are judged by the objective itself */
     /* while what is worst is made better: */
     bool polishing;
-    uint32_t look;     /* the model that is looked at next */
+    uint32_t look;     /* model that is looked at next */
     uint32_t unmoved;  /* models that have been looked at since something became better */
-    uint64_t polished; /* steps */
+    uint64_t polished; /* steps of polishing */
     struct worst worst_rate, worst_memory;
     double value, squares;
 };
@@ -91,12 +91,12 @@ size_t partition_bytes(const struct partition_problem *problem) {
 
 /* ---- what an assignment is worth ---- */
 
-/* By how much a value is over a limit, as a part of that. */
+/* By how much a value is over a limit, as a part of the limit. */
 static double part_over(double value, double limit) {
     return value > limit * (1 + ROUNDING) ? limit > 0 ? value / limit - 1 : value : 0;
 }
 
-/* The same, in the limit's unit. */
+/* By how much a value is over a limit, in the limit's unit. */
 static double excess_of(double value, double limit) {
     return part_over(value, limit) > 0 ? value - limit : 0;
 }
@@ -124,7 +124,7 @@ static double memory_deviation(const struct partition *p, double memory) {
     return p->mean_memory > 0 ? fabs(memory / p->mean_memory - 1) : 0;
 }
 
-/* By how much a sub-cluster is over its limits. */
+/* The cost of a sub-cluster's excesses over its limits, and of models that are barred from it. */
 static double broken_of(const struct partition *p, const struct subcluster *s) {
     return BROKEN * (part_over(s->rate, p->problem.max_rate) +
                      part_over(s->memory + s->dynamic, p->problem.max_memory_mb) + s->barred);
@@ -171,7 +171,7 @@ static double dynamic_without(const struct partition *p, uint32_t subcluster, ui
 /* A model moves to `to`; or, with `back`, that model comes in return. */
 struct step {
     uint32_t model, back, from, to;
-    struct subcluster of_from, of_to; /* as they will be, but for `first` */
+    struct subcluster of_from, of_to; /* `from` and `to` after the step, but for `first` */
     double moved_cost;
 };
 
@@ -412,7 +412,7 @@ static double size_of(const struct partition *p, uint32_t model) {
                   p->mean_memory > 0 ? m->static_mb / p->mean_memory : 0);
 }
 
-/* Where moves are limited models stay where they are; the others are placed one by one, the largest first. */
+/* If moves are limited, models stay where they are. The other models are placed one by one, the largest first. */
 static void place_all(struct partition *p) {
     bool stay = p->problem.max_move_cost < INFINITY;
     for (uint32_t j = 0; j < p->problem.subclusters; j++)
@@ -448,7 +448,7 @@ static double curve_weight(const struct partition *p, uint32_t model) {
     return (double)along;
 }
 
-/* Ranks, of 20 bits, by one weight; who weighs the same has the same. */
+/* Ranks of the models by one weight, in 20 bits; models of equal weight have the same rank. */
 static void ranks_make(struct partition *p, double (*weight)(const struct partition *p, uint32_t model),
                        uint32_t *ranks) {
     sort_models(p, weight);
@@ -489,7 +489,7 @@ static void round_begin(struct partition *p) {
     p->round++;
 }
 
-/* One model's share of its sub-cluster, squared: at that temperature most steps are taken. */
+/* The first temperature of a round: one model's share of its sub-cluster, squared. Then most steps are taken. */
 static double first_temperature(const struct partition *p) {
     double part = (double)p->problem.subclusters / p->problem.models;
     return part < 1 ? part * part : 1;
@@ -514,7 +514,7 @@ static bool step_draw(struct partition *p, struct step *step) {
     return step->from != step->to;
 }
 
-/* How much more a step costs: in squares of deviations, or of the objective itself. */
+/* How much an assignment costs more after a step: in squares of deviations, or in the objective itself. */
 static double step_more(const struct partition *p, const struct step *step) {
     if (p->by_value)
         return step_value(p, step) - p->value;
@@ -540,7 +540,7 @@ static void anneal(struct partition *p) {
         value_make(p);
 }
 
-/* ---- what is worst is made better ---- */
+/* ---- polishing: the worst sub-clusters are made better ---- */
 
 static void polish_begin(struct partition *p) {
     best_keep(p);
@@ -549,7 +549,7 @@ static void polish_begin(struct partition *p) {
     p->polished = 0;
 }
 
-/* Whether the value depends on a sub-cluster. A step can only help if it changes such a one. */
+/* Whether the value depends on a sub-cluster. Only a step that changes such a sub-cluster can help. */
 static bool matters(const struct partition *p, uint32_t j) {
     const struct subcluster *s = &p->subclusters[j];
     bool full = p->problem.spread_weight > 0 && s->load > p->mean_load * capacity_of(p, j);
@@ -568,8 +568,8 @@ static void polish_try(struct partition *p, struct step *step, struct step *best
     }
 }
 
-/* Takes the best step of one model, if any makes things better: the model moves, or, if no move helps, changes places.
- * Returns how many steps were looked at. */
+/* Takes the best step of one model, if any makes the value better: the model moves, or, if no move helps, changes
+ * places with another model. Returns how many steps were looked at. */
 static uint32_t polish_model(struct partition *p, uint32_t model) {
     struct step step = {.model = model, .from = p->at[model]}, best;
     double least = p->value - BETTER_LEAST, before = least;

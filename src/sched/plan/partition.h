@@ -31,44 +31,45 @@
 
 struct partition_model {
     double rate;       /* requests a second */
-    double load;       /* what is balanced: the paper's is the rate */
-    double static_mb;  /* weights, on each accelerator of its sub-cluster */
-    double dynamic_mb; /* while it runs: one model of a sub-cluster at a time */
+    double load;       /* load that is balanced; in the paper: the rate */
+    double static_mb;  /* MB of weights on each accelerator of the model's sub-cluster */
+    double dynamic_mb; /* MB while the model runs; one model of a sub-cluster runs at a time */
     double move_cost;
-    uint32_t current; /* the sub-cluster that it is in; or NONE */
-    uint64_t barred;  /* a bit for each of the first 64 sub-clusters that it must not be in */
+    uint32_t current; /* sub-cluster that has the model; NONE: none has it */
+    uint64_t barred;  /* sub-clusters that must not have the model: a bit for each of the first 64 */
 };
 
 struct partition_problem {
     uint32_t subclusters, models;
     const struct partition_model *model; /* [models] outlives the search */
-    double max_rate, max_memory_mb;      /* of a sub-cluster */
-    double memory_weight;                /* w */
-    double max_move_cost;                /* of all moves together */
-    const double *capacity;              /* [subclusters] outlives the search, some are over 0; NULL: all are equal */
-    double spread_weight; /* of the root of the mean square deviation of loads, by capacity, in the objective */
-    double moves_weight;  /* of the moves' cost in the objective */
+    double max_rate, max_memory_mb;      /* limits of a sub-cluster */
+    double memory_weight;                /* w: weight of Delta_S in the objective */
+    double max_move_cost;                /* limit of the cost of all moves together */
+    const double *capacity;              /* [subclusters] outlives the search; some are over 0; NULL: all are equal */
+    double spread_weight; /* weight in the objective: root of the mean square deviation of loads by capacity */
+    double moves_weight;  /* weight in the objective: cost of the moves */
 };
 
 struct partition_answer {
-    const uint32_t *subcluster;                             /* [models] of the best assignment so far */
-    double objective, delta_rate, delta_memory, moved_cost; /* delta_rate: of loads */
-    uint32_t moved;                                         /* models that are not where they were */
-    uint32_t barred;                                        /* models that are where they must not be */
-    /* by how much limits are exceeded, in all sub-clusters together: requests/s, MB, cost */
+    const uint32_t *subcluster;                             /* [models] best assignment so far */
+    double objective, delta_rate, delta_memory, moved_cost; /* (4), (7) of loads, (8), left side of (11) */
+    uint32_t moved;                                         /* models that are not in their `current` sub-cluster */
+    uint32_t barred;                                        /* models that are in a barred sub-cluster */
+    /* excess over the limits, in all sub-clusters together: requests/s, MB, cost */
     double over_rate, over_memory_mb, over_moves;
 };
 
 struct partition;
 
-/* Memory for a search, aligned as malloc's. */
+/* Bytes of memory for a search. The memory is aligned as malloc's. */
 size_t partition_bytes(const struct partition_problem *problem);
-/* Begins. At least one sub-cluster; `current` is NONE or one of them; nothing is negative or NaN. */
+/* Begins a search. The problem has at least one sub-cluster, `current` is NONE or one of them, and no number is
+ * negative or NaN. */
 struct partition *partition_begin(void *memory, const struct partition_problem *problem, uint64_t seed);
-/* Goes on for so many steps, of some 50 ns each. False: the search is over; nothing better is to be had. */
+/* Searches on for `steps` steps, of some 50 ns each. False: the search is over and finds nothing better. */
 bool partition_search(struct partition *partition, uint32_t steps);
 /* Sets what the answer says of moves (`moved`, `moved_cost`, `over_moves`), for an assignment of subcluster[models]. */
 void partition_moves(const struct partition_problem *problem, const uint32_t *subcluster,
                      struct partition_answer *answer);
-/* The best so far. Its `subcluster` stays until the search goes on. */
+/* The best answer so far. Its `subcluster` stays valid until the search goes on. */
 struct partition_answer partition_best(const struct partition *partition);

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#define ROUNDING 1e-9 /* of a limit: sums come in another order */
+#define ROUNDING 1e-9 /* share of a limit that is rounding: sums are made in different orders */
 
 static void bound_keep(struct partition_bound *best, const struct partition_bound *b) {
     bool first = best->limit == PARTITION_NO_LIMIT || b->proof < best->proof;
@@ -17,11 +17,11 @@ static int larger_first(const void *a, const void *b) {
     return x < y ? 1 : -(x > y);
 }
 
-/* Of the k l + 1 largest models, k + 1 share one of l sub-clusters, and are together at least as large as the k + 1
- * smallest of these. `beside`: what comes on top of that. */
+/* Of the k l + 1 largest models, k + 1 share one of l sub-clusters. Together they are at least as large as the k + 1
+ * smallest of the k l + 1. `beside`: size to be added to theirs. */
 static void shared_look(struct partition_bound *best, double *sizes, uint32_t models, struct partition_bound b,
                         uint32_t subclusters, double beside) {
-    double *sums = sizes + models; /* of so many of the largest */
+    double *sums = sizes + models; /* [n] sum of the n largest sizes */
     b.proof = PARTITION_SHARED;
     qsort(sizes, models, sizeof(*sizes), larger_first);
     sums[0] = 0;
@@ -72,7 +72,7 @@ static void memory_sum_look(const struct partition_problem *p, struct partition_
         sum += p->model[order[i].model].static_mb;
         b.model = order[i].model;
         b.count = i + 1;
-        uint32_t most = b.count < p->subclusters ? b.count : p->subclusters; /* that they lie in */
+        uint32_t most = b.count < p->subclusters ? b.count : p->subclusters; /* sub-clusters that can have the models */
         b.need = sum + most * order[i].size;
         b.have = most * p->max_memory_mb;
         bound_keep(best, &b);

@@ -1,8 +1,8 @@
 /* partition_bound.h - why models cannot be partitioned: limits that no assignment can keep. Pure.
  *
- * What is found is a proof. If nothing is found, that proves nothing, since a full answer is as hard as bin packing.
- * The search looks at single models, at sums, and uses the pigeonhole principle: of k l + 1 models, k + 1 must share
- * one of l sub-clusters. */
+ * A limit that is found is proved. If none is found, models may still be impossible to partition, since a full answer
+ * is as hard as bin packing. The search looks at single models and at sums, and uses the pigeonhole principle: of k l +
+ * 1 models, k + 1 must share one of l sub-clusters. */
 #pragma once
 
 #include "sched/plan/partition.h"
@@ -15,7 +15,7 @@ enum partition_limit {
 
 enum partition_proof {
     PARTITION_MODEL,  /* `model` alone is over the limit */
-    PARTITION_SUM,    /* all models together are over that of all sub-clusters together. Of memory: the `count` models
+    PARTITION_SUM,    /* all models together are over the limit of all sub-clusters together. Memory: the `count` models
                          whose dynamic size is at least that of `model` are over the limit of the sub-clusters that they
                          can lie in */
     PARTITION_SHARED, /* of the `count` largest models, `together` must share a sub-cluster */
@@ -24,7 +24,7 @@ enum partition_proof {
 struct partition_bound {
     enum partition_limit limit; /* NO_LIMIT: nothing was found, and nothing else is set */
     enum partition_proof proof;
-    double need, have; /* requests/s or MB */
+    double need, have; /* requests/s or MB that models need; that the limit allows */
     uint32_t model, count, together;
 };
 

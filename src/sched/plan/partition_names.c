@@ -3,7 +3,7 @@
 
 #include "sched/plan/matching.h"
 
-#define SCALE 1e9 /* of the largest weight, in whole numbers */
+#define SCALE 1e9 /* whole number that the largest weight becomes */
 
 static bool none(const struct partition_problem *p) {
     return p->subclusters > PARTITION_NAMES_MAX;

@@ -1,7 +1,7 @@
 /* pipeline.c - fan-outs, and running means of stages' times. */
 #include "sched/plan/pipeline.h"
 
-#define MEAN_OF 256 /* a mean is about so many last runs of a stage, or all, while they are fewer */
+#define MEAN_OF 256 /* last times of a stage that a mean is about */
 
 /* ---- fan-outs ---- */
 
@@ -62,10 +62,11 @@ double pipeline_requests(const struct pipeline *p) {
 
 /* ---- times ---- */
 
-/* What the stages before it must leave to a stage: its part, less three quarters of what the stage leaves of it in the
- * mean. Never more than the part, or a stage that uses all time that it gets would have ever more kept for it. The rest
- * is for times over the mean: of 300 drawn pipelines with one accelerator less than fixed deadlines need, 140 get along
- * if a quarter is handed on, 154 with three quarters, and fewer again if everything is. */
+/* The time that the stages before stage `v` must leave to it: its part, less three quarters of the time that the stage
+ * leaves of its part in the mean. The time is never more than the part, or ever more would be kept for a stage that
+ * uses all time that it gets. The last quarter is for times over the mean: of 300 drawn pipelines with one accelerator
+ * less than fixed deadlines need, 140 get along if one quarter is handed on, 154 with three quarters, and fewer again
+ * with everything. */
 static int64_t kept_ns(const struct pipeline_times *times, const struct pipeline_stage *stage, uint32_t v) {
     int64_t kept_ns = stage->part_ns;
     if (times->seen[v] && times->mean_ns[v] < (double)stage->part_ns)
@@ -73,7 +74,7 @@ static int64_t kept_ns(const struct pipeline_times *times, const struct pipeline
     return kept_ns > stage->least_ns ? kept_ns : stage->least_ns;
 }
 
-/* The stages before `w` keep at least so much for it and what comes after it. */
+/* The stages before `w` keep at least rest_ns for `w` and the stages behind `w`. */
 static void before_keep(const struct pipeline *p, uint32_t w, int64_t rest_ns, int64_t *rests_ns) {
     for (uint64_t before = p->stages[w].after; before; before &= before - 1) {
         uint32_t v = (uint32_t)__builtin_ctzll(before);

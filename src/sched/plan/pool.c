@@ -7,8 +7,8 @@
 #include "core/util/assert.h"
 #include "core/util/time.h"
 
-#define ALIKE_FIRST 3  /* the similarity rule: so many alike need no comparison, */
-#define ALIKE_AMONG 10 /* otherwise so many are compared */
+#define ALIKE_FIRST 3  /* the similarity rule: first configurations that, if alike, need no comparison */
+#define ALIKE_AMONG 10 /* the similarity rule: configurations that are compared otherwise */
 
 /* ---- rates ---- */
 
@@ -16,7 +16,7 @@ static double share_of(const struct pool_input *input, uint32_t items) {
     return input->up_to[items] - input->up_to[items - 1];
 }
 
-/* Queries per second of sizes in (over, up_to], one after the other on one instance; 0 if there are none. */
+/* Queries per second of sizes in (over, up_to], one after the other on one instance; 0: no query has such a size. */
 static double qps_between(const struct pool_input *input, uint32_t type, uint32_t over, uint32_t up_to) {
     double share = 0, ns = 0;
     for (uint32_t items = over + 1; items <= up_to; items++) {
@@ -124,7 +124,7 @@ static bool config_next(const struct pool_input *input, uint16_t *count) {
     return false;
 }
 
-/* All of them, written to `configs` unless that is NULL. */
+/* Counts all configurations, and writes them to `configs` unless that is NULL. */
 static size_t configs_walk(const struct pool_input *input, const struct pool_rates *rates,
                            struct pool_config *configs) {
     uint16_t count[POOL_TYPES_MAX] = {0};
@@ -251,9 +251,9 @@ size_t pool_search(struct pool_config *configs, size_t count, uint32_t types, po
 /* ---- oracle ---- */
 
 struct oracle {
-    uint32_t *left; /* [items_max + 1] queries of a size that are left */
+    uint32_t *left; /* [items_max + 1] queries that are left, by size */
     uint32_t smallest, largest;
-    uint64_t queries; /* left */
+    uint64_t queries; /* queries that are left */
 };
 
 static void oracle_init(struct oracle *oracle, const struct pool_input *input, uint32_t queries) {

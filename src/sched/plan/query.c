@@ -5,7 +5,7 @@
 
 #include "core/util/assert.h"
 
-#define MOST_OF_PART 1.5 /* that a stage with floating deadlines may take */
+#define MOST_OF_PART 1.5 /* multiple of its part that a stage with floating deadlines may take */
 
 size_t query_bytes(uint32_t stages) {
     return sizeof(struct query) + stages * sizeof(struct query_stage);
@@ -33,7 +33,7 @@ static int64_t earlier(int64_t a_ns, int64_t b_ns) {
     return a_ns < b_ns ? a_ns : b_ns;
 }
 
-/* What a stage leaves to those behind it. */
+/* The time that a stage leaves to the stages behind it. */
 static int64_t kept_ns(const struct query *q, uint32_t v) {
     int64_t rest_ns = (int64_t)(q->stretch * (double)q->times->rest_ns[v]), least_ns = q->times->least_ns[v];
     return rest_ns > least_ns ? rest_ns : least_ns;
@@ -119,9 +119,9 @@ void query_request_refused(struct query *q, enum refusal reason) {
     q->reason = reason;
 }
 
-/* Why not later: if a stage without enough accelerators might also take what is kept for those behind it, it would
- * refuse nothing, and queries would come to their last stage with time for small batches only: there they are lost,
- * after all that they have cost, and more of them than early refusals are. */
+/* Why not later: a stage without enough accelerators that might also take the time kept for later stages would refuse
+ * nothing. Queries would come to their last stage with time for small batches only. There they are lost, after all that
+ * they have cost, and more of them than early refusals would be. */
 int64_t query_latest_ns(const struct query *q, uint32_t stage, int64_t most_ns) {
     return most_ns - q->stages[stage].kept_ns;
 }

@@ -7,28 +7,28 @@
 #include "core/util/assert.h"
 
 #define TIMES        (SPLIT_SEGMENTS + 1)
-#define VERTICES_MAX (2 * SPLIT_STAGES_MAX + 2) /* the beginning, the end, and both ends of each stage */
+#define VERTICES_MAX (2 * SPLIT_STAGES_MAX + 2) /* vertices: the beginning, the end, and both ends of each stage */
 #define NO_EDGE      0
-#define EDGE_FREE    1 /* takes no time: a stage follows another */
-#define EDGE_OF      2 /* and above: takes the time of a part */
+#define EDGE_FREE    1 /* edge that takes no time: a stage follows another */
+#define EDGE_OF      2 /* EDGE_OF + i: edge that takes the time of part i */
 
-/* Some stages taken as one: how many GPUs they take, by how much time they have in all. */
+/* Some stages taken as one: how many GPUs they take together, by the time that they have together. */
 struct part {
     enum { PART_STAGE, PART_SERIES, PART_PARALLEL } kind;
-    uint32_t stage;            /* of STAGE */
-    uint32_t left, right;      /* parts, of the others */
-    double gpus[TIMES];        /* never rises */
-    uint16_t left_time[TIMES]; /* of SERIES: how much of it the left one has */
+    uint32_t stage;            /* STAGE: its number */
+    uint32_t left, right;      /* SERIES, PARALLEL: the two parts */
+    double gpus[TIMES];        /* GPUs by time; never rises */
+    uint16_t left_time[TIMES]; /* SERIES: pieces of the time that the left part has */
 };
 
 struct search {
     const struct split_stage *stages;
     uint32_t count, parts;
     int64_t slo_ns;
-    uint64_t before[SPLIT_STAGES_MAX]; /* bits of all stages that end before it begins */
+    uint64_t before[SPLIT_STAGES_MAX]; /* stages that end before each stage begins, a bit each */
     uint32_t vertices;
     uint16_t edge[VERTICES_MAX][VERTICES_MAX];
-    uint32_t in[VERTICES_MAX], out[VERTICES_MAX]; /* edges of a vertex */
+    uint32_t in[VERTICES_MAX], out[VERTICES_MAX]; /* edges that enter and leave each vertex */
     struct part part[];                           /* [2 * count] */
 };
 
@@ -184,7 +184,7 @@ static void graph_make(struct search *s) {
     }
 }
 
-/* A vertex between two edges goes, and they become one. */
+/* Removes a vertex between two edges, which become one edge. */
 static void vertex_take(struct search *s, uint32_t vertex) {
     uint32_t from = 0, to = 0;
     while (s->edge[from][vertex] == NO_EDGE)
@@ -223,7 +223,7 @@ static void depths_set(const struct split_stage *stages, uint32_t count, uint32_
     }
 }
 
-/* Stages as deep as each other side by side, and these levels one after the other. */
+/* Makes levels of equally deep stages, side by side, and puts the levels one after the other. */
 static uint32_t levels_part(struct search *s) {
     uint32_t depth[SPLIT_STAGES_MAX], all = UINT32_MAX;
     depths_set(s->stages, s->count, depth);

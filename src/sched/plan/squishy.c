@@ -6,9 +6,9 @@
 #include "core/util/assert.h"
 #include "core/util/time.h"
 
-/* Of a batch: rate * duty is a little more than whole when the duty cycle was rounded. */
+/* Items that are left out of a batch: rate * duty is a little more than whole when the duty cycle was rounded. */
 #define ITEMS_SLACK 1e-6
-/* Of two batches whose items cost the same, but for rounding and noise, the larger is taken. */
+/* Factor within which the items of two batches cost the same: then the larger batch is taken. */
 #define CHEAPEST_WITHIN 1.001
 
 uint32_t squishy_batch_full(const struct squishy_session *session) {
@@ -49,7 +49,7 @@ uint64_t squishy_gpus_most(const struct squishy_session *sessions, uint32_t coun
 
 /* ---- memory ---- */
 
-/* The arrays one after the other; with `memory` NULL only their size. */
+/* Lays out the arrays one after the other; with `memory` NULL only returns their size. */
 static size_t layout(struct squishy *plan, char *memory) {
     uint32_t items = plan->gpus_max > plan->sessions ? plan->gpus_max : plan->sessions;
     size_t gpus = plan->gpus_max * sizeof(*plan->gpus), places = plan->sessions * sizeof(*plan->places);
@@ -206,7 +206,7 @@ static bool memory_fits(const struct squishy *plan, const struct squishy_gpu *gp
     return !plan->memory_bytes || session->weights_bytes <= plan->memory_bytes - gpu->bytes_taken;
 }
 
-/* Brings a GPU's duty cycle and batches up to date; false, with nothing changed, if it is overloaded. */
+/* Brings a GPU's duty cycle and batches up to date. False: the GPU is overloaded, and nothing is changed. */
 static bool gpu_refresh(struct squishy *plan, const struct squishy_session *sessions, struct squishy_gpu *gpu) {
     if (!residues_fit(plan, sessions, gpu, SQUISHY_NONE, &gpu->duty_ns, &gpu->occupancy))
         return false;
@@ -328,7 +328,7 @@ static void residues_gone(struct squishy *plan, const struct squishy_session *se
             residue_take(plan, sessions, s);
 }
 
-/* Of the residues on a GPU, the one that takes least of a GPU. */
+/* The residue of a GPU that would occupy a GPU of its own the least. */
 static uint32_t residue_cheapest(const struct squishy *plan, const struct squishy_gpu *gpu) {
     uint32_t cheapest = gpu->first;
     for (uint32_t s = gpu->first; s != SQUISHY_NONE; s = plan->places[s].next)

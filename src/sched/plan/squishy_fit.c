@@ -5,8 +5,8 @@
 
 #define SCALE_LEAST  (1.0 / 1024)
 #define SCALE_MOST   1e12
-#define SCALE_WITHIN 1.02 /* the search ends this close */
-#define KEEP_WITHIN  0.95 /* placements are kept if they reach this part of what a fresh plan does */
+#define SCALE_WITHIN 1.02 /* factor between bounds of the scale at which the search ends */
+#define KEEP_WITHIN  0.95 /* share of a fresh plan's scale that kept placements must reach */
 
 static size_t plan_bytes(uint32_t gpus_max, uint32_t sessions) {
     return (squishy_bytes(gpus_max, sessions) + 63) & ~(size_t)63;
@@ -62,8 +62,9 @@ static uint32_t common_most(const struct squishy *to, uint32_t gpu, const struct
     return count;
 }
 
-/* The number not yet given, from `open` on, where most of a GPU's sessions were; of equal ones, one where nothing was.
- * NONE if none of its sessions was at any; with `any`, such a number will do, too. */
+/* The number for a GPU: among the numbers from `open` on that are not given yet, the one where most of the GPU's
+ * sessions were; of equal ones, one where no session was. If none of the GPU's sessions was at any: NONE, or with `any`
+ * the best of these numbers. */
 static uint32_t label_best(const struct squishy *to, uint32_t gpu, const struct squishy *from, const uint32_t *owner,
                            uint32_t open, bool any) {
     uint32_t most = 2 * common_most(to, gpu, from), best = SQUISHY_NONE, best_worth = any ? 0 : 1;
@@ -82,7 +83,7 @@ static uint32_t label_best(const struct squishy *to, uint32_t gpu, const struct 
     return best_worth >= 2 || any ? best : SQUISHY_NONE;
 }
 
-/* Gives each GPU of a plan the number that `label` has for it; `label` then has each at its own number. */
+/* Gives each GPU of a plan the number label[gpu]. Afterwards label[g] is g for all g. */
 static void permute(struct squishy *to, uint32_t *label) {
     for (uint32_t g = 0; g < to->gpus_max; g++)
         while (label[g] != g) { /* each swap brings one GPU where it belongs */
@@ -118,7 +119,8 @@ void squishy_relabel(struct squishy *to, const struct squishy *from, uint32_t *l
     permute(to, label);
 }
 
-/* Gives the usable GPUs, in the order of their numbers, the numbers in `list`, which has all of these. */
+/* Gives the usable GPUs, in the order of their numbers, the numbers in `list`, which are the same ones in another
+ * order. */
 static void renumber(struct squishy *to, uint32_t *label, const uint32_t *list) {
     for (uint32_t g = 0, i = 0; g < to->gpus_max; g++)
         label[g] = to->gpus[g].usable ? list[i++] : g;

@@ -407,7 +407,7 @@ static void request_cancelled(struct clockwork *c, int64_t now_ns, const struct 
 }
 
 /* An accelerator became free earlier than expected, so models that were too late for it may be in time now. (With one
- * group there are none: requests too late for the first free accelerator have been refused.) */
+ * group there are no such models: requests too late for the first free accelerator have been refused.) */
 static void group_look_again(struct clockwork *c, uint32_t g) {
     for (uint32_t i = 0; c->group_count > 1 && i < c->expiry.count; i++) {
         uint32_t m = c->expiry.entries[i].item;

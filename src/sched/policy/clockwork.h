@@ -18,35 +18,35 @@ struct clockwork_model {
     struct rolling *rolling[ACCELERATOR_TYPES_MAX];
     uint32_t batch_max;
     int64_t slo_ns;
-    uint64_t items; /* that came since clockwork.needed_at_ns */
+    uint64_t items; /* items that have come since clockwork.needed_at_ns */
     double rate;    /* items a second, as of needed_at_ns */
-    int64_t ran_ns; /* when a batch of it last ended; TIME_NEVER: not since requests were first refused */
+    int64_t ran_ns; /* time at which a batch last ended or refusals last relaxed the tables; TIME_NEVER: not yet */
     /* where memory is short */
     int64_t load_ns;
     uint32_t pages;
-    uint32_t places;         /* accelerators that have it or are loading it */
-    double allocated_ns;     /* the part of its demand that these accelerators will finish in time, */
-    int64_t allocated_at_ns; /* as computed then; INT64_MIN: to be computed again */
+    uint32_t places;         /* accelerators that have the model or load it */
+    double allocated_ns;     /* time of the model's demand that these accelerators will finish in time */
+    int64_t allocated_at_ns; /* time at which allocated_ns was computed; INT64_MIN: compute it again */
 };
 
 /* A batch that was sent and has not ended. */
 struct clockwork_sent {
-    int64_t arrives_ns, run_ns;
+    int64_t arrives_ns, run_ns; /* time at which its inputs arrive; how long it runs */
 };
 
 struct clockwork_accelerator {
     uint8_t type;
     bool up;
-    uint32_t group, member; /* member: its number in the group */
+    uint32_t group, member; /* group of the accelerator; its number in the group */
     uint32_t sent_first, sent_count;
-    struct clockwork_sent sent[SENT_MAX]; /* a ring, in the order of running */
+    struct clockwork_sent sent[SENT_MAX]; /* batches in the order of running, in a circle from sent_first */
 };
 
-/* Accelerators with the same models loaded: all of a type. Where memory is short, each accelerator is a separate
- * group. */
+/* Accelerators of one type with the same models loaded: all of a type. Where memory is short, each accelerator is a
+ * separate group. */
 struct clockwork_group {
     uint8_t type;
-    uint32_t first;         /* in clockwork.members */
+    uint32_t first;         /* index of the group's first accelerator in clockwork.members */
     struct heap strategies; /* models by a lower bound on their next strategy's latest_ns; INT64_MIN: look again */
     struct heap free;       /* members that may be given work, by when they become free; 0: idle */
 };
@@ -56,10 +56,10 @@ enum clockwork_place { PLACE_NONE, PLACE_LOADING, PLACE_LOADED };
 /* One accelerator's memory. */
 struct clockwork_memory {
     struct pages pages;
-    double load_ns;  /* l_g: the sum of its allocations */
-    int64_t free_ns; /* when the loads given to it will have ended */
-    uint32_t loads;  /* loads given to it that have not ended */
-    uint32_t epoch;  /* how often it went down: loads of an earlier epoch are forgotten */
+    double load_ns;  /* l_g: sum of the allocations to the accelerator */
+    int64_t free_ns; /* expected end of the loads given to the accelerator */
+    uint32_t loads;  /* loads given to the accelerator that have not ended */
+    uint32_t epoch;  /* times that the accelerator left or joined; loads of an earlier epoch are forgotten */
 };
 
 struct clockwork {
@@ -78,34 +78,34 @@ struct clockwork {
     struct heap expiry; /* models by the latest start of their first request */
     double needed;      /* accelerators that the load needs, as of needed_at_ns (0: not looked yet) */
     int64_t needed_at_ns;
-    bool needed_known; /* there was a rate before */
+    bool needed_known; /* some rate was over 0 at an earlier look */
     /* where memory is short; else NULL */
     struct clockwork_memory *memories; /* [accelerators] */
     uint8_t *places;                   /* [models][accelerators] */
-    uint32_t *sites;                   /* [models][accelerators]: the model's `places` accelerators, in no order */
+    uint32_t *sites;                   /* [models][accelerators]: the first `places` have the model or load it */
     double *allocations;               /* [models][accelerators]: a_{m,g} */
     double *priorities;                /* [models]: p_m */
     struct heap wanted;                /* models with a priority over 0 that are not everywhere, the highest first */
     struct heap loaders;               /* accelerators that are up, by when they may be given a load; 0: idle */
     uint32_t *passed_over;             /* [models] scratch */
-    int64_t load_due_ns;               /* when to look for loads again; TIME_NEVER */
+    int64_t load_due_ns;               /* time to look for loads again; TIME_NEVER: after the next event */
 };
 
 static inline enum clockwork_place clockwork_place(const struct clockwork *c, uint32_t model, uint32_t accelerator) {
     return c->places[(size_t)model * c->accelerator_count + accelerator];
 }
 
-/* Of the accelerators that have the model or are loading it, the one at place i. */
+/* The i-th of the accelerators that have the model or load it. */
 static inline uint32_t clockwork_site(const struct clockwork *c, uint32_t model, uint32_t i) {
     return c->sites[(size_t)model * c->accelerator_count + i];
 }
 
-/* How long it takes until a batch of so many items can start. */
+/* Time before a batch of `items` can start. */
 static inline int64_t clockwork_delay(const struct clockwork *c, uint32_t items) {
     return c->ctrl_ns + c->data_ns * items;
 }
 
-/* A batch of a model: from `start` on, the requests that fit into `items`; its latest start. */
+/* A batch of a model: the requests from `start` on that fit into `items`, and the batch's latest start. */
 struct clockwork_strategy {
     uint32_t start, items;
     int64_t latest_ns;
@@ -126,14 +126,14 @@ void clockwork_layout(struct clockwork *c, struct arena *arena, const struct cen
 
 /* ---- clockwork_strategy.c ---- */
 
-/* The model's strategy with the earliest latest_ns, on accelerators of the type that are free at free_ns; its batch is
- * grown. start is REQUEST_NONE if there is none. */
+/* The model's strategy with the earliest latest_ns, on accelerators of the type that are free at free_ns. Its batch is
+ * grown. `start` is REQUEST_NONE if there is no strategy. */
 struct clockwork_strategy clockwork_strategy_find(const struct clockwork *c, uint8_t type, uint32_t m, int64_t now_ns,
                                                   int64_t free_ns);
 
 /* ---- clockwork.c, for clockwork_load.c ---- */
 
-/* How long a batch of so many items runs on the fastest type. */
+/* How long a batch of `items` runs on the fastest type. */
 int64_t clockwork_alone_ns(const struct clockwork *c, uint32_t model, uint32_t items);
 /* The model came to an accelerator or left it. */
 void clockwork_placed(struct clockwork *c, uint32_t model, uint32_t accelerator);
@@ -142,7 +142,7 @@ struct central_action *clockwork_action(struct central_output *out);
 
 /* ---- clockwork_needed.c ---- */
 
-/* Measures the rates and the load once a second; at each event. */
+/* Measures the rates and the load once a second; called at each event. */
 void clockwork_needed_look(struct clockwork *c, int64_t now_ns);
 /* When to call clockwork_needed_look() at the latest. */
 int64_t clockwork_needed_due_ns(const struct clockwork *c);

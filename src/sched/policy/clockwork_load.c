@@ -13,7 +13,7 @@
 #include "core/util/assert.h"
 #include "sched/policy/clockwork.h"
 
-/* An accelerator's load counts as at least this, which bounds the weight of an idle one. */
+/* Least load that an accelerator counts with, so that the weight of an idle accelerator is bounded. */
 #define LOAD_LEAST_NS ((double)NS_PER_MS)
 /* Dividing demand costs two divisions a place. A model with more than PLACES_FEW places needs no further one soon, so
  * its demand is divided only once a millisecond. With 4000 models on 110 accelerators, where the popular ones are
@@ -56,7 +56,7 @@ static double load_at_least(const struct clockwork_memory *memory) {
     return memory->load_ns > LOAD_LEAST_NS ? memory->load_ns : LOAD_LEAST_NS;
 }
 
-/* The run time of those requests that a load begun now would still help. */
+/* The run time of the requests that would still be in time if a load of the model began now. */
 static double demand_helped(const struct clockwork *c, uint32_t m, int64_t now_ns, double unit_ns) {
     const struct clockwork_model *model = &c->models[m];
     int64_t done_ns = clockwork_load_earliest(c, m, now_ns) + clockwork_delay(c, 1) + (int64_t)unit_ns;
@@ -68,7 +68,7 @@ static double demand_helped(const struct clockwork *c, uint32_t m, int64_t now_n
     return items * unit_ns;
 }
 
-/* Divides the model's demand among the accelerators that have it, and computes how much of it they will finish in
+/* Divides the model's demand among the accelerators that have the model, and computes how much they will finish in
  * time. */
 static void demand_allocate(struct clockwork *c, uint32_t m, int64_t now_ns, double demand_ns) {
     struct clockwork_model *model = &c->models[m];
@@ -104,7 +104,7 @@ void clockwork_load_update(struct clockwork *c, uint32_t m, int64_t now_ns) {
 
 /* ---- places ---- */
 
-/* Puts the accelerator on the model's list or takes it off. */
+/* Puts the accelerator on the model's list of accelerators, or takes it off. */
 static void site_set(struct clockwork *c, uint32_t m, uint32_t a, bool there) {
     struct clockwork_model *model = &c->models[m];
     uint32_t *sites = &c->sites[(size_t)m * c->accelerator_count], i = 0;
@@ -168,7 +168,7 @@ int64_t clockwork_load_earliest(const struct clockwork *c, uint32_t m, int64_t n
 
 /* ---- loads ---- */
 
-/* Whether so many pages are free or can be made so by unloading. */
+/* Whether `needed` pages are free or can be freed by unloading. */
 static bool room_for(const struct pages *pages, uint32_t needed) {
     uint32_t free = pages->free;
     for (uint32_t m = pages->oldest; free < needed; m = pages->entries[m].newer) {
@@ -179,8 +179,8 @@ static bool room_for(const struct pages *pages, uint32_t needed) {
     return true;
 }
 
-/* The least loaded accelerator that may be given a load and that the model can go to; of equal ones the one with most
- * room. UINT32_MAX: none. */
+/* The least loaded accelerator that may be given a load and that the model can go to; among equally loaded ones, the
+ * one with the most free pages. UINT32_MAX: none. */
 static uint32_t accelerator_for(struct clockwork *c, uint32_t m, int64_t now_ns) {
     uint32_t best = UINT32_MAX;
     for (uint32_t a = 0; a < c->accelerator_count; a++) {
@@ -233,8 +233,8 @@ static bool load_send(struct clockwork *c, uint32_t m, uint32_t a, int64_t now_n
     return true;
 }
 
-/* Whether some accelerator's loads take less than `ahead`. One whose load is overdue is given nothing until it reports.
- */
+/* Whether the loads of some accelerator take less than `ahead`. An accelerator with an overdue load gets nothing until
+ * it reports. */
 static bool loader_ready(struct clockwork *c, int64_t now_ns) {
     while (!heap_empty(&c->loaders) && heap_top(&c->loaders).key <= now_ns + c->ahead_ns) {
         struct heap_entry first = heap_top(&c->loaders);

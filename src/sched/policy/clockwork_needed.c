@@ -1,15 +1,15 @@
 /* clockwork_needed.c - how many accelerators the load of `clockwork` needs: those that the rates of the last seconds
- * would keep busy in batches as large as SLOs and rates allow. How long accelerators are busy does not show that,
- * because Clockwork lets free ones run small batches. */
+ * would keep busy in batches as large as SLOs and rates allow. The time that accelerators are busy does not show this
+ * number, because Clockwork lets free accelerators run small batches. */
 #include "sched/policy/clockwork.h"
 
 #include "core/util/time.h"
 
 #define LOOK_NS NS_PER_S
-#define WEIGHT  0.2  /* of the last second */
-#define NOTHING 0.01 /* items a second: less is what is left of a rate that decays */
+#define WEIGHT  0.2  /* weight of the last second in a rate */
+#define NOTHING 0.01 /* items a second of all models up to which there is no load: a rest of rates that decay */
 
-/* Accelerator time that an item of the model takes, on the type where that is least; 0: on none. */
+/* Least accelerator time that an item of the model takes, over the types; 0: the model runs on no type. */
 static double item_ns(const struct clockwork_model *model, uint32_t types) {
     double least_ns = 0;
     for (uint32_t t = 0; t < types; t++) {

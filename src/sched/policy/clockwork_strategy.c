@@ -21,7 +21,7 @@ static uint32_t items_from(const struct clockwork *c, uint32_t node, uint32_t mo
     return items;
 }
 
-/* Where a model's batch could go. */
+/* What a batch of a model depends on: the type's latencies, and when an accelerator of the type is free. */
 struct slot {
     const struct clockwork_model *model;
     const int64_t *latency_ns;
@@ -32,14 +32,14 @@ static int64_t finish(const struct clockwork *c, const struct slot *slot, uint32
     return clockwork_later(slot->free_ns, slot->now_ns + clockwork_delay(c, items)) + slot->latency_ns[items];
 }
 
-/* The next size of a batch; over the model's largest: there is none. */
+/* The next size of a batch after `size`; more than batch_max: there is none. */
 static uint32_t size_after(const struct clockwork *c, const struct clockwork_model *model, uint32_t size) {
     if (!c->powers || size >= model->batch_max)
         return size + 1;
     return 2 * size < model->batch_max ? 2 * size : model->batch_max;
 }
 
-/* The best strategy of a model whose requests are single items, its batch grown. */
+/* The best strategy of a model whose requests have one item each. Its batch is grown. */
 static struct clockwork_strategy strategy_of_singles(const struct clockwork *c, const struct slot *slot) {
     const struct clockwork_model *model = slot->model;
     struct clockwork_strategy best = {.start = REQUEST_NONE, .latest_ns = INT64_MAX};
@@ -65,8 +65,8 @@ static struct clockwork_strategy strategy_of_singles(const struct clockwork *c, 
     return best;
 }
 
-/* The same if requests have several items: a batch takes those that fit, in order. A size counts only if its batch
- * would not fit into the next smaller size. */
+/* The best strategy if requests have several items: a batch takes those that fit, in order. A size counts only if its
+ * batch would not fit into the next smaller size. */
 static struct clockwork_strategy strategy_of_several(const struct clockwork *c, const struct slot *slot) {
     const struct clockwork_model *model = slot->model;
     struct clockwork_strategy best = {.start = REQUEST_NONE, .latest_ns = INT64_MAX};

@@ -57,8 +57,8 @@
 /* 4. At this share of lost requests PRICE_LOST applies fully. Between none and this share, the price rises and slack
  * (5) counts less and less: the load is a mean, and bursts may find all accelerators busy with small batches. */
 #define LOSS 0.001
-/* 5. Slack: no batch waits to become larger than necessary to keep the load under this. It is over 1, since batches
- * grow while they queue. */
+/* 5. Slack: no batch waits to become larger than necessary to keep the load under SLACK_LOAD. The value is over 1,
+ * since batches grow while they queue. */
 #define SLACK_LOAD 1.06
 /* 6. "Lately" means within this part of the SLO. */
 #define LATELY 0.25
@@ -70,12 +70,12 @@
 /* 9. A model has one grant at a time, and from one grant to the next there are at most so many hops of messages. If its
  * batches are smaller than the number of arrivals in that time, the model never catches up. */
 #define HOPS 4
-/* 10. A request waits for company at most so many times the run time of the largest useful batch, however long its SLO.
- * With an SLO of seconds, a rate that has just fallen would keep a lone request waiting for company until the estimate
- * has followed, two seconds later. */
+/* 10. A request waits for company at most PATIENCE_SPANS times the run time of the largest useful batch, whatever its
+ * SLO. With an SLO of seconds, a rate that has just fallen would keep a lone request waiting for company until the
+ * estimate has followed, two seconds later. */
 #define PATIENCE_SPANS 4
-/* 11. In the mean of all models' rounds, a model's weight is its load, plus so many times its load for each LOSS of its
- * requests that it loses: a model that loses requests has not found accelerators in time. */
+/* 11. In the mean of all models' rounds, a model's weight is its load, plus LOSER_WEIGHT times its load for each LOSS
+ * of its requests that it loses: a model that loses requests has not found accelerators in time. */
 #define LOSER_WEIGHT 16
 
 #define NEVER      1e18 /* ns, between the items of a silent model; also rounds, if no models compete */
@@ -114,17 +114,17 @@ static enum way way_of(const struct model_view *m) {
 
 struct deferred_model {
     enum way way;
-    int64_t lead_ns;     /* while accelerators are scarce */
-    int64_t turn_ns;     /* its turn is so much earlier; under 0: later */
+    int64_t lead_ns;     /* lead before `due` while accelerators are scarce */
+    int64_t turn_ns;     /* time by which the model's turn is earlier; under 0: later */
     int64_t patience_ns; /* longest wait for company */
     double slack_items;  /* mean batch size that the load requires */
-    double credit;       /* of the admitted share, in requests */
+    double credit;       /* requests that the admitted share has left (share_admits()) */
     double recent;       /* items that came lately, as of recent_ns; an item of t ago counts 1 / (1 + t / burst) */
     int64_t recent_ns;
-    double burst_ns, gap_ns;               /* gap: mean time between items */
-    double items_most;                     /* larger batches would be late, or not worth waiting for */
-    double worth, worth_edge, worth_slack; /* of a nanosecond of an accelerator: 1 / (price * beta), by slack_items */
-    double scarce[ACCELERATOR_TYPES_MAX];  /* by type: one accelerator's share of the accelerators of the type */
+    double burst_ns, gap_ns;               /* time that counts as lately; mean time between items */
+    double items_most;                     /* items of the largest batch that is in time and worth waiting for */
+    double worth, worth_edge, worth_slack; /* 1 / price of waiting: below, just below and from slack_items on */
+    double scarce[ACCELERATOR_TYPES_MAX];  /* share that one accelerator is of the accelerators of its type */
 };
 
 /* From 0 (no requests are lost) to 1 (a share of LOSS or more is lost). */
@@ -349,7 +349,7 @@ static void deferred_derive(const struct cluster_view *c, const struct policy_op
     }
     p->loss = offered > 0 ? lost / offered : 0;
     p->gamma = fixed < c->accelerators - variable ? fixed / (c->accelerators - variable) : 1;
-    /* so many models of equal rates would have this sum of squares */
+    /* number of models of equal rates that would have this sum of squares */
     double models = squares > 0 ? batches * batches / squares : 0,
            turns = models / (c->accelerators > 1 ? c->accelerators : 1);
     p->tau_ns = batches > 0 ? (turns > 1 ? turns : 1) / batches : 0;

@@ -250,7 +250,7 @@ static int64_t queue_expire(struct kairos *k, int64_t now_ns, struct central_out
     return wake_ns;
 }
 
-/* The same for an instance's queue: its queries run there or not at all. */
+/* Refuses queries of an instance's own queue that have waited too long: they run on that instance or not at all. */
 static int64_t instance_expire(struct kairos *k, int64_t now_ns, struct kairos_instance *instance,
                                struct central_output *out) {
     int64_t wake_ns = TIME_NEVER;

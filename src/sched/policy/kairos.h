@@ -31,30 +31,30 @@ struct kairos_queue {
 enum kairos_link {
     KAIROS_NEXT,
     KAIROS_PREVIOUS,
-    KAIROS_SPAN_US, /* in an instance's queue: its expected time there, rounded up */
+    KAIROS_SPAN_US, /* in an instance's queue: expected time of the query on the instance, in us, rounded up */
 };
 
 struct kairos_instance {
     uint8_t type;
     bool up, busy;
-    int64_t free_ns;           /* busy: when it is expected to be done */
-    struct kairos_queue queue; /* clkwrk */
-    int64_t queue_us;          /* how long the queue takes altogether */
+    int64_t free_ns;           /* if busy: expected end of its query */
+    struct kairos_queue queue; /* scheme clkwrk: queries that wait for this instance */
+    int64_t queue_us;          /* expected time of all queries in `queue` */
 };
 
 /* The state of scheme drs' hill climbing, one a model. */
 struct kairos_climb {
-    uint32_t threshold; /* larger queries go to the base type, the others to auxiliary ones */
+    uint32_t threshold; /* items up to which queries go to auxiliary types; larger ones go to the base type */
     uint32_t step;
     bool down;
     uint32_t queries, bad;
-    double bad_before; /* share in the period before; negative: there was none */
+    double bad_before; /* share of bad queries in the period before; negative: there was no such period */
 };
 
 struct kairos_model {
     bool runs_on[ACCELERATOR_TYPES_MAX];
     uint32_t items_max;
-    uint32_t base; /* the type on which the largest query runs fastest */
+    uint32_t base; /* type on which the largest query runs fastest */
     double coefficient[ACCELERATOR_TYPES_MAX];
     struct kairos_latency *latency[ACCELERATOR_TYPES_MAX];
     struct kairos_climb climb;
@@ -65,23 +65,23 @@ struct kairos {
     struct request_pool *pool;
     uint32_t model_count, instance_count, types;
     int64_t ctrl_ns, data_ns;
-    bool late_refused; /* no query starts that would be late; one that would be late everywhere is refused */
+    bool late_refused; /* late queries do not start, and queries that would be late everywhere are refused */
     uint64_t seed;
     uint32_t up_count[ACCELERATOR_TYPES_MAX];
     bool stranded;       /* some model runs on no type that is in service */
-    uint32_t idle_count; /* up and not busy */
+    uint32_t idle_count; /* instances that are up and not busy */
     struct kairos_model *models;
     struct kairos_instance *instances;
     struct kairos_queue queue;
-    int64_t wake_ns; /* when the next query can no longer be in time */
-    /* one round's matching */
+    int64_t wake_ns; /* time from which on the next query can no longer be in time */
+    /* scratch of a round's matching */
     uint32_t rows_max;
     int64_t *cost;
     uint32_t *rows, *columns, *column_of;
     void *matching;
 };
 
-/* Gives waiting queries to idle instances; calls kairos_run() for each. */
+/* Gives waiting queries to idle instances; calls kairos_run() for each query. */
 typedef void kairos_round(struct kairos *k, int64_t now_ns, struct central_output *out);
 kairos_round kairos_round_matching, kairos_round_ribbon, kairos_round_drs, kairos_round_clkwrk, kairos_round_oracle;
 
@@ -113,10 +113,11 @@ void kairos_instance_append(struct kairos *k, struct kairos_instance *instance, 
 void kairos_instance_remove(struct kairos *k, struct kairos_instance *instance, uint32_t node);
 /* delay(b) plus the latency expected for a query, on a type on which its model runs. */
 int64_t kairos_span_ns(const struct kairos *k, uint32_t node, uint32_t type);
-/* The same as a scheme sees it, with the noise of option `noise`. */
+/* kairos_span_ns() as a scheme sees it, with the noise of option `noise`. */
 int64_t kairos_predicted_ns(const struct kairos *k, uint32_t node, uint32_t type);
-/* Takes a query out of `queue` and sends it to an idle instance on which its model runs. If it would be late there, and
- * late queries are refused, refuses it instead. False: no more actions fit into `out`, nothing was done. */
+/* Takes a query out of `queue` and sends it to an idle instance on which its model runs. If late queries are refused
+ * and the query would be late there, refuses the query instead. False: no more actions fit into `out`, nothing was
+ * done. */
 bool kairos_run(struct kairos *k, int64_t now_ns, struct kairos_queue *queue, uint32_t node, uint32_t instance,
                 struct central_output *out);
 /* Counts a query of the model that has ended, well or badly, for the hill climbing. */

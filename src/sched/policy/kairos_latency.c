@@ -1,10 +1,10 @@
 /* kairos_latency.c - latencies learned online. */
 #include "sched/policy/kairos_latency.h"
 
-#define SEEN_ENOUGH 3    /* runs of a size after which its own mean counts */
-#define SEEN_MOST   16   /* a size's mean follows its last runs: each weighs at least 1/16 */
-#define FAR         2    /* times the mean: slower runs count as this; a single one (the first) means little */
-#define RUNS_MOST   1000 /* after so many the line's sums are halved: the line, too, follows the last runs */
+#define SEEN_ENOUGH 3    /* runs of a size from which on the size's own mean counts */
+#define SEEN_MOST   16   /* runs of a size that are counted: a run weighs at least 1/16 in the size's mean */
+#define FAR         2    /* multiple of the mean that a slower run counts as: one slow run (the first) means little */
+#define RUNS_MOST   1000 /* runs after which the line's sums are halved, so that the line follows the last runs */
 
 size_t kairos_latency_bytes(uint32_t items_max) {
     return sizeof(struct kairos_latency) + ((size_t)items_max + 1) * sizeof(struct kairos_size);

@@ -9,15 +9,15 @@
 
 struct kairos_size {
     int64_t mean_ns;
-    int64_t least_ns; /* profiled or measured */
-    uint32_t seen;
+    int64_t least_ns; /* shortest time, profiled or measured */
+    uint32_t seen;    /* runs of the size, up to a limit */
 };
 
 /* The estimate for one model on one type. */
 struct kairos_latency {
     uint32_t items_max;
-    double runs, items, ns, items_items, items_ns; /* sums for the line */
-    struct kairos_size sizes[];                    /* [items_max + 1] */
+    double runs, items, ns, items_items, items_ns; /* sums over runs, for the least-squares line */
+    struct kairos_size sizes[];                    /* [items_max + 1] by items of a query */
 };
 
 /* Bytes of an estimate for queries of up to items_max. */
@@ -26,10 +26,10 @@ size_t kairos_latency_bytes(uint32_t items_max);
 void kairos_latency_init(struct kairos_latency *latency, uint32_t items_max, const struct profile *profile);
 /* Counts a query of 1 to items_max that took run_ns. */
 void kairos_latency_add(struct kairos_latency *latency, uint32_t items, int64_t run_ns);
-/* How long a query of 1 to items_max is expected to take. 0 while nothing at all is known, so that it is tried. */
+/* How long a query of 1 to items_max is expected to take; 0: nothing is known yet, so that the query is tried. */
 int64_t kairos_latency_ns(const struct kairos_latency *latency, uint32_t items);
-/* The shortest known time of a query of 1 to items_max; INT64_MAX while nothing is known of that size. */
+/* The shortest known time of a query of 1 to items_max; INT64_MAX: nothing is known of that size. */
 int64_t kairos_latency_least_ns(const struct kairos_latency *latency, uint32_t items);
-/* Halves the distance of a size's mean from its least. For when queries of that size no longer run because none is
- * expected to be in time. */
+/* Halves the distance between the mean and the shortest time of a size. Called when queries of that size no longer run,
+ * because none is expected to be in time. */
 void kairos_latency_relax(struct kairos_latency *latency, uint32_t items);

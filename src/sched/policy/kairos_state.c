@@ -76,7 +76,7 @@ int64_t kairos_predicted_ns(const struct kairos *k, uint32_t node, uint32_t type
     double noise = k->options.value[KAIROS_NOISE];
     if (noise <= 0)
         return span_ns;
-    struct rng rng; /* so seeded that a query always has the same error */
+    struct rng rng; /* generator, seeded so that a query always has the same error */
     rng_seed(&rng, k->seed + kairos_node(k, node)->handle * ACCELERATOR_TYPES_MAX + type);
     double factor = 1 + noise * gaussian(&rng);
     return factor > 0 ? (int64_t)((double)span_ns * factor) : 0;

@@ -38,8 +38,8 @@ void nexus_due(struct nexus *n, uint32_t a) {
 
 /* ---- memory ---- */
 
-/* The most places of one plan: one session at most saturates an accelerator, and a session has one residue a type or,
- * if it has no place at all, one where it is forced to be. */
+/* The most places of one plan. At most one session saturates an accelerator. A session has one residue on each type,
+ * or, if the plan has no place for it, one place where it is forced to be. */
 static uint32_t places_planned(const struct central_config *c) {
     return c->accelerators + c->model_count * (c->types + 1);
 }

@@ -135,8 +135,9 @@ static bool batches_send(struct nexus *n, int64_t now_ns, uint32_t a, struct cen
     return true;
 }
 
-/* Drops requests that can no longer be in time, even if their turn came now. Wakes up again when the first of the
- * others may be late, even if nothing has ended by then: runs and loads may take longer than they should. */
+/* Drops requests that can no longer be in time, even if their turn came now. The accelerator is looked at again when
+ * the first of the other requests may be late, even if no action has ended by then: runs and loads may take longer than
+ * expected. */
 static void late_refuse(struct nexus *n, int64_t now_ns, uint32_t a, int64_t next_ns, struct central_output *out) {
     for (uint32_t p = n->accelerator[a].places; p != NEXUS_NONE; p = n->place[p].next_here) {
         struct nexus_place *place = &n->place[p];

@@ -6,13 +6,13 @@
  * throughput for it. */
 #include "sched/policy/nexus_state.h"
 
-#define CHANGE_SHARE   0.3  /* rates have changed if they differ from the plan by more than this share, and */
-#define CHANGE_ERRORS  4    /* by more than so many standard errors of a second's count */
-#define RECENT_WEIGHT  0.5  /* of the last look */
-#define STAYS_WORTH    1e6  /* in accelerators: more than any occupancy */
-#define PACKING_WEIGHT 0.1  /* of the newest plan, in the mean of what packing takes */
-#define STEADY_SHARE   0.05 /* a load that changes by less from plan to plan is taken to be the same */
-#define IDLE_LOAD      1e-3 /* of a session without requests, so that such sessions spread */
+#define CHANGE_SHARE   0.3  /* share by which a changed rate differs from the planned one, at least; and */
+#define CHANGE_ERRORS  4    /* standard errors of a second's count by which a changed rate differs, at least */
+#define RECENT_WEIGHT  0.5  /* weight of the last look in nexus_model.recent */
+#define STAYS_WORTH    1e6  /* worth of staying in place, in accelerators: more than any occupancy */
+#define PACKING_WEIGHT 0.1  /* weight of the newest plan in nexus.packing */
+#define STEADY_SHARE   0.05 /* share by which a load that is taken to be the same may change from plan to plan */
+#define IDLE_LOAD      1e-3 /* occupancy by a session without requests, so that such sessions spread */
 
 /* ---- rates ---- */
 
@@ -24,7 +24,7 @@ static bool rate_changed(const struct nexus_model *model) {
            away * away > CHANGE_ERRORS * CHANGE_ERRORS * most * RECENT_WEIGHT;
 }
 
-/* Updates the recent rates. Whether any of them is far from the planned rate. */
+/* Updates the recent rates. Returns whether any of them is far from the planned rate. */
 static bool rates_look(struct nexus *n, int64_t now_ns) {
     double seconds = (double)(now_ns - n->looked_ns) / (double)NS_PER_S;
     double weight = n->looked_ns > n->planned_ns ? RECENT_WEIGHT : 1;
@@ -202,8 +202,8 @@ static bool planned_somewhere(const struct nexus *n, uint32_t model) {
     return false;
 }
 
-/* Where a model that the plan has nowhere is to be: one that nobody asks for stays where it is loaded, or else the
- * least occupied accelerator that it runs on takes it; NONE: there is none. */
+/* The accelerator for a model without a place in the plan. A model without requests stays where it is loaded. Any other
+ * model goes to the least occupied accelerator that runs it; NONE: there is none. */
 static uint32_t place_left(const struct nexus *n, uint32_t model) {
     uint32_t best = NEXUS_NONE;
     double best_worth = 0;
@@ -250,9 +250,9 @@ static void places_end(struct nexus *n, int64_t now_ns, struct central_output *o
     }
 }
 
-/* Sets what the load needs: as many accelerators as it would keep busy in full batches, and what packing takes on top
- * of them. What packing takes jumps by whole accelerators; so, while the load hardly changes, it is the mean of the
- * last plans. */
+/* Sets how many accelerators the load needs: those that it would keep busy in full batches, and those that packing
+ * takes on top of them. The number that packing takes jumps by whole accelerators; so, while the load hardly changes,
+ * the mean of the last plans is used. */
 static void needed_set(struct nexus *n, double full, double packed) {
     double more = packed - full, change = full - n->full;
     bool steady = n->rates_known && change < STEADY_SHARE * n->full && -change < STEADY_SHARE * n->full;

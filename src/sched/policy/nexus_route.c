@@ -1,5 +1,5 @@
-/* nexus_route.c - the frontends of `nexus`: each sends a model's requests to the accelerators that hold it, by a
- * weighted round robin of its own. A frontend knows nothing of the others, or of the queues.
+/* nexus_route.c - the frontends of `nexus`: each frontend sends a model's requests to the accelerators that hold the
+ * model, by a weighted round robin of its own. A frontend knows nothing of other frontends, or of the queues.
  *
  * The round robin is smooth: every place's credit grows by its weight; the place with most credit is taken, and its
  * credit falls by the sum of the weights. */

@@ -12,9 +12,9 @@
 #define PAGES_NONE UINT32_MAX
 
 struct pages_entry {
-    uint32_t older, newer; /* list by last use, of the models that have pages and are not held */
-    uint32_t pages;        /* 0: not here */
-    uint32_t holds;
+    uint32_t older, newer; /* neighbours in the list by last use, of models that have pages and are not held */
+    uint32_t pages;        /* pages that the model has; 0: it is not in this memory */
+    uint32_t holds;        /* calls of pages_hold() without their pages_release() */
 };
 
 struct pages {
@@ -30,15 +30,15 @@ static inline uint32_t pages_of(uint64_t bytes) {
 
 /* Starts empty. The caller owns `entries`, [models]. */
 void pages_init(struct pages *pages, struct pages_entry *entries, uint32_t models, uint64_t memory_bytes);
-/* Gives `count` pages (at least 1) to a model that has none, and holds it. False if so many are not free. */
+/* Gives `count` pages (at least 1) to a model that has none, and holds the model. False: fewer pages are free. */
 bool pages_take(struct pages *pages, uint32_t model, uint32_t count);
 /* Takes back the pages of a model that is not held. */
 void pages_give(struct pages *pages, uint32_t model);
-/* A model that has pages is in use from pages_hold() to pages_release(), which may be nested. Its last use is the last
- * release. */
+/* A model that has pages is in use from pages_hold() to pages_release(); such pairs may be nested. The model's last use
+ * is its last release. */
 void pages_hold(struct pages *pages, uint32_t model);
 void pages_release(struct pages *pages, uint32_t model);
-/* The model whose last use is longest ago, of those not held; PAGES_NONE: there is none. */
+/* The model, among those not held, whose last use is longest ago; PAGES_NONE: there is none. */
 static inline uint32_t pages_oldest(const struct pages *pages) {
     return pages->oldest;
 }

@@ -11,7 +11,7 @@
 #define BUSY 0.5
 /* The admitted requests load an overloaded sub-cluster to this share of its accelerators. */
 #define FILLED 0.92
-/* A model is a flood if it asks for more than so many times the mean. */
+/* Multiple of the mean demand above which a model is a flood. */
 #define FLOOD 2.0
 
 /* How many accelerators a model asks for. A rise counts as soon as it cannot be chance. */

@@ -18,7 +18,7 @@ static inline double rate_load(const struct model_rates *r, double rate, double 
     return rate / 1e9 * (r->alpha_ns + r->beta_ns / batch);
 }
 
-/* The part of a rate measured over 0.1 s that may be chance: four standard errors of so many arrivals. */
+/* The part of a rate measured over 0.1 s that may be chance: four standard errors of a count of `arrivals`. */
 static inline double rate_chance(double arrivals) {
     return 4 / __builtin_sqrt(2 * arrivals + 1);
 }
@@ -28,6 +28,6 @@ static inline double rate_chance(double arrivals) {
  * (cluster_derive). */
 void shares_derive(const struct cluster_view *c, bool rising, double *admit_share);
 
-/* Whether the next arrival is admitted: the share of all arrivals, evenly spread. *credit is 0 at first. For the model
- * core's thread (model_admit). */
+/* Whether the next arrival is admitted. Admits the part `share` of all arrivals, evenly spread. *credit is 0 at first.
+ * For the model core's thread (model_admit). */
 bool share_admits(double *credit, double share);

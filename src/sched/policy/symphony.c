@@ -42,7 +42,7 @@ static const struct policy_option symphony_options[] = {
 };
 
 struct symphony_model {
-    uint32_t enough; /* a batch of so many is schedulable */
+    uint32_t enough; /* items from which on a batch is schedulable */
 };
 
 static uint32_t items_enough(const struct model_view *m) {

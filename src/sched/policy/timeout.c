@@ -33,7 +33,7 @@ static const struct policy_option timeout_options[] = {
 
 struct timeout_model {
     int64_t delay_ns;
-    double enough_items; /* a batch of so many does not wait; 0: only the largest */
+    double enough_items; /* items from which on a batch does not wait; 0: only the largest batch does not */
 };
 
 static void timeout_update(struct model_view *m, void *own) {

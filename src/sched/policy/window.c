@@ -1,4 +1,4 @@
-/* window.c - the batch to aim at, and the window drop that aims at it. */
+/* window.c - the batch size that a policy aims at, and the window drop. */
 #include "sched/policy/window.h"
 
 const char *const drop_words[] = {"window", "timeout", NULL};

@@ -10,7 +10,7 @@
 #define LINE_WORDS      (CACHE_LINE / sizeof(uint64_t))
 
 struct slot {
-    _Atomic uint64_t version; /* odd: being written */
+    _Atomic uint64_t version; /* number of writes, times 2; odd: the slot is being written */
     _Atomic int64_t origin_ns;
     _Atomic uint64_t words[]; /* [types][CANDIDATE_WORDS] */
 };

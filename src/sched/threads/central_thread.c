@@ -11,33 +11,30 @@
 #include "core/util/assert.h"
 #include "sched/core/central_thread_core.h"
 
-#define DELAYS_EVERY_NS (10 * NS_PER_S) /* between two cores that are made because the dispatch time has changed, */
-#define DELAYS_TIMES    2               /* at least by this factor */
+#define DELAYS_EVERY_NS (10 * NS_PER_S) /* time between two cores made because the dispatch time changed */
+#define DELAYS_TIMES    2               /* factor by which the dispatch time has changed, at least */
 #define DELAYS_LEAST_NS (100 * NS_PER_US)
-#define NO_MEMORY_NS    (100 * NS_PER_MS) /* until a new core is tried again after there was no memory */
+#define NO_MEMORY_NS    (100 * NS_PER_MS) /* time until a new core is tried again after memory was out */
 
 struct central_thread {
-    struct thread_rings rings; /* of all places for served models; a model's index here is its place's number */
+    struct thread_rings rings; /* rings for all places of served models; a model's index is its place's number */
     struct central_thread_core core;
-    void *memory; /* of the core */
+    void *memory; /* memory of the core */
     uint32_t types;
-    int64_t delays_ns; /* when the policy's core was last made */
-    /* Actions that ended without being sent to an executor, and that the core was not told of yet: a queue in a
-     * circle. */
+    int64_t delays_ns; /* time at which the policy's core was last made */
+    /* Ends of actions that were not sent to an executor, of which the core was not told yet: a queue in a circle. */
     struct central_ended *ended;
     uint32_t ended_head, ended_count, ended_most;
-    /* Models that come: central_thread_prepare() writes them beforehand. And models that go, but still have a batch
-     * under way. */
-    struct thread_model *prepared; /* [models] */
-    uint32_t *going;               /* [models] */
+    struct thread_model *prepared; /* [models] descriptions of models that come; central_thread_prepare() writes them */
+    uint32_t *going;               /* [models] models that go, but still have a batch under way */
     uint32_t going_count;
     uint32_t *model_of_variant; /* [wiring->models] */
     pthread_t thread;
     _Atomic bool stop;
-    _Atomic double needed; /* central_needed(), for others */
+    _Atomic double needed; /* central_needed(), for other threads */
     struct {
         _Atomic uint64_t plans, places, kept, requests;
-    } moves; /* the same of central_moves() */
+    } moves; /* central_moves(), for other threads */
 };
 
 /* Whether requests of a model run one by one, each counting as one item, because their shapes may differ. */
@@ -57,7 +54,7 @@ static void end_note(struct central_thread *t, const struct central_action *acti
     };
 }
 
-/* The accelerator has as much to do as it can hold. */
+/* Whether the accelerator has as much to do as it can hold. */
 static void batch_refuse(struct central_thread *t, const struct central_action *action) {
     for (uint32_t node = action->first; node != REQUEST_NONE; node = t->rings.pool.nodes[node].next)
         t->rings.pool.nodes[node].refusal = REFUSAL_PLANS_FULL;
@@ -164,7 +161,7 @@ static void tell_ended(struct central_thread *t, int64_t now) {
 
 /* ---- models come and go ---- */
 
-/* What the policy is told of a model. */
+/* The description of a model that the policy is told. */
 static struct central_model told_of(const struct thread_model *from, uint32_t types) {
     struct central_model model = {
         .batch_max = from->variant_count == 1 ? from->batch_max : 1,
@@ -307,7 +304,7 @@ static void *central_thread_main(void *argument) {
 
 /* ---- start and end ---- */
 
-/* What there is from the start. */
+/* Tells the core the models and accelerators that are there from the start. */
 static int core_make(struct central_thread *t, const struct central_thread_config *config) {
     int64_t now = clock_now_ns();
     struct central_thread_core_config core = {

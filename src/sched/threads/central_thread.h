@@ -15,7 +15,7 @@ struct central_thread_config {
     struct thread_rings_config rings;
     const uint8_t *accelerator_type; /* [wiring->accelerators] */
     uint32_t types;
-    bool absent; /* accelerators come later, and say of what type they are */
+    bool absent; /* accelerators come later, each with its type */
     const struct policy_ops *policy;
     const struct policy_options *policy_options;
 };
@@ -25,13 +25,13 @@ struct central_thread;
 /* Starts the thread. 0 or -errno with a sentence. */
 int central_thread_start(struct central_thread **thread, const struct central_thread_config *config,
                          struct sy_error *err);
-/* Describes a served model before wiring_model_comes() makes it come. The caller keeps its profiles until the model has
- * gone. Any thread, but only one at a time for a served model. The thread's `models` must have had a place for it, with
- * no variants. */
+/* Describes a served model before wiring_model_comes() makes it come. The caller keeps the model's profiles until the
+ * model has gone. Any thread, but only one at a time for a served model. config.rings.models must have had an entry for
+ * the served model, with no variants. */
 void central_thread_prepare(struct central_thread *thread, const struct thread_model *model);
-/* Ends the thread, which must have nothing queued that anyone waits for, and frees it. */
+/* Ends the thread and frees it. No request may be queued that a frontend waits for. */
 void central_thread_stop(struct central_thread *thread);
-/* Any thread: its statistics. */
+/* The statistics of the thread. Any thread. */
 const struct thread_rings *central_thread_rings(const struct central_thread *thread);
 /* How many accelerators the load needs, as the policy plans; negative: the policy does not say. Any thread. */
 double central_thread_accelerators_needed(const struct central_thread *thread);

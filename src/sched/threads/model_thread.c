@@ -12,21 +12,21 @@
 #include "sched/threads/model_thread_state.h"
 
 #define GRANTS_MAX    32 /* messages taken from one rank thread a turn: batches are published at its end */
-#define TIMERS_MAX    64 /* of cores, a turn */
-#define SHAPES_MAX    64 /* requests that waited for a variant, and variants given to them, a turn */
+#define TIMERS_MAX    64 /* timers of cores that are handled in a turn */
+#define SHAPES_MAX    64 /* waiting requests that get a variant, and variants given to them, in a turn */
 #define ENOUGH        64 /* requests taken from one ring a turn, if a grant waits */
 #define BUSY_EVERY_NS (5 * NS_PER_MS)
 #define BUSY_GAIN     (1.0 / 8)
-#define BUSY_TURN_NS  (200 * NS_PER_US) /* a turn that took longer was interrupted */
-/* A thread that has no time left gets further and further behind. Late requests make small batches, which cost it
- * more time than large ones, so in the end all batches would be of one. Instead it refuses requests that waited for
- * the thread for a SHED_PART-th of their time. Requests that wait after a pause of the thread are served: it has
- * time for that. */
+#define BUSY_TURN_NS  (200 * NS_PER_US) /* time of a turn, at most; the thread was interrupted in a longer one */
+/* A thread that has no time left gets further and further behind. Late requests make small batches, which cost the
+ * thread more time than large ones, so in the end all batches would have one request. Instead the thread, while it is
+ * busy for more than SHED_BUSY of its time, refuses requests that waited for it for a SHED_PART-th of their time.
+ * Requests that wait after a pause of a less busy thread are served: it has time for them. */
 #define SHED_BUSY         0.95
 #define SHED_PART         4
 #define DELAYS_MOST       32 /* models that learn of new delays in a turn */
-#define PREFETCH_FROM     64 /* models; fewer stay in the cache anyway */
-#define PREFETCH_REQUESTS 48 /* of a batch */
+#define PREFETCH_FROM     64 /* variants from which on lines are prefetched; fewer stay in the cache anyway */
+#define PREFETCH_REQUESTS 48 /* requests of a batch that are prefetched */
 
 /* Steps a core and takes in all it says except the batch, which only a grant brings. */
 static void variant_step(struct model_thread *t, struct variant *v, int64_t now, const struct model_event *event) {
@@ -65,7 +65,7 @@ static bool too_late(const struct model_thread *t, int64_t now, const struct req
     return t->busy > SHED_BUSY && SHED_PART * (now - message->arrival_ns) > message->deadline_ns - message->arrival_ns;
 }
 
-/* Whether those that wait for a variant leave no room for one more request within the model's limits. */
+/* Whether requests that wait for a variant leave no room for one more request within the model's limits. */
 static bool shapes_fill(const struct model_thread *t, uint32_t model, const struct request_message *message) {
     return t->shapes.count && shape_queue_is_full(&t->shapes, model, message->priority, thread_levels(t, model));
 }
@@ -183,8 +183,8 @@ static void take_request(struct model_thread *t, int64_t now, const struct reque
         hurry(t, now, model, v, now);
 }
 
-/* Takes a group of requests from a ring. A request touches some fifteen cache lines of its model, so with many models
- * most of the time would go by waiting for them one after the other; so they are asked for beforehand, for the whole
+/* Takes a group of requests from a ring. A request touches some fifteen cache lines of its model. With many models,
+ * most of the time would be spent waiting for these lines one after the other, so they are prefetched for the whole
  * group. */
 static uint32_t take_group(struct model_thread *t, int64_t now, struct ring *ring) {
     uint32_t count = ring_ready(ring, RINGS_GROUP), known = 0;
@@ -234,7 +234,7 @@ static bool poll_requests(struct model_thread *t, int64_t now) {
     return any;
 }
 
-/* All that arrived in this turn is in: what follows from it is derived once a model. */
+/* All arrivals of this turn are taken: each variant that has some settles them once. */
 static void settle_arrivals(struct model_thread *t, int64_t now) {
     for (uint32_t i = 0; i < t->arriving_count; i++) {
         struct variant *v = &t->variants[t->arriving[i]];
@@ -244,8 +244,8 @@ static void settle_arrivals(struct model_thread *t, int64_t now) {
     t->arriving_count = 0;
 }
 
-/* Gives idle variants of a model to the shapes that wait for one, and their requests with them; at most SHAPES_MAX less
- * `done` steps. Returns `done` and those that it took. */
+/* Gives idle variants of a model to shapes that wait for a variant, and then the shapes' requests to the variants.
+ * Takes at most SHAPES_MAX - `done` steps. Returns `done` plus the steps taken. */
 static uint32_t serve_shapes(struct model_thread *t, int64_t now, uint32_t model, uint32_t done) {
     struct request_message message;
 
@@ -270,7 +270,8 @@ static uint32_t serve_shapes(struct model_thread *t, int64_t now, uint32_t model
     return done;
 }
 
-/* Looks after the requests that wait for a variant. True if there was anything to do. */
+/* Refuses late requests that wait for a variant, and gives idle variants to the others. True: there was something to
+ * do. */
 static bool poll_shapes(struct model_thread *t, int64_t now) {
     uint32_t node, done = 0;
 
@@ -305,8 +306,8 @@ static void send_plan(struct model_thread *t, const struct variant *v, int64_t n
     rings_send(&t->rings, now, &batch); /* poll_grants() made sure that there is room */
 }
 
-/* Counts how long the decisions since the last call took: until now. They have been published, unless `answered` was
- * full in the middle of a turn. */
+/* Counts the times that the decisions since the last call took until now. The decisions have been published, unless
+ * `answered` was full in the middle of a turn. */
 static void take_times(struct model_thread *t) {
     if (!t->requests && !t->answered_count)
         return;

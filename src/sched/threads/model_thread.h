@@ -13,40 +13,41 @@
 struct model_thread_config {
     struct thread_rings_config rings;
     uint32_t types;
-    bool learn; /* correct profiles from measured runs */
+    bool learn; /* profiles are corrected by measured runs */
     const struct policy_ops *policy;
     const struct policy_options *policy_options;
 };
 
 /* How long decisions take, in nanoseconds, until they are published; written by the thread, read by anyone. */
 struct model_thread_times {
-    struct histogram candidate; /* from a request's hand-over to the candidate that counts it (a turn's slowest, for all
-                                 * requests of the turn) */
-    struct histogram plan;      /* from a grant to the plan of its batch */
-    struct histogram decision;  /* from when a batch could have started to its plan */
+    struct histogram candidate; /* time from a request's hand-over to the candidate that counts the request (the slowest
+                                 * of a turn, for all requests of the turn) */
+    struct histogram plan;      /* time from a grant to the plan of its batch */
+    struct histogram decision;  /* time from when a batch could have started to its plan */
 };
 
 struct model_thread;
 
-/* Makes the cores of a served model before wiring_model_comes() makes it come; its variants have model numbers that are
- * not in use. Any thread, but only one at a time for a served model. The thread's `models` must have had a place for
- * it, with no variants. 0 or -ENOMEM. */
+/* Makes the cores of a served model before wiring_model_comes() makes it come. The model's variants have model numbers
+ * that are not in use. Any thread, but only one at a time for a served model. config.rings.models must have had an
+ * entry for the served model, with no variants. 0 or -ENOMEM. */
 int model_thread_prepare(struct model_thread *thread, const struct thread_model *model);
-/* Frees these cores of a model that has not come, or has gone; does nothing if there are none. The same threads. */
+/* Frees the cores that model_thread_prepare() made, of a model that has not come, or has gone; does nothing if there
+ * are none. Any thread, but only one at a time for a served model. */
 void model_thread_forget(struct model_thread *thread, uint32_t served_model);
 
 /* Starts the thread. 0 or -errno with a sentence. */
 int model_thread_start(struct model_thread **thread, const struct model_thread_config *config, struct sy_error *err);
-/* The same without a thread of its own: the caller calls model_thread_turn() again and again, from one thread. Only
- * where no thread sleeps (wiring_init()'s busy_poll), since nothing wakes it. */
+/* Makes what model_thread_start() makes, but no thread: the caller calls model_thread_turn() again and again, from one
+ * thread. Only where no thread sleeps (wiring_init()'s busy_poll), since nothing wakes the caller. */
 int model_thread_make(struct model_thread **thread, const struct model_thread_config *config, struct sy_error *err);
-/* One turn. It takes so few messages from each ring that it is over within some 100 us. 0 if there was something to do,
- * else until when the thread may sleep (INT64_MIN: it is to stop). A doorbell_turn. */
+/* One turn. A turn takes so few messages from each ring that it is over within some 100 us. Returns 0 if the turn had
+ * something to do, else until when the thread may sleep (INT64_MIN: it is to stop). A doorbell_turn. */
 int64_t model_thread_turn(void *thread);
-/* Ends the thread, which must have nothing queued that anyone waits for, and frees it. */
+/* Ends the thread and frees it. No request may be queued that a frontend waits for. */
 void model_thread_stop(struct model_thread *thread);
 
-/* Any thread: its statistics. */
+/* The statistics of the thread. Any thread. */
 const struct thread_rings *model_thread_rings(const struct model_thread *thread);
 const struct model_thread_times *model_thread_times(const struct model_thread *thread);
 int64_t model_thread_cpu_ns(const struct model_thread *thread);

@@ -1,12 +1,12 @@
 /* model_thread_moves.c - variants that move to another rank thread, and models that come and go.
  *
- * A variant moves by leaving and joining, and keeps its requests meanwhile. A model that comes joins from nowhere
- * (PART_NOBODY), and one that goes leaves for nowhere. */
+ * A variant moves by leaving one rank thread and joining another, and keeps its requests meanwhile. The variants of a
+ * model that comes join from PART_NOBODY, and those of a model that goes leave for PART_NOBODY. */
 #include "core/util/assert.h"
 #include "core/util/counter.h"
 #include "sched/threads/model_thread_state.h"
 
-/* thread_tell_moves() is to tell of it. */
+/* Puts the variant on the list for thread_tell_moves(). */
 static void set_moving(struct model_thread *t, struct variant *v, enum moving moving) {
     v->moving = moving;
     t->movers[t->mover_count++] = (uint32_t)(v - t->variants);

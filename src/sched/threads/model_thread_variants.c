@@ -47,7 +47,8 @@ void thread_levels_set(struct queue_levels *levels, const struct queue_rules *ru
         CHECK_EQ(levels->of[i].waiting, 0);
 }
 
-/* The same where an item costs `work` times the profiled one. Its tables may lie in t->scaled. */
+/* The configuration of a variant's core, where an item costs `work` times the profiled one. Tables may lie in
+ * t->scaled. */
 static struct model_core_config variant_config(struct model_thread *t, const struct variant *v, float work) {
     const struct thread_model *m = &t->rings.models[v->model];
     struct model_core_config config = core_config(t, m, v->rank_index);

@@ -17,8 +17,8 @@
  * thousand models. */
 #define TELL_MOST     16
 #define TELL_APART_NS (200 * NS_PER_US)
-/* While nothing happens, the number of accelerators that the load needs is brought up to date so often, until it is as
- * low as this: 15 s after a load of one accelerator has ended. */
+/* While no events come, the number of accelerators that the load needs is brought up to date every NEEDED_EVERY_NS,
+ * until it is as low as NEEDED_LEAST: 15 s after a load of one accelerator has ended. */
 #define NEEDED_EVERY_NS NS_PER_S
 #define NEEDED_LEAST    0.0005
 
@@ -29,22 +29,22 @@ struct rank_thread {
     uint32_t part;
     struct rank_core *core;
     uint8_t *accelerator_type; /* [wiring->accelerators] */
-    int64_t *origin_ns;        /* [wiring->models] when what led to its candidate was handed over */
+    int64_t *origin_ns; /* [wiring->models] time at which the message that led to its candidate was handed over */
     int64_t wake_ns;
-    uint32_t tell_next; /* next model to be told the parameters, */
-    uint32_t tell_left; /* models from tell_next on that were not told the newest */
-    int64_t tell_ns;    /* when */
-    bool *model_rung;   /* [model_threads] who gets the bell at the end of the turn */
+    uint32_t tell_next; /* next model to be told the parameters */
+    uint32_t tell_left; /* models from tell_next on that were not told the newest parameters */
+    int64_t tell_ns;    /* time to tell tell_next and some more models */
+    bool *model_rung;   /* [model_threads] threads to wake at the end of the turn */
     struct rank_output out;
     struct margin wake;
     struct histogram grant_times;
     _Atomic uint64_t grants;
-    uint32_t granted; /* in this turn */
+    uint32_t granted; /* grants of this turn */
     _Atomic double needed, needed_ns;
-    _Atomic uint32_t way; /* the one by which the policy is to decide; */
-    uint32_t way_told;    /* the core was told this */
+    _Atomic uint32_t way; /* way by which the policy is to decide; written by rank_thread_way_set() */
+    uint32_t way_told;    /* way that the core was told last */
     pthread_t thread;
-    bool started; /* the thread is */
+    bool started; /* `thread` has been started */
     _Atomic bool stop;
 };
 
@@ -131,7 +131,7 @@ static void tell_parameters(struct rank_thread *r, int64_t now) {
     }
 }
 
-/* Tells the core, which is stepped when everything of this turn is in. */
+/* Tells the core an event. The core is stepped when it has been told all events of this turn. */
 static void rank_take(struct rank_thread *r, int64_t now, const struct rank_event *event) {
     rank_core_take(r->core, now, event, &r->out);
     if (__builtin_expect(r->log != NULL, 0))
@@ -230,7 +230,7 @@ static bool poll_way(struct rank_thread *r, int64_t now) {
     return true;
 }
 
-/* Grants what can be, if there are news or it is time. */
+/* Steps the core, if there are news or its wake_ns has come. */
 static bool decide(struct rank_thread *r, int64_t now, bool news) {
     bool any = news;
 
@@ -241,8 +241,8 @@ static bool decide(struct rank_thread *r, int64_t now, bool news) {
     return any;
 }
 
-/* For wiring_accelerators_free() and naps. Other threads read these words often, so they are written only when they
- * change. */
+/* Writes the hints for wiring_accelerators_free() and naps. Other threads read the hints often, so a hint is written
+ * only when it changes. */
 static void tell_naps(struct rank_thread *r) {
     struct rank_hints *hints = &r->wiring->hints[r->part];
     bool free = rank_core_accelerators_free(r->core) > 0;

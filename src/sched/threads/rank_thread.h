@@ -16,17 +16,17 @@ struct rank_thread;
  * points to are copied or outlive the thread. 0 or -errno with a sentence. */
 int rank_thread_start(struct rank_thread **thread, struct wiring *wiring, uint32_t part,
                       const struct rank_core_config *config, struct sy_error *err);
-/* The same without a thread of its own: the caller calls rank_thread_turn() again and again, from one thread. Only
- * where no thread sleeps (wiring_init()'s busy_poll), since nothing wakes it. */
+/* Makes what rank_thread_start() makes, but no thread: the caller calls rank_thread_turn() again and again, from one
+ * thread. Only where no thread sleeps (wiring_init()'s busy_poll), since nothing wakes the caller. */
 int rank_thread_make(struct rank_thread **thread, struct wiring *wiring, uint32_t part,
                      const struct rank_core_config *config, struct sy_error *err);
-/* One turn. 0 if there was something to do, else until when the thread may sleep (INT64_MIN: it is to stop). A
- * doorbell_turn. */
+/* One turn. Returns 0 if the turn had something to do, else until when the thread may sleep (INT64_MIN: it is to stop).
+ * A doorbell_turn. */
 int64_t rank_thread_turn(void *thread);
 /* Ends the thread and frees it. */
 void rank_thread_stop(struct rank_thread *thread);
 
-/* The policy is to decide by this way from now on. One thread at a time. */
+/* The policy is to decide by the way `way` from now on. One thread at a time. */
 void rank_thread_way_set(struct rank_thread *thread, uint32_t way);
 
 /* Any thread: statistics. */

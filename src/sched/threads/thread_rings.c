@@ -9,9 +9,9 @@
 #include "core/util/assert.h"
 #include "core/util/counter.h"
 
-#define DELAYS_EVERY_NS   (100 * NS_PER_MS) /* how often delay(b) follows what was measured */
+#define DELAYS_EVERY_NS   (100 * NS_PER_MS) /* time between two updates of delay(b) from measurements */
 #define DELAYS_CHANGE_MIN 0.1               /* relative change that is worth telling the cores */
-#define DELAYS_PART_MOST  8 /* d_ctrl takes this part of a model's SLO at most; why: reply_margin() in port.c */
+#define DELAYS_PART_MOST  8 /* divisor of a model's SLO: d_ctrl is at most that part; why: reply_margin() in port.c */
 
 uint32_t variants_take(bool *taken, uint32_t models, uint32_t count) {
     uint32_t run = 0;
@@ -211,7 +211,7 @@ static bool differs(int64_t a, int64_t b) {
     return (double)(most - least) > DELAYS_CHANGE_MIN * (double)most && most - least > NS_PER_US;
 }
 
-/* Lets a delay follow its margin, which relaxes while nothing is measured. True if that is worth telling. */
+/* Sets a delay to its margin, which relaxes while nothing is measured. True: the change is worth telling the cores. */
 static bool follow(struct margin *margin, bool *measured, _Atomic int64_t *delay_ns) {
     if (!*measured)
         margin_relax(margin);

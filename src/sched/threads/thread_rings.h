@@ -13,43 +13,43 @@
 #include "sched/threads/wiring.h"
 
 #define RINGS_POLL_MAX 256 /* messages taken from one ring a turn, so that no ring starves another */
-#define RINGS_GROUP    16  /* of them, whose cache lines are prefetched together */
+#define RINGS_GROUP    16  /* messages whose cache lines are prefetched together */
 
 /* What a scheduling thread is told of a served model; constant. */
 struct thread_model {
     uint32_t served_model;
-    uint32_t first_variant, variant_count; /* range of the rank core's model indexes */
+    uint32_t first_variant, variant_count; /* range of the model's variants in the rank core's model indexes */
     const struct profile *profiles[ACCELERATOR_TYPES_MAX];
     uint32_t batch_max;
     int64_t slo_ns;
-    double weight;                   /* of its share under overload, of every variant; 0: 1 */
-    const struct queue_rules *queue; /* of its config.pbtxt; outlives the model. NULL: none */
-    int64_t data_ns;                 /* first value of what gathering an item takes */
+    double weight;                   /* weight of each variant's share under overload; 0: 1 */
+    const struct queue_rules *queue; /* rules of the queue, from config.pbtxt; outlive the model; NULL: none */
+    int64_t data_ns;                 /* first value of the time to gather an item */
 };
 
-/* Takes `count` of the rank core's model indexes in a row that nobody has, and marks them. The first, or VARIANTS_NONE.
- */
+/* Finds `count` of the rank core's model indexes in a row that are not taken, and marks them in `taken`. Returns the
+ * first, or VARIANTS_NONE. */
 #define VARIANTS_NONE UINT32_MAX
 uint32_t variants_take(bool *taken, uint32_t models, uint32_t count);
 
 struct thread_rings_config {
     struct wiring *wiring;
-    uint32_t index;                    /* of the thread */
-    const struct thread_model *models; /* those of this thread; copied */
+    uint32_t index;                    /* number of the thread */
+    const struct thread_model *models; /* [model_count] models of the thread; copied */
     uint32_t model_count;
-    uint32_t queue_max;    /* requests queued over all its models */
-    int64_t ctrl_ns;       /* first value of what dispatching a batch takes */
-    uint32_t types;        /* of accelerators */
-    uint64_t record_bytes; /* for the last requests; 0: they are not recorded */
+    uint32_t queue_max;    /* most requests queued, of all models of the thread */
+    int64_t ctrl_ns;       /* first value of the time to dispatch a batch */
+    uint32_t types;        /* types of accelerators */
+    uint64_t record_bytes; /* bytes for recording the last requests; 0: requests are not recorded */
 };
 
 /* Statistics of one served model; written by the thread, read by anyone. */
 struct model_counters {
-    _Atomic uint64_t refused[REFUSAL_COUNT];
-    _Atomic int64_t latency_one_ns; /* l(1) in force, of the variant and type that ran last */
-    struct histogram batch_items;   /* of batches sealed */
-    struct histogram run_ns;        /* of batches run */
-    _Atomic uint64_t moves;         /* to another rank thread */
+    _Atomic uint64_t refused[REFUSAL_COUNT]; /* requests refused, by reason */
+    _Atomic int64_t latency_one_ns;          /* l(1) in force for the variant and type that ran last */
+    struct histogram batch_items;            /* items of sealed batches */
+    struct histogram run_ns;                 /* run times of batches */
+    _Atomic uint64_t moves;                  /* moves of the model to another rank thread */
 };
 
 /* Batches of one size that a served model ran; written by the thread, read by anyone. */
@@ -59,50 +59,50 @@ struct batch_counters {
 
 /* What the thread measures of one served model. */
 struct measured_model {
-    struct margin gather;    /* fetching and copying an item's inputs */
-    bool any;                /* an item was measured since delay(b) last followed */
-    _Atomic int64_t data_ns; /* as the cores use it */
+    struct margin gather;    /* time to fetch and copy an item's inputs */
+    bool any;                /* an item was measured since delay(b) was last brought up to date */
+    _Atomic int64_t data_ns; /* data_ns that the cores use */
 };
 
 struct thread_rings {
     struct wiring *wiring;
     uint32_t index, model_count;
     struct thread_model *models;
-    uint32_t *model_of_served; /* [served models up to the greatest of this thread] */
+    uint32_t *model_of_served; /* [served models up to the greatest of this thread] index within the thread */
     struct model_counters *counters;
-    _Atomic uint32_t *queued; /* [model_count] requests in the queues of each now; read by anyone. Every request
-                               * changes it, so it is not with the counters, which are many lines apart */
-    struct batch_counters (*batches)[PROFILE_BATCH_MAX]; /* [model_count], of 1, 2, ... items */
+    _Atomic uint32_t *queued; /* [model_count] requests in the queues of each model now; read by anyone. Every request
+                               * changes this count, so it is not one of `counters`, which are many lines apart */
+    struct batch_counters (*batches)[PROFILE_BATCH_MAX]; /* [model_count] counters of batches of 1, 2, ... items */
     uint32_t types;
-    struct recorder recorder;  /* of the requests handed to the thread */
-    _Atomic int64_t *since_ns; /* [model_count] when the place got its model: what is recorded before is another's */
+    struct recorder recorder;  /* records of the requests handed to the thread */
+    _Atomic int64_t *since_ns; /* [model_count] time at which the place got its model; older records are another's */
     struct request_pool pool;
     struct request_node *nodes;
     struct margin wake, dispatch;
-    struct measured_model *measured; /* [model_count] */
-    _Atomic int64_t ctrl_ns;         /* as the cores use it */
-    bool dispatched;                 /* a dispatch was measured since delay(b) last followed */
-    int64_t delays_next_ns;
-    bool *executor_rung, *frontend_rung; /* who gets the bell at the end of the turn */
+    struct measured_model *measured;     /* [model_count] */
+    _Atomic int64_t ctrl_ns;             /* ctrl_ns that the cores use */
+    bool dispatched;                     /* a dispatch was measured since delay(b) was last brought up to date */
+    int64_t delays_next_ns;              /* time to bring delay(b) up to date next */
+    bool *executor_rung, *frontend_rung; /* threads to wake at the end of the turn */
 };
 
 /* A batch to be sealed. */
 struct sealed_batch {
-    uint32_t model; /* within the thread */
-    uint32_t plan_model, generation;
+    uint32_t model;                  /* index of the model within the thread */
+    uint32_t plan_model, generation; /* batch_plan.model and batch_plan.generation */
     uint32_t accelerator;
-    uint32_t first, requests, items; /* the list of its requests, which go back to the pool */
-    int64_t earliest_ns, latest_ns;  /* of its start: not run before, and not at all after */
+    uint32_t first, requests, items; /* first node of the list of requests, which go back to the pool; their counts */
+    int64_t earliest_ns, latest_ns;  /* limits of the batch's start */
     uint64_t tag;
 };
 
 /* `r` is zeroed. 0 or -ENOMEM with a sentence; call thread_rings_free() in either case. */
 int thread_rings_init(struct thread_rings *r, const struct thread_rings_config *config, struct sy_error *err);
 void thread_rings_free(struct thread_rings *r);
-/* Puts a served model into place `m`, whose old model nobody asks for any more; the counters begin anew. */
+/* Puts a served model into place `m`, for whose old model no requests come any more. Its counters become 0. */
 void rings_model_set(struct thread_rings *r, uint32_t m, const struct thread_model *model);
 
-/* A request goes back to its frontend. `model` counts within the thread. */
+/* A request goes back to its frontend. `model`: index within the thread. */
 void rings_refuse(struct thread_rings *r, uint32_t model, uint32_t port, uint64_t handle, enum refusal reason);
 /* A list of requests goes back to the frontends, and their nodes to the pool. */
 void rings_refuse_list(struct thread_rings *r, uint32_t first);
@@ -110,26 +110,26 @@ void rings_refuse_list(struct thread_rings *r, uint32_t first);
 void rings_send(struct thread_rings *r, int64_t now_ns, const struct sealed_batch *batch);
 /* Whether the ring of plans to an accelerator's executor has room for any batch. */
 bool rings_fit(const struct thread_rings *r, uint32_t accelerator);
-/* Prefetch the cache lines of the counters that rings_send() of so many items, or rings_ran(), will write. Hints. */
+/* Prefetch the cache lines of the counters that rings_send() of `items` items, or rings_ran(), will write. Hints. */
 void rings_prefetch_send(const struct thread_rings *r, uint32_t model, uint32_t items);
 void rings_prefetch_ran(const struct thread_rings *r, uint32_t model, const struct ran_message *ran);
-/* Notes what a run tells of delays and durations. */
+/* Notes the delays and times that a run measured. */
 void rings_ran(struct thread_rings *r, uint32_t model, const struct ran_message *ran);
 void rings_queued_add(struct thread_rings *r, uint32_t model, int32_t change);
-/* Every 100 ms: lets the delays follow what was measured. True if they changed. */
+/* Brings the delays up to date with the measured ones, every 100 ms. True: they have changed. */
 bool rings_follow_delays(struct thread_rings *r, int64_t now_ns);
-/* What dispatching a batch takes, in ns, but at most the part of slo_ns that a model allows for it. Any thread. */
+/* Time to dispatch a batch, but at most the part of slo_ns that a model allows for dispatch. Any thread. */
 int64_t rings_ctrl_ns(const struct thread_rings *r, int64_t slo_ns);
 /* delay(b) = ctrl + data*b as the cores of a model use it now. Any thread. */
 void rings_delays(const struct thread_rings *r, uint32_t model, int64_t *ctrl_ns, int64_t *data_ns);
 
-/* Publishes the turn's plans and refusals, and wakes who waits for them. */
+/* Publishes the turn's plans and refusals, and wakes the executors and frontends that get them. */
 void rings_publish(struct thread_rings *r);
 /* Whether requests or measured runs wait in the rings. */
 bool rings_pending(struct thread_rings *r);
 
-/* Calls take(context, now, message) for what executors ran, and before each group soon(context, ring) if it is given.
- * True if there was anything. */
+/* Calls take(context, now, message) for each message about a run, and soon(context, ring), if given, before each group
+ * of RINGS_GROUP. True: there was a message. */
 static inline __attribute__((always_inline)) bool rings_poll_ran(struct thread_rings *r, int64_t now_ns, void *context,
                                                                  void (*take)(void *context, int64_t now_ns,
                                                                               const struct ran_message *message),

@@ -6,8 +6,8 @@
 
 #include "core/data/output_block.h"
 
-#define PLAN_SLOTS_MAX   65536 /* 4 MiB: so much lies between a model thread and an executor */
-#define RESULT_SLOTS_MAX 65536 /* 4 MiB: likewise between an executor and a backend's link thread */
+#define PLAN_SLOTS_MAX   65536 /* slots of a ring of plans from a model thread to an executor, at most: 4 MiB */
+#define RESULT_SLOTS_MAX 65536 /* slots of a ring of results from an executor to a backend's link, at most: 4 MiB */
 #define COMMANDS_MAX     256
 
 static int rings_make_runs(struct ring **rings, uint32_t count, uint32_t capacity, size_t slot_bytes,
@@ -85,10 +85,10 @@ static uint32_t plan_slots(const struct wiring *w, uint32_t plans) {
     return slots > one ? (uint32_t)slots : one;
 }
 
-/* Slots for the results that an executor may have for one frontend. In a backend process the link thread, which stands
- * for the frontends of the whole cluster, hands an executor no plan whose results would not fit (backend_plans.c):
- * there is room for those of all plans that it may have, where that is not too much, and for one message beside them.
- */
+/* Slots for the results that an executor may have for one frontend. In a backend process the link thread stands for the
+ * frontends of the whole cluster, and hands an executor no plan whose results would not fit (backend_plans.c). There
+ * the ring has slots for the results of all plans that the executor may have, up to RESULT_SLOTS_MAX, and for one
+ * message more. */
 static uint32_t result_slots(const struct wiring *w, uint32_t plans) {
     uint64_t requests = (uint64_t)plans * w->batch_max + 1;
 
@@ -108,7 +108,7 @@ static uint32_t part_accelerators(const struct wiring *w) {
     return most;
 }
 
-/* The words that one thread writes and any thread reads, and what frontends set before they begin. */
+/* Makes the words that one thread writes and any thread reads, and the arrays that are set before frontends begin. */
 static int states_make(struct wiring *w) {
     w->states = calloc(w->accelerators, sizeof(*w->states)); /* all ACCELERATOR_SERVING */
     w->parts = calloc(w->models + 1, sizeof(*w->parts));
@@ -141,7 +141,7 @@ static uint32_t news_most(const struct wiring *w) {
     return w->link == LINK_SCHEDULER ? WIRING_NEWS_MAX + 4 * w->accelerators : WIRING_NEWS_MAX;
 }
 
-/* Makes the bells of the roles in this process. All others are the one bell of the link thread. */
+/* Makes the bells of the roles in this process. The bells of all other roles are the one bell of the link thread. */
 static int all_bells_make(struct wiring *w, bool busy_poll) {
     enum wiring_link link = w->link;
     bool frontends = link == LINK_NONE || link == LINK_FRONTEND, executors = link == LINK_NONE || link == LINK_BACKEND;

@@ -9,7 +9,7 @@
  * Each rank thread has a sub-cluster ("part"): some of the accelerators, for good, and some of the models, which may
  * move. A model thread speaks with the rank thread of each of its models.
  *
- * An executor drives one accelerator or, emulated ones, many: rings are by executor, messages name the accelerator.
+ * An executor drives one real accelerator, or many emulated ones: rings are by executor, messages name the accelerator.
  * Every ring has one producer and one consumer. The bounds make most of them impossible to overfill: see
  * wiring_init(). Built before the threads start; constant afterwards. */
 #pragma once
@@ -24,66 +24,66 @@
 
 struct decision_log;
 
-#define PORT_REQUESTS_MAX    8192             /* requests a frontend may have outstanding, unless it says otherwise */
+#define PORT_REQUESTS_MAX    8192             /* requests a frontend may have outstanding; preset of port_requests */
 #define WIRING_NAP_NS        (1 * NS_PER_MS)  /* see wiring_accelerators_free() */
-#define WIRING_UP_NS         (50 * NS_PER_US) /* naps end so long before an accelerator is expected to be free */
-#define WIRING_NEWS_MAX      64 /* of accelerators that come and go; more wait at the executor until there is room */
+#define WIRING_UP_NS         (50 * NS_PER_US) /* time before an accelerator is expected to be free at which naps end */
+#define WIRING_NEWS_MAX      64 /* news of accelerators in a ring; more wait at the executor until there is room */
 #define WIRING_PLANS_CENTRAL 64 /* batches that a central policy may have sent to one accelerator; more are refused */
 #define WIRING_HELP_MOST     2 /* messages of a turn up to which a thread takes a sleeper's turn instead of waking it */
-#define TO_RANK_RESERVED     64 /* slots of to_rank kept for answers to grants, on top of one an accelerator */
+#define TO_RANK_RESERVED     64 /* slots of to_rank beyond 1024 and one for each accelerator of the largest part */
 #define RANK_THREADS_MAX     64
-#define PART_NOBODY          UINT8_MAX /* of a model that no sub-cluster knows: it is not there yet, or any more */
+#define PART_NOBODY          UINT8_MAX /* part of a model that no sub-cluster knows: it has not come, or has gone */
 
 enum accelerator_state {
     ACCELERATOR_SERVING,
-    ACCELERATOR_LEAVING, /* gets no new batches, and has not ended all that it had */
-    ACCELERATOR_GONE,    /* has nothing any more */
+    ACCELERATOR_LEAVING, /* the accelerator gets no new batches, and has batches that have not ended */
+    ACCELERATOR_GONE,    /* the accelerator gets no new batches, and has none any more */
 };
 
-/* What other threads may know of a rank thread's accelerators; written at the end of its turns. */
+/* Hints of a rank thread to other threads about its accelerators; written at the end of its turns. */
 struct rank_hints {
-    _Alignas(CACHE_LINE) _Atomic bool accelerators_free; /* one is, or may be had ahead of time */
-    _Atomic int64_t offer_ns; /* if none is: when the next one will be, ahead of time; TIME_NEVER: not known */
+    _Alignas(CACHE_LINE) _Atomic bool accelerators_free; /* some accelerator can be granted, now or ahead of time */
+    _Atomic int64_t offer_ns; /* if none is free: time at which the next one is offered; TIME_NEVER: not known */
 };
 
-/* Where not all roles are in this process, its link thread (src/cluster) stands for the others: their rings lead to it,
- * and it has one doorbell for all of them, with an eventfd. */
+/* Where not all roles are in this process, its link thread (src/cluster) stands for the other roles: their rings lead
+ * to the link thread, which has one doorbell for all of them, with an eventfd. */
 enum wiring_link {
     LINK_NONE,
     LINK_FRONTEND,  /* frontends are here; the link is model thread 0 and executor 0 */
-    LINK_SCHEDULER, /* model and rank threads, or the central thread; the link is frontend 0 and executor 0 */
-    LINK_BACKEND,   /* executors; the link is frontend 0, model thread 0 and rank thread 0 */
+    LINK_SCHEDULER, /* model and rank threads are here, or the central thread; the link is frontend 0 and executor 0 */
+    LINK_BACKEND,   /* executors are here; the link is frontend 0, model thread 0 and rank thread 0 */
 };
 
-/* What a model's requests ask for, as last reported, while they come (struct model_rates). Statistics: written by its
- * model thread, one word after the other. */
+/* The load of a model as last reported; reports come while requests do (struct model_rates). Statistics: written by the
+ * model's thread, one word after the other. */
 struct model_load {
-    _Atomic double rate, accelerators; /* items/s; that it keeps busy at its best batch size */
-    _Atomic int64_t at_ns;
+    _Atomic double rate, accelerators; /* items/s; accelerators that the model keeps busy at its best batch size */
+    _Atomic int64_t at_ns;             /* time of the report */
 };
 
 struct wiring {
     uint32_t frontends, model_threads, executors, accelerators;
-    uint32_t rank_threads;      /* 0: one */
+    uint32_t rank_threads;      /* rank threads; 0: one */
     bool central;               /* one central thread stands for the model threads, and there is no rank thread */
-    enum wiring_link link;      /* which of the threads are in other processes */
-    uint32_t models;            /* what the cores call models: variants of served models */
-    uint32_t models_unused;     /* the last so many of them are kept for served models that come later, on any thread */
-    uint32_t types;             /* of accelerators; 0: 1 */
-    uint32_t batch_max;         /* requests a batch */
+    enum wiring_link link;      /* roles that are in other processes */
+    uint32_t models;            /* model numbers in the cores: each is a variant of a served model */
+    uint32_t models_unused;     /* model numbers, the last ones, for served models that come later, on any thread */
+    uint32_t types;             /* types of accelerators; 0: 1 */
+    uint32_t batch_max;         /* most requests of a batch */
     uint32_t port_requests;     /* requests a frontend may have outstanding; 0: PORT_REQUESTS_MAX */
-    uint32_t request_slots;     /* messages that a ring of requests holds; 0: three for each of those, so never
-                                 * full: two are needed, and hints take the rest (port.c) */
-    uint32_t *thread_of_model;  /* [models]; of unused ones: written before the model comes */
-    uint32_t *thread_of_served; /* [served models] */
-    /* [served models] Models that share their first layers are scheduled as one: the place that requests to a model
-     * queue for, and which suffix they take there (model/config/served_part.h). Written before the model comes. NULL:
-     * each is scheduled by itself */
+    uint32_t request_slots;     /* messages that a ring of requests holds; 0: three for each of port_requests, so that
+                                 * the ring is never full: two are needed, and hints take the rest (port.c) */
+    uint32_t *thread_of_model;  /* [models] model thread; for an unused number: written before the model comes */
+    uint32_t *thread_of_served; /* [served models] model thread */
+    /* [served models] Models that share their first layers are scheduled as one. host_of_served: place that requests to
+     * a model queue for; suffix_of_served: suffix that they take there (model/config/served_part.h). Both are written
+     * before the model comes. NULL: each model is scheduled by itself */
     uint32_t *host_of_served;
     uint8_t *suffix_of_served;
     uint32_t *executor_of;                        /* [accelerators] */
-    uint8_t *part_of_accelerator, *part_of_model; /* [accelerators], [models] at first; NULL: all are of part 0 */
-    uint32_t part_accelerators;                   /* most of a part; set by wiring_init() */
+    uint8_t *part_of_accelerator, *part_of_model; /* [accelerators], [models] parts at first; NULL: all are in part 0 */
+    uint32_t part_accelerators;                   /* accelerators of the largest part; set by wiring_init() */
     struct ring *requests;                        /* struct request_message: wiring_requests() */
     struct ring *refusals;                        /* struct refusal_message: wiring_refusals() */
     struct ring *to_rank;                         /* struct rank_message, all but candidates: wiring_to_rank() */
@@ -96,20 +96,20 @@ struct wiring {
     struct ring *results;                         /* struct result_message: wiring_results() */
     struct ring *commands;                        /* [e] struct accelerator_command */
     struct ring *answers;                         /* [e] struct model_answer */
-    /* What executors look requests up in. Each is set by its frontend's starter, before the frontend submits any. */
+    /* Cards in which executors look requests up. Whoever starts a frontend sets its cards before it submits any. */
     const struct request_card **cards; /* [wiring_numbers()][port_requests] by a frontend's number in handles */
-    int *card_fds;                     /* [frontends] LINK_FRONTEND: what other processes map them by; else -1 */
-    bool pinned;                       /* LINK_FRONTEND: a device may keep that memory in its place */
-    struct region *regions; /* [wiring_regions() + 1] a frontend's own has its number; the next: of bulk threads; the
-                             * last, wiring_region_any() */
+    int *card_fds;                     /* [frontends] LINK_FRONTEND: file descriptors to map the cards by; else -1 */
+    bool pinned;                       /* LINK_FRONTEND: a device may lock the memory for inputs in its place */
+    struct region *regions; /* [wiring_regions() + 1] regions of memory: one for each frontend, by its number; one for
+                             * bulk threads; wiring_region_any() */
     struct doorbell *frontend_bells, *model_bells, *executor_bells, *rank_bells;
     struct rank_hints *hints; /* [rank_threads] */
-    /* [model_threads + rank_threads, and one of advice] logs of what each thread decides, of the model threads first;
-     * whoever starts the threads sets them before, and owns them. NULL: nothing is logged */
+    /* [model_threads + rank_threads + 1] logs of decisions: of the model threads, the rank threads, and of advice.
+     * Whoever starts the threads sets the logs before, and owns them. NULL: nothing is logged */
     struct decision_log *decisions;
     _Atomic uint8_t *states;  /* [accelerators] enum accelerator_state; written by its rank or the central thread */
-    _Atomic uint8_t *parts;   /* [models] where each is; written by its model thread */
-    struct model_load *loads; /* [models] the same */
+    _Atomic uint8_t *parts;   /* [models] part of each model; written by its model thread */
+    struct model_load *loads; /* [models] load of each model; written by its model thread */
 };
 
 /* The rings between two threads. */
@@ -138,7 +138,7 @@ static inline struct ring *wiring_results(const struct wiring *wiring, uint32_t 
     return &wiring->results[executor * wiring->frontends + frontend];
 }
 
-/* The place that requests to a served model are scheduled as. */
+/* The place that requests to a served model queue for. */
 static inline uint32_t wiring_host(const struct wiring *wiring, uint32_t served_model) {
     return wiring->host_of_served ? wiring->host_of_served[served_model] : served_model;
 }
@@ -147,17 +147,18 @@ static inline uint32_t wiring_regions(const struct wiring *wiring) {
     return wiring->frontends + 1;
 }
 
-/* All memory of the process: outputs that are inputs of another model. Without bytes where executors are elsewhere. */
+/* The region of all memory of the process, for outputs that are inputs of another model. It has no bytes where
+ * executors are in other processes. */
 static inline uint32_t wiring_region_any(const struct wiring *wiring) {
     return wiring_regions(wiring);
 }
 
-/* How many numbers frontends may have: a backend's requests come from frontends of the whole cluster. */
+/* How many numbers there are for frontends: a backend's requests come from frontends of the whole cluster. */
 static inline uint32_t wiring_numbers(const struct wiring *wiring) {
     return wiring->link == LINK_BACKEND ? 1u << HANDLE_FRONTEND_BITS : wiring->frontends;
 }
 
-/* The frontend here that a request comes back to, by the number in its handle. */
+/* The frontend of this process that a request comes back to, by the number in the request's handle. */
 static inline uint32_t wiring_frontend_of(const struct wiring *wiring, uint64_t handle) {
     return wiring->link == LINK_BACKEND ? 0 : handle_frontend(handle);
 }
@@ -170,7 +171,7 @@ static inline struct doorbell *wiring_link_bell(const struct wiring *wiring) {
 /* The card of a request that a plan names. For executors. */
 static inline const struct request_card *wiring_card(const struct wiring *wiring, uint64_t handle) {
     const struct request_card *card = &wiring->cards[handle_frontend(handle)][handle_slot(handle)];
-    CHECK_EQ(card->handle, handle); /* it stays as it is until its result is there */
+    CHECK_EQ(card->handle, handle); /* a card does not change until the request's result is there */
     return card;
 }
 
@@ -178,15 +179,15 @@ static inline uint32_t wiring_part_of_accelerator(const struct wiring *wiring, u
     return wiring->part_of_accelerator ? wiring->part_of_accelerator[accelerator] : 0;
 }
 
-/* Whether a message that was just published may start a batch. While every accelerator is busy it cannot, and waking
- * a thread for each request would only take time from the executors (three wake-ups a request took 40 us on a shared
- * core, a third of it at 5400 requests a second). So model threads nap for WIRING_NAP_NS instead of sleeping, and
- * frontends do not wake those that nap: refusals and cancellations are late by that at most. Naps end shortly before
- * an accelerator is expected to be free, so that its next batch is chosen among all requests that have come. The
- * rank thread is not woken either: the executor that reports an accelerator free wakes it, and it reads its messages
- * first. Call after publishing. */
+/* Whether a message that was just published may start a batch. While every accelerator is busy, no message can, and
+ * waking a thread for each request would only take time from the executors (three wake-ups a request took 40 us on a
+ * shared core, a third of the core at 5400 requests a second). So model threads nap for WIRING_NAP_NS instead of
+ * sleeping, and frontends do not wake napping threads: refusals and cancellations are late by WIRING_NAP_NS at most.
+ * Naps end shortly before an accelerator is expected to be free, so that its next batch is chosen among all requests
+ * that have come. The rank thread is not woken either: the executor that reports an accelerator free wakes the rank
+ * thread, which reads its messages before it grants. Call after publishing. */
 static inline bool wiring_accelerators_free(struct wiring *wiring) {
-    if (wiring->central) /* only its policy knows */
+    if (wiring->central) /* only the central policy knows whether accelerators are free */
         return true;
     atomic_thread_fence(memory_order_seq_cst); /* with doorbell_arm_as(): the rank thread stores, then looks */
     for (uint32_t k = 0; k < wiring->rank_threads; k++)
@@ -195,7 +196,7 @@ static inline bool wiring_accelerators_free(struct wiring *wiring) {
     return false;
 }
 
-/* The same of one part. */
+/* Whether a message that was just published to the rank thread of a part may start a batch. */
 static inline bool wiring_part_free(struct wiring *wiring, uint32_t part) {
     atomic_thread_fence(memory_order_seq_cst); /* with doorbell_arm_as(): the rank thread stores, then looks */
     return atomic_load_explicit(&wiring->hints[part].accelerators_free, memory_order_relaxed);
@@ -204,7 +205,7 @@ static inline bool wiring_part_free(struct wiring *wiring, uint32_t part) {
 /* Allocates the rings and bells. The caller has set the counts, thread_of_*, executor_of and part_of_*. `busy_poll`: no
  * thread sleeps. 0 or -errno with a sentence; call wiring_destroy() in either case. */
 int wiring_init(struct wiring *wiring, bool busy_poll, struct sy_error *err);
-/* When no thread uses it any more. */
+/* Frees everything. Called when no thread uses the wiring any more. */
 void wiring_destroy(struct wiring *wiring);
 
 /* Called by whoever started the threads, or by several threads under a lock that they share: orders an accelerator's
@@ -212,24 +213,24 @@ void wiring_destroy(struct wiring *wiring);
  * yet. */
 int wiring_command(struct wiring *wiring, uint32_t accelerator, enum accelerator_order order);
 
-/* The same, under the same lock: a served model, which the executor has loaded (executor_load()),
- * is to be resident, or is not to be any more. 0 or -EAGAIN. */
+/* Called as wiring_command(): orders that a served model, which the executor has loaded (executor_load()), becomes
+ * resident, or is no longer resident. 0 or -EAGAIN. */
 int wiring_model_command(struct wiring *wiring, uint32_t executor, uint32_t served_model, uint32_t version,
                          bool resident);
-/* Takes the executor's next answer to such orders. False: there is none yet. */
+/* Takes the executor's next answer to an order of wiring_model_command(). False: there is none yet. */
 bool wiring_model_answer(struct wiring *wiring, uint32_t executor, struct model_answer *answer);
 
-/* The same: moves a model to another part, with all that it has queued;
- * wiring_part() tells when it is there. 0, or -EAGAIN if too many moves have not been read yet. */
+/* Called as wiring_command(): moves a model to another part, with all that it has queued; wiring_part() tells when the
+ * model is there. 0, or -EAGAIN if too many moves have not been read yet. */
 int wiring_move(struct wiring *wiring, uint32_t model, uint32_t part);
 
-/* The same, of served models (enum model_move_kind). A model may be sent requests once no variant of it is in
- * PART_NOBODY. It is gone, and its cores may be freed, once all its variants are there. After wiring_model_goes() it
- * must not be moved. */
+/* Called as wiring_command(): a served model comes or goes (enum model_move_kind). A model may be sent requests once no
+ * variant of it is in PART_NOBODY. A model has gone, and its cores may be freed, once all its variants are in
+ * PART_NOBODY. After wiring_model_goes() the model must not be moved. */
 int wiring_model_comes(struct wiring *wiring, uint32_t served_model, uint32_t part);
 int wiring_model_goes(struct wiring *wiring, uint32_t served_model);
 
-/* Any thread. */
+/* The part of a model; PART_NOBODY: none. Any thread. */
 static inline uint32_t wiring_part(const struct wiring *wiring, uint32_t model) {
     return atomic_load_explicit(&wiring->parts[model],
                                 memory_order_acquire); /* with set_part() in model_thread_moves.c */
@@ -239,7 +240,7 @@ static inline enum accelerator_state wiring_accelerator_state(const struct wirin
     return atomic_load_explicit(&wiring->states[accelerator], memory_order_relaxed); /* a word on its own */
 }
 
-/* The rank or the central thread: notes an accelerator's state after such news. `idle`: it has nothing to do. */
+/* The rank or the central thread: notes an accelerator's state after news. `idle`: the accelerator has no batches. */
 static inline void wiring_accelerator_news(struct wiring *wiring, uint32_t accelerator, enum accelerator_news news,
                                            bool idle) {
     enum accelerator_state state = wiring_accelerator_state(wiring, accelerator);
