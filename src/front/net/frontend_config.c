@@ -1,4 +1,4 @@
-/* frontend_config.c - completes what frontends are told. */
+/* frontend_config.c - completes the configuration of frontends. */
 #include "front/net/frontend_config.h"
 
 #include "core/system/files.h"
@@ -10,11 +10,15 @@
 #define IDLE_TIMEOUT_S    300
 #define HEAD_TIMEOUT_S    15
 
-#define BODIES_EACH      4   /* of the largest, in the memory of a frontend: fewer would keep each other out */
-#define CONNECTIONS_EACH 256 /* so that limits that go by an eighth of them mean something */
+#define BODIES_EACH                                                                                                    \
+    4 /* largest bodies that fit into a frontend's memory at once; with fewer, large requests would keep each other    \
+         out */
+#define CONNECTIONS_EACH                                                                                               \
+    256 /* connections of a frontend at least, when frontends are divided; limits by an eighth of them then mean       \
+           something */
 
-#define FILES_OTHERWISE 256 /* that the process needs beside: models, shared memory, metrics */
-#define CONNECTIONS_MIN 16  /* of a frontend, where the limit is very low */
+#define FILES_OTHERWISE 256 /* files that the process needs beside connections: models, shared memory, metrics */
+#define CONNECTIONS_MIN 16  /* connections of a frontend if the limit of open files is very low */
 
 /* How many connections each of so many frontends may have: `wanted`, or what the limit of open files allows. Raises
  * that limit first, as far as it may. */
