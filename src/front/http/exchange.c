@@ -4,7 +4,7 @@
  *         -> read_body() -> inference_submit() -> scheduler
  *         -> exchange_finish() -> write_answer() -> http_answer_send()
  *
- * read_body() and write_answer() are done by a bulk thread where there is much to read or write. */
+ * A bulk thread runs read_body() and write_answer() where there is much to read or write. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,9 +18,9 @@
 #include "front/v2/infer_write.h"
 #include "front/v2/json_put.h"
 
-#define ALIGNMENT          64 /* of the first binary tensor behind the JSON */
-#define SWALLOW_BYTES_MAX  (256LL << 20)
-#define STRANGER_BYTES_MAX (1LL << 20) /* of a body that is read and thrown away, if the client has no token */
+#define ALIGNMENT          64            /* alignment of the first binary tensor behind the JSON */
+#define SWALLOW_BYTES_MAX  (256LL << 20) /* most bytes of a body that is read and thrown away */
+#define STRANGER_BYTES_MAX (1LL << 20)   /* most bytes of a body that is thrown away, if the client has no token */
 #define NO_MEMORY          "the memory for inputs is exhausted"
 
 static struct repository_desk *desk_of(const struct http_frontend *f, enum v2_kind kind) {

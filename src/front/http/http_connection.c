@@ -4,8 +4,8 @@
  *                                          ... -> http_answer_begin(), http_answer_send() -> answer_over()
  *
  * A client that closes its sending side (FIN) may have gone, or may wait for its answer: TCP does not tell these apart.
- * So while its request runs it is sent an interim answer (100, which HTTP/1.1 allows at any time): if it has gone, its
- * machine answers with a reset, and the request is cancelled. */
+ * So while the client's request runs, an interim answer (100) is sent, which HTTP/1.1 allows at any time. If the client
+ * has gone, its machine answers with a reset, and the request is cancelled. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,14 +19,15 @@
 #include "front/http/http_state.h"
 #include "front/v2/json_put.h"
 
-#define PARTS_A_TURN  16                    /* of what one connection sends: a request, or a part of one */
-#define HEAD_PART     ((size_t)4 * 1024)    /* parsed at once of a head, whose fields may be tiny: 0.2 ms */
-#define CHUNKED_PART  ((size_t)16 * 1024)   /* the same of a body in chunks, which may be of a byte each: 0.1 ms */
-#define HEAD_RECEIVE  ((size_t)32 * 1024)   /* at once, while a head may come: so much may have to be kept */
-#define BODY_RECEIVE  ((size_t)1024 * 1024) /* at once, into a body's block */
-#define SEND_MOST     ((size_t)1024 * 1024) /* in a turn, of one connection */
-#define TLS_SEND_MOST ((size_t)256 * 1024)  /* the same over TLS, which takes five times as long */
-#define SEND_PIECES   (2 + INFER_ANSWER_PIECES)
+#define PARTS_A_TURN 16                    /* requests, or parts of one, parsed on one connection in a turn */
+#define HEAD_PART    ((size_t)4 * 1024)    /* bytes of a head parsed at once; its fields may be tiny: 0.2 ms */
+#define CHUNKED_PART ((size_t)16 * 1024)   /* bytes of a chunked body parsed at once; chunks may be tiny: 0.1 ms */
+#define HEAD_RECEIVE ((size_t)32 * 1024)   /* bytes of one receive while a head may come: all may have to be kept */
+#define BODY_RECEIVE ((size_t)1024 * 1024) /* bytes of one receive into a body's block */
+#define SEND_MOST    ((size_t)1024 * 1024) /* bytes sent on one connection in a turn */
+#define TLS_SEND_MOST                                                                                                  \
+    ((size_t)256 * 1024) /* bytes sent on one TLS connection in a turn; TLS takes five times as long */
+#define SEND_PIECES (2 + INFER_ANSWER_PIECES)
 _Static_assert(HEAD_RECEIVE <= FRONTEND_IN_BYTES, "received into the frontend's buffer");
 
 void http_connection_does(struct http_connection *c, enum http_doing doing) {

@@ -17,14 +17,14 @@
 #include "sched/threads/wiring.h"
 
 #define NO_FREE        UINT32_MAX
-#define SLO_DEFAULT_NS NS_PER_S /* for a model whose SLO nobody chose */
+#define SLO_DEFAULT_NS NS_PER_S /* SLO of a model for which nobody chose one */
 /* A deadline that nobody asked for refuses no request: one that misses it is answered late, within LATE_MOST_NS or
  * LATE_SLOS times the SLO, whichever is longer, after its inputs are there. A long run needs more (late_most_ns()). */
 #define LATE_MOST_NS       NS_PER_S
 #define LATE_SLOS          4
 #define IDLE_BEFORE_TRIM_S 10
-#define ROOM_MIN           ((size_t)4 * 1024)    /* of a body */
-#define ROOM_BELIEVED      ((size_t)1024 * 1024) /* at once, however much is announced */
+#define ROOM_MIN           ((size_t)4 * 1024)    /* least room for a body */
+#define ROOM_BELIEVED      ((size_t)1024 * 1024) /* most room that an announced length gets at once */
 
 static struct inference *slot(const struct inferences *home, uint32_t index) {
     return (struct inference *)(home->slots + index * home->slot_bytes);

@@ -1,4 +1,4 @@
-/* accelerators_answer.c - reads numbers and orders, writes states. */
+/* accelerators_answer.c - reads accelerators' numbers and orders, and writes their states. */
 #include "front/v2/accelerators_answer.h"
 
 #include <jansson.h>

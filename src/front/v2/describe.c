@@ -1,4 +1,4 @@
-/* describe.c - messages put together from the served models. */
+/* describe.c - composes messages from the served models. */
 #include "front/v2/describe.h"
 
 #include <errno.h>
@@ -11,11 +11,11 @@
 #include "model/config/ensemble.h"
 #include "model/config/model_config.h"
 
-#define BYTES_FIXED     ((size_t)1024 * 1024) /* untouched pages cost nothing; 1024 regions take 700 KB */
-#define BYTES_PER_MODEL ((size_t)2048)        /* in an answer that lists all models */
-#define BYTES_PER_SIZE  ((size_t)256)         /* of a model's batches */
-#define BYTES_PER_STEP  ((size_t)256)         /* of an ensemble, */
-#define BYTES_PER_FLOW  ((size_t)96)          /* and of a tensor that the step takes or gives */
+#define BYTES_FIXED     ((size_t)1024 * 1024) /* 1024 regions take 700 KB; untouched pages cost nothing */
+#define BYTES_PER_MODEL ((size_t)2048)        /* bytes for each model */
+#define BYTES_PER_SIZE  ((size_t)256)         /* bytes for each batch size of a model */
+#define BYTES_PER_STEP  ((size_t)256)         /* bytes for each step of an ensemble */
+#define BYTES_PER_FLOW  ((size_t)96)          /* bytes for each input or output of a step */
 
 /* An ensemble's steps in its configuration. */
 static size_t steps_bytes(const struct ensemble *ensemble) {

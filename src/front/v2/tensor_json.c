@@ -1,4 +1,4 @@
-/* tensor_json.c - decimal to binary and back.
+/* tensor_json.c - converts decimal numbers to binary and back.
  *
  * Reading: a number is digits * 10^exponent with at most 19 digits in nearly all cases. The product of the digits with
  * the first 64 (if need be 128) bits of 10^exponent has enough correct bits to round, but for rare cases that the bits
@@ -23,7 +23,7 @@
 #define POWER_MIN (-64)
 #define POWER_MAX 64
 
-#define SLICE_ELEMENTS 1024 /* between yield points: some 10 us, or 0.5 ms where strtod must decide */
+#define SLICE_ELEMENTS 1024 /* elements between yield points: some 10 us, or 0.5 ms if strtod must decide */
 
 #define ELEMENT_CHARS 32 /* room for any element's text, and for what is overwritten behind it */
 

@@ -1,4 +1,4 @@
-/* v2_answer.c - what paths other than infer answer. Nothing here is on the hot path. */
+/* v2_answer.c - the answers of paths other than infer. Nothing here is on the hot path. */
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
