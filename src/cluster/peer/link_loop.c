@@ -21,9 +21,9 @@
 #include "core/system/thread.h"
 
 #define EVENTS_MAX  64
-#define ACCEPT_MOST 16                /* a turn */
-#define GREET_PART  4                 /* handshakes may take one in so many parts of the thread's time, */
-#define GREET_NS    (250 * NS_PER_MS) /* and this much in a row after a quiet time */
+#define ACCEPT_MOST 16                /* connections accepted in a turn */
+#define GREET_PART  4                 /* part of the thread's time that handshakes may take */
+#define GREET_NS    (250 * NS_PER_MS) /* time that handshakes may take in a row, after a quiet time */
 
 /* The epoll data of descriptors that are no peers. */
 static char bell_mark, listen_mark, local_mark, ready_mark;

@@ -26,7 +26,7 @@
 #define BODY_RECEIVE ((size_t)1024 * 1024) /* bytes of one receive into a body's block */
 #define SEND_MOST    ((size_t)1024 * 1024) /* bytes sent on one connection in a turn */
 #define TLS_SEND_MOST                                                                                                  \
-    ((size_t)256 * 1024) /* bytes sent on one TLS connection in a turn; TLS takes five times as long */
+    ((size_t)256 * 1024) /* bytes sent on one TLS connection in a turn, which take five times as long */
 #define SEND_PIECES (2 + INFER_ANSWER_PIECES)
 _Static_assert(HEAD_RECEIVE <= FRONTEND_IN_BYTES, "received into the frontend's buffer");
 

@@ -52,9 +52,8 @@ struct http_span {
 struct http_connection {
     struct http_frontend *frontend;
     struct stream stream;
-    struct list_node link; /* place in the frontend's list of connections */
-    struct list_node
-        again; /* place in the frontend's list of connections that go on next turn, even if nothing comes */
+    struct list_node link;    /* place in the frontend's list of connections */
+    struct list_node again;   /* place in the frontend's list of connections that go on next turn */
     struct list_node waiting; /* place in the frontend's list of connections without a complete request */
     bool spare;               /* the connection came when there were too many: it may only ask for health */
     struct peer_address peer; /* address of the client */
@@ -117,7 +116,7 @@ struct exchange {
 struct http_frontend {
     struct frontend base;
     llhttp_settings_t callbacks;
-    struct list_node again;  /* connections that go on next turn, even if nothing comes */
+    struct list_node again;  /* connections that go on next turn, even if no bytes come */
     struct list_node closed; /* connections that are freed when the turn ends */
 
     /* read by other threads */
