@@ -15,9 +15,8 @@ struct peer; /* cluster/peer/peer.h */
 #define HELLO_FABRIC_MAX  32
 /* Most frontend threads of one process. Handles number a thread as number of the process * HELLO_LANES_MAX + thread. */
 #define HELLO_LANES_MAX    16
-#define HELLO_REQUESTS_MAX (1u << 20) /* most requests of a process (lanes times slots); others keep memory for each   \
-                                       */
-#define HELLO_NUMBERS ((1u << HANDLE_FRONTEND_BITS) / HELLO_LANES_MAX) /* bound of processes' numbers */
+#define HELLO_REQUESTS_MAX (1u << 20) /* most requests of a process: lanes * slots; others keep memory for each */
+#define HELLO_NUMBERS      ((1u << HANDLE_FRONTEND_BITS) / HELLO_LANES_MAX) /* bound of processes' numbers */
 
 enum cluster_role {
     ROLE_SCHEDULER,

@@ -68,14 +68,13 @@ enum frame_kind {
     FRAME_RESTS = 41,  /* to a backend: u32[] its accelerators that leave, for which no more plans come */
     FRAME_MODEL_ENDS,  /* from a backend: u32 its number of a model that it wants to run no more; to a frontend: as
                           FRAME_MODEL_GONE, but the requests in the scheduler still run */
-    FRAME_MODEL_RESTS, /* to a backend: u32 its number of a model, for which no more plans come, and none is under way
-                        */
+    FRAME_MODEL_RESTS, /* to a backend: u32 its number of a model that no plan needs any more */
     FRAME_ADVICE,      /* to a frontend: u32 the advised number of accelerators */
     FRAME_ASIDE,       /* from a backend: JSON (aside.h), all models that it has and does not serve */
     /* backend -> frontend */
     FRAME_PULL = 48, /* u64 handles[] of requests whose cards and inputs are to be sent */
-    FRAME_TAKEN,  /* u64 handles[] of requests whose cards were read in the frontend's memory; inputs may be read there,
-                     too */
+    FRAME_TAKEN,  /* u64 handles[] of requests whose cards were read in the frontend's memory, their inputs perhaps, too
+                   */
     FRAME_RESULT, /* struct wire_result, struct wire_tensor[]; body: the tensors, or the sentence why there are none */
     FRAME_WHERE,  /* u64 handles[] of requests whose inputs' places are wanted; the inputs are kept until FRAME_READ */
     FRAME_READ,   /* u64 handles[] of FRAME_LIES, whose inputs were read, or will not be */

@@ -1,5 +1,5 @@
-/* frontend_link.c - a frontend's link: requests that are away (sent, or waiting to be), the scheduler, turns, start and
- * end. Backends are in frontend_backends.c. */
+/* frontend_link.c - a frontend's link: requests that are away (sent, or waiting to be sent), the scheduler, turns,
+ * start and end. Backends are in frontend_backends.c. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,18 +13,17 @@
 #include "core/system/log.h"
 #include "core/util/assert.h"
 
-#define TAKE_MOST 256               /* messages from one ring a turn */
-#define SWEEP_NS  (10 * NS_PER_MS)  /* between two searches for requests that are too late or long cancelled */
-#define LOOK_NS   (5 * NS_PER_MS)   /* between two calls of the owner's look() while models go, */
-#define REST_NS   (100 * NS_PER_MS) /* and otherwise */
+#define TAKE_MOST 256               /* most messages of one ring in a turn */
+#define SWEEP_NS  (10 * NS_PER_MS)  /* time between two searches for requests that are late or long cancelled */
+#define LOOK_NS   (5 * NS_PER_MS)   /* time between two calls of the owner's look() while models go */
+#define REST_NS   (100 * NS_PER_MS) /* time between two calls of the owner's look() otherwise */
 /* A model that no backend has any more is kept for this time, with its requests: a backend, or another scheduler that
  * knows one, may be back soon. */
-#define FORGET_NS (2 * NS_PER_S)
-#define FORGET_ISOLATED_NS                                                                                             \
-    (60 * NS_PER_S) /* of `serve --isolate`: what ended is being started again, and loads its models */
-#define NO_MODEL UINT32_MAX
-/* A request that a backend has taken is not stopped there if it is cancelled. It ends here all the same after this
- * time, however long its batch runs, so that it takes up no place for nobody, and the frontend can end. */
+#define FORGET_NS          (2 * NS_PER_S)
+#define FORGET_ISOLATED_NS (60 * NS_PER_S) /* with `serve --isolate`: the backend that ended starts again */
+#define NO_MODEL           UINT32_MAX
+/* A cancelled request that a backend has taken is not stopped there. After this time it ends here nevertheless, however
+ * long its batch runs, so that it occupies no slot, and the frontend can end. */
 #define CANCELLED_NS (5 * NS_PER_S)
 
 /* ---- handles: of ports in this process, and of the cluster ---- */

@@ -1,7 +1,7 @@
 /* scheduler_changes.c - a backend's models come and go while it serves.
  *
  * The scheduler treats a backend's accelerators as a class, which is their type together with the backend's models
- * (catalogue.h). So when the models change, the accelerators change their class:
+ * (catalogue.h). When the models change, the accelerators change their class:
  *
  *     choose the new classes, which count from now on: models get places that know both   (reconcile())
  *     wait until no place is needed any more that knows only an old class                 (may_switch())
@@ -18,7 +18,7 @@
 #include "cluster/roles/scheduler_link_state.h"
 #include "core/system/log.h"
 
-#define CHOOSE_NS (100 * NS_PER_MS) /* between attempts while no class is free */
+#define CHOOSE_NS (100 * NS_PER_MS) /* time between attempts to choose classes while none is free */
 
 /* ---- models that wait for others of their name to go ---- */
 

@@ -1,6 +1,6 @@
 /* scheduler_link.c - members, and the messages between them and the scheduling threads.
  *
- * Everything about models and accelerators is in scheduler_places.c. */
+ * Models and accelerators are in scheduler_places.c. */
 #include "cluster/roles/scheduler_link.h"
 
 #include <errno.h>
@@ -17,19 +17,19 @@
 #include "core/util/assert.h"
 #include "front/net/auth.h"
 
-#define TAKE_MOST       1024           /* messages from one ring a turn */
-#define AHEAD           8              /* requests ahead whose `last` is prefetched */
-#define GREET_NS        (5 * NS_PER_S) /* from being accepted to the introduction */
-#define ERROR_PART_MOST 8 /* the error of a clock may take at most one in so many parts of a request's time */
-/* How long members may take to join a scheduler that begins to lead. At worst they ask the registry only every two
- * seconds, take three heartbeats to find another scheduler silent, and leave that out for three more. */
+#define TAKE_MOST       1024           /* most messages of one ring in a turn */
+#define AHEAD           8              /* distance, in requests, at which `last` is prefetched */
+#define GREET_NS        (5 * NS_PER_S) /* time from a connection to the introduction */
+#define ERROR_PART_MOST 8              /* part of a request's time that a clock's error may take at most */
+/* Time for members to join a scheduler that begins to lead. At worst a member asks the registry only every two seconds,
+ * takes three heartbeats to find another scheduler silent, and leaves that one out for three more. */
 #define SETTLE_NS           (3 * NS_PER_S)
 #define SETTLE_BEATS        (2 * HEALTH_BEATS + 1)
 #define SCHEDULER_SILENT_NS (10 * NS_PER_S)
-#define STRANGERS_MAX       256              /* connected, and not introduced */
-#define EVICT_LOOKS         32               /* strangers checked, to find the one to close */
-#define LOOK_NS             (1 * NS_PER_MS)  /* between two checks of members, and of models while something changes */
-#define LOOK_MEMBER_NS      (10 * NS_PER_US) /* so much longer for each member: checking one takes some 20 ns */
+#define STRANGERS_MAX       256             /* most connections without an introduction */
+#define EVICT_LOOKS         32              /* most strangers that are checked to find the one to close */
+#define LOOK_NS             (1 * NS_PER_MS) /* time between two checks of members, and of models while something changes */
+#define LOOK_MEMBER_NS      (10 * NS_PER_US) /* added time for each member: a check takes some 20 ns */
 
 /* ---- to members ---- */
 

@@ -1,8 +1,8 @@
 /* scheduler_places.c - places for models and accelerators: backends fill them and leave them.
  *
- * A place's cores know the profiles of those classes that ran its model when the place was made. When other classes run
- * the model, it gets a new place, frontends are told of that, and the old place goes once its last requests have ended:
- * as when a model is replaced (server/process/model_slots.h). */
+ * The cores of a place know the profiles of the classes that ran its model when the place was made. When other classes
+ * run the model, the model gets a new place, frontends are told, and the old place goes once its last requests have
+ * ended, as when a model is replaced (server/process/model_slots.h). */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "core/system/log.h"
 #include "core/util/assert.h"
 
-#define BROUGHT_MOST 4 /* models of one backend, in multiples of the places: some models may wait for a place */
+#define BROUGHT_MOST 4 /* most models of one backend, in multiples of the places: some may wait for a place */
 
 int places_init(struct scheduler_link *l) {
     const struct wiring *w = l->wiring;

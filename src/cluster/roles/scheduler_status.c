@@ -1,4 +1,4 @@
-/* scheduler_status.c - the status for visitors: members of the cluster, models, accelerators, links. */
+/* scheduler_status.c - writes the status for visitors: members of the cluster, models, accelerators, links. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* transport_shm.c - inputs of a frontend on this host: it passes the memory of its cards and inputs, which the backend
- * reads in place. The frontend is not asked, so afterwards the card is checked once more: the request must still be the
- * same.
+/* transport_shm.c - inputs of a frontend on this host: the frontend hands over the memory of its cards and inputs, and
+ * the backend reads in that memory. The frontend is not asked, so the card is checked once more after a read: the
+ * request must still be the same.
  *
  * The inputs of a batch of several requests stay where they are until the executor copies them into the batch, and
  * checks the cards (card_has_ended()); only strings, which must not change once they have been checked, and the

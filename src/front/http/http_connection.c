@@ -19,15 +19,14 @@
 #include "front/http/http_state.h"
 #include "front/v2/json_put.h"
 
-#define PARTS_A_TURN 16                    /* requests, or parts of one, parsed on one connection in a turn */
-#define HEAD_PART    ((size_t)4 * 1024)    /* bytes of a head parsed at once; its fields may be tiny: 0.2 ms */
-#define CHUNKED_PART ((size_t)16 * 1024)   /* bytes of a chunked body parsed at once; chunks may be tiny: 0.1 ms */
-#define HEAD_RECEIVE ((size_t)32 * 1024)   /* bytes of one receive while a head may come: all may have to be kept */
-#define BODY_RECEIVE ((size_t)1024 * 1024) /* bytes of one receive into a body's block */
-#define SEND_MOST    ((size_t)1024 * 1024) /* bytes sent on one connection in a turn */
-#define TLS_SEND_MOST                                                                                                  \
-    ((size_t)256 * 1024) /* bytes sent on one TLS connection in a turn, which take five times as long */
-#define SEND_PIECES (2 + INFER_ANSWER_PIECES)
+#define PARTS_A_TURN  16                    /* requests, or parts of one, parsed on one connection in a turn */
+#define HEAD_PART     ((size_t)4 * 1024)    /* bytes of a head parsed at once; its fields may be tiny: 0.2 ms */
+#define CHUNKED_PART  ((size_t)16 * 1024)   /* bytes of a chunked body parsed at once; chunks may be tiny: 0.1 ms */
+#define HEAD_RECEIVE  ((size_t)32 * 1024)   /* bytes of one receive while a head may come: all may have to be kept */
+#define BODY_RECEIVE  ((size_t)1024 * 1024) /* bytes of one receive into a body's block */
+#define SEND_MOST     ((size_t)1024 * 1024) /* bytes sent on one connection in a turn */
+#define TLS_SEND_MOST ((size_t)256 * 1024)  /* bytes sent on one TLS connection in a turn: five times as slow */
+#define SEND_PIECES   (2 + INFER_ANSWER_PIECES)
 _Static_assert(HEAD_RECEIVE <= FRONTEND_IN_BYTES, "received into the frontend's buffer");
 
 void http_connection_does(struct http_connection *c, enum http_doing doing) {

@@ -60,8 +60,7 @@ struct http_connection {
     struct peer *address;     /* counts of that address */
     struct coming coming;     /* the connection's request, while its body comes */
     enum http_doing doing;
-    int64_t
-        since_ns; /* begin of the activity `doing`; of a head: arrival of its first byte, or begin of the wait for it */
+    int64_t since_ns;          /* begin of `doing`; of a head: arrival of its first byte, or begin of the wait for it */
     uint64_t bytes;            /* bytes of the body that were read */
     struct frontend_pace pace; /* pace of the body, or of the answer */
     struct unsent unsent;

@@ -10,8 +10,7 @@
 
 #define AUTH_TOKENS_MAX      256
 #define AUTH_TOKEN_BYTES_MAX 512
-#define AUTH_HEADERS_MAX                                                                                               \
-    4 /* headers of a request that are compared with the tokens: with many tokens a comparison takes time */
+#define AUTH_HEADERS_MAX     4 /* headers of a request that are compared: with many tokens that takes time */
 
 /* What an HTTP client without a token is told. */
 #define AUTH_NEEDED "a token is needed: Authorization: Bearer TOKEN, or X-Api-Key: TOKEN"

@@ -10,12 +10,8 @@
 #define IDLE_TIMEOUT_S    300
 #define HEAD_TIMEOUT_S    15
 
-#define BODIES_EACH                                                                                                    \
-    4 /* largest bodies that fit into a frontend's memory at once; with fewer, large requests would keep each other    \
-         out */
-#define CONNECTIONS_EACH                                                                                               \
-    256 /* connections of a frontend at least, when frontends are divided; limits by an eighth of them then mean       \
-           something */
+#define BODIES_EACH      4   /* largest bodies in a frontend's memory at least: fewer would keep each other out */
+#define CONNECTIONS_EACH 256 /* connections of a frontend at least, so that an eighth of them means something */
 
 #define FILES_OTHERWISE 256 /* files that the process needs beside connections: models, shared memory, metrics */
 #define CONNECTIONS_MIN 16  /* connections of a frontend if the limit of open files is very low */

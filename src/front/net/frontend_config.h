@@ -36,12 +36,11 @@ struct preparer;
 #define INPUTS_BYTES_MAX ((uint64_t)1 << 30)
 
 struct frontend_config {
-    int listen_fd;  /* listening socket of listen_open(); the frontend duplicates it */
-    uint32_t index; /* number among the frontends of the port; names the thread: "http-0" */
-    struct acceptor_group
-        *group;        /* group that shares the port's connections; NULL: each frontend keeps those that it accepts */
-    struct port *port; /* port to the scheduler, outlives the frontend; NULL: `page` answers all requests */
-    uint32_t model_count; /* bound of the models' numbers */
+    int listen_fd;                /* listening socket of listen_open(); the frontend duplicates it */
+    uint32_t index;               /* number among the frontends of the port; names the thread: "http-0" */
+    struct acceptor_group *group; /* group that shares the port's connections; NULL: each keeps those it accepts */
+    struct port *port;            /* port to the scheduler, outlives the frontend; NULL: `page` answers all requests */
+    uint32_t model_count;         /* bound of the models' numbers */
     const struct model_publication *models;
     struct bulk *bulk;                    /* threads for long work; NULL: the frontend does it, in its turns */
     struct repository_desk *desk;         /* desk for orders to load and unload; NULL: nobody takes orders */
@@ -57,12 +56,11 @@ struct frontend_config {
     bool auth_health;             /* requests for health (live, ready) need a token, too */
     uint64_t body_bytes_max;      /* most bytes of an inference's or an order's body; more is answered 413; 0: 64 MiB */
     uint64_t inputs_bytes_max;    /* memory for the inputs of all requests; 503 when it is full; 0: 1 GiB */
-    uint64_t
-        answers_bytes_max;    /* bytes of answers that clients have not taken; connections with more end; 0: 512 MiB */
-    uint32_t requests_max;    /* infer requests at once (shared out by slots.h); 0: 8192 */
-    uint32_t frontends;       /* frontends of the process, which share its limit of open files; 0: 1 */
-    uint32_t connections_max; /* connections at once; for more, others make way; 0: 10000, or what the limit of open
-                                 files allows */
+    uint64_t answers_bytes_max;   /* bytes of answers that wait for clients; beyond it connections end; 0: 512 MiB */
+    uint32_t requests_max;        /* infer requests at once (shared out by slots.h); 0: 8192 */
+    uint32_t frontends;           /* frontends of the process, which share its limit of open files; 0: 1 */
+    uint32_t connections_max;     /* connections at once; for more, others make way; 0: 10000, or what the limit of open
+                                     files allows */
     uint32_t connections_per_address; /* connections of one address; more are closed at once; 0: no limit */
     uint32_t idle_timeout_s;          /* time without a byte after which a connection is closed; 0: 300 */
     uint32_t head_timeout_s;          /* time for the TLS handshake, and for a request's head; 0: 15 */

@@ -21,8 +21,7 @@
 #include "core/system/clock.h"
 
 #define SILENT_MS     60000           /* time without an answer of the peer's machine after which the peer has gone */
-#define WAITED_MAX_NS (10 * NS_PER_S) /* longest wait that is believed; with a longer one the clock was set meanwhile  \
-                                       */
+#define WAITED_MAX_NS (10 * NS_PER_S) /* longest wait that is believed; else the clock was set meanwhile */
 #define CONTROL_BYTES 256
 
 int stream_home_init(struct stream_home *home, int epoll_fd, struct tls *tls, const char *alpn,

@@ -15,11 +15,10 @@
 struct unsent {
     struct list_node link;
     struct stream *stream;
-    uint64_t handed; /* bytes of answers that the stream was ever given */
-    uint64_t bytes;  /* bytes of answers that are kept now; 0: not listed */
-    uint64_t taken;  /* unsent_taken() at the last unsent_look() */
-    uint64_t
-        lately; /* bytes taken until the last unsent_look(), each second's weighing half as much as the next second's */
+    uint64_t handed;  /* bytes of answers that the stream was ever given */
+    uint64_t bytes;   /* bytes of answers that are kept now; 0: not listed */
+    uint64_t taken;   /* unsent_taken() at the last unsent_look() */
+    uint64_t lately;  /* bytes taken until the last unsent_look(); each second counts half as much as the next one */
     int64_t since_ns; /* time since which the connection is listed */
 };
 

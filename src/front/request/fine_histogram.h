@@ -10,8 +10,7 @@
 #include <stdint.h>
 
 #define FINE_HISTOGRAM_STEP_BITS 8
-#define FINE_HISTOGRAM_BUCKETS                                                                                         \
-    (33u << FINE_HISTOGRAM_STEP_BITS) /* buckets up to 2^40 ns (18 minutes); the last has all greater values, too */
+#define FINE_HISTOGRAM_BUCKETS   (33u << FINE_HISTOGRAM_STEP_BITS) /* up to 2^40 ns, 18 minutes; the rest in the last */
 
 struct fine_histogram {
     _Atomic uint64_t count, sum; /* number and sum of all values */

@@ -66,8 +66,7 @@ struct preparation {
      * the preparation was dropped or gives way */
     _Atomic bool dropped, halt;
     const struct transform_ops *stop_ops; /* functions to stop the running model; under the preparer's lock */
-    struct transform_stop
-        *stop; /* handle to stop the running model; under the lock; NULL: no model runs that can be stopped */
+    struct transform_stop *stop; /* handle to stop the running model; under the lock; NULL: none can be stopped */
     /* set before the preparation comes back */
     enum preparation_end end;
     int64_t took_ns;       /* time of the preparing thread */

@@ -43,11 +43,10 @@ struct request {
     const struct tensor_view *inputs; /* [input_count] inputs in the signature's order; the array and the data stay in
                                          place until the request comes back, the data also while request_is_read() */
     uint32_t input_count;
-    bool preparing;   /* the inputs are still being written, until port_prepared() */
-    int64_t ready_ns; /* time for which the inputs are promised, if `preparing` */
-    struct ensemble_run *
-        run; /* run of the ensemble that this request is a step's of (ensemble_run.h); NULL: it is a client's request */
-    uint32_t step; /* number of that step, if `run` is not NULL */
+    bool preparing;           /* the inputs are still being written, until port_prepared() */
+    int64_t ready_ns;         /* time for which the inputs are promised, if `preparing` */
+    struct ensemble_run *run; /* run of the ensemble of which this is a step's request; NULL: a client's request */
+    uint32_t step;            /* number of that step, if `run` is not NULL */
 
     /* for the port */
     uint32_t slot;             /* slot in the port */

@@ -14,10 +14,9 @@ struct model_statistics {
     uint64_t items;                                /* items of answered requests */
     uint64_t batches;                              /* batches that ran */
     /* sums over requests */
-    uint64_t answered_ns;   /* answered requests: from the first byte read to the answer */
-    uint64_t unanswered_ns; /* refused and failed requests: from the first byte read to the answer */
-    uint64_t
-        queue_ns; /* answered requests: from the first byte to the start of the run, gathering of inputs included */
+    uint64_t answered_ns;      /* answered requests: from the first byte read to the answer */
+    uint64_t unanswered_ns;    /* refused and failed requests: from the first byte read to the answer */
+    uint64_t queue_ns;         /* answered requests: from the first byte to the start of the run, gathering included */
     uint64_t run_ns, reply_ns; /* answered requests: the run, and from its end to the answer */
     uint64_t cpu_bytes;        /* bytes of the machine's memory, as profiled; 0: not known */
     int64_t last_ms;           /* time of the last answer since 1970; 0: none */
