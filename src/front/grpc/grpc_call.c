@@ -1,4 +1,4 @@
-/* grpc_call.c - a call from its headers to its status: what the client sends in it, and what it gets.
+/* grpc_call.c - a call from its headers to its status: the client's messages, and the answers.
  *
  *     call_open() -> call_data() ... -> message complete
  *         unary:     call_half_close() -> grpc_exchange_run()
@@ -16,8 +16,8 @@
 
 #define NO_FREE          UINT32_MAX
 #define WATCHERS_MAX     1024
-#define TAKE_MIN         ((size_t)16 * 1024) /* an answer with so much left is sent from where it lies, not copied */
-#define MESSAGES_AT_ONCE 32                  /* of a stream: some 0.05 ms; the others are kept, too */
+#define TAKE_MIN         ((size_t)16 * 1024) /* least rest of an answer that is sent without a copy */
+#define MESSAGES_AT_ONCE 32 /* messages of a stream that are taken at once, some 0.05 ms; further ones are kept */
 
 #define HEADER(name_, value_)                                                                                          \
     {                                                                                                                  \

@@ -1,4 +1,4 @@
-/* grpc_infer.c - two passes over a request's head: first which model it is for, then its tensors. */
+/* grpc_infer.c - two passes over a request's head: first the model's name, then the tensors. */
 #include "front/grpc/grpc_infer.h"
 
 #include <errno.h>
@@ -102,9 +102,10 @@ struct reader {
     struct infer_memory memory;
     struct infer_call *call;
     struct sy_error *err;
-    const char *typed; /* an input that has contents, or NULL */
+    const char *typed; /* name of an input that has typed contents; NULL: none has */
     uint32_t order_count;
-    uint32_t order[TENSORS_MAX]; /* inputs without contents, in the order given: raw ones follow in it */
+    uint32_t order[TENSORS_MAX]; /* [order_count] inputs without typed contents, in the request's order, which is that
+                                    of the raw inputs */
 };
 
 /* An input as the message describes it. */
@@ -174,12 +175,12 @@ static int input_fields_read(struct reader *r, const struct protobuf_field *mess
 
 /* ---- typed contents ---- */
 
-#define SLICE_ELEMENTS 4096 /* between yield points: some 20 us */
+#define SLICE_ELEMENTS 4096 /* elements between yield points: some 20 us */
 
 struct contents {
-    uint32_t field;          /* of InferTensorContents; 0: the type is sent raw only */
-    enum protobuf_wire wire; /* of an element */
-    int64_t min, max;        /* the type's range, for integers sent with 32 bits; `max` 0: it is not checked */
+    uint32_t field;          /* number in InferTensorContents; 0: the type is sent raw only */
+    enum protobuf_wire wire; /* wire format of an element */
+    int64_t min, max;        /* range of the type, for integers sent with 32 bits; `max` 0: not checked */
 };
 
 static const struct contents contents_of[DATATYPE_COUNT] = {

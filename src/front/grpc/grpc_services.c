@@ -1,4 +1,4 @@
-/* grpc_services.c - every method but inference, from message to message. */
+/* grpc_services.c - the answers of every method but inference: reads a message, and writes its answer. */
 #include "front/grpc/grpc_services.h"
 
 #include <string.h>
