@@ -49,8 +49,7 @@ struct registry_leader {
 bool registry_member_valid(const struct registry_member *member);
 bool registry_address_valid(const char *address);
 
-/* Read a key's value. 0, or -EBADMSG: it has another form. registry_leader_read() sets term, incarnation and address.
- */
+/* Read a key's value. 0; -EBADMSG: it has another form. registry_leader_read() sets term, incarnation, address. */
 int registry_member_read(const char *value, size_t bytes, struct registry_member *member);
 int registry_leader_read(const char *value, size_t bytes, struct registry_leader *leader);
 

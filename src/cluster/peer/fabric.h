@@ -21,8 +21,7 @@ struct fabric_end; /* a connection */
 
 /* None of these functions may close a connection. `of` is the owner's context of a connection. */
 struct fabric_events {
-    /* A process wants to connect, and shows a secret. Returns the connection's context, or NULL to refuse the process.
-     */
+    /* A process wants to connect, and shows a secret. Returns the connection's context; NULL: refused. */
     void *(*asked)(void *owner, const uint64_t secret[2]);
     /* A requested connection is accepted; from then on `of` owns the connection, and closes it. */
     void (*accepted)(void *of, struct fabric_end *end);

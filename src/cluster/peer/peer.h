@@ -60,10 +60,9 @@ struct peer {
     int fd, epoll_fd;
     char name[160]; /* name in logs: "backend 10.0.0.3:41234" */
     bool connecting, closed, writable_wanted, flush_wanted;
-    bool flushed_last; /* peer is flushed after all others in a turn: what it reads about frames to others is then true
-                        */
-    bool stranger;     /* peer has connected to us and not introduced itself: only short frames are accepted */
-    bool paused;       /* nothing is read */
+    bool flushed_last;    /* peer is flushed last in a turn: what it reads about frames to others is then true */
+    bool stranger;        /* peer has connected to us and not introduced itself: only short frames are accepted */
+    bool paused;          /* nothing is read */
     struct peer_tls *tls; /* TLS of the connection; NULL: plain text */
     int64_t heard_ns;     /* time at which bytes were last received */
     uint32_t format;      /* format of frames; the oldest, until both ends have introduced themselves */

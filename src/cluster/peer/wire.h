@@ -50,8 +50,7 @@ enum frame_kind {
     FRAME_RAN,          /* backend: struct ran_message[] */
     FRAME_FREED,        /* backend: struct freed_message[] */
     FRAME_UNDELIVERED,  /* backend: struct wire_lost[], which the scheduler passes on to the frontends */
-    FRAME_MODEL_LEFT, /* frontend: u32 a model of FRAME_MODEL_GONE or FRAME_MODEL_ENDS, for which no more requests come
-                       */
+    FRAME_MODEL_LEFT,   /* frontend: u32 a model of FRAME_MODEL_GONE or _ENDS, for which no more requests come */
     /* scheduler -> member */
     FRAME_SERVE = 32, /* frontend: u32 the scheduler's number of a model or ensemble, then a description; no model has
                          the number of an ensemble */
@@ -73,8 +72,7 @@ enum frame_kind {
     FRAME_ASIDE,       /* from a backend: JSON (aside.h), all models that it has and does not serve */
     /* backend -> frontend */
     FRAME_PULL = 48, /* u64 handles[] of requests whose cards and inputs are to be sent */
-    FRAME_TAKEN,  /* u64 handles[] of requests whose cards were read in the frontend's memory, their inputs perhaps, too
-                   */
+    FRAME_TAKEN,     /* u64 handles[] of requests whose cards, and perhaps inputs, were read in the frontend's memory */
     FRAME_RESULT, /* struct wire_result, struct wire_tensor[]; body: the tensors, or the sentence why there are none */
     FRAME_WHERE,  /* u64 handles[] of requests whose inputs' places are wanted; the inputs are kept until FRAME_READ */
     FRAME_READ,   /* u64 handles[] of FRAME_LIES, whose inputs were read, or will not be */

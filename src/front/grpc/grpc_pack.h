@@ -1,5 +1,4 @@
-/* grpc_pack.h - unpacks requests of protobuf-c, and packs responses into an answer's text. For the answers of services.
- */
+/* grpc_pack.h - unpacks requests of services by protobuf-c, and packs responses into an answer's text. */
 #pragma once
 
 #include <protobuf-c/protobuf-c.h>

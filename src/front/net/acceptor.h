@@ -10,8 +10,7 @@
  * Frontends of one port are a group: the frontend that accepts a connection gives it to the one with the least load. A
  * frontend's load is its connections and its requests under way. (The kernel wakes any of them, the busiest as well.)
  *
- * Owned by the frontend's thread, except for what other threads read and the connections that they give.
- */
+ * Owned by the frontend's thread, except for fields that other threads read, and connections that they give. */
 #pragma once
 
 #include <pthread.h>

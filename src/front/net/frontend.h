@@ -131,8 +131,7 @@ void frontend_quiesce(struct frontend *frontend);
 /* After frontend_quiesce(): no further request begins, and connections that wait for one are closed. Requests in flight
  * go on. Returns at once: see frontend_is_shut(). */
 void frontend_shut(struct frontend *frontend);
-/* Begins to end the frontend as frontend_end() does, but does not wait, so that several frontends end at the same time.
- */
+/* Begins what frontend_end() does, without waiting, so that several frontends end at the same time. */
 void frontend_tell_end(struct frontend *frontend);
 /* Cancels the requests in flight, waits until the scheduler (which must still run) has given all back, sends their
  * answers as far as the sockets take them at once, and ends the thread. NULL is allowed. */

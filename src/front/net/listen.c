@@ -15,8 +15,7 @@ static int bind_and_listen(const struct sockaddr *address, socklen_t bytes) {
     int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), one = 1, zero = 0;
     if (fd < 0)
         return -errno;
-    /* the connections of a killed server stay in TIME_WAIT for a while: the next server may use their port nevertheless
-     */
+    /* the connections of a killed server stay in TIME_WAIT for a while: the next server may still use their port */
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
     if (address->sa_family == AF_INET6) /* "::" is IPv4's addresses as well, whatever the machine's default is */
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero));

@@ -72,8 +72,7 @@ void stream_close(struct stream *s) {
         stream_write_encrypted(s, s->active_ns); /* sends as much as the socket takes at once */
         tls_stream_destroy(s->tls);
     }
-    /* removed by hand: a process that was forked meanwhile may still have the socket, which keeps it in the epoll set
-     */
+    /* a process that was forked meanwhile may still have the socket, which would keep it in the epoll set */
     epoll_ctl(s->home->epoll_fd, EPOLL_CTL_DEL, s->fd, NULL);
     close(s->fd);
     s->fd = -1;

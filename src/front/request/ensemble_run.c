@@ -1,5 +1,4 @@
-/* ensemble_run.c - the steps of an ensemble's request: their inputs, their requests, and the end of the whole request.
- */
+/* ensemble_run.c - the steps of an ensemble's request: their inputs, their requests, and the end of the whole. */
 #include "front/request/ensemble_run.h"
 
 #include <errno.h>

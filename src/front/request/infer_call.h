@@ -72,8 +72,7 @@ struct infer_call {
 /* Bytes that an infer_call takes from infer_memory; 0: none. */
 size_t infer_call_room(const struct served_model *model);
 
-/* Each of the next functions returns 0, or a status with a sentence; after a status the content of `call` is undefined.
- */
+/* Each of the next functions returns 0, or a status with a sentence; `call` is undefined after a status. */
 
 /* Begins a call, which must not be moved afterwards. Takes infer_call_room() bytes of `memory`. */
 int infer_call_begin(struct infer_call *call, const struct served_model *model, struct infer_memory memory,

@@ -7,8 +7,7 @@
 
 #include "core/util/text.h"
 
-/* Appends `length` bytes in quotes, escaped where JSON asks for it. False: some bytes are not UTF-8; each became '?'.
- */
+/* Appends `length` bytes in quotes, escaped as JSON wants it. False: some bytes are not UTF-8; each became '?'. */
 bool json_put_bytes(struct text *text, const char *data, size_t length);
 /* Appends the string in quotes, escaped where JSON asks for it; a byte that is not UTF-8 becomes '?'. */
 void json_put_string(struct text *text, const char *string);

@@ -5,6 +5,5 @@
 
 #include "front/v2/v2.h"
 
-/* The body as a JSON object, which the caller frees; an empty body is an empty object. NULL: the answer has the error.
- */
+/* The body as a JSON object, which the caller frees; an empty body is an empty object. NULL: see the answer. */
 json_t *request_json(struct v2_answer *answer, const char *body, size_t bytes);
