@@ -44,8 +44,8 @@ struct call {
 struct question {
     struct push_node link;
     bool swap;        /* registry_swap(); else registry_read() */
-    int64_t revision; /* of a swap */
-    uint64_t term;    /* of a swap */
+    int64_t revision; /* revision for a swap */
+    uint64_t term;    /* term for a swap */
 };
 
 struct known {

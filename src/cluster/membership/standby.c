@@ -83,7 +83,8 @@ int standby_admits(const struct standby *s, const struct hello *other, struct sy
 }
 
 void standby_heard(struct standby *s, uint32_t rank, const struct wire_heartbeat *heartbeat) {
-    uint32_t peer = s->registry ? ELECTION_PEERS_MAX : rank; /* one that the registry has not named yet is ignored */
+    uint32_t peer =
+        s->registry ? ELECTION_PEERS_MAX : rank; /* a scheduler that the registry has not named yet is ignored */
     for (uint32_t i = 0; s->registry && i < ELECTION_PEERS_MAX; i++)
         if (s->others[i].wanted && s->others[i].incarnation == heartbeat->incarnation)
             peer = i;
@@ -127,7 +128,7 @@ static void other_closed(struct peer *peer, const char *reason) {
     link_told(s, o, false);
 }
 
-/* It does not let us in; we try again. One line in the log for each reason. */
+/* Another scheduler has refused us; we try again. Logs each reason once. */
 static int other_refused(struct other *o, const struct frame *frame, const void *head, struct sy_error *err) {
     int rc = wire_refused(frame, head, err);
     if (strcmp(o->refused.text, err->text) != 0)

@@ -157,7 +157,7 @@ static bool queues_apart(const struct fabric *f) {
     return strcmp(f->provider, "tcp") == 0 && FI_VERSION_LT(f->version(), FI_VERSION(1, 18));
 }
 
-/* How many parts of a read the provider takes at once. */
+/* Most parts of a read that the provider takes as one operation. */
 static uint32_t group_most(const struct fi_tx_attr *attr) {
     size_t most = attr->iov_limit < attr->rma_iov_limit ? attr->iov_limit : attr->rma_iov_limit;
     return most < 1 ? 1 : most < GROUP_MOST ? (uint32_t)most : GROUP_MOST;

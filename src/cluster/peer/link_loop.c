@@ -241,7 +241,7 @@ static int64_t greet_credit(const struct link_loop *loop, int64_t now_ns) {
     return credit_ns < GREET_NS ? credit_ns : GREET_NS;
 }
 
-/* When the next step of a handshake may be done. */
+/* The time at which the next step of a handshake may be done. */
 static int64_t greet_at(const struct link_loop *loop, int64_t now_ns) {
     if (list_empty(&loop->greets))
         return TIME_NEVER;

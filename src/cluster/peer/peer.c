@@ -488,7 +488,7 @@ static void body_over(struct peer *peer) {
         peer->events->body_over(peer);
 }
 
-/* So many bytes of the body have been received into its pieces. */
+/* `bytes` of the body were received into its pieces. */
 static void body_advance(struct peer *peer, size_t bytes) {
     peer->body_left -= bytes;
     while (bytes > 0 && peer->piece < peer->piece_count) {
@@ -622,7 +622,8 @@ static void buffer_grow(struct peer *peer) {
     peer->in_room = IN_BYTES;
 }
 
-/* One system call. The bytes read, 0 at the end, or -errno. `*drained`: fewer bytes than there was room for. */
+/* Receives by one system call. Returns the bytes read, 0 at the end, or -errno. *drained: fewer bytes came than there
+ * was room for. */
 static ssize_t receive(struct peer *peer, bool *drained) {
     struct iovec pieces[PEER_PIECES_MAX + 1];
     uint32_t count = 0;
@@ -700,7 +701,7 @@ static bool decrypt(struct peer *peer) {
     }
 }
 
-/* One system call. As receive(). */
+/* Receives over TLS by one system call. Returns as receive(). */
 static ssize_t receive_tls(struct peer *peer, struct sy_error *err) {
     ssize_t got = recv(peer->fd, peer->tls->arrived, PEER_TLS_BYTES, MSG_DONTWAIT);
     if (got <= 0)

@@ -79,7 +79,8 @@ void backend_card_unready(struct backend_link *l, struct frontend_peer *f, const
         backend_landed_settle(l, landed);
 }
 
-/* If the transport does not get the inputs, the request is left out of its batch, and goes back. */
+/* The inputs of an UNREADY request are there: pulls them. If the transport does not get them, the executor leaves the
+ * request out of its batch. */
 void backend_card_ready(struct backend_link *l, struct frontend_peer *f, uint64_t handle) {
     struct landed *landed = backend_card_wanted(l, f, handle);
     if (!landed || landed->state != LANDED_UNREADY || !f->transport)

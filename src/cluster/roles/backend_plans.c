@@ -100,7 +100,7 @@ static bool plan_possible(const struct backend_link *l, const struct batch_plan 
            plan->items <= l->config.models[plan->served_model].batch_max && plan->request_count <= l->wiring->batch_max;
 }
 
-/* Until when a plan without requests occupies its accelerator. */
+/* The time until which a plan without requests occupies its accelerator. */
 static int64_t plan_unreached_ns(const struct backend_link *l, const struct batch_plan *plan, int64_t begun_ns) {
     const struct backend_link_config *c = &l->config;
     const struct profile *profile = c->profiles[c->accelerator_type[plan->accelerator]][plan->served_model];
@@ -164,7 +164,7 @@ void backend_landed_settle(struct backend_link *l, struct landed *landed) {
         queue_go_on(l, p->plan.accelerator, clock_now_ns());
 }
 
-/* A request cannot be had: it is left out, and its frontend is told. */
+/* A request cannot be pulled: leaves it out of its plan, and tells its frontend. */
 void backend_landed_lose(struct backend_link *l, struct landed *landed, enum lost_reason reason) {
     landed->state = LANDED_GONE;
     if (!backend_frontend_of(l, landed->handle)->heir.number)

@@ -72,8 +72,8 @@ const struct running *backend_running(const struct frontend_link *l, const struc
     return NULL;
 }
 
-/* Whether a lost backend, which had read the request, was running others. Who hears first that it is lost: the
- * scheduler, or we (`beside`). */
+/* Whether a lost backend, which had read the request, was running others. Either the scheduler or we (`beside`) hear
+ * first that the backend is lost. */
 static bool was_beside(const struct frontend_link *l, const struct away *a) {
     const struct backend *b = a->taker < l->backend_room ? l->backends[a->taker] : NULL;
     const struct running *running = b && b->known ? backend_running(l, b) : NULL;
@@ -81,7 +81,7 @@ static bool was_beside(const struct frontend_link *l, const struct away *a) {
                          !running_has(running, away_handle(l, a->message.handle)));
 }
 
-/* Whether a backend is gone that was running the request; likewise. */
+/* Whether a backend that was running the request is gone; the scheduler or we (`ended_run`) hear of that first. */
 static bool ended_its_run(const struct frontend_link *l, const struct away *a) {
     bool ended = a->ended_run;
     if (a->last.status != REQUEST_LOST)
@@ -233,7 +233,7 @@ bool away_hold(struct frontend_link *l, struct away *a) {
     return true;
 }
 
-/* Its inputs are there, perhaps before the time that was promised. */
+/* A request's inputs are there, perhaps before the promised time. */
 static void inputs_ready(struct frontend_link *l, struct away *a) {
     frontend_inputs_ready(l, a);
     if (a->sent && a->sent == l->uplink.times && l->uplink.up && l->promises)
@@ -339,7 +339,7 @@ static enum refusal held_too_long(const struct frontend_link *l, const struct aw
                                  : REFUSAL_STRANDED;
 }
 
-/* Of the requests that wait here, refuses those that can no longer be in time, and sends those that can be sent. */
+/* Refuses requests that wait here and can no longer be in time, and sends those that can be sent. */
 static void sweep(struct frontend_link *l, int64_t now_ns) {
     uint32_t left = l->held;
     size_t i = 0;
@@ -404,7 +404,7 @@ static void model_take(struct frontend_link *l, uint32_t remote, const char *des
     l->remote_of_local[local] = remote;
     l->forget_ns[local] = TIME_NEVER;
     l->told[local] = l->served[local] = true;
-    l->look_ns = 0; /* it may replace another model */
+    l->look_ns = 0; /* the model may replace another one */
     if (l->held > 0)
         sweep(l, clock_now_ns());
 }
@@ -482,8 +482,8 @@ static void model_gone(struct frontend_link *l, uint32_t remote) {
     peer_send(&l->uplink.peer, FRAME_MODEL_LEFT, 1, &remote, sizeof(remote));
 }
 
-/* The same for a model that its last backend unloads. That backend still runs the requests in the scheduler, and those
- * that ports handed over before they knew the model's successor. */
+/* As model_gone(), for a model that its last backend unloads. That backend still runs the requests in the scheduler,
+ * and those that ports handed over before they knew the model's successor. */
 static void model_ends(struct frontend_link *l, uint32_t remote) {
     free(waiting_take(l, remote));
     while (take_requests(l)) {

@@ -22,7 +22,7 @@
 
 /* ---- models that wait for others of their name to go ---- */
 
-/* Which model a description is of. */
+/* Sets the name and version of a late model by its description. */
 static void late_name(struct late_model *late, const char *text, uint32_t bytes) {
     json_t *json = json_loadb(text, bytes, 0, NULL);
     const char *name = json_string_value(json_object_get(json, "name"));
@@ -195,7 +195,7 @@ static bool accelerator_switch(struct scheduler_link *l, uint32_t accelerator, u
     return false;
 }
 
-/* True: more steps follow. */
+/* Does the next step of a class's accelerators on the way to their target. True: more steps follow. */
 static bool class_switch(struct scheduler_link *l, struct member *m, uint32_t i) {
     uint32_t before = m->classes[i], target = m->targets[i];
     bool left = false;

@@ -401,7 +401,7 @@ static const char *member_refused(struct scheduler_link *l, struct member *m, st
     return NULL;
 }
 
-/* It has introduced itself. */
+/* A member has introduced itself. */
 static void member_known(struct scheduler_link *l, struct member *m) {
     m->known = true;
     l->look_ns = 0;
@@ -596,7 +596,7 @@ static void member_free(struct member *m) {
     free(m);
 }
 
-/* Its socket is closed; its number is free once nothing here refers to it any more. */
+/* A member's socket is closed; its number is free once nothing here refers to the member any more. */
 static void bury(void *owner, struct peer *peer) {
     struct scheduler_link *l = owner;
     if (standby_buries(l->standby, peer))
@@ -735,8 +735,8 @@ static void lead(void *context, uint64_t term) {
     log_info("leads", "term=%llu", (unsigned long long)term);
 }
 
-/* A member has obeyed a leader of this term. If this is the only scheduler, and members remember an earlier one of a
- * higher term, a new term begins: they would never join a lower one than they know. */
+/* A member has obeyed a leader of this term. If this is the only scheduler, and the term is higher than ours, a new
+ * term begins: members never join a term lower than one that they know. */
 static void term_told(struct scheduler_link *l, uint64_t term) {
     if (l->standby)
         standby_told(l->standby, term);
@@ -744,7 +744,8 @@ static void term_told(struct scheduler_link *l, uint64_t term) {
         lead(l, term + 1);
 }
 
-/* Another scheduler leads, or may. Members find it; our state is lost, and they know what to send again. */
+/* Another scheduler leads, or may lead: drops all members, which find it. Our state is lost; the members know what to
+ * send again. */
 static void stand_down(void *context) {
     struct scheduler_link *l = context;
     atomic_store_explicit(&l->leads, false, memory_order_relaxed); /* as above */

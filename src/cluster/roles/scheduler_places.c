@@ -217,7 +217,7 @@ void accelerator_leaves(struct scheduler_link *l, uint32_t accelerator) {
     l->leaving[l->leaving_count++] = accelerator;
 }
 
-/* True: something of accelerators that have left is still in the scheduler. */
+/* Looks at accelerators that have left. True: the scheduler is not done with some of them. */
 static bool accelerators_look(struct scheduler_link *l) {
     uint32_t kept = 0;
     bool left = false;
@@ -525,7 +525,7 @@ static bool is_to_move(const struct scheduler_link *l, const struct known_model 
     return runs_on & ~knows || (l->classes_short && knows & ~runs_on);
 }
 
-/* How many models that backends have are served, or soon will be. */
+/* The number of models that backends have and that are served, or soon will be. */
 static uint32_t models_held(const struct scheduler_link *l) {
     uint32_t held = 0;
     for (uint32_t p = 0; p < l->config.models_max; p++) {

@@ -50,13 +50,13 @@ static int shm_frame(struct backend_link *l, struct frontend_peer *f, const stru
 
 /* ---- requests ---- */
 
-/* A card that was copied from the frontend's memory, as it would come over the link, and where its inputs lie there. */
+/* A card copied from the frontend's memory, in the form of the link, with the places of its inputs there. */
 struct read_card {
     struct wire_card card;
     struct card_input inputs[TENSORS_MAX];
-    const char *from[TENSORS_MAX]; /* [sources] */
+    const char *from[TENSORS_MAX]; /* [sources] addresses of the inputs that have bytes */
     uint32_t sources;
-    uint64_t bytes; /* of all inputs */
+    uint64_t bytes; /* bytes of all inputs */
 };
 
 /* Copies a card as it would come over the link. Its contents are checked as over the link, since the frontend may write

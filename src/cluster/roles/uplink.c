@@ -62,7 +62,7 @@ bool uplink_pending(const struct uplink *u) {
     return u->registry && registry_pending(u->registry);
 }
 
-/* How long a scheduler may say nothing. */
+/* Longest silence of a scheduler. */
 static int64_t silence_most(const struct uplink *u) {
     return HEALTH_BEATS * u->beat_ns;
 }
@@ -112,7 +112,8 @@ static void registry_look(struct uplink *u, int64_t now_ns) {
 
 /* ---- the connection ---- */
 
-/* One line for each place and reason, until it is up again; seldom, since a place may have several reasons in turn. */
+/* Logs why a place was not reached: a repeated reason only once until the link is up again, and at most one line in
+ * COMPLAIN_NS, since a place may have several reasons in turn. */
 static void not_reached(struct uplink *u, struct uplink_place *place, const char *scheduler, const char *reason) {
     int64_t now_ns = clock_now_ns();
     if (now_ns < u->complain_ns || strncmp(place->reason, reason, sizeof(place->reason) - 1) == 0)

@@ -67,7 +67,7 @@ uint32_t bulk_client(const struct bulk *b, const uint8_t address[16]) {
     uint64_t words[2];
     memcpy(words, address, sizeof(words));
     if (memcmp(address, mapped, sizeof(mapped)) != 0)
-        words[1] = 0; /* of IPv6 a client has a network of 64 bits */
+        words[1] = 0; /* an IPv6 client has a whole network of 64 bits */
     return (uint32_t)(siphash_words(&b->secret, words, 2) % FAIR_CLIENTS);
 }
 
@@ -108,7 +108,7 @@ static void worker_join(struct worker *w) {
     w->life = WORKER_NONE;
 }
 
-/* There are fewer than count_max. */
+/* Starts one more worker; fewer than count_max live. */
 static int worker_add(struct bulk *b) {
     struct worker *w = b->workers;
     while (w->life == WORKER_LIVES)

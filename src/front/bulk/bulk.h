@@ -43,9 +43,9 @@ struct bulk_job {
 
 /* Work on more bytes than this goes to a bulk thread. JSON: reading takes about 5 ns a byte, writing 3. */
 #define BULK_JSON_BYTES ((size_t)24 * 1024)
-/* The same for bytes to be compressed: 8 to 25 ns a byte. */
+/* Compression of more bytes than this goes to a bulk thread: 8 to 25 ns a byte. */
 #define BULK_DEFLATE_BYTES ((size_t)4 * 1024)
-/* The same for bytes to be copied, or sorted for classes. */
+/* Copying, or sorting for classes, of more bytes than this goes to a bulk thread. */
 #define BULK_COPY_BYTES ((size_t)1024 * 1024)
 
 /* `threads`: the threads that run at a time. More are started while begun jobs wait, and end after 10 s without a job.

@@ -36,7 +36,7 @@ struct free_block {
     struct free_block *next;
 };
 
-/* At the start of each chunk. */
+/* The header at the start of each chunk. */
 struct chunk {
     struct list_node link;   /* place in a list of the class: `partial` if a block is free, else `full` */
     struct free_block *free; /* blocks that were given back */
@@ -223,7 +223,7 @@ static void *chunk_memory(struct slab *slab, size_t bytes) {
     return memory;
 }
 
-/* What is mapped for a chunk of such blocks. */
+/* Bytes that are mapped for a chunk of blocks of this size. */
 static size_t chunk_bytes(size_t block_bytes) {
     return block_bytes <= SMALL_MAX ? CHUNK_BYTES : (HEADER_BYTES + block_bytes + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
 }

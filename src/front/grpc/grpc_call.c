@@ -287,7 +287,7 @@ static size_t messages_take(struct grpc_call *call, const uint8_t *data, size_t 
     return bytes; /* what comes behind the end is thrown away */
 }
 
-/* All messages of the call have been taken. */
+/* The client's last message was taken: ends the call, or runs its message. */
 static void messages_end(struct grpc_call *call) {
     if (call->ended)
         return;
@@ -321,7 +321,7 @@ void call_resume_later(struct grpc_call *call) {
         list_append(&call->connection->frontend->resumed, &call->resumed);
 }
 
-/* So many bytes have been taken: refills the window by them, now or later. */
+/* `bytes` were taken: refills the client's window by as many, now or later. */
 static void consume(struct grpc_call *call, size_t bytes) {
     if (call->exchange_count > STREAM_EXCHANGES_MANY && !call->ended)
         call->unconsumed += bytes;

@@ -36,7 +36,7 @@ static struct grpc_call *call_of(nghttp2_session *session, int32_t stream) {
     return nghttp2_session_get_stream_user_data(session, stream);
 }
 
-/* False: there were too many. */
+/* Takes one from the allowance. False: the client has sent too many. */
 static bool allowance_take(struct allowance *a, uint32_t burst, uint32_t rate, int64_t now_ns) {
     if (a->left == 0) {
         int64_t earned = (now_ns - a->grown_ns) / (NS_PER_S / rate);
@@ -280,7 +280,7 @@ static bool outgoing_copy(struct grpc_connection *c, const void *data, size_t by
     return true;
 }
 
-/* A frame of a long answer: its head is copied, the rest is sent from where the engine left it. */
+/* A frame of a long answer: its head is copied, the rest is sent from the engine's memory. */
 static int on_send_data(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *head, size_t bytes,
                         nghttp2_data_source *source, void *context) {
     struct grpc_connection *c = context;
@@ -340,8 +340,8 @@ void connection_displace(struct list_node *waiting) {
 
 /* ---- reading ---- */
 
-/* How much to parse before the next look at the clock: whole frames, and of one that is longer a slice, unless it is
- * DATA, most of which is copied. */
+/* The number of bytes to parse before the next look at the clock: whole frames. Of a longer frame it is a slice, unless
+ * the frame is DATA, most of which is copied. */
 static size_t slice_bytes(struct grpc_connection *c, const char *data, size_t bytes) {
     size_t n = 0;
     while (n < bytes && n < SLICE_BYTES) {

@@ -207,7 +207,7 @@ size_t grpc_exchange_come(const struct grpc_exchange *x) {
     return x->message.bytes - x->message.to_come;
 }
 
-/* Of the memory for inputs, as a message comes. */
+/* A block of the memory for inputs, for a message that comes. */
 static void *message_block(void *inference, size_t bytes) {
     const struct grpc_exchange *x = container_of(inference, struct grpc_exchange, inference);
     struct grpc_call *call = x->call;

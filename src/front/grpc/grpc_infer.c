@@ -77,7 +77,7 @@ static int parameter_read(const struct protobuf_field *field, struct protobuf_en
     return protobuf_entry_read(field, p) ? 0 : protobuf_malformed(err);
 }
 
-/* A parameter that says where in shared memory a tensor is. */
+/* Reads a parameter that names a tensor's place in shared memory. */
 static int shared_parameter_read(const struct protobuf_entry *p, struct infer_shared *shared, struct sy_error *err) {
     bool offset = key_is(p, "shared_memory_offset"), bytes = key_is(p, "shared_memory_byte_size");
     if (key_is(p, "shared_memory_region")) {
@@ -409,7 +409,7 @@ static int request_parameter_read(struct reader *r, const struct protobuf_field 
                    : infer_call_priority(r->call, number_of(&p), r->err);
 }
 
-/* In a request without raw contents, inputs without contents are tensors without elements. */
+/* Places inputs without contents of a request without raw contents: they are tensors without elements. */
 static int empties_place(struct reader *r) {
     for (uint32_t i = 0; i < r->order_count; i++) {
         uint32_t index = r->order[i];
@@ -502,7 +502,7 @@ static void number_parameter_put(struct text *text, uint32_t number, const char 
     parameter_put(text, number, key, &packed);
 }
 
-/* Where in shared memory an output now is. */
+/* Writes the parameters that name an output's place in shared memory. */
 static void shared_put(struct text *text, const struct infer_shared *shared, size_t bytes) {
     char memory[512];
     struct text name;

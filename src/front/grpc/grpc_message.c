@@ -177,7 +177,7 @@ static int length_read(struct grpc_message *m, struct sy_error *err) {
     return status;
 }
 
-/* One byte of a tag, a length or a number. */
+/* Takes one byte of a tag, a length or a number. */
 static int varint_step(struct grpc_message *m, const uint8_t *byte, struct sy_error *err) {
     int status = head_append(m, byte, 1, err);
     m->to_come--;

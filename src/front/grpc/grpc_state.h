@@ -58,8 +58,8 @@ struct grpc_connection {
     struct allowance control; /* allowance of frames that carry no call */
     struct allowance refused; /* allowance of header blocks that are too large */
     uint64_t answers;         /* bytes of answers that are ready and not sent yet */
-    bool held; /* `answers` is too large: messages of the calls are kept unparsed, and windows are not refilled */
-    size_t unconsumed; /* bytes that came while `held` */
+    bool held;                /* `answers` is too large: messages are kept unparsed, and windows are not refilled */
+    size_t unconsumed;        /* bytes that came while `held` */
     struct unsent unsent;
     struct frontend_pace pace; /* pace of the answers */
     struct peer_address peer;

@@ -194,12 +194,12 @@ static void write_in_bulk(struct bulk_job *job, struct bulk_tools *tools) {
 
 /* ---- reading ---- */
 
-/* How many bytes to leave free before a body so that its binary part is aligned. */
+/* Bytes to leave free before a body so that its binary part is aligned. */
 static size_t bytes_before(const struct exchange *x) {
     return x->json_bytes > 0 ? -(size_t)x->json_bytes & (ALIGNMENT - 1) : 0;
 }
 
-/* A block with room for `bytes` of body, the binary part of it aligned, with what was read so far. */
+/* Moves the body into a block with room for `bytes` of it, with its binary part aligned. */
 static int body_reserve(struct exchange *x, size_t bytes) {
     size_t before = x->encoding == BODY_IDENTITY ? bytes_before(x) : 0;
     char *block;
@@ -456,7 +456,7 @@ static void body_read(struct exchange *x, unsigned status, struct sy_error *err)
         exchange_send_error(x, status, status == 503, err->text);
 }
 
-/* How much of the body is JSON. */
+/* Bytes of the body that are JSON. */
 static size_t json_bytes_of(const struct exchange *x) {
     return x->json_bytes == INFER_NO_HEADER || (size_t)x->json_bytes > x->body_bytes ? x->body_bytes
                                                                                      : (size_t)x->json_bytes;

@@ -99,7 +99,7 @@ static int on_target(llhttp_t *parser, const char *at, size_t length) {
     return 0;
 }
 
-/* Behind a chunked body there may be headers again: they are ignored, and may be as long as a head. */
+/* Whether a header is of the trailer behind a chunked body, which is ignored, and may be as long as a head. */
 static bool trailer(struct http_connection *c, size_t length) {
     c->head_bytes += c->head_over ? length : 0;
     return c->head_over;
@@ -205,7 +205,7 @@ static void source_end(struct http_connection *c) {
         source->end(source);
 }
 
-/* Its memory goes at the end of the turn (http_connections_free()). */
+/* The connection's memory is freed at the end of the turn (http_connections_free()). */
 void http_connection_close(struct http_connection *c) {
     struct http_frontend *f = c->frontend;
     if (c->closed)
@@ -252,7 +252,7 @@ static void leave(struct http_connection *c) {
     stream_reading(&c->stream, true);
 }
 
-/* It goes on in the next turn. */
+/* Has the connection go on in the next turn. */
 static void go_on_later(struct http_connection *c) {
     if (list_empty(&c->again))
         list_append(&c->frontend->again, &c->again);
@@ -298,7 +298,7 @@ void http_answer_begin(struct http_connection *c, unsigned status) {
     counter_add(&c->frontend->statuses[status < HTTP_STATUS_MAX ? status : 0], 1);
 }
 
-/* What is still to be sent, at most `most` bytes of it. Returns the number of pieces. */
+/* Sets the pieces that are still to be sent, at most `most` bytes. Returns the number of pieces. */
 static size_t pieces_left(const struct http_connection *c, struct iovec *pieces, size_t most) {
     const struct infer_answer *body = c->body_out ? &c->exchange->inference.answer : NULL;
     size_t skip = c->out_sent, count = 0;
@@ -609,7 +609,7 @@ static void receive(struct http_connection *c) {
         take(c, room ? room : f->base.in, (size_t)n);
 }
 
-/* There is something to receive. What comes while a request is under way stays in the socket. */
+/* The socket can be read. Bytes that come while a request is under way stay in the socket. */
 static void readable(struct http_connection *c) {
     if (!stream_may_greet(&c->stream))
         return; /* the event comes again */

@@ -143,7 +143,7 @@ static struct acceptor *acceptor_least(struct acceptor *a) {
     return least || own >= a->connections_max + CONNECTIONS_SPARE ? least : a;
 }
 
-/* False: no memory. */
+/* Gives a connection to another frontend. False: no memory. */
 static bool give(struct acceptor *to, int fd, const struct peer_address *peer) {
     struct given_connection *c = malloc(sizeof(*c));
     if (!c)

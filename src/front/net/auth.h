@@ -12,7 +12,7 @@
 #define AUTH_TOKEN_BYTES_MAX 512
 #define AUTH_HEADERS_MAX     4 /* headers of a request that are compared: with many tokens that takes time */
 
-/* What an HTTP client without a token is told. */
+/* The sentence for an HTTP client without a token. */
 #define AUTH_NEEDED "a token is needed: Authorization: Bearer TOKEN, or X-Api-Key: TOKEN"
 
 struct auth;

@@ -33,7 +33,7 @@
 
 struct frontend;
 
-/* What a protocol does. All functions are called by the frontend's thread, or by a thread that takes its turn while it
+/* The functions of a protocol. All are called by the frontend's thread, or by a thread that takes its turn while it
  * sleeps, unless they say otherwise. */
 struct protocol {
     const char *alpn;      /* the protocol's name in TLS */
@@ -112,7 +112,7 @@ struct frontend {
     struct histogram waited_ns;                      /* waits of bytes, from their arrival until they were read */
     const _Atomic uint64_t *answers;                 /* [protocol->metrics->answer_kinds] answers by status */
     _Atomic uint64_t dismissed;                      /* connections ended for being slow or idle, or for flooding */
-    _Atomic bool shut;                               /* no request begins any more */
+    _Atomic bool shut;                               /* frontend_shut() is done: no request begins any more */
     _Atomic bool ended;                              /* the thread has ended */
 
     /* written by other threads */
@@ -181,6 +181,6 @@ int frontend_order(struct frontend *frontend, struct inference *inference, struc
 
 int frontend_make(struct frontend **frontend, const struct protocol *protocol, const struct frontend_config *config,
                   struct sy_error *err);
-/* One turn, without sleeping. */
+/* Takes one turn, without sleeping. */
 void frontend_step(struct frontend *frontend);
 void frontend_free(struct frontend *frontend);

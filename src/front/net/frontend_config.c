@@ -16,8 +16,8 @@
 #define FILES_OTHERWISE 256 /* files that the process needs beside connections: models, shared memory, metrics */
 #define CONNECTIONS_MIN 16  /* connections of a frontend if the limit of open files is very low */
 
-/* How many connections each of so many frontends may have: `wanted`, or what the limit of open files allows. Raises
- * that limit first, as far as it may. */
+/* Most connections of each of so many frontends: `wanted`, or fewer if the limit of open files allows no more. Raises
+ * that limit first, as far as possible. */
 static uint32_t connections_allowed(uint32_t wanted, uint32_t frontends) {
     uint64_t need = ((uint64_t)wanted + CONNECTIONS_SPARE) * frontends + FILES_OTHERWISE, allowed = files_allow(need);
     if (allowed >= need)

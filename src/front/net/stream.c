@@ -124,7 +124,7 @@ static int64_t stamp_of(struct msghdr *message) {
     return 0;
 }
 
-/* How long bytes that came at `stamp_ns` of CLOCK_REALTIME have waited. */
+/* The time for which bytes that came at `stamp_ns` of CLOCK_REALTIME have waited. */
 static int64_t waited_since(int64_t stamp_ns) {
     struct timespec today;
     clock_gettime(CLOCK_REALTIME, &today);

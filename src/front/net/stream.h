@@ -80,9 +80,9 @@ static inline bool stream_congested(const struct stream *stream) {
 /* Bytes that were written and that the peer's machine has not acknowledged. Makes a system call. */
 size_t stream_pending(const struct stream *stream);
 
-/* One receive into `data`. > 0: so many bytes; 0: the peer sends no more; -EAGAIN: nothing now; else -errno.
- * *arrived_ns is the time at which the kernel had the last of them, by the clock of the threads, or now if the kernel
- * does not say. Bytes of a stream with TLS are still encrypted: give them to tls_stream_give(). */
+/* Receives into `data`, by one system call. > 0: so many bytes; 0: the peer sends no more; -EAGAIN: nothing now; else
+ * -errno. *arrived_ns is the time at which the kernel had the last of them, by the clock of the threads, or now if the
+ * kernel does not say. Bytes of a stream with TLS are still encrypted: give them to tls_stream_give(). */
 ssize_t stream_receive(struct stream *stream, void *data, size_t bytes, int64_t *arrived_ns);
 
 /* Sends the pieces, and may change the iovecs; over TLS the bytes are encrypted first. Bytes that the socket does not

@@ -408,8 +408,8 @@ static int models_find(struct ensemble_run *run, struct sy_error *err) {
     return 0;
 }
 
-/* What this frontend knows of the ensemble: its graph with the parts of the SLO as they are now, and how long stages
- * take. NULL: no memory. */
+/* This frontend's times of the ensemble: the graph with the present parts of the SLO, and how long stages take. NULL:
+ * no memory. */
 static struct inference_times *times_of(struct inferences *home, uint32_t model, const struct ensemble_plan *plan) {
     struct inference_times *times = home->times[model];
     if (!times || times->of != plan ||

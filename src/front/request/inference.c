@@ -284,10 +284,10 @@ static int shared_store(struct inference *inference, struct sy_error *err) {
 
 /* ---- the way to the scheduler and back ---- */
 
-/* How long a request may wait and run, from when its inputs are there, if the server has chosen its SLO. That is ten
- * times a lone run of one profiled item or more: a request of many items, or of large ones, has it for each, so that
- * its run alone is never too long for it; but not more than best effort. Nor is the wait for a full batch, which the
- * model's configuration wants. */
+/* The time for which a request may wait and run once its inputs are there, if the server has chosen its SLO. Such an
+ * SLO is ten times a lone run of one profiled item, or more. A request of many or large items has that time for each
+ * item, up to the wait of best effort, so that its own run always fits. The wait for a full batch, which the model's
+ * configuration asks for, is added. */
 static int64_t late_most_ns(const struct infer_call *call, const struct served_model *model, int64_t slo_ns) {
     double run_ns = (double)slo_ns * call->items * (call->work > 1 ? (double)call->work : 1);
     int64_t most_ns = LATE_SLOS * slo_ns > LATE_MOST_NS ? LATE_SLOS * slo_ns : LATE_MOST_NS;

@@ -12,7 +12,7 @@
 #include "front/request/inference.h"
 #include "front/request/preparer.h"
 
-/* What is to be prepared. */
+/* The inputs that are to be prepared. */
 struct order {
     struct inferences *home;
     const struct served_model *model;

@@ -123,7 +123,7 @@ static void halt(struct preparation *preparation) {
         preparation->stop_ops->stop(preparation->stop, true);
 }
 
-/* What nobody waits for must not lengthen the promises to others, nor keep its place and its memory. */
+/* A preparation for which nobody waits must not lengthen the promises to others, nor keep its place and its memory. */
 void preparer_drop(struct preparer *p, struct preparation *preparation) {
     pthread_mutex_lock(&p->lock);
     bool waits = preparation->waits;
@@ -203,7 +203,7 @@ static void preparation_leave(struct preparer *p, struct preparation *preparatio
 
 /* ---- the threads ---- */
 
-/* What a thread has of its own. */
+/* The state of one thread. */
 struct worker {
     struct preparer *preparer;
     const struct transform_ops *stop_ops;
@@ -250,8 +250,8 @@ static bool stop_show(struct worker *w, struct preparation *preparation) {
     return wanted;
 }
 
-/* From now on halt() can no longer stop the run. Returns whether it did; the thread's next run is not stopped by that.
- */
+/* From now on halt() can no longer stop the run. Returns whether halt() was called, and clears the stop, so that the
+ * thread's next run is not stopped. */
 static bool stop_hide(struct worker *w, struct preparation *preparation) {
     pthread_mutex_lock(&w->preparer->lock);
     bool stopped = is_halted(preparation);

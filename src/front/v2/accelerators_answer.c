@@ -8,7 +8,7 @@
 #include "front/v2/json_put.h"
 #include "front/v2/request_json.h"
 
-/* What a client is told to do about an order that the server does not take. */
+/* The sentence for an order that the server does not take. */
 #define ORDERS_FIXED                                                                                                   \
     "accelerators are drained and joined by clients with --accelerator-control or --model-control-mode explicit only"
 

@@ -51,7 +51,7 @@ static void *take(struct description *d, size_t bytes) {
     return piece;
 }
 
-/* A message of the type, as its initialiser has it. */
+/* Takes memory for a message of the type, and initialises it. */
 #define NEW(d, type, initialiser) memcpy(take(d, sizeof(type)), &(type)initialiser, sizeof(type))
 
 static char *version_text(struct description *d, uint32_t version) {
@@ -60,7 +60,7 @@ static char *version_text(struct description *d, uint32_t version) {
     return text;
 }
 
-/* A string of ours for a field that is not const. */
+/* Casts a constant string for a field that is not const. */
 static char *text_of(const char *literal) {
     return (char *)literal;
 }
@@ -357,7 +357,7 @@ static Inference__StatisticDuration *duration(struct description *d, uint64_t co
     return duration;
 }
 
-/* Of the batch sizes that were run. */
+/* Describes the batch sizes that were run. */
 static void batches_describe(struct description *d, Inference__ModelStatistics *m,
                              const struct statistics_source *source, uint32_t number, uint32_t batch_max) {
     struct batch_statistics *by_size = take(d, batch_max * sizeof(*by_size));

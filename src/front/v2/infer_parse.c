@@ -93,8 +93,8 @@ static void *memory_take(struct parser *p, size_t bytes) {
     return p->body->memory.take(p->body->memory.context, bytes);
 }
 
-/* What strings at the cursor take at most: in JSON each has two quotes and a comma or a bracket, and what is between
- * its quotes is not longer decoded. */
+/* Most bytes of the strings at the cursor, decoded: in JSON each has two quotes and a comma or a bracket, and decoding
+ * makes no string longer. */
 static int strings_room(struct parser *p, int64_t elements, size_t *bytes) {
     struct json_scan ahead = p->scan;
     if (json_skip(&ahead))
@@ -136,7 +136,7 @@ static int binary_size_read(struct parser *p, struct input_given *given) {
     return 0;
 }
 
-/* A parameter that says where in shared memory a tensor is; *known: it is one. */
+/* Reads a parameter if it names a tensor's place in shared memory; *known: it does. */
 static int shared_parameter_read(struct parser *p, const struct json_string *key, struct infer_shared *shared,
                                  bool *known) {
     struct json_string name;

@@ -352,7 +352,7 @@ static inline __attribute__((always_inline)) int64_t run_read(struct json_scan *
     }
 }
 
-/* The same of strings; *out moves behind them. */
+/* Reads a run of strings; *out moves behind them. */
 static int64_t strings_run_read(struct json_scan *scan, char **out, int64_t max, int64_t most) {
     for (int64_t n = 0;;) {
         struct json_string string;
@@ -370,7 +370,7 @@ static int64_t strings_run_read(struct json_scan *scan, char **out, int64_t max,
     }
 }
 
-/* One loop a type: the switch is outside of it. *out moves behind what was read. */
+/* Reads a run of elements, with a loop for each type: the switch is outside. *out moves behind the elements. */
 static int64_t typed_run_part_read(struct json_scan *scan, enum datatype type, char **out, int64_t max, int64_t most) {
     int64_t n;
     switch (type) {

@@ -40,7 +40,7 @@ static json_t *item_shapes_json(const struct served_model *model) {
     return shapes;
 }
 
-/* What is said in a message, as JSON. */
+/* Answers with a message, as JSON. */
 static void message_answer(struct v2_answer *answer, const ProtobufCMessage *message) {
     message_json_put(&answer->text, message, false);
 }
