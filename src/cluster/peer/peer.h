@@ -25,8 +25,8 @@ struct peer_tls; /* cluster/peer/peer_tls.h */
 struct tls;      /* front/net/tls.h */
 
 struct peer_events {
-    /* A frame's head, already checked; it is valid only during the call. A frame without a body is complete. -errno
-     * with a sentence closes the connection. */
+    /* Handles a frame's head, which was checked, and is valid only during the call. A frame without a body is complete.
+     * -errno with a sentence closes the connection. */
     int (*frame)(struct peer *peer, const struct frame *frame, const void *head, struct sy_error *err);
     /* Sets the memory for the body of that frame: pieces of `body_bytes` together; returns their number. With 0 pieces,
      * or if the function is NULL, the body is read and discarded. */
@@ -62,7 +62,7 @@ struct peer {
     bool connecting, closed, writable_wanted, flush_wanted;
     bool flushed_last;    /* peer is flushed last in a turn: what it reads about frames to others is then true */
     bool stranger;        /* peer has connected to us and not introduced itself: only short frames are accepted */
-    bool paused;          /* nothing is read */
+    bool paused;          /* nothing is read for now */
     struct peer_tls *tls; /* TLS of the connection; NULL: plain text */
     int64_t heard_ns;     /* time at which bytes were last received */
     uint32_t format;      /* format of frames; the oldest, until both ends have introduced themselves */

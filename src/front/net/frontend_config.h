@@ -1,4 +1,4 @@
-/* frontend_config.h - what every frontend is told, whatever protocol it speaks. */
+/* frontend_config.h - the configuration of a frontend of any protocol. */
 #pragma once
 
 #include <stdatomic.h>

@@ -97,9 +97,9 @@ int infer_call_output(struct infer_call *call, const struct served_model *model,
 /* The client asks for the `classes` highest classes of an output; 0: for the output itself. */
 int infer_call_classify(struct infer_call *call, const struct served_model *model, struct infer_output *output,
                         int64_t classes, struct sy_error *err);
-/* `timeout`, microseconds. */
+/* Sets the request's `timeout`. */
 int infer_call_timeout(struct infer_call *call, int64_t timeout_us, struct sy_error *err);
-/* `priority`; negative: the client gave no whole number. */
+/* Sets the request's `priority`; negative: the client gave no whole number. */
 int infer_call_priority(struct infer_call *call, int64_t priority, struct sy_error *err);
 /* The request is complete: checks that all inputs are there and have the same number of items. The views of optional
  * inputs that are missing have no data. If the client asked for no output, it gets all. */

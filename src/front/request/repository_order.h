@@ -1,7 +1,7 @@
 /* repository_order.h - orders of clients to load and unload models, and the desk where frontends hand them in.
  *
  *     frontend: order_submit() ----desk----> the repository's thread: desk_take(), order_read(), ..., order_return()
- *               order_returned() <---------- back to the frontend that it came from
+ *               orders_returned() <--------- back to the frontend that it came from
  *
  * Nobody waits for a lock: each direction is a list, to which orders are pushed one by one, and which is taken whole.
  * Orders are rare, so each one is allocated. The repository's thread parses the body, which may be a whole model. */
