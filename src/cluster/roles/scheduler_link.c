@@ -26,9 +26,9 @@
 #define SETTLE_NS           (3 * NS_PER_S)
 #define SETTLE_BEATS        (2 * HEALTH_BEATS + 1)
 #define SCHEDULER_SILENT_NS (10 * NS_PER_S)
-#define STRANGERS_MAX       256             /* most connections without an introduction */
-#define EVICT_LOOKS         32              /* most strangers that are checked to find the one to close */
-#define LOOK_NS             (1 * NS_PER_MS) /* time between two checks of members, and of models while something changes */
+#define STRANGERS_MAX       256              /* most connections without an introduction */
+#define EVICT_LOOKS         32               /* most strangers that are checked to find the one to close */
+#define LOOK_NS             (1 * NS_PER_MS)  /* time between two checks of members, and of models that change */
 #define LOOK_MEMBER_NS      (10 * NS_PER_US) /* added time for each member: a check takes some 20 ns */
 
 /* ---- to members ---- */

@@ -16,7 +16,7 @@
 #include "front/bulk/inbox.h"
 #include "front/bulk/slab.h"
 
-#define IDLE_S       10 /* idle time after which memory is given back, and workers beyond those that run at a time end */
+#define IDLE_S       10              /* idle time after which memory is given back, and surplus workers end */
 #define WORKERS_MORE 126             /* most workers beyond those that run at a time; each takes some 30 KiB */
 #define MEMORY_TIMES 4               /* memory of a job, about so many times its bytes */
 #define MEMORY_PART  2               /* part of the memory for inputs that all begun jobs may take */
