@@ -1,4 +1,4 @@
-/* catalogue.c - the models of the cluster, and which accelerators run them. */
+/* catalogue.c - the models of the cluster, and the classes of accelerators that run them. */
 #include "cluster/membership/catalogue.h"
 
 #include <errno.h>

@@ -16,41 +16,40 @@
 
 /* A model that backends have. */
 struct known_model {
-    struct served_model *model; /* NULL: the number is free */
-    uint64_t hash;
-    char *description; /* by the backend that brought it first, */
+    struct served_model *model; /* model; NULL: the number is free */
+    uint64_t hash;              /* hash of the description */
+    char *description;          /* description by the first backend */
     uint32_t description_bytes;
-    struct described_profile profiles_brought[ACCELERATOR_TYPES_MAX]; /* and that backend's profiles */
+    struct described_profile profiles_brought[ACCELERATOR_TYPES_MAX]; /* profiles of the first backend */
     uint32_t profiles_brought_count;
-    uint32_t backends; /* that have it now */
-    uint32_t place;    /* that serves it or soon will; CATALOGUE_NONE */
-    bool told;         /* of an ensemble, which has no place: frontends know it */
-    bool unloaded;     /* its last backend unloaded it, and did not just vanish */
-    const char *waits; /* backends could run it, but it has no place, for this reason; NULL: that is not so */
-    struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* by class; NULL: the class does not run it */
+    uint32_t backends; /* backends that have the model now */
+    uint32_t place;    /* place that serves the model, or soon will; CATALOGUE_NONE: none */
+    bool told;         /* frontends know the model; only for ensembles, which have no place */
+    bool unloaded;     /* the last backend unloaded the model, and did not just vanish */
+    const char *waits; /* reason why a model that backends could run has no place; NULL: none */
+    struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* profiles by class; NULL: the class does not run the model */
 };
 
 struct accelerator_class {
     char type[64];
-    uint32_t backends;                          /* that have accelerators of it; 0: the number is free */
-    uint64_t models[CATALOGUE_MODELS_MAX / 64]; /* a bit for each known model that it runs */
+    uint32_t backends; /* backends that have accelerators of the class; 0: the number is free */
+    uint64_t models[CATALOGUE_MODELS_MAX / 64]; /* a bit for each known model that the class runs */
 };
 
 struct catalogue {
     struct known_model known[CATALOGUE_MODELS_MAX];
-    uint32_t known_count; /* all numbers from here on are free */
+    uint32_t known_count; /* first of the numbers that were never used */
     struct accelerator_class classes[ACCELERATOR_TYPES_MAX];
 };
 
 /* One model of a backend, as it described it. */
 struct brought_model {
-    uint32_t number; /* the backend's */
-    uint32_t known;  /* catalogue_bring() sets it */
-    bool ends;       /* the backend ends it: it is out of the catalogue, and counts for no class */
+    uint32_t number; /* number that the backend gives the model */
+    uint32_t known;  /* number in `known`, set by catalogue_bring() */
+    bool ends;       /* the backend ends the model, which counts for no class any more */
     struct described_profile profiles[ACCELERATOR_TYPES_MAX];
     uint32_t profile_count;
-    bool shared; /* the profiles belong to the known model: the same description was brought before, and not read
-                  * again */
+    bool shared; /* the profiles belong to the known model, since the same description was brought before */
 };
 
 /* Notes that a backend has a model. Fills `brought`. 0, or -EINVAL: the description is wrong; -EEXIST: a backend has
@@ -61,15 +60,16 @@ int catalogue_bring(struct catalogue *catalogue, const char *description, size_t
 void catalogue_brought_free(struct brought_model *brought);
 /* The backend no longer has the model, or soon will not: marks it `ends` and frees its profiles. */
 void catalogue_take(struct catalogue *catalogue, struct brought_model *brought);
-/* The class of a backend's accelerators of a type; counts the backend in it. `used`: a bit for each class that some
- * place still uses. CATALOGUE_NONE: there are too many. */
+/* The class of a backend's accelerators of a type; adds the backend to it. `used`: a bit for each class that some place
+ * still uses. CATALOGUE_NONE: there are too many classes. */
 uint32_t catalogue_class(struct catalogue *catalogue, const char *type, const struct brought_model *brought,
                          uint32_t count, uint32_t used);
 /* The backend has no accelerators of the class any more. */
 void catalogue_class_leave(struct catalogue *catalogue, uint32_t class);
 /* The classes that run a model now, a bit each. */
 uint32_t catalogue_runs_on(const struct catalogue *catalogue, uint32_t known);
-/* For a model that no backend has any more: another one of its name and version. CATALOGUE_NONE: there is none. */
+/* The model of the same name and version that a backend has, for a model that no backend has any more. CATALOGUE_NONE:
+ * there is none. */
 uint32_t catalogue_successor(const struct catalogue *catalogue, uint32_t known);
 /* Forgets the model if no backend has it, no place serves it, and frontends do not know it. */
 void catalogue_forget(struct catalogue *catalogue, uint32_t known);

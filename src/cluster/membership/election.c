@@ -9,7 +9,7 @@ static int64_t later(int64_t a, int64_t b) {
 
 /* ---- silence ---- */
 
-/* When a scheduler counts as dead unless it is heard again. */
+/* The time from which a scheduler counts as dead, unless it is heard again. */
 static int64_t peer_dead_ns(const struct election *e, uint32_t peer) {
     return e->peers[peer].heard_ns + (e->peers[peer].up ? ELECTION_SILENCE_NS : ELECTION_DOWN_NS);
 }
@@ -22,7 +22,7 @@ static uint32_t peer_find(const struct election *e, uint64_t incarnation) {
     return ELECTION_PEERS_MAX;
 }
 
-/* When a standby stops waiting for its leader. */
+/* The time from which a standby waits no longer for its leader. */
 static int64_t leader_dead_ns(const struct election *e) {
     bool linked = e->leader && e->leader_at < ELECTION_PEERS_MAX;
     bool down = linked && !(e->peers[e->leader_at].up && e->peers[e->leader_at].incarnation == e->leader);
@@ -129,7 +129,7 @@ static void key_seen(struct election *e, int64_t now_ns, const struct election_e
     if (!e->key.exists)
         return;
     if (e->key.incarnation == e->config.incarnation) {
-        /* Not if this term was given up, or a higher one is known. */
+        /* our own key: leads, unless this term was given up, or a higher one is known */
         if (!e->leads && e->key.term > e->term_led && e->key.term >= e->term)
             lead(e, now_ns, e->key.term, out);
         return;

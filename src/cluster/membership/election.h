@@ -13,16 +13,16 @@
  *                                          '-----------------------------------------------------'
  *
  *              While the registry is down no scheduler is elected, and the leader goes on.
- *   ranks      Without a registry, schedulers are ranked by their place in a list that all know. The best one that is
- *              alive leads when it has heard no leader for the time of silence (below); its term is one more than any
- *              that it was told of. A leader is not deposed by a better rank that comes back. In a partition both sides
- *              may lead, even in the same term: members obey the highest term, and of one term the best rank.
+ *   ranks      Without a registry, schedulers are ranked by their place in a list that all know. The best scheduler
+ * that is alive leads when it has heard no leader for the time of silence (below); its term is one more than any term
+ * that it was told of. A leader is not deposed by a better rank that comes back. In a partition both sides may lead,
+ * even in the same term: members obey the highest term, and of one term the best rank.
  *
  * A scheduler is silent 300 ms after its last heartbeat, or 150 ms (three heartbeats) if its link is down as well. A
  * process that was stopped waits another 300 ms when it goes on, since it has not read what is in its sockets.
  *
- * Two schedulers that do not hear each other, but both reach the registry (or a common member), depose each other. Each
- * then waits twice as long as before, up to 9.6 s, and 300 ms again once it has heard a leader.
+ * Two schedulers that do not hear each other, but both reach the registry (or a common member), depose each other. A
+ * deposed scheduler waits twice as long as before, up to 9.6 s, and 300 ms again once it has heard a leader.
  *
  * A registry that has lost its data has also lost the terms. The leader then writes its term back. A new term is always
  * higher than all terms that its winner has heard of, and a leader that hears of a higher term from a member stands
@@ -40,42 +40,42 @@
 
 #define ELECTION_PEERS_MAX    8
 #define ELECTION_HEARTBEAT_NS (50 * NS_PER_MS)
-#define ELECTION_DOWN_NS      (3 * ELECTION_HEARTBEAT_NS) /* of silence, if the link is down as well */
-#define ELECTION_SILENCE_NS   (300 * NS_PER_MS)
-#define ELECTION_APART_NS     (3 * ELECTION_HEARTBEAT_NS) /* steps that are further apart: the process was stopped */
-#define ELECTION_RETRY_NS     (100 * NS_PER_MS)           /* after the registry has failed */
-#define ELECTION_CHECK_NS     NS_PER_S         /* a leader reads the key this often, in case its watch is broken */
-#define ELECTION_DOUBLINGS    5                /* of the silence, at most */
+#define ELECTION_DOWN_NS      (3 * ELECTION_HEARTBEAT_NS) /* time of silence, if the link is down as well */
+#define ELECTION_SILENCE_NS   (300 * NS_PER_MS)           /* time of silence */
+#define ELECTION_APART_NS     (3 * ELECTION_HEARTBEAT_NS) /* pause between steps: the process was stopped */
+#define ELECTION_RETRY_NS     (100 * NS_PER_MS) /* time until the next question after the registry has failed */
+#define ELECTION_CHECK_NS     NS_PER_S /* time between two reads of the key by a leader, in case its watch is broken */
+#define ELECTION_DOUBLINGS    5        /* most doublings of the time of silence */
 #define ELECTION_TERM_MAX     (UINT64_MAX / 2) /* higher terms are taken for errors and ignored */
 
 struct election_config {
-    uint64_t incarnation; /* of this process: random, not 0 */
-    bool registry;        /* else by ranks */
-    uint32_t rank;        /* ours in the list; with a registry it is not used */
-    uint32_t peers;       /* by ranks: the list's length, ourselves included; with a registry: links there may be */
+    uint64_t incarnation; /* incarnation of this process: random, not 0 */
+    bool registry;        /* there is a registry; else the ranks decide */
+    uint32_t rank;        /* our rank in the list; not used with a registry */
+    uint32_t peers;       /* length of the list, ourselves included; with a registry: most links */
 };
 
 /* The registry's key. */
 struct election_key {
     bool exists;
-    int64_t revision; /* of its last change; if it does not exist, of the registry when that was seen */
+    int64_t revision; /* revision of the key's last change; of a missing key: the registry's when it was read */
     uint64_t term, incarnation;
 };
 
 enum election_event_kind {
-    ELECTION_TIMER, /* also to be used once at start */
-    ELECTION_HEARD, /* a heartbeat from a scheduler: peer, incarnation, term, leads */
-    ELECTION_LINK,  /* the link to a scheduler came up, or went down or could not be made: peer, up */
-    ELECTION_TOLD,  /* a member refuses a lower term, or says at joining which leader it obeyed last: its term, its
-                     * incarnation (0: not known) and, without a registry, its rank in `peer` */
-    ELECTION_KEY_CHANGED,     /* by the watch: key */
-    ELECTION_KEY_ANSWER,      /* to a read or a swap, the key as it is now, whether the swap succeeded or not: key */
+    ELECTION_TIMER, /* time has passed; also used once at the start */
+    ELECTION_HEARD, /* a heartbeat from a scheduler; with peer, incarnation, term, leads */
+    ELECTION_LINK,  /* the link to a scheduler came up, went down or could not be made; with peer, up */
+    ELECTION_TOLD,  /* a member refuses a lower term, or names at joining the leader that it last obeyed; with that
+                       leader's term, incarnation (0: not known) and, without a registry, rank in `peer` */
+    ELECTION_KEY_CHANGED,     /* the watch reports the key; with key */
+    ELECTION_KEY_ANSWER,      /* answer to a read or a swap; with the present key, whether or not a swap succeeded */
     ELECTION_REGISTRY_FAILED, /* no answer to a read or a swap; the swap may still take effect */
 };
 
 struct election_event {
     enum election_event_kind kind;
-    uint32_t peer; /* a rank; with a registry the number of a link */
+    uint32_t peer; /* rank of the scheduler; with a registry: number of the link */
     bool up, leads;
     uint64_t term, incarnation;
     struct election_key key;
@@ -83,44 +83,44 @@ struct election_event {
 
 enum election_change {
     ELECTION_SAME,
-    ELECTION_LEAD,       /* leads election_term() from now on */
-    ELECTION_STAND_DOWN, /* leads no more: grants nothing from this moment on */
+    ELECTION_LEAD,       /* this scheduler leads election_term() from now on */
+    ELECTION_STAND_DOWN, /* this scheduler leads no more, and grants nothing from now on */
 };
 
 enum election_ask { ELECTION_ASK_NOTHING, ELECTION_READ, ELECTION_SWAP };
 
-/* What is to be done, in this order. */
+/* The actions to be done, in this order. */
 struct election_actions {
     enum election_change change;
-    bool heartbeat;        /* send one to every scheduler: election_term(), election_leads() */
-    enum election_ask ask; /* of the registry. Exactly one answer or failure must come back */
-    int64_t swap_revision; /* the swap succeeds only if this is the key's revision; 0: only if there is no key */
-    uint64_t swap_term;    /* with our incarnation */
-    int64_t wake_ns;       /* step again by then */
+    bool heartbeat;        /* send a heartbeat to every scheduler, with election_term() and election_leads() */
+    enum election_ask ask; /* question to the registry; exactly one answer or failure must come back */
+    int64_t swap_revision; /* revision that the key must have for the swap; 0: there must be no key */
+    uint64_t swap_term;    /* term to be written, with our incarnation */
+    int64_t wake_ns;       /* latest time of the next step */
 };
 
 struct election {
     struct election_config config;
-    bool leads;
-    uint64_t term;      /* the highest heard of */
-    uint64_t term_led;  /* the highest led */
-    uint64_t leader;    /* the incarnation of the leader of `term`; 0: not known */
-    uint32_t leader_at; /* its rank or link; ELECTION_PEERS_MAX: not known */
-    bool leader_heard;  /* a heartbeat of it as leader has come */
-    int64_t leader_ns;  /* when its last heartbeat came, or when it became known as leader */
-    uint32_t unheard;   /* times deposed since a leader was heard */
+    bool leads;         /* this scheduler leads `term` */
+    uint64_t term;      /* highest term heard of */
+    uint64_t term_led;  /* highest term that this scheduler has led */
+    uint64_t leader;    /* incarnation of the leader of `term`; 0: not known */
+    uint32_t leader_at; /* rank or link of that leader; ELECTION_PEERS_MAX: not known */
+    bool leader_heard;  /* that leader has sent a heartbeat as leader */
+    int64_t leader_ns;  /* time of that leader's last heartbeat, or at which it became known as leader */
+    uint32_t unheard;   /* times that this scheduler was deposed since it last heard a leader */
     struct own_pause pause;
     struct {
-        uint64_t incarnation;
-        int64_t heard_ns;
-        bool up;
+        uint64_t incarnation; /* 0: never heard */
+        int64_t heard_ns;     /* time of the last heartbeat; at first, of the start */
+        bool up;              /* the link is up */
     } peers[ELECTION_PEERS_MAX];
     /* the registry */
-    bool asked, key_known;
-    struct election_key key;
-    int64_t asked_revision; /* key.revision when the registry was asked */
-    int64_t retry_ns, check_ns;
-    int64_t beat_ns;
+    bool asked, key_known;      /* a question is under way; the key was read */
+    struct election_key key;    /* the key, as last seen */
+    int64_t asked_revision;     /* key.revision at the time of the last question */
+    int64_t retry_ns, check_ns; /* time before which nothing is asked; time of the leader's next read of the key */
+    int64_t beat_ns;            /* time of the next heartbeat */
 };
 
 /* At most ELECTION_PEERS_MAX peers. Then call election_step() with ELECTION_TIMER. */
@@ -144,13 +144,13 @@ static inline uint64_t election_leader(const struct election *election) {
 
 /* ---- for members ---- */
 
-/* The highest leader that a member has obeyed. All zeros: none yet. */
+/* The highest leader that a member has obeyed: by term, then by rank. All zeros: none yet. */
 struct fence {
     uint64_t term, incarnation;
     uint32_t rank;
 };
 
-/* Whether to obey a message of that leader. If not, answer it with the contents of the fence: ELECTION_TOLD. With a
+/* Whether to obey a message of that leader. If not, tell it the contents of the fence, for ELECTION_TOLD. With a
  * registry all ranks are 0. */
 static inline bool fence_admit(struct fence *fence, uint64_t term, uint32_t rank, uint64_t incarnation) {
     bool higher = term > fence->term || (term == fence->term && rank < fence->rank);

@@ -22,7 +22,7 @@
 #define RETRY_MIN_NS        (100 * NS_PER_MS)
 #define RETRY_MAX_NS        (2 * NS_PER_S)
 
-/* The calls to etcd; at most one of each kind at a time. The first five make up the session, in this order. */
+/* The calls to etcd; at most one of each kind at a time. The first five, in this order, are a session. */
 enum call_kind { CALL_KEEP, CALL_LEASE, CALL_PUT, CALL_LIST, CALL_WATCH, CALL_QUESTION, CALL_REVOKE, CALL_KINDS };
 
 static const char *const paths[CALL_KINDS] = {
@@ -35,22 +35,22 @@ struct call {
     struct registry *registry;
     enum call_kind kind;
     CURL *easy;
-    bool busy;
-    uint32_t endpoint;
+    bool busy;         /* the call is under way */
+    uint32_t endpoint; /* etcd that is called, a number in config.place */
     struct text body, answer;
-    struct sy_error why; /* the reason why a watch's answer could not be read */
+    struct sy_error why; /* reason why a watch's answer could not be read */
 };
 
 struct question {
     struct push_node link;
-    bool swap;
-    int64_t revision;
-    uint64_t term;
+    bool swap;        /* registry_swap(); else registry_read() */
+    int64_t revision; /* revision for a swap */
+    uint64_t term;    /* term for a swap */
 };
 
 struct known {
     struct registry_member member;
-    bool listed;
+    bool listed; /* the member is in the last list of all keys */
 };
 
 struct registry {
@@ -58,22 +58,22 @@ struct registry {
     pthread_t thread;
     CURLM *multi;
     _Atomic bool closing;
-    struct push_list questions; /* user -> thread */
-    struct push_list events;    /* thread -> user */
-    struct push_node *taken;    /* owned by the user: events taken, not yet returned */
+    struct push_list questions; /* questions, user -> thread */
+    struct push_list events;    /* events, thread -> user */
+    struct push_node *taken;    /* events taken and not yet returned; owned by the user */
     /* owned by the thread from here on */
     struct push_node *waiting; /* questions, the oldest first */
-    struct question *question; /* the question being asked */
+    struct question *question; /* question that is being asked; NULL: none */
     struct curl_slist *headers;
     struct call calls[CALL_KINDS];
-    uint32_t endpoint;
-    bool up, ever_up;              /* for the log */
-    enum registry_event_kind told; /* the last of REGISTRY_UP and REGISTRY_DOWN that was reported; at first neither */
-    enum call_kind next;           /* next call of the session; CALL_KINDS: it watches */
-    int64_t next_ns, keep_ns, retry_ns;
-    int64_t lease, revision;
-    bool leader_listed, self_listed;
-    struct known *members; /* [REGISTRY_MEMBERS_MAX] */
+    uint32_t endpoint;                  /* etcd that is used now, a number in config.place */
+    bool up, ever_up;                   /* etcd answers; it has answered before; for the log */
+    enum registry_event_kind told;      /* last report of REGISTRY_UP and REGISTRY_DOWN; at first neither */
+    enum call_kind next;                /* next call of the session; CALL_KINDS: the watch is under way */
+    int64_t next_ns, keep_ns, retry_ns; /* times of the next call, of the lease's renewal; pause after a failure */
+    int64_t lease, revision;            /* number of the lease; revision of the last list of all keys */
+    bool leader_listed, self_listed;    /* the last list of all keys had the leader's key, ours */
+    struct known *members;              /* [REGISTRY_MEMBERS_MAX] */
     uint32_t member_count;
 };
 

@@ -1,15 +1,15 @@
 /* registry.h - a client of etcd 3: registers this process, and reports the other members and the leader.
  *
- * A separate thread speaks with etcd, through its JSON gateway, and never makes its user wait. Orders go to it and
+ * A thread of its own speaks with etcd, through etcd's JSON gateway, and never makes the user wait. Orders go to it and
  * events come back in lists; a doorbell rings when there are events.
  *
  *     user    --- registry_read(), registry_swap() --->  thread  <--- HTTP --->  etcd
  *             <-- registry_events(), the doorbell  ----
  *
  * The thread keeps a lease, puts our member under it, lists all keys of NAME/ and watches them from that revision on,
- * so that no change is missed. If any of that fails it tries the next address, after 100 ms and then longer, up to 2 s,
- * and reports REGISTRY_DOWN once; questions are still asked. Once etcd is back, the thread lists again and reports all
- * changes in between, also members that have gone.
+ * so that no change is missed. If any of these steps fails, the thread reports REGISTRY_DOWN once and tries the next
+ * address, after 100 ms and then longer, up to 2 s. It still asks questions meanwhile. Once etcd is back, the thread
+ * lists again and reports all changes in between, also members that have gone.
  *
  * Limits: plain HTTP without passwords, so etcd must be on a private network of the cluster; 8 addresses; 4096 members,
  * others are not reported; answers of up to 4 MiB. A question has 400 ms to be answered (200 ms of them to connect),
@@ -29,25 +29,25 @@ struct registry;
 
 struct registry_config {
     struct registry_place place;
-    struct registry_member self;            /* role "": do not register, only read */
-    char address[REGISTRY_ADDRESS_MAX + 1]; /* written into the leader key when we win a term */
-    int64_t lease_s;                        /* 0: REGISTRY_LEASE_S; etcd's least is 2 */
-    struct doorbell *bell;                  /* of the thread that takes the events */
+    struct registry_member self;            /* this process as a member; role "": not registered, only reads */
+    char address[REGISTRY_ADDRESS_MAX + 1]; /* our address, for the leader key when we win a term */
+    int64_t lease_s;                        /* duration of the lease, at least 2 for etcd; 0: REGISTRY_LEASE_S */
+    struct doorbell *bell;                  /* doorbell of the thread that takes the events */
 };
 
 enum registry_event_kind {
     REGISTRY_UP,          /* the next events describe the present state; at first, and after each REGISTRY_DOWN */
     REGISTRY_DOWN,        /* no events until REGISTRY_UP */
-    REGISTRY_MEMBER,      /* has joined, or has other addresses: member. Also for ourselves */
-    REGISTRY_MEMBER_GONE, /* the former member */
-    REGISTRY_LEADER,      /* the leader key changed, or is seen for the first time since REGISTRY_UP: leader */
-    REGISTRY_ANSWER,      /* to a question: leader */
-    REGISTRY_FAILED,      /* no answer to a question; a swap may still take effect */
+    REGISTRY_MEMBER,      /* a member has joined, or has other addresses; also this process; with `member` */
+    REGISTRY_MEMBER_GONE, /* a member is gone; with `member` */
+    REGISTRY_LEADER, /* the leader key has changed, or is seen for the first time since REGISTRY_UP; with `leader` */
+    REGISTRY_ANSWER, /* answer to a question; with `leader` */
+    REGISTRY_FAILED, /* no answer to a question; a swap may still take effect */
 };
 
 /* A leader key with an unreadable value is reported as term 0 of incarnation 0. */
 struct registry_event {
-    struct push_node link; /* the thread's */
+    struct push_node link; /* place in the thread's list */
     enum registry_event_kind kind;
     struct registry_member member;
     struct registry_leader leader;
@@ -60,13 +60,14 @@ int registry_open(const struct registry_config *config, struct registry **regist
  * are lost. */
 void registry_close(struct registry *registry);
 
-/* Questions. Each is answered by one REGISTRY_ANSWER or REGISTRY_FAILED, in order. Any thread, one at a time. */
+/* Questions, each answered by one REGISTRY_ANSWER or REGISTRY_FAILED, in order. Any thread, one at a time.
+ * registry_read() reads the leader key. */
 void registry_read(struct registry *registry);
-/* Writes {term, our incarnation, our address} if the key's revision is `revision`; 0: if there is no key. See
- * election.h. */
+/* Writes {term, our incarnation, our address} into the leader key, if its revision is `revision`; 0: if there is no
+ * key. See election.h. */
 void registry_swap(struct registry *registry, int64_t revision, uint64_t term);
 
-/* For the thread of the doorbell: whether there are events; and the oldest event, which the caller frees with free(),
- * or NULL. */
+/* For the thread of the doorbell: whether there are events; and the oldest event, which the caller frees with free();
+ * NULL: there is none. */
 bool registry_pending(const struct registry *registry);
 struct registry_event *registry_event_next(struct registry *registry);

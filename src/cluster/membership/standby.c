@@ -11,19 +11,19 @@
 #include "core/system/clock.h"
 #include "core/system/log.h"
 
-#define RETRY_NS  (50 * NS_PER_MS) /* to connect to another scheduler */
-#define SILENT_MS 2000             /* longest silence of its host, connecting included; then another address is tried */
+#define RETRY_NS  (50 * NS_PER_MS) /* time between two attempts to connect to another scheduler */
+#define SILENT_MS 2000             /* longest silence of another scheduler's host; then another address is tried */
 
 /* Another scheduler, to which we send heartbeats. */
 struct other {
     struct peer peer;
-    bool wanted; /* there is such a scheduler */
+    bool wanted; /* the struct is in use for a scheduler */
     bool open, up;
-    uint64_t incarnation; /* from the registry; 0: not known */
+    uint64_t incarnation; /* incarnation, from the registry; 0: not known */
     char address[HELLO_ADDRESS_MAX];
-    uint32_t tries; /* how many addresses of its name were tried */
-    int64_t retry_ns;
-    struct sy_error refused; /* why it has refused us, as was logged last; "": it has not, or has accepted us since */
+    uint32_t tries;          /* count of tried addresses of the scheduler's name */
+    int64_t retry_ns;        /* time of the next attempt to connect */
+    struct sy_error refused; /* reason of the last refusal, as logged; "": none since it last accepted us */
 };
 
 struct standby {
@@ -35,8 +35,8 @@ struct standby {
     struct other others[ELECTION_PEERS_MAX];
     struct registry *registry;
     struct registry_place place;
-    char leader[REGISTRY_ADDRESS_MAX + 1];
-    int64_t wake_ns;
+    char leader[REGISTRY_ADDRESS_MAX + 1]; /* address of the leader; "": not known */
+    int64_t wake_ns;                       /* time of the election's next step */
 };
 
 /* ---- actions of the election ---- */
@@ -83,7 +83,8 @@ int standby_admits(const struct standby *s, const struct hello *other, struct sy
 }
 
 void standby_heard(struct standby *s, uint32_t rank, const struct wire_heartbeat *heartbeat) {
-    uint32_t peer = s->registry ? ELECTION_PEERS_MAX : rank; /* one that the registry has not named yet is ignored */
+    uint32_t peer =
+        s->registry ? ELECTION_PEERS_MAX : rank; /* a scheduler that the registry has not named yet is ignored */
     for (uint32_t i = 0; s->registry && i < ELECTION_PEERS_MAX; i++)
         if (s->others[i].wanted && s->others[i].incarnation == heartbeat->incarnation)
             peer = i;
@@ -127,7 +128,7 @@ static void other_closed(struct peer *peer, const char *reason) {
     link_told(s, o, false);
 }
 
-/* It does not let us in; we try again. One line in the log for each reason. */
+/* Another scheduler has refused us; we try again. Logs each reason once. */
 static int other_refused(struct other *o, const struct frame *frame, const void *head, struct sy_error *err) {
     int rc = wire_refused(frame, head, err);
     if (strcmp(o->refused.text, err->text) != 0)

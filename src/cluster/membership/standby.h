@@ -1,8 +1,9 @@
 /* standby.h - several schedulers of one cluster: the links between them, the registry, and the election over both
  * (election.h). Owned by the link thread.
  *
- * Each scheduler connects to every other and sends its heartbeats there; heartbeats of the others come on the
- * connections that they make. The schedulers are known from a list that all have (--peers), or from the registry. */
+ * Each scheduler connects to every other one, and sends its heartbeats on these connections; heartbeats of the others
+ * come on the connections that they have made. The schedulers are known from a list that all have (--peers), or from
+ * the registry. */
 #pragma once
 
 #include "cluster/membership/election.h"
@@ -11,14 +12,15 @@
 #include "cluster/peer/link_loop.h"
 
 struct standby_config {
-    const char *const *peers; /* [peer_count] HOST:PORT of all schedulers, the best rank first; ourselves included */
-    uint32_t peer_count;      /* 0: there is a registry, or no other scheduler */
-    uint32_t rank;            /* ours among them */
-    const struct registry_place *registry; /* NULL: none */
-    struct hello self;                     /* incarnation, name, token, address */
+    const char *const *peers; /* [peer_count] HOST:PORT of all schedulers, ourselves included, the best rank first */
+    uint32_t peer_count;      /* number of schedulers; 0: there is a registry, or no other scheduler */
+    uint32_t rank;            /* our rank in `peers` */
+    const struct registry_place *registry; /* place of the registry; NULL: none */
+    struct hello self;                     /* introduction of this process: incarnation, name, token, address */
 };
 
 struct standby_ops {
+    /* This scheduler leads `term` from now on. */
     void (*lead)(void *context, uint64_t term);
     /* From now on nothing may be granted, and nothing sent to members. */
     void (*stand_down)(void *context);
@@ -26,17 +28,17 @@ struct standby_ops {
 
 struct standby;
 
-/* 0 or -errno with a sentence. The doorbell is the loop's. */
+/* 0 or -errno with a sentence. The registry rings the loop's doorbell. */
 int standby_create(struct standby **standby, const struct standby_config *config, struct link_loop *loop,
                    const struct standby_ops *ops, void *context, struct sy_error *err);
-/* Its peers are closed together with those of the loop. NULL is allowed. */
+/* The standby's peers are closed with those of the loop. NULL is allowed. */
 void standby_destroy(struct standby *standby);
 
 /* Once a turn. Lowers *until_ns to when to call it again. */
 void standby_look(struct standby *standby, int64_t now_ns, int64_t *until_ns);
 /* Whether the registry has news. */
 bool standby_pending(const struct standby *standby);
-/* Whether another scheduler may connect: 0, or -EPROTO with a sentence if it cannot have the same --peers as we. */
+/* Whether another scheduler may connect: 0, or -EPROTO with a sentence if its --peers cannot be the same as ours. */
 int standby_admits(const struct standby *standby, const struct hello *other, struct sy_error *err);
 /* A heartbeat has come from the scheduler of this rank and incarnation, which was admitted. */
 void standby_heard(struct standby *standby, uint32_t rank, const struct wire_heartbeat *heartbeat);

@@ -1,14 +1,14 @@
 /* fabric.c - libfabric with its interface of version 1.15, loaded at run time.
  *
  * There is one event queue and one completion queue for all connections. Parts of reads wait in a list until
- * fabric_look() or fabric_post(), and while the provider, or the completion queue, has no room. A provider that can
- * ("tcp": four parts) gets several of them as one operation: one message to the other end, one completion.
+ * fabric_look() or fabric_post(), and while the provider, or the completion queue, has no room. A provider that allows
+ * it ("tcp": four parts) gets several parts as one operation: one message to the other end, one completion.
  *
- * The provider "tcp" up to version 1.17, which Debian 12 has, needs a completion queue for each connection. It keeps
- * its records of reads in a pool of the queue. When a connection is closed while the answer to a read is arriving, it
- * puts that record into the pool twice; later reads by that queue then share records, and get lost. With a queue for
- * each connection the pool ends with the connection. Each queue costs system calls in every turn, so later versions and
- * other providers share one queue. */
+ * The provider "tcp" up to version 1.17, which Debian 12 has, needs a completion queue for each connection. The
+ * provider keeps its records of reads in a pool of the queue. When a connection is closed while the answer to a read is
+ * arriving, the provider puts that read's record into the pool twice; later reads by that queue then share records, and
+ * get lost. With a queue for each connection the pool ends with the connection. Each queue costs system calls in every
+ * turn, so later versions and other providers share one queue. */
 #include "cluster/peer/fabric.h"
 
 #include "core/util/container.h" /* libfabric defines its own macro of that name if there is none */
@@ -34,25 +34,25 @@
 
 #define INTERFACE   FI_VERSION(1, 15)
 #define LIBRARY     "libfabric.so.1"
-#define READS_MOST  1024                 /* under way at once, of all connections */
-#define READS_CHUNK 256                  /* allocated at once */
-#define LOOK_MOST   256                  /* completions and events handled in a row, */
-#define LOOK_BYTES  ((size_t)512 * 1024) /* and bytes read: while more comes, what has come is reported */
-/* Most parts of one operation, and most bytes of them. None is reported before all have come. Two parts of full length,
- * which would gain nothing, do not go together. */
+#define READS_MOST  1024                 /* most reads under way at once, of all connections */
+#define READS_CHUNK 256                  /* parts allocated at once */
+#define LOOK_MOST   256                  /* most completions and events handled in one call */
+#define LOOK_BYTES  ((size_t)512 * 1024) /* bytes read in one call; the parts that have arrived are then reported */
+/* Most parts of one operation, and most bytes of them. No part is reported before all of its operation have come. Two
+ * parts of full length do not go together, since that would gain nothing. */
 #define GROUP_MOST  4
 #define GROUP_BYTES (2 * FABRIC_PART_BYTES - 1)
 
 /* A part of a read. */
 struct fabric_part {
-    struct fi_context2 context; /* the provider's, while it reads */
-    struct list_node link;      /* in the list of free parts, of waiting ones, or of those under way or done */
-    struct fabric_part *more;   /* the next part of the same operation, which is in no list; NULL */
-    struct fabric_end *end;     /* NULL: closed, while the provider had the part */
+    struct fi_context2 context; /* memory for the provider, while it reads */
+    struct list_node link;      /* place in the list of free, waiting, posted or done parts */
+    struct fabric_part *more;   /* next part of the same operation, which is in no list; NULL: none */
+    struct fabric_end *end;     /* connection; NULL: it was closed while the provider had the part */
     void *to, *desc;
     uint64_t remote, key, tag;
     size_t bytes;
-    int error; /* of the operation, libfabric's code; 0: it was read */
+    int error; /* libfabric's error of the operation; 0: the part was read */
 };
 
 struct part_chunk {
@@ -64,12 +64,12 @@ struct fabric_end {
     struct list_node link;
     struct fabric *fabric;
     struct fid_ep *ep;
-    struct fid_cq *cq; /* its own, or the one of all connections */
+    struct fid_cq *cq; /* completion queue: the connection's own, or the one of all connections */
     void *of;
     bool up, down;
-    struct list_node waits;  /* parts not yet given to the provider, */
-    struct list_node posted; /* given to it, */
-    struct list_node done;   /* and finished or failed, but not yet reported */
+    struct list_node waits;  /* parts not yet given to the provider */
+    struct list_node posted; /* parts that the provider has */
+    struct list_node done;   /* parts that have ended, and were not reported yet */
 };
 
 struct region_open {
@@ -92,18 +92,18 @@ struct fabric {
     struct fid_fabric *fabric;
     struct fid_eq *eq;
     struct fid_domain *domain;
-    struct fid_cq *cq; /* of all connections; NULL: each has its own, */
-    int queues_fd;     /* an epoll of all these queues; else -1 */
+    struct fid_cq *cq; /* completion queue of all connections; NULL: each has its own */
+    int queues_fd;     /* epoll set of the connections' own queues; -1: none */
     struct fid_pep *pep;
     struct list_node ends;
-    struct list_node free; /* parts */
+    struct list_node free; /* free parts */
     struct part_chunk *chunks;
     struct region_open *regions;
-    uint32_t group_most; /* parts of one operation */
+    uint32_t group_most; /* most parts of one operation */
     uint32_t reads;      /* operations that providers have */
     uint32_t done;       /* operations to be reported */
-    bool starved;        /* parts wait for room, */
-    bool fresh;          /* or to be given to the provider for the first time */
+    bool starved;        /* some parts wait for room */
+    bool fresh;          /* some parts were never offered to the provider */
 };
 
 static int failed(const struct fabric *f, const char *what, int rc, struct sy_error *err) {
@@ -157,7 +157,7 @@ static bool queues_apart(const struct fabric *f) {
     return strcmp(f->provider, "tcp") == 0 && FI_VERSION_LT(f->version(), FI_VERSION(1, 18));
 }
 
-/* How many parts of a read the provider takes at once. */
+/* Most parts of a read that the provider takes as one operation. */
 static uint32_t group_most(const struct fi_tx_attr *attr) {
     size_t most = attr->iov_limit < attr->rma_iov_limit ? attr->iov_limit : attr->rma_iov_limit;
     return most < 1 ? 1 : most < GROUP_MOST ? (uint32_t)most : GROUP_MOST;

@@ -1,4 +1,4 @@
-/* health.c - pings, liveness and clocks. */
+/* health.c - sends pings, judges silence, and learns the other clock. */
 #include "cluster/peer/health.h"
 
 #include "core/system/clock.h"

@@ -12,17 +12,17 @@
 #define HEALTH_BEATS 3
 
 struct health {
-    int64_t beat_ns; /* between two pings; the first ones come faster, to learn the clock */
-    int64_t ping_ns; /* when the next one is due */
+    int64_t beat_ns; /* time between two pings; the first ones come faster, to learn the clock */
+    int64_t ping_ns; /* time of the next ping */
     struct own_pause pause;
-    struct clock_sync clock;
-    int64_t error_ns; /* the largest error of a converted time, at the last look */
+    struct clock_sync clock; /* the peer's clock */
+    int64_t error_ns;        /* the largest error of a converted time, at the last look */
 };
 
 void health_init(struct health *health, int64_t beat_ns, int64_t now_ns);
 /* False: the peer has been silent for too long. *until_ns is lowered to when to call it again, at most a heartbeat. */
 bool health_hears(struct health *health, const struct peer *peer, int64_t now_ns, int64_t *until_ns);
-/* The same, and pings if it is time. *until_ns is lowered to when to call it again. */
+/* As health_hears(), and sends a ping if it is time. Lowers *until_ns to when to call it again. */
 bool health_look(struct health *health, struct peer *peer, int64_t now_ns, int64_t *until_ns);
 /* Takes PING and PONG. False: it is another frame. */
 bool health_frame(struct health *health, struct peer *peer, const struct frame *frame, const void *head);

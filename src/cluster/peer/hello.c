@@ -1,4 +1,4 @@
-/* hello.c - the introductions as JSON. */
+/* hello.c - writes and reads introductions as JSON. */
 #include "cluster/peer/hello.h"
 
 #include <errno.h>

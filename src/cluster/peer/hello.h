@@ -9,13 +9,14 @@
 
 struct peer; /* cluster/peer/peer.h */
 
-#define HELLO_NAME_MAX     128
-#define HELLO_ADDRESS_MAX  128
-#define HELLO_TOKEN_MAX    513
-#define HELLO_FABRIC_MAX   32
-#define HELLO_LANES_MAX    16 /* frontend threads of one process; its requests' numbers are number * this + thread */
-#define HELLO_REQUESTS_MAX (1u << 20) /* of one process: lanes times slots; others keep memory for each */
-#define HELLO_NUMBERS      ((1u << HANDLE_FRONTEND_BITS) / HELLO_LANES_MAX)
+#define HELLO_NAME_MAX    128
+#define HELLO_ADDRESS_MAX 128
+#define HELLO_TOKEN_MAX   513
+#define HELLO_FABRIC_MAX  32
+/* Most frontend threads of one process. Handles number a thread as number of the process * HELLO_LANES_MAX + thread. */
+#define HELLO_LANES_MAX    16
+#define HELLO_REQUESTS_MAX (1u << 20) /* most requests of a process: lanes * slots; others keep memory for each */
+#define HELLO_NUMBERS      ((1u << HANDLE_FRONTEND_BITS) / HELLO_LANES_MAX) /* bound of processes' numbers */
 
 enum cluster_role {
     ROLE_SCHEDULER,
@@ -28,28 +29,27 @@ enum cluster_role {
 /* Describes a process. In FRAME_HELLO it is the sender; in FRAME_WELCOME the answering process, where `number` is the
  * one given to the other; in FRAME_FRONTEND the announced frontend. */
 struct hello {
-    uint32_t format;        /* of frames: the oldest that it speaks, */
-    uint32_t format_newest; /* and the newest */
+    uint32_t format;        /* oldest format of frames that the process speaks */
+    uint32_t format_newest; /* newest format of frames that the process speaks */
     enum cluster_role role;
-    uint64_t incarnation;            /* random, drawn at its start: distinguishes a process from its successor */
-    uint64_t term;                   /* the highest that it has heard of; 0: none */
-    uint32_t number;                 /* within the cluster, from 1; given by the scheduler, if possible the same as
-                                      * before */
-    uint32_t lanes;                  /* of a frontend: its threads, */
-    uint32_t slots;                  /* and requests that each may have */
-    uint32_t accelerators;           /* of a backend */
-    bool promises;                   /* of a scheduler: it queues requests whose inputs are promised for later; without
-                                      * the field it does not */
-    uint32_t transports;             /* its transports for inputs: bits of enum transport_kind */
-    char version[32];                /* of the program */
-    char name[HELLO_NAME_MAX];       /* for people */
-    char address[HELLO_ADDRESS_MAX]; /* where others reach it, HOST:PORT; of a frontend: the backends. "": nowhere.
-                                      * An empty host means: where this connection comes from */
-    char token[HELLO_TOKEN_MAX];     /* "": none */
-    char fabric[HELLO_FABRIC_MAX];   /* libfabric's provider, if it has that transport; else "" */
+    uint64_t incarnation; /* random number, drawn at the process's start: distinguishes it from its successor */
+    uint64_t term;        /* highest term that the process has heard of; 0: none */
+    uint32_t number; /* number within the cluster, from 1 on; given by the scheduler, if possible the same as before */
+    uint32_t lanes;  /* frontend: its threads */
+    uint32_t slots;  /* frontend: requests that each thread may have */
+    uint32_t accelerators; /* backend: its accelerators */
+    bool promises;       /* scheduler: requests whose inputs are promised for later may be queued; false if the field is
+                            missing */
+    uint32_t transports; /* transports for inputs: bits of enum transport_kind */
+    char version[32];    /* version of the program */
+    char name[HELLO_NAME_MAX];       /* name for people */
+    char address[HELLO_ADDRESS_MAX]; /* HOST:PORT at which others (of a frontend: backends) reach the process; an empty
+                                        host: the one that the connection comes from; "": nowhere */
+    char token[HELLO_TOKEN_MAX];     /* token that lets the process in; "": none */
+    char fabric[HELLO_FABRIC_MAX];   /* libfabric's provider; "": no transport `fabric` */
 };
 
-/* The name of a process's Unix socket, for processes of its host. */
+/* The name of a process's Unix socket, for other processes of its host. */
 #define HELLO_LOCAL_MAX 64
 void hello_local_name(uint64_t incarnation, char name[HELLO_LOCAL_MAX]);
 
@@ -60,9 +60,9 @@ int hello_agree(const struct hello *ours, const struct hello *theirs, uint32_t *
 
 const char *cluster_role_name(enum cluster_role role);
 
-/* Text to be freed; NULL without memory. */
+/* The introduction as text, to be freed; NULL: no memory. */
 char *hello_write(const struct hello *hello);
-/* Sends it. Without memory nothing is sent, and the other end gives up waiting for it. */
+/* Sends the introduction. Without memory nothing is sent, and the other end gives up waiting. */
 void hello_send(struct peer *peer, enum frame_kind kind, const struct hello *hello);
-/* 0, or -EPROTO with a sentence that names the field. The text need not be terminated. */
+/* Reads an introduction; the text need not be terminated. 0, or -EPROTO with a sentence that names the field. */
 int hello_read(const char *text, size_t bytes, struct hello *hello, struct sy_error *err);

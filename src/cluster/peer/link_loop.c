@@ -21,9 +21,9 @@
 #include "core/system/thread.h"
 
 #define EVENTS_MAX  64
-#define ACCEPT_MOST 16                /* a turn */
-#define GREET_PART  4                 /* handshakes may take one in so many parts of the thread's time, */
-#define GREET_NS    (250 * NS_PER_MS) /* and this much in a row after a quiet time */
+#define ACCEPT_MOST 16                /* connections accepted in a turn */
+#define GREET_PART  4                 /* part of the thread's time that handshakes may take */
+#define GREET_NS    (250 * NS_PER_MS) /* time that handshakes may take in a row, after a quiet time */
 
 /* The epoll data of descriptors that are no peers. */
 static char bell_mark, listen_mark, local_mark, ready_mark;
@@ -241,7 +241,7 @@ static int64_t greet_credit(const struct link_loop *loop, int64_t now_ns) {
     return credit_ns < GREET_NS ? credit_ns : GREET_NS;
 }
 
-/* When the next step of a handshake may be done. */
+/* The time at which the next step of a handshake may be done. */
 static int64_t greet_at(const struct link_loop *loop, int64_t now_ns) {
     if (list_empty(&loop->greets))
         return TIME_NEVER;

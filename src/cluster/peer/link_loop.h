@@ -3,15 +3,14 @@
  *     turn():  the rings of this process are read, and frames sent
  *     flush    every peer that has something, one system call each
  *     sleep    until a socket, the doorbell, or the time that turn() named
- *
- * While it sleeps, a thread that would ring its bell may take its turn instead, which saves waking it
+ * While the link thread sleeps, a thread that would ring its bell may take its turn instead, which saves a wake-up
  * (core/system/doorbell.h). Only the link thread reads sockets and frees peers.
  *
  * Over TLS a stranger's handshake costs the thread up to a millisecond, so handshakes wait in a queue: a turn does one
  * step of one, and all together get a quarter of the thread's time. After a quiet time they may first take a quarter of
  * a second in a row, for the members of a scheduler that is gone.
  *
- * The owner's part is in its table of functions, called by the thread or by the thread that takes its turn. */
+ * The owner's functions are called by the link thread, or by the thread that takes its turn. */
 #pragma once
 
 #include <pthread.h>
@@ -25,36 +24,36 @@
 struct link_loop;
 
 struct link_loop_ops {
-    /* Does the owner's work. Returns until when the thread may sleep; 0: not at all. */
+    /* Does the owner's work. Returns the time until which the thread may sleep; 0: not at all. */
     int64_t (*turn)(void *owner, int64_t now_ns);
-    /* Whether a ring has something: checked once more before the thread sleeps. */
+    /* Whether a ring has messages: checked once more before the thread sleeps. */
     bool (*pending)(void *owner);
-    /* A process has connected; NULL: none may. The owner gets the socket. */
+    /* A process has connected; the owner gets the socket. NULL: no process may connect. */
     void (*accepted)(void *owner, int fd, const char *from);
-    /* A closed peer is no longer used: free the struct that it is in. */
+    /* A closed peer is no longer used: frees the struct around it. */
     void (*bury)(void *owner, struct peer *peer);
 };
 
 struct link_loop {
     const struct link_loop_ops *ops;
     void *owner;
-    const char *name; /* of the thread */
+    const char *name; /* name of the thread */
     int epoll_fd, listen_fd;
-    int spare_fd;            /* closed for a moment when there are no descriptors left, to accept and refuse a
-                              * connection; -1: none */
-    int local_fd;            /* a Unix socket that listens, for processes of this host and user; -1: none */
-    struct tls *tls;         /* of all sockets but Unix ones; NULL: plain text */
-    char *arrived;           /* [PEER_TLS_BYTES] for peers with TLS */
-    struct list_node greets; /* struct peer.greet: handshakes that wait for their next step */
-    int64_t greet_credit_ns, greet_since_ns; /* the time that handshakes may take, as of `since` */
-    int64_t stranger_ns;                     /* when the last line about a stranger was logged */
-    uint64_t strangers_untold;
-    void (*ready)(void *owner); /* of link_loop_watch() */
-    struct doorbell *bell;
-    struct names *names;      /* where others are */
-    struct list_node peers;   /* struct peer.link */
-    struct list_node dead;    /* closed in this turn */
-    struct list_node flushes; /* struct peer.flush: peers that have something to send */
+    int spare_fd;    /* spare descriptor, closed for a moment to accept and refuse a connection when no others are left;
+                        -1: none */
+    int local_fd;    /* listening Unix socket, for processes of this host and user; -1: none */
+    struct tls *tls; /* TLS of all sockets but Unix ones; NULL: plain text */
+    char *arrived;   /* [PEER_TLS_BYTES] received bytes of peers with TLS */
+    struct list_node greets;                 /* peers whose handshakes wait for their next step, by struct peer.greet */
+    int64_t greet_credit_ns, greet_since_ns; /* time that handshakes may take, and when it was computed */
+    int64_t stranger_ns;                     /* time of the last line in the log about a stranger */
+    uint64_t strangers_untold;               /* strangers refused since, without a line in the log */
+    void (*ready)(void *owner);              /* function of link_loop_watch() */
+    struct doorbell *bell;                   /* rung by the threads whose rings the loop reads */
+    struct names *names;                     /* addresses of other processes */
+    struct list_node peers;                  /* all peers, by struct peer.link */
+    struct list_node dead;                   /* peers that were closed in this turn, by struct peer.link */
+    struct list_node flushes;                /* peers that have something to send, by struct peer.flush */
     struct link_counts counts;
     bool lent; /* another thread takes this turn */
     pthread_t thread;
@@ -62,7 +61,7 @@ struct link_loop {
     _Atomic bool stop;
 };
 
-/* `listen_fd` is the loop's from then on; -1: nobody connects. 0 or -errno with a sentence. */
+/* `listen_fd` belongs to the loop from then on; -1: nobody can connect. 0 or -errno with a sentence. */
 int link_loop_init(struct link_loop *loop, const struct link_loop_ops *ops, void *owner, struct doorbell *bell,
                    int listen_fd, struct sy_error *err);
 /* Makes all connections use TLS, except those over Unix sockets, which do not leave the host. `tls` outlives the loop.
@@ -71,14 +70,15 @@ int link_loop_secure(struct link_loop *loop, struct tls *tls);
 /* Also listens at a Unix socket of this name, which is not in the file system, for processes of this host and user. 0
  * or -errno. Call it before the start. */
 int link_loop_listen_local(struct link_loop *loop, const char *name);
-/* Begins to connect to such a socket. The socket, or -errno: no process of this host and user listens by that name. */
+/* Begins to connect to a Unix socket of link_loop_listen_local(). Returns our socket, or -errno: no process of this
+ * host and user listens by that name. */
 int link_connect_local(const char *name);
-/* Watches one more descriptor: when it can be read, `ready` is called; all have the same `ready`. Call it before the
- * start. 0 or -errno. */
+/* Watches one more descriptor, and calls `ready` when it can be read; `ready` is the same for all such descriptors.
+ * Call it before the start. 0 or -errno. */
 int link_loop_watch(struct link_loop *loop, int fd, void (*ready)(void *owner));
-/* Lends the turns. Call it before the start. */
+/* Lends the link thread's turns. Call it before the start. */
 void link_loop_lend(struct link_loop *loop);
-/* 0 or -errno with a sentence. */
+/* Starts the link thread. 0 or -errno with a sentence. */
 int link_loop_start(struct link_loop *loop, const char *name, struct sy_error *err);
 /* For tests: takes one turn of a loop that was not started. `sleeps`: waits until there is something to do. */
 void link_loop_turn(struct link_loop *loop, bool sleeps);
@@ -88,19 +88,19 @@ void link_loop_stop(struct link_loop *loop);
 /* CPU time that the running thread has taken, in nanoseconds. Any thread. */
 int64_t link_loop_cpu_ns(const struct link_loop *loop);
 
-/* ---- its thread ---- */
+/* ---- the link thread ---- */
 
 /* Initialises a peer for a socket, and adds it to `peers`. 0, or -errno, and the socket is closed. */
 int link_loop_add(struct link_loop *loop, struct peer *peer, int fd, bool connecting, const struct peer_events *events,
                   void *owner);
 /* Closes a peer (without calling closed()); bury() is called at the end of the turn. Only once for each peer. */
 void link_loop_drop(struct link_loop *loop, struct peer *peer);
-/* Removes a peer that is still connecting, as link_loop_drop() does, but returns its socket open: nothing was sent on
- * it, and it may be given to another link_loop_add(). */
+/* Removes a peer that is still connecting, as link_loop_drop() does, but returns the socket open: nothing was sent on
+ * it, and another link_loop_add() may take it. */
 int link_loop_release(struct link_loop *loop, struct peer *peer);
 /* Logs that a stranger was refused; at most one line a second. */
 void link_loop_stranger(struct link_loop *loop, const char *from, const char *reason);
-/* Begins to connect. The socket, or -errno. */
+/* Begins to connect. Returns the socket, or -errno. */
 int link_connect(const struct sockaddr *address, socklen_t bytes);
 /* "1.2.3.4:56" or "[::1]:56" of an address. */
 void link_address_text(const struct sockaddr *address, char *text, size_t bytes);

@@ -10,8 +10,8 @@
 #include "core/util/container.h"
 #include "front/net/metric_text.h"
 
-#define EVERY_NS (250 * NS_PER_MS)
-#define AGAIN_NS (1 * NS_PER_MS) /* while another thread reads it */
+#define EVERY_NS (250 * NS_PER_MS) /* time between two copies */
+#define AGAIN_NS (1 * NS_PER_MS)   /* delay of the copy while another thread reads the report */
 
 void link_report_init(struct link_report *report) {
     *report = (struct link_report){.due_ns = 0};

@@ -1,7 +1,7 @@
 /* link_report.h - the metrics of a process's link.
  *
- * The link thread copies them here four times a second, and never waits for readers: if a thread is reading just then,
- * the copy is made a little later. */
+ * The link thread copies the metrics into the report four times a second, and never waits for readers: if a thread is
+ * reading the report, the copy is made a little later. */
 #pragma once
 
 #include <pthread.h>
@@ -15,23 +15,22 @@ struct health;
 struct peer;
 
 struct link_totals {
-    enum cluster_role role;     /* of this process */
-    bool ready;                 /* a member: it has joined; a scheduler: it leads */
-    uint64_t term;              /* of the scheduler; 0: none yet */
-    const uint64_t *lost;       /* [LOST_REASONS] lost requests; in a backend: those that it did not deliver. NULL:
-                                 * none */
+    enum cluster_role role;     /* role of this process */
+    bool ready;                 /* member: the process has joined; scheduler: it leads */
+    uint64_t term;              /* term of the leading scheduler, as far as known; 0: none yet */
+    const uint64_t *lost;       /* [LOST_REASONS] lost requests; backend: those that it did not deliver; NULL: none */
     uint64_t again;             /* frontend: requests sent to a scheduler again */
-    uint64_t given_up;          /* backend: pulls */
+    uint64_t given_up;          /* backend: pulls given up */
     uint64_t requests, batches; /* scheduler: requests received, batches sealed */
-    uint32_t requests_now, models, accelerators; /* scheduler: requests that it has now, models that it serves,
-                                                  * accelerators in service */
+    uint32_t requests_now, models,
+        accelerators; /* scheduler: requests that it has now, models served, accelerators in service */
 };
 
 /* One connection. */
 struct link_row {
     char name[HELLO_NAME_MAX];
-    enum cluster_role role; /* of the other end */
-    uint32_t number;        /* 0: a scheduler */
+    enum cluster_role role; /* role of the other end */
+    uint32_t number;        /* number of the other end; 0: a scheduler */
     bool clock_known;
     int64_t round_trip_ns, clock_error_ns;
     uint64_t bytes_in, bytes_out;
@@ -46,18 +45,18 @@ struct link_model {
 };
 
 struct link_report {
-    pthread_mutex_t lock; /* of all but due_ns, which is the link thread's */
-    int64_t due_ns;
+    pthread_mutex_t lock; /* lock of all other fields but due_ns, which is the link thread's */
+    int64_t due_ns;       /* time of the next copy */
     struct link_totals totals;
-    uint64_t lost[LOST_REASONS]; /* a copy of the totals' */
-    struct link_row *rows;       /* [count] */
+    uint64_t lost[LOST_REASONS]; /* copy of totals.lost */
+    struct link_row *rows;       /* [count] connections */
     uint32_t count, room;
     struct link_model *models; /* [model_count] */
     uint32_t model_count, model_room;
 };
 
 void link_report_init(struct link_report *report);
-/* Call it when no thread reads it any more. */
+/* Call it when no thread reads the report any more. */
 void link_report_free(struct link_report *report);
 
 /* ---- the link thread: begin, add for each connection and model, end ---- */
@@ -72,7 +71,7 @@ void link_report_end(struct link_report *report, const struct link_totals *total
 /* ---- any thread ---- */
 
 bool link_report_ready(struct link_report *report);
-/* As last copied; `lost` is NULL. */
+/* The totals of the last copy; `lost` is NULL. */
 struct link_totals link_report_totals(struct link_report *report);
 /* The place of a model in the scheduler, as last copied. False: it has none. */
 bool link_report_place(struct link_report *report, const char *name, uint32_t version, uint32_t *place);

@@ -1,4 +1,4 @@
-/* lost.c - the frames that report lost requests. */
+/* lost.c - writes and reads reports of lost requests. */
 #include "cluster/peer/lost.h"
 
 #include "cluster/peer/peer.h"

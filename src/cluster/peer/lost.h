@@ -9,16 +9,16 @@ struct peer; /* cluster/peer/peer.h */
 enum lost_reason {
     LOST_UNSAID,      /* the reporting process gives an unknown reason, or none */
     LOST_BACKEND,     /* the backend that had the batch is gone */
-    LOST_ACCELERATOR, /* its accelerator failed */
-    LOST_INPUTS,      /* the backend did not get its inputs from its frontend */
-    LOST_ANSWER,      /* after the run the backend had no connection to its frontend */
-    LOST_PLAN,        /* the backend could not take its batch */
-    LOST_PLACE,       /* when it came, its model had another place in the scheduler */
-    LOST_MISFIT,      /* the backend never takes its inputs: too large, or not as its model wants them */
+    LOST_ACCELERATOR, /* the batch's accelerator failed */
+    LOST_INPUTS,      /* the backend did not get the inputs from the frontend */
+    LOST_ANSWER,      /* the backend had no connection to the frontend after the run */
+    LOST_PLAN,        /* the backend could not take the batch */
+    LOST_PLACE,       /* the model had another place in the scheduler when the request came */
+    LOST_MISFIT,      /* the backend never takes such inputs: too large, or not as the model wants them */
     LOST_REASONS,
 };
 
-/* Its name in metrics. */
+/* The reason's name in metrics. */
 const char *lost_reason_name(enum lost_reason reason);
 
 /* The sum over all reasons. */
@@ -29,7 +29,7 @@ static inline uint64_t lost_sum(const uint64_t lost[LOST_REASONS]) {
     return sum;
 }
 
-/* Reports one, in FRAME_UNDELIVERED or FRAME_RESULTS. */
+/* Reports one lost request, in FRAME_UNDELIVERED or FRAME_RESULTS. */
 void lost_tell(struct peer *peer, enum frame_kind kind, uint64_t handle, enum lost_reason reason);
-/* Reads one of such a frame. */
+/* Reads a lost request of such a frame: returns its handle, and sets the reason. */
 uint64_t lost_read(const struct wire_lost *lost, enum lost_reason *reason);

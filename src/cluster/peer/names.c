@@ -1,4 +1,4 @@
-/* names.c - the names that are wanted, and the thread that looks them up. */
+/* names.c - the names that callers ask for, and the thread that looks them up. */
 #include "cluster/peer/names.h"
 
 #include <errno.h>
@@ -14,28 +14,28 @@
 #include "core/system/thread.h"
 
 #define NAME_MAX_BYTES 256
-#define AGAIN_NS       (1 * NS_PER_S)  /* a result older than this is looked up again */
-#define FORGET_NS      (60 * NS_PER_S) /* a name that was not wanted for this time is forgotten */
+#define AGAIN_NS       (1 * NS_PER_S)  /* age of a result after which the name is looked up again */
+#define FORGET_NS      (60 * NS_PER_S) /* time after which a name that nobody asks for is forgotten */
 
 enum name_state {
     NAME_IDLE,
-    NAME_WANTED, /* the thread is to look it up */
-    NAME_ASKED,  /* the thread looks it up now */
+    NAME_WANTED, /* the thread is to look the name up */
+    NAME_ASKED,  /* the thread looks the name up now */
 };
 
 struct name {
     struct name *next;
     char text[NAME_MAX_BYTES];
     enum name_state state;
-    int64_t asked_ns, used_ns;
-    bool missed; /* it was not found the last time, and that was logged */
+    int64_t asked_ns, used_ns; /* last look-up, last call for the name */
+    bool missed;               /* the name was not found the last time, which was logged */
     uint32_t count;
     struct name_address found[NAME_ADDRESSES_MAX];
 };
 
 struct names {
-    pthread_mutex_t lock; /* of all */
-    pthread_cond_t news;  /* for the thread */
+    pthread_mutex_t lock; /* lock of all names */
+    pthread_cond_t news;  /* signalled when the thread has work */
     struct name *first;
     bool started;
     bool closing; /* the thread frees everything */

@@ -1,8 +1,8 @@
 /* names.h - the addresses of HOST:PORT. A host name may have several, and they may change.
  *
- * Looking up a name may take seconds, so a thread does that. A caller asks each time that it tries to connect: it gets
- * the last result, and if that is old the thread looks the name up again meanwhile. The thread starts with the first
- * name that is no address. A name that is not found is logged once, and once more when it is found. */
+ * Looking up a name may take seconds, so a thread of its own does it. A caller asks each time that it tries to connect,
+ * and gets the last result; if that is old, the thread looks the name up again meanwhile. The thread starts with the
+ * first name that is no address. A name that is not found is logged once, and once more when it is found. */
 #pragma once
 
 #include <stddef.h>
@@ -11,26 +11,26 @@
 
 #include "core/util/error.h"
 
-#define NAME_ADDRESSES_MAX 16 /* of one name; more are left out */
+#define NAME_ADDRESSES_MAX 16 /* most addresses of one name; further ones are left out */
 
 struct name_address {
     struct sockaddr_storage at;
     socklen_t bytes;
 };
 
-/* Whether it is HOST:PORT (or [HOST]:PORT). 0, or -EINVAL with a sentence. */
+/* Whether a name is HOST:PORT or [HOST]:PORT. 0, or -EINVAL with a sentence. */
 int name_check(const char *name, struct sy_error *err);
-/* Copies the host of HOST:PORT, without the brackets of an address of IPv6; `colon` is the last one. */
+/* Copies the host of HOST:PORT, without the brackets of an address of IPv6; `colon` is the last colon of the name. */
 void name_host(const char *name, const char *colon, char *host, size_t room);
-/* Looks a name up; blocks. The number of addresses, at least 1; or -EINVAL, -ENOENT with a sentence. */
+/* Looks a name up; blocks. Returns the number of addresses, at least 1; or -EINVAL, -ENOENT with a sentence. */
 int name_look_up(const char *name, struct name_address found[NAME_ADDRESSES_MAX], struct sy_error *err);
 
 struct names;
 
-/* NULL without memory. */
+/* NULL: no memory. */
 struct names *names_create(void);
 /* Does not wait: the thread frees everything when its look-up is over. NULL is allowed. */
 void names_destroy(struct names *names);
-/* The known addresses of a name, and their number; 0: none yet. One thread at a time. */
+/* Copies the known addresses of a name, and returns their number; 0: none yet. One thread at a time. */
 uint32_t names_find(struct names *names, const char *name, int64_t now_ns,
                     struct name_address found[NAME_ADDRESSES_MAX]);

@@ -17,29 +17,30 @@
 #include "core/util/assert.h"
 
 #define IN_BYTES    ((size_t)256 * 1024)
-#define IN_STRANGER ((size_t)16 * 1024)  /* before the peer has introduced itself; also its longest head */
-#define CHUNK_BYTES ((size_t)64 * 1024)  /* of copies in one piece of memory */
-#define COPY_MOST   4096                 /* pieces of a body up to this size are copied */
-#define SEND_PIECES 64                   /* of one system call */
-#define READS_MOST  8                    /* system calls a turn, so that no peer starves another, */
-#define READ_BYTES  ((size_t)512 * 1024) /* and bytes */
+#define IN_STRANGER ((size_t)16 * 1024)  /* size of the buffer for a stranger; also its longest head */
+#define CHUNK_BYTES ((size_t)64 * 1024)  /* least memory for copies */
+#define COPY_MOST   4096                 /* longest piece of a body that is copied */
+#define SEND_PIECES 64                   /* most pieces in one system call */
+#define READS_MOST  8                    /* most system calls for reading in a turn, so that no peer starves another */
+#define READ_BYTES  ((size_t)512 * 1024) /* most bytes read in a turn */
 /* Most bytes of one system call, and of one flush, which would otherwise go on for as long as the other end keeps up.
  * At 1 GB/s that is a sixth of a heartbeat. With 1 MiB, inputs of 10 MB come at two thirds of the rate. */
 #define TURN_BYTES   ((size_t)16 << 20)
 #define PIECES_FIRST 64
-#define NEAR_SEND    250000 /* bytes that the kernel keeps for a peer of this host, which it doubles */
-/* Bytes after a body are read into the buffer together with it. After a long body that is only the next head: further
- * bytes would belong to the next body, and would have to be copied again from the buffer. */
+#define NEAR_SEND    250000 /* send buffer of the kernel for a peer of this host; the kernel doubles it */
+/* Bytes after a body are read into the buffer by the same system call. After a body of BODY_LONG or more these are at
+ * most AHEAD_BYTES, for the next head: further bytes would belong to the next body, and would have to be copied out of
+ * the buffer. */
 #define BODY_LONG   ((size_t)16 * 1024)
 #define AHEAD_BYTES ((size_t)4096)
 
-/* Outgoing bytes: copied into the piece's own memory, or in memory of someone else. */
+/* Bytes to be sent: in the piece's own memory, or in the caller's. */
 struct out_piece {
     const char *data;
-    size_t bytes, done;
-    char *copy; /* [room] */
+    size_t bytes, done; /* bytes of the piece; of these, bytes sent */
+    char *copy;         /* [room] the piece's own memory */
     size_t room;
-    peer_sent *sent;
+    peer_sent *sent; /* called once the bytes were sent, or never will be; NULL: nobody waits for that */
     void *context;
     uint64_t tag;
 };
@@ -487,7 +488,7 @@ static void body_over(struct peer *peer) {
         peer->events->body_over(peer);
 }
 
-/* So many bytes of the body have been received into its pieces. */
+/* `bytes` of the body were received into its pieces. */
 static void body_advance(struct peer *peer, size_t bytes) {
     peer->body_left -= bytes;
     while (bytes > 0 && peer->piece < peer->piece_count) {
@@ -621,7 +622,8 @@ static void buffer_grow(struct peer *peer) {
     peer->in_room = IN_BYTES;
 }
 
-/* One system call. The bytes read, 0 at the end, or -errno. `*drained`: fewer bytes than there was room for. */
+/* Receives by one system call. Returns the bytes read, 0 at the end, or -errno. *drained: fewer bytes came than there
+ * was room for. */
 static ssize_t receive(struct peer *peer, bool *drained) {
     struct iovec pieces[PEER_PIECES_MAX + 1];
     uint32_t count = 0;
@@ -699,7 +701,7 @@ static bool decrypt(struct peer *peer) {
     }
 }
 
-/* One system call. As receive(). */
+/* Receives over TLS by one system call. Returns as receive(). */
 static ssize_t receive_tls(struct peer *peer, struct sy_error *err) {
     ssize_t got = recv(peer->fd, peer->tls->arrived, PEER_TLS_BYTES, MSG_DONTWAIT);
     if (got <= 0)

@@ -1,4 +1,4 @@
-/* peer_tls.c - TLS of a peer. */
+/* peer_tls.c - encrypts and decrypts the bytes of a peer. */
 #include "cluster/peer/peer_tls.h"
 
 #include <errno.h>

@@ -8,10 +8,10 @@
  * wire_head_check() checks a head before it is used.
  *
  * Each process speaks all formats of frames from WIRE_FORMAT_OLDEST to WIRE_FORMAT_NEWEST, and names these two when it
- * introduces itself; a link uses the newest that both ends speak (hello_agree(), struct peer's format). There is one so
- * far. From the first release on, what changes a frame, or adds one, makes a format: its number says who knows it, and
- * a release speaks that of the release before, too. Introductions, refusals, pings and visitors' frames are the same in
- * all formats. A kind keeps its number for ever. */
+ * introduces itself. A link uses the newest format that both ends speak (hello_agree(), struct peer's format). There is
+ * one format so far. Once there is a release, any change or addition of a frame makes a new format, and a release also
+ * speaks the format of the release before. Introductions, refusals, pings and visitors' frames are the same in all
+ * formats. A kind keeps its number for ever. */
 #pragma once
 
 #include <stddef.h>
@@ -27,67 +27,64 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs go over the w
 #define WIRE_FORMAT_OLDEST 1
 #define WIRE_FORMAT_NEWEST 1
 
-#define WIRE_HEAD_MAX  ((uint32_t)1 << 20) /* bytes */
-#define WIRE_MODEL_MAX ((uint32_t)4 << 20) /* of a head with a model's description */
-#define WIRE_BODY_MAX  ((uint64_t)5 << 30)
-#define WIRE_TEXT_MAX  1024 /* a sentence */
-#define WIRE_MANY      512  /* structs in a frame that its sender fills before it begins the next */
+#define WIRE_HEAD_MAX  ((uint32_t)1 << 20) /* most bytes of a head */
+#define WIRE_MODEL_MAX ((uint32_t)4 << 20) /* most bytes of a head with a model's description */
+#define WIRE_BODY_MAX  ((uint64_t)5 << 30) /* most bytes of a body */
+#define WIRE_TEXT_MAX  1024                /* most bytes of a sentence */
+#define WIRE_MANY      512                 /* structs in a frame, after which its sender begins the next one */
 
 enum frame_kind {
     /* any link */
-    FRAME_HELLO = 1, /* JSON (hello.h): the connecting process introduces itself; the first frame */
-    FRAME_WELCOME,   /* JSON: the answer */
-    FRAME_REFUSED,   /* a sentence, instead of FRAME_WELCOME, or when a scheduler has no room for what a member brings;
-                      * the connection is closed */
+    FRAME_HELLO = 1, /* JSON (hello.h): introduction of the connecting process; the first frame */
+    FRAME_WELCOME,   /* JSON (hello.h): introduction of the other process, which accepts the connection */
+    FRAME_REFUSED,   /* sentence: the connection is refused, or a scheduler has no room for a member's models and
+                        accelerators; the connection is closed */
     FRAME_PING,      /* struct wire_ping */
     FRAME_PONG,      /* struct wire_ping */
-    FRAME_BYE,       /* the sender leaves for good; it has no requests or batches any more */
+    FRAME_BYE,       /* empty: the sender leaves for good, and has no requests or batches any more */
     /* member -> scheduler */
-    FRAME_MODEL = 16,   /* backend: u32 its number of the model, then a description (model_description.h),
-                         * also after FRAME_TOLD */
-    FRAME_ACCELERATORS, /* backend, behind its models: struct wire_accelerator[] */
+    FRAME_MODEL = 16, /* backend: u32 the backend's number of the model, then a description (model_description.h); also
+                         after FRAME_TOLD */
+    FRAME_ACCELERATORS, /* backend: struct wire_accelerator[], after all models */
     FRAME_REQUESTS,     /* frontend: struct wire_request[] */
     FRAME_RAN,          /* backend: struct ran_message[] */
     FRAME_FREED,        /* backend: struct freed_message[] */
-    FRAME_UNDELIVERED,  /* backend: struct wire_lost[]: lost requests, for the scheduler to
-                           tell their frontends */
-    FRAME_MODEL_LEFT, /* frontend: u32, a model of FRAME_MODEL_GONE or FRAME_MODEL_ENDS; no more requests for it come */
+    FRAME_UNDELIVERED,  /* backend: struct wire_lost[], which the scheduler passes on to the frontends */
+    FRAME_MODEL_LEFT,   /* frontend: u32 a model of FRAME_MODEL_GONE or _ENDS, for which no more requests come */
     /* scheduler -> member */
-    FRAME_SERVE = 32, /* frontend: u32 the scheduler's number of the model, then a description. Ensembles have numbers
-                       * that no model has; FRAME_MODEL_GONE and FRAME_MODEL_ENDS name them, too */
-    FRAME_MODEL_GONE, /* frontend: u32 */
+    FRAME_SERVE = 32, /* frontend: u32 the scheduler's number of a model or ensemble, then a description; no model has
+                         the number of an ensemble */
+    FRAME_MODEL_GONE, /* frontend: u32[] the scheduler's numbers of models or ensembles that are gone */
     FRAME_REFUSALS,   /* frontend: struct refusal_message[] */
-    FRAME_RESULTS,    /* frontend: struct wire_lost[]: requests that are lost */
-    FRAME_FRONTEND,   /* backend: JSON, where a frontend is */
-    FRAME_FRONTEND_GONE, /* backend: u32 its number */
-    FRAME_TOLD,          /* everything has been announced: what was not is gone */
+    FRAME_RESULTS,    /* frontend: struct wire_lost[] */
+    FRAME_FRONTEND,   /* backend: JSON (hello.h), introduction of a frontend */
+    FRAME_FRONTEND_GONE, /* backend: u32 number of the frontend that is gone */
+    FRAME_TOLD,          /* empty: everything was announced (models, accelerators, frontends); anything else is gone */
     FRAME_PLANS,         /* backend: struct batch_plan[], each followed by its handles */
     /* scheduler -> scheduler */
     FRAME_HEARTBEAT = 40, /* struct wire_heartbeat */
     /* between scheduler and member */
-    FRAME_RESTS = 41,  /* backend: u32[] of its accelerators that leave; no more plans for them come */
-    FRAME_MODEL_ENDS,  /* backend, to the scheduler: u32 its number of a model that it is to run no more; scheduler, to
-                          frontends: as FRAME_MODEL_GONE, but the scheduler still runs the requests that it has */
-    FRAME_MODEL_RESTS, /* backend: u32 its number; no more plans for that model come, and none is under way */
-    FRAME_ADVICE,      /* frontend: u32, the advised number of accelerators */
-    FRAME_ASIDE,       /* backend, to the scheduler: JSON (aside.h), all models that it has and does not serve */
+    FRAME_RESTS = 41,  /* to a backend: u32[] its accelerators that leave, for which no more plans come */
+    FRAME_MODEL_ENDS,  /* from a backend: u32 its number of a model that it wants to run no more; to a frontend: as
+                          FRAME_MODEL_GONE, but the requests in the scheduler still run */
+    FRAME_MODEL_RESTS, /* to a backend: u32 its number of a model that no plan needs any more */
+    FRAME_ADVICE,      /* to a frontend: u32 the advised number of accelerators */
+    FRAME_ASIDE,       /* from a backend: JSON (aside.h), all models that it has and does not serve */
     /* backend -> frontend */
-    FRAME_PULL = 48, /* u64 handles[]: send their cards and inputs */
-    FRAME_TAKEN,     /* u64 handles[]: in the frontend's memory cards have been read, and inputs may be */
-    FRAME_RESULT,    /* struct wire_result, struct wire_tensor[]; body: the tensors, or a sentence with the reason why
-                      * there are none */
-    FRAME_WHERE,     /* u64 handles[]: say where their inputs are; these are kept until FRAME_READ */
-    FRAME_READ,      /* u64 handles[] of FRAME_LIES: their inputs have been read, or will not be */
+    FRAME_PULL = 48, /* u64 handles[] of requests whose cards and inputs are to be sent */
+    FRAME_TAKEN,     /* u64 handles[] of requests whose cards, and perhaps inputs, were read in the frontend's memory */
+    FRAME_RESULT, /* struct wire_result, struct wire_tensor[]; body: the tensors, or the sentence why there are none */
+    FRAME_WHERE,  /* u64 handles[] of requests whose inputs' places are wanted; the inputs are kept until FRAME_READ */
+    FRAME_READ,   /* u64 handles[] of FRAME_LIES, whose inputs were read, or will not be */
     /* frontend -> backend */
-    FRAME_CARD = 64, /* struct wire_card, struct card_input[]; body: the inputs one behind the other */
-    FRAME_NO_CARD,   /* u64 handle: there is no such request any more */
-    FRAME_REGIONS,   /* struct wire_region[]: memory to be mapped, a descriptor each; over a Unix socket only */
+    FRAME_CARD = 64, /* struct wire_card, struct card_input[]; body: the inputs, one behind the other */
+    FRAME_NO_CARD,   /* u64 handle of a request that is not here any more */
+    FRAME_REGIONS,   /* struct wire_region[]: memory to be mapped, with a descriptor each; only over a Unix socket */
     FRAME_FABRIC,    /* struct wire_fabric, struct wire_fabric_region[]: memory to be read by libfabric */
-    FRAME_LIES,      /* struct wire_card, struct card_input[]: where the inputs lie in those regions */
-    FRAME_UNREADY, /* struct wire_card, struct card_input[]: as FRAME_CARD, but the inputs are still being prepared, and
-                    * no body follows */
-    FRAME_READY,   /* u64 handles[] of FRAME_UNREADY: their inputs are there and can be pulled */
-    /* visitor -> scheduler, which answers with STATUS or REFUSED */
+    FRAME_LIES,      /* struct wire_card, struct card_input[]: the inputs' places in the regions of FRAME_FABRIC */
+    FRAME_UNREADY,   /* struct wire_card, struct card_input[], without a body: the inputs are still being prepared */
+    FRAME_READY,     /* u64 handles[] of FRAME_UNREADY, whose inputs are there now and can be pulled */
+    /* visitor -> scheduler, which answers with FRAME_STATUS or FRAME_REFUSED */
     FRAME_STATUS = 80, /* empty: the question; body: the answer, JSON (scheduler_status.c) */
     FRAME_DRAIN,       /* number or name of a member that is to end; empty when passed on to that member */
 };
@@ -96,21 +93,21 @@ struct frame {
     uint64_t body_bytes;
     uint32_t head_bytes;
     uint16_t kind;  /* enum frame_kind */
-    uint16_t count; /* of structs in the head; 1 for JSON */
+    uint16_t count; /* number of structs in the head; 1 for JSON */
 };
 _Static_assert(sizeof(struct frame) == 16, "as on the wire");
 
-/* PING has sent_ns, or 0: a sign of life that asks for no answer. PONG repeats it, with when the ping came and when the
- * pong went, by the clock of the pong's sender. */
+/* A ping has sent_ns, or 0: it is only a sign of life, without an answer. A pong repeats sent_ns, and adds the times at
+ * which the ping came and the pong went, by the clock of the pong's sender. */
 struct wire_ping {
     int64_t sent_ns, came_ns, went_ns;
 };
 
 struct wire_heartbeat {
-    uint64_t term; /* the highest that the sender has heard of */
+    uint64_t term; /* highest term that the sender has heard of */
     uint64_t incarnation;
     uint32_t rank;
-    uint32_t leads; /* 1: it leads that term */
+    uint32_t leads; /* 1: the sender leads that term */
 };
 
 struct wire_accelerator {
@@ -160,7 +157,7 @@ static inline struct request_message wire_request_message(const struct wire_requ
                                     .ready_ns = request->ready_ns};
 }
 
-/* A card without its inputs. `input_count` of struct card_input follow, whose offsets count from the body's begin. */
+/* A card without its inputs. `input_count` struct card_input follow, with offsets from the body's begin. */
 struct wire_card {
     uint64_t handle;
     int64_t deadline_ns;
@@ -170,8 +167,8 @@ struct wire_card {
     uint8_t delay, alone, pad[2];
 };
 
-/* A card as it is sent, under the handle that the receiver knows. Its values are not checked. It may belong to another
- * process, which writes it meanwhile, so each field is read only once. */
+/* A card as it is sent, with the handle that the receiver knows. The card's values are not checked. The card may belong
+ * to another process, which may write it at the same time, so each field is read only once. */
 static inline struct wire_card wire_card_of(const struct request_card *card, uint64_t handle) {
     return (struct wire_card){.handle = handle,
                               .deadline_ns = card->deadline_ns,
@@ -182,15 +179,15 @@ static inline struct wire_card wire_card_of(const struct request_card *card, uin
                               .alone = card->alone};
 }
 
-/* struct result_message without what means something only in the process that sends it. */
+/* struct result_message without the fields that have a meaning only in the sender's process. */
 struct wire_outcome {
     uint64_t handle;
-    int64_t run_start_ns, run_end_ns; /* OK, FAILED; else 0 */
+    int64_t run_start_ns, run_end_ns; /* times of the run, if OK or FAILED; else 0 */
     uint32_t batch_items;
     uint8_t status, refusal; /* enum request_status, enum refusal */
     uint8_t suspect, broke, absent;
-    uint8_t reason;  /* LOST: enum lost_reason (lost.h) */
-    uint8_t unready; /* LOST: its inputs were not prepared when its batch began */
+    uint8_t reason;  /* enum lost_reason (lost.h), if LOST */
+    uint8_t unready; /* the inputs were not prepared when the batch began, if LOST */
     uint8_t pad[5];
 };
 
@@ -204,12 +201,12 @@ struct wire_lost {
 /* Cards of one of a frontend's threads (cards_bytes()), or a region that inputs lie in. */
 struct wire_region {
     uint64_t bytes;
-    uint32_t number; /* of the thread, or of the region */
-    uint32_t cards;  /* 1: cards */
+    uint32_t number; /* number of the thread, or of the region */
+    uint32_t cards;  /* 1: the memory holds cards; 0: inputs */
 };
 
-/* Where the sender accepts a connection by libfabric, and the secret to be shown there. If the address is that of no
- * host (INADDR_ANY), the host is the one at the other end of the link. */
+/* The address at which the sender accepts a connection by libfabric, and the secret to be shown there. If the address
+ * names no host (INADDR_ANY), the host is the one at the other end of the link. */
 #define WIRE_FABRIC_ADDRESS 128
 #define WIRE_REGIONS_MAX    64
 struct wire_fabric {
@@ -219,14 +216,14 @@ struct wire_fabric {
     char address[WIRE_FABRIC_ADDRESS]; /* struct sockaddr_storage */
 };
 
-/* A region that inputs lie in, by its place in the array. */
+/* A region that inputs lie in; its number is its place in the array. */
 struct wire_fabric_region {
     uint64_t remote, bytes, key;
 };
 
 struct wire_result {
     struct wire_outcome outcome;
-    uint32_t tensor_count; /* 0 with a body: a sentence */
+    uint32_t tensor_count; /* number of tensors; 0 with a body: the body is a sentence */
     uint32_t pad;
 };
 
@@ -247,16 +244,16 @@ _Static_assert(sizeof(struct card_input) == 88, "as on the wire");
 _Static_assert(sizeof(struct wire_fabric) == 152, "as on the wire");
 _Static_assert(sizeof(struct wire_result) == 48, "as on the wire");
 
-/* What a plan takes in a frame. */
+/* Bytes of a plan in a frame. */
 static inline uint32_t wire_plan_bytes(uint32_t requests) {
     return (uint32_t)batch_plan_bytes(requests);
 }
 
-/* FRAME_REFUSED: -EACCES with the sentence that it brings. */
+/* Reads FRAME_REFUSED: returns -EACCES with the frame's sentence. */
 int wire_refused(const struct frame *frame, const void *head, struct sy_error *err);
 /* Most bytes of a kind's head. */
 uint32_t wire_head_most(uint16_t kind);
 /* Checks a frame's kind and lengths, before its head is read. 0 or -EPROTO with a sentence. */
 int wire_frame_check(const struct frame *frame, struct sy_error *err);
-/* Checks that a head is what its frame says: lengths, counts, and numbers that have bounds of their own. The same. */
+/* Checks that a head fits its frame: lengths, counts, and numbers that have bounds. 0 or -EPROTO with a sentence. */
 int wire_head_check(const struct frame *frame, const void *head, struct sy_error *err);

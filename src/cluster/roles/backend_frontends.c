@@ -10,11 +10,11 @@
 #include "core/system/log.h"
 
 #define PULL_GUESS_NS  (1 * NS_PER_MS)
-#define AWAIT_NS       (20 * NS_PER_MS)  /* that plans wait for a connection; no longer than a pull may take */
-#define RETRY_NS       (200 * NS_PER_MS) /* to connect to a frontend */
-#define REFUSED_NS     (2 * NS_PER_S)    /* likewise, once it has refused us */
-#define LOOK_UP_NS     (10 * NS_PER_MS)  /* between checks whether its name has been looked up */
-#define REFUSED_LOG_NS (1 * NS_PER_S)    /* between two lines in the log about inputs of a frontend that are refused */
+#define AWAIT_NS       (20 * NS_PER_MS)  /* time that plans wait for a connection; no longer than a pull may take */
+#define RETRY_NS       (200 * NS_PER_MS) /* time between attempts to connect to a frontend */
+#define REFUSED_NS     (2 * NS_PER_S)    /* time until the next attempt once the frontend has refused us */
+#define LOOK_UP_NS     (10 * NS_PER_MS)  /* time between checks whether the frontend's name was looked up */
+#define REFUSED_LOG_NS (1 * NS_PER_S)    /* time between two lines in the log about refused inputs of a frontend */
 
 /* ---- cards ---- */
 
@@ -79,7 +79,8 @@ void backend_card_unready(struct backend_link *l, struct frontend_peer *f, const
         backend_landed_settle(l, landed);
 }
 
-/* If the transport does not get the inputs, the request is left out of its batch, and goes back. */
+/* The inputs of an UNREADY request are there: pulls them. If the transport does not get them, the executor leaves the
+ * request out of its batch. */
 void backend_card_ready(struct backend_link *l, struct frontend_peer *f, uint64_t handle) {
     struct landed *landed = backend_card_wanted(l, f, handle);
     if (!landed || landed->state != LANDED_UNREADY || !f->transport)

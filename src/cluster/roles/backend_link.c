@@ -13,8 +13,8 @@
 #include "core/util/assert.h"
 #include "front/bulk/slab.h"
 
-#define TAKE_MOST   256             /* messages from one ring a turn */
-#define END_LOOK_NS (1 * NS_PER_MS) /* while it ends */
+#define TAKE_MOST   256             /* most messages of one ring in a turn */
+#define END_LOOK_NS (1 * NS_PER_MS) /* time between looks while the link ends */
 
 /* ---- what the scheduler is told ---- */
 

@@ -12,7 +12,7 @@
 #include "cluster/roles/backend_link_state.h"
 #include "core/system/log.h"
 
-#define LOOK_NS (5 * NS_PER_MS) /* while models go */
+#define LOOK_NS (5 * NS_PER_MS) /* time between looks while models go */
 
 /* ---- for the thread that loads models ---- */
 

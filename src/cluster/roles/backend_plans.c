@@ -1,4 +1,4 @@
-/* backend_plans.c - plans: their requests are pulled, or read in the frontend's memory; then they go to their
+/* backend_plans.c - plans: pulls their requests, or reads these in the frontend's memory; then hands the plans to their
  * executors. */
 #include <errno.h>
 #include <stdlib.h>
@@ -9,9 +9,9 @@
 #include "core/system/log.h"
 #include "core/util/assert.h"
 
-/* A pull is given up if it takes longer than PULL_TIMES the 95th percentile, and longer than PULL_LEAST_NS: the other
- * requests of the batch should not wait for it. Large inputs on a slow link take longer, but they arrive: a frontend
- * that has sent DELIVERS_BYTES in the last PULL_LEAST_NS has until PULL_MOST_NS. */
+/* A pull is given up if it takes longer than PULL_TIMES times the 95th percentile, and longer than PULL_LEAST_NS: the
+ * other requests of the batch should not wait for it. Large inputs on a slow link take longer, but they arrive: a
+ * frontend that has sent DELIVERS_BYTES in the last PULL_LEAST_NS has until PULL_MOST_NS. */
 #define PULL_TIMES     4
 #define PULL_LEAST_NS  (20 * NS_PER_MS)
 #define PULL_MOST_NS   (1 * NS_PER_S)
@@ -21,7 +21,7 @@
  * free immediately, the scheduler would send it all requests of those frontends, and the same requests again and again:
  * a single one whose inputs were too large came back 14,000 times a second. */
 #define UNREACHED_MOST_NS (100 * NS_PER_MS)
-#define GIVEN_UP_LOG_NS   (1 * NS_PER_S) /* between two lines in the log about a frontend */
+#define GIVEN_UP_LOG_NS   (1 * NS_PER_S) /* time between two lines in the log about given-up pulls of a frontend */
 
 struct frontend_peer *backend_frontend_of(const struct backend_link *l, uint64_t handle) {
     return l->by_number[handle_frontend(handle) / HELLO_LANES_MAX];
@@ -100,7 +100,7 @@ static bool plan_possible(const struct backend_link *l, const struct batch_plan 
            plan->items <= l->config.models[plan->served_model].batch_max && plan->request_count <= l->wiring->batch_max;
 }
 
-/* Until when a plan without requests occupies its accelerator. */
+/* The time until which a plan without requests occupies its accelerator. */
 static int64_t plan_unreached_ns(const struct backend_link *l, const struct batch_plan *plan, int64_t begun_ns) {
     const struct backend_link_config *c = &l->config;
     const struct profile *profile = c->profiles[c->accelerator_type[plan->accelerator]][plan->served_model];
@@ -164,7 +164,7 @@ void backend_landed_settle(struct backend_link *l, struct landed *landed) {
         queue_go_on(l, p->plan.accelerator, clock_now_ns());
 }
 
-/* A request cannot be had: it is left out, and its frontend is told. */
+/* A request cannot be pulled: leaves it out of its plan, and tells its frontend. */
 void backend_landed_lose(struct backend_link *l, struct landed *landed, enum lost_reason reason) {
     landed->state = LANDED_GONE;
     if (!backend_frontend_of(l, landed->handle)->heir.number)

@@ -15,8 +15,8 @@
 #include "core/util/assert.h"
 #include "front/net/auth.h"
 
-#define GREET_NS      (5 * NS_PER_S) /* from being accepted to the introduction */
-#define STRANGERS_MAX 64             /* connected, and not introduced */
+#define GREET_NS      (5 * NS_PER_S) /* time from a connection to the introduction */
+#define STRANGERS_MAX 64             /* most connections without an introduction */
 /* Inputs are sent together up to FLUSH_BYTES; then it is checked whether the socket takes more. Large ones are sent one
  * by one: the first arrive sooner, and the number of system calls does not matter. With inputs of 10 KB sent by 64 KiB
  * a request by TCP took 7.1 us of CPU, both ends together, by 256 KiB 5.1 us. */
@@ -27,13 +27,14 @@
 
 /* The outputs of one request, received over a link. */
 struct received_block {
-    size_t bytes; /* in all */
-    char *data;   /* behind the outputs that there are */
+    size_t bytes; /* size of this struct with the data */
+    char *data;   /* data of the outputs, behind `block` */
     struct output_block block;
 };
 
-/* A backend may name so many requests that are not here any more, and one more for each that it was told of: all that a
- * frontend took back at once, when another backend was lost. Numbers of submissions are drawn out of 2^24. */
+/* Requests that a backend may name although they are not here any more (GUESSES_FIRST at first, one more for each
+ * request that it rightly names, GUESSES_MOST at most): a frontend may have taken many back at once, when another
+ * backend was lost. A wrong guess is unlikely to hit, since numbers of submissions are drawn out of 2^24. */
 #define GUESSES_FIRST 1024
 #define GUESSES_MOST  65536
 

@@ -1,5 +1,5 @@
-/* frontend_fabric.c - backends that read inputs by libfabric: they are told where the inputs are, which stay there
- * until the backend has read them or its connection is closed (transport_fabric.c is the other end). */
+/* frontend_fabric.c - serves backends that read inputs by libfabric: tells them the inputs' places, where the inputs
+ * stay until the backend has read them or its connection is closed (transport_fabric.c is the other end). */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* frontend_link.c - a frontend's link: requests that are away (sent, or waiting to be), the scheduler, turns, start and
- * end. Backends are in frontend_backends.c. */
+/* frontend_link.c - a frontend's link: requests that are away (sent, or waiting to be sent), the scheduler, turns,
+ * start and end. Backends are in frontend_backends.c. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,18 +13,17 @@
 #include "core/system/log.h"
 #include "core/util/assert.h"
 
-#define TAKE_MOST 256               /* messages from one ring a turn */
-#define SWEEP_NS  (10 * NS_PER_MS)  /* between two searches for requests that are too late or long cancelled */
-#define LOOK_NS   (5 * NS_PER_MS)   /* between two calls of the owner's look() while models go, */
-#define REST_NS   (100 * NS_PER_MS) /* and otherwise */
+#define TAKE_MOST 256               /* most messages of one ring in a turn */
+#define SWEEP_NS  (10 * NS_PER_MS)  /* time between two searches for requests that are late or long cancelled */
+#define LOOK_NS   (5 * NS_PER_MS)   /* time between two calls of the owner's look() while models go */
+#define REST_NS   (100 * NS_PER_MS) /* time between two calls of the owner's look() otherwise */
 /* A model that no backend has any more is kept for this time, with its requests: a backend, or another scheduler that
  * knows one, may be back soon. */
-#define FORGET_NS (2 * NS_PER_S)
-#define FORGET_ISOLATED_NS                                                                                             \
-    (60 * NS_PER_S) /* of `serve --isolate`: what ended is being started again, and loads its models */
-#define NO_MODEL UINT32_MAX
-/* A request that a backend has taken is not stopped there if it is cancelled. It ends here all the same after this
- * time, however long its batch runs, so that it takes up no place for nobody, and the frontend can end. */
+#define FORGET_NS          (2 * NS_PER_S)
+#define FORGET_ISOLATED_NS (60 * NS_PER_S) /* with `serve --isolate`: the backend that ended starts again */
+#define NO_MODEL           UINT32_MAX
+/* A cancelled request that a backend has taken is not stopped there. After this time it ends here nevertheless, however
+ * long its batch runs, so that it occupies no slot, and the frontend can end. */
 #define CANCELLED_NS (5 * NS_PER_S)
 
 /* ---- handles: of ports in this process, and of the cluster ---- */
@@ -73,8 +72,8 @@ const struct running *backend_running(const struct frontend_link *l, const struc
     return NULL;
 }
 
-/* Whether a lost backend, which had read the request, was running others. Who hears first that it is lost: the
- * scheduler, or we (`beside`). */
+/* Whether a lost backend, which had read the request, was running others. Either the scheduler or we (`beside`) hear
+ * first that the backend is lost. */
 static bool was_beside(const struct frontend_link *l, const struct away *a) {
     const struct backend *b = a->taker < l->backend_room ? l->backends[a->taker] : NULL;
     const struct running *running = b && b->known ? backend_running(l, b) : NULL;
@@ -82,7 +81,7 @@ static bool was_beside(const struct frontend_link *l, const struct away *a) {
                          !running_has(running, away_handle(l, a->message.handle)));
 }
 
-/* Whether a backend is gone that was running the request; likewise. */
+/* Whether a backend that was running the request is gone; the scheduler or we (`ended_run`) hear of that first. */
 static bool ended_its_run(const struct frontend_link *l, const struct away *a) {
     bool ended = a->ended_run;
     if (a->last.status != REQUEST_LOST)
@@ -234,7 +233,7 @@ bool away_hold(struct frontend_link *l, struct away *a) {
     return true;
 }
 
-/* Its inputs are there, perhaps before the time that was promised. */
+/* A request's inputs are there, perhaps before the promised time. */
 static void inputs_ready(struct frontend_link *l, struct away *a) {
     frontend_inputs_ready(l, a);
     if (a->sent && a->sent == l->uplink.times && l->uplink.up && l->promises)
@@ -340,7 +339,7 @@ static enum refusal held_too_long(const struct frontend_link *l, const struct aw
                                  : REFUSAL_STRANDED;
 }
 
-/* Of the requests that wait here, refuses those that can no longer be in time, and sends those that can be sent. */
+/* Refuses requests that wait here and can no longer be in time, and sends those that can be sent. */
 static void sweep(struct frontend_link *l, int64_t now_ns) {
     uint32_t left = l->held;
     size_t i = 0;
@@ -405,7 +404,7 @@ static void model_take(struct frontend_link *l, uint32_t remote, const char *des
     l->remote_of_local[local] = remote;
     l->forget_ns[local] = TIME_NEVER;
     l->told[local] = l->served[local] = true;
-    l->look_ns = 0; /* it may replace another model */
+    l->look_ns = 0; /* the model may replace another one */
     if (l->held > 0)
         sweep(l, clock_now_ns());
 }
@@ -483,8 +482,8 @@ static void model_gone(struct frontend_link *l, uint32_t remote) {
     peer_send(&l->uplink.peer, FRAME_MODEL_LEFT, 1, &remote, sizeof(remote));
 }
 
-/* The same for a model that its last backend unloads. That backend still runs the requests in the scheduler, and those
- * that ports handed over before they knew the model's successor. */
+/* As model_gone(), for a model that its last backend unloads. That backend still runs the requests in the scheduler,
+ * and those that ports handed over before they knew the model's successor. */
 static void model_ends(struct frontend_link *l, uint32_t remote) {
     free(waiting_take(l, remote));
     while (take_requests(l)) {

@@ -1,4 +1,4 @@
-/* frontend_memory.c - maps, finds and unmaps. */
+/* frontend_memory.c - maps a frontend's memory, finds inputs in it, and unmaps it. */
 #include "cluster/roles/frontend_memory.h"
 
 #include <stdlib.h>

@@ -100,7 +100,7 @@ static size_t aligned(uint64_t bytes) {
     return (size_t)(bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
 }
 
-/* What the inputs that find no room in the card itself take in the request's block. */
+/* Bytes in the request's block for the card's entries beyond CARD_INPUTS. */
 static size_t more_bytes(const struct wire_card *card) {
     return card->input_count > CARD_INPUTS ? aligned((card->input_count - CARD_INPUTS) * sizeof(struct card_input)) : 0;
 }

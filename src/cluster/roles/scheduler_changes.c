@@ -1,7 +1,7 @@
 /* scheduler_changes.c - a backend's models come and go while it serves.
  *
  * The scheduler treats a backend's accelerators as a class, which is their type together with the backend's models
- * (catalogue.h). So when the models change, the accelerators change their class:
+ * (catalogue.h). When the models change, the accelerators change their class:
  *
  *     choose the new classes, which count from now on: models get places that know both   (reconcile())
  *     wait until no place is needed any more that knows only an old class                 (may_switch())
@@ -18,11 +18,11 @@
 #include "cluster/roles/scheduler_link_state.h"
 #include "core/system/log.h"
 
-#define CHOOSE_NS (100 * NS_PER_MS) /* between attempts while no class is free */
+#define CHOOSE_NS (100 * NS_PER_MS) /* time between attempts to choose classes while none is free */
 
 /* ---- models that wait for others of their name to go ---- */
 
-/* Which model a description is of. */
+/* Sets the name and version of a late model by its description. */
 static void late_name(struct late_model *late, const char *text, uint32_t bytes) {
     json_t *json = json_loadb(text, bytes, 0, NULL);
     const char *name = json_string_value(json_object_get(json, "name"));
@@ -195,7 +195,7 @@ static bool accelerator_switch(struct scheduler_link *l, uint32_t accelerator, u
     return false;
 }
 
-/* True: more steps follow. */
+/* Does the next step of a class's accelerators on the way to their target. True: more steps follow. */
 static bool class_switch(struct scheduler_link *l, struct member *m, uint32_t i) {
     uint32_t before = m->classes[i], target = m->targets[i];
     bool left = false;

@@ -6,9 +6,9 @@
 #include "core/system/clock.h"
 
 #define LOOK_EVERY_NS NS_PER_MS
-#define WAIT_NS       (5 * NS_PER_S) /* enough: the link takes a turn at least four times a second, for its report */
+#define WAIT_NS       (5 * NS_PER_S) /* longest wait; the link takes at least four turns a second, for its report */
 
-/* Owned by the thread that asks, which keeps it until it is done. */
+/* A call of scheduler_link_describe(). Owned by the calling thread, which keeps it until `done`. */
 struct link_description {
     const struct scheduler_link_describer *to;
     _Atomic bool done;

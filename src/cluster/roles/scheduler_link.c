@@ -1,6 +1,6 @@
 /* scheduler_link.c - members, and the messages between them and the scheduling threads.
  *
- * Everything about models and accelerators is in scheduler_places.c. */
+ * Models and accelerators are in scheduler_places.c. */
 #include "cluster/roles/scheduler_link.h"
 
 #include <errno.h>
@@ -17,19 +17,19 @@
 #include "core/util/assert.h"
 #include "front/net/auth.h"
 
-#define TAKE_MOST       1024           /* messages from one ring a turn */
-#define AHEAD           8              /* requests ahead whose `last` is prefetched */
-#define GREET_NS        (5 * NS_PER_S) /* from being accepted to the introduction */
-#define ERROR_PART_MOST 8 /* the error of a clock may take at most one in so many parts of a request's time */
-/* How long members may take to join a scheduler that begins to lead. At worst they ask the registry only every two
- * seconds, take three heartbeats to find another scheduler silent, and leave that out for three more. */
+#define TAKE_MOST       1024           /* most messages of one ring in a turn */
+#define AHEAD           8              /* distance, in requests, at which `last` is prefetched */
+#define GREET_NS        (5 * NS_PER_S) /* time from a connection to the introduction */
+#define ERROR_PART_MOST 8              /* part of a request's time that a clock's error may take at most */
+/* Time for members to join a scheduler that begins to lead. At worst a member asks the registry only every two seconds,
+ * takes three heartbeats to find another scheduler silent, and leaves that one out for three more. */
 #define SETTLE_NS           (3 * NS_PER_S)
 #define SETTLE_BEATS        (2 * HEALTH_BEATS + 1)
 #define SCHEDULER_SILENT_NS (10 * NS_PER_S)
-#define STRANGERS_MAX       256              /* connected, and not introduced */
-#define EVICT_LOOKS         32               /* strangers checked, to find the one to close */
-#define LOOK_NS             (1 * NS_PER_MS)  /* between two checks of members, and of models while something changes */
-#define LOOK_MEMBER_NS      (10 * NS_PER_US) /* so much longer for each member: checking one takes some 20 ns */
+#define STRANGERS_MAX       256              /* most connections without an introduction */
+#define EVICT_LOOKS         32               /* most strangers that are checked to find the one to close */
+#define LOOK_NS             (1 * NS_PER_MS)  /* time between two checks of members, and of models that change */
+#define LOOK_MEMBER_NS      (10 * NS_PER_US) /* added time for each member: a check takes some 20 ns */
 
 /* ---- to members ---- */
 
@@ -401,7 +401,7 @@ static const char *member_refused(struct scheduler_link *l, struct member *m, st
     return NULL;
 }
 
-/* It has introduced itself. */
+/* A member has introduced itself. */
 static void member_known(struct scheduler_link *l, struct member *m) {
     m->known = true;
     l->look_ns = 0;
@@ -596,7 +596,7 @@ static void member_free(struct member *m) {
     free(m);
 }
 
-/* Its socket is closed; its number is free once nothing here refers to it any more. */
+/* A member's socket is closed; its number is free once nothing here refers to the member any more. */
 static void bury(void *owner, struct peer *peer) {
     struct scheduler_link *l = owner;
     if (standby_buries(l->standby, peer))
@@ -735,8 +735,8 @@ static void lead(void *context, uint64_t term) {
     log_info("leads", "term=%llu", (unsigned long long)term);
 }
 
-/* A member has obeyed a leader of this term. If this is the only scheduler, and members remember an earlier one of a
- * higher term, a new term begins: they would never join a lower one than they know. */
+/* A member has obeyed a leader of this term. If this is the only scheduler, and the term is higher than ours, a new
+ * term begins: members never join a term lower than one that they know. */
 static void term_told(struct scheduler_link *l, uint64_t term) {
     if (l->standby)
         standby_told(l->standby, term);
@@ -744,7 +744,8 @@ static void term_told(struct scheduler_link *l, uint64_t term) {
         lead(l, term + 1);
 }
 
-/* Another scheduler leads, or may. Members find it; our state is lost, and they know what to send again. */
+/* Another scheduler leads, or may lead: drops all members, which find it. Our state is lost; the members know what to
+ * send again. */
 static void stand_down(void *context) {
     struct scheduler_link *l = context;
     atomic_store_explicit(&l->leads, false, memory_order_relaxed); /* as above */

@@ -1,7 +1,7 @@
 /* scheduler_link.h - the scheduler's link to its cluster: the members, the models and accelerators that they bring,
  * requests in, plans out.
  *
- * To the scheduling threads it takes the part of frontend 0 and executor 0 (LINK_SCHEDULER), with places for the
+ * For the scheduling threads the link stands for frontend 0 and executor 0 (LINK_SCHEDULER), with places for the
  * accelerators and models of members. Accelerators of one type whose backends have the same models are one type of the
  * scheduler (at most ACCELERATOR_TYPES_MAX of these), so that a model runs only on backends that have it. */
 #pragma once
@@ -24,20 +24,20 @@ struct scheduler_link;
 struct scheduler_link_config {
     struct wiring *wiring;
     struct model_thread *const *model_threads; /* [wiring->model_threads] */
-    struct central_thread *central_thread;     /* instead of model threads, with a central policy; else NULL */
-    uint32_t models_max;                       /* places; wiring->thread_of_served has the thread of each */
-    uint32_t models_served_max; /* models that have places; the other places are for models that move to a new one */
-    int listen_fd;              /* for members; the link's from then on */
-    struct hello self;          /* incarnation, version, name, term */
-    const struct auth *auth;    /* tokens accepted from members; NULL: none is needed */
-    struct tls *tls;            /* of the connections over TCP; outlives the link; NULL: plain text */
-    const char *const *peers;   /* [peer_count] all schedulers, as in standby.h; none: it is the only one */
-    uint32_t peer_count, rank;
-    const struct registry_place *registry; /* NULL: none */
-    int64_t beat_ns;                       /* between heartbeats */
+    struct central_thread *central_thread;     /* thread of a central policy, instead of model threads; NULL: none */
+    uint32_t models_max;                       /* places for models; wiring->thread_of_served has the thread of each */
+    uint32_t models_served_max; /* most models served; the other places are for models that move to a new one */
+    int listen_fd;              /* listening socket for members; the link's from then on */
+    struct hello self;          /* introduction of this process: incarnation, version, name, term */
+    const struct auth *auth;    /* tokens that let members in; NULL: no token is needed */
+    struct tls *tls;            /* TLS of the connections over TCP, outlives the link; NULL: plain text */
+    const char *const *peers;   /* [peer_count] all schedulers, as in standby.h; none: this is the only one */
+    uint32_t peer_count, rank;  /* `rank`: ours in `peers` */
+    const struct registry_place *registry; /* place of the registry; NULL: none */
+    int64_t beat_ns;                       /* time between heartbeats */
     double copy_ns_per_byte;               /* first estimate of the time for gathering inputs */
-    const struct advice *advice;           /* sent to frontends; NULL: none */
-    uint32_t backends; /* once so many have told their models, members hear that these are all; 0: after a while */
+    const struct advice *advice;           /* advice that is sent to frontends; NULL: none */
+    uint32_t backends; /* backends that tell models before members hear that these are all; 0: after a while */
 };
 
 /* 0 or -errno with a sentence. */
@@ -46,17 +46,19 @@ int scheduler_link_start(struct scheduler_link **link, const struct scheduler_li
 /* Call it while the scheduling threads run. NULL is allowed. */
 void scheduler_link_stop(struct scheduler_link *link);
 
-/* Whether it leads. Any thread. */
+/* Whether this scheduler leads. Any thread. */
 bool scheduler_link_leads(const struct scheduler_link *link);
-/* Its loop, for measurements. */
+/* The link's loop, for measurements. */
 const struct link_loop *scheduler_link_loop(const struct scheduler_link *link);
-/* Has the link thread call these functions, and waits for that: for each class of accelerators in service, and for each
- * served model, by its number. 0 or -ETIMEDOUT. One thread at a time, not the link thread, while the link runs. */
+/* Functions for scheduler_link_describe(), called by the link thread: type() for each class of accelerators in service,
+ * model() for each served model, by its number. */
 struct scheduler_link_describer {
     void (*type)(void *context, uint32_t class, const char *type, uint32_t count);
     void (*model)(void *context, uint32_t served, const struct served_model *model);
     void *context;
 };
+/* Has the link thread call these functions, and waits until it has. 0 or -ETIMEDOUT. One thread at a time, not the link
+ * thread, while the link runs. */
 int scheduler_link_describe(struct scheduler_link *link, const struct scheduler_link_describer *to);
 /* The report for the metrics page. */
 struct link_report *scheduler_link_report(struct scheduler_link *link);

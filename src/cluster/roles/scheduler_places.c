@@ -1,8 +1,8 @@
 /* scheduler_places.c - places for models and accelerators: backends fill them and leave them.
  *
- * A place's cores know the profiles of those classes that ran its model when the place was made. When other classes run
- * the model, it gets a new place, frontends are told of that, and the old place goes once its last requests have ended:
- * as when a model is replaced (server/process/model_slots.h). */
+ * The cores of a place know the profiles of the classes that ran its model when the place was made. When other classes
+ * run the model, the model gets a new place, frontends are told, and the old place goes once its last requests have
+ * ended, as when a model is replaced (server/process/model_slots.h). */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "core/system/log.h"
 #include "core/util/assert.h"
 
-#define BROUGHT_MOST 4 /* models of one backend, in multiples of the places: some models may wait for a place */
+#define BROUGHT_MOST 4 /* most models of one backend, in multiples of the places: some may wait for a place */
 
 int places_init(struct scheduler_link *l) {
     const struct wiring *w = l->wiring;
@@ -217,7 +217,7 @@ void accelerator_leaves(struct scheduler_link *l, uint32_t accelerator) {
     l->leaving[l->leaving_count++] = accelerator;
 }
 
-/* True: something of accelerators that have left is still in the scheduler. */
+/* Looks at accelerators that have left. True: the scheduler is not done with some of them. */
 static bool accelerators_look(struct scheduler_link *l) {
     uint32_t kept = 0;
     bool left = false;
@@ -525,7 +525,7 @@ static bool is_to_move(const struct scheduler_link *l, const struct known_model 
     return runs_on & ~knows || (l->classes_short && knows & ~runs_on);
 }
 
-/* How many models that backends have are served, or soon will be. */
+/* The number of models that backends have and that are served, or soon will be. */
 static uint32_t models_held(const struct scheduler_link *l) {
     uint32_t held = 0;
     for (uint32_t p = 0; p < l->config.models_max; p++) {

@@ -1,12 +1,11 @@
 /* scheduler_plans.c - plans at backends, and the messages to scheduling threads about their ends and about
  * accelerators.
  *
- * For each batch that ends, a backend sends two messages: that its accelerator is free (FRAME_FREED), immediately, and
- * the measurement (FRAME_RAN), after it has sent the results; the second may be missing. A plan is kept until both are
- * here, since a backend that dies in between may not have sent the results. The first goes to a rank thread, the second
- * to a model thread; a central thread gets both as one (struct ran_message), exactly once a batch, in the order in
- * which an accelerator's batches were sent. Plans are sent with a tag of this process, by which a measurement finds its
- * plan. */
+ * For each batch that ends, a backend sends two messages: at once that the accelerator is free (FRAME_FREED), and,
+ * after the results, the measurement (FRAME_RAN), which may be missing. A plan is kept until both have come, since a
+ * backend that dies in between may not have sent the results. FRAME_FREED goes to a rank thread, FRAME_RAN to a model
+ * thread. A central thread gets both as one (struct ran_message), exactly once for each batch, in the order in which an
+ * accelerator's batches were sent. Plans are sent with a tag of this process, by which a measurement finds its plan. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +14,7 @@
 #include "core/system/clock.h"
 #include "core/util/assert.h"
 
-#define MEASURED_NS (50 * NS_PER_MS) /* after the end of a batch; then its measurement is no longer expected */
+#define MEASURED_NS (50 * NS_PER_MS) /* longest wait for the measurement of a batch that has ended */
 
 static void list_free(struct sent_plan *p) {
     for (struct sent_plan *next; p; p = next) {

@@ -1,4 +1,4 @@
-/* scheduler_status.c - the status for visitors: members of the cluster, models, accelerators, links. */
+/* scheduler_status.c - writes the status for visitors: members of the cluster, models, accelerators, links. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -151,7 +151,7 @@ static json_t *models_status(const struct scheduler_link *l) {
 
 /* ---- the whole status ---- */
 
-/* Whether it leads, and all members have had time to join it. */
+/* Whether this scheduler leads, and all members have had time to join. */
 static bool is_settled(const struct scheduler_link *l, int64_t now_ns) {
     return scheduler_link_leads(l) && now_ns >= l->settled_ns;
 }

@@ -1,4 +1,4 @@
-/* transport.c - which transport two processes use. */
+/* transport.c - chooses the transport that two processes use. */
 #include "cluster/roles/transport.h"
 
 #include <errno.h>

@@ -1,13 +1,13 @@
-/* transport.h - how the inputs of requests come from a frontend to a backend. There are three transports, each a table
- * of a few functions; each pair of processes uses the best that both have.
+/* transport.h - the ways of requests' inputs from a frontend to a backend. There are three transports, each a table of
+ * a few functions; each pair of processes uses the best one that both have.
  *
  *     shm     the frontend is on this host: its memory is mapped and read (transport_shm.c); large inputs come by tcp
  *     fabric  the frontend says where a request's inputs are, and libfabric reads them there (transport_fabric.c)
- *     tcp     the frontend sends them over the link (transport_tcp.c)
+ *     tcp     the frontend sends the inputs over the link (transport_tcp.c)
  *
  * A pull begins when the plan of a batch comes, and ends by backend_landed_settle() or backend_landed_lose(). Memory
- * that inputs arrive in is not reused while anything may still arrive in it: that is so while `struct landed.arrives`
- * is set, until the transport has seen the end of the transfer, or end() has returned. The link thread. */
+ * that inputs arrive in is not reused while bytes may still arrive in it: `struct landed.arrives` is set until the
+ * transport has seen the end of the transfer, or end() has returned. The link thread. */
 #pragma once
 
 #include "cluster/peer/hello.h"
@@ -25,20 +25,20 @@ enum transport_kind { /* the best first */
 };
 
 #define TRANSPORT_BIT(kind) (1u << (kind))
-/* What every process can. */
+/* The transports that every process has. */
 #define TRANSPORTS_PLAIN (TRANSPORT_BIT(TRANSPORT_SHM) | TRANSPORT_BIT(TRANSPORT_TCP))
 
 enum pull_state {
-    PULL_UNDER_WAY, /* it ends by backend_landed_settle() or backend_landed_lose() */
-    PULL_HERE,      /* LANDED_ALL */
-    PULL_NONE,      /* it cannot be had; nothing is under way */
-    PULL_REFUSED,   /* likewise, and its frontend has been told */
+    PULL_UNDER_WAY, /* the pull ends by backend_landed_settle() or backend_landed_lose() */
+    PULL_HERE,      /* the request is LANDED_ALL */
+    PULL_NONE,      /* the request cannot be pulled; nothing is under way */
+    PULL_REFUSED,   /* the request cannot be pulled, and its frontend was told; nothing is under way */
 };
 
 struct transport {
-    /* Begins to pull a request, which is LANDED_PULLING. Called while the frontend is connected. */
+    /* Begins to pull a request that is LANDED_PULLING, or LANDED_UNREADY. Called while the frontend is connected. */
     enum pull_state (*pull)(struct backend_link *l, struct frontend_peer *f, struct landed *landed);
-    /* A frame that only this transport knows. NULL: there are none. -errno with a sentence closes the link. */
+    /* Handles a frame that only this transport knows. NULL: there are none. -errno with a sentence closes the link. */
     int (*frame)(struct backend_link *l, struct frontend_peer *f, const struct frame *frame, const void *head,
                  struct sy_error *err);
     /* The frontend's connection is lost: when this returns, nothing more arrives from it. */

@@ -1,5 +1,5 @@
-/* transport_fabric.c - inputs by libfabric: the frontend says where a request's inputs are, and keeps them until it is
- * told that they have been read. Small inputs, and those that another backend is reading, it sends over the link
+/* transport_fabric.c - inputs by libfabric: the frontend names the place of a request's inputs, and keeps them until it
+ * hears that they were read. The frontend sends small inputs, and those that another backend is reading, over the link
  * instead.
  *
  *     backend                    frontend

@@ -1,6 +1,6 @@
-/* transport_shm.c - inputs of a frontend on this host: it passes the memory of its cards and inputs, which the backend
- * reads in place. The frontend is not asked, so afterwards the card is checked once more: the request must still be the
- * same.
+/* transport_shm.c - inputs of a frontend on this host: the frontend hands over the memory of its cards and inputs, and
+ * the backend reads in that memory. The frontend is not asked, so the card is checked once more after a read: the
+ * request must still be the same.
  *
  * The inputs of a batch of several requests stay where they are until the executor copies them into the batch, and
  * checks the cards (card_has_ended()); only strings, which must not change once they have been checked, and the
@@ -50,13 +50,13 @@ static int shm_frame(struct backend_link *l, struct frontend_peer *f, const stru
 
 /* ---- requests ---- */
 
-/* A card that was copied from the frontend's memory, as it would come over the link, and where its inputs lie there. */
+/* A card copied from the frontend's memory, in the form of the link, with the places of its inputs there. */
 struct read_card {
     struct wire_card card;
     struct card_input inputs[TENSORS_MAX];
-    const char *from[TENSORS_MAX]; /* [sources] */
+    const char *from[TENSORS_MAX]; /* [sources] addresses of the inputs that have bytes */
     uint32_t sources;
-    uint64_t bytes; /* of all inputs */
+    uint64_t bytes; /* bytes of all inputs */
 };
 
 /* Copies a card as it would come over the link. Its contents are checked as over the link, since the frontend may write

@@ -1,5 +1,5 @@
-/* transport_tcp.c - inputs over the link: the backend asks for the requests of a plan in one frame. For each the
- * frontend sends a frame with card and inputs, which are received directly into their final memory. */
+/* transport_tcp.c - inputs over the link: the backend asks for the requests of a plan in one frame. For each request
+ * the frontend sends a frame with card and inputs, which are received directly into their final memory. */
 #include "cluster/roles/backend_link_state.h"
 #include "core/system/clock.h"
 

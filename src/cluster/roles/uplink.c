@@ -1,9 +1,9 @@
 /* uplink.c - keeps a connection to the scheduler.
  *
- * Addresses of schedulers are tried in turn. Some never answer a connection attempt (a dead host, a firewall). So an
- * attempt that takes long is put aside: its socket goes on connecting while others are tried, and is looked at again
- * when its turn comes. Only one connection at a time says hello, because a scheduler would take two of them for two
- * members. A scheduler that accepts the connection but says nothing is left out for a while. */
+ * Addresses of schedulers are tried in turn. Some never answer an attempt to connect (a dead host, a firewall). So an
+ * attempt that takes long is put aside: its socket goes on connecting while other addresses are tried, and is looked at
+ * again when its turn comes. Only one connection at a time sends FRAME_HELLO, because a scheduler would take two of
+ * them for two members. A scheduler that accepts the connection but says nothing is left out for a while. */
 #include "cluster/roles/uplink.h"
 
 #include <errno.h>
@@ -17,15 +17,15 @@
 #include "core/system/clock.h"
 #include "core/system/log.h"
 
-#define RETRY_NS       (20 * NS_PER_MS) /* the first RETRY_OFTEN times, since another may be about to lead */
+#define RETRY_NS       (20 * NS_PER_MS) /* time between the first RETRY_OFTEN attempts: another may be about to lead */
 #define RETRY_OFTEN    100
-#define RETRY_LATER_NS (500 * NS_PER_MS) /* from then on; both intervals are those of each address */
-#define REFUSED_NS     (2 * NS_PER_S)    /* after a scheduler that had let us in has refused what we brought */
+#define RETRY_LATER_NS (500 * NS_PER_MS) /* time between later attempts; both times are for each address */
+#define REFUSED_NS     (2 * NS_PER_S)    /* pause after a scheduler has refused our models or accelerators */
 #define BYE_LOOK_NS    (1 * NS_PER_MS)
 #define BYE_MOST_NS    (1 * NS_PER_S)
-#define COMPLAIN_NS    (5 * NS_PER_S)   /* between two lines about schedulers that are not reached */
-#define ASIDE_NS       (20 * NS_PER_MS) /* a connection may take before it is put aside, */
-#define ASIDE_AGAIN_NS (1 * NS_PER_MS)  /* and when it is looked at again */
+#define COMPLAIN_NS    (5 * NS_PER_S)   /* time between two lines in the log about schedulers that are not reached */
+#define ASIDE_NS       (20 * NS_PER_MS) /* time for an attempt to connect before it is put aside */
+#define ASIDE_AGAIN_NS (1 * NS_PER_MS)  /* time for an attempt that is looked at again */
 
 int uplink_init(struct uplink *u, struct link_loop *loop, const char *const *schedulers, uint32_t count,
                 const struct hello *self, int64_t beat_ns, const struct uplink_ops *ops, void *context,
@@ -62,7 +62,7 @@ bool uplink_pending(const struct uplink *u) {
     return u->registry && registry_pending(u->registry);
 }
 
-/* How long a scheduler may say nothing. */
+/* Longest silence of a scheduler. */
 static int64_t silence_most(const struct uplink *u) {
     return HEALTH_BEATS * u->beat_ns;
 }
@@ -112,7 +112,8 @@ static void registry_look(struct uplink *u, int64_t now_ns) {
 
 /* ---- the connection ---- */
 
-/* One line for each place and reason, until it is up again; seldom, since a place may have several reasons in turn. */
+/* Logs why a place was not reached: a repeated reason only once until the link is up again, and at most one line in
+ * COMPLAIN_NS, since a place may have several reasons in turn. */
 static void not_reached(struct uplink *u, struct uplink_place *place, const char *scheduler, const char *reason) {
     int64_t now_ns = clock_now_ns();
     if (now_ns < u->complain_ns || strncmp(place->reason, reason, sizeof(place->reason) - 1) == 0)

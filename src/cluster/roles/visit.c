@@ -18,9 +18,9 @@
 
 struct conversation {
     int fd;
-    int64_t until_ns;
-    struct peer_tls *tls; /* NULL: plain text */
-    char *arrived;        /* [PEER_TLS_BYTES] for it */
+    int64_t until_ns;     /* time at which the visit ends */
+    struct peer_tls *tls; /* TLS of the connection; NULL: plain text */
+    char *arrived;        /* [PEER_TLS_BYTES] received bytes, with TLS */
 };
 
 /* Waits until the socket can be read or written. 0 or -errno. */

@@ -1,4 +1,4 @@
-/* block_memory.h - where readers get memory for what they read, block by block. */
+/* block_memory.h - memory for readers, block by block. */
 #pragma once
 
 #include <stddef.h>

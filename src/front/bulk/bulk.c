@@ -1,8 +1,8 @@
 /* bulk.c - threads that work in slices, of which a few run at a time.
  *
- * A job that has had its slice while others wait for theirs stops where it is (yield_point()), and its thread sleeps
- * until its turn comes again (fair_queue.h); another thread goes on meanwhile. So more threads than may run are in the
- * middle of jobs, as many as large jobs need, and each keeps its stack. */
+ * A job whose slice is over while others wait stops at a yield_point(), and its thread sleeps until the job's next
+ * slice (fair_queue.h); another thread runs meanwhile. So more threads exist than may run at a time: each one that is
+ * in the middle of a job keeps its stack. */
 #include "front/bulk/bulk.h"
 
 #include <errno.h>
@@ -16,38 +16,38 @@
 #include "front/bulk/inbox.h"
 #include "front/bulk/slab.h"
 
-#define IDLE_S       10              /* then memory is given back, and workers more than run at a time end */
-#define WORKERS_MORE 126             /* than run at a time; each takes some 30 KiB */
-#define MEMORY_TIMES 4               /* a job takes about so many times its bytes; */
-#define MEMORY_PART  2               /* all that have begun, this part of the memory for inputs */
-#define SLICE_NS     (4 * NS_PER_MS) /* what another thread finds cold costs some 0.15 ms */
+#define IDLE_S       10              /* idle time after which memory is given back, and surplus workers end */
+#define WORKERS_MORE 126             /* most workers beyond those that run at a time; each takes some 30 KiB */
+#define MEMORY_TIMES 4               /* memory of a job, about so many times its bytes */
+#define MEMORY_PART  2               /* part of the memory for inputs that all begun jobs may take */
+#define SLICE_NS     (4 * NS_PER_MS) /* length of a slice; a change of threads costs some 0.15 ms, for cold caches */
 
 enum worker_life { WORKER_NONE, WORKER_LIVES, WORKER_ENDED /* and is to be joined */ };
 
-/* Owned by its thread, but for `life`, `job` and `runs`, which are under the lock. */
+/* Owned by the worker's thread, except for `life`, `job` and `runs`, which are under the lock. */
 struct worker {
     struct bulk *bulk;
-    struct list_node link; /* in the list of those that are idle */
+    struct list_node link; /* place in the list of idle workers */
     pthread_t thread;
     enum worker_life life;
-    pthread_cond_t bell; /* it has a job, or its job's turn has come */
-    struct bulk_job *job;
-    bool runs;
-    int64_t until_ns; /* when its slice is over */
-    int64_t cpu_ns;   /* of the thread, when its slice began */
+    pthread_cond_t bell;  /* signalled when the worker gets a job, or its job a slice */
+    struct bulk_job *job; /* NULL: idle */
+    bool runs;            /* the job has its slice */
+    int64_t until_ns;     /* end of the slice */
+    int64_t cpu_ns;       /* CPU time of the thread when the slice began */
     struct bulk_tools tools;
 };
 
 struct bulk {
     struct slab *slab;
     int grpc_level;
-    struct siphash_key secret; /* so that nobody chooses with whom a client shares its part */
+    struct siphash_key secret; /* key of the clients' hashes: nobody can choose with whom a client shares its part */
     pthread_mutex_t lock;
     struct fair_queue queue;
-    struct list_node idle; /* workers without a job, those that slept last first */
-    uint32_t running, running_max;
-    bool ends;
-    uint32_t count, count_max; /* of workers that live */
+    struct list_node idle;         /* workers without a job, the last that became idle first */
+    uint32_t running, running_max; /* workers that run; most that may */
+    bool ends;                     /* the threads are to end */
+    uint32_t count, count_max;     /* workers that live; most that may */
     struct worker workers[];
 };
 
@@ -67,7 +67,7 @@ uint32_t bulk_client(const struct bulk *b, const uint8_t address[16]) {
     uint64_t words[2];
     memcpy(words, address, sizeof(words));
     if (memcmp(address, mapped, sizeof(mapped)) != 0)
-        words[1] = 0; /* of IPv6 a client has a network of 64 bits */
+        words[1] = 0; /* an IPv6 client has a whole network of 64 bits */
     return (uint32_t)(siphash_words(&b->secret, words, 2) % FAIR_CLIENTS);
 }
 
@@ -108,7 +108,7 @@ static void worker_join(struct worker *w) {
     w->life = WORKER_NONE;
 }
 
-/* There are fewer than count_max. */
+/* Starts one more worker; fewer than count_max live. */
 static int worker_add(struct bulk *b) {
     struct worker *w = b->workers;
     while (w->life == WORKER_LIVES)

@@ -9,9 +9,9 @@
 #include "core/system/yield.h"
 
 #define WINDOW_BITS  15
-#define GZIP_FRAMING 16                  /* zlib's flag for it */
+#define GZIP_FRAMING 16                  /* zlib's flag for gzip's framing */
 #define MEMORY_LEVEL 8                   /* zlib's default */
-#define SLICE_BYTES  ((size_t)32 * 1024) /* compressed between yield points: 0.2 to 0.8 ms */
+#define SLICE_BYTES  ((size_t)32 * 1024) /* bytes compressed between yield points: 0.2 to 0.8 ms */
 
 void deflater_init(struct deflater *d, int level) {
     *d = (struct deflater){.level = level};

@@ -17,7 +17,7 @@ void fair_queue_add(struct fair_queue *q, struct fair_job *job, uint32_t client,
     if (c->jobs++ == 0) {
         q->active_count++;
         list_append(&q->active, &c->link);
-        c->time = c->time > q->time ? c->time : q->time; /* what it took before its part, it has still taken */
+        c->time = c->time > q->time ? c->time : q->time; /* a client keeps what it took beyond its part */
     }
     list_init(&job->link);
     list_append(&c->fresh, &job->link);

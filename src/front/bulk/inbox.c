@@ -1,4 +1,4 @@
-/* inbox.c - an eventfd beside the lists. */
+/* inbox.c - the eventfd that wakes the frontend's thread. */
 #include "front/bulk/inbox.h"
 
 #include <errno.h>

@@ -10,10 +10,10 @@
 #include "core/util/container.h"
 
 #define ROOM_MIN     ((size_t)4096)
-#define WINDOW_BITS  15                   /* the largest: what senders use */
-#define GZIP_FRAMING 16                   /* zlib's flag for it */
-#define INPUT_MAX    UINT_MAX             /* zlib counts in unsigned int */
-#define SLICE_BYTES  ((size_t)256 * 1024) /* inflated between yield points: 0.1 to 0.5 ms */
+#define WINDOW_BITS  15                   /* the largest window, which senders use */
+#define GZIP_FRAMING 16                   /* zlib's flag for gzip's framing */
+#define INPUT_MAX    UINT_MAX             /* most input at once: zlib counts in unsigned int */
+#define SLICE_BYTES  ((size_t)256 * 1024) /* bytes inflated between yield points: 0.1 to 0.5 ms */
 
 enum body_encoding body_encoding_of(const char *word, size_t length) {
     static const struct {

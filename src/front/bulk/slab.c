@@ -7,7 +7,7 @@
  *     |chunk header 64 B|one large block ................................... |      as long as it must be
  *
  * There are 4 classes to each power of two, so at most a fifth of a block is lost to rounding. The range of addresses
- * is a few times as long as the memory may be, so that large chunks find room between small ones. */
+ * is a few times as long as the bound on the memory, so that large chunks find room between small ones. */
 #include "front/bulk/slab.h"
 
 #include <fcntl.h>
@@ -26,24 +26,24 @@
 #define CHUNK_BYTES  ((size_t)1 << 20)
 #define HEADER_BYTES 64
 #define PAGE_BYTES   ((size_t)4096)
-#define CLASS_MIN    ((size_t)256) /* a block of class 0 */
-#define CLASS_COUNT  (4 * 24)      /* up to 4 GiB */
+#define CLASS_MIN    ((size_t)256) /* size of a block of class 0 */
+#define CLASS_COUNT  (4 * 24)      /* number of classes, up to 4 GiB */
 #define SMALL_MAX    (CHUNK_BYTES / 8)
 #define PLENTY_PART  4
-#define RANGE_TIMES  4 /* the range is so many times the bound on the memory, if the system allows it */
+#define RANGE_TIMES  4 /* length of the range: so many times the bound on the memory, if the system allows it */
 
 struct free_block {
     struct free_block *next;
 };
 
-/* At the start of each chunk. */
+/* The header at the start of each chunk. */
 struct chunk {
-    struct list_node link;   /* in its class's list: `partial` if a block is free, else `full` */
-    struct free_block *free; /* list of the blocks given back */
+    struct list_node link;   /* place in a list of the class: `partial` if a block is free, else `full` */
+    struct free_block *free; /* blocks that were given back */
     struct slab *home;
     uint16_t size_class;
-    uint16_t used;  /* blocks taken */
-    uint16_t fresh; /* blocks never taken yet */
+    uint16_t used;  /* number of blocks taken */
+    uint16_t fresh; /* number of blocks that were never taken */
     uint32_t mapped_pages;
     size_t block_bytes;
 };
@@ -55,15 +55,15 @@ struct size_class {
 
 /* Owned by the frontend's thread, or by the thread that holds the lock. */
 struct slab {
-    bool shared;
+    bool shared;          /* any thread takes and gives, under `lock` */
     bool pinned;          /* pages once used keep their memory */
-    int fd;               /* of memory that other processes may map; else -1 */
-    pthread_mutex_t lock; /* of a shared one */
+    int fd;               /* memory that other processes may map; -1: they may not */
+    pthread_mutex_t lock; /* lock of a shared slab */
     size_t bytes_max, bytes_mapped, bytes_taken;
-    char *range;    /* of `units` times CHUNK_BYTES, at a multiple of CHUNK_BYTES */
-    size_t units;   /* every chunk takes whole units */
-    size_t looked;  /* the next search for free units begins here */
-    uint8_t *taken; /* [units] 1: part of a chunk */
+    char *range;    /* range of addresses, of `units` times CHUNK_BYTES, at a multiple of CHUNK_BYTES */
+    size_t units;   /* units of the range; every chunk takes whole ones */
+    size_t looked;  /* unit at which the next search for free ones begins */
+    uint8_t *taken; /* [units] 1: the unit is part of a chunk */
     struct size_class classes[CLASS_COUNT];
 };
 
@@ -223,7 +223,7 @@ static void *chunk_memory(struct slab *slab, size_t bytes) {
     return memory;
 }
 
-/* What is mapped for a chunk of such blocks. */
+/* Bytes that are mapped for a chunk of blocks of this size. */
 static size_t chunk_bytes(size_t block_bytes) {
     return block_bytes <= SMALL_MAX ? CHUNK_BYTES : (HEADER_BYTES + block_bytes + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
 }

@@ -1,12 +1,12 @@
-/* slab.h - the memory of requests' inputs: size classes over chunks of one range of addresses, with a bound on the
- * memory that they hold.
+/* slab.h - the memory of requests' inputs: blocks of size classes, in chunks of one range of addresses, with a bound on
+ * the memory.
  *
- * A slab belongs to one frontend's thread, and only that thread takes and gives; or it is shared, and any thread may,
- * under a lock. Other threads may read and write a block while its owner lets them. Blocks are aligned to 64 bytes.
+ * A slab belongs to one frontend's thread, which alone takes and gives blocks; or it is shared, and any thread may do
+ * so, under a lock. Other threads may read and write a block while its owner lets them. Blocks are aligned to 64 bytes.
  * Small blocks (to 128 KiB) are carved from chunks of 1 MiB, larger ones have a chunk of their own. Free blocks are
- * kept for the next request, since getting and touching 1 MiB costs ten times what copying into it does; they are given
- * up when the bound is reached or slab_trim() is called. All blocks lie in one range of addresses, so a block is known
- * by its offset there (core/data/card.h). */
+ * kept for the next request, since getting and touching 1 MiB costs ten times as much as copying into it; they are
+ * returned to the system when the bound is reached or slab_trim() is called. All blocks lie in one range of addresses,
+ * so a block is known by its offset there (core/data/card.h). */
 #pragma once
 
 #include <stdbool.h>
@@ -15,16 +15,17 @@
 
 struct slab;
 
-/* Takes addresses, and no memory yet. `bytes_max` bounds the memory, free blocks included. NULL: not enough addresses
- * or memory. */
+/* Reserves addresses, and no memory yet. `bytes_max` bounds the memory, free blocks included. NULL: not enough
+ * addresses or memory. */
 struct slab *slab_create(size_t bytes_max);
 struct slab *slab_create_shared(size_t bytes_max);
-/* The same, of memory that other processes of this host may map (core/data/visible.h). `pinned`: a device may lock it
- * in its place, too. Then pages once used keep their memory, and the range of addresses is no longer than the bound. */
+/* Creates a slab of memory that other processes of this host may map (core/data/visible.h). `pinned`: a device may lock
+ * the memory in place, too; pages once used then keep their memory, and the range of addresses is no longer than the
+ * bound. */
 struct slab *slab_create_visible(size_t bytes_max, bool shared, bool pinned);
-/* The descriptor by which other processes map the memory; -1: they may not. */
+/* The descriptor by which other processes map the memory; -1: none may map it. */
 int slab_fd(const struct slab *slab);
-/* Frees everything, whether it was given back or not. */
+/* Frees all memory, even blocks that were not given back. */
 void slab_destroy(struct slab *slab);
 /* The range of addresses of all blocks, and its length: the same from slab_create() on. */
 uintptr_t slab_range(const struct slab *slab, size_t *bytes);
@@ -35,16 +36,16 @@ void *slab_take(struct slab *slab, size_t bytes);
 bool slab_bound_allows(const struct slab *slab, size_t bytes);
 /* Gives a block back to its slab; NULL is allowed. */
 void slab_give(void *block);
-/* The size of the block: at least what was asked for. */
+/* The size of the block: at least the size that was asked for. */
 size_t slab_block_bytes(const void *block);
-/* Returns memory that no block uses to the system. */
+/* Returns to the system the memory that no taken block uses. */
 void slab_trim(struct slab *slab);
-/* Bytes mapped, and bytes of blocks taken. */
+/* Bytes that are mapped, and bytes of the blocks that are taken. */
 size_t slab_bytes_mapped(struct slab *slab);
 size_t slab_bytes_taken(struct slab *slab);
 struct slab_use {
     size_t taken, mapped;
 };
 struct slab_use slab_use(struct slab *slab);
-/* Whether less than a quarter of the memory it may map is taken: then announced lengths may be believed. */
+/* Whether less than a quarter of the bound is taken: memory for announced lengths may then be given at once. */
 bool slab_plenty(struct slab *slab);

@@ -1,4 +1,4 @@
-/* external_scaler.c - the methods of the external scaler, from message to message. */
+/* external_scaler.c - the methods of the external scaler: reads a message, and writes its answer. */
 #include "front/grpc/external_scaler.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "front/grpc/grpc_pack.h"
 
 #define PER_REPLICA       "acceleratorsPerReplica"
-#define PER_REPLICA_LEAST 0.001 /* KEDA counts in thousandths */
+#define PER_REPLICA_LEAST 0.001 /* least accelerators of a replica: KEDA counts in thousandths */
 #define PER_REPLICA_MOST  65536
 
 /* ---- what a ScaledObject says ---- */

@@ -1,8 +1,9 @@
 /* external_scaler.h - KEDA's external scaler (proto/externalscaler.proto): tells an autoscaler how many accelerators
  * there should be (core/data/advice.h). The frontend's thread; not on the hot path.
  *
- * KEDA has as many replicas as the metric's value divided by its target: the value is the accelerators that are wanted,
- * the target how many a replica has, which the ScaledObject says (metadata `acceleratorsPerReplica`, default 1). */
+ * KEDA starts as many replicas as the metric's value divided by its target. The value is the number of accelerators
+ * that are wanted. The target is the number of accelerators of a replica, which the ScaledObject names (metadata
+ * `acceleratorsPerReplica`, default 1). */
 #pragma once
 
 #include <stddef.h>
@@ -14,11 +15,11 @@
 
 #define SCALER_METRIC "symphony_accelerators_wanted"
 
-/* Answers a message of a method of the service, GRPC_SCALER_...: as grpc_service_answer(). 503 as long as there is no
- * advice, but for the metric's description, which needs none. */
+/* Answers a message of a GRPC_SCALER_... method, as grpc_service_answer(). 503 as long as there is no advice, except
+ * for the metric's description, which needs none. */
 unsigned scaler_answer(const struct advice *advice, enum grpc_method method, const char *message, size_t bytes,
                        struct text *out, struct sy_error *err);
-/* Whether any accelerator is wanted: 0 or 1, or ADVICE_NONE. */
+/* Whether any accelerator is wanted: 0 or 1; ADVICE_NONE: there is no advice. */
 int scaler_active(const struct advice *advice);
 /* Appends an IsActiveResponse. */
 void scaler_put_active(struct text *out, bool active);

@@ -3,6 +3,6 @@
 
 #include "front/net/frontend.h"
 
-/* For frontend_start(). Quiescing sends GOAWAY: connections end with their last call. At its end it answers UNAVAILABLE
- * what was cancelled. */
+/* The protocol for frontend_start(). Quiescing sends GOAWAY: connections end with their last call. When the frontend
+ * ends, cancelled requests are answered UNAVAILABLE. */
 extern const struct protocol grpc_protocol;

@@ -1,4 +1,4 @@
-/* grpc_call.c - a call from its headers to its status: what the client sends in it, and what it gets.
+/* grpc_call.c - a call from its headers to its status: the client's messages, and the answers.
  *
  *     call_open() -> call_data() ... -> message complete
  *         unary:     call_half_close() -> grpc_exchange_run()
@@ -16,8 +16,8 @@
 
 #define NO_FREE          UINT32_MAX
 #define WATCHERS_MAX     1024
-#define TAKE_MIN         ((size_t)16 * 1024) /* an answer with so much left is sent from where it lies, not copied */
-#define MESSAGES_AT_ONCE 32                  /* of a stream: some 0.05 ms; the others are kept, too */
+#define TAKE_MIN         ((size_t)16 * 1024) /* least rest of an answer that is sent without a copy */
+#define MESSAGES_AT_ONCE 32 /* messages of a stream that are taken at once, some 0.05 ms; further ones are kept */
 
 #define HEADER(name_, value_)                                                                                          \
     {                                                                                                                  \
@@ -287,7 +287,7 @@ static size_t messages_take(struct grpc_call *call, const uint8_t *data, size_t 
     return bytes; /* what comes behind the end is thrown away */
 }
 
-/* All messages of the call have been taken. */
+/* The client's last message was taken: ends the call, or runs its message. */
 static void messages_end(struct grpc_call *call) {
     if (call->ended)
         return;
@@ -321,7 +321,7 @@ void call_resume_later(struct grpc_call *call) {
         list_append(&call->connection->frontend->resumed, &call->resumed);
 }
 
-/* So many bytes have been taken: refills the window by them, now or later. */
+/* `bytes` were taken: refills the client's window by as many, now or later. */
 static void consume(struct grpc_call *call, size_t bytes) {
     if (call->exchange_count > STREAM_EXCHANGES_MANY && !call->ended)
         call->unconsumed += bytes;

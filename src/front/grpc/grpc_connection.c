@@ -12,30 +12,31 @@
 #include "core/util/assert.h"
 #include "front/grpc/grpc_state.h"
 
-#define STREAMS_MAX           1024       /* calls at once on one connection */
-#define READS_MAX             8          /* of one connection in a turn: 1 MiB, some 0.2 ms */
+#define STREAMS_MAX           1024       /* most calls at once on one connection */
+#define READS_MAX             8          /* reads of one connection in a turn: 1 MiB, some 0.2 ms */
 #define STREAM_WINDOW         (4 << 20)  /* bytes that a client may send of a call before it hears from us */
-#define CONNECTION_WINDOW     (32 << 20) /* the same, of all calls of a connection */
-#define HEADER_LIST_BYTES_MAX (32 << 10)
-/* A header block that becomes as large is only decoded, for the blocks behind it. A byte of it takes up to 30 ns then,
- * and may stand for 4 KiB, which would take another 700 to look at. */
+#define CONNECTION_WINDOW     (32 << 20) /* bytes that a client may send of all calls before it hears from us */
+#define HEADER_LIST_BYTES_MAX (32 << 10) /* longest header block of a call */
+/* From this size on a header block is only decoded, since later blocks depend on that, and its stream is reset. A byte
+ * then takes up to 30 ns; it may stand for 4 KiB, which would take another 700 ns to look at. */
 #define HEADER_LIST_BYTES_READ (512 << 10)
-/* Header blocks that are too large. */
+/* Header blocks that are too large: allowed at once, and a second. */
 #define REFUSED_BURST 16
-#define REFUSED_RATE  1              /* a second */
-#define SLICE_BYTES   ((size_t)2048) /* parsed between looks at the clock, in whole frames: some 0.1 ms */
+#define REFUSED_RATE  1
+#define SLICE_BYTES   ((size_t)2048) /* bytes parsed between looks at the clock, in whole frames: some 0.1 ms */
 /* Resets a second that are not taken for an attack. A client whose deadlines pass resets every such call. */
 #define RESETS_BURST 20000
 #define RESETS_RATE  10000
-/* Frames that carry no call. A client that measures its bandwidth pings once for every round of data. */
+/* Frames that carry no call: allowed at once, and a second. A client that measures its bandwidth pings once for every
+ * round of data. */
 #define CONTROL_BURST 1000
-#define CONTROL_RATE  100 /* a second */
+#define CONTROL_RATE  100
 
 static struct grpc_call *call_of(nghttp2_session *session, int32_t stream) {
     return nghttp2_session_get_stream_user_data(session, stream);
 }
 
-/* False: there were too many. */
+/* Takes one from the allowance. False: the client has sent too many. */
 static bool allowance_take(struct allowance *a, uint32_t burst, uint32_t rate, int64_t now_ns) {
     if (a->left == 0) {
         int64_t earned = (now_ns - a->grown_ns) / (NS_PER_S / rate);
@@ -279,7 +280,7 @@ static bool outgoing_copy(struct grpc_connection *c, const void *data, size_t by
     return true;
 }
 
-/* A frame of a long answer: its head is copied, the rest is sent from where the engine left it. */
+/* A frame of a long answer: its head is copied, the rest is sent from the engine's memory. */
 static int on_send_data(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *head, size_t bytes,
                         nghttp2_data_source *source, void *context) {
     struct grpc_connection *c = context;
@@ -339,8 +340,8 @@ void connection_displace(struct list_node *waiting) {
 
 /* ---- reading ---- */
 
-/* How much to parse before the next look at the clock: whole frames, and of one that is longer a slice, unless it is
- * DATA, most of which is copied. */
+/* The number of bytes to parse before the next look at the clock: whole frames. Of a longer frame it is a slice, unless
+ * the frame is DATA, most of which is copied. */
 static size_t slice_bytes(struct grpc_connection *c, const char *data, size_t bytes) {
     size_t n = 0;
     while (n < bytes && n < SLICE_BYTES) {

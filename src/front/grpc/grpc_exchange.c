@@ -1,11 +1,11 @@
-/* grpc_exchange.c - a message of a call and its answer: taken in, run by who serves its method, answered. */
+/* grpc_exchange.c - a message of a call and its answer: takes the message in, has its method run, and answers. */
 #include <string.h>
 
 #include "core/system/clock.h"
 #include "front/grpc/grpc_state.h"
 #include "front/request/repository_order.h"
 
-/* Of the answers that clients have not taken, one connection may keep this part. */
+/* Part of the bytes of answers that clients have not taken which one connection may keep. */
 #define CONNECTION_ANSWERS_PART 8
 
 static struct grpc_exchange *exchange_take(struct grpc_call *call) {
@@ -207,7 +207,7 @@ size_t grpc_exchange_come(const struct grpc_exchange *x) {
     return x->message.bytes - x->message.to_come;
 }
 
-/* Of the memory for inputs, as a message comes. */
+/* A block of the memory for inputs, for a message that comes. */
 static void *message_block(void *inference, size_t bytes) {
     const struct grpc_exchange *x = container_of(inference, struct grpc_exchange, inference);
     struct grpc_call *call = x->call;

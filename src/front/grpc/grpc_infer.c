@@ -1,4 +1,4 @@
-/* grpc_infer.c - two passes over a request's head: first which model it is for, then its tensors. */
+/* grpc_infer.c - two passes over a request's head: first the model's name, then the tensors. */
 #include "front/grpc/grpc_infer.h"
 
 #include <errno.h>
@@ -77,7 +77,7 @@ static int parameter_read(const struct protobuf_field *field, struct protobuf_en
     return protobuf_entry_read(field, p) ? 0 : protobuf_malformed(err);
 }
 
-/* A parameter that says where in shared memory a tensor is. */
+/* Reads a parameter that names a tensor's place in shared memory. */
 static int shared_parameter_read(const struct protobuf_entry *p, struct infer_shared *shared, struct sy_error *err) {
     bool offset = key_is(p, "shared_memory_offset"), bytes = key_is(p, "shared_memory_byte_size");
     if (key_is(p, "shared_memory_region")) {
@@ -102,9 +102,10 @@ struct reader {
     struct infer_memory memory;
     struct infer_call *call;
     struct sy_error *err;
-    const char *typed; /* an input that has contents, or NULL */
+    const char *typed; /* name of an input that has typed contents; NULL: none has */
     uint32_t order_count;
-    uint32_t order[TENSORS_MAX]; /* inputs without contents, in the order given: raw ones follow in it */
+    uint32_t order[TENSORS_MAX]; /* [order_count] inputs without typed contents, in the request's order, which is that
+                                    of the raw inputs */
 };
 
 /* An input as the message describes it. */
@@ -174,12 +175,12 @@ static int input_fields_read(struct reader *r, const struct protobuf_field *mess
 
 /* ---- typed contents ---- */
 
-#define SLICE_ELEMENTS 4096 /* between yield points: some 20 us */
+#define SLICE_ELEMENTS 4096 /* elements between yield points: some 20 us */
 
 struct contents {
-    uint32_t field;          /* of InferTensorContents; 0: the type is sent raw only */
-    enum protobuf_wire wire; /* of an element */
-    int64_t min, max;        /* the type's range, for integers sent with 32 bits; `max` 0: it is not checked */
+    uint32_t field;          /* number in InferTensorContents; 0: the type is sent raw only */
+    enum protobuf_wire wire; /* wire format of an element */
+    int64_t min, max;        /* range of the type, for integers sent with 32 bits; `max` 0: not checked */
 };
 
 static const struct contents contents_of[DATATYPE_COUNT] = {
@@ -408,7 +409,7 @@ static int request_parameter_read(struct reader *r, const struct protobuf_field 
                    : infer_call_priority(r->call, number_of(&p), r->err);
 }
 
-/* In a request without raw contents, inputs without contents are tensors without elements. */
+/* Places inputs without contents of a request without raw contents: they are tensors without elements. */
 static int empties_place(struct reader *r) {
     for (uint32_t i = 0; i < r->order_count; i++) {
         uint32_t index = r->order[i];
@@ -501,7 +502,7 @@ static void number_parameter_put(struct text *text, uint32_t number, const char 
     parameter_put(text, number, key, &packed);
 }
 
-/* Where in shared memory an output now is. */
+/* Writes the parameters that name an output's place in shared memory. */
 static void shared_put(struct text *text, const struct infer_shared *shared, size_t bytes) {
     char memory[512];
     struct text name;

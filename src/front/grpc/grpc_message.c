@@ -1,4 +1,4 @@
-/* grpc_message.c - a state machine over the bytes of one message. */
+/* grpc_message.c - takes one message apart, as a state machine over its bytes. */
 #include "front/grpc/grpc_message.h"
 
 #include <string.h>
@@ -7,9 +7,9 @@
 #include "front/bulk/inflate.h"
 
 #define ALIGNMENT  64
-#define FIRST_ROOM ((size_t)64 * 1024)         /* of the block that a message begins in */
-#define HEAD_SLACK ((size_t)6 * GRPC_FEW_RAWS) /* behind the head: tags and lengths of further raw inputs */
-#define RAW_ROOM   ((size_t)1024 * 1024)       /* of a larger raw input, until so much of it has come: then all of it */
+#define FIRST_ROOM ((size_t)64 * 1024)         /* size of the block in which a message begins */
+#define HEAD_SLACK ((size_t)6 * GRPC_FEW_RAWS) /* room behind the head, for tags and lengths of further raw inputs */
+#define RAW_ROOM   ((size_t)1024 * 1024)       /* first room for a larger raw input; once that is full: all */
 
 void grpc_message_begin(struct grpc_message *m, bool split, size_t bytes_max, struct block_memory memory) {
     m->memory = memory;
@@ -177,7 +177,7 @@ static int length_read(struct grpc_message *m, struct sy_error *err) {
     return status;
 }
 
-/* One byte of a tag, a length or a number. */
+/* Takes one byte of a tag, a length or a number. */
 static int varint_step(struct grpc_message *m, const uint8_t *byte, struct sy_error *err) {
     int status = head_append(m, byte, 1, err);
     m->to_come--;

@@ -1,4 +1,4 @@
-/* grpc_pack.h - messages of protobuf-c, from bytes and to an answer's text. For the answers of services. */
+/* grpc_pack.h - unpacks requests of services by protobuf-c, and packs responses into an answer's text. */
 #pragma once
 
 #include <protobuf-c/protobuf-c.h>
@@ -6,7 +6,7 @@
 #include "core/util/protobuf.h"
 #include "core/util/text.h"
 
-/* The request as the method knows it, on the heap; NULL with 400 if it is none. */
+/* Unpacks a request, on the heap. NULL, with a sentence: it is malformed. */
 static inline void *grpc_unpack(const ProtobufCMessageDescriptor *descriptor, const char *message, size_t bytes,
                                 struct sy_error *err) {
     void *request = protobuf_c_message_unpack(descriptor, NULL, bytes, (const uint8_t *)message);
@@ -15,7 +15,7 @@ static inline void *grpc_unpack(const ProtobufCMessageDescriptor *descriptor, co
     return request;
 }
 
-/* Appends a message. 200; without memory the text has failed. */
+/* Appends a message. Returns 200; without memory the text has failed. */
 static inline unsigned grpc_pack(const void *response, struct text *out) {
     const ProtobufCMessage *message = response;
     size_t bytes = protobuf_c_message_get_packed_size(message);

@@ -1,4 +1,4 @@
-/* grpc_services.c - every method but inference, from message to message. */
+/* grpc_services.c - the answers of every method but inference: reads a message, and writes its answer. */
 #include "front/grpc/grpc_services.h"
 
 #include <string.h>
@@ -66,15 +66,15 @@ static bool server_ready(const struct frontend *f) {
 
 /* ---- health ---- */
 
-/* As grpc.health.v1 has it. */
+/* ServingStatus of grpc.health.v1, by its numbers. */
 enum grpc_health { GRPC_HEALTH_NONE, GRPC_HEALTH_SERVING, GRPC_HEALTH_NOT_SERVING, GRPC_HEALTH_UNKNOWN_SERVICE };
 
-/* Of a service that is known. */
+/* The health of a service that is known. */
 static enum grpc_health health_now(const struct frontend *f) {
     return server_ready(f) ? GRPC_HEALTH_SERVING : GRPC_HEALTH_NOT_SERVING;
 }
 
-/* Of a HealthCheckRequest's service; GRPC_HEALTH_NONE: the message is no protobuf. */
+/* The health of a HealthCheckRequest's service; GRPC_HEALTH_NONE: the message is no protobuf. */
 static enum grpc_health health_of(const struct frontend *f, const char *message, size_t bytes) {
     Grpc__Health__V1__HealthCheckRequest *request =
         grpc_unpack(&grpc__health__v1__health_check_request__descriptor, message, bytes, NULL);
@@ -92,7 +92,7 @@ static void health_put(struct text *out, enum grpc_health health) {
     grpc_pack(&response, out);
 }
 
-/* Where the service is not known, a watcher is told so, and who asks once gets an error. */
+/* Answers a health request. If the service is unknown, a watcher is told that, and a call of Check gets an error. */
 static unsigned health_answer(const struct frontend *f, bool watched, const char *message, size_t bytes,
                               struct text *out, struct sy_error *err) {
     enum grpc_health health = health_of(f, message, bytes);
@@ -260,7 +260,7 @@ static unsigned log_settings(struct description *d, const char *message, size_t 
     return status ? (unsigned)status : grpc_pack(describe_log_settings(d), out);
 }
 
-/* Of a model, if the request names one, and otherwise the server's: they are the same. */
+/* The trace settings of a model, or of the server if the request names none; both are the same. */
 static unsigned trace_settings(const struct frontend *f, struct description *d, const char *message, size_t bytes,
                                struct text *out, struct sy_error *err) {
     Inference__TraceSettingRequest *request =

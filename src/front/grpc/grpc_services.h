@@ -35,18 +35,18 @@ enum grpc_method {
     GRPC_SCALER_SPEC,
     GRPC_SCALER_WATCH_SPEC,
     GRPC_SCALER_METRICS,
-    GRPC_LOAD, /* this and the next: orders, which grpc_exchange.c hands in; not answered here */
-    GRPC_UNLOAD,
+    GRPC_LOAD,       /* an order, which grpc_exchange.c hands in; not answered here */
+    GRPC_UNLOAD,     /* an order, too */
     GRPC_NOT_SERVED, /* a method of these services that is not served */
     GRPC_NO_METHOD,
 };
 
-/* A call of it may have any number of messages. */
+/* Whether a call of the method may have any number of messages. */
 static inline bool grpc_method_streams(enum grpc_method method) {
     return method == GRPC_MODEL_STREAM_INFER || method == GRPC_REFLECTION;
 }
 
-/* It is answered at once, and again when the answer changes. */
+/* Whether a call of the method is answered at once, and again when the answer changes. */
 static inline bool grpc_method_watches(enum grpc_method method) {
     return method == GRPC_HEALTH_WATCH || method == GRPC_SCALER_WATCH || method == GRPC_SCALER_WATCH_SPEC;
 }
@@ -55,17 +55,17 @@ static inline bool grpc_method_infers(enum grpc_method method) {
     return method == GRPC_MODEL_INFER || method == GRPC_MODEL_STREAM_INFER;
 }
 
-/* It loads or unloads a model. */
+/* Whether the method loads or unloads a model. */
 static inline bool grpc_method_orders(enum grpc_method method) {
     return method == GRPC_LOAD || method == GRPC_UNLOAD;
 }
 
-/* It asks for health, and is answered at once. */
+/* Whether the method asks for health, and is answered once. */
 static inline bool grpc_method_asks_health(enum grpc_method method) {
     return method == GRPC_SERVER_LIVE || method == GRPC_SERVER_READY || method == GRPC_HEALTH_CHECK;
 }
 
-/* Of a request's :path. */
+/* The method of a request's :path. */
 enum grpc_method grpc_method_find(const char *path, size_t length);
 
 /* Answers a unary method's message: appends the response to `out`. 200, or a status with a sentence. `local`: the
@@ -73,9 +73,9 @@ enum grpc_method grpc_method_find(const char *path, size_t length);
 unsigned grpc_service_answer(const struct frontend *frontend, enum grpc_method method, bool local, const char *message,
                              size_t bytes, struct text *out, struct sy_error *err);
 
-/* What a watcher with this message is told now: a number that stands for the answer. */
+/* The present answer to a watcher with this message, as a number. */
 int grpc_watch_first(const struct frontend *frontend, enum grpc_method method, const char *message, size_t bytes);
-/* What a watcher that was last told `told` is to be told now; the same number if there is nothing new. */
+/* The present answer to a watcher, as a number; `told`, the last answer, if nothing has changed. */
 int grpc_watch_now(const struct frontend *frontend, enum grpc_method method, int told);
-/* Appends the answer that such a number stands for. */
+/* Appends the answer with the number `now`. */
 void grpc_watch_put(struct text *out, enum grpc_method method, int now);

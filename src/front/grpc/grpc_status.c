@@ -1,4 +1,4 @@
-/* grpc_status.c - codes, timeouts, messages. */
+/* grpc_status.c - converts status codes, timeouts and messages. */
 #include "front/grpc/grpc_status.h"
 
 #include <errno.h>

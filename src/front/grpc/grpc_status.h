@@ -21,16 +21,16 @@ enum grpc_code {
     GRPC_CODE_COUNT = 17,
 };
 
-/* What a status of the frontends (HTTP's) is in gRPC: 400 INVALID_ARGUMENT, 401 UNAUTHENTICATED, 404 NOT_FOUND, 409
+/* The gRPC code for a frontends' status, which is HTTP's: 400 INVALID_ARGUMENT, 401 UNAUTHENTICATED, 404 NOT_FOUND, 409
  * ALREADY_EXISTS, 413 and 431 RESOURCE_EXHAUSTED, 415 and 501 UNIMPLEMENTED, 503 UNAVAILABLE, 408 and 504
  * DEADLINE_EXCEEDED, anything else INTERNAL. */
 enum grpc_code grpc_code_of(unsigned status);
-/* "NOT_FOUND" and so on. */
+/* The name of a code, such as "NOT_FOUND". */
 const char *grpc_code_name(unsigned code);
 
 #define GRPC_TIMEOUT_NONE INT64_MAX
-/* The value of grpc-timeout, up to eight digits and a unit, in nanoseconds; -EINVAL. More than a century counts as
- * none. */
+/* The value of grpc-timeout (up to eight digits and a unit) in nanoseconds; -EINVAL: malformed. More than a century
+ * counts as none. */
 int64_t grpc_timeout_parse(const char *value, size_t length);
-/* Percent-encodes a sentence for grpc-message; cut off where it does not fit. Returns its length. */
+/* Percent-encodes a sentence for grpc-message, and cuts it off where it does not fit. Returns the encoded length. */
 size_t grpc_message_encode(const char *sentence, char *out, size_t bytes);

@@ -1,4 +1,4 @@
-/* grpc_sweep.c - once a second: which connections and calls have taken too long.
+/* grpc_sweep.c - once a second ends connections and calls that have taken too long. The limits:
  *
  *     TLS, and the first frame       head_timeout_s
  *     a call's headers               head_timeout_s; nothing else can come meanwhile, so the connection ends

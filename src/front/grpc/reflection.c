@@ -22,7 +22,7 @@ enum {
     FILE_SERVICE = 6
 };
 enum { MESSAGE_FIELD = 2, MESSAGE_NESTED = 3, MESSAGE_ENUM = 4, MESSAGE_ONEOF = 8, MEMBER = 2 };
-/* Of reflection.proto. */
+/* Fields of reflection.proto. */
 enum { REQUEST_HOST = 1, BY_FILENAME = 3, BY_SYMBOL = 4, BY_EXTENSION = 5, EXTENSIONS_OF = 6, LIST_SERVICES = 7 };
 enum { RESPONSE_HOST = 1, RESPONSE_REQUEST = 2, RESPONSE_FILES = 4, RESPONSE_EXTENSIONS = 5, RESPONSE_SERVICES = 6 };
 enum { RESPONSE_ERROR = 7, ERROR_CODE = 1, ERROR_MESSAGE = 2 };
@@ -73,7 +73,7 @@ static struct word text_of(struct protobuf_in in, uint32_t number) {
 
 enum kind { KIND_FILE, KIND_MESSAGE, KIND_LIST, KIND_MEMBER };
 
-/* Which fields of a kind of descriptor hold things with names. */
+/* Fields of a kind of descriptor that hold named descriptors. */
 static const struct {
     enum kind within;
     uint32_t number;

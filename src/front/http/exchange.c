@@ -4,7 +4,7 @@
  *         -> read_body() -> inference_submit() -> scheduler
  *         -> exchange_finish() -> write_answer() -> http_answer_send()
  *
- * read_body() and write_answer() are done by a bulk thread where there is much to read or write. */
+ * A bulk thread runs read_body() and write_answer() where there is much to read or write. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,9 +18,9 @@
 #include "front/v2/infer_write.h"
 #include "front/v2/json_put.h"
 
-#define ALIGNMENT          64 /* of the first binary tensor behind the JSON */
-#define SWALLOW_BYTES_MAX  (256LL << 20)
-#define STRANGER_BYTES_MAX (1LL << 20) /* of a body that is read and thrown away, if the client has no token */
+#define ALIGNMENT          64            /* alignment of the first binary tensor behind the JSON */
+#define SWALLOW_BYTES_MAX  (256LL << 20) /* most bytes of a body that is read and thrown away */
+#define STRANGER_BYTES_MAX (1LL << 20)   /* most bytes of a body that is thrown away, if the client has no token */
 #define NO_MEMORY          "the memory for inputs is exhausted"
 
 static struct repository_desk *desk_of(const struct http_frontend *f, enum v2_kind kind) {
@@ -194,12 +194,12 @@ static void write_in_bulk(struct bulk_job *job, struct bulk_tools *tools) {
 
 /* ---- reading ---- */
 
-/* How many bytes to leave free before a body so that its binary part is aligned. */
+/* Bytes to leave free before a body so that its binary part is aligned. */
 static size_t bytes_before(const struct exchange *x) {
     return x->json_bytes > 0 ? -(size_t)x->json_bytes & (ALIGNMENT - 1) : 0;
 }
 
-/* A block with room for `bytes` of body, the binary part of it aligned, with what was read so far. */
+/* Moves the body into a block with room for `bytes` of it, with its binary part aligned. */
 static int body_reserve(struct exchange *x, size_t bytes) {
     size_t before = x->encoding == BODY_IDENTITY ? bytes_before(x) : 0;
     char *block;
@@ -456,7 +456,7 @@ static void body_read(struct exchange *x, unsigned status, struct sy_error *err)
         exchange_send_error(x, status, status == 503, err->text);
 }
 
-/* How much of the body is JSON. */
+/* Bytes of the body that are JSON. */
 static size_t json_bytes_of(const struct exchange *x) {
     return x->json_bytes == INFER_NO_HEADER || (size_t)x->json_bytes > x->body_bytes ? x->body_bytes
                                                                                      : (size_t)x->json_bytes;

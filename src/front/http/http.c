@@ -36,7 +36,7 @@ static void http_finished(struct inference *inference) {
  * behind the others. */
 static bool http_go_on(struct frontend *base) {
     struct http_frontend *f = http_frontend_of(base);
-    const struct list_node *last = f->again.prev; /* what comes behind it is for the next turn */
+    const struct list_node *last = f->again.prev; /* connections behind this one are for the next turn */
     int64_t until_ns = list_empty(&f->again) ? 0 : clock_now_ns() + FRONTEND_PARSE_NS;
     while (!list_empty(&f->again)) {
         struct list_node *first = f->again.next;

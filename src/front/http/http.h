@@ -1,8 +1,7 @@
-/* http.h - HTTP/1.1: the Open Inference Protocol's paths, or pages that are none of the protocol
- * (frontend_config.page). */
+/* http.h - HTTP/1.1: the Open Inference Protocol's paths, or pages of another kind (frontend_config.page). */
 #pragma once
 
 #include "front/net/frontend.h"
 
-/* For frontend_start(). At its end it answers 503 what was cancelled. */
+/* The protocol for frontend_start(). When the frontend ends, cancelled requests are answered 503. */
 extern const struct protocol http_protocol;

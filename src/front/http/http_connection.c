@@ -4,8 +4,8 @@
  *                                          ... -> http_answer_begin(), http_answer_send() -> answer_over()
  *
  * A client that closes its sending side (FIN) may have gone, or may wait for its answer: TCP does not tell these apart.
- * So while its request runs it is sent an interim answer (100, which HTTP/1.1 allows at any time): if it has gone, its
- * machine answers with a reset, and the request is cancelled. */
+ * So while the client's request runs, an interim answer (100) is sent, which HTTP/1.1 allows at any time. If the client
+ * has gone, its machine answers with a reset, and the request is cancelled. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,13 +19,13 @@
 #include "front/http/http_state.h"
 #include "front/v2/json_put.h"
 
-#define PARTS_A_TURN  16                    /* of what one connection sends: a request, or a part of one */
-#define HEAD_PART     ((size_t)4 * 1024)    /* parsed at once of a head, whose fields may be tiny: 0.2 ms */
-#define CHUNKED_PART  ((size_t)16 * 1024)   /* the same of a body in chunks, which may be of a byte each: 0.1 ms */
-#define HEAD_RECEIVE  ((size_t)32 * 1024)   /* at once, while a head may come: so much may have to be kept */
-#define BODY_RECEIVE  ((size_t)1024 * 1024) /* at once, into a body's block */
-#define SEND_MOST     ((size_t)1024 * 1024) /* in a turn, of one connection */
-#define TLS_SEND_MOST ((size_t)256 * 1024)  /* the same over TLS, which takes five times as long */
+#define PARTS_A_TURN  16                    /* requests, or parts of one, parsed on one connection in a turn */
+#define HEAD_PART     ((size_t)4 * 1024)    /* bytes of a head parsed at once; its fields may be tiny: 0.2 ms */
+#define CHUNKED_PART  ((size_t)16 * 1024)   /* bytes of a chunked body parsed at once; chunks may be tiny: 0.1 ms */
+#define HEAD_RECEIVE  ((size_t)32 * 1024)   /* bytes of one receive while a head may come: all may have to be kept */
+#define BODY_RECEIVE  ((size_t)1024 * 1024) /* bytes of one receive into a body's block */
+#define SEND_MOST     ((size_t)1024 * 1024) /* bytes sent on one connection in a turn */
+#define TLS_SEND_MOST ((size_t)256 * 1024)  /* bytes sent on one TLS connection in a turn: five times as slow */
 #define SEND_PIECES   (2 + INFER_ANSWER_PIECES)
 _Static_assert(HEAD_RECEIVE <= FRONTEND_IN_BYTES, "received into the frontend's buffer");
 
@@ -99,7 +99,7 @@ static int on_target(llhttp_t *parser, const char *at, size_t length) {
     return 0;
 }
 
-/* Behind a chunked body there may be headers again: they are ignored, and may be as long as a head. */
+/* Whether a header is of the trailer behind a chunked body, which is ignored, and may be as long as a head. */
 static bool trailer(struct http_connection *c, size_t length) {
     c->head_bytes += c->head_over ? length : 0;
     return c->head_over;
@@ -205,7 +205,7 @@ static void source_end(struct http_connection *c) {
         source->end(source);
 }
 
-/* Its memory goes at the end of the turn (http_connections_free()). */
+/* The connection's memory is freed at the end of the turn (http_connections_free()). */
 void http_connection_close(struct http_connection *c) {
     struct http_frontend *f = c->frontend;
     if (c->closed)
@@ -252,7 +252,7 @@ static void leave(struct http_connection *c) {
     stream_reading(&c->stream, true);
 }
 
-/* It goes on in the next turn. */
+/* Has the connection go on in the next turn. */
 static void go_on_later(struct http_connection *c) {
     if (list_empty(&c->again))
         list_append(&c->frontend->again, &c->again);
@@ -298,7 +298,7 @@ void http_answer_begin(struct http_connection *c, unsigned status) {
     counter_add(&c->frontend->statuses[status < HTTP_STATUS_MAX ? status : 0], 1);
 }
 
-/* What is still to be sent, at most `most` bytes of it. Returns the number of pieces. */
+/* Sets the pieces that are still to be sent, at most `most` bytes. Returns the number of pieces. */
 static size_t pieces_left(const struct http_connection *c, struct iovec *pieces, size_t most) {
     const struct infer_answer *body = c->body_out ? &c->exchange->inference.answer : NULL;
     size_t skip = c->out_sent, count = 0;
@@ -609,7 +609,7 @@ static void receive(struct http_connection *c) {
         take(c, room ? room : f->base.in, (size_t)n);
 }
 
-/* There is something to receive. What comes while a request is under way stays in the socket. */
+/* The socket can be read. Bytes that come while a request is under way stay in the socket. */
 static void readable(struct http_connection *c) {
     if (!stream_may_greet(&c->stream))
         return; /* the event comes again */

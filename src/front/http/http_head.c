@@ -1,4 +1,4 @@
-/* http_head.c - one header after the other. */
+/* http_head.c - reads the headers of a request one after the other. */
 #include "front/http/http_head.h"
 
 #include <string.h>

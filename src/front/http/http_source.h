@@ -1,4 +1,4 @@
-/* http_source.h - the body of an answer that is made while it is sent, a piece at a time. */
+/* http_source.h - the body of an answer that is written piece by piece while it is sent. */
 #pragma once
 
 #include <stddef.h>
@@ -9,9 +9,9 @@
 
 /* Called by the frontend's thread. */
 struct http_source {
-    size_t bytes; /* of the whole body */
-    /* Appends the next piece, some HTTP_PIECE_BYTES. The pieces together are `bytes` long. */
+    size_t bytes; /* length of the whole body */
+    /* Appends the next piece, of about HTTP_PIECE_BYTES. All pieces together are `bytes` long. */
     void (*more)(struct http_source *source, struct text *out);
-    /* All has been sent, or nobody takes it: frees the source. */
+    /* Frees the source: the whole body was sent, or nobody takes the rest. */
     void (*end)(struct http_source *source);
 };

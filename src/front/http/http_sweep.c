@@ -1,4 +1,4 @@
-/* http_sweep.c - once a second: which connections have taken too long.
+/* http_sweep.c - once a second ends connections that have taken too long. The limits:
  *
  *     TLS, a head           head_timeout_s from its first byte (TLS: from the connection's begin)
  *     no request            idle_timeout_s

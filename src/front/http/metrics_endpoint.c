@@ -15,16 +15,16 @@
 #define IDLE_TIMEOUT_S   120
 #define REPOSITORY       "/v2/repository/models/"
 #define RECORDING        "/v2/symphony/recording"
-#define RECORDING_READ_S 60 /* then whoever reads one gives way to others */
+#define RECORDING_READ_S 60 /* time to read a recording; then the reader gives way to others */
 
 struct metrics_server {
     struct frontend *frontend;
     int tcp_port;
     struct metrics_config config;
-    /* The recording that is being read: one at a time, as it takes 24 MB. */
-    struct http_source recording, *recorded; /* what the connection has; what it passes on, NULL: none is read */
-    struct http_connection *reader;
-    int64_t read_since_ns;
+    /* the recording that is being read: one at a time, as it takes 24 MB */
+    struct http_source recording, *recorded; /* source that the connection has; source behind it, NULL: none is read */
+    struct http_connection *reader;          /* connection that reads the recording */
+    int64_t read_since_ns;                   /* begin of that */
 };
 
 static void answer(struct http_connection *c, unsigned status, const struct text *text, const char *type) {
@@ -39,7 +39,7 @@ static void answer(struct http_connection *c, unsigned status, const struct text
     http_answer_send(c, text->length > 0 ? text->data : "", text->length);
 }
 
-/* As an HTTP frontend answers. */
+/* Answers health paths as an HTTP frontend for clients does. */
 static void health(const struct metrics_server *server, struct http_connection *c, bool get) {
     const char *what = c->path.data + 11;
     bool live = strcmp(what, "live") == 0, known = live || strcmp(what, "ready") == 0;

@@ -93,7 +93,7 @@ void acceptor_join(struct acceptor *a, uint32_t index, struct inbox *inbox, cons
         atomic_store_explicit(&a->group->members[index], a, memory_order_release); /* with acceptor_least() */
 }
 
-/* It is counted by the port already. */
+/* Counts a connection that begins here, and that the group has counted already. */
 static void begun(struct acceptor *a, const struct peer_address *peer) {
     peers_add(a->peers, peer, UINT32_MAX);
     gauge_add(&a->connections, 1);
@@ -118,19 +118,20 @@ static void hold_off(struct acceptor *a, int64_t now_ns) {
     a->paused_until_ns = now_ns + ACCEPTOR_PAUSE_MS * NS_PER_MS;
 }
 
-/* Connections that it has or will have. relaxed: gauges */
+/* Connections that the frontend has, or was given. relaxed: gauges */
 static uint32_t connections_of(const struct acceptor *a) {
     return acceptor_connections(a) + atomic_load_explicit(&a->given_count, memory_order_relaxed);
 }
 
-/* A connection of HTTP counts twice while it has a request, one of gRPC as often as it has calls, and once more. */
+/* The frontend's load: its connections and its requests under way. */
 static uint32_t load_of(const struct acceptor *a) {
     return connections_of(a) +
            (a->in_flight ? atomic_load_explicit(a->in_flight, memory_order_relaxed) : 0); /* a gauge */
 }
 
-/* Who takes the next connection: of those of the group that have fewer than they may, the one with the least load,
- * itself rather than others. Where there is none, itself, which has some to spare. NULL: nobody. */
+/* The acceptor that takes the next connection. Of the group's acceptors below connections_max, that is the one with the
+ * least load, `a` itself if several have the same. If none is below it, that is `a`, up to CONNECTIONS_SPARE
+ * connections more. NULL: no acceptor takes one. */
 static struct acceptor *acceptor_least(struct acceptor *a) {
     uint32_t own = connections_of(a);
     struct acceptor *least = own < a->connections_max ? a : NULL;
@@ -142,7 +143,7 @@ static struct acceptor *acceptor_least(struct acceptor *a) {
     return least || own >= a->connections_max + CONNECTIONS_SPARE ? least : a;
 }
 
-/* False: no memory. */
+/* Gives a connection to another frontend. False: no memory. */
 static bool give(struct acceptor *to, int fd, const struct peer_address *peer) {
     struct given_connection *c = malloc(sizeof(*c));
     if (!c)
@@ -163,7 +164,7 @@ int acceptor_next(struct acceptor *a, struct peer_address *peer, int64_t now_ns)
         if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
             hold_off(a, now_ns);
         if (fd < 0)
-            return -1; /* none waits, or its client has left already; epoll tells of others again */
+            return -1; /* no connection waits, or its client has left; epoll reports further ones again */
         *peer = peer_of((struct sockaddr *)&address);
         const struct peer *known = a->group ? NULL : peers_find(a->peers, peer);
         if ((known && known->connections >= a->per_address) || !group_add(a->group, peer, a->per_address)) {

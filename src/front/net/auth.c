@@ -1,4 +1,4 @@
-/* auth.c - tokens. */
+/* auth.c - reads the file of tokens, and compares tokens. */
 #include "front/net/auth.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ struct token {
 };
 
 struct token_set {
-    struct token_set *before;
+    struct token_set *before; /* set that this one replaced */
     uint32_t count;
     struct token tokens[];
 };
@@ -73,7 +73,7 @@ int auth_reload(struct auth *auth, struct sy_error *err) {
     }
     fitted = realloc(set, sizeof(*set) + set->count * sizeof(struct token));
     set = fitted ? fitted : set;
-    set->before = atomic_load_explicit(&auth->current, memory_order_relaxed); /* its own */
+    set->before = atomic_load_explicit(&auth->current, memory_order_relaxed); /* relaxed: written by this thread */
     atomic_store_explicit(&auth->current, set, memory_order_release);         /* with auth_allows() */
     return 0;
 }

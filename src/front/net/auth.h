@@ -1,5 +1,5 @@
-/* auth.h - the tokens that let clients in: read from a file. How long comparing takes tells nothing but their lengths.
- */
+/* auth.h - the tokens that let clients in, read from a file. The time that a comparison takes tells nothing but the
+ * tokens' lengths. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,9 +10,9 @@
 
 #define AUTH_TOKENS_MAX      256
 #define AUTH_TOKEN_BYTES_MAX 512
-#define AUTH_HEADERS_MAX     4 /* of a request that are compared with the tokens: with many tokens that takes time */
+#define AUTH_HEADERS_MAX     4 /* headers of a request that are compared: with many tokens that takes time */
 
-/* What an HTTP client without a token is told. */
+/* The sentence for an HTTP client without a token. */
 #define AUTH_NEEDED "a token is needed: Authorization: Bearer TOKEN, or X-Api-Key: TOKEN"
 
 struct auth;
@@ -21,7 +21,7 @@ struct auth;
  * count. 0 or -errno with a sentence that names the file. For the thread that starts the server; `path` outlives the
  * tokens. */
 int auth_create(struct auth **auth, const char *path, struct sy_error *err);
-/* When no thread asks any more. NULL is allowed. */
+/* Call it when no thread uses the tokens any more. NULL is allowed. */
 void auth_destroy(struct auth *auth);
 /* Reads the file again. If it holds mistakes, everything stays as it was. One thread at a time. */
 int auth_reload(struct auth *auth, struct sy_error *err);
@@ -31,10 +31,9 @@ int auth_reload(struct auth *auth, struct sy_error *err);
 void auth_first(const struct auth *auth, char *token, size_t room);
 /* Whether this is one of the tokens. Any thread. */
 bool auth_allows(const struct auth *auth, const char *token, size_t length);
-/* The same for the value of an `authorization` header: "Bearer TOKEN". */
+/* Whether the value of an `authorization` header, "Bearer TOKEN", has one of the tokens. Any thread. */
 bool auth_allows_bearer(const struct auth *auth, const char *value, size_t length);
-/* Whether a header carries one of the tokens: `Authorization: Bearer TOKEN` or `X-Api-Key: TOKEN`, its name in any
- * case. `*compared` counts the request's headers that were compared, from 0 on.
- */
+/* Whether a header carries one of the tokens: `Authorization: Bearer TOKEN` or `X-Api-Key: TOKEN`, with the name in
+ * upper or lower case. `*compared`, 0 at first, counts the request's headers that were compared. */
 bool auth_header_allows(const struct auth *auth, const char *name, size_t name_length, const char *value, size_t length,
                         uint32_t *compared);

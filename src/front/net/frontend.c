@@ -20,23 +20,23 @@
 #include "front/request/preparation.h"
 #include "front/request/preparer.h"
 
-#define TURN_NS         (200 * NS_PER_US) /* after so long what is left of the events waits for the next turn */
-#define EVENTS_MAX      64                /* taken from epoll at once: some 3 us each fill a turn */
-#define ACCEPTS_MAX     64                /* a turn */
+#define TURN_NS         (200 * NS_PER_US) /* time for events; those that are left wait for the next turn */
+#define EVENTS_MAX      64                /* events of one epoll_wait(): some 3 us each fill a turn */
+#define ACCEPTS_MAX     64                /* connections accepted in a turn */
 #define HANDSHAKES_MAX  4                 /* steps of TLS handshakes a turn: one may take a millisecond */
-#define WAKE_MS         1000              /* to look for what takes too long, and to return memory */
-#define PREPARING_MS    20                /* to look for preparations that take too long */
-#define UNREAD_MS       1                 /* to look whether there is time for connections that are left unread */
+#define WAKE_MS         1000              /* longest sleep, for the sweep and to return memory */
+#define PREPARING_MS    20 /* longest sleep while inputs are prepared, to find preparations that take too long */
+#define UNREAD_MS       1  /* longest sleep while connections are left unread, to see whether there is time for them */
 #define SWEEP_MS        1000
 #define STOP_TURN_MS    10
-#define STOP_SENDING_MS 200 /* how long clients have to take the last answers */
+#define STOP_SENDING_MS 200 /* time for clients to take the last answers */
 
-/* What epoll gives back: which of our descriptors, or a connection. */
+/* Marks of the frontend's own descriptors in epoll's events; all other events are of streams. */
 static char mark_listen, mark_port, mark_wake;
 
 /* ---- a turn ---- */
 
-/* Hands over what was submitted and cancelled. */
+/* Hands over the requests and cancellations of this turn. */
 static void flush(struct frontend *f) {
     if (f->config.port)
         port_flush(f->config.port);
@@ -78,8 +78,8 @@ static void sweep(struct frontend *f) {
     f->protocol->sweep(f);
 }
 
-/* Too much is kept for clients that do not take their answers: ends the connections that have progressed least. One
- * answer alone may be larger. */
+/* While more than answers_bytes_max are kept for clients, ends the connection whose client has lately taken the least.
+ * A single answer may be larger than that. */
 static void bound_unsent(struct frontend *f) {
     struct unsent *least;
     while (f->unsent.bytes > f->config.answers_bytes_max && (least = unsent_least(&f->unsent)))
@@ -88,7 +88,7 @@ static void bound_unsent(struct frontend *f) {
 
 static void begin(struct frontend *f, int fd, const struct peer_address *peer) {
     f->protocol->begin(f, fd, peer);
-    if (acceptor_crowded(&f->acceptor) && f->waiting.next != f->waiting.prev) /* others wait, too */
+    if (acceptor_crowded(&f->acceptor) && f->waiting.next != f->waiting.prev) /* another connection waits, too */
         f->protocol->displace(f->waiting.next);
 }
 
@@ -96,7 +96,7 @@ static void begin(struct frontend *f, int fd, const struct peer_address *peer) {
 static void take_given(struct frontend *f) {
     struct peer_address peer;
     for (int fd; (fd = acceptor_given(&f->acceptor, &peer)) >= 0;)
-        if (frontend_is_shut(f)) { /* as if it had come a moment later */
+        if (frontend_is_shut(f)) { /* as a connection that came a moment later */
             close(fd);
             acceptor_ended(&f->acceptor, &peer);
         } else {
@@ -104,7 +104,7 @@ static void take_given(struct frontend *f) {
         }
 }
 
-/* All but the events. What the sweep says to clients goes out in the same turn. */
+/* A turn without its events. What sweep() writes to clients goes out in the same turn. */
 static void turn(struct frontend *f) {
     take_given(f);
     take_prepared(f);
@@ -120,8 +120,8 @@ static void turn(struct frontend *f) {
     f->protocol->reap(f);
 }
 
-/* Answers what came back, for a thread that would wake us to do it. What epoll has told us of meanwhile stays in
- * memory, since nothing is freed here. */
+/* Answers requests that came back; called by a thread that would otherwise wake this one. It frees no connection, since
+ * epoll may just have returned events of it to the frontend's thread. */
 static int64_t lent_turn(void *context) {
     struct frontend *f = context;
     f->turn_ns = clock_now_ns();
@@ -156,8 +156,9 @@ static void take_event(struct frontend *f, const struct epoll_event *event) {
         f->protocol->event(event->data.ptr, event->events);
 }
 
-/* The thread is behind: connections that are only to be read wait in the queue; all else is done at once. Those that
- * wait already are not watched until they are read, so that epoll tells of each twice at most. */
+/* Handles an event while the thread is behind: a connection that is only to be read waits in the queue; any other event
+ * is handled at once. A connection that waits already is not watched until it is read, so that epoll reports it twice
+ * at most. */
 static void sort_event(struct frontend *f, const struct epoll_event *event) {
     struct stream *s = is_stream(event) ? event->data.ptr : NULL;
     bool to_read = s && s->fd >= 0 && (event->events & ~(uint32_t)(EPOLLIN | EPOLLRDHUP)) == 0;
@@ -172,7 +173,7 @@ static void sort_event(struct frontend *f, const struct epoll_event *event) {
     }
 }
 
-/* Reads connections as the queue says. How many. */
+/* Reads connections in the queue's order. Returns their number. */
 static int read_some(struct frontend *f, int64_t until_ns) {
     struct read_place *place = NULL;
     int count = 0;
@@ -188,7 +189,7 @@ static int read_some(struct frontend *f, int64_t until_ns) {
     return count;
 }
 
-/* Looks for the models as they are now: nothing of those of the last turn is in use any more. */
+/* Takes the present list of models; the list of the last turn is no longer in use. */
 static void models_look(struct frontend *f) {
     if (!f->config.models)
         return;
@@ -207,13 +208,13 @@ static void models_look(struct frontend *f) {
     atomic_store_explicit(&f->models_seen, now, memory_order_release); /* with frontend_models() */
 }
 
-/* Sockets are watched level-triggered: epoll tells again of what is left over. `armed`: while the thread sleeps, the
- * port's bell may ring, and its turns are lent. Once it is awake nobody needs to ring, since a turn follows. Returns
- * how many events there were; it takes at least one. */
+/* Waits for events and handles them, at least one. Sockets are watched level-triggered: epoll reports again what is
+ * left over. `armed`: while the thread sleeps, the port's bell may ring, and the thread's turns are lent; once the
+ * thread is awake nobody needs to ring, since a turn follows. Returns the number of events. */
 static int take_events(struct frontend *f, int timeout_ms, bool armed) {
     struct epoll_event events[EVENTS_MAX];
     bool behind = f->streams.reads.behind;
-    /* `turn_ns` is another thread's while turns are lent, which they are not for a turn that does not sleep */
+    /* `turn_ns` belongs to another thread while turns are lent; without sleep no turn is lent */
     int64_t began_ns = !behind ? 0 : timeout_ms != 0 ? clock_now_ns() : f->turn_ns;
     int n = epoll_wait(f->epoll_fd, events, EVENTS_MAX, timeout_ms);
     if (armed)
@@ -226,7 +227,7 @@ static int take_events(struct frontend *f, int timeout_ms, bool armed) {
     for (int i = 0; i < n; i++)
         if (events[i].data.ptr == &mark_wake)
             inbox_woken(&f->inbox);
-    models_look(f); /* only now: the read also took the wake-up for a list that was published just before it */
+    models_look(f); /* after inbox_woken(), which has taken the wake-up for a list published just before */
     if (!behind) {
         for (int i = 0; i < n && (i == 0 || clock_now_ns() < until_ns); i++)
             take_event(f, &events[i]);
@@ -239,12 +240,12 @@ static int take_events(struct frontend *f, int timeout_ms, bool armed) {
         }
         n += read_some(f, until_ns);
     }
-    flush(f); /* what was read: somebody may wait for it */
+    flush(f); /* the requests that were read */
     f->protocol->reap(f);
     return n;
 }
 
-/* Sleeps until something happens, unless something is there already. */
+/* Sleeps until something happens, unless there is work already. */
 static void rest(struct frontend *f) {
     bool idle = acceptor_connections(&f->acceptor) == 0 && slab_bytes_mapped(f->inferences.slab) == 0 &&
                 f->inferences.shared.count == 0;
@@ -264,20 +265,20 @@ static void rest(struct frontend *f) {
 /* ---- the thread ---- */
 
 static void quiesce(struct frontend *f) {
-    acceptor_keep(&f->acceptor); /* the others end, too */
-    accept_some(f, UINT32_MAX);  /* all who have connected already, within the limits of connections */
+    acceptor_keep(&f->acceptor); /* the other frontends of the port end, too */
+    accept_some(f, UINT32_MAX);  /* all clients that have connected already, within the limits of connections */
     f->quiesced = true;
     acceptor_close(&f->acceptor);
     if (f->protocol->quiesce)
         f->protocol->quiesce(f);
 }
 
-/* Takes what has been received until now, from however many connections, and not all that may come later: who never
- * stops sending does not hold up the end. */
+/* Reads what all connections have received until now, but not all that may come later: a client that never stops
+ * sending does not hold up the end. */
 static void shut(struct frontend *f) {
     if (!f->quiesced)
         quiesce(f);
-    uint32_t most = 1 + acceptor_connections(&f->acceptor); /* each time at least one of them has its turn */
+    uint32_t most = 1 + acceptor_connections(&f->acceptor); /* each round reads at least one connection */
     int events;
     do {
         events = take_events(f, 0, false);
@@ -288,14 +289,15 @@ static void shut(struct frontend *f) {
     atomic_store_explicit(&f->shut, true, memory_order_release); /* with frontend_is_shut() */
 }
 
-/* Everything that the scheduler holds comes back before its memory goes, and is answered if the client takes it. */
+/* Takes back all requests that the scheduler has, before their memory is freed, and sends their answers as far as
+ * clients take them. */
 static void finish_all(struct frontend *f) {
     int64_t until_ns = TIME_NEVER;
     if (!f->quiesced)
         quiesce(f);
     f->ending = true;
     do {
-        inferences_cancel(&f->inferences); /* also what arrived meanwhile */
+        inferences_cancel(&f->inferences); /* also the requests that arrived meanwhile */
         turn(f);
         if (!inferences_away(&f->inferences)) {
             if (f->protocol->all_said(f))
@@ -307,12 +309,12 @@ static void finish_all(struct frontend *f) {
     } while (f->turn_ns < until_ns || inferences_away(&f->inferences));
 }
 
-/* What another thread asks for. acquire: with the release in ask(). */
+/* Whether another thread has asked for this. acquire: with the release in ask(). */
 static bool wanted(const _Atomic bool *what) {
     return atomic_load_explicit(what, memory_order_acquire);
 }
 
-/* A turn, and before it what other threads have asked for. */
+/* Does what other threads have asked for, then a turn. */
 static void turn_as_asked(struct frontend *f) {
     if (!f->quiesced && wanted(&f->quiesce_wanted))
         quiesce(f);
@@ -365,7 +367,7 @@ static int watch(struct frontend *f, int fd, uint32_t events, void *mark) {
     return epoll_ctl(f->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
-/* The descriptors that it waits for, but for the listening socket. */
+/* Opens the epoll set and its descriptors, except for the listening socket. */
 static int descriptors_open(struct frontend *f, struct sy_error *err) {
     int rc = 0;
     f->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -398,7 +400,7 @@ int frontend_make(struct frontend **frontend, const struct protocol *protocol, c
     int rc = inferences_init(&f->inferences, &inferences);
     f->inferences.inbox = &f->inbox;
     if (protocol->init(f) < 0 || rc < 0 ||
-        !f->in) { /* frontend_free() ends both, so both are begun, even if one fails */
+        !f->in) { /* frontend_free() ends both parts, so both are begun, even if one fails */
         rc = error_set(err, -ENOMEM, "no memory for a frontend");
         goto err_free;
     }

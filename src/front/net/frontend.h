@@ -27,34 +27,34 @@
 #include "front/request/repository_order.h"
 #include "model/repository/model_index.h"
 
-#define FRONTEND_IN_BYTES ((size_t)128 * 1024) /* the most that is received at once, of what is copied */
-/* What has come of one connection is parsed for so long at once; what is left then waits for the next turn. */
+#define FRONTEND_IN_BYTES ((size_t)128 * 1024) /* most bytes of one receive, for data that are copied afterwards */
+/* Most time of a turn for parsing what one connection has sent; the rest waits for the next turn. */
 #define FRONTEND_PARSE_NS (250 * NS_PER_US)
 
 struct frontend;
 
-/* What a protocol does. All functions are called by the frontend's thread, or by a thread that takes its turn while it
+/* The functions of a protocol. All are called by the frontend's thread, or by a thread that takes its turn while it
  * sleeps, unless they say otherwise. */
 struct protocol {
-    const char *alpn;      /* its name in TLS */
-    size_t frontend_bytes; /* of the protocol's own struct, which begins with a struct frontend; it is zeroed */
-    size_t slot_bytes;     /* of a request, which begins with a struct inference */
-    const struct protocol_metrics *metrics; /* with its name, which its threads bear, too */
+    const char *alpn;      /* the protocol's name in TLS */
+    size_t frontend_bytes; /* size of the protocol's own struct, which begins with a struct frontend and is zeroed */
+    size_t slot_bytes;     /* size of a request slot, which begins with a struct inference */
+    const struct protocol_metrics *metrics; /* names of the protocol's metrics and threads */
 
-    /* Makes what is the protocol's own. 0 or -ENOMEM; free() is called in either case. Called by the thread that starts
-     * the server. */
+    /* Initialises the protocol's own part of the frontend. 0 or -ENOMEM; free() is called in either case. Called by the
+     * thread that starts the server. */
     int (*init)(struct frontend *frontend);
-    /* Closes all connections and frees what is the protocol's own; the frontend's thread has ended. Called by the
+    /* Closes all connections and frees the protocol's own part; the frontend's thread has ended. Called by the
      * thread that stops the server. */
     void (*free)(struct frontend *frontend);
 
     /* A client has been accepted: takes the socket over. */
     void (*begin)(struct frontend *frontend, int fd, const struct peer_address *peer);
-    /* What epoll says of a connection, by its stream; it may be gone afterwards. */
+    /* Handles epoll's events of a connection, which may be gone afterwards. */
     void (*event)(struct stream *stream, uint32_t events);
     /* The scheduler gave a request back. */
     void (*finished)(struct inference *inference);
-    /* A bulk thread gave one back. */
+    /* A bulk thread gave a job back. */
     void (*bulk_done)(struct bulk_job *job);
     /* The order with this context was carried out: 200, or another status with a sentence. */
     void (*ordered)(void *context, unsigned status, const char *sentence);
@@ -63,56 +63,57 @@ struct protocol {
     void (*displace)(struct list_node *waiting);
     /* A request whose message comes is given up, since another one needs its slot: 503. Its slot is free then. */
     void (*give_up)(struct coming *coming);
-    /* Ends a connection at once, since others need what is kept for it. */
+    /* Ends a connection at once, since others need the memory or the slot that is kept for it. */
     void (*dismiss)(struct stream *stream);
-    /* Once a second: gives up what takes too long. */
+    /* Once a second: gives up connections and requests that take too long. */
     void (*sweep)(struct frontend *frontend);
-    /* Once a turn, behind all of the above: what else there is to do. True: there is more, so the thread does not sleep
-     * before the next turn. */
+    /* Once a turn, after the functions above: does the protocol's other work. True: some is left, so the thread does
+     * not sleep before the next turn. */
     bool (*go_on)(struct frontend *frontend);
-    /* At a turn's end, and behind the events: nothing refers to closed connections any more, and they are freed. */
+    /* At a turn's end, and after the events: frees closed connections, since nothing refers to them any more. */
     void (*reap)(struct frontend *frontend);
 
-    /* No new connections from now on: tells clients. Once; NULL: the answers tell them. */
+    /* No new connections from now on: tells clients that. Called once. NULL: the answers tell them. */
     void (*quiesce)(struct frontend *frontend);
-    /* Closes connections on which no request has begun. Once, after quiesce(); NULL: after quiesce() none begins. */
+    /* Closes connections on which no request has begun. Called once, after quiesce(). NULL: after quiesce() no request
+     * begins. */
     void (*shut)(struct frontend *frontend);
-    /* The server ends, and all requests are back: whether clients have everything that there is to tell them. */
+    /* The server ends, and all requests are back: whether clients have got all that the frontend has to send. */
     bool (*all_said)(const struct frontend *frontend);
 };
 
-/* Owned by its thread, but for what other threads read or write. */
+/* Owned by the frontend's thread, except for what other threads read or write. */
 struct frontend {
     const struct protocol *protocol;
     struct frontend_config config;
-    int epoll_fd; /* waits for the port, the inbox, the listening socket and the connections */
+    int epoll_fd; /* epoll set of the port, the inbox, the listening socket and the connections */
     pthread_t thread;
-    bool joined;                      /* by frontend_end() */
-    int64_t turn_ns;                  /* when this turn began */
-    int64_t sweep_ns;                 /* when to look next for what takes too long */
-    const struct model_index *models; /* as of this turn */
-    bool quiesced;
-    bool ending; /* the server ends: calls that wait for nothing end, too */
-    bool more;   /* the next turn has something to do already */
-    bool unread; /* the same: connections that there was no time for */
+    bool joined;                      /* frontend_end() has joined the thread */
+    int64_t turn_ns;                  /* begin of this turn */
+    int64_t sweep_ns;                 /* time of the next sweep() */
+    const struct model_index *models; /* list of models that this turn uses */
+    bool quiesced;                    /* protocol->quiesce() was called */
+    bool ending;                      /* the server ends, and gRPC calls without a request under way end, too */
+    bool more;                        /* go_on() has work left for the next turn */
+    bool unread;                      /* connections are left that this turn had no time to read */
     struct acceptor acceptor;
     struct stream_home streams;
-    struct list_node connections; /* of the protocol */
-    struct list_node waiting;     /* those without a complete request: the one that has none for longest first */
+    struct list_node connections; /* connections, linked by the protocol's struct */
+    struct list_node waiting;     /* connections without a complete request, the longest wait first */
     struct unsent_home unsent;
-    struct list_node coming; /* requests with a slot whose messages come: the one without a byte for longest first */
+    struct list_node coming; /* requests with a slot whose messages come, the longest without a byte first */
     struct inferences inferences;
     struct inflater inflater;
     struct deflater deflater;
-    char *in; /* [FRONTEND_IN_BYTES] */
+    char *in; /* [FRONTEND_IN_BYTES] received bytes, before they are parsed */
 
     /* read by other threads */
-    _Atomic(const struct model_index *) models_seen;
-    struct histogram waited_ns;      /* bytes, from their arrival until they were read */
-    const _Atomic uint64_t *answers; /* [protocol->metrics->answer_kinds] */
-    _Atomic uint64_t dismissed;      /* connections, for being slow or idle, and floods */
-    _Atomic bool shut;               /* no request begins any more */
-    _Atomic bool ended;
+    _Atomic(const struct model_index *) models_seen; /* as `models`, for other threads */
+    struct histogram waited_ns;                      /* waits of bytes, from their arrival until they were read */
+    const _Atomic uint64_t *answers;                 /* [protocol->metrics->answer_kinds] answers by status */
+    _Atomic uint64_t dismissed;                      /* connections ended for being slow or idle, or for flooding */
+    _Atomic bool shut;                               /* frontend_shut() is done: no request begins any more */
+    _Atomic bool ended;                              /* the thread has ended */
 
     /* written by other threads */
     _Alignas(CACHE_LINE) _Atomic bool quiesce_wanted, shut_wanted, stop_wanted;
@@ -124,19 +125,19 @@ struct frontend {
 /* Starts the thread. 0 or -errno with a sentence. */
 int frontend_start(struct frontend **frontend, const struct protocol *protocol, const struct frontend_config *config,
                    struct sy_error *err);
-/* No new connections from now on (the caller closes its listening socket, too). By HTTP those there are may bring one
- * more request each, whose answer closes them; by gRPC no call begins. Returns at once. */
+/* No new connections from now on (the caller closes its listening socket, too). Each open HTTP connection may bring one
+ * more request, whose answer closes the connection; by gRPC no call begins. Returns at once. */
 void frontend_quiesce(struct frontend *frontend);
-/* After frontend_quiesce(): no further request begins, and connections that wait for one are closed. What is in flight
- * goes on. Returns at once: see frontend_is_shut(). */
+/* After frontend_quiesce(): no further request begins, and connections that wait for one are closed. Requests in flight
+ * go on. Returns at once: see frontend_is_shut(). */
 void frontend_shut(struct frontend *frontend);
-/* Begins what frontend_end() does, and does not wait, so that several frontends end at the same time. */
+/* Begins what frontend_end() does, without waiting, so that several frontends end at the same time. */
 void frontend_tell_end(struct frontend *frontend);
-/* Cancels what is in flight, waits until the scheduler has given every request back (it must still run), answers those
- * as far as clients take it at once, and ends the thread. NULL is allowed. */
+/* Cancels the requests in flight, waits until the scheduler (which must still run) has given all back, sends their
+ * answers as far as the sockets take them at once, and ends the thread. NULL is allowed. */
 void frontend_end(struct frontend *frontend);
-/* frontend_end(), unless that was done, and frees the frontend. If another thread may still look at the frontend, call
- * frontend_end() first, and this once that thread has ended. */
+/* Calls frontend_end(), unless that was done, and frees the frontend. If another thread may still read the frontend,
+ * call frontend_end() first, and frontend_stop() once that thread has ended. */
 void frontend_stop(struct frontend *frontend);
 
 /* ---- any thread ---- */
@@ -149,30 +150,30 @@ static inline uint32_t frontend_in_flight(const struct frontend *frontend) {
 static inline uint32_t frontend_connections(const struct frontend *frontend) {
     return acceptor_connections(&frontend->acceptor);
 }
-/* frontend_shut() is done: no request begins any more, so once none is in flight, none will be. */
+/* Whether frontend_shut() is done: no request begins any more, so once none is in flight, none will be. */
 static inline bool frontend_is_shut(const struct frontend *frontend) {
     return atomic_load_explicit(&frontend->shut, memory_order_acquire); /* with shut() */
 }
-/* The list of models that the frontend uses: it does not look at any earlier list. */
+/* The list of models that the frontend uses; it reads no earlier list any more. */
 static inline const struct model_index *frontend_models(const struct frontend *frontend) {
     return atomic_load_explicit(&frontend->models_seen, memory_order_acquire); /* with models_look() */
 }
-/* The frontend's thread has ended: it looks at no list any more. */
+/* Whether the frontend's thread has ended: it reads no list of models any more. */
 static inline bool frontend_ended(const struct frontend *frontend) {
     return atomic_load_explicit(&frontend->ended, memory_order_acquire); /* with frontend_main() */
 }
-/* Where the frontend counts what metrics show. */
+/* The frontend's counters for the metrics. */
 struct frontend_counters frontend_counters(const struct frontend *frontend);
 
 /* ---- for the protocols, on its thread ---- */
 
-/* A bulk thread runs the job of an inference, whose client has this address, and owns both until
- * protocol->bulk_done(). `bytes` are to be worked on. */
+/* Has a bulk thread run the job of an inference, whose client has the address `peer`. The bulk thread owns the job and
+ * the inference until protocol->bulk_done(). `bytes`: size of the work. */
 void frontend_to_bulk(struct frontend *frontend, struct inference *inference, struct bulk_job *job,
                       void (*run)(struct bulk_job *job, struct bulk_tools *tools), size_t bytes,
                       const struct peer_address *peer);
-/* Hands an order in, for the request in this slot (ORDERED) until protocol->ordered(); `home` is set here. 0, or 503
- * with a sentence, and the slot is as it was. */
+/* Hands an order in, and sets its `home`. Its slot is ORDERED until protocol->ordered(). 0; or 503 with a sentence, and
+ * the slot is as it was. */
 int frontend_order(struct frontend *frontend, struct inference *inference, struct repository_order *order,
                    struct sy_error *err);
 
@@ -180,6 +181,6 @@ int frontend_order(struct frontend *frontend, struct inference *inference, struc
 
 int frontend_make(struct frontend **frontend, const struct protocol *protocol, const struct frontend_config *config,
                   struct sy_error *err);
-/* One turn, without sleeping. */
+/* Takes one turn, without sleeping. */
 void frontend_step(struct frontend *frontend);
 void frontend_free(struct frontend *frontend);

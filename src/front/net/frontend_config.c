@@ -1,4 +1,4 @@
-/* frontend_config.c - completes what frontends are told. */
+/* frontend_config.c - completes the configuration of frontends. */
 #include "front/net/frontend_config.h"
 
 #include "core/system/files.h"
@@ -10,14 +10,14 @@
 #define IDLE_TIMEOUT_S    300
 #define HEAD_TIMEOUT_S    15
 
-#define BODIES_EACH      4   /* of the largest, in the memory of a frontend: fewer would keep each other out */
-#define CONNECTIONS_EACH 256 /* so that limits that go by an eighth of them mean something */
+#define BODIES_EACH      4   /* largest bodies in a frontend's memory at least: fewer would keep each other out */
+#define CONNECTIONS_EACH 256 /* connections of a frontend at least, so that an eighth of them means something */
 
-#define FILES_OTHERWISE 256 /* that the process needs beside: models, shared memory, metrics */
-#define CONNECTIONS_MIN 16  /* of a frontend, where the limit is very low */
+#define FILES_OTHERWISE 256 /* files that the process needs beside connections: models, shared memory, metrics */
+#define CONNECTIONS_MIN 16  /* connections of a frontend if the limit of open files is very low */
 
-/* How many connections each of so many frontends may have: `wanted`, or what the limit of open files allows. Raises
- * that limit first, as far as it may. */
+/* Most connections of each of so many frontends: `wanted`, or fewer if the limit of open files allows no more. Raises
+ * that limit first, as far as possible. */
 static uint32_t connections_allowed(uint32_t wanted, uint32_t frontends) {
     uint64_t need = ((uint64_t)wanted + CONNECTIONS_SPARE) * frontends + FILES_OTHERWISE, allowed = files_allow(need);
     if (allowed >= need)

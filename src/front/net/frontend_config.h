@@ -1,4 +1,4 @@
-/* frontend_config.h - what every frontend is told, whatever protocol it speaks. */
+/* frontend_config.h - the configuration of a frontend of any protocol. */
 #pragma once
 
 #include <stdatomic.h>
@@ -11,8 +11,8 @@
 #include "front/request/statistics.h"
 #include "model/config/served_model.h"
 
-#define FRONTENDS_MAX            64    /* of a port */
-#define FRONTEND_CONNECTIONS_MAX 10000 /* of a frontend, where nobody says */
+#define FRONTENDS_MAX            64    /* frontends of a port */
+#define FRONTEND_CONNECTIONS_MAX 10000 /* default for the connections of a frontend */
 
 struct acceptor_group;
 struct advice;
@@ -36,52 +36,53 @@ struct preparer;
 #define INPUTS_BYTES_MAX ((uint64_t)1 << 30)
 
 struct frontend_config {
-    int listen_fd;                /* of listen_open(); the frontend duplicates it */
-    uint32_t index;               /* among the frontends of the port; names the thread: "http-0" */
-    struct acceptor_group *group; /* they share the port's connections; NULL: each has those that it accepts */
-    struct port *port;            /* outlives the frontend; NULL: requests are answered by `page` alone */
-    uint32_t model_count;         /* their numbers are below this */
+    int listen_fd;                /* listening socket of listen_open(); the frontend duplicates it */
+    uint32_t index;               /* number among the frontends of the port; names the thread: "http-0" */
+    struct acceptor_group *group; /* group that shares the port's connections; NULL: each keeps those it accepts */
+    struct port *port;            /* port to the scheduler, outlives the frontend; NULL: `page` answers all requests */
+    uint32_t model_count;         /* bound of the models' numbers */
     const struct model_publication *models;
-    struct bulk *bulk;                    /* does what takes long; NULL: the frontend does, in its turns */
-    struct repository_desk *desk;         /* takes orders to load and unload; NULL: nobody does */
-    bool of_cluster;                      /* its models are those of a cluster's backends */
-    const _Atomic bool *ready, *draining; /* whether the server says that it is ready */
+    struct bulk *bulk;                    /* threads for long work; NULL: the frontend does it, in its turns */
+    struct repository_desk *desk;         /* desk for orders to load and unload; NULL: nobody takes orders */
+    bool of_cluster;                      /* the models are those of a cluster's backends */
+    const _Atomic bool *ready, *draining; /* states that the server reports: ready, draining */
     struct statistics_source statistics;
     struct accelerator_source accelerators;
-    const struct advice *advice;  /* for autoscalers; NULL: nobody gives any */
-    struct shared_memory *shared; /* NULL: shared memory is not served */
-    struct preparer *preparer;    /* NULL: models that prepare inputs are not served */
-    struct tls *tls;              /* NULL: plain text */
-    const struct auth *auth;      /* NULL: nobody needs a token */
-    bool auth_health;             /* requests that ask whether the server lives or is ready need one, too */
-    uint64_t body_bytes_max;      /* 0: 64 MiB. Of an inference, or an order; more is answered 413 */
-    uint64_t inputs_bytes_max;    /* 0: 1 GiB. Memory for the inputs of all requests; when it is full: 503 */
-    uint64_t answers_bytes_max;   /* 0: 512 MiB. Of answers that clients have not taken; beyond it connections end */
-    uint32_t requests_max;        /* 0: 8192. Infer requests at once; how they are shared out: slots.h */
-    uint32_t frontends;           /* 0: 1. How many the process has: they share its limit of open files */
-    uint32_t connections_max;     /* 0: 10000, or what the limit of open files allows; for more others make way */
-    uint32_t connections_per_address; /* more are closed at once; 0: no limit of their own */
-    uint32_t idle_timeout_s;          /* 0: 300. A connection that sends nothing for so long is closed */
-    uint32_t head_timeout_s;          /* 0: 15. For TLS and a request's head */
-    uint32_t rate_min; /* bytes a second of bodies and answers; what is slower for head_timeout_s is given up. 0: any
-                        * speed */
-    const char *name;  /* the server's, in its metadata; NULL: "symphony" */
-    int grpc_level;    /* zlib's, 1 to 9, for gRPC's inference answers; 0: they are not compressed */
-    bool busy_poll;    /* spin instead of sleeping */
-    /* Over HTTP, without a port: answers a request whose body has been thrown away. The frontend's thread. */
+    const struct advice *advice;  /* advice for autoscalers; NULL: none */
+    struct shared_memory *shared; /* registry of shared memory; NULL: not served */
+    struct preparer *preparer;    /* threads that prepare inputs; NULL: models that need them are not served */
+    struct tls *tls;              /* TLS of the connections; NULL: plain text */
+    const struct auth *auth;      /* tokens that let clients in; NULL: nobody needs one */
+    bool auth_health;             /* requests for health (live, ready) need a token, too */
+    uint64_t body_bytes_max;      /* most bytes of an inference's or an order's body; more is answered 413; 0: 64 MiB */
+    uint64_t inputs_bytes_max;    /* memory for the inputs of all requests; 503 when it is full; 0: 1 GiB */
+    uint64_t answers_bytes_max;   /* bytes of answers that wait for clients; beyond it connections end; 0: 512 MiB */
+    uint32_t requests_max;        /* infer requests at once (shared out by slots.h); 0: 8192 */
+    uint32_t frontends;           /* frontends of the process, which share its limit of open files; 0: 1 */
+    uint32_t connections_max;     /* connections at once; for more, others make way; 0: 10000, or what the limit of open
+                                     files allows */
+    uint32_t connections_per_address; /* connections of one address; more are closed at once; 0: no limit */
+    uint32_t idle_timeout_s;          /* time without a byte after which a connection is closed; 0: 300 */
+    uint32_t head_timeout_s;          /* time for the TLS handshake, and for a request's head; 0: 15 */
+    uint32_t rate_min; /* bytes a second of bodies and answers; a transfer that is slower for head_timeout_s is given
+                          up; 0: any speed */
+    const char *name;  /* name of the server in its metadata; NULL: "symphony" */
+    int grpc_level;    /* zlib's level (1 to 9) for gRPC's inference answers; 0: not compressed */
+    bool busy_poll;    /* the thread spins instead of sleeping */
+    /* For HTTP without a port: answers a request, whose body has been thrown away. Called by the frontend's thread. */
     void (*page)(void *context, struct http_connection *connection);
     void *page_context;
 };
 
 /* How far a transfer was when its present window of time began. Zeroed when another transfer begins. */
 struct frontend_pace {
-    int64_t since_ns;
-    uint64_t bytes;
+    int64_t since_ns; /* begin of the window; 0: none has begun */
+    uint64_t bytes;   /* bytes of the transfer at that time */
 };
 
-/* Whether a transfer, of which `bytes` have gone by now, is slow: in head_timeout_s less has gone than rate_min gives.
- * A window of time begins with the first look at the transfer, and anew with the end of each one, so that bytes that
- * went fast buy no time for later. Who looks does so once a second. */
+/* Whether a transfer, of which `bytes` have gone by now, is slow: fewer bytes went in a window of head_timeout_s than
+ * rate_min asks for. The first window begins with the first call for the transfer, each later one at the end of the one
+ * before: bytes that went fast buy no time for later. Called once a second. */
 static inline bool frontend_slow(const struct frontend_config *config, struct frontend_pace *pace, uint64_t bytes,
                                  int64_t now_ns) {
     bool first = pace->since_ns == 0;
@@ -99,12 +100,12 @@ static inline bool frontend_admits(const struct frontend_config *config, bool au
     return !config->auth || authorized || (asks_for_health && !config->auth_health);
 }
 
-/* What its inferences are told; each slot of `slot_bytes`. */
+/* The configuration of the frontend's inferences, with slots of `slot_bytes`. */
 struct inferences_config frontend_inferences(const struct frontend_config *config, size_t slot_bytes);
 
-/* How many frontends a port has where nobody says: as many as there are cores beside `others`, threads that need one.
- * At least 1; and no more than leave each room for four of the largest bodies, and 256 connections, since these are
- * divided among them. */
+/* The default number of frontends of a port: the cores that are left beside the `others`, threads that need a core
+ * each. At least 1, and so few that each has memory for four of the largest bodies and at least 256 connections, since
+ * memory and connections are divided among them. */
 uint32_t frontends_for(uint32_t cores, uint32_t others, uint64_t inputs_mib, uint64_t body_mib,
                        uint32_t connections_max);
 

@@ -1,4 +1,4 @@
-/* frontend_metrics.c - frontends' counters, one by one or summed over those of a protocol. */
+/* frontend_metrics.c - writes frontends' counters, one by one or summed over a protocol's frontends. */
 #include "front/net/frontend_metrics.h"
 
 #include <inttypes.h>
@@ -48,7 +48,7 @@ static void render_answers(const struct frontend_counters *frontends, uint32_t c
     }
 }
 
-/* One protocol's. */
+/* `frontends`: those of one protocol. */
 static void render_protocol(const struct frontend_counters *frontends, uint32_t count, struct text *out) {
     const struct protocol_metrics *p = frontends->protocol;
     uint64_t connections = 0, dismissed = 0;

@@ -13,32 +13,32 @@ struct margin;
 
 /* The names of a protocol's own metrics; constant. */
 struct protocol_metrics {
-    const char *name;                          /* "http": in the metrics' names, and of the protocol's threads */
-    const char *title;                         /* "HTTP": in their help */
-    const char *answers, *answers_help;        /* the metric of answers by status, its help */
-    const char *answer_label;                  /* what the label of a status is called */
+    const char *name;                          /* name in metrics and of the protocol's threads: "http" */
+    const char *title;                         /* name in the metrics' help: "HTTP" */
+    const char *answers, *answers_help;        /* metric of the answers by status, and its help */
+    const char *answer_label;                  /* label of the status */
     unsigned answer_kinds;                     /* statuses that are told apart */
-    const char *(*answer_name)(unsigned kind); /* NULL: a status is shown as its number */
-    const char *dismissed_help;
+    const char *(*answer_name)(unsigned kind); /* value of the status's label; NULL: the number */
+    const char *dismissed_help;                /* help of the metric of dismissed connections */
 };
 
-/* Where a frontend counts. Written by its thread, read by any. */
+/* The counters of one frontend. Its thread writes them, any thread reads them. */
 struct frontend_counters {
     const struct protocol_metrics *protocol;
-    uint32_t index; /* among the frontends of its protocol */
+    uint32_t index; /* number among the frontends of its protocol */
     const struct infer_counters *requests;
-    const struct margin *reply;        /* NULL: it has no port */
-    const struct histogram *waited_ns; /* bytes, from their arrival until they were read */
-    const _Atomic uint64_t *answers;   /* [protocol->answer_kinds] */
-    const _Atomic uint64_t *dismissed; /* connections */
-    const _Atomic uint32_t *connections;
+    const struct margin *reply;          /* reply margin; NULL: the frontend has no port */
+    const struct histogram *waited_ns;   /* waits of bytes, from their arrival until they were read */
+    const _Atomic uint64_t *answers;     /* [protocol->answer_kinds] answers by status */
+    const _Atomic uint64_t *dismissed;   /* connections that were ended for being slow or idle */
+    const _Atomic uint32_t *connections; /* open connections */
 };
 
-/* All of these are given the frontends of the process, those of one protocol next to each other. */
+/* `frontends`: all frontends of the process, those of one protocol next to each other. */
 
-/* Their rows of symphony_margin_seconds. */
+/* The rows of the frontends' reply margins in symphony_margin_seconds. */
 void frontend_metrics_render_margins(const struct frontend_counters *frontends, uint32_t count, struct text *out);
-/* How long bytes wait for each of them. */
+/* How long bytes wait, for each frontend. */
 void frontend_metrics_render_waits(const struct frontend_counters *frontends, uint32_t count, struct text *out);
 /* Answers and connections, summed over the frontends of each protocol. */
 void frontend_metrics_render_protocols(const struct frontend_counters *frontends, uint32_t count, struct text *out);

@@ -15,7 +15,7 @@ static int bind_and_listen(const struct sockaddr *address, socklen_t bytes) {
     int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), one = 1, zero = 0;
     if (fd < 0)
         return -errno;
-    /* connections of a killed server stay in TIME_WAIT for a while; the next server may use its port all the same */
+    /* the connections of a killed server stay in TIME_WAIT for a while: the next server may still use their port */
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
     if (address->sa_family == AF_INET6) /* "::" is IPv4's addresses as well, whatever the machine's default is */
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero));
@@ -39,7 +39,7 @@ static int port_of(int fd) {
     return ntohs(address.any.sa_family == AF_INET6 ? address.v6.sin6_port : address.v4.sin_port);
 }
 
-/* At all addresses of both families; of IPv4 only where this machine has no IPv6. */
+/* Listens at all addresses of IPv6 and IPv4; of IPv4 alone if this machine has no IPv6. */
 static int listen_everywhere(int tcp_port) {
     struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)tcp_port)};
     struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)tcp_port)};
@@ -49,7 +49,7 @@ static int listen_everywhere(int tcp_port) {
     return fd;
 }
 
-/* At the first address of a name where that is possible. */
+/* Listens at the first address of a name that allows it. */
 static int listen_at(const char *host, int tcp_port, const char *what, struct sy_error *err) {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     struct addrinfo *addresses;

@@ -22,11 +22,12 @@ struct metric_model {
 struct metric_model metric_model(const struct served_model *model);
 struct metric_model metric_model_of(const char *name, uint32_t version);
 
-/* What the label `reason` of symphony_refused_requests_total says; not for REFUSAL_NONE. */
+/* The value of the label `reason` of symphony_refused_requests_total; not for REFUSAL_NONE. */
 const char *metric_refusal(enum refusal reason);
 
-/* A histogram with these labels: how many values are at most each of the edges, their sum and their number. An edge is
- * edges[i] * scale in the histogram's unit, and is shown divided by `unit`: 1e9 for nanoseconds shown as seconds. */
+/* A histogram with these labels: for each edge how many values are at most that, then the values' sum and number. An
+ * edge is edges[i] * scale in the histogram's unit, and is shown divided by `unit`: 1e9 for nanoseconds shown as
+ * seconds. */
 void metric_histogram(struct text *out, const char *name, const char *labels, const struct histogram *h,
                       const int64_t *edges, unsigned count, int64_t scale, double unit);
 

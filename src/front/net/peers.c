@@ -1,4 +1,4 @@
-/* peers.c - addresses and what they have, in a hash table whose records stay in their places. */
+/* peers.c - addresses and their counts, in a hash table whose records do not move. */
 #include "front/net/peers.h"
 
 #include <netinet/in.h>
@@ -11,10 +11,10 @@
 #define NONE UINT32_MAX
 
 struct peers {
-    struct siphash_key
-        key; /* secret: a client with many addresses could else choose some that collide, and make searches long */
+    struct siphash_key key; /* secret key of the hash: without it a client with many addresses could choose some that
+                               collide, and make searches long */
     uint32_t mask;
-    uint32_t count, fresh, free; /* records; from `fresh` on none was ever used */
+    uint32_t count, fresh, free; /* number of records; first record that was never used; first of the free ones */
     struct peer *records;
     uint32_t heads[];
 };
@@ -74,7 +74,7 @@ struct peer *peers_find(struct peers *peers, const struct peer_address *address)
     return NULL;
 }
 
-/* Frees a record if nothing is left of it. */
+/* Frees a record if its address has neither connections nor requests. */
 static void forget(struct peers *peers, struct peer *peer) {
     uint32_t index = (uint32_t)(peer - peers->records), *at = head_of(peers, &peer->address);
     if (peer->connections > 0 || peer->requests > 0)
@@ -82,7 +82,7 @@ static void forget(struct peers *peers, struct peer *peer) {
     while (*at != NONE && *at != index)
         at = &peers->records[*at].next;
     if (*at == NONE)
-        return; /* it is free already */
+        return; /* the record is free already */
     *at = peer->next;
     peer->next = peers->free;
     peers->free = index;

@@ -12,26 +12,27 @@ struct peer_address {
     uint8_t bytes[16];
 };
 
-/* An address that has a connection, or requests that have outlived theirs. It stays in its place as long. */
+/* An address that has connections, or requests that have outlived their connections. The struct does not move as long
+ * as the address has any. */
 struct peer {
     struct peer_address address;
     uint32_t connections;
-    uint32_t requests; /* with a slot; counted by who takes and gives slots */
-    uint32_t next;     /* of those with the same hash, or of the free ones */
+    uint32_t requests; /* requests that have a slot; counted where slots are taken and given back */
+    uint32_t next;     /* index of the next address with the same hash, or of the next free one */
 };
 
 struct peer_address peer_of(const struct sockaddr *address);
 
-/* Whether it is of this machine: loopback, or no address (a Unix socket). */
+/* Whether the address is of this machine: loopback, or no address (a Unix socket). */
 bool peer_is_local(const struct peer_address *peer);
 
-/* For at most so many at once. NULL: no memory. */
+/* For at most so many connections and requests at once. NULL: no memory. */
 struct peers *peers_create(uint32_t connections_max, uint32_t requests_max);
 /* NULL is allowed. */
 void peers_destroy(struct peers *peers);
-/* Counts one more connection of this address. False: it has `most` already. */
+/* Counts one more connection of this address. False: the address has `most` connections already. */
 bool peers_add(struct peers *peers, const struct peer_address *address, uint32_t most);
-/* Counts one less, of those that were added. */
+/* Counts one connection less of this address. */
 void peers_remove(struct peers *peers, const struct peer_address *address);
-/* One that has a connection. */
+/* The counts of an address that has a connection. */
 struct peer *peers_find(struct peers *peers, const struct peer_address *address);

@@ -1,7 +1,7 @@
 /* read_queue.c - two lists, and how long reads have waited lately. */
 #include "front/net/read_queue.h"
 
-#define SLO_DEFAULT_NS NS_PER_S /* where no model has one */
+#define SLO_DEFAULT_NS NS_PER_S /* SLO if no model has one */
 
 static void interval_begin(struct read_queue *q, int64_t now_ns) {
     q->begun_ns = now_ns;
@@ -54,7 +54,7 @@ void read_queue_remove(struct read_place *place) {
     list_remove(&place->link);
 }
 
-/* Those that have waited for long by now are left. */
+/* Moves connections that have waited for long to `left`. */
 static void leave_late(struct read_queue *q, int64_t now_ns) {
     while (!list_empty(&q->waiting)) {
         struct list_node *oldest = q->waiting.next;

@@ -1,4 +1,4 @@
-/* recycler.c - a free list a size; every piece begins with the number of its size. */
+/* recycler.c - a list of free pieces for each size; the number of its size lies before each piece. */
 #include "front/net/recycler.h"
 
 #include <stdalign.h>
@@ -7,12 +7,12 @@
 #include <string.h>
 
 #define LEAST_BYTES ((size_t)32)
-#define NO_CLASS    RECYCLER_CLASSES /* from malloc() */
+#define NO_CLASS    RECYCLER_CLASSES /* class of pieces that come from malloc() and go back to it */
 
-/* Before a piece; while it is free, `next` lies in it. */
+/* The head before a piece. While a piece is free, it holds the address of the next one. */
 struct recycled {
     alignas(max_align_t) uint32_t size_class;
-    size_t bytes; /* that it holds */
+    size_t bytes; /* size of the piece */
 };
 
 static struct recycled *head_of(void *piece) {

@@ -1,13 +1,13 @@
-/* slots.c - shares out the slots of requests, and the memory of those that come. */
+/* slots.c - shares out the slots of requests, and the memory of requests whose messages come. */
 #include "front/net/slots.h"
 
 #include "core/util/time.h"
 #include "front/net/frontend.h"
 
-#define SHORT_PART      8 /* slots are short while less than this part is free */
-#define CONNECTION_PART 16
-#define ADDRESS_PART    2
-#define LOOKED_AT       64 /* of those whose messages come */
+#define SHORT_PART      8  /* part of the slots: they are short while less is free */
+#define CONNECTION_PART 16 /* part of the slots that one connection may have while slots are short */
+#define ADDRESS_PART    2  /* part of the slots that one address may have while slots are short */
+#define LOOKED_AT       64 /* most requests with coming messages that one search looks at */
 
 void coming_on(struct frontend *f, struct coming *c, size_t bytes) {
     c->bytes = bytes;
@@ -30,7 +30,8 @@ bool coming_make_room(struct frontend *f, const struct coming *self, size_t byte
     return largest;
 }
 
-/* A request whose message comes makes way: of this connection or of this peer, if they are given. */
+/* Gives up a request whose message comes: one of this connection or of this peer, if they are given. False: there is
+ * none. */
 static bool coming_makes_way(struct frontend *f, const struct stream *stream, const struct peer *peer) {
     int looked = 0;
     list_for_each (it, &f->coming) {
@@ -45,8 +46,8 @@ static bool coming_makes_way(struct frontend *f, const struct stream *stream, co
     return false;
 }
 
-/* A connection whose client does not take its answers makes way. It has had a second for it, unless health is asked
- * for. */
+/* Ends a connection whose client takes its answers too slowly. The client has had a second to take them, unless the
+ * slot is for a request for health. False: there is none. */
 static bool unsent_makes_way(struct frontend *f, const struct stream *stream, bool health) {
     const struct unsent *least = unsent_least(&f->unsent);
     if (!least || least->stream == stream || unsent_lately(least) >= f->config.rate_min ||

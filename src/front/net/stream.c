@@ -20,8 +20,8 @@
 
 #include "core/system/clock.h"
 
-#define SILENT_MS     60000           /* a peer whose machine does not answer for so long has gone */
-#define WAITED_MAX_NS (10 * NS_PER_S) /* a longer wait means that the clock was set meanwhile */
+#define SILENT_MS     60000           /* time without an answer of the peer's machine after which the peer has gone */
+#define WAITED_MAX_NS (10 * NS_PER_S) /* longest wait that is believed; else the clock was set meanwhile */
 #define CONTROL_BYTES 256
 
 int stream_home_init(struct stream_home *home, int epoll_fd, struct tls *tls, const char *alpn,
@@ -69,10 +69,10 @@ void stream_close(struct stream *s) {
     read_queue_remove(&s->place);
     if (s->tls) {
         tls_stream_end(s->tls);
-        stream_write_encrypted(s, s->active_ns); /* what the socket takes of it at once */
+        stream_write_encrypted(s, s->active_ns); /* sends as much as the socket takes at once */
         tls_stream_destroy(s->tls);
     }
-    /* A process that was forked meanwhile may still have the socket, which would stay in the epoll set then. */
+    /* a process that was forked meanwhile may still have the socket, which would keep it in the epoll set */
     epoll_ctl(s->home->epoll_fd, EPOLL_CTL_DEL, s->fd, NULL);
     close(s->fd);
     s->fd = -1;
@@ -113,7 +113,7 @@ void stream_shut(struct stream *s) {
 
 /* ---- reading ---- */
 
-/* When the bytes came, as the kernel says; 0: it does not say. */
+/* The time at which the bytes came, by CLOCK_REALTIME; 0: the kernel does not say. */
 static int64_t stamp_of(struct msghdr *message) {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c))
         if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_TIMESTAMPING) {
@@ -124,7 +124,7 @@ static int64_t stamp_of(struct msghdr *message) {
     return 0;
 }
 
-/* How long bytes that came at `stamp_ns` of CLOCK_REALTIME have waited. */
+/* The time for which bytes that came at `stamp_ns` of CLOCK_REALTIME have waited. */
 static int64_t waited_since(int64_t stamp_ns) {
     struct timespec today;
     clock_gettime(CLOCK_REALTIME, &today);
@@ -150,7 +150,7 @@ ssize_t stream_receive(struct stream *s, void *data, size_t bytes, int64_t *arri
 
 /* ---- writing ---- */
 
-/* Keeps what is left of the pieces after `sent` bytes, behind what is kept already. */
+/* Appends the pieces' bytes after the first `sent` ones to `unsent`. */
 static int rest_keep(struct stream *s, const struct iovec *pieces, size_t count, size_t sent) {
     for (size_t i = 0; i < count; i++) {
         size_t skip = sent < pieces[i].iov_len ? sent : pieces[i].iov_len;

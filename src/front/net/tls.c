@@ -17,32 +17,32 @@
 
 #define EXPIRES_SOON_S (14 * 24 * 3600)
 
-/* What HTTP/2 asks for (RFC 9113, 9.2.2), which is wise for HTTP/1.1, too. */
+/* Versions and ciphers that HTTP/2 asks for (RFC 9113, 9.2.2); used for HTTP/1.1, too. */
 #define PRIORITIES                                                                                                     \
     "SECURE128:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:-KX-ALL:+ECDHE-ECDSA:+ECDHE-RSA:-CIPHER-ALL:+AES-128-GCM:"          \
     "+AES-256-GCM:+CHACHA20-POLY1305:-MAC-ALL:+AEAD:%SERVER_PRECEDENCE"
 
-/* Between processes of a cluster, which are all of one kind. */
+/* Versions and ciphers between processes of a cluster, which all run this program. */
 #define PRIORITIES_CLUSTER                                                                                             \
     "SECURE128:-VERS-ALL:+VERS-TLS1.3:-CIPHER-ALL:+AES-128-GCM:+AES-256-GCM:+CHACHA20-POLY1305:-MAC-ALL:+AEAD"
 
-/* Freed when the last session that began with it has ended. */
+/* Certificate and key of the sessions that began with them; freed when the last of these sessions has ended. */
 struct tls_credentials {
-    _Atomic uint32_t holders;
+    _Atomic uint32_t holders; /* sessions, and `current` of struct tls */
     gnutls_certificate_credentials_t certificate;
 };
 
 struct tls {
     struct tls_files files;
     gnutls_priority_t priorities;
-    pthread_mutex_t lock; /* of `current`; taken once a connection */
-    struct tls_credentials *current;
+    pthread_mutex_t lock;            /* lock of `current`, taken once a connection */
+    struct tls_credentials *current; /* credentials of sessions that begin now */
 };
 
 /* ---- reading ---- */
 
 static int file_read(const char *path, gnutls_datum_t *data, struct sy_error *err) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC); /* GnuTLS does not say why it could not */
+    int fd = open(path, O_RDONLY | O_CLOEXEC); /* opened for errno: GnuTLS does not say why it cannot read a file */
     if (fd < 0)
         return error_set(err, -errno, "cannot read '%s': %s", path, strerror(errno));
     close(fd);
@@ -142,7 +142,7 @@ static int list_verify(const struct tls_files *files, gnutls_x509_trust_list_t t
     return 0;
 }
 
-/* Looks at our own certificate as the other processes of the cluster will. */
+/* Checks our own certificate as the other processes of the cluster will. */
 static int own_verify(const struct tls_files *files, struct sy_error *err) {
     gnutls_datum_t pem = {0};
     gnutls_x509_crt_t *chain;
@@ -188,7 +188,7 @@ static int credentials_read(struct tls_credentials **credentials, const struct t
     return rc;
 }
 
-/* ---- for who starts the server ---- */
+/* ---- for the thread that starts the server ---- */
 
 int tls_create(struct tls **tls, const struct tls_files *files, struct sy_error *err) {
     struct tls *t = calloc(1, sizeof(*t));
@@ -234,13 +234,13 @@ int tls_reload(struct tls *tls, struct sy_error *err) {
 static struct tls_credentials *credentials_hold(struct tls *tls) {
     pthread_mutex_lock(&tls->lock);
     struct tls_credentials *c = tls->current;
-    atomic_fetch_add_explicit(&c->holders, 1, memory_order_relaxed); /* `current` holds it meanwhile */
+    atomic_fetch_add_explicit(&c->holders, 1, memory_order_relaxed); /* relaxed: `current` holds it, under the lock */
     pthread_mutex_unlock(&tls->lock);
     return c;
 }
 
 void tls_release(struct tls_credentials *c) {
-    /* acq_rel: what others did with it comes before it is freed */
+    /* acq_rel: all uses by other threads come before the credentials are freed */
     if (!c || atomic_fetch_sub_explicit(&c->holders, 1, memory_order_acq_rel) > 1)
         return;
     gnutls_certificate_free_credentials(c->certificate);
@@ -251,7 +251,7 @@ struct tls_credentials *tls_prepare(struct tls *tls, gnutls_session_t session, e
     static gnutls_typed_vdata_st purposes[] = {
         [TLS_SERVER] = {GNUTLS_DT_KEY_PURPOSE_OID, (unsigned char *)GNUTLS_KP_TLS_WWW_CLIENT, 0},
         [TLS_CLIENT] = {GNUTLS_DT_KEY_PURPOSE_OID, (unsigned char *)GNUTLS_KP_TLS_WWW_SERVER, 0},
-    }; /* of the other end's certificate */
+    }; /* purpose that the other end's certificate must have */
     gnutls_datum_t protocol = {(unsigned char *)alpn, (unsigned)strlen(alpn)};
     struct tls_credentials *c = credentials_hold(tls);
     if (gnutls_priority_set(session, tls->priorities) < 0 ||

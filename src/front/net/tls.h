@@ -17,31 +17,33 @@ struct tls_credentials;
 
 enum tls_end { TLS_SERVER, TLS_CLIENT };
 
-/* PEM. */
+/* Paths of files in PEM. */
 struct tls_files {
-    const char *certificate; /* ours, then those that signed it */
-    const char *key;         /* not encrypted */
-    const char *ca; /* NULL: any client may come; else the other end needs a certificate that one of these signed */
-    /* Both ends are processes of one cluster, which show each other certificates of `ca`. Which names these are for
-     * does not matter: processes have no fixed addresses, and the authority signs for nobody else. */
+    const char *certificate; /* file of our certificate, then of those that signed it */
+    const char *key;         /* file of its key, not encrypted */
+    const char *ca; /* file of the authorities of which one must have signed the other end's certificate; NULL: any
+                       client may come */
+    /* Both ends are processes of one cluster, which show each other certificates signed by `ca`. The names in these
+     * certificates do not matter: processes have no fixed addresses, and the authority signs for nobody else. */
     bool cluster;
 };
 
 /* 0 or -errno with a sentence that names the file. In a cluster it is also an error if others would refuse our
- * certificate: it has expired, `ca` has not signed it, or it is not for servers and clients. Whoever starts the server;
- * `files` outlive it. */
+ * certificate: it has expired, `ca` has not signed it, or it is not for servers and clients. Called by the thread that
+ * starts the server; the strings of `files` outlive the result. */
 int tls_create(struct tls **tls, const struct tls_files *files, struct sy_error *err);
-/* When no session is left. NULL is allowed. */
+/* Call it when no session is left. NULL is allowed. */
 void tls_destroy(struct tls *tls);
 /* Reads the files again. If one of them cannot be used, everything stays as it was. Any thread. */
 int tls_reload(struct tls *tls, struct sy_error *err);
 
 /* Prepares a session that gnutls_init() has made for this end: credentials, versions, the one protocol `alpn`. Only in
- * a cluster may `end` be TLS_CLIENT. Returns what the session uses until tls_release(); NULL: no memory. Any thread. */
+ * a cluster may `end` be TLS_CLIENT. Returns the credentials that the session uses until tls_release(); NULL: no
+ * memory. Any thread. */
 struct tls_credentials *tls_prepare(struct tls *tls, gnutls_session_t session, enum tls_end end, const char *alpn);
-/* When the session is gone. NULL is allowed. */
+/* Call it when the session is gone. NULL is allowed. */
 void tls_release(struct tls_credentials *credentials);
 
-/* Says why a session with `other` ("server", "client") failed with GnuTLS's `code`. For a refused certificate it says
- * whose it is and what is wrong with it. */
+/* Says why a session with `other` ("server", "client") failed with GnuTLS's `code`. For a refused certificate the
+ * sentence says whose it is and what is wrong with it. */
 void tls_explain(gnutls_session_t session, int code, const char *other, struct sy_error *err);

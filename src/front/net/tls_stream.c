@@ -4,15 +4,15 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define HANDSHAKE_BYTES_MAX ((size_t)64 * 1024) /* of one message: a chain of certificates */
+#define HANDSHAKE_BYTES_MAX ((size_t)64 * 1024) /* most bytes of one handshake message: a chain of certificates */
 
 struct tls_stream {
     gnutls_session_t session;
     enum tls_end end;
-    int failed; /* GnuTLS's code of what ended it */
+    int failed; /* GnuTLS's error that ended the stream; 0: none */
     struct tls_credentials *credentials;
-    struct text *encrypted;
-    const char *given; /* what the peer sent and GnuTLS has not taken yet */
+    struct text *encrypted; /* bytes to be sent, the owner's text */
+    const char *given;      /* [given_bytes] bytes from the peer that GnuTLS has not taken yet */
     size_t given_bytes;
     bool established;
 };
@@ -56,7 +56,7 @@ struct tls_stream *tls_stream_create(struct tls *tls, enum tls_end end, const ch
         return NULL;
     }
     gnutls_handshake_set_max_packet_length(s->session, HANDSHAKE_BYTES_MAX);
-    gnutls_handshake_set_timeout(s->session, GNUTLS_INDEFINITE_TIMEOUT); /* whoever waits has a deadline of its own */
+    gnutls_handshake_set_timeout(s->session, GNUTLS_INDEFINITE_TIMEOUT); /* the owner has a timeout of its own */
     gnutls_transport_set_ptr(s->session, s);
     gnutls_transport_set_pull_function(s->session, pull);
     gnutls_transport_set_push_function(s->session, push);
@@ -76,7 +76,7 @@ void tls_stream_give(struct tls_stream *s, const void *data, size_t bytes) {
     s->given_bytes = bytes;
 }
 
-/* 1: established; 0: it is the peer's turn; negative: failed. */
+/* Goes on with the handshake. 1: established; 0: it is the peer's turn; negative: failed. */
 static int handshake(struct tls_stream *s) {
     int rc;
     do
@@ -105,9 +105,10 @@ ssize_t tls_stream_read(struct tls_stream *s, void *data, size_t bytes) {
             return n;
         if (n == GNUTLS_E_AGAIN && (s->given_bytes == 0 || s->given_bytes == given_bytes))
             return 0;
-        if (n == GNUTLS_E_AGAIN) /* GnuTLS says so also after a record for itself, such as new keys */
+        if (n == GNUTLS_E_AGAIN) /* returned also after a record for GnuTLS itself, such as new keys */
             continue;
-        if (n != GNUTLS_E_INTERRUPTED && n != GNUTLS_E_WARNING_ALERT_RECEIVED) { /* a renegotiation is refused, too */
+        if (n != GNUTLS_E_INTERRUPTED &&
+            n != GNUTLS_E_WARNING_ALERT_RECEIVED) { /* any other error ends the stream, also a renegotiation */
             s->failed = (int)n;
             return -ECONNRESET;
         }

@@ -1,4 +1,4 @@
-/* classify.c - finds the highest elements of each item, with a heap of as many as are wanted. */
+/* classify.c - finds the highest elements of each item, with a heap of the wanted number of classes. */
 #include "front/request/classify.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "core/system/yield.h"
 #include "model/config/labels.h"
 
-#define SLICE_ELEMENTS 4096 /* between yield points: some 50 us */
+#define SLICE_ELEMENTS 4096 /* elements between yield points: some 50 us */
 
 /* An element, and its rank: a number that grows with the element's value. */
 struct score {

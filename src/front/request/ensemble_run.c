@@ -1,4 +1,4 @@
-/* ensemble_run.c - the steps of an ensemble's request: their inputs, their requests, and how the whole ends. */
+/* ensemble_run.c - the steps of an ensemble's request: their inputs, their requests, and the end of the whole. */
 #include "front/request/ensemble_run.h"
 
 #include <errno.h>
@@ -48,11 +48,11 @@ static struct step_request *request_nth(const struct run_step *step, uint32_t n)
     return (struct step_request *)((char *)step->requests + n * step->request_bytes);
 }
 
-/* What a request of a step takes: rows [first, first + count) of its inputs, or all of them. */
+/* The part of a step's inputs that one request takes. */
 struct part {
-    bool rows;
+    bool rows; /* the request takes the rows [first, first + count); false: all rows */
     uint32_t first, count;
-    size_t strings_at[TENSORS_MAX]; /* of inputs of strings, whose rows differ in length: where the next row begins */
+    size_t strings_at[TENSORS_MAX]; /* begin of the next row in each input of strings, whose rows differ in length */
 };
 
 static int rows_take(const struct tensor_view *whole, enum datatype type, struct part *part, uint32_t input,
@@ -162,12 +162,12 @@ static bool step_reserve(struct ensemble_run *run, uint32_t v, uint32_t requests
     return true;
 }
 
-/* What a step comes to: how many requests, of how many rows. */
+/* The size of a step: its requests, and their rows. */
 struct extent {
-    bool runs;     /* false: it has nothing to do, and its outputs have no rows */
-    bool rows;     /* its inputs are divided by rows: */
-    uint32_t all;  /* rows in all, */
-    uint32_t most; /* rows of one request at most */
+    bool runs;     /* the step runs; false: it has nothing to do, and its outputs have no rows */
+    bool rows;     /* the inputs are divided by rows */
+    uint32_t all;  /* rows of the inputs */
+    uint32_t most; /* most rows of one request */
 };
 
 /* The rows of the first input that was not left out: those of a step without `for_each`. */
@@ -408,8 +408,8 @@ static int models_find(struct ensemble_run *run, struct sy_error *err) {
     return 0;
 }
 
-/* What this frontend knows of the ensemble: its graph with the parts of the SLO as they are now, and how long stages
- * take. NULL: no memory. */
+/* This frontend's times of the ensemble: the graph with the present parts of the SLO, and how long stages take. NULL:
+ * no memory. */
 static struct inference_times *times_of(struct inferences *home, uint32_t model, const struct ensemble_plan *plan) {
     struct inference_times *times = home->times[model];
     if (!times || times->of != plan ||

@@ -6,8 +6,8 @@
  *
  * sched/plan/query.h decides which step may begin when, and by when it must end, as in the simulator. This file has the
  * tensors: outputs stay in the blocks in which their runs left them, and are given back after their last reader has
- * ended. A step that is refused, a failure, or a client that leaves ends the request: its requests that still wait are
- * taken back, and no further step begins.
+ * ended. A step that is refused, a failure, or a client that leaves ends the ensemble's request: the steps' requests
+ * that still wait are taken back, and no further step begins.
  *
  * Memory comes from the frontend's slab. Called by the frontend's thread only. */
 #pragma once
@@ -22,10 +22,11 @@ struct inferences;
 struct ensemble_run;
 struct labels;
 
-/* Begins the request of an inference whose model is an ensemble, and whose deadlines are set. 0: it comes back through
- * ensemble_run_returned() or ensemble_runs_next(). Or a status with a sentence: nothing of it has begun. */
+/* Begins the request of an inference whose model is an ensemble, and whose deadlines are set. 0: the inference comes
+ * back through ensemble_run_returned() or ensemble_runs_next(). Or a status with a sentence: no step has begun. */
 int ensemble_run_begin(struct inference *inference, struct sy_error *err);
-/* A request whose `run` is set came back. The inference, if all of it is over; NULL: it goes on. */
+/* A step's request (its `run` is set) came back. Returns the inference if the whole ensemble's request is over; NULL:
+ * it goes on. */
 struct inference *ensemble_run_returned(struct request *request);
 /* The next inference that was over already when ensemble_run_begin() returned; NULL: none. */
 struct inference *ensemble_runs_next(struct inferences *home);
@@ -34,11 +35,11 @@ void ensemble_run_cancel(struct ensemble_run *run);
 /* Why an inference that is over has no outputs: a status with a sentence, and *retry: worth trying again soon. 200: it
  * has outputs. */
 unsigned ensemble_run_result(const struct ensemble_run *run, bool *retry, struct sy_error *err);
-/* The labels that the model of the step has which gives this output of the ensemble, or the nearest of the ensembles
- * around that step; NULL: none. A bulk thread may call
- * it, while it has the inference. */
+/* The labels of an output of the ensemble: those of the nearest ensemble around the step that gives the output, else
+ * those of the step's model. NULL: none. A bulk thread may call it, too, while it has the inference. */
 struct labels *ensemble_run_labels(const struct ensemble_run *run, uint32_t output);
 /* Whether a run that was given up may still read inputs of a step. */
 bool ensemble_run_is_read(const struct ensemble_run *run);
-/* Gives everything back, once nothing reads it. NULL is allowed. */
+/* Frees the run, its outputs and its references to models; only when no run reads inputs of a step any more. NULL is
+ * allowed. */
 void ensemble_run_free(struct ensemble_run *run);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static char nothing[8]; /* what tensors without elements point to */
+static char nothing[8]; /* memory that tensors without elements point to */
 
 static struct step_request *request_nth(const struct run_step *step, uint32_t n) {
     return (struct step_request *)((char *)step->requests + n * step->request_bytes);
@@ -13,7 +13,7 @@ static const struct served_model *model_of(const struct ensemble_run *run, uint3
     return &run->inference->home->models->models[run->models[step]];
 }
 
-/* Which of its model's outputs a flow of a step is; -1: the model has changed, and has none of that name. */
+/* The number of the model's output that a flow names; -1: the model has changed, and has no such output. */
 static int output_index(const struct served_model *model, const struct ensemble_flow *flow) {
     return tensor_spec_find(model->signature.outputs, model->signature.output_count, flow->name, strlen(flow->name));
 }

@@ -8,7 +8,7 @@
 
 #include "core/data/strings.h"
 
-#define TIMEOUT_US_MAX (24 * 3600 * 1000000LL) /* a day; longer ones are cut to that */
+#define TIMEOUT_US_MAX (24 * 3600 * 1000000LL) /* longest timeout, a day; longer ones are cut */
 
 static size_t room_of(const struct served_model *model) {
     return model->signature.input_count * (sizeof(struct tensor_view) + sizeof(struct infer_shared)) +

@@ -1,4 +1,4 @@
-/* infer_counters.c - a row of counters a model. */
+/* infer_counters.c - one struct of counters for each model. */
 #include "front/request/infer_counters.h"
 
 #include <errno.h>
@@ -14,11 +14,13 @@ int infer_counters_init(struct infer_counters *counters, uint32_t model_count) {
 }
 
 struct step_counters *infer_counters_steps(struct infer_counters *counters, uint32_t model) {
-    struct step_counters *steps = atomic_load_explicit(&counters->steps[model], memory_order_relaxed); /* our own */
+    struct step_counters *steps =
+        atomic_load_explicit(&counters->steps[model], memory_order_relaxed); /* relaxed: written by this thread */
     if (steps)
         return steps;
     steps = calloc(1, sizeof(*steps));
-    atomic_store_explicit(&counters->steps[model], steps, memory_order_release); /* its zeros are seen with it */
+    atomic_store_explicit(&counters->steps[model], steps,
+                          memory_order_release); /* release: readers see the zeros, too */
     return steps;
 }
 

@@ -17,14 +17,14 @@
 #include "sched/threads/wiring.h"
 
 #define NO_FREE        UINT32_MAX
-#define SLO_DEFAULT_NS NS_PER_S /* for a model whose SLO nobody chose */
+#define SLO_DEFAULT_NS NS_PER_S /* SLO of a model for which nobody chose one */
 /* A deadline that nobody asked for refuses no request: one that misses it is answered late, within LATE_MOST_NS or
  * LATE_SLOS times the SLO, whichever is longer, after its inputs are there. A long run needs more (late_most_ns()). */
 #define LATE_MOST_NS       NS_PER_S
 #define LATE_SLOS          4
 #define IDLE_BEFORE_TRIM_S 10
-#define ROOM_MIN           ((size_t)4 * 1024)    /* of a body */
-#define ROOM_BELIEVED      ((size_t)1024 * 1024) /* at once, however much is announced */
+#define ROOM_MIN           ((size_t)4 * 1024)    /* least room for a body */
+#define ROOM_BELIEVED      ((size_t)1024 * 1024) /* most room that an announced length gets at once */
 
 static struct inference *slot(const struct inferences *home, uint32_t index) {
     return (struct inference *)(home->slots + index * home->slot_bytes);
@@ -284,10 +284,10 @@ static int shared_store(struct inference *inference, struct sy_error *err) {
 
 /* ---- the way to the scheduler and back ---- */
 
-/* How long a request may wait and run, from when its inputs are there, if the server has chosen its SLO. That is ten
- * times a lone run of one profiled item or more: a request of many items, or of large ones, has it for each, so that
- * its run alone is never too long for it; but not more than best effort. Nor is the wait for a full batch, which the
- * model's configuration wants. */
+/* The time for which a request may wait and run once its inputs are there, if the server has chosen its SLO. Such an
+ * SLO is ten times a lone run of one profiled item, or more. A request of many or large items has that time for each
+ * item, up to the wait of best effort, so that its own run always fits. The wait for a full batch, which the model's
+ * configuration asks for, is added. */
 static int64_t late_most_ns(const struct infer_call *call, const struct served_model *model, int64_t slo_ns) {
     double run_ns = (double)slo_ns * call->items * (call->work > 1 ? (double)call->work : 1);
     int64_t most_ns = LATE_SLOS * slo_ns > LATE_MOST_NS ? LATE_SLOS * slo_ns : LATE_MOST_NS;

@@ -1,5 +1,5 @@
 /* inference.h - an infer request of any protocol, from its first byte to the last byte of its answer: its slot, its
- * memory, its way to the scheduler and back, how it ended.
+ * memory, its way to the scheduler and back, its end.
  *
  *     UPLOAD ---whole body, parsed---> RUNNING ---inferences_next()---> FINISHED ---answer built---> SENDING --> free
  *        \---mistake in it----------------------------------------------------------------------/
@@ -20,58 +20,60 @@
 #include "model/repository/model_index.h"
 #include "sched/plan/pipeline.h"
 
-/* Up to four for the body, two for what is known of many inputs and outputs, and inputs that cannot stay in it. */
+/* Most blocks of an inference: four for the body, two for the views of many inputs and outputs, one for each input that
+ * cannot stay in the body. */
 #define INFERENCE_BLOCKS_MAX (6 + TENSORS_MAX)
-#define INFERENCE_BLOCKS_FEW 16   /* of these find room in the slot */
-#define INFERENCE_TEXT_BYTES 1024 /* an answer's text that is no longer than this lies in the slot */
+#define INFERENCE_BLOCKS_FEW 16   /* blocks whose addresses find room in the slot */
+#define INFERENCE_TEXT_BYTES 1024 /* longest text of an answer that lies in the slot */
 
 enum inference_state {
     INFERENCE_FREE,
     INFERENCE_UPLOAD,
     INFERENCE_RUNNING,
-    INFERENCE_ORDERED, /* no inference: an order (repository_order.h) that is being carried out */
-    INFERENCE_BULK,    /* a bulk thread has it (bulk.h): it reads the body, or writes the answer */
+    INFERENCE_ORDERED, /* the slot serves no inference but an order (repository_order.h) that is being carried out */
+    INFERENCE_BULK,    /* a bulk thread (bulk.h) has the inference: it reads the body, or writes the answer */
     INFERENCE_FINISHED,
     INFERENCE_SENDING,
-    INFERENCE_READ, /* over, but something still uses its inputs (request_is_read()) */
+    INFERENCE_READ, /* the inference is over, but a run or a preparation still uses its inputs (request_is_read()) */
 };
 
 struct inference {
     struct inferences *home;
-    struct ensemble_run *run;         /* of an ensemble's request that was submitted; else NULL */
-    struct preparation *preparation;  /* of inputs. NULL: they are what the client sent */
-    const struct served_model *model; /* NULL: not known, or the slot serves something else */
+    struct ensemble_run *run;         /* run of the ensemble, once its request was submitted; else NULL */
+    struct preparation *preparation;  /* preparation of the inputs; NULL: the inputs are used as the client sent them */
+    const struct served_model *model; /* model of the request; NULL: not known yet, or the slot serves something else */
     enum inference_state state;
-    bool local; /* its client is on this machine, and may name shared memory */
-    bool cancelled;
-    bool limited;     /* the client's own deadline comes first */
-    uint32_t *holder; /* counts the slots of its client's address; NULL: nobody does */
-    uint32_t free_next;
+    bool local;         /* the client is on this machine, and may name shared memory */
+    bool cancelled;     /* inference_cancel() was called */
+    bool limited;       /* the client's own deadline is the earliest */
+    uint32_t *holder;   /* count of the slots of the client's address; NULL: not counted */
+    uint32_t free_next; /* next slot in the list of free ones, or of those that are READ */
     uint32_t block_count;
-    uint32_t region_count; /* the call's first outputs, which may hold shared memory */
-    void **blocks;         /* [block_count] in `few_blocks`, or in INFERENCE_BLOCKS_MAX pointers of the slab */
+    uint32_t region_count; /* number of the call's outputs that may hold a region of shared memory, from output 0 on */
+    void **blocks; /* [block_count] memory of the inference; the array is `few_blocks`, or INFERENCE_BLOCKS_MAX pointers
+                      in the slab */
     void *few_blocks[INFERENCE_BLOCKS_FEW];
-    struct slab *slab;   /* where blocks come from now */
-    unsigned status;     /* of the answer */
+    struct slab *slab;   /* slab that new blocks come from: the frontend's, or in BULK the bulk threads' */
+    unsigned status;     /* status of the answer */
     bool slow;           /* the client did not take the answer at once */
-    bool bulk;           /* a bulk thread had it: its time tells nothing of other answers' */
-    int64_t answered_ns; /* when the answer was built */
+    bool bulk;           /* a bulk thread had the inference, so the reply margin does not learn from it */
+    int64_t answered_ns; /* time at which the answer was built */
     struct infer_call call;
     struct infer_answer answer;
     struct text text;
-    struct text classes;    /* of outputs that are classified; on the heap */
-    struct text packed;     /* the compressed answer, on the heap; empty: not compressed */
-    struct request request; /* while RUNNING: owned by the scheduler */
+    struct text classes;    /* classes of classified outputs, on the heap */
+    struct text packed;     /* compressed answer, or copied outputs (inference_detach()), on the heap; empty: neither */
+    struct request request; /* request for the scheduler, which owns it while RUNNING */
     char text_memory[INFERENCE_TEXT_BYTES];
 };
 
 /* How long the steps of an ensemble take, as a frontend has seen it. */
 struct inference_times {
-    const struct ensemble_plan *of; /* which plan this is about: its address, */
-    uint64_t number;                /* and by its number */
-    uint64_t divisions;             /* the count of the plan's divisions whose parts `graph` has */
-    uint32_t runs;                  /* that have these */
-    struct pipeline graph;
+    const struct ensemble_plan *of; /* plan that the times belong to */
+    uint64_t number;                /* number of that plan, since another plan may get its address */
+    uint64_t divisions;             /* plan->divisions when `graph` was filled */
+    uint32_t runs;                  /* runs that use this struct */
+    struct pipeline graph;          /* stages, with the present parts of the SLO */
     struct pipeline_times times;
 };
 
@@ -80,76 +82,76 @@ struct inferences {
     struct slab *slab;
     struct port *port;
     struct shared_view shared;
-    struct infer_counters counters; /* read by any thread */
+    struct infer_counters counters; /* counts, read by any thread */
     uint32_t running;               /* requests that the scheduler has */
-    uint32_t preparing;             /* preparations under way, */
-    struct list_node preparations;  /* and a list of them */
-    struct preparer *preparer;      /* NULL: nobody prepares inputs */
-    struct inbox *inbox;            /* where preparations come back; the frontend sets it */
-    int64_t busy_ns;                /* when inferences_trim() last saw the slab in use */
-    char *slots;                    /* each begins with a struct inference */
+    uint32_t preparing;             /* preparations under way */
+    struct list_node preparations;  /* list of the preparations under way */
+    struct preparer *preparer;      /* threads that prepare inputs; NULL: none */
+    struct inbox *inbox;            /* inbox for preparations that come back; set by the frontend */
+    int64_t busy_ns;                /* last time that inferences_trim() saw the slab in use */
+    char *slots;                    /* [slot_count] slots of slot_bytes, each begins with a struct inference */
     size_t slot_bytes;
     uint32_t slot_count;
-    uint32_t fresh;                   /* slots from here on were never used */
-    uint32_t free;                    /* first of the slots given back, the last used first: it is in the cache */
-    const struct model_index *models; /* as they are now: the steps of ensembles are looked up there. The frontend sets
-                                       * it; NULL: ensembles are not served */
-    struct inference_times **times;   /* [counters.model_count] of ensembles that were asked for */
-    struct ensemble_run *runs_over;   /* ensembles' requests that were over as soon as they began */
-    uint32_t read;                    /* first of the slots that are READ: given back once nothing uses their inputs */
+    uint32_t fresh; /* first of the slots that were never used */
+    uint32_t free;  /* first of the free slots; the last one used comes first, since it is in the cache */
+    const struct model_index *models; /* present list of models, for the steps of ensembles; set by the frontend; NULL:
+                                         ensembles are not served */
+    struct inference_times **times;   /* [counters.model_count] times of ensembles that had requests; else NULL */
+    struct ensemble_run *runs_over;   /* runs of ensembles that were over as soon as they began */
+    uint32_t read;                    /* first of the slots that are READ */
 };
 
 struct inferences_config {
-    struct port *port;            /* NULL: none is submitted */
-    uint32_t model_count;         /* their numbers are below this */
-    uint32_t slot_count;          /* infer requests at once */
-    size_t slot_bytes;            /* a slot; it begins with a struct inference */
-    uint64_t inputs_bytes_max;    /* memory for the inputs of all requests */
-    struct shared_memory *shared; /* NULL: shared memory is not served */
-    struct preparer *preparer;    /* NULL: models that prepare inputs are not served */
+    struct port *port;            /* port to the scheduler; NULL: no request is submitted */
+    uint32_t model_count;         /* bound of the models' numbers */
+    uint32_t slot_count;          /* number of slots: infer requests at once */
+    size_t slot_bytes;            /* size of a slot, which begins with a struct inference */
+    uint64_t inputs_bytes_max;    /* bound of the memory for the inputs of all requests */
+    struct shared_memory *shared; /* registry of shared memory; NULL: not served */
+    struct preparer *preparer;    /* threads that prepare inputs; NULL: models that need them are not served */
 };
 
 /* 0 or -ENOMEM; call inferences_destroy() in either case. */
 int inferences_init(struct inferences *home, const struct inferences_config *config);
 void inferences_destroy(struct inferences *home);
 
-/* A slot for a request that arrives now (UPLOAD), or NULL: all are taken. The bytes behind the struct inference are as
- * their last user left them, zeros at first. */
+/* A slot for a request that arrives now (UPLOAD); NULL: all slots are taken. The bytes behind the struct inference are
+ * as the slot's last user left them, zeros at first. */
 void *inference_take(struct inferences *home, int64_t now_ns);
-/* Gives back the slot and all that it holds. The inputs, the model and the slot itself stay while a hanging run may
- * read the inputs, or a preparation uses them. Not while RUNNING or ORDERED. */
+/* Gives back the slot and all that it holds; not while RUNNING, ORDERED or BULK. While a hanging run may read the
+ * inputs, or a preparation uses them, the inputs, the reference to the model and the slot itself stay. */
 void inference_free(struct inference *inference);
 /* The request is for the served model of this index. At most once a slot; the model stays until the slot is given back.
  */
 void inference_model(struct inference *inference, const struct served_model *models, uint32_t index);
-/* Adds n references to a served model, or removes them if n is negative. The model stays while it has any. */
+/* Adds n references to a served model, or removes -n references. The model stays while it has any. */
 void inferences_hold(struct inferences *home, uint32_t model, int32_t n);
-/* A block of the inference's slab, held until the inputs are given back; NULL: the memory is exhausted. As
- * infer_memory.take() its context is the inference. */
+/* A block of the inference's slab, kept until the inputs are given back; NULL: the memory is exhausted. It serves as
+ * infer_memory.take(), with the inference as the context. */
 void *inference_block(void *inference, size_t bytes);
 /* Gives such a block back early. */
 void inference_block_give(void *inference, void *block);
-/* How much room to give a body of which `arrived` bytes have come, and `expected` are announced (SIZE_MAX: not known).
- * While memory is plenty, all that is announced, up to 1 MiB at once. Else twice what has come, so that an announcement
- * alone takes hardly any memory. */
+/* The room for a body of which `arrived` bytes have come and `expected` are announced (SIZE_MAX: not known). While
+ * memory is plenty: the announced length, up to 1 MiB at once. Else twice `arrived`, so that an announcement alone
+ * takes hardly any memory. */
 size_t inference_room(const struct inference *inference, size_t arrived, size_t expected);
-/* Gives the inputs' memory back, once the answer is built: it points into the outputs only. */
+/* Gives the inputs' memory back. Call it once the answer is built, which points only into the outputs. */
 void inference_blocks_give(struct inference *inference);
 
-/* Before the request is parsed: whether it comes too late. The deadline that its model gives it, or `limit_ns` (0:
- * none), has passed; or, if this thread is `behind`, half of that time has, since with the rest it would hardly be in
- * time and only make others late. A request whose words (JSON, or protobuf without tensors) may ask for another
- * deadline does not. 0: it does not; or the status of its refusal with a sentence. */
+/* Before a request is parsed: whether it comes too late. That is so if the deadline by its model, or `limit_ns` (0:
+ * none), has passed. If this thread is `behind`, it is so when half of the time until then has passed: such a request
+ * would hardly be in time, and would make others late. A request whose words (JSON, or protobuf without tensors) may
+ * ask for another deadline is never too late. 0: not too late; or the status of the refusal with a sentence. */
 unsigned inference_late(struct inference *inference, const char *words, size_t bytes, int64_t limit_ns, bool behind,
                         int64_t now_ns, struct sy_error *err);
 /* Submits a request whose `call` is filled; inputs in shared memory are read first. Its deadline comes from its timeout
  * or its model's SLO, or is `limit_ns` if that is earlier (0: none). 0: RUNNING; or a status with a sentence. */
 unsigned inference_submit(struct inference *inference, int64_t limit_ns, struct sy_error *err);
-/* The client no longer waits for the inference; it comes back all the same. Does nothing unless RUNNING. The second
- * does so for all. */
+/* The client no longer waits for the inference, or, with inferences_cancel(), for any inference. A cancelled inference
+ * still comes back. Does nothing unless RUNNING. */
 void inference_cancel(struct inference *inference);
 void inferences_cancel(struct inferences *home);
-/* Whether the scheduler, a bulk thread or a preparing thread has some inference. */
+/* Whether the scheduler, a bulk thread or a preparing thread still has any inference. */
 bool inferences_away(const struct inferences *home);
 /* The next inference that the scheduler gives back, FINISHED; NULL: none now. */
 struct inference *inferences_next(struct inferences *home);
@@ -158,8 +160,9 @@ struct inference *inferences_next(struct inferences *home);
 unsigned inference_result(struct inference *inference, bool *retry, struct sy_error *err);
 /* The answer is built, with this status: SENDING. */
 void inference_answered(struct inference *inference, unsigned status);
-/* The client does not take the answer at once: if the outputs of its batch are more than twice as large, copies what is
- * its own and lets them go. Else one slow client would keep what all others of the batch have long been sent. */
+/* The client does not take the answer at once. If the outputs of the whole batch are more than twice as large as the
+ * client's part, copies that part and gives the outputs back. Otherwise one slow client would keep outputs in memory
+ * that all others of the batch have long been sent. */
 void inference_detach(struct inference *inference);
 /* Counts a request, a client's or a step's, that ended at end_ns. */
 void inferences_count(struct inferences *home, const struct request *request, enum outcome outcome, int64_t end_ns);
@@ -167,18 +170,18 @@ void inferences_count(struct inferences *home, const struct request *request, en
  * out. */
 void inference_count(const struct inference *inference, int64_t sent_ns);
 
-/* What a bulk job makes the answer from, of a request that has run: the bytes of all its outputs. 0: no such job, since
- * few bytes are to be written as JSON, sorted, compressed or copied, or the request failed. `as_json`: outputs are JSON
- * unless the client asked otherwise. */
+/* The size of the bulk job that writes the answer of a request that has run: the bytes of its outputs. 0: no bulk job
+ * is needed, since few bytes are to be written as JSON, sorted, compressed or copied, or the request failed. `as_json`:
+ * outputs are JSON unless the client asked otherwise. */
 size_t inference_answer_work(const struct inference *inference, bool as_json, bool compressed);
-/* Hands the job (`run`, `home`, `client` and `bytes` are set) to a bulk thread, which owns all of the inference until
- * the job comes back: BULK. inference_from_bulk() then puts the inference into `state`. */
+/* Hands a job, whose `run`, `home`, `client` and `bytes` are set, to a bulk thread, which owns the whole inference
+ * (BULK) until the job comes back. Then inference_from_bulk() sets the inference's state. */
 void inference_to_bulk(struct inference *inference, struct bulk *bulk, struct bulk_job *job);
 void inference_from_bulk(struct inference *inference, enum inference_state state);
 
-/* The first publishes how much the slab holds. The second gives memory back that nothing used for a while, or that a
- * hanging run has read, once that run is over. */
+/* Publishes the slab's bytes in the counters. */
 void inferences_publish(struct inferences *home);
+/* Returns memory to the system that was not used for a while, and calls inferences_look(). */
 void inferences_trim(struct inferences *home, int64_t now_ns);
-/* Gives back the slots that ended while something still used their inputs, and which nothing uses any more. */
+/* Gives back the slots that are READ and whose inputs nothing uses any more. */
 void inferences_look(struct inferences *home);

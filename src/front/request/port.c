@@ -16,10 +16,10 @@
 #include "core/util/siphash.h"
 #include "sched/threads/wiring.h"
 
-#define BEST_EFFORT_PART   4 /* this part of the outstanding requests may be best effort: those wait long */
-#define OTHERS_PART        8 /* this part of them is kept from queries that have several requests, for all others */
-#define MESSAGES_A_REQUEST 2 /* that a ring always has room for: an arrival and a cancellation */
-#define REPLY_PART_MOST    4 /* the reply margin takes this part of a request's time at most */
+#define BEST_EFFORT_PART   4 /* part of the outstanding requests that may be best effort, since these wait long */
+#define OTHERS_PART        8 /* part of the outstanding requests that queries of several requests may not take */
+#define MESSAGES_A_REQUEST 2 /* messages for which a ring always has room: an arrival and a cancellation */
+#define REPLY_PART_MOST    4 /* part of a request's time that the reply margin takes at most */
 /* With a reply margin that is too long every request is refused, so that no reply corrects the margin. So after
  * REFUSED_UNTIL_RELAX refusals in a row it relaxes every RELAX_EVERY_NS until a request is answered. Time counts, not
  * further refusals: requests that nothing could serve are refused as fast as they are sent, and say nothing about the
@@ -30,23 +30,23 @@
 struct port {
     struct wiring *wiring;
     uint32_t index;
-    uint32_t outstanding; /* requests that have not come back, or are still read (request_is_read()) */
-    uint32_t best_effort; /* best-effort requests that have not come back */
-    bool *model_rung;     /* [model_threads] */
-    uint32_t sent;        /* messages of this turn */
-    uint32_t turn;        /* which ring port_next() looks at next */
-    bool unflushed;       /* port_next() has sent something */
-    struct request *over; /* requests that ended while they were held, linked by over_next */
-    struct margin reply;
-    uint32_t refused_in_row; /* since the last reply that was measured */
-    int64_t relaxed_ns;      /* when REFUSED_UNTIL_RELAX was reached, or the margin last relaxed */
-    /* by slot, [wiring->port_requests] */
+    uint32_t outstanding;    /* requests that have not come back, or are still read (request_is_read()) */
+    uint32_t best_effort;    /* best-effort requests that have not come back */
+    bool *model_rung;        /* [model_threads] the thread has messages of this turn */
+    uint32_t sent;           /* messages of this turn */
+    uint32_t turn;           /* ring that port_next() looks at next */
+    bool unflushed;          /* port_next() has sent something */
+    struct request *over;    /* requests that ended while they were held, linked by over_next */
+    struct margin reply;     /* reply margin */
+    uint32_t refused_in_row; /* refusals since the last reply that was measured */
+    int64_t relaxed_ns;      /* time at which REFUSED_UNTIL_RELAX was reached, or the margin was last relaxed */
+    /* arrays by slot, [wiring->port_requests] each */
     struct request **requests;
     struct request_card *cards;
-    uint32_t *submissions;     /* number of the last submission in this slot */
-    struct siphash_key secret; /* that these numbers are drawn with, */
-    uint64_t drawn;            /* and how many have been */
-    uint32_t *free;            /* unused slots; [outstanding] is the next one to be taken */
+    uint32_t *submissions;     /* number of the slot's last submission */
+    struct siphash_key secret; /* key by which submission numbers are drawn */
+    uint64_t drawn;            /* count of the submission numbers drawn */
+    uint32_t *free;            /* unused slots from index `outstanding` on; that one is taken next */
 };
 
 /* The cards' pages take memory only once a request needs them. Other processes of this host that pull inputs read the

@@ -1,4 +1,4 @@
-/* preparation.c - from what a request brings for its prepared inputs to a preparation, and back. */
+/* preparation.c - makes the preparation of a request from the inputs that its client sent, and takes it back. */
 #include "front/request/preparation.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "front/request/inference.h"
 #include "front/request/preparer.h"
 
-/* What is to be prepared. */
+/* The inputs that are to be prepared. */
 struct order {
     struct inferences *home;
     const struct served_model *model;

@@ -1,4 +1,4 @@
-/* preparation.h - a request whose model prepares inputs: what is checked and reserved before it is submitted.
+/* preparation.h - a request whose model prepares inputs: checks and memory before the request is submitted.
  *
  *     sizes read and checked -> memory for what is made -> request submitted, inputs promised -> prepared meanwhile
  *
@@ -15,24 +15,25 @@ struct preparation;
 struct request;
 struct served_model;
 
-/* Looks at what a call brings for prepared inputs (of images, at their headers), refuses what is too large or does not
- * fit its model, and puts the tensors that will be made of it in its place in `call`. 0: *made is the preparation. Else
- * a status with a sentence: 400 for an image, 503 for memory, 501 where nobody prepares. */
+/* Checks the inputs of a call that are to be prepared (of images, the headers), and refuses those that are too large or
+ * do not fit the model. Replaces them in `call` by the tensors that will be made of them. 0: *made is the preparation.
+ * Else a status with a sentence: 400 for an image, 503 for memory, 501 if nobody prepares inputs. */
 int preparation_make(struct inferences *home, const struct served_model *model, struct infer_call *call,
                      struct preparation **made, struct sy_error *err);
-/* Submits the request, and its preparation. Its deadline moves by what the preparation is promised to take, up to
- * deadline_most_ns (0: it does not). As port_submit(); also -ENOBUFS: PREPARATIONS_MAX are under way. */
+/* Submits the request and its preparation. The request's deadline moves by the promised time of the preparation, up to
+ * deadline_most_ns (0: it does not move). Returns as port_submit(), or -ENOBUFS: PREPARATIONS_MAX are under way. */
 int preparation_submit(struct inferences *home, struct request *request, struct preparation *preparation,
                        int64_t deadline_most_ns);
-/* Gives its memory back; not while it is under way. NULL is allowed. */
+/* Gives the preparation's memory back; not while the preparation is under way. NULL is allowed. */
 void preparation_free(struct preparation *preparation);
-/* A preparation has come back: tells the port, and counts it. If its request has ended, this may free the preparation.
+/* A preparation has come back: counts it, and tells the port. If the request has ended, the preparation may be freed.
  */
 void preparation_returned(struct preparation *preparation);
 /* Gives up requests whose time is over while they wait for their inputs, so that nobody waits for a preparation that
- * takes too long. Call it often while inferences.preparing. */
+ * takes too long. Call it often while inferences.preparing is not 0. */
 void preparations_look(struct inferences *home, int64_t now_ns);
-/* Nobody waits for the preparation any more: ends it soon, unless it has come back (preparer_drop()). */
+/* Nobody waits for the preparation any more: has it end soon (preparer_drop()), unless it has come back. */
 void preparation_drop(struct preparation *preparation);
-/* The status if it has failed, with a sentence: 400 for an image, 500 for a model that prepares. Else 0. */
+/* The status of a failed preparation with a sentence: 400 for an image, 500 for a model that prepares. 0: it has not
+ * failed. */
 unsigned preparation_failed(const struct preparation *preparation, struct sy_error *err);

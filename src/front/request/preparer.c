@@ -1,4 +1,4 @@
-/* preparer.c - a queue under a lock, threads that take from it, and the times that steps take. */
+/* preparer.c - a queue of preparations under a lock, the threads that take from it, and the measured times of steps. */
 #include "front/request/preparer.h"
 
 #include <errno.h>
@@ -13,9 +13,10 @@
 #include "core/util/time.h"
 #include "front/bulk/inbox.h"
 
-/* What a preparation takes beside its steps: two wake-ups, and what is the same for images of any size. */
+/* Time of a preparation beside its steps: two wake-ups, and the part of decoding that does not depend on the image's
+ * size. */
 #define FIXED_NS (100 * NS_PER_US)
-/* Guesses of what a unit of image_work() takes, until one was measured. */
+/* Time for a unit of image_work(), until one was measured. */
 static const double guesses_ns[IMAGE_KIND_COUNT] = {
     [IMAGE_KIND_JPEG] = 6, [IMAGE_KIND_JPEG_PROGRESSIVE] = 15, [IMAGE_KIND_PNG] = 12};
 /* The measured time of an image with less work than this counts less, in proportion: a small image's time is mostly
@@ -23,19 +24,19 @@ static const double guesses_ns[IMAGE_KIND_COUNT] = {
 #define WORK_COUNTED 262144
 
 struct preparer {
-    _Atomic uint32_t taken; /* places */
+    _Atomic uint32_t taken; /* places taken, of PREPARATIONS_MAX */
     pthread_mutex_t lock;
     pthread_cond_t bell;
-    /* by whether they are best effort: */
-    struct list_node waiting[2];         /* the oldest first */
-    int64_t ahead_ns[2];                 /* estimates of what waits and what is under way, added up */
-    struct list_node gaps;               /* best effort that is under way, and has not been told to give way */
+    /* arrays by `best_effort` */
+    struct list_node waiting[2];         /* preparations that wait for a thread, the oldest first */
+    int64_t ahead_ns[2];                 /* sum of the estimates of preparations that wait or are under way */
+    struct list_node gaps;               /* best-effort preparations that are under way and were not told to give way */
     uint32_t busy;                       /* threads that prepare something */
-    struct pace paces[IMAGE_KIND_COUNT]; /* of a unit of image_work() */
-    bool ends;
-    uint32_t begun;   /* threads that have taken their number */
-    uint32_t running; /* threads; for who calls preparer_start() */
-    uint32_t count;   /* threads, once a model needs them */
+    struct pace paces[IMAGE_KIND_COUNT]; /* measured times for a unit of image_work() */
+    bool ends;                           /* the threads are to end */
+    uint32_t begun;                      /* threads that have taken their numbers */
+    uint32_t running;                    /* threads started; for the caller of preparer_start() */
+    uint32_t count;                      /* threads that preparer_start() starts */
     pthread_t threads[];
 };
 
@@ -122,7 +123,7 @@ static void halt(struct preparation *preparation) {
         preparation->stop_ops->stop(preparation->stop, true);
 }
 
-/* What nobody waits for must not lengthen the promises to others, nor keep its place and its memory. */
+/* A preparation for which nobody waits must not lengthen the promises to others, nor keep its place and its memory. */
 void preparer_drop(struct preparer *p, struct preparation *preparation) {
     pthread_mutex_lock(&p->lock);
     bool waits = preparation->waits;
@@ -202,11 +203,11 @@ static void preparation_leave(struct preparer *p, struct preparation *preparatio
 
 /* ---- the threads ---- */
 
-/* What a thread has of its own. */
+/* The state of one thread. */
 struct worker {
     struct preparer *preparer;
     const struct transform_ops *stop_ops;
-    struct transform_stop *stop; /* for the models that it runs; NULL: it has run none */
+    struct transform_stop *stop; /* handle to stop the models that the thread runs; NULL: it has run none */
 };
 
 static void image_prepare(struct preparer *p, struct preparation *preparation, const struct preparation_item *item) {
@@ -249,8 +250,8 @@ static bool stop_show(struct worker *w, struct preparation *preparation) {
     return wanted;
 }
 
-/* From now on halt() can no longer stop the run. Returns whether it did; the thread's next run is not stopped by that.
- */
+/* From now on halt() can no longer stop the run. Returns whether halt() was called, and clears the stop, so that the
+ * thread's next run is not stopped. */
 static bool stop_hide(struct worker *w, struct preparation *preparation) {
     pthread_mutex_lock(&w->preparer->lock);
     bool stopped = is_halted(preparation);

@@ -3,7 +3,7 @@
 
 #include "sched/threads/wiring.h"
 
-/* How long the request may take. */
+/* The time that the request may take. */
 static double allowed_ms(const struct request *request) {
     return (double)(request->deadline_ns - request->arrival_ns) / (double)NS_PER_MS;
 }
@@ -17,7 +17,7 @@ static unsigned queue_full(const struct served_model *model, uint8_t priority, s
         model->queue.rules[priority].queue_max, of, model->name);
 }
 
-/* A newcomer who never asked for a deadline wants to know where it comes from. */
+/* A hint for a client that never asked for a deadline: where it can be set. */
 #define CHOSEN_HELP "slo_ms in its symphony.yaml, --slo-ms or the request's timeout say how long it may take"
 
 static unsigned deadline_missed(const char *name, const struct request *request, bool limited, struct sy_error *err) {

@@ -1,4 +1,4 @@
-/* refusal.h - what a client is told of a request that the scheduler refused. Pure; any thread. */
+/* refusal.h - the status and sentence for a client whose request the scheduler refused. Pure; any thread. */
 #pragma once
 
 #include "core/util/error.h"
@@ -6,6 +6,6 @@
 #include "model/config/served_model.h"
 
 /* The status (503, or 504 if the deadline was the client's own: `limited`) and the sentence for a request of `model`
- * that came back refused. *retry: whether it is worth trying again soon. */
+ * that came back refused. *retry: whether the client may try again soon. */
 unsigned refusal_result(const struct served_model *model, const struct request *request, bool limited, bool *retry,
                         struct sy_error *err);

@@ -1,4 +1,4 @@
-/* repository_order.c - hands orders over and reads what they ask for. */
+/* repository_order.c - hands orders over, and reads their bodies. */
 #include "front/request/repository_order.h"
 
 #include <gnutls/gnutls.h>
@@ -16,7 +16,7 @@
 enum { REQUEST_MODEL = 2, REQUEST_PARAMETERS = 3 };
 enum { PARAMETER_BOOL = 1, PARAMETER_STRING = 3, PARAMETER_BYTES = 4 };
 
-#define KEY_BYTES 256 /* longer keys are cut: none is known, and no file has so long a name */
+#define KEY_BYTES 256 /* longest key; longer ones are cut, since no known key and no file name is that long */
 
 /* ---- to the desk and back ---- */
 

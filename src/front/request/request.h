@@ -17,63 +17,65 @@
 #define REQUEST_ABSENT_MAX 3
 /* A request whose inputs so many backends did not take is not sent to another. */
 #define REQUEST_MISFIT_MAX 3
-/* A request that so many backends had when they were lost is not sent to another: it may be why, and would end all of
- * them. */
+/* A request that so many backends had when they were lost is not sent to another: it may be the cause, and would end
+ * all of them. */
 #define REQUEST_GONE_MAX 3
-/* From so many lost backends on, such a request runs alone. Not from the first on: else all requests of a backend that
- * ended for another reason would run one by one. */
+/* A request that so many backends had when they were lost runs alone from then on. After one lost backend it does not:
+ * if a backend ends for another reason, all its requests would run one by one. */
 #define REQUEST_GONE_DOUBTFUL 2
 
 struct ensemble_run;
 
 struct request {
     /* set before port_submit() */
-    uint32_t model;                   /* served model's index */
-    uint32_t items;                   /* batch dimension of its inputs; 1 for models without one */
-    int64_t arrival_ns, deadline_ns;  /* the client's own deadline; port_submit() takes the reply margin off */
-    int64_t due_ns;                   /* the deadline as it was submitted: answered by then, it is in time */
-    int64_t late_until_ns;            /* if it misses deadline_ns, which nobody asked for, it goes on as best effort
-                                       * until then (port_next()). 0: it is refused */
-    uint64_t shape_key;               /* 0 for models of one shape, else a hash of the inputs' other dimensions */
-    uint8_t priority;                 /* as the scheduler counts (core/data/messages.h) */
-    bool delay;                       /* it may run after its deadline: best effort from then on */
-    uint16_t batch_most;              /* items that batches with it should have at most; 0: any */
-    float work;                       /* elements of an item's inputs, divided by the profiled item's */
-    const struct tensor_view *inputs; /* [input_count] in the signature's order; they and their data stay in place until
-                                       * it comes back, and the data while request_is_read() */
+    uint32_t model; /* index of the served model */
+    uint32_t items; /* rows of the batch dimension; 1 for models without one */
+    int64_t arrival_ns,
+        deadline_ns;       /* arrival, and deadline for the client's answer; port_submit() subtracts the reply margin */
+    int64_t due_ns;        /* deadline for an answer in time; stays when deadline_ns moves */
+    int64_t late_until_ns; /* end of the request as best effort, if it misses a deadline_ns that nobody asked for
+                              (port_next()); 0: it is then refused */
+    uint64_t shape_key;    /* hash of the inputs' dimensions but the batch; 0: the model has one shape only */
+    uint8_t priority;      /* priority as the scheduler counts it (core/data/messages.h) */
+    bool delay;            /* the request may run after its deadline, as best effort */
+    uint16_t batch_most;   /* most items that its batch should have; 0: any number */
+    float work;            /* elements of an item's inputs, divided by the profiled item's */
+    const struct tensor_view *inputs; /* [input_count] inputs in the signature's order; the array and the data stay in
+                                         place until the request comes back, the data also while request_is_read() */
     uint32_t input_count;
     bool preparing;           /* the inputs are still being written, until port_prepared() */
-    int64_t ready_ns;         /* if `preparing`: when the inputs are promised to be there */
-    struct ensemble_run *run; /* the ensemble's request of which this is a step (front/request/ensemble_run.h); */
-    uint32_t step;            /* its number. NULL: it is a client's request */
+    int64_t ready_ns;         /* time for which the inputs are promised, if `preparing` */
+    struct ensemble_run *run; /* run of the ensemble of which this is a step's request; NULL: a client's request */
+    uint32_t step;            /* number of that step, if `run` is not NULL */
 
     /* for the port */
-    uint32_t slot;             /* of its port */
-    int64_t deadline_sched_ns; /* for the scheduler: the deadline less the reply margin */
-    bool cancelled;            /* by port_cancel() */
-    bool alone;                /* a batch failed, and this request may be why: it shares no run any more */
-    uint8_t breaks;            /* accelerators that failed while they ran it */
-    uint8_t absent;            /* accelerators that gave it back: its model was not resident */
-    uint8_t misfits;           /* backends that gave it back: they do not take its inputs */
-    uint8_t gone;              /* backends that were lost while they had it */
-    uint32_t readers;          /* runs that were given up and may still read the inputs, and the preparation */
-    bool back;                 /* it has come back */
-    bool held;                 /* the scheduler does not have it: it waits for its inputs */
-    bool unprepared;           /* its inputs will never be there */
-    uint32_t left_out;         /* batches that ran without it, since its inputs were not there yet */
-    struct request *over_next; /* the next one of those that ended while they were held */
+    uint32_t slot;             /* slot in the port */
+    int64_t deadline_sched_ns; /* deadline for the scheduler: deadline_ns less the reply margin */
+    bool cancelled;            /* port_cancel() was called */
+    bool alone;                /* the request may have made a batch fail, so it shares no run any more */
+    uint8_t breaks;            /* accelerators that failed while they ran the request */
+    uint8_t absent;            /* accelerators that gave the request back, since its model was not resident */
+    uint8_t misfits;           /* backends that gave the request back, since they do not take its inputs */
+    uint8_t gone;              /* backends that were lost while they had the request */
+    uint32_t readers;          /* users of the inputs: hanging runs that may still read them, and the preparation */
+    bool back;                 /* the request has come back */
+    bool held;                 /* the request waits in the port for its inputs; the scheduler does not have it */
+    bool unprepared;           /* the inputs will never be there */
+    uint32_t left_out;         /* batches that ran without the request, since its inputs were not there yet */
+    struct request *over_next; /* next request in the port's list of requests that ended while held */
 
     /* set when it has come back */
     enum request_status status;
     enum refusal refusal;
-    struct output_block *block; /* a reference, if OK or FAILED; the frontend puts it after sending */
-    uint32_t first_item;        /* of this request in the block's outputs; ITEMS_WHOLE: they are all its own */
-    uint32_t batch_items;       /* of the batch it ran in */
+    struct output_block *block; /* outputs, or the reason of a failure: a reference, if OK or FAILED; the frontend gives
+                                   it back after sending */
+    uint32_t first_item;  /* first item of this request in the block's outputs; ITEMS_WHOLE: all outputs are its own */
+    uint32_t batch_items; /* items of the batch that the request ran in */
     int64_t run_start_ns, run_end_ns;
 };
 
-/* Whether a run that was given up may still read the inputs, or a preparation write them. While one may, their memory
- * stays as it is, and so does the request's model. */
+/* Whether a hanging run that was given up may still read the inputs, or a preparation may still write them. As long as
+ * that is so, the memory of the inputs and the request's model stay as they are. */
 static inline bool request_is_read(const struct request *request) {
     return request->readers > 0;
 }

@@ -14,14 +14,14 @@
 #include "core/util/utf8.h"
 
 struct shared_memory {
-    const char *prefix;   /* of keys, without slashes before it; "": any */
-    pthread_mutex_t lock; /* for all that follows except `version` */
+    const char *prefix;   /* prefix that keys must have, without leading slashes; "": any key is allowed */
+    pthread_mutex_t lock; /* lock of the fields below, except for `version` */
     uint32_t count;
     struct shared_region *regions[SHARED_REGIONS_MAX];
-    _Atomic uint64_t version; /* of the regions; views compare it */
+    _Atomic uint64_t version; /* count of changes of the regions, which views compare */
 };
 
-/* What shm_open() makes of a key. */
+/* The name that shm_open() uses for a key. */
 static const char *object_name(const char *key) {
     return key + strspn(key, "/");
 }

@@ -1,4 +1,4 @@
-/* accelerators_answer.c - reads numbers and orders, writes states. */
+/* accelerators_answer.c - reads accelerators' numbers and orders, and writes their states. */
 #include "front/v2/accelerators_answer.h"
 
 #include <jansson.h>
@@ -8,7 +8,7 @@
 #include "front/v2/json_put.h"
 #include "front/v2/request_json.h"
 
-/* What a client is told to do about an order that the server does not take. */
+/* The sentence for an order that the server does not take. */
 #define ORDERS_FIXED                                                                                                   \
     "accelerators are drained and joined by clients with --accelerator-control or --model-control-mode explicit only"
 

@@ -1,12 +1,12 @@
-/* accelerators_answer.h - /v2/symphony/accelerators: which there are, and orders to drain them and to have them back.
- * An extension of this server's own. */
+/* accelerators_answer.h - /v2/symphony/accelerators: lists accelerators, and takes orders to drain them and to take
+ * them back. An extension of this server. */
 #pragma once
 
 #include "front/request/accelerators.h"
 #include "front/v2/v2.h"
 
-/* GET: all of them. */
+/* Answers GET of all accelerators. */
 void accelerators_answer(struct v2_answer *answer, const struct accelerator_source *source);
-/* GET and POST of one, whose number is the route's `version`; `body` is a POST's. */
+/* Answers GET and POST of one accelerator, whose number is the route's `version`; `body` is a POST's. */
 void accelerator_answer(struct v2_answer *answer, const struct v2_route *route, const struct accelerator_source *source,
                         const char *body, size_t bytes);

@@ -1,4 +1,4 @@
-/* describe.c - messages put together from the served models. */
+/* describe.c - composes messages from the served models. */
 #include "front/v2/describe.h"
 
 #include <errno.h>
@@ -11,11 +11,11 @@
 #include "model/config/ensemble.h"
 #include "model/config/model_config.h"
 
-#define BYTES_FIXED     ((size_t)1024 * 1024) /* untouched pages cost nothing; 1024 regions take 700 KB */
-#define BYTES_PER_MODEL ((size_t)2048)        /* in an answer that lists all models */
-#define BYTES_PER_SIZE  ((size_t)256)         /* of a model's batches */
-#define BYTES_PER_STEP  ((size_t)256)         /* of an ensemble, */
-#define BYTES_PER_FLOW  ((size_t)96)          /* and of a tensor that the step takes or gives */
+#define BYTES_FIXED     ((size_t)1024 * 1024) /* 1024 regions take 700 KB; untouched pages cost nothing */
+#define BYTES_PER_MODEL ((size_t)2048)        /* bytes for each model */
+#define BYTES_PER_SIZE  ((size_t)256)         /* bytes for each batch size of a model */
+#define BYTES_PER_STEP  ((size_t)256)         /* bytes for each step of an ensemble */
+#define BYTES_PER_FLOW  ((size_t)96)          /* bytes for each input or output of a step */
 
 /* An ensemble's steps in its configuration. */
 static size_t steps_bytes(const struct ensemble *ensemble) {
@@ -51,7 +51,7 @@ static void *take(struct description *d, size_t bytes) {
     return piece;
 }
 
-/* A message of the type, as its initialiser has it. */
+/* Takes memory for a message of the type, and initialises it. */
 #define NEW(d, type, initialiser) memcpy(take(d, sizeof(type)), &(type)initialiser, sizeof(type))
 
 static char *version_text(struct description *d, uint32_t version) {
@@ -60,7 +60,7 @@ static char *version_text(struct description *d, uint32_t version) {
     return text;
 }
 
-/* A string of ours for a field that is not const. */
+/* Casts a constant string for a field that is not const. */
 static char *text_of(const char *literal) {
     return (char *)literal;
 }
@@ -357,7 +357,7 @@ static Inference__StatisticDuration *duration(struct description *d, uint64_t co
     return duration;
 }
 
-/* Of the batch sizes that were run. */
+/* Describes the batch sizes that were run. */
 static void batches_describe(struct description *d, Inference__ModelStatistics *m,
                              const struct statistics_source *source, uint32_t number, uint32_t batch_max) {
     struct batch_statistics *by_size = take(d, batch_max * sizeof(*by_size));

@@ -1,6 +1,6 @@
-/* describe.h - what the server says of itself and its models, as the messages of proto/inference.proto.
+/* describe.h - descriptions of the server and its models, as the messages of proto/inference.proto.
  *
- * Both protocols answer with them: gRPC as they are, HTTP as JSON (message_json.h). Any thread; not on the hot path. */
+ * gRPC sends these messages as they are, HTTP as JSON (message_json.h). Any thread; not on the hot path. */
 #pragma once
 
 #include "core/util/error.h"
@@ -10,34 +10,35 @@
 #include "front/v2/v2.h"
 #include "inference.pb-c.h"
 
-/* Memory for one description; strings in it are the models' and literals. */
+/* Memory for one description; its strings belong to the models or are literals. */
 struct description {
     char *memory;
     size_t bytes, used;
 };
 
-/* Room for a description of all models. 0 or -ENOMEM; describe_end() is due in either case. */
+/* Takes memory for a description of all models. 0 or -ENOMEM; call describe_end() in either case. */
 int describe_begin(struct description *d, const struct model_index *models);
 void describe_end(struct description *d);
 
-/* `name`: the server's; NULL: "symphony". `takes_orders`: to load and unload models. */
+/* `name`: the server's; NULL: "symphony". `takes_orders`: the server loads and unloads models on order. `shares`: it
+ * serves shared memory. */
 const ProtobufCMessage *describe_server(struct description *d, const char *name, bool takes_orders, bool shares);
-/* `versioned`: that version alone. */
+/* `versioned`: names the version of `model` alone; else all versions of its name. */
 const ProtobufCMessage *describe_model(struct description *d, const struct model_index *models,
                                        const struct served_model *model, bool versioned);
 const Inference__ModelConfig *describe_config(struct description *d, const struct served_model *model);
 const Inference__RepositoryIndexResponse *describe_index(struct description *d, const struct model_index *models,
                                                          bool ready_only);
-/* Of all versions of the model; `versioned`: of that version alone; of all models with `model` NULL. */
+/* The statistics of all versions of the model; `versioned`: of this version alone; `model` NULL: of all models. */
 const ProtobufCMessage *describe_statistics(struct description *d, const struct model_index *models,
                                             const struct served_model *model, bool versioned,
                                             const struct statistics_source *source);
 const Inference__LogSettingsResponse *describe_log_settings(struct description *d);
 const Inference__TraceSettingResponse *describe_trace_settings(struct description *d);
 
-/* ---- shared memory: what both protocols do with the registry ---- */
+/* ---- shared memory ---- */
 
-/* The regions of that name, or with "" all. 0; 404 with a sentence: there is no such one; 501:
- * none are served; 503. */
+/* The region of that name, or with "" all regions. 0; or a status with a sentence: 403 the client is on another
+ * machine, 404 there is no such region, 501 shared memory is not served, 503 no memory. */
 int describe_regions(struct description *d, struct shared_memory *memory, bool local, const char *name,
                      const Inference__SystemSharedMemoryStatusResponse **response, struct sy_error *err);

@@ -13,12 +13,12 @@
 /* An input as the JSON describes it. */
 struct input_given {
     bool named, shaped, has_data, has_binary;
-    enum datatype type; /* INVALID: not given yet */
+    enum datatype type; /* datatype; INVALID: not given yet */
     uint32_t rank;
     int64_t dims[TENSOR_DIMS_MAX];
     int64_t binary_bytes;
     struct infer_shared shared;
-    const char *data_at; /* `data` that came before the shape or the type: where to read it again */
+    const char *data_at; /* place of `data` that came before the shape or the type, to be read again; NULL: none */
 };
 
 struct parser {
@@ -27,12 +27,13 @@ struct parser {
     struct infer_call *call;
     struct sy_error *err;
     struct json_scan scan;
-    size_t binary_at; /* how much of the body is taken: the next binary tensor begins there */
-    bool binary_default;
+    size_t binary_at;    /* begin of the next binary tensor in the body */
+    bool binary_default; /* outputs are binary unless their own parameter says otherwise */
     uint32_t input_count;
-    uint32_t input_order[TENSORS_MAX];      /* [input_count] in the order given: binary tensors follow in it */
-    bool output_explicit[TENSORS_MAX];      /* of the outputs in the call */
-    struct input_given inputs[TENSORS_MAX]; /* by the signature's index, of those given */
+    uint32_t input_order[TENSORS_MAX]; /* [input_count] inputs in the order of the JSON, which is that of the binary
+                                          tensors */
+    bool output_explicit[TENSORS_MAX]; /* by the call's outputs: the request says whether the output is binary */
+    struct input_given inputs[TENSORS_MAX]; /* by the signature's index */
 };
 
 #define FAIL(p, status, ...) error_set((p)->err, (status), __VA_ARGS__)
@@ -92,8 +93,8 @@ static void *memory_take(struct parser *p, size_t bytes) {
     return p->body->memory.take(p->body->memory.context, bytes);
 }
 
-/* What strings at the cursor take at most: in JSON each has two quotes and a comma or a bracket, and what is between
- * its quotes is not longer decoded. */
+/* Most bytes of the strings at the cursor, decoded: in JSON each has two quotes and a comma or a bracket, and decoding
+ * makes no string longer. */
 static int strings_room(struct parser *p, int64_t elements, size_t *bytes) {
     struct json_scan ahead = p->scan;
     if (json_skip(&ahead))
@@ -135,7 +136,7 @@ static int binary_size_read(struct parser *p, struct input_given *given) {
     return 0;
 }
 
-/* A parameter that says where in shared memory a tensor is; *known: it is one. */
+/* Reads a parameter if it names a tensor's place in shared memory; *known: it does. */
 static int shared_parameter_read(struct parser *p, const struct json_string *key, struct infer_shared *shared,
                                  bool *known) {
     struct json_string name;

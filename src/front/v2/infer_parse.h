@@ -1,7 +1,7 @@
-/* infer_parse.h - the body of an infer request, checked and laid out as the model's inputs.
+/* infer_parse.h - checks the body of an infer request, and lays it out as the model's inputs.
  *
- * Pure: no clock, no I/O, no state; it may be called on any thread. What is wrong with a body is always the client's
- * mistake: the caller gets one clear sentence and the status to answer with. */
+ * Pure: no clock, no I/O, no state; any thread. A fault in a body is always the client's mistake: the caller gets one
+ * clear sentence and the status for the client. */
 #pragma once
 
 #include <stdint.h>
@@ -12,10 +12,10 @@
 
 struct infer_body {
     const struct served_model *model;
-    void *data; /* not changed; binary inputs will point into it */
+    void *data; /* the body, which is not changed; binary inputs will point into it */
     size_t bytes;
-    int64_t json_bytes; /* value of Inference-Header-Content-Length, or INFER_NO_HEADER: all of it is JSON */
-    struct infer_memory memory;
+    int64_t json_bytes;         /* value of Inference-Header-Content-Length; INFER_NO_HEADER: the whole body is JSON */
+    struct infer_memory memory; /* memory for inputs that cannot stay in the body */
 };
 
 /* 0, or an HTTP status: 400 a mistake in the body, 501 a part of the protocol that is not served yet, 503 no memory.

@@ -1,4 +1,4 @@
-/* infer_write.c - the JSON of an answer, and its binary outputs behind it. */
+/* infer_write.c - writes the JSON of an answer, and the binary outputs behind it. */
 #include "front/v2/infer_write.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* infer_write.h - a finished request's outputs as the JSON body of its answer, binary outputs behind it.
+/* infer_write.h - writes a finished request's outputs as the JSON body of its answer, with binary outputs behind the
+ * JSON.
  *
  * Pure, like infer_parse.h. */
 #pragma once
@@ -7,8 +8,8 @@
 #include "front/bulk/infer_answer.h"
 #include "front/request/infer_call.h"
 
-/* Builds the answer in `text` (empty, initialised by the caller; it must outlive the answer). `outputs` are the whole
- * batch's, of which the request's items begin at `first_item`; with `call` as infer_parse() left it. 0; -EDOM: an
+/* Builds the answer in `text` (empty, initialised by the caller; it must outlive the answer). `outputs` are those of
+ * the whole batch, in which the request's items begin at `first_item`. `call` is as infer_parse() left it. 0; -EDOM: an
  * output that JSON cannot carry (tensor_json.h) was asked for as JSON; -EINVAL: the outputs are not what the signature
  * says; -ENOMEM.
  */

@@ -7,15 +7,15 @@
 
 #include "core/util/text.h"
 
-/* `length` bytes in quotes, escaped where JSON asks for it. false: some of them are not UTF-8; each became '?'. */
+/* Appends `length` bytes in quotes, escaped as JSON wants it. False: some bytes are not UTF-8; each became '?'. */
 bool json_put_bytes(struct text *text, const char *data, size_t length);
-/* The string in quotes, escaped where JSON asks for it; a byte that is not UTF-8 becomes '?'. */
+/* Appends the string in quotes, escaped where JSON asks for it; a byte that is not UTF-8 becomes '?'. */
 void json_put_string(struct text *text, const char *string);
 void json_put_unsigned(struct text *text, uint64_t value);
 
-#define JSON_DIGITS_MAX 20 /* of a whole number of 64 bits */
+#define JSON_DIGITS_MAX 20 /* most digits of a whole number of 64 bits */
 
-/* Writes the number's digits; how many. Inline, as tensors have many. */
+/* Writes the number's digits; returns their count. Inline, as tensors have many numbers. */
 static inline size_t json_digits(char *out, uint64_t value) {
     char digits[JSON_DIGITS_MAX];
     size_t n = sizeof(digits);
@@ -27,5 +27,5 @@ static inline size_t json_digits(char *out, uint64_t value) {
     return sizeof(digits) - n;
 }
 
-/* {"error":"..."}, the form of every error of the protocol. */
+/* Appends {"error":"..."}, the form of every error of the protocol. */
 void json_put_error(struct text *text, const char *sentence);

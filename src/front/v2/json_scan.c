@@ -9,8 +9,8 @@
 #include "core/system/yield.h"
 #include "core/util/utf8.h"
 
-#define SLICE_BYTES ((size_t)64 * 1024) /* of a string, between yield points: 0.1 ms */
-#define SLICE_STEPS 1024                /* the same of values that are skipped */
+#define SLICE_BYTES ((size_t)64 * 1024) /* bytes of a string between yield points: 0.1 ms */
+#define SLICE_STEPS 1024                /* skipped values between yield points */
 
 int json_error(const struct json_scan *scan, const char *what) {
     return error_set(scan->err, -EINVAL, "%s at byte %zu", what, (size_t)(scan->at - scan->begin));

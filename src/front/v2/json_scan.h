@@ -1,7 +1,7 @@
 /* json_scan.h - reads a JSON text (RFC 8259) front to back without building a tree.
  *
- * The text need not be terminated and is not changed. Every function leaves the cursor behind what it took, or returns
- * -EINVAL with a sentence that names the byte (counted from 0) where the text is wrong. */
+ * The text need not be terminated and is not changed. Every function moves the cursor behind the text that it took, or
+ * returns -EINVAL with a sentence that names the byte (counted from 0) where the text is wrong. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,7 +14,7 @@
 #define JSON_DEPTH_MAX 100
 
 struct json_scan {
-    const char *begin, *at, *end;
+    const char *begin, *at, *end; /* text; `at`: cursor */
     struct sy_error *err;
 };
 
@@ -41,13 +41,13 @@ int json_error(const struct json_scan *scan, const char *what) __attribute__((co
 int json_expected(const struct json_scan *scan, const char *what) __attribute__((cold));
 
 static inline void json_space(struct json_scan *scan) {
-    /* in tensors' data there are mostly none: one comparison */
+    /* tensors' data mostly have no blanks: one comparison */
     while (scan->at < scan->end && (unsigned char)*scan->at <= ' ' &&
            (*scan->at == ' ' || *scan->at == '\n' || *scan->at == '\r' || *scan->at == '\t'))
         scan->at++;
 }
 
-/* Skips blanks, then takes `c` if it is next. */
+/* Skips blanks, then takes `c` if that is next. Whether it was. */
 static inline bool json_take(struct json_scan *scan, char c) {
     json_space(scan);
     if (scan->at == scan->end || *scan->at != c)
@@ -56,34 +56,36 @@ static inline bool json_take(struct json_scan *scan, char c) {
     return true;
 }
 
-/* Skips blanks; the next character, or 0 at the end. */
+/* Skips blanks, and returns the next character; 0 at the end. */
 static inline char json_peek(struct json_scan *scan) {
     json_space(scan);
     return scan->at == scan->end ? '\0' : *scan->at;
 }
 
-/* A string; checks its escapes and that it is UTF-8. */
+/* Takes a string; checks its escapes and that it is UTF-8. */
 int json_read_string(struct json_scan *scan, struct json_string *string);
-/* Decodes it into `out` and terminates it. Its length, or -ENAMETOOLONG when it does not fit or holds a zero byte. */
+/* Decodes a string into `out` and terminates it. Its length; -ENAMETOOLONG: it does not fit, or holds a zero byte. */
 int json_decode(const struct json_string *string, char *out, size_t out_bytes);
-/* Decodes it into `out`, which has room for string->length bytes, unterminated; how many there are. */
+/* Decodes a string into `out`, which has room for string->length bytes, without a terminator. Returns the decoded
+ * length. */
 size_t json_decode_bytes(const struct json_string *string, char *out);
 int json_read_number(struct json_scan *scan, struct json_number *number);
-/* Takes NaN, Inf or Infinity, perhaps after '-', if that is next. JSON has no such words; Triton takes them as numbers.
+/* Takes NaN, Inf or Infinity, perhaps after '-', if one of these is next; whether it was. JSON has no such words;
+ * Triton takes them as numbers.
  */
 bool json_take_unfinite(struct json_scan *scan, float *value);
-/* true or false. */
+/* Takes `true` or `false`. */
 int json_read_bool(struct json_scan *scan, bool *value);
-/* A whole number in int64. */
+/* Takes a whole number that fits int64_t. */
 int json_read_int(struct json_scan *scan, int64_t *value);
-/* Any value, at most JSON_DEPTH_MAX deep. */
+/* Skips any value, at most JSON_DEPTH_MAX deep. */
 int json_skip(struct json_scan *scan);
 
-/* Iteration over an object's or an array's members: json_open(), then json_next() before each; 1: one follows, 0: it
- * has ended. json_next_key() also takes the key and the colon. */
+/* Iteration over the members of an object or array: json_open(), then json_next() before each member; 1: a member
+ * follows, 0: there is none. json_next_key() also takes the member's key and colon. */
 struct json_members {
-    char close;
-    bool started;
+    char close;   /* closing bracket */
+    bool started; /* the first member was asked for */
 };
 int json_open(struct json_scan *scan, struct json_members *members, char open, const char *what);
 int json_next(struct json_scan *scan, struct json_members *members);
@@ -93,7 +95,8 @@ int json_next_key(struct json_scan *scan, struct json_members *members, struct j
 #define json_is(string, literal)                                                                                       \
     ((string)->length == sizeof(literal) - 1 && memcmp((string)->data, literal, sizeof(literal) - 1) == 0)
 
-/* The text of a number at `at`, without blanks before it; NULL when it is not one. Inline for tensors' data. */
+/* Reads a number at `at`, without blanks before it. Returns its end; NULL: there is no number. Inline for tensors'
+ * data. */
 static inline const char *json_number_scan(const char *at, const char *end, struct json_number *number) {
     number->start = at;
     number->negative = at < end && *at == '-';

@@ -1,4 +1,4 @@
-/* message_json.c - walks a message by its descriptor. */
+/* message_json.c - walks a protobuf message by its descriptor. */
 #include "front/v2/message_json.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
-/* message_json.h - a protobuf message as JSON, so that the answers of both protocols are put together once.
+/* message_json.h - writes a protobuf message as JSON, so that the answers of both protocols are composed only once.
  *
- * Fields by their names in the .proto; messages and choices that are not set are left out, empty strings if `brief`;
- * 64-bit integers as numbers, enums by name, maps as objects: as Triton's HTTP answers look. Pure. */
+ * The JSON looks as Triton's HTTP answers: fields have their names in the .proto, 64-bit integers are numbers, enums
+ * names, maps objects. Messages and choices that are not set are left out, with `brief` empty strings, too. Pure. */
 #pragma once
 
 #include <protobuf-c/protobuf-c.h>

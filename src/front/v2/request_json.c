@@ -1,4 +1,4 @@
-/* request_json.c - reads an object. */
+/* request_json.c - reads a JSON object. */
 #include "front/v2/request_json.h"
 
 json_t *request_json(struct v2_answer *answer, const char *body, size_t bytes) {

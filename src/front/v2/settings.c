@@ -1,4 +1,4 @@
-/* settings.c - Triton's log settings over one level. */
+/* settings.c - maps Triton's log settings to the log's level. */
 #include "front/v2/settings.h"
 
 #include <string.h>

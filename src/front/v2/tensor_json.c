@@ -1,4 +1,4 @@
-/* tensor_json.c - decimal to binary and back.
+/* tensor_json.c - converts decimal numbers to binary and back.
  *
  * Reading: a number is digits * 10^exponent with at most 19 digits in nearly all cases. The product of the digits with
  * the first 64 (if need be 128) bits of 10^exponent has enough correct bits to round, but for rare cases that the bits
@@ -23,7 +23,7 @@
 #define POWER_MIN (-64)
 #define POWER_MAX 64
 
-#define SLICE_ELEMENTS 1024 /* between yield points: some 10 us, or 0.5 ms where strtod must decide */
+#define SLICE_ELEMENTS 1024 /* elements between yield points: some 10 us, or 0.5 ms if strtod must decide */
 
 #define ELEMENT_CHARS 32 /* room for any element's text, and for what is overwritten behind it */
 
@@ -352,7 +352,7 @@ static inline __attribute__((always_inline)) int64_t run_read(struct json_scan *
     }
 }
 
-/* The same of strings; *out moves behind them. */
+/* Reads a run of strings; *out moves behind them. */
 static int64_t strings_run_read(struct json_scan *scan, char **out, int64_t max, int64_t most) {
     for (int64_t n = 0;;) {
         struct json_string string;
@@ -370,7 +370,7 @@ static int64_t strings_run_read(struct json_scan *scan, char **out, int64_t max,
     }
 }
 
-/* One loop a type: the switch is outside of it. *out moves behind what was read. */
+/* Reads a run of elements, with a loop for each type: the switch is outside. *out moves behind the elements. */
 static int64_t typed_run_part_read(struct json_scan *scan, enum datatype type, char **out, int64_t max, int64_t most) {
     int64_t n;
     switch (type) {

@@ -1,4 +1,4 @@
-/* v2.c - paths. */
+/* v2.c - finds the route of a path. */
 #include "front/v2/v2.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 
 enum verbs { READS, POSTS, READS_OR_POSTS };
 
-/* '*' stands for a name, '#' for digits; of two names the last counts. */
+/* The paths: '*' stands for a name, '#' for digits; of two names the last is used. */
 static const struct {
     const char *path;
     enum v2_kind kind;

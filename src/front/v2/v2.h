@@ -42,45 +42,46 @@ enum v2_kind {
 
 struct v2_route {
     enum v2_kind kind;
-    bool posted;                /* by POST */
-    const char *allow;          /* the verbs of the path */
-    int model;                  /* number, for paths of models; -1: unknown model or version */
-    const char *name, *version; /* of a model or a region, as they stand in the path; NULL: none */
+    bool posted;                /* the method is POST */
+    const char *allow;          /* methods that the path allows */
+    int model;                  /* number of the path's model; -1: unknown model or version */
+    const char *name, *version; /* name and version of a model, name of a region or number of an accelerator, as in the
+                                   path; NULL: none */
     size_t name_length, version_length;
 };
 
-/* `target` is a path, with http://server before it or not. */
+/* Finds the route of a request; `target` is a path, perhaps after http://server. */
 void v2_route(struct v2_route *route, const struct model_index *models, const char *method, const char *target);
 
 /* An answer in the making; `text` is initialised by the caller. */
 struct v2_answer {
     unsigned status;
     const char *allow; /* value of the Allow header, or NULL */
-    bool retry;        /* worth trying again soon */
-    struct text text;  /* JSON, or empty */
+    bool retry;        /* the client may try again soon */
+    struct text text;  /* body: JSON, or empty */
 };
 
 struct accelerator_source;
 struct shared_memory;
 
-/* What answers are made from. */
+/* The state of the server, for answers. */
 struct v2_server {
     const struct model_index *models;
-    const char *name; /* in its metadata; NULL: "symphony" */
+    const char *name; /* name of the server in its metadata; NULL: "symphony" */
     bool ready, draining;
-    bool takes_orders; /* to load and unload models: the frontend takes them, not these functions */
-    bool of_cluster;   /* its models are those of a cluster's backends */
+    bool takes_orders; /* orders to load and unload models are taken, by the frontend and not by v2_answer() */
+    bool of_cluster;   /* the models are those of a cluster's backends */
     struct statistics_source statistics;
-    struct shared_memory *shared; /* NULL: not served */
+    struct shared_memory *shared; /* registry of shared memory; NULL: not served */
     bool local;                   /* the client is on this machine, and may name shared memory */
     const struct accelerator_source *accelerators;
 };
 
-/* The answer (501) to an order to load or unload where nobody carries orders out: in a cluster, backends do. */
+/* The sentence (501) for an order to load or unload that nobody here carries out; in a cluster, backends do. */
 const char *v2_orders_refused(bool of_cluster);
 
-/* Answers a route other than infer; `body` is a POST's. Orders to load and unload come here only if there is nobody to
- * carry them out. */
+/* Answers a route other than infer; `body` is a POST's. Orders to load and unload come here only if nobody carries them
+ * out. */
 void v2_answer(struct v2_answer *answer, const struct v2_route *route, const struct v2_server *server, const char *body,
                size_t body_bytes);
 /* Whether an infer route can be served; if not, the answer says why. */

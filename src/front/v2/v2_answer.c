@@ -1,4 +1,4 @@
-/* v2_answer.c - what paths other than infer answer. Nothing here is on the hot path. */
+/* v2_answer.c - the answers of paths other than infer. Nothing here is on the hot path. */
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -40,7 +40,7 @@ static json_t *item_shapes_json(const struct served_model *model) {
     return shapes;
 }
 
-/* What is said in a message, as JSON. */
+/* Answers with a message, as JSON. */
 static void message_answer(struct v2_answer *answer, const ProtobufCMessage *message) {
     message_json_put(&answer->text, message, false);
 }
