@@ -50,7 +50,7 @@ enum frame_kind {
     FRAME_RAN,          /* backend: struct ran_message[] */
     FRAME_FREED,        /* backend: struct freed_message[] */
     FRAME_UNDELIVERED,  /* backend: struct wire_lost[], which the scheduler passes on to the frontends */
-    FRAME_MODEL_LEFT,   /* frontend: u32 a model of FRAME_MODEL_GONE or _ENDS, for which no more requests come */
+    FRAME_MODEL_LEFT,   /* frontend: u32[] models of FRAME_MODEL_GONE or _ENDS, for which no more requests come */
     /* scheduler -> member */
     FRAME_SERVE = 32, /* frontend: u32 the scheduler's number of a model or ensemble, then a description; no model has
                          the number of an ensemble */
@@ -65,7 +65,7 @@ enum frame_kind {
     FRAME_HEARTBEAT = 40, /* struct wire_heartbeat */
     /* between scheduler and member */
     FRAME_RESTS = 41,  /* to a backend: u32[] its accelerators that leave, for which no more plans come */
-    FRAME_MODEL_ENDS,  /* from a backend: u32 its number of a model that it wants to run no more; to a frontend: as
+    FRAME_MODEL_ENDS,  /* from a backend: u32[] its numbers of models that it wants to run no more; to a frontend: as
                           FRAME_MODEL_GONE, but the requests in the scheduler still run */
     FRAME_MODEL_RESTS, /* to a backend: u32 its number of a model that no plan needs any more */
     FRAME_ADVICE,      /* to a frontend: u32 the advised number of accelerators */

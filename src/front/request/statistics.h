@@ -20,13 +20,13 @@ struct model_statistics {
     uint64_t queue_ns;         /* answered requests: from the first byte to the start of the run, gathering included */
     uint64_t run_ns, reply_ns; /* answered requests: the run, and from its end to the answer */
     uint64_t cpu_bytes;        /* bytes of the machine's memory, as profiled; 0: not known */
-    int64_t last_ms;           /* time of the last answer since 1970; 0: none */
+    int64_t last_ms;           /* time of the last answer, in milliseconds since 1970; 0: none */
 };
 
 /* Functions to read the statistics. Any thread. */
 struct statistics_source {
-    void (*read)(const void *context, uint32_t model,
-                 struct model_statistics *statistics); /* reads a model's statistics; NULL: there are none */
+    /* Reads a model's statistics; NULL: there are none. */
+    void (*read)(const void *context, uint32_t model, struct model_statistics *statistics);
     /* Reads the statistics of batches of 1, 2, ... items, up to the model's greatest batch. */
     void (*read_batches)(const void *context, uint32_t model, struct batch_statistics *by_size);
     const void *context;
