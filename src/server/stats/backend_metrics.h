@@ -4,13 +4,13 @@
 #include "back/executor/executor.h"
 #include "core/util/text.h"
 
-/* Where the executors of a wiring count. Written by them, read by any thread. */
+/* Where the executors of a wiring count. Executors write the counts, any thread reads them. */
 struct backend_counters {
     const struct wiring *wiring;
     const struct executor *const *executors; /* [wiring->executors] */
-    const uint8_t *accelerator_type;         /* [wiring->accelerators] */
-    const char *const *types;                /* their names */
+    const uint8_t *accelerator_type;         /* [wiring->accelerators] indexes in `types` */
+    const char *const *types;                /* names of the types of accelerators */
 };
 
-/* Every accelerator by itself, then how many there are and how many of them serve. */
+/* Writes the counts of each accelerator, then the number of accelerators and of those that serve. */
 void backend_metrics_render(const struct backend_counters *backend, struct text *out);

@@ -6,6 +6,7 @@
 #include "model/repository/model_index.h"
 #include "server/stats/scheduler_metrics.h"
 
-/* Of the models that are listed. `scheduler` NULL: it is elsewhere, so batches and queues are not known here. */
+/* Writes the statistics of the listed models. `scheduler` NULL: the scheduler is in another process, so that batches
+ * and queues are not known here. */
 void triton_metrics_render(const struct statistics_source *statistics, const struct scheduler_counters *scheduler,
                            const struct model_index *listed, struct text *out);
