@@ -5,8 +5,8 @@
 #include "model/prefix/groups.h"
 
 struct prefix_parts {
-    bool written; /* they stay */
-    uint32_t cut; /* of the group's cuts, which one is taken */
+    bool written; /* whether the files of the parts stay */
+    uint32_t cut; /* index of the cut that is taken among the group's cuts */
     char prefix_name[MODEL_NAME_MAX];
     char (*suffix_names)[MODEL_NAME_MAX]; /* [members] */
 };

@@ -162,7 +162,7 @@ struct sim_config {
     struct policy_options options;
     const struct sim_observer *observer; /* functions to call during the run; NULL: none */
     double give_up_bad; /* share of all requests that a model, or queries that a pipeline, is to be offered: the run
-                         * ends early when more, and more than ten, are bad; 0: never */
+                         * ends early when more than this share plus ten are bad; 0: never */
     bool (*go_on)(void *context, int64_t now_ns); /* function that is called every few thousand events, and ends the run
                                                    * early by false; NULL: none */
     void *go_on_context;
