@@ -1,4 +1,4 @@
-/* visitor.c - a question to a cluster. */
+/* visitor.c - asks a cluster's schedulers a question, until the one that leads has answered. */
 #include "server/commands/visitor.h"
 
 #include <errno.h>

@@ -21,30 +21,31 @@
 
 #define GONE "no backend of the cluster serves it"
 /* Requests of a model that was replaced may still be on their way in: a client sends a request's head, by which the
- * model is chosen, before its body. For this long the scheduler and the backend keep the old model for them; requests
- * of the new one may have to wait meanwhile, where one backend has both. An upload that takes longer is refused. */
+ * model is chosen, before its body. For this time the scheduler and the backend keep the old model for such requests;
+ * where one backend has both models, requests of the new model may have to wait. An upload that takes longer is
+ * refused. */
 #define UPLOADS_NS NS_PER_S
 
 enum place_use { PLACE_FREE, PLACE_SERVING, PLACE_DRAINING };
 
-/* A thread that opens what prepares a model's inputs. */
+/* A thread that opens the preparations of a model's inputs. */
 struct opening {
     pthread_t thread;
     struct served_model *model;
-    int rc; /* of preparations_open(), with `err`; read once `done` is set */
+    int rc; /* result of preparations_open(), with `err`; read once `done` is set */
     struct sy_error err;
     _Atomic bool done;
 };
 
 struct place {
     uint8_t use; /* enum place_use */
-    bool able;   /* of an ensemble: its steps can run */
+    bool able;   /* in an ensemble: whether its steps can run */
     uint64_t hash;
-    int64_t replaced_ns;     /* when another one of its name and version took over; 0: none has */
-    struct opening *opening; /* its model is not listed yet; NULL: nothing is being opened */
+    int64_t replaced_ns;     /* time at which another model of the same name and version took over; 0: none has */
+    struct opening *opening; /* thread that opens preparations, for a model that is not listed yet; NULL: none */
 };
 
-/* Models that somebody here knows. Constant. */
+/* Models that are known in this process (server_models_know()). Constant. */
 struct known_models {
     uint32_t count;
     struct model_absent models[];
@@ -52,17 +53,18 @@ struct known_models {
 
 struct cluster_models {
     struct server *server;
-    struct known_models *known;                /* NULL: nobody here knows any */
-    _Atomic(struct known_models *) known_next; /* the newest; NULL: has been taken */
-    _Atomic bool known_new;                    /* and has not been published yet */
+    struct known_models *known;                /* known models, as last published; NULL: none are known */
+    _Atomic(struct known_models *) known_next; /* newest known models, not taken yet; NULL: none */
+    _Atomic bool known_new;                    /* whether the newest known models have not been published yet */
     struct place *places;                      /* [count] */
     uint32_t count;
     uint32_t draining;
     uint32_t openings;
-    bool told; /* the scheduler has told of all models at least once: before that, clients would miss some */
-    struct model_absent *absent; /* [absent_count] models that were served, and are not now */
+    bool told; /* whether the scheduler has told of all models at least once: before, clients would miss some */
+    struct model_absent *absent; /* [absent_count] models that were set aside, or were served and are not now */
     uint32_t absent_count;
-    struct server_accelerators profiles; /* [count] of models, by place; NULL: an ensemble, or the place is free */
+    struct server_accelerators profiles; /* accelerators of one type, with profiles [count] by place; NULL: an ensemble,
+                                          * or the place is free */
 };
 
 struct cluster_models *cluster_models_create(struct server *server) {

@@ -227,8 +227,8 @@ static int sharing_apply(struct deployment *d, const struct profile_options *how
 
 /* The models that a server whose models come and go is to load first. */
 struct first_models {
-    struct served_model **models; /* [count] allocated, each */
-    struct profile **profiles;    /* [count] NULL: it is not served */
+    struct served_model **models; /* [count] models, each allocated */
+    struct profile **profiles;    /* [count] profiles of the models; NULL: the model is not served */
     uint32_t count, room;
 };
 

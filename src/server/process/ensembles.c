@@ -19,27 +19,28 @@
 #include "server/process/cluster_models.h"
 #include "server/process/server_state.h"
 
-#define EACH_MEAN 4.0 /* rows that a step with for_each is planned for at first */
-#define TURNS     1.0 /* the paper's program: a batch takes its latency once */
+#define EACH_MEAN 4.0 /* rows for which a step with for_each is planned at first */
+#define TURNS     1.0 /* latencies that a batch takes, as in the paper's program (sched/plan) */
 
-#define EPOCH_NS    (30 * NS_PER_S) /* the SLO is divided anew so often (Nexus's epoch, section 6.1) */
+#define EPOCH_NS    (30 * NS_PER_S) /* time between two divisions of the SLO (Nexus's epoch, section 6.1) */
 #define SEEN_LEAST  100             /* items of the ensemble that must reach a step before its own items are measured */
-#define ITEMS_LEAST 0.001           /* of a step that hardly ever has anything to do */
+#define ITEMS_LEAST 0.001           /* items of a step that hardly ever has any, for one item of the ensemble */
 
-/* What is kept of an ensemble that is served, for the thread that looks at it (server_ensembles_look()). */
+/* The plan of an ensemble that is served, for the thread that looks at it (server_ensembles_look()). */
 struct plan {
     struct ensemble_plan shared;
-    struct ensemble *flat;             /* what `shared.ensemble` is, if steps are ensembles; NULL: the ensemble's own */
-    struct plan *earlier;              /* plans that this one has replaced, while requests may have them */
-    uint64_t replaced;                 /* of such a plan: ensemble_world.published then */
-    double items[PIPELINE_STAGES_MAX]; /* of each step, for one item of the ensemble */
+    struct ensemble *flat; /* graph that `shared.ensemble` points to, if steps are ensembles; NULL: that is the model's
+                            * own graph */
+    struct plan *earlier;  /* list of plans that this plan has replaced, as long as requests may have them */
+    uint64_t replaced;     /* in a replaced plan: ensemble_world.published when it was replaced */
+    double items[PIPELINE_STAGES_MAX]; /* items of each step for one item of the ensemble */
     uint64_t seen_whole[PIPELINE_STAGES_MAX],
         seen_items[PIPELINE_STAGES_MAX]; /* counts when `items` was last measured */
     const struct profile *profiles[ENSEMBLE_STEPS_MAX];
-    int64_t divided_ns; /* when the SLO was */
+    int64_t divided_ns; /* time at which the SLO was last divided */
     double rate;        /* the ensemble's items per second; 0: not known */
-    uint64_t counted;   /* the ensemble's items in all, when `rate` was last measured, */
-    int64_t counted_ns; /* and when that was */
+    uint64_t counted;   /* items of the ensemble in all, when `rate` was last measured */
+    int64_t counted_ns; /* time at which `rate` was last measured */
 };
 
 /* NULL: it has none yet. */
@@ -48,10 +49,10 @@ static struct plan *plan_of(const struct served_model *model) {
     return plan ? container_of(plan, struct plan, shared) : NULL;
 }
 
-/* The steps that run, their models, and what they take on the first type of accelerators that runs them. */
+/* The steps that run, with their models, and the models' profiles on the first type of accelerators that runs them. */
 struct steps {
-    const struct ensemble *ensemble; /* the model's own, or */
-    struct ensemble *flat;           /* with the steps of ensembles in their places; NULL: no step is one */
+    const struct ensemble *ensemble; /* graph of the steps: the model's own, or `flat` */
+    struct ensemble *flat; /* graph in which ensembles are replaced by their steps; NULL: no step is an ensemble */
     const struct served_model *models[ENSEMBLE_STEPS_MAX];
     const struct profile *profiles[ENSEMBLE_STEPS_MAX];
 };
@@ -76,7 +77,7 @@ static int step_error(const struct ensemble *e, uint32_t v, struct sy_error *err
                      step->label, step->model, why, detail);
 }
 
-/* Ensembles that have each other as steps, from the outermost. */
+/* A chain of ensembles, each a step of the one before, from the outermost on. */
 struct way {
     const struct way *before;
     const struct served_model *model;
@@ -315,7 +316,7 @@ static int split(struct ensemble_plan *plan, const struct steps *steps, const do
     return fits;
 }
 
-static _Atomic uint64_t plans_made; /* in this process */
+static _Atomic uint64_t plans_made; /* number of plans made in this process */
 
 /* The labels that the ensembles among the steps have for an output of the ensemble, the outermost first; NULL: none. */
 static struct labels *labels_within(const struct served_model *ensemble, uint32_t output,

@@ -3,7 +3,7 @@
  *     parent: desk -> orders thread --channel--> child: obeying thread -> desk -> repository's thread
  *                         <---------- answer ----------
  *
- * A channel is a pair of Unix sockets, whose child's end is CHILD_FD. There is one order at a time on it. */
+ * A channel is a pair of Unix sockets; the child's end is CHILD_FD. A channel carries one order at a time. */
 #include "server/process/isolated_orders.h"
 
 #include <errno.h>
@@ -30,27 +30,27 @@
 #include "server/process/server.h"
 
 #define POLL_MS       20
-#define LISTED_NS     (5 * NS_PER_S) /* a model that is loaded is listed by then, or is served by nobody */
-#define STRANGERS_MAX 64             /* in the index */
-#define TRIES         2              /* of an order at which a process ends: it may have ended at something else */
+#define LISTED_NS     (5 * NS_PER_S) /* time after which a loaded model that is not listed is served by no process */
+#define STRANGERS_MAX 64             /* models in the index for which is_stranger() is true */
+#define TRIES         2 /* tries of an order during which a process ends, since another request may have ended it */
 
 struct channel_order {
     enum order_kind kind;
     enum order_form form;
     char name[MODEL_NAME_MAX];
-    uint64_t body_bytes; /* in the file that comes with it; 0: none does */
+    uint64_t body_bytes; /* bytes of the file that comes with the order; 0: no file */
 };
 
 struct channel_answer {
     unsigned status;
-    char name[MODEL_NAME_MAX]; /* of the model, which with protobuf only the body says */
+    char name[MODEL_NAME_MAX]; /* name of the model, which with protobuf only the body has */
     struct sy_error error;
 };
 
-/* A model that is loaded, and how. */
+/* A model that is loaded, with the order that loaded it. */
 struct load {
     struct load *next;
-    bool failed; /* one of the start */
+    bool failed; /* whether a model of the start could not be loaded */
     struct channel_order order;
     char body[];
 };
@@ -58,19 +58,19 @@ struct load {
 /* A model that clients see in the index. */
 struct known {
     struct model_absent shown;
-    bool found; /* in the repository */
+    bool found; /* whether the model is in the repository */
 };
 
 struct isolated_orders {
     struct isolated_orders_config config;
     struct known *known; /* [known_count] */
     uint32_t known_count, known_room;
-    int64_t look_ns;    /* when to look at the repository again */
-    struct load *loads; /* in the order in which they were loaded */
-    int *channels;      /* [config.count] -1: none */
-    uint32_t *lives;    /* [config.count] how many processes there have been of each */
-    bool nested;        /* new processes are being told */
-    bool started;       /* one has been told the models of the start */
+    int64_t look_ns;    /* time of the next look at the repository */
+    struct load *loads; /* list of loaded models in the order in which they were loaded */
+    int *channels;      /* [config.count] channels to processes; -1: none */
+    uint32_t *lives;    /* [config.count] number of processes that have been started for the accelerator */
+    bool nested;        /* whether the thread is telling a new process of the orders in force */
+    bool started;       /* whether a process has been told of the models of the start */
     pthread_t thread;
     _Atomic bool close, closed, stop;
 };

@@ -21,7 +21,7 @@
 #include "server/process/ensembles.h"
 #include "server/process/instances.h"
 
-#define WAIT_NS (200 * NS_PER_US) /* between two checks of what other threads have done */
+#define WAIT_NS (200 * NS_PER_US) /* time between two checks whether other threads are done */
 
 static void wait_a_little(void) {
     const struct timespec ts = {.tv_nsec = WAIT_NS};

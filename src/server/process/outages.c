@@ -1,5 +1,5 @@
 /* outages.c - watches for runs that hang, and decides whether the server is ready. A model whose accelerators have
- * failed moves to a sub-cluster that has others for it, or is set aside until one is back. */
+ * failed moves to a sub-cluster with accelerators that run it, or is set aside until an accelerator is back. */
 #include <string.h>
 
 #include "core/system/clock.h"

@@ -14,8 +14,8 @@
 /* Rows of a table are left out while the line between the others is as near as this. */
 #define TABLE_WITHIN   0.001
 #define TABLE_LEAST_NS NS_PER_US
-#define NEVER_MS       1000000    /* on a type that does not run a model */
-#define SLO_US_MOST    3600000000 /* in a trace */
+#define NEVER_MS       1000000    /* latency on a type that does not run the model */
+#define SLO_US_MOST    3600000000 /* longest SLO in a trace */
 
 /* ---- names ---- */
 

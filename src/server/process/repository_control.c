@@ -20,10 +20,10 @@
 #include "model/repository/repository_look.h"
 #include "server/process/model_slots.h"
 
-#define DRAIN_EVERY_NS (10 * NS_PER_MS) /* between looks at places whose last requests are still answered */
+#define DRAIN_EVERY_NS (10 * NS_PER_MS) /* time between looks at places whose last requests are still answered */
 #define SETTLE_NS      (5 * NS_PER_S)
-#define STRANGERS_MAX  64 /* in the list; see is_stranger() */
-#define LOAD_TRIES     3  /* of a model whose files change while it is being loaded */
+#define STRANGERS_MAX  64 /* models in the list for which is_stranger() is true */
+#define LOAD_TRIES     3  /* tries to load a model whose files change meanwhile */
 
 /* The places of a model, one for each version. */
 struct places {
@@ -34,15 +34,15 @@ struct places {
 /* A model that was found, asked for or served. */
 struct known_model {
     char name[MODEL_NAME_MAX];
-    uint32_t version; /* the highest; 0: not known */
+    uint32_t version; /* highest version; 0: not known */
     struct places serving;
-    struct places draining; /* what served last, while the model is being unloaded */
-    enum model_state state; /* while nothing serves */
-    bool found;             /* in the repository, when it was looked at last */
-    bool failed;            /* it could not be loaded */
-    bool overridden;        /* it serves a client's version, not the repository's */
-    uint64_t stamp, tried;  /* of the version that serves; of the last one that CONTROL_POLL tried to load, successfully
-                             * or not */
+    struct places draining; /* places that served last, while the model is being unloaded */
+    enum model_state state; /* state of the model while no place serves it */
+    bool found;             /* whether the model was in the repository at the last look */
+    bool failed;            /* whether the model could not be loaded */
+    bool overridden;        /* whether a version from a client is served, not the repository's */
+    uint64_t stamp, tried;  /* stamps of the repository's files: of the version that serves, and of the last that
+                             * CONTROL_POLL tried to load */
     char reason[512];
 };
 
@@ -53,11 +53,12 @@ struct repository_thread {
     struct repository_desk *desk;
     struct known_model *known;
     uint32_t known_count, known_room;
-    struct repository_order *settles;               /* ORDER_SETTLE; NULL: none waits */
-    int64_t settles_ns;                             /* when it is answered at the latest */
-    char outer[ENSEMBLE_DEPTH_MAX][MODEL_NAME_MAX]; /* ensembles whose steps' models are being loaded, each a step of */
-    uint32_t outer_count;                           /* the one before it */
-    int64_t look_ns;                                /* when to look at the repository again */
+    struct repository_order *settles;               /* ORDER_SETTLE that waits for its answer; NULL: none */
+    int64_t settles_ns;                             /* latest time for the answer to `settles` */
+    char outer[ENSEMBLE_DEPTH_MAX][MODEL_NAME_MAX]; /* [outer_count] ensembles whose steps' models are being loaded,
+                                                     * each a step of the one before it */
+    uint32_t outer_count;
+    int64_t look_ns; /* time of the next look at the repository */
     pthread_t thread;
     _Atomic bool stop, ended;
 };
@@ -147,12 +148,12 @@ static void publish(struct repository_thread *t) {
 
 /* The versions of a model to be loaded, and where they lie. */
 struct source {
-    struct repositories from;       /* the server's, or the one folder: */
-    const char *folder_path;        /* `folder` */
-    struct temporary_folder folder; /* of an override; path "": none */
-    uint64_t stamp;                 /* of the repositories' files */
-    uint64_t first;                 /* of the files in `from`, from before any was read */
-    struct served_model *models;    /* its versions */
+    struct repositories from;       /* repositories of the server, or only `folder_path` */
+    const char *folder_path;        /* path of `folder` */
+    struct temporary_folder folder; /* folder with the files that a client sent; path "": none */
+    uint64_t stamp;                 /* stamp of the model's files in the server's repositories */
+    uint64_t first;                 /* stamp of the model's files in `from`, before any file was read */
+    struct served_model *models;    /* [count] versions of the model */
     uint32_t count;
 };
 

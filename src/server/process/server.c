@@ -24,11 +24,11 @@
 #include "server/process/server_statistics.h"
 
 #define DRAIN_POLL_NS (2 * NS_PER_MS)
-/* Connections are kept for so long at least: a client that asks again within it is answered, and told that its
+/* Least time for which connections are kept: a client that asks again in this time is answered, and told that its
  * connection ends, instead of finding it closed. */
 #define DRAIN_OPEN_NS       (100 * NS_PER_MS)
 #define ENDING_WATCH_NS     (20 * NS_PER_MS)
-#define EMULATED_PER_THREAD 64 /* accelerators, until every core has a thread */
+#define EMULATED_PER_THREAD 64 /* emulated accelerators of a thread; more once every core has a thread */
 
 void server_model_host(struct server *s, uint32_t model) {
     const struct served_model *served = &s->config.models[model];
@@ -85,8 +85,8 @@ static int place_models(struct server *s) {
     return 0;
 }
 
-/* The cores for threads other than executors: those that are left; all, if none is left. True: executors have their
- * cores to themselves. */
+/* Finds the cores for threads other than executors: those that are left; all, if none is left. True: executors have
+ * their cores to themselves. */
 static bool cores_beside(const cpu_set_t *executor_cores, cpu_set_t *others) {
     thread_cores_allowed(others);
     for (int core = 0; core < CPU_SETSIZE; core++)
@@ -267,7 +267,7 @@ static uint64_t inputs_bytes_max(const struct server *s) {
     return s->config.inputs_bytes_max ? s->config.inputs_bytes_max : INPUTS_BYTES_MAX;
 }
 
-/* Of each frontend. */
+/* The most connections of each frontend. */
 static uint32_t connections_max(const struct server *s) {
     return s->config.connections_max > 0 ? (s->config.connections_max + s->config.frontends - 1) / s->config.frontends
                                          : FRONTEND_CONNECTIONS_MAX;

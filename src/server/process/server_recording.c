@@ -1,5 +1,5 @@
-/* server_recording.c - collects the threads' recorded requests, and the tables and margins that they plan with.
- * Disturbs none of them. */
+/* server_recording.c - collects the requests that threads recorded, and the tables and margins of the threads' plans.
+ * Disturbs no thread. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +13,9 @@
 #include "server/process/recording.h"
 #include "server/process/server_state.h"
 
-#define RUNS_LEAST  8 /* of a batch size, for its mean to count */
-#define MARGIN_PART 4 /* the reply margin takes this part of a request's time at most, as in front/request/port.c */
+#define RUNS_LEAST 8 /* runs of a batch size from which on their mean counts */
+#define MARGIN_PART                                                                                                    \
+    4 /* divisor: the reply margin takes at most this part of a request's time, as in front/request/port.c */
 
 /* ---- requests ---- */
 
@@ -91,7 +92,7 @@ static int model_read(const struct server *s, uint32_t served, const struct serv
     return 0;
 }
 
-/* What a cluster's link tells. */
+/* The recording that a cluster's link fills in. */
 struct told {
     const struct server *server;
     struct recording *recording;
@@ -220,8 +221,8 @@ int server_recording_read(struct server *s, int64_t from_ns, uint64_t requests_m
 struct recording_source {
     struct http_source source;
     struct recording recording;
-    struct text head; /* what stands before the requests; empty once it is sent */
-    uint64_t next;    /* request */
+    struct text head; /* part of the document before the requests; empty once it is sent */
+    uint64_t next;    /* index of the next request to write */
 };
 
 static void recording_more(struct http_source *source, struct text *out) {

@@ -1,7 +1,7 @@
 /* server_rehearsal.c - a thread that rehearses the policy's ways on the requests that the server records, as long as
  * the server loses requests, and tells the rank threads which way is best (lab/sim/rehearsal.h).
  *
- * It has the lowest priority, and takes what the server knows of itself as a recording does
+ * The thread has the lowest priority. It makes the emulated cluster from a recording of the server
  * (server/process/rehearsed.h). If models or accelerators change, it begins anew. */
 #include <errno.h>
 #include <stdlib.h>
@@ -24,11 +24,11 @@
 struct server_rehearsal {
     struct server_load load;
     struct rehearsed now;
-    int64_t fed_ns; /* requests up to then were told */
+    int64_t fed_ns; /* time up to which requests were told to the rehearsal */
     _Atomic uint32_t way;
     _Atomic uint64_t changes;
     _Atomic bool runs;
-    pthread_mutex_t lock; /* of `stop` */
+    pthread_mutex_t lock; /* lock of `stop` */
     bool stop;
     pthread_cond_t stopped;
     pthread_t thread;

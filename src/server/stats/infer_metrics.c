@@ -1,4 +1,4 @@
-/* infer_metrics.c - what frontends count of infer requests, summed over them. */
+/* infer_metrics.c - writes the frontends' counters of infer requests, summed over all frontends. */
 #include "server/stats/infer_metrics.h"
 
 #include <string.h>
@@ -12,11 +12,11 @@
 #define REQUEST_DURATION      "symphony_request_duration_seconds"
 #define REQUEST_DURATION_HELP "From the first byte of a request to its answer, of those answered."
 
-/* Everything below sums one counter over the frontends. */
+/* The arguments of the functions below, each of which sums one counter over the frontends. */
 struct rendering {
     const struct frontend_counters *frontends;
     uint32_t count;
-    const struct model_index *models; /* as they are now; those listed are shown */
+    const struct model_index *models; /* models as they are now; the listed ones are shown */
     struct text *out;
 };
 

@@ -1,4 +1,4 @@
-/* scheduler_metrics.c - models as the scheduler sees them, margins, how long decisions take. */
+/* scheduler_metrics.c - writes the scheduler's metrics: models, margins, times of decisions. */
 #include "server/stats/scheduler_metrics.h"
 
 #include "core/util/container.h"
