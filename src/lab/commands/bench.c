@@ -26,16 +26,18 @@
 
 #define HINTS_MAX          64
 #define TRIALS_MAX         80
-#define PAYLOAD_BYTES      (16u << 20) /* of one model, unless a single request is larger */
+#define PAYLOAD_BYTES      (16u << 20) /* most bytes of one model's payloads, unless a single request is larger */
 #define CONNECT_TIMEOUT_NS (5 * NS_PER_S)
-#define METRICS_PORT_STEP  2 /* 8000 and 8002: Symphony, Triton; 8080 and 8082: MLServer */
-#define SETTLE_NS          (30 * NS_PER_S)
-#define SETTLE_PAUSE_NS    (100 * NS_PER_MS)
-#define PROBE_OUTSTANDING  32
-#define PROBE_SECONDS      2.0
-#define PROBE_SHARE        0.7 /* of the closed loop's rate: where a search starts */
-#define SEND_LAG_WARN_NS   NS_PER_MS
-#define HEADERS_BYTES_MAX  4096
+#define METRICS_PORT_STEP                                                                                              \
+    2 /* distance of the metrics port from that of HTTP: 8000 and 8002 for Symphony and Triton, 8080 and 8082 for      \
+       * MLServer */
+#define SETTLE_NS         (30 * NS_PER_S)
+#define SETTLE_PAUSE_NS   (100 * NS_PER_MS)
+#define PROBE_OUTSTANDING 32
+#define PROBE_SECONDS     2.0
+#define PROBE_SHARE       0.7 /* share of the closed loop's rate at which a search starts */
+#define SEND_LAG_WARN_NS  NS_PER_MS
+#define HEADERS_BYTES_MAX 4096
 
 enum { FORM_BINARY, FORM_JSON };
 
@@ -55,7 +57,7 @@ struct settings {
     struct target_hint hints[HINTS_MAX];
     uint32_t hints_count;
     struct client_tls_files tls;
-    struct text headers; /* lines to send with every request */
+    struct text headers; /* header lines of every request */
 };
 
 static int arrivals_option(const char *text, void *settings, struct sy_error *err) {
@@ -207,17 +209,17 @@ struct bench {
     struct client_tls *tls;
     bool has_metrics;
     struct target target;
-    struct bench_workload workload; /* of a scenario */
+    struct bench_workload workload; /* workload of --scenario */
     struct load_model *models;
-    const char **names;       /* [models_count] for the metrics */
+    const char **names;       /* [models_count] names of models, for the metrics */
     struct bench_server side; /* the server's own figures */
-    bool *same_slo;           /* [models_count]: the server uses the same SLO as we do */
+    bool *same_slo;           /* [models_count] whether the server uses the same SLO */
     struct load *load;
     struct load_result result, spare;
     struct bench_trial trials[TRIALS_MAX];
     uint32_t models_count, trials_count;
     double goodput_rps;
-    bool terminal, line_shown; /* a live line is wanted; there is one to overwrite */
+    bool terminal, line_shown; /* whether a line of progress is wanted; whether there is one to overwrite */
 };
 
 /* Set by SIGINT and SIGTERM; static, since a signal handler knows nothing else. */

@@ -13,7 +13,7 @@
 #include "server/commands/options.h"
 
 #define ORACLE_QUERIES 5000
-#define GUESS_OF_BOUND 0.7 /* the search for a configuration's goodput begins there */
+#define GUESS_OF_BOUND 0.7 /* share of its bound at which the search for a configuration's goodput begins */
 
 struct settings {
     struct scenario_sets sets;
@@ -62,18 +62,18 @@ static const struct options options = {
     .args_name = "SCENARIO.yaml",
 };
 
-/* What was asked, and what came out. */
+/* The question and its answer. */
 struct plan {
     struct scenario scenario;
     struct cluster cluster;
     struct pool_input input;
     struct pool_rates rates;
-    struct pool_config *configs; /* [count], ranked */
-    size_t count, chosen, best;  /* best: found by the search; `count`: none */
+    struct pool_config *configs; /* [count] configurations, ranked */
+    size_t count, chosen, best;  /* best: index of the configuration that the search found; `count`: none */
     size_t evaluations;
-    double *simulated; /* [count] goodput; negative: not simulated */
+    double *simulated; /* [count] simulated goodput; negative: not simulated */
     uint32_t homogeneous;
-    double homogeneous_bound, homogeneous_qps; /* qps negative: not simulated */
+    double homogeneous_bound, homogeneous_qps; /* homogeneous_qps negative: not simulated */
     double precision;
     bool memory_out;
 };

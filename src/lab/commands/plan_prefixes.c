@@ -1,5 +1,5 @@
-/* plan_prefixes.c - `symphony plan prefixes`: which models begin with the same layers, what sharing them saves, and the
- * parts as models of their own. */
+/* plan_prefixes.c - `symphony plan prefixes`: finds models that begin with the same layers, says what sharing these
+ * layers saves, and writes the parts as models of their own. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -46,20 +46,20 @@ static const struct options options = {
     .args_name = "DIR or MODEL.onnx",
 };
 
-/* A group, and the cut that is taken. */
+/* A group of models, and the cut that is taken. */
 struct shared {
     struct group *group;
-    const struct cut *cut; /* NULL: none of them will do */
-    char reason[512];      /* why the deepest cut, or all of them, were refused; "": it was not */
+    const struct cut *cut; /* cut that is taken; NULL: none of the group's cuts will do */
+    char reason[512];      /* why the deepest cut, or all cuts, were refused; "": the deepest cut is taken */
     struct prefix_parts parts;
 };
 
 struct answer {
     struct cut_model *models;
     const struct cut_model **pointers;
-    struct served_model *served; /* [count] names and SLOs */
+    struct served_model *served; /* [count] models, with names and SLOs */
     const char **names;
-    char (*reasons)[512]; /* why a model shares nothing; "": it does, or see its group */
+    char (*reasons)[512]; /* [count] why a model shares no layers; "": it does, or its group says why not */
     uint32_t count, group_count;
     struct group *groups;
     struct shared *shared; /* [group_count] */

@@ -43,7 +43,7 @@ static const struct options options = {
 struct answer {
     const struct split_file *file;
     struct split_part best[SPLIT_STAGES_MAX], even[SPLIT_STAGES_MAX], gathering[SPLIT_STAGES_MAX];
-    bool found; /* if not, there are no parts of `best` and `gathering` */
+    bool found; /* whether `best` and `gathering` have parts */
 };
 
 /* ---- JSON ---- */

@@ -1,4 +1,5 @@
-/* plan_squishy.c - `symphony plan squishy`: how many GPUs sessions need, and which sessions share one. */
+/* plan_squishy.c - `symphony plan squishy`: finds the number of GPUs that sessions need, and the sessions that share a
+ * GPU. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -40,12 +41,12 @@ static const struct options options = {
     .args_name = "FILE.yaml",
 };
 
-/* What was asked and what came out. */
+/* The question and its answer. */
 struct answer {
     const struct squishy_file *input;
     struct squishy_fit fit;
-    double scale; /* the plan is for this multiple of the rates */
-    bool all;     /* every session has its GPUs */
+    double scale; /* factor of the rates for which the plan is */
+    bool all;     /* whether every session has its GPUs */
 };
 
 /* How many times the session's rate the GPUs have room for; 1: no more than that. */

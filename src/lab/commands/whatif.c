@@ -1,4 +1,4 @@
-/* whatif.c - `symphony whatif`: replays what a server has recorded through the same cores in virtual time, under other
+/* whatif.c - `symphony whatif`: replays a server's recording through the same cores in virtual time, under other
  * settings. */
 #include <errno.h>
 #include <stdarg.h>
@@ -26,12 +26,12 @@
 #define RECORDING_PATH    "/v2/symphony/recording"
 #define FETCH_NS          (60 * NS_PER_S)
 #define FILE_BYTES_MAX    (256 << 20)
-#define ACCELERATORS_MOST 1000000 /* as in a scenario */
+#define ACCELERATORS_MOST 1000000 /* most accelerators, as in a scenario */
 
 struct settings {
     const char *accelerators, *save, *check;
     struct client_tls_files tls;
-    char header[BEARER_BYTES + 3]; /* with its line end; "": no token */
+    char header[BEARER_BYTES + 3]; /* header line with the token, and its line end; "": no token */
     char policy_set[SIMULATION_POLICY_BYTES];
     struct scenario_sets sets;
     struct recording_slo slos[SLOS_MAX];
@@ -39,7 +39,7 @@ struct settings {
     uint32_t slo_count;
     double seconds;
     bool least, json;
-    bool plain; /* the policy knows no priorities */
+    bool plain; /* whether the policy has no priorities */
 };
 
 static int policy_option(const char *text, void *settings, struct sy_error *err) {
@@ -137,7 +137,7 @@ static const struct options options = {
 struct whatif {
     struct settings s;
     const char *source;
-    char *text; /* the document */
+    char *text; /* document of the recording */
     size_t bytes;
     struct recording_file file;
     char *scenario, *scenario_changed;
@@ -261,7 +261,7 @@ static int recording_get(struct whatif *w, struct sy_error *err) {
 
 /* ---- settings ---- */
 
-/* The changes of one simulation, as `symphony simulate --set` has them. */
+/* The changes of one simulation, in the form of `symphony simulate --set`. */
 struct changes {
     const char **sets;
     char (*own)[64];

@@ -1,4 +1,4 @@
-/* whatif_check.c - decides again what a server's threads have logged. */
+/* whatif_check.c - makes the logged decisions of a server's threads again. */
 #include "lab/commands/whatif_check.h"
 
 #include <errno.h>

@@ -1,7 +1,8 @@
 /* load.c - puts a load on a server: many connections driven by one thread.
  *
- * A request is 24 bytes in the backlog, then belongs to one connection until it is answered. Its bytes were made before
- * (payload.h), so that sending is one send(2) and an answer usually one recv(2); nothing is allocated per request. */
+ * A request takes 24 bytes in the backlog, then belongs to one connection until it is answered. The bytes to send were
+ * made before (payload.h): a request is one send(2), and an answer usually one recv(2). No memory is allocated for a
+ * request. */
 #include "lab/load/load.h"
 
 #include <errno.h>
@@ -21,23 +22,25 @@
 
 #define READ_BYTES     (256 << 10)
 #define EVENTS_MAX     256
-#define CONNECT_NS     (5 * NS_PER_S) /* for the first connections of a run */
+#define CONNECT_NS     (5 * NS_PER_S) /* time for the first connections of a run */
 #define REPLACE_NS     NS_PER_S
-#define RETRY_PAUSE_NS (10 * NS_PER_MS) /* of a closed loop after a failed connection */
+#define RETRY_PAUSE_NS (10 * NS_PER_MS) /* pause of a closed loop after a failed connection */
 /* A sleeping thread wakes 50 to 150 us late. So at rates at which this costs at most a tenth of a core, sleeps end
  * early and the rest is polled: a request is sent within a microsecond of when it is due. */
 #define WAKE_EARLY_NS     (150 * NS_PER_US)
 #define WAKE_EARLY_SHARE  0.1
 #define OPENING_MAX       64
 #define DESCRIPTORS_SPARE 32
-#define GIVE_UP_RATE      0.015 /* 1 %, and a margin since the number of requests is only estimated */
-#define GIVE_UP_COUNT     10
+#define GIVE_UP_RATE                                                                                                   \
+    0.015 /* bad rate at which a trial is given up: 1 %, and a margin since the number of requests is only estimated   \
+           */
+#define GIVE_UP_COUNT 10
 
 struct request {
     int64_t due_ns;
-    int64_t slo_ns; /* 0: none */
+    int64_t slo_ns; /* SLO; 0: none */
     uint32_t model;
-    bool counted; /* false: due during the warm-up */
+    bool counted; /* whether the request counts; false: it is due during the warm-up */
     bool retried;
 };
 
@@ -46,9 +49,9 @@ enum connection_state { CONNECTION_CLOSED, CONNECTION_OPENING, CONNECTION_IDLE, 
 struct connection {
     enum connection_state state;
     struct channel channel;
-    struct request request; /* while busy */
+    struct request request; /* request under way, while the connection is busy */
     const struct payload *payload;
-    int64_t started_ns; /* when its request was handed to the kernel */
+    int64_t started_ns; /* time at which the request was handed to the kernel */
     size_t sent;
     uint64_t answers;
     int64_t opened_ns;
@@ -64,28 +67,28 @@ struct backlog {
 struct load {
     struct load_config config;
     int epoll_fd;
-    bool no_pwait2; /* the kernel is older than 5.11 */
+    bool no_pwait2; /* whether the kernel has no epoll_pwait2(): it is older than 5.11 */
     struct connection *connections;
     uint32_t *closed; /* stack of free indexes in connections */
     uint32_t closed_count, opening_count, busy_count;
     struct idle_pool *idle;
     struct backlog backlog;
     uint32_t *payload_next; /* [models_count] */
-    char *bytes;            /* [READ_BYTES] what was just received */
+    char *bytes;            /* [READ_BYTES] bytes just received */
 
-    /* the trial under way */
+    /* fields of the trial under way */
     const struct load_trial *trial;
     struct load_result *result;
     struct arrivals arrivals;
-    struct replay replay; /* instead, of a workload */
-    struct rng rng;       /* closed loop: draws the model of the next request */
+    struct replay replay; /* source of requests with a workload, instead of `arrivals` */
+    struct rng rng;       /* random numbers of a closed loop, for the model of the next request */
     struct arrival next;
     int64_t start_ns, count_ns, end_ns; /* requests due in [count_ns, end_ns) are counted */
-    int64_t pause_ns;                   /* closed loop: no new request before */
+    int64_t pause_ns;                   /* time before which a closed loop sends no new request */
     int64_t wake_early_ns;
     struct load_progress second;
     struct latency second_latency;
-    struct sy_error failure; /* of the last connection that could not be opened */
+    struct sy_error failure; /* sentence about the last connection that could not be opened */
 };
 
 /* ---- backlog ---- */

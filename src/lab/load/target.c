@@ -1,4 +1,4 @@
-/* target.c - what the server under load offers. */
+/* target.c - reads the models of the server under load. */
 #include "lab/load/target.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* planned_model.c - the latency of a model in the file of a planner. */
+/* planned_model.c - reads the latency of a model in the file of a planner. */
 #include "lab/planfile/planned_model.h"
 
 #include <errno.h>

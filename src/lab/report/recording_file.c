@@ -8,7 +8,7 @@
 
 #define HEAD           "symphony recording 1\n"
 #define LOOK_FIGURES   6
-#define FIGURE_MOST    1e15 /* what JSON's numbers hold exactly */
+#define FIGURE_MOST    1e15 /* largest figure; JSON's numbers hold it exactly */
 #define WRONG_DOCUMENT "this is no recording of a server's: expected "
 
 /* ---- the sections ---- */

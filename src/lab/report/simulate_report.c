@@ -1,4 +1,4 @@
-/* simulate_report.c - how `symphony simulate` shows what it found. */
+/* simulate_report.c - how `symphony simulate` shows its results. */
 #include "lab/report/simulate_report.h"
 
 #include <errno.h>
@@ -10,15 +10,15 @@
 
 #include "lab/report/simulate_pipelines.h"
 
-#define TABLE_MODELS_MAX 50 /* if there are more, only the worst are listed */
+#define TABLE_MODELS_MAX 50 /* models of a table; if there are more, only the worst are listed */
 #define TABLE_WORST      20
 
 /* The figures of one model, or of all. */
 struct row {
     const char *name;
-    double slo_ms; /* 0: of several */
+    double slo_ms; /* SLO; 0: the row is of several models */
     struct sim_model_result stats;
-    uint32_t batch_max; /* stats.batch_sizes[batch_max + 1] */
+    uint32_t batch_max; /* largest batch: length of stats.batch_sizes less 1 */
 };
 
 static double share(uint64_t part, uint64_t whole) {

@@ -11,7 +11,7 @@
 #include "model/config/model_name.h"
 
 #define WEIGHTS_MB_MAX   1e7
-#define MB               1e6 /* bytes, as the published tables count */
+#define MB               1e6 /* bytes of an MB in the published tables */
 #define MS_EXPECTED      "a number of milliseconds"
 #define WEIGHTS_EXPECTED "a number of megabytes"
 #define WEIGHT_EXPECTED  "how much a model's share weighs beside the others'"
@@ -84,9 +84,9 @@ uint32_t scenario_batch_max(const struct scenario *s, const struct scenario_mode
 
 /* Keys that zoo choices and own models share. */
 struct model_keys {
-    int64_t copies, slo_ns, load_ns; /* 0, 0, -1: not given */
-    int64_t batch_max;               /* 0: not given */
-    double weights_mb;               /* -1: not given */
+    int64_t copies, slo_ns, load_ns; /* not given: copies and slo_ns 0, load_ns -1 */
+    int64_t batch_max;               /* most items of a batch; 0: not given */
+    double weights_mb;               /* MB of weights; -1: not given */
     double weight;
     double best_effort;
     const struct conf_node *priorities; /* NULL: not given */
@@ -285,7 +285,7 @@ static int zoo_read(struct scenario *s, const struct conf_node *node, struct sy_
 /* ---- {name: R50, alpha_ms: 1.053, beta_ms: 5.072, slo_ms: 25, types: {a100: {latency_ms: {1: 2, 8: 6.5}}}} ---- */
 
 struct latency_keys {
-    double alpha_ms, beta_ms; /* -1: not given */
+    double alpha_ms, beta_ms; /* line of latencies; -1: not given */
     const struct conf_node *table;
 };
 
@@ -305,7 +305,7 @@ struct own_model {
     char name[MODEL_NAME_MAX];
     struct latency_keys latency;
     const struct conf_node *types, *suffix;
-    int64_t variants; /* 0: not given */
+    int64_t variants; /* number of variants; 0: not given */
     double suffix_weights_mb;
     bool shared;
     struct model_keys common;
@@ -323,7 +323,7 @@ static const struct conf_key own_keys[] = {
     CONF_KEYS_END,
 };
 
-/* What a suffix takes: the same everywhere, or by type. */
+/* The latency of a suffix: the same on all types, or by type. */
 struct suffix_keys {
     struct latency_keys latency;
     const struct conf_node *types;

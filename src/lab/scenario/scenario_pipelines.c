@@ -1,5 +1,5 @@
-/* scenario_pipelines.c - the section `pipelines` of a scenario: queries of several models, and how their SLOs are
- * split. */
+/* scenario_pipelines.c - the section `pipelines` of a scenario: reads queries of several models, and splits their SLOs.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 #define FAN_OUT_MOST     1000.0
 #define FAN_OUT_EXPECTED "the items that each item of the stages before comes to"
-#define TURNS            1.0 /* the paper's program: a batch takes its latency once */
+#define TURNS            1.0 /* latencies that a batch takes, as in the paper's program */
 
 /* ---- fan-outs ---- */
 
@@ -185,7 +185,7 @@ struct splitting {
     struct split_stage stages[PIPELINE_STAGES_MAX];
     struct split_part parts[PIPELINE_STAGES_MAX];
     struct profile *profiles[PIPELINE_STAGES_MAX];
-    int64_t least_ns[PIPELINE_STAGES_MAX]; /* the pipeline's */
+    int64_t least_ns[PIPELINE_STAGES_MAX]; /* least times of the pipeline's stages */
     void *memory;
 };
 

@@ -1,4 +1,4 @@
-/* scenario_workload.c - the section `workload` of a scenario: how many requests, when, and of which models. */
+/* scenario_workload.c - the section `workload` of a scenario: number, times and models of requests. */
 #include <stdlib.h>
 #include <string.h>
 

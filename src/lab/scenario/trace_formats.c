@@ -1,4 +1,4 @@
-/* trace_formats.c - the formats of recorded arrivals. */
+/* trace_formats.c - reads the formats of recorded arrivals. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #define SECONDS_MAX 1e9
 #define RATE_MAX    1e9
 #define SLO_MS_MAX  3.6e6
-#define AZURE_TEXTS 4 /* columns before the minutes */
+#define AZURE_TEXTS 4 /* columns of text, before those of minutes */
 #define MINUTE_S    60
 #define CALLS_MAX   1000000000
 

@@ -1,4 +1,4 @@
-/* checker.c - the invariants of a run. */
+/* checker.c - checks the invariants of a run. */
 #include "lab/sim/checker.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 enum request_state { UNKNOWN, WAITING, REFUSED, STARTED, ANSWERED };
 
 struct checked_request {
-    int64_t latest_ns; /* by when it must have left the scheduler */
+    int64_t latest_ns; /* time by which the request must have left the scheduler */
     int64_t deadline_ns;
     uint32_t model, items;
     bool best_effort;
@@ -18,12 +18,12 @@ struct checked_request {
 
 struct checked_accelerator {
     bool running;
-    uint32_t part; /* sub-cluster */
+    uint32_t part; /* sub-cluster of the accelerator */
 };
 
-/* A model, with several sub-clusters. */
+/* A model; used only with several sub-clusters. */
 struct checked_model {
-    uint32_t part; /* UINT32_MAX: of none */
+    uint32_t part; /* sub-cluster of the model; UINT32_MAX: none */
 };
 
 struct checker {
@@ -32,13 +32,13 @@ struct checker {
     struct checked_request *requests; /* [requests_max] by handle */
     struct checked_accelerator *accelerators;
     struct checked_model *models;
-    int64_t wait_most_ns; /* that a move may take; negative: any time */
-    /* the batch being started */
+    int64_t wait_most_ns; /* longest time that a move may take; negative: any time */
+    /* fields of the batch that is being started */
     int64_t now_ns, finish_ns;
     uint32_t model, accelerator, items, items_left, items_first;
-    bool best_effort; /* its first request is best effort */
+    bool best_effort; /* whether the batch's first request is best effort */
     bool lateness_allowed;
-    char wrong[256]; /* "": nothing */
+    char wrong[256]; /* sentence about the first broken invariant; "": none */
 };
 
 static size_t align(size_t bytes) {

@@ -1,4 +1,4 @@
-/* cluster.c - a scenario made into what sim_run() takes. */
+/* cluster.c - makes the arguments of sim_run() from a scenario. */
 #include "lab/sim/cluster.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* decision_replay.c - steps fresh cores, or a fresh advisor, as a log says, and compares what they say. */
+/* decision_replay.c - steps fresh cores, or a fresh advisor, as a log says, and compares their output with the log. */
 #include "lab/sim/decision_replay.h"
 
 #include <errno.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SCRATCH_BYTES (1 << 20) /* of what one step says */
+#define SCRATCH_BYTES (1 << 20) /* bytes for the output of one step */
 
 /* The core of a variant. */
 struct core_place {
@@ -20,7 +20,7 @@ struct replay {
     const struct policy_ops *policy;
     struct policy_options options;
     uint32_t types;
-    /* a model thread's */
+    /* fields for the log of a model thread */
     struct request_pool pool;
     struct request_node *nodes;
     struct core_place *cores; /* [core_count] */
@@ -28,19 +28,19 @@ struct replay {
     struct queue_levels **levels; /* [level_count] */
     uint32_t level_count;
     struct model_output model_out;
-    /* a rank thread's */
+    /* fields for the log of a rank thread */
     struct rank_core *rank;
     struct rank_output rank_out;
     uint32_t part;
     size_t loads_room;
-    /* of the log of advice */
+    /* fields for the log of advice */
     bool advises;
     struct advisor advisor;
     int64_t looked_ns;
     double needed_ns[AUTOSCALE_PARTS_MAX];
-    /* of the entry at hand */
+    /* fields of the present entry */
     const char *at, *end;
-    struct decision_log said; /* what is said again */
+    struct decision_log said; /* output of the fresh cores */
 };
 
 static int bad(struct replay *r) {

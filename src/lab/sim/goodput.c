@@ -2,7 +2,7 @@
 #include "lab/sim/goodput.h"
 
 #define GUESS_SHARE  0.8
-#define GROWTH_FIRST 1.05 /* guesses are good more often than not */
+#define GROWTH_FIRST 1.05 /* first factor of the search's steps: small, since most guesses are good */
 #define GROWTH_MOST  1.3
 #define DOUBTS       6 /* rates tried above the boundary: 2, 4, .. 64 times `within` over it */
 #define DOUBT_ROUNDS 4
@@ -10,7 +10,7 @@
 struct search {
     int (*holds)(void *context, double rate_rps);
     void *context;
-    double low, high; /* holds, fails; 0: none known */
+    double low, high; /* highest rate known to hold, and lowest known to fail; 0: none */
     bool stopped;
 };
 

@@ -1,4 +1,4 @@
-/* rehearsal.c - the twins, when there are any, and which way has lost least. */
+/* rehearsal.c - runs the twins, and finds the way that has lost least. */
 #include "lab/sim/rehearsal.h"
 
 #include <string.h>
@@ -23,20 +23,20 @@ struct twin {
     void *memory; /* of sim_bytes() */
     struct sim *sim;
     struct sim_result result;
-    double *bad;    /* [models] requests refused or late, the older the less */
-    uint64_t *seen; /* [models] of these, up to the last look */
+    double *bad;    /* [models] requests refused or late; older ones count less */
+    uint64_t *seen; /* [models] requests refused or late up to the last look */
 };
 
 struct rehearsal {
     uint32_t ways, models, accelerators;
     struct twin twins[POLICY_WAYS_MAX];
-    bool *up;            /* [accelerators] in service */
-    double *offered;     /* [models] requests, the older the less, */
-    uint64_t *asked;     /* [models] and up to the last look */
-    int64_t begun_ns;    /* time 0 of the twins */
-    uint32_t looks;      /* since then, */
-    uint32_t quiet;      /* and the last ones of these at which the first way had lost nothing that matters */
-    uint64_t impossible; /* requests since the last look that nothing could answer in time */
+    bool *up;            /* [accelerators] whether the accelerator is in service */
+    double *offered;     /* [models] requests offered; older ones count less */
+    uint64_t *asked;     /* [models] requests offered up to the last look */
+    int64_t begun_ns;    /* time at which the twins began: their time 0 */
+    uint32_t looks;      /* number of looks since the twins began */
+    uint32_t quiet;      /* number of last looks in a row at which the first way had lost too few requests to matter */
+    uint64_t impossible; /* requests since the last look that no way could answer in time */
     uint32_t way;
     bool runs;
 };

@@ -7,9 +7,9 @@
 #include "core/util/fmath.h"
 #include "lab/sim/sim_state.h"
 
-#define GO_ON_EVENTS  8192 /* some milliseconds */
+#define GO_ON_EVENTS  8192 /* events between two calls of go_on: some milliseconds */
 #define REQUESTS_MORE 65536
-#define REQUESTS_MOST UINT32_MAX /* 256 GiB */
+#define REQUESTS_MOST UINT32_MAX /* requests in the pool: 256 GiB */
 
 /* ---- memory ---- */
 

@@ -1,11 +1,13 @@
 /* sim_autoscale.c - accelerators that come and go with the load.
  *
- * A look at the load every few seconds, advice (sched/plan/autoscale_parts.h), and what follows from it: an accelerator
- * that is asked for is there after its start delay, one that is released gets nothing new and ends what it has. Those
- * with the lowest numbers are in service. Where memory is limited, one that comes has no model loaded. */
+ * Every few seconds there is a look at the load, and advice (sched/plan/autoscale_parts.h). An accelerator that is
+ * asked for is there after its start delay; an accelerator that is released gets no new batches and ends those that it
+ * has. The accelerators with the lowest numbers are in service. Where memory is limited, an accelerator that comes has
+ * no model loaded. */
 #include "lab/sim/sim_state.h"
 
-#define BUSY_STILL_NS (10 * NS_PER_MS) /* one that still runs what it had when it was released starts so much later */
+#define BUSY_STILL_NS                                                                                                  \
+    (10 * NS_PER_MS) /* delay of the start of an accelerator that still runs batches from before its release */
 
 /* Looks in a run, and so the most advice. */
 static uint32_t looks_most(const struct sim_config *c) {

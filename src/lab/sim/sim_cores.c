@@ -1,10 +1,11 @@
-/* sim_cores.c - drives model cores and rank cores, the scheduler objects of the live server.
+/* sim_cores.c - drives model cores and rank cores, which are those of the live server.
  *
  * Messages between them go through queues that keep their order, as the rings of the live threads do: three for each
  * rank core. Without delays they are drained before time moves on. */
 #include "lab/sim/sim_cores_state.h"
 
-#define BUS_DELAYED 16384 /* messages that may be on their way at once; when half full, the oldest arrives early */
+#define BUS_DELAYED                                                                                                    \
+    16384 /* most messages of a bus on their way at once; when it is half full, the oldest arrives early */
 
 static uint32_t source_of(const struct sim *sim, uint32_t kind, uint32_t part) {
     return sim->sources.driver + sim->config->model_count + kind * cores_of(sim)->part_count + part;

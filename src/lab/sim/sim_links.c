@@ -1,18 +1,20 @@
 /* sim_links.c - faults of the network and of the scheduler: messages that are late or lost, a scheduler that dies, and
- * requests that are sent again. Without such faults all messages arrive at once, and nothing here happens.
+ * requests that are sent again. Without such faults all messages arrive at once, and this file does nothing.
  *
- * A message is a packet that waits in a heap until it arrives. A lost one is sent again, as TCP does, so it only
- * arrives later. Messages about the same accelerator arrive in the order in which they were sent; no other message
+ * A message is a packet that waits in a heap until it arrives. A lost packet is sent again, as TCP does, so that it
+ * only arrives later. Messages about the same accelerator arrive in the order in which they were sent; no other message
  * waits for another.
  *
- * When the scheduler dies, what it knew is lost. Accelerators finish the batches that they have, and their answers need
- * no scheduler. Frontends hold the requests that are in no batch, and refuse those whose deadline passes. The next
- * scheduler first hears which accelerators are idle, then it gets the requests that are left. It hears of the other
- * accelerators as soon as they are idle, too. */
+ * When the scheduler dies, its state is lost. Accelerators finish the batches that they have, and their answers need no
+ * scheduler. Frontends hold the requests that are in no batch, and refuse those whose deadline passes. The next
+ * scheduler first hears which accelerators are idle, then gets the requests that are left. It hears of each other
+ * accelerator as soon as that is idle, too. */
 #include "lab/sim/sim_state.h"
 
-#define SEALED      1  /* request_node.port of a request in a batch; the port has no other use here */
-#define RESENDS_MAX 10 /* of one message */
+#define SEALED                                                                                                         \
+    1                  /* value of request_node.port for a request in a batch; the simulator does not use ports        \
+                        * otherwise */
+#define RESENDS_MAX 10 /* times that one message is sent again */
 
 /* So that messages and faults have random numbers of their own. */
 #define LINKS_SEED  0x6c696e6b73ULL

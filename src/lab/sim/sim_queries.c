@@ -1,21 +1,21 @@
 /* sim_queries.c - queries of pipelines in virtual time: each item of a stage is a request to the driver.
  *
- * Ends and refusals are heard while the driver or an accelerator is at work, so what follows from them waits until that
- * is done: queries with something to do are in a list. */
+ * Ends and refusals are told in the middle of a step of the driver or an accelerator, so their consequences wait until
+ * that step is done: queries that have something to do are in a list. */
 #include "lab/sim/sim_state.h"
 
 #define STAGE_SHIFT    SIM_NUMBER_BITS
 #define QUERY_SHIFT    (SIM_NUMBER_BITS + 6)
-#define CANCELLED_MOST 64 /* at once: two messages each, of the 256 that there is room for */
+#define CANCELLED_MOST 64 /* requests cancelled at once: two messages each, of the 256 that there is room for */
 _Static_assert(QUERY_SHIFT + SIM_QUERY_BITS == 64 && PIPELINE_STAGES_MAX <= 64, "a handle holds all three");
 
 struct sim_query {
     uint64_t number;
-    uint32_t next; /* in the list of those with something to do, or of unused ones */
+    uint32_t next; /* next query in the list of those with something to do, or of unused slots */
     uint32_t pipeline;
-    bool listed;  /* in the list */
-    bool unheard; /* its end has not been dealt with */
-    bool again;   /* a request of it was sent once more */
+    bool listed;  /* whether the query is in the list of those with something to do */
+    bool unheard; /* whether the query's end has not been handled yet */
+    bool again;   /* whether a request of the query was sent again */
     struct query query;
 };
 

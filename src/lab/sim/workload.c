@@ -1,4 +1,5 @@
-/* workload.c - arrival streams. A gap of mean 1 is drawn and walked through the rate, which may change on the way. */
+/* workload.c - draws the streams of arrivals. A gap with mean 1 is drawn, and ends where the rate, added up over time,
+ * reaches it; the rate may change meanwhile. */
 #include "lab/sim/workload.h"
 
 double workload_shares(const struct sim_config *config) {

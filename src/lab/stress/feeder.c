@@ -1,4 +1,4 @@
-/* feeder.c - joins, takes turns, and what goes wrong. */
+/* feeder.c - the feeder's thread: joins the scheduler, takes turns, and notes mistakes. */
 #include "lab/stress/feeder.h"
 
 #include <errno.h>
@@ -12,10 +12,10 @@
 #include "core/util/counter.h"
 #include "lab/stress/feeder_state.h"
 
-#define BEAT_NS     (500 * NS_PER_MS) /* between heartbeats */
-#define LOOK_NS     (5 * NS_PER_MS)   /* between looks after the members' health */
-#define JOINS_MOST  32                /* members that have connected and are not let in yet */
-#define FEED_NS_MIN (10 * NS_PER_US)  /* between hand-overs: a sleep costs some microseconds */
+#define BEAT_NS     (500 * NS_PER_MS) /* time between heartbeats */
+#define LOOK_NS     (5 * NS_PER_MS)   /* time between looks at the members' health */
+#define JOINS_MOST  32                /* most members that have connected and are not let in yet */
+#define FEED_NS_MIN (10 * NS_PER_US)  /* least time between hand-overs, since a sleep costs some microseconds */
 #define FEED_NS_MAX NS_PER_MS
 
 static bool is_over(const struct feeder *f) {

@@ -7,7 +7,7 @@
 #include "core/util/counter.h"
 #include "lab/stress/feeder_state.h"
 
-#define ENDS_MOST 256 /* batches that end in a turn */
+#define ENDS_MOST 256 /* most batches that end in a turn */
 
 void feeder_backend_introduce(struct feeder_member *m) {
     const struct feeder_world *w = m->feeder->world;
