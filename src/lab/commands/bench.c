@@ -28,9 +28,8 @@
 #define TRIALS_MAX         80
 #define PAYLOAD_BYTES      (16u << 20) /* most bytes of one model's payloads, unless a single request is larger */
 #define CONNECT_TIMEOUT_NS (5 * NS_PER_S)
-#define METRICS_PORT_STEP                                                                                              \
-    2 /* distance of the metrics port from that of HTTP: 8000 and 8002 for Symphony and Triton, 8080 and 8082 for      \
-       * MLServer */
+/* Distance of the metrics port from that of HTTP: 8000 and 8002 for Symphony and Triton, 8080 and 8082 for MLServer. */
+#define METRICS_PORT_STEP 2
 #define SETTLE_NS         (30 * NS_PER_S)
 #define SETTLE_PAUSE_NS   (100 * NS_PER_MS)
 #define PROBE_OUTSTANDING 32

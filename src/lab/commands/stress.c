@@ -17,9 +17,9 @@
 #define BAD_MOST      0.01              /* --find max: a rate holds up to this bad rate */
 #define DECISION_MOST (100 * NS_PER_US) /* --find max: a rate holds up to this 99th percentile of decisions */
 #define UNDISTURBED   0.5 /* share of requests in undisturbed slices from which on only these requests decide */
-#define TRIALS_MOST                                                                                                    \
-    3 /* most trials at a rate while they are disturbed more than UNDISTURBED allows; the last one then counts with    \
-       * its pauses */
+/* Most trials at a rate while they are disturbed more than UNDISTURBED allows; the last one then counts with its
+ * pauses. */
+#define TRIALS_MOST  3
 #define RATE_LEAST   1e3
 #define RATE_MOST    1e9
 #define SECONDS_MOST 1000 /* longest run, warm-up included, for HANDLE_ARRIVAL_BITS of nanoseconds */

@@ -2,9 +2,9 @@
 #include "lab/load/goodput_search.h"
 
 #define GROWTH 1.6 /* factor between rates while there is no bracket: five bisections then reach 2 % */
-#define DOUBTFUL_ROW                                                                                                   \
-    3 /* rates in a row that hold until the failed rate above them is tried again: by chance one search in eight has   \
-       * this many */
+/* Rates in a row that hold until the failed rate above them is tried again: by chance one search in eight has this
+ * many. */
+#define DOUBTFUL_ROW 3
 
 void goodput_search_init(struct goodput_search *s, double start_rps, double min_rps, double max_rps, double precision) {
     *s = (struct goodput_search){.rate_rps = start_rps, .min_rps = min_rps, .max_rps = max_rps, .precision = precision};

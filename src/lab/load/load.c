@@ -31,9 +31,8 @@
 #define WAKE_EARLY_SHARE  0.1
 #define OPENING_MAX       64
 #define DESCRIPTORS_SPARE 32
-#define GIVE_UP_RATE                                                                                                   \
-    0.015 /* bad rate at which a trial is given up: 1 %, and a margin since the number of requests is only estimated   \
-           */
+/* Bad rate at which a trial is given up: 1 %, and a margin since the number of requests is only estimated. */
+#define GIVE_UP_RATE  0.015
 #define GIVE_UP_COUNT 10
 
 struct request {

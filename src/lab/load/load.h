@@ -46,9 +46,8 @@ struct load_config {
 struct load_trial {
     uint32_t closed; /* requests outstanding in a closed loop; 0: open loop at rate_rps */
     struct arrivals_spec arrivals;
-    double rate_rps; /* rate of requests; with a workload an estimate */
-    const struct sim_config
-        *workload;            /* open loop: source of the requests, for the load's models; NULL: `arrivals` is */
+    double rate_rps;                   /* rate of requests; with a workload an estimate */
+    const struct sim_config *workload; /* open loop: source of requests; NULL: `arrivals` */
     double warmup_s, seconds; /* lengths of the warm-up, whose requests are not counted, and of the counted part */
     double grace_s;           /* time to wait for answers after the last request */
     uint64_t seed;
@@ -56,14 +55,13 @@ struct load_trial {
 };
 
 struct load_model_stats {
-    uint64_t offered;    /* requests: good + late + refused + errors + unanswered */
-    uint64_t good;       /* answers 200 within the SLO */
-    uint64_t late;       /* answers 200 after the SLO */
-    uint64_t refused;    /* answers 503 */
-    uint64_t errors;     /* answers with any other status, and requests whose connection failed */
-    uint64_t unanswered; /* requests without an answer at the end of the grace time */
-    struct latency
-        latency;         /* latencies of answers 200; an unanswered request counts with the time that it has waited */
+    uint64_t offered;       /* requests: good + late + refused + errors + unanswered */
+    uint64_t good;          /* answers 200 within the SLO */
+    uint64_t late;          /* answers 200 after the SLO */
+    uint64_t refused;       /* answers 503 */
+    uint64_t errors;        /* answers with any other status, and requests whose connection failed */
+    uint64_t unanswered;    /* requests without an answer at the end of the grace time */
+    struct latency latency; /* latencies of answers 200; an unanswered request counts with its wait so far */
     struct latency wire; /* times from the hand-over to the kernel to the answer, of all answers 200, with the warm-up,
                           * for comparison with the server's own counts */
     uint64_t wire_in_time;    /* number of times in `wire` that are within the SLO */

@@ -5,8 +5,8 @@
 #include "lab/sim/sim.h"
 
 #define GOODPUT_BAD_MOST 0.01
-#define GOODPUT_GIVE_UP_BAD                                                                                            \
-    0.015 /* share of the expected requests: no model is offered half as much again as expected */
+/* Share of the expected requests: no model is offered half as much again as expected. */
+#define GOODPUT_GIVE_UP_BAD      0.015
 #define GOODPUT_GUESS_TIMES_MOST 16 /* factor: highest rate of a search, over its guess */
 
 /* The highest rate that holds, to `within` (0.01: 1 %), over from guess/1024 to `most`; 0 if none was found. `holds`

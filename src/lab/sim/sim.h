@@ -114,9 +114,8 @@ struct sim_config {
     double subcluster_rate_max; /* most items/s that a sub-cluster is to have; 0: no limit */
     double forced_moves_rate;   /* further moves a second, of models to any sub-cluster, for tests; 0: none */
     double forced_away;         /* share of the forced moves in which the model is in no sub-cluster for a while */
-    const struct autoscale_config
-        *autoscale;              /* settings of autoscaling; NULL: all accelerators are in service all the time */
-    uint32_t accelerators_first; /* with autoscale: accelerators in service at the start */
+    const struct autoscale_config *autoscale; /* settings of autoscaling; NULL: there is none */
+    uint32_t accelerators_first;              /* with autoscale: accelerators in service at the start */
     enum sim_arrivals arrivals;
     double gamma_shape;
     const struct trace *trace;         /* trace of SIM_TRACE, replayed with the rate of the steps as its mean rate */

@@ -6,8 +6,8 @@
  * no model loaded. */
 #include "lab/sim/sim_state.h"
 
-#define BUSY_STILL_NS                                                                                                  \
-    (10 * NS_PER_MS) /* delay of the start of an accelerator that still runs batches from before its release */
+/* Delay of the start of an accelerator that still runs batches from before its release. */
+#define BUSY_STILL_NS (10 * NS_PER_MS)
 
 /* Looks in a run, and so the most advice. */
 static uint32_t looks_most(const struct sim_config *c) {

@@ -4,8 +4,8 @@
  * rank core. Without delays they are drained before time moves on. */
 #include "lab/sim/sim_cores_state.h"
 
-#define BUS_DELAYED                                                                                                    \
-    16384 /* most messages of a bus on their way at once; when it is half full, the oldest arrives early */
+/* Most messages of a bus on their way at once; when it is half full, the oldest arrives early. */
+#define BUS_DELAYED 16384
 
 static uint32_t source_of(const struct sim *sim, uint32_t kind, uint32_t part) {
     return sim->sources.driver + sim->config->model_count + kind * cores_of(sim)->part_count + part;

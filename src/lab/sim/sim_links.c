@@ -11,9 +11,8 @@
  * accelerator as soon as that is idle, too. */
 #include "lab/sim/sim_state.h"
 
-#define SEALED                                                                                                         \
-    1                  /* value of request_node.port for a request in a batch; the simulator does not use ports        \
-                        * otherwise */
+/* Value of request_node.port for a request in a batch; the simulator does not use ports otherwise. */
+#define SEALED      1
 #define RESENDS_MAX 10 /* times that one message is sent again */
 
 /* So that messages and faults have random numbers of their own. */

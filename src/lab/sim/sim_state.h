@@ -86,9 +86,8 @@ struct sim_links {
     int64_t *told_ns;    /* [accelerators] arrival of the last packet about the accelerator */
     uint32_t term;       /* number of the present scheduler, from 0 on */
     bool scheduler_down; /* whether the scheduler is dead, and no other has taken over */
-    int64_t
-        ready_ns;   /* time from which a new scheduler takes requests: before, its cores do not know all accelerators */
-    struct rng rng; /* random numbers for delays and losses */
+    int64_t ready_ns;    /* time from which a new scheduler, whose cores then know all accelerators, takes requests */
+    struct rng rng;      /* random numbers for delays and losses */
     /* Random numbers for deaths of the scheduler, and for silent and killed backends, which happen at the same times
      * under all policies. */
     struct rng fault_rng;

@@ -16,9 +16,8 @@
 #include "lab/stress/slices.h"
 
 #define PAUSE_NS NS_PER_MS
-#define PAUSES_MAX                                                                                                     \
-    65536 /* pauses that a driver remembers; from the last of them on the rest of the run is one pause                 \
-           */
+/* Pauses that a driver remembers; from the last of them on the rest of the run is one pause. */
+#define PAUSES_MAX 65536
 
 /* The kinds of passengers. */
 enum driver_role { ROLE_MODEL, ROLE_RANK, ROLE_WORLD, ROLES };

@@ -39,9 +39,8 @@ struct feeder_world {
     struct sockaddr_in scheduler;
     struct ring *done;       /* [to * feeders + from] rings of uint64_t: handles of requests that have come back */
     struct feeder **feeders; /* [config->feeders] */
-    struct feeder_slots *_Atomic
-        *slots;         /* [HELLO_NUMBERS] slots of the frontend to which the scheduler gave this number */
-    uint8_t *feeder_of; /* [HELLO_NUMBERS] index of the feeder of that frontend */
+    struct feeder_slots *_Atomic *slots; /* [HELLO_NUMBERS] slots of the frontend with this number */
+    uint8_t *feeder_of;                  /* [HELLO_NUMBERS] index of the feeder of the frontend with this number */
 };
 
 /* Written by the feeder, read by any thread. */

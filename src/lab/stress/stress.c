@@ -15,9 +15,8 @@
 #define OUTSTANDING_MAX   (1U << 18) /* most requests that a world has outstanding */
 #define REQUEST_SLOTS_MIN 8192       /* least slots of a ring of requests: twice the largest --feed-batch */
 #define REQUEST_SLOTS_MAX 65536
-#define LAG_PART                                                                                                       \
-    8 /* divisor: requests that would wait longer than this part of an SLO between world and model thread are turned   \
-       * away */
+/* Divisor: requests that would wait longer than this part of an SLO between world and model thread are turned away. */
+#define LAG_PART       8
 #define CTRL_NS        (100 * NS_PER_US) /* first estimate of the time of a dispatch */
 #define OVERRUN_S      1 /* seconds for which slices are kept in addition; the last slice gets all later requests */
 #define DRAIN_NS       (10 * NS_PER_S) /* time without a request coming back after which none will */

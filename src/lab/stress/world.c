@@ -21,8 +21,8 @@
 #define BATCHES_MOST 2               /* batches of an accelerator: one runs, one is sealed */
 #define DEAD_NS      (5 * NS_PER_MS) /* time after which an accelerator that died joins again */
 /* Most that a turn does, so that no thread waits long for it: */
-#define PLANNED_MOST                                                                                                   \
-    256 /* requests, in a turn, of batches that begin; the batch that exceeds this is the turn's last */
+/* Requests, in a turn, of batches that begin; the batch that exceeds this is the turn's last. */
+#define PLANNED_MOST 256
 #define REFUSED_MOST 256 /* refused requests, in a turn, of one model thread */
 #define EVENTS_MOST  16  /* batches that end, accelerators that die, and accelerators that join, each in a turn */
 

@@ -10,8 +10,8 @@
 #include "server/commands/visitor.h"
 
 #define LOOK_NS (100 * NS_PER_MS)
-#define PATIENCE_NS                                                                                                    \
-    (5 * NS_PER_S) /* time in addition to --timeout, in which another scheduler may take over and members join it */
+/* Time in addition to --timeout, in which another scheduler may take over and members join it. */
+#define PATIENCE_NS (5 * NS_PER_S)
 
 struct drain_settings {
     struct visitor_settings visitor;

@@ -28,8 +28,8 @@
 
 #define TOKEN_BYTES 16
 #define ARGUMENTS   (2 * REPOSITORIES_MAX + 40)
-#define AGAIN_NS                                                                                                       \
-    (100 * NS_PER_MS) /* delay before a backend that ended before it joined is started again; doubled each time */
+/* Delay before a backend that ended before it joined is started again; doubled each time. */
+#define AGAIN_NS     (100 * NS_PER_MS)
 #define AGAIN_MOST   (5 * NS_PER_S) /* longest such delay */
 #define LOOK_NS      (1 * NS_PER_S)
 #define END_LOOK_NS  (2 * NS_PER_MS)

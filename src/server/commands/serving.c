@@ -100,8 +100,8 @@ static const struct serve_settings serve_defaults = {
     .isolated = -1,
 };
 
-static const int zlib_levels[] = {0, 1, 6,
-                                  9}; /* zlib's levels, by the words of --grpc-infer-response-compression-level */
+/* zlib's levels, by the words of --grpc-infer-response-compression-level. */
+static const int zlib_levels[] = {0, 1, 6, 9};
 
 /* Everything decided from the settings before anything starts. */
 struct serve_plan {

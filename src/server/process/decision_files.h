@@ -8,8 +8,8 @@
 
 #define DECISION_FILE_END    ".decisions" /* suffix of their names: model-0.decisions, rank-0.decisions, ... */
 #define DECISION_ADVICE_FILE "advice" DECISION_FILE_END
-#define DECISION_ADVICE_PART                                                                                           \
-    16 /* divisor: the log of advice, with one look a second, gets this part of a thread's room */
+/* Divisor: the log of advice, with one look a second, gets this part of a thread's room. */
+#define DECISION_ADVICE_PART 16
 
 struct decision_files;
 

@@ -25,8 +25,8 @@
  * read from memory. */
 #define LINK_REQUEST_SLOTS 65536
 #define END_LOOK_NS        (5 * NS_PER_MS)
-#define ASIDE_BYTES_MAX                                                                                                \
-    ((size_t)512 << 10) /* bytes of the text about models that are not served; the last models are left out */
+/* Bytes of the text about models that are not served; the last models are left out. */
+#define ASIDE_BYTES_MAX ((size_t)512 << 10)
 
 void server_cluster_plan(struct server *s) {
     struct wiring *w = &s->wiring;

@@ -14,8 +14,8 @@
 #include "server/process/server_state.h"
 
 #define RUNS_LEAST 8 /* runs of a batch size from which on their mean counts */
-#define MARGIN_PART                                                                                                    \
-    4 /* divisor: the reply margin takes at most this part of a request's time, as in front/request/port.c */
+/* Divisor: the reply margin takes at most this part of a request's time, as in front/request/port.c. */
+#define MARGIN_PART 4
 
 /* ---- requests ---- */
 

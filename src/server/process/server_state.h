@@ -65,8 +65,7 @@ struct server {
     char *aside; /* backend: text that last told the scheduler of the models not served here; NULL: none */
     struct cluster_models *cluster_models; /* frontend of a cluster: models that the scheduler announces */
     struct server_balancer *balancer;      /* state of server_balance(); NULL: models do not move */
-    struct server_advisor
-        *advisor;         /* state of server_advise(); NULL: no model is scheduled here, or no advice is to be given */
+    struct server_advisor *advisor;        /* state of server_advise(); NULL: no advice is given here */
     struct advice advice; /* advice of server_advise(); in a frontend of a cluster: the scheduler's advice */
     struct advice advice_of[RANK_THREADS_MAX]; /* advice for each sub-cluster, if there are several */
     _Atomic double bad_rate;                   /* share of bad requests that server_advise() found at its last look */
