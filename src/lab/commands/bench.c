@@ -40,7 +40,7 @@
 
 enum { FORM_BINARY, FORM_JSON };
 
-/* As enum reuse, and as the option's words. */
+/* The words of the option, in the order of enum reuse. */
 static const char *const reuse_names[] = {"newest", "oldest", "random"};
 
 struct settings {
@@ -314,7 +314,7 @@ static int models_prepare(struct bench *b, struct sy_error *err) {
     return rc;
 }
 
-/* Gives the server what requests to it need: TLS, if its URL says so, and headers. */
+/* Sets what requests to the server need: TLS, if its URL says so, and headers. */
 static int server_equip(struct bench *b, struct server *server, struct sy_error *err) {
     int rc = server->secure && !b->tls ? client_tls_create(&b->tls, &b->s.tls, err) : 0;
     server->tls = server->secure ? b->tls : NULL;
@@ -437,8 +437,8 @@ static int server_settle(struct bench *b, struct sy_error *err) {
     return 0;
 }
 
-/* Measures the requests answered 200 per second with a few outstanding. It is near what the server can do: the search
- * starts from there. */
+/* Measures the requests answered 200 per second with a few outstanding. The search starts from a share of this rate,
+ * which is near the server's limit. */
 static int capacity_probe(struct bench *b, double *rate_rps, struct sy_error *err) {
     struct load_trial trial = trial_make(b, 0);
     trial.closed = PROBE_OUTSTANDING;
@@ -484,7 +484,7 @@ static void results_swap(struct bench *b) {
     b->spare = result;
 }
 
-/* Searches the goodput. b->result is then of the highest rate that held, or of the last trial if none did. */
+/* Searches the goodput. b->result is then that of the highest rate that held, or of the last trial if no rate held. */
 static int goodput_find(struct bench *b, struct sy_error *err) {
     double start_rps = b->s.rate_rps;
     int rc = server_settle(b, err);
@@ -574,7 +574,7 @@ static int fail(const struct sy_error *err, int status) {
     return status;
 }
 
-/* Takes from the scenario what the command line does not say, and the other way round. */
+/* Takes settings from the scenario that the command line does not give, and the other way round. */
 static int workload_prepare(struct bench *b, struct sy_error *err) {
     struct settings *s = &b->s;
     struct sim_config *config = &b->workload.cluster.config;
@@ -591,7 +591,7 @@ static int workload_prepare(struct bench *b, struct sy_error *err) {
     return 0;
 }
 
-/* Fills in what was not given. */
+/* Fills in the settings that were not given. */
 static void settings_fill(struct settings *s) {
     if (s->connections_max < s->connections)
         s->connections_max = s->connections;

@@ -124,7 +124,7 @@ static int configs_make(struct plan *p, const char *path, const char *base_name,
 
 /* ---- simulated throughput ---- */
 
-/* The goodput of so many instances under the scenario's policy; negative without memory. */
+/* The simulated goodput of a configuration of instances under the scenario's policy; negative without memory. */
 static double simulate(struct plan *p, const uint16_t *count, double bound) {
     struct sim_config config = p->cluster.config;
     uint32_t n = 0;
@@ -276,7 +276,7 @@ static void plan_table(const struct plan *p, const struct settings *s) {
 
 /* ---- the command ---- */
 
-/* Reads, ranks and evaluates; the exit status, with a sentence unless it is 0. */
+/* Reads, ranks and evaluates. Returns the exit status, with a sentence unless it is 0. */
 static int plan_make(struct plan *p, const char *path, const struct settings *s, struct sy_error *err) {
     if (scenario_read(path, s->sets.sets, s->sets.count, &p->scenario, err) ||
         cluster_make(&p->cluster, &p->scenario, err) ||

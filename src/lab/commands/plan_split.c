@@ -72,7 +72,7 @@ static json_t *parts_json(const struct answer *a, const struct split_part *parts
     return json_pack("{s:o, s:o}", "gpus", gpus_json(split_gpus(parts, a->file->count)), "stages", list);
 }
 
-/* With the largest batch that runs in each part. */
+/* Writes the parts, each with the largest batch that runs in it. */
 static json_t *gathering_json(const struct answer *a) {
     json_t *parts = parts_json(a, a->gathering), *stages = json_object_get(parts, "stages");
     for (uint32_t v = 0; v < a->file->count; v++)

@@ -49,12 +49,12 @@ struct answer {
     bool all;     /* whether every session has its GPUs */
 };
 
-/* How many times the session's rate the GPUs have room for; 1: no more than that. */
+/* The multiple of the session's rate for which the GPUs have room; 1: the rate and no more. */
 static double room(const struct answer *a) {
     return a->scale > 1 ? a->scale : 1;
 }
 
-/* A plan for a part of the rates leaves out the rest of each. */
+/* The part of a session's rate that a plan for a part of the rates leaves out. */
 static double missing_rps(const struct answer *a, uint32_t session) {
     double left_out = a->scale > 0 && a->scale < 1 ? 1 - a->scale : 0;
     return left_out * a->input->sessions[session].rate +

@@ -25,8 +25,9 @@
 #define CONNECT_NS     (5 * NS_PER_S) /* time for the first connections of a run */
 #define REPLACE_NS     NS_PER_S
 #define RETRY_PAUSE_NS (10 * NS_PER_MS) /* pause of a closed loop after a failed connection */
-/* A sleeping thread wakes 50 to 150 us late. So at rates at which this costs at most a tenth of a core, sleeps end
- * early and the rest is polled: a request is sent within a microsecond of when it is due. */
+/* A sleeping thread wakes 50 to 150 us late. At rates at which polling costs at most a tenth of a core, sleeps
+ * therefore end early and the thread polls for the rest: a request is sent within a microsecond of the time at which it
+ * is due. */
 #define WAKE_EARLY_NS     (150 * NS_PER_US)
 #define WAKE_EARLY_SHARE  0.1
 #define OPENING_MAX       64
@@ -123,8 +124,8 @@ static struct request backlog_take(struct backlog *b) {
     return request;
 }
 
-/* The oldest, unless that is late already: then the newest, which may still be in time. Otherwise a client that was out
- * of connections once would send nothing but late requests from then on, whatever the server does. */
+/* Takes the oldest waiting request, unless that is late already: then the newest, which may still be in time. Otherwise
+ * a client that was out of connections once would send only late requests from then on, whatever the server does. */
 static struct request backlog_choose(struct backlog *b, int64_t now_ns) {
     const struct request *oldest = &b->requests[b->first];
     if (oldest->slo_ns == 0 || now_ns - oldest->due_ns <= oldest->slo_ns)
@@ -233,7 +234,7 @@ static void connection_rest(struct load *load, struct connection *c) {
     idle_pool_put(load->idle, connection_number(load, c), used);
 }
 
-/* Starts to connect one more. 0 or -errno. */
+/* Starts to open one more connection. 0 or -errno. */
 static int connection_open(struct load *load) {
     struct connection *c = &load->connections[load->closed[load->closed_count - 1]];
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = c};
@@ -265,9 +266,9 @@ static void connection_retire(struct load *load, struct connection *c) {
         connection_open(load);
 }
 
-/* The connection is of no more use (0: closed; -EBADMSG) and its request was not answered. A kept-alive connection that
- * the server closes just when it is used again is an ordinary race, so that request gets a second chance on another
- * connection. */
+/* The connection cannot be used any more (rc 0: closed; -EBADMSG), and its request was not answered. A kept-alive
+ * connection that the server closes just when it is used again is an ordinary race, so that request gets a second
+ * chance on another connection. */
 static void connection_fail(struct load *load, struct connection *c, int rc) {
     bool busy = c->state == CONNECTION_BUSY;
     struct sy_error why;
@@ -285,7 +286,7 @@ static void connection_fail(struct load *load, struct connection *c, int rc) {
     }
 }
 
-/* Sends what is left of the request. */
+/* Sends the rest of the request. */
 static void connection_write(struct load *load, struct connection *c) {
     while (c->sent < c->payload->length) {
         ssize_t n = channel_send(&c->channel, c->payload->bytes + c->sent, c->payload->length - c->sent);
@@ -327,7 +328,7 @@ static void connection_answered(struct load *load, struct connection *c, bool mo
         connection_close(load, c);
 }
 
-/* Takes everything there is: the events are edge-triggered. */
+/* Receives until the socket is empty, since events are edge-triggered. */
 static void connection_read(struct load *load, struct connection *c, bool hung_up) {
     for (;;) {
         ssize_t n = channel_receive(&c->channel, load->bytes, READ_BYTES);
@@ -397,8 +398,8 @@ static void backlog_serve(struct load *load) {
 }
 
 /* Connections are opened for requests that wait, but only once all that has been received is handled, and a few at a
- * time. Else a client that was held up for a moment would open thousands, although answers that free the ones it has
- * are ready to be read. */
+ * time. Otherwise a client that was held up for a moment would open thousands of connections, although answers that
+ * free its connections are ready to be read. */
 static bool connections_wanted(const struct load *load) {
     return load->backlog.count > load->opening_count && load->closed_count && load->opening_count < OPENING_MAX;
 }
@@ -457,7 +458,7 @@ static int arrivals_begin(struct load *load, const struct load_trial *trial) {
     return rc;
 }
 
-/* Issues what is due. */
+/* Issues the requests that are due. */
 static void requests_issue(struct load *load, int64_t now_ns) {
     if (!load->trial->closed) {
         while (load->next.due_ns <= now_ns && load->next.due_ns < load->end_ns) {
@@ -487,7 +488,7 @@ static int events_wait(struct load *load, struct epoll_event *events, int64_t un
     return epoll_wait(load->epoll_fd, events, EVENTS_MAX, (int)(wait_ns / NS_PER_MS));
 }
 
-/* Handles what has happened and what is due until `until_ns` at the latest. */
+/* Handles events and due requests until `until_ns` at the latest. */
 static void loop_step(struct load *load, int64_t until_ns) {
     struct epoll_event events[EVENTS_MAX];
     int n = events_wait(load, events, connections_wanted(load) ? 0 : until_ns);
@@ -501,7 +502,7 @@ static void loop_step(struct load *load, int64_t until_ns) {
         connections_add(load);
 }
 
-/* Opens the first connections; waits until all are up. */
+/* Opens the first connections; waits until all have connected. */
 static int connections_prepare(struct load *load, uint32_t wanted, struct sy_error *err) {
     wanted = wanted < load->config.connections_max ? wanted : load->config.connections_max;
     int rc = 0;
@@ -535,7 +536,7 @@ static void progress_report(struct load *load, int64_t now_ns, void (*progress)(
         load->second_latency = (struct latency){0};
 }
 
-/* No new request from here on. */
+/* Ends the issue of new requests. */
 static void requests_end(struct load *load, int64_t now_ns) {
     if (now_ns < load->end_ns)
         load->end_ns = now_ns;

@@ -154,7 +154,7 @@ static int shared_profile(const struct session *const *members, uint32_t count, 
     return rc;
 }
 
-/* Adds a session to plan for; its name, and those of its members. */
+/* Adds a session to the plan, with its name, and those of its members. */
 static int planned_add(struct squishy_file *file, const struct session *const *members, uint32_t count,
                        struct sy_error *err) {
     struct squishy_session *session = &file->sessions[file->count];

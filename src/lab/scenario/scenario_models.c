@@ -104,7 +104,7 @@ struct model_keys {
 
 static const struct model_keys model_keys_absent = {.copies = 1, .load_ns = -1, .weights_mb = -1, .weight = 1};
 
-/* Room for one more model; NULL after an error. */
+/* Makes room for one more model; NULL after an error. */
 static struct scenario_model *model_new(struct scenario *s, const struct conf_node *node, struct sy_error *err) {
     if (s->model_count == SCENARIO_MODELS_MAX) {
         conf_error(node, err, "more than %d models", SCENARIO_MODELS_MAX);
@@ -149,7 +149,7 @@ static int copies_add(struct scenario *s, const struct conf_node *node, struct s
     return 0;
 }
 
-/* What is said of its batches, and of its requests' classes. */
+/* Reads the keys about a model's batches, and about the classes of its requests. */
 static int classes_read(struct scenario_model *model, const struct model_keys *keys, struct sy_error *err) {
     const struct conf_node *list = keys->priorities;
     double sum = 0;
@@ -386,7 +386,7 @@ static int points_read(const struct conf_node *table, struct scenario *s, struct
     return 0;
 }
 
-/* A line or a table, as `keys` has them. */
+/* Reads a latency from `keys`: a line or a table. */
 static int latency_read(const struct conf_node *node, const struct latency_keys *keys, struct scenario *s,
                         struct scenario_latency *latency, struct sy_error *err) {
     if (keys->table && (keys->alpha_ms >= 0 || keys->beta_ms >= 0))
@@ -405,7 +405,7 @@ static bool latency_given(const struct latency_keys *keys) {
     return keys->table || keys->alpha_ms >= 0 || keys->beta_ms >= 0;
 }
 
-/* A type's own latency instead of the model's. */
+/* Reads a type's own latency, which replaces that of the model. */
 static int own_types_read(struct scenario *s, const struct conf_node *types, struct scenario_latency *latencies,
                           struct sy_error *err) {
     if (types->kind != CONF_MAP)
@@ -510,7 +510,7 @@ static int names_check_unique(const struct scenario *s, const struct conf_node *
     return rc;
 }
 
-/* One zoo's, or a list whose items are models or zoos. */
+/* Reads the models of one zoo, or a list whose items are models or zoos. */
 int scenario_read_models(const struct conf_node *node, struct scenario *s, struct sy_error *err) {
     int rc = 0;
     if (node->kind == CONF_SCALAR)

@@ -65,7 +65,7 @@ static const char *state_name(enum request_state state) {
     return names[state];
 }
 
-/* The request of a handle if it waits, else NULL after noting what is wrong. */
+/* The request of a handle if it waits; else NULL, after noting the mistake. */
 static struct checked_request *waiting(struct checker *checker, uint64_t handle, const char *what) {
     handle = sim_request_number(handle);
     if (handle >= checker->requests_max || checker->requests[handle].state == UNKNOWN) {
@@ -217,7 +217,7 @@ static void on_ended(void *context, int64_t now_ns, uint32_t accelerator) {
     checker->accelerators[accelerator].running = false;
 }
 
-/* It comes from nowhere and goes to nowhere, so that it is in one at a time. */
+/* A model may move only from one sub-cluster to none, and from none to one, so that it is in one at a time. */
 static void on_assigned(void *context, int64_t now_ns, uint32_t model, uint32_t part) {
     struct checker *checker = context;
     uint32_t before = checker->models[model].part;

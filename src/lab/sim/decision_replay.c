@@ -47,7 +47,7 @@ static int bad(struct replay *r) {
     return error_set(r->err, -EINVAL, "step %" PRIu64 ": the log is broken", r->result->steps);
 }
 
-/* The next bytes of the entry; NULL: there are not so many. */
+/* Takes the next bytes of the entry; NULL: the entry has fewer. */
 static const void *take(struct replay *r, size_t bytes) {
     const char *at = r->at;
     if ((size_t)(r->end - at) < bytes)
@@ -56,7 +56,7 @@ static const void *take(struct replay *r, size_t bytes) {
     return at;
 }
 
-/* Whether what was said again is what the rest of the entry has, which is filled up to 8 bytes. */
+/* Whether the output of the fresh cores equals the rest of the entry, which is filled up to 8 bytes. */
 static int said_compare(struct replay *r, const struct decision_step *step, const char *who) {
     size_t from = sizeof(struct decision_head), bytes = r->said.used - from, left = (size_t)(r->end - r->at);
     r->result->steps++;
@@ -120,7 +120,7 @@ static struct queue_levels *levels_take(struct replay *r, const struct decision_
     return *levels;
 }
 
-/* Takes a configuration from the entry, and what it pointed to. False: the entry is too short. */
+/* Takes a configuration from the entry, and the memory that it points to. False: the entry is too short. */
 static bool config_take(struct replay *r, struct model_core_config *config) {
     const struct model_core_config *raw = take(r, sizeof(*raw));
     if (!raw)
@@ -316,7 +316,7 @@ int decision_loads_check(const struct decision_replay *advice, const struct deci
 
 /* ---- advice ---- */
 
-/* Takes what the rank cores had said; sets by how much each has grown since the last look. */
+/* Takes the loads that the rank cores had put out, and computes the growth of each since the last look. */
 static int needed_take(struct replay *r, uint32_t parts, double *grown_ns) {
     const double *said = take(r, parts * sizeof(*said));
     for (uint32_t k = 0; k < parts && said; k++) {
@@ -342,7 +342,7 @@ static int advice_begin(struct replay *r) {
     return needed_take(r, advisor->parts, grown_ns);
 }
 
-/* Whether the load seen is that of the rank cores. */
+/* Whether the load that the look saw is that of the rank cores. */
 static bool load_is_theirs(const struct replay *r, const struct advisor_load *load, const double *grown_ns,
                            int64_t passed_ns) {
     uint32_t parts = r->advisor.autoscale.count;

@@ -24,7 +24,7 @@ static bool search_try(struct search *s, double rate_rps) {
     return held > 0;
 }
 
-/* From a rate that holds up to one that fails; false: everything up to `most` holds. */
+/* Raises the rate from one that holds to one that fails; false: all rates up to `most` hold. */
 static bool climb(struct search *s, double most_rps) {
     double factor = GROWTH_FIRST;
     while (s->low < most_rps && !s->stopped) {
@@ -121,7 +121,7 @@ size_t goodput_bytes(const struct sim_config *config, double guess_rps) {
     return sim_bytes(&run);
 }
 
-/* Accelerator time that an item takes at the least, on the type where that is least. */
+/* The least accelerator time of an item, on the type that needs the least. */
 static double item_ns(const struct sim_config *config, const struct sim_model *model) {
     double least_ns = 0;
     for (uint32_t t = 0; t < config->types; t++)

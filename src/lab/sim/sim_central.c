@@ -104,7 +104,8 @@ static void action_send(struct sim *sim, const struct central_action *action) {
     sim_send(sim, action->accelerator, &batch);
 }
 
-/* Counts what the load has needed since the last count: as many accelerators as the core still says. */
+/* Adds the accelerator time that the load has needed since the last count, by the number of accelerators that the core
+ * puts out. */
 static void needed_count(struct sim *sim) {
     struct central *central = central_of(sim);
     const struct central_ops *ops = sim->config->policy->central;

@@ -15,7 +15,7 @@
 #define SEALED      1
 #define RESENDS_MAX 10 /* times that one message is sent again */
 
-/* So that messages and faults have random numbers of their own. */
+/* Seeds, so that messages and faults have random numbers of their own. */
 #define LINKS_SEED  0x6c696e6b73ULL
 #define FAULTS_SEED 0x6661756c7473ULL
 
@@ -23,7 +23,7 @@ bool sim_links_on(const struct sim_config *c) {
     return c->link_jitter_ns > 0 || c->link_loss > 0 || c->scheduler_every_s > 0 || c->fault_again;
 }
 
-/* Messages about accelerators that may be on their way. */
+/* The most messages about accelerators that may be on their way. */
 static uint32_t news_most(const struct sim *sim) {
     return 4 * sim->batch_count + 4 * sim->config->accelerators;
 }
@@ -56,7 +56,7 @@ void sim_links_layout(struct sim *sim, struct arena *arena) {
         sim->pool.nodes[node].handle = SIM_NOBODY;
 }
 
-/* Draws when the scheduler dies next. */
+/* Draws the time at which the scheduler dies next. */
 static void outage_next(struct sim *sim) {
     double wait_s = sim->config->scheduler_every_s * rng_exponential(&sim->links.fault_rng);
     int64_t at_ns = sim->now_ns + (int64_t)(wait_s * (double)NS_PER_S) + 1;
@@ -281,7 +281,7 @@ static void scheduler_dies(struct sim *sim) {
     due_set(sim);
 }
 
-/* Frontends send what they hold. */
+/* Frontends send the requests that they hold. */
 static void held_send(struct sim *sim) {
     struct sim_links *l = &sim->links;
     for (uint32_t slot = 0; slot < l->due.capacity; slot++) {

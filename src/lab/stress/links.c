@@ -231,7 +231,7 @@ static void pass(const struct links *l, double seconds) {
         sleep_ns(left_ns < 100 * NS_PER_MS ? left_ns : 100 * NS_PER_MS);
 }
 
-/* Lets all requests come back, and says what the feeders found wrong. */
+/* Waits until all requests have come back, and reports the mistakes that the feeders found. */
 static void verdict(const struct links *l, struct links_result *r) {
     uint64_t back_before = 0, fed = 0, back = 0;
     bool drained = false;

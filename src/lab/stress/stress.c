@@ -339,7 +339,7 @@ static uint64_t requests_back(const struct stress *s) {
     return back;
 }
 
-/* Lets all requests come back, ends all turns, and collects what the worlds found wrong. */
+/* Waits until all requests have come back, ends all turns, and collects the mistakes that the worlds found. */
 static void verdict(struct stress *s, struct stress_result *r) {
     for (uint32_t i = 0; i < s->worlds; i++)
         world_stop_feeding(s->world[i]);

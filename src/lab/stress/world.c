@@ -20,7 +20,7 @@
 #define CTRL_PART    8               /* divisor: d_ctrl is at most this part of an SLO, as in thread_rings.c */
 #define BATCHES_MOST 2               /* batches of an accelerator: one runs, one is sealed */
 #define DEAD_NS      (5 * NS_PER_MS) /* time after which an accelerator that died joins again */
-/* Most that a turn does, so that no thread waits long for it: */
+/* The bounds of a turn, so that no thread waits long for it. */
 /* Requests, in a turn, of batches that begin; the batch that exceeds this is the turn's last. */
 #define PLANNED_MOST 256
 #define REFUSED_MOST 256 /* refused requests, in a turn, of one model thread */
@@ -200,7 +200,7 @@ static void finished_add(struct world *w, uint32_t world, uint64_t n) {
     atomic_fetch_add_explicit(&w->config.finished[world].requests, n, memory_order_relaxed); /* a number on its own */
 }
 
-/* A request of the sample goes home, to be ticked off. */
+/* Gives a request of the sample back to its world, which ticks it off. */
 static void send_home(struct world *w, uint64_t handle) {
     uint32_t home = handle_world(handle);
     struct ring *ring = &w->wiring->results[w->config.index * w->wiring->frontends + home];
@@ -380,7 +380,8 @@ static bool take_plans(struct world *w, int64_t now_ns) {
     return any;
 }
 
-/* Tells the rank thread. False if the ring has no room beside the ends of batches: not now. */
+/* Tells the rank thread that an accelerator joined or left. False: the ring has no room now beside the ends of batches.
+ */
 static bool tell(struct world *w, uint32_t index, enum accelerator_news news) {
     uint32_t accelerator = w->config.first_accelerator + index;
     uint32_t part = wiring_part_of_accelerator(w->wiring, accelerator);
@@ -472,7 +473,7 @@ int64_t world_turn(void *world) {
     return any ? 0 : w->feed_ns;
 }
 
-/* The time in which the requests of one hand-over come. */
+/* The time between hand-overs. */
 static int64_t hand_over_ns(const struct world *w) {
     double ns = w->gap_ns * w->config.stress->feed_batch;
     return ns < FEED_NS_MIN ? FEED_NS_MIN : ns > FEED_NS_MAX ? FEED_NS_MAX : (int64_t)ns;

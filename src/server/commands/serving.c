@@ -103,7 +103,7 @@ static const struct serve_settings serve_defaults = {
 /* zlib's levels, by the words of --grpc-infer-response-compression-level. */
 static const int zlib_levels[] = {0, 1, 6, 9};
 
-/* Everything decided from the settings before anything starts. */
+/* The plan of a server: all that is decided from the settings before any thread starts. */
 struct serve_plan {
     struct deployment deployment;
     struct server_config config;
@@ -157,7 +157,7 @@ static int check_parts(const struct serve_settings *s, uint32_t accelerators, co
                      accelerators, type);
 }
 
-/* Options are checked first, since models may have to be profiled. */
+/* Plans the models. Options are checked first, since models may have to be profiled. */
 static int plan_repositories(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
     struct sy_error why;
     int found = s->accelerators ? accelerators_parse(s->accelerators, plan->groups, ACCELERATOR_TYPES_MAX, &why)
@@ -223,7 +223,7 @@ static int plan_scenario(const struct serve_settings *s, struct serve_plan *plan
     return rc < 0 ? rc : choose_cores(s, plan, err);
 }
 
-/* Takes what the scenario says, if it says anything, and lets the option change it key by key. */
+/* Plans autoscaling: takes the scenario's settings, if there are any, and changes them by the keys of the option. */
 static int plan_autoscale(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
     struct autoscale_config *c = &plan->config.autoscale;
     struct sy_error why;
@@ -305,14 +305,14 @@ static int check_decisions(const struct serve_settings *s, const struct serve_pl
                            policy->name);
 }
 
-/* Empty places for models that the cluster brings. */
+/* Makes empty places for models that the cluster brings. */
 static int plan_places(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
     plan->deployment.model_count = (uint32_t)s->max_models + CONTROL_SPARE;
     plan->deployment.models = calloc(plan->deployment.model_count, sizeof(*plan->deployment.models));
     return plan->deployment.models ? 0 : error_set(err, -ENOMEM, "no memory for the places of the models");
 }
 
-/* HOST:PORT of --listen. */
+/* Reads HOST:PORT of --listen. */
 static int plan_listen(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
     static char host[256];
     if (!s->listen)
@@ -346,7 +346,7 @@ static int plan_list(const char *list, const char *option, struct serve_plan *pl
     return 0;
 }
 
-/* The schedulers of --join. */
+/* Reads the schedulers of --join. */
 static int plan_join(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
     if (!s->join == !s->registry)
         return error_set(err, -EINVAL, "give either --join HOST:PORT or --registry URL: which cluster to join");
@@ -482,7 +482,7 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
     rc = !runs         ? plan_places(s, plan, err)
          : s->scenario ? plan_scenario(s, plan, err)
                        : plan_repositories(s, plan, err);
-    /* Once more, since a scenario may have brought a policy and autoscale settings. */
+    /* Checks options again, since the scenario may have a policy and autoscale settings. */
     if (rc < 0 || (rc = plan_autoscale(s, plan, err)) < 0 || (rc = check_decisions(s, plan, err)) < 0)
         return rc;
     struct server_config *c = &plan->config;
@@ -532,7 +532,7 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
     return 0;
 }
 
-/* Says what is served, and where. */
+/* Logs which models are served, and where. */
 static void say_ready(struct server *server, const struct server_config *config) {
     struct server_ports ports = server_ports(server);
     int ready = 0, set_aside = 0;
@@ -561,8 +561,8 @@ static void say_role_ready(struct server *server, enum wiring_link role) {
         log_info("ready", "metrics_port=%d", ports.metrics);
 }
 
-/* Reads again the files that may change while it serves. What a file gave stays as it was if the new one cannot be
- * used. */
+/* Reads again the files that may change while it serves. If a new file cannot be used, the values of the old one stay.
+ */
 static void reload(const struct serve_plan *plan) {
     struct sy_error err;
     if (plan->config.tls && tls_reload(plan->config.tls, &err) < 0)
@@ -596,7 +596,7 @@ static bool wait_until_ready(struct server *server, const sigset_t *signals) {
     return true;
 }
 
-/* Waits for a signal until `until_ns`; one that has already come is returned at once. Negative: none came. */
+/* Waits for a signal until `until_ns`. A signal that has already come is returned at once. Negative: no signal came. */
 static int signal_until(const sigset_t *signals, int64_t until_ns) {
     int64_t left_ns = until_ns - clock_now_ns();
     left_ns = left_ns > 0 ? left_ns : 0;
@@ -835,7 +835,7 @@ static int isolation_frontend(struct isolation *i, const struct serve_settings *
     if (settings->control_mode == CONTROL_EXPLICIT && !(i->desk = repository_desk_create()))
         return error_set(err, -ENOMEM, "out of memory");
     frontend->decisions = NULL;
-    if (!frontend->frontends) /* beside all that this machine runs */
+    if (!frontend->frontends) /* with the cores that no other thread of this machine needs */
         frontend->frontends = frontends_auto(settings, LINK_NONE, &i->backend);
     int rc = make_plan(frontend, LINK_FRONTEND, &i->frontend, err);
     i->frontend.config.executor_cores = i->backend.config.executor_cores;

@@ -110,7 +110,7 @@ static int order_send(int channel, const struct channel_order *order, const char
     return rc;
 }
 
-/* Waits for an order. *fd becomes the file with its body, or -1. False: the channel is closed. */
+/* Waits for an order. Sets *fd to the file with the order's body, or to -1. False: the channel is closed. */
 static bool order_receive(int channel, struct channel_order *order, int *fd) {
     union {
         struct cmsghdr head;
@@ -140,7 +140,7 @@ static void channel_close(struct isolated_orders *o, uint32_t n) {
 
 static void news_look(struct isolated_orders *o);
 
-/* Gives process n an order, and waits for its answer. 0, -EPIPE: it has ended; -EINTR: so does the server. */
+/* Gives process n an order, and waits for its answer. 0; -EPIPE: the process has ended; -EINTR: the server ends. */
 static int order_give(struct isolated_orders *o, uint32_t n, const struct channel_order *order, const char *body,
                       struct channel_answer *answer) {
     int rc = o->channels[n] < 0 ? -EPIPE : order_send(o->channels[n], order, body);
@@ -151,10 +151,10 @@ static int order_give(struct isolated_orders *o, uint32_t n, const struct channe
         else if (poll(&answers, 1, POLL_MS) > 0)
             rc = recv(o->channels[n], answer, sizeof(*answer), 0) == sizeof(*answer) ? 1 : -EPIPE;
         else if (!o->nested)
-            news_look(o); /* another process, which does not wait until this order is carried out */
+            news_look(o); /* new processes are told without waiting until this order is carried out */
     }
     if (rc < 0)
-        channel_close(o, n); /* an answer that comes later would be taken for that to another order */
+        channel_close(o, n); /* a later answer would be taken for the answer to another order */
     return rc < 0 ? rc : 0;
 }
 
@@ -197,13 +197,14 @@ static bool known_is(const struct isolated_orders *o, const char *name) {
     return i < o->known_count;
 }
 
-/* A model that is not in the repository, and could not be loaded: a client brought it, or it was there once. */
+/* Whether a model is not in the repository, and could not be loaded: a client brought the model, or it was once in the
+ * repository. */
 static bool is_stranger(const struct known *k) {
     return !k->found && k->shown.failed;
 }
 
-/* Shows clients what is known. Forgets what is neither loaded nor in the repository, and the oldest strangers if there
- * are too many: clients may invent any number of names. */
+/* Shows clients the known models. Forgets models that are neither loaded nor in the repository, and the oldest
+ * strangers if there are too many: clients may invent any number of names. */
 static void known_show(struct isolated_orders *o, bool at_once) {
     uint32_t kept = 0, strangers = 0;
     for (uint32_t i = 0; i < o->known_count; i++)
@@ -238,7 +239,8 @@ static void look(struct isolated_orders *o) {
 
 /* ---- processes ---- */
 
-/* Tells a new process all orders in force, and then to join. A model of the start that it cannot load is not loaded. */
+/* Tells a new process all orders in force, and then to join. A model of the start that the first process cannot load is
+ * not loaded. */
 static void process_tell(struct isolated_orders *o, uint32_t n) {
     static const struct channel_order begin = {.kind = ORDER_BEGIN};
     struct channel_answer answer;
@@ -271,7 +273,7 @@ static void news_look(struct isolated_orders *o) {
     }
 }
 
-/* Waits until process n is there again. */
+/* Waits until process n runs again. */
 static void process_await(struct isolated_orders *o, uint32_t n) {
     const struct timespec a_little = {.tv_nsec = POLL_MS * NS_PER_MS};
     while (o->channels[n] < 0 && !is_set(&o->close)) {
@@ -281,7 +283,8 @@ static void process_await(struct isolated_orders *o, uint32_t n) {
     }
 }
 
-/* The first process that has not carried an order out, which those of these lives have; `count`: all have. */
+/* The first process that has not carried out an order; `count`: all have. `lives`: o->lives of the processes that have
+ * carried it out. */
 static uint32_t process_left(const struct isolated_orders *o, const uint32_t *lives) {
     uint32_t n = 0;
     while (n < o->config.count && lives[n] == o->lives[n])
@@ -289,7 +292,8 @@ static uint32_t process_left(const struct isolated_orders *o, const uint32_t *li
     return n;
 }
 
-/* Has all processes carry an order out, the first one first, since it may have to measure a model. The status. */
+/* Lets all processes carry out an order, process 0 before the others, since it may have to measure a model. Returns the
+ * status. */
 static unsigned order_carry(struct isolated_orders *o, const struct channel_order *order, const char *body,
                             struct channel_answer *answer) {
     uint32_t lives[o->config.count];
@@ -312,7 +316,7 @@ static unsigned order_carry(struct isolated_orders *o, const struct channel_orde
     return 200;
 }
 
-/* Waits until no process runs what was unloaded or replaced: clients expect to be answered by the new model. */
+/* Waits until no process runs a model that was unloaded or replaced: clients expect answers of the new model. */
 static void all_settle(struct isolated_orders *o) {
     static const struct channel_order settle = {.kind = ORDER_SETTLE};
     struct channel_answer answer;
@@ -339,7 +343,7 @@ static void loads_add(struct isolated_orders *o, struct load *load) {
     *at = load;
 }
 
-/* Takes those of a model out, but `but`. */
+/* Takes all loads of a model but `but` out of the list. */
 static void loads_remove(struct isolated_orders *o, const char *name, const struct load *but) {
     for (struct load **at = &o->loads, *load; (load = *at);)
         if (load != but && strcmp(load->order.name, name) == 0) {
@@ -350,7 +354,7 @@ static void loads_remove(struct isolated_orders *o, const char *name, const stru
         }
 }
 
-/* Waits until the frontend lists a model, or lists it no more, as clients expect after such an order. */
+/* Waits until the frontend lists a model, or lists it no more, as clients expect after an order to load or unload. */
 static void list_await(const struct isolated_orders *o, const char *name, bool wanted) {
     const struct timespec a_little = {.tv_nsec = NS_PER_MS};
     int64_t until_ns = clock_now_ns() + LISTED_NS;

@@ -6,7 +6,7 @@
 #include "core/system/log.h"
 #include "server/process/server_state.h"
 
-/* For each sub-cluster, the types of its accelerators in service, a bit a type. False: all accelerators are in
+/* Finds the types of the accelerators in service in each sub-cluster, a bit a type. False: all accelerators are in
  * service. */
 static bool types_left(const struct server *s, uint32_t left[RANK_THREADS_MAX]) {
     bool any_out = false;

@@ -99,7 +99,8 @@ static bool is_alive(const struct known_model *k) {
     return k->found || k->serving.count || k->draining.count;
 }
 
-/* A model that could not be loaded, and is not in the repository: a client brought it, or it was there once. */
+/* Whether a model could not be loaded, and is not in the repository: a client brought the model, or it was once in the
+ * repository. */
 static bool is_stranger(const struct known_model *k) {
     return k->failed && !is_alive(k);
 }
@@ -164,13 +165,13 @@ static void source_close(struct source *source) {
     free(source->models);
 }
 
-/* Says that a version does not load, in Triton's words. */
+/* Makes the sentence that a version does not load, in Triton's words. */
 static int version_failed(const char *name, uint32_t version, const char *reason, struct sy_error *err) {
     return error_set(err, 400, "load failed for model '%s': version %u is at UNAVAILABLE state: %.330s;", name, version,
                      reason);
 }
 
-/* Finds what to load. 0, or a status with a sentence; call source_close() in either case. */
+/* Finds the versions to load. 0, or a status with a sentence; call source_close() in either case. */
 static int source_open(const struct repository_thread *t, const char *name, const struct model_override *override,
                        struct source *source, struct sy_error *err) {
     int rc = 0;
@@ -199,7 +200,8 @@ static int source_open(const struct repository_thread *t, const char *name, cons
     return 0;
 }
 
-/* Whether files of a model have changed since they were found: then what was loaded may be of old and of new ones. */
+/* Whether files of a model have changed since they were found. If so, the loaded versions may be a mix of old and new
+ * files. */
 static bool has_changed(const struct source *source, const char *name) {
     return repository_stamp(&source->from, name) != source->first;
 }
@@ -210,7 +212,7 @@ static void known_retire(struct repository_thread *t, struct known_model *k) {
         model_slot_retire(&t->slots, k->serving.slots[i]);
 }
 
-/* Loads all versions or none: one fails, or files change meanwhile (-EBUSY). *version is the last one tried. */
+/* Loads all versions, or none if one fails or if files change meanwhile (-EBUSY). *version: the last version tried. */
 static int versions_load(struct repository_thread *t, const char *name, struct source *source, struct places *loaded,
                          uint32_t *version, struct sy_error *err) {
     int rc = 0;
@@ -232,7 +234,7 @@ static int versions_load(struct repository_thread *t, const char *name, struct s
     return rc;
 }
 
-/* Loads the found versions beside those that serve, and then lets them replace those. */
+/* Loads the found versions beside those that serve, and then replaces those by the found ones. */
 static int source_load(struct repository_thread *t, struct known_model *k, struct source *source,
                        struct sy_error *err) {
     struct sy_error why = {""};
@@ -273,7 +275,7 @@ static int source_load(struct repository_thread *t, struct known_model *k, struc
 static int load(struct repository_thread *t, const char *name, const struct model_override *override,
                 struct sy_error *err);
 
-/* Whether a step's model is to be loaded here. In a cluster it may be another backend's. */
+/* Whether a step's model is to be loaded here. In a cluster the model may be another backend's. */
 static bool is_ours(const struct repository_thread *t, const struct known_model *k) {
     return k ? !k->serving.count && (k->found || !t->server->backend_link) : !t->server->backend_link;
 }
@@ -314,7 +316,7 @@ static int load_once(struct repository_thread *t, const char *name, const struct
         status = steps_load(t, name, source, err);
     struct known_model *k = status == 404 ? known_find(t, name) : known_get(t, name);
     if (k && status == 0 && plain && k->serving.count && !k->overridden && k->stamp == source->stamp)
-        status = 200; /* it serves already */
+        status = 200; /* these versions serve already */
     else if (k && status == 0)
         status = source_load(t, k, source, err);
     else if (!k && status != 404)
@@ -444,7 +446,7 @@ static void follow(struct repository_thread *t) {
         } else if (k->found && stamp != k->tried) {
             k->tried = stamp;
             if (load(t, k->name, &nothing, &err) == 503) /* not a fault of the model: try again */
-                t->known[i].tried = 0; /* not by `k`: the list may have moved when models of steps were added */
+                t->known[i].tried = 0; /* `k` may be stale: the list may have moved when models of steps were added */
         }
         drain(t);
     }
@@ -471,7 +473,7 @@ static void load_first(struct repository_thread *t) {
 
 /* ---- orders ---- */
 
-/* The models of the start are loaded, or could not be. */
+/* Makes the server ready: the models of the start are loaded, or could not be. */
 static void begin(struct repository_thread *t) {
     if (t->server->backend_link)
         backend_link_begin(t->server->backend_link);

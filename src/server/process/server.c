@@ -98,7 +98,7 @@ static bool cores_beside(const cpu_set_t *executor_cores, cpu_set_t *others) {
     return false;
 }
 
-/* How many threads drive the accelerators of a type: one each; emulated accelerators share threads. */
+/* The number of threads that drive the accelerators of a type: one for each; emulated accelerators share threads. */
 static uint32_t executors_of(const struct server_accelerators *a) {
     cpu_set_t allowed;
 
@@ -109,7 +109,7 @@ static uint32_t executors_of(const struct server_accelerators *a) {
     return threads < most ? threads : most;
 }
 
-/* How many accelerators the n-th of these threads drives. */
+/* The number of accelerators that the n-th thread of a type drives. */
 static uint32_t accelerators_of(const struct server_accelerators *a, uint32_t n) {
     uint32_t threads = executors_of(a);
     return a->count / threads + (n < a->count % threads);
@@ -445,7 +445,7 @@ static int server_allocate(struct server *s) {
         (s->config.shared_memory && shared_memory_create(&s->shared, s->config.shared_memory_prefix) < 0) ||
         (s->config.control && !(s->desk = repository_desk_create())))
         return -ENOMEM;
-    for (uint32_t a = 0; a < s->wiring.accelerators; a++) /* a cluster's scheduler: all that may come */
+    for (uint32_t a = 0; a < s->wiring.accelerators; a++) /* in a cluster's scheduler: all accelerators that may come */
         s->wiring.part_of_accelerator[a] = (uint8_t)(a % s->wiring.rank_threads);
     for (uint32_t type = 0, at = 0, executor = 0; type < s->config.type_count && server_runs(s); type++) {
         const struct server_accelerators *a = &s->config.accelerators[type];
@@ -493,7 +493,7 @@ static void *watch_main(void *server) {
     return NULL;
 }
 
-/* Ends what was started: first the threads that bring requests, while the others still give these back. */
+/* Ends the threads that were started: first those that bring requests, while the others still give requests back. */
 static int server_end(struct server *s) {
     pthread_t watcher;
     int rc = 0;
@@ -597,7 +597,7 @@ int server_start(struct server **server, const struct server_config *config, str
     if (cores_beside(&config->executor_cores, &others))
         thread_pin(&others); /* threads started from now on inherit it */
     calibrate_server(s);
-    malloc_trim(0); /* what loading the models needed besides */
+    malloc_trim(0); /* memory that only the loading needed */
     /* metrics last: a scrape may come at once, and reads all the others */
     if ((rc = models_publish(s, err)) < 0 || (server_schedules(s) && (rc = start_scheduler(s, err)) < 0) ||
         (server_listens(s) && (rc = start_frontends(s, err)) < 0) ||

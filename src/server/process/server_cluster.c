@@ -170,7 +170,7 @@ int server_cluster_start(struct server *s, struct sy_error *err) {
                                               : start_backend(s, &self, err);
 }
 
-/* The models that this backend has and does not serve (cluster/roles/aside.h). NULL: no memory. */
+/* Makes the text about the models that this backend has and does not serve (cluster/roles/aside.h). NULL: no memory. */
 static char *aside_text(struct server *s) {
     json_t *list = json_array();
     const struct model_index *models = server_models_lock(s);

@@ -15,7 +15,7 @@
 #include "server/process/rehearsed.h"
 #include "server/process/server_state.h"
 
-/* Requests of a second that are rehearsed; with more, none are: it would take this thread too long. */
+/* Most requests of a second that are rehearsed. With more, none are: rehearsing would take this thread too long. */
 #define REQUESTS_MOST 200000
 /* Requests that came so shortly before a look are left for the next one: others of that time may not be recorded yet.
  */
@@ -52,8 +52,8 @@ static void end(struct server *s) {
     way_set(s, 0);
 }
 
-/* A look with the recording from from_ns on. 0; else nothing is rehearsed any more: -EFBIG: there were too many
- * requests; -ENOENT: there is nothing to emulate, or no need to go on; -ENOMEM. */
+/* Looks with the recording from from_ns on. 0; otherwise the rehearsal has ended: -EFBIG: there were too many requests;
+ * -ENOENT: there is nothing to emulate, or no need to go on; -ENOMEM. */
 static int look_with(struct server *s, struct recording *of, int64_t from_ns, int64_t now_ns,
                      const struct autoscale_seen *seen) {
     struct server_rehearsal *r = s->rehearsal;

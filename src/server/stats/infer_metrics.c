@@ -63,7 +63,7 @@ void infer_metrics_render_refused(const struct frontend_counters *frontends, uin
         }
 }
 
-/* Add to counts[i] how many values were at most edges_ns[i]. */
+/* Add to counts[i] the number of values of at most edges_ns[i]. */
 static void latency_count(const struct model_infer_counters *m, const int64_t *edges_ns, uint32_t n, uint64_t *counts) {
     fine_histogram_count_until(&m->latency_ns, edges_ns, n, counts);
 }
@@ -209,7 +209,7 @@ static void render_steps_counter(const struct rendering *r, const char *name, co
     }
 }
 
-/* What steps come to, and how long they take; nothing without ensembles. */
+/* Writes the outcomes and times of ensembles' steps; nothing without ensembles. */
 static void render_steps(const struct rendering *r) {
     bool any = false;
     for (uint32_t i = 0; i < r->models->count && !any; i++)

@@ -12,8 +12,8 @@ static const int64_t time_edges_us[] = {100,   200,    500,    1000,   2000,    
 
 /* ---- models ---- */
 
-/* What the thread that schedules a served model keeps, and the model's number there. Models that share their first
- * layers are one to it. */
+/* The statistics of the thread that schedules a served model, and the model's number in that thread. Models that share
+ * their first layers are one model for the thread. */
 static const struct thread_rings *rings_of(const struct scheduler_counters *s, uint32_t model, uint32_t *number) {
     model = wiring_host(s->wiring, model);
     const struct thread_rings *rings = s->rings[s->thread_of_served[model]];
@@ -65,7 +65,7 @@ static void render_expected(const struct scheduler_counters *s, const struct mod
         seconds_row(out, gather, &listed->models[*i], gather_ns(s, *i));
 }
 
-/* Where a served model is. */
+/* Writes where a served model is scheduled. */
 static void render_moves(const struct scheduler_counters *s, const struct model_index *listed, struct text *out) {
     const uint32_t *end = listed->listed + listed->count;
     if (s->rank_threads < 2)
@@ -124,7 +124,7 @@ void scheduler_metrics_render_models(const struct scheduler_counters *s, const s
 
 /* ---- threads ---- */
 
-/* What each sub-cluster has, where there are several. */
+/* Writes the accelerators and models of each sub-cluster, where there are several. */
 static void parts_render(const struct scheduler_counters *s, struct text *out) {
     uint32_t serving[RANK_THREADS_MAX] = {0};
     for (uint32_t a = 0; a < s->wiring->accelerators; a++)
