@@ -54,7 +54,7 @@ static double room(const struct answer *a) {
     return a->scale > 1 ? a->scale : 1;
 }
 
-/* The part of a session's rate that a plan for a part of the rates leaves out. */
+/* The rate of a session that the GPUs do not serve. A plan for a part of the rates leaves out the rest of each rate. */
 static double missing_rps(const struct answer *a, uint32_t session) {
     double left_out = a->scale > 0 && a->scale < 1 ? 1 - a->scale : 0;
     return left_out * a->input->sessions[session].rate +

@@ -2,8 +2,8 @@
 #include "lab/load/goodput_search.h"
 
 #define GROWTH 1.6 /* factor between rates while there is no bracket: five bisections then reach 2 % */
-/* Rates in a row that hold until the failed rate above them is tried again: by chance one search in eight has this
- * many. */
+/* Rates in a row that must hold for the failed rate above them to be tried again: by chance, one search in eight has
+ * this many. */
 #define DOUBTFUL_ROW 3
 
 void goodput_search_init(struct goodput_search *s, double start_rps, double min_rps, double max_rps, double precision) {

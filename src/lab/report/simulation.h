@@ -18,7 +18,7 @@ struct simulation_trial {
     bool held;
 };
 
-/* How far a simulation has come, for another thread to show. */
+/* The progress of a simulation, for another thread to show. */
 struct simulation_progress {
     _Atomic int64_t now_ns;  /* present time, in virtual time */
     _Atomic uint32_t trials; /* number of a search's trials so far; 0: none */

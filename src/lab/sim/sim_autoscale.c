@@ -110,7 +110,8 @@ static void next_start_set(struct sim *sim) {
     sim_source_set(sim, sim->sources.starts, at_ns > sim->now_ns ? at_ns : sim->now_ns); /* the one before was late */
 }
 
-/* Calls off accelerators that are still starting, the last one asked for first. */
+/* Carries out the advice to have `wanted` accelerators. Accelerators that are still starting are called off first, the
+ * last one asked for before the others. */
 static void follow(struct sim *sim, uint32_t wanted) {
     struct sim_scaling *s = &sim->scaling;
     const struct sim_config *c = sim->config;

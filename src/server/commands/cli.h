@@ -7,7 +7,7 @@
 
 struct cli_command {
     const char *name;
-    const char *summary;               /* one line for `symphony --help` */
+    const char *summary;               /* line about the command in `symphony --help` */
     int (*run)(int argc, char **argv); /* argv[0] is the command's name; returns the exit status */
 };
 

@@ -109,7 +109,8 @@ struct options {
  * a mistake (one line on standard error that names the option). */
 int options_parse(const struct options *options, int argc, char **argv, void *settings, int *args_count);
 
-/* The same without printing, for tests and for options that come from elsewhere: -EINVAL and `err` after a mistake;
+/* As options_parse(), but without printing, for tests and for options that do not come from a command line: -EINVAL and
+ * `err` after a mistake;
  * --help and --version are mistakes here. */
 int options_read(const struct options *options, int argc, char **argv, void *settings, int *args_count,
                  struct sy_error *err);

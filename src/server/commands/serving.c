@@ -482,7 +482,7 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
     rc = !runs         ? plan_places(s, plan, err)
          : s->scenario ? plan_scenario(s, plan, err)
                        : plan_repositories(s, plan, err);
-    /* Checks options again, since the scenario may have a policy and autoscale settings. */
+    /* Plans autoscaling and checks options again, since the scenario may have a policy and autoscale settings. */
     if (rc < 0 || (rc = plan_autoscale(s, plan, err)) < 0 || (rc = check_decisions(s, plan, err)) < 0)
         return rc;
     struct server_config *c = &plan->config;

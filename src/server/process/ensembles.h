@@ -8,7 +8,7 @@
 
 /* The models among which those of an ensemble's steps are looked up. */
 struct ensemble_world {
-    struct served_model *models; /* by number */
+    struct served_model *models; /* models by number */
     const uint32_t *listed;      /* [count] numbers of the models to choose from; NULL: all of `models` */
     uint32_t count;
     const struct server_accelerators *accelerators; /* [type_count] accelerators, with the models' profiles */

@@ -45,7 +45,7 @@ static struct served_model *served(const struct model_slots *slots, uint32_t slo
 
 static void member_leave(struct model_slots *slots, uint32_t slot);
 
-/* Whether a place's model is a file of a repository, not one that a client brought. */
+/* Whether a place's model is from a repository, and not from a client. */
 static bool is_in_repository(const struct model_slots *slots, uint32_t slot) {
     const struct repositories *from = &slots->control->from;
     const char *path = served(slots, slot)->path;

@@ -14,7 +14,7 @@ struct rehearsed {
     struct profile **profiles; /* [models][types] */
     uint8_t *accelerator_type;
     void *memory;
-    struct rehearsal *rehearsal; /* in `memory`; NULL: nothing is rehearsed */
+    struct rehearsal *rehearsal; /* rehearsal, which lies in `memory`; NULL: nothing is rehearsed */
 };
 
 /* Begins anew with a recording of about a second, which rehearsed_make() takes over, of a server with `subclusters`

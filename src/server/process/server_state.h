@@ -147,10 +147,10 @@ static inline const struct infer_counters *server_infer_counters(const struct se
  * is published. */
 void server_model_host(struct server *s, uint32_t model);
 
-/* What a scheduling thread is told of a model, except the model's numbers in the scheduler. */
+/* The description of a model for its scheduling thread, except the model's numbers in the scheduler. */
 struct thread_model server_thread_model(const struct server *s, uint32_t model);
 
-/* As server_watch(); `ending` as in executor_watch(). */
+/* Does the work of server_watch(); `ending` as in executor_watch(). */
 void server_watch_executors(struct server *s, bool ending);
 
 /* Wakes every frontend, since something has changed that they read once a turn. */
@@ -188,7 +188,7 @@ void server_cluster_free(struct server *s);
 /* 0 or -ENOMEM; free it in either case. */
 int server_load_init(const struct server *s, struct server_load *load);
 void server_load_free(struct server_load *load);
-/* How many sub-clusters have a load of their own. */
+/* The number of sub-clusters that have a load of their own. */
 static inline uint32_t server_parts(const struct server *s) {
     return s->central_thread ? 1 : s->wiring.rank_threads;
 }

@@ -65,7 +65,7 @@ static void render_expected(const struct scheduler_counters *s, const struct mod
         seconds_row(out, gather, &listed->models[*i], gather_ns(s, *i));
 }
 
-/* Writes where a served model is scheduled. */
+/* Writes the rank thread of each listed model, and the model's moves; nothing with a single rank thread. */
 static void render_moves(const struct scheduler_counters *s, const struct model_index *listed, struct text *out) {
     const uint32_t *end = listed->listed + listed->count;
     if (s->rank_threads < 2)
