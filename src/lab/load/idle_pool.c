@@ -16,10 +16,9 @@ struct idle_pool {
     enum reuse reuse;
     uint32_t capacity, kept;
     struct rng rng;
-    struct list_node first,
-        rest; /* connections in the order in which they are taken, those of `first` before those of `rest` */
-    struct idle_node *nodes; /* [capacity] */
-    uint32_t *members;       /* [count] connections in the pool, in no order, for draws */
+    struct list_node first, rest; /* connections in the order in which they are taken; `rest` after `first` */
+    struct idle_node *nodes;      /* [capacity] */
+    uint32_t *members;            /* [count] connections in the pool, in no order, for draws */
     uint32_t count;
 };
 

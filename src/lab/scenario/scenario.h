@@ -98,8 +98,8 @@ struct scenario {
     int64_t fault_noticed_ns, fault_backends;   /* as in sim_config, where fault_backends is `backends` */
     double scheduler_every_s, scheduler_down_s; /* as in sim_config */
     uint32_t subclusters;                       /* number of sub-clusters; each has its share of each type */
-    double epoch_s, max_rate_rps; /* time between moves of models from one sub-cluster to another; 0: no moves. Highest
-                                   * rate of a sub-cluster; 0: no limit */
+    double epoch_s, max_rate_rps;  /* time between moves of models from one sub-cluster to another; 0: no moves. Highest
+                                    * rate of a sub-cluster; 0: no limit */
     struct scenario_model *models; /* [model_count] in the file's order */
     uint32_t model_count;
     struct scenario_pipeline *pipelines; /* [pipeline_count] in the file's order */

@@ -46,10 +46,9 @@ struct sim_model {
                                         * on; they add up to 1 */
     uint32_t items_least, items_most;  /* range of a request's number of items, which is uniform */
     double slo_spread;                 /* spread of the SLOs of requests: uniform in slo*(1 - spread .. 1 + spread) */
-    double surge_at_s,
-        surge_factor;       /* time from which the model's rate is multiplied by surge_factor; factor 0: never */
-    uint64_t weights_bytes; /* bytes of weights on an accelerator, where memory is limited */
-    int64_t load_ns;        /* time to load the weights onto an accelerator */
+    double surge_at_s, surge_factor;   /* time of a surge, and factor of the rate from then on; factor 0: no surge */
+    uint64_t weights_bytes;            /* bytes of weights on an accelerator, where memory is limited */
+    int64_t load_ns;                   /* time to load the weights onto an accelerator */
     uint32_t variants; /* number of models that share a prefix and have one traffic, each request being for any of them
                         * with equal chance; 0: a single model. A batch runs the prefix for all its items, and each
                         * variant's suffix for that variant's items; `profiles` has the longest time that this can take
@@ -183,14 +182,13 @@ struct sim_class_result {
 struct sim_model_result {
     uint64_t offered, good, dropped, late, cancelled; /* requests by outcome; `offered` is the sum of the others */
     uint64_t batches, batch_items;
-    uint64_t moves;               /* moves to another sub-cluster, in the whole run */
-    uint64_t loads;               /* loads of the model onto an accelerator */
-    uint64_t cold;                /* requests that came while no accelerator had the model */
-    uint64_t suffix_runs;         /* with variants: runs of suffixes in the model's batches */
-    int64_t prefix_ns, suffix_ns; /* with variants: time of all prefixes and of all suffixes, without noise */
-    uint32_t *batch_sizes;        /* [batch_max + 1] number of batches, by their items */
-    struct sim_times latency,
-        queueing; /* times of the requests that ran: from arrival to answer; from arrival to the batch's start */
+    uint64_t moves;                     /* moves to another sub-cluster, in the whole run */
+    uint64_t loads;                     /* loads of the model onto an accelerator */
+    uint64_t cold;                      /* requests that came while no accelerator had the model */
+    uint64_t suffix_runs;               /* with variants: runs of suffixes in the model's batches */
+    int64_t prefix_ns, suffix_ns;       /* with variants: time of all prefixes and of all suffixes, without noise */
+    uint32_t *batch_sizes;              /* [batch_max + 1] number of batches, by their items */
+    struct sim_times latency, queueing; /* times from arrival to answer, and to the batch's start, if the request ran */
     struct sim_class_result *best_effort,
         *priorities; /* requests without an SLO; requests by priority, [priority_count]; NULL: there are none */
 };

@@ -36,9 +36,8 @@ struct serve_settings {
     int64_t cluster_port, accelerators_max;
     int transport; /* transport of inputs: 1 + enum transport_kind; 0: the best there is */
     double heartbeat_ms;
-    int64_t isolated,
-        isolated_device;     /* number and device of a child of `serve --isolate`; isolated -1: not such a child */
-    struct running *running; /* memory in which a child of `serve --isolate` says what it runs; else NULL */
+    int64_t isolated, isolated_device; /* number and device of a child of `serve --isolate`; -1: not a child */
+    struct running *running;           /* memory in which a child of `serve --isolate` says what it runs; else NULL */
     bool isolate, busy_poll, no_learn, no_grpc, no_metrics, shared_memory, auth_health, auth_metrics, tls_metrics;
 };
 

@@ -102,8 +102,7 @@ struct server_config {
     const char *decisions;    /* folder for the decision logs of the scheduling threads; NULL: none; NULL with a central
                                * policy */
     uint64_t decisions_bytes; /* size of a thread's decision log */
-    uint64_t body_bytes_max,
-        inputs_bytes_max;       /* bounds of a request's body, and of the inputs of all requests of a protocol */
+    uint64_t body_bytes_max, inputs_bytes_max; /* most bytes of a body; of the inputs of a protocol's requests */
     uint64_t answers_bytes_max; /* most bytes of answers that clients have not taken, of each protocol; 0: 512 MiB for
                                  * each frontend */
     uint64_t outputs_bytes_max; /* frontend of a cluster: most bytes of outputs (cluster/roles/frontend_link.h); 0: half
