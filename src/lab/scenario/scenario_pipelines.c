@@ -10,7 +10,7 @@
 
 #define FAN_OUT_MOST     1000.0
 #define FAN_OUT_EXPECTED "the items that each item of the stages before comes to"
-#define TURNS            1.0 /* latencies that a batch takes, as in the paper's program */
+#define TURNS            1.0 /* split_stage.turns: an item takes the latency of one batch, as in the paper's program */
 
 /* ---- fan-outs ---- */
 

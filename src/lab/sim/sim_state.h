@@ -61,7 +61,7 @@ struct sim_accelerator {
     uint32_t lost;       /* number of batches that went down with the accelerator and are not reported yet */
     bool down, used;
     bool silent;  /* whether the accelerator sends no messages */
-    bool unknown; /* whether the scheduler counts the accelerator as gone (sim_links.c) */
+    bool unknown; /* whether the scheduler does not count on the accelerator (sim_links.c) */
 };
 
 /* A message on its way between the scheduler and others, or a request that a frontend holds while there is no

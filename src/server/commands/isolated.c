@@ -391,7 +391,7 @@ bool isolated_begin(struct serve_settings *settings) {
     if (devices && *devices)
         snprintf(device, sizeof(device), "%.*s", (int)strcspn(devices, ","), devices);
     setenv("CUDA_VISIBLE_DEVICES", device, 1); /* CUDA then sees only the backend's device, as its first */
-    child_limit(true);
+    child_limit(true);                         /* with the network, by which the backend joins its parent */
     snprintf(name, sizeof(name), "accelerator-%u", (unsigned)settings->isolated % 1000);
     log_set_process(name);
     prctl(PR_SET_NAME, name);

@@ -20,7 +20,7 @@
 #include "server/process/server_state.h"
 
 #define EACH_MEAN 4.0 /* rows for which a step with for_each is planned at first */
-#define TURNS     1.0 /* latencies that a batch takes, as in the paper's program (sched/plan) */
+#define TURNS     1.0 /* split_stage.turns: an item takes the latency of one batch, as in the paper's program */
 
 #define EPOCH_NS    (30 * NS_PER_S) /* time between two divisions of the SLO (Nexus's epoch, section 6.1) */
 #define SEEN_LEAST  100             /* items of the ensemble that must reach a step before its own items are measured */

@@ -1,4 +1,4 @@
-/* server_state.h - the parts of a running server. Only files of src/server/process include it. */
+/* server_state.h - the parts of a running server. Only files of src/server/process and their tests include it. */
 #pragma once
 
 #include <pthread.h>

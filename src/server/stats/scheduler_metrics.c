@@ -124,7 +124,8 @@ void scheduler_metrics_render_models(const struct scheduler_counters *s, const s
 
 /* ---- threads ---- */
 
-/* Writes the accelerators and models of each sub-cluster, where there are several. */
+/* Writes the needed and the present accelerators of each sub-cluster, and the sub-cluster of each accelerator; only
+ * where there are several sub-clusters. */
 static void parts_render(const struct scheduler_counters *s, struct text *out) {
     uint32_t serving[RANK_THREADS_MAX] = {0};
     for (uint32_t a = 0; a < s->wiring->accelerators; a++)
