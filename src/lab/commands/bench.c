@@ -26,20 +26,21 @@
 
 #define HINTS_MAX          64
 #define TRIALS_MAX         80
-#define PAYLOAD_BYTES      (16u << 20) /* of one model, unless a single request is larger */
+#define PAYLOAD_BYTES      (16u << 20) /* most bytes of one model's payloads, unless a single request is larger */
 #define CONNECT_TIMEOUT_NS (5 * NS_PER_S)
-#define METRICS_PORT_STEP  2 /* 8000 and 8002: Symphony, Triton; 8080 and 8082: MLServer */
-#define SETTLE_NS          (30 * NS_PER_S)
-#define SETTLE_PAUSE_NS    (100 * NS_PER_MS)
-#define PROBE_OUTSTANDING  32
-#define PROBE_SECONDS      2.0
-#define PROBE_SHARE        0.7 /* of the closed loop's rate: where a search starts */
-#define SEND_LAG_WARN_NS   NS_PER_MS
-#define HEADERS_BYTES_MAX  4096
+/* Distance of the metrics port from that of HTTP: 8000 and 8002 for Symphony and Triton, 8080 and 8082 for MLServer. */
+#define METRICS_PORT_STEP 2
+#define SETTLE_NS         (30 * NS_PER_S)
+#define SETTLE_PAUSE_NS   (100 * NS_PER_MS)
+#define PROBE_OUTSTANDING 32
+#define PROBE_SECONDS     2.0
+#define PROBE_SHARE       0.7 /* share of the closed loop's rate at which a search starts */
+#define SEND_LAG_WARN_NS  NS_PER_MS
+#define HEADERS_BYTES_MAX 4096
 
 enum { FORM_BINARY, FORM_JSON };
 
-/* As enum reuse, and as the option's words. */
+/* The words of the option, in the order of enum reuse. */
 static const char *const reuse_names[] = {"newest", "oldest", "random"};
 
 struct settings {
@@ -55,7 +56,7 @@ struct settings {
     struct target_hint hints[HINTS_MAX];
     uint32_t hints_count;
     struct client_tls_files tls;
-    struct text headers; /* lines to send with every request */
+    struct text headers; /* header lines of every request */
 };
 
 static int arrivals_option(const char *text, void *settings, struct sy_error *err) {
@@ -207,17 +208,17 @@ struct bench {
     struct client_tls *tls;
     bool has_metrics;
     struct target target;
-    struct bench_workload workload; /* of a scenario */
+    struct bench_workload workload; /* workload of --scenario */
     struct load_model *models;
-    const char **names;       /* [models_count] for the metrics */
+    const char **names;       /* [models_count] names of models, for the metrics */
     struct bench_server side; /* the server's own figures */
-    bool *same_slo;           /* [models_count]: the server uses the same SLO as we do */
+    bool *same_slo;           /* [models_count] whether the server uses the same SLO */
     struct load *load;
     struct load_result result, spare;
     struct bench_trial trials[TRIALS_MAX];
     uint32_t models_count, trials_count;
     double goodput_rps;
-    bool terminal, line_shown; /* a live line is wanted; there is one to overwrite */
+    bool terminal, line_shown; /* whether a line of progress is wanted; whether there is one to overwrite */
 };
 
 /* Set by SIGINT and SIGTERM; static, since a signal handler knows nothing else. */
@@ -313,7 +314,7 @@ static int models_prepare(struct bench *b, struct sy_error *err) {
     return rc;
 }
 
-/* Gives the server what requests to it need: TLS, if its URL says so, and headers. */
+/* Sets what requests to the server need: TLS, if its URL says so, and headers. */
 static int server_equip(struct bench *b, struct server *server, struct sy_error *err) {
     int rc = server->secure && !b->tls ? client_tls_create(&b->tls, &b->s.tls, err) : 0;
     server->tls = server->secure ? b->tls : NULL;
@@ -436,8 +437,8 @@ static int server_settle(struct bench *b, struct sy_error *err) {
     return 0;
 }
 
-/* Measures the requests answered 200 per second with a few outstanding. It is near what the server can do: the search
- * starts from there. */
+/* Measures the requests answered 200 per second with a few outstanding. The search starts from a share of this rate,
+ * which is near the server's limit. */
 static int capacity_probe(struct bench *b, double *rate_rps, struct sy_error *err) {
     struct load_trial trial = trial_make(b, 0);
     trial.closed = PROBE_OUTSTANDING;
@@ -483,7 +484,7 @@ static void results_swap(struct bench *b) {
     b->spare = result;
 }
 
-/* Searches the goodput. b->result is then of the highest rate that held, or of the last trial if none did. */
+/* Searches the goodput. b->result is then that of the highest rate that held, or of the last trial if no rate held. */
 static int goodput_find(struct bench *b, struct sy_error *err) {
     double start_rps = b->s.rate_rps;
     int rc = server_settle(b, err);
@@ -573,7 +574,7 @@ static int fail(const struct sy_error *err, int status) {
     return status;
 }
 
-/* Takes from the scenario what the command line does not say, and the other way round. */
+/* Takes settings from the scenario that the command line does not give, and the other way round. */
 static int workload_prepare(struct bench *b, struct sy_error *err) {
     struct settings *s = &b->s;
     struct sim_config *config = &b->workload.cluster.config;
@@ -590,7 +591,7 @@ static int workload_prepare(struct bench *b, struct sy_error *err) {
     return 0;
 }
 
-/* Fills in what was not given. */
+/* Fills in the settings that were not given. */
 static void settings_fill(struct settings *s) {
     if (s->connections_max < s->connections)
         s->connections_max = s->connections;

@@ -1,4 +1,4 @@
-/* bench_report.c - how `symphony bench` shows what it measured: table, JSON, plot. */
+/* bench_report.c - how `symphony bench` shows its results: table, JSON, plot. */
 #include "lab/commands/bench_report.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "lab/report/gnuplot.h"
 
 #define PLOT_MODELS_MAX   10
-#define DISAGREEMENTS_MAX 5 /* models whose figures differ that are shown */
+#define DISAGREEMENTS_MAX 5 /* most models that are shown whose figures differ */
 
 void bench_total(const struct bench_report *report, struct load_model_stats *all) {
     for (uint32_t i = 0; i < report->models_count; i++) {

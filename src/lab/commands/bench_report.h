@@ -1,4 +1,4 @@
-/* bench_report.h - how `symphony bench` shows what it measured: table, JSON, plot. */
+/* bench_report.h - how `symphony bench` shows its results: table, JSON, plot. */
 #pragma once
 
 #include <stdbool.h>
@@ -20,11 +20,11 @@ struct bench_report {
     const char *url, *arrivals, *reuse;
     const struct load_model *models;
     const struct load_result *result;
-    const bool *same_slo;              /* [models_count]: the server uses the same SLO */
+    const bool *same_slo;              /* [models_count] whether the server uses the same SLO */
     const struct bench_server *server; /* the server's own figures */
     const struct bench_trial *trials;
     uint32_t models_count, trials_count;
-    bool searched; /* goodput_rps and trials mean something */
+    bool searched; /* whether there was a search: goodput_rps and trials are set */
     double goodput_rps;
     double seconds, warmup_s;
     uint32_t closed;
@@ -32,11 +32,11 @@ struct bench_report {
 };
 
 void bench_report_table(const struct bench_report *report, FILE *to);
-/* 0, or -ENOMEM or -EIO. */
+/* Writes a JSON object. 0, -ENOMEM or -EIO. */
 int bench_report_json(const struct bench_report *report, FILE *to);
 
-/* Draws an SVG: the share of requests answered within a time; after a search the good rate over the offered rate. */
+/* Draws an SVG: the share of requests answered within each time; after a search the good rate over the offered rate. */
 int bench_plot(const struct bench_report *report, const char *path, struct sy_error *err);
 
-/* Adds all models' statistics to `all`, which the caller has zeroed or goes on with. */
+/* Adds all models' statistics to `all`, which the caller has zeroed before the first call. */
 void bench_total(const struct bench_report *report, struct load_model_stats *all);

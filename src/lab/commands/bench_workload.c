@@ -8,7 +8,7 @@
 #include "core/util/text.h"
 #include "lab/scenario/scenario.h"
 
-/* What the simulator can do and this client cannot: requests are alike, but for their SLOs. */
+/* Refuses workloads that only the simulator can run: in this client requests are alike, but for their SLOs. */
 static const char *refused(const struct sim_config *config) {
     if (!config->step_count)
         return "it has no workload.rate_rps and no recorded arrivals";

@@ -6,11 +6,11 @@
 
 struct bench_workload {
     struct cluster cluster;
-    char *names; /* "A,B": of its models, in its order */
+    char *names; /* names of the scenario's models, in its order: "A,B" */
 };
 
-/* Reads it; `sets` change the scenario (lab/scenario/scenario.h). -EINVAL with a sentence, also for what cannot be
- * sent. Free with bench_workload_free(), after an error, too. */
+/* Reads a scenario, changed by `sets` (lab/scenario/scenario.h). -EINVAL with a sentence, also for workloads that
+ * cannot be sent. Free with bench_workload_free(), after an error, too. */
 int bench_workload_read(struct bench_workload *workload, const char *path, const char *const *sets, uint32_t set_count,
                         struct sy_error *err);
 void bench_workload_free(struct bench_workload *workload);

@@ -1,4 +1,4 @@
-/* client_tls_options.h - how commands that ask a server over https are told of certificates. */
+/* client_tls_options.h - the options about certificates of commands that ask a server over https. */
 #pragma once
 
 #include "lab/load/client_tls.h"

@@ -13,7 +13,7 @@
 #include "server/commands/options.h"
 
 #define CHUNK      2000 /* steps between two looks at the clock: some 0.1 ms */
-#define PROVEN_S   0.1  /* where there is provably no plan: time to find what exceeds the limits least */
+#define PROVEN_S   0.1  /* time, where there is provably no plan, to find the plan that exceeds the limits least */
 #define REASON_MAX 512
 
 struct settings {
@@ -104,7 +104,7 @@ struct plan {
     const struct partition_file *file;
     struct partition_answer answer;
     double seconds;
-    char reason[REASON_MAX]; /* empty: it is feasible */
+    char reason[REASON_MAX]; /* why the plan is not feasible; empty: it is */
 };
 
 static void plan_json(const struct plan *plan) {

@@ -13,7 +13,7 @@
 #include "server/commands/options.h"
 
 #define ORACLE_QUERIES 5000
-#define GUESS_OF_BOUND 0.7 /* the search for a configuration's goodput begins there */
+#define GUESS_OF_BOUND 0.7 /* share of its bound at which the search for a configuration's goodput begins */
 
 struct settings {
     struct scenario_sets sets;
@@ -62,18 +62,18 @@ static const struct options options = {
     .args_name = "SCENARIO.yaml",
 };
 
-/* What was asked, and what came out. */
+/* The question and its answer. */
 struct plan {
     struct scenario scenario;
     struct cluster cluster;
     struct pool_input input;
     struct pool_rates rates;
-    struct pool_config *configs; /* [count], ranked */
-    size_t count, chosen, best;  /* best: found by the search; `count`: none */
+    struct pool_config *configs; /* [count] configurations, ranked */
+    size_t count, chosen, best;  /* best: index of the configuration that the search found; `count`: none */
     size_t evaluations;
-    double *simulated; /* [count] goodput; negative: not simulated */
+    double *simulated; /* [count] simulated goodput; negative: not simulated */
     uint32_t homogeneous;
-    double homogeneous_bound, homogeneous_qps; /* qps negative: not simulated */
+    double homogeneous_bound, homogeneous_qps; /* homogeneous_qps negative: not simulated */
     double precision;
     bool memory_out;
 };
@@ -124,7 +124,7 @@ static int configs_make(struct plan *p, const char *path, const char *base_name,
 
 /* ---- simulated throughput ---- */
 
-/* The goodput of so many instances under the scenario's policy; negative without memory. */
+/* The simulated goodput of a configuration of instances under the scenario's policy; negative without memory. */
 static double simulate(struct plan *p, const uint16_t *count, double bound) {
     struct sim_config config = p->cluster.config;
     uint32_t n = 0;
@@ -276,7 +276,7 @@ static void plan_table(const struct plan *p, const struct settings *s) {
 
 /* ---- the command ---- */
 
-/* Reads, ranks and evaluates; the exit status, with a sentence unless it is 0. */
+/* Reads, ranks and evaluates. Returns the exit status, with a sentence unless it is 0. */
 static int plan_make(struct plan *p, const char *path, const struct settings *s, struct sy_error *err) {
     if (scenario_read(path, s->sets.sets, s->sets.count, &p->scenario, err) ||
         cluster_make(&p->cluster, &p->scenario, err) ||

@@ -1,5 +1,5 @@
-/* plan_prefixes.c - `symphony plan prefixes`: which models begin with the same layers, what sharing them saves, and the
- * parts as models of their own. */
+/* plan_prefixes.c - `symphony plan prefixes`: finds models that begin with the same layers, says what sharing these
+ * layers saves, and writes the parts as models of their own. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -46,20 +46,20 @@ static const struct options options = {
     .args_name = "DIR or MODEL.onnx",
 };
 
-/* A group, and the cut that is taken. */
+/* A group of models, and the cut that is taken. */
 struct shared {
     struct group *group;
-    const struct cut *cut; /* NULL: none of them will do */
-    char reason[512];      /* why the deepest cut, or all of them, were refused; "": it was not */
+    const struct cut *cut; /* cut that is taken; NULL: none of the group's cuts will do */
+    char reason[512];      /* why the deepest cut, or all cuts, were refused; "": the deepest cut is taken */
     struct prefix_parts parts;
 };
 
 struct answer {
     struct cut_model *models;
     const struct cut_model **pointers;
-    struct served_model *served; /* [count] names and SLOs */
+    struct served_model *served; /* [count] models, with names and SLOs */
     const char **names;
-    char (*reasons)[512]; /* why a model shares nothing; "": it does, or see its group */
+    char (*reasons)[512]; /* [count] why a model shares no layers; "": it does, or its group says why not */
     uint32_t count, group_count;
     struct group *groups;
     struct shared *shared; /* [group_count] */
@@ -67,7 +67,7 @@ struct answer {
 
 /* ---- models ---- */
 
-/* Of the models from one path, which are sorted by name and version: whether a higher version of this one follows. */
+/* Whether a higher version of the model follows among the models of its path, which are sorted by name and version. */
 static bool version_passed(const struct served_model *found, uint32_t count, uint32_t m) {
     if (m + 1 == count || strcmp(found[m].name, found[m + 1].name) != 0)
         return false;
@@ -85,7 +85,7 @@ static bool operators_passed(const struct served_model *model) {
     return op_libraries_any(&model->op_libraries);
 }
 
-/* Appends what a path holds: of each model the highest version that is served. */
+/* Appends the models of a path: of each the highest version that is served. */
 static int models_scan(struct answer *a, const char *path, struct sy_error *err) {
     struct served_model *found = NULL;
     uint32_t count = 0;
@@ -107,7 +107,7 @@ static int models_scan(struct answer *a, const char *path, struct sy_error *err)
     return rc;
 }
 
-/* Reads them; one that cannot be read has its reason, and is passed over. */
+/* Reads the models. A model that cannot be read gets its reason, and is passed over. */
 static int models_read(struct answer *a, struct sy_error *err) {
     a->models = calloc(a->count + 1, sizeof(*a->models));
     a->pointers = calloc(a->count + 1, sizeof(*a->pointers));
@@ -192,8 +192,8 @@ static void answer_free(struct answer *a) {
 
 /* ---- what is printed ---- */
 
-/* Weights of all members together: as whole models, and with a shared prefix. The latter may be more, since some
- * weights may be on both sides of a cut. */
+/* Weights of all members together: as whole models, and with a shared prefix. With a prefix they may be more, since
+ * some weights may be on both sides of a cut. */
 static void weights_sum(const struct answer *a, const struct shared *shared, double *whole, double *split) {
     *whole = *split = 0;
     for (uint32_t m = 0; m < shared->group->count; m++)
@@ -201,7 +201,7 @@ static void weights_sum(const struct answer *a, const struct shared *shared, dou
     *split = *whole - (double)(shared->group->count - 1) * (double)shared->cut->weights_bytes;
 }
 
-/* The names of the tensors at the cut, as this model has them. */
+/* The names that this model has for the tensors at the cut. */
 static json_t *tensors_json(const struct answer *a, const struct shared *shared, uint32_t model) {
     uint32_t tensors[CUT_TENSORS_MAX];
     json_t *list = json_array();
@@ -258,7 +258,7 @@ static void answer_json(const struct answer *a, bool untried) {
     json_decref(all);
 }
 
-/* The members, one a row. */
+/* Prints the members, one a row. */
 static void shared_print(const struct answer *a, const struct shared *shared, uint32_t number, int width) {
     for (uint32_t m = 0; m < shared->group->count; m++) {
         uint32_t model = shared->group->members[m];

@@ -43,7 +43,7 @@ static const struct options options = {
 struct answer {
     const struct split_file *file;
     struct split_part best[SPLIT_STAGES_MAX], even[SPLIT_STAGES_MAX], gathering[SPLIT_STAGES_MAX];
-    bool found; /* if not, there are no parts of `best` and `gathering` */
+    bool found; /* whether `best` and `gathering` have parts */
 };
 
 /* ---- JSON ---- */
@@ -72,7 +72,7 @@ static json_t *parts_json(const struct answer *a, const struct split_part *parts
     return json_pack("{s:o, s:o}", "gpus", gpus_json(split_gpus(parts, a->file->count)), "stages", list);
 }
 
-/* With the largest batch that runs in each part. */
+/* Writes the parts, each with the largest batch that runs in it. */
 static json_t *gathering_json(const struct answer *a) {
     json_t *parts = parts_json(a, a->gathering), *stages = json_object_get(parts, "stages");
     for (uint32_t v = 0; v < a->file->count; v++)

@@ -1,4 +1,5 @@
-/* plan_squishy.c - `symphony plan squishy`: how many GPUs sessions need, and which sessions share one. */
+/* plan_squishy.c - `symphony plan squishy`: finds the number of GPUs that sessions need, and the sessions that share a
+ * GPU. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -40,20 +41,20 @@ static const struct options options = {
     .args_name = "FILE.yaml",
 };
 
-/* What was asked and what came out. */
+/* The question and its answer. */
 struct answer {
     const struct squishy_file *input;
     struct squishy_fit fit;
-    double scale; /* the plan is for this multiple of the rates */
-    bool all;     /* every session has its GPUs */
+    double scale; /* factor of the rates for which the plan is */
+    bool all;     /* whether every session has its GPUs */
 };
 
-/* How many times the session's rate the GPUs have room for; 1: no more than that. */
+/* The multiple of the session's rate for which the GPUs have room; 1: the rate and no more. */
 static double room(const struct answer *a) {
     return a->scale > 1 ? a->scale : 1;
 }
 
-/* A plan for a part of the rates leaves out the rest of each. */
+/* The rate of a session that the GPUs do not serve. A plan for a part of the rates leaves out the rest of each rate. */
 static double missing_rps(const struct answer *a, uint32_t session) {
     double left_out = a->scale > 0 && a->scale < 1 ? 1 - a->scale : 0;
     return left_out * a->input->sessions[session].rate +

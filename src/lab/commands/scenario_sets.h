@@ -10,11 +10,11 @@
 #define SCENARIO_SETS_MAX 64
 
 struct scenario_sets {
-    const char *sets[SCENARIO_SETS_MAX]; /* of the command line */
+    const char *sets[SCENARIO_SETS_MAX]; /* [count] texts of the command line */
     uint32_t count;
 };
 
-/* For an OPTION_PARSED. 0, or -EINVAL with a sentence. */
+/* Adds a change; for an OPTION_PARSED. 0, or -EINVAL with a sentence. */
 static inline int scenario_sets_add(struct scenario_sets *sets, const char *text, struct sy_error *err) {
     const char *equals = strchr(text, '=');
     if (!equals || equals == text)

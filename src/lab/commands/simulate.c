@@ -21,7 +21,7 @@
 #include "server/commands/cli.h"
 #include "server/commands/options.h"
 
-#define SHOW_AFTER_NS NS_PER_S /* work that takes longer shows its progress */
+#define SHOW_AFTER_NS NS_PER_S /* time after which a command shows its progress */
 #define SHOW_EVERY_NS (100 * NS_PER_MS)
 #define BAR_WIDTH     32
 
@@ -33,7 +33,7 @@ struct settings {
     uint32_t sweep_count;
     int64_t seed, threads;
     double precision;
-    int find; /* 0: goodput */
+    int find; /* word of --find; 0: goodput */
     bool json;
 };
 
@@ -99,7 +99,7 @@ static const struct options options = {
 
 /* The result of a point of the sweep; without a sweep there is one point. */
 struct outcome {
-    struct text text; /* JSON, or a table or its line */
+    struct text text; /* result as JSON, as a table, or as a line of the sweep's table */
     struct simulate_summary summary;
     struct sy_error err;
     uint64_t requests;
@@ -115,7 +115,7 @@ struct command {
     uint64_t requests;
     int64_t started_ns, shown_ns;
     int32_t taken;
-    int write_error; /* errno when a result could not be written; 0: none */
+    int write_error; /* errno of a result that could not be written; 0: none */
 };
 
 /* Set by SIGINT and SIGTERM; static, since a signal handler knows nothing else. */
@@ -135,7 +135,7 @@ static void stop_listen(void) {
 
 /* ---- one point, on a worker's thread ---- */
 
-/* The scenario's changes for a point: the policy, the seed, --set in order, the sweep. */
+/* The changes of the scenario for a point, in this order: policy, seed, each --set, the sweep. */
 struct changes {
     char own[SWEEP_KEYS_MAX + 1][1024];
     const char *sets[SCENARIO_SETS_MAX + SWEEP_KEYS_MAX + 2];

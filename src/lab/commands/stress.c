@@ -15,12 +15,14 @@
 #include "server/commands/options.h"
 
 #define BAD_MOST      0.01              /* --find max: a rate holds up to this bad rate */
-#define DECISION_MOST (100 * NS_PER_US) /* and this 99th percentile of decisions */
-#define UNDISTURBED   0.5 /* if pauses left at least this share of the requests untouched, only those requests decide */
-#define TRIALS_MOST   3   /* at a rate, while trials are disturbed more than that; then the last one counts as it is */
-#define RATE_LEAST    1e3
-#define RATE_MOST     1e9
-#define SECONDS_MOST  1000 /* HANDLE_ARRIVAL_BITS of nanoseconds, warm-up included */
+#define DECISION_MOST (100 * NS_PER_US) /* --find max: a rate holds up to this 99th percentile of decisions */
+#define UNDISTURBED   0.5 /* share of requests in undisturbed slices from which on only these requests decide */
+/* Most trials at a rate while they are disturbed more than UNDISTURBED allows; the last one then counts with its
+ * pauses. */
+#define TRIALS_MOST  3
+#define RATE_LEAST   1e3
+#define RATE_MOST    1e9
+#define SECONDS_MOST 1000 /* longest run, warm-up included, for HANDLE_ARRIVAL_BITS of nanoseconds */
 
 _Static_assert((1ULL << HANDLE_ARRIVAL_BITS) > (SECONDS_MOST + 60ULL) * NS_PER_S, "a run's times fit into handles");
 

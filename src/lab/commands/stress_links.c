@@ -97,7 +97,7 @@ static json_t *traffic_json(const struct links_traffic *t) {
                      t->bytes_out);
 }
 
-/* The reasons for which requests that are all alike may be refused. */
+/* The reasons for which requests of a stress run may be refused. */
 static const struct {
     const char *name;
     enum refusal reason;

@@ -1,4 +1,4 @@
-/* stress_links.h - what `symphony stress` was told, and its runs over links. */
+/* stress_links.h - the settings of `symphony stress`, and its runs over links. */
 #pragma once
 
 #include <jansson.h>
@@ -8,7 +8,7 @@
 #include "cluster/peer/hello.h"
 #include "lab/stress/links.h"
 
-#define STRESS_ACCELERATORS    1000 /* unless it is said */
+#define STRESS_ACCELERATORS    1000 /* accelerators, unless the user gives a number */
 #define LINKS_FEEDERS_MAX      64
 #define LINKS_ACCELERATORS_MAX 65536
 #define LINKS_MEMBERS_MAX      (HELLO_NUMBERS - 1) /* frontends and backends together */
@@ -22,9 +22,9 @@ struct stress_settings {
     bool links, sleep, json;
 };
 
-/* Runs it and prints what was found. The exit status. */
+/* Runs the stress over links and prints the results. Returns the exit status. */
 int stress_links_run(const struct stress_settings *settings);
 
-/* stress.c: microseconds, as JSON and as a line. */
+/* In stress.c. Quantiles in microseconds, as JSON and as a line. */
 json_t *stress_times_json(const struct stress_times *times);
 void stress_times_print(const char *name, const struct stress_times *times);

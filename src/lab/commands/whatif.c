@@ -1,4 +1,4 @@
-/* whatif.c - `symphony whatif`: replays what a server has recorded through the same cores in virtual time, under other
+/* whatif.c - `symphony whatif`: replays a server's recording through the same cores in virtual time, under other
  * settings. */
 #include <errno.h>
 #include <stdarg.h>
@@ -26,12 +26,12 @@
 #define RECORDING_PATH    "/v2/symphony/recording"
 #define FETCH_NS          (60 * NS_PER_S)
 #define FILE_BYTES_MAX    (256 << 20)
-#define ACCELERATORS_MOST 1000000 /* as in a scenario */
+#define ACCELERATORS_MOST 1000000 /* most accelerators, as in a scenario */
 
 struct settings {
     const char *accelerators, *save, *check;
     struct client_tls_files tls;
-    char header[BEARER_BYTES + 3]; /* with its line end; "": no token */
+    char header[BEARER_BYTES + 3]; /* header line with the token, and its line end; "": no token */
     char policy_set[SIMULATION_POLICY_BYTES];
     struct scenario_sets sets;
     struct recording_slo slos[SLOS_MAX];
@@ -39,7 +39,7 @@ struct settings {
     uint32_t slo_count;
     double seconds;
     bool least, json;
-    bool plain; /* the policy knows no priorities */
+    bool plain; /* whether the policy has no priorities */
 };
 
 static int policy_option(const char *text, void *settings, struct sy_error *err) {
@@ -51,7 +51,7 @@ static int policy_option(const char *text, void *settings, struct sy_error *err)
     return rc;
 }
 
-/* MS, or MODEL=MS. */
+/* Reads MS, or MODEL=MS. */
 static int slo_option(const char *text, void *settings, struct sy_error *err) {
     struct settings *s = settings;
     const char *equals = strrchr(text, '=');
@@ -137,7 +137,7 @@ static const struct options options = {
 struct whatif {
     struct settings s;
     const char *source;
-    char *text; /* the document */
+    char *text; /* document of the recording */
     size_t bytes;
     struct recording_file file;
     char *scenario, *scenario_changed;
@@ -208,7 +208,7 @@ static int server_ask(struct whatif *w, struct sy_error *err) {
     return rc;
 }
 
-/* What is simulated as recorded, and what with the changes: policies that know no priorities are given none. */
+/* Makes the scenarios as recorded, and with the changes: for policies that have no priorities, without priorities. */
 static int inputs_make(struct whatif *w, struct sy_error *err) {
     struct text trace = {0}, scenario = {0};
     w->scenario = strndup(w->file.scenario, w->file.scenario_bytes);
@@ -226,12 +226,12 @@ static int inputs_make(struct whatif *w, struct sy_error *err) {
     return rc < 0 ? rc : 0;
 }
 
-/* Whether the source can only be a path, and no server's address. */
+/* Whether the source can only be a path, and not the address of a server. */
 static bool path_looks_like(const char *source) {
     return source[0] == '/' || strncmp(source, "./", 2) == 0 || strncmp(source, "../", 3) == 0;
 }
 
-/* From the file of this name, or else from the server. */
+/* Reads the recording from the file of this name, or else from the server. */
 static int document_get(struct whatif *w, struct sy_error *err) {
     struct stat about;
     bool exists = stat(w->source, &about) == 0;
@@ -261,14 +261,14 @@ static int recording_get(struct whatif *w, struct sy_error *err) {
 
 /* ---- settings ---- */
 
-/* The changes of one simulation, as `symphony simulate --set` has them. */
+/* The changes of one simulation, in the form of `symphony simulate --set`. */
 struct changes {
     const char **sets;
     char (*own)[64];
     uint32_t count, own_count;
 };
 
-/* Room for all that there may be: an SLO for each model, a number for each type of accelerators, the trace. */
+/* Makes room for all possible changes: an SLO for each model, a number for each type of accelerators, the trace. */
 static bool changes_init(const struct whatif *w, struct changes *c) {
     uint32_t own = w->recorded.model_count + ACCELERATOR_TYPES_MAX + 1;
     *c = (struct changes){.sets = calloc(own + SCENARIO_SETS_MAX + 1, sizeof(char *)),
@@ -295,7 +295,7 @@ static void counts_set(const struct whatif *w, const uint32_t *counts, struct ch
             change_add(c, "cluster.accelerators.%u.count=%u", t, counts[t]);
 }
 
-/* The models' own SLOs, by which policies know what to expect, follow their requests'. */
+/* Sets the models' SLOs, which tell policies what to expect, to the new SLOs of their requests. */
 static void slos_set(const struct whatif *w, struct changes *c) {
     for (uint32_t m = 0; m < w->recorded.model_count; m++) {
         const struct recording_slo *slo = NULL;
@@ -307,7 +307,7 @@ static void slos_set(const struct whatif *w, struct changes *c) {
     }
 }
 
-/* Simulates, and takes the figures. `counts`: of accelerators by type. */
+/* Simulates, and takes the figures. `counts`: numbers of accelerators by type. */
 static int run(struct whatif *w, bool changed, const uint32_t *counts, struct whatif_run *to, struct sy_error *err) {
     static const atomic_int never;
     struct changes changes, *c = &changes;
@@ -339,7 +339,7 @@ out:
     return rc;
 }
 
-/* Reads which types there are, and how many of each. */
+/* Reads the types of accelerators, and their numbers. */
 static int types_read(struct whatif *w, struct sy_error *err) {
     struct scenario scenario;
     int rc = scenario_read_text(w->source, w->scenario, strlen(w->scenario), NULL, 0, &scenario, err);
@@ -362,7 +362,7 @@ static int types_read(struct whatif *w, struct sy_error *err) {
     return rc;
 }
 
-/* One of [TYPE=]N|+N|-N. */
+/* Reads one of [TYPE=]N|+N|-N. */
 static int count_read(struct whatif *w, const char *item, struct sy_error *err) {
     const char *equals = strrchr(item, '='), *number = equals ? equals + 1 : item;
     uint32_t t = 0;
@@ -410,7 +410,7 @@ static int bad_rate_with(struct whatif *w, uint32_t count, double *bad_rate, str
     return rc;
 }
 
-/* More accelerators are taken to be better. */
+/* Searches the least number of accelerators, on the assumption that more accelerators are never worse. */
 static int least_find(struct whatif *w, struct sy_error *err) {
     uint32_t fails = 0, holds = w->counts_changed[0];
     double bad_rate, fails_rate = -1, holds_rate = -1;

@@ -1,4 +1,4 @@
-/* whatif_check.c - decides again what a server's threads have logged. */
+/* whatif_check.c - makes the logged decisions of a server's threads again. */
 #include "lab/commands/whatif_check.h"
 
 #include <errno.h>
@@ -49,7 +49,8 @@ static void result_print(const char *path, const struct decision_replay *result)
     putchar('\n');
 }
 
-/* Checks that the loads at which advice looked are those that the rank threads said; `results`: of all files. */
+/* Checks that the loads at which advice looked are those that the rank threads' cores put out; `results`: results of
+ * all files. */
 static int advice_check(char *const *paths, const struct decision_replay *results, size_t count) {
     for (size_t i = 0; i < count; i++) {
         struct sy_error err;

@@ -1,5 +1,6 @@
-/* whatif_check.h - `symphony whatif --check`: decides again what a server's threads have logged. */
+/* whatif_check.h - `symphony whatif --check`: makes the logged decisions of a server's threads again. */
 #pragma once
 
-/* Replays every log in a folder, and prints a line for each. The exit status: 1 if a core says something else. */
+/* Replays every log in a folder, and prints a line for each. Returns the exit status: 1 if a core decides otherwise
+ * than the log. */
 int whatif_check(const char *folder);

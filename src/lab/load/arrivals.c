@@ -1,4 +1,4 @@
-/* arrivals.c - when each request of a load is due and for which model. */
+/* arrivals.c - draws the times and models of a load's requests. */
 #include "lab/load/arrivals.h"
 
 #include <errno.h>

@@ -14,13 +14,13 @@ enum arrivals_kind { ARRIVALS_POISSON, ARRIVALS_UNIFORM, ARRIVALS_GAMMA };
 /* How the gaps between a model's requests are spread around their mean. */
 struct arrivals_spec {
     enum arrivals_kind kind;
-    double shape; /* of gamma: 1 is Poisson, below 1 is burstier */
+    double shape; /* shape of ARRIVALS_GAMMA; 1: Poisson; less: burstier */
 };
 
-/* "poisson", "uniform" (constant gaps) or "gamma:K". -EINVAL and a sentence otherwise. */
+/* Reads "poisson", "uniform" (constant gaps) or "gamma:K". -EINVAL with a sentence for any other text. */
 int arrivals_parse(const char *text, struct arrivals_spec *spec, struct sy_error *err);
 
-/* "equal" (exponent 0) or "zipf:S": the i-th model's share is proportional to 1 / i^S. */
+/* Reads "equal" (exponent 0) or "zipf:S": the i-th model's share is proportional to 1 / i^S. */
 int popularity_parse(const char *text, double *exponent, struct sy_error *err);
 /* Fills weights[count], which add up to 1. */
 void popularity_weights(double exponent, double *weights, uint32_t count);
@@ -32,14 +32,15 @@ struct arrivals {
     struct heap_entry *entries; /* [count] */
     uint32_t *position;         /* [count] */
     double *gap_ns;             /* [count] mean gap of the model */
-    double *due_ns;             /* [count] next request, from start_ns on; a double so that roundings do not add up */
+    double *due_ns; /* [count] time of the model's next request since start_ns; a double, so that rounding does not add
+                     * up */
     int64_t start_ns;
 };
 
 struct arrival {
     int64_t due_ns;
     uint32_t model;
-    int64_t slo_ns; /* its own; 0: the model's */
+    int64_t slo_ns; /* SLO of the request; 0: that of the model */
 };
 
 /* `weights` (adding up to 1) share rate_rps > 0 among `count` models. 0 or -ENOMEM; free with arrivals_free. */

@@ -1,4 +1,4 @@
-/* batch_metrics.c - how large a server's batches are, read off its Prometheus text. */
+/* batch_metrics.c - reads the sizes of a server's batches from its Prometheus text. */
 #include "lab/load/batch_metrics.h"
 
 #include <stdbool.h>

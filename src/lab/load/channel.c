@@ -50,7 +50,7 @@ int channel_connected(const struct channel *c) {
     return getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &size) ? -errno : -error;
 }
 
-/* What GnuTLS says, as -errno. */
+/* The -errno for a result of GnuTLS. */
 static int tls_error(struct channel *c, ssize_t code) {
     c->tls_code = (int)code;
     return code == GNUTLS_E_AGAIN || code == GNUTLS_E_INTERRUPTED ? -EAGAIN

@@ -1,4 +1,4 @@
-/* fetch.h - one HTTP request and its whole answer, for what is asked before and after a load: metadata, metrics.
+/* fetch.h - one HTTP request and its whole answer, for questions before and after a load: metadata, metrics.
  *
  * Functions with a timeout block. Any thread. */
 #pragma once
@@ -14,18 +14,18 @@ struct client_tls;
 
 struct server {
     char host[256], port[6];
-    char path[256];               /* in front of every request's path: "" or "/prefix", no slash at the end */
-    char authority[270];          /* for the Host header */
-    bool secure;                  /* "https://": `tls` is to be set */
+    char path[256];               /* beginning of every request's path: "" or "/prefix", no slash at the end */
+    char authority[270];          /* value of the Host header */
+    bool secure;                  /* whether the URL begins with "https://": the caller must set `tls` */
     const struct client_tls *tls; /* NULL: plain text */
-    const char *headers;          /* lines to send along with every request, each with its line end; "" */
+    const char *headers;          /* header lines of every request, each with its line end; "": none */
     struct sockaddr_storage address;
     socklen_t address_length;
 };
 
-/* "http://HOST[:PORT][/PREFIX]", "https://..." or without either; HOST may be a [v6] address. The port defaults to 80
- * behind "http://", 443 behind "https://", else to 8000, where inference servers listen. -EINVAL and a sentence
- * otherwise. Does not connect. */
+/* Reads "http://HOST[:PORT][/PREFIX]", "https://...", or the same without a scheme; HOST may be a [v6] address. The
+ * port defaults to 80 behind "http://", 443 behind "https://", else to 8000, where inference servers listen. -EINVAL
+ * with a sentence for any other text. Does not connect. */
 int server_parse(const char *url, struct server *server, struct sy_error *err);
 /* Looks the host up (with no timeout), tries its addresses in turn, each for at most timeout_ns, and keeps the first
  * that answers. 0, or -errno and a sentence. */
@@ -33,13 +33,13 @@ int server_resolve(struct server *server, int64_t timeout_ns, struct sy_error *e
 
 struct answer {
     int status;
-    char *body; /* the caller frees it; a zero byte follows; NULL after an error */
+    char *body; /* body, followed by a zero byte, which the caller frees; NULL after an error */
     size_t length;
 };
 
 /* Sends the bytes of one request on a fresh connection and reads the answer. 0, or -errno and a sentence. */
 int fetch_bytes(const struct server *server, const char *request, size_t length, int64_t timeout_ns,
                 struct answer *answer, struct sy_error *err);
-/* "GET" or "POST" (with an empty JSON object as its body) of server->path followed by `path`. */
+/* Sends a "GET" or a "POST" (with an empty JSON object as its body) for server->path followed by `path`. */
 int fetch(const struct server *server, const char *method, const char *path, int64_t timeout_ns, struct answer *answer,
           struct sy_error *err);

@@ -1,8 +1,10 @@
-/* goodput_search.c - which rate to try next when looking for the highest one that holds. */
+/* goodput_search.c - chooses the next rate to try in a search for the highest rate that holds. */
 #include "lab/load/goodput_search.h"
 
-#define GROWTH       1.6 /* a bracket this wide takes five bisections to 2 % */
-#define DOUBTFUL_ROW 3   /* so many that held put the failure above them in doubt: a chance of one in eight */
+#define GROWTH 1.6 /* factor between rates while there is no bracket: five bisections then reach 2 % */
+/* Rates in a row that must hold for the failed rate above them to be tried again: by chance, one search in eight has
+ * this many. */
+#define DOUBTFUL_ROW 3
 
 void goodput_search_init(struct goodput_search *s, double start_rps, double min_rps, double max_rps, double precision) {
     *s = (struct goodput_search){.rate_rps = start_rps, .min_rps = min_rps, .max_rps = max_rps, .precision = precision};

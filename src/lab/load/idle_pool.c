@@ -1,4 +1,4 @@
-/* idle_pool.c - which idle connection gets the next request. */
+/* idle_pool.c - chooses the idle connection that gets the next request. */
 #include "lab/load/idle_pool.h"
 
 #include <stdlib.h>
@@ -9,16 +9,16 @@
 
 struct idle_node {
     struct list_node list;
-    uint32_t place; /* in members; IDLE_NONE: not in the pool */
+    uint32_t place; /* index in `members`; IDLE_NONE: not in the pool */
 };
 
 struct idle_pool {
     enum reuse reuse;
     uint32_t capacity, kept;
     struct rng rng;
-    struct list_node first, rest; /* in the order in which they are taken, `first` before `rest` */
+    struct list_node first, rest; /* connections in the order in which they are taken; `rest` after `first` */
     struct idle_node *nodes;      /* [capacity] */
-    uint32_t *members;            /* those in the pool, in no order, to draw from */
+    uint32_t *members;            /* [count] connections in the pool, in no order, for draws */
     uint32_t count;
 };
 

@@ -1,7 +1,8 @@
 /* load.c - puts a load on a server: many connections driven by one thread.
  *
- * A request is 24 bytes in the backlog, then belongs to one connection until it is answered. Its bytes were made before
- * (payload.h), so that sending is one send(2) and an answer usually one recv(2); nothing is allocated per request. */
+ * A request takes 24 bytes in the backlog, then belongs to one connection until it is answered. The bytes to send were
+ * made before (payload.h): a request is one send(2), and an answer usually one recv(2). No memory is allocated for a
+ * request. */
 #include "lab/load/load.h"
 
 #include <errno.h>
@@ -21,23 +22,25 @@
 
 #define READ_BYTES     (256 << 10)
 #define EVENTS_MAX     256
-#define CONNECT_NS     (5 * NS_PER_S) /* for the first connections of a run */
+#define CONNECT_NS     (5 * NS_PER_S) /* time for the first connections of a run */
 #define REPLACE_NS     NS_PER_S
-#define RETRY_PAUSE_NS (10 * NS_PER_MS) /* of a closed loop after a failed connection */
-/* A sleeping thread wakes 50 to 150 us late. So at rates at which this costs at most a tenth of a core, sleeps end
- * early and the rest is polled: a request is sent within a microsecond of when it is due. */
+#define RETRY_PAUSE_NS (10 * NS_PER_MS) /* pause of a closed loop after a failed connection */
+/* A sleeping thread wakes 50 to 150 us late. At rates at which polling costs at most a tenth of a core, sleeps
+ * therefore end early and the thread polls for the rest: a request is sent within a microsecond of the time at which it
+ * is due. */
 #define WAKE_EARLY_NS     (150 * NS_PER_US)
 #define WAKE_EARLY_SHARE  0.1
 #define OPENING_MAX       64
 #define DESCRIPTORS_SPARE 32
-#define GIVE_UP_RATE      0.015 /* 1 %, and a margin since the number of requests is only estimated */
-#define GIVE_UP_COUNT     10
+/* Bad rate at which a trial is given up: 1 %, and a margin since the number of requests is only estimated. */
+#define GIVE_UP_RATE  0.015
+#define GIVE_UP_COUNT 10
 
 struct request {
     int64_t due_ns;
-    int64_t slo_ns; /* 0: none */
+    int64_t slo_ns; /* SLO; 0: none */
     uint32_t model;
-    bool counted; /* false: due during the warm-up */
+    bool counted; /* whether the request counts; false: it is due during the warm-up */
     bool retried;
 };
 
@@ -46,9 +49,9 @@ enum connection_state { CONNECTION_CLOSED, CONNECTION_OPENING, CONNECTION_IDLE, 
 struct connection {
     enum connection_state state;
     struct channel channel;
-    struct request request; /* while busy */
+    struct request request; /* request under way, while the connection is busy */
     const struct payload *payload;
-    int64_t started_ns; /* when its request was handed to the kernel */
+    int64_t started_ns; /* time at which the request was handed to the kernel */
     size_t sent;
     uint64_t answers;
     int64_t opened_ns;
@@ -64,28 +67,28 @@ struct backlog {
 struct load {
     struct load_config config;
     int epoll_fd;
-    bool no_pwait2; /* the kernel is older than 5.11 */
+    bool no_pwait2; /* whether the kernel has no epoll_pwait2(): it is older than 5.11 */
     struct connection *connections;
     uint32_t *closed; /* stack of free indexes in connections */
     uint32_t closed_count, opening_count, busy_count;
     struct idle_pool *idle;
     struct backlog backlog;
     uint32_t *payload_next; /* [models_count] */
-    char *bytes;            /* [READ_BYTES] what was just received */
+    char *bytes;            /* [READ_BYTES] bytes just received */
 
-    /* the trial under way */
+    /* fields of the trial under way */
     const struct load_trial *trial;
     struct load_result *result;
     struct arrivals arrivals;
-    struct replay replay; /* instead, of a workload */
-    struct rng rng;       /* closed loop: draws the model of the next request */
+    struct replay replay; /* source of requests with a workload, instead of `arrivals` */
+    struct rng rng;       /* random numbers of a closed loop, for the model of the next request */
     struct arrival next;
     int64_t start_ns, count_ns, end_ns; /* requests due in [count_ns, end_ns) are counted */
-    int64_t pause_ns;                   /* closed loop: no new request before */
+    int64_t pause_ns;                   /* time before which a closed loop sends no new request */
     int64_t wake_early_ns;
     struct load_progress second;
     struct latency second_latency;
-    struct sy_error failure; /* of the last connection that could not be opened */
+    struct sy_error failure; /* sentence about the last connection that could not be opened */
 };
 
 /* ---- backlog ---- */
@@ -121,8 +124,8 @@ static struct request backlog_take(struct backlog *b) {
     return request;
 }
 
-/* The oldest, unless that is late already: then the newest, which may still be in time. Otherwise a client that was out
- * of connections once would send nothing but late requests from then on, whatever the server does. */
+/* Takes the oldest waiting request, unless that is late already: then the newest, which may still be in time. Otherwise
+ * a client that was out of connections once would send only late requests from then on, whatever the server does. */
 static struct request backlog_choose(struct backlog *b, int64_t now_ns) {
     const struct request *oldest = &b->requests[b->first];
     if (oldest->slo_ns == 0 || now_ns - oldest->due_ns <= oldest->slo_ns)
@@ -231,7 +234,7 @@ static void connection_rest(struct load *load, struct connection *c) {
     idle_pool_put(load->idle, connection_number(load, c), used);
 }
 
-/* Starts to connect one more. 0 or -errno. */
+/* Starts to open one more connection. 0 or -errno. */
 static int connection_open(struct load *load) {
     struct connection *c = &load->connections[load->closed[load->closed_count - 1]];
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = c};
@@ -263,9 +266,9 @@ static void connection_retire(struct load *load, struct connection *c) {
         connection_open(load);
 }
 
-/* The connection is of no more use (0: closed; -EBADMSG) and its request was not answered. A kept-alive connection that
- * the server closes just when it is used again is an ordinary race, so that request gets a second chance on another
- * connection. */
+/* The connection cannot be used any more (rc 0: closed; -EBADMSG), and its request was not answered. A kept-alive
+ * connection that the server closes just when it is used again is an ordinary race, so that request gets a second
+ * chance on another connection. */
 static void connection_fail(struct load *load, struct connection *c, int rc) {
     bool busy = c->state == CONNECTION_BUSY;
     struct sy_error why;
@@ -283,7 +286,7 @@ static void connection_fail(struct load *load, struct connection *c, int rc) {
     }
 }
 
-/* Sends what is left of the request. */
+/* Sends the rest of the request. */
 static void connection_write(struct load *load, struct connection *c) {
     while (c->sent < c->payload->length) {
         ssize_t n = channel_send(&c->channel, c->payload->bytes + c->sent, c->payload->length - c->sent);
@@ -325,7 +328,7 @@ static void connection_answered(struct load *load, struct connection *c, bool mo
         connection_close(load, c);
 }
 
-/* Takes everything there is: the events are edge-triggered. */
+/* Receives until the socket is empty, since events are edge-triggered. */
 static void connection_read(struct load *load, struct connection *c, bool hung_up) {
     for (;;) {
         ssize_t n = channel_receive(&c->channel, load->bytes, READ_BYTES);
@@ -395,8 +398,8 @@ static void backlog_serve(struct load *load) {
 }
 
 /* Connections are opened for requests that wait, but only once all that has been received is handled, and a few at a
- * time. Else a client that was held up for a moment would open thousands, although answers that free the ones it has
- * are ready to be read. */
+ * time. Otherwise a client that was held up for a moment would open thousands of connections, although answers that
+ * free its connections are ready to be read. */
 static bool connections_wanted(const struct load *load) {
     return load->backlog.count > load->opening_count && load->closed_count && load->opening_count < OPENING_MAX;
 }
@@ -455,7 +458,7 @@ static int arrivals_begin(struct load *load, const struct load_trial *trial) {
     return rc;
 }
 
-/* Issues what is due. */
+/* Issues the requests that are due. */
 static void requests_issue(struct load *load, int64_t now_ns) {
     if (!load->trial->closed) {
         while (load->next.due_ns <= now_ns && load->next.due_ns < load->end_ns) {
@@ -485,7 +488,7 @@ static int events_wait(struct load *load, struct epoll_event *events, int64_t un
     return epoll_wait(load->epoll_fd, events, EVENTS_MAX, (int)(wait_ns / NS_PER_MS));
 }
 
-/* Handles what has happened and what is due until `until_ns` at the latest. */
+/* Handles events and due requests until `until_ns` at the latest. */
 static void loop_step(struct load *load, int64_t until_ns) {
     struct epoll_event events[EVENTS_MAX];
     int n = events_wait(load, events, connections_wanted(load) ? 0 : until_ns);
@@ -499,7 +502,7 @@ static void loop_step(struct load *load, int64_t until_ns) {
         connections_add(load);
 }
 
-/* Opens the first connections; waits until all are up. */
+/* Opens the first connections; waits until all have connected. */
 static int connections_prepare(struct load *load, uint32_t wanted, struct sy_error *err) {
     wanted = wanted < load->config.connections_max ? wanted : load->config.connections_max;
     int rc = 0;
@@ -533,7 +536,7 @@ static void progress_report(struct load *load, int64_t now_ns, void (*progress)(
         load->second_latency = (struct latency){0};
 }
 
-/* No new request from here on. */
+/* Ends the issue of new requests. */
 static void requests_end(struct load *load, int64_t now_ns) {
     if (now_ns < load->end_ns)
         load->end_ns = now_ns;

@@ -1,4 +1,4 @@
-/* payload.c - the bytes of whole inference requests. */
+/* payload.c - makes the bytes of whole inference requests. */
 #include "lab/load/payload.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "core/util/rng.h"
 
 #define BODY_BYTES_MAX (1LL << 30)
-#define INTEGERS       100 /* small, so that ids index into any embedding table */
+#define INTEGERS       100 /* number of different integers; small, so that ids index into any embedding table */
 #define STRING_BYTES   8
 
 static int64_t elements_count(const struct target_input *input) {

@@ -1,4 +1,4 @@
-/* prometheus.c - the samples of Prometheus' text format. */
+/* prometheus.c - reads the samples of Prometheus' text format. */
 #include "lab/load/prometheus.h"
 
 #include <stdlib.h>

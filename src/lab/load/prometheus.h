@@ -1,4 +1,4 @@
-/* prometheus.h - the samples of Prometheus' text format, one after the other, without copying.
+/* prometheus.h - reads the samples of Prometheus' text format, one after the other, without copying.
  *
  * Pure; any thread. */
 #pragma once
@@ -10,16 +10,17 @@
 struct prometheus_sample {
     const char *name;
     size_t name_length;
-    const char *labels, *labels_end; /* between the braces; equal: there are none */
+    const char *labels, *labels_end; /* text between the braces; equal: no labels */
     double value;
 };
 
-/* The next sample at *text, which moves on behind it; other lines are skipped. False at the end. */
+/* Reads the next sample at *text, and moves *text behind it. Skips other lines. False at the end. */
 bool prometheus_next(const char **text, struct prometheus_sample *sample);
 /* Whether the sample is called `name` with `suffix` behind it. */
 bool prometheus_named(const struct prometheus_sample *sample, const char *name, const char *suffix);
-/* The text of a label, not terminated; NULL if it has none of that name. A value with escapes ends at its first '"'. */
+/* The value of a label, not terminated; NULL if the sample has no label of that name. A value with escapes ends at its
+ * first '"'. */
 const char *prometheus_label(const struct prometheus_sample *sample, const char *label, size_t *length);
-/* Which of names[count] the label has as its value; `count` if none. */
+/* The index in names[count] of the label's value; `count` if it is not there. */
 uint32_t prometheus_label_among(const struct prometheus_sample *sample, const char *label, const char *const *names,
                                 uint32_t count);

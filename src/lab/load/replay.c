@@ -1,4 +1,4 @@
-/* replay.c - a scenario's streams of requests, merged in time. */
+/* replay.c - merges a scenario's streams of requests in time. */
 #include "lab/load/replay.h"
 
 #include <errno.h>

@@ -12,12 +12,12 @@ struct replay {
     struct heap_entry *entries;        /* [model_count] */
     uint32_t *position;                /* [model_count] */
     struct workload_stream *streams;   /* [model_count] */
-    struct workload_request *requests; /* [model_count] the next of each */
+    struct workload_request *requests; /* [model_count] the next request of each model */
     int64_t start_ns;
 };
 
-/* `workload` must outlive it. 0 or -ENOMEM; free with replay_free. */
+/* Begins at start_ns; `workload` must outlive the replay. 0 or -ENOMEM; free with replay_free. */
 int replay_init(struct replay *replay, const struct sim_config *workload, int64_t start_ns);
 void replay_free(struct replay *replay);
-/* The next request, never earlier than the one before. False: there is none. */
+/* The next request, never earlier than the one before. False: there are no more requests. */
 bool replay_next(struct replay *replay, struct arrival *arrival);

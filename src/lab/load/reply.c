@@ -159,7 +159,7 @@ static void line_take(struct reply *r, const char *line, size_t length) {
     }
 }
 
-/* One line, or what there is of it; returns the bytes taken. */
+/* Takes a line, or the part of it that has come; returns the number of bytes taken. */
 static size_t line_feed(struct reply *r, const char *bytes, size_t length) {
     const char *newline = memchr(bytes, '\n', length);
     size_t taken = newline ? (size_t)(newline - bytes) + 1 : length;

@@ -1,4 +1,4 @@
-/* server_figures.c - what a server itself says of its latencies and deadlines. */
+/* server_figures.c - reads the figures that a server itself tells of latencies and deadlines. */
 #include "lab/load/server_figures.h"
 
 #include <jansson.h>
@@ -47,7 +47,7 @@ static void buckets_settle(struct server_figures *f) {
             f->buckets[f->buckets_count++] = f->buckets[i];
 }
 
-/* The rows of a histogram are read in order: those of one series stand together, and their edges rise. */
+/* The last row read of a histogram's series. Rows of one series stand together, with rising edges. */
 struct series {
     double edge_s, count;
 };

@@ -1,8 +1,9 @@
-/* server_figures.h - what a server itself says of its latencies and deadlines, to compare with what the client saw.
+/* server_figures.h - the figures that a server itself tells of latencies and deadlines, for comparison with the
+ * client's.
  *
- * Read before and after a load; the difference is the load's. Sources, the first that has anything: Symphony's
- * symphony_request_duration_seconds and symphony_requests_in_time_total, Triton's nv_inference_request_duration_us
- * (means only), the statistics extension of the v2 protocol (means only).
+ * They are read before and after a load; the difference is that of the load. The first of these sources that has
+ * figures is taken: Symphony's symphony_request_duration_seconds and symphony_requests_in_time_total, Triton's
+ * nv_inference_request_duration_us (means only), the statistics extension of the v2 protocol (means only).
  *
  * Pure, except that it allocates; one thread. */
 #pragma once
@@ -12,42 +13,41 @@
 #include <stdint.h>
 
 struct server_bucket {
-    double low_s, high_s; /* over low, at most high; high of the last one is infinite */
+    double low_s, high_s; /* edges: times over low_s, up to high_s; high_s of the last bucket is infinite */
     double count;
 };
 
-/* What was counted of one model since the server started, or between two readings. */
+/* The counts of one model since the server started, or between two readings. */
 struct server_figures {
-    double answered; /* requests; 0: the server tells nothing of it */
-    double sum_s;    /* their latencies, added up */
-    double in_time;  /* of these, those answered by their deadline */
-    bool tells_in_time;
-    struct server_bucket *buckets; /* sorted by high_s, each pair of edges once, none empty */
+    double answered;               /* answered requests; 0: the server tells nothing of the model */
+    double sum_s;                  /* sum of the latencies of answered requests */
+    double in_time;                /* requests answered by their deadline */
+    bool tells_in_time;            /* whether the server tells in_time */
+    struct server_bucket *buckets; /* [buckets_count] buckets, none empty, sorted by high_s, each pair of edges once */
     uint32_t buckets_count, buckets_capacity;
 };
 
-/* Between two edges of the server's histogram. */
+/* A quantile, known to lie between two edges of the server's histogram. */
 struct server_quantile {
     double low_s, high_s;
-    double at_s; /* by linear interpolation; high_s is infinite in the last bucket, this is then low_s */
+    double at_s; /* value by linear interpolation; in the last bucket, whose high_s is infinite: low_s */
 };
 
-/* Adds what the Prometheus text tells of latencies of the models names[count] to figures[count], which begin zeroed.
- * Returns whether there was anything. */
+/* Adds the latencies that the Prometheus text tells of the models names[count] to figures[count], which begin zeroed.
+ * Returns whether the text had any. */
 bool server_figures_latency(struct server_figures *figures, const char *text, const char *const *names, uint32_t count);
-/* The same of requests in time. */
+/* Adds the requests in time that the Prometheus text tells; otherwise as server_figures_latency(). */
 bool server_figures_in_time(struct server_figures *figures, const char *text, const char *const *names, uint32_t count);
-/* The same of the answer to GET /v2/models/stats. */
+/* Adds the latencies that the answer to GET /v2/models/stats tells; otherwise as server_figures_latency(). */
 bool server_figures_stats(struct server_figures *figures, const char *json, size_t length, const char *const *names,
                           uint32_t count);
-/* Adds any histogram's series that have the label `label`="`value`", or do not have that label at all. */
+/* Adds those series of a histogram that have the label `label`="`value`", or do not have that label at all. */
 bool server_figures_histogram(struct server_figures *figures, const char *text, const char *metric, const char *label,
                               const char *value);
-/* Subtracts an earlier reading. If it cannot be one, because the server was started anew, returns false and empties
- * `figures`. */
+/* Subtracts an earlier reading. If the server was started anew since, returns false and empties `figures`. */
 bool server_figures_subtract(struct server_figures *figures, const struct server_figures *earlier);
 void server_figures_add(struct server_figures *into, const struct server_figures *from);
 /* The value at quantile q in [0, 1]. False if there is no histogram. */
 bool server_figures_quantile(const struct server_figures *figures, double q, struct server_quantile *found);
-/* Frees what is within; zeroed afterwards. */
+/* Frees the memory of the figures, and zeroes them. */
 void server_figures_clear(struct server_figures *figures);

@@ -1,4 +1,4 @@
-/* target.c - what the server under load offers. */
+/* target.c - reads the models of the server under load. */
 #include "lab/load/target.h"
 
 #include <errno.h>
@@ -27,7 +27,8 @@ void path_encode(const char *name, char *text, size_t size) {
     text[at] = 0;
 }
 
-/* Reads "D,D,..." into dims; how many, or -EINVAL. Dimensions are 1 or more, the first may be -1 when `open`. */
+/* Reads "D,D,..." into dims; returns their number, or -EINVAL. Dimensions are 1 or more, the first may be -1 when
+ * `open`. */
 static int dims_parse(const char *text, bool open, int64_t *dims, struct sy_error *err) {
     uint32_t count = 0;
     for (const char *at = text; *at;) {
@@ -155,7 +156,7 @@ static int inputs_declare(struct target *target, struct target_model *model, int
     return 0;
 }
 
-/* Fills dimensions that the model leaves open from what the server was measured with, if it tells. */
+/* Fills open dimensions with those with which the server was measured, if it tells them. */
 static void open_dims_fill(int64_t *shape, size_t rank, const json_t *item) {
     size_t behind = json_array_size(item);
     if (behind == 0 || behind > rank)
@@ -263,7 +264,7 @@ static int model_add(struct target *target, const char *name, size_t length, str
     return 0;
 }
 
-/* All models the server's index calls ready, in its order. */
+/* Reads the names of all models that are ready by the server's index, in its order. */
 static int index_read(struct target *target, const struct server *server, struct sy_error *err) {
     struct answer answer;
     int rc = fetch(server, "POST", "/v2/repository/index", ASK_TIMEOUT_NS, &answer, err);

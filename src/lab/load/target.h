@@ -1,5 +1,5 @@
-/* target.h - what the server under load offers: its models, their inputs and SLOs, from its v2 metadata or as the user
- * declares them.
+/* target.h - the models of the server under load, with their inputs and SLOs, from the server's v2 metadata or as the
+ * user declares them.
  *
  * Set-up only; any thread. */
 #pragma once
@@ -15,24 +15,24 @@ struct target_input {
     char *name;
     enum datatype type;
     uint32_t rank;
-    int64_t dims[TENSOR_DIMS_MAX]; /* of one request, every one known */
-    bool batched;                  /* dims[0] counts the items */
+    int64_t dims[TENSOR_DIMS_MAX]; /* dimensions in a request, all known */
+    bool batched;                  /* whether dims[0] is the number of items */
 };
 
 struct target_model {
     char *name;
-    int64_t slo_ns; /* 0: the server does not tell */
+    int64_t slo_ns; /* SLO; 0: the server does not tell */
     uint32_t inputs_count;
     struct target_input *inputs;
 };
 
-/* What the user says of an input. Texts are as on the command line and must outlive the target. */
+/* What the user says of an input. Texts are those of the command line, and must outlive the target. */
 struct target_hint {
     const char *text; /* "[MODEL/]INPUT:D,D" (sets dimensions the server leaves open, without that of the items) or,
                        * declared, "[MODEL/]INPUT:TYPE:D,D" (takes the place of the server's metadata; -1 in front is
                        * the number of items) */
     bool declared;
-    bool used; /* out: it applied to some model */
+    bool used; /* set if the hint applies to some model */
 };
 
 struct target {
@@ -48,7 +48,7 @@ int target_read(struct target *target, const struct server *server, const char *
                 struct target_hint *hints, uint32_t hints_count, struct sy_error *err);
 void target_free(struct target *target);
 
-/* Fills one input from a metadata's datatype and shape; the pure part of the above. */
+/* Fills one input from the datatype and shape of a model's metadata; the pure part of target_read(). */
 int target_input_fill(struct target_input *input, const char *datatype, const int64_t *shape, uint32_t rank,
                       int64_t items, const char *hint_dims, struct sy_error *err);
 /* Percent-encodes a model's name for a path. */

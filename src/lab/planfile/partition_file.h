@@ -8,13 +8,13 @@
 #define PARTITION_FILE_SUBCLUSTERS_MAX 10000
 
 struct partition_file {
-    struct partition_problem problem; /* its models are the file's */
+    struct partition_problem problem; /* models are in the order of the file */
     char **names;                     /* [problem.models] */
 };
 
-/* -errno, and a sentence that says where. Free with partition_file_free() after success. */
+/* Reads a file. 0, or -errno with a sentence that names the line. Free with partition_file_free() after success. */
 int partition_file_read(const char *path, struct partition_file *file, struct sy_error *err);
-/* The same from memory; `origin` is what error messages call it. */
+/* Reads a file's text from memory, as partition_file_read(); `origin` is its name in error messages. */
 int partition_file_parse(const char *origin, const char *text, size_t bytes, struct partition_file *file,
                          struct sy_error *err);
 void partition_file_free(struct partition_file *file);

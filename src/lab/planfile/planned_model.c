@@ -1,4 +1,4 @@
-/* planned_model.c - the latency of a model in the file of a planner. */
+/* planned_model.c - reads the latency of a model in the file of a planner. */
 #include "lab/planfile/planned_model.h"
 
 #include <errno.h>
@@ -61,7 +61,7 @@ static int line_read(const struct planned_model *model, const struct conf_node *
     return 0;
 }
 
-/* Takes what the zoo has of a model. */
+/* Takes a model's latency from the zoo. */
 static int zoo_read(struct planned_model *model, const struct conf_node *node, struct sy_error *err) {
     const char *name = model->model[0] ? model->model : model->name;
     const struct zoo_entry *entry = zoo_find(name, model->zoo);

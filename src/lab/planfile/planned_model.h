@@ -1,5 +1,5 @@
 /* planned_model.h - a model in the file of a planner (`symphony plan squishy`, `plan split`): its name and its latency,
- * as a table, as a line, or as a zoo has it. */
+ * as a table, as a line, or from a zoo. */
 #pragma once
 
 #include "core/data/profile.h"
@@ -20,7 +20,7 @@ struct planned_model {
 #define PLANNED_MODEL_NONE                                                                                             \
     { .alpha_ms = -1, .beta_ms = -1 }
 
-/* Its keys, but for `slo_ms`: in a table of struct S's, which has the model as `m`. */
+/* The keys of a model, except `slo_ms`, for a table of keys of struct S, whose member `m` is the model. */
 #define PLANNED_MODEL_KEYS(S, m)                                                                                       \
     CONF_KEY_TEXT(S, m.name, "name", "a name"), CONF_KEY_TEXT(S, m.zoo, "zoo", "gtx1080ti or a100"),                   \
         CONF_KEY_TEXT(S, m.model, "model", "the name of a model in the zoo"),                                          \
@@ -29,10 +29,10 @@ struct planned_model {
         CONF_KEY_NODE(S, m.latency, "latency_ms"),                                                                     \
         CONF_KEY_INT(S, m.batch_max, "max_batch", 1, PROFILE_BATCH_MAX, "a number of items")
 
-/* Takes what the zoo has of the model at `node`, or checks that it has a latency of its own and no other. An SLO that
- * is not given becomes the zoo's. */
+/* Takes the latency from the zoo if `node` names a model there, with the zoo's SLO if none is given. Else checks that
+ * `node` gives exactly one latency. */
 int planned_model_check(struct planned_model *model, const struct conf_node *node, struct sy_error *err);
-/* Makes the model's profile, the caller's to free(). It ends at `batch_max`; if that is not given, at the largest batch
- * of the table, or for a line at the largest that the SLO, which must be set, allows. */
+/* Makes the model's profile, which the caller frees with free(). The profile ends at `batch_max`; if that is not given,
+ * at the largest batch of the table, or for a line at the largest batch that the SLO, which must be set, allows. */
 int planned_model_profile(const struct planned_model *model, const struct conf_node *node, struct profile **profile,
                           struct sy_error *err);

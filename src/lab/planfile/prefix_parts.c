@@ -1,4 +1,4 @@
-/* prefix_parts.c - parts in a temporary folder, and from there into a repository. */
+/* prefix_parts.c - makes parts in a temporary folder, and moves them into a repository. */
 #include "lab/planfile/prefix_parts.h"
 
 #include <errno.h>
@@ -13,20 +13,20 @@
 #include "core/util/text.h"
 #include "model/prefix/parts.h"
 
-/* Where the parts are made: models lie at ROOT/NAME/1/model.onnx. */
+/* The making of parts: models are written to ROOT/NAME/1/model.onnx. */
 struct making {
-    struct temporary_folder folder; /* at `root` */
+    struct temporary_folder folder; /* folder whose path is `root` */
     char root[PATH_MAX - 256];
     struct prefix_parts *parts;
     struct cut_model *models;
     const struct served_model *served;
     const struct group *group;
     char prefix_path[PATH_MAX];
-    char (*paths)[PATH_MAX]; /* [members] of the suffixes */
+    char (*paths)[PATH_MAX]; /* [members] paths of the suffixes */
     struct cut_model **members;
     const char **suffix_paths;
-    uint32_t items; /* the most of a request to an ensemble */
-    bool ensembles; /* are written */
+    uint32_t items; /* most items of a request to an ensemble */
+    bool ensembles; /* whether ensembles are written */
     struct sy_error *err;
 };
 

@@ -6,14 +6,14 @@
 
 struct split_file {
     int64_t slo_ns;
-    double rate_rps; /* queries */
-    uint32_t count;  /* of stages; each comes behind the stages that it is `after` */
+    double rate_rps; /* queries per second */
+    uint32_t count;  /* number of stages; each stage comes behind the stages in its `after` */
     struct split_stage stages[SPLIT_STAGES_MAX];
     char *names[SPLIT_STAGES_MAX];
 };
 
-/* -errno, and a sentence that says where. Free with split_file_free() after success. */
+/* Reads a file. 0, or -errno with a sentence that names the line. Free with split_file_free() after success. */
 int split_file_read(const char *path, struct split_file *file, struct sy_error *err);
-/* The same from memory; `origin` is what error messages call it. */
+/* Reads a file's text from memory, as split_file_read(); `origin` is its name in error messages. */
 int split_file_parse(const char *origin, const char *text, size_t bytes, struct split_file *file, struct sy_error *err);
 void split_file_free(struct split_file *file);

@@ -27,7 +27,7 @@ static const struct conf_key document_keys[] = {
 };
 
 struct prefix {
-    struct planned_model model; /* without an SLO */
+    struct planned_model model; /* name and latency of the prefix; has no SLO */
     double weights_mib;
     const struct conf_node *node;
 };
@@ -39,12 +39,12 @@ static const struct conf_key prefix_keys[] = {
 };
 
 struct session {
-    struct planned_model model; /* with a prefix: what comes behind it */
+    struct planned_model model; /* model of the session; with a prefix: the part behind the prefix */
     double rate_rps, weights_mib;
     char prefix_name[sizeof(((struct planned_model *)0)->name)];
-    const struct prefix *prefix; /* NULL: none */
+    const struct prefix *prefix; /* prefix that the session shares; NULL: none */
     const struct conf_node *node;
-    bool planned; /* with others */
+    bool planned; /* whether the session is planned together with an earlier one */
 };
 
 static const struct conf_key session_keys[] = {
@@ -56,7 +56,7 @@ static const struct conf_key session_keys[] = {
     CONF_KEYS_END,
 };
 
-/* What a file says, before it is made into what is planned. */
+/* The content of a file, before sessions that share a prefix are joined. */
 struct reading {
     struct prefix *prefixes;
     struct session *sessions;
@@ -154,7 +154,7 @@ static int shared_profile(const struct session *const *members, uint32_t count, 
     return rc;
 }
 
-/* Adds a session to plan for; its name, and those of its members. */
+/* Adds a session to the plan, with its name, and those of its members. */
 static int planned_add(struct squishy_file *file, const struct session *const *members, uint32_t count,
                        struct sy_error *err) {
     struct squishy_session *session = &file->sessions[file->count];

@@ -1,7 +1,7 @@
 /* squishy_file.h - the file of `symphony plan squishy`: sessions, and the GPUs for them.
  *
- * Sessions that begin with the same layers and have the same SLO are planned as one, whose batches have items of all of
- * them (core/data/shared.h). */
+ * Sessions that begin with the same layers and have the same SLO are planned as one session, whose batches have items
+ * of all of these (core/data/shared.h). */
 #pragma once
 
 #include "core/util/error.h"
@@ -11,24 +11,25 @@
 #define SQUISHY_FILE_GPUS_MAX     100000
 
 struct squishy_file {
-    uint32_t gpus;                    /* 0: not given */
-    uint64_t memory_bytes;            /* of a GPU; 0: not given */
-    uint32_t count;                   /* of sessions */
+    uint32_t gpus;                    /* number of GPUs; 0: not given */
+    uint64_t memory_bytes;            /* memory of a GPU; 0: not given */
+    uint32_t count;                   /* number of sessions */
     struct squishy_session *sessions; /* [count] */
-    char **names;                     /* [count]; of one that stands for several: the first's, and how many more */
-    struct squishy_members *members;  /* [count] */
+    char **names; /* [count] names of sessions; for several planned as one: the first one's name, and the number of the
+                   * others */
+    struct squishy_members *members; /* [count] */
 };
 
-/* The file's sessions that are planned as one: several only if they share a prefix. */
+/* The file's sessions that are planned as one session; several only if they share a prefix. */
 struct squishy_members {
     char **names; /* [count] */
     uint32_t count;
 };
 
-/* `whole`: sessions that share a prefix are planned as if each had it for itself. -errno, and a sentence that says
- * where. Free with squishy_file_free() after success. */
+/* Reads a file. `whole`: sessions that share a prefix are planned as if each had the prefix for itself. 0, or -errno
+ * with a sentence that names the line. Free with squishy_file_free() after success. */
 int squishy_file_read(const char *path, bool whole, struct squishy_file *file, struct sy_error *err);
-/* The same from memory; `origin` is what error messages call it. */
+/* Reads a file's text from memory, as squishy_file_read(); `origin` is its name in error messages. */
 int squishy_file_parse(const char *origin, const char *text, size_t bytes, bool whole, struct squishy_file *file,
                        struct sy_error *err);
 void squishy_file_free(struct squishy_file *file);

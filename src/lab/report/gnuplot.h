@@ -12,7 +12,7 @@ int gnuplot_find(struct sy_error *err);
 int gnuplot_check(const char *path, struct sy_error *err);
 /* Starts gnuplot with an SVG of the given size as its output. Write its commands to the stream. NULL after an error. */
 FILE *gnuplot_open(const char *path, int width, int height, struct sy_error *err);
-/* Waits for the drawing. -EIO. */
+/* Waits until gnuplot has drawn. 0 or -EIO. */
 int gnuplot_close(FILE *to, const char *path, struct sy_error *err);
 /* Writes a string in gnuplot's single quotes. */
 void gnuplot_quote(FILE *to, const char *text);

@@ -8,12 +8,13 @@
 
 #define HEAD           "symphony recording 1\n"
 #define LOOK_FIGURES   6
-#define FIGURE_MOST    1e15 /* what JSON's numbers hold exactly */
+#define FIGURE_MOST    1e15 /* largest figure; JSON's numbers hold it exactly */
 #define WRONG_DOCUMENT "this is no recording of a server's: expected "
 
 /* ---- the sections ---- */
 
-/* Where the section begins behind `at`, after its heading; *end: where the one before it ends. NULL: nowhere. */
+/* The beginning of the next section behind `at`, after its heading; *end: the end of the section before it. NULL: there
+ * is none. */
 static const char *section_find(const char *at, const char *text_end, const char *heading, const char **end) {
     const char *found = at < text_end ? memmem(at, (size_t)(text_end - at), heading, strlen(heading)) : NULL;
     *end = found ? found + 1 : NULL; /* the heading begins with the end of a line */

@@ -1,4 +1,4 @@
-/* recording_file.h - reads what a server has recorded (server/process/recording.h). Any thread; no state. */
+/* recording_file.h - reads a server's recording (server/process/recording.h). Any thread; no state. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,22 +10,22 @@
 #include "core/util/error.h"
 #include "core/util/text.h"
 
-/* A second or so of what the server counted. */
+/* The server's counts of about a second, up to one look. */
 struct recording_counts {
-    double at_s, needed;    /* when it looked; accelerators that the load needed since the look before */
-    uint64_t requests, bad; /* since the look before */
-    int64_t wanted;         /* accelerators, by the advice for autoscalers; -1: it said nothing */
+    double at_s, needed;    /* time of the look; accelerators that the load needed since the look before */
+    uint64_t requests, bad; /* requests that ended since the look before, and the bad ones of them */
+    int64_t wanted;         /* accelerators that the server advised; -1: no advice */
     uint32_t present;       /* accelerators in service */
 };
 
 struct recording_file {
-    char version[32]; /* of the server's program */
-    bool cluster;     /* a cluster's scheduler recorded: bad is what it refused */
+    char version[32]; /* version of the server's program */
+    bool cluster;     /* whether a cluster's scheduler recorded: bad requests are those that it refused */
     double seconds;
     uint64_t requests, overwritten, unknown;
     struct recording_counts *looks; /* [look_count] */
     uint32_t look_count;
-    const char *scenario, *trace; /* in the text */
+    const char *scenario, *trace; /* scenario and trace, in the text */
     size_t scenario_bytes, trace_bytes;
 };
 
@@ -40,9 +40,9 @@ struct recording_slo {
     double slo_ms;
 };
 
-/* Copies the trace with these SLOs instead of the recorded ones; a later one wins. `plain`: without priorities, for
- * policies that know none. */
+/* Copies the trace with these SLOs instead of the recorded ones; of two for a model the later one counts. `plain`:
+ * without priorities, for policies that have none. */
 void recording_trace_copy(const struct recording_file *file, const struct recording_slo *slos, uint32_t count,
                           bool plain, struct text *out);
-/* Copies the scenario, `plain` in the same way. */
+/* Copies the scenario. `plain`: without priorities. */
 void recording_scenario_copy(const struct recording_file *file, bool plain, struct text *out);

@@ -6,7 +6,7 @@
 /* Queries of a pipeline, or requests of a stage. */
 struct row {
     const char *name;
-    int64_t slo_ns; /* or the part of it */
+    int64_t slo_ns; /* SLO of the pipeline, or the stage's part of the SLO */
     uint64_t count[SIM_OUTCOMES], offered;
     const struct sim_times *latency;
 };

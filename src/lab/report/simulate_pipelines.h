@@ -1,4 +1,4 @@
-/* simulate_pipelines.h - how `symphony simulate` shows queries of several models: whole ones, and their stages. */
+/* simulate_pipelines.h - how `symphony simulate` shows queries of several models, as a whole and by stage. */
 #pragma once
 
 #include <jansson.h>
@@ -6,7 +6,7 @@
 #include "core/util/text.h"
 #include "lab/report/simulation.h"
 
-/* A table, after that of the models; nothing without pipelines. */
+/* Writes a table, which follows that of the models; nothing without pipelines. */
 void simulate_pipelines_table(const struct simulation *simulation, struct text *to);
-/* A list, the caller's. */
+/* Makes a list of pipelines, which the caller releases. */
 json_t *simulate_pipelines_json(const struct simulation *simulation);

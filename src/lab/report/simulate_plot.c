@@ -69,8 +69,8 @@ int simulate_plot_run(const struct simulation *s, const char *scenario_path, con
 
 struct panel {
     const char *title;
-    const char *curves[3]; /* the text after "using X:" of each, with its title */
-    bool searched;         /* only after a search; else only after runs */
+    const char *curves[3]; /* text after "using X:" of each curve, with its title */
+    bool searched;         /* whether the panel is for searches; else for runs */
     bool always;
 };
 

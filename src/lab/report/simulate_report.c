@@ -1,4 +1,4 @@
-/* simulate_report.c - how `symphony simulate` shows what it found. */
+/* simulate_report.c - how `symphony simulate` shows its results. */
 #include "lab/report/simulate_report.h"
 
 #include <errno.h>
@@ -10,15 +10,15 @@
 
 #include "lab/report/simulate_pipelines.h"
 
-#define TABLE_MODELS_MAX 50 /* if there are more, only the worst are listed */
+#define TABLE_MODELS_MAX 50 /* models of a table; if there are more, only the worst are listed */
 #define TABLE_WORST      20
 
 /* The figures of one model, or of all. */
 struct row {
     const char *name;
-    double slo_ms; /* 0: of several */
+    double slo_ms; /* SLO; 0: the row is of several models */
     struct sim_model_result stats;
-    uint32_t batch_max; /* stats.batch_sizes[batch_max + 1] */
+    uint32_t batch_max; /* largest batch: length of stats.batch_sizes less 1 */
 };
 
 static double share(uint64_t part, uint64_t whole) {
@@ -272,7 +272,7 @@ static bool has_faults(const struct simulation *s) {
     return s->cluster.config.scheduler_every_s > 0 || s->cluster.config.fault_again;
 }
 
-/* By which ways the policy decided, if by several. */
+/* Prints the share of each way by which the policy decided, if there are several. */
 static void ways_put(const struct simulation *s, struct text *to) {
     const struct sim_config *c = &s->cluster.config;
     uint32_t ways = policy_ways(c->policy, &c->options);
@@ -426,7 +426,7 @@ static void loads_json(json_t *json, const struct simulation *s, uint64_t loads,
     json_object_set_new(json, "hit_rate", json_real(1 - share(cold, offered)));
 }
 
-/* How the batches of variants were divided among them. */
+/* Writes how the batches of variants were divided among the variants. */
 static void variants_json(json_t *json, const struct simulation *s, uint32_t m) {
     const struct sim_model_result *result = &s->result.models[m];
     if (!s->cluster.models[m].variants)

@@ -1,4 +1,4 @@
-/* simulate_report.h - how `symphony simulate` shows what it found: table, JSON, the lines of a sweep.
+/* simulate_report.h - how `symphony simulate` shows its results: table, JSON, the lines of a sweep.
  *
  * A seed gives the same text on every machine: no wall time, numbers in a fixed format. Any thread. */
 #pragma once
@@ -11,12 +11,12 @@
 
 /* The figures for one line of a sweep, and for its plot. */
 struct simulate_summary {
-    double offered_rps, good_rps, goodput_rps; /* the last only after a search */
+    double offered_rps, good_rps, goodput_rps; /* goodput_rps is set only after a search */
     double bad_rate, busy, batch_mean;
     double latency_p50_ms, latency_p99_ms, queue_p50_ms, queue_p99_ms;
 };
 
-/* The point of a sweep; count 0: none. */
+/* A point of a sweep; count 0: there is no sweep. */
 struct simulate_point {
     const struct sweep *sweeps;
     uint32_t count, number;
@@ -29,5 +29,5 @@ void simulate_table(const struct simulation *simulation, const char *path, struc
 void simulate_sweep_head(const struct sweep *sweeps, uint32_t count, bool searched, struct text *to);
 void simulate_sweep_line(const struct simulate_point *point, const struct simulate_summary *summary, bool searched,
                          struct text *to);
-/* One object. -ENOMEM. */
+/* Writes one JSON object. 0 or -ENOMEM. */
 int simulate_json(const struct simulation *simulation, const struct simulate_point *point, struct text *to);

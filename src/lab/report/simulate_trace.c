@@ -9,12 +9,12 @@
 #include "core/util/time.h"
 #include "front/v2/json_put.h"
 
-#define REFUSED_GROUP 1000 /* after the types of accelerators */
+#define REFUSED_GROUP 1000 /* group of the rows for refused requests, after those of the types of accelerators */
 
 struct simulate_trace_batch {
     int64_t begin_ns;
     uint32_t model, items;
-    bool row, loads_row; /* it has this row in the file */
+    bool row, loads_row; /* whether the file has the accelerator's row of batches, and that of loads */
 };
 
 /* Every event is an object on a line of its own. */

@@ -19,7 +19,7 @@ struct simulate_trace {
     const uint8_t *accelerator_type;
     uint32_t accelerators;
     struct simulate_trace_batch *running; /* [accelerators] */
-    bool *refused;                        /* [models] it has a row for refused requests */
+    bool *refused;                        /* [models] whether the model has a row for refused requests */
     bool wrote;
     struct sim_observer observer;
 };

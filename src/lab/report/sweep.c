@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROUNDING 1e-9 /* in steps: 0.1 + 0.1 + 0.1 still meets 0.3 */
+#define ROUNDING 1e-9 /* tolerance, in steps: 0.1 + 0.1 + 0.1 still meets 0.3 */
 
 static int value_add(struct sweep *sweep, const char *text, size_t length, struct sy_error *err) {
     if (sweep->count == SWEEP_POINTS_MAX)

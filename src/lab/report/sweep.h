@@ -7,11 +7,11 @@
 #include "core/util/error.h"
 
 #define SWEEP_KEYS_MAX   8
-#define SWEEP_POINTS_MAX 100000 /* of all keys together */
+#define SWEEP_POINTS_MAX 100000 /* points of all keys together */
 
 struct sweep {
     char *key;
-    char **values; /* [count]; as they are written in a scenario file */
+    char **values; /* [count] values, as they are written in a scenario file */
     uint32_t count;
 };
 
@@ -20,7 +20,7 @@ struct sweep {
 int sweep_parse(const char *text, struct sweep *sweep, struct sy_error *err);
 void sweep_free(struct sweep *sweep);
 
-/* How many points the product has, 1 for no sweeps; 0: over SWEEP_POINTS_MAX. */
+/* The number of points of the product; 1 without sweeps; 0: more than SWEEP_POINTS_MAX. */
 uint32_t sweep_points(const struct sweep *sweeps, uint32_t count);
-/* The value of sweeps[which] at a point of the product; the last one changes fastest. */
+/* The value of sweeps[which] at a point of the product; the last sweep changes fastest. */
 const char *sweep_value(const struct sweep *sweeps, uint32_t count, uint32_t which, uint32_t point);

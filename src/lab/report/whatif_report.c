@@ -1,4 +1,4 @@
-/* whatif_report.c - how `symphony whatif` shows what it found: a table, or JSON. */
+/* whatif_report.c - how `symphony whatif` shows its results: a table, or JSON. */
 #include "lab/report/whatif_report.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "lab/report/simulate_report.h"
 
 #define MODELS_SHOWN  20
-#define LOOK_WITHIN_S 0.001 /* the looks' times are rounded to this */
+#define LOOK_WITHIN_S 0.001 /* precision of the looks' times */
 
 /* ---- a run ---- */
 
@@ -72,12 +72,12 @@ void whatif_run_free(struct whatif_run *run) {
 
 /* ---- what the server counted ---- */
 
-/* What the server counted in the time in which requests count in the simulations. */
+/* The server's counts of the time in which requests count in the simulations. */
 struct counted {
     double seconds, needed_mean, wanted_mean;
     uint64_t requests, bad;
     uint32_t present_least, present_most;
-    int64_t wanted_least, wanted_most, wanted_last; /* -1: it said nothing */
+    int64_t wanted_least, wanted_most, wanted_last; /* advised accelerators; -1: no advice */
 };
 
 static void wanted_add(struct counted *c, int64_t wanted) {

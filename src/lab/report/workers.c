@@ -18,10 +18,10 @@ struct piece {
 
 struct workers {
     const struct workers_job *job;
-    pthread_mutex_t lock; /* for the fields below */
+    pthread_mutex_t lock; /* lock of the fields below */
     pthread_cond_t changed;
     struct piece *pieces; /* [count] */
-    uint32_t next, done;  /* the next piece to begin; how many are done */
+    uint32_t next, done;  /* index of the next piece to begin; number of pieces done */
     bool failed;
 };
 

@@ -4,12 +4,14 @@
 #include <stdint.h>
 
 struct workers_job {
-    uint32_t count, threads; /* pieces, at least 1; threads, at least 1 */
-    /* Does one piece; on any of the threads. Not 0: no further pieces are begun. */
+    uint32_t count, threads; /* numbers of pieces and of threads, at least 1 each */
+    /* Does one piece, on any of the threads. If it does not return 0, no further pieces are begun. */
     int (*work)(void *context, uint32_t piece);
-    /* Takes a piece that is done, in order; on the caller's thread. A failed piece is taken, too, and is the last. */
+    /* Takes the result of a piece, in order, on the caller's thread. The result of a failed piece is taken, too, and is
+     * the last. */
     void (*take)(void *context, uint32_t piece, int rc);
-    /* Called at least five times a second meanwhile, with how many pieces are done; on the caller's thread. */
+    /* Called at least five times a second while the job runs, on the caller's thread, with the number of pieces that
+     * are done. */
     void (*tick)(void *context, uint32_t done);
     void *context;
 };

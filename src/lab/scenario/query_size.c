@@ -1,5 +1,5 @@
-/* query_size.c - how many items a request has. Every distribution is first a probability for each size, then their
- * sums, in which a draw searches. */
+/* query_size.c - draws the number of items of a request. Every distribution becomes a table of probabilities, then of
+ * their sums, in which a draw searches. */
 #include "lab/scenario/query_size.h"
 
 #include <errno.h>

@@ -15,22 +15,23 @@ enum query_size_kind { QUERY_CONSTANT, QUERY_UNIFORM, QUERY_GAUSSIAN, QUERY_PUBL
 
 struct query_size_spec {
     enum query_size_kind kind;
-    double a, b;           /* constant: a; uniform: a to b, whole numbers; Gaussian: mean a, standard deviation b */
-    const char *published; /* a name of data/query_size_distributions.csv, as query_size_published() gives it */
-    char table_path[4096]; /* lines `size` or `size,weight` */
+    double a, b; /* parameters: constant: a; uniform: whole numbers from a to b; Gaussian: mean a, standard deviation
+                  * b */
+    const char *published; /* name in data/query_size_distributions.csv, as query_size_published() returns it */
+    char table_path[4096]; /* path of a file with lines `size` or `size,weight` */
 };
 
 struct query_sizes {
     uint32_t least, most;
-    double up_to[QUERY_SIZE_MAX + 1]; /* the probability of at most so many; 1 at `most` */
+    double up_to[QUERY_SIZE_MAX + 1]; /* [n] probability of at most n items; 1 at `most` */
 };
 
 #define QUERY_DEEPRECSYS_NAMES "experiments, run_deeprecsys or run_deeprecinfra"
 /* The published distribution of a system ("kairos", "deeprecsys") and name; NULL if there is none. */
 const char *query_size_published(const char *system, const char *name);
 
-/* Fills the table. A Gaussian is rounded to whole numbers, and what lies outside 1 to QUERY_SIZE_MAX becomes the nearer
- * of them. -errno, "PATH:LINE: sentence" of a table's file. */
+/* Fills the table. A Gaussian is rounded to whole numbers; a number outside 1 to QUERY_SIZE_MAX becomes the nearer end.
+ * 0, or -errno with a sentence, "PATH:LINE: sentence" for a table's file. */
 int query_sizes_fill(const struct query_size_spec *spec, struct query_sizes *sizes, struct sy_error *err);
 
 uint32_t query_sizes_draw(const struct query_sizes *sizes, struct rng *rng);

@@ -10,8 +10,8 @@
 
 #define SEED_MAX 9007199254740992.0
 
-/* The sections, kept until all are known: models depend on the cluster, pipelines and the popularity on the
- * models. */
+/* The sections of a file. They are read in an order of their own, since models depend on the cluster, and pipelines and
+ * popularity on the models. */
 struct sections {
     const struct conf_node *cluster, *models, *pipelines, *workload, *policy, *network, *autoscale, *run;
 };

@@ -18,7 +18,7 @@ struct type_entry {
 
 struct cluster_section {
     const struct conf_node *accelerators, *faults, *scheduler_faults;
-    struct type_entry one; /* of a cluster of one type: its type and price */
+    struct type_entry one; /* type and price, in a cluster of one type */
     double memory_gib, noise;
     int64_t subclusters;
     double epoch_s, max_rate_rps;

@@ -11,7 +11,7 @@
 #include "model/config/model_name.h"
 
 #define WEIGHTS_MB_MAX   1e7
-#define MB               1e6 /* bytes, as the published tables count */
+#define MB               1e6 /* bytes of an MB in the published tables */
 #define MS_EXPECTED      "a number of milliseconds"
 #define WEIGHTS_EXPECTED "a number of megabytes"
 #define WEIGHT_EXPECTED  "how much a model's share weighs beside the others'"
@@ -84,9 +84,9 @@ uint32_t scenario_batch_max(const struct scenario *s, const struct scenario_mode
 
 /* Keys that zoo choices and own models share. */
 struct model_keys {
-    int64_t copies, slo_ns, load_ns; /* 0, 0, -1: not given */
-    int64_t batch_max;               /* 0: not given */
-    double weights_mb;               /* -1: not given */
+    int64_t copies, slo_ns, load_ns; /* not given: copies and slo_ns 0, load_ns -1 */
+    int64_t batch_max;               /* most items of a batch; 0: not given */
+    double weights_mb;               /* MB of weights; -1: not given */
     double weight;
     double best_effort;
     const struct conf_node *priorities; /* NULL: not given */
@@ -104,7 +104,7 @@ struct model_keys {
 
 static const struct model_keys model_keys_absent = {.copies = 1, .load_ns = -1, .weights_mb = -1, .weight = 1};
 
-/* Room for one more model; NULL after an error. */
+/* Makes room for one more model; NULL after an error. */
 static struct scenario_model *model_new(struct scenario *s, const struct conf_node *node, struct sy_error *err) {
     if (s->model_count == SCENARIO_MODELS_MAX) {
         conf_error(node, err, "more than %d models", SCENARIO_MODELS_MAX);
@@ -149,7 +149,7 @@ static int copies_add(struct scenario *s, const struct conf_node *node, struct s
     return 0;
 }
 
-/* What is said of its batches, and of its requests' classes. */
+/* Reads the keys about a model's batches, and about the classes of its requests. */
 static int classes_read(struct scenario_model *model, const struct model_keys *keys, struct sy_error *err) {
     const struct conf_node *list = keys->priorities;
     double sum = 0;
@@ -285,7 +285,7 @@ static int zoo_read(struct scenario *s, const struct conf_node *node, struct sy_
 /* ---- {name: R50, alpha_ms: 1.053, beta_ms: 5.072, slo_ms: 25, types: {a100: {latency_ms: {1: 2, 8: 6.5}}}} ---- */
 
 struct latency_keys {
-    double alpha_ms, beta_ms; /* -1: not given */
+    double alpha_ms, beta_ms; /* line of latencies; -1: not given */
     const struct conf_node *table;
 };
 
@@ -305,7 +305,7 @@ struct own_model {
     char name[MODEL_NAME_MAX];
     struct latency_keys latency;
     const struct conf_node *types, *suffix;
-    int64_t variants; /* 0: not given */
+    int64_t variants; /* number of variants; 0: not given */
     double suffix_weights_mb;
     bool shared;
     struct model_keys common;
@@ -323,7 +323,7 @@ static const struct conf_key own_keys[] = {
     CONF_KEYS_END,
 };
 
-/* What a suffix takes: the same everywhere, or by type. */
+/* The latency of a suffix: the same on all types, or by type. */
 struct suffix_keys {
     struct latency_keys latency;
     const struct conf_node *types;
@@ -386,7 +386,7 @@ static int points_read(const struct conf_node *table, struct scenario *s, struct
     return 0;
 }
 
-/* A line or a table, as `keys` has them. */
+/* Reads a latency from `keys`: a line or a table. */
 static int latency_read(const struct conf_node *node, const struct latency_keys *keys, struct scenario *s,
                         struct scenario_latency *latency, struct sy_error *err) {
     if (keys->table && (keys->alpha_ms >= 0 || keys->beta_ms >= 0))
@@ -405,7 +405,7 @@ static bool latency_given(const struct latency_keys *keys) {
     return keys->table || keys->alpha_ms >= 0 || keys->beta_ms >= 0;
 }
 
-/* A type's own latency instead of the model's. */
+/* Reads a type's own latency, which replaces that of the model. */
 static int own_types_read(struct scenario *s, const struct conf_node *types, struct scenario_latency *latencies,
                           struct sy_error *err) {
     if (types->kind != CONF_MAP)
@@ -510,7 +510,7 @@ static int names_check_unique(const struct scenario *s, const struct conf_node *
     return rc;
 }
 
-/* One zoo's, or a list whose items are models or zoos. */
+/* Reads the models of one zoo, or a list whose items are models or zoos. */
 int scenario_read_models(const struct conf_node *node, struct scenario *s, struct sy_error *err) {
     int rc = 0;
     if (node->kind == CONF_SCALAR)

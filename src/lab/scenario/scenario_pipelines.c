@@ -1,5 +1,5 @@
-/* scenario_pipelines.c - the section `pipelines` of a scenario: queries of several models, and how their SLOs are
- * split. */
+/* scenario_pipelines.c - the section `pipelines` of a scenario: reads queries of several models, and splits their SLOs.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 #define FAN_OUT_MOST     1000.0
 #define FAN_OUT_EXPECTED "the items that each item of the stages before comes to"
-#define TURNS            1.0 /* the paper's program: a batch takes its latency once */
+#define TURNS            1.0 /* split_stage.turns: an item takes the latency of one batch, as in the paper's program */
 
 /* ---- fan-outs ---- */
 
@@ -114,7 +114,7 @@ static int names_check(const struct stage_keys *keys, uint32_t count, struct sy_
     return 0;
 }
 
-/* The bits of the stages that one follows; false: not all have a number yet. */
+/* Finds the bits of the stages that a stage follows; false: not all of them have a number yet. */
 static bool after_find(const struct scenario_pipeline *p, const struct conf_node *after, uint64_t *bits) {
     *bits = 0;
     const struct conf_node *item = after && after->kind == CONF_LIST ? after->first : after;
@@ -185,7 +185,7 @@ struct splitting {
     struct split_stage stages[PIPELINE_STAGES_MAX];
     struct split_part parts[PIPELINE_STAGES_MAX];
     struct profile *profiles[PIPELINE_STAGES_MAX];
-    int64_t least_ns[PIPELINE_STAGES_MAX]; /* the pipeline's */
+    int64_t least_ns[PIPELINE_STAGES_MAX]; /* least times of the pipeline's stages */
     void *memory;
 };
 
@@ -196,7 +196,8 @@ static void splitting_free(struct splitting *split) {
     free(split);
 }
 
-/* Also sets least_ns of the stages: of one item on the fastest type. NULL: out of memory. */
+/* Makes the stages' profiles, and sets their least_ns: the time of one item on the fastest type. NULL: out of memory.
+ */
 static struct splitting *splitting_make(const struct scenario *s, struct pipeline *p) {
     double items[PIPELINE_STAGES_MAX];
     struct splitting *split = calloc(1, sizeof(*split));
@@ -398,7 +399,7 @@ int scenario_read_pipelines(const struct conf_node *node, const struct conf_node
     return rc;
 }
 
-/* Where the rate has steps, the highest counts: with less there are accelerators to spare. */
+/* The rate for which a pipeline is planned: of several steps the highest, since lower rates leave accelerators idle. */
 static double rate_of(const struct scenario *s, const struct scenario_pipeline *p) {
     double most_rps = 0;
     for (uint32_t i = 0; i < s->step_count; i++)
@@ -406,7 +407,7 @@ static double rate_of(const struct scenario *s, const struct scenario_pipeline *
     return p->share * most_rps;
 }
 
-/* A model without an SLO of its own has the least part that it gets. */
+/* Sets the SLO of a model without one of its own to the smallest part that a pipeline gives it. */
 static void model_slos_set(struct scenario *s, const struct pipeline *p) {
     for (uint32_t v = 0; v < p->stage_count; v++) {
         struct scenario_model *model = &s->models[p->stages[v].model];

@@ -8,20 +8,20 @@
 #define SECONDS_MAX      1e7
 #define SLO_MS_MAX       3.6e6
 
-/* `models` says what the accelerators are if `node`, the cluster, does not. */
+/* Reads the cluster, `node`. If it names no accelerators, those of `models` are taken. */
 int scenario_read_cluster(const struct conf_node *node, const struct conf_node *models, struct scenario *s,
                           struct sy_error *err);
 int scenario_read_models(const struct conf_node *node, struct scenario *s, struct sy_error *err);
-/* Makes room for the pipelines, so that models may be without SLOs. */
+/* Makes room for the pipelines, before the models are read: with pipelines, models need no SLOs. */
 int scenario_take_pipelines(const struct conf_node *node, struct scenario *s, struct sy_error *err);
-/* `models` is named where one of them has no SLO. */
+/* Reads the pipelines, `node`. An error names a line of `models` where a model has no SLO. */
 int scenario_read_pipelines(const struct conf_node *node, const struct conf_node *models, struct scenario *s,
                             struct sy_error *err);
-/* After the workload has been read: divides the SLOs whose parts depend on rates, and gives models without an SLO
- * theirs. `node` is the pipelines'. */
+/* After the workload has been read: divides the SLOs of pipelines whose parts depend on rates, and sets the SLOs of
+ * models without one. `node`: the pipelines. */
 int scenario_split_pipelines(const struct conf_node *node, struct scenario *s, struct sy_error *err);
-/* The greatest batch of a model that takes no longer than time_ns, on the type where it is greatest; at least 1. 0: out
- * of memory. */
+/* The largest batch of a model that takes at most time_ns, on the type that can run the largest; at least 1. 0: out of
+ * memory. */
 uint32_t scenario_batch_max(const struct scenario *s, const struct scenario_model *model, int64_t time_ns);
-/* `node` may be NULL. */
+/* Reads the workload, `node`, which may be NULL. */
 int scenario_read_workload(const struct conf_node *node, struct scenario *s, struct sy_error *err);

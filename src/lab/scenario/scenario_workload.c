@@ -1,4 +1,4 @@
-/* scenario_workload.c - the section `workload` of a scenario: how many requests, when, and of which models. */
+/* scenario_workload.c - the section `workload` of a scenario: number, times and models of requests. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -131,7 +131,7 @@ static int arrivals_read(const struct conf_node *node, struct scenario *s, struc
     return conf_error(node, err, "expected poisson, uniform, {gamma: SHAPE} or {trace: FILE}");
 }
 
-/* Is `name` this model, or one of its copies (NAME-1...)? */
+/* Whether `name` is this model, or one of its copies (NAME-1...). */
 static bool is_copy_of(const char *name, const char *base) {
     size_t length = strlen(base);
     if (strncmp(name, base, length) != 0)
@@ -140,7 +140,7 @@ static bool is_copy_of(const char *name, const char *base) {
     return !*rest || (rest[0] == '-' && rest[1] && strspn(rest + 1, "0123456789") == strlen(rest + 1));
 }
 
-/* How many models a name means: that one, or all its copies. */
+/* The number of models that a name means: one, or all its copies. */
 static uint32_t matches_count(const struct scenario *s, const char *base, bool *exact) {
     uint32_t matches = 0;
     *exact = false;

@@ -26,7 +26,8 @@ static uint32_t copy_base(const char *text, uint32_t i) {
     return length > tail && strcmp(text + length - tail, suffix) == 0 ? (uint32_t)(length - tail) : 0;
 }
 
-/* How many models from `first` on are the copies 1, 2, ... of one; 0 if `first` is not the first of such copies. */
+/* The number of models from `first` on that are the copies 1, 2, ... of one model; 0 if `first` is not the first copy.
+ */
 static uint32_t copies_count(const struct trace_builder *b, uint32_t first) {
     const char *text = b->models[first].name;
     uint32_t base = copy_base(text, 1), count = 0;

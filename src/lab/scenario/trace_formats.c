@@ -1,4 +1,4 @@
-/* trace_formats.c - the formats of recorded arrivals. */
+/* trace_formats.c - reads the formats of recorded arrivals. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,13 +10,13 @@
 #define SECONDS_MAX 1e9
 #define RATE_MAX    1e9
 #define SLO_MS_MAX  3.6e6
-#define AZURE_TEXTS 4 /* columns before the minutes */
+#define AZURE_TEXTS 4 /* columns of text, before those of minutes */
 #define MINUTE_S    60
 #define CALLS_MAX   1000000000
 
 /* ---- Azure Functions 2019 ---- */
 
-/* How many minutes the header has, numbered from 1. */
+/* The number of minutes in the header, which are numbered from 1. */
 static int azure_header_read(struct trace_builder *b, uint32_t *minutes, struct sy_error *err) {
     char *rest = b->lines.text;
     for (int i = 0; i < AZURE_TEXTS; i++)
@@ -33,7 +33,7 @@ static int azure_header_read(struct trace_builder *b, uint32_t *minutes, struct 
     return *minutes ? 0 : lines_error(&b->lines, err, "expected HashOwner,HashApp,HashFunction,Trigger,1,2,...");
 }
 
-/* A count and the comma after it, if there is one; -1 if that is not what stands there. */
+/* Reads a count and the comma after it, if there is one; -1 if the text is no count. */
 static int64_t count_read(const char **at) {
     int64_t count = 0;
     const char *digit = *at;
@@ -105,7 +105,7 @@ int trace_read_azure(struct trace_builder *b, struct sy_error *err) {
 
 /* ---- lines ---- */
 
-/* Reads line after line from the one at hand, but for a header that starts with `heading`. */
+/* Reads line after line, from the present line on, except a header that starts with `heading`. */
 static int lines_read(struct trace_builder *b, const char *heading,
                       int (*line_read)(struct trace_builder *b, struct sy_error *err), struct sy_error *err) {
     int rc = strncmp(b->lines.text, heading, strlen(heading)) == 0 ? lines_next(&b->lines, err) : 1;
@@ -130,7 +130,7 @@ static bool priority_read(const char *field, uint32_t priorities, double *priori
             *priority == (uint32_t)*priority);
 }
 
-/* What a line says of a request, behind its model. */
+/* Reads the fields of a request behind its model. */
 static int request_read(struct trace_builder *b, char *rest, struct trace_entry *entry, struct sy_error *err) {
     const char *items = lines_field(&rest), *slo = lines_field(&rest), *priority = lines_field(&rest);
     uint32_t priorities = b->models[entry->model].priorities;

@@ -1,4 +1,4 @@
-/* checker.c - the invariants of a run. */
+/* checker.c - checks the invariants of a run. */
 #include "lab/sim/checker.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 enum request_state { UNKNOWN, WAITING, REFUSED, STARTED, ANSWERED };
 
 struct checked_request {
-    int64_t latest_ns; /* by when it must have left the scheduler */
+    int64_t latest_ns; /* time by which the request must have left the scheduler */
     int64_t deadline_ns;
     uint32_t model, items;
     bool best_effort;
@@ -18,12 +18,12 @@ struct checked_request {
 
 struct checked_accelerator {
     bool running;
-    uint32_t part; /* sub-cluster */
+    uint32_t part; /* sub-cluster of the accelerator */
 };
 
-/* A model, with several sub-clusters. */
+/* A model; used only with several sub-clusters. */
 struct checked_model {
-    uint32_t part; /* UINT32_MAX: of none */
+    uint32_t part; /* sub-cluster of the model; UINT32_MAX: none */
 };
 
 struct checker {
@@ -32,13 +32,13 @@ struct checker {
     struct checked_request *requests; /* [requests_max] by handle */
     struct checked_accelerator *accelerators;
     struct checked_model *models;
-    int64_t wait_most_ns; /* that a move may take; negative: any time */
-    /* the batch being started */
+    int64_t wait_most_ns; /* longest time that a move may take; negative: any time */
+    /* fields of the batch that is being started */
     int64_t now_ns, finish_ns;
     uint32_t model, accelerator, items, items_left, items_first;
-    bool best_effort; /* its first request is best effort */
+    bool best_effort; /* whether the batch's first request is best effort */
     bool lateness_allowed;
-    char wrong[256]; /* "": nothing */
+    char wrong[256]; /* sentence about the first broken invariant; "": none */
 };
 
 static size_t align(size_t bytes) {
@@ -65,7 +65,7 @@ static const char *state_name(enum request_state state) {
     return names[state];
 }
 
-/* The request of a handle if it waits, else NULL after noting what is wrong. */
+/* The request of a handle if it waits; else NULL, after noting the mistake. */
 static struct checked_request *waiting(struct checker *checker, uint64_t handle, const char *what) {
     handle = sim_request_number(handle);
     if (handle >= checker->requests_max || checker->requests[handle].state == UNKNOWN) {
@@ -217,7 +217,7 @@ static void on_ended(void *context, int64_t now_ns, uint32_t accelerator) {
     checker->accelerators[accelerator].running = false;
 }
 
-/* It comes from nowhere and goes to nowhere, so that it is in one at a time. */
+/* A model may move only from one sub-cluster to none, and from none to one, so that it is in one at a time. */
 static void on_assigned(void *context, int64_t now_ns, uint32_t model, uint32_t part) {
     struct checker *checker = context;
     uint32_t before = checker->models[model].part;

@@ -1,4 +1,4 @@
-/* cluster.c - a scenario made into what sim_run() takes. */
+/* cluster.c - makes the arguments of sim_run() from a scenario. */
 #include "lab/sim/cluster.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ static struct profile *table_new(struct cluster *c, uint32_t batch_max) {
     return profile;
 }
 
-/* What variants share, and what each has of its own. */
+/* Makes the tables of the prefix that variants share, and of a variant's suffix. */
 static int variants_make(struct cluster *c, const struct scenario_model *from, struct sim_model *to, uint32_t t) {
     struct profile *prefix = table_new(c, to->batch_max), *suffix = table_new(c, to->batch_max);
     if (!prefix || !suffix)
@@ -176,7 +176,7 @@ static enum sim_arrivals arrivals_of(const struct scenario *s) {
     return kinds[s->arrivals];
 }
 
-/* Whoever does not load models has all of them everywhere. */
+/* Policies that do not load models have all models on all accelerators. */
 static uint64_t memory_of(const struct scenario *s) {
     const struct central_ops *central = s->policy->central;
     return central && central->uses_memory ? s->memory_bytes : 0;

@@ -1,4 +1,4 @@
-/* decision_replay.c - steps fresh cores, or a fresh advisor, as a log says, and compares what they say. */
+/* decision_replay.c - steps fresh cores, or a fresh advisor, as a log says, and compares their output with the log. */
 #include "lab/sim/decision_replay.h"
 
 #include <errno.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SCRATCH_BYTES (1 << 20) /* of what one step says */
+#define SCRATCH_BYTES (1 << 20) /* bytes for the output of one step */
 
 /* The core of a variant. */
 struct core_place {
@@ -20,7 +20,7 @@ struct replay {
     const struct policy_ops *policy;
     struct policy_options options;
     uint32_t types;
-    /* a model thread's */
+    /* fields for the log of a model thread */
     struct request_pool pool;
     struct request_node *nodes;
     struct core_place *cores; /* [core_count] */
@@ -28,26 +28,26 @@ struct replay {
     struct queue_levels **levels; /* [level_count] */
     uint32_t level_count;
     struct model_output model_out;
-    /* a rank thread's */
+    /* fields for the log of a rank thread */
     struct rank_core *rank;
     struct rank_output rank_out;
     uint32_t part;
     size_t loads_room;
-    /* of the log of advice */
+    /* fields for the log of advice */
     bool advises;
     struct advisor advisor;
     int64_t looked_ns;
     double needed_ns[AUTOSCALE_PARTS_MAX];
-    /* of the entry at hand */
+    /* fields of the present entry */
     const char *at, *end;
-    struct decision_log said; /* what is said again */
+    struct decision_log said; /* output of the fresh cores */
 };
 
 static int bad(struct replay *r) {
     return error_set(r->err, -EINVAL, "step %" PRIu64 ": the log is broken", r->result->steps);
 }
 
-/* The next bytes of the entry; NULL: there are not so many. */
+/* Takes the next bytes of the entry; NULL: the entry has fewer. */
 static const void *take(struct replay *r, size_t bytes) {
     const char *at = r->at;
     if ((size_t)(r->end - at) < bytes)
@@ -56,7 +56,7 @@ static const void *take(struct replay *r, size_t bytes) {
     return at;
 }
 
-/* Whether what was said again is what the rest of the entry has, which is filled up to 8 bytes. */
+/* Whether the output of the fresh cores equals the rest of the entry, which is filled up to 8 bytes. */
 static int said_compare(struct replay *r, const struct decision_step *step, const char *who) {
     size_t from = sizeof(struct decision_head), bytes = r->said.used - from, left = (size_t)(r->end - r->at);
     r->result->steps++;
@@ -120,7 +120,7 @@ static struct queue_levels *levels_take(struct replay *r, const struct decision_
     return *levels;
 }
 
-/* Takes a configuration from the entry, and what it pointed to. False: the entry is too short. */
+/* Takes a configuration from the entry, and the memory that it points to. False: the entry is too short. */
 static bool config_take(struct replay *r, struct model_core_config *config) {
     const struct model_core_config *raw = take(r, sizeof(*raw));
     if (!raw)
@@ -316,7 +316,7 @@ int decision_loads_check(const struct decision_replay *advice, const struct deci
 
 /* ---- advice ---- */
 
-/* Takes what the rank cores had said; sets by how much each has grown since the last look. */
+/* Takes the loads that the rank cores had put out, and computes the growth of each since the last look. */
 static int needed_take(struct replay *r, uint32_t parts, double *grown_ns) {
     const double *said = take(r, parts * sizeof(*said));
     for (uint32_t k = 0; k < parts && said; k++) {
@@ -342,7 +342,7 @@ static int advice_begin(struct replay *r) {
     return needed_take(r, advisor->parts, grown_ns);
 }
 
-/* Whether the load seen is that of the rank cores. */
+/* Whether the load that the look saw is that of the rank cores. */
 static bool load_is_theirs(const struct replay *r, const struct advisor_load *load, const double *grown_ns,
                            int64_t passed_ns) {
     uint32_t parts = r->advisor.autoscale.count;

@@ -2,7 +2,7 @@
 #include "lab/sim/goodput.h"
 
 #define GUESS_SHARE  0.8
-#define GROWTH_FIRST 1.05 /* guesses are good more often than not */
+#define GROWTH_FIRST 1.05 /* first factor of the search's steps: small, since most guesses are good */
 #define GROWTH_MOST  1.3
 #define DOUBTS       6 /* rates tried above the boundary: 2, 4, .. 64 times `within` over it */
 #define DOUBT_ROUNDS 4
@@ -10,7 +10,7 @@
 struct search {
     int (*holds)(void *context, double rate_rps);
     void *context;
-    double low, high; /* holds, fails; 0: none known */
+    double low, high; /* highest rate known to hold, and lowest known to fail; 0: none */
     bool stopped;
 };
 
@@ -24,7 +24,7 @@ static bool search_try(struct search *s, double rate_rps) {
     return held > 0;
 }
 
-/* From a rate that holds up to one that fails; false: everything up to `most` holds. */
+/* Raises the rate from one that holds to one that fails; false: all rates up to `most` hold. */
 static bool climb(struct search *s, double most_rps) {
     double factor = GROWTH_FIRST;
     while (s->low < most_rps && !s->stopped) {
@@ -121,7 +121,7 @@ size_t goodput_bytes(const struct sim_config *config, double guess_rps) {
     return sim_bytes(&run);
 }
 
-/* Accelerator time that an item takes at the least, on the type where that is least. */
+/* The least accelerator time of an item, on the type that needs the least. */
 static double item_ns(const struct sim_config *config, const struct sim_model *model) {
     double least_ns = 0;
     for (uint32_t t = 0; t < config->types; t++)

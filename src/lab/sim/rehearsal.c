@@ -1,4 +1,4 @@
-/* rehearsal.c - the twins, when there are any, and which way has lost least. */
+/* rehearsal.c - runs the twins, and finds the way that has lost least. */
 #include "lab/sim/rehearsal.h"
 
 #include <string.h>
@@ -6,15 +6,16 @@
 #include "core/util/fmath.h"
 #include "lab/sim/sim_state.h"
 
-/* The numbers are those of sched/policy/deferred.c and docs/scheduling.md. 4. A loss, or a difference between two, that
- * matters: a tenth of what goodput allows. With fewer lost requests there are no twins, and a way that is not better by
- * so much does not take the place of another. */
+/* The numbers are those of sched/policy/deferred.c and docs/scheduling.md. 4. Least loss, and least difference between
+ * two losses, that matters: a tenth of the loss that goodput allows. With fewer lost requests there are no twins, and a
+ * way that is not better by this difference does not replace another. */
 #define LOSS 0.001
-/* 12. What was lost so long ago counts half as much as what is lost now: long enough to see through bursts, short
- * enough to follow the load. The twins end when the first way has lost nothing that matters at so many looks in a row,
- * and of what still counts has not lost more than the best way by a difference that matters. */
+/* 12. Time after which a lost request counts half: long enough to see through bursts, short enough to follow the load.
+ * The twins end when the first way has lost nothing that matters at this number of looks in a row, and its loss exceeds
+ * that of the best way by no difference that matters. */
 #define HALF_LIFE_S 10
-/* What a twin loses at first does not count: its cores have to learn the rates, which are means over 2 s. */
+/* Number of first looks at which a twin's losses do not count: its cores have to learn the rates, which are means over
+ * 2 s. */
 #define LOOKS_LEARNING 2
 
 /* An emulated cluster that keeps to one way. */
@@ -23,25 +24,25 @@ struct twin {
     void *memory; /* of sim_bytes() */
     struct sim *sim;
     struct sim_result result;
-    double *bad;    /* [models] requests refused or late, the older the less */
-    uint64_t *seen; /* [models] of these, up to the last look */
+    double *bad;    /* [models] requests refused or late; older ones count less */
+    uint64_t *seen; /* [models] requests refused or late up to the last look */
 };
 
 struct rehearsal {
     uint32_t ways, models, accelerators;
     struct twin twins[POLICY_WAYS_MAX];
-    bool *up;            /* [accelerators] in service */
-    double *offered;     /* [models] requests, the older the less, */
-    uint64_t *asked;     /* [models] and up to the last look */
-    int64_t begun_ns;    /* time 0 of the twins */
-    uint32_t looks;      /* since then, */
-    uint32_t quiet;      /* and the last ones of these at which the first way had lost nothing that matters */
-    uint64_t impossible; /* requests since the last look that nothing could answer in time */
+    bool *up;            /* [accelerators] whether the accelerator is in service */
+    double *offered;     /* [models] requests offered; older ones count less */
+    uint64_t *asked;     /* [models] requests offered up to the last look */
+    int64_t begun_ns;    /* time at which the twins began: their time 0 */
+    uint32_t looks;      /* number of looks since the twins began */
+    uint32_t quiet;      /* number of last looks in a row at which the first way had lost too few requests to matter */
+    uint64_t impossible; /* requests since the last look that no way could answer in time */
     uint32_t way;
     bool runs;
 };
 
-/* What each twin emulates, except its way: no traffic of its own, nothing that fails, everything counts. */
+/* The configuration of all twins, except their ways: no traffic of their own, no faults, and all requests count. */
 static struct sim_config twin_config(const struct sim_config *cluster) {
     struct sim_config c = *cluster;
     c.pipelines = NULL; /* their stages' requests come one by one */
@@ -117,7 +118,7 @@ static void until(struct rehearsal *r, struct twin *twin, int64_t now_ns) {
         sim_until(twin->sim, at_ns);
 }
 
-/* Whether a request could be in time if nothing else was to be done. If not, no way changes that. */
+/* Whether a request could be in time if it was the only one. If not, it is lost by every way. */
 static bool possible(const struct rehearsal *r, const struct request_message *message) {
     const struct sim_config *c = &r->twins[0].config;
     const struct sim_model *model = &c->models[message->model];
@@ -182,8 +183,8 @@ static void begin(struct rehearsal *r, int64_t now_ns) {
     }
 }
 
-/* Adds what has happened since the last look, which it returns, to the part `fade` of what happened before; while the
- * cores learn it is forgotten. */
+/* Returns the growth of a count since the last look, and adds it to `fade` times the older growth in *faded; while the
+ * cores learn, *faded stays 0. */
 static uint64_t count(double *faded, uint64_t *seen, uint64_t now, double fade, bool learning) {
     uint64_t new = now - *seen;
     *faded = learning ? 0 : *faded * fade + (double)new;
@@ -208,8 +209,8 @@ static void twins_count(struct rehearsal *r, int64_t now_ns) {
     r->quiet = rehearsal_begins(offered, bad) ? 0 : r->quiet + 1;
 }
 
-/* What a way loses: the root of the mean square of the share that each model loses of its requests, since one model
- * that loses a tenth is worse than ten that lose a hundredth. */
+/* The loss of a way: the root mean square of the models' shares of lost requests, since one model that loses a tenth is
+ * worse than ten that lose a hundredth. */
 static double loss_of(const struct rehearsal *r, uint32_t way) {
     double sum = 0;
     for (uint32_t m = 0; m < r->models; m++) {

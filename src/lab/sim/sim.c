@@ -7,9 +7,9 @@
 #include "core/util/fmath.h"
 #include "lab/sim/sim_state.h"
 
-#define GO_ON_EVENTS  8192 /* some milliseconds */
+#define GO_ON_EVENTS  8192 /* events between two calls of go_on: some milliseconds */
 #define REQUESTS_MORE 65536
-#define REQUESTS_MOST UINT32_MAX /* 256 GiB */
+#define REQUESTS_MOST UINT32_MAX /* requests in the pool: 256 GiB */
 
 /* ---- memory ---- */
 
@@ -198,7 +198,7 @@ static void arrival_schedule(struct sim *sim, uint32_t number) {
     sim_source_set(sim, sim->sources.arrivals + number, more ? stream->next.arrival_ns : TIME_NEVER);
 }
 
-/* No room for one more request. */
+/* Refuses a request for which there is no room. */
 static bool full(const struct sim *sim) {
     return sim->pool.used + sim->links.requests >= sim->pool.capacity ||
            (sim->config->queue_capacity && sim->queued >= sim->config->queue_capacity);
@@ -280,7 +280,7 @@ static void fall_silent(struct sim *sim, uint32_t a) {
     stall(sim, a);
 }
 
-/* A backend was silent for so short a time that nobody noticed. */
+/* Ends the silence of a backend that was too short to be noticed. */
 static void speak(struct sim *sim, uint32_t a) {
     sim->accelerators[a].silent = false;
     sim_tell_joined(sim, a);
@@ -371,7 +371,8 @@ static void source_handle(struct sim *sim, uint32_t source) {
         sim->driver->due(sim, source - s->driver);
 }
 
-/* How many bad requests of each model, and queries of each pipeline, are too many. */
+/* Sets the number of bad requests of each model, and of bad queries of each pipeline, above which the run is given up.
+ */
 static void bad_most_set(struct sim *sim) {
     const struct sim_config *c = sim->config;
     double shares = workload_shares(c), offered = 0;

@@ -75,7 +75,7 @@ static struct sim_batch *lane_head(struct sim *sim, const struct sim_lane *lane)
 
 /* ---- batches ---- */
 
-/* Which of a model's variants a request is for: as likely each, and the same in every run of a seed. */
+/* The variant that a request is for: each is as likely, and the same in every run of a seed. */
 static uint32_t request_variant(const struct sim *sim, uint64_t handle, uint32_t variants) {
     uint64_t x = sim_request_number(handle) + sim->config->seed * 0x9e3779b97f4a7c15ULL;
     x = (x ^ x >> 33) * 0xff51afd7ed558ccdULL; /* MurmurHash3's finalizer */
@@ -83,7 +83,7 @@ static uint32_t request_variant(const struct sim *sim, uint64_t handle, uint32_t
     return (uint32_t)((x ^ x >> 33) % variants);
 }
 
-/* What the parts of a batch of variants take: the prefix, and then the suffix of each that has items. */
+/* The time of the parts of a batch of variants: the prefix, and the suffix of each variant that has items. */
 static int64_t variants_run(struct sim *sim, const struct sim_batch *batch, uint32_t type) {
     const struct sim_model *model = &sim->config->models[batch->model];
     struct sim_model_result *result = &sim->result->models[batch->model];
@@ -108,7 +108,7 @@ static int64_t variants_run(struct sim *sim, const struct sim_batch *batch, uint
     return prefix_ns + suffix_ns;
 }
 
-/* What a batch really takes. */
+/* The time that a batch takes, with noise. */
 static int64_t run_draw(struct sim *sim, const struct sim_batch *batch, uint32_t type) {
     const struct sim_model *model = &sim->config->models[batch->model];
     int64_t run_ns = model->variants ? variants_run(sim, batch, type) : model->profiles[type]->latency_ns[batch->items];
@@ -209,7 +209,7 @@ static void run_begin(struct sim *sim, uint32_t a, struct sim_batch *batch) {
                            sim->now_ns + batch->run_ns);
 }
 
-/* When the next thing happens in a lane: the batch under way ends, or the next one may begin. */
+/* The time of a lane's next event: the batch under way ends, or the next one may begin. */
 static int64_t lane_next(struct sim *sim, const struct sim_accelerator *accelerator, const struct sim_lane *lane) {
     const struct sim_batch *batch = lane_head(sim, lane);
     if (!batch)
@@ -227,7 +227,7 @@ static struct sim_batch *lane_ready(struct sim *sim, const struct sim_accelerato
     return ready ? lane_head(sim, lane) : NULL;
 }
 
-/* Begins what can begin, and sets when to look again. */
+/* Begins the batches that can begin, and sets the time of the next look. */
 static void runs_go_on(struct sim *sim, uint32_t a) {
     struct sim_accelerator *accelerator = &sim->accelerators[a];
     struct sim_batch *batch;

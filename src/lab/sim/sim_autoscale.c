@@ -1,13 +1,15 @@
 /* sim_autoscale.c - accelerators that come and go with the load.
  *
- * A look at the load every few seconds, advice (sched/plan/autoscale_parts.h), and what follows from it: an accelerator
- * that is asked for is there after its start delay, one that is released gets nothing new and ends what it has. Those
- * with the lowest numbers are in service. Where memory is limited, one that comes has no model loaded. */
+ * Every few seconds there is a look at the load, and advice (sched/plan/autoscale_parts.h). An accelerator that is
+ * asked for is there after its start delay; an accelerator that is released gets no new batches and ends those that it
+ * has. The accelerators with the lowest numbers are in service. Where memory is limited, an accelerator that comes has
+ * no model loaded. */
 #include "lab/sim/sim_state.h"
 
-#define BUSY_STILL_NS (10 * NS_PER_MS) /* one that still runs what it had when it was released starts so much later */
+/* Delay of the start of an accelerator that still runs batches from before its release. */
+#define BUSY_STILL_NS (10 * NS_PER_MS)
 
-/* Looks in a run, and so the most advice. */
+/* Number of looks in a run, and with that the most changes of advice. */
 static uint32_t looks_most(const struct sim_config *c) {
     double looks = (c->warmup_s + c->seconds) * (double)NS_PER_S / (double)c->autoscale->every_ns;
     return looks < 1e8 ? (uint32_t)looks + 2 : 100000000;
@@ -17,7 +19,7 @@ static uint32_t parts_count(const struct sim *sim) {
     return sim->driver->parts ? sim->driver->parts(sim->config) : 1;
 }
 
-/* What is kept of the sub-clusters. */
+/* Memory for the counts of sub-clusters. */
 static void parts_layout(struct sim *sim, struct arena *arena) {
     uint32_t count = parts_count(sim), several = count > 1 ? count : 0;
     struct sim_scaling scratch, *s = arena->base ? &sim->scaling : &scratch;
@@ -54,7 +56,7 @@ void sim_scaling_count(struct sim *sim, uint32_t model, bool bad) {
     s->seen[part].bad += bad;
 }
 
-/* Counts the time in service until now; from now on so many accelerators are in service. */
+/* Counts the time in service until now; from now on `present` accelerators are in service. */
 static void present_set(struct sim *sim, uint32_t present) {
     struct sim_scaling *s = &sim->scaling;
     s->present_ns += (double)s->present * (double)sim_counted_ns(sim, s->since_ns, sim->now_ns);
@@ -78,7 +80,7 @@ void sim_scaling_begin(struct sim *sim) {
     sim_source_set(sim, sim->sources.looks, c->autoscale->every_ns);
 }
 
-/* What has happened since the last look. */
+/* The load since the last look. */
 static struct autoscale_seen seen_since(struct sim *sim) {
     struct sim_scaling *s = &sim->scaling;
     double every_ns = (double)sim->config->autoscale->every_ns, grown_ns = 0;
@@ -108,7 +110,8 @@ static void next_start_set(struct sim *sim) {
     sim_source_set(sim, sim->sources.starts, at_ns > sim->now_ns ? at_ns : sim->now_ns); /* the one before was late */
 }
 
-/* Those that are asked for last are the first to be called off. */
+/* Carries out the advice to have `wanted` accelerators. Accelerators that are still starting are called off first, the
+ * last one asked for before the others. */
 static void follow(struct sim *sim, uint32_t wanted) {
     struct sim_scaling *s = &sim->scaling;
     const struct sim_config *c = sim->config;

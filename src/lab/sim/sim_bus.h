@@ -1,7 +1,7 @@
-/* sim_bus.h - messages in order, each with its time of arrival: what a ring of the live threads is in virtual time. For
- * the files of the simulator only.
+/* sim_bus.h - messages in order, each with its time of arrival: in virtual time what a ring is between live threads.
+ * For the files of the simulator only.
  *
- * Every message begins with its time of arrival (int64_t). None overtakes another of the same bus. */
+ * Every message begins with its time of arrival (int64_t). No message overtakes another of the same bus. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,8 +14,8 @@ struct bus {
     char *slots;
     size_t slot_bytes;
     uint32_t capacity, head, count;
-    int64_t last_ns; /* the newest one's time: none may overtake it */
-    int64_t told_ns; /* the arrival of the oldest, as its source of events was last told */
+    int64_t last_ns; /* arrival of the newest message, which no other may overtake */
+    int64_t told_ns; /* time at which the bus's source of events is set: the arrival of the oldest message */
 };
 
 static inline void bus_take(struct arena *arena, struct bus *bus, size_t slot_bytes, uint32_t capacity) {
@@ -23,8 +23,8 @@ static inline void bus_take(struct arena *arena, struct bus *bus, size_t slot_by
     bus->slots = arena_take(arena, slot_bytes * capacity);
 }
 
-/* Wraps a place in the circle that may be up to a round too far. A division would cost more than all else in a
- * message. */
+/* Wraps an index in the circle that may be up to one round too far. A division would cost more than all else that is
+ * done for a message. */
 static inline uint32_t bus_wrap(const struct bus *bus, uint32_t at) {
     return at < bus->capacity ? at : at - bus->capacity;
 }
@@ -33,7 +33,7 @@ static inline void *bus_slot(const struct bus *bus, uint32_t i) {
     return bus->slots + bus_wrap(bus, bus->head + i) * bus->slot_bytes;
 }
 
-/* Room for one more message that is to arrive then, or behind the newest. */
+/* Makes room for one more message, which arrives at at_ns, or with the newest if that arrives later. */
 static inline void *bus_push(struct bus *bus, int64_t at_ns) {
     if (at_ns < bus->last_ns)
         at_ns = bus->last_ns;
@@ -51,7 +51,8 @@ static inline void bus_pop(struct bus *bus) {
     bus->count--;
 }
 
-/* The oldest message if it has arrived. When half full, the oldest arrives early. */
+/* The oldest message if it has arrived; else NULL. When the bus is more than half full, the oldest message arrives
+ * early. */
 static inline void *bus_arrived(const struct bus *bus, int64_t now_ns) {
     if (bus->count == 0)
         return NULL;

@@ -1,15 +1,17 @@
-/* sim_central.c - drives a central policy: one scheduler that is told of requests and of what accelerators did. */
+/* sim_central.c - drives a central policy: one scheduler, which is told of requests, and of the ends of batches and
+ * loads. */
 #include <stdlib.h>
 
 #include "lab/sim/sim_state.h"
 
 struct central {
     void *core;
-    double needed_ns;     /* time of accelerators that the load has needed, as the policy planned, */
-    int64_t needed_at_ns; /* until then */
-    int64_t timer_ns;     /* when it wants to be stepped; the heap may still hold an earlier time */
+    double needed_ns;     /* accelerator time that the load has needed up to needed_at_ns, by the policy's plan */
+    int64_t needed_at_ns; /* time up to which needed_ns counts */
+    int64_t timer_ns;     /* time at which the core wants its next step; the core's source may have an earlier time */
     struct central_output out;
-    /* Ends that were not told yet, since a batch that a step sends may be over at once. A queue in a circle. */
+    /* Ends of batches that the core was not told of yet, since a batch that a step sends may be over at once; a circle.
+     */
     struct central_ended *ended;
     uint32_t ended_head, ended_count, ended_most;
 };
@@ -102,7 +104,8 @@ static void action_send(struct sim *sim, const struct central_action *action) {
     sim_send(sim, action->accelerator, &batch);
 }
 
-/* Counts what the load has needed since the last count: as many accelerators as the core still says. */
+/* Adds the accelerator time that the load has needed since the last count, by the number of accelerators that the core
+ * puts out. */
 static void needed_count(struct sim *sim) {
     struct central *central = central_of(sim);
     const struct central_ops *ops = sim->config->policy->central;

@@ -1,10 +1,11 @@
-/* sim_cores.c - drives model cores and rank cores, the scheduler objects of the live server.
+/* sim_cores.c - drives model cores and rank cores, which are those of the live server.
  *
  * Messages between them go through queues that keep their order, as the rings of the live threads do: three for each
  * rank core. Without delays they are drained before time moves on. */
 #include "lab/sim/sim_cores_state.h"
 
-#define BUS_DELAYED 16384 /* messages that may be on their way at once; when half full, the oldest arrives early */
+/* Most messages of a bus on their way at once; when it is half full, the oldest arrives early. */
+#define BUS_DELAYED 16384
 
 static uint32_t source_of(const struct sim *sim, uint32_t kind, uint32_t part) {
     return sim->sources.driver + sim->config->model_count + kind * cores_of(sim)->part_count + part;
@@ -110,7 +111,7 @@ static void cores_begin(struct sim *sim) {
 
 /* ---- messages ---- */
 
-/* When a message that is sent now is to arrive. */
+/* The time of arrival of a message that is sent now. */
 static int64_t arrival_draw(struct sim *sim) {
     const struct sim_config *c = sim->config;
     int64_t delay_ns = c->message_ns;
@@ -182,7 +183,7 @@ static void candidates_copy(struct sim *sim, struct rank_message *message) {
         message->candidates[t] = cores_of(sim)->model_out.candidates[t];
 }
 
-/* Keeps what a rank core that the model joins will be told. */
+/* Keeps the messages that a rank core gets when the model joins it. */
 static void remember(struct cores *cores, uint32_t types, uint32_t model) {
     const struct model_output *out = &cores->model_out;
     if (out->candidate_changed)
@@ -191,7 +192,7 @@ static void remember(struct cores *cores, uint32_t types, uint32_t model) {
         cores->places[model].rates = out->rates;
 }
 
-/* Does what a model core's step asked for; `grant` is what it answered to, or NULL. */
+/* Carries out the output of a model core's step; `grant`: the grant that the step answered, or NULL. */
 static void model_done(struct sim *sim, uint32_t model, const struct grant_message *grant) {
     struct cores *cores = cores_of(sim);
     const struct model_output *out = &cores->model_out;
@@ -377,7 +378,7 @@ static void bus_tell(struct sim *sim, struct bus *bus, uint32_t source) {
     sim_source_set(sim, source, next_ns);
 }
 
-/* Delivers every message that has arrived, and what it leads to in the same instant. */
+/* Delivers every message that has arrived, and the messages that follow from these in the same instant. */
 static void cores_deliver(struct sim *sim) {
     struct cores *cores = cores_of(sim);
     while (message_next(sim) || grant_next(sim) || notice_next(sim))

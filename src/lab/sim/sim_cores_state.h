@@ -12,7 +12,7 @@
 struct sim_grant { /* rank core, or an executor -> model core */
     int64_t at_ns;
     enum model_event_kind kind;
-    bool left; /* GRANT_LEFT, and no event of a model core */
+    bool left; /* whether the message is GRANT_LEFT, which is no event of a model core */
     uint32_t model;
     union {
         struct grant_message grant;
@@ -22,7 +22,8 @@ struct sim_grant { /* rank core, or an executor -> model core */
 
 struct sim_message { /* model core -> rank core */
     int64_t at_ns;
-    bool candidates; /* not a message: the newest candidates of message.model, as on the board of the live threads */
+    bool candidates; /* whether this stands for the newest candidates of message.model, as on the board of the live
+                      * threads, instead of a message */
     struct rank_message message;
 };
 
@@ -40,22 +41,23 @@ struct sim_part {
     int64_t rank_timer_ns;
 };
 
-/* Where a model is; only with several parts. */
+/* The part that a model is in; only with several parts. */
 struct sim_place {
-    uint32_t part, next;  /* SIM_NOTHING: of none; where it is to go */
-    bool leaving;         /* the old part has not let it go yet */
-    bool away;            /* once it has left it stays away, until sim_moves_due() sends for it */
-    int64_t forgotten_ns; /* when a rank core forgot it */
+    uint32_t part, next;  /* part of the model, SIM_NOTHING: none; part that the model is to move to */
+    bool leaving;         /* whether the old part has not let the model go yet */
+    bool away;            /* whether the model, once it has left, is in no part until sim_moves_due() gives it one */
+    int64_t forgotten_ns; /* time at which a rank core forgot the model */
     struct model_rates rates;
 };
 
 struct cores {
     uint32_t part_count;
     struct sim_part *parts;                             /* [part_count] */
-    uint64_t to_rank_some, to_model_some, notices_some; /* a bit for each part: its bus holds messages */
-    uint8_t *part_of_accelerator, *part_of_model;       /* the latter at the beginning */
+    uint64_t to_rank_some, to_model_some, notices_some; /* a bit for each part, set if the part's bus holds messages */
+    uint8_t *part_of_accelerator, *part_of_model;       /* parts of accelerators, and the first parts of models */
     struct model_core **models;
-    int64_t *timer_ns; /* [models] when they want to be stepped; the heap may still hold an earlier time */
+    int64_t *timer_ns; /* [models] time at which the model core wants its next step; the model's source may have an
+                        * earlier time */
     struct rank_output rank_out;
     struct model_output model_out;
     /* with several parts: */
@@ -63,9 +65,9 @@ struct cores {
     struct candidate *board;  /* [models][types] the newest candidates */
     struct balance *balance;
     struct balance_model *loads; /* [models] */
-    struct balance_part *up;     /* [part_count] */
+    struct balance_part *up;     /* [part_count] accelerators in service */
     struct balance_move *moves;  /* [models] */
-    struct rng rng;              /* of moves that are forced */
+    struct rng rng;              /* random numbers of forced moves */
 };
 
 /* The driver's sources, counted from sim->sources.driver: the models' timers, then each of PART_SOURCES for every part,
@@ -92,12 +94,13 @@ static inline uint32_t moves_source(const struct sim *sim, uint32_t source) {
 
 /* ---- sim_cores.c ---- */
 
-/* A message to the rank core of the model's part; the caller fills in the rest at once. */
+/* Adds a message to the rank core of the model's part; the caller fills in the rest at once. */
 struct rank_message *sim_rank_message(struct sim *sim, enum rank_message_kind kind, uint32_t model);
 
 /* ---- sim_moves.c ---- */
 
-/* Memory, and the first assignment. After the accelerators' parts are known, before the rank cores are made. */
+/* Takes memory, and assigns models to parts for the first time. Call it when the parts of accelerators are known,
+ * before the rank cores are made. */
 void sim_moves_layout(struct sim *sim, struct arena *arena);
 /* Sets the first times of the moves' sources. */
 void sim_moves_begin(struct sim *sim);

@@ -1,20 +1,21 @@
 /* sim_links.c - faults of the network and of the scheduler: messages that are late or lost, a scheduler that dies, and
- * requests that are sent again. Without such faults all messages arrive at once, and nothing here happens.
+ * requests that are sent again. Without such faults all messages arrive at once, and this file does nothing.
  *
- * A message is a packet that waits in a heap until it arrives. A lost one is sent again, as TCP does, so it only
- * arrives later. Messages about the same accelerator arrive in the order in which they were sent; no other message
+ * A message is a packet that waits in a heap until it arrives. A lost packet is sent again, as TCP does, so that it
+ * only arrives later. Messages about the same accelerator arrive in the order in which they were sent; no other message
  * waits for another.
  *
- * When the scheduler dies, what it knew is lost. Accelerators finish the batches that they have, and their answers need
- * no scheduler. Frontends hold the requests that are in no batch, and refuse those whose deadline passes. The next
- * scheduler first hears which accelerators are idle, then it gets the requests that are left. It hears of the other
- * accelerators as soon as they are idle, too. */
+ * When the scheduler dies, its state is lost. Accelerators finish the batches that they have, and their answers need no
+ * scheduler. Frontends hold the requests that are in no batch, and refuse those whose deadline passes. The next
+ * scheduler first hears which accelerators are idle, then gets the requests that are left. It hears of each other
+ * accelerator as soon as that is idle, too. */
 #include "lab/sim/sim_state.h"
 
-#define SEALED      1  /* request_node.port of a request in a batch; the port has no other use here */
-#define RESENDS_MAX 10 /* of one message */
+/* Value of request_node.port for a request in a batch; the simulator does not use ports otherwise. */
+#define SEALED      1
+#define RESENDS_MAX 10 /* times that one message is sent again */
 
-/* So that messages and faults have random numbers of their own. */
+/* Seeds, so that messages and faults have random numbers of their own. */
 #define LINKS_SEED  0x6c696e6b73ULL
 #define FAULTS_SEED 0x6661756c7473ULL
 
@@ -22,7 +23,7 @@ bool sim_links_on(const struct sim_config *c) {
     return c->link_jitter_ns > 0 || c->link_loss > 0 || c->scheduler_every_s > 0 || c->fault_again;
 }
 
-/* Messages about accelerators that may be on their way. */
+/* The most messages about accelerators that may be on their way. */
 static uint32_t news_most(const struct sim *sim) {
     return 4 * sim->batch_count + 4 * sim->config->accelerators;
 }
@@ -55,7 +56,7 @@ void sim_links_layout(struct sim *sim, struct arena *arena) {
         sim->pool.nodes[node].handle = SIM_NOBODY;
 }
 
-/* Draws when the scheduler dies next. */
+/* Draws the time at which the scheduler dies next. */
 static void outage_next(struct sim *sim) {
     double wait_s = sim->config->scheduler_every_s * rng_exponential(&sim->links.fault_rng);
     int64_t at_ns = sim->now_ns + (int64_t)(wait_s * (double)NS_PER_S) + 1;
@@ -280,7 +281,7 @@ static void scheduler_dies(struct sim *sim) {
     due_set(sim);
 }
 
-/* Frontends send what they hold. */
+/* Frontends send the requests that they hold. */
 static void held_send(struct sim *sim) {
     struct sim_links *l = &sim->links;
     for (uint32_t slot = 0; slot < l->due.capacity; slot++) {

@@ -1,6 +1,6 @@
-/* sim_moves.c - models that move between sub-clusters, as src/sched/threads/model_thread_moves.c has them do live: the
- * old rank core lets go of a model once no grant for it is out, then the new one is told of it. The model's requests
- * stay in its model core. */
+/* sim_moves.c - models that move between sub-clusters, in the same way as live
+ * (src/sched/threads/model_thread_moves.c): the old rank core lets go of a model once no grant for the model is out,
+ * then the new rank core is told of the model. The model's requests stay in its model core. */
 #include "core/util/fmath.h"
 #include "lab/sim/sim_cores_state.h"
 
@@ -21,7 +21,7 @@ static double throughput(const struct sim_model *m, uint32_t type) {
     return profile ? (double)m->batch_max * (double)NS_PER_S / (double)profile->latency_ns[m->batch_max] : 0;
 }
 
-/* The load of a model at first. Whoever plans a cluster knows its first rates; otherwise all models are alike. */
+/* Sets the first load of a model: by the first rates, if they are known; otherwise all models are alike. */
 static void first_load_set(const struct sim_config *c, uint32_t model, double shares, struct balance_model *to) {
     const struct sim_model *m = &c->models[model];
     double items = (m->items_least + m->items_most) / 2.0, best_ns = 0;
@@ -114,7 +114,7 @@ static void join(struct sim *sim, uint32_t model) {
         sim_rank_message(sim, RANK_RATES, model)->rates = place->rates;
 }
 
-/* The model is to go to `part`; `away`: it first stays nowhere for a while. */
+/* Sends the model to `part`; `away`: the model first stays in no part for a while. */
 static void move(struct sim *sim, uint32_t model, uint32_t part, bool away) {
     struct sim_place *place = &cores_of(sim)->places[model];
     if (place->part == SIM_NOTHING) { /* it is away, and is sent for */
@@ -193,7 +193,7 @@ static void forced(struct sim *sim) {
     move(sim, model, part, rng_uniform(&cores->rng) < sim->config->forced_away);
 }
 
-/* The last of the forced moves: nobody stays away. */
+/* Ends the forced moves: every model that is away gets a part. */
 static void all_come_back(struct sim *sim) {
     struct cores *cores = cores_of(sim);
     for (uint32_t m = 0; m < sim->config->model_count; m++) {

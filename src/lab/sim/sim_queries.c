@@ -1,21 +1,21 @@
 /* sim_queries.c - queries of pipelines in virtual time: each item of a stage is a request to the driver.
  *
- * Ends and refusals are heard while the driver or an accelerator is at work, so what follows from them waits until that
- * is done: queries with something to do are in a list. */
+ * Ends and refusals are told in the middle of a step of the driver or an accelerator, so their consequences wait until
+ * that step is done: queries that have something to do are in a list. */
 #include "lab/sim/sim_state.h"
 
 #define STAGE_SHIFT    SIM_NUMBER_BITS
 #define QUERY_SHIFT    (SIM_NUMBER_BITS + 6)
-#define CANCELLED_MOST 64 /* at once: two messages each, of the 256 that there is room for */
+#define CANCELLED_MOST 64 /* requests cancelled at once: two messages each, of the 256 that there is room for */
 _Static_assert(QUERY_SHIFT + SIM_QUERY_BITS == 64 && PIPELINE_STAGES_MAX <= 64, "a handle holds all three");
 
 struct sim_query {
     uint64_t number;
-    uint32_t next; /* in the list of those with something to do, or of unused ones */
+    uint32_t next; /* next query in the list of those with something to do, or of unused slots */
     uint32_t pipeline;
-    bool listed;  /* in the list */
-    bool unheard; /* its end has not been dealt with */
-    bool again;   /* a request of it was sent once more */
+    bool listed;  /* whether the query is in the list of those with something to do */
+    bool unheard; /* whether the query's end has not been handled yet */
+    bool again;   /* whether a request of the query was sent again */
     struct query query;
 };
 
@@ -29,7 +29,7 @@ static struct sim_pipeline_result *result_of(const struct sim *sim, const struct
 
 /* ---- memory ---- */
 
-/* At once, plenty: as many as the requests there is room for. */
+/* The most queries at once: plenty, as many as the requests that there is room for. */
 static uint32_t queries_most(const struct sim *sim) {
     return sim->pool.capacity < SIM_QUERIES_MAX ? sim->pool.capacity : SIM_QUERIES_MAX;
 }
@@ -139,7 +139,8 @@ static void end_count(struct sim *sim, uint64_t number, uint32_t pipeline, int64
         sim_times_add(&result->latency, sim->now_ns + sim->config->reply_margin_ns - arrival_ns);
 }
 
-/* Draws whether the client of a query leaves, and when. One client of a pipeline at a time will leave. */
+/* Draws whether the client of a query leaves, and the time. At any time only one client of a pipeline is going to
+ * leave. */
 static void cancel_draw(struct sim *sim, uint32_t p, uint32_t q) {
     const struct sim_config *c = sim->config;
     struct sim_stream *stream = &sim->streams[c->model_count + p];
@@ -194,7 +195,7 @@ static uint32_t stage_of(uint64_t handle) {
     return handle >> STAGE_SHIFT & 63;
 }
 
-/* An item has two numbers: the second is for when it is sent once more. */
+/* The number of an item's request. An item has two numbers: the second is used when its request is sent again. */
 static bool is_again(const struct sim_query *slot, uint64_t handle) {
     return (sim_request_number(handle) - slot->query.stages[stage_of(handle)].first) & 1;
 }
@@ -204,7 +205,7 @@ static void stage_count(struct sim *sim, const struct sim_query *slot, uint32_t 
         result_of(sim, slot)->stages[stage].count[outcome]++;
 }
 
-/* Whether a request that was refused at its stage's deadline may still end later, and by when. */
+/* Whether a request that was refused at its stage's deadline may still end later; *deadline_ns: by then. */
 static bool again_until(const struct sim *sim, const struct sim_query *slot, uint32_t v, int64_t *deadline_ns) {
     return query_request_again(&slot->query, v, sim->now_ns, slot->query.stages[v].deadline_ns, slot->query.deadline_ns,
                                deadline_ns);
@@ -247,8 +248,8 @@ static struct request_message request_of(const struct sim_query *slot, uint32_t 
     };
 }
 
-/* Takes back what still waits of a query that has ended before all its requests have: a stage's last request first, and
- * as many as possible before anything is delivered, since the requests that are gone might let the others start. */
+/* Takes back the waiting requests of a query that has ended: a stage's last request first, and as many as possible
+ * before any message is delivered, since the requests that are gone might let the others start. */
 static void requests_cancel(struct sim *sim, uint32_t q) {
     const struct sim_query *slot = query_at(sim, q);
     const struct query *query = &slot->query;
@@ -287,7 +288,7 @@ static void stage_send(struct sim *sim, uint32_t q, uint32_t v) {
     }
 }
 
-/* Which items a query has does not depend on anything else in the run. */
+/* Random numbers of a query's items, which depend on nothing else in the run. */
 static uint32_t items_draw(const struct sim *sim, const struct sim_query *slot, uint32_t v, uint32_t before) {
     struct rng rng;
     rng_seed(&rng, (sim->config->seed + slot->number * 0x9e3779b97f4a7c15ULL) * PIPELINE_STAGES_MAX + v);

@@ -1,4 +1,4 @@
-/* sim_state.h - what a run in virtual time is made of. For the files of the simulator only.
+/* sim_state.h - the parts of a run in virtual time. For the files of the simulator only.
  *
  *     sim.c              the event loop: requests come, clients leave, faults; results
  *     sim_accelerator.c  accelerators: they run the batches sent to them one after the other
@@ -32,42 +32,44 @@
 
 /* A batch, or a load or unload, on its way to an accelerator, waiting there, or under way. */
 struct sim_batch {
-    uint32_t next; /* in the lane, or in the list of unused ones; SIM_NOTHING: none */
+    uint32_t next; /* next batch in the lane, or in the list of unused batches; SIM_NOTHING: none */
     enum central_action_kind kind;
     uint32_t model, items, requests;
-    uint32_t first;              /* of its requests, linked by `next` */
-    int64_t sent_ns, arrives_ns; /* when it was decided, and when its inputs are there */
+    uint32_t first;              /* first request of the batch; the others follow by `next` */
+    int64_t sent_ns, arrives_ns; /* time at which the batch was decided, and time at which its inputs are there */
     int64_t earliest_ns, latest_ns;
-    int64_t expected_ns;      /* what it takes by the table in force */
-    int64_t begin_ns, run_ns; /* once begun */
-    int64_t answer_ns;        /* once over: delay of its answers on their way */
-    uint32_t late;            /* once over: requests */
-    uint32_t term;            /* the scheduler that sent it (sim_links.c) */
+    int64_t expected_ns;      /* time that the batch takes by the table in force */
+    int64_t begin_ns, run_ns; /* start and length of the run; set when the run begins */
+    int64_t answer_ns;        /* delay of the answers on their way; set when the run is over */
+    uint32_t late;            /* number of late requests; set when the run is over */
+    uint32_t term;            /* number of the scheduler that sent the batch (sim_links.c) */
     uint64_t tag;
 };
 
 /* Batches, or loads, that an accelerator does one after the other. */
 struct sim_lane {
-    uint32_t head, tail; /* batches; the head is under way if `running` */
+    uint32_t head, tail; /* first and last batch; the first is under way if `running` */
     bool running;
 };
 
 struct sim_accelerator {
     struct sim_lane runs, loads;
-    int64_t free_ns;     /* when all batches sent so far will have ended by the tables in force, as far as is known */
-    int64_t stalled_ns;  /* nothing goes on before */
-    int64_t released_ns; /* by autoscale, if it is not in service */
-    uint32_t lost;       /* batches that went down with it and are not reported yet */
+    int64_t free_ns;     /* time at which all batches sent so far will have ended by the tables in force, as far as is
+                          * known */
+    int64_t stalled_ns;  /* time until which the accelerator stands still */
+    int64_t released_ns; /* time at which autoscale released the accelerator, if it is not in service */
+    uint32_t lost;       /* number of batches that went down with the accelerator and are not reported yet */
     bool down, used;
-    bool silent;  /* it sends nothing */
-    bool unknown; /* the scheduler does not count on it (sim_links.c) */
+    bool silent;  /* whether the accelerator sends no messages */
+    bool unknown; /* whether the scheduler does not count on the accelerator (sim_links.c) */
 };
 
-/* A message on its way between the scheduler and others, or a request that a frontend holds while there is none. */
+/* A message on its way between the scheduler and others, or a request that a frontend holds while there is no
+ * scheduler. */
 struct sim_packet {
     enum { SIM_REQUEST, SIM_HELD, SIM_ENDED, SIM_JOINED, SIM_LEFT } kind;
     bool done;
-    uint32_t next; /* in the list of unused ones */
+    uint32_t next; /* next packet in the list of unused packets */
     uint32_t accelerator;
     union {
         struct request_message request;
@@ -77,80 +79,84 @@ struct sim_packet {
 
 struct sim_links {
     struct sim_packet *packets;
-    uint32_t unused;     /* the first unused packet */
-    uint32_t used;       /* packets */
-    uint32_t requests;   /* those of them that are requests */
-    struct heap due;     /* packets by when they arrive */
-    int64_t *told_ns;    /* [accelerators] when the last packet about each arrives */
-    uint32_t term;       /* the number of the scheduler, from 0 on */
-    bool scheduler_down; /* it is dead, and no other has taken over */
-    int64_t ready_ns;    /* before, a new scheduler takes no requests: its cores do not know all accelerators yet */
-    struct rng rng;      /* for delays and losses */
-    /* For deaths of the scheduler, and silent and killed backends: these happen at the same times under all policies.
-     */
+    uint32_t unused;     /* first packet of the list of unused packets */
+    uint32_t used;       /* number of packets in use */
+    uint32_t requests;   /* number of packets in use that are requests */
+    struct heap due;     /* packets by their time of arrival */
+    int64_t *told_ns;    /* [accelerators] arrival of the last packet about the accelerator */
+    uint32_t term;       /* number of the present scheduler, from 0 on */
+    bool scheduler_down; /* whether the scheduler is dead, and no other has taken over */
+    int64_t ready_ns;    /* time from which a new scheduler, whose cores then know all accelerators, takes requests */
+    struct rng rng;      /* random numbers for delays and losses */
+    /* Random numbers for deaths of the scheduler, and for silent and killed backends, which happen at the same times
+     * under all policies. */
     struct rng fault_rng;
 };
 
 struct sim_stream {
     struct workload_stream arrivals;
     struct workload_request next;
-    struct request_message cancel; /* the one client that will leave */
+    struct request_message cancel; /* request of the one client that will leave, if `cancelling` */
     bool cancelling;
 };
 
 /* Sources of events, in the order in which equal times are handled. */
 struct sim_sources {
     uint32_t runs, loads, arrivals, cancels, fault, looks, starts, packets, outage, rehearsal;
-    uint32_t driver; /* the driver's, from here on */
-    uint32_t count;
+    uint32_t driver; /* number of the driver's first source */
+    uint32_t count;  /* number of all sources */
 };
 
 struct sim;
 
-/* A kind of scheduler: what stands between requests and accelerators. */
+/* A kind of scheduler between requests and accelerators: its functions. */
 struct sim_driver {
-    /* How many sources of events it has. */
+    /* The number of sources of events of the driver. */
     uint32_t (*sources)(const struct sim_config *config);
-    /* Takes its memory; with arena->base, also sets it up: once, and again when another scheduler takes over. */
+    /* Takes the driver's memory; with arena->base, also sets the driver up. Called once, and again when another
+     * scheduler takes over. */
     void (*layout)(struct sim *sim, struct arena *arena);
-    void (*begin)(struct sim *sim); /* the run begins; or NULL */
+    void (*begin)(struct sim *sim); /* the run begins; NULL: nothing to do */
     void (*arrived)(struct sim *sim, const struct request_message *message);
     void (*cancelled)(struct sim *sim, const struct request_message *message);
-    /* A batch or load is over; `batch` is unused afterwards. Not done: refused by the accelerator, or lost. */
+    /* A batch or load is over; `batch` is not used afterwards. `done` false: the accelerator refused the batch, or lost
+     * it. */
     void (*ended)(struct sim *sim, uint32_t accelerator, const struct sim_batch *batch, bool done);
-    void (*joined)(struct sim *sim, uint32_t accelerator); /* it is up again */
-    void (*left)(struct sim *sim, uint32_t accelerator);   /* it is down */
-    /* The time of one of its sources, counted from sources.driver, has come. */
+    void (*joined)(struct sim *sim, uint32_t accelerator); /* the accelerator is up again */
+    void (*left)(struct sim *sim, uint32_t accelerator);   /* the accelerator is down */
+    /* The time of one of the driver's sources, counted from sources.driver, has come. */
     void (*due)(struct sim *sim, uint32_t source);
     /* After every event: delivers the messages of this instant. */
     void (*deliver)(struct sim *sim);
-    /* At the end: accelerators that it did not get back. */
+    /* At the end: the number of accelerators that the driver did not get back. */
     uint32_t (*stuck)(const struct sim *sim);
-    /* Time of accelerators that the load has needed so far, in nanoseconds: as the scheduler plans, or else as they
-     * were busy. */
+    /* Accelerator time that the load has needed so far, in nanoseconds: as the scheduler plans, or else the time that
+     * accelerators were busy. */
     double (*needed_ns)(struct sim *sim, uint32_t part);
-    /* Sub-clusters, whose loads are told apart; a model's (SIM_NOTHING: none at the moment), and an accelerator's.
-     * NULL: there is one. */
+    /* The number of sub-clusters whose loads are told apart; the sub-cluster of a model (SIM_NOTHING: none at present),
+     * and of an accelerator. NULL: there is one sub-cluster. */
     uint32_t (*parts)(const struct sim_config *config);
     uint32_t (*part_of_model)(const struct sim *sim, uint32_t model);
     uint32_t (*part_of_accelerator)(const struct sim *sim, uint32_t accelerator);
-    /* From now on the policy is to decide by this way. NULL: it has only one. */
+    /* From now on the policy is to decide by this way. NULL: the policy has only one way. */
     void (*way_set)(struct sim *sim, uint32_t way);
-    /* At the end: adds what only the scheduler knows to the result; or NULL. */
+    /* At the end: adds the counts to the result that only the scheduler has. NULL: it has none. */
     void (*sum)(const struct sim *sim, struct sim_result *result);
-    bool loses_late; /* reports lost batches only when the accelerator is back, as a monitor of it would */
+    bool loses_late; /* whether lost batches are reported only when the accelerator is back, as a monitor of the
+                      * accelerator would */
 };
 
 /* Queries of pipelines that have not ended, or whose requests have not all come back. */
 struct sim_queries {
-    void *slots; /* [capacity], of slot_bytes each: struct sim_query */
+    void *slots; /* [capacity] struct sim_query, of slot_bytes each */
     size_t slot_bytes;
     struct pipeline_times *times; /* [pipelines] */
     uint32_t capacity, touched, used;
-    uint32_t unused;      /* a list; SIM_NOTHING: empty */
-    uint32_t first, last; /* those with something to do, a list */
+    uint32_t unused;      /* first slot of the list of unused slots; SIM_NOTHING: the list is empty */
+    uint32_t first, last; /* ends of the list of queries that have something to do */
     uint64_t next_number;
-    uint64_t *again; /* [again_count] handles of requests that are to be sent once more; one for each in the pool */
+    uint64_t *again; /* [again_count] handles of requests that are to be sent again; room for each request of the
+                      * pool */
     uint32_t again_count;
 };
 
@@ -158,17 +164,18 @@ struct sim_queries {
 struct sim_scaling {
     struct autoscale_parts advice;
     uint32_t present, starting;
-    int64_t *start_ns; /* [accelerators] a circle from start_head on: when those that are starting will be there */
+    int64_t *start_ns; /* [accelerators] circle from start_head on: times at which starting accelerators will be
+                        * there */
     uint32_t start_head;
-    int64_t since_ns;  /* the last change */
-    double present_ns; /* accelerator time in service until then, while requests count, and of those that were
-                          released until they have ended what they had */
+    int64_t since_ns;  /* time of the last change of `present` */
+    double present_ns; /* accelerator time in service until since_ns, while requests count, and of released accelerators
+                        * until their last batch has ended */
     /* as of the last look: */
     uint64_t requests, bad;
     double *needed_ns; /* [parts] */
     /* with several sub-clusters: */
-    struct autoscale_seen *seen; /* [parts] the requests since the last look; at a look the rest, too */
-    uint32_t *wanted;            /* [parts] */
+    struct autoscale_seen *seen; /* [parts] requests since the last look; at a look the other counts, too */
+    uint32_t *wanted;            /* [parts] advised accelerators */
 };
 
 extern const struct sim_driver sim_driver_cores, sim_driver_central;
@@ -179,34 +186,37 @@ struct sim {
     struct sim_sources sources;
     struct sim_result *result;
     int64_t now_ns, count_from_ns, count_until_ns;
-    struct tournament events; /* sources by their next time */
-    uint32_t handled; /* the source whose time it is, or SIM_NOTHING; it is given its next time once, in the end */
-    int64_t handled_next_ns;
+    struct tournament events; /* sources of events by their next time */
+    uint32_t handled; /* source whose event is being handled, or SIM_NOTHING; `events` gets its next time once, at the
+                       * end */
+    int64_t handled_next_ns;    /* next time of the source `handled` */
     struct request_pool pool;   /* requests in the scheduler, and in batches that have not ended */
-    uint32_t queued;            /* in the scheduler */
+    uint32_t queued;            /* number of requests in the scheduler */
     struct sim_stream *streams; /* [models + pipelines] */
     struct sim_queries queries;
     struct sim_accelerator *accelerators;
     struct sim_batch *batches;
     uint32_t batch_count, batch_free;
     uint8_t *loaded;         /* [accelerators][models], where memory is limited */
-    uint32_t *loaded_count;  /* [models] accelerators that have it */
-    uint32_t *variant_items; /* [the most variants of a model] scratch, all 0 */
-    struct rng rng;          /* noise, faults, jitter, cancellations */
+    uint32_t *loaded_count;  /* [models] number of accelerators that have the model */
+    uint32_t *variant_items; /* [the most variants of a model] scratch memory, all 0 between uses */
+    struct rng rng;          /* random numbers for noise, faults, jitter, cancellations */
     uint64_t next_handle;
-    uint32_t fault_accelerator; /* the backend of this one has the fault */
+    uint32_t fault_accelerator; /* an accelerator of the backend that has the fault */
     enum { SIM_WELL, SIM_SILENT, SIM_DOWN } fault;
     int64_t fault_until_ns;
     struct sim_links links;
-    struct arena driver_memory; /* where the driver's memory begins */
-    double busy_ns, ran_ns;     /* while requests count; always. Of many accelerators they outgrow 64 bits */
-    uint64_t ended, bad;        /* requests and queries, warm-up included, cancelled ones not */
+    struct arena driver_memory; /* arena as it is where the driver's memory begins */
+    double busy_ns, ran_ns; /* time of runs while requests count, and in all; with many accelerators the sums outgrow 64
+                             * bits */
+    uint64_t ended, bad;    /* requests and queries that ended, and the bad ones, with the warm-up, without cancelled
+                             * ones */
     struct sim_scaling scaling;
-    struct rehearsal *rehearsal;   /* of the policy's ways; NULL: it has only one */
-    uint64_t ended_seen, bad_seen; /* at its last look, */
-    uint32_t way;                  /* and what that said, */
-    int64_t way_ns;                /* since when */
-    uint64_t *bad_most;            /* [models + pipelines] a run with more is given up; or NULL */
+    struct rehearsal *rehearsal;   /* rehearsal of the policy's ways; NULL: the policy has only one */
+    uint64_t ended_seen, bad_seen; /* `ended` and `bad` at the rehearsal's last look */
+    uint32_t way;                  /* way that the rehearsal chose at its last look */
+    int64_t way_ns;                /* time up to which result->way_share counts */
+    uint64_t *bad_most; /* [models + pipelines] most bad requests; a run with more is given up; NULL: no run is */
     void *driver_state;
 };
 
@@ -214,23 +224,24 @@ struct sim {
 
 /* sim_begin() begins a run without traffic, at time 0, in memory of sim_bytes(); sim_until() runs it on to a later
  * time. Between two such calls the caller tells what happens at that time: by sim_tell_request(), or by a function of
- * sim_accelerator.c and then sim_told(), which does what follows at the same instant. */
+ * sim_accelerator.c and then by sim_told(), which handles the consequences at the same instant. */
 struct sim *sim_begin(const struct sim_config *config, void *memory, struct sim_result *result);
 void sim_until(struct sim *sim, int64_t until_ns);
 void sim_tell_request(struct sim *sim, const struct request_message *message);
 void sim_told(struct sim *sim);
 
-/* Puts a source at its next time; TIME_NEVER: none. */
+/* Sets the next time of a source; TIME_NEVER: none. */
 void sim_source_set(struct sim *sim, uint32_t source, int64_t at_ns);
-/* Whether what arrived then counts in the results. */
+/* Whether a request that arrived at arrival_ns counts in the results. */
 bool sim_counts(const struct sim *sim, int64_t arrival_ns);
-/* How much of [from_ns, to_ns) lies where requests count. */
+/* The part of [from_ns, to_ns) in which requests count, in nanoseconds. */
 int64_t sim_counted_ns(const struct sim *sim, int64_t from_ns, int64_t to_ns);
-/* One more request that arrived then has left. If that makes too many bad ones, the run is given up. */
+/* Counts a request that arrived at arrival_ns and has left. When there are too many bad requests, the run is given up.
+ */
 void sim_count(struct sim *sim, uint32_t model, uint8_t priority, int64_t arrival_ns, enum sim_outcome outcome);
-/* The counters of a model's requests of one priority, or of its best effort; NULL: they are not counted apart. */
+/* The counters of a model's requests of one priority, or of those without an SLO; NULL: these are not counted apart. */
 struct sim_class_result *sim_class_of(const struct sim *sim, uint32_t model, uint8_t priority);
-/* Counts a request that has left for its sub-cluster's load, if there are several sub-clusters. */
+/* Adds a request that has left to the load of its sub-cluster, if there are several sub-clusters. */
 void sim_scaling_count(struct sim *sim, uint32_t model, bool bad);
 /* Gives back a node of the pool. */
 void sim_pool_put(struct sim *sim, uint32_t node);
@@ -249,10 +260,10 @@ void sim_queries_layout(struct sim *sim, struct arena *arena);
 void sim_query_arrives(struct sim *sim, uint32_t pipeline, int64_t slo_ns);
 /* The client whose leaving is due leaves. */
 void sim_query_cancels(struct sim *sim, uint32_t pipeline);
-/* A stage's request comes back; what follows from it is done by sim_queries_go_on(). */
+/* A stage's request comes back; sim_queries_go_on() handles the consequences. */
 void sim_stage_refused(struct sim *sim, uint64_t handle, enum refusal reason);
 void sim_stage_answered(struct sim *sim, const struct request_node *request, bool ran);
-/* After every event: begins stages, takes back what is left of dead queries. */
+/* After every event: begins stages, and takes back the requests of queries that have ended. */
 void sim_queries_go_on(struct sim *sim);
 
 /* ---- sim_accelerator.c ---- */
@@ -269,31 +280,33 @@ void sim_accelerator_down(struct sim *sim, uint32_t accelerator);
 /* No model is loaded on an accelerator any more. */
 void sim_accelerator_forget(struct sim *sim, uint32_t accelerator);
 void sim_accelerator_up(struct sim *sim, uint32_t accelerator);
-/* Nothing goes on at an accelerator for so long. */
+/* The accelerator stands still for for_ns. */
 void sim_accelerator_stall(struct sim *sim, uint32_t accelerator, int64_t for_ns);
 
 /* ---- sim_links.c ---- */
 
-/* Whether messages, the scheduler or lost requests are simulated there. If not, messages arrive at once. */
+/* Whether sim_links.c simulates messages, the scheduler's death or lost requests. If not, messages arrive at once. */
 bool sim_links_on(const struct sim_config *config);
-/* After the accelerators', before the driver's. */
+/* Takes memory for links. Call it after sim_accelerators_layout(), before the driver's layout. */
 void sim_links_layout(struct sim *sim, struct arena *arena);
 void sim_links_begin(struct sim *sim);
-/* Whether so many messages about accelerators are on their way that there should be no further fault. */
+/* Whether too many messages about accelerators are on their way for a further fault. */
 bool sim_links_crowded(const struct sim *sim);
-/* Draws by how much a message that is sent now is late. */
+/* Draws the delay of a message that is sent now. */
 int64_t sim_link_delay(struct sim *sim);
-/* Sends a request to the scheduler. sim_request_again(): once more, since its batch was lost; false if its deadline has
- * passed, there is no room, or the scenario does not send requests again. The node still belongs to the caller. */
+/* Sends a request to the scheduler. sim_request_again(): sends the request again, since its batch was lost; false if
+ * its deadline has passed, there is no room, or the scenario does not send requests again. The node still belongs to
+ * the caller. */
 void sim_link_request(struct sim *sim, const struct request_message *message);
 bool sim_request_again(struct sim *sim, const struct request_node *node);
 /* Marks a list of requests as being in a batch. */
 void sim_link_sealed(struct sim *sim, uint32_t first);
-/* Messages about an accelerator to the scheduler. `batch` is copied. */
+/* Send messages about an accelerator to the scheduler. `batch` is copied. */
 void sim_tell_ended(struct sim *sim, uint32_t accelerator, const struct sim_batch *batch, bool done);
 void sim_tell_joined(struct sim *sim, uint32_t accelerator);
 void sim_tell_left(struct sim *sim, uint32_t accelerator);
-/* A packet arrives; the scheduler dies, or another one takes over. */
+/* The time of a packet's arrival has come; the time at which the scheduler dies, or another one takes over, has come.
+ */
 void sim_packets_due(struct sim *sim);
 void sim_outage_due(struct sim *sim);
 
@@ -301,7 +314,7 @@ void sim_outage_due(struct sim *sim);
 
 void sim_rehearsal_layout(struct sim *sim, struct arena *arena);
 void sim_rehearsal_begin(struct sim *sim);
-/* The time has come to see which way is best. */
+/* The time of the rehearsal's next look has come. */
 void sim_rehearsal_look(struct sim *sim);
 void sim_rehearsal_end(struct sim *sim);
 
@@ -309,11 +322,12 @@ void sim_rehearsal_end(struct sim *sim);
 
 void sim_scaling_layout(struct sim *sim, struct arena *arena);
 void sim_scaling_begin(struct sim *sim);
-/* The time of a look at the load, or of an accelerator that has started. */
+/* The time of a look at the load has come; the time at which an accelerator has started has come. */
 void sim_scaling_look(struct sim *sim);
 void sim_scaling_start(struct sim *sim);
-/* A batch that began then is over. */
+/* A batch that began at begin_ns is over. */
 void sim_scaling_ran(struct sim *sim, uint32_t accelerator, int64_t begin_ns);
-/* Something on an accelerator is over. If it was released and has nothing more to do, it is gone. */
+/* A batch or load on an accelerator is over. An accelerator that was released and has nothing more to do is then gone.
+ */
 void sim_scaling_drained(struct sim *sim, uint32_t accelerator);
 void sim_scaling_end(struct sim *sim);

@@ -1,4 +1,4 @@
-/* sim_times.c - how long the requests of a simulation took. */
+/* sim_times.c - latencies of a simulation's requests. */
 #include "lab/sim/sim_times.h"
 
 void sim_times_add(struct sim_times *times, int64_t ns) {

@@ -1,5 +1,5 @@
-/* sim_times.h - how long the requests of a simulation took: a histogram exact to 0.8 % or half a microsecond, small
- * enough for 100,000 models. Pure. */
+/* sim_times.h - latencies of a simulation's requests: a histogram that is exact to 0.8 % or half a microsecond, and
+ * small enough for 100,000 models. Pure. */
 #pragma once
 
 #include <stdint.h>
@@ -16,7 +16,7 @@ struct sim_times {
     uint32_t buckets[SIM_TIMES_BUCKETS];
 };
 
-/* Negative counts as 0. */
+/* Adds a time; a negative one counts as 0. */
 void sim_times_add(struct sim_times *times, int64_t ns);
 void sim_times_merge(struct sim_times *into, const struct sim_times *from);
 /* The time at quantile q in [0, 1]: the middle of its bucket, never over the greatest; 0 when empty. */

@@ -1,12 +1,13 @@
-/* tournament.h - the least of some int64 keys that change one at a time; of equal ones, that of the lowest item.
+/* tournament.h - finds the least of some int64 keys, which change one at a time; of equal keys, that of the lowest
+ * item.
  *
  *              [1] the least
  *          [2]         [3]       each node holds the lesser of the two below it; a change goes up level by
  *        [4] [5]     [6] [7]     level, past nodes that can be read in advance
  *         0   1       2   3
  *
- * Compared with a heap (core/util/heap.h): entries do not move, so nobody has to know where one is, and there is no
- * branch to predict. But every change visits all the levels. Memory is the caller's. Not thread-safe. */
+ * Compared with a heap (core/util/heap.h), entries do not move, so that no table of their positions is needed, and
+ * there is no branch to predict; but every change visits all levels. Memory is the caller's. Not thread-safe. */
 #pragma once
 
 #include <stdint.h>
@@ -21,8 +22,8 @@ struct tournament_entry {
 };
 
 struct tournament {
-    struct tournament_entry *nodes; /* [2 * leaves], the first unused */
-    uint32_t leaves;                /* a power of two */
+    struct tournament_entry *nodes; /* [2 * leaves] nodes; the first is not used */
+    uint32_t leaves;                /* number of leaves, a power of two */
 };
 
 /* Takes room for `count` items, none of which takes part yet. While the arena only counts, nothing is set. */
@@ -52,7 +53,7 @@ static inline void tournament_set(struct tournament *t, uint32_t item, int64_t k
     }
 }
 
-/* The least; its key is TOURNAMENT_ABSENT if nobody takes part. */
+/* The entry with the least key, which is TOURNAMENT_ABSENT if no item takes part. */
 static inline struct tournament_entry tournament_top(const struct tournament *t) {
     return t->nodes[1];
 }

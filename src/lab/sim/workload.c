@@ -1,4 +1,5 @@
-/* workload.c - arrival streams. A gap of mean 1 is drawn and walked through the rate, which may change on the way. */
+/* workload.c - draws the streams of arrivals. A gap with mean 1 is drawn, and ends where the rate, added up over time,
+ * reaches it; the rate may change meanwhile. */
 #include "lab/sim/workload.h"
 
 double workload_shares(const struct sim_config *config) {
@@ -58,7 +59,7 @@ static double gap_draw(struct workload_stream *stream) {
     return exponential_draw(stream);
 }
 
-/* The model's rate at `at_s`, and until when it holds. */
+/* The stream's rate at `at_s`, and the time until which the rate holds. */
 static double rate_at(struct workload_stream *stream, double at_s, double *until_s) {
     const struct sim_config *config = stream->config;
     const struct sim_model *model = stream->model;
@@ -102,7 +103,7 @@ static bool arrival_draw(struct workload_stream *stream, double end_s) {
     }
 }
 
-/* The same for recorded arrivals, which are replayed faster or slower. */
+/* Moves at_s to the next recorded arrival, which is replayed faster or slower; false if there is none. */
 static bool arrival_replay(struct workload_stream *stream, double end_s) {
     const struct sim_config *config = stream->config;
     double at_s, speed = config->steps[0].rate_rps / config->trace->mean_rps;

@@ -1,4 +1,4 @@
-/* driver.c - turn after turn, with a look at the clock after each. */
+/* driver.c - takes turn after turn, with a look at the clock after each. */
 #include "lab/stress/driver.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@ struct driver {
     struct driver_config config;
     struct pause *pauses; /* [PAUSES_MAX] untouched pages cost nothing */
     uint32_t pause_count;
-    uint32_t slice; /* the current one */
+    uint32_t slice; /* index of the present slice */
     pthread_t thread;
     _Atomic bool stop;
 };

@@ -1,4 +1,4 @@
-/* feeder.c - joins, takes turns, and what goes wrong. */
+/* feeder.c - the feeder's thread: joins the scheduler, takes turns, and notes mistakes. */
 #include "lab/stress/feeder.h"
 
 #include <errno.h>
@@ -12,10 +12,10 @@
 #include "core/util/counter.h"
 #include "lab/stress/feeder_state.h"
 
-#define BEAT_NS     (500 * NS_PER_MS) /* between heartbeats */
-#define LOOK_NS     (5 * NS_PER_MS)   /* between looks after the members' health */
-#define JOINS_MOST  32                /* members that have connected and are not let in yet */
-#define FEED_NS_MIN (10 * NS_PER_US)  /* between hand-overs: a sleep costs some microseconds */
+#define BEAT_NS     (500 * NS_PER_MS) /* time between heartbeats */
+#define LOOK_NS     (5 * NS_PER_MS)   /* time between looks at the members' health */
+#define JOINS_MOST  32                /* most members that have connected and are not let in yet */
+#define FEED_NS_MIN (10 * NS_PER_US)  /* least time between hand-overs, since a sleep costs some microseconds */
 #define FEED_NS_MAX NS_PER_MS
 
 static bool is_over(const struct feeder *f) {
@@ -111,7 +111,7 @@ static void on_closed(struct peer *peer, const char *reason) {
 
 static const struct peer_events events = {.frame = on_frame, .closed = on_closed};
 
-/* Begins to connect a few of those that have not. */
+/* Begins the connections of a few members that have none yet. */
 static void members_connect(struct feeder *f) {
     for (; f->begun < member_count(f) && f->begun - f->welcomed < JOINS_MOST; f->begun++) {
         struct feeder_member *m = member_at(f, f->begun);
@@ -189,12 +189,12 @@ static const struct link_loop_ops loop_ops = {turn, pending, NULL, bury};
 
 /* ---- life ---- */
 
-/* How many of `count` things the feeder has, which are dealt out in turn. */
+/* The feeder's number of `count` things that are dealt out to all feeders in turn. */
 static uint32_t part_of(uint32_t count, uint32_t feeders, uint32_t index) {
     return count / feeders + (index < count % feeders);
 }
 
-/* The time in which the requests of one hand-over come. */
+/* The time between hand-overs. */
 static int64_t hand_over_ns(const struct links_config *c) {
     double ns = c->rate > 0 ? 1e9 / c->rate * c->feeders * c->feed_batch : 0;
     return ns < FEED_NS_MIN ? FEED_NS_MIN : ns > FEED_NS_MAX ? FEED_NS_MAX : (int64_t)ns;

@@ -7,7 +7,7 @@
 #include "core/util/counter.h"
 #include "lab/stress/feeder_state.h"
 
-#define ENDS_MOST 256 /* batches that end in a turn */
+#define ENDS_MOST 256 /* most batches that end in a turn */
 
 void feeder_backend_introduce(struct feeder_member *m) {
     const struct feeder_world *w = m->feeder->world;
@@ -33,7 +33,7 @@ void feeder_backend_introduce(struct feeder_member *m) {
     feeder_member_joined(m);
 }
 
-/* What becomes of a batch's requests, now that it is known when it ends. Returns how many end late. */
+/* Counts a batch's requests as late or in time, now that its end is known. Returns the number of late ones. */
 static uint32_t requests_settle(struct feeder *f, const struct batch_plan *plan, const struct feeder_batch *batch) {
     uint32_t late = 0;
     for (uint32_t i = 0; i < plan->request_count; i++) {
@@ -117,7 +117,7 @@ static struct feeder_member *backend_of(struct feeder *f, uint32_t index) {
     return &f->backends[index / f->world->config->accelerators];
 }
 
-/* First that accelerators are free, then what was measured, as a backend's rings have it. */
+/* Tells first that accelerators are free, then the measured runs, as a backend does. */
 bool feeder_end_batches(struct feeder *f, int64_t now_ns) {
     struct {
         uint32_t index;

@@ -155,7 +155,7 @@ int feeder_frontend_frame(struct feeder_member *m, const struct frame *frame, co
 
 /* ---- feeding ---- */
 
-/* False: the frontend has no room, or its connection none. */
+/* Sends a request. False: the frontend, or its connection, has no room. */
 static bool feed_one(struct feeder_member *m, int64_t now_ns, int64_t due_ns, uint32_t model) {
     struct feeder *f = m->feeder;
     const struct feeder_world *w = f->world;
@@ -181,7 +181,7 @@ static bool feed_one(struct feeder_member *m, int64_t now_ns, int64_t due_ns, ui
     return true;
 }
 
-/* The next request's model and when it is due; false: not yet, or there are as many as may be. */
+/* The model and time of the next request; false: it is not due yet, or too many are outstanding. */
 static bool next_due(struct feeder *f, int64_t now_ns, uint64_t outstanding, struct arrival *due) {
     if (f->outstanding_max) {
         *due = (struct arrival){.due_ns = now_ns, .model = (uint32_t)rng_below(&f->rng, f->world->model_count)};
@@ -194,7 +194,7 @@ static bool next_due(struct feeder *f, int64_t now_ns, uint64_t outstanding, str
     return true;
 }
 
-/* From now on requests are due. */
+/* Begins to feed: from now on requests are due. */
 static bool feed_begin(struct feeder *f, int64_t now_ns) {
     const struct feeder_world *w = f->world;
     const struct links_config *c = w->config;

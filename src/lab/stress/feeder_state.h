@@ -1,4 +1,4 @@
-/* feeder_state.h - what a feeder is made of; for its files only. */
+/* feeder_state.h - the parts of a feeder; for the files feeder*.c only. */
 #pragma once
 
 #include "cluster/peer/health.h"
@@ -8,7 +8,7 @@
 #include "lab/load/arrivals.h"
 #include "lab/stress/feeder.h"
 
-#define BATCHES_MOST 3 /* of an accelerator: what the scheduler may have sent to it and not seen end */
+#define BATCHES_MOST 3 /* batches that the scheduler may have sent to an accelerator and not seen end */
 
 /* A frontend or a backend. */
 struct feeder_member {
@@ -16,16 +16,16 @@ struct feeder_member {
     struct feeder *feeder;
     struct health health;
     enum cluster_role role;
-    uint32_t index;  /* among all frontends, or all backends, of the run */
-    uint32_t number; /* the scheduler's; 0: not let in yet */
-    bool connected;  /* has a connection, which may still be on its way */
-    bool joined;     /* a frontend: all models are served; a backend: has told all */
-    /* of a frontend */
+    uint32_t index;  /* index among all frontends, or all backends, of the run */
+    uint32_t number; /* number that the scheduler gave the member; 0: not let in yet */
+    bool connected;  /* whether the member has a connection, which may not be complete yet */
+    bool joined;     /* whether a frontend serves all models; whether a backend has told all */
+    /* fields of a frontend */
     struct feeder_slots slots;
-    uint32_t *place; /* [model_count] the scheduler's number of each model, or PLACE_NONE */
-    uint32_t served; /* how many of them have one */
-    /* of a backend */
-    uint32_t first; /* its first accelerator among the feeder's */
+    uint32_t *place; /* [model_count] number that the scheduler gave the model; PLACE_NONE: none yet */
+    uint32_t served; /* number of models that have a place */
+    /* fields of a backend */
+    uint32_t first; /* index of the backend's first accelerator among the feeder's */
 };
 
 #define PLACE_NONE UINT32_MAX
@@ -33,12 +33,12 @@ struct feeder_member {
 struct feeder_batch {
     int64_t end_ns;
     struct ran_message ran;
-    bool ran_not; /* it came too late */
+    bool ran_not; /* whether the batch came too late to be run */
 };
 
 struct feeder_accelerator {
     uint32_t count;
-    int64_t free_ns; /* when all have ended */
+    int64_t free_ns; /* time at which all batches will have ended */
     struct feeder_batch batches[BATCHES_MOST];
 };
 
@@ -47,23 +47,23 @@ struct feeder {
     uint32_t index;
     struct link_loop loop;
     struct doorbell bell;
-    bool looped;                                /* `loop` and `bell` are made */
+    bool looped;                                /* whether `loop` and `bell` are made */
     struct feeder_member *frontends, *backends; /* [frontend_count], [backend_count] */
     uint32_t frontend_count, backend_count;
-    uint32_t begun, welcomed; /* of all: connections begun, members let in */
+    uint32_t begun, welcomed; /* numbers of members whose connections were begun, and of members let in */
     uint32_t joined_count;
-    int64_t look_ns; /* when to look after the members' health next */
+    int64_t look_ns; /* time of the next look at the members' health */
     /* feeding */
     struct arrivals arrivals;
-    struct arrival next; /* the request that is due next */
+    struct arrival next; /* request that is due next */
     struct rng rng;
-    uint32_t turn; /* the frontend that feeds next */
+    uint32_t turn; /* index of the frontend that feeds next */
     int64_t feed_ns, feed_every_ns;
-    uint64_t outstanding_max; /* of the closed loop */
+    uint64_t outstanding_max; /* most requests outstanding, in a closed loop */
     bool fed_before;
     /* accelerators */
     struct feeder_accelerator *accelerators; /* [backend_count * config->accelerators] */
-    struct heap ends;                        /* those that run, by the end of their first batch */
+    struct heap ends;                        /* accelerators that run, by the end of their first batch */
     struct heap_entry *end_entries;
     uint32_t *end_positions;
     bool *done_rung; /* [feeders] */
@@ -74,31 +74,31 @@ struct feeder {
 
 /* ---- feeder.c ---- */
 
-/* The first thing that was wrong; the run ends. */
+/* Notes the first mistake; the run ends. */
 void __attribute__((format(printf, 2, 3))) feeder_wrong(struct feeder *f, const char *format, ...);
-/* One more member has all that it needs. */
+/* Counts a member that has all that it needs. */
 void feeder_member_joined(struct feeder_member *m);
 
 /* ---- feeder_frontend.c ---- */
 
 int feeder_frontend_make(struct feeder_member *m);
 void feeder_frontend_free(struct feeder_member *m);
-/* What the scheduler sends to a frontend. */
+/* Takes a frame that the scheduler sends to a frontend. */
 int feeder_frontend_frame(struct feeder_member *m, const struct frame *frame, const void *head, struct sy_error *err);
-/* One hand-over, if it is due. */
+/* Sends requests, if a hand-over is due. */
 void feeder_feed_due(struct feeder *f, int64_t now_ns);
-/* Takes what other feeders' backends have done. */
+/* Takes the requests that have come back to other feeders' backends. */
 void feeder_take_done(struct feeder *f);
-/* A request has come back, of any feeder's. */
+/* A request of any feeder has come back. */
 void feeder_request_back(struct feeder *f, uint64_t handle);
-/* When it has to be done; INT64_MIN: there is no such request. */
+/* The deadline of a request; INT64_MIN: there is no such request. */
 int64_t feeder_request_deadline(const struct feeder *f, uint64_t handle);
 
 /* ---- feeder_backend.c ---- */
 
-/* Tells of models and accelerators. */
+/* Tells the scheduler of the backend's models and accelerators. */
 void feeder_backend_introduce(struct feeder_member *m);
-/* What the scheduler sends to a backend. */
+/* Takes a frame that the scheduler sends to a backend. */
 int feeder_backend_frame(struct feeder_member *m, const struct frame *frame, const void *head, struct sy_error *err);
-/* Tells of batches that have ended. True: there may be more. */
+/* Tells the scheduler of batches that have ended. True: there may be more of them. */
 bool feeder_end_batches(struct feeder *f, int64_t now_ns);

@@ -21,16 +21,16 @@
 #include "server/process/scenario_served.h"
 #include "server/process/server.h"
 
-#define BEAT_NS         (500 * NS_PER_MS) /* between heartbeats */
+#define BEAT_NS         (500 * NS_PER_MS) /* time between heartbeats */
 #define POLL_NS         NS_PER_MS
-#define JOIN_NS         (120 * NS_PER_S) /* by then all have joined */
-#define DRAIN_NS        (10 * NS_PER_S)  /* if no request comes back for this time, none will */
+#define JOIN_NS         (120 * NS_PER_S) /* time in which all members must have joined */
+#define DRAIN_NS        (10 * NS_PER_S)  /* time without a request coming back after which none will */
 #define FILES_OTHERWISE 256
 
 struct links {
     const struct links_config *config;
     struct feeder_world world;
-    struct served_model *models, *places; /* the scenario's; the scheduler's empty ones */
+    struct served_model *models, *places; /* models of the scenario; empty places of the scheduler */
     struct profile **profiles;
     uint32_t place_count;
     struct server *server;
@@ -39,7 +39,7 @@ struct links {
     cpu_set_t before;
 };
 
-/* What has been counted and measured up to a moment. */
+/* The counts and times up to a moment. */
 struct links_moment {
     int64_t now_ns;
     uint64_t fed, turned_away, refused, refusals[REFUSAL_COUNT], lost, planned, late, expired, batches;
@@ -231,7 +231,7 @@ static void pass(const struct links *l, double seconds) {
         sleep_ns(left_ns < 100 * NS_PER_MS ? left_ns : 100 * NS_PER_MS);
 }
 
-/* Lets all requests come back, and says what the feeders found wrong. */
+/* Waits until all requests have come back, and reports the mistakes that the feeders found. */
 static void verdict(const struct links *l, struct links_result *r) {
     uint64_t back_before = 0, fed = 0, back = 0;
     bool drained = false;

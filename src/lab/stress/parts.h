@@ -1,4 +1,4 @@
-/* parts.h - what a stress run consists of. For the files that build it (stress.c) and measure it (figures.c). */
+/* parts.h - the parts of a stress run. For the files that build the run (stress.c) and measure it (figures.c). */
 #pragma once
 
 #include "core/data/profile.h"
@@ -14,20 +14,20 @@ struct stress {
     struct wiring wiring;
     struct profile *profile;
     uint8_t *accelerator_type;
-    uint32_t model_threads, rank_threads, worlds; /* made so far */
+    uint32_t model_threads, rank_threads, worlds; /* numbers of those made so far */
     struct model_thread **model_thread;           /* [config->model_threads] */
     struct rank_thread **rank_thread;             /* [config->rank_threads] */
     struct world **world;                         /* [wiring.frontends] */
-    struct world_finished *finished;              /* likewise */
+    struct world_finished *finished;              /* [wiring.frontends] */
     int64_t epoch_ns;
     struct slicing slicing;
-    /* whose turns the drivers take: with config->sleep those of the worlds only, as all others have threads of their
+    /* passengers whose turns the drivers take; with config->sleep only the worlds, as the scheduler has threads of its
      * own */
     struct driver_seat *seats;
     uint32_t *driver_of_seat;
     uint32_t seat_count;
-    struct driver **drivers; /* [seat_count] at most */
-    uint32_t driver_count;   /* started */
-    struct rng rng;          /* which models move */
+    struct driver **drivers; /* [driver_count] at most seat_count */
+    uint32_t driver_count;   /* number of drivers started */
+    struct rng rng;          /* random numbers for the choice of models that move */
     uint64_t moves;
 };

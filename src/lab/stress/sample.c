@@ -1,4 +1,4 @@
-/* sample.c - linear probing; a removal closes the gap, so that nothing is left to be cleaned up. */
+/* sample.c - a hash set with linear probing; a removal closes its gap, so that no marks of removed handles are left. */
 #include "lab/stress/sample.h"
 
 #include <errno.h>
@@ -6,7 +6,7 @@
 
 #include "core/util/assert.h"
 
-#define ROOM 8 /* times what the sample holds in the mean */
+#define ROOM 8 /* factor: slots for each handle that the sample has in the mean */
 
 int sample_init(struct sample *sample, uint32_t requests) {
     uint32_t slots = 1024;

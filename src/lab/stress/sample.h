@@ -1,23 +1,23 @@
-/* sample.h - the requests of a sample that are under way: a hash set of handles. One handle in SAMPLE_EVERY belongs
- * to the sample. Its hash decides, so that every part of the run can tell. */
+/* sample.h - the requests of a sample that are under way: a hash set of handles. One handle in SAMPLE_EVERY belongs to
+ * the sample. The handle's hash decides, so that every part of the run can tell. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SAMPLE_EVERY 64 /* a power of two */
+#define SAMPLE_EVERY 64 /* handles for one of the sample, a power of two */
 
 struct sample {
-    uint64_t *slots; /* [mask + 1], open addressing; 0: empty */
+    uint64_t *slots; /* [mask + 1] handles, with open addressing; 0: empty */
     uint32_t mask, count;
 };
 
-/* For the sample of up to `requests` requests at once. 0 or -ENOMEM; free it in either case. */
+/* Makes a set for the sample of up to `requests` requests at once. 0 or -ENOMEM; free it in either case. */
 int sample_init(struct sample *sample, uint32_t requests);
 void sample_free(struct sample *sample);
-/* The handle must not be in it, nor be 0. */
+/* Adds a handle, which must not be in the set, nor be 0. */
 void sample_add(struct sample *sample, uint64_t handle);
-/* False if it is not in it. */
+/* Removes a handle. False if it is not in the set. */
 bool sample_remove(struct sample *sample, uint64_t handle);
 
 static inline uint64_t sample_hash(uint64_t handle) {

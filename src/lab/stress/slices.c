@@ -1,4 +1,4 @@
-/* slices.c - which slices a pause touches. */
+/* slices.c - finds the slices that a pause disturbs. */
 #include "lab/stress/slices.h"
 
 struct slicing slicing_of(int64_t slo_ns, int64_t run_ns) {

@@ -1,4 +1,4 @@
-/* stress.c - builds the scheduler's threads and the worlds around them, lets them run, and reports what was wrong. */
+/* stress.c - builds the scheduler's threads and the worlds around them, lets them run, and reports mistakes. */
 #include "lab/stress/stress.h"
 
 #include <errno.h>
@@ -12,15 +12,16 @@
 #include "lab/stress/figures.h"
 
 #define THREADS_PER_WORLD 4          /* model threads that a world can feed */
-#define OUTSTANDING_MAX   (1U << 18) /* requests of a world */
-#define REQUEST_SLOTS_MIN 8192       /* twice the largest --feed-batch */
+#define OUTSTANDING_MAX   (1U << 18) /* most requests that a world has outstanding */
+#define REQUEST_SLOTS_MIN 8192       /* least slots of a ring of requests: twice the largest --feed-batch */
 #define REQUEST_SLOTS_MAX 65536
-#define LAG_PART          8 /* of an SLO: what waits longer between a world and a model thread is turned away */
-#define CTRL_NS           (100 * NS_PER_US) /* first estimate of what dispatch takes */
-#define OVERRUN_S         1                 /* seconds a run may take longer before the last slice gets all the rest */
-#define DRAIN_NS          (10 * NS_PER_S)   /* if no request comes back for this time, none will */
-#define POLL_NS           NS_PER_MS
-#define MOVES_APART_NS    (50 * NS_PER_US) /* those that are due closer together are told together */
+/* Divisor: requests that would wait longer than this part of an SLO between world and model thread are turned away. */
+#define LAG_PART       8
+#define CTRL_NS        (100 * NS_PER_US) /* first estimate of the time of a dispatch */
+#define OVERRUN_S      1 /* seconds for which slices are kept in addition; the last slice gets all later requests */
+#define DRAIN_NS       (10 * NS_PER_S) /* time without a request coming back after which none will */
+#define POLL_NS        NS_PER_MS
+#define MOVES_APART_NS (50 * NS_PER_US) /* moves of models that are due closer together are told together */
 
 static void sleep_ns(int64_t ns) {
     struct timespec ts = {.tv_sec = ns / NS_PER_S, .tv_nsec = ns % NS_PER_S};
@@ -338,7 +339,7 @@ static uint64_t requests_back(const struct stress *s) {
     return back;
 }
 
-/* Lets all requests come back, ends all turns, and collects what the worlds found wrong. */
+/* Waits until all requests have come back, ends all turns, and collects the mistakes that the worlds found. */
 static void verdict(struct stress *s, struct stress_result *r) {
     for (uint32_t i = 0; i < s->worlds; i++)
         world_stop_feeding(s->world[i]);

@@ -15,28 +15,29 @@
 #include "lab/stress/handle.h"
 #include "lab/stress/sample.h"
 
-#define FEED_NS_MIN  (10 * NS_PER_US) /* between hand-overs: a sleep costs some microseconds */
+#define FEED_NS_MIN  (10 * NS_PER_US) /* least time between hand-overs, since a sleep costs some microseconds */
 #define FEED_NS_MAX  NS_PER_MS
-#define CTRL_PART    8               /* d_ctrl is this part of an SLO at most: thread_rings.c */
-#define BATCHES_MOST 2               /* of an accelerator: one runs, one is sealed */
-#define DEAD_NS      (5 * NS_PER_MS) /* an accelerator that died joins again after so long */
-/* Most that a turn does, so that no thread waits long for it: */
-#define PLANNED_MOST 256 /* requests of batches that begin; the batch that exceeds this is the last */
-#define REFUSED_MOST 256 /* requests from one model thread */
-#define EVENTS_MOST  16  /* batches that end, accelerators that die, and that join */
+#define CTRL_PART    8               /* divisor: d_ctrl is at most this part of an SLO, as in thread_rings.c */
+#define BATCHES_MOST 2               /* batches of an accelerator: one runs, one is sealed */
+#define DEAD_NS      (5 * NS_PER_MS) /* time after which an accelerator that died joins again */
+/* The bounds of a turn, so that no thread waits long for it. */
+/* Requests, in a turn, of batches that begin; the batch that exceeds this is the turn's last. */
+#define PLANNED_MOST 256
+#define REFUSED_MOST 256 /* refused requests, in a turn, of one model thread */
+#define EVENTS_MOST  16  /* batches that end, accelerators that die, and accelerators that join, each in a turn */
 
 /* A batch that an accelerator has. */
 struct batch {
     uint32_t model_thread;
-    uint32_t slice; /* of its first request */
+    uint32_t slice; /* slice of the batch's first request */
     int64_t end_ns;
     struct ran_message ran;
 };
 
 struct accelerator {
     uint32_t batches;
-    bool dead;       /* what it has is lost, and what is sent to it */
-    int64_t free_ns; /* when all have ended */
+    bool dead;       /* whether the accelerator is dead: its batches, and those sent to it, are lost */
+    int64_t free_ns; /* time at which all batches will have ended */
     struct batch batch[BATCHES_MOST];
 };
 
@@ -47,12 +48,12 @@ struct world {
     int64_t slo_ns;
     /* feeding */
     struct rng rng;
-    double gap_ns; /* mean; 0: closed loop */
+    double gap_ns; /* mean gap between requests; 0: closed loop */
     uint64_t outstanding_max;
-    double due_ns;         /* of the next request; 0: nothing was fed yet */
-    int64_t arrival_ns;    /* of the last one; handles of a world differ by it */
-    int64_t feed_ns;       /* when the next hand-over is due, */
-    int64_t feed_every_ns; /* so long after the last one */
+    double due_ns;         /* time at which the next request is due; 0: none was fed yet */
+    int64_t arrival_ns;    /* arrival of the last request; no two handles of a world have the same */
+    int64_t feed_ns;       /* time of the next hand-over */
+    int64_t feed_every_ns; /* time between hand-overs */
     uint32_t *unpublished; /* [model_threads] */
     bool *model_rung;      /* [model_threads] */
     /* accelerators */
@@ -61,16 +62,17 @@ struct world {
     struct heap_entry *end_entries;
     uint32_t *end_positions;
     bool *frontend_rung; /* [worlds] */
-    double death_ns;     /* when one of them dies next; INT64_MAX: never */
-    uint32_t *dead;      /* [config.accelerators] a circle from dead_head on, in the order in which they join again */
-    int64_t *join_ns;    /* [config.accelerators] when those do */
+    double death_ns;     /* time at which an accelerator dies next; INT64_MAX: never */
+    uint32_t *dead;   /* [config.accelerators] dead accelerators, a circle from dead_head on, in the order in which they
+                       * join again */
+    int64_t *join_ns; /* [config.accelerators] times at which the accelerators in `dead` join again */
     uint32_t dead_head, dead_count;
     /* checks */
     struct sample sample;
     char wrong[256];
     struct slice *slices;     /* [config.slicing.count] */
-    uint32_t feed_slice;      /* of the last request that was offered */
-    int64_t feed_slice_until; /* its end */
+    uint32_t feed_slice;      /* slice of the last request that was offered */
+    int64_t feed_slice_until; /* end of the slice feed_slice */
     _Alignas(CACHE_LINE) struct world_counts counts;
     _Atomic bool fed_enough, feeding_over;
 };
@@ -198,7 +200,7 @@ static void finished_add(struct world *w, uint32_t world, uint64_t n) {
     atomic_fetch_add_explicit(&w->config.finished[world].requests, n, memory_order_relaxed); /* a number on its own */
 }
 
-/* A request of the sample goes home, to be ticked off. */
+/* Gives a request of the sample back to its world, which ticks it off. */
 static void send_home(struct world *w, uint64_t handle) {
     uint32_t home = handle_world(handle);
     struct ring *ring = wiring_results(w->wiring, w->config.index, home);
@@ -378,7 +380,8 @@ static bool take_plans(struct world *w, int64_t now_ns) {
     return any;
 }
 
-/* Tells the rank thread. False if the ring has no room beside the ends of batches: not now. */
+/* Tells the rank thread that an accelerator joined or left. False: the ring has no room now beside the ends of batches.
+ */
 static bool tell(struct world *w, uint32_t index, enum accelerator_news news) {
     uint32_t accelerator = w->config.first_accelerator + index;
     uint32_t part = wiring_part_of_accelerator(w->wiring, accelerator);
@@ -470,7 +473,7 @@ int64_t world_turn(void *world) {
     return any ? 0 : w->feed_ns;
 }
 
-/* The time in which the requests of one hand-over come. */
+/* The time between hand-overs. */
 static int64_t hand_over_ns(const struct world *w) {
     double ns = w->gap_ns * w->config.stress->feed_batch;
     return ns < FEED_NS_MIN ? FEED_NS_MIN : ns > FEED_NS_MAX ? FEED_NS_MAX : (int64_t)ns;

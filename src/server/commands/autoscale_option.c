@@ -1,4 +1,4 @@
-/* autoscale_option.c - keys and their values. */
+/* autoscale_option.c - reads the keys of --autoscale and their values. */
 #include "server/commands/autoscale_option.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "server/commands/options.h"
 #include "server/process/accelerators.h"
 
-#define EVERY_S_LEAST 1 /* the thread that looks wakes once a second */
+#define EVERY_S_LEAST 1 /* the main thread, which looks at the load, wakes once a second */
 
 enum key { KEY_MIN, KEY_MAX, KEY_HEADROOM, KEY_EVERY, KEY_START_DELAY };
 

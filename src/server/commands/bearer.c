@@ -1,4 +1,4 @@
-/* bearer.c - the token that a command shows a server. */
+/* bearer.c - reads the token that a command shows a server. */
 #include "server/commands/bearer.h"
 
 #include <errno.h>

@@ -6,6 +6,6 @@
 
 #define BEARER_BYTES (AUTH_TOKEN_BYTES_MAX + 32)
 
-/* "Authorization: Bearer TOKEN". With @FILE the token is the first of a file with one a line, as for `symphony serve
- * --auth-token-file`. -errno with a sentence. */
+/* Writes "Authorization: Bearer TOKEN" into `header`. `text` is TOKEN or @FILE; of a file with one token a line, as for
+ * `symphony serve --auth-token-file`, the first one is taken. 0 or -errno with a sentence. */
 int bearer_read(const char *text, char header[BEARER_BYTES], struct sy_error *err);

@@ -55,7 +55,8 @@ static int command_run(int argc, char **argv, const struct cli_command *const *c
     return CLI_USAGE;
 }
 
-/* Makes the process's clock differ from other processes', if the environment says so. False: it says what cannot be. */
+/* Makes the process's clock differ from other processes' clocks, if the environment says so. False: the environment's
+ * text is wrong. */
 static bool test_clock_set(void) {
     const char *text = getenv(TEST_CLOCK);
     if (!text)

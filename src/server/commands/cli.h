@@ -7,11 +7,12 @@
 
 struct cli_command {
     const char *name;
-    const char *summary;               /* one line for `symphony --help` */
+    const char *summary;               /* line about the command in `symphony --help` */
     int (*run)(int argc, char **argv); /* argv[0] is the command's name; returns the exit status */
 };
 
-/* A program's main(): runs the one of `commands`, up to NULL, that argv[1] names; says which there are. */
+/* A program's main(): runs the command that argv[1] names, of `commands`, whose end is NULL. Prints the list of
+ * commands after --help, or when argv[1] is missing. */
 int cli_main(int argc, char **argv, const struct cli_command *const *commands);
 /* "symphony NAME: sentence" on standard error; returns CLI_USAGE. */
 int cli_usage_error(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

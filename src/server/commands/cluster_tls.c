@@ -1,4 +1,4 @@
-/* cluster_tls.c - reads what the options of a cluster's TLS name. */
+/* cluster_tls.c - reads the files that the options of a cluster's TLS name. */
 #include "server/commands/cluster_tls.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* drain.c - `symphony drain`: has a member of a cluster end what it has, and leave. */
+/* drain.c - `symphony drain`: lets a member of a cluster finish its requests, and leave. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,8 +9,9 @@
 #include "server/commands/cli.h"
 #include "server/commands/visitor.h"
 
-#define LOOK_NS     (100 * NS_PER_MS)
-#define PATIENCE_NS (5 * NS_PER_S) /* beside --timeout: another scheduler takes over, and members join it */
+#define LOOK_NS (100 * NS_PER_MS)
+/* Time in addition to --timeout, in which another scheduler may take over and members join it. */
+#define PATIENCE_NS (5 * NS_PER_S)
 
 struct drain_settings {
     struct visitor_settings visitor;

@@ -26,22 +26,23 @@
 #include "front/request/repository_order.h"
 #include "server/process/repository_control.h"
 
-#define TOKEN_BYTES  16
-#define ARGUMENTS    (2 * REPOSITORIES_MAX + 40)
-#define AGAIN_NS     (100 * NS_PER_MS) /* one that ends before it has joined is started again so much later, */
-#define AGAIN_MOST   (5 * NS_PER_S)    /* each time twice as much up to this */
+#define TOKEN_BYTES 16
+#define ARGUMENTS   (2 * REPOSITORIES_MAX + 40)
+/* Delay before a backend that ended before it joined is started again; doubled each time. */
+#define AGAIN_NS     (100 * NS_PER_MS)
+#define AGAIN_MOST   (5 * NS_PER_S) /* longest such delay */
 #define LOOK_NS      (1 * NS_PER_S)
 #define END_LOOK_NS  (2 * NS_PER_MS)
 #define END_LEAST_NS (100 * NS_PER_MS)
 
 struct isolated_backend {
-    pid_t pid; /* 0: it has ended */
+    pid_t pid; /* process; 0: none runs */
     int running_fd;
-    uint64_t joined;  /* incarnation of the last one that joined */
-    int64_t later_ns; /* how long after the last end it was started again */
-    int64_t again_ns; /* when it is started again */
+    uint64_t joined;  /* incarnation of the last process that joined */
+    int64_t later_ns; /* delay between the last end and the next start */
+    int64_t again_ns; /* time of the next start */
     const struct accelerator_group *group;
-    uint32_t device; /* among its group's */
+    uint32_t device; /* index of the accelerator in its group */
 };
 
 struct isolated {
@@ -53,10 +54,10 @@ struct isolated {
     char token_file[32];
     isolated_channel *channels;   /* [count] */
     struct repository_desk *desk; /* NULL: nobody takes the channels */
-    pthread_t thread;             /* the others below are its */
+    pthread_t thread;
     bool started;
     int64_t timeout_ns;
-    _Atomic bool stop; /* `timeout_ns` is set */
+    _Atomic bool stop; /* order to the thread to end; `timeout_ns` is set before */
 };
 
 const char *isolated_token_file(const struct isolated *isolated) {
@@ -71,7 +72,7 @@ struct running *const *isolated_running(const struct isolated *isolated) {
     return isolated->running;
 }
 
-/* ---- what they share with their parent ---- */
+/* ---- memory and token shared with the backends ---- */
 
 static int token_make(struct isolated *d, struct sy_error *err) {
     uint8_t bytes[TOKEN_BYTES];
@@ -226,8 +227,8 @@ static void arguments_fill(const struct isolated *d, uint32_t n, struct argument
     a->at[a->count] = NULL;
 }
 
-/* The parent runs on other cores than its accelerators, where there are any: a child inherits the cores of the thread
- * that starts it. These are its own, and those of no accelerator, if there are any. */
+/* Starts backend n. A child inherits the cores of the thread that starts it, so the thread is pinned meanwhile to the
+ * backend's own core and the cores of no accelerator, if there are any. */
 static void backend_start(struct isolated *d, uint32_t n) {
     struct isolated_backend *b = &d->backends[n];
     struct arguments arguments = {.count = 0};
@@ -266,7 +267,7 @@ static void backend_start(struct isolated *d, uint32_t n) {
 
 /* ---- watching ---- */
 
-/* One has ended. It is started again at once if it had joined; else it would perhaps end again and again. */
+/* Backend n has ended. It is started again at once if it had joined, else later, since it may end again and again. */
 static void backend_ended(struct isolated *d, uint32_t n, int status, int64_t now_ns) {
     struct isolated_backend *b = &d->backends[n];
     uint64_t incarnation = atomic_load_explicit(&d->running[n]->incarnation, memory_order_relaxed);
@@ -286,7 +287,7 @@ static void backend_ended(struct isolated *d, uint32_t n, int status, int64_t no
                   WEXITSTATUS(status));
 }
 
-/* Starts those that have not been started, or have ended. Returns when it is due again. */
+/* Starts the backends that have not been started, or have ended. Returns the time of the next look. */
 static int64_t backends_look(struct isolated *d, int64_t now_ns) {
     int64_t until_ns = now_ns + LOOK_NS;
     for (uint32_t n = 0; n < d->count; n++) {
@@ -310,7 +311,7 @@ static void signal_all(const struct isolated *d, int number) {
             kill(d->backends[n].pid, number);
 }
 
-/* Waits until all have ended, or until `until_ns`. */
+/* Waits until all backends have ended, or until `until_ns`. Returns whether all have. */
 static bool all_ended(struct isolated *d, int64_t until_ns) {
     const struct timespec a_little = {.tv_nsec = END_LOOK_NS};
     for (;;) {
@@ -377,7 +378,7 @@ bool isolated_begin(struct serve_settings *settings) {
     if (!running)
         return false;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (running->parent != (uint32_t)getppid()) /* it died before that */
+    if (running->parent != (uint32_t)getppid()) /* the parent died before prctl() */
         return false;
     signal(SIGTERM, SIG_IGN);
     signal(SIGINT, SIG_IGN);
@@ -389,8 +390,9 @@ bool isolated_begin(struct serve_settings *settings) {
     }
     if (devices && *devices)
         snprintf(device, sizeof(device), "%.*s", (int)strcspn(devices, ","), devices);
-    setenv("CUDA_VISIBLE_DEVICES", device, 1); /* CUDA sees that one of the devices as its first */
-    child_limit(true, strncmp(settings->accelerators, "cuda", 4) == 0); /* the network: it joins its parent by it */
+    setenv("CUDA_VISIBLE_DEVICES", device, 1); /* CUDA then sees only the backend's device, as its first */
+    child_limit(true, strncmp(settings->accelerators, "cuda", 4) ==
+                          0); /* with the network, by which the backend joins its parent */
     snprintf(name, sizeof(name), "accelerator-%u", (unsigned)settings->isolated % 1000);
     log_set_process(name);
     prctl(PR_SET_NAME, name);

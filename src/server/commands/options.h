@@ -41,13 +41,13 @@ enum option_kind {
 
 struct option_row {
     enum option_kind kind;
-    const char *name;  /* without the dashes; of a heading, its text */
-    const char *value; /* what the value is called in the help, e.g. "S"; of a choice, the words: "json|binary" */
-    const char *help;  /* wrapped to 100 columns; no full stop; "\n" starts a new line */
-    size_t offset;     /* of the value in the settings; of a parsed option, unused */
-    double min, max;   /* of a number, both allowed; a default outside means "not given" and is not shown */
-    /* For a parsed option; called at each use of it. If the text is wrong, fills `err` (a sentence without the option's
-     * name) and returns a negative errno. */
+    const char *name;  /* name of the option, without the dashes; in a heading, its text */
+    const char *value; /* name of the value in the help, e.g. "S"; in a choice, the words: "json|binary" */
+    const char *help;  /* text of the help, which is wrapped to 100 columns; no full stop; "\n" starts a new line */
+    size_t offset;     /* offset of the value in the settings; not used in a parsed option */
+    double min, max;   /* range of a number, both ends allowed; a default outside means "not given" and is not shown */
+    /* Function of a parsed option, called at each use of the option. If the text is wrong, fills `err` (a sentence
+     * without the option's name) and returns a negative errno. */
     int (*parse)(const char *text, void *settings, struct sy_error *err);
 };
 
@@ -92,14 +92,14 @@ struct option_row {
 
 struct options {
     const char *command;           /* "bench" */
-    const char *usage;             /* what follows the command's name: "URL [OPTION]..." */
-    const char *intro;             /* a paragraph after the usage line, or NULL; printed as it is */
-    const char *notes;             /* after the options, or NULL: examples; printed as it is */
-    const struct option_row *rows; /* up to OPTION_END */
-    int args_min, args_max;        /* how many arguments that are not options; args_max < 0: any number */
-    const char *args_name;         /* what error messages call such an argument: "URL" */
-    const char *program;           /* before the command's name in the usage line; NULL: "symphony" */
-    const char *status;            /* the exit statuses; NULL: 0 success, 2 bad usage or input, 1 failure */
+    const char *usage;             /* text after the command's name: "URL [OPTION]..." */
+    const char *intro;             /* paragraph after the usage line, printed as it is; NULL: none */
+    const char *notes;             /* text after the options, such as examples, printed as it is; NULL: none */
+    const struct option_row *rows; /* rows, the last of which is OPTION_END */
+    int args_min, args_max;        /* number of arguments that are not options; args_max < 0: any number */
+    const char *args_name;         /* name of such arguments in error messages: "URL" */
+    const char *program;           /* text before the command's name in the usage line; NULL: "symphony" */
+    const char *status;            /* text about exit statuses; NULL: 0 success, 2 bad usage or input, 1 failure */
 };
 
 #define OPTIONS_GO_ON (-1)
@@ -109,7 +109,8 @@ struct options {
  * a mistake (one line on standard error that names the option). */
 int options_parse(const struct options *options, int argc, char **argv, void *settings, int *args_count);
 
-/* The same without printing, for tests and for options that come from elsewhere: -EINVAL and `err` after a mistake;
+/* As options_parse(), but without printing, for tests and for options that do not come from a command line: -EINVAL and
+ * `err` after a mistake;
  * --help and --version are mistakes here. */
 int options_read(const struct options *options, int argc, char **argv, void *settings, int *args_count,
                  struct sy_error *err);

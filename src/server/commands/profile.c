@@ -1,4 +1,4 @@
-/* profile.c - `symphony profile`: measures l(b) and memory of models and keeps what it found beside them. */
+/* profile.c - `symphony profile`: measures l(b) and memory of models, and keeps the profiles beside the models. */
 #include <errno.h>
 #include <jansson.h>
 #include <signal.h>
@@ -55,12 +55,12 @@ static const struct options options = {
 /* One model's outcome. */
 struct row {
     struct served_model *model;
-    struct profile *profile; /* NULL: it failed, and the model says why */
+    struct profile *profile; /* profile of the model; NULL: profiling failed, and model->reason says why */
     struct profile_record record;
     bool measured, slo_given;
 };
 
-static _Atomic bool stopped; /* static, since a signal handler knows nothing else */
+static _Atomic bool stopped; /* static, since the signal handler needs it */
 
 static void stop(int number) {
     (void)number;

@@ -1,4 +1,4 @@
-/* serving.c - a server's life: what is decided from the settings before anything starts, start, signals, drain, end. */
+/* serving.c - a server's life: the plan that is made from the settings, start, signals, drain, end. */
 #include "server/commands/serving.h"
 
 #include <errno.h>
@@ -36,7 +36,7 @@
 #include "server/process/repository_control.h"
 
 #define OUTAGES_EVERY_S 1
-#define READY_EVERY_MS  20 /* while models are loaded, looks whether all are */
+#define READY_EVERY_MS  20 /* time between two looks whether all models are loaded */
 
 int repository_read(const char *text, void *settings, struct sy_error *err) {
     struct serve_settings *s = settings;
@@ -100,22 +100,23 @@ static const struct serve_settings serve_defaults = {
     .isolated = -1,
 };
 
-static const int zlib_levels[] = {0, 1, 6, 9}; /* by the words of --grpc-infer-response-compression-level */
+/* zlib's levels, by the words of --grpc-infer-response-compression-level. */
+static const int zlib_levels[] = {0, 1, 6, 9};
 
-/* Everything decided from the settings before anything starts. */
+/* The plan of a server: all that is decided from the settings before any thread starts. */
 struct serve_plan {
     struct deployment deployment;
     struct server_config config;
-    struct auth *auth; /* NULL: none is needed */
+    struct auth *auth; /* tokens of clients; NULL: no token is needed */
     struct repository_control control;
     struct accelerator_group groups[ACCELERATOR_TYPES_MAX];
     uint32_t group_count;
     struct server_cluster cluster;
     struct registry_place place;
-    struct auth *cluster_auth; /* NULL: no token is needed */
-    struct tls *cluster_tls;   /* NULL: links are plain text */
+    struct auth *cluster_auth; /* tokens of members; NULL: no token is needed */
+    struct tls *cluster_tls;   /* TLS of links; NULL: links are plain text */
     char token[HELLO_TOKEN_MAX], name[HELLO_NAME_MAX], join[4096];
-    const char *schedulers[UPLINK_ADDRESSES_MAX]; /* of --join, or of --peers */
+    const char *schedulers[UPLINK_ADDRESSES_MAX]; /* schedulers of --join, or of --peers */
 };
 
 static int default_accelerators(struct serve_plan *plan) {
@@ -125,7 +126,8 @@ static int default_accelerators(struct serve_plan *plan) {
     return 1;
 }
 
-/* Which cores executors are pinned to: the given ones, or, if there are CPU accelerators, the last of those allowed. */
+/* Chooses the cores that executors are pinned to: the given ones or, if there are CPU accelerators, the last ones that
+ * the process may use. */
 static int choose_cores(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
     cpu_set_t *cores = &plan->config.executor_cores, allowed;
     uint32_t cpus = 0;
@@ -155,7 +157,7 @@ static int check_parts(const struct serve_settings *s, uint32_t accelerators, co
                      accelerators, type);
 }
 
-/* Options are checked first, since models may have to be profiled. */
+/* Plans the models. Options are checked first, since models may have to be profiled. */
 static int plan_repositories(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
     struct sy_error why;
     int found = s->accelerators ? accelerators_parse(s->accelerators, plan->groups, ACCELERATOR_TYPES_MAX, &why)
@@ -221,7 +223,7 @@ static int plan_scenario(const struct serve_settings *s, struct serve_plan *plan
     return rc < 0 ? rc : choose_cores(s, plan, err);
 }
 
-/* Takes what the scenario says, if it says anything, and lets the option change it key by key. */
+/* Plans autoscaling: takes the scenario's settings, if there are any, and changes them by the keys of the option. */
 static int plan_autoscale(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
     struct autoscale_config *c = &plan->config.autoscale;
     struct sy_error why;
@@ -303,14 +305,14 @@ static int check_decisions(const struct serve_settings *s, const struct serve_pl
                            policy->name);
 }
 
-/* Empty places for models that the cluster brings. */
+/* Makes empty places for models that the cluster brings. */
 static int plan_places(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
     plan->deployment.model_count = (uint32_t)s->max_models + CONTROL_SPARE;
     plan->deployment.models = calloc(plan->deployment.model_count, sizeof(*plan->deployment.models));
     return plan->deployment.models ? 0 : error_set(err, -ENOMEM, "no memory for the places of the models");
 }
 
-/* HOST:PORT of --listen. */
+/* Reads HOST:PORT of --listen. */
 static int plan_listen(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
     static char host[256];
     if (!s->listen)
@@ -344,7 +346,7 @@ static int plan_list(const char *list, const char *option, struct serve_plan *pl
     return 0;
 }
 
-/* The schedulers of --join. */
+/* Reads the schedulers of --join. */
 static int plan_join(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
     if (!s->join == !s->registry)
         return error_set(err, -EINVAL, "give either --join HOST:PORT or --registry URL: which cluster to join");
@@ -363,7 +365,7 @@ static int check_peers(const struct serve_plan *plan, struct sy_error *err) {
     return 0;
 }
 
-/* The schedulers of --peers, and which of them this one is. */
+/* Reads the schedulers of --peers, and finds this one among them. */
 static int plan_peers(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
     const char *own = s->advertise ? s->advertise : s->listen;
     int rc = s->peers ? plan_list(s->peers, "peers", plan, &plan->cluster.peer_count, err) : 0;
@@ -383,12 +385,12 @@ static int plan_peers(const struct serve_settings *s, struct serve_plan *plan, s
     return 0;
 }
 
-/* The most that speak a protocol in a frontend of a cluster. */
+/* The most threads that speak a protocol in a frontend of a cluster. */
 static uint32_t frontends_most(const struct serve_settings *s) {
     return s->no_grpc ? HELLO_LANES_MAX : HELLO_LANES_MAX / 2;
 }
 
-/* How many threads speak each protocol, where that is not said: as many as cores are left beside the scheduler's
+/* The number of threads for each protocol, if the user gives none: as many as cores are left beside the scheduler's
  * threads and CPU accelerators, or beside the link's thread. */
 static uint32_t frontends_auto(const struct serve_settings *s, enum wiring_link role, const struct serve_plan *plan) {
     uint32_t others = role != LINK_NONE              ? 1
@@ -402,7 +404,7 @@ static uint32_t frontends_auto(const struct serve_settings *s, enum wiring_link 
     return of_cluster && count > frontends_most(s) ? frontends_most(s) : count;
 }
 
-/* The role's place in the cluster. */
+/* Plans the role of this process in the cluster. */
 static int plan_cluster(const struct serve_settings *s, enum wiring_link role, struct serve_plan *plan,
                         struct sy_error *err) {
     char host[64] = "?";
@@ -480,7 +482,7 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
     rc = !runs         ? plan_places(s, plan, err)
          : s->scenario ? plan_scenario(s, plan, err)
                        : plan_repositories(s, plan, err);
-    /* Once more, since a scenario may have brought a policy and autoscale settings. */
+    /* Plans autoscaling and checks options again, since the scenario may have a policy and autoscale settings. */
     if (rc < 0 || (rc = plan_autoscale(s, plan, err)) < 0 || (rc = check_decisions(s, plan, err)) < 0)
         return rc;
     struct server_config *c = &plan->config;
@@ -530,7 +532,7 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
     return 0;
 }
 
-/* Says what is served, and where. */
+/* Logs which models are served, and where. */
 static void say_ready(struct server *server, const struct server_config *config) {
     struct server_ports ports = server_ports(server);
     int ready = 0, set_aside = 0;
@@ -559,8 +561,8 @@ static void say_role_ready(struct server *server, enum wiring_link role) {
         log_info("ready", "metrics_port=%d", ports.metrics);
 }
 
-/* Reads again the files that may change while it serves. What a file gave stays as it was if the new one cannot be
- * used. */
+/* Reads again the files that may change while it serves. If a new file cannot be used, the values of the old one stay.
+ */
 static void reload(const struct serve_plan *plan) {
     struct sy_error err;
     if (plan->config.tls && tls_reload(plan->config.tls, &err) < 0)
@@ -594,7 +596,7 @@ static bool wait_until_ready(struct server *server, const sigset_t *signals) {
     return true;
 }
 
-/* Waits for a signal until `until_ns`; one that has already come is returned at once. Negative: none came. */
+/* Waits for a signal until `until_ns`. A signal that has already come is returned at once. Negative: no signal came. */
 static int signal_until(const sigset_t *signals, int64_t until_ns) {
     int64_t left_ns = until_ns - clock_now_ns();
     left_ns = left_ns > 0 ? left_ns : 0;
@@ -602,8 +604,8 @@ static int signal_until(const sigset_t *signals, int64_t until_ns) {
     return sigtimedwait(signals, NULL, &left);
 }
 
-/* Sleeps until a signal asks the server to end; further ones then end the process as they usually do. What is looked at
- * once a second is looked at on the second, so that looks at the load are as far apart as they are in simulations. */
+/* Sleeps until a signal asks the server to end; further ones then end the process as they usually do. Looks that are
+ * due once a second happen on the second, so that looks at the load are as far apart as in simulations. */
 static void wait_for_signal(struct server *server, const struct serve_plan *plan, const sigset_t *signals) {
     struct server *scheduler = plan->config.scheduler ? plan->config.scheduler : server;
     const int64_t every_ns = OUTAGES_EVERY_S * NS_PER_S;
@@ -697,10 +699,11 @@ static int serve(const char *command, enum wiring_link role, const struct serve_
 
 /* ---- serve --isolate ---- */
 
-/* Longer than in a cluster of machines: what dies is noticed by its connection, and a machine that is busy is not. */
+/* Longer than in a cluster of machines: a process that dies is noticed by its connection, and a busy machine must not
+ * count as dead. */
 #define ISOLATED_BEAT_MS 1000
-/* Once all backends have joined, a model that is not served so much later could not be loaded by any: what prepares its
- * inputs is opened meanwhile, and models are placed. */
+/* Once all backends have joined, a model that is not served after this time could not be loaded by any of them. In this
+ * time models that prepare inputs are opened, and models get their places. */
 #define OPENING_NS (2 * NS_PER_S)
 
 static int check_isolate(const struct serve_settings *s, struct sy_error *err) {
@@ -711,13 +714,13 @@ static int check_isolate(const struct serve_settings *s, struct sy_error *err) {
     return with ? error_set(err, -EINVAL, "--isolate does not go with %s", with) : 0;
 }
 
-/* What `serve --isolate` consists of. The frontend's and the scheduler's threads are in this process, as two servers
- * that are joined by a link. */
+/* The parts of `serve --isolate`. The frontend's and the scheduler's threads are in this process, as two servers that
+ * are joined by a link. */
 struct isolation {
-    struct serve_settings settings[3]; /* of: */
+    struct serve_settings settings[3]; /* settings of the backends, the scheduler, the frontend */
     struct serve_plan backend, scheduler, frontend;
     struct isolated *isolated;
-    struct repository_desk *desk; /* with CONTROL_EXPLICIT */
+    struct repository_desk *desk; /* orders to load and unload models, with CONTROL_EXPLICIT; else NULL */
     struct isolated_orders *orders;
     struct model_absent *aside; /* [aside_count] models that were set aside at the start */
     uint32_t aside_count;
@@ -733,14 +736,15 @@ static void isolation_free(struct isolation *i) {
     free(i);
 }
 
-/* Decides as much as is decided before anything starts: models are profiled once, for all children. */
+/* Makes the plans of the backends and the scheduler, before any process starts: models are profiled once, for all
+ * children. */
 static int isolation_plan(struct isolation *i, const struct serve_settings *settings, struct sy_error *err) {
     struct serve_settings *backend = &i->settings[0], *scheduler = &i->settings[1];
     int rc = check_isolate(settings, err);
     if (rc < 0)
         return rc;
     *backend = *settings;
-    backend->join = "127.0.0.1:1"; /* not known yet */
+    backend->join = "127.0.0.1:1"; /* the port is not known yet */
     backend->heartbeat_ms = ISOLATED_BEAT_MS;
     backend->tls_cert = backend->tls_key = backend->tls_client_ca = backend->token_file = NULL;
     backend->tls_metrics = backend->auth_health = backend->auth_metrics = false;
@@ -776,7 +780,7 @@ static int isolation_plan(struct isolation *i, const struct serve_settings *sett
     scheduler->no_metrics = true;
     if ((rc = make_plan(scheduler, LINK_SCHEDULER, &i->scheduler, err)) < 0)
         return rc;
-    i->scheduler.config.executor_cores = i->backend.config.executor_cores; /* it keeps off them */
+    i->scheduler.config.executor_cores = i->backend.config.executor_cores; /* the scheduler's threads use other cores */
     i->scheduler.cluster.backends = isolated_count(i->isolated);
     return 0;
 }
@@ -831,7 +835,7 @@ static int isolation_frontend(struct isolation *i, const struct serve_settings *
     if (settings->control_mode == CONTROL_EXPLICIT && !(i->desk = repository_desk_create()))
         return error_set(err, -ENOMEM, "out of memory");
     frontend->decisions = NULL;
-    if (!frontend->frontends) /* beside all that this machine runs */
+    if (!frontend->frontends) /* with the cores that no other thread of this machine needs */
         frontend->frontends = frontends_auto(settings, LINK_NONE, &i->backend);
     int rc = make_plan(frontend, LINK_FRONTEND, &i->frontend, err);
     i->frontend.config.executor_cores = i->backend.config.executor_cores;
@@ -844,8 +848,8 @@ static int isolation_frontend(struct isolation *i, const struct serve_settings *
     return rc;
 }
 
-/* Sleeps until all backends have joined, and all models are served that are to be from the start. False: a signal asks
- * the server to end before. */
+/* Sleeps until all backends have joined, and all models to serve from the start are served. False: a signal asks the
+ * server to end before. */
 static bool wait_until_heard(struct isolation *i, struct server *frontend, const sigset_t *signals) {
     const struct deployment *d = &i->backend.deployment;
     uint32_t wanted = d->model_count - i->aside_count;

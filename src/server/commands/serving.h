@@ -1,5 +1,5 @@
-/* serving.h - what `symphony serve` and the roles of a cluster have in common: their settings, and a server's life from
- * them to its end. */
+/* serving.h - what the commands that serve have in common: the settings, and the life of a server from its settings to
+ * its end. */
 #pragma once
 
 #include "sched/threads/wiring.h"
@@ -13,16 +13,16 @@ struct running;
 struct serve_settings {
     const char *repositories[REPOSITORIES_MAX];
     uint32_t repository_count;
-    const char *model_name;     /* of the one model that is served */
-    const char *op_library_dir; /* with libraries of operators, for all models */
+    const char *model_name;     /* name of the one model that is served; NULL: all of the repositories */
+    const char *op_library_dir; /* folder with libraries of operators, for all models; NULL: none */
     const char *scenario, *accelerators, *policy, *host, *pin, *log_level, *cache_dir, *tls_cert, *tls_key,
         *tls_client_ca, *token_file, *server_name, *autoscale, *decisions, *shared_memory_prefix;
-    int64_t frontends; /* 0: as many as the cores allow */
+    int64_t frontends; /* frontend threads of each protocol; 0: as many as the cores allow */
     int64_t http_port, grpc_port, metrics_port, model_threads, rank_threads, epoch_s, prepare_threads, queue_max,
         record_mib, decisions_mib, body_mib, inputs_mib, answers_mib, outputs_mib, run_memory_mib, connections,
         per_address, idle_s, head_s, rate_kib;
     int control_mode;   /* enum control_mode */
-    int share_prefixes; /* 0: off, 1: on */
+    int share_prefixes; /* 1: models may share their first layers; 0: not */
     bool accelerator_control;
     const char *load_models[LOAD_MODELS_MAX];
     uint32_t load_model_count;
@@ -30,22 +30,23 @@ struct serve_settings {
     double poll_secs;
     double slo_ms, rank_rate_max, run_limit_s, spin, drain_grace_s, drain_timeout_s;
     int grpc_compression;
-    /* of a role of a cluster */
+    /* settings of a process that is one role of a cluster */
     const char *join, *peers, *registry, *listen, *advertise, *cluster_host, *cluster_token_file, *cluster_cert,
         *cluster_key, *cluster_ca, *name, *fabric;
     int64_t cluster_port, accelerators_max;
-    int transport; /* 0: the best there is; else enum transport_kind and 1 */
+    int transport; /* transport of inputs: 1 + enum transport_kind; 0: the best there is */
     double heartbeat_ms;
-    int64_t isolated, isolated_device; /* of a child of `serve --isolate`: its number, its device; -1: it is none */
-    struct running *running;           /* of such a child */
+    int64_t isolated, isolated_device; /* number and device of a child of `serve --isolate`; -1: not a child */
+    struct running *running;           /* memory in which a child of `serve --isolate` says what it runs; else NULL */
     bool isolate, busy_poll, no_learn, no_grpc, no_metrics, shared_memory, auth_health, auth_metrics, tls_metrics;
 };
 
-/* One more --repository. */
+/* Reads an option --repository: one more repository. */
 int repository_read(const char *text, void *settings, struct sy_error *err);
-/* One more --load-model. */
+/* Reads an option --load-model: one more model. */
 int load_model_read(const char *text, void *settings, struct sy_error *err);
-/* --frontends. */
+/* Reads the option --frontends. */
 int frontends_read(const char *text, void *settings, struct sy_error *err);
-/* Reads the options, whose rows set serve_settings, and serves until a signal ends it. The exit status. */
+/* Reads the options, whose rows set serve_settings, and serves until a signal ends the server. Returns the exit status.
+ */
 int serving_run(const struct options *options, enum wiring_link role, int argc, char **argv);

@@ -1,4 +1,4 @@
-/* serving_rows.h - rows of options that several of the commands that serve have (serving.h), for their tables. */
+/* serving_rows.h - rows of options that several commands have in their tables of options (serving.h). */
 #pragma once
 
 #include "server/commands/options.h"

@@ -7,7 +7,7 @@
 #include "server/commands/visitor.h"
 
 #define COLUMNS_MAX 12
-#define CELL_MAX    600 /* a reason has 511 */
+#define CELL_MAX    600 /* bytes of a cell; a reason has 511 */
 
 struct status_settings {
     struct visitor_settings visitor;
@@ -31,7 +31,7 @@ static const struct options options = {
 
 /* ---- tables ---- */
 
-/* A table is written twice: first to find the widths. */
+/* A table, which is written twice: the first time finds the widths. */
 struct table {
     int widths[COLUMNS_MAX], column, columns;
     bool shown;

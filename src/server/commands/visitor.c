@@ -1,4 +1,4 @@
-/* visitor.c - a question to a cluster. */
+/* visitor.c - asks a cluster's schedulers a question, until the one that leads has answered. */
 #include "server/commands/visitor.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ static int token_read(const char *path, char *token, size_t room, struct sy_erro
     return 0;
 }
 
-/* Whether nobody else needs to be asked: the answer is of the scheduler that leads, or about a member. */
+/* Whether no other scheduler needs to be asked: the answer is of the scheduler that leads, or about a member. */
 static bool leads(const json_t *answer) {
     const json_t *scheduler = json_object_get(answer, "scheduler");
     return answer && (!scheduler || json_is_true(json_object_get(scheduler, "leads")));
@@ -63,12 +63,12 @@ static int name_ask(const struct visitor_settings *settings, const char *name, s
     return rc;
 }
 
-/* --registry: who leads. */
+/* Asks the registry of --registry for the scheduler that leads. */
 static int registry_ask(const struct visitor_settings *settings, char leader[REGISTRY_ADDRESS_MAX + 1],
                         struct sy_error *err) {
     struct registry_place place;
     struct sy_error why;
-    log_set_level(LOG_ERROR); /* one line, of ours, says what is wrong */
+    log_set_level(LOG_ERROR); /* a single line, visitor_ask()'s, says what is wrong */
     int rc = registry_place_parse(settings->registry, &place, &why);
     return rc < 0 ? error_set(err, rc, "--registry: %s", why.text)
                   : visit_leader(&place, (int64_t)(settings->timeout_s * (double)NS_PER_S), leader, err);

@@ -1,4 +1,5 @@
-/* visitor.h - what the commands that ask a cluster have in common: which scheduler, with which token. */
+/* visitor.h - what the commands that ask a cluster have in common: the options that name the scheduler, token and TLS,
+ * and the question. */
 #pragma once
 
 #include <jansson.h>
@@ -25,7 +26,7 @@ struct visitor_settings {
         OPTION_DOUBLE(type, member.timeout_s, "timeout", "S", 0.01, 3600,                                              \
                       "how long each scheduler may take to answer")
 
-/* Asks one question. 0, and the answer, which the caller releases; else the exit status. `command` begins the line on
- * standard error that says why; NULL: nothing is written. */
+/* Asks the leading scheduler one question. 0 with the answer, which the caller releases; else the exit status.
+ * `command` begins the line on standard error that says why the question failed; NULL: no line is written. */
 int visitor_ask(const char *command, const struct visitor_settings *settings, enum frame_kind kind, const char *text,
                 json_t **answer);

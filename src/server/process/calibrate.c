@@ -21,7 +21,7 @@
 
 struct echo {
     struct doorbell there, back;
-    _Atomic int64_t sent_ns; /* 0: nothing; -1: stop */
+    _Atomic int64_t sent_ns; /* time at which the value was handed over; 0: no value; -1: order to stop */
     _Atomic int64_t got_ns;
 };
 
@@ -44,7 +44,7 @@ static void *echo_main(void *argument) {
     }
 }
 
-/* Gives the echo thread a value and waits for its answer: when the thread had the value. */
+/* Gives the echo thread a value, and waits for its answer: the time at which the thread had the value. */
 static int64_t hand_over(struct echo *echo, int64_t now) {
     int64_t got;
 

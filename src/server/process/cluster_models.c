@@ -21,30 +21,31 @@
 
 #define GONE "no backend of the cluster serves it"
 /* Requests of a model that was replaced may still be on their way in: a client sends a request's head, by which the
- * model is chosen, before its body. For this long the scheduler and the backend keep the old model for them; requests
- * of the new one may have to wait meanwhile, where one backend has both. An upload that takes longer is refused. */
+ * model is chosen, before its body. For this time the scheduler and the backend keep the old model for such requests;
+ * where one backend has both models, requests of the new model may have to wait. An upload that takes longer is
+ * refused. */
 #define UPLOADS_NS NS_PER_S
 
 enum place_use { PLACE_FREE, PLACE_SERVING, PLACE_DRAINING };
 
-/* A thread that opens what prepares a model's inputs. */
+/* A thread that opens the preparations of a model's inputs. */
 struct opening {
     pthread_t thread;
     struct served_model *model;
-    int rc; /* of preparations_open(), with `err`; read once `done` is set */
+    int rc; /* result of preparations_open(), with `err`; read once `done` is set */
     struct sy_error err;
     _Atomic bool done;
 };
 
 struct place {
     uint8_t use; /* enum place_use */
-    bool able;   /* of an ensemble: its steps can run */
+    bool able;   /* in an ensemble: whether its steps can run */
     uint64_t hash;
-    int64_t replaced_ns;     /* when another one of its name and version took over; 0: none has */
-    struct opening *opening; /* its model is not listed yet; NULL: nothing is being opened */
+    int64_t replaced_ns;     /* time at which another model of the same name and version took over; 0: none has */
+    struct opening *opening; /* thread that opens preparations, for a model that is not listed yet; NULL: none */
 };
 
-/* Models that somebody here knows. Constant. */
+/* Models that are known in this process (server_models_know()). Constant. */
 struct known_models {
     uint32_t count;
     struct model_absent models[];
@@ -52,17 +53,18 @@ struct known_models {
 
 struct cluster_models {
     struct server *server;
-    struct known_models *known;                /* NULL: nobody here knows any */
-    _Atomic(struct known_models *) known_next; /* the newest; NULL: has been taken */
-    _Atomic bool known_new;                    /* and has not been published yet */
+    struct known_models *known;                /* known models, as last published; NULL: none are known */
+    _Atomic(struct known_models *) known_next; /* newest known models, not taken yet; NULL: none */
+    _Atomic bool known_new;                    /* whether the newest known models have not been published yet */
     struct place *places;                      /* [count] */
     uint32_t count;
     uint32_t draining;
     uint32_t openings;
-    bool told; /* the scheduler has told of all models at least once: before that, clients would miss some */
-    struct model_absent *absent; /* [absent_count] models that were served, and are not now */
+    bool told; /* whether the scheduler has told of all models at least once: before, clients would miss some */
+    struct model_absent *absent; /* [absent_count] models that were set aside, or were served and are not now */
     uint32_t absent_count;
-    struct server_accelerators profiles; /* [count] of models, by place; NULL: an ensemble, or the place is free */
+    struct server_accelerators profiles; /* accelerators of one type, with profiles [count] by place; NULL: an ensemble,
+                                          * or the place is free */
 };
 
 struct cluster_models *cluster_models_create(struct server *server) {
@@ -94,7 +96,7 @@ static void place_empty(struct cluster_models *m, uint32_t i) {
     m->profiles.profiles[i] = NULL;
 }
 
-/* Waits until the place's opening has ended, if it has not, and puts its outcome into `result`. */
+/* Waits until the place's opening has ended, and puts its outcome into `result`. */
 static void opening_end(struct cluster_models *m, uint32_t place, struct opening *result) {
     struct opening *opening = m->places[place].opening;
     pthread_join(opening->thread, NULL);
@@ -133,7 +135,7 @@ static bool is_ensemble(const struct cluster_models *m, uint32_t place) {
     return m->places[place].use == PLACE_SERVING && model_at(m, place)->ensemble;
 }
 
-/* Whether an ensemble can run with the models of the world; `absent` becomes why it cannot. */
+/* Whether an ensemble can run with the models of `world`; if not, `absent` gets the reason. */
 static bool ensemble_listed(struct cluster_models *m, uint32_t place, const struct ensemble_world *world,
                             struct model_absent *absent) {
     struct served_model *model = model_at(m, place);
@@ -159,7 +161,7 @@ static int ensembles_list(struct cluster_models *m, uint32_t *listed, uint32_t *
     if (!candidates)
         return -ENOMEM;
     memcpy(candidates, listed, *count * sizeof(*candidates));
-    for (uint32_t i = 0; i < m->count; i++) /* they may be steps of each other */
+    for (uint32_t i = 0; i < m->count; i++) /* ensembles may be steps of each other */
         if (is_ensemble(m, i))
             candidates[candidate_count++] = i;
     const struct ensemble_world world = {
@@ -171,7 +173,7 @@ static int ensembles_list(struct cluster_models *m, uint32_t *listed, uint32_t *
         .elsewhere = true,
         .published = atomic_load_explicit(&m->server->published, memory_order_acquire),
     };
-    server_models_lock(m->server); /* server_ensembles_look() divides them, too */
+    server_models_lock(m->server); /* server_ensembles_look() divides SLOs of ensembles, too */
     for (uint32_t i = 0; i < m->count; i++) {
         if (!is_ensemble(m, i))
             continue;
@@ -185,7 +187,7 @@ static int ensembles_list(struct cluster_models *m, uint32_t *listed, uint32_t *
     return 0;
 }
 
-/* What clients are told of a model that this process does not serve, though the cluster does. */
+/* The entry that tells clients of a model that this process does not serve, though the cluster does. */
 static struct model_absent absent_of(const struct cluster_models *m, uint32_t place) {
     const struct served_model *model = model_at(m, place);
     struct model_absent absent = {.version = model->version, .state = served_model_state(model)};
@@ -210,8 +212,8 @@ static bool is_served(const struct cluster_models *m, const char *name) {
     return p < m->count;
 }
 
-/* Adds models that are not served: those that no backend has any more and, if anybody here knows models, only if they
- * are to be served; and those that are known and are not to be. */
+/* Adds the models that are not served. First, models that no backend has any more; if this process knows models
+ * (server_models_know()), only those that are to be served. Second, known models that are not to be served. */
 static void absent_list(const struct cluster_models *m, struct model_absent *absent, uint32_t *absent_count) {
     for (uint32_t i = 0; i < m->absent_count; i++) {
         const struct model_absent *known = m->known ? known_find(m, m->absent[i].name) : NULL;
@@ -260,7 +262,7 @@ static void absent_forget(struct cluster_models *m, const struct served_model *m
             m->absent[i--] = m->absent[--m->absent_count];
 }
 
-/* Clears the counts, which are still those of the model that had the place before. */
+/* Clears the counts of the place, which are those of its last model. */
 static void counts_clear(const struct cluster_models *m, uint32_t place) {
     for (uint32_t f = 0; f < server_frontends(m->server); f++) {
         const struct infer_counters *counters = server_infer_counters(m->server, f);
@@ -287,7 +289,7 @@ static int place_put(struct cluster_models *m, struct served_model *model, const
     return (int)i;
 }
 
-/* A place replaces that of another model of the same name and version: new requests get the new one. */
+/* A place replaces the place of another model of the same name and version: new requests get the new model. */
 static void place_replaces(struct cluster_models *m, uint32_t place) {
     const struct served_model *model = model_at(m, place);
     for (uint32_t i = 0; i < m->count; i++)
@@ -328,7 +330,7 @@ static void *opening_main(void *context) {
     return NULL;
 }
 
-/* Whether a file of its own, a model, prepares an input of the model. */
+/* Whether a model in a file of its own prepares an input of the model. */
 static bool has_files(const struct served_model *model) {
     for (uint32_t i = 0; i < model->signature.input_count; i++)
         if (model->preparations[i].file[0])
@@ -336,7 +338,7 @@ static bool has_files(const struct served_model *model) {
     return false;
 }
 
-/* Makes a model that was put into its place ready, now or soon. */
+/* Makes a model that was put into its place ready: now, or when its preparations have been opened. */
 static void place_open(struct cluster_models *m, uint32_t place) {
     struct served_model *model = model_at(m, place);
     struct sy_error err = {""};
@@ -374,7 +376,7 @@ static void openings_look(struct cluster_models *m) {
 
 /* ---- places ---- */
 
-/* A model that was gone comes back before its last requests have ended: they may go on. */
+/* A model that was gone comes back before its last requests have ended: these go on. */
 static void place_again(struct cluster_models *m, uint32_t place) {
     if (m->places[place].use == PLACE_SERVING)
         return;
@@ -400,8 +402,8 @@ int cluster_models_serve(void *models, const char *description, size_t bytes, st
         return rc;
     }
     const struct profile *profile =
-        count > 0 ? profiles[0].profile : NULL; /* the other profiles are for the scheduler's batches; */
-    for (uint32_t i = 1; i < count; i++)        /* here one is enough, for ensembles */
+        count > 0 ? profiles[0].profile : NULL; /* one profile is enough here, for ensembles; */
+    for (uint32_t i = 1; i < count; i++)        /* the scheduler uses the others, for batches */
         free(profiles[i].profile);
     /* The same model keeps its place and the secret by which its shapes are told apart, even if a new scheduler got
      * another secret from another backend: then only requests that came by different frontends do not share batches. */
@@ -437,7 +439,7 @@ void cluster_models_gone(void *models, uint32_t place) {
     bool other = false;
 
     if (m->places[place].use != PLACE_SERVING)
-        return; /* it was replaced */
+        return; /* the model was replaced */
     m->places[place].use = PLACE_DRAINING;
     m->draining++;
     for (uint32_t i = 0; i < m->count; i++)

@@ -1,11 +1,11 @@
 /* cluster_models.h - the models that a frontend of a cluster serves, as the scheduler announces them. Each is in a
  * place, whose index is the model's number in this process. Only the link thread calls these functions.
  *
- * An ensemble has a place, too. It is listed while the models of its steps are, and fit; else clients are told what is
- * missing, as of a model that is not served now.
+ * An ensemble has a place, too. The ensemble is listed while the models of its steps are listed, and fit; else clients
+ * are told what is missing, as of a model that is not served now.
  *
- * A model whose inputs are prepared is listed once this process can do that. What prepares may be a model of its own,
- * which a thread opens meanwhile: that takes longer than the link's thread may be away. */
+ * A model whose inputs are prepared is listed once this process can prepare them. Another model may prepare these
+ * inputs. A thread of its own opens that model, since opening takes longer than the link thread may be away. */
 #pragma once
 
 #include <stdbool.h>
@@ -21,7 +21,7 @@ struct server_accelerators;
 
 /* NULL without memory. */
 struct cluster_models *cluster_models_create(struct server *server);
-/* When all frontends have ended. NULL is allowed. */
+/* Call it when all frontends have ended. NULL is allowed. */
 void cluster_models_destroy(struct cluster_models *models);
 /* Serves a model, given its description, as soon as this returns. Its place, or -errno with a sentence. */
 int cluster_models_serve(void *models, const char *description, size_t bytes, struct sy_error *err);
@@ -36,10 +36,10 @@ void cluster_models_told(void *models);
  * model's description. The SLOs of ensembles are divided by these profiles. Read those of listed models only, under the
  * lock of the models. */
 const struct server_accelerators *cluster_models_profiles(const struct cluster_models *models);
-/* Gives the models that are known (server_models_know()), which it copies. They are published with the next look. Any
+/* Hands over the models that are known (server_models_know()), which are copied, and published with the next look. Any
  * one thread. 0 or -ENOMEM. */
 int cluster_models_know(struct cluster_models *models, const struct model_absent *known, uint32_t count);
-/* Whether they have been published. */
+/* Whether the models of the last cluster_models_know() have been published. */
 bool cluster_models_knows(struct cluster_models *models);
 /* Whether a place is free. */
 bool cluster_models_room(void *models);

@@ -8,12 +8,13 @@
 
 #define DECISION_FILE_END    ".decisions" /* suffix of their names: model-0.decisions, rank-0.decisions, ... */
 #define DECISION_ADVICE_FILE "advice" DECISION_FILE_END
-#define DECISION_ADVICE_PART 16 /* the log of advice gets this part of the room: it has one look a second */
+/* Divisor: the log of advice, with one look a second, gets this part of a thread's room. */
+#define DECISION_ADVICE_PART 16
 
 struct decision_files;
 
-/* Makes a file of `bytes` in `folder` for each model and rank thread of the wiring, and a smaller one for advice, the
- * last of the wiring's `decisions`, which it sets; the folder is made if it does not exist. 0 or -errno with a
+/* Makes a file of `bytes` in `folder` for each model and rank thread of the wiring, and a smaller one for advice, which
+ * is the last in the wiring's `decisions`. Sets these. Makes the folder if it does not exist. 0 or -errno with a
  * sentence. */
 int decision_files_create(struct decision_files **files, struct wiring *wiring, const char *folder, uint64_t bytes,
                           struct sy_error *err);

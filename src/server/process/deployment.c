@@ -49,7 +49,7 @@ const struct transform_ops *deployment_transforms(void) {
     return file_engine ? file_engine->transforms : NULL;
 }
 
-/* By kind; an emulated one sleeps as long as a CPU runs. */
+/* Engines by kind of accelerator; an emulated accelerator sleeps for the time that a CPU would run. */
 static const char *const providers[] = {"cpu", "cuda", "cpu"};
 
 /* How models are profiled for a group of accelerators. */
@@ -90,7 +90,7 @@ static int profile_type(struct deployment *d, uint32_t type, struct profile_opti
     return found < 0 ? error_set(err, found, "profiling was stopped") : 0;
 }
 
-/* Decides where every model runs; for those already set aside it does not matter. */
+/* Decides which accelerators run each model. For models that were set aside the decision has no effect. */
 static void models_place(struct deployment *d) {
     for (uint32_t i = 0; i < d->model_count; i++)
         if (served_model_state(&d->models[i]) == MODEL_LOADING && !d->models[i].ensemble)
@@ -121,7 +121,7 @@ static uint32_t settle(struct deployment *d, const struct deployment_options *op
     struct sy_error err;
     uint32_t ready = 0;
 
-    for (uint32_t i = 0; i < d->model_count; i++) /* all first: an ensemble's may be those of another one */
+    for (uint32_t i = 0; i < d->model_count; i++) /* models before ensembles, whose steps they are */
         if (served_model_state(&d->models[i]) == MODEL_LOADING && (d->models[i].ensemble != NULL) == ensembles &&
             served_model_labels_read(&d->models[i], &err) < 0)
             served_model_refuse(&d->models[i], "%s", err.text);
@@ -153,7 +153,7 @@ static uint32_t settle(struct deployment *d, const struct deployment_options *op
 
 /* ---- shared prefixes ---- */
 
-/* Whether models may share their first layers here; the log says why not. */
+/* Whether models may share their first layers here; if not, the log says why. */
 static bool sharing_possible(const struct deployment_options *options) {
     if (!options->share_prefixes)
         return false;
@@ -168,7 +168,7 @@ static bool sharing_possible(const struct deployment_options *options) {
     return !reason;
 }
 
-/* Why models are served whole. Where models come and go, it is logged when they are loaded. */
+/* Logs why models are served whole. Where models come and go, the reason is logged when they are loaded. */
 static void refusals_log(const struct shared_prefixes *shared) {
     for (uint32_t i = 0; i < shared->refusal_count; i++)
         shared_whole_log(shared->refusals[i].name, shared->refusals[i].version, shared->refusals[i].reason);
@@ -227,8 +227,8 @@ static int sharing_apply(struct deployment *d, const struct profile_options *how
 
 /* The models that a server whose models come and go is to load first. */
 struct first_models {
-    struct served_model **models; /* [count] allocated, each */
-    struct profile **profiles;    /* [count] NULL: it is not served */
+    struct served_model **models; /* [count] models, each allocated */
+    struct profile **profiles;    /* [count] profiles of the models; NULL: the model is not served */
     uint32_t count, room;
 };
 

@@ -19,39 +19,40 @@
 #include "server/process/cluster_models.h"
 #include "server/process/server_state.h"
 
-#define EACH_MEAN 4.0 /* rows that a step with for_each is planned for at first */
-#define TURNS     1.0 /* the paper's program: a batch takes its latency once */
+#define EACH_MEAN 4.0 /* rows for which a step with for_each is planned at first */
+#define TURNS     1.0 /* split_stage.turns: an item takes the latency of one batch, as in the paper's program */
 
-#define EPOCH_NS    (30 * NS_PER_S) /* the SLO is divided anew so often (Nexus's epoch, section 6.1) */
+#define EPOCH_NS    (30 * NS_PER_S) /* time between two divisions of the SLO (Nexus's epoch, section 6.1) */
 #define SEEN_LEAST  100             /* items of the ensemble that must reach a step before its own items are measured */
-#define ITEMS_LEAST 0.001           /* of a step that hardly ever has anything to do */
+#define ITEMS_LEAST 0.001           /* items of a step that hardly ever has any, for one item of the ensemble */
 
-/* What is kept of an ensemble that is served, for the thread that looks at it (server_ensembles_look()). */
+/* The plan of an ensemble that is served, for the thread that looks at it (server_ensembles_look()). */
 struct plan {
     struct ensemble_plan shared;
-    struct ensemble *flat;             /* what `shared.ensemble` is, if steps are ensembles; NULL: the ensemble's own */
-    struct plan *earlier;              /* plans that this one has replaced, while requests may have them */
-    uint64_t replaced;                 /* of such a plan: ensemble_world.published then */
-    double items[PIPELINE_STAGES_MAX]; /* of each step, for one item of the ensemble */
+    struct ensemble *flat; /* graph that `shared.ensemble` points to, if steps are ensembles; NULL: that is the model's
+                            * own graph */
+    struct plan *earlier;  /* list of plans that this plan has replaced, as long as requests may have them */
+    uint64_t replaced;     /* in a replaced plan: ensemble_world.published when it was replaced */
+    double items[PIPELINE_STAGES_MAX]; /* items of each step for one item of the ensemble */
     uint64_t seen_whole[PIPELINE_STAGES_MAX],
         seen_items[PIPELINE_STAGES_MAX]; /* counts when `items` was last measured */
     const struct profile *profiles[ENSEMBLE_STEPS_MAX];
-    int64_t divided_ns; /* when the SLO was */
+    int64_t divided_ns; /* time at which the SLO was last divided */
     double rate;        /* the ensemble's items per second; 0: not known */
-    uint64_t counted;   /* the ensemble's items in all, when `rate` was last measured, */
-    int64_t counted_ns; /* and when that was */
+    uint64_t counted;   /* items of the ensemble in all, when `rate` was last measured */
+    int64_t counted_ns; /* time at which `rate` was last measured */
 };
 
-/* NULL: it has none yet. */
+/* The plan of an ensemble; NULL: none has been made yet. */
 static struct plan *plan_of(const struct served_model *model) {
     struct ensemble_plan *plan = atomic_load_explicit(&model->plan, memory_order_relaxed); /* set under the same lock */
     return plan ? container_of(plan, struct plan, shared) : NULL;
 }
 
-/* The steps that run, their models, and what they take on the first type of accelerators that runs them. */
+/* The steps that run, with their models, and the models' profiles on the first type of accelerators that runs them. */
 struct steps {
-    const struct ensemble *ensemble; /* the model's own, or */
-    struct ensemble *flat;           /* with the steps of ensembles in their places; NULL: no step is one */
+    const struct ensemble *ensemble; /* graph of the steps: the model's own, or `flat` */
+    struct ensemble *flat; /* graph in which ensembles are replaced by their steps; NULL: no step is an ensemble */
     const struct served_model *models[ENSEMBLE_STEPS_MAX];
     const struct profile *profiles[ENSEMBLE_STEPS_MAX];
 };
@@ -76,19 +77,20 @@ static int step_error(const struct ensemble *e, uint32_t v, struct sy_error *err
                      step->label, step->model, why, detail);
 }
 
-/* Ensembles that have each other as steps, from the outermost. */
+/* A chain of ensembles, each a step of the one before, from the outermost on. */
 struct way {
     const struct way *before;
     const struct served_model *model;
     uint32_t depth;
 };
 
-/* Not by address: a new version of an ensemble may be loaded beside the one that it will replace. */
+/* Whether two models are the same ensemble. Names are compared, not addresses: a new version of an ensemble may be
+ * loaded beside the version that it will replace. */
 static bool is_same(const struct served_model *a, const struct served_model *b) {
     return a->version == b->version && strcmp(a->name, b->name) == 0;
 }
 
-/* That a step's model is an ensemble which the way has passed already. */
+/* Reports that a step's model is an ensemble which the way has passed already. */
 static int circle_error(const struct way *way, const struct ensemble *e, uint32_t v, const struct served_model *again,
                         struct sy_error *err) {
     const char *names[ENSEMBLE_DEPTH_MAX];
@@ -107,7 +109,7 @@ static int circle_error(const struct way *way, const struct ensemble *e, uint32_
 static int graph_find(const struct served_model *ensemble, const struct ensemble_world *world, const struct way *before,
                       struct ensemble **flat, struct sy_error *err);
 
-/* The graph of a step that is an ensemble: its own, or *flat if that has such steps, too. */
+/* Finds the graph of a step that is an ensemble: its own, or *flat if that ensemble has ensembles as steps, too. */
 static int inner_find(const struct way *way, uint32_t v, const struct served_model *model,
                       const struct ensemble_world *world, const struct ensemble **inner, struct ensemble **flat,
                       struct sy_error *err) {
@@ -124,17 +126,18 @@ static int inner_find(const struct way *way, uint32_t v, const struct served_mod
         return step_error(e, v, err, "for_each: the model is an ensemble", "");
     int rc = graph_find(model, world, way, flat, &why);
     *inner = *flat ? *flat : model->ensemble;
-    if (rc && way->before) /* the outermost step and the innermost reason are said */
+    if (rc && way->before) /* the message names the outermost step and the innermost reason */
         return error_set(err, rc, "%s", why.text);
     if (rc)
         return step_error(e, v, err, "", why.text);
-    if (!plan_of(model) && served_model_state(model) == MODEL_UNAVAILABLE) /* it was refused for another reason */
+    if (!plan_of(model) &&
+        served_model_state(model) == MODEL_UNAVAILABLE) /* the ensemble was refused for another reason */
         return step_error(e, v, err, "the model cannot be served: ", model->reason);
     return 0;
 }
 
-/* Finds the models of an ensemble's steps as they are written, and checks that they fit. *flat: the graph with the
- * steps of those that are ensembles, for the caller to free; NULL: none is. */
+/* Finds the models of an ensemble's steps as the ensemble names them, and checks that they fit. *flat: graph in which
+ * ensembles are replaced by their steps, for the caller to free; NULL: no step is an ensemble. */
 static int graph_find(const struct served_model *ensemble, const struct ensemble_world *world, const struct way *before,
                       struct ensemble **flat, struct sy_error *err) {
     const struct way way = {before, ensemble, before ? before->depth + 1 : 1};
@@ -163,7 +166,7 @@ static int graph_find(const struct served_model *ensemble, const struct ensemble
     return rc;
 }
 
-/* Fills `steps`, whose `flat` is the caller's. */
+/* Fills `steps`. The caller frees `steps->flat`. */
 static int steps_find(const struct served_model *ensemble, const struct ensemble_world *world, struct steps *steps,
                       struct sy_error *err) {
     int rc = graph_find(ensemble, world, NULL, &steps->flat, err);
@@ -185,8 +188,8 @@ static int steps_find(const struct served_model *ensemble, const struct ensemble
     return rc;
 }
 
-/* How many rows a tensor has, as far as the models' signatures say it; 0: they do not say. `items`: of the steps before
- * this one. `rank`: that it is taken with. */
+/* The number of rows of a tensor, as far as the models' signatures say it; 0: not known. `items`: numbers of items of
+ * the steps before this one. `rank`: rank with which a step takes the tensor. */
 static double rows_of(const struct served_model *model, const struct steps *steps, const double *items, uint32_t tensor,
                       uint32_t rank) {
     const struct ensemble_tensor *t = &steps->ensemble->tensors[tensor];
@@ -197,22 +200,22 @@ static double rows_of(const struct served_model *model, const struct steps *step
         int index = tensor_spec_find(signature->outputs, signature->output_count, name, strlen(name));
         if (signature->batched)
             return items[t->step];
-        spec = &signature->outputs[index]; /* it is there: ensemble_check() */
+        spec = &signature->outputs[index]; /* the output exists: ensemble_check() */
     }
     if (spec->rank < rank) /* a batch dimension of one is added */
         return 1;
     return spec->rank > 0 && spec->dims[0] > 0 ? (double)spec->dims[0] : 0;
 }
 
-/* The rank of the step's first input, as its model takes it. */
+/* The rank of the step's first input, in the signature of its model. */
 static uint32_t input_rank(const struct served_model *model, const struct ensemble_step *step) {
     const struct signature *signature = served_model_offered(model);
     const char *name = step->inputs[0].name;
     int index = tensor_spec_find(signature->inputs, signature->input_count, name, strlen(name));
-    return signature->inputs[index].rank; /* it is there: ensemble_check() */
+    return signature->inputs[index].rank; /* the input exists: ensemble_check() */
 }
 
-/* How many items each step is expected to have for one item of the ensemble, before any request has been seen. */
+/* Estimates the items of each step for one item of the ensemble, before any request has been seen. */
 static void items_expect(const struct served_model *model, const struct steps *steps, double *items) {
     for (uint32_t v = 0; v < steps->ensemble->step_count; v++) {
         const struct ensemble_step *step = &steps->ensemble->steps[v];
@@ -238,8 +241,8 @@ static int64_t least_ns(const struct steps *steps, uint32_t v, double items) {
     return steps->profiles[v]->latency_ns[items_least(steps, v, items)];
 }
 
-/* Each step counts with the SLO that is chosen for its model if none is given, or with twice the time of a batch of one
- * request if that is more. */
+/* The default SLO of an ensemble. Each step counts with the SLO that would be chosen for its model, or with twice the
+ * time of a batch of one request if that is longer. */
 static int64_t slo_choose(const struct steps *steps, const double *items) {
     const struct ensemble *e = steps->ensemble;
     struct split_stage stages[ENSEMBLE_STEPS_MAX];
@@ -278,7 +281,7 @@ static void parts_publish(struct ensemble_plan *plan, const struct split_stage *
     atomic_fetch_add_explicit(&plan->divisions, 1, memory_order_release); /* with times_of() in ensemble_run.c */
 }
 
-/* A step is planned for batches as large as pays, or as large as one request if that is larger. */
+/* The largest batch for which a step is planned: the largest that pays, or one request if that is larger. */
 static uint32_t batch_planned(const struct steps *steps, uint32_t v, double items) {
     uint32_t pays = profile_batch_best(steps->profiles[v]), least = items_least(steps, v, items);
     uint32_t most = pays > least ? pays : least, able = steps->models[v]->batch_max;
@@ -286,7 +289,7 @@ static uint32_t batch_planned(const struct steps *steps, uint32_t v, double item
 }
 
 /* Divides the SLO so that the steps need the fewest accelerators; if it is too short even for lone requests, in
- * proportion to the time of each step. `items`: of each step, for one item of the ensemble. `rate`: the ensemble's
+ * proportion to the time of each step. `items`: items of each step for one item of the ensemble. `rate`: the ensemble's
  * items per second; 0: not known, and batches are planned as if they gathered in no time. 1: done; 0: the SLO is too
  * short for lone requests; or -ENOMEM. */
 static int split(struct ensemble_plan *plan, const struct steps *steps, const double *items, double rate) {
@@ -315,7 +318,7 @@ static int split(struct ensemble_plan *plan, const struct steps *steps, const do
     return fits;
 }
 
-static _Atomic uint64_t plans_made; /* in this process */
+static _Atomic uint64_t plans_made; /* number of plans made in this process */
 
 /* The labels that the ensembles among the steps have for an output of the ensemble, the outermost first; NULL: none. */
 static struct labels *labels_within(const struct served_model *ensemble, uint32_t output,
@@ -323,11 +326,11 @@ static struct labels *labels_within(const struct served_model *ensemble, uint32_
     for (const struct served_model *model = ensemble;;) {
         const struct ensemble *e = model->ensemble;
         uint32_t t = 0;
-        while (e->tensors[t].output != output) /* each output is some step's */
+        while (e->tensors[t].output != output) /* each output comes from a step */
             t++;
         const struct ensemble_step *step = &e->steps[e->tensors[t].step];
         const char *name = step->outputs[e->tensors[t].place].name;
-        model = model_find(world, step->model, step->version); /* it is there: graph_find() */
+        model = model_find(world, step->model, step->version); /* the model exists: graph_find() */
         if (!model->ensemble)
             return NULL;
         output =
@@ -352,8 +355,8 @@ static void plan_free(struct plan *plan) {
     free(plan);
 }
 
-/* Makes a plan for the steps, and chooses the ensemble's SLO if it has none. It owns their flat graph. NULL: out of
- * memory. */
+/* Makes a plan for the steps, and chooses the ensemble's SLO if it has none. The plan owns the flat graph of `steps`.
+ * NULL: out of memory. */
 static struct plan *plan_make(struct served_model *model, const struct ensemble_world *world, const struct steps *steps,
                               struct sy_error *err) {
     struct plan *plan = calloc(1, sizeof(*plan));
@@ -408,8 +411,8 @@ int ensemble_prepare(struct served_model *model, const struct ensemble_world *wo
 
 /* ---- while it is served ---- */
 
-/* Measures how many items the steps had since they were last measured. A step that too few requests have reached keeps
- * what it had. */
+/* Measures the items of steps since the last measurement. A step that too few requests have reached keeps its last
+ * value. */
 static void items_measure(struct plan *plan, const struct step_counters *counts) {
     for (uint32_t v = 0; v < plan->shared.graph.stage_count; v++) {
         uint64_t whole = counter_get(&counts->whole[v]), items = counter_get(&counts->items[v]);
@@ -422,8 +425,8 @@ static void items_measure(struct plan *plan, const struct step_counters *counts)
     }
 }
 
-/* Measures the rate since it was last measured, if that is an epoch ago; if too few items have come since, the rate
- * stays. Every item of the ensemble reaches a first step. */
+/* Measures the rate if the last measurement is an epoch ago. If too few items have come since, the rate stays. Every
+ * item of the ensemble reaches a first step. */
 static void rate_measure(struct plan *plan, const struct step_counters *counts, int64_t now_ns) {
     uint64_t whole = 0;
     for (uint32_t v = 0; v < plan->shared.graph.stage_count; v++)
@@ -450,8 +453,8 @@ static void divide_anew(struct plan *plan, const struct ensemble_world *world, c
     split(&plan->shared, steps, plan->items, plan->rate); /* without memory the parts stay as they are */
 }
 
-/* Frees plans that were replaced, and that no request has: a frontend that found one before has seen that models were
- * published twice since, and so has noted by now that it runs it. */
+/* Frees replaced plans that no request has. Once models have been published twice since, a frontend that found such a
+ * plan before has counted its request in the plan's `runs`. */
 static void plans_tidy(struct plan *plan, uint64_t published) {
     for (struct plan **at = &plan->earlier, *old; (old = *at);) {
         if (published < old->replaced + 2 ||
@@ -464,8 +467,8 @@ static void plans_tidy(struct plan *plan, uint64_t published) {
     }
 }
 
-/* An ensemble that is a step has changed: new requests run the steps as they are now. What was counted was of other
- * steps. */
+/* An ensemble that is a step has changed: new requests run the steps as they are now. Counts begin anew, since the old
+ * ones are those of other steps. */
 static int plan_replace(struct served_model *model, const struct ensemble_world *world, const struct steps *steps,
                         const struct step_counters *counts, struct sy_error *err) {
     struct plan *old = plan_of(model), *plan = plan_make(model, world, steps, err);
@@ -554,7 +557,7 @@ void server_ensembles_look(struct server *s) {
         struct served_model *model = &s->config.models[now->listed[i]];
         if (plan_of(model) && s->cluster_models)
             server_ensemble_able(s, model, &world,
-                                 &err); /* only divides it: cluster_models.c lists those that can run */
+                                 &err); /* only divides the SLO: cluster_models.c lists the ensembles that can run */
         else if (plan_of(model))
             state_look(s, model, &world);
     }
@@ -578,7 +581,7 @@ void ensemble_release(struct served_model *model) {
         earlier = plan->earlier;
         plan_free(plan);
     }
-    atomic_store_explicit(&model->plan, NULL, memory_order_relaxed); /* nobody asks for it */
+    atomic_store_explicit(&model->plan, NULL, memory_order_relaxed); /* no frontend reads the plan any more */
     ensemble_free(model->ensemble);
     model->ensemble = NULL;
 }

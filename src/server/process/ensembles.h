@@ -6,31 +6,32 @@
 #include "model/repository/model_index.h"
 #include "server/process/server.h"
 
-/* What an ensemble's models are looked up in. */
+/* The models among which those of an ensemble's steps are looked up. */
 struct ensemble_world {
-    struct served_model *models; /* by number */
-    const uint32_t *listed;      /* [count] numbers of those to choose from; NULL: all */
+    struct served_model *models; /* models by number */
+    const uint32_t *listed;      /* [count] numbers of the models to choose from; NULL: all of `models` */
     uint32_t count;
-    const struct server_accelerators *accelerators; /* [type_count] with their profiles */
+    const struct server_accelerators *accelerators; /* [type_count] accelerators, with the models' profiles */
     uint32_t type_count;
-    bool elsewhere;     /* requests come to other frontends, too, whose counts are not known */
-    uint64_t published; /* how many lists of models frontends have come to use since the start */
+    bool elsewhere;     /* whether requests also come to other frontends, whose counts are not known */
+    uint64_t published; /* number of lists of models that frontends have come to use since the start */
 };
 
-/* Makes the ensemble's plan, and sets its SLO if none was given. Its steps' models are ready; those that are ensembles
- * can run, and have their steps in it. -EINVAL with a sentence that names file, line and step: there is no such model,
- * it is not ready, or does not fit; or ensembles are steps of each other. */
+/* Makes the ensemble's plan, and sets its SLO if none was given. Models of steps must be ready, and ensembles among
+ * them must be able to run; the plan then has their steps instead. -EINVAL with a sentence that names file, line and
+ * step: there is no such model, it is not ready, or does not fit; or ensembles are steps of each other. */
 int ensemble_prepare(struct served_model *ensemble, const struct ensemble_world *world, struct sy_error *err);
-/* 0: the ensemble can run with the models as they are now; else -EINVAL as above. Every 30 seconds, and when a step's
- * model was replaced, this divides the SLO anew, by how many items the steps have had and at what rate; when a step's
- * ensemble has other steps, it makes another plan. `counts`: of all frontends together; `now_ns`: clock_now_ns(). */
+/* 0: the ensemble can run with the models as they are now; else -EINVAL as for ensemble_prepare(). Every 30 seconds,
+ * and when a step's model was replaced, ensemble_look() divides the SLO anew, by the number and the rate of the steps'
+ * items. When an ensemble that is a step has other steps, ensemble_look() makes another plan. `counts`: those of all
+ * frontends together; `now_ns`: clock_now_ns(). */
 int ensemble_look(struct served_model *ensemble, const struct ensemble_world *world, const struct step_counters *counts,
                   int64_t now_ns, struct sy_error *err);
 /* Logs the ensemble and, once it has a plan, each step's part of the SLO. */
 void ensemble_log(const struct served_model *ensemble);
-/* ensemble_prepare() if that has not been done, else ensemble_look(): 0, or why the ensemble cannot run now. For the
- * thread that publishes models, under the lock of the models. */
+/* Calls ensemble_prepare() if the ensemble has no plan yet, else ensemble_look(). 0, or -errno with a sentence that
+ * says why the ensemble cannot run now. For the thread that publishes models, under the lock of the models. */
 int server_ensemble_able(const struct server *server, struct served_model *ensemble, const struct ensemble_world *world,
                          struct sy_error *err);
-/* Frees the ensemble and what ensemble_prepare() made of it. Does nothing if the model is no ensemble. */
+/* Frees the ensemble and what ensemble_prepare() made for it. Does nothing if the model is no ensemble. */
 void ensemble_release(struct served_model *ensemble);

@@ -3,7 +3,7 @@
  *     parent: desk -> orders thread --channel--> child: obeying thread -> desk -> repository's thread
  *                         <---------- answer ----------
  *
- * A channel is a pair of Unix sockets, whose child's end is CHILD_FD. There is one order at a time on it. */
+ * A channel is a pair of Unix sockets; the child's end is CHILD_FD. A channel carries one order at a time. */
 #include "server/process/isolated_orders.h"
 
 #include <errno.h>
@@ -30,27 +30,27 @@
 #include "server/process/server.h"
 
 #define POLL_MS       20
-#define LISTED_NS     (5 * NS_PER_S) /* a model that is loaded is listed by then, or is served by nobody */
-#define STRANGERS_MAX 64             /* in the index */
-#define TRIES         2              /* of an order at which a process ends: it may have ended at something else */
+#define LISTED_NS     (5 * NS_PER_S) /* time after which a loaded model that is not listed is served by no process */
+#define STRANGERS_MAX 64             /* models in the index for which is_stranger() is true */
+#define TRIES         2 /* tries of an order during which a process ends, since another request may have ended it */
 
 struct channel_order {
     enum order_kind kind;
     enum order_form form;
     char name[MODEL_NAME_MAX];
-    uint64_t body_bytes; /* in the file that comes with it; 0: none does */
+    uint64_t body_bytes; /* bytes of the file that comes with the order; 0: no file */
 };
 
 struct channel_answer {
     unsigned status;
-    char name[MODEL_NAME_MAX]; /* of the model, which with protobuf only the body says */
+    char name[MODEL_NAME_MAX]; /* name of the model, which with protobuf only the body has */
     struct sy_error error;
 };
 
-/* A model that is loaded, and how. */
+/* A model that is loaded, with the order that loaded it. */
 struct load {
     struct load *next;
-    bool failed; /* one of the start */
+    bool failed; /* whether a model of the start could not be loaded */
     struct channel_order order;
     char body[];
 };
@@ -58,19 +58,19 @@ struct load {
 /* A model that clients see in the index. */
 struct known {
     struct model_absent shown;
-    bool found; /* in the repository */
+    bool found; /* whether the model is in the repository */
 };
 
 struct isolated_orders {
     struct isolated_orders_config config;
     struct known *known; /* [known_count] */
     uint32_t known_count, known_room;
-    int64_t look_ns;    /* when to look at the repository again */
-    struct load *loads; /* in the order in which they were loaded */
-    int *channels;      /* [config.count] -1: none */
-    uint32_t *lives;    /* [config.count] how many processes there have been of each */
-    bool nested;        /* new processes are being told */
-    bool started;       /* one has been told the models of the start */
+    int64_t look_ns;    /* time of the next look at the repository */
+    struct load *loads; /* list of loaded models in the order in which they were loaded */
+    int *channels;      /* [config.count] channels to processes; -1: none */
+    uint32_t *lives;    /* [config.count] number of processes that have been started for the accelerator */
+    bool nested;        /* whether the thread is telling a new process of the orders in force */
+    bool started;       /* whether a process has been told of the models of the start */
     pthread_t thread;
     _Atomic bool close, closed, stop;
 };
@@ -110,7 +110,7 @@ static int order_send(int channel, const struct channel_order *order, const char
     return rc;
 }
 
-/* Waits for an order. *fd becomes the file with its body, or -1. False: the channel is closed. */
+/* Waits for an order. Sets *fd to the file with the order's body, or to -1. False: the channel is closed. */
 static bool order_receive(int channel, struct channel_order *order, int *fd) {
     union {
         struct cmsghdr head;
@@ -140,7 +140,7 @@ static void channel_close(struct isolated_orders *o, uint32_t n) {
 
 static void news_look(struct isolated_orders *o);
 
-/* Gives process n an order, and waits for its answer. 0, -EPIPE: it has ended; -EINTR: so does the server. */
+/* Gives process n an order, and waits for its answer. 0; -EPIPE: the process has ended; -EINTR: the server ends. */
 static int order_give(struct isolated_orders *o, uint32_t n, const struct channel_order *order, const char *body,
                       struct channel_answer *answer) {
     int rc = o->channels[n] < 0 ? -EPIPE : order_send(o->channels[n], order, body);
@@ -151,10 +151,10 @@ static int order_give(struct isolated_orders *o, uint32_t n, const struct channe
         else if (poll(&answers, 1, POLL_MS) > 0)
             rc = recv(o->channels[n], answer, sizeof(*answer), 0) == sizeof(*answer) ? 1 : -EPIPE;
         else if (!o->nested)
-            news_look(o); /* another process, which does not wait until this order is carried out */
+            news_look(o); /* new processes are told without waiting until this order is carried out */
     }
     if (rc < 0)
-        channel_close(o, n); /* an answer that comes later would be taken for that to another order */
+        channel_close(o, n); /* a later answer would be taken for the answer to another order */
     return rc < 0 ? rc : 0;
 }
 
@@ -197,13 +197,14 @@ static bool known_is(const struct isolated_orders *o, const char *name) {
     return i < o->known_count;
 }
 
-/* A model that is not in the repository, and could not be loaded: a client brought it, or it was there once. */
+/* Whether a model is not in the repository, and could not be loaded: a client brought the model, or it was once in the
+ * repository. */
 static bool is_stranger(const struct known *k) {
     return !k->found && k->shown.failed;
 }
 
-/* Shows clients what is known. Forgets what is neither loaded nor in the repository, and the oldest strangers if there
- * are too many: clients may invent any number of names. */
+/* Shows clients the known models. Forgets models that are neither loaded nor in the repository, and the oldest
+ * strangers if there are too many: clients may invent any number of names. */
 static void known_show(struct isolated_orders *o, bool at_once) {
     uint32_t kept = 0, strangers = 0;
     for (uint32_t i = 0; i < o->known_count; i++)
@@ -238,7 +239,8 @@ static void look(struct isolated_orders *o) {
 
 /* ---- processes ---- */
 
-/* Tells a new process all orders in force, and then to join. A model of the start that it cannot load is not loaded. */
+/* Tells a new process all orders in force, and then to join. A model of the start that the first process cannot load is
+ * not loaded. */
 static void process_tell(struct isolated_orders *o, uint32_t n) {
     static const struct channel_order begin = {.kind = ORDER_BEGIN};
     struct channel_answer answer;
@@ -271,7 +273,7 @@ static void news_look(struct isolated_orders *o) {
     }
 }
 
-/* Waits until process n is there again. */
+/* Waits until process n runs again. */
 static void process_await(struct isolated_orders *o, uint32_t n) {
     const struct timespec a_little = {.tv_nsec = POLL_MS * NS_PER_MS};
     while (o->channels[n] < 0 && !is_set(&o->close)) {
@@ -281,7 +283,8 @@ static void process_await(struct isolated_orders *o, uint32_t n) {
     }
 }
 
-/* The first process that has not carried an order out, which those of these lives have; `count`: all have. */
+/* The first process that has not carried out an order; `count`: all have. `lives`: o->lives of the processes that have
+ * carried it out. */
 static uint32_t process_left(const struct isolated_orders *o, const uint32_t *lives) {
     uint32_t n = 0;
     while (n < o->config.count && lives[n] == o->lives[n])
@@ -289,7 +292,8 @@ static uint32_t process_left(const struct isolated_orders *o, const uint32_t *li
     return n;
 }
 
-/* Has all processes carry an order out, the first one first, since it may have to measure a model. The status. */
+/* Lets all processes carry out an order, process 0 before the others, since it may have to measure a model. Returns the
+ * status. */
 static unsigned order_carry(struct isolated_orders *o, const struct channel_order *order, const char *body,
                             struct channel_answer *answer) {
     uint32_t lives[o->config.count];
@@ -312,7 +316,7 @@ static unsigned order_carry(struct isolated_orders *o, const struct channel_orde
     return 200;
 }
 
-/* Waits until no process runs what was unloaded or replaced: clients expect to be answered by the new model. */
+/* Waits until no process runs a model that was unloaded or replaced: clients expect answers of the new model. */
 static void all_settle(struct isolated_orders *o) {
     static const struct channel_order settle = {.kind = ORDER_SETTLE};
     struct channel_answer answer;
@@ -339,7 +343,7 @@ static void loads_add(struct isolated_orders *o, struct load *load) {
     *at = load;
 }
 
-/* Takes those of a model out, but `but`. */
+/* Takes all loads of a model but `but` out of the list. */
 static void loads_remove(struct isolated_orders *o, const char *name, const struct load *but) {
     for (struct load **at = &o->loads, *load; (load = *at);)
         if (load != but && strcmp(load->order.name, name) == 0) {
@@ -350,7 +354,7 @@ static void loads_remove(struct isolated_orders *o, const char *name, const stru
         }
 }
 
-/* Waits until the frontend lists a model, or lists it no more, as clients expect after such an order. */
+/* Waits until the frontend lists a model, or lists it no more, as clients expect after an order to load or unload. */
 static void list_await(const struct isolated_orders *o, const char *name, bool wanted) {
     const struct timespec a_little = {.tv_nsec = NS_PER_MS};
     int64_t until_ns = clock_now_ns() + LISTED_NS;

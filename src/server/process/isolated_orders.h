@@ -1,5 +1,5 @@
-/* isolated_orders.h - orders of clients to load and unload models, where the models are in the processes of
- * `serve --isolate`: each process gets each order, and one that is started again all those in force. */
+/* isolated_orders.h - orders of clients to load and unload models, where the models are in the processes of `serve
+ * --isolate`. Each process gets each order. A process that is started again gets all orders in force. */
 #pragma once
 
 #include <stdatomic.h>
@@ -12,25 +12,26 @@ struct isolated_orders;
 struct repository_desk;
 struct server;
 
-/* Where the parent's ends of channels to new processes are handed over, by number; -1: there is none. */
+/* The parent's end of the channel to a new process, on its way from the thread that starts processes to the thread that
+ * has the orders; -1: there is none. */
 typedef _Atomic int isolated_channel;
 
 struct isolated_orders_config {
     struct repository_desk *desk;
-    isolated_channel *channels; /* [count] */
+    isolated_channel *channels; /* [count] by the number of the process */
     uint32_t count;
-    struct repositories from; /* whose models are listed, looked at every look_ns */
+    struct repositories from; /* repositories whose models are listed; looked at every look_ns */
     int64_t look_ns;
-    const char *const *names; /* [name_count] of the models to load at the start */
+    const char *const *names; /* [name_count] names of the models to load at the start */
     uint32_t name_count;
-    struct server *frontend; /* lists what is served */
+    struct server *frontend; /* server whose frontends list the models that are served */
 };
 
-/* Starts the thread; it is ready for new processes. 0 or -errno with a sentence. */
+/* Starts the thread. From then on it serves new processes. 0 or -errno with a sentence. */
 int isolated_orders_start(struct isolated_orders **orders, const struct isolated_orders_config *config,
                           struct sy_error *err);
-/* Orders are answered 503 from now on; new processes still get those in force. When this returns, the frontend is no
- * longer looked at. NULL is allowed here and below. */
+/* Orders are answered 503 from now on; new processes still get the orders in force. When this returns, the frontend is
+ * no longer looked at. NULL is allowed here and below. */
 void isolated_orders_close(struct isolated_orders *orders);
 /* Ends the thread. Call it when the frontend has ended. */
 void isolated_orders_stop(struct isolated_orders *orders);
@@ -41,6 +42,7 @@ struct isolated_obedience;
 
 /* Starts the thread that passes the parent's orders on. 0 or -errno with a sentence. */
 int isolated_obey(struct isolated_obedience **obedience, struct repository_desk *desk, struct sy_error *err);
-/* Takes no more orders. isolated_obedience_end() ends the thread; call it when the desk is closed. */
+/* From this call on the thread takes no more orders. isolated_obedience_end() ends the thread; call that when the desk
+ * is closed. */
 void isolated_obedience_close(struct isolated_obedience *obedience);
 void isolated_obedience_end(struct isolated_obedience *obedience);

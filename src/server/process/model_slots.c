@@ -21,7 +21,7 @@
 #include "server/process/ensembles.h"
 #include "server/process/instances.h"
 
-#define WAIT_NS (200 * NS_PER_US) /* between two checks of what other threads have done */
+#define WAIT_NS (200 * NS_PER_US) /* time between two checks whether other threads are done */
 
 static void wait_a_little(void) {
     const struct timespec ts = {.tv_nsec = WAIT_NS};
@@ -45,7 +45,7 @@ static struct served_model *served(const struct model_slots *slots, uint32_t slo
 
 static void member_leave(struct model_slots *slots, uint32_t slot);
 
-/* Whether a place's model is a file of a repository, not one that a client brought. */
+/* Whether a place's model is from a repository, and not from a client. */
 static bool is_in_repository(const struct model_slots *slots, uint32_t slot) {
     const struct repositories *from = &slots->control->from;
     const char *path = served(slots, slot)->path;
@@ -57,7 +57,7 @@ static bool is_in_repository(const struct model_slots *slots, uint32_t slot) {
     return false;
 }
 
-/* Frees all that a place owns; nobody else uses it any more. */
+/* Frees all that a place owns. No other thread uses the place any more. */
 static void slot_free(struct model_slots *slots, uint32_t index) {
     struct server *s = slots->server;
     struct model_slot *slot = &slots->slots[index];
@@ -89,7 +89,7 @@ static bool is_stopping(const struct model_slots *slots) {
     return atomic_load_explicit(slots->control->how[0].stop, memory_order_relaxed); /* a lone flag */
 }
 
-/* Gets the model's profile on every type of accelerators, and completes the model from its file. */
+/* Measures or finds the model's profile on every type of accelerators, and completes the model from its file. */
 static int slot_profile(struct model_slots *slots, uint32_t slot, struct sy_error *err) {
     struct server *s = slots->server;
     struct served_model *model = served(slots, slot);
@@ -199,7 +199,7 @@ static int prefix_enter(struct model_slots *slots, struct shared_group *group, s
     return 0;
 }
 
-/* Makes a place's model one of a group, whose prefix is loaded if it is the first one. */
+/* Makes a place's model a member of a group. Loads the group's prefix for the first member. */
 static int member_enter(struct model_slots *slots, uint32_t slot, struct shared_group *group,
                         struct shared_member *member, struct sy_error *err) {
     struct server *s = slots->server;
@@ -224,7 +224,7 @@ static int member_enter(struct model_slots *slots, uint32_t slot, struct shared_
     return 0;
 }
 
-/* A place that is freed gives its number in the group back; the group's last one frees the prefix, too. */
+/* A place that is freed leaves its group. The last member to leave frees the prefix, too. */
 static void member_leave(struct model_slots *slots, uint32_t slot) {
     const struct served_model *model = served(slots, slot);
     struct shared_prefixes *shared = slots->control->shared;
@@ -241,8 +241,8 @@ static void member_leave(struct model_slots *slots, uint32_t slot) {
     }
 }
 
-/* The group whose first layers a place's model shares. NULL: it is served whole, and the log says why, if other models
- * share theirs. */
+/* The group whose first layers a place's model shares. NULL: the model is served whole, and the log says why, if other
+ * models share their first layers. */
 static struct shared_group *slot_group(struct model_slots *slots, uint32_t slot, struct shared_member **member) {
     struct shared_prefixes *shared = slots->control->shared;
     const struct served_model *model = served(slots, slot);
@@ -290,7 +290,7 @@ int model_slot_load(struct model_slots *slots, struct served_model *found, uint3
         return rc;
     struct served_model *model = served(slots, i);
     served_model_copy(model, found);
-    found->ensemble = NULL; /* the place's from now on */
+    found->ensemble = NULL; /* the place owns the ensemble from now on */
     if (!model->slo_ns)
         model->slo_ns = slots->control->slo_ns;
     slots->slots[i].use = SLOT_LOADED;
@@ -299,7 +299,7 @@ int model_slot_load(struct model_slots *slots, struct served_model *found, uint3
         slot_free(slots, i);
         return rc;
     }
-    malloc_trim(0); /* what loading needed besides */
+    malloc_trim(0); /* memory that only the loading needed */
     *slot = i;
     return 0;
 }
@@ -328,7 +328,7 @@ static void scheduler_await(const struct model_slots *slots, const struct thread
             wait_a_little();
 }
 
-/* Tells the model's thread that the model comes or goes, and waits until it has. Takes the lock because
+/* Tells the model's thread that the model comes or goes, and waits until it has come or gone. Takes the lock because
  * server_balance() sends that thread messages, too. */
 static void scheduler_tell(struct model_slots *slots, uint32_t slot, bool comes) {
     struct server *s = slots->server;

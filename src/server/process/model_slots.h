@@ -18,13 +18,14 @@ enum slot_use {
     SLOT_SERVING,
     SLOT_RETIRED,
     SLOT_DRAINING,
-    SLOT_PREFIX, /* the layers that models share: it comes with the first of them, and goes when the last one's place is
-                  * freed. No client knows it */
+    SLOT_PREFIX, /* the layers that models share: the place is taken with the first of these models, and freed with the
+                  * last one's place. No client knows it */
 };
 
 struct model_slot {
     enum slot_use use;
-    struct thread_model model; /* as sent to its thread, with its numbers in the scheduler; variant_count 0: none */
+    struct thread_model model; /* the model as its model thread was told of it, with its numbers in the scheduler;
+                                * variant_count 0: not told */
 };
 
 struct model_slots {
@@ -32,8 +33,8 @@ struct model_slots {
     const struct repository_control *control;
     struct model_slot *slots; /* [count] */
     uint32_t count, serving;
-    uint32_t retired;    /* RETIRED places, not published yet */
-    bool *variant_taken; /* [wiring.models] */
+    uint32_t retired;    /* number of RETIRED places: a list without their models is not published yet */
+    bool *variant_taken; /* [wiring.models] whether a place has this index of the rank core */
 };
 
 /* 0 or -ENOMEM; call model_slots_free() in either case. */

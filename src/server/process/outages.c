@@ -1,12 +1,12 @@
 /* outages.c - watches for runs that hang, and decides whether the server is ready. A model whose accelerators have
- * failed moves to a sub-cluster that has others for it, or is set aside until one is back. */
+ * failed moves to a sub-cluster with accelerators that run it, or is set aside until an accelerator is back. */
 #include <string.h>
 
 #include "core/system/clock.h"
 #include "core/system/log.h"
 #include "server/process/server_state.h"
 
-/* For each sub-cluster, the types of its accelerators in service, a bit a type. False: all accelerators are in
+/* Finds the types of the accelerators in service in each sub-cluster, a bit a type. False: all accelerators are in
  * service. */
 static bool types_left(const struct server *s, uint32_t left[RANK_THREADS_MAX]) {
     bool any_out = false;

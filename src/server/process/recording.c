@@ -11,11 +11,11 @@
 #include "front/v2/json_put.h"
 #include "model/config/model_name.h"
 
-/* Rows of a table are left out while the line between the others is as near as this. */
+/* A row of a table is left out if the line between its neighbours is as near as this. */
 #define TABLE_WITHIN   0.001
 #define TABLE_LEAST_NS NS_PER_US
-#define NEVER_MS       1000000    /* on a type that does not run a model */
-#define SLO_US_MOST    3600000000 /* in a trace */
+#define NEVER_MS       1000000    /* latency on a type that does not run the model */
+#define SLO_US_MOST    3600000000 /* longest SLO in a trace */
 
 /* ---- names ---- */
 
@@ -280,7 +280,7 @@ static int scenario_write(const struct recording *r, struct text *out, struct sy
 
 /* ---- the trace ---- */
 
-/* `value`, as thousandths or billionths: "12.005". */
+/* Writes `value`, in thousandths or billionths, as a decimal number: "12.005". */
 static size_t decimal_put(char *out, uint64_t value, uint64_t unit) {
     size_t n = json_digits(out, value / unit);
     out[n++] = '.';
@@ -289,7 +289,7 @@ static size_t decimal_put(char *out, uint64_t value, uint64_t unit) {
     return n;
 }
 
-/* By hand: printf() would take the metrics thread a second for a million of them. */
+/* Writes a line without printf(), with which a million lines would take the metrics thread a second. */
 static void request_write(const struct recording *r, const struct recorded_request *request, struct text *out) {
     const struct recording_model *model = recording_model_of(r, request);
     uint64_t slo_us = request->left_us + (uint64_t)(r->reply_margin_ns / NS_PER_US);

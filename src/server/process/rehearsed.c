@@ -8,7 +8,7 @@
 /* A twin has room for ROOM times the requests that come within the longest SLO, but at most for about HELD_MOST. */
 #define ROOM      4
 #define HELD_MOST 1e6
-/* Longer than a rehearsal lasts. */
+/* Length of the emulated run; longer than a rehearsal lasts. */
 #define REHEARSED_S 1e8
 
 void rehearsed_free(struct rehearsed *n) {

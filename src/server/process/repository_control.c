@@ -20,10 +20,10 @@
 #include "model/repository/repository_look.h"
 #include "server/process/model_slots.h"
 
-#define DRAIN_EVERY_NS (10 * NS_PER_MS) /* between looks at places whose last requests are still answered */
+#define DRAIN_EVERY_NS (10 * NS_PER_MS) /* time between looks at places whose last requests are still answered */
 #define SETTLE_NS      (5 * NS_PER_S)
-#define STRANGERS_MAX  64 /* in the list; see is_stranger() */
-#define LOAD_TRIES     3  /* of a model whose files change while it is being loaded */
+#define STRANGERS_MAX  64 /* models in the list for which is_stranger() is true */
+#define LOAD_TRIES     3  /* tries to load a model whose files change meanwhile */
 
 /* The places of a model, one for each version. */
 struct places {
@@ -34,15 +34,15 @@ struct places {
 /* A model that was found, asked for or served. */
 struct known_model {
     char name[MODEL_NAME_MAX];
-    uint32_t version; /* the highest; 0: not known */
+    uint32_t version; /* highest version; 0: not known */
     struct places serving;
-    struct places draining; /* what served last, while the model is being unloaded */
-    enum model_state state; /* while nothing serves */
-    bool found;             /* in the repository, when it was looked at last */
-    bool failed;            /* it could not be loaded */
-    bool overridden;        /* it serves a client's version, not the repository's */
-    uint64_t stamp, tried;  /* of the version that serves; of the last one that CONTROL_POLL tried to load, successfully
-                             * or not */
+    struct places draining; /* places that served last, while the model is being unloaded */
+    enum model_state state; /* state of the model while no place serves it */
+    bool found;             /* whether the model was in the repository at the last look */
+    bool failed;            /* whether the model could not be loaded */
+    bool overridden;        /* whether a version from a client is served, not the repository's */
+    uint64_t stamp, tried;  /* stamps of the repository's files: of the version that serves, and of the last that
+                             * CONTROL_POLL tried to load */
     char reason[512];
 };
 
@@ -53,11 +53,12 @@ struct repository_thread {
     struct repository_desk *desk;
     struct known_model *known;
     uint32_t known_count, known_room;
-    struct repository_order *settles;               /* ORDER_SETTLE; NULL: none waits */
-    int64_t settles_ns;                             /* when it is answered at the latest */
-    char outer[ENSEMBLE_DEPTH_MAX][MODEL_NAME_MAX]; /* ensembles whose steps' models are being loaded, each a step of */
-    uint32_t outer_count;                           /* the one before it */
-    int64_t look_ns;                                /* when to look at the repository again */
+    struct repository_order *settles;               /* ORDER_SETTLE that waits for its answer; NULL: none */
+    int64_t settles_ns;                             /* latest time for the answer to `settles` */
+    char outer[ENSEMBLE_DEPTH_MAX][MODEL_NAME_MAX]; /* [outer_count] ensembles whose steps' models are being loaded,
+                                                     * each a step of the one before it */
+    uint32_t outer_count;
+    int64_t look_ns; /* time of the next look at the repository */
     pthread_t thread;
     _Atomic bool stop, ended;
 };
@@ -98,7 +99,8 @@ static bool is_alive(const struct known_model *k) {
     return k->found || k->serving.count || k->draining.count;
 }
 
-/* A model that could not be loaded, and is not in the repository: a client brought it, or it was there once. */
+/* Whether a model could not be loaded, and is not in the repository: a client brought the model, or it was once in the
+ * repository. */
 static bool is_stranger(const struct known_model *k) {
     return k->failed && !is_alive(k);
 }
@@ -147,12 +149,12 @@ static void publish(struct repository_thread *t) {
 
 /* The versions of a model to be loaded, and where they lie. */
 struct source {
-    struct repositories from;       /* the server's, or the one folder: */
-    const char *folder_path;        /* `folder` */
-    struct temporary_folder folder; /* of an override; path "": none */
-    uint64_t stamp;                 /* of the repositories' files */
-    uint64_t first;                 /* of the files in `from`, from before any was read */
-    struct served_model *models;    /* its versions */
+    struct repositories from;       /* repositories of the server, or only `folder_path` */
+    const char *folder_path;        /* path of `folder` */
+    struct temporary_folder folder; /* folder with the files that a client sent; path "": none */
+    uint64_t stamp;                 /* stamp of the model's files in the server's repositories */
+    uint64_t first;                 /* stamp of the model's files in `from`, before any file was read */
+    struct served_model *models;    /* [count] versions of the model */
     uint32_t count;
 };
 
@@ -163,13 +165,13 @@ static void source_close(struct source *source) {
     free(source->models);
 }
 
-/* Says that a version does not load, in Triton's words. */
+/* Makes the sentence that a version does not load, in Triton's words. */
 static int version_failed(const char *name, uint32_t version, const char *reason, struct sy_error *err) {
     return error_set(err, 400, "load failed for model '%s': version %u is at UNAVAILABLE state: %.330s;", name, version,
                      reason);
 }
 
-/* Finds what to load. 0, or a status with a sentence; call source_close() in either case. */
+/* Finds the versions to load. 0, or a status with a sentence; call source_close() in either case. */
 static int source_open(const struct repository_thread *t, const char *name, const struct model_override *override,
                        struct source *source, struct sy_error *err) {
     int rc = 0;
@@ -198,7 +200,8 @@ static int source_open(const struct repository_thread *t, const char *name, cons
     return 0;
 }
 
-/* Whether files of a model have changed since they were found: then what was loaded may be of old and of new ones. */
+/* Whether files of a model have changed since they were found. If so, the loaded versions may be a mix of old and new
+ * files. */
 static bool has_changed(const struct source *source, const char *name) {
     return repository_stamp(&source->from, name) != source->first;
 }
@@ -209,7 +212,7 @@ static void known_retire(struct repository_thread *t, struct known_model *k) {
         model_slot_retire(&t->slots, k->serving.slots[i]);
 }
 
-/* Loads all versions or none: one fails, or files change meanwhile (-EBUSY). *version is the last one tried. */
+/* Loads all versions, or none if one fails or if files change meanwhile (-EBUSY). *version: the last version tried. */
 static int versions_load(struct repository_thread *t, const char *name, struct source *source, struct places *loaded,
                          uint32_t *version, struct sy_error *err) {
     int rc = 0;
@@ -231,7 +234,7 @@ static int versions_load(struct repository_thread *t, const char *name, struct s
     return rc;
 }
 
-/* Loads the found versions beside those that serve, and then lets them replace those. */
+/* Loads the found versions beside those that serve, and then replaces those by the found ones. */
 static int source_load(struct repository_thread *t, struct known_model *k, struct source *source,
                        struct sy_error *err) {
     struct sy_error why = {""};
@@ -272,7 +275,7 @@ static int source_load(struct repository_thread *t, struct known_model *k, struc
 static int load(struct repository_thread *t, const char *name, const struct model_override *override,
                 struct sy_error *err);
 
-/* Whether a step's model is to be loaded here. In a cluster it may be another backend's. */
+/* Whether a step's model is to be loaded here. In a cluster the model may be another backend's. */
 static bool is_ours(const struct repository_thread *t, const struct known_model *k) {
     return k ? !k->serving.count && (k->found || !t->server->backend_link) : !t->server->backend_link;
 }
@@ -313,7 +316,7 @@ static int load_once(struct repository_thread *t, const char *name, const struct
         status = steps_load(t, name, source, err);
     struct known_model *k = status == 404 ? known_find(t, name) : known_get(t, name);
     if (k && status == 0 && plain && k->serving.count && !k->overridden && k->stamp == source->stamp)
-        status = 200; /* it serves already */
+        status = 200; /* these versions serve already */
     else if (k && status == 0)
         status = source_load(t, k, source, err);
     else if (!k && status != 404)
@@ -443,7 +446,7 @@ static void follow(struct repository_thread *t) {
         } else if (k->found && stamp != k->tried) {
             k->tried = stamp;
             if (load(t, k->name, &nothing, &err) == 503) /* not a fault of the model: try again */
-                t->known[i].tried = 0; /* not by `k`: the list may have moved when models of steps were added */
+                t->known[i].tried = 0; /* `k` may be stale: the list may have moved when models of steps were added */
         }
         drain(t);
     }
@@ -470,7 +473,7 @@ static void load_first(struct repository_thread *t) {
 
 /* ---- orders ---- */
 
-/* The models of the start are loaded, or could not be. */
+/* Makes the server ready: the models of the start are loaded, or could not be. */
 static void begin(struct repository_thread *t) {
     if (t->server->backend_link)
         backend_link_begin(t->server->backend_link);

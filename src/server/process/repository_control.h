@@ -1,4 +1,4 @@
-/* repository_control.h - how models come and go while a server runs, and the thread that does it.
+/* repository_control.h - how models come and go while a server runs, and the thread that loads and unloads them.
  *
  * Only this thread loads and unloads. It has models profiled in a child process, makes and warms up their sessions, and
  * hands them over when they are complete, so that no thread that serves waits for it. It carries out one order after
@@ -31,14 +31,15 @@ struct shared_prefixes;
 struct repository_control {
     enum control_mode mode;
     struct repositories from; /* each a directory of models */
-    const char *const *names; /* EXPLICIT: loaded at the start; one "*": all */
+    const char *const *names; /* EXPLICIT: names of the models to load at the start; a single "*": all models */
     uint32_t name_count;
-    int64_t look_every_ns; /* at the repository */
-    uint32_t models_max;
-    bool told;      /* EXPLICIT: the models of the start come by orders, up to ORDER_BEGIN */
-    int64_t slo_ns; /* for models that give none; 0: chosen from the profile */
-    struct profile_options how[ACCELERATOR_TYPES_MAX]; /* by type; `stop` is set here */
-    struct shared_prefixes *shared; /* models that share their first layers when they are loaded; may be empty */
+    int64_t look_every_ns; /* time between two looks at the repository */
+    uint32_t models_max;   /* most models that may be loaded at once */
+    bool told;             /* EXPLICIT: whether the models to load at the start come by orders, up to ORDER_BEGIN */
+    int64_t slo_ns;        /* SLO of models that give none; 0: chosen from the profile */
+    struct profile_options how[ACCELERATOR_TYPES_MAX]; /* how models are profiled, by type; the repository thread sets
+                                                        * `stop` */
+    struct shared_prefixes *shared; /* models that share their first layers once they are loaded; may be empty */
 };
 
 struct repository_desk;
@@ -48,14 +49,14 @@ struct server;
 /* Starts the thread, once all others run. It loads the models to load at start-up, and then makes the server ready. 0
  * or -errno with a sentence. */
 int repository_thread_start(struct repository_thread **thread, struct server *server, struct sy_error *err);
-/* Makes the desk: the list to which frontends add orders, waking the thread. Call it before either starts; free() the
- * desk when both have ended. NULL without memory. */
+/* Makes the desk: the list to which frontends add orders, waking the thread. Call it before the frontends and the
+ * thread start; free() the desk when all of them have ended. NULL without memory. */
 struct repository_desk *repository_desk_create(void);
-/* Tells the thread to end, once it has carried out the order that it is at; orders are answered 503 from then on. Call
- * it while frontends, scheduler and executors run. NULL is allowed. */
+/* Tells the thread to end, once it has carried out the present order; orders are answered 503 from then on. Call it
+ * while frontends, scheduler and executors run. NULL is allowed. */
 void repository_thread_quit(struct repository_thread *thread);
-/* Whether the thread has ended. While it hands a model over it waits for executors, and so for runs that hang: until it
- * has ended, the caller must watch those. */
+/* Whether the thread has ended. While the thread hands a model over it waits for executors, which a run that hangs
+ * holds up: until the thread has ended, the caller must watch runs. */
 bool repository_thread_ended(const struct repository_thread *thread);
 /* Tells the thread to end, and waits until it has. Call it once. NULL is allowed. */
 void repository_thread_stop(struct repository_thread *thread);

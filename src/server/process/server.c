@@ -24,11 +24,11 @@
 #include "server/process/server_statistics.h"
 
 #define DRAIN_POLL_NS (2 * NS_PER_MS)
-/* Connections are kept for so long at least: a client that asks again within it is answered, and told that its
+/* Least time for which connections are kept: a client that asks again in this time is answered, and told that its
  * connection ends, instead of finding it closed. */
 #define DRAIN_OPEN_NS       (100 * NS_PER_MS)
 #define ENDING_WATCH_NS     (20 * NS_PER_MS)
-#define EMULATED_PER_THREAD 64 /* accelerators, until every core has a thread */
+#define EMULATED_PER_THREAD 64 /* emulated accelerators of a thread; more once every core has a thread */
 
 void server_model_host(struct server *s, uint32_t model) {
     const struct served_model *served = &s->config.models[model];
@@ -85,8 +85,8 @@ static int place_models(struct server *s) {
     return 0;
 }
 
-/* The cores for threads other than executors: those that are left; all, if none is left. True: executors have their
- * cores to themselves. */
+/* Finds the cores for threads other than executors: those that are left; all, if none is left. True: executors have
+ * their cores to themselves. */
 static bool cores_beside(const cpu_set_t *executor_cores, cpu_set_t *others) {
     thread_cores_allowed(others);
     for (int core = 0; core < CPU_SETSIZE; core++)
@@ -98,7 +98,7 @@ static bool cores_beside(const cpu_set_t *executor_cores, cpu_set_t *others) {
     return false;
 }
 
-/* How many threads drive the accelerators of a type: one each; emulated accelerators share threads. */
+/* The number of threads that drive the accelerators of a type: one for each; emulated accelerators share threads. */
 static uint32_t executors_of(const struct server_accelerators *a) {
     cpu_set_t allowed;
 
@@ -109,7 +109,7 @@ static uint32_t executors_of(const struct server_accelerators *a) {
     return threads < most ? threads : most;
 }
 
-/* How many accelerators the n-th of these threads drives. */
+/* The number of accelerators that the n-th thread of a type drives. */
 static uint32_t accelerators_of(const struct server_accelerators *a, uint32_t n) {
     uint32_t threads = executors_of(a);
     return a->count / threads + (n < a->count % threads);
@@ -267,7 +267,7 @@ static uint64_t inputs_bytes_max(const struct server *s) {
     return s->config.inputs_bytes_max ? s->config.inputs_bytes_max : INPUTS_BYTES_MAX;
 }
 
-/* Of each frontend. */
+/* The most connections of each frontend. */
 static uint32_t connections_max(const struct server *s) {
     return s->config.connections_max > 0 ? (s->config.connections_max + s->config.frontends - 1) / s->config.frontends
                                          : FRONTEND_CONNECTIONS_MAX;
@@ -445,7 +445,7 @@ static int server_allocate(struct server *s) {
         (s->config.shared_memory && shared_memory_create(&s->shared, s->config.shared_memory_prefix) < 0) ||
         (s->config.control && !(s->desk = repository_desk_create())))
         return -ENOMEM;
-    for (uint32_t a = 0; a < s->wiring.accelerators; a++) /* a cluster's scheduler: all that may come */
+    for (uint32_t a = 0; a < s->wiring.accelerators; a++) /* in a cluster's scheduler: all accelerators that may come */
         s->wiring.part_of_accelerator[a] = (uint8_t)(a % s->wiring.rank_threads);
     for (uint32_t type = 0, at = 0, executor = 0; type < s->config.type_count && server_runs(s); type++) {
         const struct server_accelerators *a = &s->config.accelerators[type];
@@ -493,7 +493,7 @@ static void *watch_main(void *server) {
     return NULL;
 }
 
-/* Ends what was started: first the threads that bring requests, while the others still give these back. */
+/* Ends the threads that were started: first those that bring requests, while the others still give requests back. */
 static int server_end(struct server *s) {
     pthread_t watcher;
     int rc = 0;
@@ -597,7 +597,7 @@ int server_start(struct server **server, const struct server_config *config, str
     if (cores_beside(&config->executor_cores, &others))
         thread_pin(&others); /* threads started from now on inherit it */
     calibrate_server(s);
-    malloc_trim(0); /* what loading the models needed besides */
+    malloc_trim(0); /* memory that only the loading needed */
     /* metrics last: a scrape may come at once, and reads all the others */
     if ((rc = models_publish(s, err)) < 0 || (server_schedules(s) && (rc = start_scheduler(s, err)) < 0) ||
         (server_listens(s) && (rc = start_frontends(s, err)) < 0) ||

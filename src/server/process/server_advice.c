@@ -1,4 +1,4 @@
-/* server_advice.c - how many accelerators there should be, for an autoscaler. */
+/* server_advice.c - computes the number of accelerators that there should be, for an autoscaler. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -11,8 +11,8 @@
 /* owned by the thread that calls server_advise() */
 struct server_advisor {
     struct advisor advisor;
-    struct server_load load; /* up to the last look */
-    bool leads;              /* this process leads, and has since the advisor was reset */
+    struct server_load load; /* counts up to the last look */
+    bool leads;              /* whether this process leads, and has led since the advisor was reset */
 };
 
 _Static_assert(AUTOSCALE_PARTS_MAX == RANK_THREADS_MAX, "a part for each rank thread");

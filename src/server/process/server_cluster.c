@@ -1,4 +1,4 @@
-/* server_cluster.c - a server that is one role of a cluster: its link thread takes the part of the other roles. */
+/* server_cluster.c - a server that is one role of a cluster: its link thread stands for the other roles. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,11 +20,13 @@
 #include "server/process/server_state.h"
 
 #define LINK_REQUESTS 262144 /* most requests in the scheduler, of all frontends */
-/* Messages that may wait for one model thread; a request beyond that is refused. So many arrive in 22 ms at 3 M/s. They
- * take 3 MB, which fit into the caches; with room for all possible requests, 25 MB, each had to be read from memory. */
+/* Messages that may wait for one model thread; a request beyond that is refused. At 3 M/s this number arrives in 22 ms.
+ * The messages take 3 MB, which fit into the caches; with room for all possible requests, 25 MB, each message had to be
+ * read from memory. */
 #define LINK_REQUEST_SLOTS 65536
 #define END_LOOK_NS        (5 * NS_PER_MS)
-#define ASIDE_BYTES_MAX    ((size_t)512 << 10) /* of models that are not served; the last ones are left out */
+/* Bytes of the text about models that are not served; the last models are left out. */
+#define ASIDE_BYTES_MAX ((size_t)512 << 10)
 
 void server_cluster_plan(struct server *s) {
     struct wiring *w = &s->wiring;
@@ -50,7 +52,7 @@ void server_cluster_plan(struct server *s) {
     }
 }
 
-/* Who this process is. */
+/* Fills in the greeting by which this process introduces itself. */
 static int introduce(const struct server *s, struct hello *self, struct sy_error *err) {
     const struct server_cluster *c = s->config.cluster;
     *self = (struct hello){.term = server_role(s) == LINK_SCHEDULER};
@@ -172,7 +174,7 @@ int server_cluster_start(struct server *s, struct sy_error *err) {
                                               : start_backend(s, &self, err);
 }
 
-/* The models that this backend has and does not serve (cluster/roles/aside.h). NULL: no memory. */
+/* Makes the text about the models that this backend has and does not serve (cluster/roles/aside.h). NULL: no memory. */
 static char *aside_text(struct server *s) {
     json_t *list = json_array();
     const struct model_index *models = server_models_lock(s);

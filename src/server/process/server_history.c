@@ -8,12 +8,12 @@
 #include "server/process/recording.h"
 #include "server/process/server_state.h"
 
-/* A circle; the thread that calls server_look() writes, any thread reads. */
+/* A circle of looks. The thread that calls server_look() writes, any thread reads. */
 struct server_history {
-    struct server_load load; /* the writer's */
-    pthread_mutex_t lock;    /* of the rest */
+    struct server_load load; /* counts up to the last look; the writer's */
+    pthread_mutex_t lock;    /* lock of `looks` and `count` */
     struct recording_look looks[RECORDING_LOOKS_MAX];
-    uint64_t count; /* ever */
+    uint64_t count; /* number of looks since the start */
 };
 
 int server_history_init(struct server *s) {

@@ -9,7 +9,7 @@
 #include "front/request/infer_counters.h"
 #include "server/process/server_state.h"
 
-/* What was counted of a served model up to the last look. */
+/* The counts of a served model up to the last look. */
 struct model_counted {
     uint64_t answered, in_time, refused, ran_ns, items;
 };
@@ -24,7 +24,7 @@ void server_load_free(struct server_load *l) {
     l->counted = NULL;
 }
 
-/* What the frontends of this process have counted of a model since the last look. */
+/* The counts of a model by the frontends of this process since the last look. */
 static struct autoscale_seen frontends_count(const struct server *s, uint32_t model, struct model_counted *before) {
     struct model_counted now = {0};
     for (uint32_t f = 0; f < server_frontends(s); f++) {
@@ -40,8 +40,9 @@ static struct autoscale_seen frontends_count(const struct server *s, uint32_t mo
                                    .bad = refused + (answered > in_time ? answered - in_time : 0)};
 }
 
-/* The same for a cluster's scheduler. It does not see when answers arrive; its bad requests are those that it refused
- * for lack of accelerators, and of the others it counts the items. */
+/* The counts of a model by a cluster's scheduler since the last look. The scheduler does not see when answers arrive:
+ * its bad requests are those that it refused for lack of accelerators, and of the other requests it counts the items.
+ */
 static struct autoscale_seen scheduler_counts(const struct model_counters *c, struct model_counted *before) {
     uint64_t refused = 0;
     for (unsigned reason = 0; reason < REFUSAL_COUNT; reason++)

@@ -5,9 +5,9 @@
 
 #include "server/process/server_state.h"
 
-#define LOOK_NS (200 * NS_PER_US) /* between two checks of which list frontends use */
+#define LOOK_NS (200 * NS_PER_US) /* time between two checks of the list that frontends use */
 
-/* Waits until every frontend uses this list. Each reads it once a turn, and turns are short. */
+/* Waits until every frontend uses this list. A frontend reads the list once a turn, and turns are short. */
 static void frontends_await(struct server *s, const struct model_index *models) {
     const struct timespec a_little = {.tv_nsec = LOOK_NS};
     server_frontends_wake(s);

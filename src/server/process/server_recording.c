@@ -1,5 +1,5 @@
-/* server_recording.c - collects the threads' recorded requests, and the tables and margins that they plan with.
- * Disturbs none of them. */
+/* server_recording.c - collects the requests that threads recorded, and the tables and margins of the threads' plans.
+ * Disturbs no thread. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,12 +13,13 @@
 #include "server/process/recording.h"
 #include "server/process/server_state.h"
 
-#define RUNS_LEAST  8 /* of a batch size, for its mean to count */
-#define MARGIN_PART 4 /* the reply margin takes this part of a request's time at most, as in front/request/port.c */
+#define RUNS_LEAST 8 /* runs of a batch size from which on their mean counts */
+/* Divisor: the reply margin takes at most this part of a request's time, as in front/request/port.c. */
+#define MARGIN_PART 4
 
 /* ---- requests ---- */
 
-/* Reads the threads' rings. What came before a ring's oldest request is missing, so the recording begins there. */
+/* Reads the threads' rings. Requests from before a ring's oldest request are missing, so the recording begins there. */
 static int requests_read(const struct server *s, struct recording *r, uint64_t requests_most) {
     uint32_t threads = s->wiring.model_threads;
     r->requests = malloc(requests_most * sizeof(*r->requests)); /* untouched pages cost nothing */
@@ -91,7 +92,7 @@ static int model_read(const struct server *s, uint32_t served, const struct serv
     return 0;
 }
 
-/* What a cluster's link tells. */
+/* The recording that a cluster's link fills in. */
 struct told {
     const struct server *server;
     struct recording *recording;
@@ -103,7 +104,7 @@ static void told_type(void *context, uint32_t class, const char *type, uint32_t 
     struct recording *r = ((struct told *)context)->recording;
     char *name = r->type_names[class];
     uint32_t alike = 0;
-    r->type_count = class + 1; /* they come in order */
+    r->type_count = class + 1; /* classes come in order */
     for (uint32_t c = 0; c < class; c++) {
         size_t length = strlen(type);
         alike += strncmp(r->type_names[c], type, length) == 0 && strchr("#", r->type_names[c][length]) != NULL;
@@ -151,10 +152,11 @@ static int models_read(struct server *s, struct recording *r) {
     r->models = calloc(listed->count + 1, sizeof(*r->models));
     rc = r->models ? 0 : -ENOMEM;
     for (uint32_t i = 0; i < listed->count && !rc; i++) {
-        /* models that share their first layers are one to the scheduler, and so here */
+        /* models that share their first layers are one model for the scheduler, and in the recording */
         uint32_t served = wiring_host(&s->wiring, listed->listed[i]);
         const struct served_model *model = &listed->models[served];
-        if (served_model_state(model) != MODEL_READY || model->ensemble || /* its steps' requests are there */
+        if (served_model_state(model) != MODEL_READY ||
+            model->ensemble || /* the recording has the requests of its steps */
             r->model_of[served] != UINT32_MAX)
             continue;
         r->model_of[served] = r->model_count;
@@ -176,7 +178,8 @@ static void types_read(const struct server *s, struct recording *r) {
 
 /* ---- margins ---- */
 
-/* One margin of each kind for all models, as in a scenario; at most what the scheduler allows for the shortest SLO. */
+/* Computes one margin of each kind for all models, as in a scenario: at most the margin that the scheduler allows for
+ * the shortest SLO. */
 static void margins_read(const struct server *s, struct recording *r) {
     int64_t slo_ns = INT64_MAX;
     for (uint32_t m = 0; m < r->model_count; m++)
@@ -220,8 +223,8 @@ int server_recording_read(struct server *s, int64_t from_ns, uint64_t requests_m
 struct recording_source {
     struct http_source source;
     struct recording recording;
-    struct text head; /* what stands before the requests; empty once it is sent */
-    uint64_t next;    /* request */
+    struct text head; /* part of the document before the requests; empty once it is sent */
+    uint64_t next;    /* index of the next request to write */
 };
 
 static void recording_more(struct http_source *source, struct text *out) {
@@ -238,7 +241,7 @@ static void recording_end(struct http_source *source) {
     free(r);
 }
 
-/* How long the document is: makes it, and keeps nothing. */
+/* The length of the document, which is made for this and not kept. */
 static size_t recording_bytes(const struct recording_source *r) {
     struct text piece = {0};
     size_t bytes = r->head.length;

@@ -1,7 +1,7 @@
 /* server_rehearsal.c - a thread that rehearses the policy's ways on the requests that the server records, as long as
  * the server loses requests, and tells the rank threads which way is best (lab/sim/rehearsal.h).
  *
- * It has the lowest priority, and takes what the server knows of itself as a recording does
+ * The thread has the lowest priority. It makes the emulated cluster from a recording of the server
  * (server/process/rehearsed.h). If models or accelerators change, it begins anew. */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 #include "server/process/rehearsed.h"
 #include "server/process/server_state.h"
 
-/* Requests of a second that are rehearsed; with more, none are: it would take this thread too long. */
+/* Most requests of a second that are rehearsed. With more, none are: rehearsing would take this thread too long. */
 #define REQUESTS_MOST 200000
 /* Requests that came so shortly before a look are left for the next one: others of that time may not be recorded yet.
  */
@@ -24,11 +24,11 @@
 struct server_rehearsal {
     struct server_load load;
     struct rehearsed now;
-    int64_t fed_ns; /* requests up to then were told */
+    int64_t fed_ns; /* time up to which requests were told to the rehearsal */
     _Atomic uint32_t way;
     _Atomic uint64_t changes;
     _Atomic bool runs;
-    pthread_mutex_t lock; /* of `stop` */
+    pthread_mutex_t lock; /* lock of `stop` */
     bool stop;
     pthread_cond_t stopped;
     pthread_t thread;
@@ -52,8 +52,8 @@ static void end(struct server *s) {
     way_set(s, 0);
 }
 
-/* A look with the recording from from_ns on. 0; else nothing is rehearsed any more: -EFBIG: there were too many
- * requests; -ENOENT: there is nothing to emulate, or no need to go on; -ENOMEM. */
+/* Looks with the recording from from_ns on. 0; otherwise the rehearsal has ended: -EFBIG: there were too many requests;
+ * -ENOENT: there is nothing to emulate, or no need to go on; -ENOMEM. */
 static int look_with(struct server *s, struct recording *of, int64_t from_ns, int64_t now_ns,
                      const struct autoscale_seen *seen) {
     struct server_rehearsal *r = s->rehearsal;

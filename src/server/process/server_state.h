@@ -1,4 +1,4 @@
-/* server_state.h - the parts of a running server; for the files of control/ only. */
+/* server_state.h - the parts of a running server. Only files of src/server/process and their tests include it. */
 #pragma once
 
 #include <pthread.h>
@@ -24,16 +24,16 @@
 /* The counts at the last look at the load. */
 struct server_load {
     struct model_counted *counted;      /* [model_count] */
-    uint64_t requests;                  /* of a cluster */
-    double needed_ns[RANK_THREADS_MAX]; /* by the rank threads */
-    int64_t looked_ns;                  /* when that was; 0: never */
+    uint64_t requests;                  /* requests that a cluster's scheduler link has received, in all */
+    double needed_ns[RANK_THREADS_MAX]; /* accelerator time that the load has needed in all, by rank thread */
+    int64_t looked_ns;                  /* time of the last look; 0: none yet */
 };
 
 /* Where a served model is scheduled. */
 struct server_placement {
-    uint32_t thread;       /* model thread; the central thread is number 0 */
-    uint32_t thread_model; /* index among that thread's models */
-    uint32_t first_variant, variant_count;
+    uint32_t thread;                       /* index of the model's model thread; 0 with a central thread */
+    uint32_t thread_model;                 /* index of the model among its thread's models */
+    uint32_t first_variant, variant_count; /* range of the model's indexes in the rank core; variant_count 0: none */
 };
 
 /* owned by the thread that starts and stops the server; constant while it runs */
@@ -42,47 +42,50 @@ struct server {
     struct server_config config;
     struct server_placement *placements; /* [model_count] */
     struct calibration calibration;
-    uint8_t *accelerator_type;           /* [wiring.accelerators] */
-    struct executor **executors;         /* [wiring.executors] */
-    struct model_thread **model_threads; /* [wiring.model_threads], and the rank threads; or the central thread */
-    struct rank_thread **rank_threads;   /* [wiring.rank_threads] */
-    struct central_thread *central_thread;
-    struct decision_files *decisions; /* NULL: nothing is logged */
-    struct port **ports;
+    uint8_t *accelerator_type;             /* [wiring.accelerators] indexes in config.accelerators */
+    struct executor **executors;           /* [wiring.executors] */
+    struct model_thread **model_threads;   /* [wiring.model_threads] NULL: not in this process, or a central thread
+                                            * schedules */
+    struct rank_thread **rank_threads;     /* [wiring.rank_threads] NULL: not in this process, or a central thread
+                                            * schedules */
+    struct central_thread *central_thread; /* NULL: the policy is not central */
+    struct decision_files *decisions;      /* logs of the scheduler's decisions; NULL: none */
+    struct port **ports;                   /* [wiring.frontends] */
     struct bulk *bulk;
     struct preparer *preparer;   /* NULL: this process prepares no inputs */
-    struct frontend **frontends; /* [server_frontends()] those of HTTP, then of gRPC, as their ports */
+    struct frontend **frontends; /* [server_frontends()] those of HTTP, then those of gRPC, in the order of `ports` */
     struct metrics_server *metrics;
-    struct shared_memory *shared;          /* of clients; NULL: not served */
-    struct repository_desk *desk;          /* of orders to load and unload; NULL: models are there from the start */
-    struct repository_thread *repository;  /* loads and unloads models; NULL: nobody does */
+    struct shared_memory *shared;          /* regions of shared memory that clients register; NULL: they may not */
+    struct repository_desk *desk;          /* orders to load and unload models; NULL: models do not come and go */
+    struct repository_thread *repository;  /* NULL: models do not come and go */
     struct model_publication models;       /* the list of models, for frontends and metrics */
-    struct scheduler_link *scheduler_link; /* of a role of a cluster: its link thread; else NULL */
-    struct frontend_link *frontend_link;
-    struct backend_link *backend_link;
-    char *aside;                               /* of a backend: what it last told of models that it does not serve */
-    struct cluster_models *cluster_models;     /* of a frontend of a cluster: the models that the scheduler announces */
-    struct server_balancer *balancer;          /* of server_balance(); NULL: models do not move */
-    struct server_advisor *advisor;            /* of server_advise(); NULL: nothing is scheduled here, or no advice is
-                                                * wanted */
-    struct advice advice;                      /* its advice; in a frontend of a cluster: the scheduler's */
-    struct advice advice_of[RANK_THREADS_MAX]; /* its advice for each sub-cluster, if there are several */
-    _Atomic double bad_rate;                   /* among the requests that server_advise() looked at last */
-    struct server_rehearsal *rehearsal;        /* NULL: the policy has one way, or is another process's */
-    struct server_history *history;            /* of the load, for recordings; NULL: nothing is scheduled here */
-    pthread_mutex_t commands_lock;             /* of what is sent to executors */
-    pthread_mutex_t describe_lock;             /* of scheduler_link_describe() */
-    pthread_mutex_t models_lock; /* metrics read them, the balance moves them, the repository's thread changes them */
-    int listen_fds[SERVER_PROTOCOLS]; /* HTTP's, gRPC's */
-    struct acceptor_group groups[SERVER_PROTOCOLS];
-    struct server_ports bound;
-    _Atomic uint64_t published; /* lists of models that every frontend has come to use: server_models_publish() */
-    _Atomic bool ready;         /* all models of the start are loaded, or cannot be */
-    _Atomic bool able;          /* accelerators are in service that run a model */
+    struct scheduler_link *scheduler_link; /* NULL: not a scheduler of a cluster */
+    struct frontend_link *frontend_link;   /* NULL: not a frontend of a cluster */
+    struct backend_link *backend_link;     /* NULL: not a backend of a cluster */
+    char *aside; /* backend: text that last told the scheduler of the models not served here; NULL: none */
+    struct cluster_models *cluster_models; /* frontend of a cluster: models that the scheduler announces */
+    struct server_balancer *balancer;      /* state of server_balance(); NULL: models do not move */
+    struct server_advisor *advisor;        /* state of server_advise(); NULL: no advice is given here */
+    struct advice advice; /* advice of server_advise(); in a frontend of a cluster: the scheduler's advice */
+    struct advice advice_of[RANK_THREADS_MAX]; /* advice for each sub-cluster, if there are several */
+    _Atomic double bad_rate;                   /* share of bad requests that server_advise() found at its last look */
+    struct server_rehearsal *rehearsal;        /* NULL: no rehearsal thread runs */
+    struct server_history *history; /* counts of the last minutes, for recordings; NULL: no model is scheduled here, or
+                                     * requests are not recorded */
+    pthread_mutex_t commands_lock;  /* held while an order is sent to an executor */
+    pthread_mutex_t describe_lock;  /* held by the caller of scheduler_link_describe() */
+    pthread_mutex_t models_lock; /* held to read the list of models (metrics), to move models (server_balance()), and to
+                                  * change them (repository thread) */
+    int listen_fds[SERVER_PROTOCOLS];               /* listening sockets of HTTP and gRPC; -1: not open */
+    struct acceptor_group groups[SERVER_PROTOCOLS]; /* how the frontends of a protocol share its connections */
+    struct server_ports bound;                      /* ports that are listened on */
+    _Atomic uint64_t published; /* number of lists of models, since the start, that every frontend has come to use */
+    _Atomic bool ready;         /* whether each model of the start is loaded, or has failed to load */
+    _Atomic bool able;          /* whether an accelerator is in service that runs a model */
     _Atomic bool serving;       /* `ready` and `able`: what clients see as readiness */
     _Atomic bool draining;
-    bool outage;          /* some accelerators were out of service when server_outages() last looked */
-    _Atomic bool watched; /* while the server is stopped: a thread still watches runs */
+    bool outage;          /* whether some accelerators were out of service at the last look of server_outages() */
+    _Atomic bool watched; /* whether a thread watches runs while the server is being stopped */
     int64_t started_ns;
 };
 
@@ -90,7 +93,7 @@ static inline enum wiring_link server_role(const struct server *s) {
     return s->config.cluster ? s->config.cluster->role : LINK_NONE;
 }
 
-/* Which roles are in this process. */
+/* Whether this process has frontends; whether it has the scheduler's threads. */
 static inline bool server_listens(const struct server *s) {
     return server_role(s) == LINK_NONE || server_role(s) == LINK_FRONTEND;
 }
@@ -105,7 +108,7 @@ static inline bool server_runs(const struct server *s) {
     return server_role(s) == LINK_NONE || server_role(s) == LINK_BACKEND;
 }
 
-/* Whether models come and go while it runs, so that its models are places. */
+/* Whether this process runs batches. */
 static inline bool server_has_places(const struct server *s) {
     return s->config.control || server_role(s) == LINK_FRONTEND || server_role(s) == LINK_SCHEDULER;
 }
@@ -115,7 +118,8 @@ static inline const struct thread_rings *server_rings(const struct server *s, ui
     return s->central_thread ? central_thread_rings(s->central_thread) : model_thread_rings(s->model_threads[thread]);
 }
 
-/* What the scheduling thread of a place counts of it; nothing of models that are scheduled with their prefix. */
+/* The counters that its scheduling thread keeps of a place. They count nothing for a model that is scheduled with its
+ * prefix. */
 static inline const struct model_counters *server_place_counters(const struct server *s, uint32_t place) {
     const struct server_placement *p = &s->placements[place];
     return &server_rings(s, p->thread)->counters[p->thread_model];
@@ -128,7 +132,7 @@ static inline uint32_t server_frontends(const struct server *s) {
     return s->config.grpc_port < 0 ? s->config.frontends : 2 * s->config.frontends;
 }
 
-/* What a frontend counts of infer requests. */
+/* A frontend's counters of infer requests. */
 static inline const struct infer_counters *server_infer_counters(const struct server *s, uint32_t frontend) {
     return &s->frontends[frontend]->inferences.counters;
 }
@@ -137,10 +141,10 @@ static inline const struct infer_counters *server_infer_counters(const struct se
  * is published. */
 void server_model_host(struct server *s, uint32_t model);
 
-/* What a scheduling thread is told of a model, except the model's numbers in the scheduler. */
+/* The description of a model for its scheduling thread, except the model's numbers in the scheduler. */
 struct thread_model server_thread_model(const struct server *s, uint32_t model);
 
-/* As server_watch(); `ending` as in executor_watch(). */
+/* Does the work of server_watch(); `ending` as in executor_watch(). */
 void server_watch_executors(struct server *s, bool ending);
 
 /* Wakes every frontend, since something has changed that they read once a turn. */
@@ -178,7 +182,7 @@ void server_cluster_free(struct server *s);
 /* 0 or -ENOMEM; free it in either case. */
 int server_load_init(const struct server *s, struct server_load *load);
 void server_load_free(struct server_load *load);
-/* How many sub-clusters have a load of their own. */
+/* The number of sub-clusters that have a load of their own. */
 static inline uint32_t server_parts(const struct server *s) {
     return s->central_thread ? 1 : s->wiring.rank_threads;
 }
@@ -209,7 +213,7 @@ int server_recording_read(struct server *s, int64_t from_ns, uint64_t requests_m
  * run. 0 or -errno with a sentence. */
 int server_rehearsal_start(struct server *s, struct sy_error *err);
 void server_rehearsal_stop(struct server *s);
-/* Writes its metrics. Any thread. */
+/* Writes the rehearsal's metrics. Any thread. */
 void server_rehearsal_render(const struct server *s, struct text *out);
 
 /* ---- server_balance.c ---- */
@@ -239,5 +243,5 @@ int server_model_command(struct server *s, uint32_t executor, uint32_t model, bo
 
 /* Writes all metrics in Prometheus' text format. The metrics thread. */
 void server_render_metrics(void *server, struct text *out);
-/* Writes the latencies only, with all the buckets that are counted. The metrics thread. */
+/* Writes the latencies only, as infer_metrics_render_fine(). The metrics thread. */
 void server_render_fine_metrics(void *server, struct text *out);

@@ -1,4 +1,4 @@
-/* server_statistics.c - adds up the threads' counters. Disturbs none of them. */
+/* server_statistics.c - adds up the threads' counters. Disturbs no thread. */
 #include "server/process/server_statistics.h"
 
 #include <string.h>

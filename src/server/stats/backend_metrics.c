@@ -1,4 +1,4 @@
-/* backend_metrics.c - accelerators, one row each. */
+/* backend_metrics.c - writes the metrics of accelerators, one row each. */
 #include "server/stats/backend_metrics.h"
 
 #include <stddef.h>

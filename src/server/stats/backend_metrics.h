@@ -7,11 +7,11 @@
 #include "core/util/text.h"
 
 struct accelerator_row {
-    uint32_t accelerator; /* its number */
+    uint32_t accelerator; /* number of the accelerator */
     char type[64];
     const struct executor_counters *counters;
-    int state; /* enum accelerator_state; -1: not known here */
+    int state; /* enum accelerator_state; -1: not known in this process */
 };
 
-/* Every accelerator by itself, then how many there are, and how many of them are in service. */
+/* Writes the counts of each accelerator, then the number of accelerators, and of those in service. */
 void backend_metrics_render(const struct accelerator_row *rows, uint32_t count, uint32_t serving, struct text *out);

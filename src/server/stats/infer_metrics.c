@@ -1,4 +1,4 @@
-/* infer_metrics.c - what frontends count of infer requests, summed over them. */
+/* infer_metrics.c - writes the frontends' counters of infer requests, summed over all frontends. */
 #include "server/stats/infer_metrics.h"
 
 #include <string.h>
@@ -12,11 +12,11 @@
 #define REQUEST_DURATION      "symphony_request_duration_seconds"
 #define REQUEST_DURATION_HELP "From the first byte of a request to its answer, of those answered."
 
-/* Everything below sums one counter over the frontends. */
+/* The arguments of the functions below, each of which sums one counter over the frontends. */
 struct rendering {
     const struct frontend_counters *frontends;
     uint32_t count;
-    const struct model_index *models; /* as they are now; those listed are shown */
+    const struct model_index *models; /* models as they are now; the listed ones are shown */
     struct text *out;
 };
 
@@ -63,7 +63,7 @@ void infer_metrics_render_refused(const struct frontend_counters *frontends, uin
         }
 }
 
-/* Add to counts[i] how many values were at most edges_ns[i]. */
+/* Add to counts[i] the number of values of at most edges_ns[i]. */
 static void latency_count(const struct model_infer_counters *m, const int64_t *edges_ns, uint32_t n, uint64_t *counts) {
     fine_histogram_count_until(&m->latency_ns, edges_ns, n, counts);
 }
@@ -209,7 +209,7 @@ static void render_steps_counter(const struct rendering *r, const char *name, co
     }
 }
 
-/* What steps come to, and how long they take; nothing without ensembles. */
+/* Writes the outcomes and times of ensembles' steps; nothing without ensembles. */
 static void render_steps(const struct rendering *r) {
     bool any = false;
     for (uint32_t i = 0; i < r->models->count && !any; i++)

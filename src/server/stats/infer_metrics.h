@@ -6,13 +6,15 @@
 #include "front/net/frontend_metrics.h"
 #include "model/repository/model_index.h"
 
-/* Summed over all frontends, of whatever protocol, with the memory that the bulk threads hold. */
+/* Writes the counts, summed over the frontends of all protocols, with the memory that the bulk threads hold (`bulk`).
+ */
 void infer_metrics_render(const struct frontend_counters *frontends, uint32_t count, const struct model_index *models,
                           struct slab_use bulk, struct text *out);
-/* Refusals by reason, as the frontends of a cluster see them; in one process the scheduler's own counters say it. */
+/* Writes refusals by reason, as a cluster's frontends see them. In a process with all roles the scheduler's counters
+ * show refusals. */
 void infer_metrics_render_refused(const struct frontend_counters *frontends, uint32_t count,
                                   const struct model_index *models, struct text *out);
-/* The histogram of latencies as finely as it is kept, with only those edges between which something was counted: to be
- * compared with what a client saw, not for a time series. */
+/* Writes the histogram of latencies with all buckets in which something was counted. For comparison with the latencies
+ * that a client measured, not for a time series. */
 void infer_metrics_render_fine(const struct frontend_counters *frontends, uint32_t count,
                                const struct model_index *models, struct text *out);

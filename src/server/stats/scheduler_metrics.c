@@ -1,4 +1,4 @@
-/* scheduler_metrics.c - models as the scheduler sees them, margins, how long decisions take. */
+/* scheduler_metrics.c - writes the scheduler's metrics: models, margins, times of decisions. */
 #include "server/stats/scheduler_metrics.h"
 
 #include "core/util/container.h"
@@ -11,8 +11,8 @@ static const int64_t time_edges_us[] = {100,   200,    500,    1000,   2000,    
 
 /* ---- models ---- */
 
-/* What the thread that schedules a served model keeps, and the model's number there. Models that share their first
- * layers are one to it. */
+/* The statistics of the thread that schedules a served model, and the model's number in that thread. Models that share
+ * their first layers are one model for the thread. */
 static const struct thread_rings *rings_of(const struct scheduler_counters *s, uint32_t model, uint32_t *number) {
     model = wiring_host(s->wiring, model);
     const struct thread_rings *rings = s->rings[s->thread_of_served[model]];
@@ -65,7 +65,7 @@ static void render_expected(const struct scheduler_counters *s, const struct sch
         seconds_row(out, gather, m, gather_ns(s, m->place));
 }
 
-/* The sub-cluster of each model. */
+/* Writes the rank thread of each model, and moves of the model; nothing with a single rank thread. */
 static void render_moves(const struct scheduler_counters *s, const struct scheduled_model *models,
                          const struct scheduled_model *end, struct text *out) {
     if (s->rank_threads < 2)
@@ -121,7 +121,8 @@ void scheduler_metrics_render_models(const struct scheduler_counters *s, const s
 
 /* ---- threads ---- */
 
-/* What each sub-cluster has, where there are several. */
+/* Writes the needed and the present accelerators of each sub-cluster, and the sub-cluster of each accelerator; only
+ * where there are several sub-clusters. */
 static void parts_render(const struct scheduler_counters *s, struct text *out) {
     uint32_t serving[RANK_THREADS_MAX] = {0};
     for (uint32_t a = 0; a < s->wiring->accelerators; a++)

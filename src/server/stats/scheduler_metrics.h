@@ -9,41 +9,42 @@
 #include "sched/threads/rank_thread.h"
 #include "sched/threads/wiring.h"
 
-/* Where a scheduler counts. Written by its threads, read by any. */
+/* Where a scheduler counts. The scheduler's threads write the counts, any thread reads them. */
 struct scheduler_counters {
-    const char *thread;                            /* "model", or "central": what its threads are called */
+    const char *thread;                            /* name of the threads: "model" or "central" */
     const struct thread_rings *const *rings;       /* [threads] */
-    const struct model_thread_times *const *times; /* [threads]; NULL: of a central thread there are none */
+    const struct model_thread_times *const *times; /* [threads]; NULL: a central thread, which has none */
     uint32_t threads;
-    const uint32_t *thread_of_served;       /* [served models] the thread that schedules each */
+    const uint32_t *thread_of_served;       /* [served models] index of the thread that schedules the model */
     const struct rank_thread *const *ranks; /* [rank_threads] */
-    uint32_t rank_threads;                  /* 0: a central thread does their work */
-    const struct wiring *wiring;            /* which accelerators each has, and which are in service */
-    double needed; /* with a central thread: accelerators that it says the load needs; negative: it does not say */
-    const struct central_moves *moves; /* of models between accelerators; NULL: none is bound to any */
+    uint32_t rank_threads;                  /* number of rank threads; 0: a central thread does their work */
+    const struct wiring *wiring;            /* which accelerators each rank thread has, and which are in service */
+    double needed; /* accelerators that the load needs by a central thread's plan; negative: not known */
+    const struct central_moves *moves; /* moves of models between accelerators; NULL: no model is bound to an
+                                        * accelerator */
 };
 
 /* A served model whose figures are shown. */
 struct scheduled_model {
     uint32_t place; /* the model's number in the scheduler */
-    bool ready;     /* false: it was set aside */
+    bool ready;     /* false: the model was set aside */
     int64_t slo_ns; /* 0: best effort */
     struct metric_model labels;
 };
 
-/* Of each model: whether it is served, what is expected of it, its queue and its batches. */
+/* Writes for each model whether it is served, its SLO and profile, its queue and its batches. */
 void scheduler_metrics_render_models(const struct scheduler_counters *scheduler, const struct scheduled_model *models,
                                      uint32_t count, struct text *out);
-/* Requests that the scheduler gave back, by reason. */
+/* Writes the requests that the scheduler gave back, by reason. */
 void scheduler_metrics_render_refused(const struct scheduler_counters *scheduler, const struct scheduled_model *models,
                                       uint32_t count, struct text *out);
 /* Accelerators that the load needs, where they are known, and grants of rank threads. */
 void scheduler_metrics_render_ranks(const struct scheduler_counters *scheduler, struct text *out);
-/* What the scheduler advises, for all and for each of several sub-clusters: of[parts]; and the bad rate by which it
- * does. Nothing before the first look. */
+/* Writes the advised number of accelerators, in all and for each of several sub-clusters (of[parts]), and the bad rate
+ * that led to it. Writes nothing before the first look. */
 void scheduler_metrics_render_advice(int64_t wanted, const struct advice *of, uint32_t parts, double bad_rate,
                                      struct text *out);
-/* Its rows of symphony_margin_seconds. */
+/* Writes the scheduler's rows of symphony_margin_seconds. */
 void scheduler_metrics_render_margins(const struct scheduler_counters *scheduler, struct text *out);
-/* How long deciding takes. Nothing for a central thread. */
+/* Writes how long decisions take. Writes nothing for a central thread. */
 void scheduler_metrics_render_decisions(const struct scheduler_counters *scheduler, struct text *out);

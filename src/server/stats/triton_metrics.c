@@ -1,6 +1,6 @@
 /* triton_metrics.c - the statistics of models under the names and labels that Triton gives them (Triton's
- * docs/user_guide/metrics.md), for dashboards and autoscalers made for Triton. docs/compatibility.md says where the
- * meanings differ. */
+ * docs/user_guide/metrics.md), for dashboards and autoscalers made for Triton. docs/compatibility.md lists the
+ * differences in meaning. */
 #include "server/stats/triton_metrics.h"
 
 #include <stddef.h>
