@@ -2,6 +2,7 @@
 #include "plot.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -120,6 +121,20 @@ static bool goes_below(const struct plot *plot) {
     return false;
 }
 
+/* Whether gnuplot can draw the point: a measurement on a machine that had no time for it may be no number. */
+static bool point_shown(const struct plot *plot, const double point[2]) {
+    return isfinite(point[0]) && isfinite(point[1]) && (!plot->x_logarithmic || point[0] > 0) &&
+           (!plot->y_logarithmic || point[1] > 0);
+}
+
+static bool any_shown(const struct plot *plot) {
+    for (const struct series *s = plot->first; s; s = s->next)
+        for (uint32_t i = 0; i < s->count; i++)
+            if (point_shown(plot, s->points[i]))
+                return true;
+    return false;
+}
+
 static void axes_put(FILE *to, const struct plot *plot) {
     text_put_line(to, "title", plot->title);
     text_put_line(to, "xlabel", plot->x_title);
@@ -127,7 +142,8 @@ static void axes_put(FILE *to, const struct plot *plot) {
     fprintf(to, "unset logscale\n%s%s", plot->x_logarithmic ? "set logscale x\n" : "",
             plot->y_logarithmic ? "set logscale y\n" : "");
     fputs(plot->y_logarithmic || goes_below(plot) ? "set yrange [*:*]\n" : "set yrange [0:*]\n", to);
-    fputs("set xrange [*:*]\nset xtics auto font ''\nset bmargin\n", to);
+    fputs(any_shown(plot) ? "set xrange [*:*]\n" : "set xrange [1:10]\nset yrange [1:10]\n", to);
+    fputs("set xtics auto font ''\nset bmargin\n", to);
     if (!plot->labels)
         return;
     fprintf(to, "set xrange [%g:%g]\nset bmargin 6\nset xtics noenhanced font ',9' (", plot->labels->x - 0.6,
