@@ -86,7 +86,7 @@ static void a_central_policy_wants_what_batches_took(void **state) {
     begin(&w, &policy_kairos, &always);
     assert_int_equal(advised(&w), ADVICE_NONE);
     assert_in_range(advised(&w), 1, 2);
-    struct model_counters *c = (struct model_counters *)server_model_counters(w.server, 1);
+    struct model_counters *c = (struct model_counters *)server_place_counters(w.server, 1);
     histogram_add(&c->run_ns, 3600 * NS_PER_S); /* more than any time that passes here times 16 */
     assert_int_equal(advised(&w), 16);
     world_end(&w);
@@ -97,7 +97,7 @@ static void a_policy_that_plans_says_what_it_needs(void **state) {
     struct world w;
     begin(&w, &policy_nexus, &always);
     assert_int_equal(advised(&w), ADVICE_NONE);
-    struct model_counters *c = (struct model_counters *)server_model_counters(w.server, 1);
+    struct model_counters *c = (struct model_counters *)server_place_counters(w.server, 1);
     histogram_add(&c->run_ns, 3600 * NS_PER_S);
     while (central_thread_accelerators_needed(w.server->central_thread) < 0) /* its first turn */
         sched_yield();
