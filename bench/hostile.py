@@ -7,6 +7,7 @@ client (`symphony bench`, Poisson arrivals, the connection used last first) ask 
 these at once:
 
   impossible  2000 requests/s whose `timeout` is 1 us
+  hurried     40 requests/s whose `timeout` is 4 ms, hardly more than a lone one takes
   poison      5/s with an index out of range: the run of their batch fails
   silent      1200 connections, each of which announces a body of 1 MiB and sends nothing
   half_close  20 clients/s that shut down their sending side after their request
@@ -214,6 +215,9 @@ class Hostile:
         bytes_ = 20 * http_bytes(request([1] * LENGTH, timeout=1))
         await self.asks("impossible", lambda: (bytes_, 20), 0.04, 4)
 
+    async def hurried(self):
+        await self.asks("hurried", lambda: (http_bytes(request([1] * LENGTH, timeout=4000)), 1), 0.2, 8)
+
     async def poison(self):
         bytes_ = http_bytes(request([10**6] * LENGTH))
         await self.asks("poison", lambda: (bytes_, 1), 1.6, 8)
@@ -398,7 +402,7 @@ class Hostile:
 
 
 KINDS = [name for name in vars(Hostile) if name in
-         ("impossible", "poison", "silent", "half_close", "handshake", "slow_body", "large_body", "stream", "shape", "picture",
+         ("impossible", "hurried", "poison", "silent", "half_close", "handshake", "slow_body", "large_body", "stream", "shape", "picture",
           "fan_out", "unread", "first_byte", "half_head", "inflate", "references", "flood")]
 
 

@@ -36,8 +36,9 @@ static struct recorded_request read_slot(const struct recorder_slot *slot, int64
         .arrival_ns = time_of(when >> 16, now_ns),
         .model = (uint32_t)(what >> 40),
         .left_us = (uint32_t)(what >> 8),
-        .items = (uint16_t)when,
+        .items = (uint16_t)(when & RECORDER_ITEMS_MOST),
         .priority = (uint8_t)what,
+        .hurried = when & RECORDER_HURRIED,
     };
 }
 

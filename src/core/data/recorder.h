@@ -8,13 +8,17 @@
 #include "core/data/messages.h"
 #include "core/util/counter.h"
 
-#define RECORDER_TIME_BITS   48 /* bits that are kept of the arrival's nanoseconds; they repeat after 78 hours */
-#define RECORDER_ITEMS_MOST  UINT16_MAX /* greatest number of items that is noted */
-#define RECORDER_MODELS_MOST (1u << 24) /* numbers of models that can be told apart */
+#define RECORDER_TIME_BITS   48        /* bits that are kept of the arrival's nanoseconds; they repeat after 78 hours */
+#define RECORDER_ITEMS_MOST  INT16_MAX /* greatest number of items that is noted */
+#define RECORDER_HURRIED     (RECORDER_ITEMS_MOST + 1u) /* bit beside the items */
+#define RECORDER_MODELS_MOST (1u << 24)                 /* numbers of models that can be told apart */
 /* Slots, two cache lines, by which the prefetch is ahead of writing: no cache has them any more. */
 #define RECORDER_AHEAD 8
 
-/* A request's two words. `when`: arrival, items. `what`: model, microseconds from arrival to deadline, priority. */
+/* A request's two words. `when`: arrival, RECORDER_HURRIED, items. `what`: model, microseconds from arrival to
+ * deadline, priority. A request whose inputs are promised arrives at the time of the promise: no scheduler could run it
+ * earlier.
+ */
 struct recorder_slot {
     _Atomic uint64_t when, what;
 };
@@ -32,17 +36,13 @@ struct recorded_request {
     uint32_t left_us; /* microseconds from the arrival to the deadline that the scheduler was told */
     uint16_t items;
     uint8_t priority; /* priority of the request; PRIORITY_BEST_EFFORT: none, best effort */
+    bool hurried;     /* preparing the inputs was to take more than half of the time to the deadline */
 };
 
 /* Makes room for as many requests as fit into `bytes`, rounded down to a power of two. If not even one fits, nothing is
  * recorded. Memory that was not written yet costs nothing. 0 or -ENOMEM. */
 int recorder_init(struct recorder *recorder, uint64_t bytes);
 void recorder_free(struct recorder *recorder);
-
-static inline uint64_t recorder_left_us(const struct request_message *message) {
-    int64_t left_us = (message->deadline_ns - message->arrival_ns + NS_PER_US / 2) / NS_PER_US;
-    return left_us < 0 ? 0 : left_us > UINT32_MAX ? UINT32_MAX : (uint64_t)left_us;
-}
 
 /* Notes a request that has arrived. The owner's thread. Stores are ordered for recorder_read(): whoever sees a word
  * of request n sees that the requests before n have been noted. */
@@ -52,9 +52,15 @@ static inline void recorder_note(struct recorder *recorder, const struct request
     uint64_t n = counter_get(&recorder->noted);
     struct recorder_slot *slot = &recorder->slots[n & recorder->mask];
     uint64_t items = message->items < RECORDER_ITEMS_MOST ? message->items : RECORDER_ITEMS_MOST;
-    atomic_store_explicit(&slot->when, (uint64_t)message->arrival_ns << 16 | items, memory_order_release);
-    atomic_store_explicit(&slot->what,
-                          (uint64_t)message->model << 40 | recorder_left_us(message) << 8 | message->priority,
+    int64_t arrival_ns = message->ready_ns > message->arrival_ns ? message->ready_ns : message->arrival_ns;
+    int64_t left_ns = message->deadline_ns > arrival_ns ? message->deadline_ns - arrival_ns : 0;
+    int64_t left_us = (left_ns + NS_PER_US / 2) / NS_PER_US;
+    if (arrival_ns - message->arrival_ns > left_ns)
+        items |= RECORDER_HURRIED;
+    if (left_us > UINT32_MAX)
+        left_us = UINT32_MAX;
+    atomic_store_explicit(&slot->when, (uint64_t)arrival_ns << 16 | items, memory_order_release);
+    atomic_store_explicit(&slot->what, (uint64_t)message->model << 40 | (uint64_t)left_us << 8 | message->priority,
                           memory_order_release);
     atomic_store_explicit(&recorder->noted, n + 1, memory_order_release); /* with recorder_read() */
     __builtin_prefetch(&recorder->slots[(n + RECORDER_AHEAD) & recorder->mask], 1);

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "core/util/fmath.h"
 #include "lab/sim/sim_state.h"
 
 /* The numbers are those of sched/policy/deferred.c and docs/scheduling.md. 4. Least loss, and least difference between
@@ -14,9 +13,12 @@
  * The twins end when the first way has lost nothing that matters at this number of looks in a row, and its loss exceeds
  * that of the best way by no difference that matters. */
 #define HALF_LIFE_S 10
+#define FADE        0.9330329915368074 /* what is left after a look: 0.5 ** (1 / HALF_LIFE_S) */
 /* Number of first looks at which a twin's losses do not count: its cores have to learn the rates, which are means over
  * 2 s. */
 #define LOOKS_LEARNING 2
+/* Part of the mean time to the deadline of a model's requests: a request with less is left out of the twins. */
+#define HURRIED 0.5
 
 /* An emulated cluster that keeps to one way. */
 struct twin {
@@ -31,13 +33,15 @@ struct twin {
 struct rehearsal {
     uint32_t ways, models, accelerators;
     struct twin twins[POLICY_WAYS_MAX];
-    bool *up;            /* [accelerators] whether the accelerator is in service */
-    double *offered;     /* [models] requests offered; older ones count less */
-    uint64_t *asked;     /* [models] requests offered up to the last look */
-    int64_t begun_ns;    /* time at which the twins began: their time 0 */
-    uint32_t looks;      /* number of looks since the twins began */
-    uint32_t quiet;      /* number of last looks in a row at which the first way had lost too few requests to matter */
-    uint64_t impossible; /* requests since the last look that no way could answer in time */
+    bool *up;             /* [accelerators] whether the accelerator is in service */
+    double *offered;      /* [models] requests offered; older ones count less */
+    uint64_t *asked;      /* [models] requests offered up to the last look */
+    double *count, *left; /* [models] requests told, and the sum of their times from arrival to deadline in ns, each
+                           * at most the model's SLO; older ones count less */
+    int64_t begun_ns;     /* time at which the twins began: their time 0 */
+    uint32_t looks;       /* number of looks since the twins began */
+    uint32_t quiet;       /* number of last looks in a row at which the first way had lost too few requests to matter */
+    uint64_t impossible;  /* requests since the last look that no way could answer in time */
     uint32_t way;
     bool runs;
 };
@@ -79,6 +83,8 @@ static void layout(struct rehearsal *r, struct arena *arena, const struct sim_co
     r->up = arena_take(arena, config.accelerators * sizeof(*r->up));
     r->offered = arena_take(arena, models * sizeof(*r->offered));
     r->asked = arena_take(arena, models * sizeof(*r->asked));
+    r->count = arena_take(arena, models * sizeof(*r->count));
+    r->left = arena_take(arena, models * sizeof(*r->left));
     for (uint32_t w = 0; w < r->ways; w++) {
         struct twin *twin = &r->twins[w];
         twin->config = config;
@@ -103,6 +109,8 @@ struct rehearsal *rehearsal_init(void *memory, const struct sim_config *cluster)
     layout(r, &arena, cluster);
     for (uint32_t a = 0; a < r->accelerators; a++)
         r->up[a] = true;
+    memset(r->count, 0, r->models * sizeof(*r->count));
+    memset(r->left, 0, r->models * sizeof(*r->left));
     return r;
 }
 
@@ -130,13 +138,27 @@ static bool possible(const struct rehearsal *r, const struct request_message *me
     return false;
 }
 
+/* Whether a request's client gives it far less time than the model's other requests have. Such a request is in time
+ * where it finds an accelerator idle, so the best way for it is the one in which all others wait longest: the cluster
+ * is not to change its way for it. */
+static bool hurried(struct rehearsal *r, const struct request_message *message) {
+    int64_t slo_ns = r->twins[0].config.models[message->model].slo_ns;
+    int64_t left_ns = message->deadline_ns - message->arrival_ns;
+    double *count = &r->count[message->model], *sum = &r->left[message->model];
+    if (message->priority == PRIORITY_BEST_EFFORT)
+        return false;
+    *count += 1;
+    *sum += (double)(slo_ns && slo_ns < left_ns ? slo_ns : left_ns); /* clients with much time hurry nobody */
+    return (double)left_ns < HURRIED * *sum / *count;
+}
+
 void rehearsal_request(struct rehearsal *r, int64_t now_ns, const struct request_message *message) {
     struct request_message own = *message;
     if (!possible(r, message)) {
         r->impossible++;
         return;
     }
-    if (!r->runs)
+    if (hurried(r, message) || !r->runs)
         return;
     own.arrival_ns -= r->begun_ns;
     own.deadline_ns -= r->begun_ns;
@@ -183,17 +205,16 @@ static void begin(struct rehearsal *r, int64_t now_ns) {
     }
 }
 
-/* Returns the growth of a count since the last look, and adds it to `fade` times the older growth in *faded; while the
- * cores learn, *faded stays 0. */
-static uint64_t count(double *faded, uint64_t *seen, uint64_t now, double fade, bool learning) {
+/* Returns the growth of a count since the last look, and adds it to the faded older growth in *faded; while the cores
+ * learn, *faded stays 0. */
+static uint64_t count(double *faded, uint64_t *seen, uint64_t now, bool learning) {
     uint64_t new = now - *seen;
-    *faded = learning ? 0 : *faded * fade + (double)new;
+    *faded = learning ? 0 : *faded * FADE + (double)new;
     *seen = now;
     return new;
 }
 
 static void twins_count(struct rehearsal *r, int64_t now_ns) {
-    double fade = fmath_exp(-0.6931471805599453 / HALF_LIFE_S * ((double)REHEARSAL_EVERY_NS / NS_PER_S));
     bool learning = r->looks <= LOOKS_LEARNING;
     uint64_t offered = 0, bad = 0; /* by the first way, since the last look */
     for (uint32_t w = 0; w < r->ways; w++) {
@@ -201,9 +222,9 @@ static void twins_count(struct rehearsal *r, int64_t now_ns) {
         until(r, twin, now_ns);
         for (uint32_t m = 0; m < r->models; m++) {
             const struct sim_model_result *result = &twin->result.models[m];
-            uint64_t lost = count(&twin->bad[m], &twin->seen[m], result->dropped + result->late, fade, learning);
+            uint64_t lost = count(&twin->bad[m], &twin->seen[m], result->dropped + result->late, learning);
             bad += w == 0 ? lost : 0;
-            offered += w == 0 ? count(&r->offered[m], &r->asked[m], result->offered, fade, learning) : 0;
+            offered += w == 0 ? count(&r->offered[m], &r->asked[m], result->offered, learning) : 0;
         }
     }
     r->quiet = rehearsal_begins(offered, bad) ? 0 : r->quiet + 1;
@@ -223,6 +244,10 @@ static double loss_of(const struct rehearsal *r, uint32_t way) {
 uint32_t rehearsal_look(struct rehearsal *r, int64_t now_ns, uint64_t ended, uint64_t bad) {
     uint64_t impossible = r->impossible < bad ? r->impossible : bad; /* they were refused at once */
     r->impossible = 0;
+    for (uint32_t m = 0; m < r->models; m++) {
+        r->count[m] *= FADE;
+        r->left[m] *= FADE;
+    }
     if (!r->runs) {
         if (rehearsal_begins(ended - impossible, bad - impossible))
             begin(r, now_ns);

@@ -148,7 +148,7 @@ void rehearsed_tell(struct rehearsed *n, struct recording *of, int64_t from_ns, 
     for (uint64_t i = 0; i < of->request_count; i++) {
         const struct recorded_request *request = &of->requests[i];
         const struct recording_model *model = recording_model_of(of, request);
-        if (request->arrival_ns < from_ns || request->arrival_ns >= until_ns || !model)
+        if (request->arrival_ns < from_ns || request->arrival_ns >= until_ns || !model || request->hurried)
             continue;
         struct request_message message = {
             .kind = REQUEST_ARRIVED,

@@ -91,6 +91,27 @@ static void extremes_fit(void **state) {
     recorder_free(&r);
 }
 
+/* A request whose inputs are promised can run from the promise on. */
+static void promised_inputs_come_later(void **state) {
+    (void)state;
+    struct recorder r;
+    struct recorded_request read[3];
+    assert_int_equal(recorder_init(&r, SLOTS * sizeof(struct recorder_slot)), 0);
+    for (int64_t ready_ns = 49000; ready_ns <= 51000; ready_ns += 2000)
+        recorder_note(
+            &r, &(struct request_message){.arrival_ns = 2000, .ready_ns = ready_ns, .deadline_ns = 98000, .items = 1});
+    recorder_note(&r, &(struct request_message){.arrival_ns = 2000, .ready_ns = 99000, .deadline_ns = 98000});
+    assert_int_equal(recorder_read(&r, 100000, read, 3), 3);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(read[i].arrival_ns, i ? 51000 : 49000);
+        assert_int_equal(read[i].left_us, i ? 47 : 49);
+        assert_int_equal(read[i].items, 1);
+        assert_int_equal(read[i].hurried, i == 1); /* of 96 us, 47 or 49 are for preparing */
+    }
+    assert_int_equal(read[2].left_us, 0);
+    recorder_free(&r);
+}
+
 /* ---- a reader beside a writer ---- */
 
 #define NOTES 2000000
@@ -132,6 +153,7 @@ int main(void) {
         cmocka_unit_test(the_newest_stay),
         cmocka_unit_test(nothing_is_recorded_without_memory_for_it),
         cmocka_unit_test(extremes_fit),
+        cmocka_unit_test(promised_inputs_come_later),
         cmocka_unit_test(a_reader_sees_whole_requests),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -25,17 +25,19 @@ static struct rehearsal *rehearsal_new(const struct cluster *cluster) {
     return rehearsal_init(memory, &cluster->config);
 }
 
-/* Poisson arrivals of both models from *now_ns on for some seconds, with a look each second. The last look's answer. */
-static uint32_t rehearse(struct rehearsal *r, int64_t *now_ns, double rps, int seconds, uint64_t bad) {
+/* Poisson arrivals of both models from *now_ns on for some seconds, with a look each second. Every 25th request has
+ * `own_ms` to its deadline. The last look's answer. */
+static uint32_t rehearse_beside(struct rehearsal *r, int64_t *now_ns, double rps, int seconds, uint64_t bad,
+                                int64_t own_ms) {
     struct rng rng;
-    uint32_t way = 0;
+    uint32_t way = 0, told = 0;
     rng_seed(&rng, (uint64_t)*now_ns + 1);
     for (int i = 0; i < seconds; i++) {
         int64_t end_ns = *now_ns + NS_PER_S, at_ns = *now_ns;
         while (rps > 0 && (at_ns += (int64_t)(rng_exponential(&rng) / rps * NS_PER_S)) < end_ns) {
             struct request_message message = {.kind = REQUEST_ARRIVED,
                                               .arrival_ns = at_ns,
-                                              .deadline_ns = at_ns + 60 * NS_PER_MS,
+                                              .deadline_ns = at_ns + (++told % 25 ? 60 : own_ms) * NS_PER_MS,
                                               .items = 1,
                                               .model = (uint32_t)rng_below(&rng, 2)};
             rehearsal_request(r, at_ns, &message);
@@ -44,6 +46,10 @@ static uint32_t rehearse(struct rehearsal *r, int64_t *now_ns, double rps, int s
         way = rehearsal_look(r, end_ns, (uint64_t)rps, bad);
     }
     return way;
+}
+
+static uint32_t rehearse(struct rehearsal *r, int64_t *now_ns, double rps, int seconds, uint64_t bad) {
+    return rehearse_beside(r, now_ns, rps, seconds, bad, 60);
 }
 
 static void without_losses_nothing_is_rehearsed(void **state) {
@@ -130,6 +136,23 @@ static void impossible_requests_begin_nothing(void **state) {
     cluster_free(cluster);
 }
 
+/* The longest wait leaves accelerators idle most, which helps requests whose clients give them hardly more time than a
+ * lone one takes. Nobody else is to wait for these, and nobody is hurried because others have much time. */
+static void clients_in_a_hurry_change_no_way(void **state) {
+    (void)state;
+    for (int64_t own_ms = 16; own_ms <= 10000; own_ms += 9984) {
+        struct cluster *cluster = cluster_patient(2500);
+        struct rehearsal *r = rehearsal_new(cluster);
+        int64_t now_ns = 0;
+        for (int second = 0; second < 20; second++)
+            assert_int_equal(rehearse_beside(r, &now_ns, 2500, 1, 100, own_ms), PRICED);
+        assert_true(rehearsal_runs(r));
+        assert_int_equal(rehearse_beside(r, &now_ns, 3950, 20, 100, own_ms), LONGEST); /* for the others */
+        free(r);
+        cluster_free(cluster);
+    }
+}
+
 /* A policy whose options leave one way has none to rehearse. */
 static void one_way_needs_no_rehearsal(void **state) {
     (void)state;
@@ -180,6 +203,7 @@ int main(void) {
         cmocka_unit_test(rare_bursts_do_not_end_it),
         cmocka_unit_test(accelerators_that_leave_are_missing_on_all_twins),
         cmocka_unit_test(impossible_requests_begin_nothing),
+        cmocka_unit_test(clients_in_a_hurry_change_no_way),
         cmocka_unit_test(one_way_needs_no_rehearsal),
         cmocka_unit_test(a_run_is_nearly_as_good_as_by_its_best_way),
     };

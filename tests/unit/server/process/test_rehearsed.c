@@ -183,9 +183,11 @@ static void requests_of_the_time_are_told(void **state) {
             request(0.5, 1, 1000, 1, 0),  request(0.5, 9, 1000, 1, 0),  /* of models that are gone */
             request(0.5, 0, 50000, 1, 0), request(0.5, 0, 9500, 8, 0),  /* possible; not possible, as it has 8 items */
             request(0.5, 0, 12500, 8, 0), request(0.5, 3, 20000, 1, 0), /* possible */
+            request(0.5, 0, 1000, 1, 0),                                /* its time goes by preparing inputs */
         };
         r.request_count = sizeof(requests) / sizeof(requests[0]);
         memcpy(r.requests, requests, sizeof(requests));
+        r.requests[r.request_count - 1].hurried = true;
         rehearsed_tell(&n, &r, START + NS_PER_S / 10, START + NS_PER_S / 10 * 9 + 1);
         assert_int_equal(r.requests[0].arrival_ns, START + NS_PER_S * 9 / 100); /* sorted */
         rehearsal_look(n.rehearsal, START + NS_PER_S, 900, lost);
