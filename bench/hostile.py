@@ -402,8 +402,8 @@ class Hostile:
 
 
 KINDS = [name for name in vars(Hostile) if name in
-         ("impossible", "hurried", "poison", "silent", "half_close", "handshake", "slow_body", "large_body", "stream", "shape", "picture",
-          "fan_out", "unread", "first_byte", "half_head", "inflate", "references", "flood")]
+         ("impossible", "hurried", "poison", "silent", "half_close", "handshake", "slow_body", "large_body", "stream", "shape",
+          "picture", "fan_out", "unread", "first_byte", "half_head", "inflate", "references", "flood")]
 
 
 def clients_affinity():

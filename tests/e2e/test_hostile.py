@@ -5,8 +5,8 @@ import subprocess
 import sys
 
 HOSTILE = pathlib.Path(__file__).parent.parent.parent / "bench" / "hostile.py"
-KINDS = ("impossible", "poison", "silent", "half_close", "handshake", "slow_body", "large_body", "stream", "shape", "picture",
-         "fan_out", "unread", "first_byte", "half_head", "inflate", "references", "flood")
+KINDS = ("impossible", "hurried", "poison", "silent", "half_close", "handshake", "slow_body", "large_body", "stream", "shape",
+         "picture", "fan_out", "unread", "first_byte", "half_head", "inflate", "references", "flood")
 
 
 def test_hostile():
