@@ -117,6 +117,10 @@ class Cluster:
     def status(self):
         return status_of(self.join)
 
+    def whole(self):
+        """All backends belong to it, whoever leads."""
+        return self.status()["scheduler"]["accelerators"] == 2 * len(self.backends)
+
     def leader(self):
         """Of the schedulers, the one that has last begun to lead."""
         leads = [s for s in self.schedulers if s.says('msg="leads"') > s.says('msg="leads no more"')]
@@ -174,7 +178,7 @@ class Clients:
     def check(self):
         self.stop.set()
         for run in self.runs:
-            run.result(120)
+            run.result(600)
         self.pool.shutdown()
         for status, answer, name, nobody in self.told:
             if nobody and status == 503 and "no accelerator that runs model" in answer["error"]:
@@ -263,7 +267,7 @@ def test_drain_waits_while_another_scheduler_takes_over(tmp_path):
             again = subprocess.run(command, capture_output=True, text=True, timeout=600)
             status, said = again.returncode, again.stderr
         assert (status, said) == (0, "")
-        assert run.answer.result(60)[0] == 200
+        assert run.answer.result(600)[0] == 200
         assert backend.process.wait(600) == 0
 
 
@@ -346,6 +350,7 @@ def test_backends_die(tmp_path, transport):
         cluster.backends[0].start()
         cluster.backends[1].kill(signal.SIGCONT)
         clients.answered(20)
+        wait_until(cluster.whole)  # or nobody may be there who runs the models
         assert cluster.backends[2].kill(signal.SIGTERM) == 0
         clients.answered(50)
         clients.check()
@@ -379,6 +384,7 @@ def test_anything_dies_again_and_again(tmp_path, seed, transport):
             else:
                 role.start()
             clients.answered(draw.randrange(1, 60))
+            wait_until(cluster.whole)
         clients.check()
 
 
@@ -391,7 +397,7 @@ def test_number_of_a_frontend_is_given_out_again(tmp_path):
         old.process.send_signal(signal.SIGSTOP)
         scheduler.kill()
         scheduler.start()
-        wait_until(lambda: backend.says('msg="joined"') == 2)  # it has its number again, and the frontend's is free
+        wait_until(lambda: backend.says('msg="joined"') >= 2)  # it has its number again, and the frontend's is free
         with Frontend(*cluster.join) as new:
             wait_until(lambda: all(new.request("GET", "/v2/models/%s/ready" % model)[0] == 200 for model in MODELS))
             with open(scheduler.log.name) as log:
@@ -414,7 +420,7 @@ def test_frontends_that_are_ended_while_they_join(tmp_path):
             log = tmp_path / "log"
             with open(log, "w") as file:
                 process = subprocess.Popen(cluster.frontend.args, stderr=file, env=cluster.frontend.env)
-            until = time.monotonic() + 180
+            until = time.monotonic() + 600
             while 'msg="ready"' not in log.read_text():
                 assert process.poll() is None and time.monotonic() < until, log.read_text()
                 time.sleep(0.0003)
