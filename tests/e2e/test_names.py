@@ -152,7 +152,8 @@ def test_addresses_of_ipv6(tmp_path, listen, frontend, backend):
         with Frontend("--join", "%s:%d" % (frontend, port)) as served:
             inputs = [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [1]}]
             wait_until(lambda: served.infer("m", inputs)[0] == 200)
-            shown = subprocess.run([BINARY, "status", "--json", "--join", "%s:%d" % (frontend, port)], capture_output=True, text=True)
+            shown = subprocess.run([BINARY, "status", "--json", "--timeout", "60", "--join", "%s:%d" % (frontend, port)],
+                                   capture_output=True, text=True)
             members = {one["role"]: one["address"] for one in json.loads(shown.stdout)["members"]}
             assert members["frontend"].rsplit(":", 1)[0] == frontend
     finally:

@@ -73,7 +73,7 @@ class Job:
     def status(self):
         """What 'symphony status' says, by the line that the job prints."""
         line, = re.findall(r"^symphony: (.* status .*)$", self.says(), re.M)
-        return json.loads(self.nodes.run(*line.split(), "--json"))
+        return json.loads(self.nodes.run(*line.split(), "--json", "--timeout", "60"))
 
     def members(self):
         """Incarnations by name; the scheduler that leads is the first."""
