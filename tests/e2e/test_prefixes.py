@@ -254,5 +254,6 @@ def test_served_as_ensembles(tmp_path, batch):
                 given.set_data_from_numpy(x)
                 wanted = onnxruntime.InferenceSession(folder / name / "1" / "model.onnx").run(None, {"x": x})[0]
                 np.testing.assert_array_equal(client.infer(name, [given]).as_numpy("y"), wanted)
+            server.rests()  # requests are counted a moment after their answers
             counts = {m["name"]: m for m in client.get_inference_statistics()["model_stats"]}
             assert counts["a.prefix"]["inference_count"] >= 3
