@@ -154,7 +154,7 @@ def test_strict(strict):
 def test_bench(strict, folder):
     def bench(*options):
         return subprocess.run([BINARY, "bench", f"http://127.0.0.1:{strict.port}", "--rate", "100", "--seconds", "0.5", "--warmup", "0",
-                               "--json", "--metrics", f"http://127.0.0.1:{strict.metrics_port}/metrics", *options],
+                               "--grace", "300", "--json", "--metrics", f"http://127.0.0.1:{strict.metrics_port}/metrics", *options],
                               capture_output=True, text=True, timeout=600)
     for options in (["--token", "beta-token"], ["--token", f"@{folder}/tokens"], ["--header", "x-api-key: alpha-token"]):
         run = bench(*options)

@@ -79,7 +79,7 @@ class Server:
     async def serve(self, reader, writer):
         self.counters["connections"] += 1
         number = self.counters["connections"]
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError), contextlib.closing(writer):
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
                 method, path, _ = head.split("\r\n")[0].split(" ")
@@ -97,8 +97,6 @@ class Server:
                 await self.reply(writer, *answer)
                 if self.framing == "close":
                     break
-        with contextlib.suppress(ConnectionError):
-            writer.close()
 
     def run(self):
         async def main():
@@ -117,7 +115,8 @@ class Server:
         return self
 
     def __exit__(self, *_):
-        self.loop.call_soon_threadsafe(self.stop.set)
+        with contextlib.suppress(RuntimeError):  # it has ended already
+            self.loop.call_soon_threadsafe(self.stop.set)
         self.thread.join(10)
 
 
@@ -126,9 +125,9 @@ def command(server, *options):
 
 
 def bench(server, *options):
-    """Runs to the end; the JSON it prints."""
-    done = subprocess.run(command(server, "--json", "--warmup", "0.2", *map(str, options)), capture_output=True, text=True,
-                          timeout=600)
+    """Runs to the end; the JSON it prints. Answers are waited for, however long the machine stands still."""
+    done = subprocess.run(command(server, "--json", "--warmup", "0.2", "--grace", "300", *map(str, options)), capture_output=True,
+                          text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -149,14 +148,14 @@ def shares_add_up(result):
 
 def test_a_healthy_server_is_all_good():
     with Server() as server:
-        server.slo_ms = 20000
-        result = bench(server, "--rate", "200", "--arrivals", "uniform", "--seconds", "2", "--grace", "20")
+        server.slo_ms = 300000
+        result = bench(server, "--rate", "200", "--arrivals", "uniform", "--seconds", "2")
         assert result["offered_rps"] == pytest.approx(200, rel=0.02)
         assert result["error_rate"] == result["refused_rate"] == result["unanswered_rate"] == 0
         assert result["bad_rate"] == 0
         assert result["goodput_rps"] is None
         assert result["models"][0]["name"] == "a"
-        assert result["models"][0]["slo_ms"] == 20000
+        assert result["models"][0]["slo_ms"] == 300000
         assert len(server.requests) == pytest.approx(440, abs=12)  # with the warm-up
         shares_add_up(result)
 
@@ -228,7 +227,7 @@ def test_what_a_server_counts_in_time_and_the_client_sees_late_is_said():
         assert figures["same_requests"] and figures["p99_differs"]
         assert figures["in_time_rate"] == figures["unseen_late_rate"] == 1 and figures["client"]["in_time_rate"] == 0
         assert told["server_wait_p99_ms"] == pytest.approx(1.98)
-        table = subprocess.run(command(server, "--rate", "50", "--seconds", "1", "--metrics",
+        table = subprocess.run(command(server, "--rate", "50", "--seconds", "1", "--grace", "300", "--metrics",
                                        f"http://127.0.0.1:{server.port}/metrics"), capture_output=True, text=True).stdout
         assert "the 99th percentiles of client and server DIFFER by" in table
         assert "a: 100.00 % of the answers were in time to the server and LATE here" in table
@@ -272,7 +271,7 @@ def test_servers_that_tell_less():
 def test_symphony_tells(tmp_path):
     scenario = tmp_path / "one.yaml"
     scenario.write_text("cluster: {accelerators: 1, type: x}\nworkload: {rate_rps: 1}\n"
-                        "models:\n  - {name: m, alpha_ms: 0.1, beta_ms: 1, slo_ms: 10000}\n")
+                        "models:\n  - {name: m, alpha_ms: 0.1, beta_ms: 1, slo_ms: 300000}\n")
     with Symphony("--scenario", scenario, "--pin", "none") as server:
         told = bench(server, "--rate", "50", "--seconds", "1", "--metrics", f"http://127.0.0.1:{server.metrics_port}/metrics")
         figures = told["server"]
@@ -396,7 +395,7 @@ def test_out_of_connections_it_sends_what_can_be_in_time():
 def test_answers_are_understood_however_framed(framing):
     with Server() as server:
         server.framing = framing
-        result = bench(server, "--rate", "100", "--seconds", "1", "--slo-ms", "60000", "--grace", "60")
+        result = bench(server, "--rate", "100", "--seconds", "1", "--slo-ms", "300000")
         assert result["bad_rate"] == 0
         if framing == "close":
             assert server.counters["connections"] > 100
@@ -419,8 +418,11 @@ class Mixed(Server):
 
 def test_every_fate_is_told_apart():
     with Mixed() as server:
-        result = bench(server, "--rate", "120", "--arrivals", "uniform", "--seconds", "1", "--grace", "10")
-        models = {model["name"]: model for model in result["models"]}
+        for _ in range(5):  # if the machine stands still, good ones are late, and slow ones as good as silent
+            result = bench(server, "--rate", "120", "--arrivals", "uniform", "--seconds", "1", "--grace", "10")
+            models = {model["name"]: model for model in result["models"]}
+            if models["good"]["bad_rate"] < 0.2 and all(models[name]["unanswered_rate"] == 0 for name in models if name != "silent"):
+                break
         fates = {"slow": "late_rate", "refused": "refused_rate", "broken": "error_rate", "dropped": "error_rate",
                  "silent": "unanswered_rate"}
         for name, fate in fates.items():
@@ -477,16 +479,20 @@ def test_batch_sizes_come_from_the_metrics():
         assert result["models"][0]["batch_mean"] == pytest.approx(4)
 
 
+class Dies(Server):
+    """Of its own accord, at its tenth inference: however late others notice, that one and all that follow have no answer."""
+
+    async def infer(self, model):
+        if len(self.requests) < 10:
+            return await super().infer(model)
+        self.stop.set()
+        return None
+
+
 def test_a_server_that_dies_is_an_error_not_a_hang():
-    server = Server()
-    with server:
-        running = subprocess.Popen(command(server, "--json", "--rate", "50", "--seconds", "6", "--grace", "1"),
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        while not server.requests:
-            time.sleep(0.05)
-    output, errors = running.communicate(timeout=600)
-    assert running.returncode == 0, errors
-    assert json.loads(output)["error_rate"] > 0.3
+    with Dies() as server:
+        result = bench(server, "--rate", "50", "--seconds", "2")
+    assert result["error_rate"] > 0.3
 
 
 def test_an_interrupt_ends_the_load_and_reports():
@@ -586,11 +592,14 @@ def test_another_server_that_speaks_tls_and_wants_tokens(tmp_path, framing):
     server.tls.load_cert_chain(*authority.sign("other"))
     server.framing = framing
     with server:
-        done = subprocess.run([BINARY, "bench", f"https://localhost:{server.port}", "--closed", "4", "--warmup", "0", "--seconds",
-                               "0.5", "--json", "--cacert", str(authority.path), "--token", "secret", "--header", "X-More: yes",
-                               "--items", "3000"], capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
+        for seconds in ("0.5", "5", "25"):  # for longer if the machine stood still
+            done = subprocess.run([BINARY, "bench", f"https://localhost:{server.port}", "--closed", "4", "--warmup", "0", "--seconds",
+                                   seconds, "--json", "--cacert", str(authority.path), "--token", "secret", "--header", "X-More: yes",
+                                   "--items", "3000"], capture_output=True, text=True, timeout=600)
+            assert done.returncode == 0, done.stderr
+            result = json.loads(done.stdout)
+            if result["requests"] > 0:
+                break
     assert result["requests"] > 0 and result["error_rate"] == 0
     assert all(headers["authorization"] == "bearer secret" and headers["x-more"] == "yes" for _, headers, _ in server.requests)
     assert max(len(body) for _, _, body in server.requests) > 3000 * 16  # several records

@@ -237,7 +237,7 @@ def test_the_documents_prometheus_configuration(authority, folder, metrics):
 
 def bench(server, *options, host="localhost"):
     return subprocess.run([BINARY, "bench", f"https://{host}:{server.port}", "--rate", "100", "--seconds", "0.5", "--warmup",
-                           "0", "--json", *map(str, options)], capture_output=True, text=True, timeout=600)
+                           "0", "--grace", "300", "--json", *map(str, options)], capture_output=True, text=True, timeout=600)
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
