@@ -708,7 +708,7 @@ def test_the_one_model_is_named(tmp_path, what):
     if what != "repository":
         (path / "given" / "1" / "model.onnx").rename(path / "model.onnx")
         shutil.rmtree(path / "given")
-    with Server("--repository", path / what if what == "model.onnx" else path, "--model-name", "mine") as server:
+    with Server("--repository", path / what if what == "model.onnx" else path, "--model-name", "mine", "--slo-ms", "60000") as server:
         client = Client(server, "http")
         assert client.state("mine") == ("READY", "") and client.factor("mine") == 2
         assert len(client.triton.get_model_repository_index()) == 1

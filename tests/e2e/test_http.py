@@ -27,7 +27,7 @@ from server import BINARY, Server, free_port, wait_until
 
 @pytest.fixture(scope="module")
 def slow(slow_scenario):
-    with Server("--scenario", str(slow_scenario), "--inputs-max-mib", "8") as running:
+    with Server("--scenario", str(slow_scenario), "--inputs-max-mib", "8", "--head-timeout", "600") as running:
         yield running
 
 
@@ -437,13 +437,11 @@ def test_services_take_little(server):
 
 # ---- the wire ----
 
-def talk(server, *pieces, pause=0.0, end=False, seconds=60):
-    """Sends the pieces, then reads until the server closes, `end` closes our side, or nothing comes for a while."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=seconds) as wire:
+def talk(server, sent, end=False):
+    """Sends it, and closes our side if this is the end; then reads until the server closes."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=600) as wire:
         wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for piece in pieces:
-            wire.sendall(piece)
-            time.sleep(pause)
+        wire.sendall(sent)
         if end:
             wire.shutdown(socket.SHUT_WR)
         return read_all(wire)

@@ -408,7 +408,7 @@ def test_broken_models_are_set_aside_and_the_others_served(tmp_path):
     (repository / "wrong" / "1").mkdir(parents=True)
     shutil.copy(DATA / "mlp.onnx", repository / "wrong" / "1" / "model.onnx")
     (repository / "wrong" / "config.pbtxt").write_text('max_batch_size: "eight"\n')
-    with Server("--repository", repository) as server:
+    with Server("--repository", repository, "--slo-ms", "60000") as server:
         for name in ("empty", "garbage", "truncated", "wrong"):
             status, answer = server.infer(name, [])
             assert status == 503, (name, answer)
@@ -446,7 +446,7 @@ def test_wrong_usage_is_one_line_and_status_2(arguments, says):
 
 
 def test_one_file_is_enough():
-    with Server("--repository", DATA / "mlp.onnx") as server:
+    with Server("--repository", DATA / "mlp.onnx", "--slo-ms", "60000") as server:
         status, _, body = server.request("GET", "/v2/models/mlp")
         assert status == 200
         metadata = json.loads(body)
