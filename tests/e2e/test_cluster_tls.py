@@ -144,8 +144,7 @@ def test_who_is_let_in(shared, authority, member, other):
                         context_of(authority, member, alpn="http/1.1"),
                         context_of(authority, member, newest=ssl.TLSVersion.TLSv1_2)):
             assert answer_to_hello(port, context)[0] is None
-    log = shared.scheduler.log() + shared.frontend.log()
-    assert 'msg="stranger refused"' in log
+    wait_until(lambda: 'msg="stranger refused"' in shared.scheduler.log() + shared.frontend.log())
     assert shared.infer() == 200
 
 

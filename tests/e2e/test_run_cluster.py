@@ -73,7 +73,7 @@ def test_its_lines(shown):
     for line, who in (backend_dies, "backend-2"), (scheduler_dies.replace("--slo-ms 5000", "--slo-ms 60000"), "scheduler-[12]"):
         load = json.loads(sh(line + " --json --grace 60"))
         assert load["requests"] > 300 and load["error_rate"] == 0 and load["unanswered_rate"] == 0, load
-        assert re.search(r"%s died \(-9\)" % who, shown.text), shown.text
+        wait_until(lambda: re.search(r"%s died \(-9\)" % who, shown.text))
     assert load["bad_rate"] == 0 and load["models"][0]["slo_ms"] == 60000, load
     died = re.findall(r"(scheduler-[12]) died", shown.text)[-1]  # who led when the line looked
     assert sh(status).split("\n")[1].split()[0] != died

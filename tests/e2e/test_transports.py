@@ -164,7 +164,7 @@ class Clients:
     def end(self):
         self.stop.set()
         for run in self.runs:
-            run.result(300)
+            run.result(600)
         self.pool.shutdown()
         assert self.wrong == 0
 
@@ -270,7 +270,7 @@ def test_a_backend_dies_with_results_that_nobody_has_read(tmp_path, transport):
                 backend.start()
             finally:
                 frontend.process.send_signal(signal.SIGCONT)
-            assert all(one.result(300) for one in asked)
+            assert all(one.result(600) for one in asked)
         wait_until(lambda: frontend.metrics()["symphony_requests_in_flight"] == 0)
 
 

@@ -83,7 +83,7 @@ class AnyFrontend(Clients):
             self.frontends = frontends
 
         def infer(self, *args, **more):
-            until = time.monotonic() + 300
+            until = time.monotonic() + 600
             for i in itertools.count(int(more["id"].split("-")[1])):
                 one = self.frontends[i % len(self.frontends)]
                 try:
