@@ -42,7 +42,9 @@ class Cluster:
         return self.frontend.request("GET", f"/v2/models/{model}/ready")[0] == 200
 
     def ready(self):
-        return all(self.is_ready(model) for model in self.models)
+        """All backends have joined, and the models are served."""
+        return self.frontend.log_text().count('msg="backend connected"') >= len(self.backends) and \
+            all(self.is_ready(model) for model in self.models)
 
     def rests(self):
         """Waits until nothing of any request is left."""

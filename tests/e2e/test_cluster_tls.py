@@ -115,7 +115,7 @@ def test_members_and_visitors(tmp_path, authority, member):
     with tls_cluster(tmp_path, authority, member) as cluster:
         wait_until(lambda: complete(cluster))
         assert cluster.infer() == 200
-        wait_until(lambda: cluster.frontend.log().count("transport=tcp") == 2)  # so inputs and results went over TLS
+        wait_until(lambda: cluster.frontend.log().count("transport=tcp") >= 2)  # so inputs and results went over TLS
         assert cluster.ask("drain", "--wait", *cluster.secret, "b-1").returncode == 0
         assert set(members(cluster.status(), "backend")) == {"b-0"}
         cluster.processes.remove(cluster.backends[1])
@@ -128,7 +128,7 @@ def test_memory_of_one_host(tmp_path, authority, member):
     """The Unix socket does not leave the host: it stays plain, and inputs are read where they lie."""
     cluster = Cluster(tmp_path, secret=options(member, authority))
     try:
-        wait_until(lambda: cluster.frontend.log().count("transport=shm") == 2)
+        wait_until(lambda: cluster.frontend.log().count("transport=shm") >= 2)
         assert cluster.infer() == 200
     finally:
         cluster.kill()
@@ -208,7 +208,7 @@ def test_renewed(tmp_path, other):
         assert done.returncode == 1 and "certificate" in done.stderr
         third = cluster.backend("b-2")
         wait_until(lambda: "b-2" in members(cluster.status(), "backend"))
-        wait_until(lambda: third.log().count('msg="frontend connected"') == 1)
+        wait_until(lambda: third.log().count('msg="frontend connected"') >= 1)
         assert cluster.infer() == 200
         assert all(one.log().count('msg="joined"') == 1 for one in cluster.processes[1:])  # nobody came anew
         first.path.write_text("no certificate\n")
