@@ -216,6 +216,7 @@ def test_large_fan_outs_leave_room_for_others(tmp_path):
             client.send(rows_request("parts", np.ones((8 * 7168 + 1, 4))))
             status, body = client.answer()
             assert status == 400 and b"it would be 7169 requests, and no more than 7168 may be outstanding" in body, body
+        in_flight(0)
         clients = [stack.enter_context(Client(server)) for _ in range(7)]
         for n, client in enumerate(clients):
             client.send(large)
@@ -269,7 +270,7 @@ def test_what_is_prepared_for_nobody_leaves_the_queue(preparing):
                 hurried += b"cannot finish" in body or b"not prepared" in body  # else the frontend was too busy to take it
             n += 1
         assert hurried > 0
-        wait_until(lambda: ended("late") >= hurried)
+        wait_until(lambda: ended("late") >= hurried and preparing.metrics()["symphony_requests_in_flight"] == 1)
         clients = [Client(preparing) for _ in range(20)]
         for n, client in enumerate(clients):
             client.send(picture_request(files[n % 2], timeout=HOUR_US))
