@@ -81,12 +81,13 @@ def test_a_frontend_that_comes_back_has_its_requests_answered(tmp_path):
                         "models:\n  - {name: m, alpha_ms: 1, beta_ms: 20, slo_ms: 300000, batch_max: 4}\n"
                         "workload: {rate_rps: 10}\n")
     port, breaks = free_port(), 0
-    relay = Relay(port)
-    roles = [Role("scheduler", "--listen", "127.0.0.1:%d" % port),
-             Role("backend", "--join", "127.0.0.1:%d" % port, "--scenario", scenario)]
+    relay, patient = Relay(port), ("--heartbeat-ms", "20000")  # who stands still for a minute is no break
+    roles = [Role("scheduler", "--listen", "127.0.0.1:%d" % port, *patient),
+             Role("backend", "--join", "127.0.0.1:%d" % port, "--scenario", scenario, *patient)]
+    frontend = Frontend("--join", "127.0.0.1:%d" % relay.port)
+    frontend.args += patient
     try:
-        with Frontend("--join", "127.0.0.1:%d" % relay.port) as frontend, \
-                concurrent.futures.ThreadPoolExecutor(REQUESTS) as pool:
+        with frontend, concurrent.futures.ThreadPoolExecutor(REQUESTS) as pool:
             wait_until(lambda: frontend.request("GET", "/v2/models/m/ready")[0] == 200)
             ask = lambda: frontend.infer("m", [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [1]}])
 

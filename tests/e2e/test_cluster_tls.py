@@ -21,6 +21,7 @@ from test_cluster_status import Cluster, complete, members, shared  # noqa: F401
 HELLO, WELCOME, REFUSED = 1, 2, 3  # src/cluster/peer/wire.h
 ALPN = "symphony-cluster"
 STRANGERS = 1000
+PATIENT = "--heartbeat-ms", "20000"  # options with which nobody looks dead who stands still for a minute
 PAUSE_S = 0.01 if os.environ.get("SYMPHONY_SANITIZED") else 0.001  # between them: a slow program has fewer
 
 
@@ -47,8 +48,8 @@ def other(tmp_path_factory):
 
 
 @contextlib.contextmanager
-def tls_cluster(folder, authority, member):
-    made = Cluster(folder, secret=options(member, authority), backend=("--transport", "tcp"))
+def tls_cluster(folder, authority, member, more=()):
+    made = Cluster(folder, secret=options(member, authority), backend=("--transport", "tcp"), options=more)
     try:
         yield made
     finally:
@@ -57,7 +58,7 @@ def tls_cluster(folder, authority, member):
 
 @pytest.fixture(scope="module")
 def lasting(tmp_path_factory, authority, member):
-    with tls_cluster(tmp_path_factory.mktemp("lasting"), authority, member) as made:
+    with tls_cluster(tmp_path_factory.mktemp("lasting"), authority, member, PATIENT) as made:
         yield made
 
 
@@ -192,7 +193,7 @@ def test_renewed(tmp_path, other):
     """A new authority, by SIGHUP: links that are there stay, new ones need the new certificates."""
     first = Authority(tmp_path, "first")
     pair = first.sign("renewed")
-    cluster = Cluster(tmp_path, secret=options(pair, first), backend=("--transport", "tcp"))
+    cluster = Cluster(tmp_path, secret=options(pair, first), backend=("--transport", "tcp"), options=PATIENT)
     old = (tmp_path / "old.pem", tmp_path / "old.key")
     old_authority = tmp_path / "old-authority.pem"
     for source, copy in zip((*pair, first.path), (*old, old_authority)):
