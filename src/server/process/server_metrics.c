@@ -27,37 +27,73 @@ static void render_server(const struct server *s, struct text *out) {
     text_printf(out, "symphony_uptime_seconds %.3f\n", (double)(clock_now_ns() - s->started_ns) / 1e9);
 }
 
-/* The accelerators of this process, or of those that it has started (`serve --isolate`). */
+static void own_rows_fill(const struct server *s, struct accelerator_row *rows) {
+    for (uint32_t a = 0; a < s->wiring.accelerators; a++) {
+        rows[a] = (struct accelerator_row){
+            .accelerator = a,
+            .counters = executor_counters(s->executors[s->wiring.executor_of[a]], a),
+            .state = wiring_accelerator_state(&s->wiring, a),
+        };
+        snprintf(rows[a].type, sizeof(rows[a].type), "%s", s->config.accelerators[s->accelerator_type[a]].type);
+    }
+}
+
+/* Rows of the processes that this one has started (`serve --isolate`), as far as they have begun. Returns their
+ * number. */
+static uint32_t isolated_rows_fill(const struct server_cluster *c, struct accelerator_row *rows) {
+    uint32_t count = 0;
+    for (uint32_t a = 0; a < c->running_count; a++) {
+        const struct running *running = c->running[a];
+        if (!atomic_load_explicit(&running->incarnation, memory_order_acquire)) /* with start_backend() */
+            continue;
+        rows[count] = (struct accelerator_row){.accelerator = a, .counters = &running->counters, .state = -1};
+        /* without the last character: a process that ends could have written anything */
+        memcpy(rows[count].type, running->type, sizeof(rows[count].type) - 1);
+        count++;
+    }
+    return count;
+}
+
 static void render_backend(struct server *s, struct text *out) {
     const struct server_cluster *c = s->config.cluster;
     bool own = server_runs(s);
-    uint32_t most = own ? s->wiring.accelerators : c ? c->running_count : 0, count = 0, serving = 0;
-    struct accelerator_row *rows = calloc(most + 1, sizeof(*rows));
-    for (uint32_t a = 0; rows && a < most; a++) {
-        struct accelerator_row *row = &rows[count];
-        row->accelerator = a;
-        if (own) {
-            snprintf(row->type, sizeof(row->type), "%s", s->config.accelerators[s->accelerator_type[a]].type);
-            row->counters = executor_counters(s->executors[s->wiring.executor_of[a]], a);
-            row->state = wiring_accelerator_state(&s->wiring, a);
-            serving += row->state == ACCELERATOR_SERVING;
-            /* acquire: with start_backend() */
-        } else if (atomic_load_explicit(&c->running[a]->incarnation, memory_order_acquire)) {
-            /* without the last character: a process that ends could have written anything */
-            memcpy(row->type, c->running[a]->type, sizeof(row->type) - 1);
-            row->counters = &c->running[a]->counters;
-            row->state = -1;
-        } else {
-            continue;
-        }
-        count++;
-    }
+    uint32_t count = own ? s->wiring.accelerators : c ? c->running_count : 0, serving = 0;
+    struct accelerator_row *rows = count ? calloc(count, sizeof(*rows)) : NULL;
+    if (!rows)
+        return;
+    if (own)
+        own_rows_fill(s, rows);
+    else
+        count = isolated_rows_fill(c, rows);
+    for (uint32_t a = 0; a < count; a++)
+        serving += rows[a].state == ACCELERATOR_SERVING;
     struct server *by = server_scheduling(s);
     if (!own && by->scheduler_link)
         serving = link_report_totals(scheduler_link_report(by->scheduler_link)).accelerators;
-    if (most > 0)
-        backend_metrics_render(rows, count, serving, out);
+    backend_metrics_render(rows, count, serving, out);
     free(rows);
+}
+
+static void listed_models_fill(const struct model_index *listed, struct scheduled_model *models) {
+    for (uint32_t i = 0; i < listed->count; i++) {
+        const struct served_model *m = &listed->models[listed->listed[i]];
+        models[i] = (struct scheduled_model){
+            .place = listed->listed[i],
+            .ready = served_model_state(m) == MODEL_READY,
+            .slo_ns = m->best_effort ? 0 : m->slo_ns,
+            .labels = metric_model(m),
+        };
+    }
+}
+
+static void linked_models_fill(const struct link_model *linked, uint32_t count, struct scheduled_model *models) {
+    for (uint32_t i = 0; i < count; i++)
+        models[i] = (struct scheduled_model){
+            .place = linked[i].place,
+            .ready = true,
+            .slo_ns = linked[i].slo_ns,
+            .labels = metric_model_of(linked[i].name, linked[i].version),
+        };
 }
 
 /* The models that `s` schedules, which the caller frees; those of a cluster as the link has last told. NULL: none, or
@@ -67,21 +103,12 @@ static struct scheduled_model *models_scheduled(struct server *s, const struct m
     *count = listed->count;
     if (s->scheduler_link)
         linked = link_report_models(scheduler_link_report(s->scheduler_link), count);
-    struct scheduled_model *models = calloc(*count + 1, sizeof(*models));
+    struct scheduled_model *models = *count ? calloc(*count, sizeof(*models)) : NULL;
     *count = models ? *count : 0;
-    for (uint32_t i = 0; i < *count; i++) {
-        const struct served_model *m = linked ? NULL : &listed->models[listed->listed[i]];
-        if (linked)
-            models[i] = (struct scheduled_model){.place = linked[i].place,
-                                                 .ready = true,
-                                                 .slo_ns = linked[i].slo_ns,
-                                                 .labels = metric_model_of(linked[i].name, linked[i].version)};
-        else
-            models[i] = (struct scheduled_model){.place = listed->listed[i],
-                                                 .ready = served_model_state(m) == MODEL_READY,
-                                                 .slo_ns = m->best_effort ? 0 : m->slo_ns,
-                                                 .labels = metric_model(m)};
-    }
+    if (linked)
+        linked_models_fill(linked, *count, models);
+    else if (models)
+        listed_models_fill(listed, models);
     free(linked);
     return models;
 }
