@@ -125,6 +125,20 @@ static void plans_follow_the_rates(void **state) {
         fail_msg("bad: %.4f with new plans, %.4f without, %.4f where rates are not known", adapted, fixed, unknown);
 }
 
+/* Items a second count, not requests: of four items each, a model's requests need four times the accelerators that the
+ * other model's need. One plan is to last. */
+static void the_first_plan_counts_items(void **state) {
+    (void)state;
+    struct cluster c;
+    cluster_begin(&c, "nexus:epoch_s=1000,epoch_min_s=1000", 10, 2000);
+    for (int m = 0; m < 2; m++)
+        model_add(&c, 1.053, 5.072, 40);
+    c.models[0].items_least = c.models[0].items_most = 4;
+    double bad = worst_bad_rate(&c);
+    if (bad > 0.01)
+        fail_msg("%.4f bad", bad);
+}
+
 /* Five models for 26 to 28 accelerators, by what the noise of a plan's rates makes of the packing: an hour after the
  * first ten minutes. */
 static void advice_does_not_sway(void **state) {
@@ -157,6 +171,7 @@ int main(void) {
         cmocka_unit_test(goodput_is_that_of_an_independent_simulator),
         cmocka_unit_test(early_drop_keeps_batches_large),
         cmocka_unit_test(plans_follow_the_rates),
+        cmocka_unit_test(the_first_plan_counts_items),
         cmocka_unit_test(advice_does_not_sway),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,8 @@
 /* goodput.c - search by bracketing and bisection over simulated runs. */
 #include "lab/sim/goodput.h"
 
+#include "lab/sim/workload.h"
+
 #define GUESS_SHARE  0.8
 #define GROWTH_FIRST 1.05 /* first factor of the search's steps: small, since most guesses are good */
 #define GROWTH_MOST  1.3
@@ -133,11 +135,6 @@ static double item_ns(const struct sim_config *config, const struct sim_model *m
     return least_ns;
 }
 
-static double request_ns(const struct sim_config *config, const struct sim_model *model) {
-    double items = (model->items_least + model->items_most) / 2.0;
-    return item_ns(config, model) * (config->query_sizes ? query_sizes_mean(config->query_sizes) : items);
-}
-
 static double query_ns(const struct sim_config *config, const struct pipeline *pipeline) {
     double items[PIPELINE_STAGES_MAX], sum_ns = 0;
     pipeline_items(pipeline, items);
@@ -150,7 +147,7 @@ double goodput_guess(const struct sim_config *config) {
     double shares = 0, work_ns = 0;
     for (uint32_t m = 0; m < config->model_count; m++) {
         shares += config->models[m].share;
-        work_ns += config->models[m].share * request_ns(config, &config->models[m]);
+        work_ns += config->models[m].share * (item_ns(config, &config->models[m]) * workload_items(config, m));
     }
     for (uint32_t p = 0; p < config->pipeline_count; p++) {
         shares += config->pipelines[p].queries.share;

@@ -24,8 +24,8 @@ static double throughput(const struct sim_model *m, uint32_t type) {
 /* Sets the first load of a model: by the first rates, if they are known; otherwise all models are alike. */
 static void first_load_set(const struct sim_config *c, uint32_t model, double shares, struct balance_model *to) {
     const struct sim_model *m = &c->models[model];
-    double items = (m->items_least + m->items_most) / 2.0, best_ns = 0;
-    double rate = c->rates_known ? c->steps[0].rate_rps * items * m->share / shares : 0;
+    double rate = c->rates_known ? c->steps[0].rate_rps * workload_items(c, model) * m->share / shares : 0;
+    double best_ns = 0;
     for (uint32_t t = 0; t < c->types; t++) {
         to->most[t] = throughput(m, t);
         double each_ns = 0;

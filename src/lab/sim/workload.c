@@ -11,6 +11,20 @@ double workload_shares(const struct sim_config *config) {
     return shares;
 }
 
+double workload_items(const struct sim_config *config, uint32_t model) {
+    const struct sim_model *m = &config->models[model];
+    const struct trace *trace = config->trace;
+    double drawn = config->query_sizes               ? query_sizes_mean(config->query_sizes)
+                   : m->items_most <= m->items_least ? m->items_least
+                                                     : (m->items_least + m->items_most) / 2.0;
+    if (!trace || !trace->requests || trace->first[model] == trace->first[model + 1])
+        return drawn;
+    double sum = 0;
+    for (uint64_t i = trace->first[model]; i < trace->first[model + 1]; i++)
+        sum += trace->requests[i].items ? trace->requests[i].items : drawn;
+    return sum / (double)(trace->first[model + 1] - trace->first[model]);
+}
+
 const struct sim_model *workload_traffic(const struct sim_config *config, uint32_t number) {
     return number < config->model_count ? &config->models[number]
                                         : &config->pipelines[number - config->model_count].queries;

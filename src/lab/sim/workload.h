@@ -30,6 +30,8 @@ struct workload_request {
 
 /* The sum of all models' and pipelines' shares. */
 double workload_shares(const struct sim_config *config);
+/* The mean number of items of a model's requests. */
+double workload_items(const struct sim_config *config, uint32_t model);
 /* The traffic of a stream: numbers below model_count are those of models, the next ones those of pipelines. */
 const struct sim_model *workload_traffic(const struct sim_config *config, uint32_t number);
 /* Sets up the stream of a model or pipeline (workload_traffic()); `shares` is workload_shares(). `config` must outlive

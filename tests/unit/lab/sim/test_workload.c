@@ -114,6 +114,7 @@ static void items_and_slos_vary_as_asked(void **state) {
     }
     for (int i = 2; i <= 5; i++)
         assert_near(seen[i], 2500, 250);
+    assert_true(workload_items(&f.config, 0) == 3.5 && workload_items(&f.config, 1) == 1);
     assert_true(least >= 500000 && least < 510000 && most <= 1500000 && most > 1490000);
 }
 
@@ -135,6 +136,7 @@ static void items_follow_a_distribution(void **state) {
     }
     assert_near(n, 10000, 500);
     assert_near(sum / n, 15, 0.2);
+    assert_near(workload_items(&f.config, 1), 15, 1e-9);
 }
 
 /* Two minutes of 10 and 30 requests a second for model 0, and jobs of two SLOs for model 1, all at twice the rate. */
@@ -153,6 +155,7 @@ static void recorded_requests_are_as_recorded(void **state) {
     f.config.arrivals = SIM_TRACE;
     f.config.trace = &trace;
     f.models[0].items_least = f.models[0].items_most = 7;
+    assert_true(workload_items(&f.config, 0) == 6 && workload_items(&f.config, 1) == 1);
     workload_stream_init(&stream, &f.config, 0, 1);
     assert_true(workload_stream_next(&stream, &request));
     assert_int_equal(request.arrival_ns, 100000000);
