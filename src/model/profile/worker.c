@@ -90,7 +90,7 @@ static void measuring(void *context, const char *phase, uint32_t batch) {
  * core. */
 static void settle(int core, bool gpu) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    child_limit(false, gpu);
+    child_limit(gpu ? CHILD_NEEDS_GPU : 0);
     int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (fd >= 0) {
         if (write(fd, "1000", 4) < 0)

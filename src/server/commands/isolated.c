@@ -391,8 +391,8 @@ bool isolated_begin(struct serve_settings *settings) {
     if (devices && *devices)
         snprintf(device, sizeof(device), "%.*s", (int)strcspn(devices, ","), devices);
     setenv("CUDA_VISIBLE_DEVICES", device, 1); /* CUDA then sees only the backend's device, as its first */
-    child_limit(true, strncmp(settings->accelerators, "cuda", 4) ==
-                          0); /* with the network, by which the backend joins its parent */
+    bool gpu = strncmp(settings->accelerators, "cuda", 4) == 0;
+    child_limit(CHILD_NEEDS_NETWORK | (gpu ? CHILD_NEEDS_GPU : 0)); /* the backend joins its parent by the network */
     snprintf(name, sizeof(name), "accelerator-%u", (unsigned)settings->isolated % 1000);
     log_set_process(name);
     prctl(PR_SET_NAME, name);
