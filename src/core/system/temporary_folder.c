@@ -54,7 +54,7 @@ void temporary_folders_sweep(void) {
 }
 
 int temporary_folder_begin(struct temporary_folder *folder, const char *prefix, struct sy_error *err) {
-    int parent = (int)(strrchr(prefix, '/') - prefix); /* characters of its path, of which so many are shown: */
+    int parent = (int)(strrchr(prefix, '/') - prefix); /* bytes of the parent's path, which errors name */
     int shown = parent < 400 ? parent : 400;
     sweep(prefix);
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) { /* a folder may be swept before it is locked */
