@@ -121,17 +121,14 @@ static bool goes_below(const struct plot *plot) {
     return false;
 }
 
-/* Whether gnuplot can draw the point: a measurement on a machine that had no time for it may be no number. */
-static bool point_shown(const struct plot *plot, const double point[2]) {
-    return isfinite(point[0]) && isfinite(point[1]) && (!plot->x_logarithmic || point[0] > 0) &&
-           (!plot->y_logarithmic || point[1] > 0);
-}
-
+/* Whether gnuplot can draw any point: a measurement on a machine that had no time for it may be no number. */
 static bool any_shown(const struct plot *plot) {
     for (const struct series *s = plot->first; s; s = s->next)
-        for (uint32_t i = 0; i < s->count; i++)
-            if (point_shown(plot, s->points[i]))
+        for (uint32_t i = 0; i < s->count; i++) {
+            double x = s->points[i][0], y = s->points[i][1];
+            if (isfinite(x) && isfinite(y) && (!plot->x_logarithmic || x > 0) && (!plot->y_logarithmic || y > 0))
                 return true;
+        }
     return false;
 }
 

@@ -262,12 +262,9 @@ static int pairs_read(const json_t *kvs, etcd_each *each, void *context, struct 
     return rc;
 }
 
-static int64_t header_revision(const json_t *answer) {
-    return number(json_object_get(answer, "header"), "revision");
-}
-
-static int no_header(struct sy_error *err) {
-    return error_set(err, -EBADMSG, "the registry's answer has no revision: is that etcd 3?");
+static int header_read(const json_t *answer, int64_t *revision, struct sy_error *err) {
+    *revision = number(json_object_get(answer, "header"), "revision");
+    return *revision > 0 ? 0 : error_set(err, -EBADMSG, "the registry's answer has no revision: is that etcd 3?");
 }
 
 int etcd_range_read(const char *body, size_t bytes, int64_t *revision, etcd_each *each, void *context,
@@ -275,9 +272,8 @@ int etcd_range_read(const char *body, size_t bytes, int64_t *revision, etcd_each
     json_t *root;
     int rc;
     const json_t *answer = answer_read(body, bytes, &root, &rc, err);
-    *revision = header_revision(answer);
-    if (!rc && *revision <= 0)
-        rc = no_header(err);
+    if (!rc)
+        rc = header_read(answer, revision, err);
     if (!rc)
         rc = pairs_read(json_object_get(answer, "kvs"), each, context, err);
     json_decref(root);
@@ -290,9 +286,8 @@ int etcd_swap_read(const char *body, size_t bytes, bool *succeeded, int64_t *rev
     int rc;
     const json_t *answer = answer_read(body, bytes, &root, &rc, err);
     *succeeded = json_is_true(json_object_get(answer, "succeeded"));
-    *revision = header_revision(answer);
-    if (!rc && *revision <= 0)
-        rc = no_header(err);
+    if (!rc)
+        rc = header_read(answer, revision, err);
     const json_t *response = json_array_get(json_object_get(answer, "responses"), 0);
     if (!rc && !*succeeded)
         rc = pairs_read(json_object_get(json_object_get(response, "response_range"), "kvs"), each, context, err);

@@ -35,6 +35,17 @@ uint64_t rng_below(struct rng *rng, uint64_t n) {
     return (uint64_t)(((unsigned __int128)rng_next(rng) * n) >> 64);
 }
 
+uint64_t weight_find(const double *sums, uint64_t first, uint64_t last, double target) {
+    while (first < last) {
+        uint64_t middle = (first + last) / 2;
+        if (target < sums[middle])
+            last = middle;
+        else
+            first = middle + 1;
+    }
+    return first;
+}
+
 double rng_exponential(struct rng *rng) {
     return -fmath_log(1.0 - rng_uniform(rng));
 }

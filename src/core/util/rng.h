@@ -14,6 +14,9 @@ uint64_t rng_next(struct rng *rng);
 double rng_uniform(struct rng *rng);
 /* Uniform integer in [0, n), n > 0. */
 uint64_t rng_below(struct rng *rng, uint64_t n);
+/* What a draw in proportion to weights chooses, by `sums`, the weights' running sums: the first place of first..last
+ * whose sum is over `target`, or `last`. */
+uint64_t weight_find(const double *sums, uint64_t first, uint64_t last, double target);
 /* Exponential with mean 1. */
 double rng_exponential(struct rng *rng);
 /* Gamma with the given shape and mean 1 (Marsaglia and Tsang 2000). */

@@ -248,6 +248,13 @@ static struct grpc_exchange *first_exchange(const struct grpc_call *call) {
     return list_entry(call->exchanges.next, struct grpc_exchange, link);
 }
 
+/* The exchange whose message comes, or whose message, of a unary call, has come; NULL: there is none. */
+static struct grpc_exchange *exchange_coming(const struct grpc_call *call) {
+    if (call->receiving || grpc_method_streams(call->method) || list_empty(&call->exchanges))
+        return call->receiving;
+    return first_exchange(call);
+}
+
 /* Returns how many bytes it took: all, unless the stream has too many exchanges, or there are many messages. */
 static size_t messages_take(struct grpc_call *call, const uint8_t *data, size_t bytes) {
     const struct grpc_frontend *f = call->connection->frontend;
@@ -331,9 +338,7 @@ static void consume(struct grpc_call *call, size_t bytes) {
 
 /* Bytes have come. A unary call's message has not come before its stream ends. */
 static void message_comes(struct grpc_call *call) {
-    struct grpc_exchange *x = call->receiving;
-    if (!x && !grpc_method_streams(call->method) && !list_empty(&call->exchanges))
-        x = first_exchange(call);
+    struct grpc_exchange *x = exchange_coming(call);
     if (x)
         coming_on(&call->connection->frontend->base, &call->coming, grpc_exchange_come(x));
 }
@@ -515,9 +520,7 @@ void call_close(struct grpc_call *call) {
 }
 
 void call_fail(struct grpc_call *call, unsigned status, const char *sentence) {
-    struct grpc_exchange *x = call->receiving;
-    if (!x && !grpc_method_streams(call->method) && !list_empty(&call->exchanges))
-        x = first_exchange(call);
+    struct grpc_exchange *x = exchange_coming(call);
     if (x)
         message_fail(x, status, sentence);
     else

@@ -281,17 +281,6 @@ static int input_read(struct parser *p) {
     return rc ? fail_json(p) : input_finish(p, given, index);
 }
 
-static int inputs_read(struct parser *p) {
-    struct json_members members;
-    int rc = json_open(&p->scan, &members, '[', "inputs, an array");
-    while (rc == 0 && (rc = json_next(&p->scan, &members)) > 0) {
-        rc = input_read(p);
-        if (rc)
-            return rc;
-    }
-    return rc ? fail_json(p) : 0;
-}
-
 static int output_parameters_read(struct parser *p, struct infer_output *output, int64_t *classes, bool *explicit) {
     struct json_members members;
     struct json_string key;
@@ -349,11 +338,11 @@ static int output_read(struct parser *p) {
     return infer_call_classify(p->call, p->body->model, output, classes, p->err);
 }
 
-static int outputs_read(struct parser *p) {
+static int tensors_read(struct parser *p, const char *what, int (*one_read)(struct parser *p)) {
     struct json_members members;
-    int rc = json_open(&p->scan, &members, '[', "outputs, an array");
+    int rc = json_open(&p->scan, &members, '[', what);
     while (rc == 0 && (rc = json_next(&p->scan, &members)) > 0) {
-        rc = output_read(p);
+        rc = one_read(p);
         if (rc)
             return rc;
     }
@@ -418,8 +407,8 @@ static int document_read(struct parser *p) {
         seen |= which;
         if (which != TOP_INPUTS && is_null(p))
             which = 0;
-        int status = which == TOP_INPUTS       ? inputs_read(p)
-                     : which == TOP_OUTPUTS    ? outputs_read(p)
+        int status = which == TOP_INPUTS       ? tensors_read(p, "inputs, an array", input_read)
+                     : which == TOP_OUTPUTS    ? tensors_read(p, "outputs, an array", output_read)
                      : which == TOP_PARAMETERS ? parameters_read(p)
                      : which == TOP_ID         ? id_read(p)
                                                : 0;

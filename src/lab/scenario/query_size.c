@@ -161,16 +161,7 @@ int query_sizes_fill(const struct query_size_spec *spec, struct query_sizes *siz
 }
 
 uint32_t query_sizes_draw(const struct query_sizes *sizes, struct rng *rng) {
-    double u = rng_uniform(rng);
-    uint32_t low = sizes->least, high = sizes->most; /* the least k with u < up_to[k] */
-    while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        if (u < sizes->up_to[middle])
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
+    return (uint32_t)weight_find(sizes->up_to, sizes->least, sizes->most, rng_uniform(rng));
 }
 
 double query_sizes_mean(const struct query_sizes *sizes) {

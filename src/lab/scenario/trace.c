@@ -54,15 +54,7 @@ static void names_fill(struct trace_builder *b) {
 
 static uint32_t model_draw(struct trace_builder *b) {
     double u = rng_uniform(&b->rng) * b->share_sums[b->model_count - 1];
-    uint32_t low = 0, high = b->model_count - 1;
-    while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        if (u < b->share_sums[middle])
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
+    return (uint32_t)weight_find(b->share_sums, 0, b->model_count - 1, u);
 }
 
 int trace_model_find(struct trace_builder *b, const char *name, uint32_t *model, struct sy_error *err) {
@@ -308,13 +300,5 @@ double trace_rate(const struct trace *trace, struct trace_cursor *cursor, double
 int64_t trace_slo_ns(const struct trace *trace, const struct trace_cursor *cursor, double u) {
     double before = sum_before(trace, cursor, cursor->from);
     double target = before + u * (trace->rate_sum[cursor->to - 1] - before);
-    uint64_t low = cursor->from, high = cursor->to - 1; /* the first piece whose sum is over the target */
-    while (low < high) {
-        uint64_t middle = (low + high) / 2;
-        if (target < trace->rate_sum[middle])
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return trace->slo_ns[low];
+    return trace->slo_ns[weight_find(trace->rate_sum, cursor->from, cursor->to - 1, target)];
 }

@@ -540,6 +540,20 @@ static void paths_join(const struct repositories *from, char *text, size_t bytes
         at += (size_t)snprintf(text + at, bytes - at, "%s%s", i ? ", " : "", from->paths[i]);
 }
 
+/* Hands the list's models over, sorted, unless `rc` says that a look-up failed; frees them after an error. */
+static int list_end(struct model_list *list, int rc, struct served_model **models, uint32_t *count) {
+    rc = rc ? rc : list_sort(list);
+    if (rc) {
+        served_model_ensembles_free(list->models, list->count);
+        free(list->models);
+        return rc;
+    }
+    duplicates_refuse(list);
+    *models = list->models;
+    *count = list->count;
+    return 0;
+}
+
 int repository_scan(const struct repositories *from, struct served_model **models, uint32_t *count,
                     struct sy_error *err) {
     struct model_list list = {.from = from, .err = err};
@@ -554,17 +568,7 @@ int repository_scan(const struct repositories *from, struct served_model **model
         rc = error_set(err, -ENOENT,
                        "%s: no model in it; expected <model>/<version>/" MODEL_FILE " or <model>" ONNX_SUFFIX, paths);
     }
-    if (!rc)
-        rc = list_sort(&list);
-    if (rc) {
-        served_model_ensembles_free(list.models, list.count);
-        free(list.models);
-        return rc;
-    }
-    duplicates_refuse(&list);
-    *models = list.models;
-    *count = list.count;
-    return 0;
+    return list_end(&list, rc, models, count);
 }
 
 bool repository_is_model(const char *path) {
@@ -584,15 +588,7 @@ int repository_find(const struct repositories *from, const char *name, struct se
         if (path_join(file, from->paths[i], flat) && path_is(file, S_IFREG))
             entry_add(&list, from->paths[i], flat);
     }
-    int rc = list.count ? list_sort(&list)
-                        : error_set(err, -ENOENT, "there is no model '%.*s' in the repository", MODEL_NAME_MAX, name);
-    if (rc) {
-        served_model_ensembles_free(list.models, list.count);
-        free(list.models);
-        return rc;
-    }
-    duplicates_refuse(&list);
-    *models = list.models;
-    *count = list.count;
-    return 0;
+    int rc =
+        list.count ? 0 : error_set(err, -ENOENT, "there is no model '%.*s' in the repository", MODEL_NAME_MAX, name);
+    return list_end(&list, rc, models, count);
 }

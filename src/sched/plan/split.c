@@ -213,22 +213,28 @@ static uint32_t graph_reduce(struct search *s) {
     return one ? (uint32_t)s->edge[0][1] - EDGE_OF : 2 * s->count;
 }
 
-/* How many stages the longest path to each has. */
-static void depths_set(const struct split_stage *stages, uint32_t count, uint32_t *depth) {
+/* Sets the time that the longest path to the end of each stage takes, if each stage v takes time_ns[v]; time_ns NULL:
+ * how many stages it has. Returns the longest of all. */
+static int64_t paths_set(const struct split_stage *stages, uint32_t count, const int64_t *time_ns, int64_t *until_ns) {
+    int64_t longest_ns = 0;
     for (uint32_t v = 0; v < count; v++) {
-        depth[v] = 1;
-        for (uint32_t u = 0; u < v; u++)
-            if ((stages[v].after >> u & 1) && depth[u] >= depth[v])
-                depth[v] = depth[u] + 1;
+        int64_t before_ns = 0;
+        for (uint64_t before = stages[v].after; before; before &= before - 1) {
+            int64_t ns = until_ns[__builtin_ctzll(before)];
+            before_ns = ns > before_ns ? ns : before_ns;
+        }
+        until_ns[v] = before_ns + (time_ns ? time_ns[v] : 1);
+        longest_ns = until_ns[v] > longest_ns ? until_ns[v] : longest_ns;
     }
+    return longest_ns;
 }
 
 /* Makes levels of equally deep stages, side by side, and puts the levels one after the other. */
 static uint32_t levels_part(struct search *s) {
-    uint32_t depth[SPLIT_STAGES_MAX], all = UINT32_MAX;
-    depths_set(s->stages, s->count, depth);
+    int64_t depth[SPLIT_STAGES_MAX], deepest = paths_set(s->stages, s->count, NULL, depth);
+    uint32_t all = UINT32_MAX;
     s->parts = 0;
-    for (uint32_t d = 1; d <= s->count; d++) {
+    for (int64_t d = 1; d <= deepest; d++) {
         uint32_t level = UINT32_MAX;
         for (uint32_t v = 0; v < s->count; v++) {
             if (depth[v] != d)
@@ -236,8 +242,7 @@ static uint32_t levels_part(struct search *s) {
             uint32_t part = stage_part(s, v);
             level = level == UINT32_MAX ? part : parallel_part(s, level, part);
         }
-        if (level != UINT32_MAX)
-            all = all == UINT32_MAX ? level : series_part(s, all, level);
+        all = all == UINT32_MAX ? level : series_part(s, all, level);
     }
     return all;
 }
@@ -269,8 +274,8 @@ bool split_best(const struct split_stage *stages, uint32_t count, int64_t slo_ns
 }
 
 void split_even(const struct split_stage *stages, uint32_t count, int64_t slo_ns, struct split_part *parts) {
-    uint32_t depth[SPLIT_STAGES_MAX], rest[SPLIT_STAGES_MAX];
-    depths_set(stages, count, depth);
+    int64_t depth[SPLIT_STAGES_MAX], rest[SPLIT_STAGES_MAX];
+    paths_set(stages, count, NULL, depth);
     for (uint32_t v = count; v-- > 0;) { /* the longest path from each */
         rest[v] = 1;
         for (uint32_t w = v + 1; w < count; w++)
@@ -282,17 +287,8 @@ void split_even(const struct split_stage *stages, uint32_t count, int64_t slo_ns
 }
 
 int64_t split_longest_path(const struct split_stage *stages, uint32_t count, const int64_t *time_ns) {
-    int64_t until_ns[SPLIT_STAGES_MAX], longest_ns = 0;
-    for (uint32_t v = 0; v < count; v++) {
-        int64_t before_ns = 0;
-        for (uint64_t before = stages[v].after; before; before &= before - 1) {
-            int64_t ns = until_ns[__builtin_ctzll(before)];
-            before_ns = ns > before_ns ? ns : before_ns;
-        }
-        until_ns[v] = before_ns + time_ns[v];
-        longest_ns = until_ns[v] > longest_ns ? until_ns[v] : longest_ns;
-    }
-    return longest_ns;
+    int64_t until_ns[SPLIT_STAGES_MAX];
+    return paths_set(stages, count, time_ns, until_ns);
 }
 
 void split_share(const struct split_stage *stages, uint32_t count, int64_t slo_ns, const int64_t *least_ns,

@@ -119,6 +119,14 @@ static void *rehearsal_main(void *server) {
     return NULL;
 }
 
+static void rehearsal_free(struct server_rehearsal *r) {
+    rehearsed_free(&r->now);
+    server_load_free(&r->load);
+    pthread_cond_destroy(&r->stopped);
+    pthread_mutex_destroy(&r->lock);
+    free(r);
+}
+
 int server_rehearsal_start(struct server *s, struct sy_error *err) {
     if (s->central_thread || !server_schedules(s) || s->config.record_bytes == 0 ||
         policy_ways(s->config.policy, &s->config.policy_options) < 2)
@@ -139,10 +147,7 @@ int server_rehearsal_start(struct server *s, struct sy_error *err) {
     if (rc == 0)
         return 0;
     s->rehearsal = NULL;
-    server_load_free(&r->load);
-    pthread_cond_destroy(&r->stopped);
-    pthread_mutex_destroy(&r->lock);
-    free(r);
+    rehearsal_free(r);
     return error_set(err, rc, "cannot start the thread that rehearses: %s", strerror(-rc));
 }
 
@@ -155,11 +160,7 @@ void server_rehearsal_stop(struct server *s) {
     pthread_cond_signal(&r->stopped);
     pthread_mutex_unlock(&r->lock);
     pthread_join(r->thread, NULL);
-    rehearsed_free(&r->now);
-    server_load_free(&r->load);
-    pthread_cond_destroy(&r->stopped);
-    pthread_mutex_destroy(&r->lock);
-    free(r);
+    rehearsal_free(r);
     s->rehearsal = NULL;
 }
 

@@ -57,11 +57,24 @@ static void test_below(void **state) {
         assert_in_range(seen[i], 9500, 10500);
 }
 
+static void test_weight_find(void **state) {
+    (void)state;
+    const double sums[] = {0, 1, 1, 4};
+    const struct {
+        double target;
+        uint64_t place;
+    } cases[] = {{0, 1}, {0.99, 1}, {1, 3}, {3.9, 3}, {4, 3}};
+    for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        assert_int_equal(weight_find(sums, 0, 3, cases[i].target), cases[i].place);
+    assert_int_equal(weight_find(sums, 2, 3, 0.5), 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_moments),
         cmocka_unit_test(test_same_seed_same_numbers),
         cmocka_unit_test(test_below),
+        cmocka_unit_test(test_weight_find),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
