@@ -83,6 +83,16 @@ static long long number_of(const json_t *json, const char *name) {
     return (long long)json_integer_value(json_object_get(json, name));
 }
 
+/* "-": there is no such number. */
+static void number_cell(struct table *t, const json_t *value) {
+    if (json_is_integer(value))
+        cell(t, "%lld", (long long)json_integer_value(value));
+    else if (json_is_number(value))
+        cell(t, "%.6g", json_number_value(value));
+    else
+        cell(t, "-");
+}
+
 /* "3d2h", "2h5m", "5m7s", "7s". */
 static void duration_cell(struct table *t, double seconds) {
     static const struct {
@@ -141,10 +151,7 @@ static void write_scheduler(struct table *t, const json_t *scheduler) {
     cell(t, "%lld", number_of(scheduler, "batches"));
     cell(t, "%lld", number_of(scheduler, "lost"));
     cell(t, "%lld", number_of(scheduler, "accelerators"));
-    if (json_is_integer(json_object_get(scheduler, "accelerators_wanted")))
-        cell(t, "%lld", number_of(scheduler, "accelerators_wanted"));
-    else
-        cell(t, "-");
+    number_cell(t, json_object_get(scheduler, "accelerators_wanted"));
     row_end(t);
 }
 
@@ -174,16 +181,6 @@ static void write_members(struct table *t, const json_t *members) {
             cell(t, "-");
         row_end(t);
     }
-}
-
-/* "-": there is no such number. */
-static void number_cell(struct table *t, const json_t *value) {
-    if (json_is_integer(value))
-        cell(t, "%lld", (long long)json_integer_value(value));
-    else if (json_is_number(value))
-        cell(t, "%.6g", json_number_value(value));
-    else
-        cell(t, "-");
 }
 
 static void write_models(struct table *t, const json_t *models) {
