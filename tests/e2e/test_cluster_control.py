@@ -174,6 +174,22 @@ def test_repository_is_followed(tmp_path):
         cluster.serves(one=1)
 
 
+@pytest.mark.parametrize("policy", ["deferred", "clockwork"])
+def test_the_next_version_takes_over_at_once(tmp_path, policy):
+    """Some version is served at any time, though one backend has them all."""
+    with Cluster(tmp_path, policy) as cluster:
+        backend = cluster.backend("explicit", "--load-model", "one", models=[("one", 2)])
+        cluster.answers("one", 2)
+        clients = Clients(cluster, "one")
+        for version, factor in (("2", 3), ("3", 4), ("4", 5)):
+            clients.answered(10)
+            put(backend.folder, "one", scaled(factor), version)
+            backend.load("one")
+            cluster.answers("one", factor)
+        clients.answered(10)
+        assert clients.end() == {2, 3, 4, 5}
+
+
 def test_backend_with_two_repositories(tmp_path):
     with Cluster(tmp_path) as cluster:
         put(tmp_path / "more", "two", scaled(3))

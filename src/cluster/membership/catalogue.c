@@ -35,6 +35,12 @@ uint32_t catalogue_successor(const struct catalogue *c, uint32_t known) {
     for (uint32_t i = 0; i < c->known_count; i++)
         if (i != known && c->known[i].backends > 0 && is_same(&c->known[i], c->known[known].model))
             return i;
+    for (uint32_t i = 0; i < c->known_count; i++) {
+        const struct known_model *other = &c->known[i];
+        if (i != known && other->backends > 0 && other->place == CATALOGUE_NONE && !other->told &&
+            strcmp(other->model->name, c->known[known].model->name) == 0)
+            return i;
+    }
     return CATALOGUE_NONE;
 }
 

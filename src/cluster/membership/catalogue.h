@@ -68,8 +68,8 @@ uint32_t catalogue_class(struct catalogue *catalogue, const char *type, const st
 void catalogue_class_leave(struct catalogue *catalogue, uint32_t class);
 /* The classes that run a model now, a bit each. */
 uint32_t catalogue_runs_on(const struct catalogue *catalogue, uint32_t known);
-/* The model of the same name and version that a backend has, for a model that no backend has any more. CATALOGUE_NONE:
- * there is none. */
+/* The model that takes over from a model that no backend has any more: one of the same name and version that a backend
+ * has, else one of the same name that is not served yet. CATALOGUE_NONE: there is none. */
 uint32_t catalogue_successor(const struct catalogue *catalogue, uint32_t known);
 /* Forgets the model if no backend has it, no place serves it, and frontends do not know it. */
 void catalogue_forget(struct catalogue *catalogue, uint32_t known);

@@ -491,7 +491,7 @@ static bool is_placed(const struct scheduler_link *l, uint32_t known) {
 
 /* Whether a model waits to be served. */
 static bool is_awaited(const struct catalogue *c, uint32_t known) {
-    return known != CATALOGUE_NONE && c->known[known].place == CATALOGUE_NONE;
+    return known != CATALOGUE_NONE && c->known[known].place == CATALOGUE_NONE && !c->known[known].told;
 }
 
 /* Tells frontends of an ensemble that some backend has, or that none has any more: nothing else is to be done for it

@@ -290,6 +290,29 @@ static void a_model_that_ends_makes_room_for_another(void **state) {
     b->brought[0] = b->brought[--b->brought_count];
 }
 
+/* Only until it is served: a version that was there all the time takes nothing over. */
+static void another_version_takes_over(void **state) {
+    struct world *w = *state;
+    struct backend *b = &w->backends[0];
+    struct brought_model *next = &b->brought[1];
+    struct sy_error err;
+    bring(w, b, 1, 1);
+    uint32_t first = known_of(w, 1);
+    w->catalogue.known[first].place = 7;
+    char *text = describe(1, 1, 3), *version = strstr(text, "\"version\":1");
+    assert_non_null(version);
+    version[strlen("\"version\":")] = '2';
+    assert_int_equal(catalogue_bring(&w->catalogue, text, strlen(text), next, &err), 0);
+    free(text);
+    b->brought_count++;
+    catalogue_take(&w->catalogue, &b->brought[0]);
+    assert_int_equal(catalogue_successor(&w->catalogue, first), next->known);
+    w->catalogue.known[next->known].place = 8;
+    assert_int_equal(catalogue_successor(&w->catalogue, first), CATALOGUE_NONE);
+    w->catalogue.known[next->known].place = w->catalogue.known[first].place = CATALOGUE_NONE;
+    b->brought[0] = b->brought[--b->brought_count];
+}
+
 static void an_ensemble_is_in_no_class(void **state) {
     struct world *w = *state;
     struct backend *b = &w->backends[0];
@@ -345,6 +368,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(another_model_of_the_same_name_is_refused, world_make, world_free),
         cmocka_unit_test_setup_teardown(what_is_in_use_is_not_forgotten, world_make, world_free),
         cmocka_unit_test_setup_teardown(a_model_that_ends_makes_room_for_another, world_make, world_free),
+        cmocka_unit_test_setup_teardown(another_version_takes_over, world_make, world_free),
         cmocka_unit_test_setup_teardown(an_ensemble_is_in_no_class, world_make, world_free),
         cmocka_unit_test_setup_teardown(backends_of_a_class_run_its_batches, world_make, world_free),
     };
