@@ -318,12 +318,25 @@ static void thread_forget(struct scheduler_link *l, uint32_t p) {
         model_thread_forget(l->config.model_threads[l->wiring->thread_of_served[p]], p);
 }
 
+/* The place whose requests a model takes over: its own, or that of the model whose successor it is. CATALOGUE_NONE:
+ * there is none. */
+static uint32_t place_before(const struct scheduler_link *l, uint32_t known) {
+    const struct catalogue *c = l->catalogue;
+    if (c->known[known].place != CATALOGUE_NONE)
+        return c->known[known].place;
+    for (uint32_t i = 0; i < c->known_count; i++)
+        if (c->known[i].model && c->known[i].backends == 0 && c->known[i].place != CATALOGUE_NONE &&
+            catalogue_successor(c, i) == known)
+            return c->known[i].place;
+    return CATALOGUE_NONE;
+}
+
 /* Begins to serve a model in a free place. -ENOSPC: there is none; -EAGAIN: a thread has no room for the news now. */
 static int place_begin(struct scheduler_link *l, uint32_t known_index, uint32_t runs_on) {
     struct known_model *known = &l->catalogue->known[known_index];
     const struct served_model *model = known->model;
     struct wiring *w = l->wiring;
-    uint32_t p = 0, count = model->signature.variable_shapes ? VARIANTS_MAX : 1;
+    uint32_t p = 0, count = model->signature.variable_shapes ? VARIANTS_MAX : 1, before = place_before(l, known_index);
 
     while (p < l->config.models_max && l->places[p].state != PLACE_FREE)
         p++;
@@ -344,7 +357,8 @@ static int place_begin(struct scheduler_link *l, uint32_t known_index, uint32_t 
                   .slo_ns = model->slo_ns,
                   .weight = model->weight,
                   .queue = &model->queue,
-                  .data_ns = (int64_t)(l->config.copy_ns_per_byte * served_model_item_bytes(model))},
+                  .data_ns = (int64_t)(l->config.copy_ns_per_byte * served_model_item_bytes(model)),
+                  .heir_of = before == CATALOGUE_NONE ? 0 : before + 1},
     };
     for (uint32_t k = 0; k < ACCELERATOR_TYPES_MAX; k++) {
         if (!(runs_on >> k & 1))

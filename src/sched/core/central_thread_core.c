@@ -278,12 +278,16 @@ static void set_changed(struct central_thread_core *core, int64_t now_ns) {
 }
 
 void central_model_comes(struct central_thread_core *core, int64_t now_ns, uint32_t model,
-                         const struct central_model *told) {
+                         const struct central_model *told, uint32_t before) {
     struct set_model *m = &core->models[model];
     CHECK(!m->there);
     m->there = true;
     m->model = *told;
     arrival_rates_init(&m->rates);
+    if (before != CENTRAL_NONE && core->models[before].there) {
+        m->rates = core->models[before].rates;
+        arrival_rates_init(&core->models[before].rates);
+    }
     set_changed(core, now_ns);
 }
 

@@ -83,9 +83,10 @@ void central_thread_core_init(struct central_thread_core *core, void *memory,
 /* ---- what there is ---- */
 
 /* Adds `model`. `told` has its profiles by type, NULL where it does not run; the caller keeps the profiles until the
- * model goes. */
+ * model goes. `before`: the model from which it takes requests over from now on, and so the arrival rates;
+ * CENTRAL_NONE: none. */
 void central_model_comes(struct central_thread_core *core, int64_t now_ns, uint32_t model,
-                         const struct central_model *told);
+                         const struct central_model *told, uint32_t before);
 /* Removes a model that has nothing queued and gets no more requests. False: a batch of the model has not ended; call
  * again later. */
 bool central_model_goes(struct central_thread_core *core, uint32_t model);

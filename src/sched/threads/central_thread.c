@@ -183,7 +183,8 @@ static void model_comes(struct central_thread *t, int64_t now, uint32_t m) {
     rings_model_set(&t->rings, m, &t->prepared[m]);
     for (uint32_t v = 0; v < t->prepared[m].variant_count; v++)
         t->model_of_variant[t->prepared[m].first_variant + v] = m;
-    central_model_comes(&t->core, now, m, &told);
+    uint32_t heir_of = t->prepared[m].heir_of;
+    central_model_comes(&t->core, now, m, &told, heir_of ? t->rings.model_of_served[heir_of - 1] : CENTRAL_NONE);
     set_parts(t, m, 0);
 }
 
@@ -328,7 +329,7 @@ static int core_make(struct central_thread *t, const struct central_thread_confi
         for (uint32_t v = 0; v < model->variant_count; v++)
             t->model_of_variant[model->first_variant + v] = m;
         if (model->variant_count > 0) /* else it was set aside, or is a place for one that comes */
-            central_model_comes(&t->core, now, m, &told);
+            central_model_comes(&t->core, now, m, &told, CENTRAL_NONE);
     }
     for (uint32_t a = 0; a < t->rings.wiring->accelerators && !config->absent; a++)
         central_accelerator_comes(&t->core, now, a, config->accelerator_type[a]);

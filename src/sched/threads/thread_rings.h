@@ -25,6 +25,7 @@ struct thread_model {
     double weight;                   /* weight of each variant's share under overload; 0: 1 */
     const struct queue_rules *queue; /* rules of the queue, from config.pbtxt; outlive the model; NULL: none */
     int64_t data_ns;                 /* first value of the time to gather an item */
+    uint32_t heir_of; /* served_model, plus 1, of the model whose requests come as this one's from now on; 0: none */
 };
 
 /* Finds `count` of the rank core's model indexes in a row that are not taken, and marks them in `taken`. Returns the

@@ -100,7 +100,7 @@ static void take(void *world, int64_t now_ns, const struct central_output *out) 
 
 /* ---- what it is told ---- */
 
-static void model_come(struct world *w, uint32_t m) {
+static void model_come(struct world *w, uint32_t m, uint32_t before) {
     struct central_model told = {.batch_max = BATCH_MAX, .slo_ns = 100 * NS_PER_MS};
     uint32_t types = 1 + (uint32_t)rng_below(&w->rng, (1 << TYPES) - 1);
     for (uint32_t t = 0; t < TYPES; t++) {
@@ -114,7 +114,7 @@ static void model_come(struct world *w, uint32_t m) {
         told.profiles[t] = w->profiles[m][t];
     }
     w->there[m] = true;
-    central_model_comes(&w->core, w->now_ns, m, &told);
+    central_model_comes(&w->core, w->now_ns, m, &told, before);
 }
 
 static void accelerator_come(struct world *w, uint32_t a) {
@@ -261,7 +261,7 @@ static void something(struct world *w) {
         break;
     case 4:
         if (!w->there[m])
-            model_come(w, m);
+            model_come(w, m, CENTRAL_NONE);
         break;
     case 5:
         if (w->sent > 0)
@@ -286,7 +286,7 @@ static void history(const struct policy_ops *policy, uint64_t seed) {
     /* with all that there can be, each model's request is served */
     for (uint32_t m = 0; m < MODELS; m++)
         if (!w->there[m])
-            model_come(w, m);
+            model_come(w, m, CENTRAL_NONE);
     for (uint32_t a = 0; a < ACCELERATORS; a++)
         accelerator_come(w, a);
     uint32_t from = w->sent;
@@ -324,7 +324,7 @@ static void test_queued_requests_outlive_the_last_accelerator(void **state) {
         if (!(*policy)->central)
             continue;
         struct world *w = world_new(*policy, 1);
-        model_come(w, 0);
+        model_come(w, 0, CENTRAL_NONE);
         uint32_t type = 0;
         while (!w->profiles[0][type])
             type++;
@@ -352,7 +352,7 @@ static void test_queued_requests_outlive_the_last_accelerator(void **state) {
 static void test_stranded_requests_are_refused_at_their_deadline(void **state) {
     (void)state;
     struct world *w = world_new(&policy_clockwork, 1);
-    model_come(w, 0);
+    model_come(w, 0, CENTRAL_NONE);
     request_send(w, 0, 20 * NS_PER_MS, 1);
     pass(w, w->requests[0].deadline_ns);
     assert_int_equal(w->fate[0], FATE_QUEUED);
@@ -367,7 +367,7 @@ static void test_stranded_requests_are_refused_at_their_deadline(void **state) {
 static void test_another_core_knows_what_runs(void **state) {
     (void)state;
     struct world *w = world_new(&policy_kairos, 1);
-    model_come(w, 0);
+    model_come(w, 0, CENTRAL_NONE);
     uint32_t type = 0;
     while (!w->profiles[0][type])
         type++;
@@ -394,12 +394,31 @@ static void test_another_core_knows_what_runs(void **state) {
     world_free(w);
 }
 
+/* A model that takes another one's requests over is planned for by the rate at which they came. */
+static void test_arrival_rates_go_over(void **state) {
+    (void)state;
+    struct world *w = world_new(&policy_nexus, 1);
+    model_come(w, 0, CENTRAL_NONE);
+    for (uint32_t i = 0; i < 100; i++) {
+        request_send(w, 0, 20 * NS_PER_MS, 1);
+        pass(w, w->now_ns + 10 * NS_PER_MS);
+    }
+    double rate = arrival_rates_slow(&w->core.models[0].rates);
+    assert_true(rate > 50 && rate < 200);
+    model_come(w, 1, 0);
+    assert_true(arrival_rates_slow(&w->core.models[1].rates) == rate);
+    assert_true(arrival_rates_slow(&w->core.models[0].rates) == 0);
+    pass(w, w->now_ns + NS_PER_S);
+    world_free(w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_histories),
         cmocka_unit_test(test_queued_requests_outlive_the_last_accelerator),
         cmocka_unit_test(test_stranded_requests_are_refused_at_their_deadline),
         cmocka_unit_test(test_another_core_knows_what_runs),
+        cmocka_unit_test(test_arrival_rates_go_over),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
