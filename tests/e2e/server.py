@@ -149,5 +149,11 @@ class Server:
         """Waits until no request is in flight: a frontend counts a request a moment after its client has the answer."""
         wait_until(lambda: self.metrics()["symphony_requests_in_flight"] == 0)
 
+    def children(self):
+        """The processes of its accelerators, with --isolate on."""
+        tasks = pathlib.Path("/proc/%d/task" % self.process.pid).glob("*/children")
+        found = [pid for task in tasks for pid in task.read_text().split()]
+        return [int(pid) for pid in found if b"--isolated=" in pathlib.Path("/proc/%s/cmdline" % pid).read_bytes()]
+
     def cpu_seconds(self):
         return cpu_seconds(self.process.pid)

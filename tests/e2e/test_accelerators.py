@@ -21,10 +21,10 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def server(folder):
+@pytest.fixture(scope="module", params=["on", "off"])
+def server(folder, request):
     with Server("--repository", folder, "--model-control-mode", "explicit", "--load-model", "scaled", "--slo-ms", "60000",
-                "--accelerators", "cpu:2") as server:
+                "--accelerators", "cpu:2", "--isolate", request.param) as server:
         wait_until(lambda: server.request("GET", "/v2/health/ready")[0] == 200, WAIT_S)
         yield server
         assert server.stop() == 0

@@ -7,6 +7,7 @@ import contextlib
 import http.client
 import json
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -143,9 +144,9 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def server(folder):
-    with serving(folder) as server:
+@pytest.fixture(scope="module", params=["on", "off"])
+def server(folder, request):
+    with serving(folder, "--isolate", request.param) as server:
         yield server
 
 
@@ -536,8 +537,9 @@ def test_more_models_than_may_be(folder):
 
 
 def resident_mib(server):
-    with open(f"/proc/{server.process.pid}/status") as file:
-        return int(re.search(r"VmRSS:\s+(\d+) kB", file.read()).group(1)) / 1024
+    """Of the server, and of the processes of its accelerators."""
+    return sum(int(re.search(r"VmRSS:\s+(\d+) kB", pathlib.Path(f"/proc/{pid}/status").read_text()).group(1)) / 1024
+               for pid in [server.process.pid, *server.children()])
 
 
 @pytest.mark.skipif(os.environ.get("SYMPHONY_SANITIZED", "OFF") not in ("", "OFF"),
@@ -612,10 +614,11 @@ def test_several_threads_of_each_kind(tmp_path):
 
 # ---- following the repository ----
 
-def test_poll(tmp_path):
+@pytest.mark.parametrize("isolate", ["on", "off"])
+def test_poll(tmp_path, isolate):
     put(tmp_path, "first", scaled(2))
     put(tmp_path, "broken", b"this is no model")
-    with serving(tmp_path, "--repository-poll-secs", "0.1", mode="poll") as server:
+    with serving(tmp_path, "--repository-poll-secs", "0.1", "--isolate", isolate, mode="poll") as server:
         client = Client(server, "grpc")
         assert client.factor("first") == 2 and client.state("broken")[0] == "UNAVAILABLE"
         assert client.fails(client.triton.load_model, "first")[0] == 503

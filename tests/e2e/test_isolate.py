@@ -15,7 +15,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from repository import save_model
-from server import BINARY, Server, wait_until
+from server import BINARY, TSAN_OPTIONS, Server, wait_until
 
 INT64, LEAST = TensorProto.INT64, -2**63
 os.environ["SYMPHONY_TEST_TRAPS"] = "1"
@@ -45,19 +45,12 @@ def told(server, x, name="div"):
     return True if status == 200 and answer["outputs"][0]["data"] == [x // 3] else (status, answer)
 
 
-def children(server):
-    """The processes of its accelerators."""
-    tasks = pathlib.Path("/proc/%d/task" % server.process.pid).glob("*/children")
-    found = [pid for task in tasks for pid in task.read_text().split()]
-    return [int(pid) for pid in found if b"--isolated=" in pathlib.Path("/proc/%s/cmdline" % pid).read_bytes()]
-
-
 def ended(server):
     return server.log_text().count('msg="backend ended; it is started again"')
 
 
 def isolated(folder, *more):
-    return Server("--repository", folder, "--isolate", "--slo-ms", "120000", "--pin", "none", *more)
+    return Server("--repository", folder, "--isolate", "on", "--slo-ms", "120000", "--pin", "none", *more)
 
 
 @traps
@@ -73,7 +66,7 @@ def test_a_request_that_traps_is_answered_500_after_two_ends(tmp_path):
             assert poison.result() == (500, {"error": "model 'div' failed: 2 accelerators failed while they ran this request; "
                                                       "it is not sent to another"})
             assert {str(one.result()) for one in good} == {"True"}
-            wait_until(lambda: ended(server) == 2 * round_ and len(children(server)) == 2)
+            wait_until(lambda: ended(server) == 2 * round_ and len(server.children()) == 2)
         if not os.environ.get("SYMPHONY_SANITIZED"):  # a sanitizer takes the signal
             assert server.log_text().count("Floating point exception") == 6
         assert server.stop() == 0
@@ -90,7 +83,7 @@ def test_poison_in_a_loop_takes_no_more_than_its_own(tmp_path):
             x += 1
         assert [one.result() for one in poisons] == [[500] * 3] * 2
         assert {str(one) for one in good} == {"True"} and told(server, 7) is True
-        wait_until(lambda: len(children(server)) == 2)
+        wait_until(lambda: len(server.children()) == 2)
         assert ended(server) <= 2 * 6
         assert server.stop() == 0
 
@@ -104,9 +97,9 @@ def test_a_process_that_is_killed_costs_no_request(tmp_path, accelerators):
         for round_ in range(1, 4):
             good = [pool.submit(right, server, x) for x in range(200)]
             wait_until(lambda: any(one.done() for one in good))
-            os.kill(children(server)[0], signal.SIGKILL)
+            os.kill(server.children()[0], signal.SIGKILL)
             assert {str(one.result()) for one in good} == {"True"}
-            wait_until(lambda: ended(server) == round_ and len(children(server)) == 2)
+            wait_until(lambda: ended(server) == round_ and len(server.children()) == 2)
         assert server.stop() == 0
 
 
@@ -122,17 +115,39 @@ def test_the_metrics_have_models_and_accelerators(tmp_path):
         wait_until(lambda: shown(items, "symphony_accelerators_serving", "symphony_batch_size_sum" + model,
                                  "symphony_run_duration_seconds_count" + model, "symphony_queued_requests" + model, "nv_inference_exec_count" + model) == [1, 1, 1, 1, 0, 1])
         assert json.loads(server.request("GET", "/v2/models/div/stats")[2])["model_stats"][0]["execution_count"] == 1
-        os.kill(children(server)[0], signal.SIGKILL)
+        os.kill(server.children()[0], signal.SIGKILL)
         wait_until(lambda: ended(server) == 1)
         assert told(server, 3) is True
         wait_until(lambda: shown(items, "symphony_accelerators_serving") == [2, 1])  # the next process counts on
         assert server.stop() == 0
 
 
+def test_a_drained_accelerator_stays_so_in_its_next_process(tmp_path):
+    save_div(tmp_path)
+    with isolated(tmp_path, "--accelerators", "cpu:2", "--accelerator-control") as server:
+        def states():
+            return [one["state"] for one in json.loads(server.request("GET", "/v2/symphony/accelerators")[2])]
+
+        def order(number, action):
+            return server.request("POST", "/v2/symphony/accelerators/%d" % number, json.dumps({"action": action}))[0]
+
+        assert states() == ["serving"] * 2 and order(0, "drain") == 200
+        wait_until(lambda: states() == ["gone", "serving"])
+        for pid in server.children():
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: ended(server) == 2 and states() == ["gone", "serving"])
+        assert told(server, 8) is True
+        items = 'symphony_accelerator_items_total{accelerator="%d",type="cpu"}'
+        assert [server.metrics()[items % n] for n in (0, 1)] == [0, 1]
+        assert order(0, "join") == 200
+        wait_until(lambda: states() == ["serving"] * 2)
+        assert server.stop() == 0
+
+
 def test_children_are_limited_and_end_with_their_parent(tmp_path):
     save_div(tmp_path)
     with isolated(tmp_path, "--accelerators", "cpu:1,emulated:1:other") as server:
-        pids = children(server)
+        pids = server.children()
         names = set()
         for pid in pids:
             proc = pathlib.Path("/proc/%d" % pid)
@@ -152,7 +167,7 @@ def test_children_are_limited_and_end_with_their_parent(tmp_path):
 def test_requests_in_flight_are_answered_before_it_ends(tmp_path):
     save_div(tmp_path)
     with isolated(tmp_path, "--accelerators", "cpu:1") as server, concurrent.futures.ThreadPoolExecutor(16) as pool:
-        pids = children(server)
+        pids = server.children()
         good = [pool.submit(told, server, x) for x in range(16)]
         sent = sum(len(json.dumps({"inputs": inputs(x)})) for x in range(16))
         wait_until(lambda: server.metrics()["symphony_request_bytes_total"] == sent)
@@ -181,8 +196,8 @@ def test_models_of_the_repository_come_and_go(tmp_path):
         save_div(tmp_path, "late")
         wait_until(lambda: server.request("GET", "/v2/models/late/ready")[0] == 200)
         assert told(server, 9, "late") is True
-        os.kill(children(server)[0], signal.SIGKILL)  # the next one finds it, too
-        wait_until(lambda: ended(server) == 1 and len(children(server)) == 2)
+        os.kill(server.children()[0], signal.SIGKILL)  # the next one finds it, too
+        wait_until(lambda: ended(server) == 1 and len(server.children()) == 2)
         assert told(server, 9, "late") is True
         (tmp_path / "late" / "1" / "model.onnx").unlink()
         (tmp_path / "late" / "config.pbtxt").unlink()
@@ -194,8 +209,8 @@ def test_models_of_the_repository_come_and_go(tmp_path):
 
 def kill_one(server):
     before = ended(server)
-    os.kill(children(server)[0], signal.SIGKILL)
-    wait_until(lambda: ended(server) == before + 1 and len(children(server)) == 2)
+    os.kill(server.children()[0], signal.SIGKILL)
+    wait_until(lambda: ended(server) == before + 1 and len(server.children()) == 2)
 
 
 def test_clients_load_and_unload_models(tmp_path):
@@ -265,11 +280,23 @@ def test_a_model_that_a_client_sends_ends_no_other(tmp_path):
         assert server.stop() == 0
 
 
-@pytest.mark.parametrize("option", [("--share-prefixes", "on"), ("--accelerator-control",)])
+@pytest.mark.parametrize("option", [("--share-prefixes", "on")])
 def test_what_does_not_go_with_it(tmp_path, option):
     save_div(tmp_path)
-    done = subprocess.run([BINARY, "serve", "--repository", tmp_path, "--isolate", *option], capture_output=True, text=True)
-    assert done.returncode == 2 and "--isolate does not go with " + " ".join(option) in done.stderr
+    done = subprocess.run([BINARY, "serve", "--repository", tmp_path, "--isolate", "on", *option], capture_output=True, text=True)
+    assert done.returncode == 2 and "--isolate on does not go with " + " ".join(option) in done.stderr
+
+
+def test_what_cannot_start_ends_as_without_it(tmp_path):
+    """The same status, and the same reason."""
+    save_div(tmp_path)
+    for options, status, reason in ((["--auth-token-file", tmp_path / "none"], 2, "--auth-token-file"),
+                                    (["--accelerators", "cuda:9"], 1, "accelerator ")):
+        for isolate in "on", "off":
+            done = subprocess.run([BINARY, "serve", "--repository", tmp_path, "--model-control-mode", "explicit", "--http-port", "0",
+                                   "--grpc-port", "0", "--metrics-port", "0", "--isolate", isolate, *options], capture_output=True, text=True,
+                                  env={"TSAN_OPTIONS": TSAN_OPTIONS, **os.environ})
+            assert (done.returncode, reason in done.stderr) == (status, True), done.stderr
 
 
 def test_nobody_else_is_such_a_child(tmp_path):

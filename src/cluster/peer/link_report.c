@@ -55,7 +55,8 @@ void link_report_add(struct link_report *report, const char *name, enum cluster_
     snprintf(row->name, sizeof(row->name), "%s", name);
 }
 
-void link_report_add_model(struct link_report *report, uint32_t place, const struct served_model *model) {
+void link_report_add_model(struct link_report *report, uint32_t place, const struct served_model *model,
+                           bool stranded) {
     if (report->model_count == report->model_room) {
         uint32_t room = report->model_room ? 2 * report->model_room : 16;
         struct link_model *grown = realloc(report->models, room * sizeof(*grown));
@@ -67,6 +68,7 @@ void link_report_add_model(struct link_report *report, uint32_t place, const str
     struct link_model *one = &report->models[report->model_count++];
     one->place = place;
     one->version = model->version;
+    one->stranded = stranded;
     one->slo_ns = model->best_effort ? 0 : model->slo_ns;
     snprintf(one->name, sizeof(one->name), "%s", model->name);
 }

@@ -40,6 +40,7 @@ struct link_row {
 struct link_model {
     uint32_t place; /* the model's number in the scheduler */
     uint32_t version;
+    bool stranded;  /* no accelerator that runs the model is in service */
     int64_t slo_ns; /* 0: best effort */
     char name[MODEL_NAME_MAX];
 };
@@ -65,7 +66,7 @@ void link_report_free(struct link_report *report);
 bool link_report_begin(struct link_report *report, int64_t now_ns, int64_t *until_ns);
 void link_report_add(struct link_report *report, const char *name, enum cluster_role role, uint32_t number,
                      const struct peer *peer, const struct health *health, int64_t now_ns);
-void link_report_add_model(struct link_report *report, uint32_t place, const struct served_model *model);
+void link_report_add_model(struct link_report *report, uint32_t place, const struct served_model *model, bool stranded);
 void link_report_end(struct link_report *report, const struct link_totals *totals);
 
 /* ---- any thread ---- */

@@ -358,6 +358,15 @@ static void end(struct backend_link *l, int64_t now_ns, int64_t *until_ns) {
     *until_ns = now_ns + END_LOOK_NS < *until_ns ? now_ns + END_LOOK_NS : *until_ns;
 }
 
+/* Shows others the state of accelerator 0 (backend_link_config.state), once it has joined for the first time. */
+static void state_show(const struct backend_link *l) {
+    const struct accelerator_queue *q = &l->queues[0];
+    uint8_t state = q->told ? ACCELERATOR_SERVING : q->first || q->out ? ACCELERATOR_LEAVING : ACCELERATOR_GONE;
+    if (l->config.state && (q->told || q->leaves) &&
+        atomic_load_explicit(l->config.state, memory_order_relaxed) != state)
+        atomic_store_explicit(l->config.state, state, memory_order_relaxed); /* a word on its own */
+}
+
 static int64_t turn(void *owner, int64_t now_ns) {
     struct backend_link *l = owner;
     int64_t until_ns = TIME_NEVER;
@@ -377,6 +386,7 @@ static int64_t turn(void *owner, int64_t now_ns) {
     backend_queues_look(l, now_ns, &until_ns);
     if (atomic_load_explicit(&l->quiesced, memory_order_relaxed)) /* a lone flag */
         end(l, now_ns, &until_ns);
+    state_show(l);
     report(l, now_ns, &until_ns);
     publish(l);
     return more ? 0 : until_ns;

@@ -26,7 +26,8 @@ struct backend_link_config {
     struct tls *tls;                       /* TLS of the connections over TCP, outlives the link; NULL: plain text */
     int64_t beat_ns;                       /* time between heartbeats */
     const struct served_model *models;     /* [model_count] models; the READY ones are offered to the scheduler */
-    bool told_of_models;                   /* only models named by backend_link_model_comes() are offered */
+    bool twins;          /* all backends have the same models and configurations (`serve --isolate`) */
+    bool told_of_models; /* only models named by backend_link_model_comes() are offered */
     uint32_t model_count;
     const char *types[ACCELERATOR_TYPES_MAX];                     /* [type_count] names of types */
     const struct profile *const *profiles[ACCELERATOR_TYPES_MAX]; /* [type_count][model_count] profiles; NULL: the model
@@ -34,6 +35,8 @@ struct backend_link_config {
     uint32_t type_count;
     const uint8_t *accelerator_type; /* [wiring->accelerators] type of each accelerator */
     uint64_t inputs_bytes_max;       /* bound of the memory for pulled inputs */
+    _Atomic uint8_t *state; /* place for the enum accelerator_state of accelerator 0, from when the backend has joined
+                               on; NULL: none */
 };
 
 /* 0 or -errno with a sentence. */

@@ -11,6 +11,7 @@
 #include "cluster/roles/aside.h"
 #include "cluster/roles/backend_link_state.h"
 #include "core/system/log.h"
+#include "model/engine/fingerprint.h"
 
 #define LOOK_NS (5 * NS_PER_MS) /* time between looks while models go */
 
@@ -71,6 +72,28 @@ static void unoffered_set(struct backend_link *l, uint32_t m, const char *why) {
     offer->unoffered = why ? strdup(why) : NULL;
 }
 
+/* Writes the description of a model. In a cluster, backends may run one model in batches of different sizes, on
+ * accelerators of different kinds. Twins run it alike: there, a model that comes with another such configuration is
+ * another model, which replaces the one before; so the fingerprint of its contents is made to tell. NULL with a
+ * sentence.
+ */
+static char *description_write(const struct backend_link *l, uint32_t m, const struct described_profile *profiles,
+                               uint32_t count, struct sy_error *err) {
+    const struct served_model *model = &l->config.models[m];
+    struct served_model *told = l->config.twins ? malloc(sizeof(*told)) : NULL;
+    char configured[128], *text;
+    if (told) {
+        served_model_copy(told, model);
+        int length = snprintf(configured, sizeof(configured), "%s %u %d %llx", model->contents, model->batch_max,
+                              (int)model->instances.kind, (unsigned long long)model->instances.gpus_named);
+        struct fingerprint fingerprint = fingerprint_bytes(configured, (size_t)length);
+        fingerprint_format(&fingerprint, told->contents);
+    }
+    text = model_description_write(told ? told : model, profiles, count, NULL, err);
+    free(told);
+    return text;
+}
+
 static void model_tell(struct backend_link *l, uint32_t m) {
     const struct backend_link_config *c = &l->config;
     struct described_profile profiles[ACCELERATOR_TYPES_MAX];
@@ -81,7 +104,7 @@ static void model_tell(struct backend_link *l, uint32_t m) {
     struct sy_error err = {""};
     l->offers[m].told = TOLD_MODEL;
     unoffered_set(l, m, NULL);
-    char *text = model_description_write(&c->models[m], profiles, count, NULL, &err);
+    char *text = description_write(l, m, profiles, count, &err);
     size_t bytes = text ? strlen(text) : 0;
     if (!text) {
         unoffered_set(l, m, err.text);

@@ -500,15 +500,20 @@ static bool outlasts(const struct frontend_link *l, uint32_t local) {
     return l->config.ops->outlasts && l->config.ops->outlasts(l->config.context, local);
 }
 
-/* A model whose successor is not ready here goes on until that is, and until its last requests have come in whole: the
- * scheduler and the backend wait for the answer. */
+/* A model whose successor is not ready here goes on until that is. Else no client can ask for it any more, and it goes
+ * on until its last requests have come in whole. The scheduler and the backend wait for the answer. */
 static void model_is_to_end(struct frontend_link *l, uint32_t remote) {
-    for (uint32_t local = 0; local < l->config.models_max; local++)
-        if (l->remote_of_local[local] == remote && outlasts(l, local)) {
+    for (uint32_t local = 0; local < l->config.models_max; local++) {
+        if (l->remote_of_local[local] != remote)
+            continue;
+        if (!outlasts(l, local))
+            l->config.ops->gone(l->config.context, local);
+        if (outlasts(l, local)) {
             l->ends[local] = remote;
             l->look_ns = 0;
             return;
         }
+    }
     model_ends(l, remote);
 }
 
@@ -689,7 +694,9 @@ static int64_t turn(void *owner, int64_t now_ns) {
         }
         until_ns = l->sweep_ns < until_ns ? l->sweep_ns : until_ns;
     }
-    if (now_ns >= l->look_ns && !l->loop.lent) { /* look() waits for frontends: one may be taking this turn */
+    bool due = atomic_load_explicit(&l->look_due, memory_order_relaxed) || now_ns >= l->look_ns; /* set below */
+    if (due && !l->loop.lent) { /* look() waits for frontends: one may be taking this turn */
+        atomic_exchange_explicit(&l->look_due, false, memory_order_acquire); /* with frontend_link_look() */
         bool forgets = models_forget(l, now_ns), soon = l->config.ops->look(l->config.context), ends = models_end(l);
         waiting_look(l);
         l->look_ns = now_ns + (forgets || soon || ends ? LOOK_NS : REST_NS);
@@ -802,6 +809,11 @@ void frontend_link_stop(struct frontend_link *l) {
     uplink_leave(&l->uplink);
     link_loop_stop(&l->loop);
     link_free(l);
+}
+
+void frontend_link_look(struct frontend_link *l) {
+    atomic_store_explicit(&l->look_due, true, memory_order_release); /* with turn() */
+    doorbell_ring(l->loop.bell);
 }
 
 struct link_report *frontend_link_report(struct frontend_link *l) {

@@ -66,5 +66,8 @@ int frontend_link_start(struct frontend_link **link, const struct frontend_link_
  * the frontends are freed. NULL is allowed. */
 void frontend_link_stop(struct frontend_link *link);
 
+/* Has the owner's look() called in the next turn, which comes at once. Any thread. */
+void frontend_link_look(struct frontend_link *link);
+
 /* The report for the metrics page. */
 struct link_report *frontend_link_report(struct frontend_link *link);

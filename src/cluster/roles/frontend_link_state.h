@@ -85,6 +85,7 @@ struct frontend_link {
     struct backend **backends;     /* [backend_room] backends by place; NULL: a free place */
     uint32_t backend_room, backend_count;
     int64_t sweep_ns, look_ns;          /* times of the next search for late requests, and of the next ops->look() */
+    _Atomic bool look_due;              /* another thread wants ops->look() to be called at once */
     int64_t cut_ns;                     /* earliest cut_ns of a cancelled request; TIME_NEVER: there is none */
     uint32_t results_rung;              /* requests that came back in this turn */
     uint64_t lost[LOST_REASONS], again; /* requests lost, by reason; requests sent to a scheduler again */

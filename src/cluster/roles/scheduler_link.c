@@ -765,9 +765,25 @@ static const struct standby_ops standby_ops = {lead, stand_down};
 
 /* ---- turns ---- */
 
+/* The classes of which an accelerator is in service, or soon will be, a bit each. */
+static uint32_t classes_serving(const struct scheduler_link *l) {
+    uint32_t serving = 0;
+    for (uint32_t a = 0; a < l->accelerators_most; a++) {
+        const struct accelerator_place *place = &l->accelerators[a];
+        const struct member *m = place->member;
+        if (!place->up && !(place->switches && place->joined))
+            continue;
+        serving |= 1u << place->class;
+        for (uint32_t i = 0; m && i < m->class_count; i++)
+            serving |= m->classes[i] == place->class ? 1u << m->targets[i] : 0;
+    }
+    return serving;
+}
+
 static void report(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) {
     if (!link_report_begin(&l->report, now_ns, until_ns))
         return;
+    uint32_t serving = classes_serving(l);
     list_for_each (node, &l->members) {
         const struct member *m = list_entry(node, struct member, node);
         if (m->known)
@@ -776,7 +792,8 @@ static void report(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) 
     for (uint32_t i = 0; i < l->catalogue->known_count; i++) {
         const struct known_model *known = &l->catalogue->known[i];
         if (known->model && known->place != CATALOGUE_NONE)
-            link_report_add_model(&l->report, known->place, known->model);
+            link_report_add_model(&l->report, known->place, known->model,
+                                  (catalogue_runs_on(l->catalogue, i) & serving) == 0);
     }
     link_report_end(&l->report, &(struct link_totals){.role = ROLE_SCHEDULER,
                                                       .ready = scheduler_link_leads(l),

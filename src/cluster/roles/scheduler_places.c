@@ -63,8 +63,9 @@ int member_model(struct scheduler_link *l, struct member *m, const char *head, u
     if (!brought)
         return error_set(err, -ENOMEM, "no memory for a member's models");
     int rc = catalogue_bring(l->catalogue, head + sizeof(number), bytes - sizeof(number), brought, &why);
-    if (rc < 0) { /* the backend's other models may be accepted */
-        log_error("model not taken", "backend=%s reason=\"%s\"", m->hello.name, why.text);
+    if (rc < 0) {                                 /* the backend's other models may be accepted */
+        if (rc != -EEXIST || !l->config.backends) /* all of `serve --isolate` replace a model, one after the other */
+            log_error("model not taken", "backend=%s reason=\"%s\"", m->hello.name, why.text);
         return late_note(l, m, number, head + sizeof(number), bytes - (uint32_t)sizeof(number), rc, &why, err);
     }
     brought->number = number;
@@ -430,6 +431,7 @@ static void place_serve(struct scheduler_link *l, uint32_t p) {
     l->places[p].state = PLACE_SERVING;
     l->places_moving--;
     known->place = p;
+    l->report.due_ns = 0; /* who hears of the model finds it there */
     FOR_EACH_FRONTEND(l, m)
     serve_tell(l, m, p);
     if (before != CATALOGUE_NONE)
@@ -590,9 +592,12 @@ static bool reconcile(struct scheduler_link *l) {
         } else if (!runs_on && served && is_awaited(c, catalogue_successor(c, i))) {
             left = true; /* frontends must be told of that one first */
         } else if (!runs_on && served) {
-            log_warn("model has no backend any more", "model=%s version=%u", known->model->name, known->model->version);
+            if (!known->unloaded)
+                log_warn("model has no backend any more", "model=%s version=%u", known->model->name,
+                         known->model->version);
             place_leave(l, known->place);
             known->place = CATALOGUE_NONE;
+            l->report.due_ns = 0;
         } else if (!runs_on && known->backends == 0 && !known->told && !is_placed(l, i)) {
             catalogue_forget(c, i);
             left = true; /* another model may take its name */

@@ -1,5 +1,6 @@
-/* running.h - what an executor counts; the requests that a backend runs just now, in memory that its frontend maps,
- * too. If a signal ends the backend, these requests, and no others, were in its last run.
+/* running.h - what an executor counts; the requests that a backend runs just now, and whether its accelerator is in
+ * service, in memory that its frontend maps, too. If a signal ends the backend, these requests, and no others, were in
+ * its last run.
  *
  * The backend's executor writes the memory; the frontend's link thread reads it once the backend is lost, any thread of
  * the frontend the counters. The memory outlives the backend. The next backend gets it, and writes there only after it
@@ -10,7 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define RUNNING_MAX 1024 /* requests of a run */
+#define RUNNING_MAX    1024      /* requests of a run */
+#define RUNNING_STARTS UINT8_MAX /* state of an accelerator whose backend has not joined the scheduler yet */
 
 /* Of an accelerator. */
 struct executor_counters {
@@ -20,9 +22,10 @@ struct executor_counters {
 };
 
 struct running {
-    uint32_t parent; /* process id of the frontend, which sets it before the backend starts */
-    char token[64];  /* token by which the frontend lets the backend in; set before the backend starts */
-    char type[64];   /* type of the accelerator; set before the incarnation */
+    uint32_t parent;       /* process id of the frontend, which sets it before the backend starts */
+    char token[64];        /* token by which the frontend lets the backend in; set before the backend starts */
+    _Atomic bool drained;  /* order of clients: the accelerator leaves, in later backends, too */
+    _Atomic uint8_t state; /* enum accelerator_state (sched/threads/wiring.h), or RUNNING_STARTS */
     struct executor_counters counters;
     _Atomic uint64_t incarnation;  /* incarnation of the backend (cluster/peer/hello.h); 0: none has begun to serve */
     _Atomic uint32_t count;        /* number of requests in the run; 0: nothing runs */

@@ -19,6 +19,8 @@
 
 struct inbox;
 
+#define ORDER_VERSIONS_MAX 16
+
 enum order_kind {
     ORDER_LOAD,
     ORDER_UNLOAD,
@@ -40,6 +42,7 @@ struct repository_order {
     /* the answer */
     unsigned status; /* 200, or another status with the sentence `error` */
     struct sy_error error;
+    uint32_t version_count, versions[ORDER_VERSIONS_MAX]; /* [version_count] first versions that were loaded */
 };
 
 /* Shared by all frontends and the thread that carries out orders; outlives both. */

@@ -39,6 +39,7 @@ struct isolated_backend {
     pid_t pid; /* process; 0: none runs */
     int running_fd;
     uint64_t joined;  /* incarnation of the last process that joined */
+    bool drained;     /* order to the accelerator of which the process knows */
     int64_t later_ns; /* delay between the last end and the next start */
     int64_t again_ns; /* time of the next start */
     const struct accelerator_group *group;
@@ -49,15 +50,17 @@ struct isolated {
     struct isolated_config config;
     struct isolated_backend *backends; /* [count] */
     struct running **running;          /* [count] */
+    const char **types;                /* [count] */
     uint32_t count;
     int token_fd, port;
     char token_file[32];
     isolated_channel *channels;   /* [count] */
     struct repository_desk *desk; /* NULL: nobody takes the channels */
     pthread_t thread;
-    bool started;
+    _Atomic bool started; /* the thread runs */
     int64_t timeout_ns;
-    _Atomic bool stop; /* order to the thread to end; `timeout_ns` is set before */
+    _Atomic bool failed; /* isolated_failed() */
+    _Atomic bool stop;   /* order to the thread to end; `timeout_ns` is set before */
 };
 
 const char *isolated_token_file(const struct isolated *isolated) {
@@ -70,6 +73,16 @@ uint32_t isolated_count(const struct isolated *isolated) {
 
 struct running *const *isolated_running(const struct isolated *isolated) {
     return isolated->running;
+}
+
+const char *const *isolated_types(const struct isolated *isolated) {
+    return isolated->types;
+}
+
+void isolated_ring(void *isolated) {
+    struct isolated *d = isolated;
+    if (atomic_load_explicit(&d->started, memory_order_acquire)) /* with isolated_start() */
+        pthread_kill(d->thread, SIGCHLD);
 }
 
 /* ---- memory and token shared with the backends ---- */
@@ -97,6 +110,7 @@ static int running_make(struct isolated *d, uint32_t n, struct sy_error *err) {
     if (!d->running[n])
         return error_set(err, fd < 0 ? fd : -ENOMEM, "no memory to share with the backends");
     d->running[n]->parent = (uint32_t)getpid();
+    atomic_init(&d->running[n]->state, RUNNING_STARTS);
     return 0;
 }
 
@@ -112,6 +126,7 @@ static void isolated_free(struct isolated *d) {
     free(d->channels);
     if (d->token_fd >= 0)
         close(d->token_fd);
+    free(d->types);
     free(d->running);
     free(d->backends);
     free(d);
@@ -127,8 +142,9 @@ int isolated_create(struct isolated **isolated, const struct isolated_config *co
         d->count += config->groups[g].count;
     d->backends = calloc(d->count, sizeof(*d->backends));
     d->running = calloc(d->count, sizeof(*d->running));
+    d->types = calloc(d->count, sizeof(*d->types));
     d->channels = calloc(d->count, sizeof(*d->channels));
-    int rc = d->backends && d->running && d->channels ? 0 : error_set(err, -ENOMEM, "out of memory");
+    int rc = d->backends && d->running && d->types && d->channels ? 0 : error_set(err, -ENOMEM, "out of memory");
     for (uint32_t n = 0; rc == 0 && n < d->count; n++) {
         d->backends[n].running_fd = -1;
         atomic_init(&d->channels[n], -1);
@@ -137,6 +153,7 @@ int isolated_create(struct isolated **isolated, const struct isolated_config *co
         for (uint32_t i = 0; rc == 0 && i < config->groups[g].count; i++, n++) {
             d->backends[n].group = &config->groups[g];
             d->backends[n].device = i;
+            d->types[n] = config->groups[g].type;
             rc = running_make(d, n, err);
         }
     rc = rc < 0 ? rc : token_make(d, err);
@@ -203,7 +220,7 @@ static void arguments_fill(const struct isolated *d, uint32_t n, struct argument
     else
         argument_add(a, "--pin=%d", core);
     if (s->control_mode != CONTROL_NONE) {
-        argument_add(a, "--model-control-mode=%s", s->control_mode == CONTROL_POLL ? "poll" : "explicit");
+        argument_add(a, "--model-control-mode=explicit"); /* the parent follows the repository (isolated_orders.h) */
         argument_add(a, "--repository-poll-secs=%.17g", s->poll_secs);
         argument_add(a, "--max-models=%lld", (long long)s->max_models);
     }
@@ -271,12 +288,17 @@ static void backend_start(struct isolated *d, uint32_t n) {
 static void backend_ended(struct isolated *d, uint32_t n, int status, int64_t now_ns) {
     struct isolated_backend *b = &d->backends[n];
     uint64_t incarnation = atomic_load_explicit(&d->running[n]->incarnation, memory_order_relaxed);
+    atomic_store_explicit(&d->running[n]->state, RUNNING_STARTS, memory_order_relaxed); /* nobody else writes it now */
     bool joined = incarnation != b->joined;
     b->pid = 0;
     b->joined = incarnation;
     b->later_ns = joined ? 0 : b->later_ns ? 2 * b->later_ns : AGAIN_NS;
     b->later_ns = b->later_ns < AGAIN_MOST ? b->later_ns : AGAIN_MOST;
     b->again_ns = now_ns + b->later_ns;
+    if (WIFEXITED(status) && incarnation == 0) {
+        atomic_store_explicit(&d->failed, true, memory_order_relaxed); /* a lone flag */
+        return;
+    }
     if (WIFSIGNALED(status))
         log_error("backend ended; it is started again",
                   "accelerator=%u requests=%u reason=\"killed by signal %d (%s)\"", n,
@@ -295,8 +317,12 @@ static int64_t backends_look(struct isolated *d, int64_t now_ns) {
         int status;
         if (b->pid > 0 && waitpid(b->pid, &status, WNOHANG) == b->pid)
             backend_ended(d, n, status, now_ns);
+        bool drained = atomic_load_explicit(&d->running[n]->drained, memory_order_relaxed); /* a lone flag */
         if (b->pid == 0 && now_ns >= b->again_ns)
-            backend_start(d, n);
+            backend_start(d, n); /* it looks at its orders once it can take ISOLATED_LOOK */
+        else if (b->pid > 0 && drained != b->drained)
+            kill(b->pid, ISOLATED_LOOK);
+        b->drained = drained;
         if (b->pid == 0 && b->again_ns < until_ns)
             until_ns = b->again_ns;
     }
@@ -351,8 +377,12 @@ static void *isolated_main(void *context) {
 int isolated_start(struct isolated *d, int scheduler_port, struct sy_error *err) {
     d->port = scheduler_port;
     int rc = -pthread_create(&d->thread, NULL, isolated_main, d);
-    d->started = rc == 0;
+    atomic_store_explicit(&d->started, rc == 0, memory_order_release); /* with isolated_ring() */
     return rc < 0 ? error_set(err, rc, "no thread to start the backends: %s", strerror(-rc)) : 0;
+}
+
+bool isolated_failed(const struct isolated *d) {
+    return atomic_load_explicit(&d->failed, memory_order_relaxed); /* a lone flag */
 }
 
 void isolated_stop(struct isolated *d, int64_t timeout_ns) {

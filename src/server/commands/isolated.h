@@ -32,13 +32,22 @@ struct running *const *isolated_running(const struct isolated *isolated);
 /* The channels to new processes, for orders (server/process/isolated_orders.h). The bell of `desk` rings when there is
  * a new one. Call it before isolated_start(). */
 isolated_channel *isolated_channels(struct isolated *isolated, struct repository_desk *desk);
+/* The type of each backend's accelerator. */
+const char *const *isolated_types(const struct isolated *isolated);
+/* `drained` of some struct running has changed: has the backends look. Any thread, until isolated_stop(). */
+void isolated_ring(void *isolated);
 /* Starts the thread, which starts the backends. All threads of the process must block SIGCHLD. 0 or -errno with a
  * sentence. */
 int isolated_start(struct isolated *isolated, int scheduler_port, struct sy_error *err);
+/* Whether a backend has ended by itself, having said why, before any backend of its accelerator served: the server
+ * cannot start. Any thread. */
+bool isolated_failed(const struct isolated *isolated);
 /* Ends the backends, each at the latest `timeout_ns` from now, and frees everything. NULL is allowed. */
 void isolated_stop(struct isolated *isolated, int64_t timeout_ns);
 
 #define ISOLATED_STOP SIGUSR1 /* ends a child, which ignores what a terminal or a service manager sends to all */
+#define ISOLATED_LOOK                                                                                                  \
+    SIGURG /* has a child look at its orders (running.h); does nothing before the child waits for it */
 
 /* In a child, before it does anything else: hides all GPUs but its own, ignores SIGTERM, SIGINT and SIGHUP, and sets
  * the settings that only its parent tells. False: the process was not started by `serve --isolate`, or that parent has

@@ -16,9 +16,11 @@ static const struct option_row rows[] = {
     OPTION_FLAG(
         struct serve_settings, accelerator_control, "accelerator-control",
         "clients may drain accelerators and have them join; with --model-control-mode explicit they always may"),
-    OPTION_FLAG(struct serve_settings, isolate, "isolate",
-                "each accelerator has a process of its own, so that a model that crashes ends only that, which is "
-                "started again at once (docs/serve.md)"),
+    OPTION_CHOICE(
+        struct serve_settings, isolate, "isolate", "auto|off|on",
+        "whether each accelerator has a process of its own, so that a model that crashes ends only that, which "
+        "is started again at once (docs/serve.md); auto: where clients may send models, with "
+        "--model-control-mode explicit"),
     OPTION_HEADING("Scheduling"),
     SERVING_ROWS_SCHEDULER,
     OPTION_INT(struct serve_settings, epoch_s, "epoch", "SECONDS", 0, 86400,

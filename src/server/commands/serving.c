@@ -27,7 +27,6 @@
 #include "front/net/frontend_config.h"
 #include "model/config/model_name.h"
 #include "model/repository/model_index.h"
-#include "model/repository/repository_look.h"
 #include "server/commands/autoscale_option.h"
 #include "server/commands/cli.h"
 #include "server/commands/cluster_tls.h"
@@ -400,7 +399,7 @@ static uint32_t frontends_auto(const struct serve_settings *s, enum wiring_link 
         others += plan->groups[i].kind == ACCELERATOR_CPU ? plan->groups[i].count : 0;
     uint32_t count = frontends_for(machine_cores(), others, (uint64_t)s->inputs_mib, (uint64_t)s->body_mib,
                                    (uint32_t)s->connections);
-    bool of_cluster = role == LINK_FRONTEND || s->isolate;
+    bool of_cluster = role == LINK_FRONTEND || s->isolate == ISOLATE_ON;
     return of_cluster && count > frontends_most(s) ? frontends_most(s) : count;
 }
 
@@ -588,7 +587,8 @@ static bool wait_until_ready(struct server *server, const sigset_t *signals) {
     while (!server_is_ready(server)) {
         int signal_number = sigtimedwait(signals, NULL, &every);
         server_watch(server);
-        if (signal_number < 0 || signal_number == SIGHUP)
+        server_obey_parent(server);
+        if (signal_number < 0 || signal_number == SIGHUP || signal_number == ISOLATED_LOOK)
             continue;
         say_stopping(signal_number);
         return false;
@@ -612,9 +612,11 @@ static void wait_for_signal(struct server *server, const struct serve_plan *plan
     int64_t next_ns = clock_now_ns() + every_ns;
     int signal_number;
 
-    while ((signal_number = signal_until(signals, next_ns)) < 0 || signal_number == SIGHUP) {
+    while ((signal_number = signal_until(signals, next_ns)) < 0 || signal_number == SIGHUP ||
+           signal_number == ISOLATED_LOOK) {
         if (signal_number == SIGHUP)
             reload(plan);
+        server_obey_parent(server);
         next_ns = time_due_again(next_ns, every_ns, clock_now_ns());
         server_watch(server);
         server_outages(server);
@@ -633,12 +635,48 @@ static void signals_block(sigset_t *signals, bool isolated) {
     sigemptyset(signals);
     if (isolated) {
         sigaddset(signals, ISOLATED_STOP);
+        sigaddset(signals, ISOLATED_LOOK);
     } else {
         sigaddset(signals, SIGTERM);
         sigaddset(signals, SIGINT);
         sigaddset(signals, SIGHUP);
     }
     pthread_sigmask(SIG_BLOCK, signals, NULL);
+}
+
+static int check_isolate(const struct serve_settings *s, struct sy_error *err) {
+    const char *with = s->scenario ? "--scenario" : s->share_prefixes ? "--share-prefixes on" : NULL;
+    return with ? error_set(err, -EINVAL, "--isolate on does not go with %s", with) : 0;
+}
+
+/* Decides on processes for the accelerators of `symphony serve`, if the user does not: they are the default where
+ * clients may send models. */
+static void isolate_choose(struct serve_settings *s) {
+    struct accelerator_group groups[ACCELERATOR_TYPES_MAX];
+    struct sy_error err;
+    int types = s->accelerators ? accelerators_parse(s->accelerators, groups, ACCELERATOR_TYPES_MAX, &err) : 1;
+    bool emulated = s->scenario || (s->accelerators && types == 1 && groups[0].kind == ACCELERATOR_EMULATED);
+    if (s->isolate != ISOLATE_AUTO)
+        return;
+    s->isolate = ISOLATE_OFF;
+    s->isolate_said = !emulated; /* else nothing runs that could crash */
+    if (s->control_mode != CONTROL_EXPLICIT || emulated)
+        return;
+    /* a process that has one type of accelerators does not know which others an instance_group could mean */
+    s->isolate_not = types > 1 ? "accelerators of several types" : s->share_prefixes ? "--share-prefixes on" : NULL;
+    s->isolate = types < 0 || s->isolate_not ? ISOLATE_OFF : ISOLATE_ON;
+}
+
+/* Logs what isolate_choose() has chosen, and how to have it otherwise. */
+static void say_isolation(const struct serve_settings *s) {
+    if (!s->isolate_said)
+        return;
+    if (s->isolate == ISOLATE_ON)
+        log_info("clients may send models: each accelerator has a process of its own", "instead=\"--isolate off\"");
+    else if (s->isolate_not)
+        log_warn("clients may send models, and one that crashes ends the server", "reason=\"%s\"", s->isolate_not);
+    else
+        log_info("a model that crashes ends the server", "instead=\"--isolate on\"");
 }
 
 static int serve(const char *command, enum wiring_link role, const struct serve_settings *settings) {
@@ -672,8 +710,7 @@ static int serve(const char *command, enum wiring_link role, const struct serve_
     if (wait_until_ready(server, &signals)) {
         if (role == LINK_NONE) {
             say_ready(server, &plan.config);
-            if (settings->control_mode == CONTROL_EXPLICIT)
-                log_info("clients may send models, and one that crashes ends this process", "instead=--isolate");
+            say_isolation(settings);
         } else {
             say_role_ready(server, role);
         }
@@ -706,21 +743,13 @@ static int serve(const char *command, enum wiring_link role, const struct serve_
  * time models that prepare inputs are opened, and models get their places. */
 #define OPENING_NS (2 * NS_PER_S)
 
-static int check_isolate(const struct serve_settings *s, struct sy_error *err) {
-    const char *with = s->scenario              ? "--scenario"
-                       : s->share_prefixes      ? "--share-prefixes on"
-                       : s->accelerator_control ? "--accelerator-control"
-                                                : NULL;
-    return with ? error_set(err, -EINVAL, "--isolate does not go with %s", with) : 0;
-}
-
 /* The parts of `serve --isolate`. The frontend's and the scheduler's threads are in this process, as two servers that
  * are joined by a link. */
 struct isolation {
     struct serve_settings settings[3]; /* settings of the backends, the scheduler, the frontend */
     struct serve_plan backend, scheduler, frontend;
     struct isolated *isolated;
-    struct repository_desk *desk; /* orders to load and unload models, with CONTROL_EXPLICIT; else NULL */
+    struct repository_desk *desk; /* orders to load and unload models; NULL: models do not come and go */
     struct isolated_orders *orders;
     struct model_absent *aside; /* [aside_count] models that were set aside at the start */
     uint32_t aside_count;
@@ -785,34 +814,22 @@ static int isolation_plan(struct isolation *i, const struct serve_settings *sett
     return 0;
 }
 
-/* Starts the thread for orders, which first loads the models of --load-model, and then all processes. */
+/* Starts the thread for orders, which first loads the models of the start, and then all processes. */
 static int isolation_start(struct isolation *i, const struct serve_settings *settings, struct server *scheduler,
                            struct server *frontend, struct sy_error *err) {
     int rc = 0;
     if (i->desk) {
-        struct isolated_orders_config config = {
+        const struct isolated_orders_config config = {
             .desk = i->desk,
             .channels = isolated_channels(i->isolated, i->desk),
             .count = isolated_count(i->isolated),
+            .follows = settings->control_mode == CONTROL_POLL,
             .names = settings->load_models,
             .name_count = settings->load_model_count,
             .from = {.paths = settings->repositories, .count = settings->repository_count},
             .look_ns = (int64_t)(settings->poll_secs * (double)NS_PER_S),
             .frontend = frontend};
-        const char *names[LOAD_MODELS_MAX];
-        struct repository_entry *entries = NULL;
-        if (config.name_count == 1 && strcmp(config.names[0], "*") == 0) {
-            if ((rc = repository_look(&config.from, &entries, &config.name_count, err)) < 0) {
-                free(entries);
-                return rc;
-            }
-            config.name_count = config.name_count < LOAD_MODELS_MAX ? config.name_count : LOAD_MODELS_MAX;
-            for (uint32_t m = 0; m < config.name_count; m++)
-                names[m] = entries[m].name;
-            config.names = names;
-        }
         rc = isolated_orders_start(&i->orders, &config, err);
-        free(entries);
     }
     return rc < 0 ? rc : isolated_start(i->isolated, server_ports(scheduler).cluster, err);
 }
@@ -832,7 +849,7 @@ static int isolation_frontend(struct isolation *i, const struct serve_settings *
     frontend->max_models = i->settings[0].max_models;
     frontend->control_mode = CONTROL_NONE; /* the children have the models */
     frontend->load_model_count = 0;
-    if (settings->control_mode == CONTROL_EXPLICIT && !(i->desk = repository_desk_create()))
+    if (settings->control_mode != CONTROL_NONE && !(i->desk = repository_desk_create()))
         return error_set(err, -ENOMEM, "out of memory");
     frontend->decisions = NULL;
     if (!frontend->frontends) /* with the cores that no other thread of this machine needs */
@@ -840,17 +857,20 @@ static int isolation_frontend(struct isolation *i, const struct serve_settings *
     int rc = make_plan(frontend, LINK_FRONTEND, &i->frontend, err);
     i->frontend.config.executor_cores = i->backend.config.executor_cores;
     i->frontend.config.scheduler = scheduler;
-    i->frontend.config.desk = i->desk;
+    i->frontend.config.desk = settings->control_mode == CONTROL_EXPLICIT ? i->desk : NULL;
     i->frontend.config.aside = i->aside;
     i->frontend.config.aside_count = i->aside_count;
     i->frontend.cluster.running = isolated_running(i->isolated);
     i->frontend.cluster.running_count = isolated_count(i->isolated);
+    i->frontend.cluster.running_types = isolated_types(i->isolated);
+    i->frontend.cluster.running_ring = isolated_ring;
+    i->frontend.cluster.running_context = i->isolated;
     return rc;
 }
 
-/* Sleeps until all backends have joined, and all models to serve from the start are served. False: a signal asks the
- * server to end before. */
-static bool wait_until_heard(struct isolation *i, struct server *frontend, const sigset_t *signals) {
+/* Sleeps until all backends have joined, and all models to serve from the start are served. 0; -EINTR: a signal asks
+ * the server to end before; -ECHILD: a backend could not start. */
+static int wait_until_heard(struct isolation *i, struct server *frontend, const sigset_t *signals) {
     const struct deployment *d = &i->backend.deployment;
     uint32_t wanted = d->model_count - i->aside_count;
     int64_t until_ns = TIME_NEVER;
@@ -860,14 +880,16 @@ static bool wait_until_heard(struct isolation *i, struct server *frontend, const
         const struct model_index *models = server_models_lock(frontend);
         if (!models->partial && until_ns == TIME_NEVER)
             until_ns = now_ns + OPENING_NS;
-        heard = !models->partial && (models->count >= wanted || i->settings[0].control_mode != CONTROL_NONE);
+        heard = !models->partial && (i->orders ? isolated_orders_ready(i->orders) : models->count >= wanted);
         server_models_unlock(frontend);
+        if (isolated_failed(i->isolated))
+            return -ECHILD;
         if (signal_number < 0 || signal_number == SIGHUP)
             continue;
         say_stopping(signal_number);
-        return false;
+        return -EINTR;
     }
-    return true;
+    return 0;
 }
 
 static int serve_isolated(const char *command, const struct serve_settings *settings) {
@@ -888,13 +910,18 @@ static int serve_isolated(const char *command, const struct serve_settings *sett
     sigaddset(&ends, SIGCHLD);
     pthread_sigmask(SIG_BLOCK, &ends, NULL); /* the thread that watches them takes it */
     int rc = server_start(&scheduler, &i->scheduler.config, &err);
-    rc = rc < 0 ? rc : isolation_frontend(i, settings, scheduler, &err);
+    bool wrong =
+        rc == 0 && (rc = isolation_frontend(i, settings, scheduler, &err)) < 0; /* as a plan that fails above */
     rc = rc < 0 ? rc : server_start(&frontend, &i->frontend.config, &err);
     rc = rc < 0 ? rc : isolation_start(i, settings, scheduler, frontend, &err);
     if (rc < 0)
         fprintf(stderr, "symphony %s: %s\n", command, err.text);
-    if (rc == 0 && wait_until_heard(i, frontend, &signals)) {
+    int heard = rc < 0 ? rc : wait_until_heard(i, frontend, &signals);
+    if (heard == -ECHILD) { /* the process has printed why */
+        rc = heard;
+    } else if (heard == 0) {
         say_ready(frontend, &i->frontend.config);
+        say_isolation(settings);
         wait_for_signal(frontend, &i->frontend, &signals);
     }
     pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
@@ -908,7 +935,7 @@ static int serve_isolated(const char *command, const struct serve_settings *sett
         server_stop(scheduler, 0, 0);
     isolation_free(i);
     log_info("stopped", "%s", ended < 0 ? "requests_cut_off=true" : "");
-    return rc < 0 || ended < 0 ? CLI_FAILURE : CLI_OK;
+    return wrong ? CLI_USAGE : rc < 0 || ended < 0 ? CLI_FAILURE : CLI_OK;
 }
 
 int serving_run(const struct options *options, enum wiring_link role, int argc, char **argv) {
@@ -924,5 +951,8 @@ int serving_run(const struct options *options, enum wiring_link role, int argc, 
     temporary_folders_sweep();
     if (settings.isolated >= 0 && !isolated_begin(&settings))
         return cli_usage_error(options->command, "--isolated: it was not started by 'symphony serve --isolate'");
-    return settings.isolate ? serve_isolated(options->command, &settings) : serve(options->command, role, &settings);
+    if (role == LINK_NONE)
+        isolate_choose(&settings);
+    return settings.isolate == ISOLATE_ON ? serve_isolated(options->command, &settings)
+                                          : serve(options->command, role, &settings);
 }

@@ -10,6 +10,8 @@
 
 struct running;
 
+enum isolate { ISOLATE_AUTO, ISOLATE_OFF, ISOLATE_ON };
+
 struct serve_settings {
     const char *repositories[REPOSITORIES_MAX];
     uint32_t repository_count;
@@ -34,11 +36,14 @@ struct serve_settings {
     const char *join, *peers, *registry, *listen, *advertise, *cluster_host, *cluster_token_file, *cluster_cert,
         *cluster_key, *cluster_ca, *name, *fabric;
     int64_t cluster_port, accelerators_max;
-    int transport; /* transport of inputs: 1 + enum transport_kind; 0: the best there is */
+    int isolate;             /* enum isolate; ISOLATE_AUTO until serving_run() has decided */
+    bool isolate_said;       /* whether the log says what serving_run() has decided */
+    const char *isolate_not; /* reason why it is off although clients may send models; NULL: none */
+    int transport;           /* transport of inputs: 1 + enum transport_kind; 0: the best there is */
     double heartbeat_ms;
     int64_t isolated, isolated_device; /* number and device of a child of `serve --isolate`; -1: not a child */
     struct running *running;           /* memory in which a child of `serve --isolate` says what it runs; else NULL */
-    bool isolate, busy_poll, no_learn, no_grpc, no_metrics, shared_memory, auth_health, auth_metrics, tls_metrics;
+    bool busy_poll, no_learn, no_grpc, no_metrics, shared_memory, auth_health, auth_metrics, tls_metrics;
 };
 
 /* Reads an option --repository: one more repository. */

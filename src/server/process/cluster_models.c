@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cluster/roles/scheduler_link.h"
+#include "core/data/running.h"
 #include "core/system/clock.h"
 #include "core/system/log.h"
 #include "core/system/thread.h"
@@ -19,12 +21,14 @@
 #include "server/process/ensembles.h"
 #include "server/process/server_state.h"
 
-#define GONE "no backend of the cluster serves it"
-/* Requests of a model that was replaced may still be on their way in: a client sends a request's head, by which the
- * model is chosen, before its body. For this time the scheduler and the backend keep the old model for such requests;
- * where one backend has both models, requests of the new model may have to wait. An upload that takes longer is
- * refused. */
+/* Requests of a model that is gone may still be on their way in: a client sends a request's head, by which the model is
+ * chosen, before its body. For this time the scheduler and the backend keep the old model for such requests; where one
+ * backend has the old model and another one that took over, requests of the new model may have to wait. An upload that
+ * takes longer is refused. */
 #define UPLOADS_NS NS_PER_S
+/* With `serve --isolate`: time from when all processes run until the scheduler's report, which is made four times a
+ * second, tells of all of them. */
+#define REPORTED_NS NS_PER_S
 
 enum place_use { PLACE_FREE, PLACE_SERVING, PLACE_DRAINING };
 
@@ -40,8 +44,10 @@ struct opening {
 struct place {
     uint8_t use; /* enum place_use */
     bool able;   /* in an ensemble: whether its steps can run */
+    bool opened; /* the model has been READY: from then on it is listed, even while no accelerator runs it */
     uint64_t hash;
-    int64_t replaced_ns;     /* time at which another model of the same name and version took over; 0: none has */
+    int64_t gone_ns;         /* time since which no client can ask for the model, if it is draining */
+    bool replaced;           /* whether another model of the same name and version took over */
     struct opening *opening; /* thread that opens preparations, for a model that is not listed yet; NULL: none */
 };
 
@@ -63,6 +69,10 @@ struct cluster_models {
     bool told; /* whether the scheduler has told of all models at least once: before, clients would miss some */
     struct model_absent *absent; /* [absent_count] models that were set aside, or were served and are not now */
     uint32_t absent_count;
+    /* with `serve --isolate` */
+    bool idle;                           /* whether no accelerator is in service, and none soon will be */
+    bool stranded;                       /* whether models were set aside since no accelerator runs them */
+    int64_t started_ns;                  /* time at which a process was last seen to be starting */
     struct server_accelerators profiles; /* accelerators of one type, with profiles [count] by place; NULL: an ensemble,
                                           * or the place is free */
 };
@@ -212,6 +222,15 @@ static bool is_served(const struct cluster_models *m, const char *name) {
     return p < m->count;
 }
 
+/* Whether requests of a model that was unloaded are still to be answered. */
+static bool is_unloading(const struct cluster_models *m, const char *name) {
+    uint32_t p = 0;
+    while (p < m->count &&
+           (m->places[p].use != PLACE_DRAINING || m->places[p].replaced || strcmp(model_at(m, p)->name, name) != 0))
+        p++;
+    return p < m->count;
+}
+
 /* Adds the models that are not served. First, models that no backend has any more; if this process knows models
  * (server_models_know()), only those that are to be served. Second, known models that are not to be served. */
 static void absent_list(const struct cluster_models *m, struct model_absent *absent, uint32_t *absent_count) {
@@ -220,22 +239,32 @@ static void absent_list(const struct cluster_models *m, struct model_absent *abs
         if (!m->known || (known && known->state == MODEL_READY && !is_served(m, known->name)))
             absent[(*absent_count)++] = m->absent[i];
     }
-    for (uint32_t i = 0; m->known && i < m->known->count; i++)
-        if (m->known->models[i].state != MODEL_READY && !is_served(m, m->known->models[i].name))
-            absent[(*absent_count)++] = m->known->models[i];
+    for (uint32_t i = 0; m->known && i < m->known->count; i++) {
+        const struct model_absent *known = &m->known->models[i];
+        if (known->state == MODEL_READY || is_served(m, known->name))
+            continue;
+        struct model_absent *one = &absent[(*absent_count)++];
+        *one = *known;
+        if (known->state == MODEL_UNAVAILABLE && !known->failed && is_unloading(m, known->name)) {
+            one->state = MODEL_UNLOADING;
+            one->reason[0] = '\0';
+        }
+    }
 }
 
 /* Publishes the models that serve now. */
 static void publish(struct cluster_models *m) {
     uint32_t *listed = calloc(m->count + 1, sizeof(*listed)), count = 0, absent_count = 0;
     uint32_t known = m->known ? m->known->count : 0;
+    bool able = false;
     struct model_absent *absent = calloc(m->absent_count + known + m->count + 1, sizeof(*absent));
     if (listed && absent) {
         absent_list(m, absent, &absent_count);
         for (uint32_t i = 0; i < m->count; i++) {
             if (m->places[i].use != PLACE_SERVING || model_at(m, i)->ensemble)
                 continue;
-            if (served_model_state(model_at(m, i)) == MODEL_READY)
+            able |= served_model_state(model_at(m, i)) == MODEL_READY;
+            if (m->places[i].opened)
                 listed[count++] = i;
             else
                 absent[absent_count++] = absent_of(m, i);
@@ -246,8 +275,8 @@ static void publish(struct cluster_models *m) {
         log_error("models not published", "reason=\"out of memory\"");
     free(absent);
     free(listed);
-    atomic_store_explicit(&m->server->able, m->told && (count > 0 || m->server->config.desk),
-                          memory_order_release); /* with server_serving_update() */
+    able |= count == 0 && m->known && !m->idle;                                     /* models may come */
+    atomic_store_explicit(&m->server->able, m->told && able, memory_order_release); /* with server_serving_update() */
     server_serving_update(m->server);
 }
 
@@ -289,14 +318,22 @@ static int place_put(struct cluster_models *m, struct served_model *model, const
     return (int)i;
 }
 
+/* New requests do not get a place's model any more. */
+static void place_drain(struct cluster_models *m, uint32_t place) {
+    if (m->places[place].use == PLACE_DRAINING)
+        return;
+    m->places[place].use = PLACE_DRAINING;
+    m->places[place].gone_ns = clock_now_ns();
+    m->draining++;
+}
+
 /* A place replaces the place of another model of the same name and version: new requests get the new model. */
 static void place_replaces(struct cluster_models *m, uint32_t place) {
     const struct served_model *model = model_at(m, place);
     for (uint32_t i = 0; i < m->count; i++)
-        if (i != place && m->places[i].use == PLACE_SERVING && is_same(model->name, model->version, model_at(m, i))) {
-            m->places[i].use = PLACE_DRAINING;
-            m->places[i].replaced_ns = clock_now_ns();
-            m->draining++;
+        if (i != place && m->places[i].use != PLACE_FREE && is_same(model->name, model->version, model_at(m, i))) {
+            place_drain(m, i);
+            m->places[i].replaced = true;
         }
 }
 
@@ -316,6 +353,7 @@ static void place_opened(struct cluster_models *m, uint32_t place, int rc, struc
     }
     /* release: with every load of the state that precedes reading the model, also before it is published */
     atomic_store_explicit(&model->state, MODEL_READY, memory_order_release);
+    m->places[place].opened = true;
     place_replaces(m, place);
     if (!model->ensemble)
         log_info("model", "model=%s version=%u slo_ms=%.6g max_batch=%u", model->name, model->version,
@@ -381,13 +419,23 @@ static void place_again(struct cluster_models *m, uint32_t place) {
     if (m->places[place].use == PLACE_SERVING)
         return;
     m->places[place].use = PLACE_SERVING;
-    m->places[place].replaced_ns = 0;
+    m->places[place].replaced = false;
     m->draining--;
     if (served_model_state(model_at(m, place)) == MODEL_READY)
         place_replaces(m, place);
     absent_forget(m, model_at(m, place));
     log_info("model is back", "model=%s version=%u", model_at(m, place)->name, model_at(m, place)->version);
     publish(m);
+}
+
+/* A process of `serve --isolate` has described the model, which knows of one accelerator: its own. */
+static void instances_count(const struct cluster_models *m, struct served_model *model) {
+    const struct server_cluster *c = m->server->config.cluster;
+    for (struct served_on *on = model->on; on < model->on + ACCELERATOR_TYPES_MAX && on->count > 0; on++) {
+        on->count = 0;
+        for (uint32_t n = 0; n < c->running_count; n++)
+            on->count += strcmp(c->running_types[n], on->type) == 0;
+    }
 }
 
 int cluster_models_serve(void *models, const char *description, size_t bytes, struct sy_error *err) {
@@ -408,6 +456,8 @@ int cluster_models_serve(void *models, const char *description, size_t bytes, st
     /* The same model keeps its place and the secret by which its shapes are told apart, even if a new scheduler got
      * another secret from another backend: then only requests that came by different frontends do not share batches. */
     uint64_t hash = model_description_hash(model);
+    if (m->server->config.scheduler)
+        instances_count(m, model);
     for (uint32_t i = 0; i < m->count; i++)
         if (m->places[i].use != PLACE_FREE && m->places[i].hash == hash &&
             is_same(model->name, model->version, model_at(m, i))) {
@@ -439,17 +489,19 @@ void cluster_models_gone(void *models, uint32_t place) {
     bool other = false;
 
     if (m->places[place].use != PLACE_SERVING)
-        return; /* the model was replaced */
-    m->places[place].use = PLACE_DRAINING;
-    m->draining++;
+        return; /* the model was replaced, or has gone before */
+    place_drain(m, place);
     for (uint32_t i = 0; i < m->count; i++)
         other |= m->places[i].use == PLACE_SERVING && is_same(model->name, model->version, model_at(m, i));
     if (!other && m->absent_count < m->count + m->server->config.aside_count) {
         struct model_absent *absent = &m->absent[m->absent_count++];
         *absent = (struct model_absent){
-            .version = model->version, .state = MODEL_UNAVAILABLE, .failed = true, .reason = GONE};
+            .version = model->version, .state = MODEL_UNAVAILABLE, .failed = true, .reason = CLUSTER_MODEL_GONE};
         memcpy(absent->name, model->name, sizeof(absent->name));
-        log_warn("model not served any more", "model=%s version=%u reason=\"" GONE "\"", model->name, model->version);
+        const struct model_absent *known = m->known ? known_find(m, model->name) : NULL;
+        if (!m->known || (known && known->state == MODEL_READY))
+            log_warn("model not served any more", "model=%s version=%u reason=\"" CLUSTER_MODEL_GONE "\"", model->name,
+                     model->version);
     }
     publish(m);
 }
@@ -457,8 +509,10 @@ void cluster_models_gone(void *models, uint32_t place) {
 bool cluster_models_outlasts(void *models, uint32_t place) {
     const struct cluster_models *m = models;
     const struct served_model *model = model_at(m, place);
-    if (m->places[place].use == PLACE_DRAINING && m->places[place].replaced_ns > 0 &&
-        server_model_held(m->server, place) && clock_now_ns() < m->places[place].replaced_ns + UPLOADS_NS)
+    const struct place *p = &m->places[place];
+    bool unloaded = m->server->config.scheduler && !p->replaced; /* as without --isolate: no other model waits */
+    if (p->use == PLACE_DRAINING && server_model_held(m->server, place) &&
+        (unloaded || clock_now_ns() < p->gone_ns + UPLOADS_NS))
         return true;
     for (uint32_t i = 0; m->openings > 0 && i < m->count; i++)
         if (i != place && m->places[i].use == PLACE_SERVING && m->places[i].opening &&
@@ -509,10 +563,47 @@ static void known_look(struct cluster_models *m) {
     atomic_store_explicit(&m->known_new, false, memory_order_release); /* with cluster_models_knows() */
 }
 
+/* With `serve --isolate`: sets models aside while no accelerator that runs them is in service, and takes them back. A
+ * process that starts counts as an accelerator in service: its models' requests wait. */
+static void outages_look(struct cluster_models *m) {
+    const struct server_cluster *c = m->server->config.cluster;
+    int64_t now_ns = clock_now_ns();
+    uint32_t count, serving = 0, starting = 0;
+    for (uint32_t n = 0; n < c->running_count; n++) {
+        uint8_t state = atomic_load_explicit(&c->running[n]->state, memory_order_relaxed); /* a word on its own */
+        serving += state == ACCELERATOR_SERVING;
+        starting += state == RUNNING_STARTS;
+    }
+    bool idle = serving + starting == 0, changed = idle != m->idle;
+    m->idle = idle;
+    m->started_ns = starting > 0 ? now_ns : m->started_ns;
+    bool reported = now_ns >= m->started_ns + REPORTED_NS, look = serving < c->running_count || m->stranded;
+    struct link_model *told =
+        reported && look
+            ? link_report_models(scheduler_link_report(m->server->config.scheduler->scheduler_link), &count)
+            : NULL;
+    m->stranded &= !told;
+    for (uint32_t t = 0; told && t < count; t++)
+        for (uint32_t i = 0; i < m->count; i++) {
+            struct served_model *model = model_at(m, i);
+            if (m->places[i].use != PLACE_SERVING || !m->places[i].opened || model->ensemble ||
+                !is_same(told[t].name, told[t].version, model))
+                continue;
+            changed |= server_model_strand(model, told[t].stranded);
+            m->stranded |= told[t].stranded;
+        }
+    free(told);
+    if (changed)
+        publish(m);
+}
+
 bool cluster_models_look(void *models) {
     struct cluster_models *m = models;
+    bool unloaded = false;
     known_look(m);
     openings_look(m);
+    if (m->server->config.scheduler)
+        outages_look(m);
     for (uint32_t i = 0; m->draining > 0 && i < m->count; i++) {
         if (m->places[i].use != PLACE_DRAINING || m->places[i].opening || server_model_held(m->server, i))
             continue;
@@ -520,6 +611,9 @@ bool cluster_models_look(void *models) {
         atomic_store_explicit(&model_at(m, i)->state, MODEL_LOADING, memory_order_relaxed); /* nobody sees it */
         m->places[i].use = PLACE_FREE;
         m->draining--;
+        unloaded |= m->known && !m->places[i].replaced;
     }
+    if (unloaded)
+        publish(m); /* the model is not UNLOADING any more */
     return m->draining > 0 || m->openings > 0;
 }

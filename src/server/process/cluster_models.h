@@ -14,6 +14,8 @@
 
 #include "core/util/error.h"
 
+#define CLUSTER_MODEL_GONE "no backend of the cluster serves it" /* reason why a model is not served */
+
 struct cluster_models;
 struct model_absent;
 struct server;
@@ -27,8 +29,9 @@ void cluster_models_destroy(struct cluster_models *models);
 int cluster_models_serve(void *models, const char *description, size_t bytes, struct sy_error *err);
 /* No backend has the model any more; clients are told so. */
 void cluster_models_gone(void *models, uint32_t place);
-/* Whether the place's model has a successor that is being opened, or one that took over less than a second ago while
- * requests still hold the place: some of them may not have come in whole. */
+/* Whether the place's model has a successor that is being opened, or is gone while requests still hold the place: some
+ * of them may not have come in whole. They have a second, but with `serve --isolate`, where no other model took over,
+ * all the time that they need. */
 bool cluster_models_outlasts(void *models, uint32_t place);
 /* The scheduler has announced all models. From the first such call on, this process is ready while there is a model. */
 void cluster_models_told(void *models);

@@ -24,15 +24,21 @@
 #include "core/util/utf8.h"
 #include "front/bulk/inbox.h"
 #include "front/request/repository_order.h"
+#include "model/config/ensemble.h"
 #include "model/config/model_name.h"
 #include "model/repository/model_index.h"
 #include "model/repository/repository_look.h"
+#include "server/process/cluster_models.h"
+#include "server/process/repository_control.h"
 #include "server/process/server.h"
 
-#define POLL_MS       20
-#define LISTED_NS     (5 * NS_PER_S) /* time after which a loaded model that is not listed is served by no process */
-#define STRANGERS_MAX 64             /* models in the index for which is_stranger() is true */
-#define TRIES         2 /* tries of an order during which a process ends, since another request may have ended it */
+#define POLL_MS        20
+#define LISTED_NS      (5 * NS_PER_S) /* time after which a loaded model that is not listed is served by no process */
+#define DEPENDENTS_MAX 256
+#define STRANGERS_MAX  64 /* models in the index for which is_stranger() is true */
+#define REFUSED_NS                                                                                                     \
+    (1 * NS_PER_S) /* time for which the frontend says that it cannot serve a model, before that is believed */
+#define TRIES 2    /* tries of an order during which a process ends, since another request may have ended it */
 
 struct channel_order {
     enum order_kind kind;
@@ -45,6 +51,7 @@ struct channel_answer {
     unsigned status;
     char name[MODEL_NAME_MAX]; /* name of the model, which with protobuf only the body has */
     struct sy_error error;
+    uint32_t version_count, versions[ORDER_VERSIONS_MAX]; /* versions that were loaded, as in struct repository_order */
 };
 
 /* A model that is loaded, with the order that loaded it. */
@@ -58,7 +65,9 @@ struct load {
 /* A model that clients see in the index. */
 struct known {
     struct model_absent shown;
-    bool found; /* whether the model is in the repository */
+    bool found;     /* whether the model is in the repository */
+    bool again;     /* whether the next look tries the same files once more */
+    uint64_t tried; /* stamp of the files of the last version that was to be loaded, if the repository is followed */
 };
 
 struct isolated_orders {
@@ -72,7 +81,7 @@ struct isolated_orders {
     bool nested;        /* whether the thread is telling a new process of the orders in force */
     bool started;       /* whether a process has been told of the models of the start */
     pthread_t thread;
-    _Atomic bool close, closed, stop;
+    _Atomic bool ready, close, closed, stop;
 };
 
 static bool is_set(const _Atomic bool *flag) {
@@ -85,16 +94,14 @@ static void flag_set(_Atomic bool *flag) {
 
 /* ---- the channel ---- */
 
-static int order_send(int channel, const struct channel_order *order, const char *body) {
+/* Sends an order, with the file of its body; `fd` -1: it has none. */
+static int order_send(int channel, const struct channel_order *order, int fd) {
     union {
         struct cmsghdr head;
         char bytes[CMSG_SPACE(sizeof(int))];
     } control;
     struct iovec data = {(void *)(uintptr_t)order, sizeof(*order)};
     struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1};
-    int fd = order->body_bytes ? memory_file("order", body, order->body_bytes) : -1, rc = 0;
-    if (order->body_bytes && fd < 0)
-        return fd;
     if (fd >= 0) {
         memset(&control, 0, sizeof(control));
         message.msg_control = &control;
@@ -103,11 +110,7 @@ static int order_send(int channel, const struct channel_order *order, const char
         *head = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
         memcpy(CMSG_DATA(head), &fd, sizeof(fd));
     }
-    if (sendmsg(channel, &message, MSG_NOSIGNAL) < 0)
-        rc = -errno;
-    if (fd >= 0)
-        close(fd);
-    return rc;
+    return sendmsg(channel, &message, MSG_NOSIGNAL) < 0 ? -EPIPE : 0;
 }
 
 /* Waits for an order. Sets *fd to the file with the order's body, or to -1. False: the channel is closed. */
@@ -138,24 +141,58 @@ static void channel_close(struct isolated_orders *o, uint32_t n) {
     o->channels[n] = -1;
 }
 
+/* An order on its way to a process. */
+struct given {
+    bool to;       /* the process is to get the order */
+    bool done;     /* the process has carried out the order */
+    uint32_t life; /* number of the process, as in isolated_orders.lives */
+    uint32_t ends; /* processes that have ended with this order */
+    int rc;        /* 0, with `answer`; -EPIPE: the process has ended; -EINTR: the server ends */
+    struct channel_answer answer;
+};
+
 static void news_look(struct isolated_orders *o);
 
-/* Gives process n an order, and waits for its answer. 0; -EPIPE: the process has ended; -EINTR: the server ends. */
-static int order_give(struct isolated_orders *o, uint32_t n, const struct channel_order *order, const char *body,
-                      struct channel_answer *answer) {
-    int rc = o->channels[n] < 0 ? -EPIPE : order_send(o->channels[n], order, body);
-    while (rc == 0) {
+/* Waits for the answer of process n to an order that it has got. */
+static void answer_await(struct isolated_orders *o, uint32_t n, struct given *g) {
+    bool answered = false;
+    while (g->rc == 0 && !answered) {
         struct pollfd answers = {.fd = o->channels[n], .events = POLLIN};
-        if (is_set(&o->stop) || (is_set(&o->close) && !o->nested))
-            rc = -EINTR;
+        if (o->lives[n] != g->life || o->channels[n] < 0)
+            g->rc = -EPIPE;
+        else if (is_set(&o->stop) || (is_set(&o->close) && !o->nested))
+            g->rc = -EINTR;
         else if (poll(&answers, 1, POLL_MS) > 0)
-            rc = recv(o->channels[n], answer, sizeof(*answer), 0) == sizeof(*answer) ? 1 : -EPIPE;
+            g->rc =
+                (answered = recv(o->channels[n], &g->answer, sizeof(g->answer), 0) == sizeof(g->answer)) ? 0 : -EPIPE;
         else if (!o->nested)
             news_look(o); /* new processes are told without waiting until this order is carried out */
     }
-    if (rc < 0)
+    if (g->rc < 0 && o->lives[n] == g->life)
         channel_close(o, n); /* a later answer would be taken for the answer to another order */
-    return rc < 0 ? rc : 0;
+}
+
+/* Gives an order to all processes n of which given[n].to is set, and waits for their answers. Without memory for its
+ * body these are 503. */
+static void order_give(struct isolated_orders *o, struct given *given, const struct channel_order *order,
+                       const char *body) {
+    int fd = order->body_bytes ? memory_file("order", body, order->body_bytes) : -1;
+    bool possible = fd >= 0 || !order->body_bytes;
+    for (uint32_t n = 0; n < o->config.count; n++) {
+        if (!given[n].to)
+            continue;
+        given[n].life = o->lives[n];
+        given[n].rc = 0;
+        if (possible)
+            given[n].rc = o->channels[n] < 0 ? -EPIPE : order_send(o->channels[n], order, fd);
+        else
+            given[n].answer.status = (unsigned)error_set(&given[n].answer.error, 503, "out of memory for the order");
+    }
+    if (fd >= 0)
+        close(fd);
+    for (uint32_t n = 0; possible && n < o->config.count; n++)
+        if (given[n].to)
+            answer_await(o, n, &given[n]);
 }
 
 /* ---- what is known ---- */
@@ -239,38 +276,51 @@ static void look(struct isolated_orders *o) {
 
 /* ---- processes ---- */
 
-/* Tells a new process all orders in force, and then to join. A model of the start that the first process cannot load is
- * not loaded. */
-static void process_tell(struct isolated_orders *o, uint32_t n) {
+/* Tells new processes, those of which given[n].to is set, all orders in force, and then to join. A model of the start
+ * that the first process cannot load is not loaded. */
+static void processes_tell(struct isolated_orders *o, struct given *given) {
     static const struct channel_order begin = {.kind = ORDER_BEGIN};
-    struct channel_answer answer;
-    int rc = 0;
-    for (struct load *load = o->loads; load && rc == 0; load = load->next) {
-        rc = load->failed ? 0 : order_give(o, n, &load->order, load->body, &answer);
-        if (load->failed || rc < 0 || answer.status == 200 || o->started)
+    o->nested = true;
+    for (struct load *load = o->loads; load; load = load->next) {
+        if (load->failed)
             continue;
-        load->failed = true;
-        known_set(o, load->order.name, MODEL_UNAVAILABLE, true, answer.error.text);
+        order_give(o, given, &load->order, load->body);
+        for (uint32_t n = 0; n < o->config.count; n++) {
+            if (given[n].to && given[n].rc == 0 && given[n].answer.status != 200 && !o->started) {
+                load->failed = true;
+                known_set(o, load->order.name, MODEL_UNAVAILABLE, true, given[n].answer.error.text);
+            }
+            given[n].to &= given[n].rc == 0;
+        }
     }
     o->started = true;
     known_show(o, true);
-    if (rc == 0)
-        order_give(o, n, &begin, NULL, &answer);
+    order_give(o, given, &begin, NULL);
+    for (uint32_t n = 0; n < o->config.count; n++)
+        given[n].to = false;
+    o->nested = false;
 }
 
-/* Looks for new processes. */
+/* Looks for new processes. The very first one is told before the others, since it may have to measure models. */
 static void news_look(struct isolated_orders *o) {
-    for (uint32_t n = 0; n < o->config.count; n++) {
+    struct given *given = calloc(o->config.count, sizeof(*given));
+    bool any = false;
+    for (uint32_t n = 0; given && n < o->config.count; n++) {
         int fd = atomic_exchange_explicit(&o->config.channels[n], -1, memory_order_acq_rel); /* with who starts them */
         if (fd < 0)
             continue;
         channel_close(o, n);
         o->channels[n] = fd;
         o->lives[n]++;
-        o->nested = true;
-        process_tell(o, n);
-        o->nested = false;
+        given[n].to = true;
+        if (o->started)
+            any = true;
+        else
+            processes_tell(o, given);
     }
+    if (any)
+        processes_tell(o, given);
+    free(given);
 }
 
 /* Waits until process n runs again. */
@@ -283,45 +333,60 @@ static void process_await(struct isolated_orders *o, uint32_t n) {
     }
 }
 
-/* The first process that has not carried out an order; `count`: all have. `lives`: o->lives of the processes that have
- * carried it out. */
-static uint32_t process_left(const struct isolated_orders *o, const uint32_t *lives) {
-    uint32_t n = 0;
-    while (n < o->config.count && lives[n] == o->lives[n])
-        n++;
-    return n;
+static bool is_done(const struct isolated_orders *o, const struct given *given, uint32_t n) {
+    return given[n].done && given[n].life == o->lives[n];
+}
+
+/* Lets the processes that have loaded a model unload it, since not all could load it. */
+static void load_undo(struct isolated_orders *o, const char *name, struct given *given) {
+    struct channel_order unload = {.kind = ORDER_UNLOAD, .form = ORDER_JSON};
+    snprintf(unload.name, sizeof(unload.name), "%s", name);
+    for (uint32_t n = 0; n < o->config.count; n++)
+        given[n].to = is_done(o, given, n);
+    order_give(o, given, &unload, NULL);
 }
 
 /* Lets all processes carry out an order, process 0 before the others, since it may have to measure a model. Returns the
- * status. */
+ * status. `given` is zeroed. */
 static unsigned order_carry(struct isolated_orders *o, const struct channel_order *order, const char *body,
-                            struct channel_answer *answer) {
-    uint32_t lives[o->config.count];
-    memset(lives, 0, sizeof(lives));
-    for (uint32_t n = 0; n < o->config.count; n = process_left(o, lives)) {
-        int rc = -EPIPE;
-        for (int try = 0; try < TRIES && rc == -EPIPE; try++) {
-            process_await(o, n);
-            rc = order_give(o, n, order, body, answer);
+                            struct channel_answer *answer, struct given *given) {
+    for (uint32_t first = 0; first < o->config.count;) {
+        unsigned status = 200;
+        for (uint32_t n = 0; n < o->config.count; n++) {
+            given[n].to = first > 0 ? !is_done(o, given, n) : n == 0;
+            if (given[n].to)
+                process_await(o, n);
         }
-        if (rc == -EINTR)
-            return (unsigned)error_set(&answer->error, 503, "the server is shutting down");
-        if (rc < 0)
-            return (unsigned)error_set(&answer->error, 500,
-                                       "load failed for model '%s': the process that loaded it ended", order->name);
-        if (answer->status != 200)
-            return answer->status;
-        lives[n] = o->lives[n];
+        order_give(o, given, order, body);
+        for (uint32_t n = 0; n < o->config.count; n++) {
+            struct given *g = &given[n];
+            if (!g->to)
+                continue;
+            g->done = g->rc == 0 && g->answer.status == 200;
+            if (g->rc == -EINTR)
+                g->answer.status = (unsigned)error_set(&g->answer.error, 503, "the server is shutting down");
+            else if (g->rc < 0 && ++g->ends < TRIES)
+                continue;
+            else if (g->rc < 0)
+                g->answer.status = (unsigned)error_set(
+                    &g->answer.error, 500, "load failed for model '%s': the process that loaded it ended", order->name);
+            *answer = status == 200 ? g->answer : *answer;
+            status = status == 200 ? g->answer.status : status;
+        }
+        if (status != 200)
+            return status;
+        for (first = 0; first < o->config.count && is_done(o, given, first);)
+            first++;
     }
     return 200;
 }
 
-/* Waits until no process runs a model that was unloaded or replaced: clients expect answers of the new model. */
-static void all_settle(struct isolated_orders *o) {
+/* Waits until no process runs a model that was replaced: clients expect answers of the new model. */
+static void all_settle(struct isolated_orders *o, struct given *given) {
     static const struct channel_order settle = {.kind = ORDER_SETTLE};
-    struct channel_answer answer;
     for (uint32_t n = 0; n < o->config.count; n++)
-        order_give(o, n, &settle, NULL, &answer); /* a new process has no other models */
+        given[n].to = is_done(o, given, n); /* a new process has no other models */
+    order_give(o, given, &settle, NULL);
 }
 
 static struct load *load_new(const struct channel_order *order, const char *body) {
@@ -343,10 +408,10 @@ static void loads_add(struct isolated_orders *o, struct load *load) {
     *at = load;
 }
 
-/* Takes all loads of a model but `but` out of the list. */
-static void loads_remove(struct isolated_orders *o, const char *name, const struct load *but) {
+/* Takes all loads of a model out of the list. */
+static void loads_remove(struct isolated_orders *o, const char *name) {
     for (struct load **at = &o->loads, *load; (load = *at);)
-        if (load != but && strcmp(load->order.name, name) == 0) {
+        if (strcmp(load->order.name, name) == 0) {
             *at = load->next;
             free(load);
         } else {
@@ -354,30 +419,114 @@ static void loads_remove(struct isolated_orders *o, const char *name, const stru
         }
 }
 
-/* Waits until the frontend lists a model, or lists it no more, as clients expect after an order to load or unload. */
-static void list_await(const struct isolated_orders *o, const char *name, bool wanted) {
+/* The number of the given versions that the frontend lists; if none is given, of all that it lists. */
+static uint32_t versions_listed(const struct model_index *models, const char *name, const uint32_t *versions,
+                                uint32_t count) {
+    uint32_t listed = 0;
+    for (uint32_t i = 0; i < models->count; i++) {
+        const struct served_model *model = &models->models[models->listed[i]];
+        uint32_t v = 0;
+        while (v < count && versions[v] != model->version)
+            v++;
+        listed += (v < count || count == 0) && strcmp(model->name, name) == 0;
+    }
+    return listed;
+}
+
+/* Waits until the frontend lists all given versions of a model, or any if none is given; if not `wanted`, until it
+ * lists no version any more. Clients expect that after an order. 0, or 400 with a sentence: the frontend cannot serve
+ * it, though the processes can (an ensemble whose steps do not fit, an input that cannot be prepared). */
+static unsigned list_await(const struct isolated_orders *o, const char *name, bool wanted, const uint32_t *versions,
+                           uint32_t count, struct sy_error *err) {
     const struct timespec a_little = {.tv_nsec = NS_PER_MS};
-    int64_t until_ns = clock_now_ns() + LISTED_NS;
-    for (bool listed = !wanted; listed != wanted && !is_set(&o->close) && clock_now_ns() < until_ns;) {
+    int64_t begin_ns = clock_now_ns(), until_ns = begin_ns + LISTED_NS;
+    unsigned status = 0;
+    for (bool listed = !wanted; listed != wanted && !is_set(&o->close) && clock_now_ns() < until_ns && !status;) {
         const struct model_index *models = server_models_lock(o->config.frontend);
-        listed = false;
-        for (uint32_t i = 0; i < models->count; i++)
-            listed |= strcmp(models->models[models->listed[i]].name, name) == 0;
+        uint32_t found = versions_listed(models, name, versions, count);
+        listed = found > 0 && (!wanted || found >= count);
+        /* an ensemble may be there before the models of its steps */
+        bool believed = wanted && !listed && clock_now_ns() > begin_ns + REFUSED_NS;
+        for (uint32_t i = 0; i < models->absent_count && believed; i++) {
+            const struct model_absent *absent = &models->absent[i];
+            if (absent->failed && strcmp(absent->name, name) == 0 && strcmp(absent->reason, CLUSTER_MODEL_GONE) != 0)
+                status = (unsigned)repository_version_failed(name, absent->version, absent->reason, err);
+        }
         server_models_unlock(o->config.frontend);
-        if (listed != wanted)
+        if (listed != wanted && !status)
             nanosleep(&a_little, NULL);
     }
+    return status;
+}
+
+/* The models of an ensemble's steps, and of theirs. */
+struct dependents {
+    uint32_t count;
+    char names[DEPENDENTS_MAX][MODEL_NAME_MAX];
+};
+
+static void dependents_add(struct dependents *d, const struct model_index *models, const char *name) {
+    for (uint32_t i = 0; i < models->count; i++) {
+        const struct served_model *model = &models->models[models->listed[i]];
+        const struct ensemble *e = strcmp(model->name, name) == 0 ? model->ensemble : NULL;
+        for (uint32_t v = 0; e && v < e->step_count; v++) {
+            uint32_t k = 0;
+            while (k < d->count && strcmp(d->names[k], e->steps[v].model) != 0)
+                k++;
+            if (k < d->count || k == DEPENDENTS_MAX)
+                continue;
+            strcpy(d->names[d->count++], e->steps[v].model);
+            dependents_add(d, models, e->steps[v].model);
+        }
+    }
+}
+
+/* Finds the dependents of a model that is listed. NULL without memory; the caller frees them by free(). */
+static struct dependents *dependents_find(const struct isolated_orders *o, const char *name) {
+    struct dependents *d = malloc(sizeof(*d));
+    if (!d)
+        return NULL;
+    d->count = 0;
+    dependents_add(d, server_models_lock(o->config.frontend), name);
+    server_models_unlock(o->config.frontend);
+    return d;
+}
+
+/* Whether an order in force loads the model. */
+static bool is_loaded(const struct isolated_orders *o, const char *name) {
+    for (const struct load *l = o->loads; l; l = l->next)
+        if (!l->failed && strcmp(l->order.name, name) == 0)
+            return true;
+    return false;
+}
+
+/* The processes have loaded an ensemble's dependents with it: these stay when the ensemble is unloaded. */
+static void dependents_load(struct isolated_orders *o, const char *name) {
+    struct dependents *d = dependents_find(o, name);
+    for (uint32_t i = 0; d && i < d->count; i++) {
+        struct channel_order order = {.kind = ORDER_LOAD, .form = ORDER_JSON};
+        memcpy(order.name, d->names[i], sizeof(order.name));
+        struct load *load = is_loaded(o, order.name) ? NULL : load_new(&order, NULL);
+        if (!load)
+            continue;
+        loads_remove(o, order.name); /* one that failed */
+        loads_add(o, load);
+        known_set(o, order.name, MODEL_READY, false, "");
+    }
+    free(d);
 }
 
 /* `brings`: the order brings files, or a configuration. */
 static unsigned load_all(struct isolated_orders *o, const struct channel_order *order, const char *body, bool brings,
                          struct channel_answer *answer) {
     struct load *load = load_new(order, body);
-    if (!load)
+    struct given *given = calloc(o->config.count, sizeof(*given));
+    if (!load || !given) {
+        free(load);
+        free(given);
         return (unsigned)error_set(&answer->error, 503, "out of memory for the order");
-    bool serves = false;
-    for (const struct load *l = o->loads; l; l = l->next)
-        serves |= !l->failed && strcmp(l->order.name, order->name) == 0;
+    }
+    bool serves = is_loaded(o, order->name);
     look(o);
     bool possible = model_name_is_valid(order->name) && order->name[0] != '.'; /* others are not listed */
     bool known = possible && (known_is(o, order->name) || brings);
@@ -385,35 +534,103 @@ static unsigned load_all(struct isolated_orders *o, const struct channel_order *
         known_set(o, order->name, MODEL_LOADING, false, "");
         known_show(o, true);
     }
-    unsigned status = order_carry(o, order, body, answer);
+    unsigned status = order_carry(o, order, body, answer, given);
     if (status != 200) {
+        if (!serves)
+            load_undo(o, order->name, given);
         if (!serves && known)
             known_set(o, order->name, MODEL_UNAVAILABLE, true, answer->error.text);
         known_show(o, false);
         free(load);
+        free(given);
         return status;
     }
     known_set(o, answer->name, MODEL_READY, false, "");
     known_show(o, false);
     snprintf(load->order.name, sizeof(load->order.name), "%s", answer->name);
-    loads_remove(o, load->order.name, NULL);
+    loads_remove(o, load->order.name);
     loads_add(o, load);
-    list_await(o, load->order.name, true);
-    all_settle(o);
+    unsigned refused = list_await(o, load->order.name, true, answer->versions, answer->version_count, &answer->error);
+    dependents_load(o, load->order.name);
+    if (refused && !serves) {
+        load_undo(o, load->order.name, given);
+        known_set(o, load->order.name, MODEL_UNAVAILABLE, true, answer->error.text);
+        loads_remove(o, answer->name);
+    }
+    known_show(o, false);
+    if (!refused)
+        all_settle(o, given);
+    free(given);
+    return refused ? refused : status;
+}
+
+/* `dependents`: the order is for the dependents, too. */
+static unsigned unload_all(struct isolated_orders *o, const struct channel_order *order, const char *body,
+                           bool dependents, struct channel_answer *answer) {
+    struct dependents *d = dependents ? dependents_find(o, order->name) : NULL;
+    struct given *given = calloc(o->config.count, sizeof(*given));
+    if (known_is(o, order->name)) { /* clients see it once the first process has let the model go */
+        known_set(o, order->name, MODEL_UNAVAILABLE, false, "unloaded");
+        known_show(o, true);
+    }
+    unsigned status = given ? order_carry(o, order, body, answer, given)
+                            : (unsigned)error_set(&answer->error, 503, "out of memory for the order");
+    free(given);
+    for (uint32_t i = 0; status == 200 && d && i < d->count; i++) {
+        loads_remove(o, d->names[i]);
+        known_set(o, d->names[i], MODEL_UNAVAILABLE, false, "unloaded");
+    }
+    free(d);
+    if (status != 200) {
+        if (is_loaded(o, order->name))
+            known_set(o, order->name, MODEL_READY, false, "");
+        known_show(o, true);
+        return status;
+    }
+    loads_remove(o, answer->name);
+    known_set(o, answer->name, MODEL_UNAVAILABLE, false, "unloaded");
+    known_show(o, false);
+    list_await(o, answer->name, false, NULL, 0, &answer->error);
     return status;
 }
 
-static unsigned unload_all(struct isolated_orders *o, const struct channel_order *order, const char *body,
-                           struct channel_answer *answer) {
-    unsigned status = order_carry(o, order, body, answer);
-    if (status != 200)
-        return status;
-    loads_remove(o, answer->name, NULL);
-    known_set(o, answer->name, MODEL_UNAVAILABLE, false, "unloaded");
-    known_show(o, false);
-    list_await(o, answer->name, false);
-    all_settle(o);
-    return status;
+/* ---- following the repository ---- */
+
+/* A model that is to be loaded since its files have changed, or unloaded since they have gone; NULL: there is none.
+ * Sets *stamp to that of its files. */
+static struct known *known_changed(const struct isolated_orders *o, uint64_t *stamp) {
+    for (uint32_t i = 0; i < o->known_count; i++) {
+        struct known *k = &o->known[i];
+        *stamp = k->found ? repository_stamp(&o->config.from, k->shown.name) : 0;
+        if (k->found ? *stamp != k->tried : k->shown.state == MODEL_READY || k->shown.failed)
+            return k;
+    }
+    return NULL;
+}
+
+/* Lets the processes have the models that the repository holds now. */
+static void follow(struct isolated_orders *o) {
+    struct known *k;
+    uint64_t stamp;
+    look(o);
+    while (!is_set(&o->close) && (k = known_changed(o, &stamp))) {
+        struct channel_order order = {.kind = k->found ? ORDER_LOAD : ORDER_UNLOAD, .form = ORDER_JSON};
+        struct channel_answer answer;
+        memcpy(order.name, k->shown.name, sizeof(order.name));
+        k->tried = stamp;
+        unsigned status = order.kind == ORDER_LOAD ? load_all(o, &order, NULL, false, &answer)
+                                                   : unload_all(o, &order, NULL, false, &answer);
+        if (status == 503 && (k = known_get(o, order.name)))
+            k->again = true; /* not a fault of the model */
+        if (status != 200 && order.kind == ORDER_UNLOAD)
+            break;
+    }
+    for (uint32_t i = 0; i < o->known_count; i++)
+        if (o->known[i].again) {
+            o->known[i].again = false;
+            o->known[i].tried = 0;
+        }
+    known_show(o, true);
 }
 
 static void carry_out(struct isolated_orders *o, struct repository_order *order) {
@@ -422,15 +639,28 @@ static void carry_out(struct isolated_orders *o, struct repository_order *order)
     struct model_override override;
     int status = order_read(order, &override, &order->error); /* with protobuf it says the name */
     bool brings = status == 0 && (override.config || override.file_count > 0);
+    bool dependents = status == 0 && override.unload_dependents;
     model_override_free(&override);
     memcpy(what.name, order->name, sizeof(what.name));
     if (status == 0) {
         status = (int)(what.kind == ORDER_LOAD ? load_all(o, &what, order->body, brings, &answer)
-                                               : unload_all(o, &what, order->body, &answer));
+                                               : unload_all(o, &what, order->body, dependents, &answer));
         order->error = answer.error;
     }
     order->status = (unsigned)status;
     order_return(order);
+}
+
+/* Looks whether each process has been told of the models of the start; if so, waits until they are served. */
+static void ready_look(struct isolated_orders *o) {
+    struct sy_error why;
+    for (uint32_t n = 0; n < o->config.count; n++)
+        if (o->lives[n] == 0)
+            return;
+    for (const struct load *load = o->loads; load; load = load->next)
+        if (!load->failed)
+            list_await(o, load->order.name, true, NULL, 0, &why);
+    flag_set(&o->ready);
 }
 
 static void *orders_main(void *context) {
@@ -439,6 +669,8 @@ static void *orders_main(void *context) {
     thread_begin("orders", 0, THREAD_SHARED);
     while (!is_set(&o->stop)) {
         news_look(o);
+        if (!is_set(&o->ready))
+            ready_look(o);
         if (is_set(&o->close) && !is_set(&o->closed)) {
             desk_close(o->config.desk);
             flag_set(&o->closed);
@@ -447,9 +679,13 @@ static void *orders_main(void *context) {
             next = order_next(order);
             carry_out(o, order);
         }
-        if (clock_now_ns() >= o->look_ns && !is_set(&o->close)) {
-            look(o);
-            known_show(o, true);
+        if (clock_now_ns() >= o->look_ns && is_set(&o->ready) && !is_set(&o->close)) {
+            if (o->config.follows) {
+                follow(o);
+            } else {
+                look(o);
+                known_show(o, true);
+            }
         }
         bool any = desk_pending(o->config.desk) || is_set(&o->stop) || (is_set(&o->close) && !is_set(&o->closed));
         doorbell_arm(bell);
@@ -489,16 +725,19 @@ int isolated_orders_start(struct isolated_orders **orders, const struct isolated
     if (!o->channels || !o->lives)
         goto err_free;
     memset(o->channels, -1, config->count * sizeof(*o->channels));
-    for (uint32_t i = 0; i < config->name_count; i++) {
+    look(o);
+    bool all = config->follows || (config->name_count == 1 && strcmp(config->names[0], "*") == 0);
+    for (uint32_t i = 0, count = all ? o->known_count : config->name_count; i < count; i++) {
         struct channel_order order = {.kind = ORDER_LOAD, .form = ORDER_JSON};
-        snprintf(order.name, sizeof(order.name), "%s", config->names[i]);
+        snprintf(order.name, sizeof(order.name), "%s", all ? o->known[i].shown.name : config->names[i]);
         struct load *load = load_new(&order, NULL);
         if (!load)
             goto err_free;
         loads_add(o, load);
         known_set(o, order.name, MODEL_READY, false, "");
+        if (config->follows)
+            o->known[i].tried = repository_stamp(&config->from, order.name);
     }
-    look(o);
     rc = -pthread_create(&o->thread, NULL, orders_main, o);
     if (rc == 0) {
         *orders = o;
@@ -507,6 +746,10 @@ int isolated_orders_start(struct isolated_orders **orders, const struct isolated
 err_free:
     orders_free(o);
     return error_set(err, rc, "no thread for orders: %s", strerror(-rc));
+}
+
+bool isolated_orders_ready(const struct isolated_orders *o) {
+    return is_set(&o->ready);
 }
 
 void isolated_orders_close(struct isolated_orders *o) {
@@ -554,6 +797,8 @@ static void order_obey(struct isolated_obedience *d, const struct channel_order 
         return;
     answer->status = back->status;
     answer->error = back->error;
+    answer->version_count = back->version_count;
+    memcpy(answer->versions, back->versions, sizeof(answer->versions));
     memcpy(answer->name, back->name, sizeof(answer->name));
     free(back);
 }

@@ -1,5 +1,6 @@
-/* isolated_orders.h - orders of clients to load and unload models, where the models are in the processes of `serve
- * --isolate`. Each process gets each order. A process that is started again gets all orders in force. */
+/* isolated_orders.h - which models are loaded, where they are in the processes of `serve --isolate`: those that clients
+ * load, or those that the repository holds. Each process gets each order to load or unload a model. A process that is
+ * started again gets all orders in force. */
 #pragma once
 
 #include <stdatomic.h>
@@ -22,7 +23,9 @@ struct isolated_orders_config {
     uint32_t count;
     struct repositories from; /* repositories whose models are listed; looked at every look_ns */
     int64_t look_ns;
-    const char *const *names; /* [name_count] names of the models to load at the start */
+    bool
+        follows; /* models of the repositories are loaded, and unloaded when they have gone; else clients give orders */
+    const char *const *names; /* [name_count] names of the models to load at the start; "*": all */
     uint32_t name_count;
     struct server *frontend; /* server whose frontends list the models that are served */
 };
@@ -30,6 +33,8 @@ struct isolated_orders_config {
 /* Starts the thread. From then on it serves new processes. 0 or -errno with a sentence. */
 int isolated_orders_start(struct isolated_orders **orders, const struct isolated_orders_config *config,
                           struct sy_error *err);
+/* Whether each process has been told of all models of the start, and those that it could load are served. */
+bool isolated_orders_ready(const struct isolated_orders *orders);
 /* Orders are answered 503 from now on; new processes still get the orders in force. When this returns, the frontend is
  * no longer looked at. NULL is allowed here and below. */
 void isolated_orders_close(struct isolated_orders *orders);

@@ -30,24 +30,24 @@ static bool runs_on_any(const struct server *s, uint32_t model, uint32_t types) 
 
 #define NO_ACCELERATOR "no accelerator that runs it is in service"
 
-static void set_aside(struct served_model *model) {
+bool server_model_strand(struct served_model *model, bool stranded) {
     int ready = MODEL_READY;
 
+    if (!stranded) {
+        /* only this thread sets aside a model that has variants, or a suffix */
+        if (served_model_state(model) != MODEL_UNAVAILABLE || strcmp(model->reason, NO_ACCELERATOR) != 0)
+            return false;
+        atomic_store_explicit(&model->state, MODEL_READY, memory_order_release); /* as served_model_refuse() */
+        log_info("model is back", "model=%s", model->name);
+        return true;
+    }
     /* relaxed: no thread reads the reason before the store that follows in served_model_refuse() */
     if (!atomic_compare_exchange_strong_explicit(&model->state, &ready, MODEL_LOADING, memory_order_relaxed,
                                                  memory_order_relaxed))
-        return;
+        return false;
     served_model_refuse(model, NO_ACCELERATOR);
     log_error("model set aside", "model=%s reason=\"%s\"", model->name, model->reason);
-}
-
-/* An accelerator that runs the model is back. */
-static void take_back(struct served_model *model) {
-    /* only this thread sets aside a model that has variants, or a suffix */
-    if (served_model_state(model) != MODEL_UNAVAILABLE || strcmp(model->reason, NO_ACCELERATOR) != 0)
-        return;
-    atomic_store_explicit(&model->state, MODEL_READY, memory_order_release); /* as served_model_refuse() */
-    log_info("model is back", "model=%s", model->name);
+    return true;
 }
 
 /* Moves the model's variants away from sub-clusters that can no longer run them; if a ring is full, the rest follow the
@@ -59,10 +59,10 @@ static bool model_look(struct server *s, uint32_t model, const uint32_t left[RAN
     while (to < s->wiring.rank_threads && !runs_on_any(s, model, left[to]))
         to++;
     if (to == s->wiring.rank_threads) {
-        set_aside(&s->config.models[model]);
+        server_model_strand(&s->config.models[model], true);
         return false;
     }
-    take_back(&s->config.models[model]);
+    server_model_strand(&s->config.models[model], false);
     for (uint32_t v = p->first_variant; v < p->first_variant + p->variant_count; v++) {
         uint32_t part = wiring_part(&s->wiring, v);
         if (part == PART_NOBODY || runs_on_any(s, model, left[part]))
@@ -100,10 +100,7 @@ static bool look(struct server *s, const uint32_t left[RANK_THREADS_MAX]) {
         struct served_model *model = &s->config.models[listed->listed[i]];
         if (!served_model_is_suffix(model))
             continue;
-        if (served_model_state(&s->config.models[model->host]) == MODEL_READY)
-            take_back(model);
-        else
-            set_aside(model);
+        server_model_strand(model, served_model_state(&s->config.models[model->host]) != MODEL_READY);
     }
     pthread_mutex_unlock(&s->models_lock);
     for (uint32_t k = 0; k < s->wiring.rank_threads && !models; k++)

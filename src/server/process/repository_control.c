@@ -165,8 +165,7 @@ static void source_close(struct source *source) {
     free(source->models);
 }
 
-/* Makes the sentence that a version does not load, in Triton's words. */
-static int version_failed(const char *name, uint32_t version, const char *reason, struct sy_error *err) {
+int repository_version_failed(const char *name, uint32_t version, const char *reason, struct sy_error *err) {
     return error_set(err, 400, "load failed for model '%s': version %u is at UNAVAILABLE state: %.330s;", name, version,
                      reason);
 }
@@ -196,7 +195,7 @@ static int source_open(const struct repository_thread *t, const char *name, cons
         return rc == -ENOENT ? 404 : rc == -ENOMEM ? 503 : 400;
     for (uint32_t i = 0; i < source->count; i++)
         if (atomic_load_explicit(&source->models[i].state, memory_order_relaxed) == MODEL_UNAVAILABLE) /* own copy */
-            return version_failed(name, source->models[i].version, source->models[i].reason, err);
+            return repository_version_failed(name, source->models[i].version, source->models[i].reason, err);
     return 0;
 }
 
@@ -256,7 +255,7 @@ static int source_load(struct repository_thread *t, struct known_model *k, struc
     if (rc == -EBUSY || rc == -EINTR || rc == -ENOMEM)
         return error_set(err, 503, "%s", why.text);
     if (rc)
-        return version_failed(k->name, tried, why.text, err);
+        return repository_version_failed(k->name, tried, why.text, err);
     for (uint32_t i = 0; i < loaded.count; i++)
         model_slot_enter(&t->slots, loaded.slots[i]);
     known_retire(t, k);
@@ -275,9 +274,11 @@ static int source_load(struct repository_thread *t, struct known_model *k, struc
 static int load(struct repository_thread *t, const char *name, const struct model_override *override,
                 struct sy_error *err);
 
-/* Whether a step's model is to be loaded here. In a cluster the model may be another backend's. */
+/* Whether a step's model is to be loaded here. In a cluster the model may be another backend's; but all processes of
+ * `serve --isolate` have the same models. */
 static bool is_ours(const struct repository_thread *t, const struct known_model *k) {
-    return k ? !k->serving.count && (k->found || !t->server->backend_link) : !t->server->backend_link;
+    bool alone = !t->server->backend_link || t->control.told;
+    return k ? !k->serving.count && (k->found || alone) : alone;
 }
 
 /* Loads the models of an ensemble's steps that are not served, as Triton does. 0, or a status with a sentence. */
@@ -498,6 +499,9 @@ static void carry_out(struct repository_thread *t, struct repository_order *orde
     if (status == 0 && order->kind == ORDER_LOAD) {
         look(t);
         status = load(t, order->name, &override, &order->error);
+        const struct known_model *k = status == 200 ? known_find(t, order->name) : NULL;
+        for (uint32_t i = 0; k && i < k->serving.count && i < ORDER_VERSIONS_MAX; i++)
+            order->versions[order->version_count++] = t->server->config.models[k->serving.slots[i]].version;
     } else if (status == 0) {
         if (override.unload_dependents)
             unload_dependents(t, order->name);

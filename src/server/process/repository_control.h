@@ -46,6 +46,8 @@ struct repository_desk;
 struct repository_thread;
 struct server;
 
+/* Makes the sentence that a version does not load, in Triton's words. Returns the status for the client, 400. */
+int repository_version_failed(const char *name, uint32_t version, const char *reason, struct sy_error *err);
 /* Starts the thread, once all others run. It loads the models to load at start-up, and then makes the server ready. 0
  * or -errno with a sentence. */
 int repository_thread_start(struct repository_thread **thread, struct server *server, struct sy_error *err);

@@ -55,6 +55,9 @@ struct server_cluster {
     /* with `serve --isolate`: where the process of each accelerator says what it runs (core/data/running.h) */
     struct running *const *running; /* [running_count] in a backend its own; in a frontend those of all backends */
     uint32_t running_count;
+    const char *const *running_types;    /* frontend: [running_count] types of the accelerators */
+    void (*running_ring)(void *context); /* frontend: has the processes look at `drained` in `running`; any thread */
+    void *running_context;
     uint32_t backends; /* scheduler: number of backends that tell their models before members hear that these are all;
                         * 0: members hear it after a while */
 };
@@ -170,6 +173,9 @@ void server_advise(struct server *server);
 /* In a process that schedules: saves the counts, for recordings (server/process/recording.h). The same thread, every
  * second. */
 void server_look(struct server *server);
+/* In a process that `serve --isolate` has started: passes on the order to its accelerator (running.h), if it has
+ * changed. The same thread, at the start and whenever the parent asks for it. */
+void server_obey_parent(struct server *server);
 /* In a backend of a cluster: tells the scheduler of the models that it does not serve, if they have changed. The same
  * thread, every second. */
 void server_cluster_look(struct server *server);

@@ -105,12 +105,9 @@ static int start_frontend(struct server *s, const struct hello *self, int listen
 
 static int start_backend(struct server *s, const struct hello *self, struct sy_error *err) {
     const struct server_cluster *c = s->config.cluster;
-    if (c->running) {
-        struct running *running = c->running[0];
-        snprintf(running->type, sizeof(running->type), "%s", s->config.accelerators[0].type);
-        /* release: with server_render_metrics() */
-        atomic_store_explicit(&running->incarnation, self->incarnation, memory_order_release);
-    }
+    struct running *running = c->running ? c->running[0] : NULL;
+    if (running)
+        atomic_store_explicit(&running->incarnation, self->incarnation, memory_order_relaxed); /* a word on its own */
     struct backend_link_config config = {
         .wiring = &s->wiring,
         .schedulers = c->schedulers,
@@ -122,16 +119,19 @@ static int start_backend(struct server *s, const struct hello *self, struct sy_e
         .tls = c->tls,
         .beat_ns = c->beat_ns,
         .models = s->config.models,
+        .twins = running,
         .told_of_models = s->config.control,
         .model_count = s->config.model_count,
         .type_count = s->config.type_count,
         .accelerator_type = s->accelerator_type,
         .inputs_bytes_max = s->config.inputs_bytes_max,
+        .state = running ? &running->state : NULL,
     };
     for (uint32_t t = 0; t < s->config.type_count; t++) {
         config.types[t] = s->config.accelerators[t].type;
         config.profiles[t] = s->config.accelerators[t].profiles;
     }
+    server_obey_parent(s); /* a drained accelerator whose process was started again does not join */
     return backend_link_start(&s->backend_link, &config, err);
 }
 
@@ -207,6 +207,7 @@ void server_models_know(struct server *s, const struct model_absent *known, uint
     const struct timespec a_little = {.tv_nsec = END_LOOK_NS};
     int64_t until_ns = clock_now_ns() + NS_PER_S;
     int rc = cluster_models_know(s->cluster_models, known, count);
+    frontend_link_look(s->frontend_link);
     while (rc == 0 && !at_once && !cluster_models_knows(s->cluster_models) && clock_now_ns() < until_ns)
         nanosleep(&a_little, NULL);
 }

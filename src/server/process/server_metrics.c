@@ -38,20 +38,17 @@ static void own_rows_fill(const struct server *s, struct accelerator_row *rows) 
     }
 }
 
-/* Rows of the processes that this one has started (`serve --isolate`), as far as they have begun. Returns their
- * number. */
-static uint32_t isolated_rows_fill(const struct server_cluster *c, struct accelerator_row *rows) {
-    uint32_t count = 0;
+/* Rows of the processes that this one has started (`serve --isolate`). */
+static void isolated_rows_fill(const struct server *s, struct accelerator_row *rows) {
+    const struct server_cluster *c = s->config.cluster;
     for (uint32_t a = 0; a < c->running_count; a++) {
-        const struct running *running = c->running[a];
-        if (!atomic_load_explicit(&running->incarnation, memory_order_acquire)) /* with start_backend() */
-            continue;
-        rows[count] = (struct accelerator_row){.accelerator = a, .counters = &running->counters, .state = -1};
-        /* without the last character: a process that ends could have written anything */
-        memcpy(rows[count].type, running->type, sizeof(rows[count].type) - 1);
-        count++;
+        rows[a] = (struct accelerator_row){
+            .accelerator = a,
+            .counters = &c->running[a]->counters,
+            .state = server_isolated_state(s, a),
+        };
+        snprintf(rows[a].type, sizeof(rows[a].type), "%s", c->running_types[a]);
     }
-    return count;
 }
 
 static void render_backend(struct server *s, struct text *out) {
@@ -64,12 +61,9 @@ static void render_backend(struct server *s, struct text *out) {
     if (own)
         own_rows_fill(s, rows);
     else
-        count = isolated_rows_fill(c, rows);
+        isolated_rows_fill(s, rows);
     for (uint32_t a = 0; a < count; a++)
         serving += rows[a].state == ACCELERATOR_SERVING;
-    struct server *by = server_scheduling(s);
-    if (!own && by->scheduler_link)
-        serving = link_report_totals(scheduler_link_report(by->scheduler_link)).accelerators;
     backend_metrics_render(rows, count, serving, out);
     free(rows);
 }
@@ -90,7 +84,7 @@ static void linked_models_fill(const struct link_model *linked, uint32_t count, 
     for (uint32_t i = 0; i < count; i++)
         models[i] = (struct scheduled_model){
             .place = linked[i].place,
-            .ready = true,
+            .ready = !linked[i].stranded,
             .slo_ns = linked[i].slo_ns,
             .labels = metric_model_of(linked[i].name, linked[i].version),
         };

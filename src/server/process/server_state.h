@@ -84,6 +84,7 @@ struct server {
     _Atomic bool able;          /* whether an accelerator is in service that runs a model */
     _Atomic bool serving;       /* `ready` and `able`: what clients see as readiness */
     _Atomic bool draining;
+    bool drained;         /* whether server_obey_parent() has had the accelerator leave */
     bool outage;          /* whether some accelerators were out of service at the last look of server_outages() */
     _Atomic bool watched; /* whether a thread watches runs while the server is being stopped */
     int64_t started_ns;
@@ -233,9 +234,15 @@ void server_advice_free(struct server *s);
 /* Sets ensembles aside while the model of a step cannot be asked, and takes them back. Any thread. */
 void server_ensembles_look(struct server *s);
 
+/* Sets a model aside, or takes it back, because no accelerator that runs it is in service, or one is again. One thread
+ * at a time. Whether its state has changed. */
+bool server_model_strand(struct served_model *model, bool stranded);
+
 /* Sets `serving` by `ready` and `able`, and wakes the frontends if it changed. */
 void server_serving_update(struct server *s);
 
+/* The state of an accelerator of `serve --isolate`, in the frontend; GONE also while its process starts. */
+enum accelerator_state server_isolated_state(const struct server *s, uint32_t accelerator);
 /* Lets frontends read the state of accelerators, and pass orders to them. */
 struct accelerator_source server_accelerators(struct server *s);
 /* wiring_model_command() under commands_lock, since orders to accelerators may come from any frontend. */

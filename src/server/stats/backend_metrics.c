@@ -38,9 +38,8 @@ void backend_metrics_render(const struct accelerator_row *rows, uint32_t count, 
     metric_heading(out, "symphony_accelerator_state", "gauge",
                    "0: in service; 1: leaving, and ends what it has; 2: gone, drained or failed.");
     for (const struct accelerator_row *row = rows; row < rows + count; row++)
-        if (row->state >= 0)
-            text_printf(out, "symphony_accelerator_state{accelerator=\"%u\",type=\"%s\"} %d\n", row->accelerator,
-                        metric_label(row->type).text, row->state);
+        text_printf(out, "symphony_accelerator_state{accelerator=\"%u\",type=\"%s\"} %d\n", row->accelerator,
+                    metric_label(row->type).text, row->state);
     metric_heading(out, "symphony_accelerators", "gauge", "Accelerators of the server.");
     text_printf(out, "symphony_accelerators %u\n", count);
     metric_heading(out, "symphony_accelerators_serving", "gauge", "Of these, the ones that are in service.");

@@ -10,7 +10,7 @@ struct accelerator_row {
     uint32_t accelerator; /* number of the accelerator */
     char type[64];
     const struct executor_counters *counters;
-    int state; /* enum accelerator_state; -1: not known in this process */
+    int state; /* enum accelerator_state */
 };
 
 /* Writes the counts of each accelerator, then the number of accelerators, and of those in service. */

@@ -88,8 +88,8 @@ static void test_models(void **state) {
     assert_int_equal(count, 0);
     for (int64_t at_ns = 0; at_ns <= NS_PER_S; at_ns += NS_PER_S) { /* the second copy takes the place of the first */
         assert_true(link_report_begin(&report, at_ns, &until_ns));
-        link_report_add_model(&report, 9, &model);
-        link_report_add_model(&report, 4, &lax);
+        link_report_add_model(&report, 9, &model, false);
+        link_report_add_model(&report, 4, &lax, true);
         link_report_end(&report, &(struct link_totals){.role = ROLE_SCHEDULER});
     }
     struct link_model *models = link_report_models(&report, &count);
@@ -99,6 +99,8 @@ static void test_models(void **state) {
     assert_int_equal(models[0].version, 2);
     assert_int_equal(models[0].slo_ns, 5);
     assert_int_equal(models[1].slo_ns, 0);
+    assert_false(models[0].stranded);
+    assert_true(models[1].stranded);
     free(models);
     link_report_free(&report);
 }

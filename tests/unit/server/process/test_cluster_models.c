@@ -163,6 +163,33 @@ static void a_replaced_model_goes_on_while_requests_come_in(void **state) {
     end(&f);
 }
 
+/* Where this process knows which models are to be served. */
+static void a_model_that_is_unloaded_says_so_until_its_last_answer(void **state) {
+    (void)state;
+    static const struct model_absent known = {.name = "m", .state = MODEL_UNAVAILABLE, .reason = "unloaded"};
+    struct frontend_world f;
+    enum model_state is;
+    char reason[512];
+    begin(&f);
+    uint32_t first = serve(&f, NULL, false);
+    _Atomic uint32_t *held = (_Atomic uint32_t *)&server_infer_counters(f.world.server, 0)->models[first].held;
+    atomic_store(held, 1);
+    assert_int_equal(cluster_models_know(f.models, &known, 1), 0);
+    settle(&f);
+    assert_int_equal(told(&f, &is, reason), first); /* the scheduler has not said yet that it is gone */
+    cluster_models_gone(f.models, first);
+    assert_int_equal(told(&f, &is, reason), -1);
+    assert_int_equal(is, MODEL_UNLOADING);
+    assert_string_equal(reason, "");
+    assert_true(cluster_models_outlasts(f.models, first));
+    atomic_store(held, 0);
+    settle(&f);
+    assert_int_equal(told(&f, &is, reason), -1);
+    assert_int_equal(is, MODEL_UNAVAILABLE);
+    assert_string_equal(reason, "unloaded");
+    end(&f);
+}
+
 static void a_process_that_prepares_nothing_says_so(void **state) {
     (void)state;
     struct frontend_world f;
@@ -181,6 +208,7 @@ int main(void) {
         cmocka_unit_test(a_file_that_cannot_be_opened_sets_its_model_aside),
         cmocka_unit_test(the_model_that_it_was_to_replace_goes_on),
         cmocka_unit_test(a_replaced_model_goes_on_while_requests_come_in),
+        cmocka_unit_test(a_model_that_is_unloaded_says_so_until_its_last_answer),
         cmocka_unit_test(a_process_that_prepares_nothing_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
