@@ -184,7 +184,7 @@ static int card_write(struct port *port, const struct request *request) {
     if (request->input_count > CARD_INPUTS)
         card->more = cards_more(port->cards, port->wiring->port_requests, request->slot);
     for (uint32_t i = 0; i < request->input_count && rc == 0; i++)
-        rc = input_place(port, card_input_at(card, i), &request->inputs[i], request->run);
+        rc = input_place(port, card_input_at(card, i), &request->inputs[i], request->step);
     port->submissions[request->slot] = submission_draw(port, port->submissions[request->slot]);
     card->handle = handle_of(port->index, request->slot, port->submissions[request->slot]);
     card->deadline_ns = request->deadline_ns;
@@ -247,7 +247,7 @@ int64_t port_reply_margin_ns(const struct port *port, const struct request *requ
 }
 
 static int64_t scheduler_deadline(const struct port *port, const struct request *request) {
-    return request->deadline_ns - (request->run ? 0 : port_reply_margin_ns(port, request));
+    return request->deadline_ns - (request->step ? 0 : port_reply_margin_ns(port, request));
 }
 
 /* Hands a request over to the scheduler, or holds it back until its inputs are there. The scheduler gets a request

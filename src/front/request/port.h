@@ -21,10 +21,9 @@ bool port_is_visible(const struct port *port);
 /* Whether inputs should lie in memory that a device may read in place (`pinned` of slab_create_visible()). */
 bool port_is_pinned(const struct port *port);
 
-/* Submits a request of a client, or of a step of an ensemble: the deadline of a step's request excludes the way back
- * already, and its inputs may lie anywhere in this process. The request's memory stays in place until it comes back. 0;
- * -EAGAIN: too many requests are outstanding; -EBUSY: too many best-effort ones are; -EFAULT: an input lies in no
- * region. The scheduler sees the request at port_flush(). */
+/* Submits a request, whose memory stays in place until it comes back. 0; -EAGAIN: too many requests are outstanding;
+ * -EBUSY: too many best-effort ones are; -EFAULT: an input lies in no region. The scheduler sees the request at
+ * port_flush(). */
 int port_submit(struct port *port, struct request *request);
 /* The inputs of a request that was submitted with `preparing` are there. `ready` false: they never will be, and the
  * request comes back, refused with REFUSAL_UNPREPARED. Until this call, request_is_read() is true. port_unready()

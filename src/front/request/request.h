@@ -24,7 +24,7 @@
  * if a backend ends for another reason, all its requests would run one by one. */
 #define REQUEST_GONE_DOUBTFUL 2
 
-struct ensemble_run;
+struct request_kind;
 
 struct request {
     /* set before port_submit() */
@@ -43,10 +43,11 @@ struct request {
     const struct tensor_view *inputs; /* [input_count] inputs in the signature's order; the array and the data stay in
                                          place until the request comes back, the data also while request_is_read() */
     uint32_t input_count;
-    bool preparing;           /* the inputs are still being written, until port_prepared() */
-    int64_t ready_ns;         /* time for which the inputs are promised, if `preparing` */
-    struct ensemble_run *run; /* run of the ensemble of which this is a step's request; NULL: a client's request */
-    uint32_t step;            /* number of that step, if `run` is not NULL */
+    bool preparing; /* the inputs are still being written, until port_prepared() */
+    bool step; /* the request is of an ensemble's step: its deadline excludes the way back already, and its inputs may
+                  lie anywhere in this process */
+    int64_t ready_ns;                /* time for which the inputs are promised, if `preparing` */
+    const struct request_kind *kind; /* kind of the request, for who takes it from port_next(); not for the port */
 
     /* for the port */
     uint32_t slot;             /* slot in the port */
