@@ -5,6 +5,19 @@
 #include "core/system/doorbell.h"
 #include "front/request/request.h"
 
+/* A request whose runs have broken so many accelerators is not sent to another. */
+#define REQUEST_BREAKS_MAX 2
+/* A request that so many accelerators have given back, because its model was not resident, is not sent to another. */
+#define REQUEST_ABSENT_MAX 3
+/* A request whose inputs so many backends did not take is not sent to another. */
+#define REQUEST_MISFIT_MAX 3
+/* A request that so many backends had when they were lost is not sent to another: it may be the cause, and would end
+ * all of them. */
+#define REQUEST_GONE_MAX 3
+/* A request that so many backends had when they were lost runs alone from then on. After one lost backend it does not:
+ * if a backend ends for another reason, all its requests would run one by one. */
+#define REQUEST_GONE_DOUBTFUL 2
+
 struct margin;
 struct port;
 struct wiring;
