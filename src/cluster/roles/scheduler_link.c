@@ -849,6 +849,7 @@ int scheduler_link_start(struct scheduler_link **link, const struct scheduler_li
     l->wiring = config->wiring;
     list_init(&l->members);
     list_init(&l->strangers);
+    list_init(&l->free_plans);
     link_report_init(&l->report);
     l->started_ns = clock_now_ns();
     l->plan_tag = config->self.incarnation; /* so that tags of other schedulers are not mistaken for ours */

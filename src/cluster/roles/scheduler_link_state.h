@@ -8,6 +8,7 @@
 #include "cluster/peer/health.h"
 #include "cluster/peer/link_loop.h"
 #include "cluster/peer/lost.h"
+#include "cluster/roles/plan_memory.h"
 #include "cluster/roles/scheduler_link.h"
 
 /* A frontend or a backend; a stranger before it has introduced itself. */
@@ -63,8 +64,8 @@ struct late_model {
 
 /* A plan that was sent to a backend. It is kept until its batch has ended and was measured. */
 struct sent_plan {
-    struct sent_plan *next;
-    uint32_t room, place;         /* requests for which `plan` has room; place of the model */
+    struct plan_memory memory;
+    uint32_t place;               /* place of the model */
     uint32_t number;              /* backend's number of the model */
     uint8_t class;                /* class of the accelerator */
     uint64_t tag;                 /* tag that the measurement repeats */
@@ -76,16 +77,16 @@ struct sent_plan {
 
 /* A place for an accelerator: the scheduler's number. */
 struct accelerator_place {
-    struct member *member; /* member that has the accelerator; NULL: none, or it is gone */
-    uint32_t local;        /* member's number of the accelerator */
-    uint8_t class;         /* class of the accelerator */
-    bool taken;            /* a member, or batches of a member that is gone, occupy the place */
-    bool up;               /* the scheduling threads were told that the accelerator has joined */
-    bool owes;             /* the member is to be sent FRAME_RESTS once nothing is left of the accelerator */
-    bool joined;           /* the member says that the accelerator has joined; `up` follows, except during a switch */
-    bool switches;         /* the accelerator's class is changing */
-    bool leaves;           /* the accelerator is in the list `leaving` */
-    struct sent_plan *first, **last; /* plans that were sent, the oldest first */
+    struct member *member;  /* member that has the accelerator; NULL: none, or it is gone */
+    uint32_t local;         /* member's number of the accelerator */
+    uint8_t class;          /* class of the accelerator */
+    bool taken;             /* a member, or batches of a member that is gone, occupy the place */
+    bool up;                /* the scheduling threads were told that the accelerator has joined */
+    bool owes;              /* the member is to be sent FRAME_RESTS once nothing is left of the accelerator */
+    bool joined;            /* the member says that the accelerator has joined; `up` follows, except during a switch */
+    bool switches;          /* the accelerator's class is changing */
+    bool leaves;            /* the accelerator is in the list `leaving` */
+    struct list_node plans; /* plans that were sent, the oldest first */
 };
 
 enum place_state {
@@ -140,15 +141,15 @@ struct scheduler_link {
     uint32_t accelerators_there; /* accelerators in service */
     uint32_t accelerators_most;  /* places for accelerators that were ever taken: all lie below this number */
     uint32_t news;               /* accelerators that joined or left, which the rank threads may not have read of yet */
-    struct sent_plan *free_plans; /* structs for further plans */
-    uint64_t plan_tag;            /* tag of the next plan */
-    uint32_t plans_ended;         /* plans that have ended and are kept for their measurement */
-    int64_t plans_look_ns;        /* time of the next plans_look() with work to do */
-    bool changed;                 /* models or classes have changed: places_look() has work to do */
-    uint32_t in_scheduler;        /* requests that the scheduler has */
-    uint32_t pushed;              /* messages of this turn to model threads */
-    bool *model_rung;             /* [model_threads] the thread has messages of this turn */
-    bool report_rung;             /* scheduling threads have reports of this turn */
+    struct list_node free_plans; /* structs for further plans */
+    uint64_t plan_tag;           /* tag of the next plan */
+    uint32_t plans_ended;        /* plans that have ended and are kept for their measurement */
+    int64_t plans_look_ns;       /* time of the next plans_look() with work to do */
+    bool changed;                /* models or classes have changed: places_look() has work to do */
+    uint32_t in_scheduler;       /* requests that the scheduler has */
+    uint32_t pushed;             /* messages of this turn to model threads */
+    bool *model_rung;            /* [model_threads] the thread has messages of this turn */
+    bool report_rung;            /* scheduling threads have reports of this turn */
     struct {
         uint64_t requests, batches, lost[LOST_REASONS]; /* requests received, batches sealed, requests lost */
     } counters;

@@ -22,11 +22,9 @@ int places_init(struct scheduler_link *l) {
     l->variant_taken = calloc(w->models, sizeof(bool));
     l->accelerators = calloc(w->accelerators, sizeof(*l->accelerators));
     l->leaving = calloc(w->accelerators, sizeof(*l->leaving));
-    if (!l->catalogue || !l->places || !l->variant_taken || !l->accelerators || !l->leaving)
-        return -ENOMEM;
-    for (uint32_t a = 0; a < w->accelerators; a++)
-        l->accelerators[a].last = &l->accelerators[a].first;
-    return 0;
+    for (uint32_t a = 0; l->accelerators && a < w->accelerators; a++)
+        list_init(&l->accelerators[a].plans);
+    return l->catalogue && l->places && l->variant_taken && l->accelerators && l->leaving ? 0 : -ENOMEM;
 }
 
 void places_free(struct scheduler_link *l) {
@@ -225,7 +223,7 @@ static bool accelerators_look(struct scheduler_link *l) {
         uint32_t accelerator = l->leaving[i];
         struct accelerator_place *a = &l->accelerators[accelerator];
         bool back = a->member && !a->owes && !a->switches;
-        bool has = wiring_accelerator_state(l->wiring, accelerator) != ACCELERATOR_GONE || a->first;
+        bool has = wiring_accelerator_state(l->wiring, accelerator) != ACCELERATOR_GONE || !list_empty(&a->plans);
         if (a->switches || (!back && has)) { /* one that changes its class joins again later, or is told then */
             left |= !a->switches;
             l->leaving[kept++] = accelerator;
