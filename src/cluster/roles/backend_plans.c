@@ -24,7 +24,7 @@
 #define GIVEN_UP_LOG_NS   (1 * NS_PER_S) /* time between two lines in the log about given-up pulls of a frontend */
 
 struct frontend_peer *backend_frontend_of(const struct backend_link *l, uint64_t handle) {
-    return l->by_number[handle_frontend(handle) / HELLO_LANES_MAX];
+    return l->by_number[handle_process(handle)];
 }
 
 struct landed *backend_landed_of(const struct backend_link *l, uint64_t handle) {

@@ -34,11 +34,9 @@ uint64_t away_handle(const struct frontend_link *l, uint64_t handle) {
 
 /* The request of a cluster's handle, if it is away. */
 struct away *away_find(const struct frontend_link *l, uint64_t handle) {
-    uint32_t number = handle_frontend(handle), lane = number % HELLO_LANES_MAX, slot = handle_slot(handle);
-    if (number / HELLO_LANES_MAX != l->number || lane >= l->wiring->frontends || slot >= l->wiring->port_requests)
-        return NULL;
-    struct away *a = &l->away[(size_t)lane * l->wiring->port_requests + slot];
-    return a->message.handle && away_handle(l, a->message.handle) == handle ? a : NULL;
+    size_t place = handle_place(handle, l->number, l->wiring->frontends, l->wiring->port_requests);
+    struct away *a = place == HANDLE_STRANGE ? NULL : &l->away[place];
+    return a && a->message.handle && away_handle(l, a->message.handle) == handle ? a : NULL;
 }
 
 uint32_t away_lane(const struct away *a) {

@@ -34,7 +34,7 @@
 /* ---- to members ---- */
 
 static struct member *member_of(const struct scheduler_link *l, uint64_t handle) {
-    struct member *m = l->by_number[handle_frontend(handle) / HELLO_LANES_MAX];
+    struct member *m = l->by_number[handle_process(handle)];
     return m && m->hello.role == ROLE_FRONTEND && !m->peer.closed ? m : NULL;
 }
 
@@ -55,17 +55,16 @@ static void refuse(struct scheduler_link *l, uint64_t handle, uint32_t served_mo
 
 /* ---- requests ---- */
 
-static bool request_fits(const struct scheduler_link *l, const struct member *m,
-                         const struct request_message *message) {
-    uint32_t number = handle_frontend(message->handle);
-    return number / HELLO_LANES_MAX == m->hello.number && number % HELLO_LANES_MAX < m->hello.lanes &&
-           handle_slot(message->handle) < m->hello.slots && message->model < l->config.models_max &&
-           message->kind <= REQUEST_READY && message->items >= 1 && message->work > 0 && message->work < 1e9F &&
+static bool request_fits(const struct scheduler_link *l, const struct request_message *message) {
+    return message->model < l->config.models_max && message->kind <= REQUEST_READY && message->items >= 1 &&
+           message->work > 0 && message->work < 1e9F &&
            (message->priority < PRIORITIES_MAX || message->priority == PRIORITY_BEST_EFFORT);
 }
 
-static struct request_message *last_of(struct member *m, uint64_t handle) {
-    return &m->last[(size_t)(handle_frontend(handle) % HELLO_LANES_MAX) * m->hello.slots + handle_slot(handle)];
+/* The last request of a handle's slot; NULL: the frontend has no such slot. */
+static struct request_message *last_of(const struct member *m, uint64_t handle) {
+    size_t place = handle_place(handle, m->hello.number, m->hello.lanes, m->hello.slots);
+    return place == HANDLE_STRANGE ? NULL : &m->last[place];
 }
 
 /* The slot of a message to its model's thread; push() sends it. NULL: there is no room now. */
@@ -112,9 +111,9 @@ static void times_convert(const struct health *health, const struct request_mess
 
 static int take_request(struct scheduler_link *l, struct member *m, const struct request_message *sent,
                         struct sy_error *err) {
-    if (!request_fits(l, m, sent))
-        return error_set(err, -EPROTO, "a request whose numbers will not do");
     struct request_message *last = last_of(m, sent->handle);
+    if (!last || !request_fits(l, sent))
+        return error_set(err, -EPROTO, "a request whose numbers will not do");
     if (sent->kind == REQUEST_CANCELLED) {
         if (last->handle == sent->handle && request_cancel(l, last)) /* if there is no room for that, it runs */
             last->kind = REQUEST_CANCELLED;
@@ -173,11 +172,8 @@ static void publish_requests(struct scheduler_link *l) {
  * connection is lost. In the last case a frontend of the same number may be here again already. It is told nothing: it
  * keeps what was queued when the connection broke, and sends it again, perhaps before this. */
 static void take_cancelled(struct scheduler_link *l, const struct refusal_message *message) {
-    const struct request_message *last = NULL;
-    struct member *m = member_of(l, message->handle);
-    if (m && handle_frontend(message->handle) % HELLO_LANES_MAX < m->hello.lanes &&
-        handle_slot(message->handle) < m->hello.slots)
-        last = last_of(m, message->handle);
+    const struct member *m = member_of(l, message->handle);
+    const struct request_message *last = m ? last_of(m, message->handle) : NULL;
     if (!last || last->handle != message->handle || last->model != message->served_model)
         return;
     if (last->kind == REQUEST_CANCELLED)
@@ -285,7 +281,7 @@ static int take_requests(struct scheduler_link *l, struct member *m, const struc
                          uint32_t count, struct sy_error *err) {
     int rc = 0;
     for (uint32_t i = 0; i < count && rc == 0; i++) {
-        if (i + AHEAD < count && handle_slot(requests[i + AHEAD].handle) < m->hello.slots)
+        if (i + AHEAD < count)
             __builtin_prefetch(last_of(m, requests[i + AHEAD].handle), 1);
         struct request_message message = wire_request_message(&requests[i]);
         rc = take_request(l, m, &message, err);
