@@ -466,22 +466,15 @@ int backend_link_start(struct backend_link **link, const struct backend_link_con
     hello_formats(&l->config.self);
     l->config.self.role = ROLE_BACKEND;
     l->config.self.accelerators = w->accelerators;
-    l->config.self.transports = TRANSPORTS_PLAIN | (config->fabric ? TRANSPORT_BIT(TRANSPORT_FABRIC) : 0);
+    transport_offer(&l->config.self, config->fabric);
     l->config.self.transports &= config->transports ? config->transports : UINT32_MAX;
-    if (config->fabric)
-        snprintf(l->config.self.fabric, sizeof(l->config.self.fabric), "%s", config->fabric);
-    if ((rc = uplink_init(&l->uplink, &l->loop, config->schedulers, config->scheduler_count, &l->config.self,
-                          config->beat_ns, &uplink_ops, l, err)) < 0 ||
-        (rc = link_loop_init(&l->loop, &loop_ops, l, wiring_link_bell(w), -1, err)) < 0)
-        goto err_free;
-    if ((rc = link_loop_secure(&l->loop, config->tls)) < 0) {
-        error_set(err, rc, "no memory for TLS");
-        goto err_free;
-    }
-    if (config->fabric && (rc = transport_fabric_open(l, err)) < 0)
+    if ((rc = link_loop_init(&l->loop, &loop_ops, l, wiring_link_bell(w), -1, config->tls, err)) < 0 ||
+        (rc = config->fabric ? transport_fabric_open(l, err) : 0) < 0)
         goto err_free;
     link_loop_lend(&l->loop);
-    if ((rc = (config->registry ? uplink_registry(&l->uplink, config->registry, err) : 0)) < 0 ||
+    const struct uplink_config uplink = {config->schedulers, config->scheduler_count, config->registry, &l->config.self,
+                                         config->beat_ns};
+    if ((rc = uplink_init(&l->uplink, &l->loop, &uplink, &uplink_ops, l, err)) < 0 ||
         (rc = link_loop_start(&l->loop, "link", err)) < 0)
         goto err_free;
     *link = l;

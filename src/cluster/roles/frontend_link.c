@@ -762,19 +762,10 @@ int frontend_link_start(struct frontend_link **link, const struct frontend_link_
     l->config.self.role = ROLE_FRONTEND;
     l->config.self.lanes = w->frontends;
     l->config.self.slots = w->port_requests;
-    l->config.self.transports = TRANSPORTS_PLAIN;
-    if (config->fabric) {
-        l->config.self.transports |= TRANSPORT_BIT(TRANSPORT_FABRIC);
-        snprintf(l->config.self.fabric, sizeof(l->config.self.fabric), "%s", config->fabric);
-    }
-    if ((rc = uplink_init(&l->uplink, &l->loop, config->schedulers, config->scheduler_count, &l->config.self,
-                          config->beat_ns, &uplink_ops, l, err)) < 0 ||
-        (rc = link_loop_init(&l->loop, &loop_ops, l, wiring_link_bell(w), config->listen_fd, err)) < 0)
+    transport_offer(&l->config.self, config->fabric);
+    rc = link_loop_init(&l->loop, &loop_ops, l, wiring_link_bell(w), config->listen_fd, config->tls, err);
+    if (rc < 0)
         goto err_free;
-    if ((rc = link_loop_secure(&l->loop, config->tls)) < 0) {
-        error_set(err, rc, "no memory for TLS");
-        goto err_free;
-    }
     char name[HELLO_LOCAL_MAX];
     hello_local_name(config->self.incarnation, name);
     if (link_loop_listen_local(&l->loop, name) < 0)
@@ -782,7 +773,9 @@ int frontend_link_start(struct frontend_link **link, const struct frontend_link_
     if (config->fabric && (rc = frontend_fabric_open(l, err)) < 0)
         goto err_free;
     link_loop_lend(&l->loop);
-    if ((rc = (config->registry ? uplink_registry(&l->uplink, config->registry, err) : 0)) < 0 ||
+    const struct uplink_config uplink = {config->schedulers, config->scheduler_count, config->registry, &l->config.self,
+                                         config->beat_ns};
+    if ((rc = uplink_init(&l->uplink, &l->loop, &uplink, &uplink_ops, l, err)) < 0 ||
         (rc = link_loop_start(&l->loop, "link", err)) < 0)
         goto err_free;
     *link = l;

@@ -858,12 +858,9 @@ int scheduler_link_start(struct scheduler_link **link, const struct scheduler_li
         error_set(err, rc, "no memory for the cluster's members");
         goto err_free;
     }
-    if ((rc = link_loop_init(&l->loop, &loop_ops, l, wiring_link_bell(l->wiring), config->listen_fd, err)) < 0)
+    rc = link_loop_init(&l->loop, &loop_ops, l, wiring_link_bell(l->wiring), config->listen_fd, config->tls, err);
+    if (rc < 0)
         goto err_free;
-    if ((rc = link_loop_secure(&l->loop, config->tls)) < 0) {
-        error_set(err, rc, "no memory for TLS");
-        goto err_free;
-    }
     const struct standby_config standby = {
         .peers = config->peers,
         .peer_count = config->peer_count,

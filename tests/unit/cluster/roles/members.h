@@ -264,8 +264,7 @@ static inline void members_scheduler_open(struct members_scheduler *s, int64_t b
     s->each = s->depth = 1;
     CHECK_EQ(doorbell_init(&s->bell, true, false), 0);
     CHECK_EQ(listen_open("127.0.0.1", 0, "HTTP", &fd, &s->port, &err), 0);
-    CHECK_EQ(link_loop_init(&s->loop, &ops, s, &s->bell, fd, &err), 0);
-    CHECK_EQ(link_loop_secure(&s->loop, members_tls), 0);
+    CHECK_EQ(link_loop_init(&s->loop, &ops, s, &s->bell, fd, members_tls, &err), 0);
 }
 
 static inline void members_scheduler_start(struct members_scheduler *s) {
