@@ -761,6 +761,19 @@ static const struct standby_ops standby_ops = {lead, stand_down};
 
 /* ---- turns ---- */
 
+/* Copies the models that are served. False: no memory. */
+static bool report_models(struct scheduler_link *l) {
+    if (!link_report_models_begin(&l->report, l->catalogue->known_count))
+        return false;
+    for (uint32_t i = 0; i < l->catalogue->known_count; i++) {
+        const struct known_model *known = &l->catalogue->known[i];
+        if (known->model && known->place != CATALOGUE_NONE)
+            link_report_add_model(&l->report, known->place, known->model);
+    }
+    link_report_models_end(&l->report);
+    return true;
+}
+
 static void report(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) {
     if (!link_report_begin(&l->report, now_ns, until_ns))
         return;
@@ -769,11 +782,8 @@ static void report(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) 
         if (m->known)
             link_report_add(&l->report, m->hello.name, m->hello.role, m->hello.number, &m->peer, &m->health, now_ns);
     }
-    for (uint32_t i = 0; i < l->catalogue->known_count; i++) {
-        const struct known_model *known = &l->catalogue->known[i];
-        if (known->model && known->place != CATALOGUE_NONE)
-            link_report_add_model(&l->report, known->place, known->model);
-    }
+    if (l->models_moved)
+        l->models_moved = !report_models(l);
     link_report_end(&l->report, &(struct link_totals){.role = ROLE_SCHEDULER,
                                                       .ready = scheduler_link_leads(l),
                                                       .term = l->config.self.term,
@@ -781,7 +791,7 @@ static void report(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) 
                                                       .requests = l->counters.requests,
                                                       .batches = l->counters.batches,
                                                       .requests_now = l->in_scheduler,
-                                                      .models = places_served(l),
+                                                      .models = l->report.model_count,
                                                       .accelerators = l->accelerators_there});
 }
 

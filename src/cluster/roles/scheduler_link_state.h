@@ -146,6 +146,7 @@ struct scheduler_link {
     uint32_t plans_ended;        /* plans that have ended and are kept for their measurement */
     int64_t plans_look_ns;       /* time of the next plans_look() with work to do */
     bool changed;                /* models or classes have changed: places_look() has work to do */
+    bool models_moved;           /* models have got or lost places since the report copied them */
     uint32_t in_scheduler;       /* requests that the scheduler has */
     uint32_t pushed;             /* messages of this turn to model threads */
     bool *model_rung;            /* [model_threads] the thread has messages of this turn */
@@ -197,8 +198,6 @@ void places_left_by(struct scheduler_link *l, struct member *m);
 bool places_look(struct scheduler_link *l, int64_t now_ns);
 /* Puts an accelerator into the list `leaving`, until the scheduling threads and the plans here are done with it. */
 void accelerator_leaves(struct scheduler_link *l, uint32_t accelerator);
-/* The number of models that are served. */
-uint32_t places_served(const struct scheduler_link *l);
 
 /* ---- scheduler_changes.c ---- */
 

@@ -414,6 +414,7 @@ static void place_serve(struct scheduler_link *l, uint32_t p) {
     l->places[p].state = PLACE_SERVING;
     l->places_moving--;
     known->place = p;
+    l->models_moved = true;
     FOR_EACH_FRONTEND(l, m)
     serve_tell(l, m, p);
     if (before != CATALOGUE_NONE)
@@ -577,6 +578,7 @@ static bool reconcile(struct scheduler_link *l) {
             log_warn("model has no backend any more", "model=%s version=%u", known->model->name, known->model->version);
             place_leave(l, known->place);
             known->place = CATALOGUE_NONE;
+            l->models_moved = true;
         } else if (!runs_on && known->backends == 0 && !known->told && !is_placed(l, i)) {
             catalogue_forget(c, i);
             left = true; /* another model may take its name */
@@ -596,11 +598,4 @@ bool places_look(struct scheduler_link *l, int64_t now_ns) {
         busy = true;
     }
     return busy;
-}
-
-uint32_t places_served(const struct scheduler_link *l) {
-    uint32_t served = 0;
-    for (uint32_t i = 0; i < l->catalogue->known_count; i++)
-        served += l->catalogue->known[i].model && l->catalogue->known[i].place != CATALOGUE_NONE;
-    return served;
 }
