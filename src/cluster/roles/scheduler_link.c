@@ -62,7 +62,7 @@ static bool request_fits(const struct scheduler_link *l, const struct request_me
 }
 
 /* The last request of a handle's slot; NULL: the frontend has no such slot. */
-static struct request_message *last_of(const struct member *m, uint64_t handle) {
+static struct queued_request *last_of(const struct member *m, uint64_t handle) {
     size_t place = handle_place(handle, m->hello.number, m->hello.lanes, m->hello.slots);
     return place == HANDLE_STRANGE ? NULL : &m->last[place];
 }
@@ -79,19 +79,22 @@ static void push(struct scheduler_link *l, uint32_t model) {
     l->pushed++;
 }
 
-/* Tells the model's thread more about a queued request. The times are repeated as they were told first, since the
- * estimate of the frontend's clock has changed. */
-static bool request_tell(struct scheduler_link *l, const struct request_message *last, enum request_message_kind kind) {
+/* Tells the model's thread more about a queued request. */
+static bool request_tell(struct scheduler_link *l, const struct queued_request *last, enum request_message_kind kind) {
     struct request_message *place = place_for(l, last->model);
     if (!place)
         return false;
-    *place = *last;
-    place->kind = (uint8_t)kind;
+    *place = (struct request_message){.handle = last->handle,
+                                      .deadline_ns = last->deadline_ns,
+                                      .shape_key = last->shape_key,
+                                      .model = last->model,
+                                      .kind = (uint8_t)kind,
+                                      .priority = last->priority};
     push(l, last->model);
     return true;
 }
 
-bool request_cancel(struct scheduler_link *l, const struct request_message *last) {
+bool request_cancel(struct scheduler_link *l, const struct queued_request *last) {
     return request_tell(l, last, REQUEST_CANCELLED);
 }
 
@@ -111,16 +114,16 @@ static void times_convert(const struct health *health, const struct request_mess
 
 static int take_request(struct scheduler_link *l, struct member *m, const struct request_message *sent,
                         struct sy_error *err) {
-    struct request_message *last = last_of(m, sent->handle);
+    struct queued_request *last = last_of(m, sent->handle);
     if (!last || !request_fits(l, sent))
         return error_set(err, -EPROTO, "a request whose numbers will not do");
     if (sent->kind == REQUEST_CANCELLED) {
         if (last->handle == sent->handle && request_cancel(l, last)) /* if there is no room for that, it runs */
-            last->kind = REQUEST_CANCELLED;
+            last->cancelled = true;
         return 0;
     }
     if (sent->kind == REQUEST_READY) {
-        if (last->handle == sent->handle && last->ready_ns > 0)
+        if (last->handle == sent->handle && last->promised)
             request_tell(l, last, REQUEST_READY); /* a hint: without room for it, the promise counts */
         return 0;
     }
@@ -137,13 +140,18 @@ static int take_request(struct scheduler_link *l, struct member *m, const struct
     }
     int64_t arrival_ns, deadline_ns, ready_ns;
     times_convert(&m->health, sent, &arrival_ns, &deadline_ns, &ready_ns);
+    ready_ns = l->config.central_thread ? 0 : ready_ns; /* central policies know no promises */
     *message = *sent; /* do not read back what was just written: that would stall until it is in the cache */
-    *last = *sent;
-    message->arrival_ns = last->arrival_ns = arrival_ns;
-    message->deadline_ns = last->deadline_ns = deadline_ns;
-    message->ready_ns = last->ready_ns =
-        l->config.central_thread ? 0 : ready_ns; /* central policies know no promises */
-    message->port = last->port = 0;
+    message->arrival_ns = arrival_ns;
+    message->deadline_ns = deadline_ns;
+    message->ready_ns = ready_ns;
+    message->port = 0;
+    *last = (struct queued_request){.handle = sent->handle,
+                                    .deadline_ns = deadline_ns,
+                                    .shape_key = sent->shape_key,
+                                    .model = sent->model,
+                                    .priority = sent->priority,
+                                    .promised = ready_ns > 0};
     push(l, sent->model);
     l->in_scheduler++;
     place->queued++;
@@ -173,10 +181,10 @@ static void publish_requests(struct scheduler_link *l) {
  * keeps what was queued when the connection broke, and sends it again, perhaps before this. */
 static void take_cancelled(struct scheduler_link *l, const struct refusal_message *message) {
     const struct member *m = member_of(l, message->handle);
-    const struct request_message *last = m ? last_of(m, message->handle) : NULL;
+    const struct queued_request *last = m ? last_of(m, message->handle) : NULL;
     if (!last || last->handle != message->handle || last->model != message->served_model)
         return;
-    if (last->kind == REQUEST_CANCELLED)
+    if (last->cancelled)
         refuse(l, message->handle, message->served_model, REFUSAL_CANCELLED);
     else if (l->places[message->served_model].recalled)
         link_lost(l, message->handle, LOST_PLACE);
@@ -535,7 +543,7 @@ static int on_frame(struct peer *peer, const struct frame *frame, const void *he
 static bool requests_cancel(struct scheduler_link *l, struct member *m) {
     size_t count = (size_t)m->hello.lanes * m->hello.slots;
     for (; m->cancelled < count; m->cancelled++) {
-        const struct request_message *last = &m->last[m->cancelled];
+        const struct queued_request *last = &m->last[m->cancelled];
         if (last->handle && !request_cancel(l, last))
             return false;
     }

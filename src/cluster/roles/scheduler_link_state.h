@@ -11,6 +11,18 @@
 #include "cluster/roles/plan_memory.h"
 #include "cluster/roles/scheduler_link.h"
 
+/* The last request of a frontend's slot: what its model's core finds it by, should there be more to tell. */
+struct queued_request {
+    uint64_t handle;     /* handle of the request; 0: there was none */
+    int64_t deadline_ns; /* deadline by our clock, as the core was told: the estimate of the frontend's clock changes */
+    uint64_t shape_key;
+    uint32_t model; /* place of the model */
+    uint8_t priority;
+    bool promised;  /* the core was told that the inputs are promised */
+    bool cancelled; /* the frontend has cancelled the request */
+};
+_Static_assert(sizeof(struct queued_request) == 32, "two in a cache line");
+
 /* A frontend or a backend; a stranger before it has introduced itself. */
 struct member {
     struct peer peer;
@@ -28,11 +40,10 @@ struct member {
     int64_t since_ns; /* time of the connection */
     char from[96];    /* address of the other end, for the log */
     /* of a frontend */
-    struct request_message *last; /* [lanes * slots] last request of each slot, by our clock; kind CANCELLED once the
-                                     frontend has cancelled it */
-    size_t cancelled;             /* first slots of `last` whose requests were cancelled since the frontend is gone */
-    int64_t advised;              /* advice that was last sent to the frontend, plus one; 0: none yet */
-    bool *owes;                   /* [models_max] the frontend has yet to send FRAME_MODEL_LEFT for this place */
+    struct queued_request *last; /* [lanes * slots] */
+    size_t cancelled;            /* first slots of `last` whose requests were cancelled since the frontend is gone */
+    int64_t advised;             /* advice that was last sent to the frontend, plus one; 0: none yet */
+    bool *owes;                  /* [models_max] the frontend has yet to send FRAME_MODEL_LEFT for this place */
     /* of a backend */
     struct brought_model *brought; /* [brought_count] */
     uint32_t brought_count, brought_room;
@@ -160,8 +171,8 @@ struct scheduler_link {
 
 /* Tells the frontend of a request that the request is lost, so that it may be sent again. */
 void link_lost(struct scheduler_link *l, uint64_t handle, enum lost_reason reason);
-/* Tells the model's thread that a request, the last one of its slot, is cancelled. False: there is no room now. */
-bool request_cancel(struct scheduler_link *l, const struct request_message *last);
+/* Tells the model's thread that a request is cancelled. False: there is no room now. */
+bool request_cancel(struct scheduler_link *l, const struct queued_request *last);
 
 /* ---- scheduler_places.c ---- */
 

@@ -435,7 +435,7 @@ static bool place_recall(struct scheduler_link *l, uint32_t p) {
         const struct member *m = list_entry(node, struct member, node);
         size_t count = m->last ? (size_t)m->hello.lanes * m->hello.slots : 0;
         for (size_t i = 0; i < count; i++) {
-            const struct request_message *last = &m->last[i];
+            const struct queued_request *last = &m->last[i];
             if (last->handle && last->model == p && !request_cancel(l, last))
                 return false;
         }
