@@ -30,7 +30,7 @@ bool link_report_begin(struct link_report *report, int64_t now_ns, int64_t *unti
         report->due_ns = now_ns + (begins ? EVERY_NS : AGAIN_NS);
     *until_ns = report->due_ns < *until_ns ? report->due_ns : *until_ns;
     if (begins)
-        report->count = report->model_count = 0;
+        report->count = 0;
     return begins;
 }
 
@@ -55,20 +55,34 @@ void link_report_add(struct link_report *report, const char *name, enum cluster_
     snprintf(row->name, sizeof(row->name), "%s", name);
 }
 
-void link_report_add_model(struct link_report *report, uint32_t place, const struct served_model *model) {
-    if (report->model_count == report->model_room) {
-        uint32_t room = report->model_room ? 2 * report->model_room : 16;
-        struct link_model *grown = realloc(report->models, room * sizeof(*grown));
-        if (!grown)
-            return; /* the page is shorter */
-        report->models = grown;
-        report->model_room = room;
+bool link_report_models_begin(struct link_report *report, uint32_t most) {
+    report->model_count = 0;
+    if (most > report->model_room) {
+        free(report->models);
+        report->models = malloc(most * sizeof(*report->models));
+        report->model_room = report->models ? most : 0;
     }
+    return most <= report->model_room;
+}
+
+void link_report_add_model(struct link_report *report, uint32_t place, const struct served_model *model) {
     struct link_model *one = &report->models[report->model_count++];
     one->place = place;
     one->version = model->version;
     one->slo_ns = model->best_effort ? 0 : model->slo_ns;
     snprintf(one->name, sizeof(one->name), "%s", model->name);
+}
+
+static int by_name(const void *a, const void *b) {
+    const struct link_model *x = a, *y = b;
+    int order = strcmp(x->name, y->name);
+    return order                      ? order
+           : x->version != y->version ? (x->version > y->version) - (x->version < y->version)
+                                      : (x->place > y->place) - (x->place < y->place);
+}
+
+void link_report_models_end(struct link_report *report) {
+    qsort(report->models, report->model_count, sizeof(*report->models), by_name);
 }
 
 void link_report_end(struct link_report *report, const struct link_totals *totals) {
@@ -94,13 +108,21 @@ struct link_totals link_report_totals(struct link_report *report) {
 }
 
 bool link_report_place(struct link_report *report, const char *name, uint32_t version, uint32_t *place) {
-    bool found = false;
     pthread_mutex_lock(&report->lock);
-    for (uint32_t i = 0; i < report->model_count && !found; i++) {
-        const struct link_model *one = &report->models[i];
-        found = one->version == version && strcmp(one->name, name) == 0;
-        *place = one->place;
+    uint32_t from = 0, to = report->model_count;
+    while (from < to) { /* the first that is not before it */
+        uint32_t middle = (from + to) / 2;
+        const struct link_model *one = &report->models[middle];
+        int order = strcmp(one->name, name);
+        if (order < 0 || (order == 0 && one->version < version))
+            from = middle + 1;
+        else
+            to = middle;
     }
+    bool found = from < report->model_count && report->models[from].version == version &&
+                 strcmp(report->models[from].name, name) == 0;
+    if (found)
+        *place = report->models[from].place;
     pthread_mutex_unlock(&report->lock);
     return found;
 }

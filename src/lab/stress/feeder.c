@@ -257,7 +257,7 @@ int feeder_make(struct feeder **feeder, struct feeder_world *world, uint32_t ind
     if ((rc = doorbell_init(&f->bell, true, false)) < 0)
         return error_set(err, rc, "cannot make an eventfd: %s", strerror(-rc));
     f->looped = true;
-    return link_loop_init(&f->loop, &loop_ops, f, &f->bell, -1, err);
+    return link_loop_init(&f->loop, &loop_ops, f, &f->bell, -1, NULL, err);
 }
 
 int feeder_start(struct feeder *f, struct sy_error *err) {
