@@ -48,30 +48,23 @@ static void render_sums(const struct statistics_source *source, bool batches, co
     }
 }
 
-/* Triton's fourth reason, OTHER, has no row, since there is no other failure. Mistakes of clients do not count, as with
- * Triton 2.51. */
-static void render_failures(const struct statistics_source *source, const struct model_index *listed,
-                            struct text *out) {
-    static const char name[] = "nv_inference_request_failure";
+void triton_metrics_render(const struct statistics_source *source, bool scheduled, const struct model_index *listed,
+                           struct text *out) {
+    static const char failed[] = "nv_inference_request_failure", input[] = "nv_inference_compute_input_duration_us",
+                      pending[] = "nv_inference_pending_request_count";
     struct model_statistics statistics;
 
-    metric_heading(out, name, "counter", "Requests refused, cancelled or failed.");
+    render_sums(source, scheduled, listed, out);
+    /* Triton's fourth reason, OTHER, has no row, since there is no other failure. Mistakes of clients do not count, as
+     * with Triton 2.51. */
+    metric_heading(out, failed, "counter", "Requests refused, cancelled or failed.");
     for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++) {
         const struct served_model *model = &listed->models[*i];
         source->read(source->context, *i, &statistics);
-        row(out, name, model, ",reason=\"REJECTED\"", statistics.refused);
-        row(out, name, model, ",reason=\"CANCELED\"", statistics.cancelled);
-        row(out, name, model, ",reason=\"BACKEND\"", statistics.failed);
+        row(out, failed, model, ",reason=\"REJECTED\"", statistics.refused);
+        row(out, failed, model, ",reason=\"CANCELED\"", statistics.cancelled);
+        row(out, failed, model, ",reason=\"BACKEND\"", statistics.failed);
     }
-}
-
-void triton_metrics_render(const struct statistics_source *source, bool scheduled, const struct model_index *listed,
-                           struct text *out) {
-    static const char input[] = "nv_inference_compute_input_duration_us",
-                      pending[] = "nv_inference_pending_request_count";
-
-    render_sums(source, scheduled, listed, out);
-    render_failures(source, listed, out);
     metric_heading(out, input, "counter", "0: inputs are gathered before the run, which counts as queueing.");
     for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++)
         row(out, input, &listed->models[*i], "", 0);
@@ -79,7 +72,6 @@ void triton_metrics_render(const struct statistics_source *source, bool schedule
         return;
     metric_heading(out, pending, "gauge", "Requests that wait in the scheduler.");
     for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++) {
-        struct model_statistics statistics;
         source->read(source->context, *i, &statistics);
         row(out, pending, &listed->models[*i], "", statistics.waiting);
     }
