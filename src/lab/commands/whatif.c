@@ -226,18 +226,14 @@ static int inputs_make(struct whatif *w, struct sy_error *err) {
     return rc < 0 ? rc : 0;
 }
 
-/* Whether the source can only be a path, and not the address of a server. */
-static bool path_looks_like(const char *source) {
-    return source[0] == '/' || strncmp(source, "./", 2) == 0 || strncmp(source, "../", 3) == 0;
-}
-
 /* Reads the recording from the file of this name, or else from the server. */
 static int document_get(struct whatif *w, struct sy_error *err) {
     struct stat about;
     bool exists = stat(w->source, &about) == 0;
     if (exists && S_ISREG(about.st_mode))
         return file_read(w, err);
-    if (!path_looks_like(w->source)) {
+    bool path = w->source[0] == '/' || strncmp(w->source, "./", 2) == 0 || strncmp(w->source, "../", 3) == 0;
+    if (!path) { /* it may be the address of a server */
         int rc = server_ask(w, err);
         struct sy_error why = *err;
         return rc == -EHOSTUNREACH && !exists && !strstr(w->source, "://")
@@ -276,23 +272,12 @@ static bool changes_init(const struct whatif *w, struct changes *c) {
     return c->sets && c->own;
 }
 
-static void changes_free(struct changes *c) {
-    free(c->sets);
-    free(c->own);
-}
-
 static void __attribute__((format(printf, 2, 3))) change_add(struct changes *c, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(c->own[c->own_count], sizeof(c->own[0]), fmt, ap);
     va_end(ap);
     c->sets[c->count++] = c->own[c->own_count++];
-}
-
-static void counts_set(const struct whatif *w, const uint32_t *counts, struct changes *c) {
-    for (uint32_t t = 0; t < w->type_count; t++)
-        if (counts[t] != w->counts[t])
-            change_add(c, "cluster.accelerators.%u.count=%u", t, counts[t]);
 }
 
 /* Sets the models' SLOs, which tell policies what to expect, to the new SLOs of their requests. */
@@ -319,7 +304,9 @@ static int run(struct whatif *w, bool changed, const uint32_t *counts, struct wh
     change_add(c, "workload.arrivals.trace=/proc/self/fd/%d", changed ? w->changed_fd : w->trace_fd);
     if (changed && w->s.policy_set[0])
         c->sets[c->count++] = w->s.policy_set;
-    counts_set(w, counts, c);
+    for (uint32_t t = 0; t < w->type_count; t++)
+        if (counts[t] != w->counts[t])
+            change_add(c, "cluster.accelerators.%u.count=%u", t, counts[t]);
     if (changed)
         slos_set(w, c);
     for (uint32_t i = 0; changed && i < w->s.sets.count; i++)
@@ -335,7 +322,8 @@ static int run(struct whatif *w, bool changed, const uint32_t *counts, struct wh
     simulation_free(simulation);
 out:
     free(simulation);
-    changes_free(c);
+    free(c->sets);
+    free(c->own);
     return rc;
 }
 
