@@ -119,22 +119,6 @@ static int table_fill(const char *path, double *weight, struct sy_error *err) {
     return rc;
 }
 
-static void sums_fill(const double *weight, struct query_sizes *sizes) {
-    double total = 0, sum = 0;
-    sizes->least = sizes->most = 0;
-    for (uint32_t k = 1; k <= QUERY_SIZE_MAX; k++) {
-        total += weight[k];
-        if (weight[k] > 0)
-            sizes->most = k;
-        if (weight[k] > 0 && !sizes->least)
-            sizes->least = k;
-    }
-    for (uint32_t k = 0; k <= QUERY_SIZE_MAX; k++) {
-        sum += weight[k];
-        sizes->up_to[k] = k < sizes->most ? sum / total : 1;
-    }
-}
-
 int query_sizes_fill(const struct query_size_spec *spec, struct query_sizes *sizes, struct sy_error *err) {
     double weight[QUERY_SIZE_MAX + 1] = {0};
     int rc = 0;
@@ -155,8 +139,21 @@ int query_sizes_fill(const struct query_size_spec *spec, struct query_sizes *siz
         rc = table_fill(spec->table_path, weight, err);
         break;
     }
-    if (!rc)
-        sums_fill(weight, sizes);
+    if (!rc) {
+        double total = 0, sum = 0;
+        sizes->least = sizes->most = 0;
+        for (uint32_t k = 1; k <= QUERY_SIZE_MAX; k++) {
+            total += weight[k];
+            if (weight[k] > 0)
+                sizes->most = k;
+            if (weight[k] > 0 && !sizes->least)
+                sizes->least = k;
+        }
+        for (uint32_t k = 0; k <= QUERY_SIZE_MAX; k++) {
+            sum += weight[k];
+            sizes->up_to[k] = k < sizes->most ? sum / total : 1;
+        }
+    }
     return rc;
 }
 

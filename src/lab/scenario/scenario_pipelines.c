@@ -172,15 +172,6 @@ static int stages_read(const struct conf_node *node, struct scenario *s, struct 
 
 /* ---- the SLO's parts ---- */
 
-/* The type that most accelerators are of; the SLO is split for it. */
-static uint32_t usual_type(const struct scenario *s) {
-    uint32_t usual = 0;
-    for (uint32_t t = 1; t < s->type_count; t++)
-        if (s->types[t].count > s->types[usual].count)
-            usual = t;
-    return usual;
-}
-
 struct splitting {
     struct split_stage stages[PIPELINE_STAGES_MAX];
     struct split_part parts[PIPELINE_STAGES_MAX];
@@ -202,6 +193,10 @@ static struct splitting *splitting_make(const struct scenario *s, struct pipelin
     double items[PIPELINE_STAGES_MAX];
     struct splitting *split = calloc(1, sizeof(*split));
     bool whole = split && (split->memory = malloc(split_bytes(p->stage_count)));
+    uint32_t usual = 0; /* type that most accelerators are of; the SLO is split for it */
+    for (uint32_t t = 1; t < s->type_count; t++)
+        if (s->types[t].count > s->types[usual].count)
+            usual = t;
     pipeline_items(p, items);
     for (uint32_t v = 0; whole && v < p->stage_count; v++) {
         struct pipeline_stage *stage = &p->stages[v];
@@ -215,7 +210,7 @@ static struct splitting *splitting_make(const struct scenario *s, struct pipelin
         }
         split->least_ns[v] = stage->least_ns;
         if (whole)
-            scenario_profile(model, usual_type(s), PROFILE_BATCH_MAX, profile);
+            scenario_profile(model, usual, PROFILE_BATCH_MAX, profile);
         split->stages[v] =
             (struct split_stage){.profile = profile,
                                  .batch_max = model->own_batch_max ? model->batch_max : PROFILE_BATCH_MAX,
@@ -399,28 +394,21 @@ int scenario_read_pipelines(const struct conf_node *node, const struct conf_node
     return rc;
 }
 
-/* The rate for which a pipeline is planned: of several steps the highest, since lower rates leave accelerators idle. */
-static double rate_of(const struct scenario *s, const struct scenario_pipeline *p) {
-    double most_rps = 0;
+int scenario_split_pipelines(const struct conf_node *node, struct scenario *s, struct sy_error *err) {
+    double most_rps = 0; /* of several steps the highest, since lower rates leave accelerators idle */
     for (uint32_t i = 0; i < s->step_count; i++)
         most_rps = s->steps[i].rate_rps > most_rps ? s->steps[i].rate_rps : most_rps;
-    return p->share * most_rps;
-}
-
-/* Sets the SLO of a model without one of its own to the smallest part that a pipeline gives it. */
-static void model_slos_set(struct scenario *s, const struct pipeline *p) {
-    for (uint32_t v = 0; v < p->stage_count; v++) {
-        struct scenario_model *model = &s->models[p->stages[v].model];
-        if (!model->own_slo && (!model->slo_ns || p->stages[v].part_ns < model->slo_ns))
-            model->slo_ns = p->stages[v].part_ns;
-    }
-}
-
-int scenario_split_pipelines(const struct conf_node *node, struct scenario *s, struct sy_error *err) {
-    for (uint32_t p = 0; p < s->pipeline_count; p++) {
-        if (s->pipelines[p].gathering && gathering_split(s, &s->pipelines[p], rate_of(s, &s->pipelines[p])))
+    for (uint32_t i = 0; i < s->pipeline_count; i++) {
+        struct scenario_pipeline *p = &s->pipelines[i];
+        if (p->gathering && gathering_split(s, p, p->share * most_rps))
             return conf_error(node, err, "out of memory");
-        model_slos_set(s, &s->pipelines[p].graph);
+        /* a model without an SLO of its own gets the smallest part that a pipeline gives it */
+        for (uint32_t v = 0; v < p->graph.stage_count; v++) {
+            const struct pipeline_stage *stage = &p->graph.stages[v];
+            struct scenario_model *model = &s->models[stage->model];
+            if (!model->own_slo && (!model->slo_ns || stage->part_ns < model->slo_ns))
+                model->slo_ns = stage->part_ns;
+        }
     }
     return 0;
 }

@@ -287,12 +287,6 @@ static int gaussian_read(const struct conf_node *node, struct query_size_spec *s
     return rc;
 }
 
-static int published_read(const struct conf_node *node, struct query_size_spec *spec, struct sy_error *err) {
-    spec->kind = QUERY_PUBLISHED;
-    spec->published = node->kind == CONF_SCALAR ? query_size_published("deeprecsys", node->text) : NULL;
-    return spec->published ? 0 : conf_error(node, err, "expected " QUERY_DEEPRECSYS_NAMES);
-}
-
 static int query_size_read(const struct conf_node *node, struct query_size_spec *spec, struct sy_error *err) {
     const struct conf_node *uniform = only(node, "uniform"), *gaussian = only(node, "gaussian"),
                            *deeprecsys = only(node, "deeprecsys"), *table = only(node, "table");
@@ -301,8 +295,11 @@ static int query_size_read(const struct conf_node *node, struct query_size_spec 
         return uniform_read(uniform, spec, err);
     if (gaussian)
         return gaussian_read(gaussian, spec, err);
-    if (deeprecsys)
-        return published_read(deeprecsys, spec, err);
+    if (deeprecsys) {
+        spec->kind = QUERY_PUBLISHED;
+        spec->published = deeprecsys->kind == CONF_SCALAR ? query_size_published("deeprecsys", deeprecsys->text) : NULL;
+        return spec->published ? 0 : conf_error(deeprecsys, err, "expected " QUERY_DEEPRECSYS_NAMES);
+    }
     if (table) {
         spec->kind = QUERY_TABLE;
         return path_read(table, "the path of a table of sizes", spec->table_path, sizeof(spec->table_path), err);
