@@ -41,9 +41,11 @@ static int table_read(const struct planned_model *model, struct profile **profil
                     : conf_error(list, err, "out of memory");
 }
 
-/* Reads a line (alpha and beta), up to `batch_max`, or else to the largest batch that the SLO allows. */
-static int line_read(const struct planned_model *model, const struct conf_node *node, struct profile **profile,
-                     struct sy_error *err) {
+int planned_model_profile(const struct planned_model *model, const struct conf_node *node, struct profile **profile,
+                          struct sy_error *err) {
+    if (model->latency)
+        return table_read(model, profile, err);
+    /* a line (alpha and beta), up to `batch_max`, or else to the largest batch that the SLO allows */
     double slo_ms = (double)model->slo_ns / (double)NS_PER_MS;
     uint32_t batch_max = PROFILE_BATCH_MAX;
     if (model->alpha_ms < 0 || model->beta_ms < 0)
@@ -78,20 +80,12 @@ static int zoo_read(struct planned_model *model, const struct conf_node *node, s
     return 0;
 }
 
-/* Checks a model that is not of the zoo: it has a table or a line, not both, and names no model. */
-static int own_check(const struct planned_model *model, const struct conf_node *node, struct sy_error *err) {
+int planned_model_check(struct planned_model *model, const struct conf_node *node, struct sy_error *err) {
+    if (model->zoo[0])
+        return zoo_read(model, node, err);
     if (model->model[0])
         return conf_error(conf_find(node, "model"), err, "goes with 'zoo'");
     if (model->latency && (model->alpha_ms >= 0 || model->beta_ms >= 0))
         return conf_error(model->latency, err, "a table excludes alpha_ms and beta_ms");
     return 0;
-}
-
-int planned_model_check(struct planned_model *model, const struct conf_node *node, struct sy_error *err) {
-    return model->zoo[0] ? zoo_read(model, node, err) : own_check(model, node, err);
-}
-
-int planned_model_profile(const struct planned_model *model, const struct conf_node *node, struct profile **profile,
-                          struct sy_error *err) {
-    return model->latency ? table_read(model, profile, err) : line_read(model, node, profile, err);
 }

@@ -319,11 +319,6 @@ static int moment_take(const struct links *l, struct links_moment *m) {
     return 0;
 }
 
-static void moment_free(struct links_moment *m) {
-    free(m->model_fed);
-    free(m->model_bad);
-}
-
 static double over(double a, double b) {
     return b > 0 ? a / b : 0;
 }
@@ -402,8 +397,11 @@ static int measure(const struct links *l, struct links_result *r, struct sy_erro
     rc = rc < 0 ? rc : moment_take(l, &moments[1]);
     if (rc == 0)
         figures_between(l, &moments[0], &moments[1], r);
-    for (int i = 0; moments && i < 2; i++)
-        moment_free(&moments[i]);
+    for (int i = 0; moments && i < 2; i++) {
+        struct links_moment *m = &moments[i];
+        free(m->model_fed);
+        free(m->model_bad);
+    }
     free(moments);
     return rc < 0 ? error_set(err, rc, "no memory for what is measured") : 0;
 }
