@@ -197,17 +197,14 @@ static int varint_step(struct grpc_message *m, const uint8_t *byte, struct sy_er
     return 0;
 }
 
-static int prefix_step(struct grpc_message *m, uint8_t byte, struct sy_error *err) {
-    m->prefix[m->prefix_bytes++] = byte;
-    return m->prefix_bytes == GRPC_PREFIX_BYTES ? prefix_read(m, err) : 0;
-}
-
 int grpc_message_feed(struct grpc_message *m, const void *data, size_t bytes, size_t *taken, struct sy_error *err) {
     const uint8_t *begin = data, *at = begin, *end = begin + bytes;
     int status = 0;
     while (at < end && status == 0 && m->state != GRPC_COMPLETE) {
         if (m->state == GRPC_PREFIX) {
-            status = prefix_step(m, *at++, err);
+            m->prefix[m->prefix_bytes++] = *at++;
+            if (m->prefix_bytes == GRPC_PREFIX_BYTES)
+                status = prefix_read(m, err);
         } else if (m->state == GRPC_COPY || m->state == GRPC_RAW) {
             size_t n = (size_t)(end - at) < m->left ? (size_t)(end - at) : m->left;
             m->to_come -= n;
