@@ -24,10 +24,6 @@ void grpc_message_begin(struct grpc_message *m, bool split, size_t bytes_max, st
     m->raw_count = 0;
 }
 
-static char *align(char *at) {
-    return (char *)(((uintptr_t)at + ALIGNMENT - 1) & ~(uintptr_t)(ALIGNMENT - 1));
-}
-
 static int no_memory(struct sy_error *err) {
     return error_set(err, 503, "the memory for inputs is exhausted");
 }
@@ -112,7 +108,7 @@ static int raw_begin(struct grpc_message *m, size_t bytes, struct sy_error *err)
         m->head_room = m->head_bytes + HEAD_SLACK;
         m->room = m->head + m->head_room;
     }
-    char *behind = align(m->room);
+    char *behind = (char *)(((uintptr_t)m->room + ALIGNMENT - 1) & ~(uintptr_t)(ALIGNMENT - 1));
     if (m->room && behind <= m->first_end && (size_t)(m->first_end - behind) >= bytes) {
         raw->data = behind;
         m->room = behind + bytes;
