@@ -264,14 +264,6 @@ struct changes {
     uint32_t count, own_count;
 };
 
-/* Makes room for all possible changes: an SLO for each model, a number for each type of accelerators, the trace. */
-static bool changes_init(const struct whatif *w, struct changes *c) {
-    uint32_t own = w->recorded.model_count + ACCELERATOR_TYPES_MAX + 1;
-    *c = (struct changes){.sets = calloc(own + SCENARIO_SETS_MAX + 1, sizeof(char *)),
-                          .own = calloc(own, sizeof(*c->own))};
-    return c->sets && c->own;
-}
-
 static void __attribute__((format(printf, 2, 3))) change_add(struct changes *c, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
@@ -280,25 +272,17 @@ static void __attribute__((format(printf, 2, 3))) change_add(struct changes *c, 
     c->sets[c->count++] = c->own[c->own_count++];
 }
 
-/* Sets the models' SLOs, which tell policies what to expect, to the new SLOs of their requests. */
-static void slos_set(const struct whatif *w, struct changes *c) {
-    for (uint32_t m = 0; m < w->recorded.model_count; m++) {
-        const struct recording_slo *slo = NULL;
-        for (uint32_t i = 0; i < w->s.slo_count; i++)
-            if (!w->s.slos[i].model || strcmp(w->s.slos[i].model, w->recorded.models[m].name) == 0)
-                slo = &w->s.slos[i];
-        if (slo)
-            change_add(c, "models.%u.slo_ms=%.9g", m, slo->slo_ms);
-    }
-}
-
 /* Simulates, and takes the figures. `counts`: numbers of accelerators by type. */
 static int run(struct whatif *w, bool changed, const uint32_t *counts, struct whatif_run *to, struct sy_error *err) {
     static const atomic_int never;
-    struct changes changes, *c = &changes;
+    /* the possible changes: an SLO for each model, a number for each type of accelerators, the trace */
+    uint32_t own = w->recorded.model_count + ACCELERATOR_TYPES_MAX + 1;
+    struct changes changes = {.sets = calloc(own + SCENARIO_SETS_MAX + 1, sizeof(char *)),
+                              .own = calloc(own, sizeof(*changes.own))},
+                   *c = &changes;
     struct simulation *simulation = malloc(sizeof(*simulation));
     struct simulation_progress progress = {.stop = &never};
-    int rc = changes_init(w, c) && simulation ? 0 : error_set(err, -ENOMEM, "out of memory");
+    int rc = c->sets && c->own && simulation ? 0 : error_set(err, -ENOMEM, "out of memory");
     if (rc)
         goto out;
     change_add(c, "workload.arrivals.trace=/proc/self/fd/%d", changed ? w->changed_fd : w->trace_fd);
@@ -307,8 +291,15 @@ static int run(struct whatif *w, bool changed, const uint32_t *counts, struct wh
     for (uint32_t t = 0; t < w->type_count; t++)
         if (counts[t] != w->counts[t])
             change_add(c, "cluster.accelerators.%u.count=%u", t, counts[t]);
-    if (changed)
-        slos_set(w, c);
+    /* the models' SLOs, which tell policies what to expect, become the new SLOs of their requests */
+    for (uint32_t m = 0; changed && m < w->recorded.model_count; m++) {
+        const struct recording_slo *slo = NULL;
+        for (uint32_t i = 0; i < w->s.slo_count; i++)
+            if (!w->s.slos[i].model || strcmp(w->s.slos[i].model, w->recorded.models[m].name) == 0)
+                slo = &w->s.slos[i];
+        if (slo)
+            change_add(c, "models.%u.slo_ms=%.9g", m, slo->slo_ms);
+    }
     for (uint32_t i = 0; changed && i < w->s.sets.count; i++)
         c->sets[c->count++] = w->s.sets.sets[i];
     rc = simulation_make_text(simulation, w->source, changed ? w->scenario_changed : w->scenario, c->sets, c->count,

@@ -9,20 +9,6 @@
 
 #define POINTS_MAX 64
 
-/* Reads one [batch, milliseconds] of a table. */
-static int point_read(const struct conf_node *node, uint32_t before, uint32_t *batch, int64_t *latency_ns,
-                      struct sy_error *err) {
-    int64_t b;
-    if (node->kind != CONF_LIST || node->count != 2)
-        return conf_error(node, err, "expected [batch, milliseconds]");
-    int rc =
-        conf_get_int(node->first, (int64_t)before + 1, PROFILE_BATCH_MAX, "batches that rise from 1 to 1024", &b, err);
-    if (rc == 0)
-        rc = conf_get_time(node->last, NS_PER_MS, 1e-6, PLANNED_SLO_MS_MAX, PLANNED_TIME_WHAT, latency_ns, err);
-    *batch = (uint32_t)b;
-    return rc;
-}
-
 /* Reads a table of points. It ends with the largest batch measured, unless `max_batch` is given. */
 static int table_read(const struct planned_model *model, struct profile **profile, struct sy_error *err) {
     const struct conf_node *list = model->latency;
@@ -31,9 +17,16 @@ static int table_read(const struct planned_model *model, struct profile **profil
     if (list->kind != CONF_LIST || !list->count || list->count > POINTS_MAX)
         return conf_error(list, err, "expected a list of 1 to %d points [batch, milliseconds]", POINTS_MAX);
     for (const struct conf_node *node = list->first; node; node = node->next, count++) {
-        int rc = point_read(node, count ? batch[count - 1] : 0, &batch[count], &latency_ns[count], err);
+        int64_t b, least = count ? (int64_t)batch[count - 1] + 1 : 1;
+        if (node->kind != CONF_LIST || node->count != 2)
+            return conf_error(node, err, "expected [batch, milliseconds]");
+        int rc = conf_get_int(node->first, least, PROFILE_BATCH_MAX, "batches that rise from 1 to 1024", &b, err);
+        if (rc == 0)
+            rc = conf_get_time(node->last, NS_PER_MS, 1e-6, PLANNED_SLO_MS_MAX, PLANNED_TIME_WHAT, &latency_ns[count],
+                               err);
         if (rc)
             return rc;
+        batch[count] = (uint32_t)b;
     }
     uint32_t batch_max = model->batch_max ? (uint32_t)model->batch_max : batch[count - 1];
     *profile = malloc(profile_bytes(batch_max));

@@ -25,23 +25,20 @@ static int whole_read(const struct conf_node *node, enum fan_out_kind kind, stru
     return rc;
 }
 
-static int uniform_read(const struct conf_node *node, struct fan_out *f, struct sy_error *err) {
-    struct fan_out last;
-    if (node->kind != CONF_LIST || node->count != 2)
-        return conf_error(node, err, "expected [least, most]");
-    int rc = whole_read(node->first, FAN_OUT_UNIFORM, f, err);
-    rc = rc ? rc : whole_read(node->last, FAN_OUT_UNIFORM, &last, err);
-    f->b = rc ? 0 : last.a;
-    return !rc && f->b < f->a ? conf_error(node, err, "expected two numbers, the least and the most") : rc;
-}
-
 static int fan_out_read(const struct conf_node *node, struct fan_out *f, struct sy_error *err) {
     const struct conf_node *fixed = only(node, "fixed"), *chance = only(node, "chance"),
                            *uniform = only(node, "uniform"), *query = only(node, "query");
     if (fixed || query)
         return whole_read(fixed ? fixed : query, fixed ? FAN_OUT_FIXED : FAN_OUT_QUERY, f, err);
-    if (uniform)
-        return uniform_read(uniform, f, err);
+    if (uniform) {
+        struct fan_out last;
+        if (uniform->kind != CONF_LIST || uniform->count != 2)
+            return conf_error(uniform, err, "expected [least, most]");
+        int rc = whole_read(uniform->first, FAN_OUT_UNIFORM, f, err);
+        rc = rc ? rc : whole_read(uniform->last, FAN_OUT_UNIFORM, &last, err);
+        f->b = rc ? 0 : last.a;
+        return !rc && f->b < f->a ? conf_error(uniform, err, "expected two numbers, the least and the most") : rc;
+    }
     f->kind = chance ? FAN_OUT_CHANCE : FAN_OUT_POISSON;
     if (chance)
         return conf_get_double(chance, 0, 1, "a probability", &f->a, err);

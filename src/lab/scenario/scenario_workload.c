@@ -104,18 +104,6 @@ static const struct conf_key trace_keys[] = {
     CONF_KEYS_END,
 };
 
-/* A trace has a rate of its own; a rate beside it is what its mean is scaled to. */
-static int trace_section_read(const struct conf_node *node, struct scenario *s, struct sy_error *err) {
-    s->arrivals = ARRIVALS_TRACE;
-    if (s->pipeline_count)
-        return conf_error(node, err, "recorded arrivals are of models, and there are pipelines");
-    if (s->step_count > 1)
-        return conf_error(node, err, "a trace takes one rate_rps, or none, not steps");
-    if (s->step_count && conf_find(node, "scale"))
-        return conf_error(conf_find(node, "scale"), err, "excludes rate_rps, to which the trace's mean is scaled");
-    return conf_read_map(node, trace_keys, &s->trace, err);
-}
-
 static int arrivals_read(const struct conf_node *node, struct scenario *s, struct sy_error *err) {
     const struct conf_node *gamma = only(node, "gamma");
     if (is_word(node, "poisson") || is_word(node, "uniform")) {
@@ -126,9 +114,17 @@ static int arrivals_read(const struct conf_node *node, struct scenario *s, struc
         s->arrivals = ARRIVALS_GAMMA;
         return conf_get_double(gamma, 0.001, 1000, "the shape of a gamma distribution", &s->gamma_shape, err);
     }
-    if (conf_find(node, "trace"))
-        return trace_section_read(node, s, err);
-    return conf_error(node, err, "expected poisson, uniform, {gamma: SHAPE} or {trace: FILE}");
+    if (!conf_find(node, "trace"))
+        return conf_error(node, err, "expected poisson, uniform, {gamma: SHAPE} or {trace: FILE}");
+    /* a trace has a rate of its own; a rate beside it is what its mean is scaled to */
+    s->arrivals = ARRIVALS_TRACE;
+    if (s->pipeline_count)
+        return conf_error(node, err, "recorded arrivals are of models, and there are pipelines");
+    if (s->step_count > 1)
+        return conf_error(node, err, "a trace takes one rate_rps, or none, not steps");
+    if (s->step_count && conf_find(node, "scale"))
+        return conf_error(conf_find(node, "scale"), err, "excludes rate_rps, to which the trace's mean is scaled");
+    return conf_read_map(node, trace_keys, &s->trace, err);
 }
 
 /* Whether `name` is this model, or one of its copies (NAME-1...). */
@@ -271,30 +267,24 @@ static int pair_read(const struct conf_node *node, const char *form, double min,
     return rc ? rc : conf_get_double(node->last, min, max, what, &spec->b, err);
 }
 
-static int uniform_read(const struct conf_node *node, struct query_size_spec *spec, struct sy_error *err) {
-    spec->kind = QUERY_UNIFORM;
-    int rc = pair_read(node, "[least, most]", 1, QUERY_SIZE_MAX, "a number of items", spec, err);
-    if (!rc && (spec->a > spec->b || spec->a != (uint32_t)spec->a || spec->b != (uint32_t)spec->b))
-        rc = conf_error(node, err, "expected two whole numbers, the least and the most");
-    return rc;
-}
-
-static int gaussian_read(const struct conf_node *node, struct query_size_spec *spec, struct sy_error *err) {
-    spec->kind = QUERY_GAUSSIAN;
-    int rc = pair_read(node, "[mean, standard deviation]", 0, QUERY_SIZE_MAX, "a number of items", spec, err);
-    if (!rc && (spec->a < 1 || spec->b <= 0))
-        rc = conf_error(node, err, "expected a mean from 1 and a standard deviation over 0");
-    return rc;
-}
-
 static int query_size_read(const struct conf_node *node, struct query_size_spec *spec, struct sy_error *err) {
     const struct conf_node *uniform = only(node, "uniform"), *gaussian = only(node, "gaussian"),
                            *deeprecsys = only(node, "deeprecsys"), *table = only(node, "table");
     int64_t items;
-    if (uniform)
-        return uniform_read(uniform, spec, err);
-    if (gaussian)
-        return gaussian_read(gaussian, spec, err);
+    if (uniform) {
+        spec->kind = QUERY_UNIFORM;
+        int rc = pair_read(uniform, "[least, most]", 1, QUERY_SIZE_MAX, "a number of items", spec, err);
+        if (!rc && (spec->a > spec->b || spec->a != (uint32_t)spec->a || spec->b != (uint32_t)spec->b))
+            rc = conf_error(uniform, err, "expected two whole numbers, the least and the most");
+        return rc;
+    }
+    if (gaussian) {
+        spec->kind = QUERY_GAUSSIAN;
+        int rc = pair_read(gaussian, "[mean, standard deviation]", 0, QUERY_SIZE_MAX, "a number of items", spec, err);
+        if (!rc && (spec->a < 1 || spec->b <= 0))
+            rc = conf_error(gaussian, err, "expected a mean from 1 and a standard deviation over 0");
+        return rc;
+    }
     if (deeprecsys) {
         spec->kind = QUERY_PUBLISHED;
         spec->published = deeprecsys->kind == CONF_SCALAR ? query_size_published("deeprecsys", deeprecsys->text) : NULL;
