@@ -341,41 +341,38 @@ static int types_read(struct whatif *w, struct sy_error *err) {
     return rc;
 }
 
-/* Reads one of [TYPE=]N|+N|-N. */
-static int count_read(struct whatif *w, const char *item, struct sy_error *err) {
-    const char *equals = strrchr(item, '='), *number = equals ? equals + 1 : item;
-    uint32_t t = 0;
-    if (!equals && w->type_count > 1)
-        return error_set(err, -EINVAL, "--accelerators: '%s': there are several types; say which: %s=N", item,
-                         w->types[0]);
-    while (equals && t < w->type_count &&
-           (strlen(w->types[t]) != (size_t)(equals - item) || strncmp(w->types[t], item, (size_t)(equals - item)) != 0))
-        t++;
-    if (t == w->type_count)
-        return error_set(err, -EINVAL, "--accelerators: there are none of the type '%.*s'", (int)(equals - item), item);
-    bool relative = *number == '+' || *number == '-';
-    int64_t value, count;
-    struct sy_error why;
-    if (options_read_int(number + (*number == '+'), relative ? -ACCELERATORS_MOST : 0, ACCELERATORS_MOST, &value, &why))
-        return error_set(err, -EINVAL, "--accelerators: %s", why.text);
-    count = relative ? w->counts[t] + value : value;
-    if (count < 1 || count > ACCELERATORS_MOST)
-        return error_set(err, -EINVAL, "--accelerators: %lld of %s (expected at least 1; there are %u)",
-                         (long long)count, w->types[t], w->counts[t]);
-    w->counts_changed[t] = (uint32_t)count;
-    return 0;
-}
-
+/* Reads a list of [TYPE=]N|+N|-N. */
 static int counts_read(struct whatif *w, struct sy_error *err) {
     char list[512], *rest = list;
-    int rc = 0;
     if (!w->s.accelerators)
         return 0;
     if ((size_t)snprintf(list, sizeof(list), "%s", w->s.accelerators) >= sizeof(list))
         return error_set(err, -EINVAL, "--accelerators: too long");
-    for (char *item; !rc && (item = strsep(&rest, ","));)
-        rc = count_read(w, item, err);
-    return rc;
+    for (char *item; (item = strsep(&rest, ","));) {
+        const char *equals = strrchr(item, '='), *number = equals ? equals + 1 : item;
+        uint32_t t = 0;
+        if (!equals && w->type_count > 1)
+            return error_set(err, -EINVAL, "--accelerators: '%s': there are several types; say which: %s=N", item,
+                             w->types[0]);
+        size_t length = equals ? (size_t)(equals - item) : 0;
+        while (equals && t < w->type_count &&
+               (strlen(w->types[t]) != length || strncmp(w->types[t], item, length) != 0))
+            t++;
+        if (t == w->type_count)
+            return error_set(err, -EINVAL, "--accelerators: there are none of the type '%.*s'", (int)length, item);
+        bool relative = *number == '+' || *number == '-';
+        int64_t value, count;
+        struct sy_error why;
+        if (options_read_int(number + (*number == '+'), relative ? -ACCELERATORS_MOST : 0, ACCELERATORS_MOST, &value,
+                             &why))
+            return error_set(err, -EINVAL, "--accelerators: %s", why.text);
+        count = relative ? w->counts[t] + value : value;
+        if (count < 1 || count > ACCELERATORS_MOST)
+            return error_set(err, -EINVAL, "--accelerators: %lld of %s (expected at least 1; there are %u)",
+                             (long long)count, w->types[t], w->counts[t]);
+        w->counts_changed[t] = (uint32_t)count;
+    }
+    return 0;
 }
 
 /* ---- --least ---- */

@@ -334,17 +334,6 @@ static int models_fit(struct scenario *s, const struct conf_node *node, const st
     return 0;
 }
 
-static int name_check(const struct scenario *s, const struct scenario_pipeline *p, const struct conf_node *node,
-                      struct sy_error *err) {
-    if (!model_name_is_valid(p->name))
-        return conf_error(node, err, "'%.60s' will not do as a pipeline's name (expected " MODEL_NAME_EXPECTED ")",
-                          p->name);
-    bool twice = model_find(s, p->name) >= 0;
-    for (const struct scenario_pipeline *other = s->pipelines; other < p; other++)
-        twice |= strcmp(other->name, p->name) == 0;
-    return twice ? conf_error(node, err, "a model or pipeline is named '%.60s' already", p->name) : 0;
-}
-
 static int pipeline_read(const struct conf_node *node, struct scenario *s, struct scenario_pipeline *p,
                          struct sy_error *err) {
     struct pipeline_keys keys = {.deadlines = "floating"};
@@ -359,8 +348,15 @@ static int pipeline_read(const struct conf_node *node, struct scenario *s, struc
     memcpy(p->name, keys.name, sizeof(p->name));
     p->graph.slo_ns = keys.slo_ns;
     p->graph.deadlines = fixed ? PIPELINE_FIXED : PIPELINE_FLOATING;
-    rc = name_check(s, p, node, err);
-    rc = rc ? rc : stages_read(keys.stages, s, p, err);
+    if (!model_name_is_valid(p->name))
+        return conf_error(node, err, "'%.60s' will not do as a pipeline's name (expected " MODEL_NAME_EXPECTED ")",
+                          p->name);
+    bool twice = model_find(s, p->name) >= 0;
+    for (const struct scenario_pipeline *other = s->pipelines; other < p; other++)
+        twice |= strcmp(other->name, p->name) == 0;
+    if (twice)
+        return conf_error(node, err, "a model or pipeline is named '%.60s' already", p->name);
+    rc = stages_read(keys.stages, s, p, err);
     struct splitting *split = rc ? NULL : splitting_make(s, &p->graph);
     if (!rc && !split)
         return conf_error(node, err, "out of memory");

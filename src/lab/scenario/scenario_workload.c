@@ -27,23 +27,6 @@ static bool is_word(const struct conf_node *node, const char *word) {
     return node->kind == CONF_SCALAR && strcmp(node->text, word) == 0;
 }
 
-static int step_read(const struct conf_node *item, struct scenario *s, struct sy_error *err) {
-    if (item->kind != CONF_LIST || item->count != 2)
-        return conf_error(item, err, "expected [second, requests per second]");
-    struct scenario_step *step = &s->steps[s->step_count];
-    int rc = conf_get_time(item->first, NS_PER_S, 0, SECONDS_MAX, "a second from the start", &step->start_ns, err);
-    if (!rc)
-        rc = conf_get_double(item->last, 0, RATE_MAX, "a number of requests per second", &step->rate_rps, err);
-    if (rc)
-        return rc;
-    if (s->step_count == 0 && step->start_ns != 0)
-        return conf_error(item, err, "the first step must be at second 0");
-    if (s->step_count && step->start_ns <= step[-1].start_ns)
-        return conf_error(item, err, "the steps' seconds must rise");
-    s->step_count++;
-    return 0;
-}
-
 static int rate_read(const struct conf_node *node, struct scenario *s, struct sy_error *err) {
     const struct conf_node *steps = only(node, "steps");
     if (node->kind != CONF_SCALAR && (!steps || steps->kind != CONF_LIST || !steps->count))
@@ -51,14 +34,25 @@ static int rate_read(const struct conf_node *node, struct scenario *s, struct sy
     s->steps = calloc(steps ? steps->count : 1, sizeof(*s->steps));
     if (!s->steps)
         return conf_error(node, err, "out of memory");
-    int rc = 0;
-    for (const struct conf_node *item = steps ? steps->first : NULL; item && !rc; item = item->next)
-        rc = step_read(item, s, err);
     if (!steps) {
         s->step_count = 1;
-        rc = conf_get_double(node, 0, RATE_MAX, "a number of requests per second", &s->steps[0].rate_rps, err);
+        return conf_get_double(node, 0, RATE_MAX, "a number of requests per second", &s->steps[0].rate_rps, err);
     }
-    return rc;
+    for (const struct conf_node *item = steps->first; item; item = item->next, s->step_count++) {
+        if (item->kind != CONF_LIST || item->count != 2)
+            return conf_error(item, err, "expected [second, requests per second]");
+        struct scenario_step *step = &s->steps[s->step_count];
+        int rc = conf_get_time(item->first, NS_PER_S, 0, SECONDS_MAX, "a second from the start", &step->start_ns, err);
+        if (!rc)
+            rc = conf_get_double(item->last, 0, RATE_MAX, "a number of requests per second", &step->rate_rps, err);
+        if (rc)
+            return rc;
+        if (s->step_count == 0 && step->start_ns != 0)
+            return conf_error(item, err, "the first step must be at second 0");
+        if (s->step_count && step->start_ns <= step[-1].start_ns)
+            return conf_error(item, err, "the steps' seconds must rise");
+    }
+    return 0;
 }
 
 /* The path of a file, relative to the one that names it; if --set names it, relative to the working directory. */

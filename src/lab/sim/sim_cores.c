@@ -275,12 +275,6 @@ static void cores_way_set(struct sim *sim, uint32_t way) {
         rank_step(sim, k, &(struct rank_event){.kind = RANK_WAY, .way = way});
 }
 
-static void notice_deliver(struct sim *sim, uint32_t k, struct sim_notice notice) {
-    rank_step(sim, k,
-              &(struct rank_event){
-                  .kind = notice.kind, .accelerator = notice.accelerator, .ended = {.at_ns = notice.said_ns}});
-}
-
 static void message_deliver(struct sim *sim, uint32_t k, const struct sim_message *slot) {
     struct rank_event event = {.kind = RANK_MESSAGE, .message = &slot->message};
     if (slot->candidates)
@@ -345,10 +339,11 @@ static bool notice_next(struct sim *sim) {
         struct sim_notice *notice = bus_arrived(bus, sim->now_ns);
         if (!notice)
             continue;
-        struct sim_notice copy = *notice;
+        struct rank_event event = {
+            .kind = notice->kind, .accelerator = notice->accelerator, .ended = {.at_ns = notice->said_ns}};
         bus_pop(bus);
         cores->notices_some &= ~((uint64_t)!bus->count << k);
-        notice_deliver(sim, k, copy);
+        rank_step(sim, k, &event);
         return true;
     }
     return false;

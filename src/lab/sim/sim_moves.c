@@ -173,13 +173,6 @@ static void epoch(struct sim *sim) {
             move(sim, cores->moves[i].model, cores->moves[i].part, false);
 }
 
-static void forced(struct sim *sim) {
-    struct cores *cores = cores_of(sim);
-    uint32_t model = (uint32_t)rng_below(&cores->rng, sim->config->model_count);
-    uint32_t part = (uint32_t)rng_below(&cores->rng, cores->part_count);
-    move(sim, model, part, rng_uniform(&cores->rng) < sim->config->forced_away);
-}
-
 static void forced_next(struct sim *sim) {
     double gap_s = rng_exponential(&cores_of(sim)->rng) / sim->config->forced_moves_rate;
     int64_t next_ns = sim->now_ns + (int64_t)(gap_s * (double)NS_PER_S);
@@ -215,8 +208,11 @@ void sim_moves_due(struct sim *sim, uint32_t source) {
     if (source == EPOCHS) {
         epoch(sim);
         epoch_next(sim);
-    } else {
-        forced(sim);
-        forced_next(sim);
+        return;
     }
+    struct cores *cores = cores_of(sim);
+    uint32_t model = (uint32_t)rng_below(&cores->rng, sim->config->model_count);
+    uint32_t part = (uint32_t)rng_below(&cores->rng, cores->part_count);
+    move(sim, model, part, rng_uniform(&cores->rng) < sim->config->forced_away);
+    forced_next(sim);
 }

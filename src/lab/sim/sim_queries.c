@@ -190,7 +190,7 @@ static uint32_t stage_of(uint64_t handle) {
     return handle >> STAGE_SHIFT & 63;
 }
 
-/* The number of an item's request. An item has two numbers: the second is used when its request is sent again. */
+/* Whether an item's request was sent again: of the item's two numbers it has the second then. */
 static bool is_again(const struct sim_query *slot, uint64_t handle) {
     return (sim_request_number(handle) - slot->query.stages[stage_of(handle)].first) & 1;
 }

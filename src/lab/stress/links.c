@@ -328,18 +328,6 @@ static struct links_kind kind_of(uint32_t threads, int64_t cpu_ns, double reques
         .threads = threads, .cpu_ns = over((double)cpu_ns, requests), .ran = over((double)cpu_ns, ns * threads)};
 }
 
-static void worst_find(const struct links *l, const struct links_moment *from, const struct links_moment *to,
-                       struct links_result *r) {
-    for (uint32_t i = 0; i < l->world.model_count; i++) {
-        double bad =
-            over((double)(to->model_bad[i] - from->model_bad[i]), (double)(to->model_fed[i] - from->model_fed[i]));
-        if (i > 0 && bad <= r->worst_bad_rate)
-            continue;
-        r->worst_bad_rate = bad;
-        snprintf(r->worst_model, sizeof(r->worst_model), "%s", l->models[i].name);
-    }
-}
-
 static void figures_between(const struct links *l, const struct links_moment *from, struct links_moment *to,
                             struct links_result *r) {
     double ns = (double)(to->now_ns - from->now_ns), fed = (double)(to->fed - from->fed);
@@ -364,7 +352,14 @@ static void figures_between(const struct links *l, const struct links_moment *fr
     r->lost_rate = over(lost, finished);
     r->turned_away_rate = over(away, finished);
     r->bad_rate = r->refused_rate + r->late_rate + r->expired_rate + r->lost_rate + r->turned_away_rate;
-    worst_find(l, from, to, r);
+    for (uint32_t i = 0; i < l->world.model_count; i++) {
+        double bad =
+            over((double)(to->model_bad[i] - from->model_bad[i]), (double)(to->model_fed[i] - from->model_fed[i]));
+        if (i > 0 && bad <= r->worst_bad_rate)
+            continue;
+        r->worst_bad_rate = bad;
+        snprintf(r->worst_model, sizeof(r->worst_model), "%s", l->models[i].name);
+    }
     r->candidate = stress_times_between(&from->candidate, &to->candidate);
     r->grant = stress_times_between(&from->grant, &to->grant);
     r->plan = stress_times_between(&from->plan, &to->plan);
