@@ -172,26 +172,6 @@ static void render_figures(const struct link_totals *t, struct text *out) {
     }
 }
 
-static void render_lost(const struct link_report *r, struct text *out) {
-    static const char name[] = "symphony_cluster_requests_lost_total";
-    metric_heading(out, name, "counter",
-                   "Requests whose batch was lost, or whose answer could not be delivered; frontends send them again.");
-    for (enum lost_reason reason = 0; reason < LOST_REASONS; reason++)
-        text_printf(out, "%s{reason=\"%s\"} %" PRIu64 "\n", name, lost_reason_name(reason), r->lost[reason]);
-}
-
-static void render_peers(const struct link_report *r, struct text *out) {
-    uint32_t counts[ROLE_COUNT] = {0};
-    for (uint32_t i = 0; i < r->count; i++)
-        counts[r->rows[i].role]++;
-    metric_heading(out, "symphony_cluster_peers", "gauge", "Processes that this one is connected to.");
-    for (enum cluster_role role = 0; role < ROLE_VISITOR; role++) {
-        bool possible = role != r->totals.role;
-        if (possible)
-            text_printf(out, "symphony_cluster_peers{role=\"%s\"} %u\n", cluster_role_name(role), counts[role]);
-    }
-}
-
 static void render_links(const struct link_report *r, struct text *out) {
     static const struct {
         const char *name, *type, *help;
@@ -223,7 +203,9 @@ static void render_links(const struct link_report *r, struct text *out) {
 }
 
 void link_report_render(struct link_report *report, struct text *out) {
+    static const char lost[] = "symphony_cluster_requests_lost_total";
     struct link_report copy = {.count = 0};
+    uint32_t peers[ROLE_COUNT] = {0};
     pthread_mutex_lock(&report->lock);
     copy.totals = report->totals;
     memcpy(copy.lost, report->lost, sizeof(copy.lost));
@@ -234,8 +216,16 @@ void link_report_render(struct link_report *report, struct text *out) {
     }
     pthread_mutex_unlock(&report->lock);
     render_figures(&copy.totals, out);
-    render_lost(&copy, out);
-    render_peers(&copy, out);
+    metric_heading(out, lost, "counter",
+                   "Requests whose batch was lost, or whose answer could not be delivered; frontends send them again.");
+    for (enum lost_reason reason = 0; reason < LOST_REASONS; reason++)
+        text_printf(out, "%s{reason=\"%s\"} %" PRIu64 "\n", lost, lost_reason_name(reason), copy.lost[reason]);
+    for (uint32_t i = 0; i < copy.count; i++)
+        peers[copy.rows[i].role]++;
+    metric_heading(out, "symphony_cluster_peers", "gauge", "Processes that this one is connected to.");
+    for (enum cluster_role role = 0; role < ROLE_VISITOR; role++)
+        if (role != copy.totals.role)
+            text_printf(out, "symphony_cluster_peers{role=\"%s\"} %u\n", cluster_role_name(role), peers[role]);
     render_links(&copy, out);
     free(copy.rows);
 }
