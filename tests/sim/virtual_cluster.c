@@ -292,7 +292,7 @@ static void check_scheduler(const struct virtual_role *r, const struct scheduler
     if (l->in_scheduler > 0)
         cluster_wrong("%s holds %u requests that nobody waits for", r->name, l->in_scheduler);
     for (uint32_t a = 0; a < l->wiring->accelerators; a++)
-        plans += l->accelerators[a].first != NULL;
+        plans += !list_empty(&l->accelerators[a].plans);
     if (plans > 0)
         cluster_wrong("%s holds plans of %u accelerators that have ended", r->name, plans);
     for (uint32_t p = 0; p < l->config.models_max; p++)

@@ -98,14 +98,6 @@ static void emulated_unload(struct engine_model *model) {
     block_pool_leave(model->pool);
 }
 
-static void wait_until(int64_t end_ns, bool busy_poll) {
-    struct timespec until = clock_sleep_end(busy_poll ? end_ns - SPIN_NS : end_ns);
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR) {
-    }
-    while (clock_now_ns() < end_ns) {
-    }
-}
-
 static int emulated_emulate(struct engine_model *model, uint32_t items, struct output_block **outputs, int64_t *run_ns,
                             struct sy_error *err) {
     if (items == 0 || items > model->batch_max)
@@ -131,9 +123,14 @@ static int emulated_run(struct engine_model *model, const struct tensor_view *in
     int64_t start_ns = clock_now_ns(), run_ns;
     (void)inputs;
     int rc = emulated_emulate(model, items, outputs, &run_ns, err);
-    if (rc == 0)
-        wait_until(start_ns + run_ns, model->engine->busy_poll);
-    return rc;
+    if (rc)
+        return rc;
+    struct timespec until = clock_sleep_end(start_ns + run_ns - (model->engine->busy_poll ? SPIN_NS : 0));
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR) {
+    }
+    while (clock_now_ns() < start_ns + run_ns) {
+    }
+    return 0;
 }
 
 const struct engine_ops engine_emulated = {

@@ -319,15 +319,6 @@ static const OrtRunOptions *run_options_choose(struct engine_model *model, int64
     return model->run_options_shrink;
 }
 
-/* Notes how many bytes the inputs and outputs of a run had that began at now_ns. */
-static void run_note(struct engine_model *model, int64_t now_ns, size_t bytes) {
-    model->small = bytes < model->large_bytes / 2;
-    if (model->small)
-        return;
-    model->large_bytes = bytes > model->large_bytes ? bytes : model->large_bytes;
-    model->large_at_ns = now_ns;
-}
-
 static uint32_t onnxruntime_padded(const struct engine_model *model, uint32_t items) {
     return model->graphs ? cuda_graphs_size(model->graphs, items) : items;
 }
@@ -407,7 +398,12 @@ static int run_here(struct engine_model *model, const struct tensor_view *inputs
         rc = output_view(model, i, &values[i], &pooled->block.outputs[i], err);
         bytes += rc ? 0 : pooled->block.outputs[i].bytes;
     }
-    run_note(model, now_ns, rc ? RUN_BYTES_UNKNOWN : bytes);
+    bytes = rc ? RUN_BYTES_UNKNOWN : bytes;
+    model->small = bytes < model->large_bytes / 2;
+    if (!model->small) {
+        model->large_bytes = bytes > model->large_bytes ? bytes : model->large_bytes;
+        model->large_at_ns = now_ns;
+    }
     if (rc) {
         output_block_put(&pooled->block);
         return rc;

@@ -107,12 +107,6 @@ static int model_stamp(void *context, const char *file, struct sy_error *err) {
     return stamp_append(to->list, file, to->folder, err);
 }
 
-/* Adds the files of a model to a list. */
-static int model_stamps(const char *model_path, json_t *list, struct sy_error *err) {
-    struct stamp_list model = {.list = list, .folder = folder_length(model_path)};
-    return model_files_each(model_path, model_stamp, &model, err);
-}
-
 int cache_draft_open(struct cache_draft *draft, const char *model_path, const struct engine_options *options,
                      enum cache_format format, struct sy_error *err) {
     char key[512], stem[256], prefix[SIDECAR_PATH_MAX + 8];
@@ -125,7 +119,8 @@ int cache_draft_open(struct cache_draft *draft, const char *model_path, const st
     const char *name = strrchr(draft->verdict, '/') + 1;
     snprintf(stem, sizeof(stem), "%.*s", (int)(strlen(name) - strlen(".json")), name);
     draft->contents = json_array();
-    rc = model_stamps(model_path, draft->contents, err);
+    rc = model_files_each(model_path, model_stamp,
+                          &(struct stamp_list){.list = draft->contents, .folder = folder_length(model_path)}, err);
     snprintf(prefix, sizeof(prefix), "%s.draft-", draft->verdict);
     if (!rc)
         rc = temporary_folder_begin(&draft->folder, prefix, err);

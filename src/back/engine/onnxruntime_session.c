@@ -24,13 +24,6 @@ ONNXTensorElementDataType onnxruntime_type(enum datatype type) {
     return types[type];
 }
 
-static enum datatype datatype_of(ONNXTensorElementDataType type) {
-    for (int i = DATATYPE_INVALID + 1; i < DATATYPE_COUNT; i++)
-        if (types[i] == type && type != ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED)
-            return i;
-    return DATATYPE_INVALID;
-}
-
 const OrtApi *onnxruntime_api(struct sy_error *err) {
     const OrtApiBase *base = OrtGetApiBase();
     const OrtApi *api = base->GetApi(ORT_API_VERSION);
@@ -307,7 +300,10 @@ static int spec_read(const OrtApi *api, const OrtTypeInfo *type, const char *nam
         rc = onnxruntime_check(api, api->GetDimensionsCount(tensor, &rank), err, name);
     if (rc)
         return rc;
-    spec->type = datatype_of(element);
+    spec->type = DATATYPE_INVALID;
+    for (int t = DATATYPE_INVALID + 1; t < DATATYPE_COUNT && element != ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED; t++)
+        if (types[t] == element)
+            spec->type = t;
     if (spec->type == DATATYPE_INVALID)
         return error_set(err, -ENOTSUP, "%s '%s' holds elements of a type that is not served", what, name);
     if (rank > TENSOR_DIMS_MAX)

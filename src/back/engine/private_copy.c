@@ -33,11 +33,6 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* lock of `copies` and
 static pthread_cond_t made = PTHREAD_COND_INITIALIZER;   /* some copy is ready */
 static struct list_node copies = {&copies, &copies};
 
-static int folder_length(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? (int)(slash + 1 - path) : 0;
-}
-
 /* ---- what is copied ---- */
 
 struct facts {
@@ -88,15 +83,6 @@ out:
     return (int)got;
 }
 
-/* Makes the folders on the way to a file below `folder`. */
-static void folders_make(char *path, size_t folder) {
-    for (char *slash = strchr(path + folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        mkdir(path, 0700); /* if it fails, so does what comes next */
-        *slash = '/';
-    }
-}
-
 /* Copies a file of the model. Names that lead out of its folder, and files that are missing, the library refuses. */
 static int file_copy(void *context, const char *file, struct sy_error *err) {
     const struct copying *c = context;
@@ -110,7 +96,11 @@ static int file_copy(void *context, const char *file, struct sy_error *err) {
     if (from < 0)
         return 0;
     snprintf(path, sizeof(path), "%s/%s", c->folder, file + c->from);
-    folders_make(path, strlen(c->folder));
+    for (char *slash = strchr(path + strlen(c->folder) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(path, 0700); /* if it fails, so does what comes next */
+        *slash = '/';
+    }
     int to =
         fstat(from, &st) == 0 && S_ISREG(st.st_mode) ? open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600) : -1;
     if (to >= 0) {
@@ -125,7 +115,8 @@ static int file_copy(void *context, const char *file, struct sy_error *err) {
 
 /* Copies the model into a new folder where there is room. */
 static int copy_make(struct private_copy *copy, const char *model_path, struct sy_error *err) {
-    struct copying copying = {.folder = copy->folder.path, .from = folder_length(model_path)};
+    const char *slash = strrchr(model_path, '/');
+    struct copying copying = {.folder = copy->folder.path, .from = slash ? (int)(slash + 1 - model_path) : 0};
     int rc = -ENOENT;
     for (unsigned i = 0; rc && temporary_parent(i); i++) {
         rc = temporary_folder_make(&copy->folder, temporary_parent(i), err);
@@ -141,20 +132,16 @@ static int copy_make(struct private_copy *copy, const char *model_path, struct s
 
 /* ---- references ---- */
 
-static struct private_copy *copy_find(const struct fingerprint *facts) {
-    list_for_each (at, &copies) {
-        struct private_copy *copy = list_entry(at, struct private_copy, node);
-        if (memcmp(&copy->facts, facts, sizeof(*facts)) == 0)
-            return copy;
-    }
-    return NULL;
-}
-
 /* Returns a reference to the copy of files with these facts. The first caller makes the copy; callers for the same
  * files wait for it, and callers for other files do not. NULL: memory is out. */
 static struct private_copy *copy_get(const char *model_path, const struct fingerprint *facts) {
+    struct private_copy *copy = NULL;
     pthread_mutex_lock(&lock);
-    struct private_copy *copy = copy_find(facts);
+    list_for_each (at, &copies) {
+        struct private_copy *one = list_entry(at, struct private_copy, node);
+        if (memcmp(&one->facts, facts, sizeof(*facts)) == 0)
+            copy = one;
+    }
     if (copy) {
         copy->references++;
         while (!copy->ready)

@@ -165,9 +165,10 @@ int executor_wait_ready(struct executor *x, struct sy_error *err) {
     return 0;
 }
 
-/* Waits until the executor's thread has ended, and watches its runs meanwhile. */
-static void thread_await(struct executor *x) {
-    while (!x->watching.vacant) {
+int executor_stop(struct executor *x) {
+    atomic_store_explicit(&x->stop, true, memory_order_release); /* with the loop's and anything_pending()'s loads */
+    doorbell_ring(&x->wiring->executor_bells[x->config.index]);
+    while (!x->watching.vacant) { /* until its thread has ended; its runs are watched meanwhile */
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_nsec += ENDING_LOOK_NS;
@@ -178,12 +179,6 @@ static void thread_await(struct executor *x) {
         else
             executor_watch(x, clock_now_ns(), true);
     }
-}
-
-int executor_stop(struct executor *x) {
-    atomic_store_explicit(&x->stop, true, memory_order_release); /* with the loop's and anything_pending()'s loads */
-    doorbell_ring(&x->wiring->executor_bells[x->config.index]);
-    thread_await(x);
     if (x->lost && !run_is_back(x->lost))
         return -EBUSY;
     if (x->lost) {

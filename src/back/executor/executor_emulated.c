@@ -159,15 +159,6 @@ static bool first_begin(struct executor *x, struct emulated_accelerator *a, uint
     return false;
 }
 
-static void first_end(struct executor *x, struct emulated_accelerator *a, int64_t now_ns) {
-    struct held_plan *held = a->first;
-    struct run_result result = {
-        .status = REQUEST_OK, .block = held->block, .start_ns = held->start_ns, .end_ns = now_ns};
-
-    held->ran.run_ns = now_ns - held->start_ns;
-    first_over(x, a, &result);
-}
-
 static void accelerator_go_on(struct executor *x, uint32_t index) {
     struct emulated_accelerator *a = &x->emulation->accelerators[index];
 
@@ -211,10 +202,26 @@ static void take_plan(struct executor *x, uint32_t model_thread, const struct ba
     accelerator_go_on(x, index);
 }
 
-static bool poll_plans(struct executor *x) {
+bool emulation_poll(struct executor *x) {
     struct wiring *w = x->wiring;
+    struct heap *due = &x->emulation->due;
+    int64_t now_ns = clock_now_ns();
     bool any = false;
 
+    while (!heap_empty(due) && heap_top(due).key <= now_ns) { /* ends of runs first: clients wait */
+        uint32_t index = heap_top(due).item;
+        struct emulated_accelerator *a = &x->emulation->accelerators[index];
+        heap_remove(due, index);
+        if (a->running) {
+            struct run_result result = {
+                .status = REQUEST_OK, .block = a->first->block, .start_ns = a->first->start_ns, .end_ns = now_ns};
+            a->first->ran.run_ns = now_ns - a->first->start_ns;
+            first_over(x, a, &result);
+        }
+        accelerator_go_on(x, index);
+        any = true;
+    }
+    executor_publish(x);
     for (uint32_t t = 0; t < w->model_threads; t++) {
         struct ring *ring = wiring_plans(w, t, x->config.index);
         const struct batch_plan *plan;
@@ -224,32 +231,7 @@ static bool poll_plans(struct executor *x) {
         }
         ring_release(ring);
     }
-    return any;
-}
-
-static bool poll_due(struct executor *x) {
-    struct heap *due = &x->emulation->due;
-    int64_t now_ns = clock_now_ns();
-    bool any = false;
-
-    while (!heap_empty(due) && heap_top(due).key <= now_ns) {
-        uint32_t index = heap_top(due).item;
-        struct emulated_accelerator *a = &x->emulation->accelerators[index];
-        heap_remove(due, index);
-        if (a->running)
-            first_end(x, a, now_ns);
-        accelerator_go_on(x, index);
-        any = true;
-    }
-    return any;
-}
-
-bool emulation_poll(struct executor *x) {
-    bool any = poll_due(x); /* first the ends of runs: clients wait for their answers */
-
     executor_publish(x);
-    any |= poll_plans(x);
-    executor_publish(x);
-    x->wake_ns = heap_empty(&x->emulation->due) ? TIME_NEVER : heap_top(&x->emulation->due).key;
+    x->wake_ns = heap_empty(due) ? TIME_NEVER : heap_top(due).key;
     return any;
 }

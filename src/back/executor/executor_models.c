@@ -139,31 +139,28 @@ void executor_model_obey(struct executor *x, const struct accelerator_command *c
     ring_publish(ring);
 }
 
-static void load_from_start(struct executor *x, uint32_t index) {
-    struct served_model *model = &x->config.models[index];
-    struct sy_error err = {.text = ""};
-    int ready = MODEL_READY;
-
-    /* acquire: the reason and the signature were written before the state */
-    if (served_model_state(model) != MODEL_READY || load(x, index, &x->models[index], NULL, &err) == 0)
-        return;
-    log_error("model cannot be loaded", "model=%s accelerator=%u reason=\"%s\"", model->name,
-              x->config.first_accelerator, err.text);
-    /* relaxed: whichever executor is the first to fail writes the reason, and nobody reads it before the next store */
-    if (!atomic_compare_exchange_strong_explicit(&model->state, &ready, MODEL_LOADING, memory_order_relaxed,
-                                                 memory_order_relaxed))
-        return;
-    snprintf(model->reason, sizeof(model->reason), "%s", err.text);
-    /* release: with the loads of `state` before `reason` is read */
-    atomic_store_explicit(&model->state, MODEL_UNAVAILABLE, memory_order_release);
-}
-
 int executor_load_all(struct executor *x) {
     int rc = x->config.engine->open(&x->engine, &x->config.options, &x->load_error);
     if (rc < 0)
         return rc;
-    for (uint32_t i = 0; i < x->config.model_count; i++)
-        load_from_start(x, i);
+    for (uint32_t i = 0; i < x->config.model_count; i++) {
+        struct served_model *model = &x->config.models[i];
+        struct sy_error err = {.text = ""};
+        int ready = MODEL_READY;
+
+        /* acquire: the reason and the signature were written before the state */
+        if (served_model_state(model) != MODEL_READY || load(x, i, &x->models[i], NULL, &err) == 0)
+            continue;
+        log_error("model cannot be loaded", "model=%s accelerator=%u reason=\"%s\"", model->name,
+                  x->config.first_accelerator, err.text);
+        /* relaxed: the first executor to fail writes the reason, and nobody reads it before the next store */
+        if (!atomic_compare_exchange_strong_explicit(&model->state, &ready, MODEL_LOADING, memory_order_relaxed,
+                                                     memory_order_relaxed))
+            continue;
+        snprintf(model->reason, sizeof(model->reason), "%s", err.text);
+        /* release: with the loads of `state` before `reason` is read */
+        atomic_store_explicit(&model->state, MODEL_UNAVAILABLE, memory_order_release);
+    }
     return 0;
 }
 

@@ -94,10 +94,6 @@ static const struct batch_plan *part_of(struct executor *x, uint32_t count) {
     return part;
 }
 
-static bool is_last(const struct batch_under_way *b, const struct batch_plan *part) {
-    return b->done + part->request_count == b->plan->request_count;
-}
-
 /* ---- the end ---- */
 
 /* Reports the batch before its last answers are sent, so that the next batch is chosen meanwhile, and a client that
@@ -128,7 +124,7 @@ static void batch_over(struct executor *x, const struct batch_plan *part, const 
 /* The part has its result: answers its requests, and reports the batch if it was the last part. */
 static void part_over(struct executor *x, const struct batch_plan *part, const struct run_result *result) {
     struct batch_under_way *b = &x->batch;
-    bool last = is_last(b, part);
+    bool last = b->done + part->request_count == b->plan->request_count;
 
     if (last)
         batch_over(x, part, result);
@@ -154,15 +150,6 @@ static void rest_lost(struct executor *x, uint32_t suspect_end, bool broke, bool
     }
     if (b->plan)
         part_over(x, part_of(x, b->plan->request_count - b->done), &result);
-}
-
-/* Hands the requests back whose inputs are not prepared: the other requests do not wait for them. */
-static void unready_give(struct executor *x) {
-    struct batch_under_way *b = &x->batch;
-    struct run_result result = {
-        .status = REQUEST_LOST, .unready = true, .start_ns = b->ended_ns, .end_ns = b->ended_ns};
-
-    part_over(x, part_of(x, b->unready), &result);
 }
 
 void batch_abandon(struct executor *x) {
@@ -361,8 +348,10 @@ bool batch_run(struct executor *x, uint32_t model_thread, const struct batch_pla
     b->engine_ran = b->failed = false;
     b->ran = batch_ran(x, plan, now_ns, x->ended_ns);
     requests_order(x);
-    if (b->unready)
-        unready_give(x);
+    if (b->unready) { /* their inputs are not prepared: they go back, and the others do not wait for them */
+        struct run_result unready = {.status = REQUEST_LOST, .unready = true, .start_ns = now_ns, .end_ns = now_ns};
+        part_over(x, part_of(x, b->unready), &unready);
+    }
     while (b->plan) {
         struct run_result result = {.status = REQUEST_REFUSED, .start_ns = b->ended_ns};
         if (apart_too_long(x, b->ended_ns)) {

@@ -92,14 +92,6 @@ static enum shared_end part_run(struct shared *s, struct engine_model *model, co
     return rc < 0 ? SHARED_FAILED : SHARED_DONE;
 }
 
-static enum shared_end prefix_run(struct shared *s, struct sy_error *err) {
-    struct tensor_view views[TENSORS_MAX];
-
-    for (uint32_t i = 0; i < s->prefix->signature.input_count; i++)
-        views[i] = s->inputs[s->prefix->takes[i]];
-    return part_run(s, s->x->models[s->part->served_model].model, views, s->items, &s->between, err);
-}
-
 /* Runs the suffix of the requests from `first` on, whose items begin at `item`. Its slice is the next one. */
 static enum shared_end suffix_run(struct shared *s, uint32_t first, uint32_t item, struct sy_error *err) {
     const struct executor *x = s->x;
@@ -145,7 +137,10 @@ enum shared_end shared_run(struct executor *x, const struct batch_plan *part, co
     s.items = items;
     s.limit_ns = run_limit(x, part->served_model, items, wiring_card(x->wiring, part->handles[0])->work);
     s.slice_count = 0;
-    enum shared_end end = prefix_run(&s, &result->error);
+    struct tensor_view views[TENSORS_MAX]; /* of the prefix's inputs */
+    for (uint32_t i = 0; i < s.prefix->signature.input_count; i++)
+        views[i] = inputs[s.prefix->takes[i]];
+    enum shared_end end = part_run(&s, x->models[part->served_model].model, views, items, &s.between, &result->error);
     while (end == SHARED_DONE && first < part->request_count) {
         end = suffix_run(&s, first, item, &result->error);
         if (end == SHARED_DONE) {

@@ -190,16 +190,6 @@ static void run_stop(struct executor *x, uint64_t word) {
     log_warn("a run takes too long, and is told to end", "accelerator=%u", x->config.first_accelerator);
 }
 
-/* How long a run may stay in its state. */
-static int64_t state_limit(const struct executor *x, enum watch_state state, bool ending) {
-    /* relaxed: if a later run has changed the limit, the word has changed, too */
-    int64_t limit_ns = atomic_load_explicit(&x->watch->limit_ns, memory_order_relaxed);
-
-    if (state == WATCH_STOPPED)
-        return ending ? ENDING_STOP_NS : RUN_STOP_NS;
-    return ending && limit_ns > RUN_STOP_NS ? RUN_STOP_NS : limit_ns;
-}
-
 void executor_watch(struct executor *x, int64_t now_ns, bool ending) {
     if (!x->watch)
         return;
@@ -216,7 +206,13 @@ void executor_watch(struct executor *x, int64_t now_ns, bool ending) {
     } else {
         x->watching.waited_ns += passed_ns < LOOK_NS_MOST ? passed_ns : LOOK_NS_MOST;
     }
-    if (state == WATCH_IDLE || x->watching.waited_ns < state_limit(x, state, ending))
+    /* relaxed: if a later run has changed the limit, the word has changed, too */
+    int64_t limit_ns = atomic_load_explicit(&x->watch->limit_ns, memory_order_relaxed);
+    if (ending && limit_ns > RUN_STOP_NS)
+        limit_ns = RUN_STOP_NS;
+    if (state == WATCH_STOPPED)
+        limit_ns = ending ? ENDING_STOP_NS : RUN_STOP_NS;
+    if (state == WATCH_IDLE || x->watching.waited_ns < limit_ns)
         return;
     if (state == WATCH_RUNNING && x->config.engine->stop)
         run_stop(x, word);

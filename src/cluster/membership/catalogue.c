@@ -63,23 +63,6 @@ void catalogue_brought_free(struct brought_model *brought) {
     brought->profile_count = 0;
 }
 
-/* A profile may have larger batches than its backend serves. */
-static void profiles_cut(const struct brought_model *brought, uint32_t batch_max) {
-    for (uint32_t i = 0; i < brought->profile_count; i++) {
-        struct profile *profile = brought->profiles[i].profile;
-        if (profile->batch_max <= batch_max)
-            continue;
-        profile->batch_max = batch_max;
-        profile_fit(profile);
-    }
-}
-
-static void profiles_share(const struct known_model *known, struct brought_model *brought) {
-    memcpy(brought->profiles, known->profiles_brought, sizeof(brought->profiles));
-    brought->profile_count = known->profiles_brought_count;
-    brought->shared = true;
-}
-
 /* Most backends bring models that others have brought before. Reading a description takes some 100 us, comparing it
  * less than one. A model that no backend has any more is read as if it were new. */
 static bool bring_again(struct catalogue *c, const char *description, size_t bytes, struct brought_model *brought) {
@@ -91,7 +74,9 @@ static bool bring_again(struct catalogue *c, const char *description, size_t byt
         known->backends++;
         known->unloaded = false;
         brought->known = i;
-        profiles_share(known, brought);
+        memcpy(brought->profiles, known->profiles_brought, sizeof(brought->profiles));
+        brought->profile_count = known->profiles_brought_count;
+        brought->shared = true;
         return true;
     }
     return false;
@@ -117,7 +102,13 @@ int catalogue_bring(struct catalogue *c, const char *description, size_t bytes, 
         brought->profile_count = 0;
         goto err_free;
     }
-    profiles_cut(brought, model->batch_max);
+    for (uint32_t p = 0; p < brought->profile_count; p++) {
+        struct profile *profile = brought->profiles[p].profile;
+        if (profile->batch_max <= model->batch_max)
+            continue;
+        profile->batch_max = model->batch_max; /* it has larger batches than its backend serves */
+        profile_fit(profile);
+    }
     uint64_t hash = model_description_hash(model);
     uint32_t i = known_find(c, model, hash);
     if (i != CATALOGUE_NONE && c->known[i].hash != hash) {
@@ -188,12 +179,6 @@ static struct profile *profile_of(const struct brought_model *brought, const cha
     return NULL;
 }
 
-static struct profile *profile_copy(const struct profile *profile) {
-    size_t bytes = profile_bytes(profile->batch_max);
-    struct profile *copy = malloc(bytes);
-    return copy ? memcpy(copy, profile, bytes) : NULL;
-}
-
 /* A class takes the profiles of its first backend. */
 static void class_begin(struct catalogue *c, uint32_t k, const char *type, const struct brought_model *brought,
                         uint32_t count, const uint64_t *models) {
@@ -209,9 +194,12 @@ static void class_begin(struct catalogue *c, uint32_t k, const char *type, const
         const struct profile *profile = profile_of(&brought[i], type);
         if (brought[i].ends)
             continue;
-        struct profile *copy = profile ? profile_copy(profile) : NULL;
+        size_t bytes = profile ? profile_bytes(profile->batch_max) : 0;
+        struct profile *copy = profile ? malloc(bytes) : NULL;
         c->known[brought[i].known].profiles[k] = copy;
-        if (!copy)
+        if (copy)
+            memcpy(copy, profile, bytes);
+        else
             class->models[brought[i].known / 64] &= ~(1ULL << brought[i].known % 64);
     }
 }

@@ -9,11 +9,6 @@ static int64_t later(int64_t a, int64_t b) {
 
 /* ---- silence ---- */
 
-/* The time from which a scheduler counts as dead, unless it is heard again. */
-static int64_t peer_dead_ns(const struct election *e, uint32_t peer) {
-    return e->peers[peer].heard_ns + (e->peers[peer].up ? ELECTION_SILENCE_NS : ELECTION_DOWN_NS);
-}
-
 /* The link to the scheduler of that incarnation; ELECTION_PEERS_MAX: none. */
 static uint32_t peer_find(const struct election *e, uint64_t incarnation) {
     for (uint32_t p = 0; p < e->config.peers; p++)
@@ -182,7 +177,7 @@ static int64_t rank_lead(struct election *e, int64_t now_ns, struct election_act
     int64_t due_ns = e->config.peers == 1 && e->term_led == 0 ? now_ns : leader_dead_ns(e);
     for (uint32_t p = 0; p < e->config.rank; p++)
         if (e->peers[p].incarnation)
-            due_ns = later(due_ns, peer_dead_ns(e, p));
+            due_ns = later(due_ns, e->peers[p].heard_ns + (e->peers[p].up ? ELECTION_SILENCE_NS : ELECTION_DOWN_NS));
     if (e->leads)
         return TIME_NEVER;
     if (now_ns < due_ns)

@@ -12,20 +12,6 @@
 
 /* ---- addresses ---- */
 
-static int endpoint_add(struct registry_place *place, const char *at, size_t length, struct sy_error *err) {
-    const char *port = memrchr(at, ':', length);
-    size_t digits = port ? strspn(port + 1, "0123456789") : 0;
-    if (!port || port == at || digits == 0 || digits > 5 || port + 1 + digits != at + length || atoi(port + 1) < 1 ||
-        atoi(port + 1) > 65535)
-        return error_set(err, -EINVAL, "'%.*s' is not HOST:PORT", (int)length, at);
-    if (length > REGISTRY_ADDRESS_MAX || strcspn(at, "@?#\"\\ \t\r\n") < length)
-        return error_set(err, -EINVAL, "'%.100s' is not the name of a host", at);
-    if (place->endpoint_count == REGISTRY_ENDPOINTS_MAX)
-        return error_set(err, -EINVAL, "more than %d addresses of a registry", REGISTRY_ENDPOINTS_MAX);
-    snprintf(place->endpoints[place->endpoint_count++], sizeof(place->endpoints[0]), "%.*s", (int)length, at);
-    return 0;
-}
-
 int registry_place_parse(const char *url, struct registry_place *place, struct sy_error *err) {
     *place = (struct registry_place){0};
     if (strncmp(url, "etcd://", 7) != 0)
@@ -39,9 +25,16 @@ int registry_place_parse(const char *url, struct registry_place *place, struct s
     strcpy(place->name, name + 1);
     for (;;) {
         size_t length = strcspn(at, ",/");
-        int rc = endpoint_add(place, at, length, err);
-        if (rc)
-            return rc;
+        const char *port = memrchr(at, ':', length);
+        size_t digits = port ? strspn(port + 1, "0123456789") : 0;
+        if (!port || port == at || digits == 0 || digits > 5 || port + 1 + digits != at + length ||
+            atoi(port + 1) < 1 || atoi(port + 1) > 65535)
+            return error_set(err, -EINVAL, "'%.*s' is not HOST:PORT", (int)length, at);
+        if (length > REGISTRY_ADDRESS_MAX || strcspn(at, "@?#\"\\ \t\r\n") < length)
+            return error_set(err, -EINVAL, "'%.100s' is not the name of a host", at);
+        if (place->endpoint_count == REGISTRY_ENDPOINTS_MAX)
+            return error_set(err, -EINVAL, "more than %d addresses of a registry", REGISTRY_ENDPOINTS_MAX);
+        snprintf(place->endpoints[place->endpoint_count++], sizeof(place->endpoints[0]), "%.*s", (int)length, at);
         at += length;
         if (*at++ == '/')
             return 0;

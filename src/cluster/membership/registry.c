@@ -224,36 +224,6 @@ static void session_fail(struct registry *r, uint32_t endpoint, const char *why)
     }
 }
 
-static void session_up(struct registry *r) {
-    r->next = CALL_KINDS;
-    r->retry_ns = RETRY_MIN_NS / 2;
-    if (!r->up)
-        log_info(r->ever_up ? "registry is back" : "registry is up", "name=%s endpoint=%s", r->config.place.name,
-                 r->config.place.endpoints[r->calls[CALL_WATCH].endpoint]);
-    r->up = r->ever_up = true;
-}
-
-/* The list is complete: members not in it have gone. */
-static void list_end(struct registry *r) {
-    for (uint32_t i = r->member_count; i-- > 0;)
-        if (!r->members[i].listed)
-            member_forget(r, &r->members[i]);
-    if (!r->leader_listed)
-        leader_tell(r, REGISTRY_LEADER, &(struct registry_leader){.key = {.revision = r->revision}});
-    /* Our member is missing only if the registry has lost its data. */
-    r->next = r->config.self.role[0] && !r->self_listed ? CALL_LEASE : CALL_WATCH;
-}
-
-static int list_read(struct registry *r, struct call *c, struct sy_error *err) {
-    for (uint32_t i = 0; i < r->member_count; i++)
-        r->members[i].listed = false;
-    r->leader_listed = r->self_listed = false;
-    if (r->told != REGISTRY_UP)
-        event_tell(r, REGISTRY_UP);
-    r->told = REGISTRY_UP;
-    return etcd_range_read(c->answer.data, c->answer.length, &r->revision, pair_seen, r, err);
-}
-
 /* A complete answer has come. For a watch that means that it has ended. */
 static int session_answer(struct registry *r, struct call *c, struct sy_error *err) {
     int64_t lease = 0, ttl_s = 0;
@@ -279,10 +249,23 @@ static int session_answer(struct registry *r, struct call *c, struct sy_error *e
         r->next = CALL_LIST;
         return rc;
     case CALL_LIST:
-        rc = list_read(r, c, err);
-        if (!rc)
-            list_end(r);
-        return rc;
+        for (uint32_t i = 0; i < r->member_count; i++)
+            r->members[i].listed = false;
+        r->leader_listed = r->self_listed = false;
+        if (r->told != REGISTRY_UP)
+            event_tell(r, REGISTRY_UP);
+        r->told = REGISTRY_UP;
+        rc = etcd_range_read(c->answer.data, c->answer.length, &r->revision, pair_seen, r, err);
+        if (rc)
+            return rc;
+        for (uint32_t i = r->member_count; i-- > 0;)
+            if (!r->members[i].listed)
+                member_forget(r, &r->members[i]);
+        if (!r->leader_listed)
+            leader_tell(r, REGISTRY_LEADER, &(struct registry_leader){.key = {.revision = r->revision}});
+        /* Our member is missing only if the registry has lost its data. */
+        r->next = r->config.self.role[0] && !r->self_listed ? CALL_LEASE : CALL_WATCH;
+        return 0;
     default:
         return error_set(err, -EPIPE, "%s", c->why.text[0] ? c->why.text : "the watch has ended");
     }
@@ -295,8 +278,14 @@ static int watch_lines_take(struct registry *r, struct call *c) {
         bool created = false;
         if (length && etcd_watch_read(c->answer.data, length, &created, pair_seen, r, &c->why) < 0)
             return -EBADMSG;
-        if (created)
-            session_up(r);
+        if (created) { /* the session is complete */
+            r->next = CALL_KINDS;
+            r->retry_ns = RETRY_MIN_NS / 2;
+            if (!r->up)
+                log_info(r->ever_up ? "registry is back" : "registry is up", "name=%s endpoint=%s",
+                         r->config.place.name, r->config.place.endpoints[r->calls[CALL_WATCH].endpoint]);
+            r->up = r->ever_up = true;
+        }
         c->answer.length -= length + 1;
         memmove(c->answer.data, end + 1, c->answer.length);
     }

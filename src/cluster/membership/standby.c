@@ -41,16 +41,6 @@ struct standby {
 
 /* ---- actions of the election ---- */
 
-static void heartbeats_send(struct standby *s) {
-    const struct wire_heartbeat heartbeat = {.term = election_term(&s->election),
-                                             .incarnation = s->config.self.incarnation,
-                                             .rank = s->config.rank,
-                                             .leads = election_leads(&s->election)};
-    for (uint32_t i = 0; i < ELECTION_PEERS_MAX; i++)
-        if (s->others[i].up)
-            peer_send(&s->others[i].peer, FRAME_HEARTBEAT, 1, &heartbeat, sizeof(heartbeat));
-}
-
 static void step(struct standby *s, int64_t now_ns, const struct election_event *event) {
     struct election_actions actions;
     election_step(&s->election, now_ns, event, &actions);
@@ -59,8 +49,13 @@ static void step(struct standby *s, int64_t now_ns, const struct election_event 
         s->ops->stand_down(s->context);
     if (actions.change == ELECTION_LEAD)
         s->ops->lead(s->context, election_term(&s->election));
-    if (actions.heartbeat)
-        heartbeats_send(s);
+    const struct wire_heartbeat heartbeat = {.term = election_term(&s->election),
+                                             .incarnation = s->config.self.incarnation,
+                                             .rank = s->config.rank,
+                                             .leads = election_leads(&s->election)};
+    for (uint32_t i = 0; actions.heartbeat && i < ELECTION_PEERS_MAX; i++)
+        if (s->others[i].up)
+            peer_send(&s->others[i].peer, FRAME_HEARTBEAT, 1, &heartbeat, sizeof(heartbeat));
     if (actions.ask == ELECTION_READ)
         registry_read(s->registry);
     else if (actions.ask == ELECTION_SWAP)
@@ -128,25 +123,22 @@ static void other_closed(struct peer *peer, const char *reason) {
     link_told(s, o, false);
 }
 
-/* Another scheduler has refused us; we try again. Logs each reason once. */
-static int other_refused(struct other *o, const struct frame *frame, const void *head, struct sy_error *err) {
-    int rc = wire_refused(frame, head, err);
-    if (strcmp(o->refused.text, err->text) != 0)
-        log_warn("refused by another scheduler; trying again", "scheduler=%s reason=\"%s\"", o->address, err->text);
-    o->refused = *err;
-    return rc;
-}
-
 /* A frame on a connection that we made. */
 static int other_frame(struct peer *peer, const struct frame *frame, const void *head, struct sy_error *err) {
     struct standby *s = peer->owner;
     struct other *o = container_of(peer, struct other, peer);
-    if (frame->kind == FRAME_REFUSED)
-        return other_refused(o, frame, head, err);
+    int rc;
+    if (frame->kind == FRAME_REFUSED) {
+        rc = wire_refused(frame, head, err);
+        if (strcmp(o->refused.text, err->text) != 0) /* each reason once */
+            log_warn("refused by another scheduler; trying again", "scheduler=%s reason=\"%s\"", o->address, err->text);
+        o->refused = *err;
+        return rc;
+    }
     if (frame->kind != FRAME_WELCOME || o->up)
         return 0;
     struct hello hello;
-    int rc = hello_read(head, frame->head_bytes, &hello, err);
+    rc = hello_read(head, frame->head_bytes, &hello, err);
     if (rc < 0 || (rc = hello_agree(&s->config.self, &hello, &peer->format, err)) < 0)
         return rc;
     *o->refused.text = '\0';
@@ -271,17 +263,6 @@ void standby_look(struct standby *s, int64_t now_ns, int64_t *until_ns) {
 
 /* ---- start and end ---- */
 
-static int registry_join(struct standby *s, struct sy_error *err) {
-    struct registry_config config = {
-        .place = *s->config.registry,
-        .self = {.incarnation = s->config.self.incarnation, .role = "scheduler"},
-        .bell = s->loop->bell,
-    };
-    snprintf(config.self.addresses, sizeof(config.self.addresses), "%s", s->config.self.address);
-    snprintf(config.address, sizeof(config.address), "%s", s->config.self.address);
-    return registry_open(&config, &s->registry, err);
-}
-
 int standby_create(struct standby **standby, const struct standby_config *config, struct link_loop *loop,
                    const struct standby_ops *ops, void *context, struct sy_error *err) {
     struct standby *s = calloc(1, sizeof(*s));
@@ -306,10 +287,19 @@ int standby_create(struct standby **standby, const struct standby_config *config
         s->others[i].wanted = i != config->rank;
         snprintf(s->others[i].address, sizeof(s->others[i].address), "%s", config->peers[i]);
     }
-    int rc = config->registry ? registry_join(s, err) : 0;
-    if (rc < 0) {
-        free(s);
-        return rc;
+    if (config->registry) {
+        struct registry_config registry = {
+            .place = *config->registry,
+            .self = {.incarnation = config->self.incarnation, .role = "scheduler"},
+            .bell = loop->bell,
+        };
+        snprintf(registry.self.addresses, sizeof(registry.self.addresses), "%s", config->self.address);
+        snprintf(registry.address, sizeof(registry.address), "%s", config->self.address);
+        int rc = registry_open(&registry, &s->registry, err);
+        if (rc < 0) {
+            free(s);
+            return rc;
+        }
     }
     *standby = s;
     return 0;

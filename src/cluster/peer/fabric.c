@@ -152,28 +152,19 @@ static int queue_open(struct fabric *f, struct fid_cq **cq) {
     return fi_cq_open(f->domain, &attr, cq, NULL);
 }
 
-/* Whether connections must not share a completion queue. */
-static bool queues_apart(const struct fabric *f) {
-    return strcmp(f->provider, "tcp") == 0 && FI_VERSION_LT(f->version(), FI_VERSION(1, 18));
-}
-
-/* Most parts of a read that the provider takes as one operation. */
-static uint32_t group_most(const struct fi_tx_attr *attr) {
-    size_t most = attr->iov_limit < attr->rma_iov_limit ? attr->iov_limit : attr->rma_iov_limit;
-    return most < 1 ? 1 : most < GROUP_MOST ? (uint32_t)most : GROUP_MOST;
-}
-
 static int objects_open(struct fabric *f, struct sy_error *err) {
+    const struct fi_tx_attr *attr = f->info->tx_attr;
+    size_t most = attr->iov_limit < attr->rma_iov_limit ? attr->iov_limit : attr->rma_iov_limit;
     struct fi_eq_attr eq = {.wait_obj = FI_WAIT_FD};
     int rc;
-    f->group_most = group_most(f->info->tx_attr);
+    f->group_most = most < 1 ? 1 : most < GROUP_MOST ? (uint32_t)most : GROUP_MOST;
     if ((rc = f->open(f->info->fabric_attr, &f->fabric, NULL)) < 0)
         return failed(f, "be opened", rc, err);
     if ((rc = fi_eq_open(f->fabric, &eq, &f->eq, NULL)) < 0)
         return failed(f, "wait for events", rc, err);
     if ((rc = fi_domain(f->fabric, f->info, &f->domain, NULL)) < 0)
         return failed(f, "open its device", rc, err);
-    if (queues_apart(f))
+    if (strcmp(f->provider, "tcp") == 0 && FI_VERSION_LT(f->version(), FI_VERSION(1, 18))) /* a queue for each */
         rc = (f->queues_fd = epoll_create1(EPOLL_CLOEXEC)) < 0 ? -errno : 0;
     else
         rc = queue_open(f, &f->cq);
@@ -383,13 +374,6 @@ static void part_free(struct fabric *f, struct fabric_part *part) {
     }
 }
 
-static size_t group_bytes(const struct fabric_part *part) {
-    size_t bytes = 0;
-    for (; part; part = part->more)
-        bytes += part->bytes;
-    return bytes;
-}
-
 /* Takes completions, each of an operation that the provider has finished or has failed to finish: at most `most`, and
  * none after `bytes_most` bytes. */
 static void completions_note(struct fabric *f, struct fid_cq *cq, uint32_t most, size_t bytes_most) {
@@ -409,7 +393,8 @@ static void completions_note(struct fabric *f, struct fid_cq *cq, uint32_t most,
             continue;
         }
         part->error = error.err;
-        bytes += group_bytes(part);
+        for (const struct fabric_part *p = part; p; p = p->more)
+            bytes += p->bytes;
         list_remove(&part->link);
         list_append(&part->end->done, &part->link);
         f->reads--;

@@ -18,6 +18,20 @@ struct peer; /* cluster/peer/peer.h */
 #define HELLO_REQUESTS_MAX (1u << 20) /* most requests of a process: lanes * slots; others keep memory for each */
 #define HELLO_NUMBERS      ((1u << HANDLE_FRONTEND_BITS) / HELLO_LANES_MAX) /* bound of processes' numbers */
 
+/* The number of the process whose request a handle names. */
+static inline uint32_t handle_process(uint64_t handle) {
+    return handle_frontend(handle) / HELLO_LANES_MAX;
+}
+
+/* The place of a handle's request among the lanes * slots requests of the process `number`. HANDLE_STRANGE: the process
+ * has no such request. */
+#define HANDLE_STRANGE SIZE_MAX
+static inline size_t handle_place(uint64_t handle, uint32_t number, uint32_t lanes, uint32_t slots) {
+    uint32_t lane = handle_frontend(handle) % HELLO_LANES_MAX, slot = handle_slot(handle);
+    bool own = handle_process(handle) == number && lane < lanes && slot < slots;
+    return own ? (size_t)lane * slots + slot : HANDLE_STRANGE;
+}
+
 enum cluster_role {
     ROLE_SCHEDULER,
     ROLE_FRONTEND,

@@ -34,8 +34,9 @@ static int watch(int epoll_fd, int fd, uint32_t events, void *mark) {
 }
 
 int link_loop_init(struct link_loop *loop, const struct link_loop_ops *ops, void *owner, struct doorbell *bell,
-                   int listen_fd, struct sy_error *err) {
-    *loop = (struct link_loop){.ops = ops, .owner = owner, .bell = bell, .listen_fd = listen_fd, .local_fd = -1};
+                   int listen_fd, struct tls *tls, struct sy_error *err) {
+    *loop = (struct link_loop){
+        .ops = ops, .owner = owner, .bell = bell, .listen_fd = listen_fd, .local_fd = -1, .tls = tls};
     list_init(&loop->peers);
     list_init(&loop->dead);
     list_init(&loop->flushes);
@@ -43,20 +44,16 @@ int link_loop_init(struct link_loop *loop, const struct link_loop_ops *ops, void
     loop->greet_credit_ns = GREET_NS;
     loop->greet_since_ns = clock_now_ns();
     loop->names = names_create();
+    loop->arrived = tls ? malloc(PEER_TLS_BYTES) : NULL;
     loop->spare_fd = listen_fd < 0 ? -1 : open("/dev/null", O_RDONLY | O_CLOEXEC);
     loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    int rc = !loop->names         ? -ENOMEM
-             : loop->epoll_fd < 0 ? -errno
-                                  : watch(loop->epoll_fd, bell->event_fd, EPOLLIN | EPOLLET, &bell_mark);
+    int rc = loop->epoll_fd < 0 ? -errno
+             : !loop->names || (tls && !loop->arrived)
+                 ? -ENOMEM
+                 : watch(loop->epoll_fd, bell->event_fd, EPOLLIN | EPOLLET, &bell_mark);
     if (rc == 0 && listen_fd >= 0)
         rc = watch(loop->epoll_fd, listen_fd, EPOLLIN, &listen_mark);
     return rc < 0 ? error_set(err, rc, "cannot watch the cluster's sockets: %s", strerror(-rc)) : 0;
-}
-
-int link_loop_secure(struct link_loop *loop, struct tls *tls) {
-    loop->tls = tls;
-    loop->arrived = tls ? malloc(PEER_TLS_BYTES) : NULL;
-    return tls && !loop->arrived ? -ENOMEM : 0;
 }
 
 /* ---- Unix sockets ---- */

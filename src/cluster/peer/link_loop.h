@@ -61,12 +61,11 @@ struct link_loop {
     _Atomic bool stop;
 };
 
-/* `listen_fd` belongs to the loop from then on; -1: nobody can connect. 0 or -errno with a sentence. */
+/* `listen_fd` belongs to the loop from then on; -1: nobody can connect. `tls`, which outlives the loop: TLS of all
+ * connections, except those over Unix sockets, which do not leave the host; NULL: plain text. 0 or -errno with a
+ * sentence. */
 int link_loop_init(struct link_loop *loop, const struct link_loop_ops *ops, void *owner, struct doorbell *bell,
-                   int listen_fd, struct sy_error *err);
-/* Makes all connections use TLS, except those over Unix sockets, which do not leave the host. `tls` outlives the loop.
- * 0 or -ENOMEM. Call it before the start. */
-int link_loop_secure(struct link_loop *loop, struct tls *tls);
+                   int listen_fd, struct tls *tls, struct sy_error *err);
 /* Also listens at a Unix socket of this name, which is not in the file system, for processes of this host and user. 0
  * or -errno. Call it before the start. */
 int link_loop_listen_local(struct link_loop *loop, const char *name);

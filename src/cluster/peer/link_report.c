@@ -30,7 +30,7 @@ bool link_report_begin(struct link_report *report, int64_t now_ns, int64_t *unti
         report->due_ns = now_ns + (begins ? EVERY_NS : AGAIN_NS);
     *until_ns = report->due_ns < *until_ns ? report->due_ns : *until_ns;
     if (begins)
-        report->count = report->model_count = 0;
+        report->count = 0;
     return begins;
 }
 
@@ -55,22 +55,36 @@ void link_report_add(struct link_report *report, const char *name, enum cluster_
     snprintf(row->name, sizeof(row->name), "%s", name);
 }
 
+bool link_report_models_begin(struct link_report *report, uint32_t most) {
+    report->model_count = 0;
+    if (most > report->model_room) {
+        free(report->models);
+        report->models = malloc(most * sizeof(*report->models));
+        report->model_room = report->models ? most : 0;
+    }
+    return most <= report->model_room;
+}
+
 void link_report_add_model(struct link_report *report, uint32_t place, const struct served_model *model,
                            bool stranded) {
-    if (report->model_count == report->model_room) {
-        uint32_t room = report->model_room ? 2 * report->model_room : 16;
-        struct link_model *grown = realloc(report->models, room * sizeof(*grown));
-        if (!grown)
-            return; /* the page is shorter */
-        report->models = grown;
-        report->model_room = room;
-    }
     struct link_model *one = &report->models[report->model_count++];
     one->place = place;
     one->version = model->version;
     one->stranded = stranded;
     one->slo_ns = model->best_effort ? 0 : model->slo_ns;
     snprintf(one->name, sizeof(one->name), "%s", model->name);
+}
+
+static int by_name(const void *a, const void *b) {
+    const struct link_model *x = a, *y = b;
+    int order = strcmp(x->name, y->name);
+    return order                      ? order
+           : x->version != y->version ? (x->version > y->version) - (x->version < y->version)
+                                      : (x->place > y->place) - (x->place < y->place);
+}
+
+void link_report_models_end(struct link_report *report) {
+    qsort(report->models, report->model_count, sizeof(*report->models), by_name);
 }
 
 void link_report_end(struct link_report *report, const struct link_totals *totals) {
@@ -96,13 +110,21 @@ struct link_totals link_report_totals(struct link_report *report) {
 }
 
 bool link_report_place(struct link_report *report, const char *name, uint32_t version, uint32_t *place) {
-    bool found = false;
     pthread_mutex_lock(&report->lock);
-    for (uint32_t i = 0; i < report->model_count && !found; i++) {
-        const struct link_model *one = &report->models[i];
-        found = one->version == version && strcmp(one->name, name) == 0;
-        *place = one->place;
+    uint32_t from = 0, to = report->model_count;
+    while (from < to) { /* the first that is not before it */
+        uint32_t middle = (from + to) / 2;
+        const struct link_model *one = &report->models[middle];
+        int order = strcmp(one->name, name);
+        if (order < 0 || (order == 0 && one->version < version))
+            from = middle + 1;
+        else
+            to = middle;
     }
+    bool found = from < report->model_count && report->models[from].version == version &&
+                 strcmp(report->models[from].name, name) == 0;
+    if (found)
+        *place = report->models[from].place;
     pthread_mutex_unlock(&report->lock);
     return found;
 }
@@ -152,26 +174,6 @@ static void render_figures(const struct link_totals *t, struct text *out) {
     }
 }
 
-static void render_lost(const struct link_report *r, struct text *out) {
-    static const char name[] = "symphony_cluster_requests_lost_total";
-    metric_heading(out, name, "counter",
-                   "Requests whose batch was lost, or whose answer could not be delivered; frontends send them again.");
-    for (enum lost_reason reason = 0; reason < LOST_REASONS; reason++)
-        text_printf(out, "%s{reason=\"%s\"} %" PRIu64 "\n", name, lost_reason_name(reason), r->lost[reason]);
-}
-
-static void render_peers(const struct link_report *r, struct text *out) {
-    uint32_t counts[ROLE_COUNT] = {0};
-    for (uint32_t i = 0; i < r->count; i++)
-        counts[r->rows[i].role]++;
-    metric_heading(out, "symphony_cluster_peers", "gauge", "Processes that this one is connected to.");
-    for (enum cluster_role role = 0; role < ROLE_VISITOR; role++) {
-        bool possible = role != r->totals.role;
-        if (possible)
-            text_printf(out, "symphony_cluster_peers{role=\"%s\"} %u\n", cluster_role_name(role), counts[role]);
-    }
-}
-
 static void render_links(const struct link_report *r, struct text *out) {
     static const struct {
         const char *name, *type, *help;
@@ -203,7 +205,9 @@ static void render_links(const struct link_report *r, struct text *out) {
 }
 
 void link_report_render(struct link_report *report, struct text *out) {
+    static const char lost[] = "symphony_cluster_requests_lost_total";
     struct link_report copy = {.count = 0};
+    uint32_t peers[ROLE_COUNT] = {0};
     pthread_mutex_lock(&report->lock);
     copy.totals = report->totals;
     memcpy(copy.lost, report->lost, sizeof(copy.lost));
@@ -214,8 +218,16 @@ void link_report_render(struct link_report *report, struct text *out) {
     }
     pthread_mutex_unlock(&report->lock);
     render_figures(&copy.totals, out);
-    render_lost(&copy, out);
-    render_peers(&copy, out);
+    metric_heading(out, lost, "counter",
+                   "Requests whose batch was lost, or whose answer could not be delivered; frontends send them again.");
+    for (enum lost_reason reason = 0; reason < LOST_REASONS; reason++)
+        text_printf(out, "%s{reason=\"%s\"} %" PRIu64 "\n", lost, lost_reason_name(reason), copy.lost[reason]);
+    for (uint32_t i = 0; i < copy.count; i++)
+        peers[copy.rows[i].role]++;
+    metric_heading(out, "symphony_cluster_peers", "gauge", "Processes that this one is connected to.");
+    for (enum cluster_role role = 0; role < ROLE_VISITOR; role++)
+        if (role != copy.totals.role)
+            text_printf(out, "symphony_cluster_peers{role=\"%s\"} %u\n", cluster_role_name(role), peers[role]);
     render_links(&copy, out);
     free(copy.rows);
 }

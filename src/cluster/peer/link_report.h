@@ -52,7 +52,7 @@ struct link_report {
     uint64_t lost[LOST_REASONS]; /* copy of totals.lost */
     struct link_row *rows;       /* [count] connections */
     uint32_t count, room;
-    struct link_model *models; /* [model_count] */
+    struct link_model *models; /* [model_count] by name, version and place */
     uint32_t model_count, model_room;
 };
 
@@ -60,13 +60,17 @@ void link_report_init(struct link_report *report);
 /* Call it when no thread reads the report any more. */
 void link_report_free(struct link_report *report);
 
-/* ---- the link thread: begin, add for each connection and model, end ---- */
+/* ---- the link thread: begin, add for each connection, models if they have changed, end ---- */
 
 /* Whether it is time for a copy. Lowers *until_ns to when to call it again. True: link_report_end() must follow. */
 bool link_report_begin(struct link_report *report, int64_t now_ns, int64_t *until_ns);
 void link_report_add(struct link_report *report, const char *name, enum cluster_role role, uint32_t number,
                      const struct peer *peer, const struct health *health, int64_t now_ns);
+/* If models have changed since the last copy: begins with none, to add at most `most`; then adds each; then ends.
+ * False: no memory, and nothing is to be added. */
+bool link_report_models_begin(struct link_report *report, uint32_t most);
 void link_report_add_model(struct link_report *report, uint32_t place, const struct served_model *model, bool stranded);
+void link_report_models_end(struct link_report *report);
 void link_report_end(struct link_report *report, const struct link_totals *totals);
 
 /* ---- any thread ---- */

@@ -103,13 +103,6 @@ static void names_free(struct names *names) {
     free(names);
 }
 
-static struct name *wanted(const struct names *names) {
-    struct name *n = names->first;
-    while (n && n->state != NAME_WANTED)
-        n = n->next;
-    return n;
-}
-
 /* Found addresses replace the known ones; if none are found, the known ones stay. */
 static void name_found(struct name *n, const struct name_address *found, int count, const struct sy_error *err) {
     n->state = NAME_IDLE;
@@ -133,7 +126,9 @@ static void *names_main(void *context) {
     thread_begin("names", 0, THREAD_BACKGROUND);
     pthread_mutex_lock(&names->lock);
     while (!names->closing) {
-        struct name *n = wanted(names);
+        struct name *n = names->first;
+        while (n && n->state != NAME_WANTED)
+            n = n->next;
         if (!n) {
             pthread_cond_wait(&names->news, &names->lock);
             continue;

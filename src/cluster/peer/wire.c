@@ -46,10 +46,6 @@ static size_t struct_bytes(uint16_t kind) {
     }
 }
 
-static bool has_body(uint16_t kind) {
-    return kind == FRAME_RESULT || kind == FRAME_CARD || kind == FRAME_STATUS;
-}
-
 /* The least bytes of a head that is no array. */
 static size_t head_least(uint16_t kind) {
     switch (kind) {
@@ -76,26 +72,24 @@ static size_t head_least(uint16_t kind) {
     }
 }
 
-static bool is_known(uint16_t kind) {
-    return struct_bytes(kind) || head_least(kind) || kind == FRAME_REFUSED || kind == FRAME_BYE || kind == FRAME_TOLD ||
-           kind == FRAME_STATUS || kind == FRAME_DRAIN;
-}
-
 uint32_t wire_head_most(uint16_t kind) {
     return kind == FRAME_MODEL || kind == FRAME_SERVE ? WIRE_MODEL_MAX : WIRE_HEAD_MAX;
 }
 
 int wire_frame_check(const struct frame *frame, struct sy_error *err) {
-    size_t each = struct_bytes(frame->kind);
-    if (!is_known(frame->kind))
+    uint16_t kind = frame->kind;
+    size_t each = struct_bytes(kind);
+    bool known = each || head_least(kind) || kind == FRAME_REFUSED || kind == FRAME_BYE || kind == FRAME_TOLD ||
+                 kind == FRAME_STATUS || kind == FRAME_DRAIN;
+    bool has_body = kind == FRAME_RESULT || kind == FRAME_CARD || kind == FRAME_STATUS;
+    if (!known)
         return error_set(err, -EPROTO,
                          "the other end is no process of a cluster, or one of another release: a frame of kind %u",
-                         frame->kind);
-    if (frame->head_bytes > wire_head_most(frame->kind) ||
-        frame->body_bytes > (has_body(frame->kind) ? WIRE_BODY_MAX : 0))
+                         kind);
+    if (frame->head_bytes > wire_head_most(kind) || frame->body_bytes > (has_body ? WIRE_BODY_MAX : 0))
         return error_set(err, -EPROTO, "a frame of kind %u with a head of %u and a body of %llu bytes", frame->kind,
                          frame->head_bytes, (unsigned long long)frame->body_bytes);
-    if (each ? frame->head_bytes != each * frame->count : frame->head_bytes < head_least(frame->kind))
+    if (each ? frame->head_bytes != each * frame->count : frame->head_bytes < head_least(kind))
         return error_set(err, -EPROTO, "a frame of kind %u with %u structs in %u bytes", frame->kind, frame->count,
                          frame->head_bytes);
     return 0;

@@ -50,7 +50,7 @@ void backend_tell_undelivered(struct backend_link *l, uint64_t handle, enum lost
 void backend_tell_joins(struct backend_link *l, uint32_t accelerator) {
     struct accelerator_queue *q = &l->queues[accelerator];
     bool quiesced = atomic_load_explicit(&l->quiesced, memory_order_relaxed); /* a lone flag */
-    if (!l->introduced || q->told || q->leaves || q->first || q->out || quiesced)
+    if (!l->introduced || q->told || q->leaves || !list_empty(&q->plans) || q->out || quiesced)
         return;
     q->told = q->ours = true;
     q->awaited = false;
@@ -361,7 +361,9 @@ static void end(struct backend_link *l, int64_t now_ns, int64_t *until_ns) {
 /* Shows others the state of accelerator 0 (backend_link_config.state), once it has joined for the first time. */
 static void state_show(const struct backend_link *l) {
     const struct accelerator_queue *q = &l->queues[0];
-    uint8_t state = q->told ? ACCELERATOR_SERVING : q->first || q->out ? ACCELERATOR_LEAVING : ACCELERATOR_GONE;
+    uint8_t state = q->told                            ? ACCELERATOR_SERVING
+                    : !list_empty(&q->plans) || q->out ? ACCELERATOR_LEAVING
+                                                       : ACCELERATOR_GONE;
     if (l->config.state && (q->told || q->leaves) &&
         atomic_load_explicit(l->config.state, memory_order_relaxed) != state)
         atomic_store_explicit(l->config.state, state, memory_order_relaxed); /* a word on its own */
@@ -429,14 +431,8 @@ static void link_free(struct backend_link *l) {
         free(f);
     }
     for (uint32_t a = 0; l->queues && a < l->wiring->accelerators; a++)
-        for (struct pulled_plan *p = l->queues[a].first, *next; p; p = next) {
-            next = p->next;
-            free(p);
-        }
-    for (struct pulled_plan *p = l->free, *next; p; p = next) {
-        next = p->next;
-        free(p);
-    }
+        plan_memory_free(&l->queues[a].plans);
+    plan_memory_free(&l->free_plans);
     if (l->slab)
         slab_destroy(l->slab);
     free(l->queues);
@@ -465,6 +461,9 @@ int backend_link_start(struct backend_link **link, const struct backend_link_con
                              : slab_create(config->inputs_bytes_max);
     l->by_number = calloc(HELLO_NUMBERS, sizeof(*l->by_number));
     l->queues = calloc(w->accelerators, sizeof(*l->queues));
+    for (uint32_t a = 0; l->queues && a < w->accelerators; a++)
+        list_init(&l->queues[a].plans);
+    list_init(&l->free_plans);
     l->running = calloc(w->executors, sizeof(*l->running));
     l->offers = calloc(config->model_count + 1, sizeof(*l->offers));
     if (!l->slab || !l->by_number || !l->queues || !l->running || !l->offers) {
@@ -475,28 +474,19 @@ int backend_link_start(struct backend_link **link, const struct backend_link_con
     for (uint32_t m = 0; m < config->model_count && !config->told_of_models; m++)
         atomic_init(&l->offers[m].state,
                     served_model_state(&config->models[m]) == MODEL_READY ? OFFER_COMES : OFFER_NONE);
-    for (uint32_t a = 0; a < w->accelerators; a++)
-        l->queues[a].last = &l->queues[a].first;
     w->regions[0].base = slab_range(l->slab, &w->regions[0].bytes);
     hello_formats(&l->config.self);
     l->config.self.role = ROLE_BACKEND;
     l->config.self.accelerators = w->accelerators;
-    l->config.self.transports = TRANSPORTS_PLAIN | (config->fabric ? TRANSPORT_BIT(TRANSPORT_FABRIC) : 0);
+    transport_offer(&l->config.self, config->fabric);
     l->config.self.transports &= config->transports ? config->transports : UINT32_MAX;
-    if (config->fabric)
-        snprintf(l->config.self.fabric, sizeof(l->config.self.fabric), "%s", config->fabric);
-    if ((rc = uplink_init(&l->uplink, &l->loop, config->schedulers, config->scheduler_count, &l->config.self,
-                          config->beat_ns, &uplink_ops, l, err)) < 0 ||
-        (rc = link_loop_init(&l->loop, &loop_ops, l, wiring_link_bell(w), -1, err)) < 0)
-        goto err_free;
-    if ((rc = link_loop_secure(&l->loop, config->tls)) < 0) {
-        error_set(err, rc, "no memory for TLS");
-        goto err_free;
-    }
-    if (config->fabric && (rc = transport_fabric_open(l, err)) < 0)
+    if ((rc = link_loop_init(&l->loop, &loop_ops, l, wiring_link_bell(w), -1, config->tls, err)) < 0 ||
+        (rc = config->fabric ? transport_fabric_open(l, err) : 0) < 0)
         goto err_free;
     link_loop_lend(&l->loop);
-    if ((rc = (config->registry ? uplink_registry(&l->uplink, config->registry, err) : 0)) < 0 ||
+    const struct uplink_config uplink = {config->schedulers, config->scheduler_count, config->registry, &l->config.self,
+                                         config->beat_ns};
+    if ((rc = uplink_init(&l->uplink, &l->loop, &uplink, &uplink_ops, l, err)) < 0 ||
         (rc = link_loop_start(&l->loop, "link", err)) < 0)
         goto err_free;
     *link = l;

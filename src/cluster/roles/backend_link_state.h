@@ -7,6 +7,7 @@
 #include "cluster/peer/lost.h"
 #include "cluster/roles/backend_link.h"
 #include "cluster/roles/landing.h"
+#include "cluster/roles/plan_memory.h"
 #include "cluster/roles/transport.h"
 #include "cluster/roles/uplink.h"
 #include "core/util/margin.h"
@@ -55,21 +56,20 @@ static inline bool backend_can_pull(const struct frontend_peer *f) {
 
 /* A plan whose requests are pulled. */
 struct pulled_plan {
-    struct pulled_plan *next; /* next plan of the accelerator, or next free struct */
-    uint32_t missing;         /* requests that are not here and may still come */
-    bool tight;               /* requests that could not be pulled were left out of `plan` */
+    struct plan_memory memory;
+    uint32_t missing; /* requests that are not here and may still come */
+    bool tight;       /* requests that could not be pulled were left out of `plan` */
     bool unreached; /* some requests were left out since their frontend was not reached, or their inputs were refused */
     int64_t begun_ns, over_ns; /* arrival of the plan; time at which missing requests are given up */
-    uint32_t room;             /* requests for which `plan` has room */
-    struct batch_plan plan;
+    struct batch_plan plan;    /* handles follow */
 };
 
 struct accelerator_queue {
-    struct pulled_plan *first, **last; /* plans that wait, in the scheduler's order */
-    uint32_t out;                      /* plans that the executor has */
-    bool told;                         /* the present scheduler knows that the accelerator takes batches */
-    bool ours;                         /* all plans here are from the present scheduler, which knows or knew that */
-    bool leaves;                       /* the executor says that the accelerator takes no batches */
+    struct list_node plans; /* plans that wait, in the scheduler's order */
+    uint32_t out;           /* plans that the executor has */
+    bool told;              /* the present scheduler knows that the accelerator takes batches */
+    bool ours;              /* all plans here are from the present scheduler, which knows or knew that */
+    bool leaves;            /* the executor says that the accelerator takes no batches */
     bool awaited; /* the accelerator has left, and the present scheduler has not said yet that no more plans come */
 };
 
@@ -97,7 +97,7 @@ struct backend_link {
     struct frontend_peer *frontends;
     struct frontend_peer **by_number;   /* [HELLO_NUMBERS] frontends by number */
     struct accelerator_queue *queues;   /* [accelerators] */
-    struct pulled_plan *free;           /* structs for further plans */
+    struct list_node free_plans;        /* structs for further plans */
     uint32_t pulling;                   /* plans in queues */
     uint32_t *running;                  /* [executors] requests that the executor has yet to answer */
     uint64_t copied;                    /* bytes of inputs that transport_shm.c has copied in this turn */

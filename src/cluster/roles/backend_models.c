@@ -174,8 +174,8 @@ void backend_aside_look(struct backend_link *l) {
 /* Whether a plan or a request for the model is here. */
 static bool is_held(const struct backend_link *l, uint32_t model) {
     for (uint32_t a = 0; a < l->wiring->accelerators; a++)
-        for (const struct pulled_plan *p = l->queues[a].first; p; p = p->next)
-            if (p->plan.served_model == model)
+        list_for_each (node, &l->queues[a].plans)
+            if (list_entry(node, struct pulled_plan, memory.node)->plan.served_model == model)
                 return true;
     for (const struct frontend_peer *f = l->frontends; f; f = f->next)
         if (landing_holds(&f->landing, model))

@@ -24,7 +24,7 @@
 #define GIVEN_UP_LOG_NS   (1 * NS_PER_S) /* time between two lines in the log about given-up pulls of a frontend */
 
 struct frontend_peer *backend_frontend_of(const struct backend_link *l, uint64_t handle) {
-    return l->by_number[handle_frontend(handle) / HELLO_LANES_MAX];
+    return l->by_number[handle_process(handle)];
 }
 
 struct landed *backend_landed_of(const struct backend_link *l, uint64_t handle) {
@@ -40,31 +40,9 @@ void backend_landed_give(struct landing *landing, struct landed *landed) {
         landing_give(landing, landed);
 }
 
-static struct pulled_plan *plan_new(struct backend_link *l, const struct batch_plan *plan) {
-    struct pulled_plan *p = l->free;
-    if (p)
-        l->free = p->next;
-    if (p && p->room < plan->request_count) {
-        free(p);
-        p = NULL;
-    }
-    if (!p) {
-        uint32_t room = plan->request_count < 64 ? 64 : plan->request_count;
-        p = malloc(sizeof(*p) + room * sizeof(uint64_t));
-        if (!p)
-            return NULL;
-        p->room = room;
-    }
-    p->next = NULL;
-    p->missing = 0;
-    p->tight = p->unreached = false;
-    memcpy(&p->plan, plan, batch_plan_bytes(plan->request_count));
-    return p;
-}
-
-static void plan_free(struct backend_link *l, struct pulled_plan *p) {
-    p->next = l->free;
-    l->free = p;
+/* The first plan of an accelerator; NULL: there is none. */
+static struct pulled_plan *plan_first(const struct accelerator_queue *q) {
+    return list_empty(&q->plans) ? NULL : list_entry(q->plans.next, struct pulled_plan, memory.node);
 }
 
 /* Leaves out the requests that are not here. A request that is here for a plan of an earlier scheduler does not belong
@@ -122,8 +100,7 @@ static void queue_go_on(struct backend_link *l, uint32_t accelerator, int64_t no
     uint32_t executor = w->executor_of[accelerator];
     struct ring *ring = &w->plans[executor];
 
-    while (q->first && q->first->missing == 0) {
-        struct pulled_plan *p = q->first;
+    for (struct pulled_plan *p; (p = plan_first(q)) && p->missing == 0;) {
         plan_tighten(l, p);
         uint32_t requests = p->plan.request_count, slots = batch_plan_slots(requests);
         bool runs = requests > 0 && plan_possible(l, &p->plan);
@@ -132,9 +109,7 @@ static void queue_go_on(struct backend_link *l, uint32_t accelerator, int64_t no
         struct batch_plan *plan = runs && results_fit(l, executor, requests) ? ring_reserve_run(ring, slots) : NULL;
         if (runs && !plan)
             return; /* the executor is behind, or its results are: again in the next turn */
-        q->first = p->next;
-        if (!q->first)
-            q->last = &q->first;
+        list_remove(&p->memory.node);
         if (plan) {
             memcpy(plan, &p->plan, batch_plan_bytes(requests));
             ring_push_run(ring, slots);
@@ -150,7 +125,7 @@ static void queue_go_on(struct backend_link *l, uint32_t accelerator, int64_t no
             backend_tell_not_run(l, &p->plan, now_ns);
         }
         l->pulling--;
-        plan_free(l, p);
+        plan_memory_give(&l->free_plans, &p->memory);
     }
     backend_tell_joins(l, accelerator);
 }
@@ -230,13 +205,15 @@ static int take_plan(struct backend_link *l, const struct batch_plan *plan, int6
     if (l->config.told_of_models && !backend_model_runs(l, plan->served_model))
         return error_set(err, -EPROTO, "a plan for a model that is not here any more");
     struct accelerator_queue *q = &l->queues[plan->accelerator];
-    struct pulled_plan *p = plan_new(l, plan);
+    struct pulled_plan *p = plan_memory_take(&l->free_plans, sizeof(*p), plan->request_count);
     if (!p)
         return error_set(err, -ENOMEM, "no memory for a plan");
-    *q->last = p;
-    q->last = &p->next;
-    l->pulling++;
+    p->missing = 0;
+    p->tight = p->unreached = false;
     p->begun_ns = now_ns;
+    memcpy(&p->plan, plan, batch_plan_bytes(plan->request_count));
+    list_append(&q->plans, &p->memory.node);
+    l->pulling++;
     plan_pull(l, p);
     int64_t most_ns = PULL_LEAST_NS;
     for (uint32_t i = 0; i < p->plan.request_count; i++) {
@@ -306,11 +283,11 @@ static void plan_give_up(struct backend_link *l, struct pulled_plan *p, int64_t 
  * again. */
 void backend_queues_look(struct backend_link *l, int64_t now_ns, int64_t *until_ns) {
     for (uint32_t a = 0; l->pulling > 0 && a < l->wiring->accelerators; a++) {
-        struct pulled_plan *p = l->queues[a].first;
+        struct pulled_plan *p = plan_first(&l->queues[a]);
         if (p && p->missing > 0 && now_ns > p->over_ns)
             plan_give_up(l, p, now_ns);
         queue_go_on(l, a, now_ns);
-        p = l->queues[a].first;
+        p = plan_first(&l->queues[a]);
         int64_t at_ns = !p                                           ? TIME_NEVER
                         : p->missing                                 ? p->over_ns
                         : p->unreached && p->plan.request_count == 0 ? plan_unreached_ns(l, &p->plan, p->begun_ns)

@@ -21,7 +21,6 @@
  * knows one, may be back soon. */
 #define FORGET_NS          (2 * NS_PER_S)
 #define FORGET_ISOLATED_NS (60 * NS_PER_S) /* with `serve --isolate`: the backend that ended starts again */
-#define NO_MODEL           UINT32_MAX
 /* A cancelled request that a backend has taken is not stopped there. After this time it ends here nevertheless, however
  * long its batch runs, so that it occupies no slot, and the frontend can end. */
 #define CANCELLED_NS (5 * NS_PER_S)
@@ -34,11 +33,9 @@ uint64_t away_handle(const struct frontend_link *l, uint64_t handle) {
 
 /* The request of a cluster's handle, if it is away. */
 struct away *away_find(const struct frontend_link *l, uint64_t handle) {
-    uint32_t number = handle_frontend(handle), lane = number % HELLO_LANES_MAX, slot = handle_slot(handle);
-    if (number / HELLO_LANES_MAX != l->number || lane >= l->wiring->frontends || slot >= l->wiring->port_requests)
-        return NULL;
-    struct away *a = &l->away[(size_t)lane * l->wiring->port_requests + slot];
-    return a->message.handle && away_handle(l, a->message.handle) == handle ? a : NULL;
+    size_t place = handle_place(handle, l->number, l->wiring->frontends, l->wiring->port_requests);
+    struct away *a = place == HANDLE_STRANGE ? NULL : &l->away[place];
+    return a && a->message.handle && away_handle(l, a->message.handle) == handle ? a : NULL;
 }
 
 uint32_t away_lane(const struct away *a) {
@@ -183,7 +180,7 @@ static void refuse(struct frontend_link *l, struct away *a, uint32_t reason) {
  * promises. Only one request in doubt is at the scheduler at a time: if a backend is lost again, the others were not
  * there, and are not to blame. */
 bool away_can_send(const struct frontend_link *l, const struct away *a) {
-    return l->uplink.up && l->remote_of_local[a->message.model] != NO_MODEL && (l->promises || !away_unready(l, a)) &&
+    return l->uplink.up && l->models[a->message.model].remote != NO_MODEL && (l->promises || !away_unready(l, a)) &&
            !(a->message.doubtful && l->doubtful > 0);
 }
 
@@ -209,7 +206,7 @@ void away_take_back(struct frontend_link *l, struct away *a) {
 }
 
 void away_send(struct frontend_link *l, struct away *a) {
-    a->remote = l->remote_of_local[a->message.model];
+    a->remote = l->models[a->message.model].remote;
     a->sent = l->uplink.times;
     l->held--;
     l->doubtful += a->message.doubtful;
@@ -244,8 +241,8 @@ static void inputs_ready(struct frontend_link *l, struct away *a) {
 
 /* Whether a model is gone for good: its last requests here have been refused. */
 static bool is_forgotten(const struct frontend_link *l, uint32_t local) {
-    return l->uplink.up && !l->served[local] && l->remote_of_local[local] == NO_MODEL &&
-           l->forget_ns[local] == TIME_NEVER;
+    const struct frontend_model *m = &l->models[local];
+    return l->uplink.up && !m->served && m->remote == NO_MODEL && m->forget_ns == TIME_NEVER;
 }
 
 /* Nobody waits for a request any more. */
@@ -401,9 +398,10 @@ static void model_take(struct frontend_link *l, uint32_t remote, const char *des
             waiting_add(l, remote, description, bytes);
         return;
     }
-    l->remote_of_local[local] = remote;
-    l->forget_ns[local] = TIME_NEVER;
-    l->told[local] = l->served[local] = true;
+    struct frontend_model *m = &l->models[local];
+    m->remote = remote;
+    m->forget_ns = TIME_NEVER;
+    m->told = m->served = true;
     l->look_ns = 0; /* the model may replace another one */
     if (l->held > 0)
         sweep(l, clock_now_ns());
@@ -425,10 +423,10 @@ static void waiting_look(struct frontend_link *l) {
 }
 
 /* The scheduler does not serve the model now. */
-static void model_miss(struct frontend_link *l, uint32_t local) {
-    l->remote_of_local[local] = NO_MODEL;
-    l->served[local] = false;
-    l->forget_ns[local] = clock_now_ns() + (l->config.running_count ? FORGET_ISOLATED_NS : FORGET_NS);
+static void model_miss(struct frontend_link *l, struct frontend_model *m) {
+    m->remote = NO_MODEL;
+    m->served = false;
+    m->forget_ns = clock_now_ns() + (l->config.running_count ? FORGET_ISOLATED_NS : FORGET_NS);
     l->look_ns = 0;
 }
 
@@ -445,12 +443,13 @@ static void model_refuse(struct frontend_link *l, uint32_t local) {
 static bool models_forget(struct frontend_link *l, int64_t now_ns) {
     bool left = false;
     for (uint32_t local = 0; local < l->config.models_max && l->uplink.up; local++) {
-        if (now_ns > l->forget_ns[local]) {
-            l->forget_ns[local] = TIME_NEVER;
+        struct frontend_model *m = &l->models[local];
+        if (now_ns > m->forget_ns) {
+            m->forget_ns = TIME_NEVER;
             model_refuse(l, local);
             l->config.ops->gone(l->config.context, local);
         }
-        left |= l->forget_ns[local] != TIME_NEVER;
+        left |= m->forget_ns != TIME_NEVER;
     }
     return left;
 }
@@ -471,11 +470,11 @@ static void requests_take_back(struct frontend_link *l, uint32_t remote) {
  * or the model is gone. */
 static void model_gone(struct frontend_link *l, uint32_t remote) {
     free(waiting_take(l, remote));
-    for (uint32_t local = 0; local < l->config.models_max; local++) {
-        if (l->ends[local] == remote)
-            l->ends[local] = NO_MODEL;
-        if (l->remote_of_local[local] == remote) {
-            model_miss(l, local);
+    for (struct frontend_model *m = l->models; m < l->models + l->config.models_max; m++) {
+        if (m->ends == remote)
+            m->ends = NO_MODEL;
+        if (m->remote == remote) {
+            model_miss(l, m);
             requests_take_back(l, remote);
         }
     }
@@ -488,10 +487,10 @@ static void model_ends(struct frontend_link *l, uint32_t remote) {
     free(waiting_take(l, remote));
     while (take_requests(l)) {
     }
-    for (uint32_t local = 0; local < l->config.models_max; local++)
-        if (l->remote_of_local[local] == remote) {
-            model_miss(l, local);
-            l->forget_ns[local] = clock_now_ns();
+    for (struct frontend_model *m = l->models; m < l->models + l->config.models_max; m++)
+        if (m->remote == remote) {
+            model_miss(l, m);
+            m->forget_ns = clock_now_ns();
         }
     peer_send(&l->uplink.peer, FRAME_MODEL_LEFT, 1, &remote, sizeof(remote));
 }
@@ -504,12 +503,12 @@ static bool outlasts(const struct frontend_link *l, uint32_t local) {
  * on until its last requests have come in whole. The scheduler and the backend wait for the answer. */
 static void model_is_to_end(struct frontend_link *l, uint32_t remote) {
     for (uint32_t local = 0; local < l->config.models_max; local++) {
-        if (l->remote_of_local[local] != remote)
+        if (l->models[local].remote != remote)
             continue;
         if (!outlasts(l, local))
             l->config.ops->gone(l->config.context, local);
         if (outlasts(l, local)) {
-            l->ends[local] = remote;
+            l->models[local].ends = remote;
             l->look_ns = 0;
             return;
         }
@@ -521,11 +520,11 @@ static void model_is_to_end(struct frontend_link *l, uint32_t remote) {
 static bool models_end(struct frontend_link *l) {
     bool left = false;
     for (uint32_t local = 0; local < l->config.models_max && l->uplink.up; local++) {
-        uint32_t remote = l->ends[local];
+        uint32_t remote = l->models[local].ends;
         if (remote != NO_MODEL && outlasts(l, local)) {
             left = true;
         } else if (remote != NO_MODEL) {
-            l->ends[local] = NO_MODEL;
+            l->models[local].ends = NO_MODEL;
             model_ends(l, remote);
         }
     }
@@ -534,9 +533,9 @@ static bool models_end(struct frontend_link *l) {
 
 /* The scheduler has announced all models that it serves. */
 static void all_told(struct frontend_link *l) {
-    for (uint32_t local = 0; local < l->config.models_max; local++)
-        if (l->served[local] && !l->told[local])
-            model_miss(l, local);
+    for (struct frontend_model *m = l->models; m < l->models + l->config.models_max; m++)
+        if (m->served && !m->told)
+            model_miss(l, m);
     l->config.ops->told(l->config.context);
     sweep(l, clock_now_ns());
 }
@@ -618,10 +617,10 @@ static void uplink_up(void *context, const struct hello *welcome) {
         renumbered(l);
     l->number = welcome->number;
     l->promises = welcome->promises;
-    memset(l->told, 0, l->config.models_max);
-    memset(l->remote_of_local, 0xff,
-           l->config.models_max * sizeof(*l->remote_of_local)); /* the new scheduler has other numbers */
-    memset(l->ends, 0xff, l->config.models_max * sizeof(*l->ends));
+    for (uint32_t local = 0; local < l->config.models_max; local++) { /* the new scheduler has other numbers */
+        l->models[local].remote = l->models[local].ends = NO_MODEL;
+        l->models[local].told = false;
+    }
     waiting_free(l);
 }
 
@@ -731,11 +730,7 @@ static void link_free(struct frontend_link *l) {
             output_block_put(l->away[i].block);
     waiting_free(l);
     free(l->backends);
-    free(l->forget_ns);
-    free(l->served);
-    free(l->told);
-    free(l->remote_of_local);
-    free(l->ends);
+    free(l->models);
     free(l->away);
     link_report_free(&l->report);
     free(l);
@@ -754,36 +749,21 @@ int frontend_link_start(struct frontend_link **link, const struct frontend_link_
     l->cut_ns = TIME_NEVER;
     link_report_init(&l->report);
     l->away = calloc((size_t)w->frontends * w->port_requests, sizeof(*l->away)); /* pages are used only as slots are */
-    l->remote_of_local = malloc(config->models_max * sizeof(*l->remote_of_local));
-    l->ends = malloc(config->models_max * sizeof(*l->ends));
-    l->forget_ns = malloc(config->models_max * sizeof(*l->forget_ns));
-    l->served = calloc(config->models_max, sizeof(*l->served));
-    l->told = calloc(config->models_max, sizeof(*l->told));
-    if (!l->away || !l->remote_of_local || !l->ends || !l->told || !l->served || !l->forget_ns) {
+    l->models = calloc(config->models_max, sizeof(*l->models));
+    if (!l->away || !l->models) {
         error_set(err, rc, "no memory for the link to the cluster");
         goto err_free;
     }
     for (uint32_t i = 0; i < config->models_max; i++)
-        l->forget_ns[i] = TIME_NEVER;
-    memset(l->remote_of_local, 0xff, config->models_max * sizeof(*l->remote_of_local));
-    memset(l->ends, 0xff, config->models_max * sizeof(*l->ends));
+        l->models[i] = (struct frontend_model){.remote = NO_MODEL, .ends = NO_MODEL, .forget_ns = TIME_NEVER};
     hello_formats(&l->config.self);
     l->config.self.role = ROLE_FRONTEND;
     l->config.self.lanes = w->frontends;
     l->config.self.slots = w->port_requests;
-    l->config.self.transports = TRANSPORTS_PLAIN;
-    if (config->fabric) {
-        l->config.self.transports |= TRANSPORT_BIT(TRANSPORT_FABRIC);
-        snprintf(l->config.self.fabric, sizeof(l->config.self.fabric), "%s", config->fabric);
-    }
-    if ((rc = uplink_init(&l->uplink, &l->loop, config->schedulers, config->scheduler_count, &l->config.self,
-                          config->beat_ns, &uplink_ops, l, err)) < 0 ||
-        (rc = link_loop_init(&l->loop, &loop_ops, l, wiring_link_bell(w), config->listen_fd, err)) < 0)
+    transport_offer(&l->config.self, config->fabric);
+    rc = link_loop_init(&l->loop, &loop_ops, l, wiring_link_bell(w), config->listen_fd, config->tls, err);
+    if (rc < 0)
         goto err_free;
-    if ((rc = link_loop_secure(&l->loop, config->tls)) < 0) {
-        error_set(err, rc, "no memory for TLS");
-        goto err_free;
-    }
     char name[HELLO_LOCAL_MAX];
     hello_local_name(config->self.incarnation, name);
     if (link_loop_listen_local(&l->loop, name) < 0)
@@ -791,7 +771,9 @@ int frontend_link_start(struct frontend_link **link, const struct frontend_link_
     if (config->fabric && (rc = frontend_fabric_open(l, err)) < 0)
         goto err_free;
     link_loop_lend(&l->loop);
-    if ((rc = (config->registry ? uplink_registry(&l->uplink, config->registry, err) : 0)) < 0 ||
+    const struct uplink_config uplink = {config->schedulers, config->scheduler_count, config->registry, &l->config.self,
+                                         config->beat_ns};
+    if ((rc = uplink_init(&l->uplink, &l->loop, &uplink, &uplink_ops, l, err)) < 0 ||
         (rc = link_loop_start(&l->loop, "link", err)) < 0)
         goto err_free;
     *link = l;

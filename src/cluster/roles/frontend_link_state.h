@@ -55,6 +55,16 @@ struct backend {
     uint64_t missed_bytes;        /* length of a body for which there was no memory; 0: none */
 };
 
+/* The model of a number here. */
+struct frontend_model {
+    uint32_t remote; /* scheduler's number of the model; NO_MODEL: not served by it now */
+    uint32_t ends;   /* scheduler's number of the model, if it ends once it need not go on; NO_MODEL: it does not end */
+    int64_t forget_ns; /* time until which a model that is no longer served is kept; TIME_NEVER: served, or gone */
+    bool served;       /* the scheduler has announced the model */
+    bool told;         /* the present scheduler has announced the model since the uplink was connected */
+};
+#define NO_MODEL UINT32_MAX
+
 /* A model that the scheduler serves, and for which there is no room here now. */
 struct waiting_model {
     struct waiting_model *next;
@@ -68,19 +78,13 @@ struct frontend_link {
     struct wiring *wiring;
     struct link_loop loop;
     struct uplink uplink;
-    struct away *away;         /* [frontends * port_requests] requests that are away, by frontend and slot */
-    uint32_t held;             /* requests that wait here, not sent to a scheduler */
-    uint32_t doubtful;         /* requests in doubt at the scheduler: at most one */
-    uint32_t awaited;          /* requests that are `awaited` */
-    bool promises;             /* the scheduler queues requests whose inputs are promised; false: these wait here */
-    uint32_t number;           /* number of this process, from the last scheduler; 0: none yet */
-    uint32_t *remote_of_local; /* [models_max] scheduler's number of each model; NO_MODEL: not served by it now */
-    int64_t *forget_ns; /* [models_max] time until which a model that is no longer served is kept; TIME_NEVER: served,
-                           or gone */
-    uint32_t *ends; /* [models_max] scheduler's number of a model that ends once it need not go on; NO_MODEL: it does
-                       not end */
-    bool *served;   /* [models_max] the scheduler has announced the model */
-    bool *told;     /* [models_max] the present scheduler has announced the model since the uplink was connected */
+    struct away *away;             /* [frontends * port_requests] requests that are away, by frontend and slot */
+    uint32_t held;                 /* requests that wait here, not sent to a scheduler */
+    uint32_t doubtful;             /* requests in doubt at the scheduler: at most one */
+    uint32_t awaited;              /* requests that are `awaited` */
+    bool promises;                 /* the scheduler queues requests whose inputs are promised; false: these wait here */
+    uint32_t number;               /* number of this process, from the last scheduler; 0: none yet */
+    struct frontend_model *models; /* [models_max] */
     struct waiting_model *waiting; /* models without room, in the order in which they were announced */
     struct backend **backends;     /* [backend_room] backends by place; NULL: a free place */
     uint32_t backend_room, backend_count;

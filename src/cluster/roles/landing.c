@@ -50,10 +50,8 @@ static size_t place_of(const struct landing *l, const struct landed *landed) {
 }
 
 struct landed *landing_place(const struct landing *l, uint64_t handle) {
-    uint32_t number = handle_frontend(handle), lane = number % HELLO_LANES_MAX, slot = handle_slot(handle);
-    if (number / HELLO_LANES_MAX != l->number || lane >= l->lanes || slot >= l->slots)
-        return NULL;
-    return &l->landed[(size_t)lane * l->slots + slot];
+    size_t place = handle_place(handle, l->number, l->lanes, l->slots);
+    return place == HANDLE_STRANGE ? NULL : &l->landed[place];
 }
 
 const struct request_card *landing_card(const struct landing *l, const struct landed *landed) {

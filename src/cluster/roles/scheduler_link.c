@@ -34,7 +34,7 @@
 /* ---- to members ---- */
 
 static struct member *member_of(const struct scheduler_link *l, uint64_t handle) {
-    struct member *m = l->by_number[handle_frontend(handle) / HELLO_LANES_MAX];
+    struct member *m = l->by_number[handle_process(handle)];
     return m && m->hello.role == ROLE_FRONTEND && !m->peer.closed ? m : NULL;
 }
 
@@ -55,17 +55,16 @@ static void refuse(struct scheduler_link *l, uint64_t handle, uint32_t served_mo
 
 /* ---- requests ---- */
 
-static bool request_fits(const struct scheduler_link *l, const struct member *m,
-                         const struct request_message *message) {
-    uint32_t number = handle_frontend(message->handle);
-    return number / HELLO_LANES_MAX == m->hello.number && number % HELLO_LANES_MAX < m->hello.lanes &&
-           handle_slot(message->handle) < m->hello.slots && message->model < l->config.models_max &&
-           message->kind <= REQUEST_READY && message->items >= 1 && message->work > 0 && message->work < 1e9F &&
+static bool request_fits(const struct scheduler_link *l, const struct request_message *message) {
+    return message->model < l->config.models_max && message->kind <= REQUEST_READY && message->items >= 1 &&
+           message->work > 0 && message->work < 1e9F &&
            (message->priority < PRIORITIES_MAX || message->priority == PRIORITY_BEST_EFFORT);
 }
 
-static struct request_message *last_of(struct member *m, uint64_t handle) {
-    return &m->last[(size_t)(handle_frontend(handle) % HELLO_LANES_MAX) * m->hello.slots + handle_slot(handle)];
+/* The last request of a handle's slot; NULL: the frontend has no such slot. */
+static struct queued_request *last_of(const struct member *m, uint64_t handle) {
+    size_t place = handle_place(handle, m->hello.number, m->hello.lanes, m->hello.slots);
+    return place == HANDLE_STRANGE ? NULL : &m->last[place];
 }
 
 /* The slot of a message to its model's thread; push() sends it. NULL: there is no room now. */
@@ -80,19 +79,22 @@ static void push(struct scheduler_link *l, uint32_t model) {
     l->pushed++;
 }
 
-/* Tells the model's thread more about a queued request. The times are repeated as they were told first, since the
- * estimate of the frontend's clock has changed. */
-static bool request_tell(struct scheduler_link *l, const struct request_message *last, enum request_message_kind kind) {
+/* Tells the model's thread more about a queued request. */
+static bool request_tell(struct scheduler_link *l, const struct queued_request *last, enum request_message_kind kind) {
     struct request_message *place = place_for(l, last->model);
     if (!place)
         return false;
-    *place = *last;
-    place->kind = (uint8_t)kind;
+    *place = (struct request_message){.handle = last->handle,
+                                      .deadline_ns = last->deadline_ns,
+                                      .shape_key = last->shape_key,
+                                      .model = last->model,
+                                      .kind = (uint8_t)kind,
+                                      .priority = last->priority};
     push(l, last->model);
     return true;
 }
 
-bool request_cancel(struct scheduler_link *l, const struct request_message *last) {
+bool request_cancel(struct scheduler_link *l, const struct queued_request *last) {
     return request_tell(l, last, REQUEST_CANCELLED);
 }
 
@@ -112,16 +114,16 @@ static void times_convert(const struct health *health, const struct request_mess
 
 static int take_request(struct scheduler_link *l, struct member *m, const struct request_message *sent,
                         struct sy_error *err) {
-    if (!request_fits(l, m, sent))
+    struct queued_request *last = last_of(m, sent->handle);
+    if (!last || !request_fits(l, sent))
         return error_set(err, -EPROTO, "a request whose numbers will not do");
-    struct request_message *last = last_of(m, sent->handle);
     if (sent->kind == REQUEST_CANCELLED) {
         if (last->handle == sent->handle && request_cancel(l, last)) /* if there is no room for that, it runs */
-            last->kind = REQUEST_CANCELLED;
+            last->cancelled = true;
         return 0;
     }
     if (sent->kind == REQUEST_READY) {
-        if (last->handle == sent->handle && last->ready_ns > 0)
+        if (last->handle == sent->handle && last->promised)
             request_tell(l, last, REQUEST_READY); /* a hint: without room for it, the promise counts */
         return 0;
     }
@@ -138,13 +140,18 @@ static int take_request(struct scheduler_link *l, struct member *m, const struct
     }
     int64_t arrival_ns, deadline_ns, ready_ns;
     times_convert(&m->health, sent, &arrival_ns, &deadline_ns, &ready_ns);
+    ready_ns = l->config.central_thread ? 0 : ready_ns; /* central policies know no promises */
     *message = *sent; /* do not read back what was just written: that would stall until it is in the cache */
-    *last = *sent;
-    message->arrival_ns = last->arrival_ns = arrival_ns;
-    message->deadline_ns = last->deadline_ns = deadline_ns;
-    message->ready_ns = last->ready_ns =
-        l->config.central_thread ? 0 : ready_ns; /* central policies know no promises */
-    message->port = last->port = 0;
+    message->arrival_ns = arrival_ns;
+    message->deadline_ns = deadline_ns;
+    message->ready_ns = ready_ns;
+    message->port = 0;
+    *last = (struct queued_request){.handle = sent->handle,
+                                    .deadline_ns = deadline_ns,
+                                    .shape_key = sent->shape_key,
+                                    .model = sent->model,
+                                    .priority = sent->priority,
+                                    .promised = ready_ns > 0};
     push(l, sent->model);
     l->in_scheduler++;
     place->queued++;
@@ -173,14 +180,11 @@ static void publish_requests(struct scheduler_link *l) {
  * connection is lost. In the last case a frontend of the same number may be here again already. It is told nothing: it
  * keeps what was queued when the connection broke, and sends it again, perhaps before this. */
 static void take_cancelled(struct scheduler_link *l, const struct refusal_message *message) {
-    const struct request_message *last = NULL;
-    struct member *m = member_of(l, message->handle);
-    if (m && handle_frontend(message->handle) % HELLO_LANES_MAX < m->hello.lanes &&
-        handle_slot(message->handle) < m->hello.slots)
-        last = last_of(m, message->handle);
+    const struct member *m = member_of(l, message->handle);
+    const struct queued_request *last = m ? last_of(m, message->handle) : NULL;
     if (!last || last->handle != message->handle || last->model != message->served_model)
         return;
-    if (last->kind == REQUEST_CANCELLED)
+    if (last->cancelled)
         refuse(l, message->handle, message->served_model, REFUSAL_CANCELLED);
     else if (l->places[message->served_model].recalled)
         link_lost(l, message->handle, LOST_PLACE);
@@ -285,7 +289,7 @@ static int take_requests(struct scheduler_link *l, struct member *m, const struc
                          uint32_t count, struct sy_error *err) {
     int rc = 0;
     for (uint32_t i = 0; i < count && rc == 0; i++) {
-        if (i + AHEAD < count && handle_slot(requests[i + AHEAD].handle) < m->hello.slots)
+        if (i + AHEAD < count)
             __builtin_prefetch(last_of(m, requests[i + AHEAD].handle), 1);
         struct request_message message = wire_request_message(&requests[i]);
         rc = take_request(l, m, &message, err);
@@ -539,7 +543,7 @@ static int on_frame(struct peer *peer, const struct frame *frame, const void *he
 static bool requests_cancel(struct scheduler_link *l, struct member *m) {
     size_t count = (size_t)m->hello.lanes * m->hello.slots;
     for (; m->cancelled < count; m->cancelled++) {
-        const struct request_message *last = &m->last[m->cancelled];
+        const struct queued_request *last = &m->last[m->cancelled];
         if (last->handle && !request_cancel(l, last))
             return false;
     }
@@ -780,6 +784,20 @@ static uint32_t classes_serving(const struct scheduler_link *l) {
     return serving;
 }
 
+/* Copies the models that are served. False: no memory. */
+static bool report_models(struct scheduler_link *l, uint32_t serving) {
+    if (!link_report_models_begin(&l->report, l->catalogue->known_count))
+        return false;
+    for (uint32_t i = 0; i < l->catalogue->known_count; i++) {
+        const struct known_model *known = &l->catalogue->known[i];
+        if (known->model && known->place != CATALOGUE_NONE)
+            link_report_add_model(&l->report, known->place, known->model,
+                                  (catalogue_runs_on(l->catalogue, i) & serving) == 0);
+    }
+    link_report_models_end(&l->report);
+    return true;
+}
+
 static void report(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) {
     if (!link_report_begin(&l->report, now_ns, until_ns))
         return;
@@ -789,12 +807,10 @@ static void report(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) 
         if (m->known)
             link_report_add(&l->report, m->hello.name, m->hello.role, m->hello.number, &m->peer, &m->health, now_ns);
     }
-    for (uint32_t i = 0; i < l->catalogue->known_count; i++) {
-        const struct known_model *known = &l->catalogue->known[i];
-        if (known->model && known->place != CATALOGUE_NONE)
-            link_report_add_model(&l->report, known->place, known->model,
-                                  (catalogue_runs_on(l->catalogue, i) & serving) == 0);
-    }
+    l->models_moved |= serving != l->serving_told;
+    l->serving_told = serving;
+    if (l->models_moved)
+        l->models_moved = !report_models(l, serving);
     link_report_end(&l->report, &(struct link_totals){.role = ROLE_SCHEDULER,
                                                       .ready = scheduler_link_leads(l),
                                                       .term = l->config.self.term,
@@ -802,7 +818,7 @@ static void report(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) 
                                                       .requests = l->counters.requests,
                                                       .batches = l->counters.batches,
                                                       .requests_now = l->in_scheduler,
-                                                      .models = places_served(l),
+                                                      .models = l->report.model_count,
                                                       .accelerators = l->accelerators_there});
 }
 
@@ -866,6 +882,7 @@ int scheduler_link_start(struct scheduler_link **link, const struct scheduler_li
     l->wiring = config->wiring;
     list_init(&l->members);
     list_init(&l->strangers);
+    list_init(&l->free_plans);
     link_report_init(&l->report);
     l->started_ns = clock_now_ns();
     l->plan_tag = config->self.incarnation; /* so that tags of other schedulers are not mistaken for ours */
@@ -878,12 +895,9 @@ int scheduler_link_start(struct scheduler_link **link, const struct scheduler_li
         error_set(err, rc, "no memory for the cluster's members");
         goto err_free;
     }
-    if ((rc = link_loop_init(&l->loop, &loop_ops, l, wiring_link_bell(l->wiring), config->listen_fd, err)) < 0)
+    rc = link_loop_init(&l->loop, &loop_ops, l, wiring_link_bell(l->wiring), config->listen_fd, config->tls, err);
+    if (rc < 0)
         goto err_free;
-    if ((rc = link_loop_secure(&l->loop, config->tls)) < 0) {
-        error_set(err, rc, "no memory for TLS");
-        goto err_free;
-    }
     const struct standby_config standby = {
         .peers = config->peers,
         .peer_count = config->peer_count,

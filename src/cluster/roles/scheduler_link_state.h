@@ -8,7 +8,20 @@
 #include "cluster/peer/health.h"
 #include "cluster/peer/link_loop.h"
 #include "cluster/peer/lost.h"
+#include "cluster/roles/plan_memory.h"
 #include "cluster/roles/scheduler_link.h"
+
+/* The last request of a frontend's slot: what its model's core finds it by, should there be more to tell. */
+struct queued_request {
+    uint64_t handle;     /* handle of the request; 0: there was none */
+    int64_t deadline_ns; /* deadline by our clock, as the core was told: the estimate of the frontend's clock changes */
+    uint64_t shape_key;
+    uint32_t model; /* place of the model */
+    uint8_t priority;
+    bool promised;  /* the core was told that the inputs are promised */
+    bool cancelled; /* the frontend has cancelled the request */
+};
+_Static_assert(sizeof(struct queued_request) == 32, "two in a cache line");
 
 /* A frontend or a backend; a stranger before it has introduced itself. */
 struct member {
@@ -27,11 +40,10 @@ struct member {
     int64_t since_ns; /* time of the connection */
     char from[96];    /* address of the other end, for the log */
     /* of a frontend */
-    struct request_message *last; /* [lanes * slots] last request of each slot, by our clock; kind CANCELLED once the
-                                     frontend has cancelled it */
-    size_t cancelled;             /* first slots of `last` whose requests were cancelled since the frontend is gone */
-    int64_t advised;              /* advice that was last sent to the frontend, plus one; 0: none yet */
-    bool *owes;                   /* [models_max] the frontend has yet to send FRAME_MODEL_LEFT for this place */
+    struct queued_request *last; /* [lanes * slots] */
+    size_t cancelled;            /* first slots of `last` whose requests were cancelled since the frontend is gone */
+    int64_t advised;             /* advice that was last sent to the frontend, plus one; 0: none yet */
+    bool *owes;                  /* [models_max] the frontend has yet to send FRAME_MODEL_LEFT for this place */
     /* of a backend */
     struct brought_model *brought; /* [brought_count] */
     uint32_t brought_count, brought_room;
@@ -63,8 +75,8 @@ struct late_model {
 
 /* A plan that was sent to a backend. It is kept until its batch has ended and was measured. */
 struct sent_plan {
-    struct sent_plan *next;
-    uint32_t room, place;         /* requests for which `plan` has room; place of the model */
+    struct plan_memory memory;
+    uint32_t place;               /* place of the model */
     uint32_t number;              /* backend's number of the model */
     uint8_t class;                /* class of the accelerator */
     uint64_t tag;                 /* tag that the measurement repeats */
@@ -76,16 +88,16 @@ struct sent_plan {
 
 /* A place for an accelerator: the scheduler's number. */
 struct accelerator_place {
-    struct member *member; /* member that has the accelerator; NULL: none, or it is gone */
-    uint32_t local;        /* member's number of the accelerator */
-    uint8_t class;         /* class of the accelerator */
-    bool taken;            /* a member, or batches of a member that is gone, occupy the place */
-    bool up;               /* the scheduling threads were told that the accelerator has joined */
-    bool owes;             /* the member is to be sent FRAME_RESTS once nothing is left of the accelerator */
-    bool joined;           /* the member says that the accelerator has joined; `up` follows, except during a switch */
-    bool switches;         /* the accelerator's class is changing */
-    bool leaves;           /* the accelerator is in the list `leaving` */
-    struct sent_plan *first, **last; /* plans that were sent, the oldest first */
+    struct member *member;  /* member that has the accelerator; NULL: none, or it is gone */
+    uint32_t local;         /* member's number of the accelerator */
+    uint8_t class;          /* class of the accelerator */
+    bool taken;             /* a member, or batches of a member that is gone, occupy the place */
+    bool up;                /* the scheduling threads were told that the accelerator has joined */
+    bool owes;              /* the member is to be sent FRAME_RESTS once nothing is left of the accelerator */
+    bool joined;            /* the member says that the accelerator has joined; `up` follows, except during a switch */
+    bool switches;          /* the accelerator's class is changing */
+    bool leaves;            /* the accelerator is in the list `leaving` */
+    struct list_node plans; /* plans that were sent, the oldest first */
 };
 
 enum place_state {
@@ -140,15 +152,17 @@ struct scheduler_link {
     uint32_t accelerators_there; /* accelerators in service */
     uint32_t accelerators_most;  /* places for accelerators that were ever taken: all lie below this number */
     uint32_t news;               /* accelerators that joined or left, which the rank threads may not have read of yet */
-    struct sent_plan *free_plans; /* structs for further plans */
-    uint64_t plan_tag;            /* tag of the next plan */
-    uint32_t plans_ended;         /* plans that have ended and are kept for their measurement */
-    int64_t plans_look_ns;        /* time of the next plans_look() with work to do */
-    bool changed;                 /* models or classes have changed: places_look() has work to do */
-    uint32_t in_scheduler;        /* requests that the scheduler has */
-    uint32_t pushed;              /* messages of this turn to model threads */
-    bool *model_rung;             /* [model_threads] the thread has messages of this turn */
-    bool report_rung;             /* scheduling threads have reports of this turn */
+    struct list_node free_plans; /* structs for further plans */
+    uint64_t plan_tag;           /* tag of the next plan */
+    uint32_t plans_ended;        /* plans that have ended and are kept for their measurement */
+    int64_t plans_look_ns;       /* time of the next plans_look() with work to do */
+    bool changed;                /* models or classes have changed: places_look() has work to do */
+    bool models_moved;           /* models have got or lost places since the report copied them */
+    uint32_t serving_told;       /* classes that served when models were last reported, a bit each */
+    uint32_t in_scheduler;       /* requests that the scheduler has */
+    uint32_t pushed;             /* messages of this turn to model threads */
+    bool *model_rung;            /* [model_threads] the thread has messages of this turn */
+    bool report_rung;            /* scheduling threads have reports of this turn */
     struct {
         uint64_t requests, batches, lost[LOST_REASONS]; /* requests received, batches sealed, requests lost */
     } counters;
@@ -158,8 +172,8 @@ struct scheduler_link {
 
 /* Tells the frontend of a request that the request is lost, so that it may be sent again. */
 void link_lost(struct scheduler_link *l, uint64_t handle, enum lost_reason reason);
-/* Tells the model's thread that a request, the last one of its slot, is cancelled. False: there is no room now. */
-bool request_cancel(struct scheduler_link *l, const struct request_message *last);
+/* Tells the model's thread that a request is cancelled. False: there is no room now. */
+bool request_cancel(struct scheduler_link *l, const struct queued_request *last);
 
 /* ---- scheduler_places.c ---- */
 
@@ -196,8 +210,6 @@ void places_left_by(struct scheduler_link *l, struct member *m);
 bool places_look(struct scheduler_link *l, int64_t now_ns);
 /* Puts an accelerator into the list `leaving`, until the scheduling threads and the plans here are done with it. */
 void accelerator_leaves(struct scheduler_link *l, uint32_t accelerator);
-/* The number of models that are served. */
-uint32_t places_served(const struct scheduler_link *l);
 
 /* ---- scheduler_changes.c ---- */
 

@@ -22,11 +22,9 @@ int places_init(struct scheduler_link *l) {
     l->variant_taken = calloc(w->models, sizeof(bool));
     l->accelerators = calloc(w->accelerators, sizeof(*l->accelerators));
     l->leaving = calloc(w->accelerators, sizeof(*l->leaving));
-    if (!l->catalogue || !l->places || !l->variant_taken || !l->accelerators || !l->leaving)
-        return -ENOMEM;
-    for (uint32_t a = 0; a < w->accelerators; a++)
-        l->accelerators[a].last = &l->accelerators[a].first;
-    return 0;
+    for (uint32_t a = 0; l->accelerators && a < w->accelerators; a++)
+        list_init(&l->accelerators[a].plans);
+    return l->catalogue && l->places && l->variant_taken && l->accelerators && l->leaving ? 0 : -ENOMEM;
 }
 
 void places_free(struct scheduler_link *l) {
@@ -226,7 +224,7 @@ static bool accelerators_look(struct scheduler_link *l) {
         uint32_t accelerator = l->leaving[i];
         struct accelerator_place *a = &l->accelerators[accelerator];
         bool back = a->member && !a->owes && !a->switches;
-        bool has = wiring_accelerator_state(l->wiring, accelerator) != ACCELERATOR_GONE || a->first;
+        bool has = wiring_accelerator_state(l->wiring, accelerator) != ACCELERATOR_GONE || !list_empty(&a->plans);
         if (a->switches || (!back && has)) { /* one that changes its class joins again later, or is told then */
             left |= !a->switches;
             l->leaving[kept++] = accelerator;
@@ -431,6 +429,7 @@ static void place_serve(struct scheduler_link *l, uint32_t p) {
     l->places[p].state = PLACE_SERVING;
     l->places_moving--;
     known->place = p;
+    l->models_moved = true;
     l->report.due_ns = 0; /* who hears of the model finds it there */
     FOR_EACH_FRONTEND(l, m)
     serve_tell(l, m, p);
@@ -452,7 +451,7 @@ static bool place_recall(struct scheduler_link *l, uint32_t p) {
         const struct member *m = list_entry(node, struct member, node);
         size_t count = m->last ? (size_t)m->hello.lanes * m->hello.slots : 0;
         for (size_t i = 0; i < count; i++) {
-            const struct request_message *last = &m->last[i];
+            const struct queued_request *last = &m->last[i];
             if (last->handle && last->model == p && !request_cancel(l, last))
                 return false;
         }
@@ -597,6 +596,7 @@ static bool reconcile(struct scheduler_link *l) {
                          known->model->version);
             place_leave(l, known->place);
             known->place = CATALOGUE_NONE;
+            l->models_moved = true;
             l->report.due_ns = 0;
         } else if (!runs_on && known->backends == 0 && !known->told && !is_placed(l, i)) {
             catalogue_forget(c, i);
@@ -617,11 +617,4 @@ bool places_look(struct scheduler_link *l, int64_t now_ns) {
         busy = true;
     }
     return busy;
-}
-
-uint32_t places_served(const struct scheduler_link *l) {
-    uint32_t served = 0;
-    for (uint32_t i = 0; i < l->catalogue->known_count; i++)
-        served += l->catalogue->known[i].model && l->catalogue->known[i].place != CATALOGUE_NONE;
-    return served;
 }

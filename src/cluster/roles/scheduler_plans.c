@@ -16,17 +16,10 @@
 
 #define MEASURED_NS (50 * NS_PER_MS) /* longest wait for the measurement of a batch that has ended */
 
-static void list_free(struct sent_plan *p) {
-    for (struct sent_plan *next; p; p = next) {
-        next = p->next;
-        free(p);
-    }
-}
-
 void plans_free(struct scheduler_link *l) {
     for (uint32_t a = 0; l->accelerators && a < l->wiring->accelerators; a++)
-        list_free(l->accelerators[a].first);
-    list_free(l->free_plans);
+        plan_memory_free(&l->accelerators[a].plans);
+    plan_memory_free(&l->free_plans);
 }
 
 /* ---- messages to scheduling threads ---- */
@@ -110,20 +103,8 @@ void publish_reports(struct scheduler_link *l) {
 /* ---- plans ---- */
 
 uint64_t plan_note(struct scheduler_link *l, struct accelerator_place *a, const struct batch_plan *plan) {
-    struct sent_plan *p = l->free_plans;
-    if (p)
-        l->free_plans = p->next;
-    if (p && p->room < plan->request_count) {
-        free(p);
-        p = NULL;
-    }
-    if (!p) {
-        uint32_t room = plan->request_count < 32 ? 32 : plan->request_count;
-        p = malloc(sizeof(*p) + room * sizeof(uint64_t));
-        CHECK(p); /* a plan that is not kept would never end */
-        p->room = room;
-    }
-    p->next = NULL;
+    struct sent_plan *p = plan_memory_take(&l->free_plans, sizeof(*p), plan->request_count);
+    CHECK(p); /* a plan that is not kept would never end */
     p->class = a->class;
     p->number = a->member ? a->member->number_of_place[plan->served_model] : CATALOGUE_NONE;
     p->ended = p->measured = false;
@@ -131,22 +112,18 @@ uint64_t plan_note(struct scheduler_link *l, struct accelerator_place *a, const 
     p->place = plan->served_model;
     memcpy(&p->plan, plan, batch_plan_bytes(plan->request_count));
     l->places[p->place].sent++;
-    *a->last = p;
-    a->last = &p->next;
+    list_append(&a->plans, &p->memory.node);
     return p->tag;
 }
 
-static struct sent_plan *plan_first(struct scheduler_link *l, struct accelerator_place *a) {
-    struct sent_plan *p = a->first;
-    if (!p)
-        return NULL;
-    a->first = p->next;
-    if (!a->first)
-        a->last = &a->first;
+/* The oldest plan of an accelerator; NULL: there is none. */
+static struct sent_plan *plan_first(struct accelerator_place *a) {
+    return list_empty(&a->plans) ? NULL : list_entry(a->plans.next, struct sent_plan, memory.node);
+}
+
+static void plan_free(struct scheduler_link *l, struct sent_plan *p) {
     l->places[p->place].sent--;
-    p->next = l->free_plans;
-    l->free_plans = p;
-    return p;
+    plan_memory_give(&l->free_plans, &p->memory);
 }
 
 /* The message for a batch without a measurement; if it `runs`, with its model's profiled time. */
@@ -163,8 +140,10 @@ static struct ran_message ran_of(const struct scheduler_link *l, const struct se
 
 /* Frees ended plans, in order, and tells the central thread. */
 static void plans_forget(struct scheduler_link *l, struct accelerator_place *a, int64_t now_ns) {
-    while (a->first && a->first->ended && (a->first->measured || now_ns > a->first->ended_ns + MEASURED_NS)) {
-        struct sent_plan *p = plan_first(l, a);
+    for (struct sent_plan *p; (p = plan_first(a));) {
+        if (!p->ended || (!p->measured && now_ns <= p->ended_ns + MEASURED_NS))
+            return;
+        plan_free(l, p);
         l->plans_ended--;
         if (!l->wiring->central)
             continue;
@@ -177,10 +156,13 @@ static void plans_forget(struct scheduler_link *l, struct accelerator_place *a, 
 
 bool plan_ended(struct scheduler_link *l, const struct freed_message *freed) {
     struct accelerator_place *a = &l->accelerators[freed->accelerator];
-    struct sent_plan *p = a->first;
-    while (p && p->ended)
-        p = p->next;
-    if (!p)
+    struct sent_plan *p = NULL;
+    list_for_each (node, &a->plans) {
+        p = list_entry(node, struct sent_plan, memory.node);
+        if (!p->ended)
+            break;
+    }
+    if (!p || p->ended)
         return false;
     p->ended = true;
     p->unlike = freed->unlike;
@@ -194,10 +176,13 @@ bool plan_ended(struct scheduler_link *l, const struct freed_message *freed) {
 
 void plan_measured(struct scheduler_link *l, const struct ran_message *ran) {
     struct accelerator_place *a = &l->accelerators[ran->accelerator];
-    struct sent_plan *p = a->first;
-    while (p && (p->tag != ran->tag || p->measured))
-        p = p->next;
-    if (!p || p->plan.model != ran->model)
+    struct sent_plan *p = NULL;
+    list_for_each (node, &a->plans) {
+        p = list_entry(node, struct sent_plan, memory.node);
+        if (p->tag == ran->tag)
+            break;
+    }
+    if (!p || p->tag != ran->tag || p->measured || p->plan.model != ran->model)
         return; /* the plan was another scheduler's, or is no longer kept */
     p->ran = *ran;
     p->ran.type = p->class;
@@ -209,8 +194,8 @@ void plan_measured(struct scheduler_link *l, const struct ran_message *ran) {
 
 bool plans_of(const struct scheduler_link *l, const struct member *m, uint32_t number) {
     for (uint32_t i = 0; i < m->accelerator_count; i++)
-        for (const struct sent_plan *p = l->accelerators[m->accelerators[i]].first; p; p = p->next)
-            if (p->number == number)
+        list_for_each (node, &l->accelerators[m->accelerators[i]].plans)
+            if (list_entry(node, struct sent_plan, memory.node)->number == number)
                 return true;
     return false;
 }
@@ -229,7 +214,8 @@ void plans_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) {
 void plans_lose(struct scheduler_link *l, uint32_t accelerator) {
     struct accelerator_place *a = &l->accelerators[accelerator];
     int64_t now_ns = clock_now_ns();
-    for (struct sent_plan *p; (p = plan_first(l, a));) {
+    for (struct sent_plan *p; (p = plan_first(a));) {
+        plan_free(l, p);
         for (uint32_t i = 0; i < p->plan.request_count; i++)
             link_lost(l, p->plan.handles[i], LOST_BACKEND);
         l->plans_ended -= p->ended;

@@ -79,7 +79,7 @@ static void backend_status(const struct scheduler_link *l, const struct member *
     if (!m->accelerators)
         return; /* it has not announced all its accelerators yet */
     for (uint32_t i = 0; i < m->accelerator_count; i++)
-        for (const struct sent_plan *p = l->accelerators[m->accelerators[i]].first; p; p = p->next)
+        list_for_each (node, &l->accelerators[m->accelerators[i]].plans)
             batches++;
     json_object_set_new(json, "accelerators", accelerators_status(l, m));
     json_object_set_new(json, "models", brought_status(l, m));

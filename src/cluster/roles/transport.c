@@ -11,6 +11,11 @@ const char *transport_name(enum transport_kind kind) {
     return names[kind];
 }
 
+void transport_offer(struct hello *self, const char *fabric) {
+    self->transports = TRANSPORTS_PLAIN | (fabric ? TRANSPORT_BIT(TRANSPORT_FABRIC) : 0);
+    snprintf(self->fabric, sizeof(self->fabric), "%s", fabric ? fabric : "");
+}
+
 /* "shm, fabric (verbs), tcp" */
 static void describe(const struct hello *hello, char text[128]) {
     size_t at = 0;

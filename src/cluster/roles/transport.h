@@ -48,6 +48,9 @@ struct transport {
 extern const struct transport transport_shm, transport_fabric, transport_tcp;
 
 const char *transport_name(enum transport_kind kind);
+/* Sets the transports in a process's introduction: those that every process has, and `fabric` by libfabric's provider
+ * of this name, unless it is NULL. */
+void transport_offer(struct hello *self, const char *fabric);
 /* Chooses the best transport that both have; `local`: they share a host. 0, or -ENOTSUP with a sentence that names the
  * transports of each. */
 int transport_choose(const struct hello *frontend, const struct hello *backend, bool local, enum transport_kind *kind,

@@ -27,27 +27,7 @@
 #define ASIDE_NS       (20 * NS_PER_MS) /* time for an attempt to connect before it is put aside */
 #define ASIDE_AGAIN_NS (1 * NS_PER_MS)  /* time for an attempt that is looked at again */
 
-int uplink_init(struct uplink *u, struct link_loop *loop, const char *const *schedulers, uint32_t count,
-                const struct hello *self, int64_t beat_ns, const struct uplink_ops *ops, void *context,
-                struct sy_error *err) {
-    *u = (struct uplink){
-        .loop = loop, .ops = ops, .context = context, .self = *self, .beat_ns = beat_ns, .scheduler_count = count};
-    if (count > UPLINK_ADDRESSES_MAX)
-        return error_set(err, -EINVAL, "%u schedulers; %d may be named", count, UPLINK_ADDRESSES_MAX);
-    for (uint32_t i = 0; i < count; i++) {
-        int rc = name_check(schedulers[i], err);
-        if (rc < 0)
-            return rc;
-        if (strlen(schedulers[i]) >= sizeof(u->schedulers[i]))
-            return error_set(err, -EINVAL, "'%s' is too long", schedulers[i]);
-        strcpy(u->schedulers[i], schedulers[i]);
-    }
-    return 0;
-}
-
-/* ---- the registry ---- */
-
-int uplink_registry(struct uplink *u, const struct registry_place *place, struct sy_error *err) {
+static int registry_begin(struct uplink *u, const struct registry_place *place, struct sy_error *err) {
     struct registry_config config = {
         .place = *place,
         .self = {.incarnation = u->self.incarnation},
@@ -57,6 +37,30 @@ int uplink_registry(struct uplink *u, const struct registry_place *place, struct
     snprintf(config.self.addresses, sizeof(config.self.addresses), "%s", u->self.address);
     return registry_open(&config, &u->registry, err);
 }
+
+int uplink_init(struct uplink *u, struct link_loop *loop, const struct uplink_config *config,
+                const struct uplink_ops *ops, void *context, struct sy_error *err) {
+    uint32_t count = config->scheduler_count;
+    *u = (struct uplink){.loop = loop,
+                         .ops = ops,
+                         .context = context,
+                         .self = *config->self,
+                         .beat_ns = config->beat_ns,
+                         .scheduler_count = count};
+    if (count > UPLINK_ADDRESSES_MAX)
+        return error_set(err, -EINVAL, "%u schedulers; %d may be named", count, UPLINK_ADDRESSES_MAX);
+    for (uint32_t i = 0; i < count; i++) {
+        int rc = name_check(config->schedulers[i], err);
+        if (rc < 0)
+            return rc;
+        if (strlen(config->schedulers[i]) >= sizeof(u->schedulers[i]))
+            return error_set(err, -EINVAL, "'%s' is too long", config->schedulers[i]);
+        strcpy(u->schedulers[i], config->schedulers[i]);
+    }
+    return config->registry ? registry_begin(u, config->registry, err) : 0;
+}
+
+/* ---- the registry ---- */
 
 bool uplink_pending(const struct uplink *u) {
     return u->registry && registry_pending(u->registry);

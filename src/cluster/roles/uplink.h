@@ -56,14 +56,19 @@ struct uplink {
     _Atomic bool leaves, left; /* uplink_leave() waits; the scheduler has read FRAME_BYE */
 };
 
-/* `schedulers` are HOST:PORT, none if there is a registry. Names are looked up later, by the loop's `names`, and again
- * while no scheduler answers. 0, or -EINVAL with a sentence. Set-up only. */
-int uplink_init(struct uplink *uplink, struct link_loop *loop, const char *const *schedulers, uint32_t count,
-                const struct hello *self, int64_t beat_ns, const struct uplink_ops *ops, void *context,
-                struct sy_error *err);
-/* Registers this process, and finds the leading scheduler by the registry. Call it after uplink_init() without
- * schedulers, and after link_loop_init(). 0 or -errno with a sentence. */
-int uplink_registry(struct uplink *uplink, const struct registry_place *place, struct sy_error *err);
+struct uplink_config {
+    const char *const *schedulers; /* [scheduler_count] HOST:PORT */
+    uint32_t scheduler_count;
+    const struct registry_place *registry; /* registry that knows the leading scheduler, and that this process is
+                                              registered with, instead of `schedulers`; NULL: none */
+    const struct hello *self;              /* introduction of this process */
+    int64_t beat_ns;                       /* time between heartbeats */
+};
+
+/* Call it after link_loop_init(). Names are looked up later, by the loop's `names`, and again while no scheduler
+ * answers. 0, or -errno with a sentence; call uplink_destroy() in either case. Set-up only. */
+int uplink_init(struct uplink *uplink, struct link_loop *loop, const struct uplink_config *config,
+                const struct uplink_ops *ops, void *context, struct sy_error *err);
 /* Whether the registry has news. */
 bool uplink_pending(const struct uplink *uplink);
 void uplink_destroy(struct uplink *uplink);

@@ -40,18 +40,6 @@ static double wander_of(int64_t span_ns) {
     return at_most(WANDER / 2 * (double)span_ns, 2 * DRIFT_MAX);
 }
 
-/* Narrows the bounds of the drift by two exchanges. False: no drift is within the bounds. */
-static bool drift_bound(struct clock_sync *sync, const struct clock_bounds *then, const struct clock_bounds *now) {
-    int64_t span_ns = now->at_ns - then->at_ns;
-    if (span_ns > 0) {
-        double least = (double)(now->offset_min_ns - then->offset_max_ns) / (double)span_ns;
-        double most = (double)(now->offset_max_ns - then->offset_min_ns) / (double)span_ns;
-        sync->drift_min = at_least(sync->drift_min, least - wander_of(span_ns));
-        sync->drift_max = at_most(sync->drift_max, most + wander_of(span_ns));
-    }
-    return sync->drift_min <= sync->drift_max;
-}
-
 /* Moves the known bounds to the time of a new exchange, and intersects them with the exchange's bounds. False: the two
  * contradict each other. */
 static bool bounds_cut(struct clock_sync *sync, const struct clock_bounds *seen) {
@@ -63,10 +51,18 @@ static bool bounds_cut(struct clock_sync *sync, const struct clock_bounds *seen)
     double was_min = sync->drift_min, was_max = sync->drift_max, changed = 2 * wander_of(span_ns);
     sync->drift_min = at_least(was_min - changed, -DRIFT_MAX);
     sync->drift_max = at_most(was_max + changed, DRIFT_MAX);
-    for (uint32_t i = 0; i < sync->past_count; i++)
-        if (!drift_bound(sync, &sync->past[i], seen))
+    for (uint32_t i = 0; i < sync->past_count; i++) {
+        const struct clock_bounds *then = &sync->past[i];
+        int64_t since_ns = seen->at_ns - then->at_ns;
+        if (since_ns > 0) {
+            double least = (double)(seen->offset_min_ns - then->offset_max_ns) / (double)since_ns;
+            double most = (double)(seen->offset_max_ns - then->offset_min_ns) / (double)since_ns;
+            sync->drift_min = at_least(sync->drift_min, least - wander_of(since_ns));
+            sync->drift_max = at_most(sync->drift_max, most + wander_of(since_ns));
+        }
+        if (sync->drift_min > sync->drift_max)
             return false;
-
+    }
     /* Of the bounds of the drift as known before and as known now, the tighter ones count. Those known before alone
      * would give the error that was stated until now. */
     double slowest = at_least(was_min, sync->drift_min) - wander_of(span_ns);
@@ -87,26 +83,6 @@ static void begin_with(struct clock_sync *sync, const struct clock_bounds *seen)
     sync->drift_max = DRIFT_MAX;
     sync->past_count = sync->past_next = 0;
     sync->begun_ns = seen->at_ns;
-}
-
-static void keep(struct clock_sync *sync, const struct clock_bounds *seen, int64_t round_trip_ns) {
-    sync->past[sync->past_next] = *seen;
-    sync->round_trips_ns[sync->past_next] = round_trip_ns;
-    sync->past_next = (sync->past_next + 1) % CLOCK_SYNC_KEPT;
-    if (sync->past_count < CLOCK_SYNC_KEPT)
-        sync->past_count++;
-    sync->round_trip_ns = TIME_NEVER;
-    for (uint32_t i = 0; i < sync->past_count; i++)
-        if (sync->round_trips_ns[i] < sync->round_trip_ns)
-            sync->round_trip_ns = sync->round_trips_ns[i];
-}
-
-static void estimate(struct clock_sync *sync) {
-    const struct clock_bounds *known = &sync->bounds;
-    sync->at_ns = known->at_ns;
-    sync->peer_at_ns = known->at_ns + known->offset_min_ns + (known->offset_max_ns - known->offset_min_ns) / 2;
-    sync->drift = (sync->drift_min + sync->drift_max) / 2;
-    sync->peer_drift = -sync->drift / (1 + sync->drift);
 }
 
 int64_t clock_sync_error_ns(const struct clock_sync *sync, int64_t now_ns) {
@@ -174,8 +150,20 @@ int clock_sync_answered(struct clock_sync *sync, const struct clock_exchange *ex
     }
     int64_t round_trip_ns =
         exchange->received_ns - exchange->sent_ns - (exchange->peer_sent_ns - exchange->peer_received_ns);
-    keep(sync, &seen, round_trip_ns > 0 ? round_trip_ns : 0);
-    estimate(sync);
+    sync->past[sync->past_next] = seen;
+    sync->round_trips_ns[sync->past_next] = round_trip_ns > 0 ? round_trip_ns : 0;
+    sync->past_next = (sync->past_next + 1) % CLOCK_SYNC_KEPT;
+    if (sync->past_count < CLOCK_SYNC_KEPT)
+        sync->past_count++;
+    sync->round_trip_ns = TIME_NEVER;
+    for (uint32_t i = 0; i < sync->past_count; i++)
+        if (sync->round_trips_ns[i] < sync->round_trip_ns)
+            sync->round_trip_ns = sync->round_trips_ns[i];
+    const struct clock_bounds *known = &sync->bounds;
+    sync->at_ns = known->at_ns;
+    sync->peer_at_ns = known->at_ns + known->offset_min_ns + (known->offset_max_ns - known->offset_min_ns) / 2;
+    sync->drift = (sync->drift_min + sync->drift_max) / 2;
+    sync->peer_drift = -sync->drift / (1 + sync->drift);
     next_plan(sync, exchange->received_ns);
     return 0;
 }

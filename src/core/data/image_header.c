@@ -48,11 +48,6 @@ enum jpeg_marker {
     JPEG_SOS = 0xda,
 };
 
-static bool is_frame(uint8_t marker) {
-    return marker >= JPEG_SOF0 && marker <= JPEG_SOF15 && marker != JPEG_DHT && marker != JPEG_JPG &&
-           marker != JPEG_DAC;
-}
-
 /* `at` is behind the segment's length, whose `bytes` are there. */
 static int jpeg_frame(uint8_t marker, const uint8_t *at, size_t bytes, struct image_header *header,
                       struct sy_error *err) {
@@ -91,7 +86,9 @@ static int jpeg_header(const uint8_t *data, size_t bytes, struct image_header *h
         if (bytes - at < 2 || big_endian(data + at, 2) < 2 || bytes - at < big_endian(data + at, 2))
             return error_set(err, -EINVAL, "is a JPEG that ends after %zu bytes, before its frame header", bytes);
         size_t length = big_endian(data + at, 2);
-        if (is_frame(marker))
+        bool frame = marker >= JPEG_SOF0 && marker <= JPEG_SOF15 && marker != JPEG_DHT && marker != JPEG_JPG &&
+                     marker != JPEG_DAC;
+        if (frame)
             return jpeg_frame(marker, data + at + 2, length - 2, header, err);
         at += length;
     }

@@ -54,6 +54,7 @@ enum refusal {
 
 /* ---- frontend -> model thread ---- */
 
+/* In CANCELLED and READY only handle, deadline, shape, model, port and priority count. */
 enum request_message_kind {
     REQUEST_ARRIVED,
     REQUEST_CANCELLED,

@@ -33,12 +33,6 @@ void profile_set_line(struct profile *profile, uint32_t batch_max, double alpha_
     profile_fit(profile);
 }
 
-/* The value at `b` of the line through points i and i+1. */
-static double line_at(const uint32_t *batch, const int64_t *latency_ns, uint32_t i, uint32_t b) {
-    double slope = (double)(latency_ns[i + 1] - latency_ns[i]) / (double)(batch[i + 1] - batch[i]);
-    return (double)latency_ns[i] + slope * ((double)b - (double)batch[i]);
-}
-
 int profile_set_points(struct profile *profile, uint32_t batch_max, const uint32_t *batch, const int64_t *latency_ns,
                        uint32_t count) {
     if (count == 0 || batch_max < 1 || batch_max > PROFILE_BATCH_MAX)
@@ -54,7 +48,11 @@ int profile_set_points(struct profile *profile, uint32_t batch_max, const uint32
             i++;
         /* One point says nothing about the fixed part: an item costs the same at any size. */
         double part_ns = (double)latency_ns[0] * b / batch[0];
-        double ns = count == 1 ? part_ns : line_at(batch, latency_ns, i, b);
+        double ns = part_ns;
+        if (count > 1) {
+            double slope = (double)(latency_ns[i + 1] - latency_ns[i]) / (double)(batch[i + 1] - batch[i]);
+            ns = (double)latency_ns[i] + slope * ((double)b - (double)batch[i]);
+        }
         if (b < batch[0] && ns < part_ns)
             ns = part_ns; /* a steep line would make small batches free */
         int64_t rounded = round_ns(ns);

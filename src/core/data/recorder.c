@@ -29,26 +29,24 @@ static int64_t time_of(uint64_t bits, int64_t now_ns) {
     return past < half ? now_ns - (int64_t)past : now_ns + (int64_t)(mask + 1 - past);
 }
 
-static struct recorded_request read_slot(const struct recorder_slot *slot, int64_t now_ns) {
-    uint64_t when = atomic_load_explicit(&slot->when, memory_order_acquire); /* both: with recorder_note() */
-    uint64_t what = atomic_load_explicit(&slot->what, memory_order_acquire);
-    return (struct recorded_request){
-        .arrival_ns = time_of(when >> 16, now_ns),
-        .model = (uint32_t)(what >> 40),
-        .left_us = (uint32_t)(what >> 8),
-        .items = (uint16_t)(when & RECORDER_ITEMS_MOST),
-        .priority = (uint8_t)what,
-        .hurried = when & RECORDER_HURRIED,
-    };
-}
-
 uint64_t recorder_read(const struct recorder *r, int64_t now_ns, struct recorded_request *into, uint64_t most) {
     if (!r->slots)
         return 0;
     uint64_t end = atomic_load_explicit(&r->noted, memory_order_acquire), capacity = r->mask + 1;
     uint64_t held = end < capacity ? end : capacity, count = held < most ? held : most, first = end - count;
-    for (uint64_t i = 0; i < count; i++)
-        into[i] = read_slot(&r->slots[(first + i) & r->mask], now_ns);
+    for (uint64_t i = 0; i < count; i++) {
+        const struct recorder_slot *slot = &r->slots[(first + i) & r->mask];
+        uint64_t when = atomic_load_explicit(&slot->when, memory_order_acquire); /* both: with recorder_note() */
+        uint64_t what = atomic_load_explicit(&slot->what, memory_order_acquire);
+        into[i] = (struct recorded_request){
+            .arrival_ns = time_of(when >> 16, now_ns),
+            .model = (uint32_t)(what >> 40),
+            .left_us = (uint32_t)(what >> 8),
+            .items = (uint16_t)(when & RECORDER_ITEMS_MOST),
+            .priority = (uint8_t)what,
+            .hurried = when & RECORDER_HURRIED,
+        };
+    }
     /* Request n is written into its slot while `noted` is still n. So at any time the slot of request `noted` -
      * capacity may be overwritten already, and those of earlier requests are. */
     uint64_t noted = atomic_load_explicit(&r->noted, memory_order_relaxed); /* after the slots: they are acquired */

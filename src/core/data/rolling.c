@@ -54,13 +54,9 @@ static size_t windows_bytes(uint32_t batch_max) {
     return sizeof(struct rolling) + (batch_max + 1) * sizeof(struct window);
 }
 
-static size_t begun_bytes(uint32_t pairs) {
-    return (pairs + 63) / 64 * sizeof(uint64_t);
-}
-
 size_t rolling_bytes(uint32_t batch_max, uint32_t accelerators) {
     return windows_bytes(batch_max) + (batch_max + 2) * sizeof(int64_t) +
-           begun_bytes(pairs_of(batch_max, accelerators));
+           (pairs_of(batch_max, accelerators) + 63) / 64 * sizeof(uint64_t);
 }
 
 void rolling_init(struct rolling *rolling, const struct profile *profiled, uint32_t accelerators) {
@@ -70,14 +66,6 @@ void rolling_init(struct rolling *rolling, const struct profile *profiled, uint3
     rolling->profiled_ns = (int64_t *)((char *)rolling + windows_bytes(profiled->batch_max));
     rolling->begun = (uint64_t *)(rolling->profiled_ns + profiled->batch_max + 2);
     memcpy(rolling->profiled_ns, profiled->latency_ns, (profiled->batch_max + 2) * sizeof(int64_t));
-}
-
-/* Whether a size runs on an accelerator for the first time. */
-static bool is_first(struct rolling *rolling, uint32_t accelerator, uint32_t items) {
-    uint64_t pair = ((uint64_t)accelerator * rolling->batch_max + items - 1) % rolling->pairs, bit = 1ULL << pair % 64;
-    bool first = !(rolling->begun[pair / 64] & bit);
-    rolling->begun[pair / 64] |= bit;
-    return first;
 }
 
 int64_t rolling_profiled_ns(const struct rolling *rolling, uint32_t items) {
@@ -148,7 +136,10 @@ bool rolling_add(struct rolling *rolling, uint32_t accelerator, uint32_t items, 
     CHECK_EQ(table->batch_max, rolling->batch_max);
     if (items < 1 || items > rolling->batch_max || run_ns <= 0)
         return false;
-    if (is_first(rolling, accelerator, items) && (double)run_ns > FAR * (double)table->latency_ns[items])
+    uint64_t pair = ((uint64_t)accelerator * rolling->batch_max + items - 1) % rolling->pairs, bit = 1ULL << pair % 64;
+    bool first = !(rolling->begun[pair / 64] & bit); /* the first run of this size on this accelerator */
+    rolling->begun[pair / 64] |= bit;
+    if (first && (double)run_ns > FAR * (double)table->latency_ns[items])
         return false;
     struct window *window = &rolling->windows[items];
     window_add(window, (float)((double)run_ns / (double)rolling->profiled_ns[items]));

@@ -19,27 +19,23 @@ static void slowest_join(struct slowest *to, const struct slowest *with, uint32_
     }
 }
 
-/* Adds suffixes->models models of one kind, by doubling. */
-static void slowest_add(struct slowest *to, const struct shared_suffixes *suffixes, uint32_t last) {
-    struct slowest some = {.ns = {0}};
-    memcpy(some.ns, suffixes->profile->latency_ns, (last + 1) * sizeof(some.ns[0]));
-    some.ns[0] = 0;
-    for (uint32_t models = suffixes->models; models > 0; models /= 2) {
-        if (models & 1)
-            slowest_join(to, &some, last);
-        if (models > 1) {
-            struct slowest half = some;
-            slowest_join(&some, &half, last);
-        }
-    }
-}
-
 void shared_profile_set(struct profile *profile, uint32_t batch_max, const struct profile *prefix,
                         const struct shared_suffixes *suffixes, uint32_t count) {
     struct slowest all = {.ns = {0}};
     profile->batch_max = batch_max;
-    for (uint32_t s = 0; s < count; s++)
-        slowest_add(&all, &suffixes[s], batch_max + 1);
+    for (uint32_t s = 0; s < count; s++) {
+        struct slowest some = {.ns = {0}}; /* slowest of 1, 2, 4 ... models of this kind */
+        memcpy(some.ns, suffixes[s].profile->latency_ns, (batch_max + 2) * sizeof(some.ns[0]));
+        some.ns[0] = 0;
+        for (uint32_t models = suffixes[s].models; models > 0; models /= 2) {
+            if (models & 1)
+                slowest_join(&all, &some, batch_max + 1);
+            if (models > 1) {
+                struct slowest half = some;
+                slowest_join(&some, &half, batch_max + 1);
+            }
+        }
+    }
     for (uint32_t b = 0; b <= batch_max + 1; b++)
         profile->latency_ns[b] = b ? prefix->latency_ns[b] + all.ns[b] : 0;
     profile_fit(profile);

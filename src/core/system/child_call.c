@@ -35,36 +35,6 @@ struct answer {
     struct sy_error err;
 };
 
-/* Runs in the child. The answer fits into a pipe, so that it is written whole. */
-static void answer_send(int pipe, int (*call)(void *context, struct sy_error *err), void *context) {
-    struct answer answer = {.rc = 0, .err = {""}};
-    answer.rc = call(context, &answer.err);
-    fflush(NULL);
-    _exit(write(pipe, &answer, sizeof(answer)) != sizeof(answer));
-}
-
-/* Runs in the parent: reads the answer, or finds how the child ended without an answer. */
-static int answer_take(int pipe, pid_t child, struct sy_error *err) {
-    struct answer answer;
-    size_t have = 0;
-    ssize_t got;
-    int status;
-    do {
-        got = read(pipe, (char *)&answer + have, sizeof(answer) - have);
-        have += got > 0 ? (size_t)got : 0;
-    } while (got > 0 || (got < 0 && errno == EINTR));
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-        ;
-    if (have == sizeof(answer)) {
-        if (answer.rc)
-            error_set(err, answer.rc, "%s", answer.err.text);
-        return answer.rc;
-    }
-    if (WIFSIGNALED(status))
-        return error_set(err, -ECANCELED, "killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
-    return error_set(err, -ECANCELED, "ended with exit status %d", WEXITSTATUS(status));
-}
-
 int child_call(int (*call)(void *context, struct sy_error *err), void *context, struct sy_error *err) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC))
@@ -77,14 +47,32 @@ int child_call(int (*call)(void *context, struct sy_error *err), void *context, 
         close(ends[1]);
         return rc;
     }
+    struct answer answer = {.rc = 0, .err = {""}};
     if (child == 0) {
         close(ends[0]);
-        answer_send(ends[1], call, context);
+        answer.rc = call(context, &answer.err);
+        fflush(NULL);
+        _exit(write(ends[1], &answer, sizeof(answer)) != sizeof(answer)); /* it fits into a pipe: written whole */
     }
     close(ends[1]);
-    int rc = answer_take(ends[0], child, err);
+    size_t have = 0;
+    ssize_t got;
+    do {
+        got = read(ends[0], (char *)&answer + have, sizeof(answer) - have);
+        have += got > 0 ? (size_t)got : 0;
+    } while (got > 0 || (got < 0 && errno == EINTR));
+    int status;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        ;
     close(ends[0]);
-    return rc;
+    if (have == sizeof(answer)) {
+        if (answer.rc)
+            error_set(err, answer.rc, "%s", answer.err.text);
+        return answer.rc;
+    }
+    if (WIFSIGNALED(status))
+        return error_set(err, -ECANCELED, "killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    return error_set(err, -ECANCELED, "ended with exit status %d", WEXITSTATUS(status));
 }
 
 /* ---- this program anew ---- */

@@ -71,24 +71,18 @@ void doorbell_take_back(struct doorbell *bell) {
     }
 }
 
-/* Sleeps, and lends the turns meanwhile. When the call returns, the consumer has its turns again. */
-static void sleep_lent(struct doorbell *bell, int64_t until_ns) {
-    uint32_t state;
-    doorbell_lend_out(bell, until_ns);
-    do {
-        state = atomic_load_explicit(&bell->sleeping, memory_order_acquire); /* with doorbell_wake() */
-    } while (state != DOORBELL_AWAKE && futex_wait(bell, state, until_ns));
-    doorbell_take_back(bell);
-}
-
 void doorbell_sleep(struct doorbell *bell, int64_t until_ns) {
+    uint32_t state;
     if (!bell->busy_poll && bell->turn) {
-        sleep_lent(bell, until_ns);
+        doorbell_lend_out(bell, until_ns);
+        do {
+            state = atomic_load_explicit(&bell->sleeping, memory_order_acquire); /* with doorbell_wake() */
+        } while (state != DOORBELL_AWAKE && futex_wait(bell, state, until_ns));
+        doorbell_take_back(bell);
         return;
     }
     if (!bell->busy_poll) {
-        uint32_t state =
-            atomic_load_explicit(&bell->sleeping, memory_order_relaxed); /* own word, or cleared: returns */
+        state = atomic_load_explicit(&bell->sleeping, memory_order_relaxed); /* own word, or cleared: returns */
         if (state != DOORBELL_AWAKE)
             futex_wait(bell, state, until_ns); /* the caller's loop handles early and late returns */
     }

@@ -63,16 +63,11 @@ static void put_quote(struct line *l) {
     l->quoted ^= !l->full;
 }
 
-static bool needs_quotes(const char *value, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        if (strchr(" \"=\n\t", value[i]))
-            return true;
-    return false;
-}
-
 /* `alone`: nothing else belongs to the value, so that it may get quotes. */
 static void put_string(struct line *l, const char *string, size_t count, bool alone) {
-    bool quotes = alone && !l->quoted && needs_quotes(string, count);
+    bool quotes = false;
+    for (size_t i = 0; i < count && alone && !l->quoted && !quotes; i++)
+        quotes = strchr(" \"=\n\t", string[i]);
     if (quotes)
         put_quote(l);
     for (size_t i = 0; i < count; i++) {

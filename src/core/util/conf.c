@@ -43,21 +43,17 @@ static void append(struct conf_node *parent, struct conf_node *child) {
     parent->count++;
 }
 
-static uint32_t index_in_parent(const struct conf_node *node) {
-    uint32_t index = 0;
-    for (const struct conf_node *child = node->parent->first; child != node; child = child->next)
-        index++;
-    return index;
-}
-
 /* Writes a node's place as "models.2.slo_ms". If the place is too long, only its last parts are written. */
 static void path_format(const struct conf_node *node, char *text, size_t bytes) {
     char part[PATH_TEXT_MAX];
     size_t at = bytes - 1;
     text[at] = '\0';
     for (; node->parent; node = node->parent) {
+        unsigned index = 0;
+        for (const struct conf_node *child = node->parent->first; child != node; child = child->next)
+            index++;
         int length = node->key ? snprintf(part, sizeof(part), "%.60s%s", node->key, text[at] ? "." : "")
-                               : snprintf(part, sizeof(part), "%u%s", index_in_parent(node), text[at] ? "." : "");
+                               : snprintf(part, sizeof(part), "%u%s", index, text[at] ? "." : "");
         if ((size_t)length > at)
             break;
         at -= (size_t)length;
@@ -501,16 +497,11 @@ static int key_read(const struct conf_node *node, const struct conf_key *key, vo
     return 0;
 }
 
-static void keys_format(const struct conf_key *keys, char *text, size_t bytes) {
-    size_t at = 0;
-    text[0] = '\0';
-    for (const struct conf_key *key = keys; key->type != CONF_TYPE_END && at < bytes; key++)
-        at += (size_t)snprintf(text + at, bytes - at, "%s%s", at ? ", " : "", key->name);
-}
-
 int conf_read_map(const struct conf_node *map, const struct conf_key *keys, void *into, struct sy_error *err) {
-    char known[200];
-    keys_format(keys, known, sizeof(known));
+    char known[200] = ""; /* the keys, for sentences */
+    size_t at = 0;
+    for (const struct conf_key *key = keys; key->type != CONF_TYPE_END && at < sizeof(known); key++)
+        at += (size_t)snprintf(known + at, sizeof(known) - at, "%s%s", at ? ", " : "", key->name);
     if (map->kind != CONF_MAP)
         return conf_error(map, err, "expected a mapping with the keys %s", known);
     for (const struct conf_node *child = map->first; child; child = child->next) {

@@ -34,18 +34,14 @@ static struct fair_job *client_fresh(const struct fair_queue *q, const struct fa
     return NULL;
 }
 
-/* The client's job whose slice would be next; NULL: none waits. */
-static struct fair_job *client_next(const struct fair_queue *q, const struct fair_client *c, bool fresh) {
-    struct fair_job *first = fresh ? client_fresh(q, c) : NULL;
-    struct fair_job *begun = list_empty(&c->begun) ? NULL : list_entry(c->begun.next, struct fair_job, link);
-    return !first || (begun && begun->time <= first->time) ? begun : first;
-}
-
+/* The job whose slice is next: of the client with the least time, of its jobs the one with the least. */
 static struct fair_job *next(const struct fair_queue *q, bool fresh) {
     struct fair_job *least = NULL;
     list_for_each (it, &q->active) {
         const struct fair_client *c = list_entry(it, struct fair_client, link);
-        struct fair_job *job = client_next(q, c, fresh);
+        struct fair_job *first = fresh ? client_fresh(q, c) : NULL;
+        struct fair_job *begun = list_empty(&c->begun) ? NULL : list_entry(c->begun.next, struct fair_job, link);
+        struct fair_job *job = !first || (begun && begun->time <= first->time) ? begun : first;
         if (job && (!least || c->time < q->clients[least->client].time))
             least = job;
     }

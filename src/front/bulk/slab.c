@@ -98,8 +98,20 @@ static size_t chunk_units(size_t bytes) {
     return (bytes + CHUNK_BYTES - 1) / CHUNK_BYTES;
 }
 
-/* Reserves addresses without memory, for chunks of at least `bytes_max`. */
-static bool range_reserve(struct slab *slab, size_t bytes_max) {
+static struct slab *create(size_t bytes_max, bool shared, bool visible, bool pinned) {
+    struct slab *slab = calloc(1, sizeof(*slab));
+    if (!slab)
+        return NULL;
+    slab->fd = -1;
+    slab->bytes_max = bytes_max;
+    for (uint32_t i = 0; i < CLASS_COUNT; i++) {
+        list_init(&slab->classes[i].partial);
+        list_init(&slab->classes[i].full);
+    }
+    slab->shared = shared;
+    slab->pinned = pinned;
+    pthread_mutex_init(&slab->lock, NULL);
+    /* addresses without memory, for chunks of at least bytes_max */
     size_t least = chunk_units(bytes_max) + 1;
     for (size_t times = slab->pinned ? 1 : RANGE_TIMES; times > 0 && !slab->range; times /= 2) {
         slab->units = times * least;
@@ -114,23 +126,7 @@ static bool range_reserve(struct slab *slab, size_t bytes_max) {
         slab->range = base + before;
     }
     slab->taken = calloc(slab->units, 1);
-    return slab->range && slab->taken;
-}
-
-static struct slab *create(size_t bytes_max, bool shared, bool visible, bool pinned) {
-    struct slab *slab = calloc(1, sizeof(*slab));
-    if (!slab)
-        return NULL;
-    slab->fd = -1;
-    slab->bytes_max = bytes_max;
-    for (uint32_t i = 0; i < CLASS_COUNT; i++) {
-        list_init(&slab->classes[i].partial);
-        list_init(&slab->classes[i].full);
-    }
-    slab->shared = shared;
-    slab->pinned = pinned;
-    pthread_mutex_init(&slab->lock, NULL);
-    if (!range_reserve(slab, bytes_max) || (visible && (slab->fd = visible_create(slab->units * CHUNK_BYTES)) < 0)) {
+    if (!slab->range || !slab->taken || (visible && (slab->fd = visible_create(slab->units * CHUNK_BYTES)) < 0)) {
         slab_destroy(slab);
         return NULL;
     }
@@ -291,7 +287,12 @@ void *slab_take(struct slab *slab, size_t bytes) {
     return block;
 }
 
-static void give(struct slab *slab, struct chunk *chunk, void *block) {
+void slab_give(void *block) {
+    if (!block)
+        return;
+    struct chunk *chunk = chunk_of(block);
+    struct slab *slab = chunk->home;
+    begin(slab);
     CHECK_LT(0, chunk->used);
     bool was_full = !chunk->free && chunk->fresh == 0;
     struct free_block *free_block = block;
@@ -304,15 +305,6 @@ static void give(struct slab *slab, struct chunk *chunk, void *block) {
         list_remove(&chunk->link);
         list_insert_before(slab->classes[chunk->size_class].partial.next, &chunk->link);
     }
-}
-
-void slab_give(void *block) {
-    if (!block)
-        return;
-    struct chunk *chunk = chunk_of(block);
-    struct slab *slab = chunk->home;
-    begin(slab);
-    give(slab, chunk, block);
     end(slab);
 }
 

@@ -47,29 +47,6 @@ void scaler_put_active(struct text *out, bool active) {
     grpc_pack(&response, out);
 }
 
-static void put_spec(struct text *out, double per_replica) {
-    Externalscaler__GetMetricSpecResponse response = EXTERNALSCALER__GET_METRIC_SPEC_RESPONSE__INIT;
-    Externalscaler__MetricSpec spec = EXTERNALSCALER__METRIC_SPEC__INIT, *specs = &spec;
-    spec.metricname = SCALER_METRIC;
-    spec.targetsize =
-        per_replica < 1 ? 1 : (int64_t)(per_replica + 0.5); /* for a KEDA that does not read targetsizefloat */
-    spec.targetsizefloat = per_replica;
-    response.n_metricspecs = 1;
-    response.metricspecs = &specs;
-    grpc_pack(&response, out);
-}
-
-static void put_value(struct text *out, int64_t wanted) {
-    Externalscaler__GetMetricsResponse response = EXTERNALSCALER__GET_METRICS_RESPONSE__INIT;
-    Externalscaler__MetricValue value = EXTERNALSCALER__METRIC_VALUE__INIT, *values = &value;
-    value.metricname = SCALER_METRIC;
-    value.metricvalue = wanted;
-    value.metricvaluefloat = (double)wanted;
-    response.n_metricvalues = 1;
-    response.metricvalues = &values;
-    grpc_pack(&response, out);
-}
-
 static unsigned advice_missing(struct sy_error *err) {
     return (unsigned)error_set(err, 503, "nobody has said yet how many accelerators there should be");
 }
@@ -86,7 +63,14 @@ static unsigned metrics_answer(const struct advice *advice, const Externalscaler
                                    request->metricname);
     if (wanted == ADVICE_NONE)
         return advice_missing(err);
-    put_value(out, wanted);
+    Externalscaler__GetMetricsResponse response = EXTERNALSCALER__GET_METRICS_RESPONSE__INIT;
+    Externalscaler__MetricValue value = EXTERNALSCALER__METRIC_VALUE__INIT, *values = &value;
+    value.metricname = SCALER_METRIC;
+    value.metricvalue = wanted;
+    value.metricvaluefloat = (double)wanted;
+    response.n_metricvalues = 1;
+    response.metricvalues = &values;
+    grpc_pack(&response, out);
     return 200;
 }
 
@@ -97,13 +81,21 @@ static unsigned object_answer(const struct advice *advice, enum grpc_method meth
     int active = scaler_active(advice);
     if (status != 200)
         return status;
-    if (method == GRPC_SCALER_SPEC || method == GRPC_SCALER_WATCH_SPEC) {
-        put_spec(out, per_replica);
+    if (method != GRPC_SCALER_SPEC && method != GRPC_SCALER_WATCH_SPEC) {
+        if (active == ADVICE_NONE)
+            return advice_missing(err);
+        scaler_put_active(out, active);
         return 200;
     }
-    if (active == ADVICE_NONE)
-        return advice_missing(err);
-    scaler_put_active(out, active);
+    Externalscaler__GetMetricSpecResponse response = EXTERNALSCALER__GET_METRIC_SPEC_RESPONSE__INIT;
+    Externalscaler__MetricSpec spec = EXTERNALSCALER__METRIC_SPEC__INIT, *specs = &spec;
+    spec.metricname = SCALER_METRIC;
+    spec.targetsize =
+        per_replica < 1 ? 1 : (int64_t)(per_replica + 0.5); /* for a KEDA that does not read targetsizefloat */
+    spec.targetsizefloat = per_replica;
+    response.n_metricspecs = 1;
+    response.metricspecs = &specs;
+    grpc_pack(&response, out);
     return 200;
 }
 

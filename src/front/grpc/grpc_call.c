@@ -102,13 +102,6 @@ static void trailers_only(struct grpc_call *call) {
     nghttp2_submit_response(call->connection->session, call->stream, headers, count, NULL);
 }
 
-static void trailers(struct grpc_call *call) {
-    char digits[4], message[3 * sizeof(call->sentence)];
-    nghttp2_nv headers[2];
-    size_t count = status_headers(call, headers, digits, message, sizeof(message));
-    nghttp2_submit_trailer(call->connection->session, call->stream, headers, count);
-}
-
 static ssize_t read_callback(nghttp2_session *session, int32_t stream, uint8_t *data, size_t bytes, uint32_t *flags,
                              nghttp2_data_source *source, void *context) {
     (void)session;
@@ -453,10 +446,14 @@ static bool call_over(const struct grpc_call *call) {
     return call->ended || (call->half_closed && !call->watching && call->kept.length == 0);
 }
 
+/* The status follows in the trailers. */
 static void call_read_end(struct grpc_call *call, uint32_t *flags) {
+    char digits[4], message[3 * sizeof(call->sentence)];
+    nghttp2_nv headers[2];
     call->ended = true;
     *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
-    trailers(call);
+    size_t count = status_headers(call, headers, digits, message, sizeof(message));
+    nghttp2_submit_trailer(call->connection->session, call->stream, headers, count);
 }
 
 ssize_t call_read(struct grpc_call *call, uint8_t *data, size_t bytes, uint32_t *flags) {

@@ -249,16 +249,6 @@ void connection_goaway(struct grpc_connection *c) {
 
 /* ---- sending ---- */
 
-/* Writes what is gathered. Returns what stream_write() does. */
-static int outgoing_write(struct grpc_connection *c) {
-    struct outgoing *o = &c->frontend->outgoing;
-    int rc = stream_write(&c->stream, o->pieces, o->count, c->frontend->base.turn_ns);
-    o->count = 0;
-    o->copied = 0;
-    exchanges_free(c->frontend);
-    return rc;
-}
-
 static void outgoing_put(struct outgoing *o, const void *data, size_t bytes) {
     CHECK_LT(o->count, OUTGOING_PIECES);
     o->pieces[o->count++] = (struct iovec){(void *)data, bytes};
@@ -294,6 +284,7 @@ static int on_send_data(nghttp2_session *session, nghttp2_frame *frame, const ui
     return 0;
 }
 
+/* Returns what stream_write() does. */
 static int frames_send(struct grpc_connection *c) {
     struct outgoing *o = &c->frontend->outgoing;
     int rc = 1;
@@ -305,7 +296,10 @@ static int frames_send(struct grpc_connection *c) {
             continue;
         if (n > 0)
             outgoing_put(o, frame, (size_t)n);
-        rc = outgoing_write(c);
+        rc = stream_write(&c->stream, o->pieces, o->count, c->frontend->base.turn_ns);
+        o->count = 0;
+        o->copied = 0;
+        exchanges_free(c->frontend);
         if (n < 0)
             return -ENOMEM;
         if (n == 0 && !o->full)

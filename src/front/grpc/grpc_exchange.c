@@ -83,16 +83,6 @@ void exchanges_free(struct grpc_frontend *f) {
     }
 }
 
-/* Compresses what is behind the message's prefix, if the call wants that and it pays. */
-static void answer_pack(struct grpc_exchange *x, struct deflater *deflater) {
-    struct inference *i = &x->inference;
-    if (!answer_deflate(deflater, x->accepts, GRPC_PREFIX_BYTES, &i->answer, &i->packed))
-        return;
-    uint32_t length = __builtin_bswap32((uint32_t)(i->packed.length - GRPC_PREFIX_BYTES));
-    i->packed.data[0] = 1;
-    memcpy(i->packed.data + 1, &length, sizeof(length));
-}
-
 static void answer_ready(struct grpc_exchange *x, unsigned status) {
     struct grpc_connection *c = x->call->connection;
     inference_blocks_give(&x->inference); /* the inputs are not needed: the answer points into the outputs only */
@@ -120,27 +110,6 @@ static void exchange_fail(struct grpc_exchange *x, unsigned status, const char *
     answer_ready(x, status);
 }
 
-static void service_run(struct grpc_exchange *x) {
-    static const char room[GRPC_ANSWER_ROOM];
-    struct inference *i = &x->inference;
-    const struct grpc_frontend *f = x->call->connection->frontend;
-    struct sy_error err;
-    text_append(&i->text, room, GRPC_ANSWER_ROOM);
-    if (grpc_method_watches(x->call->method)) /* before the answer: a change in between is told once more */
-        x->call->told = grpc_watch_first(&f->base, x->call->method, x->message.head, x->message.head_bytes);
-    unsigned status = grpc_service_answer(&f->base, x->call->method, i->local, x->message.head, x->message.head_bytes,
-                                          &i->text, &err);
-    if (status == 200 && i->text.failed)
-        status = (unsigned)error_set(&err, 503, "out of memory for the answer");
-    if (status != 200) {
-        exchange_fail(x, status, err.text);
-        return;
-    }
-    x->call->watching = x->call->watcher;
-    grpc_answer_text(&i->answer, &i->text);
-    answer_ready(x, 200);
-}
-
 void call_watch(struct grpc_call *call) {
     struct grpc_frontend *f = call->connection->frontend;
     int now = grpc_watch_now(&f->base, call->method, call->told);
@@ -156,19 +125,6 @@ void call_watch(struct grpc_call *call) {
     grpc_answer_text(&x->inference.answer, &x->inference.text);
     call->told = now;
     answer_ready(x, 200);
-}
-
-/* Hands in an order to load or unload. */
-static void order_run(struct grpc_exchange *x) {
-    struct grpc_frontend *f = x->call->connection->frontend;
-    struct repository_order order = {.context = x,
-                                     .kind = x->call->method == GRPC_LOAD ? ORDER_LOAD : ORDER_UNLOAD,
-                                     .form = ORDER_PROTOBUF,
-                                     .body = x->message.head,
-                                     .body_bytes = x->message.head_bytes};
-    struct sy_error err;
-    if (frontend_order(&f->base, &x->inference, &order, &err))
-        exchange_fail(x, 503, err.text);
 }
 
 void exchange_order_returned(void *exchange, unsigned status, const char *sentence) {
@@ -216,11 +172,6 @@ static void *message_block(void *inference, size_t bytes) {
         if (!coming_make_room(&call->connection->frontend->base, &call->coming, grpc_exchange_come(x)))
             break;
     return block;
-}
-
-static void message_begin(struct grpc_exchange *x) {
-    struct block_memory memory = {message_block, inference_block_give, &x->inference};
-    grpc_message_begin(&x->message, grpc_method_infers(x->call->method), message_bytes_max(x->call), memory);
 }
 
 /* Inflates the message into a block of its own, and takes that apart anew. */
@@ -308,15 +259,40 @@ static void infer_run(struct grpc_exchange *x) {
 }
 
 static void message_run(struct grpc_exchange *x) {
+    static const char room[GRPC_ANSWER_ROOM];
     struct grpc_call *call = x->call;
+    struct grpc_frontend *f = call->connection->frontend;
+    struct inference *i = &x->inference;
+    struct sy_error err;
     if (grpc_method_infers(call->method)) {
-        counter_add(&x->inference.home->counters.body_bytes, x->message.bytes);
+        counter_add(&i->home->counters.body_bytes, x->message.bytes);
         infer_run(x);
-    } else if (grpc_method_orders(call->method)) {
-        order_run(x);
-    } else {
-        service_run(x);
+        return;
     }
+    if (grpc_method_orders(call->method)) {
+        struct repository_order order = {.context = x,
+                                         .kind = call->method == GRPC_LOAD ? ORDER_LOAD : ORDER_UNLOAD,
+                                         .form = ORDER_PROTOBUF,
+                                         .body = x->message.head,
+                                         .body_bytes = x->message.head_bytes};
+        if (frontend_order(&f->base, i, &order, &err))
+            exchange_fail(x, 503, err.text);
+        return;
+    }
+    text_append(&i->text, room, GRPC_ANSWER_ROOM);
+    if (grpc_method_watches(call->method)) /* before the answer: a change in between is told once more */
+        call->told = grpc_watch_first(&f->base, call->method, x->message.head, x->message.head_bytes);
+    unsigned status =
+        grpc_service_answer(&f->base, call->method, i->local, x->message.head, x->message.head_bytes, &i->text, &err);
+    if (status == 200 && i->text.failed)
+        status = (unsigned)error_set(&err, 503, "out of memory for the answer");
+    if (status != 200) {
+        exchange_fail(x, status, err.text);
+        return;
+    }
+    call->watching = call->watcher;
+    grpc_answer_text(&i->answer, &i->text);
+    answer_ready(x, 200);
 }
 
 struct grpc_exchange *grpc_exchange_begin(struct grpc_call *call) {
@@ -325,7 +301,8 @@ struct grpc_exchange *grpc_exchange_begin(struct grpc_call *call) {
         return NULL;
     call->receiving = x;
     call->in.since_ns = 0;
-    message_begin(x);
+    grpc_message_begin(&x->message, grpc_method_infers(call->method), message_bytes_max(call),
+                       (struct block_memory){message_block, inference_block_give, &x->inference});
     return x;
 }
 
@@ -366,7 +343,11 @@ static unsigned answer_write(struct grpc_exchange *x, struct deflater *deflater,
                           request->block->output_count, request->first_item, x->method == GRPC_MODEL_STREAM_INFER,
                           err) < 0)
         return 500;
-    answer_pack(x, deflater);
+    if (answer_deflate(deflater, x->accepts, GRPC_PREFIX_BYTES, &i->answer, &i->packed)) {
+        uint32_t length = __builtin_bswap32((uint32_t)(i->packed.length - GRPC_PREFIX_BYTES));
+        i->packed.data[0] = 1; /* compressed */
+        memcpy(i->packed.data + 1, &length, sizeof(length));
+    }
     return 200;
 }
 

@@ -205,18 +205,15 @@ struct filling {
     char *at, *end;
 };
 
-/* An integer as the message's field holds it, before it is cut to the tensor's type. */
-static int64_t integer_of(const struct contents *contents, uint64_t value) {
-    return contents->field == 2   ? (int32_t)(uint32_t)value
-           : contents->field == 4 ? (int64_t)(uint32_t)value
-           : contents->field == 1 ? value != 0
-                                  : (int64_t)value;
-}
-
 static int element_put(struct filling *f, uint64_t value, struct sy_error *err) {
+    uint32_t field = f->contents->field;
     if (f->at == f->end)
         return error_set(err, 400, "the contents have more values than the shape");
-    int64_t integer = f->contents->wire == PROTOBUF_VARINT ? integer_of(f->contents, value) : (int64_t)value;
+    /* as the field's type in the message has it: int32, uint32, bool */
+    int64_t integer = field == 2   ? (int32_t)(uint32_t)value
+                      : field == 4 ? (int64_t)(uint32_t)value
+                      : field == 1 ? value != 0
+                                   : (int64_t)value;
     if (f->contents->max > 0 && (integer < f->contents->min || integer > f->contents->max))
         return error_set(err, 400, "%" PRId64 " is out of the range of %s", integer, datatype_name(f->type));
     memcpy(f->at, &integer, f->element_bytes); /* little-endian: the low bytes come first */
@@ -387,19 +384,16 @@ static int output_read(struct reader *r, const struct protobuf_field *message) {
     return infer_call_classify(r->call, r->model, output, classes, r->err);
 }
 
-static int best_effort_read(struct reader *r, const struct protobuf_entry *p) {
-    if (p->value.number != PARAMETER_BOOL || p->value.wire != PROTOBUF_VARINT)
-        return error_set(r->err, 400, "parameter 'best_effort' is not a bool_param");
-    r->call->best_effort = p->value.value != 0;
-    return 0;
-}
-
 static int request_parameter_read(struct reader *r, const struct protobuf_field *field) {
     struct protobuf_entry p;
     int status = parameter_read(field, &p, r->err);
     bool timeout = key_is(&p, "timeout");
-    if (status == 0 && key_is(&p, "best_effort"))
-        return best_effort_read(r, &p);
+    if (status == 0 && key_is(&p, "best_effort")) {
+        if (p.value.number != PARAMETER_BOOL || p.value.wire != PROTOBUF_VARINT)
+            return error_set(r->err, 400, "parameter 'best_effort' is not a bool_param");
+        r->call->best_effort = p.value.value != 0;
+        return 0;
+    }
     if (status || (!timeout && !key_is(&p, "priority")))
         return status;
     if (!whole_number(&p))
@@ -539,13 +533,6 @@ static void output_put(struct text *text, const char *name, enum datatype type, 
     text_free(&parameters);
 }
 
-/* parameters["triton_final_response"] = true: clients of decoupled models look for it. */
-static void final_put(struct text *text) {
-    char memory[2] = {PARAMETER_BOOL << 3 | PROTOBUF_VARINT, 1};
-    struct text yes = {.data = memory, .length = sizeof(memory)};
-    parameter_put(text, RESPONSE_PARAMETERS, "triton_final_response", &yes);
-}
-
 static void room_put(struct text *text) {
     static const char nothing[GRPC_ANSWER_ROOM];
     text->length = 0;
@@ -583,8 +570,11 @@ int grpc_answer_build(struct infer_answer *answer, struct text *text, const stru
                        (size_t)snprintf(version, sizeof(version), "%" PRIu32, model->version));
     if (call->id_length > 0)
         protobuf_put_bytes(text, RESPONSE_ID, call->id, call->id_length);
-    if (streamed)
-        final_put(text);
+    if (streamed) { /* parameters["triton_final_response"] = true: clients of decoupled models look for it */
+        char memory[2] = {PARAMETER_BOOL << 3 | PROTOBUF_VARINT, 1};
+        struct text yes = {.data = memory, .length = sizeof(memory)};
+        parameter_put(text, RESPONSE_PARAMETERS, "triton_final_response", &yes);
+    }
     for (uint32_t i = 0; i < count; i++) {
         const struct tensor_spec *spec = &model->signature.outputs[call->outputs[i].index];
         int rc = infer_output_slice(&parts[i], model, call, &call->outputs[i], outputs, output_count, first_item, err);

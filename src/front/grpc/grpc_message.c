@@ -24,10 +24,6 @@ void grpc_message_begin(struct grpc_message *m, bool split, size_t bytes_max, st
     m->raw_count = 0;
 }
 
-static char *align(char *at) {
-    return (char *)(((uintptr_t)at + ALIGNMENT - 1) & ~(uintptr_t)(ALIGNMENT - 1));
-}
-
 static int no_memory(struct sy_error *err) {
     return error_set(err, 503, "the memory for inputs is exhausted");
 }
@@ -112,7 +108,7 @@ static int raw_begin(struct grpc_message *m, size_t bytes, struct sy_error *err)
         m->head_room = m->head_bytes + HEAD_SLACK;
         m->room = m->head + m->head_room;
     }
-    char *behind = align(m->room);
+    char *behind = (char *)(((uintptr_t)m->room + ALIGNMENT - 1) & ~(uintptr_t)(ALIGNMENT - 1));
     if (m->room && behind <= m->first_end && (size_t)(m->first_end - behind) >= bytes) {
         raw->data = behind;
         m->room = behind + bytes;
@@ -197,17 +193,14 @@ static int varint_step(struct grpc_message *m, const uint8_t *byte, struct sy_er
     return 0;
 }
 
-static int prefix_step(struct grpc_message *m, uint8_t byte, struct sy_error *err) {
-    m->prefix[m->prefix_bytes++] = byte;
-    return m->prefix_bytes == GRPC_PREFIX_BYTES ? prefix_read(m, err) : 0;
-}
-
 int grpc_message_feed(struct grpc_message *m, const void *data, size_t bytes, size_t *taken, struct sy_error *err) {
     const uint8_t *begin = data, *at = begin, *end = begin + bytes;
     int status = 0;
     while (at < end && status == 0 && m->state != GRPC_COMPLETE) {
         if (m->state == GRPC_PREFIX) {
-            status = prefix_step(m, *at++, err);
+            m->prefix[m->prefix_bytes++] = *at++;
+            if (m->prefix_bytes == GRPC_PREFIX_BYTES)
+                status = prefix_read(m, err);
         } else if (m->state == GRPC_COPY || m->state == GRPC_RAW) {
             size_t n = (size_t)(end - at) < m->left ? (size_t)(end - at) : m->left;
             m->to_come -= n;

@@ -46,15 +46,6 @@ static bool makes_way(const struct grpc_frontend *f, const struct grpc_call *cal
     return goes;
 }
 
-/* Answers that were not taken at once. */
-static void answers_detach(struct grpc_call *call) {
-    list_for_each (it, &call->exchanges) {
-        struct grpc_exchange *x = list_entry(it, struct grpc_exchange, link);
-        if (x->answered)
-            inference_detach(&x->inference);
-    }
-}
-
 /* `excess` calls are too many. False: the connection is of no more use. */
 static bool call_look(struct grpc_frontend *f, struct grpc_call *call, uint32_t *excess) {
     const struct grpc_exchange *first =
@@ -74,7 +65,11 @@ static bool call_look(struct grpc_frontend *f, struct grpc_call *call, uint32_t 
     else
         call_watch(call);
     if (f->base.unsent.bytes > 0)
-        answers_detach(call);
+        list_for_each (it, &call->exchanges) {
+            struct grpc_exchange *x = list_entry(it, struct grpc_exchange, link);
+            if (x->answered) /* and not taken at once */
+                inference_detach(&x->inference);
+        }
     return true;
 }
 

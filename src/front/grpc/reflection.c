@@ -101,17 +101,16 @@ static bool holds(struct protobuf_in in, enum kind kind, struct word symbol) {
     return false;
 }
 
-static bool file_holds(const struct protobuf_field *file, struct word symbol) {
-    struct word package = text_of(protobuf_inside(file), FILE_PACKAGE);
-    return word_cut(&symbol, package) && holds(protobuf_inside(file), KIND_FILE, symbol);
-}
-
 /* The file of this name, or the one that holds this symbol. */
 static bool file_find(struct word wanted, bool by_name, struct protobuf_field *file) {
     struct protobuf_in files = all_files();
-    while (next_of(&files, SET_FILE, file))
-        if (by_name ? word_equal(text_of(protobuf_inside(file), NAME), wanted) : file_holds(file, wanted))
+    while (next_of(&files, SET_FILE, file)) {
+        struct protobuf_in in = protobuf_inside(file);
+        struct word rest = wanted;
+        if (by_name ? word_equal(text_of(in, NAME), wanted)
+                    : word_cut(&rest, text_of(in, FILE_PACKAGE)) && holds(in, KIND_FILE, rest))
             return true;
+    }
     return false;
 }
 
@@ -171,8 +170,24 @@ static void put_services(struct text *out) {
     text_free(&list);
 }
 
-static void put_answer(struct text *out, uint32_t kind, struct word asked) {
-    struct protobuf_field file;
+unsigned reflection_answer(const char *message, size_t bytes, struct text *out, struct sy_error *err) {
+    struct protobuf_in in = {(const uint8_t *)message, (const uint8_t *)message + bytes};
+    struct protobuf_field field, file;
+    struct word host = {"", 0}, asked = {"", 0};
+    uint32_t kind = 0;
+    int rc;
+    while ((rc = protobuf_next(&in, &field)) > 0) {
+        if (field.wire == PROTOBUF_BYTES && field.number == REQUEST_HOST)
+            host = word_of(&field);
+        if (field.wire == PROTOBUF_BYTES && field.number >= BY_FILENAME && field.number <= LIST_SERVICES) {
+            kind = field.number;
+            asked = word_of(&field);
+        }
+    }
+    if (rc < 0)
+        return (unsigned)protobuf_malformed(err);
+    protobuf_put_bytes(out, RESPONSE_HOST, host.at, host.length);
+    protobuf_put_bytes(out, RESPONSE_REQUEST, message, bytes);
     switch (kind) {
     case BY_FILENAME:
     case BY_SYMBOL:
@@ -198,26 +213,5 @@ static void put_answer(struct text *out, uint32_t kind, struct word asked) {
     default:
         put_error(out, GRPC_UNIMPLEMENTED, "this kind of request is not known");
     }
-}
-
-unsigned reflection_answer(const char *message, size_t bytes, struct text *out, struct sy_error *err) {
-    struct protobuf_in in = {(const uint8_t *)message, (const uint8_t *)message + bytes};
-    struct protobuf_field field;
-    struct word host = {"", 0}, asked = {"", 0};
-    uint32_t kind = 0;
-    int rc;
-    while ((rc = protobuf_next(&in, &field)) > 0) {
-        if (field.wire == PROTOBUF_BYTES && field.number == REQUEST_HOST)
-            host = word_of(&field);
-        if (field.wire == PROTOBUF_BYTES && field.number >= BY_FILENAME && field.number <= LIST_SERVICES) {
-            kind = field.number;
-            asked = word_of(&field);
-        }
-    }
-    if (rc < 0)
-        return (unsigned)protobuf_malformed(err);
-    protobuf_put_bytes(out, RESPONSE_HOST, host.at, host.length);
-    protobuf_put_bytes(out, RESPONSE_REQUEST, message, bytes);
-    put_answer(out, kind, asked);
     return 200;
 }

@@ -314,13 +314,6 @@ static size_t pieces_left(const struct http_connection *c, struct iovec *pieces,
     return count;
 }
 
-static size_t pieces_bytes(const struct iovec *pieces, size_t count) {
-    size_t bytes = 0;
-    for (size_t i = 0; i < count; i++)
-        bytes += pieces[i].iov_len;
-    return bytes;
-}
-
 /* The next request may come. */
 static void answer_over(struct http_connection *c) {
     bool whole = c->whole;
@@ -366,8 +359,9 @@ static bool piece_next(struct http_connection *c) {
 static void send_out(struct http_connection *c) {
     struct iovec pieces[SEND_PIECES];
     int64_t now_ns = c->frontend->base.turn_ns;
-    size_t count = pieces_left(c, pieces, c->stream.tls ? TLS_SEND_MOST : SEND_MOST),
-           bytes = pieces_bytes(pieces, count);
+    size_t count = pieces_left(c, pieces, c->stream.tls ? TLS_SEND_MOST : SEND_MOST), bytes = 0;
+    for (size_t i = 0; i < count; i++)
+        bytes += pieces[i].iov_len;
     ssize_t n = !c->stream.tls                                        ? stream_send(&c->stream, pieces, count, now_ns)
                 : stream_write(&c->stream, pieces, count, now_ns) < 0 ? -EIO
                                                                       : (ssize_t)bytes;
@@ -609,23 +603,6 @@ static void receive(struct http_connection *c) {
         take(c, room ? room : f->base.in, (size_t)n);
 }
 
-/* The socket can be read. Bytes that come while a request is under way stay in the socket. */
-static void readable(struct http_connection *c) {
-    if (!stream_may_greet(&c->stream))
-        return; /* the event comes again */
-    if (takes(c) || c->doing == HTTP_DOING_LEAVING)
-        receive(c);
-    else
-        stream_reading(&c->stream, false);
-}
-
-static void writable(struct http_connection *c) {
-    if (stream_congested(&c->stream) && stream_flush(&c->stream, c->frontend->base.turn_ns) < 0)
-        http_connection_close(c);
-    else if (!stream_congested(&c->stream) && c->doing == HTTP_DOING_ANSWER)
-        send_out(c);
-}
-
 void http_connection_event(struct stream *stream, uint32_t events) {
     struct http_connection *c = container_of(stream, struct http_connection, stream);
     if (c->closed)
@@ -636,9 +613,17 @@ void http_connection_event(struct stream *stream, uint32_t events) {
     }
     if (events & EPOLLRDHUP)
         stream_shut(&c->stream);
-    if (events & EPOLLOUT)
-        writable(c);
-    if ((events & EPOLLIN) && !c->closed)
-        readable(c);
+    if (events & EPOLLOUT) {
+        if (stream_congested(&c->stream) && stream_flush(&c->stream, c->frontend->base.turn_ns) < 0)
+            http_connection_close(c);
+        else if (!stream_congested(&c->stream) && c->doing == HTTP_DOING_ANSWER)
+            send_out(c);
+    }
+    if ((events & EPOLLIN) && !c->closed && stream_may_greet(&c->stream)) { /* else the event comes again */
+        if (takes(c) || c->doing == HTTP_DOING_LEAVING)
+            receive(c);
+        else /* bytes that come while a request is under way stay in the socket */
+            stream_reading(&c->stream, false);
+    }
     ask_whether_there(c);
 }

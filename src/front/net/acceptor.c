@@ -111,13 +111,6 @@ void acceptor_ended(struct acceptor *a, const struct peer_address *peer) {
     a->paused_until_ns = 0;
 }
 
-static void hold_off(struct acceptor *a, int64_t now_ns) {
-    if (counter_get(&a->paused) == 0)
-        log_warn("cannot take a connection", "error=\"%s\" connections=%u", strerror(errno), acceptor_connections(a));
-    counter_add(&a->paused, 1);
-    a->paused_until_ns = now_ns + ACCEPTOR_PAUSE_MS * NS_PER_MS;
-}
-
 /* Connections that the frontend has, or was given. relaxed: gauges */
 static uint32_t connections_of(const struct acceptor *a) {
     return acceptor_connections(a) + atomic_load_explicit(&a->given_count, memory_order_relaxed);
@@ -161,8 +154,13 @@ int acceptor_next(struct acceptor *a, struct peer_address *peer, int64_t now_ns)
         struct sockaddr_storage address;
         socklen_t bytes = sizeof(address);
         int fd = accept4(a->fd, (struct sockaddr *)&address, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
-            hold_off(a, now_ns);
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
+            if (counter_get(&a->paused) == 0)
+                log_warn("cannot take a connection", "error=\"%s\" connections=%u", strerror(errno),
+                         acceptor_connections(a));
+            counter_add(&a->paused, 1);
+            a->paused_until_ns = now_ns + ACCEPTOR_PAUSE_MS * NS_PER_MS;
+        }
         if (fd < 0)
             return -1; /* no connection waits, or its client has left; epoll reports further ones again */
         *peer = peer_of((struct sockaddr *)&address);

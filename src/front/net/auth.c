@@ -29,29 +29,23 @@ struct auth {
     _Atomic(struct token_set *) current;
 };
 
-static int token_read(struct lines *lines, struct token *token, struct sy_error *err) {
-    char *text = lines->text + strspn(lines->text, " \t");
-    size_t length = strcspn(text, " \t\r");
-    if (text[length + strspn(text + length, " \t\r")] != '\0')
-        return lines_error(lines, err, "a token holds no blank");
-    if (length > AUTH_TOKEN_BYTES_MAX)
-        return lines_error(lines, err, "a token has at most %d characters", AUTH_TOKEN_BYTES_MAX);
-    for (size_t i = 0; i < length; i++)
-        if (text[i] <= ' ' || text[i] > '~')
-            return lines_error(lines, err, "a token is printable ASCII");
-    token->length = (uint32_t)length;
-    memcpy(token->bytes, text, length);
-    return 0;
-}
-
 static int set_read(struct token_set *set, struct lines *lines, struct sy_error *err) {
     int rc;
     while ((rc = lines_next(lines, err)) > 0) {
         if (set->count == AUTH_TOKENS_MAX)
             return lines_error(lines, err, "there are more than %d tokens", AUTH_TOKENS_MAX);
-        if ((rc = token_read(lines, &set->tokens[set->count], err)) < 0)
-            return rc;
-        set->count++;
+        char *text = lines->text + strspn(lines->text, " \t");
+        size_t length = strcspn(text, " \t\r");
+        if (text[length + strspn(text + length, " \t\r")] != '\0')
+            return lines_error(lines, err, "a token holds no blank");
+        if (length > AUTH_TOKEN_BYTES_MAX)
+            return lines_error(lines, err, "a token has at most %d characters", AUTH_TOKEN_BYTES_MAX);
+        for (size_t i = 0; i < length; i++)
+            if (text[i] <= ' ' || text[i] > '~')
+                return lines_error(lines, err, "a token is printable ASCII");
+        struct token *token = &set->tokens[set->count++];
+        token->length = (uint32_t)length;
+        memcpy(token->bytes, text, length);
     }
     if (rc == 0 && set->count == 0)
         return error_set(err, -EINVAL, "'%s' holds no token", lines->path);

@@ -31,8 +31,11 @@ void frontend_metrics_render_waits(const struct frontend_counters *frontends, ui
     }
 }
 
-static void render_answers(const struct frontend_counters *frontends, uint32_t count, struct text *out) {
+/* `frontends`: those of one protocol. */
+static void render_protocol(const struct frontend_counters *frontends, uint32_t count, struct text *out) {
     const struct protocol_metrics *p = frontends->protocol;
+    uint64_t connections = 0, dismissed = 0;
+    char name[64], help[64];
 
     metric_heading(out, p->answers, "counter", p->answers_help);
     for (unsigned kind = 0; kind < p->answer_kinds; kind++) {
@@ -46,15 +49,6 @@ static void render_answers(const struct frontend_counters *frontends, uint32_t c
         else
             text_printf(out, "%s{%s=\"%u\"} %" PRIu64 "\n", p->answers, p->answer_label, kind, sum);
     }
-}
-
-/* `frontends`: those of one protocol. */
-static void render_protocol(const struct frontend_counters *frontends, uint32_t count, struct text *out) {
-    const struct protocol_metrics *p = frontends->protocol;
-    uint64_t connections = 0, dismissed = 0;
-    char name[64], help[64];
-
-    render_answers(frontends, count, out);
     for (uint32_t f = 0; f < count; f++) {
         connections += atomic_load_explicit(frontends[f].connections, memory_order_relaxed); /* a gauge */
         dismissed += counter_get(frontends[f].dismissed);

@@ -27,18 +27,6 @@ static int bind_and_listen(const struct sockaddr *address, socklen_t bytes) {
     return fd;
 }
 
-static int port_of(int fd) {
-    union {
-        struct sockaddr any;
-        struct sockaddr_in v4;
-        struct sockaddr_in6 v6;
-    } address = {0};
-    socklen_t length = sizeof(address);
-    if (getsockname(fd, &address.any, &length) < 0)
-        return 0;
-    return ntohs(address.any.sa_family == AF_INET6 ? address.v6.sin6_port : address.v4.sin_port);
-}
-
 /* Listens at all addresses of IPv6 and IPv4; of IPv4 alone if this machine has no IPv6. */
 static int listen_everywhere(int tcp_port) {
     struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)tcp_port)};
@@ -72,6 +60,13 @@ int listen_open(const char *host, int tcp_port, const char *what, int *fd, int *
         return error_set(err, *fd, "%s port %d is in use", what, tcp_port);
     if (*fd < 0)
         return *host ? *fd : error_set(err, *fd, "cannot listen on %s port %d: %s", what, tcp_port, strerror(-*fd));
-    *bound_port = port_of(*fd);
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } address = {0};
+    socklen_t length = sizeof(address);
+    getsockname(*fd, &address.any, &length); /* if it fails, the port is 0 */
+    *bound_port = ntohs(address.any.sa_family == AF_INET6 ? address.v6.sin6_port : address.v4.sin_port);
     return 0;
 }

@@ -54,19 +54,14 @@ void read_queue_remove(struct read_place *place) {
     list_remove(&place->link);
 }
 
-/* Moves connections that have waited for long to `left`. */
-static void leave_late(struct read_queue *q, int64_t now_ns) {
-    while (!list_empty(&q->waiting)) {
-        struct list_node *oldest = q->waiting.next;
-        if (now_ns - list_entry(oldest, struct read_place, link)->since_ns < q->long_ns)
-            return;
-        list_remove(oldest);
-        list_append(&q->left, oldest);
-    }
-}
-
 struct read_place *read_queue_next(struct read_queue *q, int64_t now_ns, bool in_order) {
-    leave_late(q, now_ns);
+    while (!list_empty(&q->waiting)) { /* connections that have waited for long go to `left` */
+        struct read_place *first = list_entry(q->waiting.next, struct read_place, link);
+        if (now_ns - first->since_ns < q->long_ns)
+            break;
+        list_remove(&first->link);
+        list_append(&q->left, &first->link);
+    }
     bool any = !list_empty(&q->waiting), late = !list_empty(&q->left);
     if (!any && !late)
         q->behind = q->has_time = false;

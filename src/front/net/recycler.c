@@ -23,15 +23,10 @@ static struct recycled **next_of(struct recycled *head) {
     return (struct recycled **)(head + 1);
 }
 
-static uint32_t class_of(size_t bytes) {
+void *recycler_take(struct recycler *r, size_t bytes) {
     uint32_t class = 0;
     while (class < NO_CLASS && LEAST_BYTES << class < bytes)
         class ++;
-    return class;
-}
-
-void *recycler_take(struct recycler *r, size_t bytes) {
-    uint32_t class = class_of(bytes);
     struct recycled *head = class < NO_CLASS ? r->free[class] : NULL;
     if (head) {
         r->free[class] = *next_of(head);

@@ -40,7 +40,10 @@ void stream_home_destroy(struct stream_home *home) {
 
 /* ---- begin and end ---- */
 
-static void socket_prepare(int fd) {
+int stream_open(struct stream *s, struct stream_home *home, int fd, int64_t now_ns) {
+    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = s};
+    *s = (struct stream){.home = home, .fd = fd, .watched = event.events, .begun_ns = now_ns, .active_ns = now_ns};
+    text_init(&s->unsent, NULL, 0);
     int one = 1, idle_s = SILENT_MS / 2000, interval_s = SILENT_MS / 12000, silent_ms = SILENT_MS;
     int stamps = SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
@@ -49,13 +52,6 @@ static void socket_prepare(int fd) {
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silent_ms, sizeof(silent_ms));
     setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPING, &stamps, sizeof(stamps));
-}
-
-int stream_open(struct stream *s, struct stream_home *home, int fd, int64_t now_ns) {
-    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = s};
-    *s = (struct stream){.home = home, .fd = fd, .watched = event.events, .begun_ns = now_ns, .active_ns = now_ns};
-    text_init(&s->unsent, NULL, 0);
-    socket_prepare(fd);
     if (home->tls && !(s->tls = tls_stream_create(home->tls, TLS_SERVER, home->alpn, &home->encrypted)))
         return -ENOMEM;
     if (epoll_ctl(home->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0)
@@ -150,17 +146,6 @@ ssize_t stream_receive(struct stream *s, void *data, size_t bytes, int64_t *arri
 
 /* ---- writing ---- */
 
-/* Appends the pieces' bytes after the first `sent` ones to `unsent`. */
-static int rest_keep(struct stream *s, const struct iovec *pieces, size_t count, size_t sent) {
-    for (size_t i = 0; i < count; i++) {
-        size_t skip = sent < pieces[i].iov_len ? sent : pieces[i].iov_len;
-        text_append(&s->unsent, (const char *)pieces[i].iov_base + skip, pieces[i].iov_len - skip);
-        sent -= skip;
-    }
-    watch_also(s, EPOLLOUT, true);
-    return s->unsent.failed ? -ENOMEM : 0;
-}
-
 static ssize_t send_some(struct stream *s, struct iovec *pieces, size_t count, int64_t now_ns) {
     struct msghdr message = {.msg_iov = pieces, .msg_iovlen = count};
     ssize_t n = sendmsg(s->fd, &message, MSG_NOSIGNAL);
@@ -180,7 +165,16 @@ static int write_plain(struct stream *s, struct iovec *pieces, size_t count, int
     ssize_t n = stream_congested(s) ? 0 : send_some(s, pieces, count, now_ns);
     if (n < 0)
         return (int)n;
-    return (size_t)n == bytes ? 1 : rest_keep(s, pieces, count, (size_t)n);
+    if ((size_t)n == bytes)
+        return 1;
+    size_t sent = (size_t)n;
+    for (size_t i = 0; i < count; i++) { /* the rest is kept in `unsent` */
+        size_t skip = sent < pieces[i].iov_len ? sent : pieces[i].iov_len;
+        text_append(&s->unsent, (const char *)pieces[i].iov_base + skip, pieces[i].iov_len - skip);
+        sent -= skip;
+    }
+    watch_also(s, EPOLLOUT, true);
+    return s->unsent.failed ? -ENOMEM : 0;
 }
 
 int stream_write_encrypted(struct stream *s, int64_t now_ns) {

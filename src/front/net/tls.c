@@ -231,14 +231,6 @@ int tls_reload(struct tls *tls, struct sy_error *err) {
 
 /* ---- for sessions ---- */
 
-static struct tls_credentials *credentials_hold(struct tls *tls) {
-    pthread_mutex_lock(&tls->lock);
-    struct tls_credentials *c = tls->current;
-    atomic_fetch_add_explicit(&c->holders, 1, memory_order_relaxed); /* relaxed: `current` holds it, under the lock */
-    pthread_mutex_unlock(&tls->lock);
-    return c;
-}
-
 void tls_release(struct tls_credentials *c) {
     /* acq_rel: all uses by other threads come before the credentials are freed */
     if (!c || atomic_fetch_sub_explicit(&c->holders, 1, memory_order_acq_rel) > 1)
@@ -253,7 +245,10 @@ struct tls_credentials *tls_prepare(struct tls *tls, gnutls_session_t session, e
         [TLS_CLIENT] = {GNUTLS_DT_KEY_PURPOSE_OID, (unsigned char *)GNUTLS_KP_TLS_WWW_SERVER, 0},
     }; /* purpose that the other end's certificate must have */
     gnutls_datum_t protocol = {(unsigned char *)alpn, (unsigned)strlen(alpn)};
-    struct tls_credentials *c = credentials_hold(tls);
+    pthread_mutex_lock(&tls->lock);
+    struct tls_credentials *c = tls->current;
+    atomic_fetch_add_explicit(&c->holders, 1, memory_order_relaxed); /* relaxed: `current` holds it, under the lock */
+    pthread_mutex_unlock(&tls->lock);
     if (gnutls_priority_set(session, tls->priorities) < 0 ||
         gnutls_credentials_set(session, GNUTLS_CRD_CERTIFICATE, c->certificate) < 0 ||
         gnutls_alpn_set_protocols(session, &protocol, 1, GNUTLS_ALPN_MANDATORY) < 0) {

@@ -117,26 +117,25 @@ static void deadlines_set(const struct ensemble_run *run, uint32_t v, struct req
     request->batch_most = (uint16_t)run->query->pipeline->stages[v].batch_most;
 }
 
+static const struct request_kind request_step;
+
 /* Submits the n-th request of a step. 0, or a status with a sentence. */
 static int request_send(struct ensemble_run *run, uint32_t v, uint32_t n, struct part *taken, struct sy_error *err) {
-    struct inferences *home = run->inference->home;
     struct step_request *r = request_nth(&run->steps[v], n);
     *r = (struct step_request){.request = {.model = run->models[v],
-                                           .run = run,
-                                           .step = v,
+                                           .kind = &request_step,
+                                           .step = true,
                                            .inputs = r->inputs,
-                                           .input_count = step_model(run, v)->signature.input_count}};
-    int rc = request_fill(run, v, r, taken, err);
-    if (rc)
-        return rc;
+                                           .input_count = step_model(run, v)->signature.input_count},
+                               .run = run,
+                               .step = v};
+    int status = request_fill(run, v, r, taken, err);
+    if (status)
+        return status;
     deadlines_set(run, v, &r->request);
-    rc = r->preparation ? preparation_submit(home, &r->request, r->preparation, run->query->deadline_ns)
-                        : port_submit(home->port, &r->request);
-    if (rc == -ENOBUFS)
-        return error_set(err, 503, "the inputs of %d requests are being prepared, as many as may", PREPARATIONS_MAX);
-    if (rc < 0)
-        return error_set(err, 503, "this frontend has as many requests outstanding as it may: %u",
-                         port_most(home->port, rc == -EBUSY));
+    status = inferences_submit(run->inference->home, &r->request, r->preparation, run->query->deadline_ns, err);
+    if (status)
+        return status;
     query_request_sent(run->query, v);
     counter_add(&run->counters->items[v], r->request.items);
     return 0;
@@ -272,10 +271,10 @@ static void refused(struct ensemble_run *run, const struct step_request *r) {
     const struct request *request = &r->request;
     struct sy_error err = {""};
     bool retry = false;
-    unsigned status = r->preparation ? preparation_failed(r->preparation, &err) : 0;
+    unsigned status = preparation_failed(r->preparation, &err);
     if (!status)
-        status = refusal_result(step_model(run, request->step), request, run->inference->limited, &retry, &err);
-    run_fail(run, request->step, status, retry, &err);
+        status = refusal_result(step_model(run, r->step), request, run->inference->limited, &retry, &err);
+    run_fail(run, r->step, status, retry, &err);
 }
 
 /* A request that could not run by its step's deadline is sent once more, with all the time that the ensemble's request
@@ -288,7 +287,7 @@ static bool sent_again(struct ensemble_run *run, struct step_request *r, int64_t
         run->status || request->priority == PRIORITY_BEST_EFFORT || request_is_read(request))
         return false;
     bool in_time =
-        query_request_again(run->query, request->step, now_ns, request->deadline_ns,
+        query_request_again(run->query, r->step, now_ns, request->deadline_ns,
                             earlier(whole->deadline_ns - margin_ns, run->query->deadline_ns), &request->deadline_ns);
     request->late_until_ns = whole->late_until_ns > 0 ? run->query->deadline_ns : 0;
     if ((!in_time && !request->late_until_ns) || port_submit(run->inference->home->port, request) < 0)
@@ -297,10 +296,10 @@ static bool sent_again(struct ensemble_run *run, struct step_request *r, int64_t
     return true;
 }
 
-static void failed(struct ensemble_run *run, const struct request *request) {
+static void failed(struct ensemble_run *run, const struct step_request *r) {
     struct sy_error err;
-    error_set(&err, 0, "model '%.100s' failed: %.300s", step_model(run, request->step)->name, request_failure(request));
-    run_fail(run, request->step, 500, false, &err);
+    error_set(&err, 0, "model '%.100s' failed: %.300s", step_model(run, r->step)->name, request_failure(&r->request));
+    run_fail(run, r->step, 500, false, &err);
 }
 
 /* The outputs of a step that has ended. */
@@ -348,39 +347,37 @@ static bool settled(struct ensemble_run *run) {
     return true;
 }
 
-struct inference *ensemble_run_returned(struct request *request) {
-    struct ensemble_run *run = request->run;
+static struct inference *step_returned(struct request *request) {
+    struct step_request *r = container_of(request, struct step_request, request);
+    struct ensemble_run *run = r->run;
     struct query *query = run->query;
-    uint32_t v = request->step;
     int64_t now_ns = clock_now_ns();
 
-    struct step_request *r = container_of(request, struct step_request, request);
     run->read |= request_is_read(request);
     if (sent_again(run, r, now_ns))
         return NULL;
     r->returned = true;
-    if (r->preparation) {
-        preparation_drop(r->preparation); /* if it still goes on */
-        counter_add(&run->inference->home->counters.models[request->model].left_out, request->left_out);
-    }
+    preparation_waited(r->preparation);
     inferences_count(run->inference->home, request, outcome_of(request), now_ns);
     if (request->status == REQUEST_OK) {
         run->start_ns = earlier(run->start_ns, request->run_start_ns);
         run->end_ns = request->run_end_ns > run->end_ns ? request->run_end_ns : run->end_ns;
         /* the answer of a step that ends late is there all the same; steps behind it have no time */
-        query_request_ended(query, v, earlier(now_ns, query->deadline_ns), true);
+        query_request_ended(query, r->step, earlier(now_ns, query->deadline_ns), true);
     } else if (request->status == REQUEST_REFUSED) {
         refused(run, r);
         query_request_refused(query, request->refusal);
     } else {
-        failed(run, request);
-        query_request_ended(query, v, now_ns, false);
+        failed(run, r);
+        query_request_ended(query, r->step, now_ns, false);
     }
-    if (query->ended >> v & 1 && !run->status)
-        step_end(run, v, now_ns);
+    if (query->ended >> r->step & 1 && !run->status)
+        step_end(run, r->step, now_ns);
     go_on(run);
     return settled(run) ? run->inference : NULL;
 }
+
+static const struct request_kind request_step = {.returned = step_returned};
 
 /* ---- from beginning to end ---- */
 
@@ -478,14 +475,31 @@ static uint64_t steps_wanted(const struct ensemble *ensemble, const struct infer
     return steps;
 }
 
-int ensemble_run_begin(struct inference *inference, struct sy_error *err) {
+static void run_free(struct ensemble_run *run) {
+    for (uint32_t v = 0; v < run->ensemble->step_count; v++) {
+        ensemble_step_put(run, v);
+        for (uint32_t n = 0; run->steps[v].outputs && n < run->steps[v].count; n++)
+            preparation_free(request_nth(&run->steps[v], n)->preparation);
+        slab_give(run->steps[v].outputs);
+    }
+    while (run->held > 0)
+        inferences_hold(run->inference->home, run->models[--run->held], -1);
+    if (--run->times->runs == 0 && run->times != run->inference->home->times[run->inference->request.model])
+        free(run->times);
+    atomic_fetch_sub_explicit(&run->plan->runs, 1, memory_order_release); /* with plans_tidy() */
+    slab_give(run);
+}
+
+/* ---- the kind of the ensemble's request ---- */
+
+static int ensemble_submit(struct inference *inference, struct sy_error *err) {
     struct inferences *home = inference->home;
     struct ensemble_run *run = run_make(inference);
     if (!run)
         return error_set(err, 503, "the memory for inputs is exhausted");
     int status = models_find(run, err);
     if (status) {
-        ensemble_run_free(run);
+        run_free(run);
         return status;
     }
     inference->run = run;
@@ -509,30 +523,36 @@ struct inference *ensemble_runs_next(struct inferences *home) {
     return run->inference;
 }
 
-void ensemble_run_cancel(struct ensemble_run *run) {
+static void ensemble_cancel(struct inference *inference) {
+    struct ensemble_run *run = inference->run;
     bool was_over = run->over;
     query_cancel(run->query);
     bool over = settled(run);
     CHECK(was_over || !over); /* while it runs, some request of it is away */
 }
 
-unsigned ensemble_run_result(const struct ensemble_run *run, bool *retry, struct sy_error *err) {
-    if (run->inference->request.status == REQUEST_OK)
-        return 200;
+static unsigned ensemble_failed(const struct inference *inference, bool *retry, struct sy_error *err) {
+    const struct ensemble_run *run = inference->run;
+    if (inference->request.status == REQUEST_OK)
+        return 0;
     *retry = run->retry;
     if (!run->status)
         return (unsigned)error_set(err, 503, "the request was cancelled");
     return (unsigned)error_set(err, (int)run->status, "%s", run->reason.text);
 }
 
-struct labels *ensemble_run_labels(const struct ensemble_run *run, uint32_t output) {
+/* The labels of the ensemble, of the nearest ensemble around the step that gives the output, or of the step's model. */
+static struct labels *ensemble_labels(const struct inference *inference, uint32_t output) {
+    const struct ensemble_run *run = inference->run;
     const struct ensemble *e = run->ensemble;
+    if (inference->model->labels[output])
+        return inference->model->labels[output];
     if (run->plan->labels[output])
         return run->plan->labels[output];
     for (uint32_t t = 0; t < e->tensor_count; t++)
         if (e->tensors[t].output == output) {
             /* not by home->models, which the frontend's thread changes */
-            const struct served_model *models = run->inference->model - run->inference->request.model,
+            const struct served_model *models = inference->model - inference->request.model,
                                       *model = &models[run->models[e->tensors[t].step]];
             const char *name = e->steps[e->tensors[t].step].outputs[e->tensors[t].place].name;
             const struct signature *s = &model->signature;
@@ -542,27 +562,26 @@ struct labels *ensemble_run_labels(const struct ensemble_run *run, uint32_t outp
     return NULL;
 }
 
-bool ensemble_run_is_read(const struct ensemble_run *run) {
-    for (uint32_t v = 0; run->read && v < run->ensemble->step_count; v++)
+static bool ensemble_is_read(const struct inference *inference) {
+    const struct ensemble_run *run = inference->run;
+    for (uint32_t v = 0; run && run->read && v < run->ensemble->step_count; v++)
         for (uint32_t n = 0; run->steps[v].outputs && n < run->query->stages[v].sent; n++)
             if (request_is_read(&request_nth(&run->steps[v], n)->request))
                 return true;
     return false;
 }
 
-void ensemble_run_free(struct ensemble_run *run) {
-    if (!run)
-        return;
-    for (uint32_t v = 0; v < run->ensemble->step_count; v++) {
-        ensemble_step_put(run, v);
-        for (uint32_t n = 0; run->steps[v].outputs && n < run->steps[v].count; n++)
-            preparation_free(request_nth(&run->steps[v], n)->preparation);
-        slab_give(run->steps[v].outputs);
-    }
-    while (run->held > 0)
-        inferences_hold(run->inference->home, run->models[--run->held], -1);
-    if (--run->times->runs == 0 && run->times != run->inference->home->times[run->inference->request.model])
-        free(run->times);
-    atomic_fetch_sub_explicit(&run->plan->runs, 1, memory_order_release); /* with plans_tidy() */
-    slab_give(run);
+static void ensemble_end(struct inference *inference) {
+    if (inference->run)
+        run_free(inference->run);
+    inference->run = NULL;
 }
+
+const struct request_kind request_ensemble = {
+    .submit = ensemble_submit,
+    .cancel = ensemble_cancel,
+    .failed = ensemble_failed,
+    .labels = ensemble_labels,
+    .is_read = ensemble_is_read,
+    .end = ensemble_end,
+};

@@ -11,6 +11,8 @@
 
 struct step_request {
     struct request request;
+    struct ensemble_run *run;
+    uint32_t step;                   /* number of the step */
     struct preparation *preparation; /* preparation of the inputs; NULL: the inputs are used as they are */
     bool returned;                   /* the request has come back for good */
     bool again;                      /* the request was sent once more, with a later deadline */

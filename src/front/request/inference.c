@@ -58,7 +58,7 @@ int inferences_init(struct inferences *home, const struct inferences_config *con
 
 /* Whether a run that was given up may still read what the request holds. */
 static bool is_read(const struct inference *inference) {
-    return request_is_read(&inference->request) || (inference->run && ensemble_run_is_read(inference->run));
+    return inference->request.kind->is_read(inference);
 }
 
 void inferences_destroy(struct inferences *home) {
@@ -92,8 +92,8 @@ void *inference_take(struct inferences *home, int64_t now_ns) {
     taken->model = NULL;
     taken->run = NULL;
     taken->holder = NULL;
-    taken->preparation = NULL;
-    taken->request.preparing = false;
+    taken->request.kind = &request_plain;
+    taken->request.preparing = taken->request.step = false;
     taken->state = INFERENCE_UPLOAD;
     taken->local = taken->cancelled = taken->limited = taken->bulk = taken->slow = false;
     taken->slab = home->slab;
@@ -121,8 +121,8 @@ void inference_blocks_give(struct inference *inference) {
     regions_give(inference); /* the call may lie in one of the blocks */
     if (is_read(inference))  /* inferences_look() does it later, with the slot */
         return;
-    preparation_free(inference->preparation);
-    inference->preparation = NULL;
+    if (inference->request.kind->inputs_give)
+        inference->request.kind->inputs_give(inference);
     while (inference->block_count > 0)
         slab_give(inference->blocks[--inference->block_count]);
     if (inference->blocks != inference->few_blocks)
@@ -154,8 +154,8 @@ static void list_push(struct inferences *home, uint32_t *list, struct inference 
 
 /* Gives back a slot whose inputs nobody reads any more. */
 static void slot_give(struct inferences *home, struct inference *inference) {
-    ensemble_run_free(inference->run);
-    inference->run = NULL;
+    if (inference->request.kind->end)
+        inference->request.kind->end(inference);
     inference_blocks_give(inference);
     if (inference->model)
         inferences_hold(home, inference->request.model, -1);
@@ -175,8 +175,6 @@ void inference_free(struct inference *inference) {
     gauge_add(&home->counters.in_flight, -1);
     if (inference->holder)
         --*inference->holder;
-    if (inference->preparation)
-        preparation_drop(inference->preparation);
     if (is_read(inference)) {
         inference->state = INFERENCE_READ;
         list_push(home, &home->read, inference);
@@ -282,6 +280,93 @@ static int shared_store(struct inference *inference, struct sy_error *err) {
     return 0;
 }
 
+/* ---- kinds of requests that are inferences of one model ---- */
+
+static int inputs_submit(struct inference *inference, struct preparation *preparation, struct sy_error *err) {
+    struct request *request = &inference->request;
+    request->shape_key = inference->call.shape_key;
+    request->work = inference->call.work;
+    request->inputs = inference->call.inputs;
+    request->input_count = inference->model->signature.input_count;
+    return inferences_submit(inference->home, request, preparation, 0, err);
+}
+
+static int plain_submit(struct inference *inference, struct sy_error *err) {
+    return inputs_submit(inference, NULL, err);
+}
+
+static int prepared_submit(struct inference *inference, struct sy_error *err) {
+    int status = preparation_make(inference->home, inference->model, &inference->call, &inference->preparation, err);
+    return status ? status : inputs_submit(inference, inference->preparation, err);
+}
+
+static void plain_cancel(struct inference *inference) {
+    port_cancel(inference->home->port, &inference->request);
+}
+
+static void prepared_cancel(struct inference *inference) {
+    preparation_drop(inference->preparation);
+    plain_cancel(inference);
+}
+
+static struct inference *plain_returned(struct request *request) {
+    return container_of(request, struct inference, request);
+}
+
+static struct inference *prepared_returned(struct request *request) {
+    struct inference *inference = plain_returned(request);
+    preparation_waited(inference->preparation);
+    return inference;
+}
+
+static unsigned plain_failed(const struct inference *inference, bool *retry, struct sy_error *err) {
+    const struct request *request = &inference->request;
+    if (request->status == REQUEST_REFUSED)
+        return refusal_result(inference->model, request, inference->limited, retry, err);
+    if (request->status == REQUEST_FAILED)
+        return (unsigned)error_set(err, 500, "model '%s' failed: %s", inference->model->name, request_failure(request));
+    return 0;
+}
+
+static unsigned prepared_failed(const struct inference *inference, bool *retry, struct sy_error *err) {
+    unsigned status = preparation_failed(inference->preparation, err);
+    return status ? status : plain_failed(inference, retry, err);
+}
+
+static struct labels *model_labels(const struct inference *inference, uint32_t output) {
+    return inference->model->labels[output];
+}
+
+static bool inputs_are_read(const struct inference *inference) {
+    return request_is_read(&inference->request);
+}
+
+static void prepared_inputs_give(struct inference *inference) {
+    preparation_free(inference->preparation);
+    inference->preparation = NULL;
+}
+
+const struct request_kind request_plain = {
+    .submit = plain_submit,
+    .cancel = plain_cancel,
+    .returned = plain_returned,
+    .failed = plain_failed,
+    .labels = model_labels,
+    .is_read = inputs_are_read,
+    .shares_outputs = true,
+};
+
+static const struct request_kind request_prepared = {
+    .submit = prepared_submit,
+    .cancel = prepared_cancel,
+    .returned = prepared_returned,
+    .failed = prepared_failed,
+    .labels = model_labels,
+    .is_read = inputs_are_read,
+    .inputs_give = prepared_inputs_give,
+    .shares_outputs = true,
+};
+
 /* ---- the way to the scheduler and back ---- */
 
 /* The time for which a request may wait and run once its inputs are there, if the server has chosen its SLO. Such an
@@ -367,43 +452,34 @@ unsigned inference_late(struct inference *inference, const char *words, size_t b
     return refusal_result(inference->model, request, limited, &retry, err);
 }
 
+int inferences_submit(struct inferences *home, struct request *request, struct preparation *preparation,
+                      int64_t deadline_most_ns, struct sy_error *err) {
+    int rc = preparation ? preparation_submit(home, request, preparation, deadline_most_ns)
+                         : port_submit(home->port, request);
+    if (rc == -EFAULT)
+        return error_set(err, 500, "an input lies where no accelerator can read it");
+    if (rc == -ENOBUFS)
+        return error_set(err, 503, "the inputs of %d requests are being prepared, as many as may", PREPARATIONS_MAX);
+    if (rc < 0)
+        return error_set(err, 503, "this frontend has as many %srequests outstanding as it may: %u",
+                         rc == -EBUSY ? "best-effort " : "", port_most(home->port, rc == -EBUSY));
+    return 0;
+}
+
 unsigned inference_submit(struct inference *inference, int64_t limit_ns, struct sy_error *err) {
-    const struct infer_call *call = &inference->call;
     const struct served_model *model = inference->model;
     struct request *request = &inference->request;
     if (limit_ns > 0 &&
         limit_ns <= clock_now_ns()) /* nobody waits for the answer, so the scheduler should not even see the request */
         return (unsigned)error_set(err, 504, "the client's deadline passed before the request was there");
     deadline_set(inference, limit_ns);
+    request->items = inference->call.items;
+    request->kind = model->ensemble ? &request_ensemble : model->prepared ? &request_prepared : &request_plain;
     int status = shared_fetch(inference, err);
+    if (!status)
+        status = request->kind->submit(inference, err);
     if (status)
         return (unsigned)status;
-    request->items = call->items;
-    request->run = NULL;
-    if (model->ensemble) {
-        if ((status = ensemble_run_begin(inference, err)))
-            return (unsigned)status;
-        inference->state = INFERENCE_RUNNING;
-        inference->home->running++;
-        return 0;
-    }
-    if (model->prepared &&
-        (status = preparation_make(inference->home, model, &inference->call, &inference->preparation, err)))
-        return (unsigned)status;
-    request->shape_key = call->shape_key;
-    request->work = call->work;
-    request->inputs = call->inputs;
-    request->input_count = model->signature.input_count;
-    int rc = inference->preparation ? preparation_submit(inference->home, request, inference->preparation, 0)
-                                    : port_submit(inference->home->port, request);
-    if (rc == -EFAULT)
-        return (unsigned)error_set(err, 500, "an input lies where no accelerator can read it");
-    if (rc == -ENOBUFS)
-        return (unsigned)error_set(err, 503, "the inputs of %d requests are being prepared, as many as may",
-                                   PREPARATIONS_MAX);
-    if (rc < 0)
-        return (unsigned)error_set(err, 503, "this frontend has as many %srequests outstanding as it may: %u",
-                                   rc == -EBUSY ? "best-effort " : "", port_most(inference->home->port, rc == -EBUSY));
     inference->state = INFERENCE_RUNNING;
     inference->home->running++;
     return 0;
@@ -413,12 +489,7 @@ void inference_cancel(struct inference *inference) {
     if (inference->state != INFERENCE_RUNNING || inference->cancelled)
         return;
     inference->cancelled = true;
-    if (inference->preparation)
-        preparation_drop(inference->preparation);
-    if (inference->run)
-        ensemble_run_cancel(inference->run);
-    else
-        port_cancel(inference->home->port, &inference->request);
+    inference->request.kind->cancel(inference);
 }
 
 void inferences_cancel(struct inferences *home) {
@@ -437,13 +508,11 @@ struct inference *inferences_next(struct inferences *home) {
     struct inference *inference = ensemble_runs_next(home);
     for (struct request *request; !inference && (request = port_next(home->port));) {
         count_refused(home, request);
-        inference = request->run ? ensemble_run_returned(request) : container_of(request, struct inference, request);
+        inference = request->kind->returned(request);
     }
     if (!inference)
         return NULL;
     CHECK_EQ(inference->state, INFERENCE_RUNNING);
-    if (inference->preparation)
-        counter_add(&home->counters.models[inference->request.model].left_out, inference->request.left_out);
     home->running--;
     inference->state = INFERENCE_FINISHED;
     return inference;
@@ -452,30 +521,18 @@ struct inference *inferences_next(struct inferences *home) {
 unsigned inference_result(struct inference *inference, bool *retry, struct sy_error *err) {
     const struct request *request = &inference->request;
     *retry = false;
-    if (inference->run) {
-        unsigned status = ensemble_run_result(inference->run, retry, err);
-        if (status != 200)
-            return status;
-    }
-    unsigned failed = inference->preparation ? preparation_failed(inference->preparation, err) : 0;
+    unsigned failed = request->kind->failed(inference, retry, err);
     if (failed)
         return failed;
-    if (request->status == REQUEST_REFUSED)
-        return refusal_result(inference->model, request, inference->limited, retry, err);
-    if (request->status == REQUEST_FAILED)
-        return (unsigned)error_set(err, 500, "model '%s' failed: %s", inference->model->name, request_failure(request));
-    struct labels *labels[TENSORS_MAX];
-    for (uint32_t i = 0; i < inference->model->signature.output_count; i++) {
-        labels[i] = inference->model->labels[i];
-        if (!labels[i] && inference->run)
-            labels[i] = ensemble_run_labels(inference->run, i);
+    if (inference->call.classified) {
+        struct labels *labels[TENSORS_MAX];
+        for (uint32_t i = 0; i < inference->model->signature.output_count; i++)
+            labels[i] = request->kind->labels(inference, i);
+        int rc = classify_outputs(&inference->call, inference->model, labels, request->block->outputs,
+                                  request->block->output_count, request->first_item, &inference->classes, err);
+        if (rc < 0)
+            return rc == -E2BIG ? 400 : 500;
     }
-    int rc = inference->call.classified
-                 ? classify_outputs(&inference->call, inference->model, labels, request->block->outputs,
-                                    request->block->output_count, request->first_item, &inference->classes, err)
-                 : 0;
-    if (rc < 0)
-        return rc == -E2BIG ? 400 : 500;
     int status = inference->region_count > 0 ? shared_store(inference, err) : 0;
     return status ? (unsigned)status : 200;
 }
@@ -490,7 +547,7 @@ void inference_detach(struct inference *inference) {
     struct output_block *block = inference->request.block;
     struct infer_answer *answer = &inference->answer;
     size_t batch = 0, own = 0;
-    if (!block || inference->run || inference->packed.length > 0)
+    if (!block || !inference->request.kind->shares_outputs || inference->packed.length > 0)
         return;
     for (uint32_t i = 0; i < block->output_count; i++)
         batch += block->outputs[i].bytes;

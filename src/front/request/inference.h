@@ -16,6 +16,7 @@
 #include "front/request/infer_call.h"
 #include "front/request/infer_counters.h"
 #include "front/request/port.h"
+#include "front/request/request_kind.h"
 #include "front/request/shared_memory.h"
 #include "model/repository/model_index.h"
 #include "sched/plan/pipeline.h"
@@ -39,8 +40,10 @@ enum inference_state {
 
 struct inference {
     struct inferences *home;
-    struct ensemble_run *run;         /* run of the ensemble, once its request was submitted; else NULL */
-    struct preparation *preparation;  /* preparation of the inputs; NULL: the inputs are used as the client sent them */
+    union {                              /* by the request's kind; NULL: not submitted */
+        struct ensemble_run *run;        /* of an ensemble */
+        struct preparation *preparation; /* of a prepared one */
+    };
     const struct served_model *model; /* model of the request; NULL: not known yet, or the slot serves something else */
     enum inference_state state;
     bool local;         /* the client is on this machine, and may name shared memory */
@@ -147,6 +150,10 @@ unsigned inference_late(struct inference *inference, const char *words, size_t b
 /* Submits a request whose `call` is filled; inputs in shared memory are read first. Its deadline comes from its timeout
  * or its model's SLO, or is `limit_ns` if that is earlier (0: none). 0: RUNNING; or a status with a sentence. */
 unsigned inference_submit(struct inference *inference, int64_t limit_ns, struct sy_error *err);
+/* Submits a request of a client or of a step. `preparation`: of its inputs; NULL: they are there. The preparation may
+ * move the request's deadline, up to deadline_most_ns (0: it may not). 0; or a status with a sentence. */
+int inferences_submit(struct inferences *home, struct request *request, struct preparation *preparation,
+                      int64_t deadline_most_ns, struct sy_error *err);
 /* The client no longer waits for the inference, or, with inferences_cancel(), for any inference. A cancelled inference
  * still comes back. Does nothing unless RUNNING. */
 void inference_cancel(struct inference *inference);

@@ -27,23 +27,39 @@
 #define REFUSED_UNTIL_RELAX 16
 #define RELAX_EVERY_NS      (100 * NS_PER_MS)
 
+/* A request from port_submit() until its slot is free again. */
+struct port_request {
+    struct request *request;
+    int64_t deadline_ns;       /* deadline for the scheduler: the request's less the reply margin */
+    struct port_request *next; /* next one in the list of requests that ended while held */
+    uint32_t submission;       /* number of the slot's last submission, also while the slot is free */
+    uint8_t breaks;            /* accelerators that failed while they ran the request */
+    uint8_t absent;            /* accelerators that gave the request back, since its model was not resident */
+    uint8_t misfits;           /* backends that gave the request back, since they do not take its inputs */
+    uint8_t gone;              /* backends that were lost while they had the request */
+    bool cancelled;            /* port_cancel() was called */
+    bool alone;                /* the request may have made a batch fail, so it shares no run any more */
+    bool back;                 /* the request has come back; its inputs are still used */
+    bool held;                 /* the request waits here for its inputs; the scheduler does not have it */
+    bool unprepared;           /* the inputs will never be there */
+};
+
 struct port {
     struct wiring *wiring;
     uint32_t index;
-    uint32_t outstanding;    /* requests that have not come back, or are still read (request_is_read()) */
-    uint32_t best_effort;    /* best-effort requests that have not come back */
-    bool *model_rung;        /* [model_threads] the thread has messages of this turn */
-    uint32_t sent;           /* messages of this turn */
-    uint32_t turn;           /* ring that port_next() looks at next */
-    bool unflushed;          /* port_next() has sent something */
-    struct request *over;    /* requests that ended while they were held, linked by over_next */
-    struct margin reply;     /* reply margin */
-    uint32_t refused_in_row; /* refusals since the last reply that was measured */
-    int64_t relaxed_ns;      /* time at which REFUSED_UNTIL_RELAX was reached, or the margin was last relaxed */
+    uint32_t outstanding;      /* requests that have not come back, or are still read (request_is_read()) */
+    uint32_t best_effort;      /* best-effort requests that have not come back */
+    bool *model_rung;          /* [model_threads] the thread has messages of this turn */
+    uint32_t sent;             /* messages of this turn */
+    uint32_t turn;             /* ring that port_next() looks at next */
+    bool unflushed;            /* port_next() has sent something */
+    struct port_request *over; /* requests that ended while they were held */
+    struct margin reply;       /* reply margin */
+    uint32_t refused_in_row;   /* refusals since the last reply that was measured */
+    int64_t relaxed_ns;        /* time at which REFUSED_UNTIL_RELAX was reached, or the margin was last relaxed */
     /* arrays by slot, [wiring->port_requests] each */
-    struct request **requests;
+    struct port_request *requests;
     struct request_card *cards;
-    uint32_t *submissions;     /* number of the slot's last submission */
     struct siphash_key secret; /* key by which submission numbers are drawn */
     uint64_t drawn;            /* count of the submission numbers drawn */
     uint32_t *free;            /* unused slots from index `outstanding` on; that one is taken next */
@@ -81,11 +97,9 @@ struct port *port_create(struct wiring *wiring, uint32_t index, int64_t reply_ma
     port->index = index;
     port->model_rung = calloc(wiring->model_threads, sizeof(bool));
     port->requests = calloc(most, sizeof(*port->requests));
-    port->submissions = calloc(most, sizeof(*port->submissions));
     port->free = calloc(most, sizeof(*port->free));
     port->cards = cards_allocate(port);
-    if (!port->model_rung || !port->requests || !port->submissions || !port->free || !port->cards ||
-        siphash_key_draw(&port->secret) < 0) {
+    if (!port->model_rung || !port->requests || !port->free || !port->cards || siphash_key_draw(&port->secret) < 0) {
         port_destroy(port);
         return NULL;
     }
@@ -101,7 +115,6 @@ void port_destroy(struct port *port) {
         return;
     cards_free(port);
     free(port->free);
-    free(port->submissions);
     free(port->requests);
     free(port->model_rung);
     free(port);
@@ -177,21 +190,26 @@ static uint32_t submission_draw(struct port *port, uint32_t last) {
     return drawn == last ? submission_next(drawn) : drawn;
 }
 
-static int card_write(struct port *port, const struct request *request) {
+static struct port_request *port_request_of(const struct port *port, const struct request *request) {
+    return &port->requests[request->slot];
+}
+
+static int card_write(struct port *port, struct port_request *r) {
+    const struct request *request = r->request;
     struct request_card *card = &port->cards[request->slot];
     int rc = 0;
 
     if (request->input_count > CARD_INPUTS)
         card->more = cards_more(port->cards, port->wiring->port_requests, request->slot);
     for (uint32_t i = 0; i < request->input_count && rc == 0; i++)
-        rc = input_place(port, card_input_at(card, i), &request->inputs[i], request->run);
-    port->submissions[request->slot] = submission_draw(port, port->submissions[request->slot]);
-    card->handle = handle_of(port->index, request->slot, port->submissions[request->slot]);
+        rc = input_place(port, card_input_at(card, i), &request->inputs[i], request->step);
+    r->submission = submission_draw(port, r->submission);
+    card->handle = handle_of(port->index, request->slot, r->submission);
     card->deadline_ns = request->deadline_ns;
     card->items = request->items;
     card->work = request->work;
     card->delay = request->delay;
-    card->alone = request->alone;
+    card->alone = r->alone;
     /* published with the message. If the inputs are prepared meanwhile, port_prepared() clears it again */
     atomic_store_explicit(&card->unready, request->preparing, memory_order_relaxed);
     card->suffix = port->wiring->suffix_of_served ? port->wiring->suffix_of_served[request->model] : 0;
@@ -201,18 +219,19 @@ static int card_write(struct port *port, const struct request *request) {
 
 /* Another process that reads the inputs without asking (cluster/roles/landing.h) looks at the card's handle afterwards:
  * the handle is cleared before the inputs' memory is used for anything else. */
-static void slot_give(struct port *port, struct request *request) {
+static void slot_give(struct port *port, const struct port_request *r) {
+    uint32_t slot = (uint32_t)(r - port->requests);
     if (port_is_visible(port)) {
-        port->cards[request->slot].handle = 0;
+        port->cards[slot].handle = 0;
         atomic_thread_fence(memory_order_release);
     }
-    port->requests[request->slot] = NULL;
-    port->free[--port->outstanding] = request->slot;
+    port->free[--port->outstanding] = slot;
 }
 
 /* ---- to the scheduler ---- */
 
-static void port_send(struct port *port, const struct request *request, enum request_message_kind kind) {
+static void port_send(struct port *port, const struct port_request *r, enum request_message_kind kind) {
+    const struct request *request = r->request;
     struct wiring *w = port->wiring;
     uint32_t model = wiring_host(w, request->model), thread = w->thread_of_served[model];
     struct ring *ring = wiring_requests(w, port->index, thread);
@@ -222,7 +241,7 @@ static void port_send(struct port *port, const struct request *request, enum req
     *message = (struct request_message){
         .handle = port->cards[request->slot].handle,
         .arrival_ns = request->arrival_ns,
-        .deadline_ns = request->deadline_sched_ns,
+        .deadline_ns = r->deadline_ns,
         .shape_key = request->shape_key,
         .work = request->work,
         .model = model,
@@ -232,7 +251,7 @@ static void port_send(struct port *port, const struct request *request, enum req
         .priority = request->priority,
         .ready_ns = request->preparing ? request->ready_ns : 0,
         .batch_most = request->batch_most,
-        .doubtful = request->gone >= REQUEST_GONE_DOUBTFUL,
+        .doubtful = r->gone >= REQUEST_GONE_DOUBTFUL,
     };
     ring_push(ring);
     port->model_rung[thread] = true;
@@ -247,25 +266,30 @@ int64_t port_reply_margin_ns(const struct port *port, const struct request *requ
 }
 
 static int64_t scheduler_deadline(const struct port *port, const struct request *request) {
-    return request->deadline_ns - (request->run ? 0 : port_reply_margin_ns(port, request));
+    return request->deadline_ns - (request->step ? 0 : port_reply_margin_ns(port, request));
 }
 
 /* Hands a request over to the scheduler, or holds it back until its inputs are there. The scheduler gets a request
  * before its inputs are there only the first time, and only where promises are known: not with central policies, nor as
  * best effort. */
-static void hand_over(struct port *port, struct request *request, bool again) {
-    request->held = request->preparing && (again || port->wiring->central || request->priority == PRIORITY_BEST_EFFORT);
-    if (!request->held)
-        port_send(port, request, REQUEST_ARRIVED);
+static void hand_over(struct port *port, struct port_request *r, bool again) {
+    const struct request *request = r->request;
+    r->held = request->preparing && (again || port->wiring->central || request->priority == PRIORITY_BEST_EFFORT);
+    if (!r->held)
+        port_send(port, r, REQUEST_ARRIVED);
+}
+
+static void refuse(struct request *request, enum refusal refusal) {
+    request->status = REQUEST_REFUSED;
+    request->refusal = refusal;
 }
 
 /* A request that was held has ended: port_next() gives it back. */
-static void held_over(struct port *port, struct request *request, enum refusal refusal) {
-    request->held = false;
-    request->status = REQUEST_REFUSED;
-    request->refusal = refusal;
-    request->over_next = port->over;
-    port->over = request;
+static void held_over(struct port *port, struct port_request *r, enum refusal refusal) {
+    r->held = false;
+    refuse(r->request, refusal);
+    r->next = port->over;
+    port->over = r;
 }
 
 int port_submit(struct port *port, struct request *request) {
@@ -277,35 +301,34 @@ int port_submit(struct port *port, struct request *request) {
     request->slot = port->free[port->outstanding];
     request->status = REQUEST_FAILED;
     request->block = NULL;
-    request->cancelled = request->alone = false;
-    request->breaks = request->absent = request->misfits = request->gone = 0;
-    request->readers = request->preparing;
-    request->back = request->unprepared = false;
+    request->readers = 0;
     request->left_out = 0;
-    request->deadline_sched_ns = scheduler_deadline(port, request);
-    int rc = card_write(port, request);
-    if (rc < 0) {
-        request->readers = 0;
+    struct port_request *r = port_request_of(port, request);
+    *r = (struct port_request){
+        .request = request, .deadline_ns = scheduler_deadline(port, request), .submission = r->submission};
+    int rc = card_write(port, r);
+    if (rc < 0)
         return rc;
-    }
-    port->requests[request->slot] = request;
+    request->readers = request->preparing;
     port->outstanding++;
     port->best_effort += best_effort;
-    hand_over(port, request, false);
+    hand_over(port, r, false);
     return 0;
 }
 
 void port_cancel(struct port *port, struct request *request) {
-    request->cancelled = true;
-    if (request->held)
-        held_over(port, request, REFUSAL_CANCELLED);
-    else if (!request->unprepared) /* it is cancelled already */
-        port_send(port, request, REQUEST_CANCELLED);
+    struct port_request *r = port_request_of(port, request);
+    r->cancelled = true;
+    if (r->held)
+        held_over(port, r, REFUSAL_CANCELLED);
+    else if (!r->unprepared) /* it is cancelled already */
+        port_send(port, r, REQUEST_CANCELLED);
 }
 
 void port_give_up(struct port *port, struct request *request) {
-    if (request->held)
-        held_over(port, request, REFUSAL_UNPREPARED);
+    struct port_request *r = port_request_of(port, request);
+    if (r->held)
+        held_over(port, r, REFUSAL_UNPREPARED);
 }
 
 _Atomic uint8_t *port_unready(const struct port *port, const struct request *request) {
@@ -334,74 +357,71 @@ void port_flush(struct port *port) {
 
 /* Sends a request once more that the scheduler has given back. The ring has room: the messages about this request have
  * been read, except perhaps a cancellation. */
-static void send_again(struct port *port, struct request *request) {
-    int rc = card_write(port, request);
+static void send_again(struct port *port, struct port_request *r) {
+    int rc = card_write(port, r);
     CHECK_EQ(rc, 0); /* the inputs have not moved */
-    hand_over(port, request, true);
+    hand_over(port, r, true);
     port->unflushed = true;
 }
 
 /* A request that missed a deadline which nobody asked for goes on as best effort: it delays no request that is in time,
  * and no longer counts as in time. (Central policies know no best effort, and would plan for it again.) True if it was
  * sent. */
-static bool waits_on(struct port *port, struct request *request) {
-    if (request->late_until_ns == 0 || request->cancelled || request->unprepared ||
-        request->priority == PRIORITY_BEST_EFFORT || port->wiring->central ||
-        port->best_effort >= port_most(port, true))
+static bool waits_on(struct port *port, struct port_request *r) {
+    struct request *request = r->request;
+    if (request->late_until_ns == 0 || r->cancelled || r->unprepared || request->priority == PRIORITY_BEST_EFFORT ||
+        port->wiring->central || port->best_effort >= port_most(port, true))
         return false;
     request->priority = PRIORITY_BEST_EFFORT;
     request->deadline_ns = request->late_until_ns;
-    request->deadline_sched_ns = scheduler_deadline(port, request);
+    r->deadline_ns = scheduler_deadline(port, request);
     port->best_effort++;
-    send_again(port, request);
+    send_again(port, r);
     return true;
-}
-
-static void refuse(struct request *request, enum refusal refusal) {
-    request->status = REQUEST_REFUSED;
-    request->refusal = refusal;
 }
 
 /* Whether a request that an accelerator gave back without a result was sent to the scheduler again; else it is refused,
  * or has failed. */
-static bool sent_again(struct port *port, struct request *request, bool unready) {
+static bool sent_again(struct port *port, struct port_request *r, bool unready) {
+    struct request *request = r->request;
     char sentence[96];
 
-    if (request->cancelled) {
+    if (r->cancelled) {
         refuse(request, REFUSAL_CANCELLED);
-    } else if (request->unprepared) {
+    } else if (r->unprepared) {
         refuse(request, REFUSAL_UNPREPARED);
-    } else if (request->breaks >= REQUEST_BREAKS_MAX) {
+    } else if (r->breaks >= REQUEST_BREAKS_MAX) {
         request->status = REQUEST_FAILED;
         snprintf(sentence, sizeof(sentence),
-                 "%u accelerators failed while they ran this request; it is not sent to another", request->breaks);
+                 "%u accelerators failed while they ran this request; it is not sent to another", r->breaks);
         request->block = output_block_failed(sentence);
-    } else if (request->misfits >= REQUEST_MISFIT_MAX) {
+    } else if (r->misfits >= REQUEST_MISFIT_MAX) {
         request->status = REQUEST_FAILED;
         request->block = output_block_failed("backends do not take its inputs: they are larger than their batches "
                                              "(max_batch) or their memory (--inputs-max-mib)");
-    } else if (request->gone >= REQUEST_GONE_MAX) {
+    } else if (r->gone >= REQUEST_GONE_MAX) {
         request->status = REQUEST_FAILED;
         snprintf(sentence, sizeof(sentence),
-                 "%u backends were lost while they had this request; it is not sent to another", request->gone);
+                 "%u backends were lost while they had this request; it is not sent to another", r->gone);
         request->block = output_block_failed(sentence);
-    } else if (request->absent >= REQUEST_ABSENT_MAX) {
+    } else if (r->absent >= REQUEST_ABSENT_MAX) {
         refuse(request, REFUSAL_STRANDED);
-    } else if (clock_now_ns() <= request->deadline_sched_ns) {
-        send_again(port, request);
+    } else if (clock_now_ns() <= r->deadline_ns) {
+        send_again(port, r);
         return true;
-    } else if (waits_on(port, request)) {
+    } else if (waits_on(port, r)) {
         return true;
     } else {
-        refuse(request, unready                                                ? REFUSAL_UNPREPARED
-                        : request->alone && !request->breaks && !request->gone ? REFUSAL_DEADLINE
-                                                                               : REFUSAL_LOST);
+        refuse(request, unready                              ? REFUSAL_UNPREPARED
+                        : r->alone && !r->breaks && !r->gone ? REFUSAL_DEADLINE
+                                                             : REFUSAL_LOST);
     }
     return false;
 }
 
 /* Takes a result; whether the request is finished. */
-static bool result_take(struct port *port, struct request *request, const struct result_message *message) {
+static bool result_take(struct port *port, struct port_request *r, const struct result_message *message) {
+    struct request *request = r->request;
     request->status = message->status;
     request->refusal = message->refusal;
     request->block = message->block;
@@ -410,80 +430,81 @@ static bool result_take(struct port *port, struct request *request, const struct
     request->run_start_ns = message->run_start_ns;
     request->run_end_ns = message->run_end_ns;
     if (message->status == REQUEST_LOST) {
-        request->gone = (uint8_t)(request->gone + message->gone);
-        request->alone |= message->suspect || request->gone >= REQUEST_GONE_DOUBTFUL;
-        request->breaks = (uint8_t)(request->breaks + message->broke);
-        request->absent = (uint8_t)(request->absent + message->absent);
-        request->misfits = (uint8_t)(request->misfits + message->misfit);
+        r->gone = (uint8_t)(r->gone + message->gone);
+        r->alone |= message->suspect || r->gone >= REQUEST_GONE_DOUBTFUL;
+        r->breaks = (uint8_t)(r->breaks + message->broke);
+        r->absent = (uint8_t)(r->absent + message->absent);
+        r->misfits = (uint8_t)(r->misfits + message->misfit);
         request->readers += message->read;
         request->left_out += message->unready;
-        return !sent_again(port, request, message->unready);
+        return !sent_again(port, r, message->unready);
     }
     bool late = message->status == REQUEST_REFUSED && message->refusal == REFUSAL_DEADLINE;
-    return !late || !waits_on(port, request);
+    return !late || !waits_on(port, r);
 }
 
 /* A hanging run or a preparation that used this request's inputs is over. After the last one the slot, which was kept
  * for it, is given back. */
-static void released(struct port *port, struct request *request) {
-    request->readers--;
-    if (request->readers == 0 && request->back)
-        slot_give(port, request);
+static void released(struct port *port, struct port_request *r) {
+    if (--r->request->readers == 0 && r->back)
+        slot_give(port, r);
 }
 
 /* Tells the scheduler that the inputs are there; without this hint it goes by the promise. The hint is left out where
  * it could take the room of a message that must be sent. */
-static void ready_tell(struct port *port, const struct request *request) {
+static void ready_tell(struct port *port, const struct port_request *r) {
     struct wiring *w = port->wiring;
-    struct ring *ring = wiring_requests(w, port->index, w->thread_of_served[wiring_host(w, request->model)]);
+    struct ring *ring = wiring_requests(w, port->index, w->thread_of_served[wiring_host(w, r->request->model)]);
     if (ring_fits(ring, MESSAGES_A_REQUEST * w->port_requests + 1)) {
-        port_send(port, request, REQUEST_READY);
+        port_send(port, r, REQUEST_READY);
         port->unflushed = true;
     }
 }
 
 /* The inputs of a request that was held are there. */
-static void held_ready(struct port *port, struct request *request) {
-    if (clock_now_ns() <= request->deadline_sched_ns)
-        send_again(port, request);
-    else if (!waits_on(port, request))
-        held_over(port, request, REFUSAL_UNPREPARED);
+static void held_ready(struct port *port, struct port_request *r) {
+    if (clock_now_ns() <= r->deadline_ns)
+        send_again(port, r);
+    else if (!waits_on(port, r))
+        held_over(port, r, REFUSAL_UNPREPARED);
 }
 
 void port_prepared(struct port *port, struct request *request, bool ready) {
+    struct port_request *r = port_request_of(port, request);
     request->preparing = false;
-    request->unprepared = !ready;
-    if (request->back) {
-        released(port, request);
+    r->unprepared = !ready;
+    if (r->back) {
+        released(port, r);
         return;
     }
     request->readers--;
     if (ready)
         atomic_store_explicit(port_unready(port, request), 0, memory_order_release); /* with request_unready() */
-    if (request->held)
-        ready ? held_ready(port, request) : held_over(port, request, REFUSAL_UNPREPARED);
+    if (r->held)
+        ready ? held_ready(port, r) : held_over(port, r, REFUSAL_UNPREPARED);
     else if (ready)
-        ready_tell(port, request);
-    else if (!request->cancelled)
-        port_send(port, request, REQUEST_CANCELLED);
+        ready_tell(port, r);
+    else if (!r->cancelled)
+        port_send(port, r, REQUEST_CANCELLED);
 }
 
-static struct request *next_done(struct port *port, uint32_t executor) {
+static struct port_request *next_done(struct port *port, uint32_t executor) {
     struct ring *ring = wiring_results(port->wiring, executor, port->index);
-    const struct result_message *slot;
+    const struct result_message *next;
 
-    while ((slot = ring_peek(ring))) {
-        struct result_message message = *slot;
-        struct request *request = port->requests[handle_slot(message.handle)];
+    while ((next = ring_peek(ring))) {
+        struct result_message message = *next;
+        uint32_t slot = handle_slot(message.handle);
+        struct port_request *r = &port->requests[slot];
         ring_pop(ring);
         ring_release(ring);
         if (message.status == REQUEST_RELEASED) {
-            released(port, request);
+            released(port, r);
             continue;
         }
-        CHECK_EQ(message.handle, port->cards[request->slot].handle);
-        if (result_take(port, request, &message))
-            return request;
+        CHECK_EQ(message.handle, port->cards[slot].handle);
+        if (result_take(port, r, &message))
+            return r;
     }
     return NULL;
 }
@@ -506,38 +527,33 @@ static bool ran_out_of_time(const struct port *port, enum refusal reason) {
     return reason == REFUSAL_DEADLINE || reason == REFUSAL_UNSCHEDULED || (reason == REFUSAL_STRANDED && frontend);
 }
 
-static struct request *next_refused(struct port *port, uint32_t thread) {
+static struct port_request *next_refused(struct port *port, uint32_t thread) {
     struct ring *ring = wiring_refusals(port->wiring, thread, port->index);
     const struct refusal_message *message;
 
     while ((message = ring_peek(ring))) {
-        struct request *request = port->requests[handle_slot(message->handle)];
+        struct port_request *r = &port->requests[handle_slot(message->handle)];
+        struct request *request = r->request;
         CHECK_EQ(message->handle, port->cards[request->slot].handle);
-        refuse(request, request->unprepared ? REFUSAL_UNPREPARED : message->reason);
+        refuse(request, r->unprepared ? REFUSAL_UNPREPARED : message->reason);
         count_refused(port);
         ring_pop(ring);
         ring_release(ring);
-        if (ran_out_of_time(port, request->refusal) && waits_on(port, request))
+        if (ran_out_of_time(port, request->refusal) && waits_on(port, r))
             continue;
         if (request->refusal == REFUSAL_DEADLINE && request->preparing && clock_now_ns() >= request->ready_ns)
             refuse(request, REFUSAL_UNPREPARED); /* the promise was not kept */
-        return request;
+        return r;
     }
     return NULL;
 }
 
-static struct request *next_over(struct port *port) {
-    struct request *request = port->over;
-    if (request)
-        port->over = request->over_next;
-    return request;
-}
-
-static struct request *request_back(struct port *port, struct request *request) {
+static struct request *request_back(struct port *port, struct port_request *r) {
+    struct request *request = r->request;
     port->best_effort -= request->priority == PRIORITY_BEST_EFFORT;
-    request->back = true;
+    r->back = true;
     if (!request_is_read(request))
-        slot_give(port, request);
+        slot_give(port, r);
     return request;
 }
 
@@ -545,14 +561,16 @@ struct request *port_next(struct port *port) {
     uint32_t executors = port->wiring->executors, rings = executors + port->wiring->model_threads;
 
     for (uint32_t i = 0; i < rings; i++, port->turn = (port->turn + 1) % rings) {
-        struct request *request =
+        struct port_request *r =
             port->turn < executors ? next_done(port, port->turn) : next_refused(port, port->turn - executors);
-        if (request) /* the same ring again next time: its line is in the cache */
-            return request_back(port, request);
+        if (r) /* the same ring again next time: its line is in the cache */
+            return request_back(port, r);
     }
-    struct request *over = next_over(port);
-    if (over)
+    struct port_request *over = port->over;
+    if (over) {
+        port->over = over->next;
         return request_back(port, over);
+    }
     if (port->unflushed)
         port_flush(port);
     return NULL;

@@ -5,6 +5,19 @@
 #include "core/system/doorbell.h"
 #include "front/request/request.h"
 
+/* A request whose runs have broken so many accelerators is not sent to another. */
+#define REQUEST_BREAKS_MAX 2
+/* A request that so many accelerators have given back, because its model was not resident, is not sent to another. */
+#define REQUEST_ABSENT_MAX 3
+/* A request whose inputs so many backends did not take is not sent to another. */
+#define REQUEST_MISFIT_MAX 3
+/* A request that so many backends had when they were lost is not sent to another: it may be the cause, and would end
+ * all of them. */
+#define REQUEST_GONE_MAX 3
+/* A request that so many backends had when they were lost runs alone from then on. After one lost backend it does not:
+ * if a backend ends for another reason, all its requests would run one by one. */
+#define REQUEST_GONE_DOUBTFUL 2
+
 struct margin;
 struct port;
 struct wiring;
@@ -21,10 +34,9 @@ bool port_is_visible(const struct port *port);
 /* Whether inputs should lie in memory that a device may read in place (`pinned` of slab_create_visible()). */
 bool port_is_pinned(const struct port *port);
 
-/* Submits a request of a client, or of a step of an ensemble: the deadline of a step's request excludes the way back
- * already, and its inputs may lie anywhere in this process. The request's memory stays in place until it comes back. 0;
- * -EAGAIN: too many requests are outstanding; -EBUSY: too many best-effort ones are; -EFAULT: an input lies in no
- * region. The scheduler sees the request at port_flush(). */
+/* Submits a request, whose memory stays in place until it comes back. 0; -EAGAIN: too many requests are outstanding;
+ * -EBUSY: too many best-effort ones are; -EFAULT: an input lies in no region. The scheduler sees the request at
+ * port_flush(). */
 int port_submit(struct port *port, struct request *request);
 /* The inputs of a request that was submitted with `preparing` are there. `ready` false: they never will be, and the
  * request comes back, refused with REFUSAL_UNPREPARED. Until this call, request_is_read() is true. port_unready()

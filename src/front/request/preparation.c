@@ -314,8 +314,15 @@ void preparation_drop(struct preparation *p) {
         preparer_drop(p->inferences->preparer, p);
 }
 
+void preparation_waited(struct preparation *p) {
+    if (!p)
+        return;
+    counter_add(&p->inferences->counters.models[p->request->model].left_out, p->request->left_out);
+    preparation_drop(p);
+}
+
 unsigned preparation_failed(const struct preparation *p, struct sy_error *err) {
-    if (!p->over || (p->end != PREPARATION_BAD && p->end != PREPARATION_FAILED))
+    if (!p || !p->over || (p->end != PREPARATION_BAD && p->end != PREPARATION_FAILED))
         return 0;
     return (unsigned)error_set(err, p->end == PREPARATION_BAD ? 400 : 500, "%s", p->error.text);
 }

@@ -20,8 +20,9 @@ struct served_model;
  * Else a status with a sentence: 400 for an image, 503 for memory, 501 if nobody prepares inputs. */
 int preparation_make(struct inferences *home, const struct served_model *model, struct infer_call *call,
                      struct preparation **made, struct sy_error *err);
-/* Submits the request and its preparation. The request's deadline moves by the promised time of the preparation, up to
- * deadline_most_ns (0: it does not move). Returns as port_submit(), or -ENOBUFS: PREPARATIONS_MAX are under way. */
+/* Submits the request and its preparation, for inferences_submit(). The request's deadline moves by the promised time
+ * of the preparation, up to deadline_most_ns (0: it does not move). Returns as port_submit(), or -ENOBUFS:
+ * PREPARATIONS_MAX are under way. */
 int preparation_submit(struct inferences *home, struct request *request, struct preparation *preparation,
                        int64_t deadline_most_ns);
 /* Gives the preparation's memory back; not while the preparation is under way. NULL is allowed. */
@@ -34,6 +35,8 @@ void preparation_returned(struct preparation *preparation);
 void preparations_look(struct inferences *home, int64_t now_ns);
 /* Nobody waits for the preparation any more: has it end soon (preparer_drop()), unless it has come back. */
 void preparation_drop(struct preparation *preparation);
+/* The request has come back for good: as preparation_drop(), and counts. NULL is allowed. */
+void preparation_waited(struct preparation *preparation);
 /* The status of a failed preparation with a sentence: 400 for an image, 500 for a model that prepares. 0: it has not
- * failed. */
+ * failed, or is NULL. */
 unsigned preparation_failed(const struct preparation *preparation, struct sy_error *err);

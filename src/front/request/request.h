@@ -11,20 +11,7 @@
 #include "core/data/output_block.h"
 #include "core/data/tensor.h"
 
-/* A request whose runs have broken so many accelerators is not sent to another. */
-#define REQUEST_BREAKS_MAX 2
-/* A request that so many accelerators have given back, because its model was not resident, is not sent to another. */
-#define REQUEST_ABSENT_MAX 3
-/* A request whose inputs so many backends did not take is not sent to another. */
-#define REQUEST_MISFIT_MAX 3
-/* A request that so many backends had when they were lost is not sent to another: it may be the cause, and would end
- * all of them. */
-#define REQUEST_GONE_MAX 3
-/* A request that so many backends had when they were lost runs alone from then on. After one lost backend it does not:
- * if a backend ends for another reason, all its requests would run one by one. */
-#define REQUEST_GONE_DOUBTFUL 2
-
-struct ensemble_run;
+struct request_kind;
 
 struct request {
     /* set before port_submit() */
@@ -43,28 +30,18 @@ struct request {
     const struct tensor_view *inputs; /* [input_count] inputs in the signature's order; the array and the data stay in
                                          place until the request comes back, the data also while request_is_read() */
     uint32_t input_count;
-    bool preparing;           /* the inputs are still being written, until port_prepared() */
-    int64_t ready_ns;         /* time for which the inputs are promised, if `preparing` */
-    struct ensemble_run *run; /* run of the ensemble of which this is a step's request; NULL: a client's request */
-    uint32_t step;            /* number of that step, if `run` is not NULL */
+    bool preparing; /* the inputs are still being written, until port_prepared() */
+    bool step; /* the request is of an ensemble's step: its deadline excludes the way back already, and its inputs may
+                  lie anywhere in this process */
+    int64_t ready_ns;                /* time for which the inputs are promised, if `preparing` */
+    const struct request_kind *kind; /* kind of the request, for who takes it from port_next(); not for the port */
 
-    /* for the port */
-    uint32_t slot;             /* slot in the port */
-    int64_t deadline_sched_ns; /* deadline for the scheduler: deadline_ns less the reply margin */
-    bool cancelled;            /* port_cancel() was called */
-    bool alone;                /* the request may have made a batch fail, so it shares no run any more */
-    uint8_t breaks;            /* accelerators that failed while they ran the request */
-    uint8_t absent;            /* accelerators that gave the request back, since its model was not resident */
-    uint8_t misfits;           /* backends that gave the request back, since they do not take its inputs */
-    uint8_t gone;              /* backends that were lost while they had the request */
-    uint32_t readers;          /* users of the inputs: hanging runs that may still read them, and the preparation */
-    bool back;                 /* the request has come back */
-    bool held;                 /* the request waits in the port for its inputs; the scheduler does not have it */
-    bool unprepared;           /* the inputs will never be there */
-    uint32_t left_out;         /* batches that ran without the request, since its inputs were not there yet */
-    struct request *over_next; /* next request in the port's list of requests that ended while held */
+    /* set by the port */
+    uint32_t slot;    /* slot in the port */
+    uint32_t readers; /* users of the inputs: hanging runs that may still read them, and the preparation */
 
     /* set when it has come back */
+    uint32_t left_out; /* batches that ran without the request, since its inputs were not there yet */
     enum request_status status;
     enum refusal refusal;
     struct output_block *block; /* outputs, or the reason of a failure: a reference, if OK or FAILED; the frontend gives

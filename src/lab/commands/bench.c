@@ -229,13 +229,6 @@ static void stop_ask(int signal) {
     stop_asked = stop_asked + 1;
 }
 
-static void stop_listen(void) {
-    struct sigaction action = {.sa_handler = stop_ask}; /* no SA_RESTART: sleeps are to end */
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    signal(SIGPIPE, SIG_IGN);
-}
-
 /* ---- set-up ---- */
 
 /* Fewer connections than were asked for would be another load. */
@@ -478,12 +471,6 @@ static void trial_note(struct bench *b, double rate_rps, const struct load_resul
     free(all);
 }
 
-static void results_swap(struct bench *b) {
-    struct load_result result = b->result;
-    b->result = b->spare;
-    b->spare = result;
-}
-
 /* Searches the goodput. b->result is then that of the highest rate that held, or of the last trial if no rate held. */
 static int goodput_find(struct bench *b, struct sy_error *err) {
     double start_rps = b->s.rate_rps;
@@ -516,7 +503,9 @@ static int goodput_find(struct bench *b, struct sy_error *err) {
         trial_note(b, rate_rps, &b->spare, held);
         if (held || !best_kept) {
             bench_server_end(&b->side);
-            results_swap(b);
+            struct load_result result = b->result;
+            b->result = b->spare;
+            b->spare = result;
         }
         best_kept |= held;
         goodput_search_report(&search, held);
@@ -526,19 +515,6 @@ static int goodput_find(struct bench *b, struct sy_error *err) {
     if (stop_asked)
         b->result.interrupted = true;
     return rc;
-}
-
-static void send_lag_warn(const struct bench *b) {
-    int64_t p99_ns = latency_quantile_ns(&b->result.send_lag, 0.99);
-    if (p99_ns <= SEND_LAG_WARN_NS)
-        return;
-    bool full = b->result.connections >= b->s.connections_max;
-    fprintf(stderr,
-            "symphony bench: warning: requests were sent late by the client (p99 %.3g ms), which the latencies "
-            "include: %s\n",
-            (double)p99_ns / 1e6,
-            full ? "all connections were busy (--connections-max)"
-                 : "connections were still opening (--connections), or the client had too little processor time");
 }
 
 static int report_write(struct bench *b, struct sy_error *err) {
@@ -558,7 +534,15 @@ static int report_write(struct bench *b, struct sy_error *err) {
                                   .closed = (uint32_t)b->s.closed,
                                   .reuse = reuse_names[b->s.reuse],
                                   .seed = (uint64_t)b->s.seed};
-    send_lag_warn(b);
+    int64_t lag_ns = latency_quantile_ns(&b->result.send_lag, 0.99);
+    if (lag_ns > SEND_LAG_WARN_NS)
+        fprintf(stderr,
+                "symphony bench: warning: requests were sent late by the client (p99 %.3g ms), which the latencies "
+                "include: %s\n",
+                (double)lag_ns / 1e6,
+                b->result.connections >= b->s.connections_max
+                    ? "all connections were busy (--connections-max)"
+                    : "connections were still opening (--connections), or the client had too little processor time");
     if (b->s.json) {
         int rc = bench_report_json(&report, stdout);
         if (rc)
@@ -572,23 +556,6 @@ static int report_write(struct bench *b, struct sy_error *err) {
 static int fail(const struct sy_error *err, int status) {
     fprintf(stderr, "symphony bench: %s\n", err->text);
     return status;
-}
-
-/* Takes settings from the scenario that the command line does not give, and the other way round. */
-static int workload_prepare(struct bench *b, struct sy_error *err) {
-    struct settings *s = &b->s;
-    struct sim_config *config = &b->workload.cluster.config;
-    int rc = bench_workload_read(&b->workload, s->scenario, s->sets.sets, s->sets.count, err);
-    if (rc)
-        return rc;
-    config->seconds = s->seconds = s->seconds > 0 ? s->seconds : config->seconds;
-    config->warmup_s = s->warmup_s = s->warmup_s >= 0 ? s->warmup_s : config->warmup_s;
-    config->seed = s->seed >= 0 ? (uint64_t)s->seed : config->seed;
-    s->seed = (int64_t)config->seed;
-    s->rate_rps = config->steps[0].rate_rps;
-    s->models = b->workload.names;
-    s->arrivals_text = s->scenario;
-    return 0;
 }
 
 /* Fills in the settings that were not given. */
@@ -608,9 +575,22 @@ static void settings_fill(struct settings *s) {
 /* Asks the server for its models and makes the requests. Mistakes here are bad input, unless the server is not there.
  */
 static int bench_prepare(struct bench *b, struct sy_error *err) {
-    const struct settings *s = &b->s;
-    int rc = s->scenario ? workload_prepare(b, err) : 0;
-    rc = rc ? rc : server_equip(b, &b->server, err);
+    struct settings *s = &b->s;
+    int rc = 0;
+    if (s->scenario) { /* it has the settings that the command line does not give, and takes those that this gives */
+        struct sim_config *config = &b->workload.cluster.config;
+        rc = bench_workload_read(&b->workload, s->scenario, s->sets.sets, s->sets.count, err);
+        if (rc)
+            return rc;
+        config->seconds = s->seconds = s->seconds > 0 ? s->seconds : config->seconds;
+        config->warmup_s = s->warmup_s = s->warmup_s >= 0 ? s->warmup_s : config->warmup_s;
+        config->seed = s->seed >= 0 ? (uint64_t)s->seed : config->seed;
+        s->seed = (int64_t)config->seed;
+        s->rate_rps = config->steps[0].rate_rps;
+        s->models = b->workload.names;
+        s->arrivals_text = s->scenario;
+    }
+    rc = server_equip(b, &b->server, err);
     rc = rc ? rc : server_resolve(&b->server, CONNECT_TIMEOUT_NS, err);
     rc = rc ? rc : target_read(&b->target, &b->server, s->models, s->items, b->s.hints, s->hints_count, err);
     rc = rc ? rc : models_prepare(b, err);
@@ -646,7 +626,10 @@ static int bench_main(int argc, char **argv) {
     struct sy_error err = {""};
     b->url = argv[1];
     settings_fill(&b->s);
-    stop_listen();
+    struct sigaction action = {.sa_handler = stop_ask}; /* no SA_RESTART: sleeps are to end */
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
     status = CLI_OK;
     if (server_parse(b->url, &b->server, &err) || settings_check(&b->s, &err)) {
         status = cli_usage_error("bench", "%s", err.text);

@@ -65,24 +65,6 @@ static void table_row(FILE *to, const struct load_result *result, const char *na
     fputc('\n', to);
 }
 
-static void table_remarks(const struct bench_report *report, const struct load_model_stats *all, FILE *to) {
-    const struct load_result *r = report->result;
-    for (uint32_t i = 0; i < report->models_count; i++) {
-        if (r->models[i].first_error[0])
-            fprintf(to, "first error of %s: %s\n", report->models[i].name, r->models[i].first_error);
-        if (r->models[i].first_refusal[0])
-            fprintf(to, "first refusal of %s: %s\n", report->models[i].name, r->models[i].first_refusal);
-    }
-    if (all->refused)
-        fprintf(to, "refusals came after p50 %.3f, p99 %.3f ms\n", (double)histogram_quantile(&all->refusal, 0.5) / 1e6,
-                (double)histogram_quantile(&all->refusal, 0.99) / 1e6);
-    fprintf(to,
-            "sent p50 %.3f, p99 %.3f, max %.3f ms after due; at most %u connections, %.2f %% of the requests waited "
-            "for one\n",
-            (double)latency_quantile_ns(&r->send_lag, 0.5) / 1e6, (double)latency_quantile_ns(&r->send_lag, 0.99) / 1e6,
-            (double)r->send_lag.max_ns / 1e6, r->connections, 100 * share(r->waited, all->offered));
-}
-
 /* The agreement of one model, or of all: index models_count. */
 static struct bench_agreement agreement_of(const struct bench_report *report, uint32_t model,
                                            const struct load_model_stats *client) {
@@ -114,18 +96,6 @@ static void table_disagreement(FILE *to, const char *name, const struct bench_ag
                 100 * a->unseen_late);
 }
 
-static void models_disagreement(const struct bench_report *report, FILE *to) {
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < report->models_count; i++) {
-        struct bench_agreement a = agreement_of(report, i, &report->result->models[i]);
-        count += a.p99_differs || a.unseen_late > 0;
-        if (count <= DISAGREEMENTS_MAX)
-            table_disagreement(to, report->models[i].name, &a);
-    }
-    if (count > DISAGREEMENTS_MAX)
-        fprintf(to, "and %u models more\n", count - DISAGREEMENTS_MAX);
-}
-
 static void table_server(const struct bench_report *report, const struct load_model_stats *all, FILE *to) {
     const struct bench_server *server = report->server;
     struct bench_agreement a = agreement_of(report, report->models_count, all);
@@ -140,8 +110,17 @@ static void table_server(const struct bench_report *report, const struct load_mo
             fprintf(to, "the server answered %.0f requests and the client got %llu: others use it, too\n",
                     server->figures[report->models_count].answered, (unsigned long long)all->wire.count);
         table_disagreement(to, report->models_count > 1 ? "all" : report->models[0].name, &a);
-        if (report->models_count > 1)
-            models_disagreement(report, to);
+        if (report->models_count > 1) {
+            uint32_t count = 0;
+            for (uint32_t i = 0; i < report->models_count; i++) {
+                struct bench_agreement m = agreement_of(report, i, &report->result->models[i]);
+                count += m.p99_differs || m.unseen_late > 0;
+                if (count <= DISAGREEMENTS_MAX)
+                    table_disagreement(to, report->models[i].name, &m);
+            }
+            if (count > DISAGREEMENTS_MAX)
+                fprintf(to, "and %u models more\n", count - DISAGREEMENTS_MAX);
+        }
     }
     if (server_figures_quantile(&server->wait, 0.99, &wait))
         fprintf(to, "99 times in 100 what the client sent was read within %.3f ms of its arrival\n", wait.at_s * 1e3);
@@ -172,7 +151,20 @@ void bench_report_table(const struct bench_report *report, FILE *to) {
     if (report->models_count > 1)
         table_row(to, r, "all", width, 0, all, report->server->batch_mean[report->models_count]);
     fputc('\n', to);
-    table_remarks(report, all, to);
+    for (uint32_t i = 0; i < report->models_count; i++) {
+        if (r->models[i].first_error[0])
+            fprintf(to, "first error of %s: %s\n", report->models[i].name, r->models[i].first_error);
+        if (r->models[i].first_refusal[0])
+            fprintf(to, "first refusal of %s: %s\n", report->models[i].name, r->models[i].first_refusal);
+    }
+    if (all->refused)
+        fprintf(to, "refusals came after p50 %.3f, p99 %.3f ms\n", (double)histogram_quantile(&all->refusal, 0.5) / 1e6,
+                (double)histogram_quantile(&all->refusal, 0.99) / 1e6);
+    fprintf(to,
+            "sent p50 %.3f, p99 %.3f, max %.3f ms after due; at most %u connections, %.2f %% of the requests waited "
+            "for one\n",
+            (double)latency_quantile_ns(&r->send_lag, 0.5) / 1e6, (double)latency_quantile_ns(&r->send_lag, 0.99) / 1e6,
+            (double)r->send_lag.max_ns / 1e6, r->connections, 100 * share(r->waited, all->offered));
     table_server(report, all, to);
     if (report->searched)
         fprintf(to, "goodput: %.6g requests/s, with at least 99 %% of every model's good\n", report->goodput_rps);
@@ -181,18 +173,14 @@ void bench_report_table(const struct bench_report *report, FILE *to) {
 
 /* ---- JSON ---- */
 
-static json_t *latency_json(const struct load_model_stats *m) {
-    return json_pack("{s:f,s:f,s:f,s:f}", "p50", quantile_ms(m, 0.5), "p99", quantile_ms(m, 0.99), "p999",
-                     quantile_ms(m, 0.999), "max", (double)m->latency.max_ns / 1e6);
-}
-
 static json_t *stats_json(const struct load_result *result, const struct load_model_stats *m, double batch_mean) {
-    json_t *json =
-        json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:I,s:o}", "offered_rps", rate(m->offered, result), "good_rps",
-                  rate(m->good, result), "bad_rate", share(m->offered - m->good, m->offered), "late_rate",
-                  share(m->late, m->offered), "refused_rate", share(m->refused, m->offered), "error_rate",
-                  share(m->errors, m->offered), "unanswered_rate", share(m->unanswered, m->offered), "requests",
-                  (json_int_t)m->offered, "latency_ms", latency_json(m));
+    json_t *json = json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:I,s:o}", "offered_rps", rate(m->offered, result),
+                             "good_rps", rate(m->good, result), "bad_rate", share(m->offered - m->good, m->offered),
+                             "late_rate", share(m->late, m->offered), "refused_rate", share(m->refused, m->offered),
+                             "error_rate", share(m->errors, m->offered), "unanswered_rate",
+                             share(m->unanswered, m->offered), "requests", (json_int_t)m->offered, "latency_ms",
+                             json_pack("{s:f,s:f,s:f,s:f}", "p50", quantile_ms(m, 0.5), "p99", quantile_ms(m, 0.99),
+                                       "p999", quantile_ms(m, 0.999), "max", (double)m->latency.max_ns / 1e6));
     if (m->refused)
         json_object_set_new(json, "refusal_ms",
                             json_pack("{s:f,s:f}", "p50", (double)histogram_quantile(&m->refusal, 0.5) / 1e6, "p99",
@@ -227,31 +215,6 @@ static void agreement_set(json_t *json, const struct bench_report *report, uint3
     json_object_set_new(json, "server", server);
 }
 
-static json_t *models_json(const struct bench_report *report) {
-    json_t *list = json_array();
-    for (uint32_t i = 0; i < report->models_count; i++) {
-        json_t *model = stats_json(report->result, &report->result->models[i], report->server->batch_mean[i]);
-        agreement_set(model, report, i, &report->result->models[i]);
-        json_object_set_new(model, "name", json_string(report->models[i].name));
-        json_object_set_new(model, "slo_ms",
-                            report->models[i].slo_ns ? json_real((double)report->models[i].slo_ns / 1e6) : json_null());
-        json_array_append_new(list, model);
-    }
-    return list;
-}
-
-static json_t *trials_json(const struct bench_report *report) {
-    json_t *list = json_array();
-    for (uint32_t i = 0; i < report->trials_count; i++) {
-        const struct bench_trial *t = &report->trials[i];
-        json_array_append_new(list,
-                              json_pack("{s:f,s:f,s:f,s:f,s:f,s:b,s:b}", "rate_rps", t->rate_rps, "offered_rps",
-                                        t->offered_rps, "good_rps", t->good_rps, "bad_rate", t->bad_rate, "p99_ms",
-                                        (double)t->p99_ns / 1e6, "held", t->held, "gave_up", t->gave_up));
-    }
-    return list;
-}
-
 int bench_report_json(const struct bench_report *report, FILE *to) {
     const struct load_result *r = report->result;
     struct load_model_stats *all = total_make(report);
@@ -264,9 +227,26 @@ int bench_report_json(const struct bench_report *report, FILE *to) {
     if (server_figures_quantile(&report->server->wait, 0.99, &wait))
         json_object_set_new(json, "server_wait_p99_ms", json_real(wait.at_s * 1e3));
     json_object_set_new(json, "goodput_rps", report->searched ? json_real(report->goodput_rps) : json_null());
-    json_object_set_new(json, "models", models_json(report));
-    if (report->searched)
-        json_object_set_new(json, "trials", trials_json(report));
+    json_t *models = json_array();
+    for (uint32_t i = 0; i < report->models_count; i++) {
+        json_t *model = stats_json(report->result, &report->result->models[i], report->server->batch_mean[i]);
+        agreement_set(model, report, i, &report->result->models[i]);
+        json_object_set_new(model, "name", json_string(report->models[i].name));
+        json_object_set_new(model, "slo_ms",
+                            report->models[i].slo_ns ? json_real((double)report->models[i].slo_ns / 1e6) : json_null());
+        json_array_append_new(models, model);
+    }
+    json_object_set_new(json, "models", models);
+    json_t *trials = report->searched ? json_array() : NULL;
+    for (uint32_t i = 0; trials && i < report->trials_count; i++) {
+        const struct bench_trial *t = &report->trials[i];
+        json_array_append_new(trials,
+                              json_pack("{s:f,s:f,s:f,s:f,s:f,s:b,s:b}", "rate_rps", t->rate_rps, "offered_rps",
+                                        t->offered_rps, "good_rps", t->good_rps, "bad_rate", t->bad_rate, "p99_ms",
+                                        (double)t->p99_ns / 1e6, "held", t->held, "gave_up", t->gave_up));
+    }
+    if (trials)
+        json_object_set_new(json, "trials", trials);
     json_object_set_new(json, "url", json_string(report->url));
     if (report->closed)
         json_object_set_new(json, "closed", json_integer(report->closed));

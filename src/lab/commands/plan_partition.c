@@ -58,12 +58,8 @@ static const char *limit_name(enum partition_limit limit) {
     return limit == PARTITION_RATE ? "max_rate_rps" : "max_memory_mb";
 }
 
-static const char *limit_unit(enum partition_limit limit) {
-    return limit == PARTITION_RATE ? "requests/s" : "MB";
-}
-
 static void bound_say(const struct partition_file *file, const struct partition_bound *b, char *to) {
-    const char *unit = limit_unit(b->limit), *name = limit_name(b->limit);
+    const char *unit = b->limit == PARTITION_RATE ? "requests/s" : "MB", *name = limit_name(b->limit);
     double over = b->need - b->have;
     if (b->proof == PARTITION_MODEL)
         snprintf(to, REASON_MAX, "%s: model '%s' alone takes %.10g %s of %.10g: %.6g too many", name,
@@ -146,24 +142,6 @@ static void plan_table(const struct plan *plan) {
         printf("this is no plan: %s\n", plan->reason);
 }
 
-/* Numbers sub-clusters such that few models move. */
-static void plan_number(struct plan *plan, void *memory, uint32_t *subcluster) {
-    const struct partition_problem *p = &plan->file->problem;
-    struct partition_answer *a = &plan->answer;
-    memcpy(subcluster, a->subcluster, p->models * sizeof(*subcluster));
-    partition_names_choose(p, memory, subcluster);
-    a->subcluster = subcluster;
-    partition_moves(p, subcluster, a);
-}
-
-static void plan_judge(struct plan *plan, const struct partition_bound *bound) {
-    const struct partition_answer *a = &plan->answer;
-    if (bound->limit != PARTITION_NO_LIMIT)
-        bound_say(plan->file, bound, plan->reason);
-    else if (a->over_rate > 0 || a->over_memory_mb > 0 || a->over_moves > 0)
-        found_say(plan->file, a, plan->reason);
-}
-
 struct memory {
     double *bound;
     void *search, *names;
@@ -181,9 +159,18 @@ static void plan_make(struct plan *plan, const struct settings *s, const struct 
     while (clock_now_ns() < until_ns && partition_search(search, CHUNK))
         ;
     plan->answer = partition_best(search);
-    plan_number(plan, memory->names, memory->subcluster);
+    /* numbers sub-clusters such that few models move */
+    uint32_t *subcluster = memory->subcluster;
+    struct partition_answer *a = &plan->answer;
+    memcpy(subcluster, a->subcluster, p->models * sizeof(*subcluster));
+    partition_names_choose(p, memory->names, subcluster);
+    a->subcluster = subcluster;
+    partition_moves(p, subcluster, a);
     plan->seconds = (double)(clock_now_ns() - begun_ns) / NS_PER_S;
-    plan_judge(plan, &bound);
+    if (bound.limit != PARTITION_NO_LIMIT)
+        bound_say(plan->file, &bound, plan->reason);
+    else if (a->over_rate > 0 || a->over_memory_mb > 0 || a->over_moves > 0)
+        found_say(plan->file, a, plan->reason);
 }
 
 static int partition_run(int argc, char **argv) {

@@ -80,24 +80,19 @@ struct plan {
 
 /* ---- input ---- */
 
-static int base_find(const struct plan *p, const char *path, const char *name, uint32_t *base, struct sy_error *err) {
-    *base = pool_base(&p->input);
-    if (*base == POOL_BASE_NONE)
+static int configs_make(struct plan *p, const char *path, const char *base_name, struct sy_error *err) {
+    const char *name = base_name;
+    uint32_t base = pool_base(&p->input);
+    if (base == POOL_BASE_NONE)
         return error_set(err, -EINVAL, "%s: no type serves every query within the SLO", path);
     for (uint32_t t = 0; name && t < p->input.types; t++) {
         if (strcmp(p->scenario.types[t].name, name) != 0)
             continue;
-        *base = t;
+        base = t;
         name = NULL;
     }
-    return name ? error_set(err, -EINVAL, "--base: %s has no type '%s'", path, name) : 0;
-}
-
-static int configs_make(struct plan *p, const char *path, const char *base_name, struct sy_error *err) {
-    uint32_t base;
-    int rc = base_find(p, path, base_name, &base, err);
-    if (rc)
-        return rc;
+    if (name)
+        return error_set(err, -EINVAL, "--base: %s has no type '%s'", path, name);
     pool_rates_derive(&p->input, base, &p->rates);
     if (p->rates.size[base] < p->input.items_max)
         return error_set(err, -EINVAL, "--base: %s serves no queries of over %u items within the SLO", base_name,
@@ -156,22 +151,6 @@ static double evaluate(void *context, const struct pool_config *config) {
     return p->simulated[i];
 }
 
-static void evaluate_all(struct plan *p, const struct settings *s) {
-    for (size_t i = 0; i < (size_t)s->evaluate && i < p->count && !p->memory_out; i++)
-        evaluate(p, &p->configs[i]);
-    if (s->evaluate || s->search) {
-        uint16_t count[POOL_TYPES_MAX] = {0};
-        count[p->rates.base] = (uint16_t)p->homogeneous;
-        if (p->homogeneous)
-            p->homogeneous_qps = simulate(p, count, p->homogeneous_bound);
-        evaluate(p, &p->configs[p->chosen]);
-    }
-    if (s->search)
-        p->evaluations = pool_search(p->configs, p->count, p->input.types, evaluate, p, &p->best);
-    if ((s->evaluate || s->search) && isatty(STDERR_FILENO))
-        fputs("\r                    \r", stderr);
-}
-
 static double oracle(const struct plan *p, size_t config) {
     return pool_oracle(&p->input, &p->rates, p->configs[config].count, ORACLE_QUERIES);
 }
@@ -195,18 +174,13 @@ static json_t *config_json(const struct plan *p, size_t i) {
     return json;
 }
 
-static json_t *types_json(const struct plan *p) {
-    json_t *types = json_array();
+static void plan_json(const struct plan *p, const struct settings *s) {
+    json_t *types = json_array(), *top = json_array();
     for (uint32_t t = 0; t < p->input.types; t++)
         json_array_append_new(types, json_pack("{s:s, s:f, s:b, s:i, s:f, s:f}", "type", p->scenario.types[t].name,
                                                "price", p->input.type[t].price, "base", t == p->rates.base,
                                                "items_most", (int)p->rates.size[t], "share", p->rates.small[t],
                                                "alone_rps", p->rates.small_qps[t][t]));
-    return types;
-}
-
-static void plan_json(const struct plan *p, const struct settings *s) {
-    json_t *top = json_array();
     for (size_t i = 0; i < (size_t)s->top && i < p->count; i++)
         json_array_append_new(top, config_json(p, i));
     json_t *homogeneous = json_pack("{s:i, s:f, s:f}", "count", (int)p->homogeneous, "bound_rps", p->homogeneous_bound,
@@ -218,7 +192,7 @@ static void plan_json(const struct plan *p, const struct settings *s) {
     }
     json_t *all = json_pack("{s:s, s:f, s:f, s:s, s:o, s:i, s:o, s:o, s:o}", "model", p->scenario.models[0].name,
                             "slo_ms", (double)p->scenario.models[0].slo_ns / NS_PER_MS, "budget", p->input.budget,
-                            "policy", p->scenario.policy->name, "types", types_json(p), "configurations", (int)p->count,
+                            "policy", p->scenario.policy->name, "types", types, "configurations", (int)p->count,
                             "choice", config_json(p, p->chosen), "homogeneous", homogeneous, "top", top);
     if (p->best < p->count)
         json_object_set_new(
@@ -231,28 +205,13 @@ static void plan_json(const struct plan *p, const struct settings *s) {
 
 /* ---- table ---- */
 
-static void config_row(const struct plan *p, const char *label, size_t i) {
-    printf("%-6s", label);
-    for (uint32_t t = 0; t < p->input.types; t++)
-        printf(" %*u", (int)strlen(p->scenario.types[t].name), p->configs[i].count[t]);
-    printf(" %9.3f %9.2f %9.2f", p->configs[i].price, p->configs[i].bound, oracle(p, i));
-    if (p->simulated[i] >= 0)
-        printf(" %9.2f", p->simulated[i]);
-    printf("%s\n", i == p->chosen ? "  <- chosen" : "");
-}
-
-static void types_table(const struct plan *p) {
+static void plan_table(const struct plan *p, const struct settings *s) {
+    printf("%s, SLO %g ms, %g dollars an hour: %zu configurations\n\n", p->scenario.models[0].name,
+           (double)p->scenario.models[0].slo_ns / NS_PER_MS, p->input.budget, p->count);
     printf("%-20s %9s %11s %8s %9s\n", "type", "$/hour", "items up to", "share", "alone/s");
     for (uint32_t t = 0; t < p->input.types; t++)
         printf("%-20s %9.4f %11u %6.1f %% %9.2f%s\n", p->scenario.types[t].name, p->input.type[t].price,
                p->rates.size[t], 100 * p->rates.small[t], p->rates.small_qps[t][t], t == p->rates.base ? "  base" : "");
-}
-
-static void plan_table(const struct plan *p, const struct settings *s) {
-    char label[32];
-    printf("%s, SLO %g ms, %g dollars an hour: %zu configurations\n\n", p->scenario.models[0].name,
-           (double)p->scenario.models[0].slo_ns / NS_PER_MS, p->input.budget, p->count);
-    types_table(p);
     printf("\n%-6s", "rank");
     for (uint32_t t = 0; t < p->input.types; t++)
         printf(" %s", p->scenario.types[t].name);
@@ -260,8 +219,13 @@ static void plan_table(const struct plan *p, const struct settings *s) {
     for (size_t i = 0; i < p->count; i++) {
         if (i >= (size_t)s->top && i != p->chosen && i != p->best)
             continue;
-        snprintf(label, sizeof(label), "%zu", i + 1);
-        config_row(p, label, i);
+        printf("%-6zu", i + 1);
+        for (uint32_t t = 0; t < p->input.types; t++)
+            printf(" %*u", (int)strlen(p->scenario.types[t].name), p->configs[i].count[t]);
+        printf(" %9.3f %9.2f %9.2f", p->configs[i].price, p->configs[i].bound, oracle(p, i));
+        if (p->simulated[i] >= 0)
+            printf(" %9.2f", p->simulated[i]);
+        printf("%s\n", i == p->chosen ? "  <- chosen" : "");
     }
     printf("\nonly %s: %u, bound %.2f/s, %.2f/s with the rest of the budget", p->scenario.types[p->rates.base].name,
            p->homogeneous, p->homogeneous_bound, homogeneous_scaled(p, p->rates.base_qps));
@@ -286,17 +250,22 @@ static int plan_make(struct plan *p, const char *path, const struct settings *s,
     if (rc)
         return rc == -EINVAL ? CLI_USAGE : CLI_FAILURE;
     p->precision = s->precision;
-    evaluate_all(p, s);
+    for (size_t i = 0; i < (size_t)s->evaluate && i < p->count && !p->memory_out; i++)
+        evaluate(p, &p->configs[i]);
+    if (s->evaluate || s->search) {
+        uint16_t count[POOL_TYPES_MAX] = {0};
+        count[p->rates.base] = (uint16_t)p->homogeneous;
+        if (p->homogeneous)
+            p->homogeneous_qps = simulate(p, count, p->homogeneous_bound);
+        evaluate(p, &p->configs[p->chosen]);
+    }
+    if (s->search)
+        p->evaluations = pool_search(p->configs, p->count, p->input.types, evaluate, p, &p->best);
+    if ((s->evaluate || s->search) && isatty(STDERR_FILENO))
+        fputs("\r                    \r", stderr);
     if (p->memory_out)
         error_set(err, -ENOMEM, "%s: out of memory", path);
     return p->memory_out ? CLI_FAILURE : CLI_OK;
-}
-
-static void plan_free(struct plan *p) {
-    free(p->configs);
-    free(p->simulated);
-    cluster_free(&p->cluster);
-    scenario_free(&p->scenario);
 }
 
 static int pool_run(int argc, char **argv) {
@@ -313,7 +282,10 @@ static int pool_run(int argc, char **argv) {
         plan_json(&plan, &s);
     else
         plan_table(&plan, &s);
-    plan_free(&plan);
+    free(plan.configs);
+    free(plan.simulated);
+    cluster_free(&plan.cluster);
+    scenario_free(&plan.scenario);
     return status;
 }
 

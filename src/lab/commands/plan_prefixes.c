@@ -67,24 +67,6 @@ struct answer {
 
 /* ---- models ---- */
 
-/* Whether a higher version of the model follows among the models of its path, which are sorted by name and version. */
-static bool version_passed(const struct served_model *found, uint32_t count, uint32_t m) {
-    if (m + 1 == count || strcmp(found[m].name, found[m + 1].name) != 0)
-        return false;
-    fprintf(stderr, "symphony plan prefixes: %s: version %u is passed over, as there is a higher one\n", found[m].path,
-            found[m].version);
-    return true;
-}
-
-/* Whether the model has operators of its own, which its parts would lack. */
-static bool operators_passed(const struct served_model *model) {
-    if (op_libraries_any(&model->op_libraries))
-        fprintf(stderr,
-                "symphony plan prefixes: %s is passed over, as it has operators of its own (model_operations)\n",
-                model->path);
-    return op_libraries_any(&model->op_libraries);
-}
-
 /* Appends the models of a path: of each the highest version that is served. */
 static int models_scan(struct answer *a, const char *path, struct sy_error *err) {
     struct served_model *found = NULL;
@@ -97,9 +79,20 @@ static int models_scan(struct answer *a, const char *path, struct sy_error *err)
         rc = error_set(err, -ENOMEM, "out of memory");
     else
         a->served = served;
-    for (uint32_t m = 0; !rc && m < count; m++)
-        if (found[m].path[0] && !found[m].ensemble && !version_passed(found, count, m) && !operators_passed(&found[m]))
-            memcpy(&a->served[a->count++], &found[m], sizeof(found[m]));
+    for (uint32_t m = 0; !rc && m < count; m++) { /* they are sorted by name and version */
+        const struct served_model *model = &found[m];
+        if (!model->path[0] || model->ensemble)
+            continue;
+        if (m + 1 < count && strcmp(model->name, found[m + 1].name) == 0)
+            fprintf(stderr, "symphony plan prefixes: %s: version %u is passed over, as there is a higher one\n",
+                    model->path, model->version);
+        else if (op_libraries_any(&model->op_libraries)) /* which the parts would lack */
+            fprintf(stderr,
+                    "symphony plan prefixes: %s is passed over, as it has operators of its own (model_operations)\n",
+                    model->path);
+        else
+            memcpy(&a->served[a->count++], model, sizeof(*model));
+    }
     served_model_ensembles_free(found, count);
     free(found);
     if (!rc && a->count > GROUPS_MODELS_MAX)
@@ -140,22 +133,6 @@ static int models_read(struct answer *a, struct sy_error *err) {
 
 /* ---- groups ---- */
 
-/* Tries a group's cuts, the deepest first. */
-static void group_split(struct answer *a, const struct settings *s, uint32_t g) {
-    struct shared *shared = &a->shared[g];
-    shared->group = &a->groups[g];
-    if (s->untried) {
-        shared->cut = &a->groups[g].cuts[0];
-        return;
-    }
-    struct sy_error why = {""}, deepest;
-    int rc = prefix_parts_make(&shared->parts, s->write, a->models, a->served, &a->groups[g], (uint32_t)s->items,
-                               &deepest, &why);
-    if (!rc)
-        shared->cut = &a->groups[g].cuts[shared->parts.cut];
-    snprintf(shared->reason, sizeof(shared->reason), "%s", rc && !*deepest.text ? why.text : deepest.text);
-}
-
 static int answer_find(struct answer *a, const struct settings *s, struct sy_error *err) {
     struct group_rules rules = {.tensors_max = (uint32_t)s->tensors, .share = s->share / 100};
     int rc = groups_find(a->pointers, a->count, &rules, a->groups, &a->group_count, err);
@@ -164,8 +141,20 @@ static int answer_find(struct answer *a, const struct settings *s, struct sy_err
         rc = error_set(err, -ENOMEM, "out of memory");
     if (rc)
         return rc;
-    for (uint32_t g = 0; g < a->group_count; g++)
-        group_split(a, s, g);
+    for (uint32_t g = 0; g < a->group_count; g++) { /* tries the group's cuts, the deepest first */
+        struct shared *shared = &a->shared[g];
+        struct sy_error why = {""}, deepest;
+        shared->group = &a->groups[g];
+        if (s->untried) {
+            shared->cut = &a->groups[g].cuts[0];
+            continue;
+        }
+        rc = prefix_parts_make(&shared->parts, s->write, a->models, a->served, &a->groups[g], (uint32_t)s->items,
+                               &deepest, &why);
+        if (!rc)
+            shared->cut = &a->groups[g].cuts[shared->parts.cut];
+        snprintf(shared->reason, sizeof(shared->reason), "%s", rc && !*deepest.text ? why.text : deepest.text);
+    }
     bool grouped[GROUPS_MODELS_MAX] = {false};
     for (uint32_t g = 0; g < a->group_count; g++)
         for (uint32_t m = 0; m < a->groups[g].count; m++)
@@ -201,18 +190,6 @@ static void weights_sum(const struct answer *a, const struct shared *shared, dou
     *split = *whole - (double)(shared->group->count - 1) * (double)shared->cut->weights_bytes;
 }
 
-/* The names that this model has for the tensors at the cut. */
-static json_t *tensors_json(const struct answer *a, const struct shared *shared, uint32_t model) {
-    uint32_t tensors[CUT_TENSORS_MAX];
-    json_t *list = json_array();
-    cut_tensors(&a->models[model], shared->cut, tensors);
-    for (uint32_t i = 0; i < shared->cut->tensor_count; i++) {
-        struct onnx_bytes name = a->models[model].graph.tensors[tensors[i]].name;
-        json_array_append_new(list, json_stringn_nocheck((const char *)name.data, name.length));
-    }
-    return list;
-}
-
 static json_t *member_json(const struct answer *a, const struct shared *shared, uint32_t m) {
     uint32_t model = shared->group->members[m];
     const struct cut_model *of = &a->models[model];
@@ -220,7 +197,15 @@ static json_t *member_json(const struct answer *a, const struct shared *shared, 
                                (json_int_t)of->node_count, "weights_bytes", (json_int_t)of->weights_bytes);
     if (!shared->cut)
         return member;
-    json_object_set_new(member, "tensors", tensors_json(a, shared, model));
+    /* the names that this model has for the tensors at the cut */
+    uint32_t tensors[CUT_TENSORS_MAX];
+    json_t *list = json_array();
+    cut_tensors(&a->models[model], shared->cut, tensors);
+    for (uint32_t i = 0; i < shared->cut->tensor_count; i++) {
+        struct onnx_bytes name = a->models[model].graph.tensors[tensors[i]].name;
+        json_array_append_new(list, json_stringn_nocheck((const char *)name.data, name.length));
+    }
+    json_object_set_new(member, "tensors", list);
     if (shared->parts.written)
         json_object_set_new(member, "suffix", json_string(shared->parts.suffix_names[m]));
     return member;

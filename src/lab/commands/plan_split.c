@@ -72,19 +72,15 @@ static json_t *parts_json(const struct answer *a, const struct split_part *parts
     return json_pack("{s:o, s:o}", "gpus", gpus_json(split_gpus(parts, a->file->count)), "stages", list);
 }
 
-/* Writes the parts, each with the largest batch that runs in it. */
-static json_t *gathering_json(const struct answer *a) {
-    json_t *parts = parts_json(a, a->gathering), *stages = json_object_get(parts, "stages");
-    for (uint32_t v = 0; v < a->file->count; v++)
-        json_object_set_new(json_array_get(stages, v), "batch_most", json_integer(batch_most(a, v)));
-    return parts;
-}
-
 static void answer_json(const struct answer *a) {
+    json_t *gathering = a->found ? parts_json(a, a->gathering) : json_null();
+    for (uint32_t v = 0; a->found && v < a->file->count; v++)
+        json_object_set_new(json_array_get(json_object_get(gathering, "stages"), v), "batch_most",
+                            json_integer(batch_most(a, v)));
     json_t *all =
         json_pack("{s:b, s:f, s:f, s:o, s:o, s:o}", "feasible", a->found, "slo_ms", (double)a->file->slo_ns / NS_PER_MS,
                   "rate_rps", a->file->rate_rps, "best", a->found ? parts_json(a, a->best) : json_null(), "gathering",
-                  a->found ? gathering_json(a) : json_null(), "even", parts_json(a, a->even));
+                  gathering, "even", parts_json(a, a->even));
     json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
     putchar('\n');
     json_decref(all);
@@ -98,17 +94,6 @@ static void part_print(const struct answer *a, uint32_t v, const struct split_pa
         printf(" %6u %11.3f %8.3f", part->batch, batch_ms(a, v, part), part->gpus);
     else
         printf(" %6s %11s %8s", "none", "-", "-");
-}
-
-static void gathering_table(const struct answer *a, int width) {
-    printf("\n%-*s %10s %9s %6s %11s %8s %8s\n", width, "GATHERING", "items/s", "part ms", "batch", "latency ms",
-           "GPUs", "at most");
-    for (uint32_t v = 0; v < a->file->count; v++) {
-        printf("%-*s %10.1f", width, a->file->names[v], a->file->stages[v].rate);
-        part_print(a, v, &a->gathering[v]);
-        printf(" %8u\n", batch_most(a, v));
-    }
-    printf("\n%.3f GPUs with batches that gather\n", split_gpus(a->gathering, a->file->count));
 }
 
 static void answer_table(const struct answer *a) {
@@ -135,20 +120,14 @@ static void answer_table(const struct answer *a) {
         puts("; in even parts some stage cannot run a single item in time");
     else
         printf("; in even parts %.3f, %.1f %% more\n", even, best > 0 ? 100 * (even / best - 1) : 0);
-    gathering_table(a, width);
-}
-
-/* Divides the SLO for batches that gather at the file's rate. */
-static void gathering_split(struct answer *a, void *memory) {
-    struct split_stage stages[SPLIT_STAGES_MAX];
-    int64_t least_ns[SPLIT_STAGES_MAX];
+    printf("\n%-*s %10s %9s %6s %11s %8s %8s\n", width, "GATHERING", "items/s", "part ms", "batch", "latency ms",
+           "GPUs", "at most");
     for (uint32_t v = 0; v < a->file->count; v++) {
-        stages[v] = a->file->stages[v];
-        stages[v].gathers = stages[v].rate > 0;
-        least_ns[v] = stages[v].profile->latency_ns[1];
+        printf("%-*s %10.1f", width, a->file->names[v], a->file->stages[v].rate);
+        part_print(a, v, &a->gathering[v]);
+        printf(" %8u\n", batch_most(a, v));
     }
-    split_best(stages, a->file->count, a->file->slo_ns, memory, a->gathering);
-    split_share(stages, a->file->count, a->file->slo_ns, least_ns, a->gathering);
+    printf("\n%.3f GPUs with batches that gather\n", split_gpus(a->gathering, a->file->count));
 }
 
 static int split_run(int argc, char **argv) {
@@ -170,7 +149,16 @@ static int split_run(int argc, char **argv) {
         return CLI_FAILURE;
     }
     answer.found = split_best(file.stages, file.count, file.slo_ns, memory, answer.best);
-    gathering_split(&answer, memory);
+    /* the same for batches that gather at the file's rate */
+    struct split_stage stages[SPLIT_STAGES_MAX];
+    int64_t least_ns[SPLIT_STAGES_MAX];
+    for (uint32_t v = 0; v < file.count; v++) {
+        stages[v] = file.stages[v];
+        stages[v].gathers = stages[v].rate > 0;
+        least_ns[v] = stages[v].profile->latency_ns[1];
+    }
+    split_best(stages, file.count, file.slo_ns, memory, answer.gathering);
+    split_share(stages, file.count, file.slo_ns, least_ns, answer.gathering);
     split_even(file.stages, file.count, file.slo_ns, answer.even);
     if (s.json)
         answer_json(&answer);

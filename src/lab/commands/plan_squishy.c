@@ -81,19 +81,18 @@ static const char *reason(const struct answer *a, uint32_t session) {
 
 /* ---- JSON ---- */
 
-static json_t *place_json(const struct answer *a, uint32_t gpu, uint32_t session) {
-    uint32_t b = squishy_batch(&a->fit.plan, gpu, session);
-    return json_pack("{s:s, s:i, s:f, s:f}", "session", a->input->names[session], "batch", (int)b, "latency_ms",
-                     (double)a->input->sessions[session].profile->latency_ns[b] / 1e6, "rate_rps",
-                     rate_on(a, gpu, session));
-}
-
 static json_t *gpu_json(const struct answer *a, uint32_t g) {
     const struct squishy_gpu *gpu = &a->fit.plan.gpus[g];
     json_t *sessions = json_array();
-    for (uint32_t s = 0; s < a->input->count; s++)
-        if (squishy_on(&a->fit.plan, g, s))
-            json_array_append_new(sessions, place_json(a, g, s));
+    for (uint32_t s = 0; s < a->input->count; s++) {
+        if (!squishy_on(&a->fit.plan, g, s))
+            continue;
+        uint32_t b = squishy_batch(&a->fit.plan, g, s);
+        json_array_append_new(sessions,
+                              json_pack("{s:s, s:i, s:f, s:f}", "session", a->input->names[s], "batch", (int)b,
+                                        "latency_ms", (double)a->input->sessions[s].profile->latency_ns[b] / 1e6,
+                                        "rate_rps", rate_on(a, g, s)));
+    }
     return json_pack("{s:i, s:f, s:f, s:b, s:o}", "gpu", (int)g, "duty_cycle_ms", (double)gpu->duty_ns / 1e6,
                      "occupancy", gpu->occupancy, "saturated", gpu->saturated != SQUISHY_NONE, "sessions", sessions);
 }
@@ -187,19 +186,15 @@ static void answer_table(const struct answer *a) {
 
 /* ---- the plan ---- */
 
-static bool rates_any(const struct squishy_file *input) {
-    for (uint32_t s = 0; s < input->count; s++)
-        if (input->sessions[s].rate > 0)
-            return true;
-    return false;
-}
-
 /* Without a number of GPUs the plan takes as few as Algorithm 1 does. With one it serves the largest multiple of the
  * rates. */
 static void answer_find(struct answer *a, uint32_t gpus, void *memory) {
+    bool any = false;
+    for (uint32_t s = 0; s < a->input->count && !any; s++)
+        any = a->input->sessions[s].rate > 0;
     squishy_fit_init(&a->fit, memory, gpus, a->input->count, a->input->memory_bytes);
     a->scale = 1;
-    if (a->input->gpus && rates_any(a->input)) /* any multiple of nothing fits */
+    if (a->input->gpus && any) /* any multiple of nothing fits */
         a->scale = squishy_fit_update(&a->fit, a->input->sessions);
     else
         squishy_update(&a->fit.plan, a->input->sessions, 1);

@@ -126,13 +126,6 @@ static void stop_ask(int signal) {
     atomic_store(&stop_asked, 1); /* lock-free, so allowed here */
 }
 
-static void stop_listen(void) {
-    struct sigaction action = {.sa_handler = stop_ask};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    signal(SIGPIPE, SIG_IGN);
-}
-
 /* ---- one point, on a worker's thread ---- */
 
 /* The changes of the scenario for a point, in this order: policy, seed, each --set, the sweep. */
@@ -279,23 +272,6 @@ static void point_take(void *context, uint32_t number, int rc) {
     text_free(&outcome->text);
 }
 
-static void head_put(const struct command *command) {
-    const struct settings *s = &command->s;
-    struct text head;
-    if (s->json || !s->sweep_count)
-        return;
-    text_init(&head, NULL, 0);
-    simulate_sweep_head(s->sweeps, s->sweep_count, s->find == 0, &head);
-    fputs(text_end(&head), stdout);
-    text_free(&head);
-}
-
-static void speed_put(const struct command *command) {
-    double seconds = (double)(clock_now_ns() - command->started_ns) / NS_PER_S;
-    fprintf(stderr, "simulated %llu requests in %.2f s: %.2f million requests/s\n",
-            (unsigned long long)command->requests, seconds, (double)command->requests / seconds / 1e6);
-}
-
 /* ---- the command ---- */
 
 static int settings_check(const struct settings *s, struct sy_error *err) {
@@ -339,12 +315,6 @@ static int sweep_plot(const struct command *command, struct sy_error *err) {
     return rc;
 }
 
-static uint32_t threads_of(const struct settings *s) {
-    cpu_set_t cores;
-    thread_cores_allowed(&cores);
-    return s->threads > 0 ? (uint32_t)s->threads : (uint32_t)CPU_COUNT(&cores);
-}
-
 static int points_run(struct command *command, struct sy_error *err) {
     const struct settings *s = &command->s;
     command->outcomes = calloc(command->points, sizeof(*command->outcomes));
@@ -353,14 +323,23 @@ static int points_run(struct command *command, struct sy_error *err) {
     for (uint32_t i = 0; i < command->points; i++)
         text_init(&command->outcomes[i].text, NULL, 0);
     json_object_seed(1); /* before there are threads; keys keep the order in which they are set */
-    head_put(command);
+    if (!s->json && s->sweep_count) {
+        struct text head;
+        text_init(&head, NULL, 0);
+        simulate_sweep_head(s->sweeps, s->sweep_count, s->find == 0, &head);
+        fputs(text_end(&head), stdout);
+        text_free(&head);
+    }
+    cpu_set_t cores;
+    thread_cores_allowed(&cores);
     command->started_ns = clock_now_ns();
-    int rc = workers_run(&(struct workers_job){.count = command->points,
-                                               .threads = threads_of(s),
-                                               .work = point_work,
-                                               .take = point_take,
-                                               .tick = progress_show,
-                                               .context = command});
+    int rc = workers_run(
+        &(struct workers_job){.count = command->points,
+                              .threads = s->threads > 0 ? (uint32_t)s->threads : (uint32_t)CPU_COUNT(&cores),
+                              .work = point_work,
+                              .take = point_take,
+                              .tick = progress_show,
+                              .context = command});
     line_end(command);
     if (s->json && s->sweep_count)
         fputs(command->taken ? "\n]\n" : "[]\n", stdout);
@@ -372,17 +351,10 @@ static int points_run(struct command *command, struct sy_error *err) {
         const struct sy_error *first = &command->outcomes[command->taken].err;
         return error_set(err, rc, "%s", first->text[0] ? first->text : strerror(-rc));
     }
-    speed_put(command);
+    double seconds = (double)(clock_now_ns() - command->started_ns) / NS_PER_S;
+    fprintf(stderr, "simulated %llu requests in %.2f s: %.2f million requests/s\n",
+            (unsigned long long)command->requests, seconds, (double)command->requests / seconds / 1e6);
     return s->plot && s->sweep_count ? sweep_plot(command, err) : 0;
-}
-
-static void command_free(struct command *command) {
-    for (uint32_t i = 0; i < command->points && command->outcomes; i++)
-        text_free(&command->outcomes[i].text);
-    for (uint32_t i = 0; i < command->s.sweep_count; i++)
-        sweep_free(&command->s.sweeps[i]);
-    free(command->outcomes);
-    free(command);
 }
 
 static int simulate(struct command *command) {
@@ -407,10 +379,18 @@ static int simulate_main(int argc, char **argv) {
     int args_count, status = options_parse(&options, argc, argv, &command->s, &args_count);
     if (status == OPTIONS_GO_ON) {
         command->path = argv[1];
-        stop_listen();
+        struct sigaction action = {.sa_handler = stop_ask};
+        sigaction(SIGINT, &action, NULL);
+        sigaction(SIGTERM, &action, NULL);
+        signal(SIGPIPE, SIG_IGN);
         status = simulate(command);
     }
-    command_free(command);
+    for (uint32_t i = 0; i < command->points && command->outcomes; i++)
+        text_free(&command->outcomes[i].text);
+    for (uint32_t i = 0; i < command->s.sweep_count; i++)
+        sweep_free(&command->s.sweeps[i]);
+    free(command->outcomes);
+    free(command);
     return status;
 }
 

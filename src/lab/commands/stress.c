@@ -166,19 +166,6 @@ void stress_times_print(const char *name, const struct stress_times *t) {
     printf("  %-22s %8.1f %8.1f %8.1f us\n", name, (double)t->p50 / 1e3, (double)t->p99 / 1e3, (double)t->p999 / 1e3);
 }
 
-static void print_undisturbed(const struct stress_result *r) {
-    const struct stress_undisturbed *u = &r->undisturbed;
-    const struct stress_kind *kinds[] = {&r->model, &r->rank, &r->feeder};
-    static const char *const names[] = {"model thread", "rank thread", "feeder"};
-
-    printf("in undisturbed slices (%.1f %% of the requests) bad %.3f %%\n", 100 * u->share, 100 * u->bad_rate);
-    printf("pauses over 1 ms:");
-    for (int i = 0; i < 3; i++)
-        printf("%s %s %u, %.1f ms, longest %.1f ms", i ? ";" : "", names[i], kinds[i]->pauses.count,
-               (double)kinds[i]->pauses.total_ns / 1e6, (double)kinds[i]->pauses.longest_ns / 1e6);
-    putchar('\n');
-}
-
 static void print_text(const struct stress_result *r, double max_rate) {
     if (max_rate > 0)
         printf("highest rate that holds: %.0f requests/s\n", max_rate);
@@ -188,8 +175,18 @@ static void print_text(const struct stress_result *r, double max_rate) {
            r->offered_per_s, r->grants_per_s, r->batch_mean, r->batch_max);
     printf("bad %.3f %%: dropped %.3f %%, late %.3f %%, lost %.3f %%\n", 100 * r->bad_rate, 100 * r->dropped_rate,
            100 * r->late_rate, 100 * r->lost_rate);
-    if (r->pauses_known)
-        print_undisturbed(r);
+    if (r->pauses_known) {
+        const struct stress_undisturbed *u = &r->undisturbed;
+        const struct stress_kind *kinds[] = {&r->model, &r->rank, &r->feeder};
+        static const char *const names[] = {"model thread", "rank thread", "feeder"};
+
+        printf("in undisturbed slices (%.1f %% of the requests) bad %.3f %%\n", 100 * u->share, 100 * u->bad_rate);
+        printf("pauses over 1 ms:");
+        for (int i = 0; i < 3; i++)
+            printf("%s %s %u, %.1f ms, longest %.1f ms", i ? ";" : "", names[i], kinds[i]->pauses.count,
+                   (double)kinds[i]->pauses.total_ns / 1e6, (double)kinds[i]->pauses.longest_ns / 1e6);
+        putchar('\n');
+    }
     if (r->deaths || r->moves)
         printf("%llu accelerators died, %llu models moved\n", (unsigned long long)r->deaths,
                (unsigned long long)r->moves);

@@ -91,12 +91,6 @@ static json_t *kind_json(const struct links_kind *kind) {
                      kind->ran);
 }
 
-static json_t *traffic_json(const struct links_traffic *t) {
-    return json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "turns", t->turns, "reads", t->reads, "sends", t->sends,
-                     "frames_in", t->frames_in, "frames_out", t->frames_out, "bytes_in", t->bytes_in, "bytes_out",
-                     t->bytes_out);
-}
-
 /* The reasons for which requests of a stress run may be refused. */
 static const struct {
     const char *name;
@@ -106,20 +100,16 @@ static const struct {
     {"queue_full", REFUSAL_QUEUE_FULL}, {"no_accelerator", REFUSAL_STRANDED},
 };
 
-static json_t *refusals_json(const struct links_result *r) {
-    json_t *json = json_object();
-    for (size_t i = 0; i < ARRAY_COUNT(refusals); i++)
-        json_object_set_new(json, refusals[i].name, json_real(r->refused_rates[refusals[i].reason]));
-    return json;
-}
-
 static void print_json(const struct links_result *r) {
     json_t *root = json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "joined_s", r->joined_s, "seconds", r->seconds,
                              "offered_per_s", r->offered_per_s, "requests_per_s", r->requests_per_s, "goodput_per_s",
                              r->goodput_per_s, "batches_per_s", r->batches_per_s, "batch_mean", r->batch_mean);
     json_object_set_new(root, "bad_rate", json_real(r->bad_rate));
     json_object_set_new(root, "refused_rate", json_real(r->refused_rate));
-    json_object_set_new(root, "refused_rates", refusals_json(r));
+    json_t *rates = json_object();
+    for (size_t i = 0; i < ARRAY_COUNT(refusals); i++)
+        json_object_set_new(rates, refusals[i].name, json_real(r->refused_rates[refusals[i].reason]));
+    json_object_set_new(root, "refused_rates", rates);
     json_object_set_new(root, "late_rate", json_real(r->late_rate));
     json_object_set_new(root, "expired_rate", json_real(r->expired_rate));
     json_object_set_new(root, "lost_rate", json_real(r->lost_rate));
@@ -134,7 +124,11 @@ static void print_json(const struct links_result *r) {
     json_object_set_new(root, "threads",
                         json_pack("{s:o,s:o,s:o,s:o}", "link", kind_json(&r->link), "model", kind_json(&r->model),
                                   "rank", kind_json(&r->rank), "feeder", kind_json(&r->feeder)));
-    json_object_set_new(root, "link_per_s", traffic_json(&r->traffic));
+    const struct links_traffic *t = &r->traffic;
+    json_object_set_new(root, "link_per_s",
+                        json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "turns", t->turns, "reads", t->reads, "sends",
+                                  t->sends, "frames_in", t->frames_in, "frames_out", t->frames_out, "bytes_in",
+                                  t->bytes_in, "bytes_out", t->bytes_out));
     json_object_set_new(root, "requests", json_integer((json_int_t)r->requests));
     json_object_set_new(root, "batches", json_integer((json_int_t)r->batches));
     json_object_set_new(root, "wrong", r->wrong ? json_string(r->wrong_text) : json_null());

@@ -226,18 +226,14 @@ static int inputs_make(struct whatif *w, struct sy_error *err) {
     return rc < 0 ? rc : 0;
 }
 
-/* Whether the source can only be a path, and not the address of a server. */
-static bool path_looks_like(const char *source) {
-    return source[0] == '/' || strncmp(source, "./", 2) == 0 || strncmp(source, "../", 3) == 0;
-}
-
 /* Reads the recording from the file of this name, or else from the server. */
 static int document_get(struct whatif *w, struct sy_error *err) {
     struct stat about;
     bool exists = stat(w->source, &about) == 0;
     if (exists && S_ISREG(about.st_mode))
         return file_read(w, err);
-    if (!path_looks_like(w->source)) {
+    bool path = w->source[0] == '/' || strncmp(w->source, "./", 2) == 0 || strncmp(w->source, "../", 3) == 0;
+    if (!path) { /* it may be the address of a server */
         int rc = server_ask(w, err);
         struct sy_error why = *err;
         return rc == -EHOSTUNREACH && !exists && !strstr(w->source, "://")
@@ -268,19 +264,6 @@ struct changes {
     uint32_t count, own_count;
 };
 
-/* Makes room for all possible changes: an SLO for each model, a number for each type of accelerators, the trace. */
-static bool changes_init(const struct whatif *w, struct changes *c) {
-    uint32_t own = w->recorded.model_count + ACCELERATOR_TYPES_MAX + 1;
-    *c = (struct changes){.sets = calloc(own + SCENARIO_SETS_MAX + 1, sizeof(char *)),
-                          .own = calloc(own, sizeof(*c->own))};
-    return c->sets && c->own;
-}
-
-static void changes_free(struct changes *c) {
-    free(c->sets);
-    free(c->own);
-}
-
 static void __attribute__((format(printf, 2, 3))) change_add(struct changes *c, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
@@ -289,15 +272,27 @@ static void __attribute__((format(printf, 2, 3))) change_add(struct changes *c, 
     c->sets[c->count++] = c->own[c->own_count++];
 }
 
-static void counts_set(const struct whatif *w, const uint32_t *counts, struct changes *c) {
+/* Simulates, and takes the figures. `counts`: numbers of accelerators by type. */
+static int run(struct whatif *w, bool changed, const uint32_t *counts, struct whatif_run *to, struct sy_error *err) {
+    static const atomic_int never;
+    /* the possible changes: an SLO for each model, a number for each type of accelerators, the trace */
+    uint32_t own = w->recorded.model_count + ACCELERATOR_TYPES_MAX + 1;
+    struct changes changes = {.sets = calloc(own + SCENARIO_SETS_MAX + 1, sizeof(char *)),
+                              .own = calloc(own, sizeof(*changes.own))},
+                   *c = &changes;
+    struct simulation *simulation = malloc(sizeof(*simulation));
+    struct simulation_progress progress = {.stop = &never};
+    int rc = c->sets && c->own && simulation ? 0 : error_set(err, -ENOMEM, "out of memory");
+    if (rc)
+        goto out;
+    change_add(c, "workload.arrivals.trace=/proc/self/fd/%d", changed ? w->changed_fd : w->trace_fd);
+    if (changed && w->s.policy_set[0])
+        c->sets[c->count++] = w->s.policy_set;
     for (uint32_t t = 0; t < w->type_count; t++)
         if (counts[t] != w->counts[t])
             change_add(c, "cluster.accelerators.%u.count=%u", t, counts[t]);
-}
-
-/* Sets the models' SLOs, which tell policies what to expect, to the new SLOs of their requests. */
-static void slos_set(const struct whatif *w, struct changes *c) {
-    for (uint32_t m = 0; m < w->recorded.model_count; m++) {
+    /* the models' SLOs, which tell policies what to expect, become the new SLOs of their requests */
+    for (uint32_t m = 0; changed && m < w->recorded.model_count; m++) {
         const struct recording_slo *slo = NULL;
         for (uint32_t i = 0; i < w->s.slo_count; i++)
             if (!w->s.slos[i].model || strcmp(w->s.slos[i].model, w->recorded.models[m].name) == 0)
@@ -305,23 +300,6 @@ static void slos_set(const struct whatif *w, struct changes *c) {
         if (slo)
             change_add(c, "models.%u.slo_ms=%.9g", m, slo->slo_ms);
     }
-}
-
-/* Simulates, and takes the figures. `counts`: numbers of accelerators by type. */
-static int run(struct whatif *w, bool changed, const uint32_t *counts, struct whatif_run *to, struct sy_error *err) {
-    static const atomic_int never;
-    struct changes changes, *c = &changes;
-    struct simulation *simulation = malloc(sizeof(*simulation));
-    struct simulation_progress progress = {.stop = &never};
-    int rc = changes_init(w, c) && simulation ? 0 : error_set(err, -ENOMEM, "out of memory");
-    if (rc)
-        goto out;
-    change_add(c, "workload.arrivals.trace=/proc/self/fd/%d", changed ? w->changed_fd : w->trace_fd);
-    if (changed && w->s.policy_set[0])
-        c->sets[c->count++] = w->s.policy_set;
-    counts_set(w, counts, c);
-    if (changed)
-        slos_set(w, c);
     for (uint32_t i = 0; changed && i < w->s.sets.count; i++)
         c->sets[c->count++] = w->s.sets.sets[i];
     rc = simulation_make_text(simulation, w->source, changed ? w->scenario_changed : w->scenario, c->sets, c->count,
@@ -335,7 +313,8 @@ static int run(struct whatif *w, bool changed, const uint32_t *counts, struct wh
     simulation_free(simulation);
 out:
     free(simulation);
-    changes_free(c);
+    free(c->sets);
+    free(c->own);
     return rc;
 }
 
@@ -362,41 +341,38 @@ static int types_read(struct whatif *w, struct sy_error *err) {
     return rc;
 }
 
-/* Reads one of [TYPE=]N|+N|-N. */
-static int count_read(struct whatif *w, const char *item, struct sy_error *err) {
-    const char *equals = strrchr(item, '='), *number = equals ? equals + 1 : item;
-    uint32_t t = 0;
-    if (!equals && w->type_count > 1)
-        return error_set(err, -EINVAL, "--accelerators: '%s': there are several types; say which: %s=N", item,
-                         w->types[0]);
-    while (equals && t < w->type_count &&
-           (strlen(w->types[t]) != (size_t)(equals - item) || strncmp(w->types[t], item, (size_t)(equals - item)) != 0))
-        t++;
-    if (t == w->type_count)
-        return error_set(err, -EINVAL, "--accelerators: there are none of the type '%.*s'", (int)(equals - item), item);
-    bool relative = *number == '+' || *number == '-';
-    int64_t value, count;
-    struct sy_error why;
-    if (options_read_int(number + (*number == '+'), relative ? -ACCELERATORS_MOST : 0, ACCELERATORS_MOST, &value, &why))
-        return error_set(err, -EINVAL, "--accelerators: %s", why.text);
-    count = relative ? w->counts[t] + value : value;
-    if (count < 1 || count > ACCELERATORS_MOST)
-        return error_set(err, -EINVAL, "--accelerators: %lld of %s (expected at least 1; there are %u)",
-                         (long long)count, w->types[t], w->counts[t]);
-    w->counts_changed[t] = (uint32_t)count;
-    return 0;
-}
-
+/* Reads a list of [TYPE=]N|+N|-N. */
 static int counts_read(struct whatif *w, struct sy_error *err) {
     char list[512], *rest = list;
-    int rc = 0;
     if (!w->s.accelerators)
         return 0;
     if ((size_t)snprintf(list, sizeof(list), "%s", w->s.accelerators) >= sizeof(list))
         return error_set(err, -EINVAL, "--accelerators: too long");
-    for (char *item; !rc && (item = strsep(&rest, ","));)
-        rc = count_read(w, item, err);
-    return rc;
+    for (char *item; (item = strsep(&rest, ","));) {
+        const char *equals = strrchr(item, '='), *number = equals ? equals + 1 : item;
+        uint32_t t = 0;
+        if (!equals && w->type_count > 1)
+            return error_set(err, -EINVAL, "--accelerators: '%s': there are several types; say which: %s=N", item,
+                             w->types[0]);
+        size_t length = equals ? (size_t)(equals - item) : 0;
+        while (equals && t < w->type_count &&
+               (strlen(w->types[t]) != length || strncmp(w->types[t], item, length) != 0))
+            t++;
+        if (t == w->type_count)
+            return error_set(err, -EINVAL, "--accelerators: there are none of the type '%.*s'", (int)length, item);
+        bool relative = *number == '+' || *number == '-';
+        int64_t value, count;
+        struct sy_error why;
+        if (options_read_int(number + (*number == '+'), relative ? -ACCELERATORS_MOST : 0, ACCELERATORS_MOST, &value,
+                             &why))
+            return error_set(err, -EINVAL, "--accelerators: %s", why.text);
+        count = relative ? w->counts[t] + value : value;
+        if (count < 1 || count > ACCELERATORS_MOST)
+            return error_set(err, -EINVAL, "--accelerators: %lld of %s (expected at least 1; there are %u)",
+                             (long long)count, w->types[t], w->counts[t]);
+        w->counts_changed[t] = (uint32_t)count;
+    }
+    return 0;
 }
 
 /* ---- --least ---- */

@@ -49,19 +49,6 @@ static void result_print(const char *path, const struct decision_replay *result)
     putchar('\n');
 }
 
-/* Checks that the loads at which advice looked are those that the rank threads' cores put out; `results`: results of
- * all files. */
-static int advice_check(char *const *paths, const struct decision_replay *results, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        struct sy_error err;
-        if (results[i].looks && decision_loads_check(&results[i], results, count, &err)) {
-            fprintf(stderr, "symphony whatif: %s: %s\n", paths[i], err.text);
-            return CLI_FAILURE;
-        }
-    }
-    return CLI_OK;
-}
-
 int whatif_check(const char *folder) {
     char pattern[4096];
     glob_t found;
@@ -87,8 +74,14 @@ int whatif_check(const char *folder) {
         }
         result_print(found.gl_pathv[i], &results[i]);
     }
-    if (status == CLI_OK)
-        status = advice_check(found.gl_pathv, results, found.gl_pathc);
+    /* the loads at which advice looked are to be those that the rank threads' cores put out */
+    for (size_t i = 0; status == CLI_OK && i < found.gl_pathc; i++) {
+        struct sy_error err;
+        if (results[i].looks && decision_loads_check(&results[i], results, found.gl_pathc, &err)) {
+            fprintf(stderr, "symphony whatif: %s: %s\n", found.gl_pathv[i], err.text);
+            status = CLI_FAILURE;
+        }
+    }
     for (size_t i = 0; i < found.gl_pathc; i++)
         free(results[i].loads);
     free(results);

@@ -20,15 +20,6 @@ static ssize_t pull(gnutls_transport_ptr_t context, void *data, size_t bytes) {
     return n;
 }
 
-static int session_open(struct channel *c, const struct server *server) {
-    c->session = client_tls_session(server->tls, server->host);
-    if (!c->session)
-        return -ENOMEM;
-    gnutls_transport_set_ptr2(c->session, c, (gnutls_transport_ptr_t)(intptr_t)c->fd);
-    gnutls_transport_set_pull_function(c->session, pull);
-    return 0;
-}
-
 int channel_open(struct channel *c, const struct server *server) {
     *c = (struct channel){.fd = socket(server->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
     if (c->fd < 0)
@@ -37,8 +28,12 @@ int channel_open(struct channel *c, const struct server *server) {
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     if (connect(c->fd, (const struct sockaddr *)&server->address, server->address_length) && errno != EINPROGRESS)
         rc = -errno;
-    else if (server->tls)
-        rc = session_open(c, server);
+    else if (server->tls && !(c->session = client_tls_session(server->tls, server->host)))
+        rc = -ENOMEM;
+    if (c->session) {
+        gnutls_transport_set_ptr2(c->session, c, (gnutls_transport_ptr_t)(intptr_t)c->fd);
+        gnutls_transport_set_pull_function(c->session, pull);
+    }
     if (rc)
         channel_close(c);
     return rc;

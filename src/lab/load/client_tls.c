@@ -65,20 +65,17 @@ void client_tls_destroy(struct client_tls *tls) {
     free(tls);
 }
 
-static bool is_address(const char *host) {
-    struct in6_addr address;
-    return inet_pton(AF_INET, host, &address) == 1 || inet_pton(AF_INET6, host, &address) == 1;
-}
-
 gnutls_session_t client_tls_session(const struct client_tls *tls, const char *host) {
     gnutls_datum_t protocol = {(unsigned char *)"http/1.1", 8};
     gnutls_session_t session;
+    struct in6_addr address;
+    bool is_address = inet_pton(AF_INET, host, &address) == 1 || inet_pton(AF_INET6, host, &address) == 1;
     if (gnutls_init(&session, GNUTLS_CLIENT | GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL) < 0)
         return NULL;
     if (gnutls_set_default_priority(session) < 0 ||
         gnutls_credentials_set(session, GNUTLS_CRD_CERTIFICATE, tls->credentials) < 0 ||
         gnutls_alpn_set_protocols(session, &protocol, 1, 0) < 0 ||
-        (!is_address(host) && gnutls_server_name_set(session, GNUTLS_NAME_DNS, host, strlen(host)) < 0)) {
+        (!is_address && gnutls_server_name_set(session, GNUTLS_NAME_DNS, host, strlen(host)) < 0)) {
         gnutls_deinit(session);
         return NULL;
     }

@@ -168,16 +168,6 @@ static int answer_read(struct channel *c, struct reply *reply, int64_t deadline_
     return 0;
 }
 
-static void failure_explain(const struct channel *c, int rc, struct sy_error *err) {
-    const char *hint = c->session ? "" : " (https:// is for a server that speaks TLS)";
-    if (rc == -ETIMEDOUT)
-        error_set(err, rc, "no answer in time");
-    else if (rc == -EBADMSG || rc == -ECONNRESET)
-        error_set(err, rc, "%s%s", rc == -EBADMSG ? "not an HTTP answer" : strerror(-rc), hint);
-    else
-        channel_explain(c, rc, err);
-}
-
 int fetch_bytes(const struct server *s, const char *request, size_t length, int64_t timeout_ns, struct answer *answer,
                 struct sy_error *err) {
     int64_t deadline_ns = clock_now_ns() + timeout_ns;
@@ -200,7 +190,13 @@ int fetch_bytes(const struct server *s, const char *request, size_t length, int6
         int read_rc = answer_read(&channel, &reply, deadline_ns);
         rc = read_rc ? (rc && read_rc != -EPROTO ? rc : read_rc) : body.rc;
     }
-    failure_explain(&channel, rc, &why);
+    const char *hint = channel.session ? "" : " (https:// is for a server that speaks TLS)";
+    if (rc == -ETIMEDOUT)
+        error_set(&why, rc, "no answer in time");
+    else if (rc == -EBADMSG || rc == -ECONNRESET)
+        error_set(&why, rc, "%s%s", rc == -EBADMSG ? "not an HTTP answer" : strerror(-rc), hint);
+    else
+        channel_explain(&channel, rc, &why);
     channel_close(&channel);
     if (rc) {
         free(body.bytes);

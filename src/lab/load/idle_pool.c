@@ -55,10 +55,6 @@ void idle_pool_seed(struct idle_pool *pool, uint64_t seed) {
     rng_seed(&pool->rng, seed);
 }
 
-static void front_insert(struct list_node *head, struct list_node *node) {
-    list_insert_before(head->next, node);
-}
-
 void idle_pool_put(struct idle_pool *pool, uint32_t connection, bool used) {
     CHECK(connection < pool->capacity);
     struct idle_node *node = &pool->nodes[connection];
@@ -68,7 +64,7 @@ void idle_pool_put(struct idle_pool *pool, uint32_t connection, bool used) {
     if (pool->reuse == REUSE_OLDEST && connection < pool->kept)
         list_append(&pool->first, &node->list);
     else if (used)
-        front_insert(&pool->rest, &node->list);
+        list_insert_before(pool->rest.next, &node->list);
     else
         list_append(&pool->rest, &node->list);
 }

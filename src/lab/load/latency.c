@@ -3,18 +3,14 @@
 
 #include "core/util/log_linear.h"
 
-static uint32_t bucket_of(int64_t ns) {
-    uint32_t bucket = log_linear_bucket(ns > 0 ? (uint64_t)ns : 0, LATENCY_STEP_BITS);
-    return bucket < LATENCY_BUCKETS ? bucket : LATENCY_BUCKETS - 1;
-}
-
 static int64_t bucket_middle(uint32_t bucket) {
     uint64_t width, from = log_linear_from(bucket, LATENCY_STEP_BITS, &width);
     return (int64_t)(from + width / 2);
 }
 
 void latency_add(struct latency *l, int64_t ns) {
-    l->buckets[bucket_of(ns)]++;
+    uint32_t bucket = log_linear_bucket(ns > 0 ? (uint64_t)ns : 0, LATENCY_STEP_BITS);
+    l->buckets[bucket < LATENCY_BUCKETS ? bucket : LATENCY_BUCKETS - 1]++;
     l->count++;
     l->sum_ns += (double)ns;
     if (ns > l->max_ns)

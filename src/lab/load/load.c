@@ -302,22 +302,6 @@ static void connection_write(struct load *load, struct connection *c) {
     }
 }
 
-static void connection_start(struct load *load, struct connection *c, const struct request *request) {
-    const struct load_model *model = &load->config.models[request->model];
-    uint32_t *turn = &load->payload_next[request->model];
-    c->state = CONNECTION_BUSY;
-    load->busy_count++;
-    c->request = *request;
-    c->payload = &model->payloads[*turn];
-    *turn = *turn + 1 < model->payloads_count ? *turn + 1 : 0;
-    c->sent = 0;
-    reply_init(&c->reply);
-    c->started_ns = clock_now_ns();
-    if (request->counted && !request->retried)
-        latency_add(&load->result->send_lag, c->started_ns - request->due_ns);
-    connection_write(load, c);
-}
-
 static void connection_answered(struct load *load, struct connection *c, bool more_bytes) {
     request_answered(load, &c->request, &c->reply, c->started_ns, clock_now_ns());
     c->answers++;
@@ -393,7 +377,20 @@ static void connection_event(struct load *load, struct connection *c, uint32_t e
 static void backlog_serve(struct load *load) {
     while (load->backlog.count && idle_pool_count(load->idle)) {
         struct request request = backlog_choose(&load->backlog, clock_now_ns());
-        connection_start(load, &load->connections[idle_pool_take(load->idle)], &request);
+        struct connection *c = &load->connections[idle_pool_take(load->idle)];
+        const struct load_model *model = &load->config.models[request.model];
+        uint32_t *turn = &load->payload_next[request.model];
+        c->state = CONNECTION_BUSY;
+        load->busy_count++;
+        c->request = request;
+        c->payload = &model->payloads[*turn];
+        *turn = *turn + 1 < model->payloads_count ? *turn + 1 : 0;
+        c->sent = 0;
+        reply_init(&c->reply);
+        c->started_ns = clock_now_ns();
+        if (request.counted && !request.retried)
+            latency_add(&load->result->send_lag, c->started_ns - request.due_ns);
+        connection_write(load, c);
     }
 }
 
@@ -402,16 +399,6 @@ static void backlog_serve(struct load *load) {
  * free its connections are ready to be read. */
 static bool connections_wanted(const struct load *load) {
     return load->backlog.count > load->opening_count && load->closed_count && load->opening_count < OPENING_MAX;
-}
-
-static void connections_add(struct load *load) {
-    while (connections_wanted(load)) {
-        int rc = connection_open(load);
-        if (rc) {
-            struct request request = backlog_take(&load->backlog);
-            request_failed(load, &request, strerror(-rc));
-        }
-    }
 }
 
 static void request_issue(struct load *load, const struct arrival *arrival) {
@@ -498,8 +485,13 @@ static void loop_step(struct load *load, int64_t until_ns) {
         if (load->trial && !load->trial->closed && load->next.due_ns < load->end_ns)
             requests_issue(load, clock_now_ns()); /* a long list of events must not make requests late */
     }
-    if (n < EVENTS_MAX)
-        connections_add(load);
+    while (n < EVENTS_MAX && connections_wanted(load)) {
+        int rc = connection_open(load);
+        if (rc) {
+            struct request request = backlog_take(&load->backlog);
+            request_failed(load, &request, strerror(-rc));
+        }
+    }
 }
 
 /* Opens the first connections; waits until all have connected. */
@@ -536,14 +528,6 @@ static void progress_report(struct load *load, int64_t now_ns, void (*progress)(
         load->second_latency = (struct latency){0};
 }
 
-/* Ends the issue of new requests. */
-static void requests_end(struct load *load, int64_t now_ns) {
-    if (now_ns < load->end_ns)
-        load->end_ns = now_ns;
-    if (now_ns < load->count_ns)
-        load->count_ns = now_ns;
-}
-
 static void outstanding_drop(struct load *load, int64_t now_ns) {
     while (load->backlog.count) {
         struct request request = backlog_take(&load->backlog);
@@ -558,15 +542,10 @@ static void outstanding_drop(struct load *load, int64_t now_ns) {
     }
 }
 
-static void result_reset(struct load_result *result, uint32_t models_count) {
-    struct load_model_stats *models = result->models;
-    memset(models, 0, models_count * sizeof(*models));
-    *result = (struct load_result){.models = models};
-}
-
 int load_run(struct load *load, const struct load_trial *trial, struct load_result *result,
              void (*progress)(void *context, const struct load_progress *now), void *context, struct sy_error *err) {
-    result_reset(result, load->config.models_count);
+    memset(result->models, 0, load->config.models_count * sizeof(*result->models));
+    *result = (struct load_result){.models = result->models};
     load->result = result;
     load->trial = NULL;
     uint32_t wanted = trial->closed > load->config.connections ? trial->closed : load->config.connections;
@@ -597,8 +576,12 @@ int load_run(struct load *load, const struct load_trial *trial, struct load_resu
         requests_issue(load, now_ns);
         int stop = load->config.stop ? *load->config.stop : 0;
         result->interrupted |= stop > 0;
-        if (result->interrupted || result->gave_up)
-            requests_end(load, now_ns);
+        if (result->interrupted || result->gave_up) {
+            if (now_ns < load->end_ns)
+                load->end_ns = now_ns;
+            if (now_ns < load->count_ns)
+                load->count_ns = now_ns;
+        }
         if (now_ns >= tick_ns) {
             progress_report(load, now_ns, progress, context);
             tick_ns += NS_PER_S;

@@ -20,10 +20,6 @@ static int64_t elements_count(const struct target_input *input) {
     return count;
 }
 
-static uint32_t element_bytes(const struct target_input *input) {
-    return input->type == DATATYPE_BYTES ? 4 + STRING_BYTES : datatype_bytes(input->type);
-}
-
 /* k/1024 as an IEEE half: exact, so JSON and binary carry the same value. */
 static uint16_t half_make(uint32_t k) {
     if (!k)
@@ -99,23 +95,20 @@ static void element_write_json(FILE *to, enum datatype type, struct rng *rng) {
     }
 }
 
-static void text_write_json(FILE *to, const char *text) {
-    json_t *json = json_string(text);
+static void input_write(FILE *to, const struct target_input *input, bool json_tensors, struct rng *rng) {
+    fputs("{\"name\":", to);
+    json_t *json = json_string(input->name);
     char *dump = json ? json_dumps(json, JSON_ENCODE_ANY) : NULL;
     fputs(dump ? dump : "\"\"", to);
     free(dump);
     json_decref(json);
-}
-
-static void input_write(FILE *to, const struct target_input *input, bool json_tensors, struct rng *rng) {
-    fputs("{\"name\":", to);
-    text_write_json(to, input->name);
     fprintf(to, ",\"datatype\":\"%s\",\"shape\":[", datatype_name(input->type));
     for (uint32_t i = 0; i < input->rank; i++)
         fprintf(to, "%s%lld", i ? "," : "", (long long)input->dims[i]);
     int64_t count = elements_count(input);
     if (!json_tensors) {
-        fprintf(to, "],\"parameters\":{\"binary_data_size\":%lld}}", (long long)count * element_bytes(input));
+        fprintf(to, "],\"parameters\":{\"binary_data_size\":%lld}}",
+                (long long)count * (input->type == DATATYPE_BYTES ? 4 + STRING_BYTES : datatype_bytes(input->type)));
         return;
     }
     fputs("],\"data\":[", to);

@@ -156,16 +156,6 @@ static int inputs_declare(struct target *target, struct target_model *model, int
     return 0;
 }
 
-/* Fills open dimensions with those with which the server was measured, if it tells them. */
-static void open_dims_fill(int64_t *shape, size_t rank, const json_t *item) {
-    size_t behind = json_array_size(item);
-    if (behind == 0 || behind > rank)
-        return;
-    for (size_t i = 0; i < behind; i++)
-        if (shape[rank - behind + i] < 0)
-            shape[rank - behind + i] = json_integer_value(json_array_get(item, i));
-}
-
 static int input_read(struct target *target, struct target_model *model, struct target_input *input, const json_t *json,
                       const json_t *item_shapes, int64_t items, struct target_hint *hints, uint32_t hints_count,
                       struct sy_error *err) {
@@ -187,10 +177,16 @@ static int input_read(struct target *target, struct target_model *model, struct 
         hint_dims = hint_match(&hints[h], model->name, name, NULL, NULL);
         hints[h].used |= hint_dims != NULL;
     }
-    if (!hint_dims)
-        open_dims_fill(shape, json_array_size(dims), json_object_get(item_shapes, name));
+    size_t rank = json_array_size(dims);
+    if (!hint_dims) { /* open dimensions are those with which the server was measured, if it tells them */
+        const json_t *measured = json_object_get(item_shapes, name);
+        size_t behind = json_array_size(measured);
+        for (size_t i = 0; behind <= rank && i < behind; i++)
+            if (shape[rank - behind + i] < 0)
+                shape[rank - behind + i] = json_integer_value(json_array_get(measured, i));
+    }
     struct sy_error why;
-    int rc = target_input_fill(input, datatype, shape, (uint32_t)json_array_size(dims), items, hint_dims, &why);
+    int rc = target_input_fill(input, datatype, shape, (uint32_t)rank, items, hint_dims, &why);
     return rc ? error_set(err, rc, "model '%s', input '%s': %.300s", model->name, name, why.text) : 0;
 }
 

@@ -9,20 +9,6 @@
 
 #define POINTS_MAX 64
 
-/* Reads one [batch, milliseconds] of a table. */
-static int point_read(const struct conf_node *node, uint32_t before, uint32_t *batch, int64_t *latency_ns,
-                      struct sy_error *err) {
-    int64_t b;
-    if (node->kind != CONF_LIST || node->count != 2)
-        return conf_error(node, err, "expected [batch, milliseconds]");
-    int rc =
-        conf_get_int(node->first, (int64_t)before + 1, PROFILE_BATCH_MAX, "batches that rise from 1 to 1024", &b, err);
-    if (rc == 0)
-        rc = conf_get_time(node->last, NS_PER_MS, 1e-6, PLANNED_SLO_MS_MAX, PLANNED_TIME_WHAT, latency_ns, err);
-    *batch = (uint32_t)b;
-    return rc;
-}
-
 /* Reads a table of points. It ends with the largest batch measured, unless `max_batch` is given. */
 static int table_read(const struct planned_model *model, struct profile **profile, struct sy_error *err) {
     const struct conf_node *list = model->latency;
@@ -31,9 +17,16 @@ static int table_read(const struct planned_model *model, struct profile **profil
     if (list->kind != CONF_LIST || !list->count || list->count > POINTS_MAX)
         return conf_error(list, err, "expected a list of 1 to %d points [batch, milliseconds]", POINTS_MAX);
     for (const struct conf_node *node = list->first; node; node = node->next, count++) {
-        int rc = point_read(node, count ? batch[count - 1] : 0, &batch[count], &latency_ns[count], err);
+        int64_t b, least = count ? (int64_t)batch[count - 1] + 1 : 1;
+        if (node->kind != CONF_LIST || node->count != 2)
+            return conf_error(node, err, "expected [batch, milliseconds]");
+        int rc = conf_get_int(node->first, least, PROFILE_BATCH_MAX, "batches that rise from 1 to 1024", &b, err);
+        if (rc == 0)
+            rc = conf_get_time(node->last, NS_PER_MS, 1e-6, PLANNED_SLO_MS_MAX, PLANNED_TIME_WHAT, &latency_ns[count],
+                               err);
         if (rc)
             return rc;
+        batch[count] = (uint32_t)b;
     }
     uint32_t batch_max = model->batch_max ? (uint32_t)model->batch_max : batch[count - 1];
     *profile = malloc(profile_bytes(batch_max));
@@ -41,9 +34,11 @@ static int table_read(const struct planned_model *model, struct profile **profil
                     : conf_error(list, err, "out of memory");
 }
 
-/* Reads a line (alpha and beta), up to `batch_max`, or else to the largest batch that the SLO allows. */
-static int line_read(const struct planned_model *model, const struct conf_node *node, struct profile **profile,
-                     struct sy_error *err) {
+int planned_model_profile(const struct planned_model *model, const struct conf_node *node, struct profile **profile,
+                          struct sy_error *err) {
+    if (model->latency)
+        return table_read(model, profile, err);
+    /* a line (alpha and beta), up to `batch_max`, or else to the largest batch that the SLO allows */
     double slo_ms = (double)model->slo_ns / (double)NS_PER_MS;
     uint32_t batch_max = PROFILE_BATCH_MAX;
     if (model->alpha_ms < 0 || model->beta_ms < 0)
@@ -78,20 +73,12 @@ static int zoo_read(struct planned_model *model, const struct conf_node *node, s
     return 0;
 }
 
-/* Checks a model that is not of the zoo: it has a table or a line, not both, and names no model. */
-static int own_check(const struct planned_model *model, const struct conf_node *node, struct sy_error *err) {
+int planned_model_check(struct planned_model *model, const struct conf_node *node, struct sy_error *err) {
+    if (model->zoo[0])
+        return zoo_read(model, node, err);
     if (model->model[0])
         return conf_error(conf_find(node, "model"), err, "goes with 'zoo'");
     if (model->latency && (model->alpha_ms >= 0 || model->beta_ms >= 0))
         return conf_error(model->latency, err, "a table excludes alpha_ms and beta_ms");
     return 0;
-}
-
-int planned_model_check(struct planned_model *model, const struct conf_node *node, struct sy_error *err) {
-    return model->zoo[0] ? zoo_read(model, node, err) : own_check(model, node, err);
-}
-
-int planned_model_profile(const struct planned_model *model, const struct conf_node *node, struct profile **profile,
-                          struct sy_error *err) {
-    return model->latency ? table_read(model, profile, err) : line_read(model, node, profile, err);
 }

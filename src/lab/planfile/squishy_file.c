@@ -79,17 +79,6 @@ static int prefix_read(const struct conf_node *node, struct reading *r, struct s
     return rc;
 }
 
-static int session_prefix(struct session *session, const struct reading *r, struct sy_error *err) {
-    if (!session->prefix_name[0])
-        return 0;
-    for (uint32_t p = 0; p < r->prefix_count; p++)
-        if (strcmp(r->prefixes[p].model.name, session->prefix_name) == 0)
-            session->prefix = &r->prefixes[p];
-    return session->prefix
-               ? 0
-               : conf_error(conf_find(session->node, "prefix"), err, "there is no prefix '%s'", session->prefix_name);
-}
-
 static int session_read(const struct conf_node *node, struct reading *r, struct sy_error *err) {
     struct session session = {.model = PLANNED_MODEL_NONE, .rate_rps = -1, .node = node};
     const struct planned_model *model = &session.model;
@@ -103,8 +92,11 @@ static int session_read(const struct conf_node *node, struct reading *r, struct 
     for (uint32_t s = 0; rc == 0 && s < r->session_count; s++)
         if (strcmp(r->sessions[s].model.name, model->name) == 0)
             rc = conf_error(node, err, "there are two sessions '%s'", model->name);
-    if (rc == 0)
-        rc = session_prefix(&session, r, err);
+    for (uint32_t p = 0; rc == 0 && p < r->prefix_count; p++)
+        if (strcmp(r->prefixes[p].model.name, session.prefix_name) == 0)
+            session.prefix = &r->prefixes[p];
+    if (rc == 0 && session.prefix_name[0] && !session.prefix)
+        rc = conf_error(conf_find(node, "prefix"), err, "there is no prefix '%s'", session.prefix_name);
     if (rc == 0)
         r->sessions[r->session_count++] = session;
     return rc;
@@ -198,14 +190,6 @@ static int session_plan(struct reading *r, uint32_t s, struct squishy_file *file
     return planned_add(file, members, count, err);
 }
 
-static int sessions_plan(struct reading *r, struct squishy_file *file, struct sy_error *err) {
-    int rc = 0;
-    for (uint32_t s = 0; rc == 0 && s < r->session_count; s++)
-        if (!r->sessions[s].planned)
-            rc = session_plan(r, s, file, err);
-    return rc;
-}
-
 static int prefixes_read(const struct conf_node *list, struct reading *r, struct sy_error *err) {
     if (!list)
         return 0;
@@ -240,7 +224,10 @@ static int document_read(const struct conf_node *root, struct reading *r, struct
     rc = prefixes_read(document.prefixes, r, err);
     for (const struct conf_node *node = list->first; rc == 0 && node; node = node->next)
         rc = session_read(node, r, err);
-    return rc ? rc : sessions_plan(r, file, err);
+    for (uint32_t s = 0; rc == 0 && s < r->session_count; s++)
+        if (!r->sessions[s].planned)
+            rc = session_plan(r, s, file, err);
+    return rc;
 }
 
 static int file_make(struct conf_node *root, bool whole, struct squishy_file *file, struct sy_error *err) {

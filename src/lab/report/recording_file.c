@@ -119,20 +119,15 @@ struct copying {
     bool plain;
 };
 
-static const struct recording_slo *slo_of(const struct copying *c, const char *model, size_t length) {
-    const struct recording_slo *chosen = NULL;
-    for (uint32_t i = 0; i < c->count; i++)
-        if (!c->slos[i].model || name_is(c->slos[i].model, model, length))
-            chosen = &c->slos[i];
-    return chosen;
-}
-
 /* seconds,model,items,slo_ms,priority: other lines are copied as they are. */
 static void line_copy(const char *line, const char *end, const struct copying *c, struct text *out) {
     const char *model = field_next(line, end), *items = model ? field_next(model, end) : NULL;
     const char *slo = items ? field_next(items, end) : NULL, *priority = slo ? field_next(slo, end) : NULL;
     if (priority && *line >= '0' && *line <= '9' && !name_is("best_effort", priority, (size_t)(end - priority))) {
-        const struct recording_slo *chosen = slo_of(c, model, (size_t)(items - 1 - model));
+        const struct recording_slo *chosen = NULL;
+        for (uint32_t i = 0; i < c->count; i++)
+            if (!c->slos[i].model || name_is(c->slos[i].model, model, (size_t)(items - 1 - model)))
+                chosen = &c->slos[i];
         text_append(out, line, (size_t)((chosen ? slo : priority) - line));
         if (chosen)
             text_printf(out, "%.9g,", chosen->slo_ms);

@@ -106,23 +106,20 @@ static json_t *row_json(const struct simulation *s, const struct row *row) {
     return json;
 }
 
-static json_t *pipeline_json(const struct simulation *s, uint32_t p) {
-    const struct scenario_pipeline *pipeline = &s->scenario.pipelines[p];
-    struct row row = pipeline_row(s, p);
-    json_t *json = row_json(s, &row), *stages = json_array();
-    for (uint32_t v = 0; v < pipeline->graph.stage_count; v++) {
-        row = stage_row(s, p, v);
-        json_t *stage = row_json(s, &row);
-        json_object_set_new(stage, "model", json_string(s->scenario.models[pipeline->graph.stages[v].model].name));
-        json_array_append_new(stages, stage);
-    }
-    json_object_set_new(json, "stages", stages);
-    return json;
-}
-
 json_t *simulate_pipelines_json(const struct simulation *s) {
     json_t *list = json_array();
-    for (uint32_t p = 0; p < s->scenario.pipeline_count; p++)
-        json_array_append_new(list, pipeline_json(s, p));
+    for (uint32_t p = 0; p < s->scenario.pipeline_count; p++) {
+        const struct scenario_pipeline *pipeline = &s->scenario.pipelines[p];
+        struct row row = pipeline_row(s, p);
+        json_t *json = row_json(s, &row), *stages = json_array();
+        for (uint32_t v = 0; v < pipeline->graph.stage_count; v++) {
+            row = stage_row(s, p, v);
+            json_t *stage = row_json(s, &row);
+            json_object_set_new(stage, "model", json_string(s->scenario.models[pipeline->graph.stages[v].model].name));
+            json_array_append_new(stages, stage);
+        }
+        json_object_set_new(json, "stages", stages);
+        json_array_append_new(list, json);
+    }
     return list;
 }

@@ -19,35 +19,6 @@ static void curve_put(FILE *to, uint32_t number, const struct sim_times *latency
     gnuplot_distribution(to, "m", number, answered, time_quantile_ms, latency);
 }
 
-static void slo_lines_put(FILE *to, const struct simulation *s, uint32_t curves) {
-    for (uint32_t m = 0; m < curves; m++) {
-        double slo_ms = (double)s->scenario.models[m].slo_ns / NS_PER_MS;
-        if (m == 0 || s->scenario.models[m].slo_ns != s->scenario.models[m - 1].slo_ns)
-            fprintf(to, "set arrow from %g, graph 0 to %g, graph 1 nohead dashtype 2 linecolor rgb '#999999'\n", slo_ms,
-                    slo_ms);
-    }
-}
-
-static void run_put(FILE *to, const struct simulation *s, struct sim_times *all) {
-    uint32_t models = s->scenario.model_count, curves = models < PLOT_MODELS_MAX ? models : PLOT_MODELS_MAX;
-    for (uint32_t m = 0; m < models; m++)
-        sim_times_merge(all, &s->result.models[m].latency);
-    for (uint32_t m = 0; m < curves; m++)
-        curve_put(to, m, &s->result.models[m].latency, s->result.models[m].offered);
-    curve_put(to, curves, all, s->result.offered);
-    fputs("set logscale x\nset xlabel 'ms from arrival to answer'\nset ylabel 'share of the requests'\n"
-          "set yrange [0:1]\nset key bottom right\n",
-          to);
-    slo_lines_put(to, s, curves);
-    for (uint32_t m = 0; m < curves; m++) {
-        fprintf(to, "%s$m%u with steps linewidth 2 title ", m ? ", " : "plot ", m);
-        gnuplot_quote(to, s->scenario.models[m].name);
-    }
-    if (models > 1)
-        fprintf(to, ", $m%u with steps linewidth 3 linecolor 'black' title 'all %u models'", curves, models);
-    fputc('\n', to);
-}
-
 int simulate_plot_run(const struct simulation *s, const char *scenario_path, const char *path, struct sy_error *err) {
     struct sim_times *all = calloc(1, sizeof(*all));
     if (!all)
@@ -60,7 +31,28 @@ int simulate_plot_run(const struct simulation *s, const char *scenario_path, con
     fputs("set title noenhanced ", to);
     gnuplot_quote(to, scenario_path);
     fputc('\n', to);
-    run_put(to, s, all);
+    uint32_t models = s->scenario.model_count, curves = models < PLOT_MODELS_MAX ? models : PLOT_MODELS_MAX;
+    for (uint32_t m = 0; m < models; m++)
+        sim_times_merge(all, &s->result.models[m].latency);
+    for (uint32_t m = 0; m < curves; m++)
+        curve_put(to, m, &s->result.models[m].latency, s->result.models[m].offered);
+    curve_put(to, curves, all, s->result.offered);
+    fputs("set logscale x\nset xlabel 'ms from arrival to answer'\nset ylabel 'share of the requests'\n"
+          "set yrange [0:1]\nset key bottom right\n",
+          to);
+    for (uint32_t m = 0; m < curves; m++) {
+        double slo_ms = (double)s->scenario.models[m].slo_ns / NS_PER_MS;
+        if (m == 0 || s->scenario.models[m].slo_ns != s->scenario.models[m - 1].slo_ns)
+            fprintf(to, "set arrow from %g, graph 0 to %g, graph 1 nohead dashtype 2 linecolor rgb '#999999'\n", slo_ms,
+                    slo_ms);
+    }
+    for (uint32_t m = 0; m < curves; m++) {
+        fprintf(to, "%s$m%u with steps linewidth 2 title ", m ? ", " : "plot ", m);
+        gnuplot_quote(to, s->scenario.models[m].name);
+    }
+    if (models > 1)
+        fprintf(to, ", $m%u with steps linewidth 3 linecolor 'black' title 'all %u models'", curves, models);
+    fputc('\n', to);
     free(all);
     return gnuplot_close(to, path, err);
 }
@@ -83,16 +75,13 @@ static const struct panel panels[] = {
     {"accelerators idle, %", {"10|", NULL}, false, true},
 };
 
-static bool is_number(const char *text) {
-    char *end;
-    strtod(text, &end);
-    return end != text && !*end;
-}
-
 static bool all_numbers(const struct sweep *sweep) {
-    for (uint32_t i = 0; i < sweep->count; i++)
-        if (!is_number(sweep->values[i]))
+    for (uint32_t i = 0; i < sweep->count; i++) {
+        char *end;
+        strtod(sweep->values[i], &end);
+        if (end == sweep->values[i] || *end)
             return false;
+    }
     return true;
 }
 
@@ -110,16 +99,6 @@ static void series_put(FILE *to, const struct sweep *sweeps, uint32_t lines, boo
                 m->latency_p50_ms, m->latency_p99_ms, m->queue_p50_ms, 100 * (1 - m->busy));
     }
     fputs("EOD\n", to);
-}
-
-static void labels_put(FILE *to, const struct sweep *sweep) {
-    fprintf(to, "set xrange [-0.5:%g]\nset xtics (", sweep->count - 0.5);
-    for (uint32_t i = 0; i < sweep->count; i++) {
-        fputs(i ? ", " : "", to);
-        gnuplot_quote(to, sweep->values[i]);
-        fprintf(to, " %u", i);
-    }
-    fputs(")\nset xtics noenhanced\n", to);
 }
 
 static void curve_title_put(FILE *to, const char *what, const struct sweep *lines, uint32_t line) {
@@ -161,8 +140,16 @@ int simulate_plot_sweep(const struct sweep *sweeps, uint32_t sweep_count, const 
     fputs(" noenhanced\nset yrange [0:*]\nset key top left\nset xlabel noenhanced ", to);
     gnuplot_quote(to, sweeps[0].key);
     fputc('\n', to);
-    if (!numbers)
-        labels_put(to, &sweeps[0]);
+    if (!numbers) {
+        const struct sweep *sweep = &sweeps[0];
+        fprintf(to, "set xrange [-0.5:%g]\nset xtics (", sweep->count - 0.5);
+        for (uint32_t i = 0; i < sweep->count; i++) {
+            fputs(i ? ", " : "", to);
+            gnuplot_quote(to, sweep->values[i]);
+            fprintf(to, " %u", i);
+        }
+        fputs(")\nset xtics noenhanced\n", to);
+    }
     for (size_t i = 0; i < sizeof(panels) / sizeof(panels[0]); i++)
         if (panels[i].always || panels[i].searched == searched)
             panel_put(to, &panels[i], lines, line_count);

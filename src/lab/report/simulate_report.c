@@ -61,29 +61,6 @@ static struct row model_row(const struct simulation *s, uint32_t m) {
     };
 }
 
-static void row_add(struct row *all, const struct sim_model_result *m, uint32_t batch_max) {
-    all->stats.offered += m->offered;
-    all->stats.good += m->good;
-    all->stats.dropped += m->dropped;
-    all->stats.late += m->late;
-    all->stats.cancelled += m->cancelled;
-    all->stats.batches += m->batches;
-    all->stats.batch_items += m->batch_items;
-    sim_times_merge(&all->stats.latency, &m->latency);
-    sim_times_merge(&all->stats.queueing, &m->queueing);
-    for (uint32_t b = 0; b <= batch_max; b++)
-        all->stats.batch_sizes[b] += m->batch_sizes[b];
-}
-
-static void queries_add(struct row *all, const struct sim_pipeline_result *p) {
-    all->stats.offered += p->offered;
-    all->stats.good += p->good;
-    all->stats.dropped += p->dropped;
-    all->stats.late += p->late;
-    all->stats.cancelled += p->cancelled;
-    sim_times_merge(&all->stats.latency, &p->latency);
-}
-
 /* The row of all models and pipelines, on the heap since it is too large for a stack. NULL without memory. */
 static struct row *all_row(const struct simulation *s) {
     uint32_t batch_max = 0;
@@ -96,10 +73,29 @@ static struct row *all_row(const struct simulation *s) {
     all->name = "all";
     all->batch_max = batch_max;
     all->stats.batch_sizes = (uint32_t *)(all + 1);
-    for (uint32_t m = 0; m < s->scenario.model_count; m++)
-        row_add(all, &s->result.models[m], s->cluster.models[m].batch_max);
-    for (uint32_t p = 0; p < s->scenario.pipeline_count; p++)
-        queries_add(all, &s->result.pipelines[p]);
+    for (uint32_t m = 0; m < s->scenario.model_count; m++) {
+        const struct sim_model_result *model = &s->result.models[m];
+        all->stats.offered += model->offered;
+        all->stats.good += model->good;
+        all->stats.dropped += model->dropped;
+        all->stats.late += model->late;
+        all->stats.cancelled += model->cancelled;
+        all->stats.batches += model->batches;
+        all->stats.batch_items += model->batch_items;
+        sim_times_merge(&all->stats.latency, &model->latency);
+        sim_times_merge(&all->stats.queueing, &model->queueing);
+        for (uint32_t b = 0; b <= s->cluster.models[m].batch_max; b++)
+            all->stats.batch_sizes[b] += model->batch_sizes[b];
+    }
+    for (uint32_t p = 0; p < s->scenario.pipeline_count; p++) {
+        const struct sim_pipeline_result *pipeline = &s->result.pipelines[p];
+        all->stats.offered += pipeline->offered;
+        all->stats.good += pipeline->good;
+        all->stats.dropped += pipeline->dropped;
+        all->stats.late += pipeline->late;
+        all->stats.cancelled += pipeline->cancelled;
+        sim_times_merge(&all->stats.latency, &pipeline->latency);
+    }
     return all;
 }
 
@@ -170,13 +166,6 @@ static void heading_put(struct text *to, const struct simulation *s, const char 
                 s->cluster.config.seconds, s->cluster.config.warmup_s, (long long)sc->seed);
 }
 
-static void columns_put(struct text *to, int width) {
-    text_printf(to, "%-*s %8s %9s %9s %7s %7s %7s %8s %8s %8s %8s %8s %8s %6s\n", width, "", "SLO", "offered", "good",
-                "good", "late", "dropped", "p50", "p99", "p99.9", "max", "queue", "queue", "batch");
-    text_printf(to, "%-*s %8s %9s %9s %7s %7s %7s %8s %8s %8s %8s %8s %8s %6s\n", width, "model", "ms", "/s", "/s", "%",
-                "%", "%", "ms", "ms", "ms", "ms", "p50 ms", "p99 ms", "mean");
-}
-
 static uint64_t class_offered(const struct sim_class_result *class) {
     uint64_t offered = 0;
     for (uint32_t i = 0; i < SIM_OUTCOMES; i++)
@@ -235,7 +224,10 @@ static void models_put(struct text *to, const struct simulation *s, const struct
     for (uint32_t i = 0; i < shown; i++)
         if ((int)strlen(s->scenario.models[order[i].model].name) > width)
             width = (int)strlen(s->scenario.models[order[i].model].name);
-    columns_put(to, width);
+    text_printf(to, "%-*s %8s %9s %9s %7s %7s %7s %8s %8s %8s %8s %8s %8s %6s\n", width, "", "SLO", "offered", "good",
+                "good", "late", "dropped", "p50", "p99", "p99.9", "max", "queue", "queue", "batch");
+    text_printf(to, "%-*s %8s %9s %9s %7s %7s %7s %8s %8s %8s %8s %8s %8s %6s\n", width, "model", "ms", "/s", "/s", "%",
+                "%", "%", "ms", "ms", "ms", "ms", "p50 ms", "p99 ms", "mean");
     for (uint32_t i = 0; i < shown; i++) {
         struct row row = model_row(s, order[i].model);
         row_put(to, s, &row, width);
@@ -369,27 +361,18 @@ void simulate_sweep_line(const struct simulate_point *point, const struct simula
 
 /* ---- JSON ---- */
 
-static json_t *times_json(const struct row *row) {
-    const struct sim_times *times = &row->stats.latency;
-    return json_pack("{s:f,s:f,s:f,s:f}", "p50", quantile_ms(times, 0.5), "p99", quantile_ms(times, 0.99), "p999",
-                     quantile_ms(times, 0.999), "max", (double)times->max_ns / NS_PER_MS);
-}
-
-static json_t *queue_json(const struct row *row) {
-    return json_pack("{s:f,s:f}", "p50", quantile_ms(&row->stats.queueing, 0.5), "p99",
-                     quantile_ms(&row->stats.queueing, 0.99));
-}
-
 /* Adds to `json` the members that one model and the total have in common. */
 static void row_json(json_t *json, const struct simulation *s, const struct row *row) {
     const struct sim_model_result *m = &row->stats;
-    json_t *more =
-        json_pack("{s:f,s:f,s:f,s:f,s:f,s:I,s:f,s:{s:i,s:i,s:i},s:o,s:o}", "offered_rps", per_second(s, m->offered),
-                  "good_rps", per_second(s, m->good), "bad_rate", share(bad_of(m), m->offered), "dropped_rate",
-                  share(m->dropped, m->offered), "late_rate", share(m->late, m->offered), "requests",
-                  (json_int_t)m->offered, "batch_mean", ratio((double)m->batch_items, (double)m->batches), "batch_size",
-                  "p50", (int)batch_quantile(row, 0.5), "p90", (int)batch_quantile(row, 0.9), "max",
-                  (int)batch_quantile(row, 1), "latency_ms", times_json(row), "queue_ms", queue_json(row));
+    json_t *more = json_pack(
+        "{s:f,s:f,s:f,s:f,s:f,s:I,s:f,s:{s:i,s:i,s:i},s:{s:f,s:f,s:f,s:f},s:{s:f,s:f}}", "offered_rps",
+        per_second(s, m->offered), "good_rps", per_second(s, m->good), "bad_rate", share(bad_of(m), m->offered),
+        "dropped_rate", share(m->dropped, m->offered), "late_rate", share(m->late, m->offered), "requests",
+        (json_int_t)m->offered, "batch_mean", ratio((double)m->batch_items, (double)m->batches), "batch_size", "p50",
+        (int)batch_quantile(row, 0.5), "p90", (int)batch_quantile(row, 0.9), "max", (int)batch_quantile(row, 1),
+        "latency_ms", "p50", quantile_ms(&m->latency, 0.5), "p99", quantile_ms(&m->latency, 0.99), "p999",
+        quantile_ms(&m->latency, 0.999), "max", (double)m->latency.max_ns / NS_PER_MS, "queue_ms", "p50",
+        quantile_ms(&m->queueing, 0.5), "p99", quantile_ms(&m->queueing, 0.99));
     json_object_update(json, more);
     json_decref(more);
     if (m->cancelled)
@@ -453,22 +436,6 @@ static json_t *models_json(const struct simulation *s) {
     return list;
 }
 
-static json_t *batch_sizes_json(const struct row *all) {
-    json_t *list = json_array();
-    for (uint32_t b = 0; b <= all->batch_max; b++)
-        if (all->stats.batch_sizes[b])
-            json_array_append_new(list, json_pack("[i,I]", (int)b, (json_int_t)all->stats.batch_sizes[b]));
-    return list;
-}
-
-static json_t *trials_json(const struct simulation *s) {
-    json_t *list = json_array();
-    for (uint32_t i = 0; i < s->trial_count; i++)
-        json_array_append_new(list,
-                              json_pack("{s:f,s:b}", "rate_rps", s->trials[i].rate_rps, "held", s->trials[i].held));
-    return list;
-}
-
 static json_t *value_json(const char *value) {
     char *end;
     double number = strtod(value, &end);
@@ -476,21 +443,6 @@ static json_t *value_json(const char *value) {
     return end == value || *end || !isfinite(number) ? json_string(value)
            : whole                                   ? json_integer((json_int_t)number)
                                                      : json_real(number);
-}
-
-static json_t *sweep_json(const struct simulate_point *point) {
-    json_t *set = json_object();
-    for (uint32_t i = 0; i < point->count; i++)
-        json_object_set_new(set, point->sweeps[i].key,
-                            value_json(sweep_value(point->sweeps, point->count, i, point->number)));
-    return set;
-}
-
-static json_t *types_json(const struct scenario *s) {
-    json_t *types = json_object();
-    for (uint32_t t = 0; t < s->type_count; t++)
-        json_object_set_new(types, s->types[t].name, json_integer(s->types[t].count));
-    return types;
 }
 
 static void autoscale_json(json_t *json, const struct simulation *s) {
@@ -504,16 +456,6 @@ static void autoscale_json(json_t *json, const struct simulation *s) {
     json_object_set_new(json, "accelerators_mean", json_real(r->accelerators_mean));
     json_object_set_new(json, "accelerators_max", json_integer(r->accelerators_max));
     json_object_set_new(json, "advice", advice);
-}
-
-static void moves_json(json_t *json, const struct simulation *s) {
-    const struct sim_result *r = &s->result;
-    if (s->scenario.subclusters > 1)
-        json_object_set_new(json, "moves",
-                            json_pack("{s:i,s:I,s:f,s:f}", "subclusters", (int)s->scenario.subclusters, "count",
-                                      (json_int_t)r->moves, "wait_mean_ms",
-                                      ratio((double)r->move_wait_ns, (double)r->moves) / NS_PER_MS, "wait_max_ms",
-                                      (double)r->move_wait_max_ns / NS_PER_MS));
 }
 
 static void placement_json(json_t *json, const struct simulation *s) {
@@ -536,13 +478,6 @@ static void ways_json(json_t *json, const struct simulation *s) {
         json_object_set_new(json, "ways", shares);
 }
 
-static void faults_json(json_t *json, const struct simulation *s) {
-    if (has_faults(s))
-        json_object_set_new(json, "faults",
-                            json_pack("{s:I,s:I}", "takeovers", (json_int_t)s->result.takeovers, "sent_again",
-                                      (json_int_t)s->result.sent_again));
-}
-
 static void cost_json(json_t *json, const struct simulation *s) {
     if (cost_per_hour(s) <= 0)
         return;
@@ -556,25 +491,50 @@ static json_t *simulation_json(const struct simulation *s, const struct simulate
     json_t *json =
         json_pack("{s:s,s:I,s:f,s:f}", "policy", s->scenario.policy->name, "seed", (json_int_t)s->scenario.seed,
                   "seconds", s->cluster.config.seconds, "warmup_seconds", s->cluster.config.warmup_s);
-    if (point->count)
-        json_object_set_new(json, "sweep", sweep_json(point));
+    if (point->count) {
+        json_t *set = json_object();
+        for (uint32_t i = 0; i < point->count; i++)
+            json_object_set_new(set, point->sweeps[i].key,
+                                value_json(sweep_value(point->sweeps, point->count, i, point->number)));
+        json_object_set_new(json, "sweep", set);
+    }
     json_object_set_new(json, "goodput_rps", s->searched ? json_real(s->goodput_rps) : json_null());
     row_json(json, s, all);
     json_object_set_new(json, "worst_bad_rate", json_real(r->worst_bad_rate));
-    json_object_set_new(json, "accelerators", types_json(&s->scenario));
+    json_t *types = json_object();
+    for (uint32_t t = 0; t < s->scenario.type_count; t++)
+        json_object_set_new(types, s->scenario.types[t].name, json_integer(s->scenario.types[t].count));
+    json_object_set_new(json, "accelerators", types);
     json_object_set_new(json, "accelerators_used", json_integer(r->accelerators_used));
     json_object_set_new(json, "accelerator_busy", json_real(r->busy));
     json_object_set_new(json, "accelerator_idle", json_real(1 - r->busy));
     autoscale_json(json, s);
-    moves_json(json, s);
+    if (s->scenario.subclusters > 1)
+        json_object_set_new(json, "moves",
+                            json_pack("{s:i,s:I,s:f,s:f}", "subclusters", (int)s->scenario.subclusters, "count",
+                                      (json_int_t)r->moves, "wait_mean_ms",
+                                      ratio((double)r->move_wait_ns, (double)r->moves) / NS_PER_MS, "wait_max_ms",
+                                      (double)r->move_wait_max_ns / NS_PER_MS));
     placement_json(json, s);
-    faults_json(json, s);
+    if (has_faults(s))
+        json_object_set_new(json, "faults",
+                            json_pack("{s:I,s:I}", "takeovers", (json_int_t)s->result.takeovers, "sent_again",
+                                      (json_int_t)s->result.sent_again));
     ways_json(json, s);
     cost_json(json, s);
-    json_object_set_new(json, "batch_sizes", batch_sizes_json(all));
+    json_t *sizes = json_array();
+    for (uint32_t b = 0; b <= all->batch_max; b++)
+        if (all->stats.batch_sizes[b])
+            json_array_append_new(sizes, json_pack("[i,I]", (int)b, (json_int_t)all->stats.batch_sizes[b]));
+    json_object_set_new(json, "batch_sizes", sizes);
     loads_json(json, s, r->loads, r->cold, r->offered);
-    if (s->searched)
-        json_object_set_new(json, "trials", trials_json(s));
+    if (s->searched) {
+        json_t *trials = json_array();
+        for (uint32_t i = 0; i < s->trial_count; i++)
+            json_array_append_new(trials,
+                                  json_pack("{s:f,s:b}", "rate_rps", s->trials[i].rate_rps, "held", s->trials[i].held));
+        json_object_set_new(json, "trials", trials);
+    }
     json_object_set_new(json, "models", models_json(s));
     if (s->scenario.pipeline_count)
         json_object_set_new(json, "pipelines", simulate_pipelines_json(s));

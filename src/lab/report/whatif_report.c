@@ -17,13 +17,26 @@ static double part(uint64_t of, uint64_t all) {
     return all ? (double)of / (double)all : 0;
 }
 
-static void accelerators_name(const struct scenario *s, char *into, size_t bytes) {
-    size_t at = 0;
-    for (uint32_t t = 0; t < s->type_count && at < bytes; t++)
-        at += (size_t)snprintf(into + at, bytes - at, "%s%u %s", t ? " + " : "", s->types[t].count, s->types[t].name);
-}
-
-static void models_take(struct whatif_run *run, const struct simulation *s) {
+int whatif_run_take(struct whatif_run *run, const struct simulation *s, bool json) {
+    struct simulate_summary summary = simulate_summarize(s);
+    *run = (struct whatif_run){
+        .accelerator_count = s->scenario.accelerator_count,
+        .offered_rps = summary.offered_rps,
+        .good_rps = summary.good_rps,
+        .bad_rate = summary.bad_rate,
+        .busy = summary.busy,
+        .batch_mean = summary.batch_mean,
+        .p50_ms = summary.latency_p50_ms,
+        .p99_ms = summary.latency_p99_ms,
+        .models = calloc(s->scenario.model_count, sizeof(*run->models)),
+    };
+    snprintf(run->policy, sizeof(run->policy), "%s", s->scenario.policy->name);
+    size_t at = 0, bytes = sizeof(run->accelerators);
+    for (uint32_t t = 0; t < s->scenario.type_count && at < bytes; t++)
+        at += (size_t)snprintf(run->accelerators + at, bytes - at, "%s%u %s", t ? " + " : "",
+                               s->scenario.types[t].count, s->scenario.types[t].name);
+    if (!run->models)
+        return -ENOMEM;
     double seconds = s->cluster.config.seconds;
     run->model_count = s->scenario.model_count;
     for (uint32_t m = 0; m < run->model_count; m++) {
@@ -41,26 +54,6 @@ static void models_take(struct whatif_run *run, const struct simulation *s) {
             snprintf(run->worst_model, sizeof(run->worst_model), "%s", to->name);
         }
     }
-}
-
-int whatif_run_take(struct whatif_run *run, const struct simulation *s, bool json) {
-    struct simulate_summary summary = simulate_summarize(s);
-    *run = (struct whatif_run){
-        .accelerator_count = s->scenario.accelerator_count,
-        .offered_rps = summary.offered_rps,
-        .good_rps = summary.good_rps,
-        .bad_rate = summary.bad_rate,
-        .busy = summary.busy,
-        .batch_mean = summary.batch_mean,
-        .p50_ms = summary.latency_p50_ms,
-        .p99_ms = summary.latency_p99_ms,
-        .models = calloc(s->scenario.model_count, sizeof(*run->models)),
-    };
-    snprintf(run->policy, sizeof(run->policy), "%s", s->scenario.policy->name);
-    accelerators_name(&s->scenario, run->accelerators, sizeof(run->accelerators));
-    if (!run->models)
-        return -ENOMEM;
-    models_take(run, s);
     return json ? simulate_json(s, &(struct simulate_point){.count = 0}, &run->json) : 0;
 }
 
@@ -80,12 +73,6 @@ struct counted {
     int64_t wanted_least, wanted_most, wanted_last; /* advised accelerators; -1: no advice */
 };
 
-static void wanted_add(struct counted *c, int64_t wanted) {
-    c->wanted_least = c->wanted_least < 0 || wanted < c->wanted_least ? wanted : c->wanted_least;
-    c->wanted_most = wanted > c->wanted_most ? wanted : c->wanted_most;
-    c->wanted_last = wanted;
-}
-
 static struct counted counted_of(const struct whatif_report *r) {
     struct counted c = {.present_least = UINT32_MAX, .wanted_least = -1, .wanted_most = -1, .wanted_last = -1};
     double advised_s = 0;
@@ -102,7 +89,10 @@ static struct counted counted_of(const struct whatif_report *r) {
         c.present_most = look->present > c.present_most ? look->present : c.present_most;
         if (look->wanted < 0)
             continue;
-        wanted_add(&c, look->wanted);
+        int64_t wanted = look->wanted;
+        c.wanted_least = c.wanted_least < 0 || wanted < c.wanted_least ? wanted : c.wanted_least;
+        c.wanted_most = wanted > c.wanted_most ? wanted : c.wanted_most;
+        c.wanted_last = wanted;
         c.wanted_mean += (double)look->wanted * passed_s;
         advised_s += passed_s;
     }
@@ -147,21 +137,6 @@ static void models_print(const struct whatif_report *r) {
     }
 }
 
-static void least_print(const struct whatif_report *r, const struct counted *c) {
-    const struct whatif_least *least = r->least;
-    printf("\nleast accelerators with at most 1 %% bad: %u (%.2f %% bad", least->accelerators, 100 * least->bad_rate);
-    if (least->bad_rate_below >= 0)
-        printf("; with %u %.2f %%", least->accelerators - 1, 100 * least->bad_rate_below);
-    puts(")");
-    if (c->wanted_last < 0)
-        puts("the server's advice said nothing in this time");
-    else
-        printf("the server's advice said %lld to %lld, %.2f in the mean, and %lld at last; the load needed %.2f in the "
-               "mean\n",
-               (long long)c->wanted_least, (long long)c->wanted_most, c->wanted_mean, (long long)c->wanted_last,
-               c->needed_mean);
-}
-
 void whatif_print(const struct whatif_report *r) {
     const struct recording_file *f = r->file;
     struct counted counted = counted_of(r);
@@ -176,8 +151,21 @@ void whatif_print(const struct whatif_report *r) {
     models_print(r);
     if (r->changed && strcmp(r->changed->policy, r->recorded->policy) != 0)
         printf("\nchanged: %s instead of %s\n", r->changed->policy, r->recorded->policy);
-    if (r->least)
-        least_print(r, &counted);
+    if (r->least) {
+        const struct whatif_least *least = r->least;
+        printf("\nleast accelerators with at most 1 %% bad: %u (%.2f %% bad", least->accelerators,
+               100 * least->bad_rate);
+        if (least->bad_rate_below >= 0)
+            printf("; with %u %.2f %%", least->accelerators - 1, 100 * least->bad_rate_below);
+        puts(")");
+        if (counted.wanted_last < 0)
+            puts("the server's advice said nothing in this time");
+        else
+            printf("the server's advice said %lld to %lld, %.2f in the mean, and %lld at last; the load needed %.2f in "
+                   "the mean\n",
+                   (long long)counted.wanted_least, (long long)counted.wanted_most, counted.wanted_mean,
+                   (long long)counted.wanted_last, counted.needed_mean);
+    }
     if (f->unknown)
         printf("\n%llu requests were of models that are not served any more, and are left out\n",
                (unsigned long long)f->unknown);

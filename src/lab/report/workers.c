@@ -42,15 +42,6 @@ static void *worker_main(void *context) {
     return NULL;
 }
 
-static void wait_a_tick(struct workers *w) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    int64_t at_ns = until.tv_nsec + TICK_NS;
-    until.tv_sec += at_ns / NS_PER_S;
-    until.tv_nsec = at_ns % NS_PER_S;
-    pthread_cond_timedwait(&w->changed, &w->lock, &until);
-}
-
 /* Called with the lock held; it is released while the caller's functions run. */
 static int pieces_take(struct workers *w) {
     uint32_t taken = 0;
@@ -62,7 +53,12 @@ static int pieces_take(struct workers *w) {
             pthread_mutex_unlock(&w->lock);
             w->job->take(w->job->context, taken++, rc);
         } else {
-            wait_a_tick(w);
+            struct timespec until;
+            clock_gettime(CLOCK_MONOTONIC, &until);
+            int64_t at_ns = until.tv_nsec + TICK_NS;
+            until.tv_sec += at_ns / NS_PER_S;
+            until.tv_nsec = at_ns % NS_PER_S;
+            pthread_cond_timedwait(&w->changed, &w->lock, &until);
             uint32_t done = w->done;
             pthread_mutex_unlock(&w->lock);
             w->job->tick(w->job->context, done);

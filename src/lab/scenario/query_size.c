@@ -85,13 +85,6 @@ const char *query_size_published(const char *system, const char *name) {
     return NULL;
 }
 
-static void gaussian_fill(double mean, double deviation, double *weight) {
-    /* rounding x is cutting x + 1/2 */
-    struct part part = {
-        .probability = 1, .kind = NORMAL, .a = mean + 0.5, .b = deviation, .min = 1, .max = QUERY_SIZE_MAX};
-    continuous_add(&part, NULL, weight);
-}
-
 static int table_fill(const char *path, double *weight, struct sy_error *err) {
     struct lines lines;
     int rc = lines_open(&lines, path, err);
@@ -119,24 +112,11 @@ static int table_fill(const char *path, double *weight, struct sy_error *err) {
     return rc;
 }
 
-static void sums_fill(const double *weight, struct query_sizes *sizes) {
-    double total = 0, sum = 0;
-    sizes->least = sizes->most = 0;
-    for (uint32_t k = 1; k <= QUERY_SIZE_MAX; k++) {
-        total += weight[k];
-        if (weight[k] > 0)
-            sizes->most = k;
-        if (weight[k] > 0 && !sizes->least)
-            sizes->least = k;
-    }
-    for (uint32_t k = 0; k <= QUERY_SIZE_MAX; k++) {
-        sum += weight[k];
-        sizes->up_to[k] = k < sizes->most ? sum / total : 1;
-    }
-}
-
 int query_sizes_fill(const struct query_size_spec *spec, struct query_sizes *sizes, struct sy_error *err) {
     double weight[QUERY_SIZE_MAX + 1] = {0};
+    /* rounding x is cutting x + 1/2 */
+    const struct part normal = {
+        .probability = 1, .kind = NORMAL, .a = spec->a + 0.5, .b = spec->b, .min = 1, .max = QUERY_SIZE_MAX};
     int rc = 0;
     switch (spec->kind) {
     case QUERY_CONSTANT:
@@ -146,7 +126,7 @@ int query_sizes_fill(const struct query_size_spec *spec, struct query_sizes *siz
         uniform_add((uint32_t)spec->a, (uint32_t)spec->b, 1, weight);
         break;
     case QUERY_GAUSSIAN:
-        gaussian_fill(spec->a, spec->b, weight);
+        continuous_add(&normal, NULL, weight);
         break;
     case QUERY_PUBLISHED:
         published_fill(spec->published, weight);
@@ -155,8 +135,21 @@ int query_sizes_fill(const struct query_size_spec *spec, struct query_sizes *siz
         rc = table_fill(spec->table_path, weight, err);
         break;
     }
-    if (!rc)
-        sums_fill(weight, sizes);
+    if (!rc) {
+        double total = 0, sum = 0;
+        sizes->least = sizes->most = 0;
+        for (uint32_t k = 1; k <= QUERY_SIZE_MAX; k++) {
+            total += weight[k];
+            if (weight[k] > 0)
+                sizes->most = k;
+            if (weight[k] > 0 && !sizes->least)
+                sizes->least = k;
+        }
+        for (uint32_t k = 0; k <= QUERY_SIZE_MAX; k++) {
+            sum += weight[k];
+            sizes->up_to[k] = k < sizes->most ? sum / total : 1;
+        }
+    }
     return rc;
 }
 

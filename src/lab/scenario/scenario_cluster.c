@@ -109,13 +109,6 @@ static int types_read(const struct conf_node *list, struct scenario *s, struct s
     return 0;
 }
 
-/* The type that is meant when the cluster names none: that of the zoo that the models come from. */
-static void type_default(const struct conf_node *models, char *type, size_t bytes) {
-    const struct conf_node *node = models ? conf_find(models, "zoo") : NULL;
-    const struct zoo *zoo = node && node->kind == CONF_SCALAR ? zoo_named(node->text) : NULL;
-    snprintf(type, bytes, "%s", zoo ? zoo->type : "emulated");
-}
-
 static int accelerators_read(const struct conf_node *node, const struct conf_node *models,
                              struct cluster_section *section, struct scenario *s, struct sy_error *err) {
     if (section->accelerators->kind == CONF_LIST) {
@@ -128,35 +121,12 @@ static int accelerators_read(const struct conf_node *node, const struct conf_nod
                           "a number of accelerators or a list of {type, count}", &section->one.count, err);
     if (rc)
         return rc;
-    if (!section->one.type[0])
-        type_default(models, section->one.type, sizeof(section->one.type));
+    if (!section->one.type[0]) { /* without a type: that of the zoo that the models come from */
+        const struct conf_node *named = models ? conf_find(models, "zoo") : NULL;
+        const struct zoo *zoo = named && named->kind == CONF_SCALAR ? zoo_named(named->text) : NULL;
+        snprintf(section->one.type, sizeof(section->one.type), "%s", zoo ? zoo->type : "emulated");
+    }
     type_add(s, &section->one);
-    return 0;
-}
-
-static int faults_read(const struct conf_node *node, struct scenario *s, struct sy_error *err) {
-    int rc = conf_read_map(node, fault_keys, s, err);
-    if (!rc && (s->fault_every_s <= 0 || s->fault_s <= 0))
-        return conf_error(node, err, "'%s' is missing", s->fault_every_s <= 0 ? "every_s" : "for_s");
-    return rc;
-}
-
-static int scheduler_faults_read(const struct conf_node *node, struct scenario *s, struct sy_error *err) {
-    int rc = conf_read_map(node, scheduler_fault_keys, s, err);
-    if (!rc && (s->scheduler_every_s <= 0 || s->scheduler_down_s <= 0))
-        return conf_error(node, err, "'%s' is missing", s->scheduler_every_s <= 0 ? "every_s" : "for_s");
-    return rc;
-}
-
-static int subclusters_read(const struct conf_node *node, const struct cluster_section *section, struct scenario *s,
-                            struct sy_error *err) {
-    s->subclusters = (uint32_t)section->subclusters;
-    s->epoch_s = section->epoch_s;
-    s->max_rate_rps = section->max_rate_rps;
-    for (uint32_t t = 0; t < s->type_count; t++)
-        if (s->types[t].count < s->subclusters)
-            return conf_error(conf_find(node, "subclusters"), err, "%u for %u accelerators of type %s", s->subclusters,
-                              s->types[t].count, s->types[t].name);
     return 0;
 }
 
@@ -170,11 +140,27 @@ int scenario_read_cluster(const struct conf_node *node, const struct conf_node *
         return conf_error(node, err, "'accelerators' is missing");
     s->memory_bytes = (uint64_t)llround(section.memory_gib * (1 << 30));
     s->noise = section.noise;
-    rc = section.faults ? faults_read(section.faults, s, err) : 0;
-    rc = !rc && section.scheduler_faults ? scheduler_faults_read(section.scheduler_faults, s, err) : rc;
+    s->subclusters = (uint32_t)section.subclusters;
+    s->epoch_s = section.epoch_s;
+    s->max_rate_rps = section.max_rate_rps;
+    if (section.faults) {
+        rc = conf_read_map(section.faults, fault_keys, s, err);
+        if (!rc && (s->fault_every_s <= 0 || s->fault_s <= 0))
+            rc = conf_error(section.faults, err, "'%s' is missing", s->fault_every_s <= 0 ? "every_s" : "for_s");
+    }
+    if (!rc && section.scheduler_faults) {
+        rc = conf_read_map(section.scheduler_faults, scheduler_fault_keys, s, err);
+        if (!rc && (s->scheduler_every_s <= 0 || s->scheduler_down_s <= 0))
+            rc = conf_error(section.scheduler_faults, err, "'%s' is missing",
+                            s->scheduler_every_s <= 0 ? "every_s" : "for_s");
+    }
     rc = rc ? rc : accelerators_read(node, models, &section, s, err);
     if (!rc && s->fault_backends > s->accelerator_count)
         rc = conf_error(section.faults, err, "%lld backends for %u accelerators", (long long)s->fault_backends,
                         s->accelerator_count);
-    return rc ? rc : subclusters_read(node, &section, s, err);
+    for (uint32_t t = 0; !rc && t < s->type_count; t++)
+        if (s->types[t].count < s->subclusters)
+            rc = conf_error(conf_find(node, "subclusters"), err, "%u for %u accelerators of type %s", s->subclusters,
+                            s->types[t].count, s->types[t].name);
+    return rc;
 }

@@ -335,16 +335,6 @@ static const struct conf_key suffix_keys[] = {
     CONF_KEYS_END,
 };
 
-/* Points that the file gives; the scenario keeps them. */
-static struct scenario_points *points_new(struct scenario *s, uint32_t count) {
-    struct scenario_points *points = calloc(1, sizeof(*points) + count * (sizeof(int64_t) + sizeof(uint32_t)));
-    if (!points)
-        return NULL;
-    points->next = s->points;
-    s->points = points;
-    return points;
-}
-
 /* A row of a table: `8: 6.5` of a mapping or `[8, 6.5]` of a list. */
 static int point_read(const struct conf_node *row, int64_t *batch, int64_t *latency_ns, struct sy_error *err) {
     const struct conf_node *value = row;
@@ -369,9 +359,11 @@ static int points_read(const struct conf_node *table, struct scenario *s, struct
         return conf_error(table, err,
                           "expected a table, {1: 2.6, 2: 4} or [[1, 2.6], [2, 4]]: batch sizes and "
                           "milliseconds");
-    struct scenario_points *points = points_new(s, table->count);
+    struct scenario_points *points = calloc(1, sizeof(*points) + table->count * (sizeof(int64_t) + sizeof(uint32_t)));
     if (!points)
         return conf_error(table, err, "out of memory");
+    points->next = s->points;
+    s->points = points; /* which frees them */
     uint32_t *batches = (uint32_t *)(points->latency_ns + table->count), count = 0;
     for (const struct conf_node *row = table->first; row; row = row->next) {
         int64_t batch;
@@ -401,10 +393,6 @@ static int latency_read(const struct conf_node *node, const struct latency_keys 
     return 0;
 }
 
-static bool latency_given(const struct latency_keys *keys) {
-    return keys->table || keys->alpha_ms >= 0 || keys->beta_ms >= 0;
-}
-
 /* Reads a type's own latency, which replaces that of the model. */
 static int own_types_read(struct scenario *s, const struct conf_node *types, struct scenario_latency *latencies,
                           struct sy_error *err) {
@@ -430,7 +418,8 @@ static int own_types_read(struct scenario *s, const struct conf_node *types, str
 static int own_latencies_read(struct scenario *s, const struct conf_node *node, const struct latency_keys *keys,
                               const struct conf_node *types, struct scenario_latency *latencies, struct sy_error *err) {
     struct scenario_latency usual = {.points = 0};
-    bool by_type = types && !latency_given(keys); /* then every type must have its own */
+    bool by_type =
+        types && !(keys->table || keys->alpha_ms >= 0 || keys->beta_ms >= 0); /* then every type must have its own */
     int rc = by_type ? 0 : latency_read(node, keys, s, &usual, err);
     for (uint32_t t = 0; t < s->type_count; t++)
         latencies[t] = usual;

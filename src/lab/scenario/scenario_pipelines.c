@@ -25,23 +25,20 @@ static int whole_read(const struct conf_node *node, enum fan_out_kind kind, stru
     return rc;
 }
 
-static int uniform_read(const struct conf_node *node, struct fan_out *f, struct sy_error *err) {
-    struct fan_out last;
-    if (node->kind != CONF_LIST || node->count != 2)
-        return conf_error(node, err, "expected [least, most]");
-    int rc = whole_read(node->first, FAN_OUT_UNIFORM, f, err);
-    rc = rc ? rc : whole_read(node->last, FAN_OUT_UNIFORM, &last, err);
-    f->b = rc ? 0 : last.a;
-    return !rc && f->b < f->a ? conf_error(node, err, "expected two numbers, the least and the most") : rc;
-}
-
 static int fan_out_read(const struct conf_node *node, struct fan_out *f, struct sy_error *err) {
     const struct conf_node *fixed = only(node, "fixed"), *chance = only(node, "chance"),
                            *uniform = only(node, "uniform"), *query = only(node, "query");
     if (fixed || query)
         return whole_read(fixed ? fixed : query, fixed ? FAN_OUT_FIXED : FAN_OUT_QUERY, f, err);
-    if (uniform)
-        return uniform_read(uniform, f, err);
+    if (uniform) {
+        struct fan_out last;
+        if (uniform->kind != CONF_LIST || uniform->count != 2)
+            return conf_error(uniform, err, "expected [least, most]");
+        int rc = whole_read(uniform->first, FAN_OUT_UNIFORM, f, err);
+        rc = rc ? rc : whole_read(uniform->last, FAN_OUT_UNIFORM, &last, err);
+        f->b = rc ? 0 : last.a;
+        return !rc && f->b < f->a ? conf_error(uniform, err, "expected two numbers, the least and the most") : rc;
+    }
     f->kind = chance ? FAN_OUT_CHANCE : FAN_OUT_POISSON;
     if (chance)
         return conf_get_double(chance, 0, 1, "a probability", &f->a, err);
@@ -172,15 +169,6 @@ static int stages_read(const struct conf_node *node, struct scenario *s, struct 
 
 /* ---- the SLO's parts ---- */
 
-/* The type that most accelerators are of; the SLO is split for it. */
-static uint32_t usual_type(const struct scenario *s) {
-    uint32_t usual = 0;
-    for (uint32_t t = 1; t < s->type_count; t++)
-        if (s->types[t].count > s->types[usual].count)
-            usual = t;
-    return usual;
-}
-
 struct splitting {
     struct split_stage stages[PIPELINE_STAGES_MAX];
     struct split_part parts[PIPELINE_STAGES_MAX];
@@ -202,6 +190,10 @@ static struct splitting *splitting_make(const struct scenario *s, struct pipelin
     double items[PIPELINE_STAGES_MAX];
     struct splitting *split = calloc(1, sizeof(*split));
     bool whole = split && (split->memory = malloc(split_bytes(p->stage_count)));
+    uint32_t usual = 0; /* type that most accelerators are of; the SLO is split for it */
+    for (uint32_t t = 1; t < s->type_count; t++)
+        if (s->types[t].count > s->types[usual].count)
+            usual = t;
     pipeline_items(p, items);
     for (uint32_t v = 0; whole && v < p->stage_count; v++) {
         struct pipeline_stage *stage = &p->stages[v];
@@ -215,7 +207,7 @@ static struct splitting *splitting_make(const struct scenario *s, struct pipelin
         }
         split->least_ns[v] = stage->least_ns;
         if (whole)
-            scenario_profile(model, usual_type(s), PROFILE_BATCH_MAX, profile);
+            scenario_profile(model, usual, PROFILE_BATCH_MAX, profile);
         split->stages[v] =
             (struct split_stage){.profile = profile,
                                  .batch_max = model->own_batch_max ? model->batch_max : PROFILE_BATCH_MAX,
@@ -342,17 +334,6 @@ static int models_fit(struct scenario *s, const struct conf_node *node, const st
     return 0;
 }
 
-static int name_check(const struct scenario *s, const struct scenario_pipeline *p, const struct conf_node *node,
-                      struct sy_error *err) {
-    if (!model_name_is_valid(p->name))
-        return conf_error(node, err, "'%.60s' will not do as a pipeline's name (expected " MODEL_NAME_EXPECTED ")",
-                          p->name);
-    bool twice = model_find(s, p->name) >= 0;
-    for (const struct scenario_pipeline *other = s->pipelines; other < p; other++)
-        twice |= strcmp(other->name, p->name) == 0;
-    return twice ? conf_error(node, err, "a model or pipeline is named '%.60s' already", p->name) : 0;
-}
-
 static int pipeline_read(const struct conf_node *node, struct scenario *s, struct scenario_pipeline *p,
                          struct sy_error *err) {
     struct pipeline_keys keys = {.deadlines = "floating"};
@@ -367,8 +348,15 @@ static int pipeline_read(const struct conf_node *node, struct scenario *s, struc
     memcpy(p->name, keys.name, sizeof(p->name));
     p->graph.slo_ns = keys.slo_ns;
     p->graph.deadlines = fixed ? PIPELINE_FIXED : PIPELINE_FLOATING;
-    rc = name_check(s, p, node, err);
-    rc = rc ? rc : stages_read(keys.stages, s, p, err);
+    if (!model_name_is_valid(p->name))
+        return conf_error(node, err, "'%.60s' will not do as a pipeline's name (expected " MODEL_NAME_EXPECTED ")",
+                          p->name);
+    bool twice = model_find(s, p->name) >= 0;
+    for (const struct scenario_pipeline *other = s->pipelines; other < p; other++)
+        twice |= strcmp(other->name, p->name) == 0;
+    if (twice)
+        return conf_error(node, err, "a model or pipeline is named '%.60s' already", p->name);
+    rc = stages_read(keys.stages, s, p, err);
     struct splitting *split = rc ? NULL : splitting_make(s, &p->graph);
     if (!rc && !split)
         return conf_error(node, err, "out of memory");
@@ -399,28 +387,21 @@ int scenario_read_pipelines(const struct conf_node *node, const struct conf_node
     return rc;
 }
 
-/* The rate for which a pipeline is planned: of several steps the highest, since lower rates leave accelerators idle. */
-static double rate_of(const struct scenario *s, const struct scenario_pipeline *p) {
-    double most_rps = 0;
+int scenario_split_pipelines(const struct conf_node *node, struct scenario *s, struct sy_error *err) {
+    double most_rps = 0; /* of several steps the highest, since lower rates leave accelerators idle */
     for (uint32_t i = 0; i < s->step_count; i++)
         most_rps = s->steps[i].rate_rps > most_rps ? s->steps[i].rate_rps : most_rps;
-    return p->share * most_rps;
-}
-
-/* Sets the SLO of a model without one of its own to the smallest part that a pipeline gives it. */
-static void model_slos_set(struct scenario *s, const struct pipeline *p) {
-    for (uint32_t v = 0; v < p->stage_count; v++) {
-        struct scenario_model *model = &s->models[p->stages[v].model];
-        if (!model->own_slo && (!model->slo_ns || p->stages[v].part_ns < model->slo_ns))
-            model->slo_ns = p->stages[v].part_ns;
-    }
-}
-
-int scenario_split_pipelines(const struct conf_node *node, struct scenario *s, struct sy_error *err) {
-    for (uint32_t p = 0; p < s->pipeline_count; p++) {
-        if (s->pipelines[p].gathering && gathering_split(s, &s->pipelines[p], rate_of(s, &s->pipelines[p])))
+    for (uint32_t i = 0; i < s->pipeline_count; i++) {
+        struct scenario_pipeline *p = &s->pipelines[i];
+        if (p->gathering && gathering_split(s, p, p->share * most_rps))
             return conf_error(node, err, "out of memory");
-        model_slos_set(s, &s->pipelines[p].graph);
+        /* a model without an SLO of its own gets the smallest part that a pipeline gives it */
+        for (uint32_t v = 0; v < p->graph.stage_count; v++) {
+            const struct pipeline_stage *stage = &p->graph.stages[v];
+            struct scenario_model *model = &s->models[stage->model];
+            if (!model->own_slo && (!model->slo_ns || stage->part_ns < model->slo_ns))
+                model->slo_ns = stage->part_ns;
+        }
     }
     return 0;
 }

@@ -27,23 +27,6 @@ static bool is_word(const struct conf_node *node, const char *word) {
     return node->kind == CONF_SCALAR && strcmp(node->text, word) == 0;
 }
 
-static int step_read(const struct conf_node *item, struct scenario *s, struct sy_error *err) {
-    if (item->kind != CONF_LIST || item->count != 2)
-        return conf_error(item, err, "expected [second, requests per second]");
-    struct scenario_step *step = &s->steps[s->step_count];
-    int rc = conf_get_time(item->first, NS_PER_S, 0, SECONDS_MAX, "a second from the start", &step->start_ns, err);
-    if (!rc)
-        rc = conf_get_double(item->last, 0, RATE_MAX, "a number of requests per second", &step->rate_rps, err);
-    if (rc)
-        return rc;
-    if (s->step_count == 0 && step->start_ns != 0)
-        return conf_error(item, err, "the first step must be at second 0");
-    if (s->step_count && step->start_ns <= step[-1].start_ns)
-        return conf_error(item, err, "the steps' seconds must rise");
-    s->step_count++;
-    return 0;
-}
-
 static int rate_read(const struct conf_node *node, struct scenario *s, struct sy_error *err) {
     const struct conf_node *steps = only(node, "steps");
     if (node->kind != CONF_SCALAR && (!steps || steps->kind != CONF_LIST || !steps->count))
@@ -51,14 +34,25 @@ static int rate_read(const struct conf_node *node, struct scenario *s, struct sy
     s->steps = calloc(steps ? steps->count : 1, sizeof(*s->steps));
     if (!s->steps)
         return conf_error(node, err, "out of memory");
-    int rc = 0;
-    for (const struct conf_node *item = steps ? steps->first : NULL; item && !rc; item = item->next)
-        rc = step_read(item, s, err);
     if (!steps) {
         s->step_count = 1;
-        rc = conf_get_double(node, 0, RATE_MAX, "a number of requests per second", &s->steps[0].rate_rps, err);
+        return conf_get_double(node, 0, RATE_MAX, "a number of requests per second", &s->steps[0].rate_rps, err);
     }
-    return rc;
+    for (const struct conf_node *item = steps->first; item; item = item->next, s->step_count++) {
+        if (item->kind != CONF_LIST || item->count != 2)
+            return conf_error(item, err, "expected [second, requests per second]");
+        struct scenario_step *step = &s->steps[s->step_count];
+        int rc = conf_get_time(item->first, NS_PER_S, 0, SECONDS_MAX, "a second from the start", &step->start_ns, err);
+        if (!rc)
+            rc = conf_get_double(item->last, 0, RATE_MAX, "a number of requests per second", &step->rate_rps, err);
+        if (rc)
+            return rc;
+        if (s->step_count == 0 && step->start_ns != 0)
+            return conf_error(item, err, "the first step must be at second 0");
+        if (s->step_count && step->start_ns <= step[-1].start_ns)
+            return conf_error(item, err, "the steps' seconds must rise");
+    }
+    return 0;
 }
 
 /* The path of a file, relative to the one that names it; if --set names it, relative to the working directory. */
@@ -104,18 +98,6 @@ static const struct conf_key trace_keys[] = {
     CONF_KEYS_END,
 };
 
-/* A trace has a rate of its own; a rate beside it is what its mean is scaled to. */
-static int trace_section_read(const struct conf_node *node, struct scenario *s, struct sy_error *err) {
-    s->arrivals = ARRIVALS_TRACE;
-    if (s->pipeline_count)
-        return conf_error(node, err, "recorded arrivals are of models, and there are pipelines");
-    if (s->step_count > 1)
-        return conf_error(node, err, "a trace takes one rate_rps, or none, not steps");
-    if (s->step_count && conf_find(node, "scale"))
-        return conf_error(conf_find(node, "scale"), err, "excludes rate_rps, to which the trace's mean is scaled");
-    return conf_read_map(node, trace_keys, &s->trace, err);
-}
-
 static int arrivals_read(const struct conf_node *node, struct scenario *s, struct sy_error *err) {
     const struct conf_node *gamma = only(node, "gamma");
     if (is_word(node, "poisson") || is_word(node, "uniform")) {
@@ -126,9 +108,17 @@ static int arrivals_read(const struct conf_node *node, struct scenario *s, struc
         s->arrivals = ARRIVALS_GAMMA;
         return conf_get_double(gamma, 0.001, 1000, "the shape of a gamma distribution", &s->gamma_shape, err);
     }
-    if (conf_find(node, "trace"))
-        return trace_section_read(node, s, err);
-    return conf_error(node, err, "expected poisson, uniform, {gamma: SHAPE} or {trace: FILE}");
+    if (!conf_find(node, "trace"))
+        return conf_error(node, err, "expected poisson, uniform, {gamma: SHAPE} or {trace: FILE}");
+    /* a trace has a rate of its own; a rate beside it is what its mean is scaled to */
+    s->arrivals = ARRIVALS_TRACE;
+    if (s->pipeline_count)
+        return conf_error(node, err, "recorded arrivals are of models, and there are pipelines");
+    if (s->step_count > 1)
+        return conf_error(node, err, "a trace takes one rate_rps, or none, not steps");
+    if (s->step_count && conf_find(node, "scale"))
+        return conf_error(conf_find(node, "scale"), err, "excludes rate_rps, to which the trace's mean is scaled");
+    return conf_read_map(node, trace_keys, &s->trace, err);
 }
 
 /* Whether `name` is this model, or one of its copies (NAME-1...). */
@@ -271,38 +261,29 @@ static int pair_read(const struct conf_node *node, const char *form, double min,
     return rc ? rc : conf_get_double(node->last, min, max, what, &spec->b, err);
 }
 
-static int uniform_read(const struct conf_node *node, struct query_size_spec *spec, struct sy_error *err) {
-    spec->kind = QUERY_UNIFORM;
-    int rc = pair_read(node, "[least, most]", 1, QUERY_SIZE_MAX, "a number of items", spec, err);
-    if (!rc && (spec->a > spec->b || spec->a != (uint32_t)spec->a || spec->b != (uint32_t)spec->b))
-        rc = conf_error(node, err, "expected two whole numbers, the least and the most");
-    return rc;
-}
-
-static int gaussian_read(const struct conf_node *node, struct query_size_spec *spec, struct sy_error *err) {
-    spec->kind = QUERY_GAUSSIAN;
-    int rc = pair_read(node, "[mean, standard deviation]", 0, QUERY_SIZE_MAX, "a number of items", spec, err);
-    if (!rc && (spec->a < 1 || spec->b <= 0))
-        rc = conf_error(node, err, "expected a mean from 1 and a standard deviation over 0");
-    return rc;
-}
-
-static int published_read(const struct conf_node *node, struct query_size_spec *spec, struct sy_error *err) {
-    spec->kind = QUERY_PUBLISHED;
-    spec->published = node->kind == CONF_SCALAR ? query_size_published("deeprecsys", node->text) : NULL;
-    return spec->published ? 0 : conf_error(node, err, "expected " QUERY_DEEPRECSYS_NAMES);
-}
-
 static int query_size_read(const struct conf_node *node, struct query_size_spec *spec, struct sy_error *err) {
     const struct conf_node *uniform = only(node, "uniform"), *gaussian = only(node, "gaussian"),
                            *deeprecsys = only(node, "deeprecsys"), *table = only(node, "table");
     int64_t items;
-    if (uniform)
-        return uniform_read(uniform, spec, err);
-    if (gaussian)
-        return gaussian_read(gaussian, spec, err);
-    if (deeprecsys)
-        return published_read(deeprecsys, spec, err);
+    if (uniform) {
+        spec->kind = QUERY_UNIFORM;
+        int rc = pair_read(uniform, "[least, most]", 1, QUERY_SIZE_MAX, "a number of items", spec, err);
+        if (!rc && (spec->a > spec->b || spec->a != (uint32_t)spec->a || spec->b != (uint32_t)spec->b))
+            rc = conf_error(uniform, err, "expected two whole numbers, the least and the most");
+        return rc;
+    }
+    if (gaussian) {
+        spec->kind = QUERY_GAUSSIAN;
+        int rc = pair_read(gaussian, "[mean, standard deviation]", 0, QUERY_SIZE_MAX, "a number of items", spec, err);
+        if (!rc && (spec->a < 1 || spec->b <= 0))
+            rc = conf_error(gaussian, err, "expected a mean from 1 and a standard deviation over 0");
+        return rc;
+    }
+    if (deeprecsys) {
+        spec->kind = QUERY_PUBLISHED;
+        spec->published = deeprecsys->kind == CONF_SCALAR ? query_size_published("deeprecsys", deeprecsys->text) : NULL;
+        return spec->published ? 0 : conf_error(deeprecsys, err, "expected " QUERY_DEEPRECSYS_NAMES);
+    }
     if (table) {
         spec->kind = QUERY_TABLE;
         return path_read(table, "the path of a table of sizes", spec->table_path, sizeof(spec->table_path), err);

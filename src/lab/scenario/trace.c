@@ -42,16 +42,6 @@ static void name_add(struct trace_builder *b, uint32_t length, uint32_t first, u
         (struct trace_name){.text = b->models[first].name, .length = length, .first = first, .count = count};
 }
 
-static void names_fill(struct trace_builder *b) {
-    for (uint32_t m = 0; m < b->model_count; m++) {
-        uint32_t copies = copies_count(b, m);
-        name_add(b, (uint32_t)strlen(b->models[m].name), m, 0);
-        if (copies)
-            name_add(b, copy_base(b->models[m].name, 1), m, copies);
-    }
-    qsort(b->names, b->name_count, sizeof(*b->names), name_compare);
-}
-
 static uint32_t model_draw(struct trace_builder *b) {
     double u = rng_uniform(&b->rng) * b->share_sums[b->model_count - 1];
     return (uint32_t)weight_find(b->share_sums, 0, b->model_count - 1, u);
@@ -134,7 +124,11 @@ static double entry_requests(const struct trace_builder *b, const struct trace_e
     return to_s > from_s ? entry->rate_rps * (to_s - from_s) : 0;
 }
 
-static int arrays_take(struct trace *trace, const struct trace_builder *b) {
+static int trace_fill(struct trace *trace, struct trace_builder *b, double run_s) {
+    if (b->count)
+        qsort(b->entries, b->count, sizeof(*b->entries), b->rates ? piece_compare : arrival_compare);
+    trace->models = b->model_count;
+    trace->length_s = b->length_s;
     size_t bytes = (b->count + 1) * sizeof(double);
     trace->first = calloc(b->model_count + 1, sizeof(*trace->first));
     trace->model_rps = calloc(b->model_count, sizeof(*trace->model_rps));
@@ -142,17 +136,8 @@ static int arrays_take(struct trace *trace, const struct trace_builder *b) {
     trace->rate_sum = b->rates ? malloc(bytes) : NULL;
     trace->slo_ns = b->rates ? malloc(bytes) : NULL;
     trace->requests = b->requests ? malloc((b->count + 1) * sizeof(*trace->requests)) : NULL;
-    bool whole = trace->first && trace->model_rps && trace->at_s && (!b->rates || (trace->rate_sum && trace->slo_ns)) &&
-                 (!b->requests || trace->requests);
-    return whole ? 0 : -ENOMEM;
-}
-
-static int trace_fill(struct trace *trace, struct trace_builder *b, double run_s) {
-    if (b->count)
-        qsort(b->entries, b->count, sizeof(*b->entries), b->rates ? piece_compare : arrival_compare);
-    trace->models = b->model_count;
-    trace->length_s = b->length_s;
-    if (arrays_take(trace, b))
+    if (!trace->first || !trace->model_rps || !trace->at_s || (b->rates && (!trace->rate_sum || !trace->slo_ns)) ||
+        (b->requests && !trace->requests))
         return -ENOMEM;
     for (uint64_t i = 0; i < b->count; i++) {
         const struct trace_entry *entry = &b->entries[i];
@@ -217,7 +202,13 @@ static int file_parse(struct trace_builder *b, struct sy_error *err) {
     double sum = 0;
     for (uint32_t m = 0; m < b->model_count; m++)
         b->share_sums[m] = sum += b->models[m].share;
-    names_fill(b);
+    for (uint32_t m = 0; m < b->model_count; m++) {
+        uint32_t copies = copies_count(b, m);
+        name_add(b, (uint32_t)strlen(b->models[m].name), m, 0);
+        if (copies)
+            name_add(b, copy_base(b->models[m].name, 1), m, copies);
+    }
+    qsort(b->names, b->name_count, sizeof(*b->names), name_compare);
     int rc = lines_open(&b->lines, b->spec->path, err);
     if (rc)
         return rc;

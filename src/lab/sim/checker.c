@@ -236,21 +236,6 @@ static void on_moved(void *context, int64_t now_ns, uint32_t model, int64_t wait
               model, wait_ns, now_ns, checker->wait_most_ns);
 }
 
-/* Accelerators of a type are dealt to the sub-clusters in turn. */
-static void parts_set(struct checker *checker) {
-    const struct sim_config *config = checker->config;
-    for (uint32_t a = 0; a < config->accelerators; a++) {
-        uint32_t before = 0;
-        for (uint32_t b = 0; b < a; b++)
-            before += config->accelerator_type[b] == config->accelerator_type[a];
-        checker->accelerators[a].part = config->subclusters > 1 ? before % config->subclusters : 0;
-    }
-    for (uint32_t m = 0; m < config->model_count; m++)
-        checker->models[m].part = UINT32_MAX;
-    /* the old rank core grants, is answered, lets go, and the new one hears: four messages at most */
-    checker->wait_most_ns = config->forced_away > 0 ? -1 : 4 * (config->message_ns + config->message_jitter_ns);
-}
-
 void checker_init(struct checker *checker, const struct sim_config *config, uint64_t requests_max,
                   struct sim_observer *observer) {
     memset(checker, 0, checker_bytes(config, requests_max));
@@ -261,7 +246,16 @@ void checker_init(struct checker *checker, const struct sim_config *config, uint
         (struct checked_accelerator *)((char *)checker->requests + align(requests_max * sizeof(*checker->requests)));
     checker->models = (struct checked_model *)((char *)checker->accelerators +
                                                align(config->accelerators * sizeof(*checker->accelerators)));
-    parts_set(checker);
+    for (uint32_t a = 0; a < config->accelerators; a++) { /* those of a type are dealt to the sub-clusters in turn */
+        uint32_t before = 0;
+        for (uint32_t b = 0; b < a; b++)
+            before += config->accelerator_type[b] == config->accelerator_type[a];
+        checker->accelerators[a].part = config->subclusters > 1 ? before % config->subclusters : 0;
+    }
+    for (uint32_t m = 0; m < config->model_count; m++)
+        checker->models[m].part = UINT32_MAX;
+    /* the old rank core grants, is answered, lets go, and the new one hears: four messages at most */
+    checker->wait_most_ns = config->forced_away > 0 ? -1 : 4 * (config->message_ns + config->message_jitter_ns);
     *observer = (struct sim_observer){
         .context = checker,
         .arrived = on_arrived,

@@ -29,17 +29,6 @@ static struct profile *table_new(struct cluster *c, uint32_t batch_max) {
     return profile;
 }
 
-/* Makes the tables of the prefix that variants share, and of a variant's suffix. */
-static int variants_make(struct cluster *c, const struct scenario_model *from, struct sim_model *to, uint32_t t) {
-    struct profile *prefix = table_new(c, to->batch_max), *suffix = table_new(c, to->batch_max);
-    if (!prefix || !suffix)
-        return -ENOMEM;
-    scenario_variants(from, t, to->batch_max, prefix, suffix);
-    to->prefixes[t] = prefix;
-    to->suffixes[t] = suffix;
-    return 0;
-}
-
 static int tables_make(struct cluster *c, const struct scenario *s, uint32_t m) {
     const struct scenario_model *from = &s->models[m];
     struct sim_model *to = &c->models[m];
@@ -49,47 +38,50 @@ static int tables_make(struct cluster *c, const struct scenario *s, uint32_t m) 
         memcpy(to->suffixes, to[-1].suffixes, sizeof(to->suffixes));
         return 0;
     }
-    int rc = 0;
-    for (uint32_t t = 0; !rc && t < s->type_count; t++) {
+    for (uint32_t t = 0; t < s->type_count; t++) {
         struct profile *profile = table_new(c, to->batch_max);
         if (!profile)
             return -ENOMEM;
         scenario_profile(from, t, to->batch_max, profile);
         to->profiles[t] = profile;
-        rc = from->variants ? variants_make(c, from, to, t) : 0;
+        if (!from->variants)
+            continue;
+        struct profile *prefix = table_new(c, to->batch_max), *suffix = table_new(c, to->batch_max);
+        if (!prefix || !suffix)
+            return -ENOMEM;
+        scenario_variants(from, t, to->batch_max, prefix, suffix);
+        to->prefixes[t] = prefix;
+        to->suffixes[t] = suffix;
     }
-    return rc;
-}
-
-static int model_make(struct cluster *c, const struct scenario *s, uint32_t m) {
-    const struct scenario_model *from = &s->models[m];
-    struct sim_model *to = &c->models[m];
-    *to = (struct sim_model){
-        .batch_max = from->batch_max,
-        .slo_ns = from->slo_ns,
-        .weight = from->weight,
-        .share = from->share,
-        .items_least = 1,
-        .items_most = 1,
-        .weights_bytes = from->weights_bytes,
-        .load_ns = from->load_ns,
-        .variants = from->variants,
-        .best_effort = from->best_effort,
-        .priority_count = from->priority_count,
-        .surge_at_s = from->surge_at_s,
-        .surge_factor = from->surge_factor,
-    };
-    memcpy(to->priorities, from->priorities, sizeof(to->priorities));
-    snprintf(to->name, sizeof(to->name), "%.*s", SIM_NAME_MAX - 1, from->name);
-    return tables_make(c, s, m);
+    return 0;
 }
 
 static int models_make(struct cluster *c, const struct scenario *s) {
     c->models = calloc(s->model_count, sizeof(*c->models));
     c->profiles = calloc(3 * (size_t)s->model_count * s->type_count, sizeof(*c->profiles)); /* with variants' parts */
     int rc = c->models && c->profiles ? 0 : -ENOMEM;
-    for (uint32_t m = 0; !rc && m < s->model_count; m++)
-        rc = model_make(c, s, m);
+    for (uint32_t m = 0; !rc && m < s->model_count; m++) {
+        const struct scenario_model *from = &s->models[m];
+        struct sim_model *to = &c->models[m];
+        *to = (struct sim_model){
+            .batch_max = from->batch_max,
+            .slo_ns = from->slo_ns,
+            .weight = from->weight,
+            .share = from->share,
+            .items_least = 1,
+            .items_most = 1,
+            .weights_bytes = from->weights_bytes,
+            .load_ns = from->load_ns,
+            .variants = from->variants,
+            .best_effort = from->best_effort,
+            .priority_count = from->priority_count,
+            .surge_at_s = from->surge_at_s,
+            .surge_factor = from->surge_factor,
+        };
+        memcpy(to->priorities, from->priorities, sizeof(to->priorities));
+        snprintf(to->name, sizeof(to->name), "%.*s", SIM_NAME_MAX - 1, from->name);
+        rc = tables_make(c, s, m);
+    }
     return rc;
 }
 
@@ -140,13 +132,6 @@ static int query_sizes_make(struct cluster *c, const struct scenario *s, struct 
 }
 
 /* A trace's models share the rate as they do in the file, and the rate is the trace's unless the scenario gives one. */
-static void trace_apply(struct cluster *c, const struct scenario *s) {
-    for (uint32_t m = 0; m < s->model_count; m++)
-        c->models[m].share = c->trace->model_rps[m] / c->trace->mean_rps;
-    if (!s->step_count)
-        c->steps[0] = (struct sim_rate_step){0, c->trace->mean_rps * s->trace.scale};
-}
-
 static int trace_make(struct cluster *c, const struct scenario *s, struct sy_error *err) {
     if (s->arrivals != ARRIVALS_TRACE)
         return 0;
@@ -161,9 +146,13 @@ static int trace_make(struct cluster *c, const struct scenario *s, struct sy_err
     double run_s = (double)(s->warmup_ns + s->duration_ns) / (double)NS_PER_S;
     int rc = trace_read(&s->trace, models, s->model_count, run_s, (uint64_t)s->seed, c->trace, err);
     free(models);
-    if (!rc)
-        trace_apply(c, s);
-    return rc;
+    if (rc)
+        return rc;
+    for (uint32_t m = 0; m < s->model_count; m++)
+        c->models[m].share = c->trace->model_rps[m] / c->trace->mean_rps;
+    if (!s->step_count)
+        c->steps[0] = (struct sim_rate_step){0, c->trace->mean_rps * s->trace.scale};
+    return 0;
 }
 
 static enum sim_arrivals arrivals_of(const struct scenario *s) {
@@ -180,16 +169,6 @@ static enum sim_arrivals arrivals_of(const struct scenario *s) {
 static uint64_t memory_of(const struct scenario *s) {
     const struct central_ops *central = s->policy->central;
     return central && central->uses_memory ? s->memory_bytes : 0;
-}
-
-/* Of one type; all that there may be, though it begins with fewer. */
-static void autoscale_make(struct cluster *c, const struct scenario *s) {
-    if (!s->autoscale.enabled)
-        return;
-    c->autoscale = scenario_autoscale_config(&s->autoscale);
-    c->config.autoscale = &c->autoscale;
-    c->config.accelerators_first = s->accelerator_count;
-    c->config.accelerators = c->autoscale.max;
 }
 
 static void config_make(struct cluster *c, const struct scenario *s) {
@@ -236,7 +215,12 @@ static void config_make(struct cluster *c, const struct scenario *s) {
         .policy = s->policy,
         .options = s->policy_options,
     };
-    autoscale_make(c, s);
+    if (s->autoscale.enabled) {
+        c->autoscale = scenario_autoscale_config(&s->autoscale);
+        c->config.autoscale = &c->autoscale;
+        c->config.accelerators_first = s->accelerator_count;
+        c->config.accelerators = c->autoscale.max; /* all that there may be */
+    }
 }
 
 /* Refuses faults together with what they are not simulated with. */

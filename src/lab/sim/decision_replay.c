@@ -426,22 +426,15 @@ static int log_replay(struct replay *r, const char *memory, size_t used) {
     return rc;
 }
 
-static int head_check(const char *memory, size_t bytes, struct sy_error *err) {
+int decision_replay(const char *memory, size_t bytes, struct decision_replay *result, struct sy_error *err) {
+    *result = (struct decision_replay){0};
+    int rc;
     const struct decision_head *head = (const struct decision_head *)(const void *)memory;
     if (bytes < sizeof(*head) || memcmp(head->magic, DECISION_MAGIC, sizeof(head->magic)) != 0 || head->used > bytes ||
         head->used < sizeof(*head))
         return error_set(err, -EINVAL, "this is no log of decisions");
     if (strncmp(head->version, SYMPHONY_VERSION, sizeof(head->version)) != 0)
         return error_set(err, -EINVAL, "a log of Symphony %.31s, not %s", head->version, SYMPHONY_VERSION);
-    return 0;
-}
-
-int decision_replay(const char *memory, size_t bytes, struct decision_replay *result, struct sy_error *err) {
-    *result = (struct decision_replay){0};
-    int rc = head_check(memory, bytes, err);
-    if (rc)
-        return rc;
-    const struct decision_head *head = (const struct decision_head *)(const void *)memory;
     struct replay *r = calloc(1, sizeof(*r));
     char *scratch = malloc(SCRATCH_BYTES);
     if (r && scratch) {

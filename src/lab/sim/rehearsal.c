@@ -46,27 +46,6 @@ struct rehearsal {
     bool runs;
 };
 
-/* The configuration of all twins, except their ways: no traffic of their own, no faults, and all requests count. */
-static struct sim_config twin_config(const struct sim_config *cluster) {
-    struct sim_config c = *cluster;
-    c.pipelines = NULL; /* their stages' requests come one by one */
-    c.pipeline_count = 0;
-    c.autoscale = NULL;
-    c.forced_moves_rate = 0;
-    c.cancel_share = 0;
-    c.fault_every_s = 0;
-    c.fault_again = c.fault_silent = false;
-    c.link_jitter_ns = 0;
-    c.link_loss = 0;
-    c.scheduler_every_s = 0;
-    c.warmup_s = 0;
-    c.seconds = cluster->warmup_s + cluster->seconds;
-    c.observer = NULL;
-    c.give_up_bad = 0;
-    c.go_on = NULL;
-    return c;
-}
-
 bool rehearsal_wanted(const struct sim_config *cluster) {
     return policy_ways(cluster->policy, &cluster->options) > 1;
 }
@@ -76,7 +55,23 @@ bool rehearsal_begins(uint64_t ended, uint64_t bad) {
 }
 
 static void layout(struct rehearsal *r, struct arena *arena, const struct sim_config *cluster) {
-    struct sim_config config = twin_config(cluster);
+    /* all twins: no traffic of their own, no faults, and all requests count */
+    struct sim_config config = *cluster;
+    config.pipelines = NULL; /* their stages' requests come one by one */
+    config.pipeline_count = 0;
+    config.autoscale = NULL;
+    config.forced_moves_rate = 0;
+    config.cancel_share = 0;
+    config.fault_every_s = 0;
+    config.fault_again = config.fault_silent = false;
+    config.link_jitter_ns = 0;
+    config.link_loss = 0;
+    config.scheduler_every_s = 0;
+    config.warmup_s = 0;
+    config.seconds = cluster->warmup_s + cluster->seconds;
+    config.observer = NULL;
+    config.give_up_bad = 0;
+    config.go_on = NULL;
     uint32_t models = config.model_count;
     *r = (struct rehearsal){.models = models, .accelerators = config.accelerators};
     r->ways = policy_ways(cluster->policy, &cluster->options);

@@ -198,18 +198,14 @@ static void arrival_schedule(struct sim *sim, uint32_t number) {
     sim_source_set(sim, sim->sources.arrivals + number, more ? stream->next.arrival_ns : TIME_NEVER);
 }
 
-/* Refuses a request for which there is no room. */
-static bool full(const struct sim *sim) {
-    return sim->pool.used + sim->links.requests >= sim->pool.capacity ||
-           (sim->config->queue_capacity && sim->queued >= sim->config->queue_capacity);
-}
-
 bool sim_admit(struct sim *sim, const struct request_message *message) {
     const struct sim_observer *observer = sim->config->observer;
     if (observer && observer->arrived)
         observer->arrived(observer->context, sim->now_ns, message->handle, message->model, message->items,
                           message->priority, message->deadline_ns);
-    if (full(sim)) {
+    bool full = sim->pool.used + sim->links.requests >= sim->pool.capacity ||
+                (sim->config->queue_capacity && sim->queued >= sim->config->queue_capacity);
+    if (full) {
         if (observer && observer->refused)
             observer->refused(observer->context, sim->now_ns, message->model, message->handle, REFUSAL_POOL_FULL);
         return false;

@@ -178,7 +178,9 @@ enum sim_outcome { SIM_GOOD, SIM_DROPPED, SIM_LATE, SIM_CANCELLED, SIM_OUTCOMES 
 struct sim_class_result {
     uint64_t count[SIM_OUTCOMES];
     struct sim_times latency; /* latencies of the requests that ran */
-}; /* Requests without an SLO count in `best_effort` only, but their batches count with all batches. */
+};
+
+/* Requests without an SLO count in `best_effort` only, but their batches count with all batches. */
 struct sim_model_result {
     uint64_t offered, good, dropped, late, cancelled; /* requests by outcome; `offered` is the sum of the others */
     uint64_t batches, batch_items;
@@ -198,7 +200,9 @@ struct sim_model_result {
 struct sim_stage_result {
     uint64_t count[SIM_OUTCOMES];
     struct sim_times latency; /* latencies of the requests that ran */
-};                            /* Whole queries of a pipeline. */
+};
+
+/* Whole queries of a pipeline. */
 struct sim_pipeline_result {
     uint64_t offered, good, dropped, late, cancelled;
     struct sim_times latency;        /* latencies of the good queries */

@@ -6,11 +6,6 @@
 
 #define NOISE_MOST 5.0
 
-/* Batches that all accelerators may hold at once. With a policy of candidates: one running, one sealed ahead. */
-static uint32_t batches_most(const struct sim_config *c) {
-    return c->policy->central ? 16 * c->accelerators + 4096 : 3 * c->accelerators + 64;
-}
-
 static uint32_t variants_most(const struct sim_config *c) {
     uint32_t most = 0;
     for (uint32_t m = 0; m < c->model_count; m++)
@@ -22,7 +17,7 @@ static uint32_t variants_most(const struct sim_config *c) {
 void sim_accelerators_layout(struct sim *sim, struct arena *arena) {
     const struct sim_config *c = sim->config;
     bool limited = c->memory_bytes > 0;
-    sim->batch_count = batches_most(c);
+    sim->batch_count = c->policy->central ? 16 * c->accelerators + 4096 : 3 * c->accelerators + 64;
     sim->batches = arena_take(arena, sim->batch_count * sizeof(*sim->batches));
     sim->accelerators = arena_take(arena, c->accelerators * sizeof(*sim->accelerators));
     sim->loaded = arena_take(arena, limited ? (size_t)c->accelerators * c->model_count : 0);

@@ -15,13 +15,9 @@ static uint32_t looks_most(const struct sim_config *c) {
     return looks < 1e8 ? (uint32_t)looks + 2 : 100000000;
 }
 
-static uint32_t parts_count(const struct sim *sim) {
-    return sim->driver->parts ? sim->driver->parts(sim->config) : 1;
-}
-
 /* Memory for the counts of sub-clusters. */
 static void parts_layout(struct sim *sim, struct arena *arena) {
-    uint32_t count = parts_count(sim), several = count > 1 ? count : 0;
+    uint32_t count = sim->driver->parts ? sim->driver->parts(sim->config) : 1, several = count > 1 ? count : 0;
     struct sim_scaling scratch, *s = arena->base ? &sim->scaling : &scratch;
     s->needed_ns = arena_take(arena, count * sizeof(*s->needed_ns));
     s->seen = arena_take(arena, several * sizeof(*s->seen));

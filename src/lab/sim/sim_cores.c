@@ -17,28 +17,17 @@ static uint32_t cores_sources(const struct sim_config *c) {
     return c->model_count + PART_SOURCES * parts_of(c) + (parts_of(c) > 1 ? MOVES_SOURCES : 0);
 }
 
-static struct model_core_config core_config(const struct sim_config *c, uint32_t m) {
-    struct model_core_config config = {
-        .model = m,
-        .types = c->types,
-        .batch_max = c->models[m].batch_max,
-        .slo_ns = c->models[m].slo_ns - c->reply_margin_ns - c->link_margin_ns,
-        .weight = c->models[m].weight,
-        .ctrl_ns = c->ctrl_ns,
-        .data_ns = c->data_ns,
-        .fetch_ahead = true,
-        .learn = c->learn,
-        .accelerators = c->accelerators,
-        .policy = c->policy,
-        .policy_options = &c->options,
-    };
-    memcpy(config.profiles, c->models[m].profiles, sizeof(config.profiles));
-    return config;
-}
-
-static struct rank_core_config rank_config(const struct sim_config *c, const struct cores *cores, uint32_t part) {
-    return (struct rank_core_config){
-        .part = part,
+static void part_layout(struct sim *sim, struct arena *arena, uint32_t k) {
+    const struct sim_config *c = sim->config;
+    struct cores *cores = cores_of(sim);
+    struct sim_part scratch, *part = arena->base ? &cores->parts[k] : &scratch;
+    uint32_t instant = 4 * (c->model_count + c->accelerators) + 256;
+    uint32_t capacity = c->message_ns || c->message_jitter_ns ? instant + BUS_DELAYED : instant;
+    bus_take(arena, &part->to_model, sizeof(struct sim_grant), capacity);
+    bus_take(arena, &part->to_rank, sizeof(struct sim_message) + c->types * sizeof(struct candidate), capacity);
+    bus_take(arena, &part->notices, sizeof(struct sim_notice), capacity);
+    struct rank_core_config rank = {
+        .part = k,
         .part_of_accelerator = cores->part_of_accelerator,
         .part_of_model = cores->part_of_model,
         .models = c->model_count,
@@ -50,25 +39,6 @@ static struct rank_core_config rank_config(const struct sim_config *c, const str
         .policy = c->policy,
         .policy_options = &c->options,
     };
-}
-
-/* Each part has its share of each type, as in the live server. */
-static void accelerators_deal(const struct sim_config *c, uint8_t *part_of_accelerator) {
-    uint32_t of_type[ACCELERATOR_TYPES_MAX] = {0};
-    for (uint32_t a = 0; a < c->accelerators; a++)
-        part_of_accelerator[a] = (uint8_t)(of_type[c->accelerator_type[a]]++ % parts_of(c));
-}
-
-static void part_layout(struct sim *sim, struct arena *arena, uint32_t k) {
-    const struct sim_config *c = sim->config;
-    struct cores *cores = cores_of(sim);
-    struct sim_part scratch, *part = arena->base ? &cores->parts[k] : &scratch;
-    uint32_t instant = 4 * (c->model_count + c->accelerators) + 256;
-    uint32_t capacity = c->message_ns || c->message_jitter_ns ? instant + BUS_DELAYED : instant;
-    bus_take(arena, &part->to_model, sizeof(struct sim_grant), capacity);
-    bus_take(arena, &part->to_rank, sizeof(struct sim_message) + c->types * sizeof(struct candidate), capacity);
-    bus_take(arena, &part->notices, sizeof(struct sim_notice), capacity);
-    struct rank_core_config rank = rank_config(c, cores, k);
     part->rank = arena_take(arena, rank_core_bytes(&rank));
     part->rank_timer_ns = TIME_NEVER;
     if (arena->base)
@@ -87,14 +57,31 @@ static void cores_layout(struct sim *sim, struct arena *arena) {
     cores->timer_ns = arena_take(arena, c->model_count * sizeof(*cores->timer_ns));
     if (cores->part_count > 1) {
         cores->part_of_accelerator = arena_take(arena, c->accelerators);
-        if (arena->base)
-            accelerators_deal(c, cores->part_of_accelerator);
+        if (arena->base) {
+            uint32_t of_type[ACCELERATOR_TYPES_MAX] = {0};
+            for (uint32_t a = 0; a < c->accelerators; a++)
+                cores->part_of_accelerator[a] = (uint8_t)(of_type[c->accelerator_type[a]]++ % parts_of(c));
+        }
         sim_moves_layout(sim, arena);
     }
     for (uint32_t k = 0; k < cores->part_count; k++)
         part_layout(sim, arena, k);
     for (uint32_t m = 0; m < c->model_count; m++) {
-        struct model_core_config config = core_config(c, m);
+        struct model_core_config config = {
+            .model = m,
+            .types = c->types,
+            .batch_max = c->models[m].batch_max,
+            .slo_ns = c->models[m].slo_ns - c->reply_margin_ns - c->link_margin_ns,
+            .weight = c->models[m].weight,
+            .ctrl_ns = c->ctrl_ns,
+            .data_ns = c->data_ns,
+            .fetch_ahead = true,
+            .learn = c->learn,
+            .accelerators = c->accelerators,
+            .policy = c->policy,
+            .policy_options = &c->options,
+        };
+        memcpy(config.profiles, c->models[m].profiles, sizeof(config.profiles));
         struct model_core *core = arena_take(arena, model_core_bytes(&config));
         if (!arena->base)
             continue;
@@ -183,23 +170,20 @@ static void candidates_copy(struct sim *sim, struct rank_message *message) {
         message->candidates[t] = cores_of(sim)->model_out.candidates[t];
 }
 
-/* Keeps the messages that a rank core gets when the model joins it. */
-static void remember(struct cores *cores, uint32_t types, uint32_t model) {
-    const struct model_output *out = &cores->model_out;
-    if (out->candidate_changed)
-        memcpy(&cores->board[(size_t)model * types], out->candidates, types * sizeof(struct candidate));
-    if (out->rates_changed)
-        cores->places[model].rates = out->rates;
-}
-
 /* Carries out the output of a model core's step; `grant`: the grant that the step answered, or NULL. */
 static void model_done(struct sim *sim, uint32_t model, const struct grant_message *grant) {
     struct cores *cores = cores_of(sim);
     const struct model_output *out = &cores->model_out;
     if (out->refused != REQUEST_NONE)
         sim_refuse(sim, out->refused);
-    if (cores->places)
-        remember(cores, sim->config->types, model);
+    if (cores->places) {
+        /* the messages that a rank core gets when the model joins it */
+        if (out->candidate_changed)
+            memcpy(&cores->board[(size_t)model * sim->config->types], out->candidates,
+                   sim->config->types * sizeof(struct candidate));
+        if (out->rates_changed)
+            cores->places[model].rates = out->rates;
+    }
     if (out->rates_changed && part_of(sim, model) != SIM_NOTHING)
         sim_rank_message(sim, RANK_RATES, model)->rates = out->rates;
     if (grant) {
@@ -291,12 +275,6 @@ static void cores_way_set(struct sim *sim, uint32_t way) {
         rank_step(sim, k, &(struct rank_event){.kind = RANK_WAY, .way = way});
 }
 
-static void notice_deliver(struct sim *sim, uint32_t k, struct sim_notice notice) {
-    rank_step(sim, k,
-              &(struct rank_event){
-                  .kind = notice.kind, .accelerator = notice.accelerator, .ended = {.at_ns = notice.said_ns}});
-}
-
 static void message_deliver(struct sim *sim, uint32_t k, const struct sim_message *slot) {
     struct rank_event event = {.kind = RANK_MESSAGE, .message = &slot->message};
     if (slot->candidates)
@@ -361,10 +339,11 @@ static bool notice_next(struct sim *sim) {
         struct sim_notice *notice = bus_arrived(bus, sim->now_ns);
         if (!notice)
             continue;
-        struct sim_notice copy = *notice;
+        struct rank_event event = {
+            .kind = notice->kind, .accelerator = notice->accelerator, .ended = {.at_ns = notice->said_ns}};
         bus_pop(bus);
         cores->notices_some &= ~((uint64_t)!bus->count << k);
-        notice_deliver(sim, k, copy);
+        rank_step(sim, k, &event);
         return true;
     }
     return false;

@@ -28,10 +28,6 @@ static uint32_t news_most(const struct sim *sim) {
     return 4 * sim->batch_count + 4 * sim->config->accelerators;
 }
 
-static uint32_t packets_most(const struct sim *sim) {
-    return sim->pool.capacity + news_most(sim);
-}
-
 bool sim_links_crowded(const struct sim *sim) {
     return sim_links_on(sim->config) && sim->links.used - sim->links.requests > news_most(sim) / 2;
 }
@@ -39,7 +35,7 @@ bool sim_links_crowded(const struct sim *sim) {
 void sim_links_layout(struct sim *sim, struct arena *arena) {
     struct sim_links *l = &sim->links;
     bool on = sim_links_on(sim->config);
-    uint32_t count = on ? packets_most(sim) : 0;
+    uint32_t count = on ? sim->pool.capacity + news_most(sim) : 0;
     l->packets = arena_take(arena, count * sizeof(*l->packets));
     l->told_ns = arena_take(arena, on ? sim->config->accelerators * sizeof(*l->told_ns) : 0);
     heap_take(arena, &l->due, count);
@@ -240,21 +236,16 @@ static void packet_deliver(struct sim *sim, const struct sim_packet *packet) {
         sim->driver->left(sim, packet->accelerator);
 }
 
-/* A request may have to wait for a scheduler. */
-static void packet_arrives(struct sim *sim, const struct sim_packet *packet) {
-    const struct sim_links *l = &sim->links;
-    bool early = packet->kind == SIM_REQUEST && (l->scheduler_down || sim->now_ns < l->ready_ns);
-    if (early && (l->scheduler_down || packet->request.deadline_ns < l->ready_ns))
-        hold(sim, &packet->request);
-    else if (early)
-        packet_send(sim, packet, l->ready_ns);
-    else
-        packet_deliver(sim, packet);
-}
-
 void sim_packets_due(struct sim *sim) {
     struct sim_packet packet = packet_take(sim, heap_top(&sim->links.due).item);
-    packet_arrives(sim, &packet);
+    const struct sim_links *l = &sim->links;
+    bool early = packet.kind == SIM_REQUEST && (l->scheduler_down || sim->now_ns < l->ready_ns);
+    if (early && (l->scheduler_down || packet.request.deadline_ns < l->ready_ns))
+        hold(sim, &packet.request);
+    else if (early)
+        packet_send(sim, &packet, l->ready_ns);
+    else
+        packet_deliver(sim, &packet);
     due_set(sim);
 }
 
@@ -281,19 +272,6 @@ static void scheduler_dies(struct sim *sim) {
     due_set(sim);
 }
 
-/* Frontends send the requests that they hold. */
-static void held_send(struct sim *sim) {
-    struct sim_links *l = &sim->links;
-    for (uint32_t slot = 0; slot < l->due.capacity; slot++) {
-        struct sim_packet *packet = &l->packets[slot];
-        bool held = heap_contains(&l->due, slot) && packet->kind == SIM_HELD;
-        if (!held || packet->request.deadline_ns < l->ready_ns)
-            continue;
-        packet->kind = SIM_REQUEST;
-        heap_set(&l->due, slot, l->ready_ns + sim_link_delay(sim));
-    }
-}
-
 /* Another scheduler takes over. It begins as at the start of the run. */
 static void scheduler_takes_over(struct sim *sim) {
     struct sim_links *l = &sim->links;
@@ -309,7 +287,15 @@ static void scheduler_takes_over(struct sim *sim) {
         if (accelerator->unknown)
             sim->driver->left(sim, a);
     }
-    held_send(sim);
+    /* frontends send the requests that they hold */
+    for (uint32_t slot = 0; slot < l->due.capacity; slot++) {
+        struct sim_packet *packet = &l->packets[slot];
+        bool held = heap_contains(&l->due, slot) && packet->kind == SIM_HELD;
+        if (!held || packet->request.deadline_ns < l->ready_ns)
+            continue;
+        packet->kind = SIM_REQUEST;
+        heap_set(&l->due, slot, l->ready_ns + sim_link_delay(sim));
+    }
     due_set(sim);
 }
 

@@ -6,28 +6,14 @@
 
 /* ---- the first assignment, and memory ---- */
 
-static struct balance_config balance_config_of(const struct sim_config *c) {
-    return (struct balance_config){
-        .parts = parts_of(c),
-        .types = c->types,
-        .models = c->model_count,
-        .moves_most = balance_moves_usual(c->model_count),
-        .max_rate = c->subcluster_rate_max,
-    };
-}
-
-static double throughput(const struct sim_model *m, uint32_t type) {
-    const struct profile *profile = m->profiles[type];
-    return profile ? (double)m->batch_max * (double)NS_PER_S / (double)profile->latency_ns[m->batch_max] : 0;
-}
-
 /* Sets the first load of a model: by the first rates, if they are known; otherwise all models are alike. */
 static void first_load_set(const struct sim_config *c, uint32_t model, double shares, struct balance_model *to) {
     const struct sim_model *m = &c->models[model];
     double rate = c->rates_known ? c->steps[0].rate_rps * workload_items(c, model) * m->share / shares : 0;
     double best_ns = 0;
     for (uint32_t t = 0; t < c->types; t++) {
-        to->most[t] = throughput(m, t);
+        const struct profile *profile = m->profiles[t];
+        to->most[t] = profile ? (double)m->batch_max * (double)NS_PER_S / (double)profile->latency_ns[m->batch_max] : 0;
         double each_ns = 0;
         if (to->most[t] > 0 && rate > 0)
             each_ns = profile_item_ns(m->profiles[t], m->batch_max, m->slo_ns, rate);
@@ -78,7 +64,13 @@ static void models_place(struct sim *sim) {
 void sim_moves_layout(struct sim *sim, struct arena *arena) {
     const struct sim_config *c = sim->config;
     struct cores *cores = cores_of(sim);
-    struct balance_config config = balance_config_of(c);
+    struct balance_config config = {
+        .parts = parts_of(c),
+        .types = c->types,
+        .models = c->model_count,
+        .moves_most = balance_moves_usual(c->model_count),
+        .max_rate = c->subcluster_rate_max,
+    };
     cores->part_of_model = arena_take(arena, c->model_count);
     cores->places = arena_take(arena, c->model_count * sizeof(*cores->places));
     cores->board = arena_take(arena, (size_t)c->model_count * c->types * sizeof(*cores->board));
@@ -163,8 +155,9 @@ void sim_moves_delivered(struct sim *sim, const struct rank_message *message) {
 
 /* ---- when ---- */
 
-static void loads_look(struct sim *sim) {
+static void epoch(struct sim *sim) {
     struct cores *cores = cores_of(sim);
+    parts_look(sim);
     for (uint32_t m = 0; m < sim->config->model_count; m++) {
         const struct sim_place *place = &cores->places[m];
         struct balance_model *to = &cores->loads[m];
@@ -174,33 +167,10 @@ static void loads_look(struct sim *sim) {
         to->load = known ? balance_decayed(model_rates_load(&place->rates), silent_ns) : 0;
         to->part = place->part == SIM_NOTHING ? place->next : place->part;
     }
-}
-
-static void epoch(struct sim *sim) {
-    struct cores *cores = cores_of(sim);
-    parts_look(sim);
-    loads_look(sim);
     uint32_t count = balance_look(cores->balance, cores->loads, cores->up, cores->moves);
     for (uint32_t i = 0; i < count; i++)
         if (cores->places[cores->moves[i].model].part != SIM_NOTHING)
             move(sim, cores->moves[i].model, cores->moves[i].part, false);
-}
-
-static void forced(struct sim *sim) {
-    struct cores *cores = cores_of(sim);
-    uint32_t model = (uint32_t)rng_below(&cores->rng, sim->config->model_count);
-    uint32_t part = (uint32_t)rng_below(&cores->rng, cores->part_count);
-    move(sim, model, part, rng_uniform(&cores->rng) < sim->config->forced_away);
-}
-
-/* Ends the forced moves: every model that is away gets a part. */
-static void all_come_back(struct sim *sim) {
-    struct cores *cores = cores_of(sim);
-    for (uint32_t m = 0; m < sim->config->model_count; m++) {
-        cores->places[m].away = false;
-        if (cores->places[m].part == SIM_NOTHING)
-            join(sim, m);
-    }
 }
 
 static void forced_next(struct sim *sim) {
@@ -210,7 +180,13 @@ static void forced_next(struct sim *sim) {
         sim_source_set(sim, moves_source(sim, FORCED), next_ns);
         return;
     }
-    all_come_back(sim);
+    /* every model that is away gets a part */
+    struct cores *cores = cores_of(sim);
+    for (uint32_t m = 0; m < sim->config->model_count; m++) {
+        cores->places[m].away = false;
+        if (cores->places[m].part == SIM_NOTHING)
+            join(sim, m);
+    }
     sim_source_set(sim, moves_source(sim, FORCED), TIME_NEVER);
 }
 
@@ -232,8 +208,11 @@ void sim_moves_due(struct sim *sim, uint32_t source) {
     if (source == EPOCHS) {
         epoch(sim);
         epoch_next(sim);
-    } else {
-        forced(sim);
-        forced_next(sim);
+        return;
     }
+    struct cores *cores = cores_of(sim);
+    uint32_t model = (uint32_t)rng_below(&cores->rng, sim->config->model_count);
+    uint32_t part = (uint32_t)rng_below(&cores->rng, cores->part_count);
+    move(sim, model, part, rng_uniform(&cores->rng) < sim->config->forced_away);
+    forced_next(sim);
 }

@@ -29,11 +29,6 @@ static struct sim_pipeline_result *result_of(const struct sim *sim, const struct
 
 /* ---- memory ---- */
 
-/* The most queries at once: plenty, as many as the requests that there is room for. */
-static uint32_t queries_most(const struct sim *sim) {
-    return sim->pool.capacity < SIM_QUERIES_MAX ? sim->pool.capacity : SIM_QUERIES_MAX;
-}
-
 static void results_layout(struct sim *sim, struct arena *arena, const struct sim_config *c) {
     struct sim_pipeline_result *results = arena_take(arena, c->pipeline_count * sizeof(*results));
     for (uint32_t p = 0; p < c->pipeline_count; p++) {
@@ -60,7 +55,7 @@ void sim_queries_layout(struct sim *sim, struct arena *arena) {
             stages = c->pipelines[p].graph.stage_count;
     all->slot_bytes = sizeof(struct sim_query) - sizeof(struct query) + query_bytes(stages);
     all->times = arena_take(arena, c->pipeline_count * sizeof(*all->times));
-    all->capacity = queries_most(sim);
+    all->capacity = sim->pool.capacity < SIM_QUERIES_MAX ? sim->pool.capacity : SIM_QUERIES_MAX;
     all->slots = arena_take(arena, (size_t)all->capacity * all->slot_bytes);
     all->again = arena_take(arena, sim->pool.capacity * sizeof(*all->again));
     results_layout(sim, arena, c);
@@ -195,7 +190,7 @@ static uint32_t stage_of(uint64_t handle) {
     return handle >> STAGE_SHIFT & 63;
 }
 
-/* The number of an item's request. An item has two numbers: the second is used when its request is sent again. */
+/* Whether an item's request was sent again: of the item's two numbers it has the second then. */
 static bool is_again(const struct sim_query *slot, uint64_t handle) {
     return (sim_request_number(handle) - slot->query.stages[stage_of(handle)].first) & 1;
 }
@@ -307,26 +302,24 @@ static void stages_begin(struct sim *sim, uint32_t q) {
     }
 }
 
-static void request_again(struct sim *sim, uint64_t handle) {
-    uint32_t q = query_of(handle), v = stage_of(handle);
-    struct sim_query *slot = query_at(sim, q);
-    struct request_message message = {.handle = handle,
-                                      .arrival_ns = sim->now_ns,
-                                      .items = 1,
-                                      .model = slot->query.pipeline->stages[v].model,
-                                      .batch_most = (uint16_t)slot->query.pipeline->stages[v].batch_most};
-    slot->again = true;
-    if (!again_until(sim, slot, v, &message.deadline_ns)) /* the query has ended meanwhile */
-        sim_stage_refused(sim, handle, REFUSAL_CANCELLED);
-    else if (sim_admit(sim, &message))
-        sim->driver->deliver(sim);
-    else
-        sim_stage_refused(sim, handle, REFUSAL_POOL_FULL);
-}
-
 static void requests_again(struct sim *sim) {
-    for (uint32_t i = 0; i < sim->queries.again_count; i++) /* more may come */
-        request_again(sim, sim->queries.again[i]);
+    for (uint32_t i = 0; i < sim->queries.again_count; i++) { /* more may come */
+        uint64_t handle = sim->queries.again[i];
+        uint32_t q = query_of(handle), v = stage_of(handle);
+        struct sim_query *slot = query_at(sim, q);
+        struct request_message message = {.handle = handle,
+                                          .arrival_ns = sim->now_ns,
+                                          .items = 1,
+                                          .model = slot->query.pipeline->stages[v].model,
+                                          .batch_most = (uint16_t)slot->query.pipeline->stages[v].batch_most};
+        slot->again = true;
+        if (!again_until(sim, slot, v, &message.deadline_ns)) /* the query has ended meanwhile */
+            sim_stage_refused(sim, handle, REFUSAL_CANCELLED);
+        else if (sim_admit(sim, &message))
+            sim->driver->deliver(sim);
+        else
+            sim_stage_refused(sim, handle, REFUSAL_POOL_FULL);
+    }
     sim->queries.again_count = 0;
 }
 

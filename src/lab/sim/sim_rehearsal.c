@@ -20,10 +20,6 @@ void sim_rehearsal_begin(struct sim *sim) {
         next_set(sim);
 }
 
-static bool in_service(const struct sim *sim, uint32_t accelerator) {
-    return accelerator < sim->scaling.present && !sim->accelerators[accelerator].down;
-}
-
 /* Adds the time since the last change of the way to its share. */
 static void way_count(struct sim *sim, int64_t until_ns) {
     int64_t counted_ns = sim->count_until_ns - sim->count_from_ns;
@@ -34,7 +30,7 @@ static void way_count(struct sim *sim, int64_t until_ns) {
 
 void sim_rehearsal_look(struct sim *sim) {
     for (uint32_t a = 0; a < sim->config->accelerators; a++)
-        rehearsal_accelerator(sim->rehearsal, sim->now_ns, a, in_service(sim, a));
+        rehearsal_accelerator(sim->rehearsal, sim->now_ns, a, a < sim->scaling.present && !sim->accelerators[a].down);
     uint64_t ended = sim->ended - sim->ended_seen, bad = sim->bad - sim->bad_seen;
     uint32_t way = rehearsal_look(sim->rehearsal, sim->now_ns, ended, bad);
     sim->ended_seen = sim->ended;

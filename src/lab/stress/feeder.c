@@ -194,12 +194,6 @@ static uint32_t part_of(uint32_t count, uint32_t feeders, uint32_t index) {
     return count / feeders + (index < count % feeders);
 }
 
-/* The time between hand-overs. */
-static int64_t hand_over_ns(const struct links_config *c) {
-    double ns = c->rate > 0 ? 1e9 / c->rate * c->feeders * c->feed_batch : 0;
-    return ns < FEED_NS_MIN ? FEED_NS_MIN : ns > FEED_NS_MAX ? FEED_NS_MAX : (int64_t)ns;
-}
-
 static int members_make(struct feeder *f) {
     const struct links_config *c = f->world->config;
     f->frontend_count = part_of(c->frontends, c->feeders, f->index);
@@ -237,7 +231,8 @@ static int feeder_fill(struct feeder *f) {
         return -ENOMEM;
     heap_init(&f->ends, f->end_entries, f->end_positions, accelerators);
     rng_seed(&f->rng, c->seed * 1000003 + f->index);
-    f->feed_every_ns = hand_over_ns(c);
+    double every_ns = c->rate > 0 ? 1e9 / c->rate * c->feeders * c->feed_batch : 0;
+    f->feed_every_ns = every_ns < FEED_NS_MIN ? FEED_NS_MIN : every_ns > FEED_NS_MAX ? FEED_NS_MAX : (int64_t)every_ns;
     if (c->rate <= 0)
         f->outstanding_max = part_of(c->outstanding, c->feeders, f->index);
     return 0;
@@ -257,7 +252,7 @@ int feeder_make(struct feeder **feeder, struct feeder_world *world, uint32_t ind
     if ((rc = doorbell_init(&f->bell, true, false)) < 0)
         return error_set(err, rc, "cannot make an eventfd: %s", strerror(-rc));
     f->looped = true;
-    return link_loop_init(&f->loop, &loop_ops, f, &f->bell, -1, err);
+    return link_loop_init(&f->loop, &loop_ops, f, &f->bell, -1, NULL, err);
 }
 
 int feeder_start(struct feeder *f, struct sy_error *err) {

@@ -102,17 +102,6 @@ int feeder_backend_frame(struct feeder_member *m, const struct frame *frame, con
     }
 }
 
-/* The accelerator's first batch is over. */
-static void batch_end(struct feeder *f, uint32_t index) {
-    struct feeder_accelerator *a = &f->accelerators[index];
-    a->count--;
-    memmove(a->batches, a->batches + 1, a->count * sizeof(*a->batches));
-    if (a->count)
-        heap_set(&f->ends, index, a->batches[0].end_ns);
-    else
-        heap_remove(&f->ends, index);
-}
-
 static struct feeder_member *backend_of(struct feeder *f, uint32_t index) {
     return &f->backends[index / f->world->config->accelerators];
 }
@@ -135,7 +124,14 @@ bool feeder_end_batches(struct feeder *f, int64_t now_ns) {
                 .accelerator = batch->ran.accelerator, .ended_ns = now_ns, .unlike = batch->ran_not};
         ended[count].index = index;
         ended[count].ran = batch->ran;
-        batch_end(f, index);
+        /* The accelerator's first batch is over. */
+        struct feeder_accelerator *a = &f->accelerators[index];
+        a->count--;
+        memmove(a->batches, a->batches + 1, a->count * sizeof(*a->batches));
+        if (a->count)
+            heap_set(&f->ends, index, a->batches[0].end_ns);
+        else
+            heap_remove(&f->ends, index);
     }
     for (uint32_t i = 0; i < count; i++) {
         struct ran_message *ran =

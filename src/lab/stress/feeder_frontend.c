@@ -40,7 +40,7 @@ void feeder_frontend_free(struct feeder_member *m) {
 
 static struct feeder_slots *slots_of(const struct feeder_world *w, uint64_t handle) {
     /* with the store in member_welcome() (feeder.c) */
-    return atomic_load_explicit(&w->slots[handle_frontend(handle) / HELLO_LANES_MAX], memory_order_acquire);
+    return atomic_load_explicit(&w->slots[handle_process(handle)], memory_order_acquire);
 }
 
 int64_t feeder_request_deadline(const struct feeder *f, uint64_t handle) {
@@ -66,7 +66,7 @@ static void slot_give(struct feeder *f, uint64_t handle) {
 
 void feeder_request_back(struct feeder *f, uint64_t handle) {
     const struct feeder_world *w = f->world;
-    uint32_t to = w->feeder_of[handle_frontend(handle) / HELLO_LANES_MAX];
+    uint32_t to = w->feeder_of[handle_process(handle)];
     if (to == f->index || to >= w->config->feeders) {
         slot_give(f, handle);
         return;

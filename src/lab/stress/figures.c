@@ -9,7 +9,9 @@
 #include "core/util/counter.h"
 #include "sched/core/request_pool.h"
 
-static void threads_add(const struct stress *s, struct moment *m) {
+void moment_take(const struct stress *s, struct moment *m) {
+    memset(m, 0, sizeof(*m));
+    m->now_ns = clock_now_ns();
     for (uint32_t i = 0; i < s->model_threads; i++) {
         const struct model_thread_times *times = model_thread_times(s->model_thread[i]);
         histogram_merge(&m->candidate, &times->candidate);
@@ -28,12 +30,6 @@ static void threads_add(const struct stress *s, struct moment *m) {
         m->work_ns[s->seats[i].role] += (int64_t)counter_get(&s->seats[i].work_ns);
         m->cpu_ns[s->seats[i].role] += driver_cpu_ns(s->drivers[s->driver_of_seat[i]]);
     }
-}
-
-void moment_take(const struct stress *s, struct moment *m) {
-    memset(m, 0, sizeof(*m));
-    m->now_ns = clock_now_ns();
-    threads_add(s, m);
     for (uint32_t i = 0; i < s->worlds; i++) {
         const struct world_counts *c = world_counts(s->world[i]);
         m->fed += counter_get(&c->fed);
@@ -150,26 +146,6 @@ static void pauses_add(struct stress_pauses *to, const struct stress_pauses *fro
     to->longest_ns = from->longest_ns > to->longest_ns ? from->longest_ns : to->longest_ns;
 }
 
-/* Requests of slice i, and those of them that ended badly, over all worlds. */
-static struct slice slice_sum(const struct stress *s, uint32_t i) {
-    struct slice sum = {.offered = 0};
-
-    for (uint32_t w = 0; w < s->worlds; w++) {
-        sum.offered += world_slices(s->world[w])[i].offered;
-        sum.bad += world_slices(s->world[w])[i].bad;
-    }
-    return sum;
-}
-
-/* Adds the times of decisions in a slice: those until its end, less those until the end of the one before. */
-static void times_add(const struct stress *s, uint32_t slice, struct histogram *until, struct histogram *before) {
-    for (uint32_t i = 0; i < s->seat_count; i++)
-        if (s->seats[i].times) {
-            histogram_merge(until, &s->seats[i].times_until[slice]);
-            histogram_merge(before, &s->seats[i].times_until[slice - 1]);
-        }
-}
-
 /* Sums the whole slices between two times. */
 static void slices_fill(const struct stress *s, int64_t from_ns, int64_t to_ns, const bool *disturbed,
                         struct histogram times[2], struct stress_undisturbed *u) {
@@ -177,14 +153,24 @@ static void slices_fill(const struct stress *s, int64_t from_ns, int64_t to_ns, 
     uint32_t first = slice_at(&s->slicing, from_ns) + 1, until = slice_at(&s->slicing, to_ns);
 
     for (uint32_t i = first; i < until; i++) {
-        struct slice slice = slice_sum(s, i);
+        struct slice slice = {.offered = 0};
+
+        for (uint32_t w = 0; w < s->worlds; w++) {
+            slice.offered += world_slices(s->world[w])[i].offered;
+            slice.bad += world_slices(s->world[w])[i].bad;
+        }
         all += slice.offered;
         if (disturbed[i])
             continue;
         offered += slice.offered;
         bad += slice.bad;
         u->seconds += (double)s->slicing.slice_ns / 1e9;
-        times_add(s, i, &times[0], &times[1]);
+        /* times until the end of the slice, and until the end of the one before */
+        for (uint32_t k = 0; k < s->seat_count; k++)
+            if (s->seats[k].times) {
+                histogram_merge(&times[0], &s->seats[k].times_until[i]);
+                histogram_merge(&times[1], &s->seats[k].times_until[i - 1]);
+            }
     }
     u->share = over(offered, all);
     u->bad_rate = over(bad, offered);

@@ -319,11 +319,6 @@ static int moment_take(const struct links *l, struct links_moment *m) {
     return 0;
 }
 
-static void moment_free(struct links_moment *m) {
-    free(m->model_fed);
-    free(m->model_bad);
-}
-
 static double over(double a, double b) {
     return b > 0 ? a / b : 0;
 }
@@ -331,18 +326,6 @@ static double over(double a, double b) {
 static struct links_kind kind_of(uint32_t threads, int64_t cpu_ns, double requests, double ns) {
     return (struct links_kind){
         .threads = threads, .cpu_ns = over((double)cpu_ns, requests), .ran = over((double)cpu_ns, ns * threads)};
-}
-
-static void worst_find(const struct links *l, const struct links_moment *from, const struct links_moment *to,
-                       struct links_result *r) {
-    for (uint32_t i = 0; i < l->world.model_count; i++) {
-        double bad =
-            over((double)(to->model_bad[i] - from->model_bad[i]), (double)(to->model_fed[i] - from->model_fed[i]));
-        if (i > 0 && bad <= r->worst_bad_rate)
-            continue;
-        r->worst_bad_rate = bad;
-        snprintf(r->worst_model, sizeof(r->worst_model), "%s", l->models[i].name);
-    }
 }
 
 static void figures_between(const struct links *l, const struct links_moment *from, struct links_moment *to,
@@ -369,7 +352,14 @@ static void figures_between(const struct links *l, const struct links_moment *fr
     r->lost_rate = over(lost, finished);
     r->turned_away_rate = over(away, finished);
     r->bad_rate = r->refused_rate + r->late_rate + r->expired_rate + r->lost_rate + r->turned_away_rate;
-    worst_find(l, from, to, r);
+    for (uint32_t i = 0; i < l->world.model_count; i++) {
+        double bad =
+            over((double)(to->model_bad[i] - from->model_bad[i]), (double)(to->model_fed[i] - from->model_fed[i]));
+        if (i > 0 && bad <= r->worst_bad_rate)
+            continue;
+        r->worst_bad_rate = bad;
+        snprintf(r->worst_model, sizeof(r->worst_model), "%s", l->models[i].name);
+    }
     r->candidate = stress_times_between(&from->candidate, &to->candidate);
     r->grant = stress_times_between(&from->grant, &to->grant);
     r->plan = stress_times_between(&from->plan, &to->plan);
@@ -402,8 +392,11 @@ static int measure(const struct links *l, struct links_result *r, struct sy_erro
     rc = rc < 0 ? rc : moment_take(l, &moments[1]);
     if (rc == 0)
         figures_between(l, &moments[0], &moments[1], r);
-    for (int i = 0; moments && i < 2; i++)
-        moment_free(&moments[i]);
+    for (int i = 0; moments && i < 2; i++) {
+        struct links_moment *m = &moments[i];
+        free(m->model_fed);
+        free(m->model_bad);
+    }
     free(moments);
     return rc < 0 ? error_set(err, rc, "no memory for what is measured") : 0;
 }

@@ -331,21 +331,16 @@ static bool all_drained(const struct stress *s) {
     return true;
 }
 
-static uint64_t requests_back(const struct stress *s) {
-    uint64_t back = 0;
-
-    for (uint32_t i = 0; i < s->worlds; i++)
-        back += counter_get(&s->finished[i].requests);
-    return back;
-}
-
 /* Waits until all requests have come back, ends all turns, and collects the mistakes that the worlds found. */
 static void verdict(struct stress *s, struct stress_result *r) {
     for (uint32_t i = 0; i < s->worlds; i++)
         world_stop_feeding(s->world[i]);
     int64_t now_ns = clock_now_ns(), until_ns = now_ns + DRAIN_NS;
     for (uint64_t back = 0; !all_drained(s) && now_ns < until_ns; now_ns = clock_now_ns()) {
-        uint64_t now_back = requests_back(s);
+        uint64_t now_back = 0;
+
+        for (uint32_t i = 0; i < s->worlds; i++)
+            now_back += counter_get(&s->finished[i].requests);
         if (now_back > back)
             until_ns = now_ns + DRAIN_NS;
         back = now_back;

@@ -394,23 +394,21 @@ static bool tell(struct world *w, uint32_t index, enum accelerator_news news) {
     return true;
 }
 
-static void one_dies(struct world *w, uint32_t index, int64_t now_ns) {
-    if (w->accelerators[index].dead || !tell(w, index, NEWS_LEAVES))
-        return;
-    w->accelerators[index].dead = true;
-    lose_batches(w, index, now_ns);
-    uint32_t last = (w->dead_head + w->dead_count++) % w->config.accelerators;
-    w->dead[last] = index;
-    w->join_ns[last] = now_ns + DEAD_NS;
-    counter_add(&w->counts.deaths, 1);
-}
-
 static void some_die(struct world *w, int64_t now_ns) {
     double gap_ns = (double)NS_PER_S / w->config.stress->deaths_per_s * w->config.worlds;
 
     for (int n = 0; n < EVENTS_MOST && w->death_ns <= (double)now_ns;
-         n++, w->death_ns += gap_ns * rng_exponential(&w->rng))
-        one_dies(w, (uint32_t)rng_below(&w->rng, w->config.accelerators), now_ns);
+         n++, w->death_ns += gap_ns * rng_exponential(&w->rng)) {
+        uint32_t index = (uint32_t)rng_below(&w->rng, w->config.accelerators);
+        if (w->accelerators[index].dead || !tell(w, index, NEWS_LEAVES))
+            continue;
+        w->accelerators[index].dead = true;
+        lose_batches(w, index, now_ns);
+        uint32_t last = (w->dead_head + w->dead_count++) % w->config.accelerators;
+        w->dead[last] = index;
+        w->join_ns[last] = now_ns + DEAD_NS;
+        counter_add(&w->counts.deaths, 1);
+    }
 }
 
 static void some_join(struct world *w, int64_t now_ns) {
@@ -473,12 +471,6 @@ int64_t world_turn(void *world) {
     return any ? 0 : w->feed_ns;
 }
 
-/* The time between hand-overs. */
-static int64_t hand_over_ns(const struct world *w) {
-    double ns = w->gap_ns * w->config.stress->feed_batch;
-    return ns < FEED_NS_MIN ? FEED_NS_MIN : ns > FEED_NS_MAX ? FEED_NS_MAX : (int64_t)ns;
-}
-
 static int world_allocate(struct world *w) {
     const struct world_config *c = &w->config;
 
@@ -514,7 +506,8 @@ int world_make(struct world **world, const struct world_config *config, struct s
     w->outstanding_max = w->wiring->port_requests;
     if (s->rate <= 0 && s->outstanding / config->worlds < w->outstanding_max)
         w->outstanding_max = s->outstanding / config->worlds + 1;
-    w->feed_every_ns = hand_over_ns(w);
+    double every_ns = w->gap_ns * s->feed_batch;
+    w->feed_every_ns = every_ns < FEED_NS_MIN ? FEED_NS_MIN : every_ns > FEED_NS_MAX ? FEED_NS_MAX : (int64_t)every_ns;
     w->death_ns = s->deaths_per_s > 0 ? (double)config->epoch_ns : (double)INT64_MAX;
     rng_seed(&w->rng, s->seed * 1000003 + config->index);
     if (world_allocate(w) < 0) {

@@ -60,20 +60,6 @@ uint32_t ensemble_tensor_of(struct ensemble *e, const char *name) {
     return t;
 }
 
-/* Adds the ensemble's inputs and outputs. They are at most 2 * TENSORS_MAX tensors, so that there is room for all. */
-static void signature_add(struct reader *r) {
-    _Static_assert(2 * TENSORS_MAX <= ENSEMBLE_TENSORS_MAX, "ensemble_tensor_of() finds room");
-    for (uint32_t i = 0; i < r->config->input_count; i++) {
-        uint32_t t = ensemble_tensor_of(r->e, r->config->inputs[i].name);
-        r->e->tensors[t].place = i;
-        r->e->tensors[t].line = r->config->inputs[i].line;
-        r->e->tensors[t].column = r->config->inputs[i].column;
-    }
-    r->e->input_count = r->config->input_count;
-    for (uint32_t i = 0; i < r->config->output_count; i++)
-        r->e->tensors[ensemble_tensor_of(r->e, r->config->outputs[i].name)].output = i;
-}
-
 /* ---- a step ---- */
 
 /* Reads a name, which may be neither empty nor too long, of a step or of an entry of its maps. */
@@ -131,19 +117,6 @@ static uint32_t entries_of(const struct pbtxt_node *node, const char *map) {
     return count;
 }
 
-/* Reads a step's version: -1 and no version at all mean the latest one. */
-static int version_read(const struct reader *r, struct ensemble_step *step, const struct pbtxt_node *node) {
-    struct sy_error why;
-    int64_t version = -1;
-    if (node && pbtxt_get_int(r->e->path, node, -1, VERSION_MAX, &version, &why) != 0)
-        version = 0;
-    if (version == 0)
-        return node_error(r, step, node, "model_version: '%.30s' is neither -1 (the latest) nor a version from 1 to %u",
-                          node->text, VERSION_MAX);
-    step->version = version > 0 ? (uint32_t)version : 0;
-    return 0;
-}
-
 static int step_read(struct reader *r, const struct pbtxt_node *node, struct ensemble_step *step) {
     const struct pbtxt_node *name = pbtxt_find(node, "model_name");
     char model[MODEL_NAME_MAX];
@@ -158,9 +131,17 @@ static int step_read(struct reader *r, const struct pbtxt_node *node, struct ens
     if (!model_name_is_valid(model))
         return node_error(r, step, name, "'%s' will not do as a model's name: expected " MODEL_NAME_EXPECTED, model);
     memcpy(step->model, model, sizeof(model));
-    rc = version_read(r, step, pbtxt_find(node, "model_version"));
-    if (!rc)
-        rc = ensemble_step_room(r->e, step, entries_of(node, "input_map"), entries_of(node, "output_map"), r->err);
+    const struct pbtxt_node *wanted = pbtxt_find(node, "model_version");
+    struct sy_error why;
+    int64_t version = -1; /* as no version at all: the latest */
+    if (wanted && pbtxt_get_int(r->e->path, wanted, -1, VERSION_MAX, &version, &why) != 0)
+        version = 0;
+    if (version == 0)
+        return node_error(r, step, wanted,
+                          "model_version: '%.30s' is neither -1 (the latest) nor a version from 1 to %u", wanted->text,
+                          VERSION_MAX);
+    step->version = version > 0 ? (uint32_t)version : 0;
+    rc = ensemble_step_room(r->e, step, entries_of(node, "input_map"), entries_of(node, "output_map"), r->err);
     if (!rc)
         rc = flows_read(r, step, node, "input_map", "input", step->inputs, &step->input_count);
     if (!rc)
@@ -198,57 +179,35 @@ static int steps_read(struct reader *r, const struct pbtxt_node *scheduling) {
 
 /* ---- who gives what ---- */
 
-/* Whether the client or a step gives the tensor. */
-static bool is_given(const struct ensemble *e, uint32_t t) {
-    return t < e->input_count || e->tensors[t].step != ENSEMBLE_NONE;
-}
-
-static int giver_set(struct ensemble *e, uint32_t s, uint32_t place, struct sy_error *err) {
-    const struct ensemble_step *step = &e->steps[s];
-    const struct ensemble_flow *flow = &step->outputs[place];
-    struct ensemble_tensor *tensor = &e->tensors[flow->tensor];
-    if (flow->tensor < e->input_count)
-        return ensemble_step_error(e, step, flow->line, flow->column, err,
-                                   "it gives '%s', which is an input of the ensemble", tensor->name);
-    if (tensor->step != ENSEMBLE_NONE)
-        return ensemble_step_error(e, step, flow->line, flow->column, err, "it gives '%s', as step %u (%s) does",
-                                   tensor->name, e->steps[tensor->step].written, e->steps[tensor->step].model);
-    tensor->step = s;
-    tensor->place = place;
-    return 0;
-}
-
-/* Checks that somebody gives each tensor that the step takes, and notes which steps the step waits for. */
-static int takers_link(const struct ensemble *e, struct ensemble_step *step, struct sy_error *err) {
-    for (uint32_t i = 0; i < step->input_count; i++) {
-        const struct ensemble_flow *flow = &step->inputs[i];
-        const struct ensemble_tensor *tensor = &e->tensors[flow->tensor];
-        if (!is_given(e, flow->tensor))
-            return ensemble_step_error(e, step, flow->line, flow->column, err,
-                                       "it takes '%s', which no step gives and which is no input of the ensemble",
-                                       tensor->name);
-        if (tensor->step != ENSEMBLE_NONE)
-            step->after |= (uint64_t)1 << tensor->step;
-    }
-    return 0;
-}
-
 int ensemble_link(struct ensemble *e, struct sy_error *err) {
-    int rc = 0;
-    for (uint32_t s = 0; s < e->step_count && !rc; s++)
-        for (uint32_t i = 0; i < e->steps[s].output_count && !rc; i++)
-            rc = giver_set(e, s, i, err);
-    for (uint32_t s = 0; s < e->step_count && !rc; s++)
-        rc = takers_link(e, &e->steps[s], err);
-    return rc;
-}
-
-static int outputs_check(const struct reader *r) {
-    for (uint32_t i = 0; i < r->config->output_count; i++) {
-        const struct model_config_tensor *output = &r->config->outputs[i];
-        if (r->e->tensors[ensemble_tensor_find(r->e, output->name)].step == ENSEMBLE_NONE)
-            return error_set(r->err, -EINVAL, "%s:%u:%u: output '%s': no step gives it", r->e->path, output->line,
-                             output->column, output->name);
+    for (uint32_t s = 0; s < e->step_count; s++) {
+        const struct ensemble_step *step = &e->steps[s];
+        for (uint32_t i = 0; i < step->output_count; i++) {
+            const struct ensemble_flow *flow = &step->outputs[i];
+            struct ensemble_tensor *tensor = &e->tensors[flow->tensor];
+            if (flow->tensor < e->input_count)
+                return ensemble_step_error(e, step, flow->line, flow->column, err,
+                                           "it gives '%s', which is an input of the ensemble", tensor->name);
+            if (tensor->step != ENSEMBLE_NONE)
+                return ensemble_step_error(e, step, flow->line, flow->column, err,
+                                           "it gives '%s', as step %u (%s) does", tensor->name,
+                                           e->steps[tensor->step].written, e->steps[tensor->step].model);
+            tensor->step = s;
+            tensor->place = i;
+        }
+    }
+    for (uint32_t s = 0; s < e->step_count; s++) {
+        struct ensemble_step *step = &e->steps[s];
+        for (uint32_t i = 0; i < step->input_count; i++) {
+            const struct ensemble_flow *flow = &step->inputs[i];
+            const struct ensemble_tensor *tensor = &e->tensors[flow->tensor];
+            if (flow->tensor >= e->input_count && tensor->step == ENSEMBLE_NONE)
+                return ensemble_step_error(e, step, flow->line, flow->column, err,
+                                           "it takes '%s', which no step gives and which is no input of the ensemble",
+                                           tensor->name);
+            if (tensor->step != ENSEMBLE_NONE)
+                step->after |= (uint64_t)1 << tensor->step;
+        }
     }
     return 0;
 }
@@ -257,13 +216,29 @@ static int graph_read(struct reader *r, const struct pbtxt_node *scheduling) {
     if (!r->config->input_count || !r->config->output_count)
         return pbtxt_error(r->e->path, scheduling, r->err, "ensemble_scheduling: the ensemble has no %s",
                            r->config->input_count ? "output" : "input");
-    signature_add(r);
+    /* the inputs and outputs are the first tensors, so that there is room for all */
+    _Static_assert(2 * TENSORS_MAX <= ENSEMBLE_TENSORS_MAX, "ensemble_tensor_of() finds room");
+    for (uint32_t i = 0; i < r->config->input_count; i++) {
+        uint32_t t = ensemble_tensor_of(r->e, r->config->inputs[i].name);
+        r->e->tensors[t].place = i;
+        r->e->tensors[t].line = r->config->inputs[i].line;
+        r->e->tensors[t].column = r->config->inputs[i].column;
+    }
+    r->e->input_count = r->config->input_count;
+    for (uint32_t i = 0; i < r->config->output_count; i++)
+        r->e->tensors[ensemble_tensor_of(r->e, r->config->outputs[i].name)].output = i;
     int rc = steps_read(r, scheduling);
     if (!rc)
         rc = ensemble_link(r->e, r->err);
-    if (!rc)
-        rc = outputs_check(r);
-    return rc ? rc : ensemble_sort(r->e, r->err);
+    if (rc)
+        return rc;
+    for (uint32_t i = 0; i < r->config->output_count; i++) {
+        const struct model_config_tensor *output = &r->config->outputs[i];
+        if (r->e->tensors[ensemble_tensor_find(r->e, output->name)].step == ENSEMBLE_NONE)
+            return error_set(r->err, -EINVAL, "%s:%u:%u: output '%s': no step gives it", r->e->path, output->line,
+                             output->column, output->name);
+    }
+    return ensemble_sort(r->e, r->err);
 }
 
 int ensemble_read(const char *origin, const struct pbtxt_node *root, const struct model_config *config,

@@ -141,16 +141,6 @@ static bool may_miss(const struct checker *c, uint32_t tensor) {
     return t->step == ENSEMBLE_NONE && c->ensemble->signature.inputs_optional >> t->place & 1;
 }
 
-/* Checks that an input which the step's model prepares gets what clients would send. */
-static int prepared_check(const struct checker *c, const struct ensemble_step *step, const struct ensemble_flow *flow) {
-    if (c->e->tensors[flow->tensor].step == ENSEMBLE_NONE)
-        return 0;
-    return FLOW_ERROR(c, step, flow,
-                      "the model prepares its input '%.100s' (prepare in its " SYMPHONY_YAML_FILE
-                      "), which can only be an input of the ensemble, and '%.100s' is another step's",
-                      flow->name, c->e->tensors[flow->tensor].name);
-}
-
 static int inputs_check(const struct checker *c, const struct ensemble_step *step, const struct served_model *model) {
     const struct signature *s = served_model_offered(model);
     tensor_set given = 0;
@@ -161,9 +151,11 @@ static int inputs_check(const struct checker *c, const struct ensemble_step *ste
         if (at < 0)
             return at;
         given |= tensor_bit(at);
-        rc = model->prepared >> at & 1 ? prepared_check(c, step, flow) : 0;
-        if (rc)
-            return rc;
+        if (model->prepared >> at & 1 && c->e->tensors[flow->tensor].step != ENSEMBLE_NONE)
+            return FLOW_ERROR(c, step, flow,
+                              "the model prepares its input '%.100s' (prepare in its " SYMPHONY_YAML_FILE
+                              "), which can only be an input of the ensemble, and '%.100s' is another step's",
+                              flow->name, c->e->tensors[flow->tensor].name);
         if (may_miss(c, flow->tensor) && !(s->inputs_optional >> at & 1))
             return FLOW_ERROR(c, step, flow,
                               "the ensemble's input '%.100s' is optional, but the model's '%.100s' is not",

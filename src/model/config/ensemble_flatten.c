@@ -155,16 +155,14 @@ static bool flows_same(const struct ensemble_flow *a, const struct ensemble_flow
     return true;
 }
 
-static bool steps_same(const struct ensemble_step *a, const struct ensemble_step *b) {
-    return strcmp(a->model, b->model) == 0 && strcmp(a->label, b->label) == 0 && a->version == b->version &&
-           a->after == b->after && a->when == b->when && a->each == b->each && a->each_most == b->each_most &&
-           a->beyond == b->beyond && a->input_count == b->input_count && a->output_count == b->output_count &&
-           flows_same(a->inputs, b->inputs, a->input_count) && flows_same(a->outputs, b->outputs, a->output_count);
-}
-
 bool ensemble_same(const struct ensemble *a, const struct ensemble *b) {
     bool same = a->step_count == b->step_count && a->tensor_count == b->tensor_count;
-    for (uint32_t s = 0; s < a->step_count && same; s++)
-        same = steps_same(&a->steps[s], &b->steps[s]);
+    for (uint32_t s = 0; s < a->step_count && same; s++) {
+        const struct ensemble_step *x = &a->steps[s], *y = &b->steps[s];
+        same = strcmp(x->model, y->model) == 0 && strcmp(x->label, y->label) == 0 && x->version == y->version &&
+               x->after == y->after && x->when == y->when && x->each == y->each && x->each_most == y->each_most &&
+               x->beyond == y->beyond && x->input_count == y->input_count && x->output_count == y->output_count &&
+               flows_same(x->inputs, y->inputs, x->input_count) && flows_same(x->outputs, y->outputs, x->output_count);
+    }
     return same;
 }

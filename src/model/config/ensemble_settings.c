@@ -48,58 +48,20 @@ bool ensemble_step_takes(const struct ensemble_step *step, uint32_t tensor) {
     return false;
 }
 
-static int each_apply(const struct ensemble *e, const struct symphony_yaml *yaml,
-                      const struct symphony_yaml_step *setting, struct ensemble_step *step, struct sy_error *err) {
-    uint32_t tensor = ensemble_tensor_find(e, setting->for_each);
-    if (tensor == ENSEMBLE_NONE || !ensemble_step_takes(step, tensor))
-        return setting_error(yaml, setting, err, "for_each: '%s' is no tensor that step %u (%s) takes",
-                             setting->for_each, step->written, step->model);
-    step->each = tensor;
-    step->each_most = setting->limit ? (uint32_t)setting->limit : ENSEMBLE_EACH;
-    step->beyond = setting->beyond;
-    return 0;
-}
-
 void ensemble_when(const struct ensemble *e, struct ensemble_step *step, uint32_t tensor) {
     step->when = tensor;
     if (e->tensors[tensor].step != ENSEMBLE_NONE)
         step->after |= (uint64_t)1 << e->tensors[tensor].step;
 }
 
-static int when_apply(const struct ensemble *e, const struct symphony_yaml *yaml,
-                      const struct symphony_yaml_step *setting, struct ensemble_step *step, struct sy_error *err) {
-    uint32_t tensor = ensemble_tensor_find(e, setting->when);
-    if (tensor == ENSEMBLE_NONE)
-        return setting_error(yaml, setting, err, "when: the ensemble has no tensor '%s'", setting->when);
-    ensemble_when(e, step, tensor);
-    return 0;
-}
-
-static int setting_apply(const struct ensemble *e, const struct symphony_yaml *yaml,
-                         const struct symphony_yaml_step *setting, struct sy_error *err) {
-    struct ensemble_step *step;
-    int rc = step_find(e, yaml, setting, &step, err);
-    if (!rc && (step->each != ENSEMBLE_NONE || step->when != ENSEMBLE_NONE))
-        rc = setting_error(yaml, setting, err, "step %u (%s) is given twice", step->written, step->model);
-    if (!rc && setting->for_each[0])
-        rc = each_apply(e, yaml, setting, step, err);
-    if (!rc && setting->when[0])
-        rc = when_apply(e, yaml, setting, step, err);
-    return rc;
-}
-
-static bool is_taken(const struct ensemble *e, uint32_t tensor) {
-    for (uint32_t s = 0; s < e->step_count; s++)
-        if (e->steps[s].when == tensor || ensemble_step_takes(&e->steps[s], tensor))
-            return true;
-    return e->tensors[tensor].output != ENSEMBLE_NONE;
-}
-
-/* Refuses a tensor that nobody takes, which Triton calls unused: most often its name is misspelt. */
-static int taken_check(const struct ensemble *e, struct sy_error *err) {
+int ensemble_finish(struct ensemble *e, struct sy_error *err) {
+    /* A tensor that nobody takes, which Triton calls unused, is refused: most often its name is misspelt. */
     for (uint32_t t = 0; t < e->tensor_count; t++) {
         const struct ensemble_tensor *tensor = &e->tensors[t];
-        if (is_taken(e, t))
+        bool taken = tensor->output != ENSEMBLE_NONE;
+        for (uint32_t s = 0; s < e->step_count && !taken; s++)
+            taken = e->steps[s].when == t || ensemble_step_takes(&e->steps[s], t);
+        if (taken)
             continue;
         if (tensor->step == ENSEMBLE_NONE)
             return error_set(err, -EINVAL, "%s:%u:%u: input '%s': no step takes it", e->path, tensor->line,
@@ -110,17 +72,33 @@ static int taken_check(const struct ensemble *e, struct sy_error *err) {
                                    "it gives '%s', which no step takes and which is no output of the ensemble",
                                    tensor->name);
     }
-    return 0;
-}
-
-int ensemble_finish(struct ensemble *e, struct sy_error *err) {
-    int rc = taken_check(e, err);
-    return rc ? rc : ensemble_sort(e, err);
+    return ensemble_sort(e, err);
 }
 
 int ensemble_settings(struct ensemble *e, const struct symphony_yaml *yaml, struct sy_error *err) {
-    int rc = 0;
-    for (uint32_t i = 0; i < yaml->step_count && !rc; i++)
-        rc = setting_apply(e, yaml, &yaml->steps[i], err);
-    return rc ? rc : ensemble_finish(e, err);
+    for (uint32_t i = 0; i < yaml->step_count; i++) {
+        const struct symphony_yaml_step *setting = &yaml->steps[i];
+        struct ensemble_step *step;
+        int rc = step_find(e, yaml, setting, &step, err);
+        if (rc)
+            return rc;
+        if (step->each != ENSEMBLE_NONE || step->when != ENSEMBLE_NONE)
+            return setting_error(yaml, setting, err, "step %u (%s) is given twice", step->written, step->model);
+        if (setting->for_each[0]) {
+            uint32_t tensor = ensemble_tensor_find(e, setting->for_each);
+            if (tensor == ENSEMBLE_NONE || !ensemble_step_takes(step, tensor))
+                return setting_error(yaml, setting, err, "for_each: '%s' is no tensor that step %u (%s) takes",
+                                     setting->for_each, step->written, step->model);
+            step->each = tensor;
+            step->each_most = setting->limit ? (uint32_t)setting->limit : ENSEMBLE_EACH;
+            step->beyond = setting->beyond;
+        }
+        if (setting->when[0]) {
+            uint32_t tensor = ensemble_tensor_find(e, setting->when);
+            if (tensor == ENSEMBLE_NONE)
+                return setting_error(yaml, setting, err, "when: the ensemble has no tensor '%s'", setting->when);
+            ensemble_when(e, step, tensor);
+        }
+    }
+    return ensemble_finish(e, err);
 }

@@ -11,16 +11,6 @@ static uint64_t bit(uint32_t step) {
     return (uint64_t)1 << step;
 }
 
-/* The first step in the file that may run after the steps `done`; ENSEMBLE_NONE: there is none. */
-static uint32_t next_of(const struct ensemble *e, uint64_t done) {
-    uint32_t best = ENSEMBLE_NONE;
-    for (uint32_t s = 0; s < e->step_count; s++)
-        if (!(done & bit(s)) && !(e->steps[s].after & ~done) &&
-            (best == ENSEMBLE_NONE || e->steps[s].written < e->steps[best].written))
-            best = s;
-    return best;
-}
-
 /* Names the steps of a circle. Each step that is left waits for another step that is left: so going from step to step
  * comes back to a step that was seen before. */
 static int circle_error(const struct ensemble *e, uint64_t done, struct sy_error *err) {
@@ -51,31 +41,29 @@ static int circle_error(const struct ensemble *e, uint64_t done, struct sy_error
                                text);
 }
 
-/* Changes bits of steps to the steps' new numbers. */
-static uint64_t renumber(uint64_t bits, const uint32_t *to) {
-    uint64_t renumbered = 0;
-    for (; bits; bits &= bits - 1)
-        renumbered |= bit(to[__builtin_ctzll(bits)]);
-    return renumbered;
-}
-
 int ensemble_sort(struct ensemble *e, struct sy_error *err) {
     uint32_t from[ENSEMBLE_STEPS_MAX], to[ENSEMBLE_STEPS_MAX];
     uint64_t done = 0;
     for (uint32_t i = 0; i < e->step_count; i++) {
-        uint32_t s = next_of(e, done);
-        if (s == ENSEMBLE_NONE)
+        uint32_t first = ENSEMBLE_NONE; /* first step in the file that may run after the steps `done` */
+        for (uint32_t s = 0; s < e->step_count; s++)
+            if (!(done & bit(s)) && !(e->steps[s].after & ~done) &&
+                (first == ENSEMBLE_NONE || e->steps[s].written < e->steps[first].written))
+                first = s;
+        if (first == ENSEMBLE_NONE)
             return circle_error(e, done, err);
-        from[i] = s;
-        to[s] = i;
-        done |= bit(s);
+        from[i] = first;
+        to[first] = i;
+        done |= bit(first);
     }
     struct ensemble_step *sorted = calloc(e->step_count, sizeof(*sorted));
     if (!sorted)
         return error_set(err, -ENOMEM, "%s: out of memory", e->path);
     for (uint32_t i = 0; i < e->step_count; i++) {
         sorted[i] = e->steps[from[i]];
-        sorted[i].after = renumber(sorted[i].after, to);
+        sorted[i].after = 0;
+        for (uint64_t after = e->steps[from[i]].after; after; after &= after - 1)
+            sorted[i].after |= bit(to[__builtin_ctzll(after)]);
     }
     for (uint32_t t = 0; t < e->tensor_count; t++)
         if (e->tensors[t].step != ENSEMBLE_NONE)

@@ -34,21 +34,6 @@ static const struct model_config_field *field_find(const char *message, const ch
     return NULL;
 }
 
-static bool enum_has(const char *type, const char *word) {
-    for (const struct model_config_enum *row = model_config_enums; row->type; row++)
-        if (strcmp(row->type, type) == 0 && strcmp(row->word, word) == 0)
-            return true;
-    return false;
-}
-
-static void enum_format(const char *type, char *text, size_t bytes) {
-    size_t at = 0;
-    text[0] = '\0';
-    for (const struct model_config_enum *row = model_config_enums; row->type && at < bytes; row++)
-        if (strcmp(row->type, type) == 0)
-            at += (size_t)snprintf(text + at, bytes - at, "%s%s", at ? ", " : "", row->word);
-}
-
 static bool word_among(const struct pbtxt_node *node, const char *const *words, size_t count) {
     for (size_t i = 0; i < count; i++)
         if (strcmp(node->text, words[i]) == 0)
@@ -69,7 +54,8 @@ static int scalar_check(const struct check *c, const struct pbtxt_node *node, co
                                         [MODEL_CONFIG_INT64] = {INT64_MIN, INT64_MAX},
                                         [MODEL_CONFIG_UINT32] = {0, UINT32_MAX},
                                         [MODEL_CONFIG_UINT64] = {0, INT64_MAX}};
-    char words[LIST_MAX];
+    char words[LIST_MAX] = "";
+    size_t at = 0;
     int64_t number;
     switch (field->kind) {
     case MODEL_CONFIG_STRING:
@@ -83,9 +69,14 @@ static int scalar_check(const struct check *c, const struct pbtxt_node *node, co
                    ? 0
                    : wrong_kind(c, node, "a number");
     case MODEL_CONFIG_ENUM:
-        if (node->kind == PBTXT_WORD && enum_has(field->type, node->text))
-            return 0;
-        enum_format(field->type, words, sizeof(words));
+        for (const struct model_config_enum *row = model_config_enums; row->type; row++) {
+            if (strcmp(row->type, field->type) != 0)
+                continue;
+            if (node->kind == PBTXT_WORD && strcmp(row->word, node->text) == 0)
+                return 0;
+            if (at < sizeof(words))
+                at += (size_t)snprintf(words + at, sizeof(words) - at, "%s%s", at ? ", " : "", row->word);
+        }
         return wrong_kind(c, node, words);
     default:
         return pbtxt_get_int(c->origin, node, ranges[field->kind][0], ranges[field->kind][1], &number, c->err);
@@ -171,21 +162,6 @@ struct partly_honoured {
     const char *const *honoured;
 };
 
-/* A sample that says no batch_size is not run, as with Triton. */
-static bool is_idle_warmup(const struct pbtxt_node *node) {
-    const struct pbtxt_node *size = pbtxt_find(node, "batch_size");
-    return strcmp(node->name, "model_warmup") == 0 && (!size || strcmp(size->text, "0") == 0);
-}
-
-/* Collects the fields of ensemble_scheduling that have no effect. */
-static void scheduling_collect(const struct pbtxt_node *scheduling, struct field_list *list) {
-    if (pbtxt_find(scheduling, "max_inflight_requests"))
-        field_list_add(list, "ensemble_scheduling.max_inflight_requests");
-    for (const struct pbtxt_node *step = pbtxt_find(scheduling, "step"); step; step = pbtxt_next(step))
-        if (pbtxt_find(step, "model_namespace"))
-            field_list_add(list, "ensemble_scheduling.step.model_namespace");
-}
-
 /* Collects the fields without effect of a tree that has been checked. */
 static void without_effect_collect(const struct pbtxt_node *root, struct field_list *list) {
     static const char *const of_ensemble[] = {
@@ -209,13 +185,19 @@ static void without_effect_collect(const struct pbtxt_node *root, struct field_l
     const struct pbtxt_node *scheduling = pbtxt_find(root, "ensemble_scheduling");
     const char *const *named = scheduling ? of_ensemble : top;
     char place[PLACE_MAX];
-    if (scheduling)
-        scheduling_collect(scheduling, list);
+    if (scheduling) {
+        if (pbtxt_find(scheduling, "max_inflight_requests"))
+            field_list_add(list, "ensemble_scheduling.max_inflight_requests");
+        for (const struct pbtxt_node *step = pbtxt_find(scheduling, "step"); step; step = pbtxt_next(step))
+            if (pbtxt_find(step, "model_namespace"))
+                field_list_add(list, "ensemble_scheduling.step.model_namespace");
+    }
     for (const struct pbtxt_node *node = root->first; node; node = node->next) {
         const struct partly_honoured *part = parts;
         while (part < parts + ARRAY_COUNT(parts) && strcmp(part->field, node->name) != 0)
             part++;
-        if (is_idle_warmup(node))
+        const struct pbtxt_node *size = pbtxt_find(node, "batch_size");
+        if (strcmp(node->name, "model_warmup") == 0 && (!size || strcmp(size->text, "0") == 0)) /* as with Triton */
             field_list_add(list, "model_warmup of batch_size 0");
         if (!honoured(node->name, named) && field_find("ModelConfig", node->name)) {
             field_list_add(list, node->name);
@@ -356,19 +338,6 @@ static int engine_check(const char *origin, const struct pbtxt_node *root, const
     return pbtxt_error(origin, node, err, "%s is '%.60s', but this server runs '%s' only", field, node->text, wanted);
 }
 
-/* Allows only what may stand beside ensemble_scheduling. */
-static int ensemble_words_check(const char *origin, const struct pbtxt_node *root, struct sy_error *err) {
-    const struct pbtxt_node *platform = pbtxt_find(root, "platform"), *backend = pbtxt_find(root, "backend");
-    if (platform && platform->length && strcmp(platform->text, "ensemble") != 0)
-        return pbtxt_error(origin, platform, err, "platform is '%.60s', but with ensemble_scheduling it is 'ensemble'",
-                           platform->text);
-    if (backend && backend->length)
-        return pbtxt_error(origin, backend, err, "backend is '%.60s', but an ensemble has none", backend->text);
-    if (!pbtxt_find(root, "ensemble_scheduling"))
-        return pbtxt_error(origin, platform, err, "platform: an ensemble needs ensemble_scheduling");
-    return 0;
-}
-
 /* Whether the file says, one way or the other, that the model is an ensemble. */
 static bool is_ensemble(const struct pbtxt_node *root) {
     const struct pbtxt_node *platform = pbtxt_find(root, "platform");
@@ -376,8 +345,17 @@ static bool is_ensemble(const struct pbtxt_node *root) {
 }
 
 static int platform_check(const char *origin, const struct pbtxt_node *root, struct sy_error *err) {
-    if (is_ensemble(root))
-        return ensemble_words_check(origin, root, err);
+    if (is_ensemble(root)) {
+        const struct pbtxt_node *platform = pbtxt_find(root, "platform"), *backend = pbtxt_find(root, "backend");
+        if (platform && platform->length && strcmp(platform->text, "ensemble") != 0)
+            return pbtxt_error(origin, platform, err,
+                               "platform is '%.60s', but with ensemble_scheduling it is 'ensemble'", platform->text);
+        if (backend && backend->length)
+            return pbtxt_error(origin, backend, err, "backend is '%.60s', but an ensemble has none", backend->text);
+        if (!pbtxt_find(root, "ensemble_scheduling"))
+            return pbtxt_error(origin, platform, err, "platform: an ensemble needs ensemble_scheduling");
+        return 0;
+    }
     int rc = engine_check(origin, root, "platform", "onnxruntime_onnx", err);
     return rc ? rc : engine_check(origin, root, "backend", "onnxruntime", err);
 }
@@ -618,20 +596,16 @@ static int tensors_apply(const struct model_config *config, const struct model_c
     return 0;
 }
 
-static const struct model_config_tensor *input_find(const struct model_config *config, const char *name) {
-    for (uint32_t i = 0; i < config->input_count; i++)
-        if (strcmp(config->inputs[i].name, name) == 0)
-            return &config->inputs[i];
-    return NULL;
-}
-
 /* Of the inputs that the model has values for, only those that the configuration names stay. They are optional if the
  * configuration says so. */
 static int optional_apply(const struct model_config *config, struct signature *s, struct sy_error *err) {
     tensor_set optional = 0;
     uint32_t count = 0;
     for (uint32_t i = 0; i < s->input_count; i++) {
-        const struct model_config_tensor *tensor = input_find(config, s->inputs[i].name);
+        const struct model_config_tensor *tensor = NULL;
+        for (uint32_t k = 0; k < config->input_count && !tensor; k++)
+            if (strcmp(config->inputs[k].name, s->inputs[i].name) == 0)
+                tensor = &config->inputs[k];
         bool may_miss = s->inputs_optional & tensor_bit(i);
         if (tensor && tensor->optional && !may_miss)
             return mismatch(config, tensor->line, tensor->column, err,
@@ -676,19 +650,6 @@ static bool has_batch(const struct signature *s) {
     return some && all;
 }
 
-/* Sets batched and variable_shapes anew, now that dimensions have been narrowed. */
-static void signature_settle(struct signature *s, bool may_batch) {
-    s->batched = s->batched && may_batch;
-    for (uint32_t i = 0; i < s->input_count; i++)
-        s->batched = s->batched && s->inputs[i].rank > 0 && s->inputs[i].dims[0] == -1;
-    for (uint32_t i = 0; i < s->output_count; i++)
-        s->batched = s->batched && s->outputs[i].dims[0] == -1;
-    s->variable_shapes = s->inputs_optional != 0;
-    for (uint32_t i = 0; i < s->input_count; i++)
-        for (uint32_t d = s->batched ? 1 : 0; d < s->inputs[i].rank; d++)
-            s->variable_shapes = s->variable_shapes || s->inputs[i].dims[d] == -1;
-}
-
 int model_config_apply(const struct model_config *config, struct signature *signature, struct sy_error *err) {
     int rc = optional_apply(config, signature, err);
     if (!rc && config->output_count)
@@ -712,7 +673,16 @@ int model_config_apply(const struct model_config *config, struct signature *sign
         return mismatch(config, config->inputs[0].line, config->inputs[0].column, err,
                         "%u inputs are given, but the model has %u", config->input_count, signature->input_count);
     bool refused_batches = config->max_batch_size_line && !config->max_batch_size;
-    signature_settle(signature, !refused_batches);
+    /* Dimensions have been narrowed: are there batches still, and shapes that vary? */
+    signature->batched = signature->batched && !refused_batches;
+    for (uint32_t i = 0; i < signature->input_count; i++)
+        signature->batched = signature->batched && signature->inputs[i].rank > 0 && signature->inputs[i].dims[0] == -1;
+    for (uint32_t i = 0; i < signature->output_count; i++)
+        signature->batched = signature->batched && signature->outputs[i].dims[0] == -1;
+    signature->variable_shapes = signature->inputs_optional != 0;
+    for (uint32_t i = 0; i < signature->input_count; i++)
+        for (uint32_t d = signature->batched ? 1 : 0; d < signature->inputs[i].rank; d++)
+            signature->variable_shapes = signature->variable_shapes || signature->inputs[i].dims[d] == -1;
     if (config->max_batch_size > 0 && !signature->batched)
         return mismatch(config, config->max_batch_size_line, config->max_batch_size_column, err,
                         "max_batch_size is %lld, but an optional input has no batch dimension",

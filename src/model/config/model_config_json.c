@@ -114,28 +114,25 @@ static int field_put(struct writer *w, const struct model_config_field *field, c
     return rc;
 }
 
-/* A map is a repeated message of key and value. */
-static int map_put(struct writer *w, const struct model_config_field *field, const json_t *map) {
-    const struct model_config_field *of_value = field_named(field->type, "value");
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)map, key, value) {
-        text_printf(w->out, "%s: { key: ", field->name);
-        string_put(w->out, key, strlen(key));
-        text_put_char(w->out, ' ');
-        int rc = field_put(w, of_value, value);
-        if (rc)
-            return rc;
-        text_put(w->out, "}\n");
-    }
-    return 0;
-}
-
 static int fields_put(struct writer *w, const struct model_config_field *field, const json_t *value) {
     bool map = field->kind == MODEL_CONFIG_MESSAGE && field->repeated && field_named(field->type, "key") &&
                field_named(field->type, "value");
-    if (map && json_is_object(value))
-        return map_put(w, field, value);
+    if (map && json_is_object(value)) {
+        /* a repeated message of key and value */
+        const struct model_config_field *of_value = field_named(field->type, "value");
+        const char *key;
+        json_t *one;
+        json_object_foreach((json_t *)value, key, one) {
+            text_printf(w->out, "%s: { key: ", field->name);
+            string_put(w->out, key, strlen(key));
+            text_put_char(w->out, ' ');
+            int rc = field_put(w, of_value, one);
+            if (rc)
+                return rc;
+            text_put(w->out, "}\n");
+        }
+        return 0;
+    }
     if (!field->repeated)
         return field_put(w, field, value);
     if (!json_is_array(value))

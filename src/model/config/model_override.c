@@ -59,23 +59,21 @@ static int own_link(const char *own, const char *folder, bool without_config) {
     return rc;
 }
 
-/* Makes a link to a model's flat file, which becomes version 1. */
-static int flat_link(const char *own, const char *folder) {
-    char version[PATH_MAX], to[PATH_MAX];
-    int rc = join(version, folder, "1");
-    rc = rc ? rc : join(to, version, "model.onnx");
-    return rc ? rc : mkdir(version, 0700) < 0 || symlink(own, to) < 0 ? -errno : 0;
-}
-
 static int own_files(const struct model_override *override, const char *repository, const char *name,
                      const char *folder) {
-    char own[PATH_MAX], real[PATH_MAX], flat[MODEL_NAME_MAX + 8];
+    char own[PATH_MAX], real[PATH_MAX], version[PATH_MAX], to[PATH_MAX], flat[MODEL_NAME_MAX + 8];
     snprintf(flat, sizeof(flat), "%s.onnx", name);
     int rc = join(own, repository, name);
     if (rc == 0 && realpath(own, real))
         return own_link(real, folder, override->config != NULL);
     rc = rc ? rc : join(own, repository, flat);
-    return rc ? rc : realpath(own, real) ? flat_link(real, folder) : -ENOENT;
+    if (rc)
+        return rc;
+    if (!realpath(own, real))
+        return -ENOENT;
+    rc = join(version, folder, "1"); /* a flat file becomes version 1 */
+    rc = rc ? rc : join(to, version, "model.onnx");
+    return rc ? rc : mkdir(version, 0700) < 0 || symlink(real, to) < 0 ? -errno : 0;
 }
 
 static int given_files(const struct model_override *override, const char *folder) {

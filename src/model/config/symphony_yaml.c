@@ -12,52 +12,23 @@
 #include "core/util/time.h"
 #include "model/config/served_model.h"
 
-static int shape_read(const struct conf_node *node, struct symphony_yaml_shape *shape, struct sy_error *err) {
-    if (strlen(node->key) >= sizeof(shape->input))
-        return conf_error(node, err, "an input's name of more than %zu bytes", sizeof(shape->input) - 1);
-    strcpy(shape->input, node->key);
-    if (node->kind != CONF_LIST || !node->count || node->count > TENSOR_DIMS_MAX)
-        return conf_error(node, err, "expected a list of 1 to %d dimensions, without the batch dimension",
-                          TENSOR_DIMS_MAX);
-    for (const struct conf_node *dim = node->first; dim; dim = dim->next) {
-        int rc = conf_get_int(dim, 1, INT32_MAX, "a dimension", &shape->dims[shape->rank++], err);
-        if (rc)
-            return rc;
-    }
-    return 0;
-}
-
 static int shapes_read(const struct conf_node *node, void *into, struct sy_error *err) {
     struct symphony_yaml *yaml = into;
     if (node->kind != CONF_MAP || node->count > TENSORS_MAX)
         return conf_error(node, err, "expected a mapping of at most %d inputs to lists of dimensions", TENSORS_MAX);
     for (const struct conf_node *child = node->first; child; child = child->next) {
-        int rc = shape_read(child, &yaml->shapes[yaml->shape_count++], err);
-        if (rc)
-            return rc;
-    }
-    return 0;
-}
-
-/* Keeps values as text: the data type to read them as is the model's. */
-static int sample_read_one(const struct conf_node *node, struct symphony_yaml_sample *sample, struct sy_error *err) {
-    const struct conf_node *value = node->kind == CONF_LIST ? node->first : node;
-    size_t used = 0;
-    if (strlen(node->key) >= sizeof(sample->input))
-        return conf_error(node, err, "an input's name of more than %zu bytes", sizeof(sample->input) - 1);
-    strcpy(sample->input, node->key);
-    sample->line = node->line;
-    if (node->kind == CONF_MAP || !value)
-        return conf_error(node, err, "expected a value, or a list of values, without brackets within");
-    for (; value; value = node->kind == CONF_LIST ? value->next : NULL, sample->count++) {
-        if (value->kind != CONF_SCALAR)
-            return conf_error(value, err, "expected a value, or a list of values, without brackets within");
-        size_t bytes = strlen(value->text) + 1;
-        if (used + bytes > sizeof(sample->texts))
-            return conf_error(node, err, "values of more than %zu characters; model_warmup takes a file",
-                              sizeof(sample->texts));
-        memcpy(sample->texts + used, value->text, bytes);
-        used += bytes;
+        struct symphony_yaml_shape *shape = &yaml->shapes[yaml->shape_count++];
+        if (strlen(child->key) >= sizeof(shape->input))
+            return conf_error(child, err, "an input's name of more than %zu bytes", sizeof(shape->input) - 1);
+        strcpy(shape->input, child->key);
+        if (child->kind != CONF_LIST || !child->count || child->count > TENSOR_DIMS_MAX)
+            return conf_error(child, err, "expected a list of 1 to %d dimensions, without the batch dimension",
+                              TENSOR_DIMS_MAX);
+        for (const struct conf_node *dim = child->first; dim; dim = dim->next) {
+            int rc = conf_get_int(dim, 1, INT32_MAX, "a dimension", &shape->dims[shape->rank++], err);
+            if (rc)
+                return rc;
+        }
     }
     return 0;
 }
@@ -67,9 +38,26 @@ static int samples_read(const struct conf_node *node, void *into, struct sy_erro
     if (node->kind != CONF_MAP || node->count > TENSORS_MAX)
         return conf_error(node, err, "expected a mapping of at most %d inputs to lists of values", TENSORS_MAX);
     for (const struct conf_node *child = node->first; child; child = child->next) {
-        int rc = sample_read_one(child, &yaml->samples[yaml->sample_count++], err);
-        if (rc)
-            return rc;
+        /* Values are kept as text: the data type to read them as is the model's. */
+        struct symphony_yaml_sample *sample = &yaml->samples[yaml->sample_count++];
+        const struct conf_node *value = child->kind == CONF_LIST ? child->first : child;
+        size_t used = 0;
+        if (strlen(child->key) >= sizeof(sample->input))
+            return conf_error(child, err, "an input's name of more than %zu bytes", sizeof(sample->input) - 1);
+        strcpy(sample->input, child->key);
+        sample->line = child->line;
+        if (child->kind == CONF_MAP || !value)
+            return conf_error(child, err, "expected a value, or a list of values, without brackets within");
+        for (; value; value = child->kind == CONF_LIST ? value->next : NULL, sample->count++) {
+            if (value->kind != CONF_SCALAR)
+                return conf_error(value, err, "expected a value, or a list of values, without brackets within");
+            size_t bytes = strlen(value->text) + 1;
+            if (used + bytes > sizeof(sample->texts))
+                return conf_error(child, err, "values of more than %zu characters; model_warmup takes a file",
+                                  sizeof(sample->texts));
+            memcpy(sample->texts + used, value->text, bytes);
+            used += bytes;
+        }
     }
     return 0;
 }
@@ -123,26 +111,22 @@ static const struct conf_key step_keys[] = {
     CONF_KEYS_END,
 };
 
-static int step_read(const struct conf_node *node, struct symphony_yaml_step *step, struct sy_error *err) {
-    if (node->kind != CONF_MAP)
-        return conf_error(node, err, "expected a mapping, such as {step: 2, for_each: boxes}");
-    step->line = node->line;
-    int rc = conf_read_map(node, step_keys, step, err);
-    if (!rc && !step->step[0])
-        rc = conf_error(node, err, "step is missing");
-    if (!rc && !step->for_each[0] && (step->limit || step->beyond_given))
-        rc = conf_error(node, err, "%s is for steps with for_each", step->limit ? "limit" : "beyond");
-    if (!rc && !step->for_each[0] && !step->when[0])
-        rc = conf_error(node, err, "for_each or when is missing");
-    return rc;
-}
-
 static int steps_read(const struct conf_node *node, void *into, struct sy_error *err) {
     struct symphony_yaml *yaml = into;
     if (node->kind != CONF_LIST || node->count > ENSEMBLE_STEPS_MAX)
         return conf_error(node, err, "expected a list of at most %d steps", ENSEMBLE_STEPS_MAX);
     for (const struct conf_node *child = node->first; child; child = child->next) {
-        int rc = step_read(child, &yaml->steps[yaml->step_count++], err);
+        struct symphony_yaml_step *step = &yaml->steps[yaml->step_count++];
+        if (child->kind != CONF_MAP)
+            return conf_error(child, err, "expected a mapping, such as {step: 2, for_each: boxes}");
+        step->line = child->line;
+        int rc = conf_read_map(child, step_keys, step, err);
+        if (!rc && !step->step[0])
+            rc = conf_error(child, err, "step is missing");
+        if (!rc && !step->for_each[0] && (step->limit || step->beyond_given))
+            rc = conf_error(child, err, "%s is for steps with for_each", step->limit ? "limit" : "beyond");
+        if (!rc && !step->for_each[0] && !step->when[0])
+            rc = conf_error(child, err, "for_each or when is missing");
         if (rc)
             return rc;
     }
@@ -158,38 +142,34 @@ static const struct conf_key prepare_keys[] = {
     CONF_KEYS_END,
 };
 
-static int prepare_read_one(const struct conf_node *node, struct symphony_yaml_prepare *prepare, struct sy_error *err) {
-    if (node->kind != CONF_MAP)
-        return conf_error(node, err, "expected a mapping, such as {input: image, step: " PREPARE_IMAGE_STEP "}");
-    prepare->line = node->line;
-    int rc = conf_read_map(node, prepare_keys, prepare, err);
-    if (rc)
-        return rc;
-    bool image = strcmp(prepare->step, PREPARE_IMAGE_STEP) == 0, onnx = strcmp(prepare->step, PREPARE_ONNX_STEP) == 0;
-    if (!prepare->step[0])
-        return conf_error(node, err, "step is missing; there are " PREPARE_STEPS);
-    if (!image && !onnx)
-        return conf_error(node, err, "step: '%s' is not known; there are " PREPARE_STEPS, prepare->step);
-    if (image && prepare->model[0])
-        return conf_error(node, err, "model is for the step " PREPARE_ONNX_STEP);
-    if (onnx && (prepare->max_bytes || prepare->max_pixels))
-        return conf_error(node, err, "%s is for the step " PREPARE_IMAGE_STEP,
-                          prepare->max_bytes ? "max_bytes" : "max_pixels");
-    if (onnx && !prepare->model[0])
-        return conf_error(node, err, "model is missing: the name of a file beside the model's own");
-    if (strchr(prepare->model, '/') || prepare->model[0] == '.')
-        return conf_error(node, err, "model: '%s' is not the name of a file beside the model's own", prepare->model);
-    return 0;
-}
-
 static int prepare_read(const struct conf_node *node, void *into, struct sy_error *err) {
     struct symphony_yaml *yaml = into;
     if (node->kind != CONF_LIST || node->count > PREPARE_STEPS_MAX)
         return conf_error(node, err, "expected a list of at most %d steps", PREPARE_STEPS_MAX);
     for (const struct conf_node *child = node->first; child; child = child->next) {
-        int rc = prepare_read_one(child, &yaml->prepare[yaml->prepare_count++], err);
+        struct symphony_yaml_prepare *prepare = &yaml->prepare[yaml->prepare_count++];
+        if (child->kind != CONF_MAP)
+            return conf_error(child, err, "expected a mapping, such as {input: image, step: " PREPARE_IMAGE_STEP "}");
+        prepare->line = child->line;
+        int rc = conf_read_map(child, prepare_keys, prepare, err);
         if (rc)
             return rc;
+        bool image = strcmp(prepare->step, PREPARE_IMAGE_STEP) == 0,
+             onnx = strcmp(prepare->step, PREPARE_ONNX_STEP) == 0;
+        if (!prepare->step[0])
+            return conf_error(child, err, "step is missing; there are " PREPARE_STEPS);
+        if (!image && !onnx)
+            return conf_error(child, err, "step: '%s' is not known; there are " PREPARE_STEPS, prepare->step);
+        if (image && prepare->model[0])
+            return conf_error(child, err, "model is for the step " PREPARE_ONNX_STEP);
+        if (onnx && (prepare->max_bytes || prepare->max_pixels))
+            return conf_error(child, err, "%s is for the step " PREPARE_IMAGE_STEP,
+                              prepare->max_bytes ? "max_bytes" : "max_pixels");
+        if (onnx && !prepare->model[0])
+            return conf_error(child, err, "model is missing: the name of a file beside the model's own");
+        if (strchr(prepare->model, '/') || prepare->model[0] == '.')
+            return conf_error(child, err, "model: '%s' is not the name of a file beside the model's own",
+                              prepare->model);
     }
     return 0;
 }

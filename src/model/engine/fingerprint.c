@@ -121,12 +121,6 @@ int fingerprint_file(const char *path, struct fingerprint *fingerprint, struct s
     return got < 0 ? (int)got : 0;
 }
 
-/* Makes the path of a file of weights from its name in the model, which is relative to the model's folder. */
-static bool weights_path(const char *model_path, const char *name, char path[PATH_MAX]) {
-    const char *slash = strrchr(model_path, '/');
-    return snprintf(path, PATH_MAX, "%.*s%s", slash ? (int)(slash + 1 - model_path) : 0, model_path, name) < PATH_MAX;
-}
-
 /* The key of an entry of TensorProto.external_data: "location" (field 1), which its value (field 2) follows, as
  * protobuf writes them. The search looks for these bytes and does not parse the file, so it may find too much. */
 static const char location[] = "\x0a\x08location\x12";
@@ -151,8 +145,12 @@ static int name_take(struct names *n, const char *at, const char *end, struct sy
         length > (size_t)(value.end - value.at))
         return 0;
     snprintf(name, sizeof(name), "%.*s", (int)length, (const char *)value.at);
-    if (strcmp(name, n->last) != 0 && weights_path(n->path, name, weights)) /* one file usually holds every tensor */
-        rc = n->each(n->context, weights, err);
+    if (strcmp(name, n->last) != 0) { /* one file usually holds every tensor */
+        const char *slash = strrchr(n->path, '/');
+        int folder = slash ? (int)(slash + 1 - n->path) : 0; /* names of files are relative to it */
+        if (snprintf(weights, sizeof(weights), "%.*s%s", folder, n->path, name) < (int)sizeof(weights))
+            rc = n->each(n->context, weights, err);
+    }
     strcpy(n->last, name);
     return rc;
 }

@@ -270,20 +270,11 @@ struct counts {
     uint32_t nodes, outputs_of_nodes, inputs, outputs, initialisers;
 };
 
-static int node_count_outputs(struct reading *r, const struct protobuf_field *node, struct counts *counts) {
-    struct protobuf_in in = protobuf_inside(node);
-    struct protobuf_field field;
-    int more;
-    while ((more = protobuf_next(&in, &field)) > 0)
-        counts->outputs_of_nodes += field.number == NODE_OUTPUT;
-    return more < 0 ? broken(r, "a node is cut off") : 0;
-}
-
 static int graph_count(struct reading *r, struct onnx_bytes graph, struct counts *counts) {
     struct protobuf_in in = {graph.data, graph.data + graph.length};
-    struct protobuf_field field;
-    int more, rc = 0;
-    while (!rc && (more = protobuf_next(&in, &field)) > 0) {
+    struct protobuf_field field, inner;
+    int more, more_of_node = 0;
+    while ((more = protobuf_next(&in, &field)) > 0) {
         if (field.number == GRAPH_SPARSE_INITIALIZER)
             return error_set(r->err, -ENOTSUP, "%s: it has sparse weights", r->graph->path);
         if (field.wire != PROTOBUF_BYTES)
@@ -293,29 +284,15 @@ static int graph_count(struct reading *r, struct onnx_bytes graph, struct counts
         counts->outputs += field.number == GRAPH_OUTPUT;
         counts->initialisers += field.number == GRAPH_INITIALIZER;
         if (field.number == GRAPH_NODE)
-            rc = node_count_outputs(r, &field, counts);
+            for (struct protobuf_in node = protobuf_inside(&field); (more_of_node = protobuf_next(&node, &inner)) > 0;)
+                counts->outputs_of_nodes += inner.number == NODE_OUTPUT;
         if (counts->nodes > NODES_MAX || counts->inputs + counts->outputs + counts->initialisers > TENSORS_IN_MAX ||
             counts->outputs_of_nodes > TENSORS_IN_MAX)
             return broken(r, "it is too large");
+        if (more_of_node < 0)
+            return broken(r, "a node is cut off");
     }
-    return rc ? rc : more < 0 ? broken(r, "the graph is cut off") : 0;
-}
-
-static int graph_make(struct reading *r, const struct counts *counts) {
-    struct onnx_graph *g = r->graph;
-    uint32_t tensors = counts->outputs_of_nodes + counts->inputs + counts->initialisers;
-    for (g->name_slots = 16; g->name_slots < 2 * tensors;)
-        g->name_slots *= 2;
-    g->nodes = calloc(counts->nodes + 1, sizeof(*g->nodes));
-    g->gives = calloc(counts->outputs_of_nodes + 1, sizeof(*g->gives));
-    g->inputs = calloc(counts->inputs + 1, sizeof(*g->inputs));
-    g->outputs = calloc(counts->outputs + 1, sizeof(*g->outputs));
-    g->tensors = calloc(tensors + 1, sizeof(*g->tensors));
-    g->names = malloc(g->name_slots * sizeof(*g->names));
-    if (!g->nodes || !g->gives || !g->inputs || !g->outputs || !g->tensors || !g->names)
-        return error_set(r->err, -ENOMEM, "%s: out of memory", g->path);
-    memset(g->names, 0xff, g->name_slots * sizeof(*g->names)); /* ONNX_NONE */
-    return 0;
+    return more < 0 ? broken(r, "the graph is cut off") : 0;
 }
 
 /* One pass over the graph for each kind of field, in the order in which they need each other. */
@@ -327,10 +304,23 @@ static int graph_read(struct reading *r, struct onnx_bytes graph) {
                   {GRAPH_INPUT, input_read},
                   {GRAPH_NODE, node_read},
                   {GRAPH_OUTPUT, output_read}};
+    struct onnx_graph *g = r->graph;
     struct counts counts = {0};
     int rc = graph_count(r, graph, &counts);
-    if (!rc)
-        rc = graph_make(r, &counts);
+    if (rc)
+        return rc;
+    uint32_t tensors = counts.outputs_of_nodes + counts.inputs + counts.initialisers;
+    for (g->name_slots = 16; g->name_slots < 2 * tensors;)
+        g->name_slots *= 2;
+    g->nodes = calloc(counts.nodes + 1, sizeof(*g->nodes));
+    g->gives = calloc(counts.outputs_of_nodes + 1, sizeof(*g->gives));
+    g->inputs = calloc(counts.inputs + 1, sizeof(*g->inputs));
+    g->outputs = calloc(counts.outputs + 1, sizeof(*g->outputs));
+    g->tensors = calloc(tensors + 1, sizeof(*g->tensors));
+    g->names = malloc(g->name_slots * sizeof(*g->names));
+    if (!g->nodes || !g->gives || !g->inputs || !g->outputs || !g->tensors || !g->names)
+        return error_set(r->err, -ENOMEM, "%s: out of memory", g->path);
+    memset(g->names, 0xff, g->name_slots * sizeof(*g->names)); /* ONNX_NONE */
     for (size_t p = 0; !rc && p < sizeof(passes) / sizeof(passes[0]); p++) {
         struct protobuf_in in = {graph.data, graph.data + graph.length};
         struct protobuf_field field;
@@ -338,7 +328,7 @@ static int graph_read(struct reading *r, struct onnx_bytes graph) {
             if (field.wire == PROTOBUF_BYTES && field.number == passes[p].number)
                 rc = passes[p].read(r, &field);
     }
-    if (!rc && !r->graph->output_count)
+    if (!rc && !g->output_count)
         rc = broken(r, "its graph has no output");
     return rc;
 }

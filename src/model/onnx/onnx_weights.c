@@ -13,16 +13,6 @@
 #include "model/onnx/onnx_graph.h"
 #include "model/onnx/onnx_proto.h"
 
-/* TensorProto.DataType: bytes of an element, 0 for strings and types that are not known here. Elements of 4 or 2 bits
- * are packed, and come as bytes. */
-static uint32_t element_bytes(uint64_t type) {
-    static const uint8_t bytes[] = {
-        [1] = 4,  [2] = 1,  [3] = 1,   [4] = 2,  [5] = 2,  [6] = 4,  [7] = 8,  [9] = 1,  [10] = 2, [11] = 8, [12] = 4,
-        [13] = 8, [14] = 8, [15] = 16, [16] = 2, [17] = 1, [18] = 1, [19] = 1, [20] = 1, [21] = 1, [22] = 1, [23] = 1,
-    };
-    return type < sizeof(bytes) ? bytes[type] : 0;
-}
-
 static int wrong(const struct onnx_graph *graph, struct sy_error *err, const char *what) {
     return error_set(err, -EINVAL, "%s: weights: %s", graph->path, what);
 }
@@ -157,7 +147,13 @@ static bool elements_add(struct text *to, const struct protobuf_field *field, en
 }
 
 static bool typed_add(struct text *to, const struct protobuf_field *field, uint64_t type) {
-    uint32_t bytes = element_bytes(type);
+    /* TensorProto.DataType: bytes of an element, 0 for strings and types that are not known here. Elements of 4 or 2
+     * bits are packed, and come as bytes. */
+    static const uint8_t sizes[] = {
+        [1] = 4,  [2] = 1,  [3] = 1,   [4] = 2,  [5] = 2,  [6] = 4,  [7] = 8,  [9] = 1,  [10] = 2, [11] = 8, [12] = 4,
+        [13] = 8, [14] = 8, [15] = 16, [16] = 2, [17] = 1, [18] = 1, [19] = 1, [20] = 1, [21] = 1, [22] = 1, [23] = 1,
+    };
+    uint32_t bytes = type < sizeof(sizes) ? sizes[type] : 0;
     switch (field->number) {
     case TENSOR_FLOATS:
         return elements_add(to, field, PROTOBUF_32BIT, 4);

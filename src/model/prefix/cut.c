@@ -82,13 +82,6 @@ struct table {
     uint32_t slots;
 };
 
-static bool table_make(struct table *table, uint32_t most) {
-    for (table->slots = 16; table->slots < 2 * most;)
-        table->slots *= 2;
-    table->entries = calloc(table->slots, sizeof(*table->entries));
-    return table->entries;
-}
-
 /* The entry of a digest, or the free entry where it would go. */
 static struct entry *table_find(const struct table *table, const struct onnx_digest *digest) {
     uint32_t at = (uint32_t)digest->words[0] & (table->slots - 1);
@@ -113,7 +106,10 @@ static bool eligible(const struct cut_model *model, uint32_t n) {
 
 /* Enters the nodes of the models in the table. Nodes that all models have end with `models` = model_count. */
 static bool table_fill(struct table *table, const struct cut_model *const *models, uint32_t model_count) {
-    if (!table_make(table, models[0]->graph.node_count))
+    for (table->slots = 16; table->slots < 2 * models[0]->graph.node_count;)
+        table->slots *= 2;
+    table->entries = calloc(table->slots, sizeof(*table->entries));
+    if (!table->entries)
         return false;
     for (uint32_t m = 0; m < model_count; m++)
         for (uint32_t n = 0; n < models[m]->graph.node_count; n++) {
@@ -175,17 +171,14 @@ static void common_free(struct common *c) {
     free(c->stack);
 }
 
-static uint32_t uses_most(const struct cut_model *const *models, uint32_t model_count) {
-    uint64_t most = 1;
-    for (uint32_t m = 0; m < model_count; m++)
-        most += models[m]->graph.use_count + models[m]->graph.output_count;
-    return most < UINT32_MAX ? (uint32_t)most : 0;
-}
-
 static bool common_make(struct common *c, struct table *table, const struct cut_model *const *models,
                         uint32_t model_count) {
     const struct onnx_graph *graph = &models[0]->graph;
-    uint32_t uses = uses_most(models, model_count);
+    uint64_t uses = 1;
+    for (uint32_t m = 0; m < model_count; m++)
+        uses += models[m]->graph.use_count + models[m]->graph.output_count;
+    if (uses >= UINT32_MAX)
+        uses = 0;
     *c = (struct common){
         .node = calloc(graph->node_count + 1, sizeof(*c->node)),
         .first = calloc(graph->node_count + 2, sizeof(*c->first)),
@@ -382,11 +375,6 @@ static uint32_t candidates_orders(struct common *c, uint32_t tensors_max, struct
     return count;
 }
 
-static bool cut_same(const struct cut *a, const struct cut *b) {
-    return a->tensor_count == b->tensor_count &&
-           memcmp(a->tensors, b->tensors, a->tensor_count * sizeof(a->tensors[0])) == 0;
-}
-
 /* Makes the cut of a candidate: its tensors, and the nodes and weights of the first model before them. */
 static void cut_make(struct common *c, const struct candidate *candidate, const struct cut_model *model,
                      struct cut *cut, bool *nodes, bool *marked) {
@@ -426,7 +414,9 @@ static int common_cuts(struct common *c, const struct cut_model *model, uint32_t
             cut_make(c, &candidates[i], model, &cuts[*count], nodes, marked);
             bool again = false;
             for (uint32_t before = 0; before < *count; before++)
-                again |= cut_same(&cuts[before], &cuts[*count]);
+                again |= cuts[before].tensor_count == cuts[*count].tensor_count &&
+                         memcmp(cuts[before].tensors, cuts[*count].tensors,
+                                cuts[before].tensor_count * sizeof(cuts[0].tensors[0])) == 0;
             *count += !again;
         }
     }

@@ -50,19 +50,15 @@ int extract_input_name(const struct onnx_graph *graph, const struct extract_part
 
 /* ---- descriptions ---- */
 
-/* The TensorProto.DataType of a type. */
-static uint64_t element_type(enum datatype type) {
-    static const uint8_t numbers[DATATYPE_COUNT] = {
+/* Writes a ValueInfoProto: a name, and what is known of the tensor's type. */
+static void value_put(struct text *text, uint32_t number, const char *name, const struct tensor_spec *spec) {
+    /* TensorProto.DataType of each type */
+    static const uint8_t types[DATATYPE_COUNT] = {
         [DATATYPE_BOOL] = 9,    [DATATYPE_UINT8] = 2, [DATATYPE_UINT16] = 4, [DATATYPE_UINT32] = 12,
         [DATATYPE_UINT64] = 13, [DATATYPE_INT8] = 3,  [DATATYPE_INT16] = 5,  [DATATYPE_INT32] = 6,
         [DATATYPE_INT64] = 7,   [DATATYPE_FP16] = 10, [DATATYPE_FP32] = 1,   [DATATYPE_FP64] = 11,
         [DATATYPE_BF16] = 16,   [DATATYPE_BYTES] = 8,
     };
-    return numbers[type];
-}
-
-/* Writes a ValueInfoProto: a name, and what is known of the tensor's type. */
-static void value_put(struct text *text, uint32_t number, const char *name, const struct tensor_spec *spec) {
     struct text value, type, tensor, shape, dimension;
     text_init(&value, NULL, 0);
     protobuf_put_bytes(&value, VALUE_NAME, name, strlen(name));
@@ -76,7 +72,7 @@ static void value_put(struct text *text, uint32_t number, const char *name, cons
                 put_number(&dimension, DIM_VALUE, (uint64_t)spec->dims[d]);
             put_message(&shape, SHAPE_DIM, &dimension);
         }
-        put_number(&tensor, TENSOR_TYPE_ELEM, element_type(spec->type));
+        put_number(&tensor, TENSOR_TYPE_ELEM, types[spec->type]);
         put_message(&tensor, TENSOR_TYPE_SHAPE, &shape);
         put_message(&type, TYPE_TENSOR, &tensor);
         put_message(&value, VALUE_TYPE, &type);
@@ -121,27 +117,33 @@ struct extracting {
     struct sy_error *err;
 };
 
-/* Writes an Identity node from an input's other name to its own name, for an input that is handed through. */
-static void identity_put(struct extracting *x, const char *input, struct onnx_bytes output) {
-    struct text node;
-    text_init(&node, NULL, 0);
-    protobuf_put_bytes(&node, NODE_INPUT, input, strlen(input));
-    put_field(&node, NODE_OUTPUT, output);
-    protobuf_put_bytes(&node, NODE_OP, "Identity", strlen("Identity"));
-    put_message(x->text, GRAPH_NODE, &node);
-}
-
-static int inputs_put(struct extracting *x) {
-    const struct onnx_graph *graph = x->graph;
+static int graph_put(struct extracting *x) {
+    struct onnx_graph *graph = x->graph;
+    const struct extract_part *part = x->part;
     char name[NAME_BYTES_MAX];
-    for (uint32_t i = 0; i < x->part->from_count; i++) {
-        uint32_t t = x->part->from[i].tensor;
-        int rc = extract_input_name(graph, x->part, t, name, sizeof(name), x->err);
+    uint32_t goals[CUT_TENSORS_MAX > 64 ? CUT_TENSORS_MAX : 64];
+    if (part->to_count > sizeof(goals) / sizeof(goals[0]))
+        return error_set(x->err, -ENOTSUP, "%s: it has more than 64 outputs", graph->path);
+    for (uint32_t i = 0; i < part->to_count; i++)
+        goals[i] = part->to[i].tensor;
+    for (uint32_t i = 0; i < part->from_count; i++)
+        x->stops[part->from[i].tensor] = true;
+    cut_needed(graph, goals, part->to_count, x->stops, x->nodes, x->tensors);
+    protobuf_put_bytes(x->text, GRAPH_NAME, part->name, strlen(part->name));
+    for (uint32_t i = 0; i < part->from_count; i++) {
+        uint32_t t = part->from[i].tensor;
+        int rc = extract_input_name(graph, part, t, name, sizeof(name), x->err);
         if (rc)
             return rc;
-        value_put(x->text, GRAPH_INPUT, name, x->part->from[i].spec);
-        if (ends_at(x->part, t))
-            identity_put(x, name, graph->tensors[t].name);
+        value_put(x->text, GRAPH_INPUT, name, part->from[i].spec);
+        if (ends_at(part, t)) { /* an input that is handed through: an Identity node gives it its own name */
+            struct text node;
+            text_init(&node, NULL, 0);
+            protobuf_put_bytes(&node, NODE_INPUT, name, strlen(name));
+            put_field(&node, NODE_OUTPUT, graph->tensors[t].name);
+            protobuf_put_bytes(&node, NODE_OP, "Identity", strlen("Identity"));
+            put_message(x->text, GRAPH_NODE, &node);
+        }
     }
     for (uint32_t i = 0; i < graph->input_count; i++)
         if (x->tensors[graph->inputs[i]])
@@ -151,53 +153,25 @@ static int inputs_put(struct extracting *x) {
         if (x->tensors[t] && graph->tensors[t].weights.data && graph->tensors[t].info.data &&
             (graph->tensors[t].overridable || graph->ir_version < 4))
             put_field(x->text, GRAPH_INPUT, graph->tensors[t].info);
-    return 0;
-}
-
-static int outputs_put(struct extracting *x) {
-    char name[NAME_BYTES_MAX];
-    for (uint32_t i = 0; i < x->part->to_count; i++) {
-        const struct onnx_tensor *tensor = &x->graph->tensors[x->part->to[i].tensor];
-        if (x->part->own_outputs) {
+    for (uint32_t n = 0; n < graph->node_count; n++)
+        if (x->nodes[n])
+            put_field(x->text, GRAPH_NODE, graph->nodes[n].raw);
+    int rc = 0;
+    for (uint32_t t = 0; !rc && t < graph->tensor_count; t++)
+        if (x->tensors[t] && graph->tensors[t].weights.data)
+            rc = weights_put(graph, &graph->tensors[t], x->text, x->err);
+    for (uint32_t i = 0; !rc && i < part->to_count; i++) {
+        const struct onnx_tensor *tensor = &graph->tensors[part->to[i].tensor];
+        if (part->own_outputs) {
             put_field(x->text, GRAPH_OUTPUT, tensor->info);
             continue;
         }
         if (tensor->name.length >= sizeof(name))
-            return error_set(x->err, -ENAMETOOLONG, "%s: the name of a tensor is too long", x->graph->path);
+            return error_set(x->err, -ENAMETOOLONG, "%s: the name of a tensor is too long", graph->path);
         snprintf(name, sizeof(name), "%.*s", (int)tensor->name.length, (const char *)tensor->name.data);
-        value_put(x->text, GRAPH_OUTPUT, name, x->part->to[i].spec);
+        value_put(x->text, GRAPH_OUTPUT, name, part->to[i].spec);
     }
-    return 0;
-}
-
-static int graph_put(struct extracting *x) {
-    struct onnx_graph *graph = x->graph;
-    uint32_t goals[CUT_TENSORS_MAX > 64 ? CUT_TENSORS_MAX : 64];
-    if (x->part->to_count > sizeof(goals) / sizeof(goals[0]))
-        return error_set(x->err, -ENOTSUP, "%s: it has more than 64 outputs", graph->path);
-    for (uint32_t i = 0; i < x->part->to_count; i++)
-        goals[i] = x->part->to[i].tensor;
-    for (uint32_t i = 0; i < x->part->from_count; i++)
-        x->stops[x->part->from[i].tensor] = true;
-    cut_needed(graph, goals, x->part->to_count, x->stops, x->nodes, x->tensors);
-    protobuf_put_bytes(x->text, GRAPH_NAME, x->part->name, strlen(x->part->name));
-    int rc = inputs_put(x);
-    for (uint32_t n = 0; !rc && n < graph->node_count; n++)
-        if (x->nodes[n])
-            put_field(x->text, GRAPH_NODE, graph->nodes[n].raw);
-    for (uint32_t t = 0; !rc && t < graph->tensor_count; t++)
-        if (x->tensors[t] && graph->tensors[t].weights.data)
-            rc = weights_put(graph, &graph->tensors[t], x->text, x->err);
-    return rc ? rc : outputs_put(x);
-}
-
-static void model_put(const struct onnx_graph *graph, struct text *inside, struct text *text) {
-    put_number(text, MODEL_IR_VERSION, graph->ir_version);
-    for (uint32_t i = 0; i < graph->import_count; i++)
-        put_field(text, MODEL_OPSET_IMPORT, graph->imports[i]);
-    for (uint32_t f = 0; f < graph->function_count; f++)
-        put_field(text, MODEL_FUNCTIONS, graph->functions[f]);
-    put_message(text, MODEL_GRAPH, inside);
+    return rc;
 }
 
 int extract_write(struct onnx_graph *graph, const struct extract_part *part, struct text *text, struct sy_error *err) {
@@ -214,10 +188,16 @@ int extract_write(struct onnx_graph *graph, const struct extract_part *part, str
     text_init(&inside, NULL, 0);
     int rc =
         x.stops && x.nodes && x.tensors ? graph_put(&x) : error_set(err, -ENOMEM, "%s: out of memory", graph->path);
-    if (rc)
+    if (rc) {
         text_free(&inside);
-    else
-        model_put(graph, &inside, text);
+    } else {
+        put_number(text, MODEL_IR_VERSION, graph->ir_version);
+        for (uint32_t i = 0; i < graph->import_count; i++)
+            put_field(text, MODEL_OPSET_IMPORT, graph->imports[i]);
+        for (uint32_t f = 0; f < graph->function_count; f++)
+            put_field(text, MODEL_FUNCTIONS, graph->functions[f]);
+        put_message(text, MODEL_GRAPH, &inside);
+    }
     if (!rc && text->failed)
         rc = error_set(err, -ENOMEM, "%s: out of memory", graph->path);
     if (!rc && text->length > MODEL_BYTES_MAX)

@@ -12,43 +12,31 @@ static bool group_large_enough(const struct cut *cut, const struct cut_model *mo
            (model->weights_bytes && (double)cut->weights_bytes >= share * (double)model->weights_bytes);
 }
 
-/* Finds the cuts of a group's members that keep to the rules. */
-static int group_cuts(const struct cut_model *const *models, const struct group_rules *rules, struct group *group,
-                      struct sy_error *err) {
-    const struct cut_model *members[GROUPS_MODELS_MAX];
-    uint32_t found, kept = 0;
-    for (uint32_t m = 0; m < group->count; m++)
-        members[m] = models[group->members[m]];
-    int rc = cuts_find(members, group->count, rules->tensors_max, group->cuts, &found, err);
-    for (uint32_t c = 0; !rc && c < found; c++) {
-        bool large = true;
-        for (uint32_t m = 0; m < group->count; m++)
-            large &= group_large_enough(&group->cuts[c], members[m], rules->share);
-        if (large)
-            group->cuts[kept++] = group->cuts[c];
-    }
-    group->cut_count = kept;
-    return rc;
-}
-
 /* The number of nodes that need not run a second time. */
 static uint64_t saved(const struct group *group) {
     return group->cut_count ? (uint64_t)(group->count - 1) * group->cuts[0].node_count : 0;
 }
 
-static void members_merge(const struct group *a, const struct group *b, struct group *both) {
-    uint32_t i = 0, j = 0;
+/* Computes the gain of joining two groups, in nodes; 0: none. `both` becomes the joined group. */
+static int pair_gain(const struct cut_model *const *models, const struct group_rules *rules, const struct group *a,
+                     const struct group *b, struct group *both, uint64_t *gain, struct sy_error *err) {
+    const struct cut_model *members[GROUPS_MODELS_MAX];
+    uint32_t i = 0, j = 0, found, kept = 0;
     both->count = 0;
     while (i < a->count || j < b->count)
         both->members[both->count++] =
             j == b->count || (i < a->count && a->members[i] < b->members[j]) ? a->members[i++] : b->members[j++];
-}
-
-/* Computes the gain of joining two groups, in nodes; 0: none. `both` becomes the joined group. */
-static int pair_gain(const struct cut_model *const *models, const struct group_rules *rules, const struct group *a,
-                     const struct group *b, struct group *both, uint64_t *gain, struct sy_error *err) {
-    members_merge(a, b, both);
-    int rc = group_cuts(models, rules, both, err);
+    for (uint32_t m = 0; m < both->count; m++)
+        members[m] = models[both->members[m]];
+    int rc = cuts_find(members, both->count, rules->tensors_max, both->cuts, &found, err);
+    for (uint32_t c = 0; !rc && c < found; c++) { /* those that keep to the rules stay */
+        bool large = true;
+        for (uint32_t m = 0; m < both->count; m++)
+            large &= group_large_enough(&both->cuts[c], members[m], rules->share);
+        if (large)
+            both->cuts[kept++] = both->cuts[c];
+    }
+    both->cut_count = kept;
     uint64_t before = saved(a) + saved(b), after = saved(both);
     *gain = !rc && after > before ? after - before : 0;
     return rc;
@@ -80,15 +68,6 @@ static uint32_t best_pair(const uint64_t *gains, uint32_t left, uint32_t *with) 
     return most ? best : GROUPS_MODELS_MAX;
 }
 
-/* Moves the row and column of the last group to those of a group that is gone. */
-static void gains_move(uint64_t *gains, uint32_t from, uint32_t to) {
-    for (uint32_t o = 0; o < from; o++)
-        if (o != to) {
-            uint32_t low = o < to ? o : to, high = o < to ? to : o;
-            gains[low * GROUPS_MODELS_MAX + high] = gains[o * GROUPS_MODELS_MAX + from];
-        }
-}
-
 static int group_order(const void *a, const void *b) {
     const struct group *x = a, *y = b;
     if ((x->count > 1) != (y->count > 1))
@@ -116,8 +95,12 @@ int groups_find(const struct cut_model *const *models, uint32_t count, const str
         uint64_t gain;
         rc = pair_gain(models, rules, &groups[a], &groups[with], both, &gain, err);
         groups[a] = *both;
-        groups[with] = groups[--left];
-        gains_move(gains, left, with);
+        groups[with] = groups[--left]; /* the last group moves, with its row and column */
+        for (uint32_t o = 0; o < left; o++)
+            if (o != with) {
+                uint32_t low = o < with ? o : with, high = o < with ? with : o;
+                gains[low * GROUPS_MODELS_MAX + high] = gains[o * GROUPS_MODELS_MAX + left];
+            }
         if (!rc)
             rc = row_fill(models, rules, groups, left, a, both, gains, err);
     }

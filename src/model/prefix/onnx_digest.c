@@ -163,11 +163,6 @@ static int input_hash(struct hashing *h, uint32_t t) {
 
 /* ---- nodes ---- */
 
-static bool domain_own(struct onnx_bytes domain) {
-    return !domain.length || onnx_bytes_are(domain, "ai.onnx") || onnx_bytes_are(domain, "ai.onnx.ml") ||
-           onnx_bytes_are(domain, "com.microsoft");
-}
-
 static bool bytes_same(struct onnx_bytes a, struct onnx_bytes b) {
     return a.length == b.length && (!a.length || memcmp(a.data, b.data, a.length) == 0);
 }
@@ -204,7 +199,8 @@ static const char *unequal(const struct hashing *h, const struct onnx_node *node
         return "it has subgraphs";
     if (calls_function(h->graph, node))
         return "it calls a function of the model";
-    if (!domain_own(node->domain))
+    if (node->domain.length && !onnx_bytes_are(node->domain, "ai.onnx") &&
+        !onnx_bytes_are(node->domain, "ai.onnx.ml") && !onnx_bytes_are(node->domain, "com.microsoft"))
         return "its operator is not one of ONNX's own";
     return draws(node) ? "it draws random numbers" : NULL;
 }
@@ -305,20 +301,6 @@ static int put_attributes(struct hashing *h, const struct attribute *attributes,
     return rc;
 }
 
-/* Whether all tensors that the node takes have a digest; *from_input: whether one of them depends on an input. */
-static bool takes_known(const struct hashing *h, const struct onnx_node *node, bool *from_input) {
-    bool known = true;
-    *from_input = false;
-    for (uint32_t i = 0; i < node->input_count + node->captured_count; i++) {
-        uint32_t t = h->graph->uses[node->uses_at + i];
-        if (t == ONNX_NONE)
-            continue;
-        known &= !onnx_digest_none(&h->digests->tensors[t]);
-        *from_input |= h->digests->from_input[t];
-    }
-    return known;
-}
-
 static int node_digest(struct hashing *h, uint32_t n, struct onnx_digest *digest) {
     static const struct onnx_digest left_out = {{0}};
     struct onnx_graph *graph = h->graph;
@@ -351,7 +333,14 @@ static int node_digest(struct hashing *h, uint32_t n, struct onnx_digest *digest
 static int node_hash(struct hashing *h, uint32_t n) {
     struct onnx_digests *d = h->digests;
     const struct onnx_node *node = &h->graph->nodes[n];
-    bool from_input, known = takes_known(h, node, &from_input);
+    bool from_input = false, known = true; /* whether all tensors that the node takes have a digest */
+    for (uint32_t i = 0; i < node->input_count + node->captured_count; i++) {
+        uint32_t t = h->graph->uses[node->uses_at + i];
+        if (t == ONNX_NONE)
+            continue;
+        known &= !onnx_digest_none(&d->tensors[t]);
+        from_input |= d->from_input[t];
+    }
     const char *why = unequal(h, node);
     int rc = 0;
     if (why && !d->unequal)
@@ -375,21 +364,6 @@ static int node_hash(struct hashing *h, uint32_t n) {
     return rc;
 }
 
-/* Marks live nodes, backwards from the outputs. */
-static void live_mark(const struct onnx_graph *graph, bool *live) {
-    for (uint32_t i = 0; i < graph->output_count; i++)
-        if (graph->tensors[graph->outputs[i]].node != ONNX_NONE)
-            live[graph->tensors[graph->outputs[i]].node] = true;
-    for (uint32_t n = graph->node_count; n-- > 0;) {
-        const struct onnx_node *node = &graph->nodes[n];
-        for (uint32_t i = 0; live[n] && i < node->input_count + node->captured_count; i++) {
-            uint32_t t = graph->uses[node->uses_at + i];
-            if (t != ONNX_NONE && graph->tensors[t].node != ONNX_NONE)
-                live[graph->tensors[t].node] = true;
-        }
-    }
-}
-
 int onnx_digests_make(struct onnx_graph *graph, struct onnx_digests *digests, struct sy_error *err) {
     struct hashing h = {.graph = graph, .digests = digests, .err = err};
     *digests = (struct onnx_digests){
@@ -409,11 +383,22 @@ int onnx_digests_make(struct onnx_graph *graph, struct onnx_digests *digests, st
         rc = input_hash(&h, graph->inputs[i]);
     for (uint32_t n = 0; !rc && n < graph->node_count; n++)
         rc = node_hash(&h, n);
-    if (rc)
+    if (rc) {
         onnx_digests_free(digests);
-    else
-        live_mark(graph, digests->live);
-    return rc;
+        return rc;
+    }
+    for (uint32_t i = 0; i < graph->output_count; i++) /* nodes are live from the outputs backwards */
+        if (graph->tensors[graph->outputs[i]].node != ONNX_NONE)
+            digests->live[graph->tensors[graph->outputs[i]].node] = true;
+    for (uint32_t n = graph->node_count; n-- > 0;) {
+        const struct onnx_node *node = &graph->nodes[n];
+        for (uint32_t i = 0; digests->live[n] && i < node->input_count + node->captured_count; i++) {
+            uint32_t t = graph->uses[node->uses_at + i];
+            if (t != ONNX_NONE && graph->tensors[t].node != ONNX_NONE)
+                digests->live[graph->tensors[t].node] = true;
+        }
+    }
+    return 0;
 }
 
 void onnx_digests_free(struct onnx_digests *digests) {

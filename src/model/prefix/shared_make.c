@@ -42,15 +42,6 @@ static int parts_check(const struct split *split, struct sy_error *err) {
     return 0;
 }
 
-/* Writes into a member's object of a note how its suffix was cut, and how long a lone request took. For
- * member_make(). */
-static void suffix_note(json_t *of, const struct split_member *member) {
-    json_object_set_new(of, "takes", part_numbers_pack(member->suffix_takes, member->suffix.input_count));
-    json_object_set_new(of, "own", part_numbers_pack(member->suffix_own, member->suffix.input_count));
-    json_object_set_new(of, "lone_whole_ns", json_integer(member->whole_ns));
-    json_object_set_new(of, "lone_parts_ns", json_integer(member->parts_ns));
-}
-
 /* Writes the note of the parts, in the child process that has made them. */
 static int note_write(void *context, const struct split *split, uint32_t cut, struct sy_error *err) {
     const struct shared_making *m = context;
@@ -58,8 +49,14 @@ static int note_write(void *context, const struct split *split, uint32_t cut, st
     if (rc)
         return rc;
     json_t *note = part_note_new(m->made, m->owners, m->group->count), *members = json_object_get(note, "members");
-    for (uint32_t i = 0; i < split->count; i++)
-        suffix_note(json_array_get(members, i), &split->members[i]);
+    for (uint32_t i = 0; i < split->count; i++) { /* what member_make() reads */
+        const struct split_member *member = &split->members[i];
+        json_t *of = json_array_get(members, i);
+        json_object_set_new(of, "takes", part_numbers_pack(member->suffix_takes, member->suffix.input_count));
+        json_object_set_new(of, "own", part_numbers_pack(member->suffix_own, member->suffix.input_count));
+        json_object_set_new(of, "lone_whole_ns", json_integer(member->whole_ns));
+        json_object_set_new(of, "lone_parts_ns", json_integer(member->parts_ns));
+    }
     json_object_set_new(note, "nodes", json_integer(m->group->cuts[cut].node_count));
     json_object_set_new(note, "weights_bytes", json_integer((json_int_t)m->group->cuts[cut].weights_bytes));
     json_object_set_new(note, "takes", part_numbers_pack(split->members[0].prefix_takes, split->prefix.input_count));
@@ -248,15 +245,6 @@ static int members_fill(const struct shared_making *m, const char *folder, const
     return rc;
 }
 
-/* Makes the tables, for batches up to the greatest that all parts take. */
-static int tables_fill(struct shared_group *g, uint32_t batch_max, const struct profile_record *prefix,
-                       const struct profile_record *records, struct sy_error *err) {
-    bool made = (g->prefix_profile = profile_from_record(prefix, batch_max)) != NULL;
-    for (uint32_t i = 0; i < g->count; i++)
-        made &= (g->members[i]->profile = profile_from_record(&records[i], batch_max)) != NULL;
-    return made ? shared_table_make(g, batch_max, err) : error_set(err, -ENOMEM, "out of memory");
-}
-
 /* Reads the note, and profiles the parts. */
 static int group_fill(const struct shared_making *m, const char *folder, const json_t *note, struct shared_group *g,
                       struct sy_error *err) {
@@ -270,8 +258,12 @@ static int group_fill(const struct shared_making *m, const char *folder, const j
         rc = prefix_fill(m, folder, note, g, &batch_max, prefix, err);
     if (!rc)
         rc = members_fill(m, folder, note, g, &batch_max, records + 1, err);
-    if (!rc)
-        rc = tables_fill(g, batch_max, prefix, records + 1, err);
+    if (!rc) { /* the tables, for batches up to the greatest that all parts take */
+        bool made = (g->prefix_profile = profile_from_record(prefix, batch_max)) != NULL;
+        for (uint32_t i = 0; i < g->count; i++)
+            made &= (g->members[i]->profile = profile_from_record(&records[1 + i], batch_max)) != NULL;
+        rc = made ? shared_table_make(g, batch_max, err) : error_set(err, -ENOMEM, "out of memory");
+    }
     if (!rc)
         host_fill(m, g, batch_max, prefix);
     free(records);

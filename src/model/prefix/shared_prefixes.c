@@ -96,24 +96,6 @@ static int class_search(struct search *s, uint32_t first, bool *had, struct sy_e
     return rc;
 }
 
-/* Reads the graphs of the models that may share. */
-static void candidates_read(struct search *s, uint32_t count) {
-    struct sy_error why;
-    for (uint32_t i = 0; i < count; i++) {
-        const struct served_model *model = s->models[i];
-        if (!s->profiles[i] || model->ensemble || !*model->path)
-            continue;
-        if (s->candidate_count == GROUPS_MODELS_MAX) {
-            refuse(s, model, "only 256 models are compared");
-            continue;
-        }
-        if (shared_model_check(model, &why) || cut_model_read(model->path, &s->cuts[s->candidate_count], &why))
-            refuse(s, model, why.text);
-        else
-            s->candidates[s->candidate_count++] = i;
-    }
-}
-
 int shared_prefixes_find(struct shared_prefixes *shared, struct served_model *const *models,
                          const struct profile *const *profiles, uint32_t count, const struct profile_options *how,
                          struct sy_error *err) {
@@ -126,8 +108,18 @@ int shared_prefixes_find(struct shared_prefixes *shared, struct served_model *co
     s.candidates = calloc(GROUPS_MODELS_MAX, sizeof(*s.candidates));
     bool memory = had && shared->groups && shared->refusals && s.cuts && s.candidates;
     int rc = memory ? 0 : error_set(err, -ENOMEM, "out of memory");
-    if (!rc)
-        candidates_read(&s, count);
+    for (uint32_t i = 0; i < count && !rc; i++) {
+        struct sy_error why;
+        if (!profiles[i] || models[i]->ensemble || !*models[i]->path)
+            continue;
+        if (s.candidate_count == GROUPS_MODELS_MAX)
+            refuse(&s, models[i], "only 256 models are compared");
+        else if (shared_model_check(models[i], &why) ||
+                 cut_model_read(models[i]->path, &s.cuts[s.candidate_count], &why))
+            refuse(&s, models[i], why.text);
+        else
+            s.candidates[s.candidate_count++] = i;
+    }
     for (uint32_t i = 0; i < s.candidate_count && !rc; i++)
         if (!had[i])
             rc = class_search(&s, i, had, err);

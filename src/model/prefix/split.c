@@ -48,53 +48,41 @@ static int prefix_write(struct split *split, const struct cut *cut, const struct
     return rc ? rc : split->engine->signature(split->prefix_path, NULL, &split->prefix, err);
 }
 
-static int prefix_outputs_check(const struct split *split, const struct cut *cut, struct sy_error *err) {
-    if (split->prefix.output_count == cut->tensor_count)
-        return 0;
-    return error_set(err, -EINVAL, "the prefix has %u outputs, not %u", split->prefix.output_count, cut->tensor_count);
-}
-
-/* Sets the numbers of the prefix's inputs. Each model has its own names of inputs; the numbers are the same in all. */
-static int prefix_numbers(struct split *split, struct sy_error *err) {
+/* Writes the prefix twice: first without the types of its outputs, which the library that loads it then says, and again
+ * with them, since users of the file need them. */
+static int prefix_make(struct split *split, const struct cut *cut, struct sy_error *err) {
     const struct onnx_graph *first = &split->members[0].model->graph;
-    for (uint32_t i = 0; i < split->prefix.input_count; i++) {
+    int rc = prefix_write(split, cut, NULL, err);
+    struct signature found = split->prefix;
+    if (!rc && found.output_count != cut->tensor_count)
+        rc = error_set(err, -EINVAL, "the prefix has %u outputs, not %u", found.output_count, cut->tensor_count);
+    if (!rc)
+        rc = prefix_write(split, cut, found.outputs, err);
+    /* Each model has its own names of inputs; their numbers are the same in all. */
+    for (uint32_t i = 0; !rc && i < split->prefix.input_count; i++) {
         const char *name = split->prefix.inputs[i].name;
         uint32_t t = onnx_tensor_find(first, name, strlen(name));
         if (t == ONNX_NONE || first->tensors[t].input == ONNX_NONE)
             return error_set(err, -EINVAL, "'%s' is not served as an input", name);
         split->prefix_inputs[i] = first->tensors[t].input;
     }
-    return 0;
-}
-
-/* Writes the prefix twice: first without the types of its outputs, which the library that loads it then says, and again
- * with them, since users of the file need them. */
-static int prefix_make(struct split *split, const struct cut *cut, struct sy_error *err) {
-    int rc = prefix_write(split, cut, NULL, err);
-    struct signature found = split->prefix;
-    if (!rc)
-        rc = prefix_outputs_check(split, cut, err);
-    if (!rc)
-        rc = prefix_write(split, cut, found.outputs, err);
-    return rc ? rc : prefix_numbers(split, err);
-}
-
-/* The number among the whole's inputs of the graph's input `input`. */
-static uint32_t whole_input(const struct split_member *member, uint32_t input) {
-    const struct onnx_graph *graph = &member->model->graph;
-    struct onnx_bytes name = graph->tensors[graph->inputs[input]].name;
-    int found = tensor_spec_find(member->whole.inputs, member->whole.input_count, (const char *)name.data, name.length);
-    return found < 0 ? SPLIT_NONE : (uint32_t)found;
+    return rc;
 }
 
 static int prefix_inputs(const struct split *split, struct split_member *member, struct sy_error *err) {
+    const struct onnx_graph *graph = &member->model->graph;
     if (member->whole.batched && !split->prefix.batched)
         return error_set(err, -EINVAL, "a tensor at the cut has no batch dimension");
     for (uint32_t i = 0; i < split->prefix.input_count; i++) {
         uint32_t number = split->prefix_inputs[i];
-        bool there = number < member->model->graph.input_count;
-        member->prefix_takes[i] = there ? whole_input(member, number) : SPLIT_NONE;
-        if (member->prefix_takes[i] == SPLIT_NONE)
+        int found = -1;
+        if (number < graph->input_count) {
+            struct onnx_bytes name = graph->tensors[graph->inputs[number]].name;
+            found =
+                tensor_spec_find(member->whole.inputs, member->whole.input_count, (const char *)name.data, name.length);
+        }
+        member->prefix_takes[i] = found < 0 ? SPLIT_NONE : (uint32_t)found;
+        if (found < 0)
             return error_set(err, -EINVAL, "'%s' is not served as an input", split->prefix.inputs[i].name);
     }
     return 0;
@@ -305,19 +293,6 @@ static int lone_time(const struct trial *trial, const struct split *split, struc
     return rc;
 }
 
-/* Tries a member. Sizes of open dimensions are tried until the whole model runs. */
-static int member_try(const struct trial *trial, const struct split *split, struct split_member *member,
-                      struct sy_error *err) {
-    int64_t dims[TENSORS_MAX][TENSOR_DIMS_MAX];
-    bool ran = false;
-    int rc = -EINVAL;
-    for (uint32_t choice = 0; !ran && measure_item_dims(&member->whole, choice, dims) == 0; choice++)
-        rc = items_try(trial, split, member, dims, 1, &ran, err);
-    for (uint32_t items = 2; !rc && member->whole.batched && items <= ITEMS_TRIED; items++)
-        rc = items_try(trial, split, member, dims, items, &ran, err);
-    return rc ? rc : lone_time(trial, split, member, dims, err);
-}
-
 static int trial_member(struct trial *trial, const struct split *split, struct split_member *member,
                         struct sy_error *err) {
     int rc = part_load(trial, member->model->graph.path, &member->whole, &trial->whole, err);
@@ -325,7 +300,15 @@ static int trial_member(struct trial *trial, const struct split *split, struct s
         return rc;
     rc = part_load(trial, member->suffix_path, &member->suffix, &trial->suffix, err);
     if (!rc) {
-        rc = member_try(trial, split, member, err);
+        int64_t dims[TENSORS_MAX][TENSOR_DIMS_MAX];
+        bool ran = false;
+        rc = -EINVAL;
+        /* sizes of open dimensions are tried until the whole model runs */
+        for (uint32_t choice = 0; !ran && measure_item_dims(&member->whole, choice, dims) == 0; choice++)
+            rc = items_try(trial, split, member, dims, 1, &ran, err);
+        for (uint32_t items = 2; !rc && member->whole.batched && items <= ITEMS_TRIED; items++)
+            rc = items_try(trial, split, member, dims, items, &ran, err);
+        rc = rc ? rc : lone_time(trial, split, member, dims, err);
         trial->ops->unload(trial->suffix);
     }
     trial->ops->unload(trial->whole);

@@ -175,18 +175,6 @@ static int child_run(const struct worker_request *request, const struct profile_
     return 0;
 }
 
-static void request_fill(struct worker_request *request, const struct served_model *model,
-                         const struct profile_options *options) {
-    memcpy(&request->model, model, offsetof(struct served_model, signature));
-    snprintf(request->engine, sizeof(request->engine), "%s", options->engine->name);
-    snprintf(request->provider, sizeof(request->provider), "%s", options->provider);
-    request->device = options->device;
-    request->core = options->core;
-    request->has_cache_dir = options->cache_dir;
-    snprintf(request->cache_dir, sizeof(request->cache_dir), "%s", options->cache_dir ? options->cache_dir : "");
-    request->batch_max = options->batch_max;
-}
-
 int profile_in_child(const struct served_model *model, const struct profile_options *options,
                      struct profile_progress *progress, struct profile_record *record, struct sy_error *err) {
     struct worker_request *request = calloc(1, sizeof(*request));
@@ -195,7 +183,14 @@ int profile_in_child(const struct served_model *model, const struct profile_opti
     int rc = -ENOMEM;
     if (!request)
         return error_set(err, rc, "no memory for a child process");
-    request_fill(request, model, options);
+    memcpy(&request->model, model, offsetof(struct served_model, signature));
+    snprintf(request->engine, sizeof(request->engine), "%s", options->engine->name);
+    snprintf(request->provider, sizeof(request->provider), "%s", options->provider);
+    request->device = options->device;
+    request->core = options->core;
+    request->has_cache_dir = options->cache_dir;
+    snprintf(request->cache_dir, sizeof(request->cache_dir), "%s", options->cache_dir ? options->cache_dir : "");
+    request->batch_max = options->batch_max;
     while (again) {
         struct blame blame;
         rc = child_run(request, options, progress, record, &blame, &why);

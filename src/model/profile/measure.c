@@ -29,12 +29,8 @@
 
 /* Inputs. */
 
-static size_t element_bytes(enum datatype type) {
-    return type == DATATYPE_BYTES ? STRING_LEAD_BYTES + 1 : datatype_bytes(type);
-}
-
 void measure_fill(void *data, size_t count, enum datatype type, struct rng *rng) {
-    size_t bytes = element_bytes(type);
+    size_t bytes = type == DATATYPE_BYTES ? STRING_LEAD_BYTES + 1 : datatype_bytes(type);
     uint8_t *at = data;
     for (size_t i = 0; i < count; i++, at += bytes) {
         uint64_t random = rng_next(rng);
@@ -191,13 +187,6 @@ struct runs {
     int calm, disturbed;
 };
 
-static void runs_add(struct runs *runs, int64_t took_ns, bool calm) {
-    if (calm)
-        runs->took_ns[runs->calm++] = took_ns;
-    else
-        runs->took_ns[RUNS_MAX - ++runs->disturbed] = took_ns;
-}
-
 /* With too few calm runs, the median of all replaces the high percentile, which would show the disturbance. */
 static struct timing runs_timing(struct runs *runs) {
     bool calm = runs->calm >= RUNS_MIN;
@@ -259,8 +248,12 @@ static int batch_time(const struct engine_ops *ops, struct engine_model *model, 
         struct core_use after = clock->core_use();
         output_block_put(block);
         bool lost = after.lost != before.lost, waited = after.left != before.left;
-        if (!first) /* a run that only computed, but was interrupted, counts with its processor time */
-            runs_add(&runs, lost && !waited ? after.cpu_ns - before.cpu_ns : end_ns - start_ns, !lost || !waited);
+        /* a run that only computed, but was interrupted, counts with its processor time */
+        int64_t took_ns = lost && !waited ? after.cpu_ns - before.cpu_ns : end_ns - start_ns;
+        if (!first && (!lost || !waited))
+            runs.took_ns[runs.calm++] = took_ns;
+        else if (!first)
+            runs.took_ns[RUNS_MAX - ++runs.disturbed] = took_ns;
         int count = runs.calm + runs.disturbed;
         enough = count == RUNS_MAX || (runs.calm >= RUNS_ENOUGH && spent_ns >= options->budget_ns / 2) ||
                  (count >= RUNS_MIN && spent_ns >= options->budget_ns);

@@ -305,21 +305,6 @@ static int row_judge(struct separable *t, const struct output_block *batch, uint
     return sane ? mixed(t, o) : 0; /* this kind gives noise even in a batch of its own: it says nothing */
 }
 
-static int batch_compare(struct separable *t, const uint32_t *kinds, uint32_t items) {
-    const struct signature *s = t->trial->signature;
-    struct output_block *batch = NULL;
-    int rc = together(t, kinds, items, &batch);
-    for (uint32_t o = 0; o < s->output_count && !rc; o++) {
-        if (tensor_row_count(&batch->outputs[o]) != items)
-            rc = error_set(t->why, -EMSGSIZE, "output '%s' has %lld rows for a batch of %u", s->outputs[o].name,
-                           (long long)tensor_row_count(&batch->outputs[o]), items);
-        for (uint32_t n = 0; n < items && !rc; n++)
-            rc = row_judge(t, batch, o, n, items, kinds[n]);
-    }
-    output_block_put(batch);
-    return rc;
-}
-
 /* An item that the model does not take is tried once more with ordinary strings, and then left out. */
 int separable_begin(const struct separable_trial *trial, struct separable **separable, struct sy_error *why) {
     struct separable *t = *separable = calloc(1, sizeof(*t));
@@ -352,6 +337,8 @@ int separable_begin(const struct separable_trial *trial, struct separable **sepa
 }
 
 int separable_try(struct separable *t, uint32_t items, struct sy_error *why) {
+    const struct signature *s = t->trial->signature;
+    struct output_block *batch = NULL;
     bool many = items > KINDS;
     uint32_t *kinds = malloc(items * sizeof(*kinds)), first = many ? 0 : t->next, most = many ? KINDS_OF_MANY : items;
     int rc = kinds ? 0 : error_set(why, -ENOMEM, "no memory for %u items to be tried together", items);
@@ -361,7 +348,15 @@ int separable_try(struct separable *t, uint32_t items, struct sy_error *why) {
     for (uint32_t n = 0; n < items && kinds; n++) /* beyond 4 in reverse order, so that other kinds stand last */
         kinds[items > 4 ? items - 1 - n : n] = t->taken[(first + n % most) % t->taken_count];
     if (!rc)
-        rc = batch_compare(t, kinds, items);
+        rc = together(t, kinds, items, &batch);
+    for (uint32_t o = 0; o < s->output_count && !rc; o++) {
+        if (tensor_row_count(&batch->outputs[o]) != items)
+            rc = error_set(why, -EMSGSIZE, "output '%s' has %lld rows for a batch of %u", s->outputs[o].name,
+                           (long long)tensor_row_count(&batch->outputs[o]), items);
+        for (uint32_t n = 0; n < items && !rc; n++)
+            rc = row_judge(t, batch, o, n, items, kinds[n]);
+    }
+    output_block_put(batch);
     t->next += items;
     for (uint32_t kind = 0; kind < KINDS; kind++) {
         output_block_put(t->alike[kind]);

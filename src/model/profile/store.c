@@ -19,14 +19,6 @@ static json_t *dims_pack(const int64_t *dims, uint32_t rank) {
     return list;
 }
 
-/* The number of dimensions of an item's input: that of the file, or more, if the configuration reshapes the input. */
-static uint32_t item_rank(const struct tensor_spec *spec, const int64_t *item_dims) {
-    uint32_t rank = TENSOR_DIMS_MAX;
-    while (rank > spec->rank && item_dims[rank - 1] == 0)
-        rank--;
-    return rank;
-}
-
 /* `item_dims` is NULL for outputs. */
 static json_t *specs_pack(const struct tensor_spec *specs, uint32_t count,
                           const int64_t (*item_dims)[TENSOR_DIMS_MAX]) {
@@ -34,8 +26,12 @@ static json_t *specs_pack(const struct tensor_spec *specs, uint32_t count,
     for (uint32_t i = 0; i < count; i++) {
         json_t *spec = json_pack("{s:s, s:s, s:o}", "name", specs[i].name, "datatype", datatype_name(specs[i].type),
                                  "shape", dims_pack(specs[i].dims, specs[i].rank));
-        if (item_dims)
-            json_object_set_new(spec, "item", dims_pack(item_dims[i], item_rank(&specs[i], item_dims[i])));
+        if (item_dims) { /* an item has the dimensions of the file, or more, if the configuration reshapes the input */
+            uint32_t rank = TENSOR_DIMS_MAX;
+            while (rank > specs[i].rank && item_dims[i][rank - 1] == 0)
+                rank--;
+            json_object_set_new(spec, "item", dims_pack(item_dims[i], rank));
+        }
         json_array_append_new(list, spec);
     }
     return list;

@@ -272,14 +272,6 @@ size_t values_bytes(const struct input_values *values, uint32_t input, enum data
     return (size_t)elements * (STRING_LEAD_BYTES + (is_zero(values, input) ? 0 : 1));
 }
 
-/* Repeats the given elements, which all have one size. */
-static void elements_repeat(const struct tensor_view *given, size_t bytes, char *data) {
-    for (size_t at = 0, part; at < bytes; at += part) {
-        part = bytes - at < given->bytes ? bytes - at : given->bytes;
-        memcpy(data + at, given->data, part);
-    }
-}
-
 /* Makes all items but the first differ from the first one. */
 static void items_vary(enum datatype type, size_t of_item, uint32_t items, struct rng *rng, void *data) {
     for (uint32_t n = 1; n < items; n++) {
@@ -301,7 +293,10 @@ void values_fill(const struct input_values *values, uint32_t input, enum datatyp
     if (given && type == DATATYPE_BYTES) {
         strings_repeat(given, elements, data);
     } else if (given) {
-        elements_repeat(given, bytes, data);
+        for (size_t at = 0, part; at < bytes; at += part) { /* again and again, until the input is full */
+            part = bytes - at < given->bytes ? bytes - at : given->bytes;
+            memcpy((char *)data + at, given->data, part);
+        }
         if (of_item > VALUES_SMALL)
             items_vary(type, of_item, items, rng, data);
     } else if (is_zero(values, input)) {

@@ -204,28 +204,6 @@ static int parts_read(const struct reader *r, const struct pbtxt_node *sample, s
     return 0;
 }
 
-/* The number of items of one request of the sample. */
-static int items_read(const struct reader *r, const struct pbtxt_node *sample, const struct part *parts,
-                      uint32_t *items) {
-    const struct signature *s = r->signature;
-    *items = 0;
-    for (uint32_t i = 0; i < s->input_count; i++) {
-        if (!s->batched || !parts[i].source)
-            continue;
-        if (parts[i].dims[0] < 1 || parts[i].dims[0] > r->batch_max || (*items && *items != parts[i].dims[0]))
-            return SAY(r, sample, "input '%.60s' has %lld items; expected the same of every input, 1 to %u",
-                       s->inputs[i].name, (long long)parts[i].dims[0], r->batch_max);
-        *items = (uint32_t)parts[i].dims[0];
-    }
-    *items = *items ? *items : 1;
-    return 0;
-}
-
-static void sample_free(struct warmup_sample *sample) {
-    for (uint32_t i = 0; i < TENSORS_MAX; i++)
-        free(sample->inputs[i].data);
-}
-
 /* Reads a sample. `runs` is 0 if its batch_size is 0 or not given: Triton does not run such a sample either. */
 static int sample_read(const struct reader *r, const struct pbtxt_node *node, struct warmup_sample *sample) {
     const struct pbtxt_node *name = pbtxt_find(node, "name"), *size = pbtxt_find(node, "batch_size");
@@ -233,7 +211,7 @@ static int sample_read(const struct reader *r, const struct pbtxt_node *node, st
     struct part parts[TENSORS_MAX] = {{.source = NULL}};
     int64_t copies = 0, runs = 0, most = r->batch_given > 0 ? r->batch_given : 1;
     uint64_t total = 0;
-    uint32_t items;
+    uint32_t items = 0; /* number of items of one request of the sample */
     *sample = (struct warmup_sample){
         .name = name ? name->text : "", .origin = r->origin, .line = node->line, .column = node->column};
     int rc = number_read(r, node, "batch_size", UINT32_MAX, &copies);
@@ -245,10 +223,17 @@ static int sample_read(const struct reader *r, const struct pbtxt_node *node, st
         return SAY(r, size, "batch_size is %lld, but the model's batches are of at most %lld", (long long)copies,
                    (long long)most);
     rc = parts_read(r, node, parts);
-    if (!rc)
-        rc = items_read(r, node, parts, &items);
     if (rc)
         return rc;
+    for (uint32_t i = 0; i < s->input_count && s->batched; i++) {
+        if (!parts[i].source)
+            continue;
+        if (parts[i].dims[0] < 1 || parts[i].dims[0] > r->batch_max || (items && items != parts[i].dims[0]))
+            return SAY(r, node, "input '%.60s' has %lld items; expected the same of every input, 1 to %u",
+                       s->inputs[i].name, (long long)parts[i].dims[0], r->batch_max);
+        items = (uint32_t)parts[i].dims[0];
+    }
+    items = items ? items : 1;
     if (copies > r->batch_max / items)
         copies = r->batch_max / items;
     for (uint32_t i = 0; i < s->input_count; i++)
@@ -279,7 +264,8 @@ int warmup_each_of(const char *origin, const struct pbtxt_node *root, const char
         rc = sample_read(&r, node, &sample);
         if (!rc && sample.runs > 0)
             rc = each(context, &sample, err);
-        sample_free(&sample);
+        for (uint32_t i = 0; i < TENSORS_MAX; i++)
+            free(sample.inputs[i].data);
     }
     return rc;
 }

@@ -86,25 +86,6 @@ static void measuring(void *context, const char *phase, uint32_t batch) {
     tell(context, WORKER_PROGRESS, phase, batch, "");
 }
 
-/* Sets the process up: it dies with the parent, is killed first when memory runs out, and runs on the accelerator's
- * core. */
-static void settle(int core, bool gpu) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    child_limit(gpu ? CHILD_NEEDS_GPU : 0);
-    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        if (write(fd, "1000", 4) < 0)
-            log_debug("oom_score_adj", "errno=%d", errno);
-        close(fd);
-    }
-    cpu_set_t cores;
-    CPU_ZERO(&cores);
-    if (core >= 0 && core < CPU_SETSIZE) {
-        CPU_SET(core, &cores);
-        sched_setaffinity(0, sizeof(cores), &cores);
-    }
-}
-
 static uint32_t batch_wanted(const struct worker *w) {
     return w->request.batch_max ? w->request.batch_max : w->request.model.batch_max;
 }
@@ -253,14 +234,6 @@ static int sample_try(void *context, const struct warmup_sample *sample, struct 
     return warmup_run(w->ops, w->model, sample, err);
 }
 
-/* Takes the batch dimension away. The item that is profiled still has one row, unless the configuration says more. */
-static void items_unbatch(struct served_model *model) {
-    signature_unbatch(&model->signature);
-    for (uint32_t i = 0; i < model->signature.input_count; i++)
-        if (model->reference_dims[i][0] <= 0)
-            model->reference_dims[i][0] = 1;
-}
-
 /* Decides whether items of the model may be run together, before they are tried: the configuration has said so, or the
  * graph shows that they stay apart. */
 static void items_judge(struct worker *w) {
@@ -283,8 +256,12 @@ static void items_judge(struct worker *w) {
         error_set(why, -EXDEV, "items are not run together, since nobody has said 'batch: true': %.180s", what.text);
     else if (w->request.untried)
         error_set(why, -EXDEV, "it died or hung while unlike items were run together");
-    if (why->text[0])
-        items_unbatch(model);
+    if (!why->text[0])
+        return;
+    signature_unbatch(&model->signature);
+    for (uint32_t i = 0; i < model->signature.input_count; i++) /* the item has one row, or as many as are configured */
+        if (model->reference_dims[i][0] <= 0)
+            model->reference_dims[i][0] = 1;
 }
 
 static int model_measure(struct worker *w, struct sy_error *err) {
@@ -327,15 +304,6 @@ static int model_measure(struct worker *w, struct sy_error *err) {
     return rc;
 }
 
-/* The models that prepare inputs are tried here, before they run where a crash would take the server down. */
-static int preparations_try(struct worker *w, struct sy_error *err) {
-    if (w->request.model.prepared)
-        tell(w, WORKER_PROGRESS, "preparing", 0, "");
-    int rc = preparations_open(&w->request.model, w->ops->transforms, err);
-    preparations_close(&w->request.model);
-    return rc;
-}
-
 static int profile(struct worker *w, struct sy_error *err) {
     struct served_model *model = &w->request.model;
     struct engine_options options = {.provider = w->request.provider,
@@ -348,8 +316,12 @@ static int profile(struct worker *w, struct sy_error *err) {
     int rc = w->ops->signature(model->path, &model->op_libraries, &w->record.signature, err);
     if (!rc)
         rc = served_model_apply(model, &w->record.signature, err);
-    if (!rc)
-        rc = preparations_try(w, err);
+    if (!rc) { /* models that prepare inputs are tried here, before they run where a crash would end the server */
+        if (model->prepared)
+            tell(w, WORKER_PROGRESS, "preparing", 0, "");
+        rc = preparations_open(model, w->ops->transforms, err);
+        preparations_close(model);
+    }
     if (!rc)
         rc = w->ops->open(&w->engine, &options, err);
     if (rc)
@@ -375,8 +347,21 @@ int worker_main(void) {
     struct worker *w = calloc(1, sizeof(*w));
     struct sy_error err = {""};
     if (!w || worker_read(STDIN_FILENO, &w->request, WORKER_REQUEST_BYTES))
-        return 2; /* the process was not started by a profiling parent */
-    settle(w->request.core, strcmp(w->request.provider, "cuda") == 0);
+        return 2;                     /* the process was not started by a profiling parent */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* it dies with its parent */
+    child_limit(strcmp(w->request.provider, "cuda") == 0 ? CHILD_NEEDS_GPU : 0);
+    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC); /* to be killed first when memory runs out */
+    if (fd >= 0) {
+        if (write(fd, "1000", 4) < 0)
+            log_debug("oom_score_adj", "errno=%d", errno);
+        close(fd);
+    }
+    cpu_set_t cores;
+    CPU_ZERO(&cores);
+    if (w->request.core >= 0 && w->request.core < CPU_SETSIZE) { /* the accelerator's core */
+        CPU_SET(w->request.core, &cores);
+        sched_setaffinity(0, sizeof(cores), &cores);
+    }
     int rc = profile(w, &err);
     tell(w, rc ? WORKER_FAILED : WORKER_RESULT, "", 0, err.text);
     values_free(&w->values);

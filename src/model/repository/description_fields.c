@@ -11,24 +11,11 @@
 
 /* ---- writing ---- */
 
-static uint32_t word_get(const struct field *field, const char *at) {
-    uint32_t word = 0;
-    memcpy(&word, at, field->bytes); /* the member has one byte or four, little-endian */
-    return word;
-}
-
-static json_t *hex_pack(const char *at, size_t bytes) {
-    char digits[33] = "";
-    uint64_t word;
-    for (size_t i = 0; i < bytes / sizeof(word); i++) {
-        memcpy(&word, at + i * sizeof(word), sizeof(word));
-        snprintf(digits + 16 * i, 17, "%016" PRIx64, word);
-    }
-    return json_string(digits);
-}
-
 static json_t *value_pack(const struct field *field, const void *base) {
     const char *at = (const char *)base + field->offset;
+    char digits[33] = "";
+    uint64_t part;
+    uint32_t word = 0;
     switch (field->kind) {
     case FIELD_U32:
         return json_integer(*(const uint32_t *)at);
@@ -41,9 +28,14 @@ static json_t *value_pack(const struct field *field, const void *base) {
     case FIELD_TEXT:
         return json_string(at);
     case FIELD_HEX:
-        return hex_pack(at, field->bytes);
+        for (size_t i = 0; i < field->bytes / sizeof(part); i++) {
+            memcpy(&part, at + i * sizeof(part), sizeof(part));
+            snprintf(digits + 16 * i, 17, "%016" PRIx64, part);
+        }
+        return json_string(digits);
     case FIELD_WORD:
-        return json_string(field->words[word_get(field, at)]);
+        memcpy(&word, at, field->bytes); /* the member has one byte or four, little-endian */
+        return json_string(field->words[word]);
     case FIELD_DATATYPE:
         return json_string(datatype_name(*(const enum datatype *)at));
     }
@@ -110,44 +102,38 @@ int field_string(struct field_reader *r, const json_t *object, const char *name,
     return 0;
 }
 
-static int hex_read(struct field_reader *r, const struct field *field, const char *string, char *at) {
-    size_t digits = 2 * field->bytes;
-    if (strlen(string) != digits || strspn(string, "0123456789abcdef") != digits)
-        return field_wrong(r, field->name, "expected %zu hexadecimal digits", digits);
-    for (size_t i = 0; i < field->bytes / sizeof(uint64_t); i++) {
-        char word[17] = "";
-        memcpy(word, string + 16 * i, 16);
-        memcpy(at + i * sizeof(uint64_t), &(uint64_t){strtoull(word, NULL, 16)}, sizeof(uint64_t));
-    }
-    return 0;
-}
-
-static int word_read(struct field_reader *r, const struct field *field, const char *string, char *at) {
-    for (uint32_t word = 0; word <= field->most; word++)
-        if (strcmp(field->words[word], string) == 0) {
-            memcpy(at, &word, field->bytes);
-            return 0;
-        }
-    return field_wrong(r, field->name, "'%.40s' is not known", string);
-}
-
 static int string_read(struct field_reader *r, const json_t *object, const struct field *field, char *at) {
     const char *string;
     size_t bytes = field->kind == FIELD_TEXT ? field->bytes : 64;
     int rc = field_string(r, object, field->name, bytes, &string);
     if (rc)
         return rc;
-    if (field->kind == FIELD_HEX)
-        return hex_read(r, field, string, at);
-    if (field->kind == FIELD_WORD)
-        return word_read(r, field, string, at);
     if (field->kind == FIELD_TEXT) {
         strcpy(at, string);
         return 0;
     }
-    enum datatype type = datatype_parse(string, strlen(string));
-    *(enum datatype *)at = type;
-    return type != DATATYPE_INVALID ? 0 : field_wrong(r, field->name, "'%.40s' is not known", string);
+    if (field->kind == FIELD_HEX) {
+        size_t digits = 2 * field->bytes;
+        if (strlen(string) != digits || strspn(string, "0123456789abcdef") != digits)
+            return field_wrong(r, field->name, "expected %zu hexadecimal digits", digits);
+        for (size_t i = 0; i < field->bytes / sizeof(uint64_t); i++) {
+            char word[17] = "";
+            memcpy(word, string + 16 * i, 16);
+            memcpy(at + i * sizeof(uint64_t), &(uint64_t){strtoull(word, NULL, 16)}, sizeof(uint64_t));
+        }
+        return 0;
+    }
+    for (uint32_t word = 0; field->kind == FIELD_WORD && word <= field->most; word++)
+        if (strcmp(field->words[word], string) == 0) {
+            memcpy(at, &word, field->bytes);
+            return 0;
+        }
+    if (field->kind == FIELD_DATATYPE) {
+        *(enum datatype *)at = datatype_parse(string, strlen(string));
+        if (*(enum datatype *)at != DATATYPE_INVALID)
+            return 0;
+    }
+    return field_wrong(r, field->name, "'%.40s' is not known", string);
 }
 
 int field_read(struct field_reader *r, const json_t *object, const struct field *field, void *base) {

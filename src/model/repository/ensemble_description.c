@@ -44,17 +44,12 @@ static json_t *flows_pack(struct field_writer *w, const struct ensemble *e, cons
     return list;
 }
 
-static const struct ensemble_step *step_written(const struct ensemble *e, uint32_t number) {
-    uint32_t v = 0;
-    while (e->steps[v].written != number)
-        v++;
-    return &e->steps[v];
-}
-
 json_t *ensemble_description_pack(struct field_writer *w, const struct ensemble *e) {
     json_t *object = json_object(), *steps = json_array();
     for (uint32_t number = 1; number <= e->step_count; number++) {
-        const struct ensemble_step *step = step_written(e, number);
+        const struct ensemble_step *step = e->steps;
+        while (step->written != number)
+            step++;
         json_t *one = json_object();
         FIELDS_PUT(w, one, step_fields, step);
         field_put(w, one, "inputs", flows_pack(w, e, step->inputs, step->input_count));
@@ -168,13 +163,6 @@ static int signature_add(struct field_reader *r, const struct signature *s, stru
     return 0;
 }
 
-static int outputs_check(struct field_reader *r, const struct ensemble *e) {
-    for (uint32_t t = 0; t < e->tensor_count; t++)
-        if (e->tensors[t].output != ENSEMBLE_NONE && e->tensors[t].step == ENSEMBLE_NONE)
-            return field_wrong(r, "outputs", "no step gives '%.100s'", e->tensors[t].name);
-    return 0;
-}
-
 static int graph_read(struct field_reader *r, const json_t *root, const struct served_model *model,
                       struct ensemble *e) {
     json_t *list;
@@ -194,7 +182,9 @@ static int graph_read(struct field_reader *r, const json_t *root, const struct s
     for (uint32_t i = 0; i < count && !rc; i++)
         rc = settings_read(r, list, i, e);
     r->place[0] = '\0';
-    rc = rc ? rc : outputs_check(r, e);
+    for (uint32_t t = 0; t < e->tensor_count && !rc; t++)
+        if (e->tensors[t].output != ENSEMBLE_NONE && e->tensors[t].step == ENSEMBLE_NONE)
+            rc = field_wrong(r, "outputs", "no step gives '%.100s'", e->tensors[t].name);
     return rc ? rc : ensemble_finish(e, r->err);
 }
 

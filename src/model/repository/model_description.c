@@ -140,20 +140,17 @@ static json_t *labels_pack(struct field_writer *w, const struct labels *labels) 
     return list;
 }
 
-static json_t *base64_pack(const struct prepared_file *file) {
-    gnutls_datum_t plain = {(unsigned char *)(uintptr_t)file->data, file->bytes}, coded = {NULL, 0};
-    if (gnutls_base64_encode2(&plain, &coded) != 0)
-        return NULL;
-    json_t *text = json_stringn((const char *)coded.data, coded.size);
-    gnutls_free(coded.data);
-    return text;
-}
-
 /* Writes a file's contents; or only its fingerprint, where models are only to be told apart. */
 static json_t *contents_pack(const struct field_writer *w, const struct prepared_file *file) {
     char text[FINGERPRINT_TEXT];
-    if (w->whole)
-        return base64_pack(file);
+    if (w->whole) {
+        gnutls_datum_t plain = {(unsigned char *)(uintptr_t)file->data, file->bytes}, coded = {NULL, 0};
+        if (gnutls_base64_encode2(&plain, &coded) != 0)
+            return NULL;
+        json_t *base64 = json_stringn((const char *)coded.data, coded.size);
+        gnutls_free(coded.data);
+        return base64;
+    }
     struct fingerprint fingerprint = fingerprint_bytes(file->data, file->bytes);
     fingerprint_format(&fingerprint, text);
     return json_string(text);
@@ -166,14 +163,6 @@ static void spec_pack(struct field_writer *w, json_t *object, const struct tenso
         field_put(w, object, "file_shape", field_integers_pack(w, spec->file_dims, spec->file_rank));
 }
 
-static json_t *prepare_pack(struct field_writer *w, const struct served_preparation *preparation) {
-    json_t *object = json_object();
-    FIELDS_PUT(w, object, prepare_fields, preparation);
-    if (preparation->contents)
-        field_put(w, object, "contents", contents_pack(w, preparation->contents));
-    return object;
-}
-
 static json_t *inputs_pack(struct field_writer *w, const struct served_model *model) {
     const struct signature *s = &model->signature;
     json_t *list = json_array();
@@ -183,8 +172,14 @@ static json_t *inputs_pack(struct field_writer *w, const struct served_model *mo
         field_put(w, input, "item", field_integers_pack(w, model->reference_dims[i], s->inputs[i].rank));
         fields_put(w, input, &optional_field, 1, &(bool){s->inputs_optional >> i & 1});
         fields_put(w, input, &format_field, 1, &model->formats[i]);
-        if (model->prepared & tensor_bit(i))
-            field_put(w, input, "prepare", prepare_pack(w, &model->preparations[i]));
+        if (model->prepared & tensor_bit(i)) {
+            const struct served_preparation *preparation = &model->preparations[i];
+            json_t *prepare = json_object();
+            FIELDS_PUT(w, prepare, prepare_fields, preparation);
+            if (preparation->contents)
+                field_put(w, prepare, "contents", contents_pack(w, preparation->contents));
+            field_put(w, input, "prepare", prepare);
+        }
         field_append(w, list, input);
     }
     return list;

@@ -88,14 +88,6 @@ static uint32_t version_parse(const char *word, size_t length) {
 #define UNKNOWN    "Request for unknown model: "
 #define NO_VERSION UNKNOWN "'%s' has no available versions: "
 
-static int absent_error(const struct model_absent *absent, struct sy_error *err) {
-    if (absent->state == MODEL_LOADING)
-        return error_set(err, -503, NO_VERSION "it is still loading", absent->name);
-    if (absent->failed)
-        return error_set(err, -503, NO_VERSION "%.300s", absent->name, absent->reason);
-    return error_set(err, -404, NO_VERSION "it is not loaded", absent->name);
-}
-
 int model_index_find(const struct model_index *index, const char *name, size_t length, const char *version,
                      size_t version_length, struct sy_error *err) {
     uint32_t number = version_length > 0 ? version_parse(version, version_length) : 0;
@@ -103,9 +95,16 @@ int model_index_find(const struct model_index *index, const char *name, size_t l
     int found = version_length > 0 && number == 0 ? -1 : model_index_number(index, name, length, number);
     if (found >= 0)
         return found;
-    for (uint32_t i = 0; i < index->absent_count && length < MODEL_NAME_MAX; i++)
-        if (name_is(index->absent[i].name, name, length))
-            return absent_error(&index->absent[i], err);
+    for (uint32_t i = 0; i < index->absent_count && length < MODEL_NAME_MAX; i++) {
+        const struct model_absent *absent = &index->absent[i];
+        if (!name_is(absent->name, name, length))
+            continue;
+        if (absent->state == MODEL_LOADING)
+            return error_set(err, -503, NO_VERSION "it is still loading", absent->name);
+        if (absent->failed)
+            return error_set(err, -503, NO_VERSION "%.300s", absent->name, absent->reason);
+        return error_set(err, -404, NO_VERSION "it is not loaded", absent->name);
+    }
     if (index->partial)
         return error_set(err, -503, UNKNOWN "'%.*s' is not found: this frontend has not heard of all models yet", shown,
                          name);

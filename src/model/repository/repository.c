@@ -61,12 +61,6 @@ static uint64_t version_parse(const char *name) {
     return *name ? 0 : version;
 }
 
-/* Compares two numbers in digits without leading zeros. */
-static int version_name_compare(const char *a, const char *b) {
-    size_t x = strlen(a), y = strlen(b);
-    return x != y ? (x > y ? 1 : -1) : strcmp(a, b);
-}
-
 /* ---- what a folder holds ---- */
 
 struct folder {
@@ -95,7 +89,8 @@ static int folder_look(const char *path, struct folder *f, struct sy_error *err)
             strcpy(f->version_zeros, entry->d_name);
         if (version && path_is(inner, S_IFDIR)) {
             if (version > VERSION_MAX) {
-                if (version_name_compare(entry->d_name, f->version_too_large) > 0)
+                size_t digits = strlen(entry->d_name), most = strlen(f->version_too_large); /* no leading zeros */
+                if (digits != most ? digits > most : strcmp(entry->d_name, f->version_too_large) > 0)
                     strcpy(f->version_too_large, entry->d_name);
             } else {
                 if (f->version_count < VERSIONS_MAX)
@@ -351,16 +346,6 @@ static int op_library_find(const struct model_list *list, const struct model_con
     return 0;
 }
 
-/* Finds the libraries with the model's own operators. */
-static int op_libraries_find(const struct model_list *list, const struct model_config *config,
-                             struct served_model *model, struct sy_error *err) {
-    const struct op_libraries *names = &config->op_libraries;
-    int rc = 0;
-    for (uint32_t i = 0; i < OP_LIBRARIES_MAX && names->paths[i][0] && !rc; i++)
-        rc = op_library_find(list, config, model->folder, names->paths[i], model->op_libraries.paths[i], err);
-    return rc;
-}
-
 /* `alone`: the folder was given as the repository, so that config.pbtxt may name the model as it likes. */
 static void folder_add(struct model_list *list, const char *path, const char *name, struct folder *f, bool alone) {
     struct served_model *model = model_add(list, name, path);
@@ -383,8 +368,9 @@ static void folder_add(struct model_list *list, const char *path, const char *na
     }
     if (!rc)
         rc = settings_apply(model, config->ensemble != NULL, &err);
-    if (!rc)
-        rc = op_libraries_find(list, config, model, &err);
+    for (uint32_t i = 0; !rc && i < OP_LIBRARIES_MAX && config->op_libraries.paths[i][0]; i++)
+        rc = op_library_find(list, config, model->folder, config->op_libraries.paths[i], model->op_libraries.paths[i],
+                             &err);
     if (rc) {
         served_model_refuse(model, "%s", err.text);
     } else if (config->ensemble) {
@@ -427,19 +413,6 @@ static void entry_add(struct model_list *list, const char *repository, const cha
 
 static int not_hidden(const struct dirent *entry) {
     return entry->d_name[0] != '.';
-}
-
-static int entries_add(struct model_list *list, const char *path) {
-    struct dirent **entries;
-    int count = scandir(path, &entries, not_hidden, alphasort);
-    if (count < 0)
-        return error_set(list->err, -errno, "%s: %s", path, strerror(errno));
-    for (int i = 0; i < count; i++) {
-        entry_add(list, path, entries[i]->d_name);
-        free(entries[i]);
-    }
-    free(entries);
-    return 0;
 }
 
 static int name_compare(const void *a, const void *b) {
@@ -517,27 +490,20 @@ static int path_add(struct model_list *list, const char *path) {
     int rc = folder_look(root, &f, list->err);
     if (rc)
         return rc;
-    if (!folder_is_model(&f))
-        return entries_add(list, root);
-    folder_add(list, root, strrchr(real, '/') + 1, &f, true);
+    if (folder_is_model(&f)) {
+        folder_add(list, root, strrchr(real, '/') + 1, &f, true);
+        return 0;
+    }
+    struct dirent **entries;
+    int count = scandir(root, &entries, not_hidden, alphasort);
+    if (count < 0)
+        return error_set(list->err, -errno, "%s: %s", root, strerror(errno));
+    for (int i = 0; i < count; i++) {
+        entry_add(list, root, entries[i]->d_name);
+        free(entries[i]);
+    }
+    free(entries);
     return 0;
-}
-
-/* Checks that there is one model, which gets the name that was given. */
-static int name_check(const struct model_list *list) {
-    for (uint32_t i = 1; list->from->name && i < list->count; i++)
-        if (strcmp(place(&list->models[i]), place(&list->models[0])) != 0)
-            return error_set(list->err, -EINVAL,
-                             "the name '%.128s' was given for one model, but there are %.150s and %.150s",
-                             list->from->name, place(&list->models[0]), place(&list->models[i]));
-    return 0;
-}
-
-/* Writes the repositories' paths, for a sentence. */
-static void paths_join(const struct repositories *from, char *text, size_t bytes) {
-    size_t at = 0;
-    for (uint32_t i = 0; i < from->count && at < bytes; i++)
-        at += (size_t)snprintf(text + at, bytes - at, "%s%s", i ? ", " : "", from->paths[i]);
 }
 
 /* Hands the list's models over, sorted, unless `rc` says that a look-up failed; frees them after an error. */
@@ -561,10 +527,14 @@ int repository_scan(const struct repositories *from, struct served_model **model
     int rc = 0;
     for (uint32_t i = 0; i < from->count && !rc; i++)
         rc = path_add(&list, from->paths[i]);
-    if (!rc)
-        rc = name_check(&list);
+    for (uint32_t i = 1; from->name && i < list.count && !rc; i++) /* the name is for one model */
+        if (strcmp(place(&list.models[i]), place(&list.models[0])) != 0)
+            rc = error_set(err, -EINVAL, "the name '%.128s' was given for one model, but there are %.150s and %.150s",
+                           from->name, place(&list.models[0]), place(&list.models[i]));
     if (!rc && !list.count) {
-        paths_join(from, paths, sizeof(paths));
+        size_t at = 0;
+        for (uint32_t i = 0; i < from->count && at < sizeof(paths); i++)
+            at += (size_t)snprintf(paths + at, sizeof(paths) - at, "%s%s", i ? ", " : "", from->paths[i]);
         rc = error_set(err, -ENOENT,
                        "%s: no model in it; expected <model>/<version>/" MODEL_FILE " or <model>" ONNX_SUFFIX, paths);
     }

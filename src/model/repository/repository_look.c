@@ -123,14 +123,6 @@ static int entry_add(struct repository_entry **entries, uint32_t *count, const c
     return 0;
 }
 
-static uint32_t twins_merge(struct repository_entry *entries, uint32_t count) {
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < count; i++)
-        if (kept == 0 || strcmp(entries[kept - 1].name, entries[i].name) != 0)
-            entries[kept++] = entries[i];
-    return kept;
-}
-
 /* Adds the entries of one repository. */
 static int path_look(const char *path, struct repository_entry **entries, uint32_t *count, struct sy_error *err) {
     DIR *dir = opendir(path);
@@ -161,7 +153,11 @@ int repository_look(const struct repositories *from, struct repository_entry **e
     }
     if (*count > 0)
         qsort(*entries, *count, sizeof(**entries), entry_compare);
-    *count = twins_merge(*entries, *count);
+    uint32_t kept = 0; /* one entry of each name */
+    for (uint32_t i = 0; i < *count; i++)
+        if (kept == 0 || strcmp((*entries)[kept - 1].name, (*entries)[i].name) != 0)
+            (*entries)[kept++] = (*entries)[i];
+    *count = kept;
     for (uint32_t i = 0; i < *count; i++)
         (*entries)[i].stamp = repository_stamp(from, (*entries)[i].name);
     return rc;

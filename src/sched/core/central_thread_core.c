@@ -59,16 +59,6 @@ static int64_t latest_of(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-/* Notes a batch, in the caller's numbers. */
-static void batch_sent(struct central_thread_core *core, int64_t now_ns, const struct central_action *action) {
-    struct set_accelerator *a = &core->accelerators[action->accelerator];
-    struct set_model *model = &core->models[action->model];
-    const struct profile *profile = model->model.profiles[a->type];
-    model->running++;
-    a->outstanding++;
-    a->busy_until_ns = latest_of(a->busy_until_ns, now_ns + core->ctrl_ns) + profile->latency_ns[action->items];
-}
-
 /* Steps the policy, with an event in its numbers, and passes on what it says. */
 static void step(struct central_thread_core *core, int64_t now_ns, const struct central_event *event) {
     struct central_output *out = &core->out;
@@ -82,7 +72,12 @@ static void step(struct central_thread_core *core, int64_t now_ns, const struct 
         if (action->kind != CENTRAL_RUN)
             continue;
         list_taken_back(core, action->first);
-        batch_sent(core, now_ns, action);
+        struct set_accelerator *a = &core->accelerators[action->accelerator];
+        struct set_model *model = &core->models[action->model];
+        model->running++;
+        a->outstanding++;
+        a->busy_until_ns = latest_of(a->busy_until_ns, now_ns + core->ctrl_ns) +
+                           model->model.profiles[a->type]->latency_ns[action->items];
     }
     if (out->refused != REQUEST_NONE || out->action_count > 0)
         core->config.take(core->config.context, now_ns, out);
@@ -213,37 +208,23 @@ static void members_number(struct central_thread_core *core) {
     CHECK(core->model_count == core->next.model_count && core->accelerator_count == core->next.accelerators);
 }
 
-static void busy_tell(struct central_thread_core *core, int64_t now_ns) {
-    for (uint32_t i = 0; i < core->accelerator_count; i++) {
-        const struct set_accelerator *a = &core->accelerators[core->accelerator_of[i]];
-        if (a->foreign > 0)
-            step(core, now_ns,
-                 &(struct central_event){
-                     .kind = CENTRAL_BUSY, .accelerator = i, .until_ns = latest_of(a->busy_until_ns, now_ns)});
-    }
-}
-
-/* The message of a request that waits, as it came, but with the policy's number of its model. */
-static struct request_message message_of(const struct central_thread_core *core, const struct request_node *node) {
-    return (struct request_message){
-        .handle = node->handle,
-        .arrival_ns = node->arrival_ns,
-        .deadline_ns = node->deadline_ns,
-        .work = 1,
-        .model = core->models[node->model].member,
-        .items = node->items,
-        .port = node->port,
-    };
-}
-
 /* Gives the policy the requests that wait for its models. */
 static void waiting_tell(struct central_thread_core *core, int64_t now_ns) {
     struct request_node *nodes = core->config.pool->nodes;
     for (uint32_t node = deadline_queue_first(&core->waiting), next; node != REQUEST_NONE; node = next) {
+        const struct request_node *waits = &nodes[node];
         next = deadline_queue_next(nodes, node);
-        if (core->models[nodes[node].model].member == CENTRAL_NONE)
+        if (core->models[waits->model].member == CENTRAL_NONE)
             continue;
-        struct request_message message = message_of(core, &nodes[node]);
+        struct request_message message = {
+            .handle = waits->handle,
+            .arrival_ns = waits->arrival_ns,
+            .deadline_ns = waits->deadline_ns,
+            .work = 1,
+            .model = core->models[waits->model].member, /* the policy's number */
+            .items = waits->items,
+            .port = waits->port,
+        };
         deadline_queue_remove(&core->waiting, nodes, 0, message.deadline_ns, message.handle);
         request_pool_put(core->config.pool, node);
         arrive(core, now_ns, &message);
@@ -261,7 +242,13 @@ void *central_renew(struct central_thread_core *core, int64_t now_ns, void *memo
     core->policy = memory;
     core->config.ops->init(memory, &core->next, core->config.pool);
     members_number(core);
-    busy_tell(core, now_ns);
+    for (uint32_t i = 0; i < core->accelerator_count; i++) {
+        const struct set_accelerator *a = &core->accelerators[core->accelerator_of[i]];
+        struct central_event busy = {
+            .kind = CENTRAL_BUSY, .accelerator = i, .until_ns = latest_of(a->busy_until_ns, now_ns)};
+        if (a->foreign > 0)
+            step(core, now_ns, &busy);
+    }
     waiting_tell(core, now_ns);
     return before;
 }
@@ -352,13 +339,6 @@ void central_accelerator_leaves(struct central_thread_core *core, int64_t now_ns
 
 /* ---- requests and batches ---- */
 
-static void wait_for_accelerator(struct central_thread_core *core, const struct request_message *message) {
-    uint32_t node = request_pool_get(core->config.pool);
-    CHECK(node != REQUEST_NONE); /* the shell's duty */
-    request_node_set(node_of(core, node), message);
-    deadline_queue_insert(&core->waiting, core->config.pool->nodes, node);
-}
-
 /* Refuses a request that does not wait any more. */
 static void waiting_refuse(struct central_thread_core *core, int64_t now_ns, uint32_t node, enum refusal reason) {
     core->out.refused = REQUEST_NONE;
@@ -367,35 +347,30 @@ static void waiting_refuse(struct central_thread_core *core, int64_t now_ns, uin
     core->config.take(core->config.context, now_ns, &core->out);
 }
 
-static void cancel(struct central_thread_core *core, int64_t now_ns, const struct request_message *message) {
-    uint32_t node =
-        deadline_queue_remove(&core->waiting, core->config.pool->nodes, 0, message->deadline_ns, message->handle);
-    if (node != REQUEST_NONE) {
-        waiting_refuse(core, now_ns, node, REFUSAL_CANCELLED);
-        return;
-    }
-    struct request_message own = *message;
-    own.model = core->models[message->model].member;
-    if (own.model != CENTRAL_NONE)
-        step(core, now_ns, &(struct central_event){.kind = CENTRAL_CANCELLED, .request = &own});
-}
-
 void central_request(struct central_thread_core *core, int64_t now_ns, const struct request_message *message) {
     struct set_model *m = &core->models[message->model];
+    struct request_message own = *message;
+    own.model = m->member;
     if (message->kind == REQUEST_CANCELLED) {
-        cancel(core, now_ns, message);
+        uint32_t node =
+            deadline_queue_remove(&core->waiting, core->config.pool->nodes, 0, message->deadline_ns, message->handle);
+        if (node != REQUEST_NONE)
+            waiting_refuse(core, now_ns, node, REFUSAL_CANCELLED);
+        else if (m->member != CENTRAL_NONE)
+            step(core, now_ns, &(struct central_event){.kind = CENTRAL_CANCELLED, .request = &own});
         return;
     }
     CHECK(m->there);
     arrival_rates_roll(&m->rates, now_ns);
     arrival_rates_count(&m->rates, now_ns, message->items, message->deadline_ns - now_ns);
-    if (m->member == CENTRAL_NONE) {
-        wait_for_accelerator(core, message);
+    if (m->member != CENTRAL_NONE) {
+        arrive(core, now_ns, &own);
         return;
     }
-    struct request_message own = *message;
-    own.model = m->member;
-    arrive(core, now_ns, &own);
+    uint32_t node = request_pool_get(core->config.pool); /* it waits for an accelerator that runs its model */
+    CHECK(node != REQUEST_NONE);                         /* the shell's duty */
+    request_node_set(node_of(core, node), message);
+    deadline_queue_insert(&core->waiting, core->config.pool->nodes, node);
 }
 
 void central_action_ended(struct central_thread_core *core, int64_t now_ns, const struct central_ended *ended,

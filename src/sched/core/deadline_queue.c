@@ -9,11 +9,6 @@ void deadline_queue_init(struct deadline_queue *queue) {
         queue->head[level] = queue->tail[level] = REQUEST_NONE;
 }
 
-static uint32_t height_next(struct deadline_queue *queue) {
-    uint32_t height = 1 + (uint32_t)__builtin_ctz(++queue->inserted | 1U << 31) / 2;
-    return height < REQUEST_LEVELS ? height : REQUEST_LEVELS;
-}
-
 static uint32_t *link_after(struct deadline_queue *queue, struct request_node *nodes, uint32_t before, uint32_t level) {
     return before == REQUEST_NONE ? &queue->head[level] : &nodes[before].links[level];
 }
@@ -36,32 +31,25 @@ static void predecessors_find(const struct deadline_queue *queue, const struct r
     }
 }
 
-/* `node` was appended: the node AHEAD places before it gets `node` as its `next`. That earlier node is still in the
- * queue if the queue is long enough and nodes have left the queue only at its head. */
-static void hint(struct deadline_queue *queue, struct request_node *nodes, uint32_t node) {
-    uint32_t *last = &queue->last[queue->appended++ % DEADLINE_QUEUE_AHEAD];
-    if (queue->count > DEADLINE_QUEUE_LONG && queue->appended > DEADLINE_QUEUE_AHEAD)
-        nodes[*last].next = node;
-    *last = node;
-}
-
-static void append(struct deadline_queue *queue, struct request_node *nodes, uint32_t node, uint32_t height) {
-    for (uint32_t level = 0; level < height; level++) {
-        nodes[node].links[level] = REQUEST_NONE;
-        *link_after(queue, nodes, queue->tail[level], level) = node;
-        queue->tail[level] = node;
-    }
-}
-
 void deadline_queue_insert(struct deadline_queue *queue, struct request_node *nodes, uint32_t node) {
-    uint32_t height = height_next(queue), last = queue->tail[0];
+    uint32_t height = 1 + (uint32_t)__builtin_ctz(++queue->inserted | 1U << 31) / 2, last = queue->tail[0];
+    height = height < REQUEST_LEVELS ? height : REQUEST_LEVELS;
     uint8_t priority = nodes[node].priority;
     int64_t behind_ns = nodes[node].deadline_ns + 1; /* + 1: behind equal ones */
     queue->count++;
     queue->items += nodes[node].items;
     if (last == REQUEST_NONE || comes_before(&nodes[last], priority, behind_ns)) {
-        append(queue, nodes, node, height);
-        hint(queue, nodes, node);
+        for (uint32_t level = 0; level < height; level++) {
+            nodes[node].links[level] = REQUEST_NONE;
+            *link_after(queue, nodes, queue->tail[level], level) = node;
+            queue->tail[level] = node;
+        }
+        /* The node appended AHEAD nodes ago gets `node` as its `next`, a hint. It is still in the queue if the queue is
+         * long enough and nodes have left the queue only at its head. */
+        uint32_t *ahead = &queue->last[queue->appended++ % DEADLINE_QUEUE_AHEAD];
+        if (queue->count > DEADLINE_QUEUE_LONG && queue->appended > DEADLINE_QUEUE_AHEAD)
+            nodes[*ahead].next = node;
+        *ahead = node;
         return;
     }
     queue->appended = 0;

@@ -66,10 +66,6 @@ _Static_assert(sizeof(struct grant_message) ==
                    offsetof(struct grant_message, parameters) + sizeof(struct cluster_parameters),
                "no fields between");
 
-static void put_rates(struct decision_log *log, const struct model_rates *rates) {
-    put(log, rates, offsetof(struct model_rates, runs_on) + sizeof(rates->runs_on));
-}
-
 /* ---- model cores ---- */
 
 void decision_model_thread(struct decision_log *log, const struct policy_ops *policy,
@@ -137,7 +133,7 @@ void decision_put_model_output(struct decision_log *log, enum model_event_kind k
     put_requests(log, out->batch, pool);
     put_u32(log, out->rates_changed);
     if (out->rates_changed)
-        put_rates(log, &out->rates);
+        put(log, &out->rates, offsetof(struct model_rates, runs_on) + sizeof(out->rates.runs_on));
     if (kind == MODEL_ARRIVING) /* the rest is told later */
         return;
     put_u32(log, out->batch_requests);
@@ -182,14 +178,6 @@ void decision_rank_init(struct decision_log *log, const struct rank_core_config 
     entry_end(log);
 }
 
-static void put_rank_event(struct decision_log *log, uint32_t types, const struct rank_event *event) {
-    put(log, event, sizeof(*event));
-    if (event->kind == RANK_CANDIDATES)
-        put(log, event->candidates, types * sizeof(*event->candidates));
-    if (event->kind == RANK_MESSAGE)
-        put(log, event->message, rank_message_bytes(event->message->types));
-}
-
 void decision_put_rank_output(struct decision_log *log, bool takes, const struct rank_output *out) {
     put_u32(log, out->joined);
     put_u32(log, out->left);
@@ -207,7 +195,11 @@ void decision_rank_step(struct decision_log *log, uint32_t types, int64_t now_ns
     const struct decision_step step = {.now_ns = now_ns, .event = event->kind};
     entry_begin(log, takes ? DECISION_RANK_TAKE : DECISION_RANK_STEP);
     put(log, &step, sizeof(step));
-    put_rank_event(log, types, event);
+    put(log, event, sizeof(*event));
+    if (event->kind == RANK_CANDIDATES)
+        put(log, event->candidates, types * sizeof(*event->candidates));
+    if (event->kind == RANK_MESSAGE)
+        put(log, event->message, rank_message_bytes(event->message->types));
     decision_put_rank_output(log, takes, out);
     entry_end(log);
 }

@@ -53,18 +53,14 @@ static uint32_t hottest(const struct load_classes *c, uint32_t left, const uint3
     return best;
 }
 
-/* Types that have no accelerators, and no load that could use them: in a cluster, most of the eight types. */
-static uint32_t unused_types(const struct load_classes *c, const uint32_t *up) {
-    uint32_t used = 0;
-    for (uint32_t set = 1; set <= all_types(c); set++)
-        used |= c->load[set] > 0 ? set : 0;
-    for (uint32_t t = 0; t < c->types; t++)
-        used |= up[t] > 0 ? 1u << t : 0;
-    return all_types(c) & ~used;
-}
-
 void load_classes_divide(struct load_classes *c, const uint32_t *up) {
-    uint32_t unused = unused_types(c, up), left = all_types(c) & ~unused;
+    uint32_t left = 0; /* types that have accelerators, or load that could use them: in a cluster, few of the eight */
+    for (uint32_t set = 1; set <= all_types(c); set++)
+        left |= c->load[set] > 0 ? set : 0;
+    for (uint32_t t = 0; t < c->types; t++)
+        left |= up[t] > 0 ? 1u << t : 0;
+    left &= all_types(c);
+    uint32_t unused = all_types(c) & ~left;
     c->count = 0;
     do {
         uint32_t taken = hottest(c, left, up);

@@ -6,13 +6,6 @@
 
 #include "sched/core/model_core_state.h"
 
-static void candidate_store(struct model_core *core, uint32_t type, const struct candidate *candidate) {
-    if (memcmp(&core->candidates[type], candidate, sizeof(*candidate)) == 0)
-        return;
-    core->candidates[type] = *candidate;
-    core->changed = true;
-}
-
 /* Derives the candidate of a type from its batch; what `candidate` tells of leftovers and best effort stays. */
 static void candidate_derive(struct model_core *core, uint32_t type, struct candidate *candidate) {
     const struct model_view *m = &core->view;
@@ -40,7 +33,10 @@ static void candidate_derive(struct model_core *core, uint32_t type, struct cand
         candidate->order_ns = times.order_ns;
         candidate->invalid_after_ns = core->policy->deadline_blind ? TIME_NEVER : view.invalid_after_ns;
     }
-    candidate_store(core, type, candidate);
+    if (memcmp(&core->candidates[type], candidate, sizeof(*candidate)) == 0)
+        return;
+    core->candidates[type] = *candidate;
+    core->changed = true;
 }
 
 /* Sets what a candidate tells of leftovers, or else of best effort: the times of the first request that `type` can
@@ -137,15 +133,6 @@ static int64_t mixed_wake(const struct model_core *core, const struct deadline_q
     return wake_ns;
 }
 
-static int64_t classes_wake(const struct model_core *core, int64_t wake_ns) {
-    wake_ns = mixed_wake(core, &core->queue, wake_ns);
-    wake_ns = mixed_wake(core, &core->leftovers, wake_ns);
-    if (!core->any_best_effort)
-        return wake_ns;
-    int64_t latest_ns = model_latest_start(core, model_node(core, deadline_queue_first(&core->best_effort)));
-    return latest_ns < wake_ns ? latest_ns : wake_ns;
-}
-
 int64_t model_wake_ns(const struct model_core *core) {
     int64_t wake_ns = TIME_NEVER;
     for (uint32_t t = 0; t < core->view.types; t++) {
@@ -155,8 +142,14 @@ int64_t model_wake_ns(const struct model_core *core) {
         if (candidate_leftovers(c) && c->leftovers_invalid_after_ns < wake_ns)
             wake_ns = c->leftovers_invalid_after_ns;
     }
-    if (core->classes)
-        wake_ns = classes_wake(core, wake_ns);
+    if (core->classes) {
+        wake_ns = mixed_wake(core, &core->queue, wake_ns);
+        wake_ns = mixed_wake(core, &core->leftovers, wake_ns);
+    }
+    if (core->classes && core->any_best_effort) {
+        int64_t latest_ns = model_latest_start(core, model_node(core, deadline_queue_first(&core->best_effort)));
+        wake_ns = latest_ns < wake_ns ? latest_ns : wake_ns;
+    }
     if (core->policy->deadline_blind && core->stranded && core->queue.count)
         wake_ns = model_node(core, deadline_queue_first(&core->queue))->deadline_ns;
     if (wake_ns != TIME_NEVER)

@@ -113,14 +113,6 @@ static void parameters_set(struct model_core *core, int64_t now_ns, const struct
     model_refresh(core, now_ns, out);
 }
 
-static void delays_set(struct model_core *core, int64_t now_ns, int64_t ctrl_ns, int64_t data_ns,
-                       struct model_output *out) {
-    core->view.ctrl_ns = ctrl_ns;
-    core->view.data_ns = data_ns;
-    model_policy_update(core);
-    model_refresh(core, now_ns, out);
-}
-
 /* The types on which the model runs: a bit for each. */
 static uint32_t runs_on(const struct model_core *core) {
     uint32_t types = 0;
@@ -129,20 +121,15 @@ static uint32_t runs_on(const struct model_core *core) {
     return types;
 }
 
-/* Limits batches to the largest size that any request of the last tick allows. */
-static void asked_update(struct model_core *core) {
-    if (core->asked_tick && core->asked_tick != core->asked) {
-        core->asked = core->asked_tick;
-        model_batch_limits_set(core);
-    }
-    core->asked_tick = 0;
-}
-
 /* A tick of the rates is over. */
 static void rates_update(struct model_core *core, int64_t now_ns, struct model_output *out) {
     struct model_view *m = &core->view;
     out->rates_changed = m->rates.tick_requests > 0; /* the rank core lets a silent model's rates decay itself */
-    asked_update(core);
+    if (core->asked_tick && core->asked_tick != core->asked) { /* the largest size that a request of the tick allows */
+        core->asked = core->asked_tick;
+        model_batch_limits_set(core);
+    }
+    core->asked_tick = 0;
     arrival_rates_roll(&m->rates, now_ns);
     double rate = arrival_rates_slow(&m->rates);
     m->rate_per_ns = rate / (double)NS_PER_S;
@@ -200,7 +187,10 @@ void model_core_step(struct model_core *core, int64_t now_ns, const struct model
         model_batch_ran(core, now_ns, event->ran, out);
         break;
     case MODEL_DELAYS:
-        delays_set(core, now_ns, event->delays.ctrl_ns, event->delays.data_ns, out);
+        core->view.ctrl_ns = event->delays.ctrl_ns;
+        core->view.data_ns = event->delays.data_ns;
+        model_policy_update(core);
+        model_refresh(core, now_ns, out);
         break;
     case MODEL_TIMER:
         model_refresh(core, now_ns, out);

@@ -34,23 +34,6 @@ static void batch_take(struct model_core *core, int64_t now_ns, uint32_t type, s
     out->batch_run_ns = model_run_ns(core, type, items);
 }
 
-static void leftovers_take(struct model_core *core, int64_t now_ns, uint32_t type, struct model_output *out) {
-    bool mixed = model_is_mixed(core, &core->leftovers);
-    uint32_t start = model_start_find(core, &core->leftovers, type, now_ns, 1);
-    uint32_t most = model_items_most(&core->view, type);
-    struct type_batch batch = mixed ? model_mixed_compose(core, &core->leftovers, type, now_ns, most)
-                                    : model_batch_compose(core, &core->leftovers, type, now_ns, start, most);
-    batch_take(core, now_ns, type, &core->leftovers, mixed, &batch, out);
-}
-
-static void best_effort_take(struct model_core *core, int64_t now_ns, const struct grant_message *grant,
-                             struct model_output *out) {
-    struct type_batch batch = model_best_effort_compose(core, grant->type, now_ns, grant->run_ns);
-    if (batch.start != REQUEST_NONE)
-        batch_take(core, now_ns, grant->type, &core->best_effort, false, &batch, out);
-    core->any_best_effort = core->best_effort.count > 0;
-}
-
 void model_accelerator_granted(struct model_core *core, int64_t now_ns, const struct grant_message *grant,
                                struct model_output *out) {
     uint32_t type = grant->type;
@@ -66,16 +49,23 @@ void model_accelerator_granted(struct model_core *core, int64_t now_ns, const st
         if (model_sizes_given(core))
             most = core->policy->batch_part(&core->view, core->own, batch.items,
                                             model_node(core, batch.start)->arrival_ns, now_ns);
-        if (mixed)
-            batch = model_mixed_compose(core, &core->queue, type, now_ns,
-                                        most); /* its links were overwritten for other types */
+        if (mixed) /* once more: a batch composed for another type has overwritten the links */
+            batch = model_mixed_compose(core, &core->queue, type, now_ns, most);
         else if (most < batch.items)
             batch = model_batch_compose(core, &core->queue, type, now_ns, batch.start, most);
         batch_take(core, now_ns, type, &core->queue, mixed, &batch, out);
     } else if (grant->leftovers && candidate_leftovers(&core->candidates[type])) {
-        leftovers_take(core, now_ns, type, out);
+        bool mixed = model_is_mixed(core, &core->leftovers);
+        uint32_t start = model_start_find(core, &core->leftovers, type, now_ns, 1);
+        uint32_t most = model_items_most(&core->view, type);
+        batch = mixed ? model_mixed_compose(core, &core->leftovers, type, now_ns, most)
+                      : model_batch_compose(core, &core->leftovers, type, now_ns, start, most);
+        batch_take(core, now_ns, type, &core->leftovers, mixed, &batch, out);
     } else if (grant->best_effort) {
-        best_effort_take(core, now_ns, grant, out);
+        batch = model_best_effort_compose(core, type, now_ns, grant->run_ns);
+        if (batch.start != REQUEST_NONE)
+            batch_take(core, now_ns, type, &core->best_effort, false, &batch, out);
+        core->any_best_effort = core->best_effort.count > 0;
     }
     bool waited = core->free_ns > now_ns;
     core->free_ns = INT64_MIN;

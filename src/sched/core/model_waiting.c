@@ -160,36 +160,6 @@ void model_prune(struct model_core *core, int64_t now_ns, struct model_output *o
 
 /* ---- arrivals and cancellations ---- */
 
-static void best_effort_arrived(struct model_core *core, int64_t now_ns, uint32_t node, struct model_output *out) {
-    const struct request_node *request = model_node(core, node);
-    if (request->items < 1 || request->items > core->batch_max || core->stranded ||
-        now_ns > model_latest_start(core, request)) {
-        refuse(core, out, node, REFUSAL_DEADLINE);
-        return;
-    }
-    best_effort_add(core, node, out);
-}
-
-/* Takes the last request of the lowest priority out of the queue, if its priority is lower; else REQUEST_NONE. */
-static uint32_t lower_take(struct model_core *core, uint8_t priority) {
-    uint32_t node = core->queue.tail[0];
-    if (node == REQUEST_NONE || model_node(core, node)->priority <= priority)
-        return REQUEST_NONE;
-    model_remove(core, &core->queue, node);
-    core->stale = true;
-    return node;
-}
-
-/* The policy does not admit one more request: a queued request of lower priority makes room for the new one and becomes
- * a leftover. If there is none, the new request becomes a leftover. */
-static void stand_back(struct model_core *core, int64_t now_ns, uint32_t node, struct model_output *out) {
-    uint32_t lower = lower_take(core, model_node(core, node)->priority);
-    if (lower != REQUEST_NONE)
-        deadline_queue_insert(&core->queue, core->pool->nodes, node);
-    leftovers_add(core, now_ns, lower != REQUEST_NONE ? lower : node, out);
-    core->stale = true;
-}
-
 /* Whether a request that is impossible by the tables in force could run by the tables as profiled: then the corrections
  * may be too large. */
 static bool possible_as_profiled(const struct model_core *core, int64_t now_ns, const struct request_node *request) {
@@ -201,22 +171,19 @@ static bool possible_as_profiled(const struct model_core *core, int64_t now_ns, 
     return false;
 }
 
-/* Handles a request that could not be in time even if an accelerator were free for it now. More accelerators would not
- * help, so the request counts in no rate, no SLO and no loss. If it counted, requests that cost their sender nothing
- * could make a model's batches small, and waiting for company expensive for all. */
-static void impossible_arrived(struct model_core *core, int64_t now_ns, uint32_t node, struct model_output *out) {
-    const struct request_node *request = model_node(core, node);
-    if (becomes_best_effort(core, request)) {
-        best_effort_become(core, out, node);
-        return;
-    }
-    core->hopeless |= possible_as_profiled(core, now_ns, request);
-    turn_away(core, out, node, REFUSAL_DEADLINE);
-}
-
 void model_request_joins(struct model_core *core, int64_t now_ns, uint32_t node, struct model_output *out) {
     if (core->policy->model_admit && !core->policy->model_admit(&core->view, core->own, model_node(core, node))) {
-        stand_back(core, now_ns, node, out);
+        /* A queued request of lower priority makes room for this one and becomes a leftover; if there is none, this one
+         * becomes a leftover. */
+        uint32_t last = core->queue.tail[0]; /* of the lowest priority that is queued */
+        core->stale = true;
+        if (last == REQUEST_NONE || model_node(core, last)->priority <= model_node(core, node)->priority) {
+            leftovers_add(core, now_ns, node, out);
+            return;
+        }
+        model_remove(core, &core->queue, last);
+        deadline_queue_insert(&core->queue, core->pool->nodes, node);
+        leftovers_add(core, now_ns, last, out);
         return;
     }
     deadline_queue_insert(&core->queue, core->pool->nodes, node);
@@ -234,7 +201,11 @@ void model_request_arrived(struct model_core *core, int64_t now_ns, const struct
     request->priority = message->priority;
     core->classes |= message->priority > 0;
     if (request->priority == PRIORITY_BEST_EFFORT) {
-        best_effort_arrived(core, now_ns, node, out);
+        if (message->items < 1 || message->items > core->batch_max || core->stranded ||
+            now_ns > model_latest_start(core, request))
+            refuse(core, out, node, REFUSAL_DEADLINE);
+        else
+            best_effort_add(core, node, out);
         return;
     }
     if (message->items < 1 || message->items > core->batch_max) {
@@ -244,7 +215,15 @@ void model_request_arrived(struct model_core *core, int64_t now_ns, const struct
     bool promised = message->ready_ns > now_ns;
     int64_t from_ns = promised ? message->ready_ns : now_ns;
     if (!core->policy->deadline_blind && from_ns > model_latest_start(core, request)) {
-        impossible_arrived(core, from_ns, node, out);
+        /* It could not be in time even if an accelerator were free for it now. More accelerators would not help, so it
+         * counts in no rate, no SLO and no loss. If it counted, requests that cost their sender nothing could make a
+         * model's batches small, and waiting for company expensive for all. */
+        if (becomes_best_effort(core, request)) {
+            best_effort_become(core, out, node);
+            return;
+        }
+        core->hopeless |= possible_as_profiled(core, from_ns, request);
+        turn_away(core, out, node, REFUSAL_DEADLINE);
         return;
     }
     uint32_t asked = message->batch_most ? message->batch_most : UINT32_MAX;

@@ -19,12 +19,6 @@
 #define HOP_WEIGHT  (1.0 / 64)
 #define DEVIATIONS  2 /* mean deviations of the time that grants take, by which accelerators are offered earlier */
 
-static void estimate_add(struct estimate *estimate, double value) {
-    double error = value - estimate->mean;
-    estimate->mean += HOP_WEIGHT * error;
-    estimate->deviation += HOP_WEIGHT * ((error < 0 ? -error : error) - estimate->deviation);
-}
-
 /* Expected run time of the last of an accelerator's batches. */
 static double run_expected(const struct rank_core *core, const struct accelerator *a) {
     const struct running *last = &a->running[a->batches - 1];
@@ -71,19 +65,17 @@ void rank_offers_due(struct rank_core *core, int64_t now_ns) {
     }
 }
 
-/* A model's first run, or a run that was held up, may take a hundred times as long as the next ones. So a run counts as
- * at most PACE_FAR times the expected time. The pace of a model that became slow still grows by a sixteenth each batch.
- */
-static void pace_learn(double *pace, double took) {
-    double most = PACE_FAR * *pace;
-    *pace += PACE_WEIGHT * ((took < most ? took : most) - *pace);
-}
-
 /* The batch that ran has ended, and the next one, if there is one, begins. */
 static void batch_over(struct rank_core *core, struct accelerator *a, int64_t ended_ns, bool unlike) {
     struct running over = a->running[0];
-    if (over.table_ns > 0 && ended_ns > a->begin_ns && !unlike)
-        pace_learn(&core->model[over.model].pace, (double)(ended_ns - a->begin_ns) / (double)over.table_ns);
+    if (over.table_ns > 0 && ended_ns > a->begin_ns && !unlike) {
+        /* A model's first run, or a run that was held up, may take a hundred times as long as the next ones. So a run
+         * counts as at most PACE_FAR times the expected time. The pace of a model that became slow still grows by a
+         * sixteenth each batch. */
+        double *pace = &core->model[over.model].pace, most = PACE_FAR * *pace;
+        double took = (double)(ended_ns - a->begin_ns) / (double)over.table_ns;
+        *pace += PACE_WEIGHT * ((took < most ? took : most) - *pace);
+    }
     if (over.best_effort) {
         rank_best_effort_count(core, a->type, -1);
         core->best_effort_ended_ns = ended_ns;
@@ -140,8 +132,11 @@ void rank_batch_announced(struct rank_core *core, int64_t now_ns, uint32_t m, co
     struct accelerator *a = &core->accelerator[answer->accelerator];
     if (model->granted_best_effort)
         model->best_effort_ns += answer->run_ns;
-    if (answer->sealed_ns >= a->due_ns)
-        estimate_add(&core->hop, (double)(answer->sealed_ns - a->due_ns));
+    if (answer->sealed_ns >= a->due_ns) {
+        double error = (double)(answer->sealed_ns - a->due_ns) - core->hop.mean;
+        core->hop.mean += HOP_WEIGHT * error;
+        core->hop.deviation += HOP_WEIGHT * ((error < 0 ? -error : error) - core->hop.deviation);
+    }
     core->batch_mean += ((double)answer->items - core->batch_mean) * HOP_WEIGHT;
     int64_t begin_ns = answer->end_ns - answer->run_ns;
     a->running[a->batches++] = (struct running){

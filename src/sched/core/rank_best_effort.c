@@ -64,16 +64,6 @@ static uint32_t idle_find(const struct rank_core *core, uint32_t type) {
     return RANK_NOBODY;
 }
 
-/* How long a type can do with one free accelerator less; 0: the accelerator is kept. If fewer accelerators would be
- * left than models wait for company, the time is that until the first of these models may start. */
-static int64_t idle_span(struct rank_core *core, uint32_t type, int64_t now_ns) {
-    const struct stage *stage = rank_stage_now(core, type);
-    uint32_t left = core->lanes[type].free.count - 1;
-    if (left < kept(core, type))
-        return 0;
-    return stage->waiting.count > left ? heap_top(&stage->waiting).key - now_ns : TIME_NEVER;
-}
-
 void rank_best_effort_match(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
     for (uint32_t t = 0; t < core->types; t++) {
         struct lane *lane = &core->lanes[t];
@@ -81,7 +71,14 @@ void rank_best_effort_match(struct rank_core *core, int64_t now_ns, struct rank_
             struct heap_entry top = heap_top(&lane->best_effort);
             int64_t least_ns = rank_candidate(core, top.item, t)->best_effort_run_ns;
             int64_t most_ns = core->best_effort_run_ns > least_ns ? core->best_effort_run_ns : least_ns;
-            int64_t idle_ns = idle_span(core, t, now_ns);
+            /* How long the type can do with one free accelerator less; 0: the accelerator is kept. If fewer
+             * accelerators would be left than models wait for company, that is until the first of these models may
+             * start. */
+            const struct stage *stage = rank_stage_now(core, t);
+            uint32_t left = lane->free.count - 1;
+            int64_t idle_ns = left < kept(core, t)          ? 0
+                              : stage->waiting.count > left ? heap_top(&stage->waiting).key - now_ns
+                                                            : TIME_NEVER;
             uint32_t a = idle_find(core, t);
             if (a == RANK_NOBODY || idle_ns < least_ns)
                 break;

@@ -97,28 +97,10 @@ static void model_leaves(struct rank_core *core, uint32_t model, struct rank_out
     out->left = model;
 }
 
-static void leave(struct rank_core *core, uint32_t model, struct rank_output *out) {
-    CHECK(core->model[model].member);
-    core->model[model].member = false;
-    rank_rates_forget(core, model);
-    rank_candidates_forget(core, model);
-    model_leaves(core, model, out);
-}
-
 /* Stores the candidates that come with a message. */
 static void candidates_take(struct rank_core *core, const struct rank_message *message) {
     CHECK_EQ(message->types, core->types);
     rank_candidates_store(core, message->model, message->candidates);
-}
-
-static void join(struct rank_core *core, const struct rank_message *message, struct rank_output *out) {
-    struct model_slot *model = &core->model[message->model];
-    CHECK(!model->member && !model->granted);
-    model->member = true;
-    model->pace = 1; /* the number may have been another model's before */
-    core->admit_share[message->model] = 1;
-    candidates_take(core, message);
-    out->joined = message->model;
 }
 
 static void answered(struct rank_core *core, int64_t now_ns, const struct rank_message *message,
@@ -147,38 +129,45 @@ static void answered(struct rank_core *core, int64_t now_ns, const struct rank_m
 static void message_handle(struct rank_core *core, int64_t now_ns, const struct rank_message *message,
                            struct rank_output *out) {
     CHECK_LT(message->model, core->models);
+    struct model_slot *model = &core->model[message->model];
     switch (message->kind) {
     case RANK_ANSWER:
         answered(core, now_ns, message, out);
         break;
     case RANK_RATES:
-        if (core->model[message->model].member)
+        if (model->member)
             rank_rates_store(core, message->model, &message->rates);
         break;
     case RANK_LEAVE:
-        leave(core, message->model, out);
+        CHECK(model->member);
+        model->member = false;
+        rank_rates_forget(core, message->model);
+        rank_candidates_forget(core, message->model);
+        model_leaves(core, message->model, out);
         break;
     case RANK_JOIN:
-        join(core, message, out);
+        CHECK(!model->member && !model->granted);
+        model->member = true;
+        model->pace = 1; /* the number may have been another model's before */
+        core->admit_share[message->model] = 1;
+        candidates_take(core, message);
+        out->joined = message->model;
         break;
     }
 }
 
-static void candidates_told(struct rank_core *core, uint32_t model, const struct candidate *candidates) {
-    CHECK_LT(model, core->models);
-    /* while a grant is out, these candidates are older than those of the answer */
-    if (core->model[model].member && !core->model[model].granted)
-        rank_candidates_store(core, model, candidates);
-}
-
-static void event_handle(struct rank_core *core, int64_t now_ns, const struct rank_event *event,
-                         struct rank_output *out) {
+void rank_core_take(struct rank_core *core, int64_t now_ns, const struct rank_event *event, struct rank_output *out) {
+    out->joined = out->left = RANK_NOBODY;
+    rank_offers_release(core, now_ns);
     switch (event->kind) {
     case RANK_MESSAGE:
         message_handle(core, now_ns, event->message, out);
         break;
     case RANK_CANDIDATES:
-        candidates_told(core, event->model, event->candidates);
+        CHECK_LT(event->model, core->models);
+        /* while a grant is out, these candidates are older than those of the answer */
+        if (core->model[event->model].member && !core->model[event->model].granted)
+            rank_candidates_store(core, event->model, event->candidates);
         break;
     case RANK_TIMER:
         break;
@@ -199,12 +188,6 @@ static void event_handle(struct rank_core *core, int64_t now_ns, const struct ra
         core->parameters_due_ns = now_ns;
         break;
     }
-}
-
-void rank_core_take(struct rank_core *core, int64_t now_ns, const struct rank_event *event, struct rank_output *out) {
-    out->joined = out->left = RANK_NOBODY;
-    rank_offers_release(core, now_ns);
-    event_handle(core, now_ns, event, out);
 }
 
 void rank_core_step(struct rank_core *core, int64_t now_ns, const struct rank_event *event, struct rank_output *out) {

@@ -26,19 +26,6 @@ static struct model_rates rates_at(const struct model_rates *reported, int64_t n
     return rates;
 }
 
-/* Updates the share of their time that accelerators are busy, by type; best effort does not count. */
-static void busy_update(struct rank_core *core, int64_t now_ns) {
-    double passed_ns = (double)(now_ns - core->parameters_ns);
-    for (uint32_t t = 0; t < core->types; t++) {
-        if (core->up_of_type[t] > 0 && passed_ns > 0) {
-            double part = (double)core->granted_ns[t] / (passed_ns * core->up_of_type[t]);
-            core->busy_part[t] += (1 - fmath_exp(-passed_ns / SLOW_NS)) * (part - core->busy_part[t]);
-        }
-        core->granted_ns[t] = 0;
-    }
-    core->parameters_ns = now_ns;
-}
-
 void rank_rates_store(struct rank_core *core, uint32_t model, const struct model_rates *rates) {
     core->rates[model] = *rates;
     if (core->model[model].reports)
@@ -83,7 +70,8 @@ static void rates_update(struct rank_core *core, int64_t now_ns) {
         load_classes_add(&core->classes, rates.runs_on, load);
     }
     double since_ns = (double)(now_ns - core->needed_at_ns);
-    core->needed_ns += core->needed * (since_ns < SLOW_NS ? since_ns : SLOW_NS); /* of before, rates tell nothing */
+    core->needed_ns +=
+        core->needed * (since_ns < SLOW_NS ? since_ns : SLOW_NS); /* rates say nothing of an earlier time */
     core->needed_at_ns = now_ns;
     core->best_effort_run_ns = run_ns > 0 ? (int64_t)run_ns : 0;
     load_classes_divide(&core->classes, core->up_of_type);
@@ -128,7 +116,16 @@ void rank_load_update(struct rank_core *core, int64_t now_ns, struct rank_output
     core->parameters_due_ns = now_ns + PARAMETERS_EVERY_NS;
     rank_kept_fade(core);
     rates_update(core, now_ns);
-    busy_update(core, now_ns);
+    /* The share of their time that accelerators are busy, by type; best effort does not count. */
+    double passed_ns = (double)(now_ns - core->parameters_ns);
+    for (uint32_t t = 0; t < core->types; t++) {
+        if (core->up_of_type[t] > 0 && passed_ns > 0) {
+            double part = (double)core->granted_ns[t] / (passed_ns * core->up_of_type[t]);
+            core->busy_part[t] += (1 - fmath_exp(-passed_ns / SLOW_NS)) * (part - core->busy_part[t]);
+        }
+        core->granted_ns[t] = 0;
+    }
+    core->parameters_ns = now_ns;
     for (uint32_t k = 0; k < core->classes.count; k++) {
         struct cluster_parameters *parameters = &core->parameters[k];
         class_derive(core, k);

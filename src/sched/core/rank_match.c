@@ -53,13 +53,6 @@ static uint32_t lane_lowest(struct rank_core *core, uint32_t model, uint32_t typ
     return type;
 }
 
-/* Whether a model's leftovers may have a free accelerator of a type. Leftovers run in batches of their own, while
- * models that wait for company want accelerators soon. */
-static bool leftovers_fit(struct rank_core *core, uint32_t type, uint32_t model) {
-    const struct heap *waiting = &rank_stage_now(core, type)->waiting;
-    return waiting->count - heap_contains(waiting, model) <= WAITING_EACH * (core->lanes[type].free.count - 1);
-}
-
 /* Starts leftovers on accelerators that no batch may start on now, nor needs soon. Requests that were set aside while
  * all accelerators were busy, or by their model's share, start as soon as enough are free. */
 static void leftovers_match(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
@@ -68,7 +61,11 @@ static void leftovers_match(struct rank_core *core, int64_t now_ns, struct rank_
         while (!bit_tree_empty(&lane->free) && out->grant_count < RANK_GRANTS_MAX) {
             rank_list_update(core, LIST_LEFTOVERS);
             uint32_t model = rank_leftovers_best(core, lane, now_ns);
-            if (model == RANK_NOBODY || !leftovers_fit(core, t, model))
+            if (model == RANK_NOBODY)
+                break;
+            /* Leftovers run in batches of their own, while models that wait for company want accelerators soon. */
+            const struct heap *waiting = &rank_stage_now(core, t)->waiting;
+            if (waiting->count - heap_contains(waiting, model) > WAITING_EACH * (lane->free.count - 1))
                 break;
             rank_grant(core, now_ns, model, t, bit_tree_first(&lane->free), FOR_LEFTOVERS, out);
         }

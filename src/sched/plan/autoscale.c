@@ -96,34 +96,19 @@ static uint32_t settles_in(const struct autoscale *a) {
     return a->remembered + SETTLED_LOOKS;
 }
 
-/* Whether the load has been lower, for as long as a start takes, than it was when what is wanted had been settled. A
- * load at the limit between two numbers falls below it now and then, and noise that is known better moves the limit. */
-static bool has_fallen(const struct autoscale *a, double noise) {
-    double most = 0;
-    for (uint32_t i = 0; i < a->remembered; i++)
-        most = fmax(most, a->needed[(a->looks - 1 - i) % AUTOSCALE_LOOKS_MAX]);
-    return a->unchanged < settles_in(a) || most < a->settled - FELL * noise;
-}
-
 /* What is wanted now; less than `wanted` only if so few would have done for as long as a start takes. */
 static uint32_t wanted_or_fewer(const struct autoscale *a, uint32_t wanted, double noise, double doubt) {
     uint32_t most = 0;
     for (uint32_t i = 0; i < a->remembered && i < a->looks; i++)
         most = a->least[i] > most ? a->least[i] : most;
-    return wanted > most + doubt && a->looks >= a->remembered && has_fallen(a, noise) ? most : wanted;
-}
-
-/* Notes the advice, and which load it suits. */
-static uint32_t advise(struct autoscale *a, uint32_t wanted, double needed) {
-    if (a->wanted != wanted) {
-        a->unchanged = 0;
-        a->settled = 0;
-    } else if (a->unchanged < settles_in(a)) {
-        a->unchanged++;
-        if (a->unchanged > a->remembered)
-            a->settled += (needed - a->settled) / (a->unchanged - a->remembered);
-    }
-    return a->wanted = wanted;
+    if (!(wanted > most + doubt) || a->looks < a->remembered)
+        return wanted;
+    /* The load, too, must have been lower for so long than it was when what is wanted had been settled. A load at the
+     * limit between two numbers falls below it now and then, and noise that is known better moves the limit. */
+    double highest = 0;
+    for (uint32_t i = 0; i < a->remembered; i++)
+        highest = fmax(highest, a->needed[(a->looks - 1 - i) % AUTOSCALE_LOOKS_MAX]);
+    return a->unchanged < settles_in(a) || highest < a->settled - FELL * noise ? most : wanted;
 }
 
 uint32_t autoscale_look(struct autoscale *a, const struct autoscale_seen *seen) {
@@ -149,6 +134,15 @@ uint32_t autoscale_look(struct autoscale *a, const struct autoscale_seen *seen) 
         wanted = bad_look(a, seen);
     uint32_t least = round_up(staff(a, seen->needed + noise), c->min, c->max);
     a->least[a->looks++ % a->remembered] = wanted > least ? wanted : least;
-    double doubt = staff(a, seen->needed + noise) - staff(a, seen->needed); /* the noise, being learned, changes, too */
-    return advise(a, wanted_or_fewer(a, wanted > asked ? wanted : asked, noise, doubt), seen->needed);
+    double doubt = staff(a, seen->needed + noise) - staff(a, seen->needed); /* the noise is an estimate */
+    wanted = wanted_or_fewer(a, wanted > asked ? wanted : asked, noise, doubt);
+    if (a->wanted != wanted) {
+        a->unchanged = 0;
+        a->settled = 0;
+    } else if (a->unchanged < settles_in(a)) {
+        a->unchanged++;
+        if (a->unchanged > a->remembered)
+            a->settled += (seen->needed - a->settled) / (a->unchanged - a->remembered);
+    }
+    return a->wanted = wanted;
 }

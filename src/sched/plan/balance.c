@@ -162,28 +162,18 @@ static double chance(const struct balance *b, const struct balance_model *models
     return capacity > 0 ? sqrt(squares / capacity) : 0;
 }
 
-static double mean_load(const struct balance *b, const struct balance_model *models) {
-    double load = 0, capacity = 0;
-    for (uint32_t m = 0; m < b->config.models; m++)
-        load += models[m].load;
-    for (uint32_t j = 0; j < b->config.parts; j++)
-        capacity += b->capacity[j];
-    return capacity > 0 ? load / capacity : 0;
-}
-
 /* ---- the look ---- */
-
-static bool worth_it(const struct partition_answer *before, const struct partition_answer *after, double gain) {
-    if (after->barred != before->barred || after->over_rate < before->over_rate)
-        return true; /* what must be done needs no gain */
-    return (before->objective - after->objective) > gain;
-}
 
 uint32_t balance_look(struct balance *b, const struct balance_model *models, const struct balance_part *parts,
                       struct balance_move *moves) {
     capacities_set(b, models, parts);
     uint32_t count = problem_fill(b, models, parts), moved = 0;
-    double mean = mean_load(b, models);
+    double load = 0, capacity = 0;
+    for (uint32_t m = 0; m < b->config.models; m++)
+        load += models[m].load;
+    for (uint32_t j = 0; j < b->config.parts; j++)
+        capacity += b->capacity[j];
+    double mean = capacity > 0 ? load / capacity : 0;
     struct partition_problem problem = {
         .subclusters = b->config.parts,
         .models = count < b->config.models ? count + b->config.parts : count,
@@ -199,7 +189,10 @@ uint32_t balance_look(struct balance *b, const struct balance_model *models, con
     struct partition_answer before = partition_best(search);
     partition_search(search, STEPS);
     struct partition_answer after = partition_best(search);
-    bool worth = mean > 0 && worth_it(&before, &after, (WORTH + CHANCE * chance(b, models)) / mean);
+    /* What must be done needs no gain. */
+    bool forced = after.barred != before.barred || after.over_rate < before.over_rate;
+    bool worth =
+        mean > 0 && (forced || before.objective - after.objective > (WORTH + CHANCE * chance(b, models)) / mean);
     for (uint32_t k = 0; k < count; k++) {
         bool must = must_move(b, &models[b->of[k]], parts);
         if (after.subcluster[k] != models[b->of[k]].part && (worth || must))

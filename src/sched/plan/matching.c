@@ -33,11 +33,6 @@ size_t matching_bytes(uint32_t rows, uint32_t columns) {
     return shorter * (sizeof(int64_t) + sizeof(uint32_t)) + longer * (2 * sizeof(int64_t) + 3 * sizeof(uint32_t));
 }
 
-static int64_t pair_cost(const struct solver *s, uint32_t agent, uint32_t task) {
-    int64_t cost = s->cost[agent * s->agent_stride + task * s->task_stride];
-    return cost == MATCHING_FORBIDDEN ? s->forbidden : cost;
-}
-
 static void solver_init(struct solver *s, const int64_t *cost, uint32_t rows, uint32_t columns, void *memory) {
     bool by_row = rows <= columns;
     *s = (struct solver){
@@ -81,7 +76,9 @@ static uint32_t nearest_take(struct solver *s, uint32_t agent, int64_t length) {
     int64_t least = INT64_MAX;
     for (uint32_t i = 0; i < s->order_unreached; i++) {
         uint32_t task = s->order[i];
-        int64_t via = length + pair_cost(s, agent, task) - s->agent_dual[agent] - s->task_dual[task];
+        int64_t cost = s->cost[agent * s->agent_stride + task * s->task_stride];
+        cost = cost == MATCHING_FORBIDDEN ? s->forbidden : cost;
+        int64_t via = length + cost - s->agent_dual[agent] - s->task_dual[task];
         if (via < s->distance[task]) {
             s->distance[task] = via;
             s->before[task] = agent;
@@ -99,18 +96,6 @@ static uint32_t nearest_take(struct solver *s, uint32_t agent, int64_t length) {
     return task;
 }
 
-/* After a search from `agent` that ended `length` away: reduced costs stay 0 or more, and 0 along matched pairs. */
-static void duals_update(struct solver *s, uint32_t agent, int64_t length) {
-    s->agent_dual[agent] += length;
-    for (uint32_t i = s->order_unreached; i < s->tasks; i++) {
-        uint32_t task = s->order[i];
-        int64_t slack = length - s->distance[task];
-        s->task_dual[task] -= slack;
-        if (s->agent_of[task] != MATCHING_NONE)
-            s->agent_dual[s->agent_of[task]] += slack;
-    }
-}
-
 static void agent_match(struct solver *s, uint32_t agent) {
     for (uint32_t task = 0; task < s->tasks; task++) {
         s->distance[task] = INT64_MAX;
@@ -122,7 +107,16 @@ static void agent_match(struct solver *s, uint32_t agent) {
         from = s->agent_of[task];
         task = nearest_take(s, from, s->distance[task]);
     }
-    duals_update(s, agent, s->distance[task]);
+    int64_t length = s->distance[task];
+    /* reduced costs stay 0 or more, and 0 along matched pairs */
+    s->agent_dual[agent] += length;
+    for (uint32_t i = s->order_unreached; i < s->tasks; i++) {
+        uint32_t reached = s->order[i];
+        int64_t slack = length - s->distance[reached];
+        s->task_dual[reached] -= slack;
+        if (s->agent_of[reached] != MATCHING_NONE)
+            s->agent_dual[s->agent_of[reached]] += slack;
+    }
     do { /* back along the path */
         from = s->before[task];
         uint32_t undone = s->task_of[from];

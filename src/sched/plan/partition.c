@@ -592,14 +592,6 @@ static uint32_t polish_model(struct partition *p, uint32_t model) {
     return looked;
 }
 
-/* After best_keep(): begins to look at all assignments, where they are few. */
-static void try_begin(struct partition *p) {
-    if (p->assignments > ALL_MOST)
-        return;
-    memset(p->at, 0, p->problem.models * sizeof(*p->at));
-    sums_make(p);
-}
-
 /* Looks at one model. Returns how many steps that counts as. */
 static uint32_t polish(struct partition *p) {
     if (p->unmoved == p->problem.models || p->polished > p->round_steps) {
@@ -607,7 +599,10 @@ static uint32_t polish(struct partition *p) {
         p->idle++;
         best_keep(p);
         round_begin(p);
-        try_begin(p);
+        if (p->assignments <= ALL_MOST) { /* from now on all assignments are looked at */
+            memset(p->at, 0, p->problem.models * sizeof(*p->at));
+            sums_make(p);
+        }
         return 1;
     }
     uint32_t model = p->look++;
@@ -622,8 +617,11 @@ static uint32_t polish(struct partition *p) {
 
 /* ---- all assignments, where there are few ---- */
 
-/* Goes to the next assignment, counting as in a number with a digit for each model; after the last comes the first. */
-static void next_try(struct partition *p) {
+static void try_all(struct partition *p) {
+    value_make(p);
+    if (p->value < p->found_value - BETTER_LEAST)
+        best_keep(p);
+    /* The next assignment, as in a number with a digit for each model; after the last comes the first. */
     for (uint32_t i = 0; i < p->problem.models; i++) {
         struct step step = {.model = i, .back = PARTITION_NONE, .from = p->at[i]};
         bool carry = step.from + 1 == p->problem.subclusters;
@@ -638,26 +636,7 @@ static void next_try(struct partition *p) {
     p->all = true;
 }
 
-static void try_all(struct partition *p) {
-    value_make(p);
-    if (p->value < p->found_value - BETTER_LEAST)
-        best_keep(p);
-    next_try(p);
-}
-
 /* ---- public ---- */
-
-static void means_take(struct partition *p) {
-    double load = 0, memory = 0;
-    for (uint32_t i = 0; i < p->problem.models; i++) {
-        load += p->problem.model[i].load;
-        memory += p->problem.model[i].static_mb;
-    }
-    for (uint32_t j = 0; j < p->problem.subclusters; j++)
-        p->capacity += capacity_of(p, j);
-    p->mean_load = load / p->capacity;
-    p->mean_memory = memory / p->problem.subclusters;
-}
 
 struct partition *partition_begin(void *memory, const struct partition_problem *problem, uint64_t seed) {
     struct partition *p = memory;
@@ -673,7 +652,15 @@ struct partition *partition_begin(void *memory, const struct partition_problem *
     p->place = p->curve + models;
     p->assignments = pow(problem->subclusters, models);
     rng_seed(&p->rng, seed);
-    means_take(p);
+    double load = 0, size = 0;
+    for (uint32_t i = 0; i < p->problem.models; i++) {
+        load += p->problem.model[i].load;
+        size += p->problem.model[i].static_mb;
+    }
+    for (uint32_t j = 0; j < p->problem.subclusters; j++)
+        p->capacity += capacity_of(p, j);
+    p->mean_load = load / p->capacity;
+    p->mean_memory = size / p->problem.subclusters;
     place_all(p);
     curve_make(p);
     round_begin(p);
@@ -681,13 +668,9 @@ struct partition *partition_begin(void *memory, const struct partition_problem *
     return p;
 }
 
-static bool over(const struct partition *p) {
-    return p->all || p->idle == ROUNDS_IDLE || p->found_value < BETTER_LEAST;
-}
-
 bool partition_search(struct partition *p, uint32_t steps) {
     for (uint32_t done = 0; done < steps;) {
-        if (over(p))
+        if (p->all || p->idle == ROUNDS_IDLE || p->found_value < BETTER_LEAST)
             return false;
         if (p->polishing) {
             done += polish(p);

@@ -67,17 +67,11 @@ void pool_rates_derive(const struct pool_input *input, uint32_t base, struct poo
     }
 }
 
-/* The auxiliary type of the configuration with the largest s, whose s and f count for all (f'); or the base type. */
-static uint32_t widest(const struct pool_rates *rates, const uint16_t *count) {
-    uint32_t wide = rates->base;
+double pool_bound(const struct pool_rates *rates, const uint16_t *count) {
+    uint32_t wide = rates->base; /* auxiliary type with the largest s, whose s and f count for all (f'); or the base */
     for (uint32_t t = 0; t < rates->types; t++)
         if (t != rates->base && count[t] && (wide == rates->base || rates->size[t] > rates->size[wide]))
             wide = t;
-    return wide;
-}
-
-double pool_bound(const struct pool_rates *rates, const uint16_t *count) {
-    uint32_t wide = widest(rates, count);
     double f = rates->small[wide], base = count[rates->base], small = 0;
     if (wide == rates->base || f <= 0)
         return base * rates->base_qps;
@@ -101,22 +95,15 @@ static double price_of(const struct pool_input *input, const uint16_t *count) {
     return price;
 }
 
-/* Prices are sums of decimal fractions: a sum that is over the budget by rounding alone is within it. */
-static bool affordable(const struct pool_input *input, const uint16_t *count) {
-    return price_of(input, count) <= input->budget * (1 + 1e-9);
-}
-
-static bool allowed(const struct pool_input *input, const uint16_t *count, uint32_t type) {
-    uint32_t most = input->type[type].count_max ? input->type[type].count_max : UINT16_MAX;
-    return input->type[type].latency_ns ? count[type] <= most : count[type] == 0;
-}
-
 /* The next configuration under the budget, the last type counting fastest; false after the last. */
 static bool config_next(const struct pool_input *input, uint16_t *count) {
     for (uint32_t t = input->types; t-- > 0;) {
         if (count[t] < UINT16_MAX) {
             count[t]++;
-            if (allowed(input, count, t) && affordable(input, count))
+            uint32_t most = input->type[t].count_max ? input->type[t].count_max : UINT16_MAX;
+            bool allowed = input->type[t].latency_ns ? count[t] <= most : count[t] == 0;
+            /* A sum of prices that is over the budget by rounding alone is within it. */
+            if (allowed && price_of(input, count) <= input->budget * (1 + 1e-9))
                 return true;
         }
         count[t] = 0;
@@ -256,19 +243,6 @@ struct oracle {
     uint64_t queries; /* queries that are left */
 };
 
-static void oracle_init(struct oracle *oracle, const struct pool_input *input, uint32_t queries) {
-    oracle->left = calloc(input->items_max + 1, sizeof(*oracle->left));
-    CHECK(oracle->left);
-    oracle->smallest = 1;
-    oracle->largest = input->items_max;
-    oracle->queries = 0;
-    for (uint32_t items = 1; items <= input->items_max; items++) {
-        uint64_t before = (uint64_t)(input->up_to[items - 1] * queries + 0.5);
-        oracle->left[items] = (uint32_t)((uint64_t)(input->up_to[items] * queries + 0.5) - before);
-        oracle->queries += oracle->left[items];
-    }
-}
-
 /* The next query's size for a type, taken away; 0: there is none for it. */
 static uint32_t oracle_take(struct oracle *oracle, const struct pool_rates *rates, uint32_t type) {
     while (oracle->smallest < oracle->largest && !oracle->left[oracle->smallest])
@@ -285,7 +259,6 @@ static uint32_t oracle_take(struct oracle *oracle, const struct pool_rates *rate
 
 double pool_oracle(const struct pool_input *input, const struct pool_rates *rates, const uint16_t *count,
                    uint32_t queries) {
-    struct oracle oracle;
     int64_t end_ns = 0;
     uint32_t n = 0, first, instances = 0;
     for (uint32_t t = 0; t < input->types; t++)
@@ -298,7 +271,14 @@ double pool_oracle(const struct pool_input *input, const struct pool_rates *rate
             free_ns[n] = 0;
             type[n++] = (uint8_t)t;
         }
-    oracle_init(&oracle, input, queries);
+    struct oracle oracle = {.smallest = 1, .largest = input->items_max};
+    oracle.left = calloc(input->items_max + 1, sizeof(*oracle.left));
+    CHECK(oracle.left);
+    for (uint32_t items = 1; items <= input->items_max; items++) {
+        uint64_t before = (uint64_t)(input->up_to[items - 1] * queries + 0.5);
+        oracle.left[items] = (uint32_t)((uint64_t)(input->up_to[items] * queries + 0.5) - before);
+        oracle.queries += oracle.left[items];
+    }
     uint64_t all = oracle.queries;
     while (oracle.queries) {
         first = 0;

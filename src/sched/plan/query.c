@@ -11,10 +11,6 @@ size_t query_bytes(uint32_t stages) {
     return sizeof(struct query) + stages * sizeof(struct query_stage);
 }
 
-static uint64_t all_of(const struct pipeline *p) {
-    return p->stage_count < 64 ? (1ULL << p->stage_count) - 1 : UINT64_MAX;
-}
-
 void query_begin(struct query *q, const struct pipeline *pipeline, struct pipeline_times *times, int64_t now_ns,
                  int64_t deadline_ns) {
     memset(q, 0, query_bytes(pipeline->stage_count));
@@ -49,8 +45,9 @@ static int64_t stage_deadline(const struct query *q, uint32_t v, int64_t now_ns)
 }
 
 static void stage_end(struct query *q, uint32_t v) {
+    uint32_t stages = q->pipeline->stage_count;
     q->ended |= 1ULL << v;
-    if (q->ended == all_of(q->pipeline))
+    if (q->ended == (stages < 64 ? (1ULL << stages) - 1 : UINT64_MAX))
         q->end = QUERY_GOOD;
 }
 
@@ -59,19 +56,15 @@ void query_stage_skip(struct query *q, uint32_t v) {
     stage_end(q, v);
 }
 
-static uint32_t items_before(const struct query *q, uint32_t v) {
-    uint32_t items = q->pipeline->stages[v].after ? 0 : 1;
-    for (uint64_t before = q->pipeline->stages[v].after; before; before &= before - 1)
-        items += q->stages[__builtin_ctzll(before)].items;
-    return items;
-}
-
 bool query_stage_ready(const struct query *q, uint32_t *stage, uint32_t *before) {
     for (uint32_t v = 0; v < q->pipeline->stage_count && q->end == QUERY_RUNS; v++) {
-        if ((q->begun >> v & 1) || (q->pipeline->stages[v].after & ~q->ended))
+        uint64_t after = q->pipeline->stages[v].after;
+        if ((q->begun >> v & 1) || (after & ~q->ended))
             continue;
         *stage = v;
-        *before = items_before(q, v);
+        *before = after ? 0 : 1; /* items of the stages before it */
+        for (; after; after &= after - 1)
+            *before += q->stages[__builtin_ctzll(after)].items;
         return true;
     }
     return false;

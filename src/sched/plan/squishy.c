@@ -112,15 +112,6 @@ void squishy_usable_set(struct squishy *plan, uint32_t g, bool usable) {
 
 /* ---- a residue alone ---- */
 
-/* Largest batch up to B that gathers and runs within the SLO: l(b) + b/r <= slo (equation 2). 0: none. */
-static uint32_t batch_gathered(const struct squishy_session *session, uint32_t batch_full, double rate) {
-    uint32_t b = batch_full;
-    while (b > 0 &&
-           (double)session->profile->latency_ns[b] + (double)b / rate * (double)NS_PER_S > (double)session->slo_ns)
-        b--;
-    return b;
-}
-
 /* Sets the batch and the duty cycle that the residue would have on a GPU of its own: lines 12 to 15.
  *
  * The paper leaves two cases open. If no batch gathers within the SLO (few requests), one item runs, at the latest
@@ -128,7 +119,9 @@ static uint32_t batch_gathered(const struct squishy_session *session, uint32_t b
  * batch runs, in a cycle of slo - l(b+1), which is no shorter than l(b+1) as b+1 <= B. */
 static void residue_alone(const struct squishy_session *session, struct squishy_place *place) {
     const int64_t *latency_ns = session->profile->latency_ns;
-    uint32_t b = batch_gathered(session, place->batch_full, place->residue);
+    uint32_t b = place->batch_full; /* largest that gathers and runs within the SLO: l(b) + b/r <= slo (equation 2) */
+    while (b > 0 && (double)latency_ns[b] + (double)b / place->residue * (double)NS_PER_S > (double)session->slo_ns)
+        b--;
     int64_t duty_ns = (int64_t)((double)b / place->residue * (double)NS_PER_S);
     if (b == 0 || latency_ns[b] > duty_ns) {
         b += b < place->batch_full;
@@ -273,15 +266,6 @@ static uint32_t gpu_best(const struct squishy *plan, const struct squishy_sessio
 
 /* ---- saturated GPUs ---- */
 
-static void saturated_put(struct squishy *plan, const struct squishy_session *sessions, uint32_t session, uint32_t g) {
-    struct squishy_gpu *gpu = &plan->gpus[g];
-    gpu->saturated = session;
-    gpu->duty_ns = sessions[session].profile->latency_ns[plan->places[session].batch_full];
-    gpu->occupancy = 1;
-    gpu->bytes_taken = sessions[session].weights_bytes;
-    plan->places[session].saturated++;
-}
-
 /* Frees the GPUs that sessions no longer saturate, the last ones first; a residue without a place takes one that its
  * session gives up. */
 static void saturated_release(struct squishy *plan, const struct squishy_session *sessions) {
@@ -314,19 +298,17 @@ static bool saturated_add(struct squishy *plan, const struct squishy_session *se
             g = gpu_free(plan);
         if (g == SQUISHY_NONE || !memory_fits(plan, &plan->gpus[g], &sessions[s]))
             return false;
-        saturated_put(plan, sessions, s, g);
+        struct squishy_gpu *gpu = &plan->gpus[g];
+        gpu->saturated = s;
+        gpu->duty_ns = sessions[s].profile->latency_ns[place->batch_full];
+        gpu->occupancy = 1;
+        gpu->bytes_taken = sessions[s].weights_bytes;
+        place->saturated++;
     }
     return true;
 }
 
 /* ---- the update ---- */
-
-/* A residue that is no more leaves its GPU. */
-static void residues_gone(struct squishy *plan, const struct squishy_session *sessions) {
-    for (uint32_t s = 0; s < plan->sessions; s++)
-        if (!plan->places[s].alone_batch && plan->places[s].gpu != SQUISHY_NONE)
-            residue_take(plan, sessions, s);
-}
 
 /* The residue of a GPU that would occupy a GPU of its own the least. */
 static uint32_t residue_cheapest(const struct squishy *plan, const struct squishy_gpu *gpu) {
@@ -416,7 +398,9 @@ static bool everything_place(struct squishy *plan, const struct squishy_session 
 bool squishy_update(struct squishy *plan, const struct squishy_session *sessions, double scale) {
     for (uint32_t s = 0; s < plan->sessions; s++)
         session_divide(&plan->places[s], &sessions[s], scale);
-    residues_gone(plan, sessions);
+    for (uint32_t s = 0; s < plan->sessions; s++) /* a residue that is no more leaves its GPU */
+        if (!plan->places[s].alone_batch && plan->places[s].gpu != SQUISHY_NONE)
+            residue_take(plan, sessions, s);
     overloaded_evict(plan, sessions);
     saturated_release(plan, sessions);
     bool all = everything_place(plan, sessions);

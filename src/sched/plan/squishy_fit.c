@@ -53,24 +53,18 @@ static bool is_anywhere(const struct squishy *plan, uint32_t session) {
     return plan->places[session].saturated || plan->places[session].gpu != SQUISHY_NONE;
 }
 
-/* The most that a GPU's sessions may have in common with a GPU of `from`. */
-static uint32_t common_most(const struct squishy *to, uint32_t gpu, const struct squishy *from) {
-    uint32_t saturated = to->gpus[gpu].saturated;
-    uint32_t count = saturated != SQUISHY_NONE && is_anywhere(from, saturated);
-    for (uint32_t s = to->gpus[gpu].first; s != SQUISHY_NONE; s = to->places[s].next)
-        count += is_anywhere(from, s);
-    return count;
-}
-
 /* The number for a GPU: among the numbers from `open` on that are not given yet, the one where most of the GPU's
  * sessions were; of equal ones, one where no session was. If none of the GPU's sessions was at any: NONE, or with `any`
  * the best of these numbers. */
 static uint32_t label_best(const struct squishy *to, uint32_t gpu, const struct squishy *from, const uint32_t *owner,
                            uint32_t open, bool any) {
-    uint32_t most = 2 * common_most(to, gpu, from), best = SQUISHY_NONE, best_worth = any ? 0 : 1;
-    if (!any && most == 0)
+    uint32_t saturated = to->gpus[gpu].saturated, best = SQUISHY_NONE, best_worth = any ? 0 : 1;
+    uint32_t count = saturated != SQUISHY_NONE && is_anywhere(from, saturated); /* sessions that were anywhere */
+    for (uint32_t s = to->gpus[gpu].first; s != SQUISHY_NONE; s = to->places[s].next)
+        count += is_anywhere(from, s);
+    if (!any && count == 0)
         return SQUISHY_NONE;
-    most = most ? most : 1;
+    uint32_t most = count ? 2 * count : 1;
     for (uint32_t g = open; g < from->gpus_max && best_worth < most; g++) {
         if (owner[g] != SQUISHY_NONE)
             continue;
@@ -119,14 +113,6 @@ void squishy_relabel(struct squishy *to, const struct squishy *from, uint32_t *l
     permute(to, label);
 }
 
-/* Gives the usable GPUs, in the order of their numbers, the numbers in `list`, which are the same ones in another
- * order. */
-static void renumber(struct squishy *to, uint32_t *label, const uint32_t *list) {
-    for (uint32_t g = 0, i = 0; g < to->gpus_max; g++)
-        label[g] = to->gpus[g].usable ? list[i++] : g;
-    permute(to, label);
-}
-
 static void relabel(struct squishy_fit *fit, struct squishy *to) {
     uint32_t *list = fit->label + to->gpus_max, count = 0;
     if (fit->placing != SQUISHY_RANDOM && fit->placing != SQUISHY_TURNS) {
@@ -148,7 +134,9 @@ static void relabel(struct squishy_fit *fit, struct squishy *to) {
         memcpy(list, fit->label, count * sizeof(*list));
         fit->turn += squishy_gpus_used(to);
     }
-    renumber(to, fit->label, list);
+    for (uint32_t g = 0, i = 0; g < to->gpus_max; g++)
+        fit->label[g] = to->gpus[g].usable ? list[i++] : g;
+    permute(to, fit->label);
 }
 
 /* ---- the largest multiple ---- */

@@ -282,12 +282,22 @@ struct central_action *clockwork_action(struct central_output *out) {
     return out->action_count < CENTRAL_ACTIONS_MAX ? &out->actions[out->action_count++] : NULL;
 }
 
-/* Moves the strategy's requests from the queue into the action. */
-static void batch_take(struct clockwork *c, uint32_t m, const struct clockwork_strategy *strategy,
-                       struct central_action *action) {
+/* Sends the strategy's requests, which leave the queue, as a batch. */
+static void batch_send(struct clockwork *c, uint32_t a, uint32_t m, const struct clockwork_strategy *strategy,
+                       int64_t now_ns, struct central_action *action) {
+    struct clockwork_accelerator *accelerator = &c->accelerators[a];
     struct clockwork_model *model = &c->models[m];
     struct request_node *nodes = c->pool->nodes;
     uint32_t last = REQUEST_NONE;
+    int64_t run_ns = model->tables[accelerator->type]->latency_ns[strategy->items];
+    *action = (struct central_action){
+        .kind = CENTRAL_RUN,
+        .accelerator = a,
+        .model = m,
+        .tag = c->memories ? c->memories[a].epoch : 0,
+        .earliest_ns = INT64_MIN,
+        .latest_ns = clockwork_node(c, strategy->start)->deadline_ns - run_ns,
+    };
     for (uint32_t node = strategy->start, next; action->items < strategy->items; node = next) {
         CHECK(node != REQUEST_NONE);
         next = deadline_queue_next(nodes, node);
@@ -306,21 +316,6 @@ static void batch_take(struct clockwork *c, uint32_t m, const struct clockwork_s
         last = node;
     }
     nodes[last].next = REQUEST_NONE;
-}
-
-static void batch_send(struct clockwork *c, uint32_t a, uint32_t m, const struct clockwork_strategy *strategy,
-                       int64_t now_ns, struct central_action *action) {
-    struct clockwork_accelerator *accelerator = &c->accelerators[a];
-    int64_t run_ns = c->models[m].tables[accelerator->type]->latency_ns[strategy->items];
-    *action = (struct central_action){
-        .kind = CENTRAL_RUN,
-        .accelerator = a,
-        .model = m,
-        .tag = c->memories ? c->memories[a].epoch : 0,
-        .earliest_ns = INT64_MIN,
-        .latest_ns = clockwork_node(c, strategy->start)->deadline_ns - run_ns,
-    };
-    batch_take(c, m, strategy, action);
     accelerator->sent[(accelerator->sent_first + accelerator->sent_count++) % SENT_MAX] =
         (struct clockwork_sent){now_ns + clockwork_delay(c, action->items), run_ns};
     if (c->memories)
@@ -348,14 +343,6 @@ static void group_schedule(struct clockwork *c, uint32_t g, int64_t now_ns, stru
         heap_remove(&group->free, first.item);
     else
         heap_set(&group->free, first.item, end_ns);
-}
-
-static void batches_schedule(struct clockwork *c, int64_t now_ns, struct central_output *out) {
-    while (!heap_empty(&c->due) && heap_top(&c->due).key <= now_ns && out->action_count < CENTRAL_ACTIONS_MAX) {
-        uint32_t g = heap_top(&c->due).item;
-        group_schedule(c, g, now_ns, out);
-        group_due(c, g);
-    }
 }
 
 /* Refuses requests that have become hopeless by time, or by the batches just sent. */
@@ -441,13 +428,6 @@ static void batch_ended(struct clockwork *c, int64_t now_ns, const struct centra
     }
 }
 
-static void accelerator_moved(struct clockwork *c, int64_t now_ns, uint32_t a, bool up) {
-    c->accelerators[a].up = up;
-    if (c->memories)
-        clockwork_load_reset(c, now_ns, a, up);
-    accelerator_place(c, a, now_ns);
-}
-
 /* What another core sent counts as one batch, the accelerator's first. */
 static void accelerator_busy(struct clockwork *c, int64_t now_ns, uint32_t a, int64_t until_ns) {
     struct clockwork_accelerator *accelerator = &c->accelerators[a];
@@ -494,7 +474,10 @@ static void clockwork_step(void *core, int64_t now_ns, const struct central_even
         break;
     case CENTRAL_UP:
     case CENTRAL_DOWN:
-        accelerator_moved(c, now_ns, event->accelerator, event->kind == CENTRAL_UP);
+        c->accelerators[event->accelerator].up = event->kind == CENTRAL_UP;
+        if (c->memories)
+            clockwork_load_reset(c, now_ns, event->accelerator, event->kind == CENTRAL_UP);
+        accelerator_place(c, event->accelerator, now_ns);
         break;
     case CENTRAL_BUSY:
         accelerator_busy(c, now_ns, event->accelerator, event->until_ns);
@@ -505,7 +488,11 @@ static void clockwork_step(void *core, int64_t now_ns, const struct central_even
     case CENTRAL_TIMER:
         break;
     }
-    batches_schedule(c, now_ns, out);
+    while (!heap_empty(&c->due) && heap_top(&c->due).key <= now_ns && out->action_count < CENTRAL_ACTIONS_MAX) {
+        uint32_t g = heap_top(&c->due).item;
+        group_schedule(c, g, now_ns, out);
+        group_due(c, g);
+    }
     if (c->memories)
         clockwork_load_schedule(c, now_ns, out);
     expired_refuse(c, now_ns, out);

@@ -104,29 +104,24 @@ void clockwork_load_update(struct clockwork *c, uint32_t m, int64_t now_ns) {
 
 /* ---- places ---- */
 
-/* Puts the accelerator on the model's list of accelerators, or takes it off. */
-static void site_set(struct clockwork *c, uint32_t m, uint32_t a, bool there) {
-    struct clockwork_model *model = &c->models[m];
-    uint32_t *sites = &c->sites[(size_t)m * c->accelerator_count], i = 0;
-    if (there) {
-        sites[model->places++] = a;
-        return;
-    }
-    while (sites[i] != a)
-        i++;
-    sites[i] = sites[--model->places];
-}
-
 static void place_set(struct clockwork *c, uint32_t m, uint32_t a, enum clockwork_place place, int64_t now_ns) {
+    struct clockwork_model *model = &c->models[m];
     uint8_t *at = place_of(c, m, a);
+    uint32_t *sites = &c->sites[(size_t)m * c->accelerator_count]; /* the accelerators that have the model */
     if (place == PLACE_NONE) {
         c->memories[a].load_ns -= *allocation_of(c, m, a);
         *allocation_of(c, m, a) = 0;
     }
-    if ((place == PLACE_NONE) != (*at == PLACE_NONE))
-        site_set(c, m, a, place != PLACE_NONE);
+    if (place != PLACE_NONE && *at == PLACE_NONE) {
+        sites[model->places++] = a;
+    } else if (place == PLACE_NONE && *at != PLACE_NONE) {
+        uint32_t i = 0;
+        while (sites[i] != a)
+            i++;
+        sites[i] = sites[--model->places];
+    }
     *at = (uint8_t)place;
-    c->models[m].allocated_at_ns = INT64_MIN;
+    model->allocated_at_ns = INT64_MIN;
     clockwork_load_update(c, m, now_ns);
     clockwork_placed(c, m, a);
 }
@@ -257,7 +252,7 @@ static int64_t loader_next(const struct clockwork *c, int64_t now_ns) {
 }
 
 void clockwork_load_schedule(struct clockwork *c, int64_t now_ns, struct central_output *out) {
-    uint32_t passed_over = 0, looks = 2 * c->wanted.count; /* two models could overtake each other for ever */
+    uint32_t passed_over = 0, looks = 2 * c->wanted.count; /* a limit: two models could overtake each other for ever */
     bool full = false;
     while (!heap_empty(&c->wanted) && !full && looks-- > 0 && loader_ready(c, now_ns)) {
         uint32_t m = heap_top(&c->wanted).item;

@@ -107,11 +107,6 @@ static void deferred_way_fix(struct policy_options *options, uint32_t way) {
     options->value[WAITING] = 1 + way;
 }
 
-static enum way way_of(const struct model_view *m) {
-    double fixed = m->options->value[WAITING];
-    return consolidates(m) ? WAY_PRICED : fixed > 0 ? (enum way)(fixed - 1) : (enum way)m->parameters.way;
-}
-
 struct deferred_model {
     enum way way;
     int64_t lead_ns;     /* lead before `due` while accelerators are scarce */
@@ -126,11 +121,6 @@ struct deferred_model {
     double worth, worth_edge, worth_slack; /* 1 / price of waiting: below, just below and from slack_items on */
     double scarce[ACCELERATOR_TYPES_MAX];  /* share that one accelerator is of the accelerators of its type */
 };
-
-/* From 0 (no requests are lost) to 1 (a share of LOSS or more is lost). */
-static double doubt_of(const struct cluster_parameters *p) {
-    return clip(p->loss / LOSS, 0, 1);
-}
 
 /* The square of how many runs of run_ns fit into the time that an SLO leaves; at least 1. */
 static double rounds_of(double left_ns, double run_ns) {
@@ -153,7 +143,8 @@ static int64_t lead_of(const struct model_view *m) {
 
 static void prices_update(const struct model_view *m, struct deferred_model *d) {
     double crowd = fmath_exp(THREAD_STEEP * (clip(m->parameters.thread_busy, THREAD_FINE, 1) - THREAD_FINE));
-    double doubt = doubt_of(&m->parameters), price = (m->beta_ns > 1 ? m->beta_ns : 1) * crowd * crowd * crowd;
+    double doubt = clip(m->parameters.loss / LOSS, 0, 1); /* 0: no requests are lost; 1: a share of LOSS or more */
+    double price = (m->beta_ns > 1 ? m->beta_ns : 1) * crowd * crowd * crowd;
     if (m->slo_ns >= 2 * (m->alpha_ns + m->beta_ns)) /* else a request that waits and finds no accelerator is lost
                                                       * itself */
         price *= 1 + (PRICE_LOST - 1) * doubt;
@@ -184,7 +175,8 @@ static void target_update(struct model_view *m, enum way way) {
 
 static void deferred_update(struct model_view *m, void *own) {
     struct deferred_model *d = own;
-    d->way = way_of(m);
+    double fixed = m->options->value[WAITING];
+    d->way = consolidates(m) ? WAY_PRICED : fixed > 0 ? (enum way)(fixed - 1) : (enum way)m->parameters.way;
     target_update(m, d->way);
     d->patience_ns =
         consolidates(m) ? INT64_MAX / 4 : (int64_t)(PATIENCE_SPANS * (m->alpha_ns * m->items_worth + m->beta_ns));
@@ -198,24 +190,15 @@ static void deferred_update(struct model_view *m, void *own) {
     prices_update(m, d);
 }
 
-static void recent_count(struct deferred_model *d, const struct request_node *request) {
+static bool deferred_admit(struct model_view *m, void *own, const struct request_node *request) {
+    struct deferred_model *d = own;
     int64_t gap_ns = request->arrival_ns - d->recent_ns; /* arrivals of several frontends may be out of order */
     if (gap_ns > 0) {
         d->recent *= d->burst_ns / (d->burst_ns + (double)gap_ns);
         d->recent_ns = request->arrival_ns;
     }
     d->recent += request->items;
-}
-
-static bool deferred_admit(struct model_view *m, void *own, const struct request_node *request) {
-    struct deferred_model *d = own;
-    recent_count(d, request);
     return share_admits(&d->credit, m->admit_share);
-}
-
-/* Just below slack_items a part of the price applies, since slack_items is a mean over larger and smaller batches. */
-static double worth_of(const struct deferred_model *d, double items) {
-    return items >= d->slack_items ? d->worth_slack : items + 1 > d->slack_items ? d->worth_edge : d->worth;
 }
 
 /* The earliest time from which on the batch and the items still expected before due_ns are at most `together`; at the
@@ -253,7 +236,11 @@ static struct batch_times deferred_times(const struct model_view *m, const void 
     double rounds = rounds_of(m->slo_ns - run_ns, run_ns);
     if (rounds > m->parameters.rounds)
         rounds = m->parameters.rounds;
-    double worth = rounds * run_ns * worth_of(d, batch->items);
+    /* Just below slack_items, a mean over larger and smaller batches, a part of the price applies. */
+    double each = batch->items >= d->slack_items      ? d->worth_slack
+                  : batch->items + 1 > d->slack_items ? d->worth_edge
+                                                      : d->worth;
+    double worth = rounds * run_ns * each;
     struct batch_times times = {.order_ns = order_ns};
     for (uint32_t level = 0; level < SUPPLY_LEVELS; level++) {
         double part = worth * (level == SUPPLY_SCARCE ? d->scarce[type] : supply_share(level, 1));

@@ -39,20 +39,16 @@ static bool divided(const struct kairos *k, const struct kairos_model *model) {
     return false;
 }
 
-static bool drs_takes(const struct kairos *k, const struct kairos_model *model, uint32_t type, uint32_t items) {
-    if (!model->runs_on[type])
-        return false;
-    return !divided(k, model) || (items > model->climb.threshold) == (type == model->base);
-}
-
 void kairos_round_drs(struct kairos *k, int64_t now_ns, struct central_output *out) {
     for (uint32_t i = 0; i < k->instance_count && k->idle_count; i++) {
         struct kairos_instance *instance = &k->instances[i];
         for (uint32_t node = k->queue.first, next; node != REQUEST_NONE && kairos_idle(instance); node = next) {
             next = kairos_next(k, node);
             const struct kairos_model *model = &k->models[kairos_model_of(k, node)];
-            if (drs_takes(k, model, instance->type, kairos_node(k, node)->items) &&
-                !kairos_run(k, now_ns, &k->queue, node, i, out))
+            bool large = kairos_node(k, node)->items > model->climb.threshold, base = instance->type == model->base;
+            if (!model->runs_on[instance->type] || (divided(k, model) && large != base))
+                continue;
+            if (!kairos_run(k, now_ns, &k->queue, node, i, out))
                 return;
         }
     }
@@ -69,19 +65,25 @@ void kairos_climb_init(struct kairos *k, uint32_t model) {
     climb->step = fixed > 0 ? 0 : most / CLIMB_STEPS ? most / CLIMB_STEPS : 1;
 }
 
-/* One step: further while it gets better; back by half a step if it gets worse; none while no query is bad. */
-static void climb_step(struct kairos_climb *climb, uint32_t most) {
-    double bad = (double)climb->bad / climb->queries;
+void kairos_climb_count(struct kairos *k, uint32_t model, bool bad) {
+    struct kairos_climb *climb = &k->models[model].climb;
+    climb->queries++;
+    climb->bad += bad;
+    if (!climb->step || climb->queries < k->options.value[KAIROS_CLIMB])
+        return;
+    /* One step: further while it gets better; back by half a step if it gets worse; none while no query is bad. */
+    uint32_t most = k->models[model].items_max;
+    double bad_now = (double)climb->bad / climb->queries;
     climb->queries = climb->bad = 0;
-    if (bad == 0) {
+    if (bad_now == 0) {
         climb->bad_before = -1;
         return;
     }
-    if (climb->bad_before >= 0 && bad > climb->bad_before) {
+    if (climb->bad_before >= 0 && bad_now > climb->bad_before) {
         climb->down = !climb->down;
         climb->step = climb->step > 1 ? climb->step / 2 : 1;
     }
-    climb->bad_before = bad;
+    climb->bad_before = bad_now;
     if (climb->down ? climb->threshold == 0 : climb->threshold == most)
         climb->down = !climb->down; /* it is at the end of the range */
     if (climb->down)
@@ -90,17 +92,9 @@ static void climb_step(struct kairos_climb *climb, uint32_t most) {
         climb->threshold = climb->threshold + climb->step < most ? climb->threshold + climb->step : most;
 }
 
-void kairos_climb_count(struct kairos *k, uint32_t model, bool bad) {
-    struct kairos_climb *climb = &k->models[model].climb;
-    climb->queries++;
-    climb->bad += bad;
-    if (climb->step && climb->queries >= k->options.value[KAIROS_CLIMB])
-        climb_step(climb, k->models[model].items_max);
-}
-
 /* ---- clkwrk ---- */
 
-/* The instance that is expected to finish a query first; or UINT32_MAX. */
+/* The instance that is expected to finish a query first; UINT32_MAX: none that can run it is up. */
 static uint32_t first_to_finish(const struct kairos *k, int64_t now_ns, uint32_t node) {
     const struct kairos_model *model = &k->models[kairos_model_of(k, node)];
     uint32_t first = UINT32_MAX;
@@ -124,7 +118,7 @@ void kairos_round_clkwrk(struct kairos *k, int64_t now_ns, struct central_output
         next = kairos_next(k, node);
         uint32_t instance = first_to_finish(k, now_ns, node);
         if (instance == UINT32_MAX)
-            continue; /* until one is up */
+            continue;
         kairos_queue_remove(k, &k->queue, node);
         kairos_instance_append(k, &k->instances[instance], node);
     }

@@ -4,13 +4,10 @@
 #include "sched/plan/matching.h"
 #include "sched/policy/kairos.h"
 
-static uint32_t rows_most(const struct central_config *config) {
-    double rows = config->options->value[KAIROS_WINDOW] * config->accelerators;
-    return rows < 1 ? 1 : rows < KAIROS_ROWS_MAX ? (uint32_t)rows : KAIROS_ROWS_MAX;
-}
-
 static void lay_out(struct kairos *k, struct arena *arena, const struct central_config *config) {
-    uint32_t rows = rows_most(config), n = config->accelerators;
+    double wanted = config->options->value[KAIROS_WINDOW] * config->accelerators;
+    uint32_t rows = wanted < 1 ? 1 : wanted < KAIROS_ROWS_MAX ? (uint32_t)wanted : KAIROS_ROWS_MAX;
+    uint32_t n = config->accelerators;
     k->rows_max = rows;
     k->models = arena_take(arena, config->model_count * sizeof(*k->models));
     k->instances = arena_take(arena, n * sizeof(*k->instances));

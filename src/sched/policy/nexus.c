@@ -38,34 +38,13 @@ void nexus_due(struct nexus *n, uint32_t a) {
 
 /* ---- memory ---- */
 
-/* The most places of one plan. At most one session saturates an accelerator. A session has one residue on each type,
- * or, if the plan has no place for it, one place where it is forced to be. */
-static uint32_t places_planned(const struct central_config *c) {
-    return c->accelerators + c->model_count * (c->types + 1);
-}
-
-static void models_take(struct nexus *n, struct arena *arena, const struct central_config *c) {
-    for (uint32_t m = 0; m < c->model_count; m++)
-        for (uint32_t t = 0; t < c->types; t++) {
-            const struct profile *profile = c->models[m].profiles[t];
-            size_t bytes = profile ? profile_bytes(profile->batch_max) : 0;
-            struct profile *copy = arena_take(arena, bytes);
-            if (!arena->base)
-                continue;
-            n->model[m].profiles[t] = profile ? memcpy(copy, profile, bytes) : NULL;
-        }
-}
-
-static void fit_init(struct squishy_fit *fit, void *memory, const struct central_config *c) {
-    squishy_fit_init(fit, memory, c->accelerators, c->model_count, c->memory_bytes);
-    fit->placing = (enum squishy_placing)c->options->value[NEXUS_PLACEMENT];
-    rng_seed(&fit->rng, c->seed);
-}
-
 /* Lays out all arrays of the core, or only counts their bytes. */
 static void layout(struct nexus *n, struct arena *arena, const struct central_config *c) {
-    /* the places of an old plan and of a new one exist together for a moment */
-    uint32_t places_max = 2 * places_planned(c), frontends = (uint32_t)c->options->value[NEXUS_FRONTEND_COUNT];
+    /* At most one session saturates an accelerator. A session has one residue on each type, or, if the plan has no
+     * place for it, one place where it is forced to be. The places of an old plan and of a new one exist together for a
+     * moment. */
+    uint32_t places_max = 2 * (c->accelerators + c->model_count * (c->types + 1));
+    uint32_t frontends = (uint32_t)c->options->value[NEXUS_FRONTEND_COUNT];
     void *model = arena_take(arena, c->model_count * sizeof(*n->model));
     void *accelerator = arena_take(arena, c->accelerators * sizeof(*n->accelerator));
     void *place = arena_take(arena, places_max * sizeof(*n->place));
@@ -92,10 +71,20 @@ static void layout(struct nexus *n, struct arena *arena, const struct central_co
     heap_take(arena, &n->wakes, c->accelerators);
     for (uint32_t t = 0; t < c->types; t++) {
         void *fit = arena_take(arena, squishy_fit_bytes(c->accelerators, c->model_count));
-        if (arena->base)
-            fit_init(&n->fit[t], fit, c);
+        if (!arena->base)
+            continue;
+        squishy_fit_init(&n->fit[t], fit, c->accelerators, c->model_count, c->memory_bytes);
+        n->fit[t].placing = (enum squishy_placing)c->options->value[NEXUS_PLACEMENT];
+        rng_seed(&n->fit[t].rng, c->seed);
     }
-    models_take(n, arena, c);
+    for (uint32_t m = 0; m < c->model_count; m++)
+        for (uint32_t t = 0; t < c->types; t++) {
+            const struct profile *profile = c->models[m].profiles[t];
+            size_t bytes = profile ? profile_bytes(profile->batch_max) : 0;
+            struct profile *copy = arena_take(arena, bytes);
+            if (arena->base)
+                n->model[m].profiles[t] = profile ? memcpy(copy, profile, bytes) : NULL;
+        }
 }
 
 static size_t nexus_bytes(const struct central_config *config) {
@@ -107,32 +96,6 @@ static size_t nexus_bytes(const struct central_config *config) {
 }
 
 /* ---- the beginning ---- */
-
-static void models_init(struct nexus *n, const struct central_config *c) {
-    for (uint32_t m = 0; m < c->model_count; m++) {
-        struct nexus_model *model = &n->model[m];
-        model->batch_max = c->models[m].batch_max;
-        model->slo_ns = c->models[m].slo_ns;
-        model->weights_bytes = c->models[m].weights_bytes;
-        model->load_ns = c->models[m].load_ns;
-        model->places = NEXUS_NONE;
-        model->rate = c->models[m].rate_hint;
-        n->rates_known |= model->rate > 0;
-    }
-    for (uint32_t m = 0; !n->rates_known && m < c->model_count; m++)
-        n->model[m].rate = 1; /* all the same, until the first second is over */
-}
-
-static void accelerators_init(struct nexus *n, const struct central_config *c) {
-    n->needed = c->accelerators;
-    for (uint32_t a = 0; a < c->accelerators; a++) {
-        n->accelerator[a] = (struct nexus_accelerator){
-            .type = c->accelerator_type[a], .up = true, .places = NEXUS_NONE, .turn = NEXUS_NONE};
-        for (uint32_t t = 0; t < c->types; t++)
-            if (t != c->accelerator_type[a])
-                squishy_usable_set(&n->fit[t].plan, a, false);
-    }
-}
 
 static void nexus_init(void *core, const struct central_config *c, struct request_pool *pool) {
     struct nexus *n = core;
@@ -150,8 +113,26 @@ static void nexus_init(void *core, const struct central_config *c, struct reques
     rng_seed(&n->rng, c->seed);
     for (uint32_t p = 0; p < n->places_max; p++)
         n->place[p].next_of_model = p + 1 < n->places_max ? p + 1 : NEXUS_NONE;
-    models_init(n, c);
-    accelerators_init(n, c);
+    for (uint32_t m = 0; m < c->model_count; m++) {
+        struct nexus_model *model = &n->model[m];
+        model->batch_max = c->models[m].batch_max;
+        model->slo_ns = c->models[m].slo_ns;
+        model->weights_bytes = c->models[m].weights_bytes;
+        model->load_ns = c->models[m].load_ns;
+        model->places = NEXUS_NONE;
+        model->rate = c->models[m].rate_hint;
+        n->rates_known |= model->rate > 0;
+    }
+    for (uint32_t m = 0; !n->rates_known && m < c->model_count; m++)
+        n->model[m].rate = 1; /* all the same, until the first second is over */
+    n->needed = c->accelerators;
+    for (uint32_t a = 0; a < c->accelerators; a++) {
+        n->accelerator[a] = (struct nexus_accelerator){
+            .type = c->accelerator_type[a], .up = true, .places = NEXUS_NONE, .turn = NEXUS_NONE};
+        for (uint32_t t = 0; t < c->types; t++)
+            if (t != c->accelerator_type[a])
+                squishy_usable_set(&n->fit[t].plan, a, false);
+    }
 }
 
 /* ---- events ---- */
@@ -221,8 +202,21 @@ static void accelerator_busy(struct nexus *n, int64_t now_ns, uint32_t a, int64_
     accelerator->free_ns = until_ns;
 }
 
-static void event_handle(struct nexus *n, int64_t now_ns, const struct central_event *event,
-                         struct central_output *out) {
+static int64_t wake_ns(const struct nexus *n, int64_t now_ns) {
+    int64_t plan_ns = nexus_plan_wake_ns(n), look_ns = heap_empty(&n->wakes) ? TIME_NEVER : heap_top(&n->wakes).key;
+    if (n->due_count)
+        return now_ns;
+    return plan_ns < look_ns ? plan_ns : look_ns;
+}
+
+static void nexus_step(void *core, int64_t now_ns, const struct central_event *event, struct central_output *out) {
+    struct nexus *n = core;
+    out->refused = REQUEST_NONE;
+    out->action_count = 0;
+    if (!n->started) {
+        n->started = true;
+        nexus_plan_epoch(n, now_ns, out);
+    }
     switch (event->kind) {
     case CENTRAL_ARRIVED:
         request_arrived(n, now_ns, event->request, out);
@@ -246,43 +240,18 @@ static void event_handle(struct nexus *n, int64_t now_ns, const struct central_e
     case CENTRAL_TIMER:
         break;
     }
-}
-
-/* Sends batches of the accelerators to which something happened, until the output is full. */
-static void due_dispatch(struct nexus *n, int64_t now_ns, struct central_output *out) {
-    while (n->due_count > 0) {
-        uint32_t a = n->due[n->due_head];
-        if (!nexus_dispatch(n, now_ns, a, out))
-            return;
-        n->due_head = (n->due_head + 1) % n->accelerators;
-        n->due_count--;
-        n->accelerator[a].due = false;
-    }
-}
-
-static int64_t wake_ns(const struct nexus *n, int64_t now_ns) {
-    int64_t plan_ns = nexus_plan_wake_ns(n), look_ns = heap_empty(&n->wakes) ? TIME_NEVER : heap_top(&n->wakes).key;
-    if (n->due_count)
-        return now_ns;
-    return plan_ns < look_ns ? plan_ns : look_ns;
-}
-
-static void nexus_step(void *core, int64_t now_ns, const struct central_event *event, struct central_output *out) {
-    struct nexus *n = core;
-    out->refused = REQUEST_NONE;
-    out->action_count = 0;
-    if (!n->started) {
-        n->started = true;
-        nexus_plan_epoch(n, now_ns, out);
-    }
-    event_handle(n, now_ns, event, out);
     while (!heap_empty(&n->wakes) && heap_top(&n->wakes).key <= now_ns) {
         uint32_t a = heap_top(&n->wakes).item;
         heap_remove(&n->wakes, a);
         nexus_due(n, a);
     }
     nexus_plan_look(n, now_ns, out);
-    due_dispatch(n, now_ns, out);
+    /* batches of the accelerators to which something happened, until the output is full */
+    while (n->due_count > 0 && nexus_dispatch(n, now_ns, n->due[n->due_head], out)) {
+        n->accelerator[n->due[n->due_head]].due = false;
+        n->due_head = (n->due_head + 1) % n->accelerators;
+        n->due_count--;
+    }
     out->wake_ns = wake_ns(n, now_ns);
 }
 

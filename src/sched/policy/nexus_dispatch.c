@@ -158,13 +158,6 @@ static void late_refuse(struct nexus *n, int64_t now_ns, uint32_t a, int64_t nex
         heap_set(&n->wakes, a, next_ns);
 }
 
-static bool batches_dispatch(struct nexus *n, int64_t now_ns, uint32_t a, struct central_output *out) {
-    int64_t next_ns;
-    bool all = batches_send(n, now_ns, a, out, &next_ns);
-    late_refuse(n, now_ns, a, next_ns, out);
-    return all;
-}
-
 /* ---- loads, where memory is limited ---- */
 
 static bool in_flight(const struct nexus_accelerator *accelerator, uint32_t model) {
@@ -235,7 +228,10 @@ bool nexus_dispatch(struct nexus *n, int64_t now_ns, uint32_t a, struct central_
         return true;
     if (n->memory_bytes)
         loads_dispatch(n, now_ns, a, out);
-    return batches_dispatch(n, now_ns, a, out) && out->action_count < CENTRAL_ACTIONS_MAX;
+    int64_t next_ns;
+    bool all = batches_send(n, now_ns, a, out, &next_ns);
+    late_refuse(n, now_ns, a, next_ns, out);
+    return all && out->action_count < CENTRAL_ACTIONS_MAX;
 }
 
 /* ---- the ends of batches and loads ---- */
@@ -252,21 +248,18 @@ static void run_ended(int64_t now_ns, struct nexus_accelerator *accelerator) {
     }
 }
 
-static void load_ended(struct nexus *n, int64_t now_ns, const struct central_ended *ended) {
-    uint8_t *loaded = &n->loaded[(size_t)ended->accelerator * n->models + ended->model];
-    if (ended->kind != CENTRAL_LOAD || !ended->done || *loaded != NEXUS_LOADS)
-        return;
-    *loaded = NEXUS_LOADED;
-    uint32_t p = nexus_place_find(n, ended->model, ended->accelerator);
-    if (p != NEXUS_NONE && n->place[p].state == PLACE_LOADING)
-        nexus_place_ready(n, now_ns, p);
-}
-
 void nexus_ended(struct nexus *n, int64_t now_ns, const struct central_ended *ended) {
-    if (ended->kind == CENTRAL_RUN)
+    if (ended->kind == CENTRAL_RUN) {
         run_ended(now_ns, &n->accelerator[ended->accelerator]);
-    else
-        load_ended(n, now_ns, ended);
+    } else {
+        uint8_t *loaded = &n->loaded[(size_t)ended->accelerator * n->models + ended->model];
+        if (ended->kind == CENTRAL_LOAD && ended->done && *loaded == NEXUS_LOADS) {
+            *loaded = NEXUS_LOADED;
+            uint32_t p = nexus_place_find(n, ended->model, ended->accelerator);
+            if (p != NEXUS_NONE && n->place[p].state == PLACE_LOADING)
+                nexus_place_ready(n, now_ns, p);
+        }
+    }
     nexus_due(n, ended->accelerator);
 }
 

@@ -250,17 +250,6 @@ static void places_end(struct nexus *n, int64_t now_ns, struct central_output *o
     }
 }
 
-/* Sets how many accelerators the load needs: those that it would keep busy in full batches, and those that packing
- * takes on top of them. The number that packing takes jumps by whole accelerators; so, while the load hardly changes,
- * the mean of the last plans is used. */
-static void needed_set(struct nexus *n, double full, double packed) {
-    double more = packed - full, change = full - n->full;
-    bool steady = n->rates_known && change < STEADY_SHARE * n->full && -change < STEADY_SHARE * n->full;
-    n->packing = steady ? n->packing + PACKING_WEIGHT * (more - n->packing) : more;
-    n->full = n->rates_known ? full : 0;
-    n->needed = full + n->packing;
-}
-
 void nexus_plan_epoch(struct nexus *n, int64_t now_ns, struct central_output *out) {
     for (uint32_t p = 0; p < n->places_max; p++)
         n->place[p].planned = false;
@@ -282,9 +271,14 @@ void nexus_plan_epoch(struct nexus *n, int64_t now_ns, struct central_output *ou
         places_take(n, now_ns, t);
         packed += squishy_fit_needed(&n->fit[t], n->sessions, scale);
     }
-    needed_set(n, full, n->plan == NEXUS_OBLIVIOUS ? full : packed);
-    if (!n->rates_known)
-        n->needed = up;
+    /* The load needs the accelerators that it would keep busy in full batches, and those that packing takes on top of
+     * them. The latter jump by whole accelerators; so, while the load hardly changes, the mean of the last plans is
+     * used. */
+    double more = n->plan == NEXUS_OBLIVIOUS ? 0 : packed - full, change = full - n->full;
+    bool steady = n->rates_known && change < STEADY_SHARE * n->full && -change < STEADY_SHARE * n->full;
+    n->packing = steady ? n->packing + PACKING_WEIGHT * (more - n->packing) : more;
+    n->full = n->rates_known ? full : 0;
+    n->needed = n->rates_known ? full + n->packing : up;
     places_force(n, now_ns);
     places_end(n, now_ns, out);
     for (uint32_t a = 0; a < n->accelerators; a++)

@@ -13,14 +13,6 @@ uint32_t nexus_place_find(const struct nexus *n, uint32_t model, uint32_t accele
     return p;
 }
 
-/* The end of an accelerator's cycle. */
-static uint32_t *cycle_end(struct nexus *n, uint32_t accelerator) {
-    uint32_t *link = &n->accelerator[accelerator].places;
-    while (*link != NEXUS_NONE)
-        link = &n->place[*link].next_here;
-    return link;
-}
-
 static enum nexus_place_state state_first(const struct nexus *n, uint32_t model, uint32_t accelerator) {
     if (!n->memory_bytes)
         return PLACE_READY;
@@ -62,13 +54,16 @@ uint32_t nexus_place_add(struct nexus *n, int64_t now_ns, uint32_t model, uint32
     };
     deadline_queue_init(&place->queue);
     n->model[model].places = p;
-    *cycle_end(n, accelerator) = p;
+    uint32_t *end = &n->accelerator[accelerator].places; /* of the accelerator's cycle */
+    while (*end != NEXUS_NONE)
+        end = &n->place[*end].next_here;
+    *end = p;
     for (uint32_t f = 0; f < n->frontends; f++) /* each frontend begins at a random place */
         n->credit[f * n->places_max + p] = rng_uniform(&n->rng);
     return p;
 }
 
-static void unlink_place(struct nexus *n, uint32_t p) {
+void nexus_place_end(struct nexus *n, int64_t now_ns, uint32_t p, struct central_output *out) {
     struct nexus_place *place = &n->place[p];
     struct nexus_accelerator *accelerator = &n->accelerator[place->accelerator];
     uint32_t *link = &n->model[place->model].places;
@@ -81,13 +76,8 @@ static void unlink_place(struct nexus *n, uint32_t p) {
     *link = place->next_here;
     if (accelerator->turn == p)
         accelerator->turn = place->next_here;
-}
-
-void nexus_place_end(struct nexus *n, int64_t now_ns, uint32_t p, struct central_output *out) {
-    struct nexus_place *place = &n->place[p];
-    unlink_place(n, p);
     if (place->counted && (place->state == PLACE_WANTED || place->state == PLACE_LOADING))
-        waited(n, now_ns, place); /* in vain */
+        waited(n, now_ns, place); /* although it never became ready */
     n->moves.requests += place->queue.count;
     while (place->queue.count > 0)
         nexus_route(n, now_ns, place->model, deadline_queue_pop(&place->queue, n->pool->nodes), out);
@@ -102,18 +92,13 @@ static int state_rank(enum nexus_place_state state) {
     return state == PLACE_READY ? 0 : state == PLACE_RETIRING ? 1 : 2;
 }
 
-static int rank_used(const struct nexus *n, uint32_t model) {
-    int rank = 2;
-    for (uint32_t p = n->model[model].places; p != NEXUS_NONE; p = n->place[p].next_of_model)
-        rank = state_rank(n->place[p].state) < rank ? state_rank(n->place[p].state) : rank;
-    return rank;
-}
-
 static uint32_t place_next(struct nexus *n, uint32_t model) {
     double *credit = n->credit;
     if (n->frontends > 1)
         credit += rng_below(&n->rng, n->frontends) * n->places_max;
-    int rank = rank_used(n, model);
+    int rank = 2;
+    for (uint32_t p = n->model[model].places; p != NEXUS_NONE; p = n->place[p].next_of_model)
+        rank = state_rank(n->place[p].state) < rank ? state_rank(n->place[p].state) : rank;
     uint32_t best = NEXUS_NONE;
     double sum = 0;
     for (uint32_t p = n->model[model].places; p != NEXUS_NONE; p = n->place[p].next_of_model) {

@@ -23,35 +23,6 @@ static const struct {
     [KEY_START_DELAY] = {"start_delay_s", 0, 86400},
 };
 
-static void key_set(enum key key, double value, struct autoscale_config *config) {
-    switch (key) {
-    case KEY_MIN:
-        config->min = (uint32_t)value;
-        break;
-    case KEY_MAX:
-        config->max = (uint32_t)value;
-        break;
-    case KEY_HEADROOM:
-        config->headroom = value;
-        break;
-    case KEY_EVERY:
-        config->every_ns = (int64_t)(value * (double)NS_PER_S);
-        break;
-    case KEY_START_DELAY:
-        config->start_delay_ns = (int64_t)(value * (double)NS_PER_S);
-        break;
-    }
-}
-
-static int value_read(enum key key, const char *text, double *value, struct sy_error *err) {
-    int64_t whole;
-    if (key != KEY_MIN && key != KEY_MAX)
-        return options_read_double(text, keys[key].least, keys[key].most, value, err);
-    int rc = options_read_int(text, (int64_t)keys[key].least, (int64_t)keys[key].most, &whole, err);
-    *value = rc < 0 ? 0 : (double)whole;
-    return rc;
-}
-
 int autoscale_option_read(const char *text, struct autoscale_config *config, struct sy_error *err) {
     char copy[512], *rest = copy;
     if ((size_t)snprintf(copy, sizeof(copy), "%s", text) >= sizeof(copy))
@@ -59,7 +30,8 @@ int autoscale_option_read(const char *text, struct autoscale_config *config, str
     while (rest) {
         char *name = strsep(&rest, ","), *equals = strchr(name, '=');
         struct sy_error why;
-        double value;
+        double value = 0;
+        int64_t whole = 0;
         unsigned key = 0;
         if (!equals)
             return error_set(err, -EINVAL, "'%s': expected KEY=VALUE", name);
@@ -69,9 +41,29 @@ int autoscale_option_read(const char *text, struct autoscale_config *config, str
         if (key == ARRAY_COUNT(keys))
             return error_set(err, -EINVAL, "unknown key '%s': expected min, max, headroom, every_s or start_delay_s",
                              name);
-        if (value_read((enum key)key, equals + 1, &value, &why) < 0)
+        double least = keys[key].least, most = keys[key].most;
+        int rc = key == KEY_MIN || key == KEY_MAX
+                     ? options_read_int(equals + 1, (int64_t)least, (int64_t)most, &whole, &why)
+                     : options_read_double(equals + 1, least, most, &value, &why);
+        if (rc < 0)
             return error_set(err, -EINVAL, "%s: %s", name, why.text);
-        key_set((enum key)key, value, config);
+        switch (key) {
+        case KEY_MIN:
+            config->min = (uint32_t)whole;
+            break;
+        case KEY_MAX:
+            config->max = (uint32_t)whole;
+            break;
+        case KEY_HEADROOM:
+            config->headroom = value;
+            break;
+        case KEY_EVERY:
+            config->every_ns = (int64_t)(value * (double)NS_PER_S);
+            break;
+        case KEY_START_DELAY:
+            config->start_delay_ns = (int64_t)(value * (double)NS_PER_S);
+            break;
+        }
     }
     if (config->min > config->max)
         return error_set(err, -EINVAL, "min %u is more than max %u", config->min, config->max);

@@ -103,17 +103,6 @@ static int token_make(struct isolated *d, struct sy_error *err) {
     return 0;
 }
 
-static int running_make(struct isolated *d, uint32_t n, struct sy_error *err) {
-    int fd = visible_create(sizeof(struct running));
-    d->backends[n].running_fd = fd < 0 ? -1 : fd;
-    d->running[n] = fd < 0 ? NULL : visible_map(fd, sizeof(struct running));
-    if (!d->running[n])
-        return error_set(err, fd < 0 ? fd : -ENOMEM, "no memory to share with the backends");
-    d->running[n]->parent = (uint32_t)getpid();
-    atomic_init(&d->running[n]->state, RUNNING_STARTS);
-    return 0;
-}
-
 static void isolated_free(struct isolated *d) {
     for (uint32_t n = 0; d->backends && d->running && n < d->count; n++) {
         if (d->running[n])
@@ -154,7 +143,14 @@ int isolated_create(struct isolated **isolated, const struct isolated_config *co
             d->backends[n].group = &config->groups[g];
             d->backends[n].device = i;
             d->types[n] = config->groups[g].type;
-            rc = running_make(d, n, err);
+            int fd = visible_create(sizeof(struct running));
+            d->backends[n].running_fd = fd < 0 ? -1 : fd;
+            d->running[n] = fd < 0 ? NULL : visible_map(fd, sizeof(struct running));
+            if (d->running[n]) {
+                d->running[n]->parent = (uint32_t)getpid();
+                atomic_init(&d->running[n]->state, RUNNING_STARTS);
+            } else
+                rc = error_set(err, fd < 0 ? fd : -ENOMEM, "no memory to share with the backends");
         }
     rc = rc < 0 ? rc : token_make(d, err);
     if (rc < 0) {
@@ -284,39 +280,34 @@ static void backend_start(struct isolated *d, uint32_t n) {
 
 /* ---- watching ---- */
 
-/* Backend n has ended. It is started again at once if it had joined, else later, since it may end again and again. */
-static void backend_ended(struct isolated *d, uint32_t n, int status, int64_t now_ns) {
-    struct isolated_backend *b = &d->backends[n];
-    uint64_t incarnation = atomic_load_explicit(&d->running[n]->incarnation, memory_order_relaxed);
-    atomic_store_explicit(&d->running[n]->state, RUNNING_STARTS, memory_order_relaxed); /* nobody else writes it now */
-    bool joined = incarnation != b->joined;
-    b->pid = 0;
-    b->joined = incarnation;
-    b->later_ns = joined ? 0 : b->later_ns ? 2 * b->later_ns : AGAIN_NS;
-    b->later_ns = b->later_ns < AGAIN_MOST ? b->later_ns : AGAIN_MOST;
-    b->again_ns = now_ns + b->later_ns;
-    if (WIFEXITED(status) && incarnation == 0) {
-        atomic_store_explicit(&d->failed, true, memory_order_relaxed); /* a lone flag */
-        return;
-    }
-    if (WIFSIGNALED(status))
-        log_error("backend ended; it is started again",
-                  "accelerator=%u requests=%u reason=\"killed by signal %d (%s)\"", n,
-                  atomic_load_explicit(&d->running[n]->count, memory_order_relaxed), WTERMSIG(status),
-                  strsignal(WTERMSIG(status)));
-    else
-        log_error("backend ended; it is started again", "accelerator=%u reason=\"ended with exit status %d\"", n,
-                  WEXITSTATUS(status));
-}
-
-/* Starts the backends that have not been started, or have ended. Returns the time of the next look. */
+/* Starts the backends that have not been started, or have ended: at once those that had joined, the others later, since
+ * they may end again and again. Returns the time of the next look. */
 static int64_t backends_look(struct isolated *d, int64_t now_ns) {
     int64_t until_ns = now_ns + LOOK_NS;
     for (uint32_t n = 0; n < d->count; n++) {
         struct isolated_backend *b = &d->backends[n];
         int status;
-        if (b->pid > 0 && waitpid(b->pid, &status, WNOHANG) == b->pid)
-            backend_ended(d, n, status, now_ns);
+        if (b->pid > 0 && waitpid(b->pid, &status, WNOHANG) == b->pid) {
+            atomic_store_explicit(&d->running[n]->state, RUNNING_STARTS,
+                                  memory_order_relaxed); /* nobody else writes it now */
+            uint64_t incarnation = atomic_load_explicit(&d->running[n]->incarnation, memory_order_relaxed);
+            bool joined = incarnation != b->joined;
+            b->pid = 0;
+            b->joined = incarnation;
+            b->later_ns = joined ? 0 : b->later_ns ? 2 * b->later_ns : AGAIN_NS;
+            b->later_ns = b->later_ns < AGAIN_MOST ? b->later_ns : AGAIN_MOST;
+            b->again_ns = now_ns + b->later_ns;
+            if (WIFEXITED(status) && incarnation == 0)
+                atomic_store_explicit(&d->failed, true, memory_order_relaxed); /* a lone flag */
+            else if (WIFSIGNALED(status))
+                log_error("backend ended; it is started again",
+                          "accelerator=%u requests=%u reason=\"killed by signal %d (%s)\"", n,
+                          atomic_load_explicit(&d->running[n]->count, memory_order_relaxed), WTERMSIG(status),
+                          strsignal(WTERMSIG(status)));
+            else
+                log_error("backend ended; it is started again", "accelerator=%u reason=\"ended with exit status %d\"",
+                          n, WEXITSTATUS(status));
+        }
         bool drained = atomic_load_explicit(&d->running[n]->drained, memory_order_relaxed); /* a lone flag */
         if (b->pid == 0 && now_ns >= b->again_ns)
             backend_start(d, n); /* it looks at its orders once it can take ISOLATED_LOOK */

@@ -70,22 +70,6 @@ static int value_read(const struct option_row *row, const char *text, void *sett
     }
 }
 
-static const struct option_row *row_find(const struct option_row *rows, const char *name, size_t length) {
-    for (const struct option_row *row = rows; row->kind != OPTION_KIND_END; row++)
-        if (row->kind != OPTION_KIND_HEADING && strlen(row->name) == length && memcmp(row->name, name, length) == 0)
-            return row;
-    return NULL;
-}
-
-static int args_check(const struct options *options, int count, char **argv, struct sy_error *err) {
-    const char *name = options->args_name ? options->args_name : "argument";
-    if (count < options->args_min)
-        return error_set(err, -EINVAL, "%s is missing", name);
-    if (options->args_max >= 0 && count > options->args_max)
-        return error_set(err, -EINVAL, "unexpected argument '%s'", argv[options->args_max + 1]);
-    return 0;
-}
-
 int options_read(const struct options *options, int argc, char **argv, void *settings, int *args_count,
                  struct sy_error *err) {
     int count = 0;
@@ -102,8 +86,11 @@ int options_read(const struct options *options, int argc, char **argv, void *set
         }
         const char *name = text + 2;
         size_t length = strcspn(name, "=");
-        const struct option_row *row = text[1] == '-' ? row_find(options->rows, name, length) : NULL;
-        if (!row)
+        const struct option_row *row = options->rows;
+        while (row->kind != OPTION_KIND_END && (row->kind == OPTION_KIND_HEADING || strlen(row->name) != length ||
+                                                memcmp(row->name, name, length) != 0))
+            row++;
+        if (text[1] != '-' || row->kind == OPTION_KIND_END)
             return error_set(err, -EINVAL, "unknown option '%.*s'", (int)strcspn(text, "="), text);
         const char *value = name[length] == '=' ? name + length + 1 : NULL;
         if (row->kind == OPTION_KIND_FLAG) {
@@ -123,7 +110,11 @@ int options_read(const struct options *options, int argc, char **argv, void *set
             return error_set(err, rc, "--%s: %.400s", row->name, why.text);
     }
     *args_count = count;
-    return args_check(options, count, argv, err);
+    if (count < options->args_min)
+        return error_set(err, -EINVAL, "%s is missing", options->args_name ? options->args_name : "argument");
+    if (options->args_max >= 0 && count > options->args_max)
+        return error_set(err, -EINVAL, "unexpected argument '%s'", argv[options->args_max + 1]);
+    return 0;
 }
 
 /* Composes "help (default: value)"; without a default only the help. */

@@ -78,11 +78,6 @@ static void progress_show(void *context, const struct profile_progress *progress
             step);
 }
 
-static void progress_clear(void) {
-    if (isatty(STDERR_FILENO))
-        fputs("\r\033[K", stderr);
-}
-
 /* The table. */
 
 static void bytes_format(char *text, size_t size, uint64_t bytes) {
@@ -209,7 +204,8 @@ static int rows_fill(struct row *table, uint32_t count, const struct profile_opt
         if (atomic_load_explicit(&row->model->state, memory_order_relaxed) == MODEL_LOADING) /* one thread */
             if (profile_prepare(row->model, how, &progress, &row->record, &row->profile, &row->measured) == -EINTR)
                 return -EINTR;
-        progress_clear();
+        if (how->progress)
+            fputs("\r\033[K", stderr);
         failed += !row->profile;
         if (!json) {
             row_print(row);
@@ -217,12 +213,6 @@ static int rows_fill(struct row *table, uint32_t count, const struct profile_opt
         }
     }
     return failed;
-}
-
-static int last_core(void) {
-    cpu_set_t allowed;
-    thread_cores_allowed(&allowed);
-    return CPU_COUNT(&allowed) ? thread_core_nth(&allowed, (unsigned)CPU_COUNT(&allowed) - 1) : -1;
 }
 
 static int profile_run(int argc, char **argv) {
@@ -236,9 +226,12 @@ static int profile_run(int argc, char **argv) {
     struct served_model *models;
     uint32_t count;
     char provider[16];
+    cpu_set_t allowed;
+    thread_cores_allowed(&allowed);
+    int last_core = CPU_COUNT(&allowed) ? thread_core_nth(&allowed, (unsigned)CPU_COUNT(&allowed) - 1) : -1;
     struct profile_options how = {.engine = engine_find("onnxruntime"),
                                   .provider = provider,
-                                  .core = s.core >= 0 ? (int)s.core : last_core(),
+                                  .core = s.core >= 0 ? (int)s.core : last_core,
                                   .cache_dir = s.cache_dir,
                                   .batch_max = s.batch_max > 0 ? (uint32_t)s.batch_max : 0,
                                   .force = s.force,

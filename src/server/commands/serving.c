@@ -118,13 +118,6 @@ struct serve_plan {
     const char *schedulers[UPLINK_ADDRESSES_MAX]; /* schedulers of --join, or of --peers */
 };
 
-static int default_accelerators(struct serve_plan *plan) {
-    uint32_t cores = machine_cores();
-    plan->groups[0] =
-        (struct accelerator_group){.kind = ACCELERATOR_CPU, .count = cores > 1 ? cores - 1 : 1, .type = "cpu"};
-    return 1;
-}
-
 /* Chooses the cores that executors are pinned to: the given ones or, if there are CPU accelerators, the last ones that
  * the process may use. */
 static int choose_cores(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
@@ -159,8 +152,10 @@ static int check_parts(const struct serve_settings *s, uint32_t accelerators, co
 /* Plans the models. Options are checked first, since models may have to be profiled. */
 static int plan_repositories(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
     struct sy_error why;
-    int found = s->accelerators ? accelerators_parse(s->accelerators, plan->groups, ACCELERATOR_TYPES_MAX, &why)
-                                : default_accelerators(plan);
+    uint32_t cores = machine_cores();
+    plan->groups[0] = /* by default */
+        (struct accelerator_group){.kind = ACCELERATOR_CPU, .count = cores > 1 ? cores - 1 : 1, .type = "cpu"};
+    int found = s->accelerators ? accelerators_parse(s->accelerators, plan->groups, ACCELERATOR_TYPES_MAX, &why) : 1;
     if (found < 0)
         return error_set(err, found, "--accelerators: %s", why.text);
     plan->group_count = (uint32_t)found;
@@ -232,13 +227,6 @@ static int plan_autoscale(const struct serve_settings *s, struct serve_plan *pla
     return rc < 0 ? error_set(err, rc, "--autoscale: %s", why.text) : 0;
 }
 
-static int plan_name(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
-    plan->config.name = s->server_name;
-    if (!s->server_name || (*s->server_name && utf8_is_valid(s->server_name)))
-        return 0;
-    return error_set(err, -EINVAL, "--server-name: expected a name, in UTF-8");
-}
-
 static int plan_security(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
     if (!s->tls_cert != !s->tls_key)
         return error_set(err, -EINVAL, "--tls-cert and --tls-key go together");
@@ -287,28 +275,12 @@ static int check_source(const struct serve_settings *s, struct sy_error *err) {
     return 0;
 }
 
-static int plan_policy(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
-    struct sy_error why;
-    int rc = policy_read(s->policy ? s->policy : policy_deferred.name, &plan->config.policy,
-                         &plan->config.policy_options, &why);
-    if (rc < 0)
-        return error_set(err, rc, "--policy: %s", why.text);
-    return 0;
-}
-
 static int check_decisions(const struct serve_settings *s, const struct serve_plan *plan, struct sy_error *err) {
     const struct policy_ops *policy = plan->config.policy;
     return !s->decisions || !policy->central
                ? 0
                : error_set(err, -EINVAL, "--record-decisions: %s is a scheduler of its own, which is not logged",
                            policy->name);
-}
-
-/* Makes empty places for models that the cluster brings. */
-static int plan_places(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
-    plan->deployment.model_count = (uint32_t)s->max_models + CONTROL_SPARE;
-    plan->deployment.models = calloc(plan->deployment.model_count, sizeof(*plan->deployment.models));
-    return plan->deployment.models ? 0 : error_set(err, -ENOMEM, "no memory for the places of the models");
 }
 
 /* Reads HOST:PORT of --listen. */
@@ -355,15 +327,6 @@ static int plan_join(const struct serve_settings *s, struct serve_plan *plan, st
     return plan_list(s->join, "join", plan, &plan->cluster.scheduler_count, err);
 }
 
-/* A scheduler that is listed twice would stand by for itself. */
-static int check_peers(const struct serve_plan *plan, struct sy_error *err) {
-    for (uint32_t i = 0; i < plan->cluster.peer_count; i++)
-        for (uint32_t k = 0; k < i; k++)
-            if (strcasecmp(plan->schedulers[i], plan->schedulers[k]) == 0)
-                return error_set(err, -EINVAL, "--peers: '%s' is listed twice", plan->schedulers[i]);
-    return 0;
-}
-
 /* Reads the schedulers of --peers, and finds this one among them. */
 static int plan_peers(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
     const char *own = s->advertise ? s->advertise : s->listen;
@@ -372,9 +335,10 @@ static int plan_peers(const struct serve_settings *s, struct serve_plan *plan, s
         return rc;
     if (plan->cluster.peer_count > ELECTION_PEERS_MAX)
         return error_set(err, -EINVAL, "--peers: more than %d schedulers", ELECTION_PEERS_MAX);
-    rc = check_peers(plan, err);
-    if (rc < 0)
-        return rc;
+    for (uint32_t i = 0; i < plan->cluster.peer_count; i++) /* a scheduler listed twice would stand by for itself */
+        for (uint32_t k = 0; k < i; k++)
+            if (strcasecmp(plan->schedulers[i], plan->schedulers[k]) == 0)
+                return error_set(err, -EINVAL, "--peers: '%s' is listed twice", plan->schedulers[i]);
     plan->cluster.peers = plan->schedulers;
     while (plan->cluster.rank < plan->cluster.peer_count && strcmp(plan->schedulers[plan->cluster.rank], own) != 0)
         plan->cluster.rank++;
@@ -471,20 +435,33 @@ static int plan_cluster(const struct serve_settings *s, enum wiring_link role, s
 
 static int make_plan(const struct serve_settings *s, enum wiring_link role, struct serve_plan *plan,
                      struct sy_error *err) {
+    struct server_config *c = &plan->config;
+    struct sy_error why;
     bool runs = role == LINK_NONE || role == LINK_BACKEND;
     int rc = runs ? check_source(s, err) : 0;
     engine_run_memory_set((uint64_t)s->run_memory_mib << 20);
-    if (rc < 0 || (rc = plan_policy(s, plan, err)) < 0 || (rc = plan_name(s, plan, err)) < 0 ||
-        (rc = plan_security(s, plan, err)) < 0 || (rc = plan_autoscale(s, plan, err)) < 0 ||
+    if (rc < 0)
+        return rc;
+    rc = policy_read(s->policy ? s->policy : policy_deferred.name, &c->policy, &c->policy_options, &why);
+    if (rc < 0)
+        return error_set(err, rc, "--policy: %s", why.text);
+    c->name = s->server_name;
+    if (c->name && !(*c->name && utf8_is_valid(c->name)))
+        return error_set(err, -EINVAL, "--server-name: expected a name, in UTF-8");
+    if ((rc = plan_security(s, plan, err)) < 0 || (rc = plan_autoscale(s, plan, err)) < 0 ||
         (rc = check_decisions(s, plan, err)) < 0 || (role != LINK_NONE && (rc = plan_cluster(s, role, plan, err)) < 0))
         return rc;
-    rc = !runs         ? plan_places(s, plan, err)
-         : s->scenario ? plan_scenario(s, plan, err)
-                       : plan_repositories(s, plan, err);
+    if (runs) {
+        rc = s->scenario ? plan_scenario(s, plan, err) : plan_repositories(s, plan, err);
+    } else { /* empty places for models that the cluster brings */
+        plan->deployment.model_count = (uint32_t)s->max_models + CONTROL_SPARE;
+        plan->deployment.models = calloc(plan->deployment.model_count, sizeof(*plan->deployment.models));
+        if (!plan->deployment.models)
+            return error_set(err, -ENOMEM, "no memory for the places of the models");
+    }
     /* Plans autoscaling and checks options again, since the scenario may have a policy and autoscale settings. */
     if (rc < 0 || (rc = plan_autoscale(s, plan, err)) < 0 || (rc = check_decisions(s, plan, err)) < 0)
         return rc;
-    struct server_config *c = &plan->config;
     c->auth = plan->auth;
     c->auth_health = s->auth_health;
     c->auth_metrics = s->auth_metrics;
@@ -560,20 +537,6 @@ static void say_role_ready(struct server *server, enum wiring_link role) {
         log_info("ready", "metrics_port=%d", ports.metrics);
 }
 
-/* Reads again the files that may change while it serves. If a new file cannot be used, the values of the old one stay.
- */
-static void reload(const struct serve_plan *plan) {
-    struct sy_error err;
-    if (plan->config.tls && tls_reload(plan->config.tls, &err) < 0)
-        log_error("certificates stay as they were", "reason=\"%s\"", err.text);
-    if (plan->cluster_tls && tls_reload(plan->cluster_tls, &err) < 0)
-        log_error("the cluster's certificates stay as they were", "reason=\"%s\"", err.text);
-    if (plan->cluster_auth && auth_reload(plan->cluster_auth, &err) < 0)
-        log_error("the cluster's tokens stay as they were", "reason=\"%s\"", err.text);
-    if (plan->auth && auth_reload(plan->auth, &err) < 0)
-        log_error("tokens stay as they were", "reason=\"%s\"", err.text);
-}
-
 static void say_stopping(int signal_number) {
     log_info("stopping", "signal=%s",
              signal_number == SIGTERM  ? "SIGTERM"
@@ -610,12 +573,21 @@ static void wait_for_signal(struct server *server, const struct serve_plan *plan
     struct server *scheduler = plan->config.scheduler ? plan->config.scheduler : server;
     const int64_t every_ns = OUTAGES_EVERY_S * NS_PER_S;
     int64_t next_ns = clock_now_ns() + every_ns;
+    struct sy_error err;
     int signal_number;
 
     while ((signal_number = signal_until(signals, next_ns)) < 0 || signal_number == SIGHUP ||
            signal_number == ISOLATED_LOOK) {
-        if (signal_number == SIGHUP)
-            reload(plan);
+        if (signal_number == SIGHUP) { /* files may have changed; those that cannot be used change nothing */
+            if (plan->config.tls && tls_reload(plan->config.tls, &err) < 0)
+                log_error("certificates stay as they were", "reason=\"%s\"", err.text);
+            if (plan->cluster_tls && tls_reload(plan->cluster_tls, &err) < 0)
+                log_error("the cluster's certificates stay as they were", "reason=\"%s\"", err.text);
+            if (plan->cluster_auth && auth_reload(plan->cluster_auth, &err) < 0)
+                log_error("the cluster's tokens stay as they were", "reason=\"%s\"", err.text);
+            if (plan->auth && auth_reload(plan->auth, &err) < 0)
+                log_error("tokens stay as they were", "reason=\"%s\"", err.text);
+        }
         server_obey_parent(server);
         next_ns = time_due_again(next_ns, every_ns, clock_now_ns());
         server_watch(server);
@@ -769,9 +741,13 @@ static void isolation_free(struct isolation *i) {
  * children. */
 static int isolation_plan(struct isolation *i, const struct serve_settings *settings, struct sy_error *err) {
     struct serve_settings *backend = &i->settings[0], *scheduler = &i->settings[1];
-    int rc = check_isolate(settings, err);
-    if (rc < 0)
-        return rc;
+    const char *with = settings->scenario              ? "--scenario"
+                       : settings->share_prefixes      ? "--share-prefixes on"
+                       : settings->accelerator_control ? "--accelerator-control"
+                                                       : NULL;
+    int rc;
+    if (with)
+        return error_set(err, -EINVAL, "--isolate does not go with %s", with);
     *backend = *settings;
     backend->join = "127.0.0.1:1"; /* the port is not known yet */
     backend->heartbeat_ms = ISOLATED_BEAT_MS;

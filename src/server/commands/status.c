@@ -216,13 +216,6 @@ static void write_aside(struct table *t, const json_t *members) {
     }
 }
 
-static bool has_aside(const json_t *members) {
-    size_t count = 0;
-    for (size_t i = 0; i < json_array_size(members); i++)
-        count += json_array_size(json_object_get(json_array_get(members, i), "aside"));
-    return count > 0;
-}
-
 static int status_run(int argc, char **argv) {
     struct status_settings settings = {.visitor = {.timeout_s = 5}};
     int arguments, status = options_parse(&options, argc, argv, &settings, &arguments);
@@ -236,14 +229,18 @@ static int status_run(int argc, char **argv) {
         json_dumpf(answer, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
         putchar('\n');
     } else {
+        const json_t *members = json_object_get(answer, "members");
+        size_t aside = 0;
+        for (size_t i = 0; i < json_array_size(members); i++)
+            aside += json_array_size(json_object_get(json_array_get(members, i), "aside"));
         table_print(write_scheduler, json_object_get(answer, "scheduler"));
         putchar('\n');
-        table_print(write_members, json_object_get(answer, "members"));
+        table_print(write_members, members);
         putchar('\n');
         table_print(write_models, json_object_get(answer, "models"));
-        if (has_aside(json_object_get(answer, "members"))) {
+        if (aside > 0) {
             putchar('\n');
-            table_print(write_aside, json_object_get(answer, "members"));
+            table_print(write_aside, members);
         }
     }
     json_decref(answer);

@@ -14,37 +14,14 @@
 #include "server/commands/cli.h"
 #include "server/commands/cluster_tls.h"
 
-static int token_read(const char *path, char *token, size_t room, struct sy_error *err) {
-    struct auth *auth;
-    *token = '\0';
-    int rc = path ? auth_create(&auth, path, err) : 0;
-    if (rc < 0 || !path)
-        return rc;
-    auth_first(auth, token, room);
-    auth_destroy(auth);
-    return 0;
-}
-
 /* Whether no other scheduler needs to be asked: the answer is of the scheduler that leads, or about a member. */
 static bool leads(const json_t *answer) {
     const json_t *scheduler = json_object_get(answer, "scheduler");
     return answer && (!scheduler || json_is_true(json_object_get(scheduler, "leads")));
 }
 
-/* Keeps an answer, unless there is one and the new one is no better. */
-static void keep(json_t **answer, char *reply) {
-    json_t *json = json_loads(reply, 0, NULL);
-    free(reply);
-    if (*answer && !leads(json)) {
-        json_decref(json);
-        return;
-    }
-    json_decref(*answer);
-    *answer = json;
-}
-
-/* Asks all schedulers that a name stands for, until the one that leads has answered. Returns 0, or the -errno of the
- * last one with its sentence. */
+/* Asks all schedulers that a name stands for, until the one that leads has answered. `answer` becomes the first answer,
+ * or that of the one that leads. Returns 0, or the -errno of the last scheduler asked with its sentence. */
 static int name_ask(const struct visitor_settings *settings, const char *name, struct tls *tls, const char *token,
                     enum frame_kind kind, const char *text, json_t **answer, struct sy_error *err) {
     struct name_address found[NAME_ADDRESSES_MAX];
@@ -57,39 +34,47 @@ static int name_ask(const struct visitor_settings *settings, const char *name, s
                               .token = token,
                               .timeout_ns = (int64_t)(settings->timeout_s * (double)NS_PER_S)};
         rc = visit_ask(&visit, kind, text, &reply, err);
-        if (rc == 0)
-            keep(answer, reply);
+        if (rc < 0)
+            continue;
+        json_t *json = json_loads(reply, 0, NULL);
+        free(reply);
+        if (*answer && !leads(json)) {
+            json_decref(json);
+        } else {
+            json_decref(*answer);
+            *answer = json;
+        }
     }
     return rc;
 }
 
-/* Asks the registry of --registry for the scheduler that leads. */
-static int registry_ask(const struct visitor_settings *settings, char leader[REGISTRY_ADDRESS_MAX + 1],
-                        struct sy_error *err) {
-    struct registry_place place;
-    struct sy_error why;
-    log_set_level(LOG_ERROR); /* a single line, visitor_ask()'s, says what is wrong */
-    int rc = registry_place_parse(settings->registry, &place, &why);
-    return rc < 0 ? error_set(err, rc, "--registry: %s", why.text)
-                  : visit_leader(&place, (int64_t)(settings->timeout_s * (double)NS_PER_S), leader, err);
-}
-
 int visitor_ask(const char *command, const struct visitor_settings *settings, enum frame_kind kind, const char *text,
                 json_t **answer) {
-    char join[4096], leader[REGISTRY_ADDRESS_MAX + 1], token[HELLO_TOKEN_MAX];
+    char join[4096], leader[REGISTRY_ADDRESS_MAX + 1], token[HELLO_TOKEN_MAX] = "";
     const char *list = settings->registry ? leader : settings->join;
+    struct registry_place place;
+    struct auth *auth;
     struct tls *tls = NULL;
     uint32_t count = 0;
-    struct sy_error err;
+    struct sy_error err, why;
+    int rc = 0;
 
     if (!settings->join == !settings->registry)
         return cli_usage_error(command, "give either --join HOST:PORT or --registry URL: which cluster to ask");
     *answer = NULL;
-    log_set_level(LOG_WARN); /* what certificates are for is no news here */
-    int rc = settings->registry ? registry_ask(settings, leader, &err) : 0;
+    log_set_level(LOG_WARN);      /* what certificates are for is no news here */
+    if (settings->registry) {     /* which knows the scheduler that leads */
+        log_set_level(LOG_ERROR); /* a single line, the one below, says what is wrong */
+        rc = registry_place_parse(settings->registry, &place, &why);
+        rc = rc < 0 ? error_set(&err, rc, "--registry: %s", why.text)
+                    : visit_leader(&place, (int64_t)(settings->timeout_s * (double)NS_PER_S), leader, &err);
+    }
     if (rc == 0 && strlen(list) >= sizeof(join))
         return cli_usage_error(command, "--join: too long");
-    rc = rc < 0 ? rc : token_read(settings->cluster_token_file, token, sizeof(token), &err);
+    if (rc == 0 && settings->cluster_token_file && (rc = auth_create(&auth, settings->cluster_token_file, &err)) == 0) {
+        auth_first(auth, token, sizeof(token));
+        auth_destroy(auth);
+    }
     rc = rc < 0 ? rc
                 : cluster_tls_create(&tls, settings->cluster_cert, settings->cluster_key, settings->cluster_ca, &err);
     snprintf(join, sizeof(join), "%s", rc < 0 ? "" : list);

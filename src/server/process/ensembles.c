@@ -458,7 +458,7 @@ static void divide_anew(struct plan *plan, const struct ensemble_world *world, c
 static void plans_tidy(struct plan *plan, uint64_t published) {
     for (struct plan **at = &plan->earlier, *old; (old = *at);) {
         if (published < old->replaced + 2 ||
-            atomic_load_explicit(&old->shared.runs, memory_order_acquire)) { /* with ensemble_run_free() */
+            atomic_load_explicit(&old->shared.runs, memory_order_acquire)) { /* with run_free() in ensemble_run.c */
             at = &old->earlier;
             continue;
         }

@@ -121,13 +121,6 @@ static void render_histogram(const struct rendering *r, const char *name, const 
     }
 }
 
-static bool any_prepared(const struct rendering *r) {
-    for (const uint32_t *m = r->models->listed; m < r->models->listed + r->models->count; m++)
-        if (r->models->models[*m].prepared)
-            return true;
-    return false;
-}
-
 static void prepare_count(const struct model_infer_counters *m, const int64_t *edges_ns, uint32_t n, uint64_t *counts) {
     for (uint32_t i = 0; i < n; i++)
         counts[i] += histogram_count_until(&m->prepare_ns, edges_ns[i]);
@@ -136,7 +129,10 @@ static void prepare_count(const struct model_infer_counters *m, const int64_t *e
 /* Of models that prepare their inputs (front/request/preparation.h). */
 static void render_preparations(const struct rendering *r) {
     static const char *const names[PREPARATION_ENDS] = {"done", "bad", "failed", "late"};
-    if (!any_prepared(r))
+    bool any = false;
+    for (uint32_t i = 0; i < r->models->count && !any; i++)
+        any = r->models->models[r->models->listed[i]].prepared;
+    if (!any)
         return;
     metric_heading(
         r->out, "symphony_preparations_total", "counter",

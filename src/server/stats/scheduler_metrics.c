@@ -32,14 +32,6 @@ static uint32_t queued(const struct scheduler_counters *s, uint32_t model) {
     return atomic_load_explicit(&rings->queued[number], memory_order_relaxed); /* a gauge */
 }
 
-static int64_t gather_ns(const struct scheduler_counters *s, uint32_t model) {
-    int64_t ctrl_ns, data_ns;
-    uint32_t number;
-    const struct thread_rings *rings = rings_of(s, model, &number);
-    rings_delays(rings, number, &ctrl_ns, &data_ns);
-    return data_ns;
-}
-
 static void seconds_row(struct text *out, const char *name, const struct scheduled_model *model, int64_t ns) {
     text_printf(out, "%s{%s} %.9g\n", name, model->labels.text, (double)ns / 1e9);
 }
@@ -61,8 +53,13 @@ static void render_expected(const struct scheduler_counters *s, const struct sch
             atomic_load_explicit(&counters_of(s, m->place)->latency_one_ns, memory_order_relaxed)); /* a gauge */
     metric_heading(out, gather, "gauge",
                    "95th percentile of gathering an item's inputs into a batch, as the scheduler allows for it.");
-    for (const struct scheduled_model *m = models; m < end; m++)
-        seconds_row(out, gather, m, gather_ns(s, m->place));
+    for (const struct scheduled_model *m = models; m < end; m++) {
+        int64_t ctrl_ns, data_ns;
+        uint32_t number;
+        const struct thread_rings *rings = rings_of(s, m->place, &number);
+        rings_delays(rings, number, &ctrl_ns, &data_ns);
+        seconds_row(out, gather, m, data_ns);
+    }
 }
 
 /* Writes the rank thread of each model, and moves of the model; nothing with a single rank thread. */

@@ -4,6 +4,7 @@
 #include "server/stats/triton_metrics.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 
 #include "core/util/container.h"
 #include "core/util/time.h"
@@ -15,7 +16,7 @@ static void row(struct text *out, const char *name, const struct served_model *m
 }
 
 /* `batches`: whether this process counts batches. */
-static void render_sums(const struct statistics_source *source, bool batches, const struct model_index *listed,
+static void render_sums(const struct model_statistics *statistics, bool batches, const struct model_index *listed,
                         struct text *out) {
     static const struct {
         const char *name, *help;
@@ -34,53 +35,44 @@ static void render_sums(const struct statistics_source *source, bool batches, co
         {"nv_inference_compute_output_duration_us", "From the end of a run to the answer.",
          offsetof(struct model_statistics, reply_ns), NS_PER_US},
     };
-    struct model_statistics statistics;
 
     for (unsigned k = 0; k < ARRAY_COUNT(sums); k++) {
         if (!batches && sums[k].offset == offsetof(struct model_statistics, batches))
             continue;
         metric_heading(out, sums[k].name, "counter", sums[k].help);
-        for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++) {
-            source->read(source->context, *i, &statistics);
-            const uint64_t *sum = (const void *)((const char *)&statistics + sums[k].offset);
-            row(out, sums[k].name, &listed->models[*i], "", *sum / sums[k].unit);
+        for (uint32_t i = 0; i < listed->count; i++) {
+            const uint64_t *sum = (const void *)((const char *)&statistics[i] + sums[k].offset);
+            row(out, sums[k].name, &listed->models[listed->listed[i]], "", *sum / sums[k].unit);
         }
-    }
-}
-
-/* Triton's fourth reason, OTHER, has no row, since there is no other failure. Mistakes of clients do not count, as with
- * Triton 2.51. */
-static void render_failures(const struct statistics_source *source, const struct model_index *listed,
-                            struct text *out) {
-    static const char name[] = "nv_inference_request_failure";
-    struct model_statistics statistics;
-
-    metric_heading(out, name, "counter", "Requests refused, cancelled or failed.");
-    for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++) {
-        const struct served_model *model = &listed->models[*i];
-        source->read(source->context, *i, &statistics);
-        row(out, name, model, ",reason=\"REJECTED\"", statistics.refused);
-        row(out, name, model, ",reason=\"CANCELED\"", statistics.cancelled);
-        row(out, name, model, ",reason=\"BACKEND\"", statistics.failed);
     }
 }
 
 void triton_metrics_render(const struct statistics_source *source, bool scheduled, const struct model_index *listed,
                            struct text *out) {
-    static const char input[] = "nv_inference_compute_input_duration_us",
+    static const char failed[] = "nv_inference_request_failure", input[] = "nv_inference_compute_input_duration_us",
                       pending[] = "nv_inference_pending_request_count";
+    struct model_statistics *statistics = malloc((listed->count + 1) * sizeof(*statistics));
 
-    render_sums(source, scheduled, listed, out);
-    render_failures(source, listed, out);
-    metric_heading(out, input, "counter", "0: inputs are gathered before the run, which counts as queueing.");
-    for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++)
-        row(out, input, &listed->models[*i], "", 0);
-    if (!scheduled)
-        return;
-    metric_heading(out, pending, "gauge", "Requests that wait in the scheduler.");
-    for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++) {
-        struct model_statistics statistics;
-        source->read(source->context, *i, &statistics);
-        row(out, pending, &listed->models[*i], "", statistics.waiting);
+    if (!statistics)
+        return; /* the page is shorter */
+    for (uint32_t i = 0; i < listed->count; i++)
+        source->read(source->context, listed->listed[i], &statistics[i]);
+    render_sums(statistics, scheduled, listed, out);
+    /* Triton's fourth reason, OTHER, has no row, since there is no other failure. Mistakes of clients do not count, as
+     * with Triton 2.51. */
+    metric_heading(out, failed, "counter", "Requests refused, cancelled or failed.");
+    for (uint32_t i = 0; i < listed->count; i++) {
+        const struct served_model *model = &listed->models[listed->listed[i]];
+        row(out, failed, model, ",reason=\"REJECTED\"", statistics[i].refused);
+        row(out, failed, model, ",reason=\"CANCELED\"", statistics[i].cancelled);
+        row(out, failed, model, ",reason=\"BACKEND\"", statistics[i].failed);
     }
+    metric_heading(out, input, "counter", "0: inputs are gathered before the run, which counts as queueing.");
+    for (uint32_t i = 0; i < listed->count; i++)
+        row(out, input, &listed->models[listed->listed[i]], "", 0);
+    if (scheduled)
+        metric_heading(out, pending, "gauge", "Requests that wait in the scheduler.");
+    for (uint32_t i = 0; scheduled && i < listed->count; i++)
+        row(out, pending, &listed->models[listed->listed[i]], "", statistics[i].waiting);
+    free(statistics);
 }

@@ -88,10 +88,14 @@ static void test_models(void **state) {
     assert_int_equal(count, 0);
     for (int64_t at_ns = 0; at_ns <= NS_PER_S; at_ns += NS_PER_S) { /* the second copy takes the place of the first */
         assert_true(link_report_begin(&report, at_ns, &until_ns));
-        link_report_add_model(&report, 9, &model, false);
+        assert_true(link_report_models_begin(&report, 2));
         link_report_add_model(&report, 4, &lax, true);
+        link_report_add_model(&report, 9, &model, false);
+        link_report_models_end(&report);
         link_report_end(&report, &(struct link_totals){.role = ROLE_SCHEDULER});
     }
+    assert_true(link_report_begin(&report, 2 * NS_PER_S, &until_ns)); /* one without models changes none */
+    link_report_end(&report, &(struct link_totals){.role = ROLE_SCHEDULER});
     struct link_model *models = link_report_models(&report, &count);
     assert_int_equal(count, 2);
     assert_int_equal(models[0].place, 9);
@@ -105,12 +109,42 @@ static void test_models(void **state) {
     link_report_free(&report);
 }
 
+static void test_places(void **state) {
+    static struct served_model models[] = {{.name = "b", .version = 1},
+                                           {.name = "a", .version = 2},
+                                           {.name = "c", .version = 1},
+                                           {.name = "a", .version = 1}};
+    struct link_report report;
+    int64_t until_ns = TIME_NEVER;
+    uint32_t place = 77;
+    (void)state;
+    link_report_init(&report);
+    assert_false(link_report_place(&report, "a", 1, &place));
+    for (uint32_t count = 1; count <= ARRAY_COUNT(models); count++) {
+        assert_true(link_report_begin(&report, count * NS_PER_S, &until_ns));
+        assert_true(link_report_models_begin(&report, count));
+        for (uint32_t i = 0; i < count; i++)
+            link_report_add_model(&report, i, &models[i]);
+        link_report_models_end(&report);
+        link_report_end(&report, &(struct link_totals){.role = ROLE_SCHEDULER});
+        for (uint32_t i = 0; i < ARRAY_COUNT(models); i++) {
+            place = 77;
+            assert_int_equal(link_report_place(&report, models[i].name, models[i].version, &place), i < count);
+            assert_int_equal(place, i < count ? i : 77);
+        }
+        assert_false(link_report_place(&report, "c", 2, &place));
+        assert_false(link_report_place(&report, "", 0, &place));
+    }
+    link_report_free(&report);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_page_of_a_frontend),
         cmocka_unit_test(test_ready),
         cmocka_unit_test(test_when_it_is_copied),
         cmocka_unit_test(test_models),
+        cmocka_unit_test(test_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

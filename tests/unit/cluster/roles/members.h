@@ -264,8 +264,7 @@ static inline void members_scheduler_open(struct members_scheduler *s, int64_t b
     s->each = s->depth = 1;
     CHECK_EQ(doorbell_init(&s->bell, true, false), 0);
     CHECK_EQ(listen_open("127.0.0.1", 0, "HTTP", &fd, &s->port, &err), 0);
-    CHECK_EQ(link_loop_init(&s->loop, &ops, s, &s->bell, fd, &err), 0);
-    CHECK_EQ(link_loop_secure(&s->loop, members_tls), 0);
+    CHECK_EQ(link_loop_init(&s->loop, &ops, s, &s->bell, fd, members_tls, &err), 0);
 }
 
 static inline void members_scheduler_start(struct members_scheduler *s) {
@@ -317,6 +316,7 @@ struct members_frontend {
         struct tensor_view input;
         uint64_t fill;
         bool away;
+        bool back; /* it has come back, and its input is still written */
     } requests[MEMBERS_AWAY];
     uint32_t free[MEMBERS_AWAY], free_count; /* those that are not away */
     uint64_t left_out;                       /* batches that ran without a request, since its input was not there */
@@ -439,6 +439,7 @@ static inline bool members_submit_as(struct members_frontend *f, size_t bytes, b
                                   .preparing = preparing,
                                   .ready_ns = preparing ? now_ns + NS_PER_MS : 0};
     r->away = true;
+    r->back = false;
     CHECK_EQ(port_submit(f->port, &r->request), 0);
     f->submitted++;
     return true;
@@ -464,7 +465,7 @@ static inline void members_over(struct members_frontend *f, struct members_reque
 
 /* Ends the preparation of a request: its input is there, or never will be. */
 static inline void members_prepared(struct members_frontend *f, struct members_request *r, bool ready) {
-    bool back = r->request.back;
+    bool back = r->back;
     if (ready)
         members_fill(r->input.data, r->input.bytes, r->fill);
     port_prepared(f->port, &r->request, ready);
@@ -492,6 +493,7 @@ static inline uint32_t members_take(struct members_frontend *f) {
         f->failed += request->status == REQUEST_FAILED;
         output_block_put(request->block);
         f->left_out += request->left_out;
+        r->back = true;
         if (!request_is_read(request))
             members_over(f, r);
         n++;

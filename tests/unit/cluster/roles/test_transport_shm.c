@@ -62,11 +62,12 @@ static void scene_open(void) {
                                            .inputs = {{.bytes = BYTES, .rank = 2, .dims = {1, BYTES}}}};
     scene.plan = calloc(1, sizeof(*scene.plan) + sizeof(handle));
     assert_non_null(scene.plan);
-    scene.plan->missing = scene.plan->room = 1;
+    scene.plan->memory.room = scene.plan->missing = 1;
     scene.plan->plan = (struct batch_plan){.request_count = 1, .items = 1};
     scene.plan->plan.handles[0] = handle;
-    scene.queue.first = scene.plan;
-    scene.queue.last = &scene.plan->next;
+    list_init(&l->free_plans);
+    list_init(&scene.queue.plans);
+    list_append(&scene.queue.plans, &scene.plan->memory.node);
     *landed() = (struct landed){.handle = handle, .plan = scene.plan, .state = LANDED_PULLING};
 }
 
@@ -94,7 +95,7 @@ static void who_has_not_ended_is_run(void **state) {
     backend_pulls_begin(&scene.link, &scene.frontend);
     assert_int_equal(landed()->state, LANDED_ALL);
     assert_false(landed()->arrives);
-    assert_null(scene.queue.first);
+    assert_true(list_empty(&scene.queue.plans));
     assert_int_equal(scene.running, 1);
     scene_close();
 }
@@ -105,7 +106,7 @@ static void who_ends_during_the_copy_leaves_nothing(void **state) {
     copy_ends_the_request();
     backend_pulls_begin(&scene.link, &scene.frontend);
     assert_int_equal(scene.cards[0].handle, 0);
-    assert_null(scene.queue.first); /* its plan had no other */
+    assert_true(list_empty(&scene.queue.plans)); /* its plan had no other */
     assert_int_equal(scene.running, 0);
     assert_int_equal(landed()->handle, 0);
     scene_close();
@@ -120,7 +121,7 @@ static void cards_with_inputs_that_none_has_are_left_out(void **state) {
         scene.cards[0].input_count = inputs[i];
         scene.more[0] = (struct card_input){.region = UINT32_MAX - 7, .offset = UINT64_MAX, .bytes = 1};
         backend_pulls_begin(&scene.link, &scene.frontend);
-        assert_null(scene.queue.first); /* its plan had no other */
+        assert_true(list_empty(&scene.queue.plans)); /* its plan had no other */
         assert_int_equal(scene.running, 0);
         assert_int_equal(slab_bytes_taken(scene.link.slab), 0);
         scene_close();

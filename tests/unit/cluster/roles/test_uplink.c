@@ -98,7 +98,7 @@ static int set_up(void **state) {
     const char *schedulers[2];
     w->now_ns = clock_now_ns();
     assert_int_equal(doorbell_init(&w->bell, true, false), 0);
-    assert_int_equal(link_loop_init(&w->loop, &loop_ops, w, &w->bell, -1, &err), 0);
+    assert_int_equal(link_loop_init(&w->loop, &loop_ops, w, &w->bell, -1, NULL, &err), 0);
     for (int i = 0; i < 2; i++) {
         int port;
         assert_int_equal(listen_open("127.0.0.1", 0, "test", &w->listen_fds[i], &port, &err), 0);
@@ -106,7 +106,8 @@ static int set_up(void **state) {
         schedulers[i] = w->addresses[i];
     }
     hello_formats(&self);
-    assert_int_equal(uplink_init(&w->uplink, &w->loop, schedulers, 2, &self, BEAT_NS, &ops, w, &err), 0);
+    const struct uplink_config config = {schedulers, 2, NULL, &self, BEAT_NS};
+    assert_int_equal(uplink_init(&w->uplink, &w->loop, &config, &ops, w, &err), 0);
     *state = w;
     return 0;
 }
@@ -187,21 +188,25 @@ static void join(struct world *w) {
         link_loop_turn(&w->loop, true);
 }
 
+static int schedulers_set(struct uplink *u, const char *const *schedulers, uint32_t count, struct sy_error *err) {
+    const struct hello self = {.role = ROLE_BACKEND};
+    return uplink_init(u, NULL, &(struct uplink_config){schedulers, count, NULL, &self, BEAT_NS}, &ops, NULL, err);
+}
+
 static void impossible_schedulers_are_refused(void **state) {
     (void)state;
     struct uplink u;
-    struct hello self = {.role = ROLE_BACKEND};
     struct sy_error err = {""};
     char longer[HELLO_ADDRESS_MAX + 8];
     const char *name = "host", *many[UPLINK_ADDRESSES_MAX + 1], *too_long = longer;
-    assert_int_equal(uplink_init(&u, NULL, &name, 1, &self, BEAT_NS, &ops, NULL, &err), -EINVAL);
+    assert_int_equal(schedulers_set(&u, &name, 1, &err), -EINVAL);
     for (int i = 0; i <= UPLINK_ADDRESSES_MAX; i++)
         many[i] = "host:1";
-    assert_int_equal(uplink_init(&u, NULL, many, UPLINK_ADDRESSES_MAX, &self, BEAT_NS, &ops, NULL, &err), 0);
-    assert_int_equal(uplink_init(&u, NULL, many, UPLINK_ADDRESSES_MAX + 1, &self, BEAT_NS, &ops, NULL, &err), -EINVAL);
+    assert_int_equal(schedulers_set(&u, many, UPLINK_ADDRESSES_MAX, &err), 0);
+    assert_int_equal(schedulers_set(&u, many, UPLINK_ADDRESSES_MAX + 1, &err), -EINVAL);
     assert_string_equal(err.text, "17 schedulers; 16 may be named");
     snprintf(longer, sizeof(longer), "%0*d:1", HELLO_ADDRESS_MAX, 1);
-    assert_int_equal(uplink_init(&u, NULL, &too_long, 1, &self, BEAT_NS, &ops, NULL, &err), -EINVAL);
+    assert_int_equal(schedulers_set(&u, &too_long, 1, &err), -EINVAL);
 }
 
 static void joins_the_one_that_answers(void **state) {

@@ -18,8 +18,11 @@ static struct fixture *fixture_new(void) {
     f->model.queue.priorities = 3;
     f->model.queue.rules[1].queue_max = 5;
     f->inference.model = &f->model;
-    f->inference.request = (struct request){
-        .status = REQUEST_REFUSED, .priority = 1, .arrival_ns = NS_PER_S, .deadline_ns = NS_PER_S + 25 * NS_PER_MS};
+    f->inference.request = (struct request){.kind = &request_plain,
+                                            .status = REQUEST_REFUSED,
+                                            .priority = 1,
+                                            .arrival_ns = NS_PER_S,
+                                            .deadline_ns = NS_PER_S + 25 * NS_PER_MS};
     return f;
 }
 

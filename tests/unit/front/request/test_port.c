@@ -32,7 +32,7 @@ static struct rig *rig_start_most(int64_t deadline_ns, uint32_t most) {
     assert_int_equal(wiring_init(&rig->wiring, false, &err), 0);
     rig->port = port_create(&rig->wiring, 0, 0);
     assert_non_null(rig->port);
-    rig->request = (struct request){.items = 1, .deadline_ns = deadline_ns, .alone = true, .breaks = 77, .gone = 77};
+    rig->request = (struct request){.items = 1, .deadline_ns = deadline_ns};
     assert_int_equal(port_submit(rig->port, &rig->request), 0);
     port_flush(rig->port);
     return rig;
@@ -55,7 +55,6 @@ static void expect_sent(struct rig *rig) {
     assert_int_equal(message->kind, REQUEST_ARRIVED);
     assert_int_not_equal(message->handle, rig->handle); /* another submission is another handle */
     assert_int_equal(wiring_card(&rig->wiring, message->handle)->items, rig->request.items);
-    assert_int_equal(wiring_card(&rig->wiring, message->handle)->alone, rig->request.alone);
     rig->handle = message->handle;
     ring_pop(&rig->wiring.requests[0]);
     assert_null(ring_peek(&rig->wiring.requests[0]));
@@ -83,7 +82,7 @@ static void what_breaks_accelerators_is_sent_on_once(void **state) {
     struct rig *rig = rig_start(clock_now_ns() + 600 * NS_PER_S);
 
     expect_sent(rig);
-    assert_false(rig->request.alone); /* nobody's before */
+    assert_false(wiring_card(&rig->wiring, rig->handle)->alone);
     for (int i = 0; i < 5; i++) {
         assert_null(lost(rig, false, false)); /* it had not run */
         expect_sent(rig);
@@ -128,7 +127,7 @@ static void what_backends_end_with_is_doubtful_then_sent_on_no_more(void **state
         const struct request_message *message = ring_peek(&rig->wiring.requests[0]);
         assert_int_equal(message->doubtful, i > REQUEST_GONE_DOUBTFUL);
         expect_sent(rig);
-        assert_int_equal(rig->request.alone, i > REQUEST_GONE_DOUBTFUL);
+        assert_int_equal(wiring_card(&rig->wiring, rig->handle)->alone, i > REQUEST_GONE_DOUBTFUL);
         push_result(rig, (struct result_message){.handle = rig->handle, .status = REQUEST_LOST, .gone = true});
         assert_ptr_equal(port_next(rig->port), i < REQUEST_GONE_MAX ? NULL : &rig->request);
     }

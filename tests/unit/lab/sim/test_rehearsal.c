@@ -144,10 +144,10 @@ static void clients_in_a_hurry_change_no_way(void **state) {
         struct cluster *cluster = cluster_patient(2500);
         struct rehearsal *r = rehearsal_new(cluster);
         int64_t now_ns = 0;
-        for (int second = 0; second < 20; second++)
+        for (int second = 0; second < 8; second++)
             assert_int_equal(rehearse_beside(r, &now_ns, 2500, 1, 100, own_ms), PRICED);
         assert_true(rehearsal_runs(r));
-        assert_int_equal(rehearse_beside(r, &now_ns, 3950, 20, 100, own_ms), LONGEST); /* for the others */
+        assert_int_equal(rehearse_beside(r, &now_ns, 3950, 10, 100, own_ms), LONGEST); /* for the others */
         free(r);
         cluster_free(cluster);
     }
