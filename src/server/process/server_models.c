@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "core/util/counter.h"
+#include "front/request/infer_counters.h"
 #include "server/process/server_state.h"
 
 #define LOOK_NS (200 * NS_PER_US) /* time between two checks of the list that frontends use */
@@ -37,6 +39,16 @@ int server_models_publish(struct server *s, const uint32_t *listed, uint32_t cou
     model_index_destroy(old);
     free(old);
     return 0;
+}
+
+void server_counts_clear(struct server *s, uint32_t place) {
+    for (uint32_t f = 0; f < server_frontends(s); f++) {
+        const struct infer_counters *counters = server_infer_counters(s, f);
+        struct step_counters *steps = infer_counters_steps_of(counters, place);
+        counters_clear(&counters->models[place], sizeof(struct model_infer_counters));
+        if (steps)
+            counters_clear(steps, sizeof(*steps));
+    }
 }
 
 bool server_model_held(const struct server *s, uint32_t model) {

@@ -157,6 +157,8 @@ static inline void server_frontends_wake(const struct server *s) {
  * frontend uses an earlier one. 0 or -ENOMEM: everything stays as it was. One thread at a time. */
 int server_models_publish(struct server *s, const uint32_t *listed, uint32_t count, const struct model_absent *absent,
                           uint32_t absent_count, bool partial);
+/* Clears what frontends count of a place, which was of its last model. */
+void server_counts_clear(struct server *s, uint32_t place);
 /* Whether a frontend holds a request of the model. */
 bool server_model_held(const struct server *s, uint32_t model);
 
