@@ -587,6 +587,7 @@ int server_start(struct server **server, const struct server_config *config, str
         error_set(err, rc, "no memory for the server's threads");
         goto err_end;
     }
+    s->wiring.places_bell = s->desk ? &s->desk->bell : NULL;
     if ((rc = wiring_init(&s->wiring, config->busy_poll, err)) < 0 ||
         (server_runs(s) && (rc = start_executors(s, err)) < 0))
         goto err_end;
