@@ -59,6 +59,7 @@ struct server {
     struct repository_desk *desk;          /* orders to load and unload models; NULL: models do not come and go */
     struct repository_thread *repository;  /* NULL: models do not come and go */
     struct model_publication models;       /* the list of models, for frontends and metrics */
+    struct doorbell models_bell;           /* rung by frontends that have come to use another list, or have ended */
     struct scheduler_link *scheduler_link; /* NULL: not a scheduler of a cluster */
     struct frontend_link *frontend_link;   /* NULL: not a frontend of a cluster */
     struct backend_link *backend_link;     /* NULL: not a backend of a cluster */
