@@ -56,6 +56,8 @@ struct cluster_models {
     struct model_life *life; /* states of the places, which have no parties here */
     bool stale;              /* whether the published list is not the present one, for lack of memory */
     bool told; /* whether the scheduler has told of all models at least once: before, clients would miss some */
+    const char **names; /* [name_count] names of models of which some version is served, or soon will be; in order */
+    uint32_t name_count;
     struct model_absent *absent; /* [absent_count] models that were set aside, or were served and are not now */
     uint32_t absent_count;
     struct server_accelerators profiles; /* accelerators of one type, with profiles [count] by place; NULL: an ensemble,
@@ -71,8 +73,9 @@ struct cluster_models *cluster_models_create(struct server *server) {
     m->places = calloc(m->count, sizeof(*m->places));
     m->absent = calloc(m->count + server->config.aside_count, sizeof(*m->absent));
     m->profiles.profiles = calloc(m->count, sizeof(*m->profiles.profiles));
+    m->names = calloc(m->count, sizeof(*m->names));
     m->life = calloc(1, model_life_bytes(m->count, 0));
-    if (m->places && m->absent && m->profiles.profiles && m->life) {
+    if (m->places && m->absent && m->profiles.profiles && m->names && m->life) {
         model_life_init(m->life, m->count, 0);
         for (; m->absent_count < server->config.aside_count; m->absent_count++)
             m->absent[m->absent_count] = server->config.aside[m->absent_count];
@@ -117,6 +120,7 @@ void cluster_models_destroy(struct cluster_models *m) {
     free(m->known);
     free(m->profiles.profiles);
     free(m->absent);
+    free(m->names);
     free(m->places);
     free(m->life);
     free(m);
@@ -201,12 +205,20 @@ static const struct model_absent *known_find(const struct cluster_models *m, con
     return NULL;
 }
 
-/* Whether any version of a model is served, or soon will be. */
+static int name_compare(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static void names_sort(struct cluster_models *m) {
+    m->name_count = 0;
+    for (uint32_t i = 0; i < m->count; i++)
+        if (model_life_stays(m->life, i))
+            m->names[m->name_count++] = model_at(m, i)->name;
+    qsort(m->names, m->name_count, sizeof(*m->names), name_compare);
+}
+
 static bool is_served(const struct cluster_models *m, const char *name) {
-    uint32_t p = 0;
-    while (p < m->count && (!model_life_stays(m->life, p) || strcmp(model_at(m, p)->name, name) != 0))
-        p++;
-    return p < m->count;
+    return bsearch(&name, m->names, m->name_count, sizeof(*m->names), name_compare);
 }
 
 /* Adds the models that are not served. First, models that no backend has any more; if this process knows models
@@ -227,6 +239,7 @@ static void publish(struct cluster_models *m) {
     uint32_t *listed = calloc(m->count + 1, sizeof(*listed)), count = 0, absent_count = 0;
     uint32_t known = m->known ? m->known->count : 0;
     struct model_absent *absent = calloc(m->absent_count + known + m->count + 1, sizeof(*absent));
+    names_sort(m);
     if (listed && absent) {
         absent_list(m, absent, &absent_count);
         for (uint32_t i = 0; i < m->count; i++) {
@@ -286,10 +299,11 @@ static void *opening_main(void *context) {
     return NULL;
 }
 
-/* Whether a model in a file of its own prepares an input of the model. */
+/* Whether a model in a file of its own prepares an input of the model. What is not prepared may be of the place's last
+ * model. */
 static bool has_files(const struct served_model *model) {
     for (uint32_t i = 0; i < model->signature.input_count; i++)
-        if (model->preparations[i].file[0])
+        if (model->prepared & tensor_bit(i) && model->preparations[i].file[0])
             return true;
     return false;
 }
