@@ -296,10 +296,9 @@ static void check_scheduler(const struct virtual_role *r, const struct scheduler
     if (plans > 0)
         cluster_wrong("%s holds plans of %u accelerators that have ended", r->name, plans);
     for (uint32_t p = 0; p < l->config.models_max; p++)
-        if (l->places[p].state == PLACE_LEAVING || l->places[p].state == PLACE_GOING || l->places[p].queued ||
-            l->places[p].sent)
+        if (model_life_state(l->life, p) >= LIFE_LEAVING || l->places[p].queued || l->places[p].sent)
             cluster_wrong("%s: place %u is left behind: state %u, %u queued, %u sent, %u owed", r->name, p,
-                          l->places[p].state, l->places[p].queued, l->places[p].sent, l->places[p].owed);
+                          model_life_state(l->life, p), l->places[p].queued, l->places[p].sent, l->places[p].owed);
     if (l->ghosts)
         cluster_wrong("%s still knows a member that is gone", r->name);
 }

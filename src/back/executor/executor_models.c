@@ -137,6 +137,7 @@ void executor_model_obey(struct executor *x, const struct accelerator_command *c
         (struct model_answer){.served_model = m, .version = command->version, .resident = resident->model != NULL};
     ring_push(ring);
     ring_publish(ring);
+    wiring_places_ring(x->wiring);
 }
 
 int executor_load_all(struct executor *x) {

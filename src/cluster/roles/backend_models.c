@@ -202,6 +202,7 @@ static bool model_look(struct backend_link *l, uint32_t m) {
     offer->told = TOLD_NOTHING;
     unoffered_set(l, m, NULL);
     atomic_store_explicit(&offer->state, OFFER_NONE, memory_order_release); /* with backend_link_model_gone() */
+    wiring_places_ring(l->wiring);
     return false;
 }
 

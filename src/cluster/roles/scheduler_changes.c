@@ -70,10 +70,8 @@ static void late_look(struct scheduler_link *l, struct member *m) {
             at = &late->next;
             continue;
         }
-        brought->number = late->number;
-        m->brought_count++;
+        member_brought(m, brought, late->number);
         m->models_changed = true;
-        numbers_note(l, m);
         *at = late->next;
         m->late_count--;
         free(late);
@@ -164,10 +162,11 @@ static bool may_switch(const struct scheduler_link *l, uint32_t before, uint32_t
     const struct catalogue *c = l->catalogue;
     for (uint32_t p = 0; p < l->config.models_max; p++) {
         const struct served_place *place = &l->places[p];
-        if (place->state == PLACE_FREE || !(place->runs_on >> before & 1) || place->runs_on >> target & 1)
+        enum life_state state = model_life_state(l->life, p);
+        if (state == LIFE_FREE || !(place->runs_on >> before & 1) || place->runs_on >> target & 1)
             continue;
         bool stays = c->classes[target].models[place->known / 64] >> place->known % 64 & 1;
-        if (stays || c->known[place->known].backends == 0 || place->state == PLACE_COMING)
+        if (stays || c->known[place->known].backends == 0 || state == LIFE_ENTERING)
             return false;
     }
     return !l->changed;

@@ -23,7 +23,7 @@ static void describe(struct scheduler_link *l, const struct scheduler_link_descr
             to->type(to->context, c, l->catalogue->classes[c].type, serving[c]);
     for (uint32_t p = 0; p < l->config.models_max; p++) {
         const struct known_model *known = &l->catalogue->known[l->places[p].known];
-        if (l->places[p].state == PLACE_SERVING && known->model)
+        if (model_life_state(l->life, p) == LIFE_SERVING && known->model)
             to->model(to->context, p, known->model);
     }
 }

@@ -129,7 +129,7 @@ static int take_request(struct scheduler_link *l, struct member *m, const struct
     }
     struct served_place *place = &l->places[sent->model];
     l->counters.requests++;
-    if (!place_takes(place, sent)) { /* its frontend does not know yet that the model has moved to another place */
+    if (!place_takes(l, sent)) { /* its frontend does not know yet that the model has moved to another place */
         link_lost(l, sent->handle, LOST_PLACE);
         return 0;
     }
@@ -233,7 +233,7 @@ static void take_plan(struct scheduler_link *l, const struct batch_plan *plan) {
     memcpy(out, plan, bytes);
     out->accelerator = a->local;
     out->tag = tag;
-    out->served_model = m->number_of_place[plan->served_model];
+    out->served_model = m->number_of_known[l->places[plan->served_model].known];
 }
 
 static bool take_plans(struct scheduler_link *l) {
@@ -589,7 +589,7 @@ static const struct peer_events events = {.frame = on_frame, .closed = on_closed
 static void member_free(struct member *m) {
     free(m->last);
     free(m->owes);
-    free(m->number_of_place);
+    free(m->number_of_known);
     late_free(m);
     free(m->accelerators);
     for (uint32_t i = 0; i < m->brought_count; i++)
@@ -830,13 +830,14 @@ static int64_t turn(void *owner, int64_t now_ns) {
         standby_look(l->standby, now_ns, &until_ns);
     members_look(l, now_ns, &until_ns);
     ghosts_look(l);
-    bool busy = places_look(l, now_ns);
     plans_look(l, now_ns, &until_ns);
     publish_reports(l);
     publish_requests(l);
     bool more = take_refusals(l);
     more |= take_plans(l);
+    bool busy = places_look(l, now_ns, &until_ns); /* places may go whose last requests and plans these were */
     publish_reports(l);
+    publish_requests(l);
     report(l, now_ns, &until_ns);
     description_look(l);
     if (busy || l->ghosts)
@@ -846,7 +847,7 @@ static int64_t turn(void *owner, int64_t now_ns) {
 
 static bool pending(void *owner) {
     struct scheduler_link *l = owner;
-    if (l->standby && standby_pending(l->standby))
+    if ((l->standby && standby_pending(l->standby)) || places_pending(l))
         return true;
     for (uint32_t t = 0; t < l->wiring->model_threads; t++)
         if (ring_pending(&l->wiring->refusals[t]) || ring_pending(&l->wiring->plans[t]))

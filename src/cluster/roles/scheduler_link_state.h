@@ -10,6 +10,7 @@
 #include "cluster/peer/lost.h"
 #include "cluster/roles/plan_memory.h"
 #include "cluster/roles/scheduler_link.h"
+#include "model/repository/model_life.h"
 
 /* The last request of a frontend's slot: what its model's core finds it by, should there be more to tell. */
 struct queued_request {
@@ -47,7 +48,7 @@ struct member {
     /* of a backend */
     struct brought_model *brought; /* [brought_count] */
     uint32_t brought_count, brought_room;
-    uint32_t *number_of_place; /* [models_max] backend's number of the model in each place */
+    uint32_t *number_of_known; /* [CATALOGUE_MODELS_MAX] backend's number of each model of the catalogue */
     char (*types)[64];         /* [accelerator_count] type of each accelerator */
     uint32_t *accelerators;    /* [accelerator_count] scheduler's numbers of them, once `told` */
     uint32_t accelerator_count;
@@ -100,17 +101,8 @@ struct accelerator_place {
     struct list_node plans; /* plans that were sent, the oldest first */
 };
 
-enum place_state {
-    PLACE_FREE,
-    PLACE_COMING,  /* the model's thread is adding it */
-    PLACE_SERVING, /* frontends are told */
-    PLACE_LEAVING, /* frontends are told that the place goes; their last requests may be on the way, or queued */
-    PLACE_GOING,   /* the model's thread is removing it */
-};
-
 /* A place for a model, which is the model's number in the scheduler. */
 struct served_place {
-    uint8_t state;     /* enum place_state */
     uint32_t known;    /* number of the model in the catalogue */
     uint32_t runs_on;  /* classes whose profiles the place's cores have, a bit each */
     uint32_t owed;     /* frontends that have yet to send FRAME_MODEL_LEFT */
@@ -141,12 +133,12 @@ struct scheduler_link {
     struct member *ghosts; /* members that are gone, while something here still refers to them */
     struct catalogue *catalogue;
     struct served_place *places;            /* [models_max] */
+    struct model_life *life;                /* states of the places */
     bool *variant_taken;                    /* [wiring->models] the model core is in use by a place */
     struct accelerator_place *accelerators; /* [wiring->accelerators] places for accelerators */
     uint32_t *leaving; /* [leaving_count] accelerators out of service, or whose member is gone, until the threads and
                           plans here are done with them */
     uint32_t leaving_count;
-    uint32_t places_moving;      /* places that are neither free nor serving */
     bool changing;               /* some backend's models or classes change: changes_look() */
     bool classes_short;          /* a backend found no free class: places drop those that nobody has any more */
     uint32_t accelerators_there; /* accelerators in service */
@@ -193,21 +185,23 @@ int member_told(struct scheduler_link *l, struct member *m, struct sy_error *err
 uint32_t classes_used(const struct scheduler_link *l);
 /* The struct for one more model of a backend. NULL: no memory. */
 struct brought_model *member_brings(struct member *m);
-/* Notes a backend's numbers of its models, with the places whose plans carry them. */
-void numbers_note(struct scheduler_link *l, struct member *m);
+/* Keeps that struct, which catalogue_bring() has filled, with the backend's number of the model. */
+void member_brought(struct member *m, struct brought_model *brought, uint32_t number);
 /* A backend is gone, with its models, accelerators and batches. */
 void backend_gone(struct scheduler_link *l, struct member *m);
 
-/* Whether a place accepts this request. */
-bool place_takes(const struct served_place *place, const struct request_message *message);
+/* Whether its place accepts this request. */
+bool place_takes(const struct scheduler_link *l, const struct request_message *message);
 /* Tells a frontend of all models that are served. */
 void places_tell(struct scheduler_link *l, struct member *m);
 /* A frontend sends no more requests for a place; all that it sent have arrived. */
 void place_left(struct scheduler_link *l, struct member *m, uint32_t place);
 /* A frontend that is gone sends no more requests for any place. */
 void places_left_by(struct scheduler_link *l, struct member *m);
-/* Does the next steps of all changes of places. True: more steps follow. */
-bool places_look(struct scheduler_link *l, int64_t now_ns);
+/* Does the next steps of all changes of places. True: more steps follow soon. Lowers *until_ns to when others do. */
+bool places_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns);
+/* Whether a scheduling thread has answered that a model has come or gone, which places_look() has not seen. */
+bool places_pending(const struct scheduler_link *l);
 /* Puts an accelerator into the list `leaving`, until the scheduling threads and the plans here are done with it. */
 void accelerator_leaves(struct scheduler_link *l, uint32_t accelerator);
 

@@ -2,7 +2,8 @@
  *
  * The cores of a place know the profiles of the classes that ran its model when the place was made. When other classes
  * run the model, the model gets a new place, frontends are told, and the old place goes once its last requests have
- * ended, as when a model is replaced (server/process/model_slots.h). */
+ * ended. The model's number in the catalogue is the key of its places (model/repository/model_life.h), whose only party
+ * is the scheduling thread. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,12 +20,15 @@ int places_init(struct scheduler_link *l) {
     const struct wiring *w = l->wiring;
     l->catalogue = calloc(1, sizeof(*l->catalogue));
     l->places = calloc(l->config.models_max, sizeof(*l->places));
+    l->life = calloc(1, model_life_bytes(l->config.models_max, 0));
     l->variant_taken = calloc(w->models, sizeof(bool));
     l->accelerators = calloc(w->accelerators, sizeof(*l->accelerators));
     l->leaving = calloc(w->accelerators, sizeof(*l->leaving));
     for (uint32_t a = 0; l->accelerators && a < w->accelerators; a++)
         list_init(&l->accelerators[a].plans);
-    return l->catalogue && l->places && l->variant_taken && l->accelerators && l->leaving ? 0 : -ENOMEM;
+    if (l->life)
+        model_life_init(l->life, l->config.models_max, 0);
+    return l->catalogue && l->places && l->life && l->variant_taken && l->accelerators && l->leaving ? 0 : -ENOMEM;
 }
 
 void places_free(struct scheduler_link *l) {
@@ -33,6 +37,7 @@ void places_free(struct scheduler_link *l) {
         catalogue_free(l->catalogue);
     free(l->catalogue);
     free(l->places);
+    free(l->life);
     free(l->variant_taken);
     free(l->accelerators);
     free(l->leaving);
@@ -45,8 +50,8 @@ bool member_room(struct scheduler_link *l, struct member *m) {
         m->owes = calloc(l->config.models_max, sizeof(bool));
         return m->last && m->owes;
     }
-    m->number_of_place = calloc(l->config.models_max, sizeof(uint32_t));
-    return m->number_of_place;
+    m->number_of_known = calloc(CATALOGUE_MODELS_MAX, sizeof(uint32_t));
+    return m->number_of_known;
 }
 
 /* ---- backends come ---- */
@@ -66,12 +71,9 @@ int member_model(struct scheduler_link *l, struct member *m, const char *head, u
             log_error("model not taken", "backend=%s reason=\"%s\"", m->hello.name, why.text);
         return late_note(l, m, number, head + sizeof(number), bytes - (uint32_t)sizeof(number), rc, &why, err);
     }
-    brought->number = number;
-    m->brought_count++;
-    if (!m->told)
-        return 0;
-    m->models_changed = l->changing = true;
-    numbers_note(l, m);
+    member_brought(m, brought, number);
+    m->models_changed = m->told;
+    l->changing |= m->told;
     return 0;
 }
 
@@ -85,6 +87,11 @@ struct brought_model *member_brings(struct member *m) {
         m->brought_room = room;
     }
     return &m->brought[m->brought_count];
+}
+
+void member_brought(struct member *m, struct brought_model *brought, uint32_t number) {
+    brought->number = m->number_of_known[brought->known] = number;
+    m->brought_count++;
 }
 
 int member_accelerators(struct scheduler_link *l, struct member *m, const struct wire_accelerator *accelerators,
@@ -110,7 +117,7 @@ int member_accelerators(struct scheduler_link *l, struct member *m, const struct
 uint32_t classes_used(const struct scheduler_link *l) {
     uint32_t used = 0;
     for (uint32_t p = 0; p < l->config.models_max; p++)
-        used |= l->places[p].state != PLACE_FREE ? l->places[p].runs_on : 0;
+        used |= model_life_state(l->life, p) != LIFE_FREE ? l->places[p].runs_on : 0;
     return used;
 }
 
@@ -135,14 +142,6 @@ static uint32_t accelerator_find(struct scheduler_link *l, uint32_t from) {
     while (a < l->wiring->accelerators && l->accelerators[a].taken)
         a++;
     return a;
-}
-
-/* Plans of a place carry the number that the backend has given its model. */
-void numbers_note(struct scheduler_link *l, struct member *m) {
-    for (uint32_t i = 0; i < m->brought_count; i++)
-        for (uint32_t p = 0; p < l->config.models_max; p++)
-            if (!m->brought[i].ends && l->places[p].state != PLACE_FREE && l->places[p].known == m->brought[i].known)
-                m->number_of_place[p] = m->brought[i].number;
 }
 
 int member_told(struct scheduler_link *l, struct member *m, struct sy_error *err) {
@@ -173,7 +172,6 @@ int member_told(struct scheduler_link *l, struct member *m, struct sy_error *err
         l->accelerators[at].owes = l->accelerators[at].joined = l->accelerators[at].switches = false;
         m->accelerators[m->accelerator_count++] = at;
     }
-    numbers_note(l, m);
     l->changed = true;
     log_info("backend brings", "backend=%s models=%u accelerators=%u", m->hello.name, m->brought_count,
              m->accelerator_count);
@@ -240,10 +238,11 @@ static bool accelerators_look(struct scheduler_link *l) {
 
 /* ---- models: places ---- */
 
-bool place_takes(const struct served_place *place, const struct request_message *message) {
-    if (place->state != PLACE_SERVING && place->state != PLACE_LEAVING)
+bool place_takes(const struct scheduler_link *l, const struct request_message *message) {
+    enum life_state state = model_life_state(l->life, message->model);
+    if (state != LIFE_SERVING && state != LIFE_LEAVING)
         return false;
-    return place->model.variant_count > 1 || message->shape_key == 0;
+    return l->places[message->model].model.variant_count > 1 || message->shape_key == 0;
 }
 
 /* `items_max`: what a request of it may have, if that is less than the description says; else 0. */
@@ -282,12 +281,13 @@ static void ensemble_tell(const struct scheduler_link *l, struct member *m, uint
 }
 
 void places_tell(struct scheduler_link *l, struct member *m) {
-    for (uint32_t p = 0; p < l->config.models_max; p++)
-        if (l->places[p].state == PLACE_SERVING && l->catalogue->known[l->places[p].known].place == p)
-            serve_tell(l, m, p);
-    for (uint32_t i = 0; i < l->catalogue->known_count; i++)
-        if (l->catalogue->known[i].told)
+    for (uint32_t i = 0; i < l->catalogue->known_count; i++) {
+        const struct known_model *known = &l->catalogue->known[i];
+        if (known->place != CATALOGUE_NONE && known->model)
+            serve_tell(l, m, known->place);
+        else if (known->told)
             ensemble_tell(l, m, i);
+    }
 }
 
 #define FOR_EACH_FRONTEND(l, m)                                                                                        \
@@ -303,18 +303,9 @@ static bool is_run(const struct scheduler_link *l, const struct served_place *pl
     return false;
 }
 
-/* Prepares the scheduling thread for the model of a place. thread_forget() tells it that the model does not come after
- * all, or has gone. */
-static int thread_prepare(struct scheduler_link *l, uint32_t p) {
-    if (!l->config.central_thread)
-        return model_thread_prepare(l->config.model_threads[l->wiring->thread_of_served[p]], &l->places[p].model);
-    central_thread_prepare(l->config.central_thread, &l->places[p].model);
-    return 0;
-}
-
-static void thread_forget(struct scheduler_link *l, uint32_t p) {
-    if (!l->config.central_thread)
-        model_thread_forget(l->config.model_threads[l->wiring->thread_of_served[p]], p);
+/* The key of the places of a model. */
+static uint64_t key_of(uint32_t known) {
+    return (uint64_t)known + 1;
 }
 
 /* The place whose requests a model takes over: its own, or that of the model whose successor it is. CATALOGUE_NONE:
@@ -330,23 +321,18 @@ static uint32_t place_before(const struct scheduler_link *l, uint32_t known) {
     return CATALOGUE_NONE;
 }
 
-/* Begins to serve a model in a free place. -ENOSPC: there is none; -EAGAIN: a thread has no room for the news now. */
-static int place_begin(struct scheduler_link *l, uint32_t known_index, uint32_t runs_on) {
-    struct known_model *known = &l->catalogue->known[known_index];
+/* Begins to serve a model in a free place. False: there is none, or no room for its variants. */
+static bool place_begin(struct scheduler_link *l, uint32_t known_index, uint32_t runs_on) {
+    const struct known_model *known = &l->catalogue->known[known_index];
     const struct served_model *model = known->model;
     struct wiring *w = l->wiring;
-    uint32_t p = 0, count = model->signature.variable_shapes ? VARIANTS_MAX : 1, before = place_before(l, known_index);
-
-    while (p < l->config.models_max && l->places[p].state != PLACE_FREE)
-        p++;
-    uint32_t first =
-        p < l->config.models_max ? variants_take(l->variant_taken, l->wiring->models, count) : VARIANTS_NONE;
+    uint32_t count = model->signature.variable_shapes ? VARIANTS_MAX : 1, before = place_before(l, known_index);
+    uint32_t first = model_life_room(l->life) ? variants_take(l->variant_taken, w->models, count) : VARIANTS_NONE;
     if (first == VARIANTS_NONE)
-        return -ENOSPC;
+        return false;
+    uint32_t p = model_life_put(l->life, key_of(known_index));
     struct served_place *place = &l->places[p];
-    l->places_moving++;
     *place = (struct served_place){
-        .state = PLACE_COMING,
         .known = known_index,
         .runs_on = runs_on,
         .model = {.served_model = p,
@@ -368,38 +354,25 @@ static int place_begin(struct scheduler_link *l, uint32_t known_index, uint32_t 
     }
     for (uint32_t v = 0; v < count; v++)
         w->thread_of_model[first + v] = w->thread_of_served[p];
-    if (thread_prepare(l, p) < 0 || wiring_model_comes(w, p, p % w->rank_threads) < 0) {
-        thread_forget(l, p);
-        memset(l->variant_taken + first, false, count);
-        place->state = PLACE_FREE;
-        l->places_moving--;
-        return -EAGAIN;
-    }
-    list_for_each (node, &l->members) {
-        struct member *m = list_entry(node, struct member, node);
-        for (uint32_t i = 0; m->known && i < m->brought_count; i++)
-            if (!m->brought[i].ends && m->brought[i].known == known_index)
-                m->number_of_place[p] = m->brought[i].number;
-    }
-    return 0;
+    model_life_prepared(l->life, p, LIFE_ALL, 0);
+    return true;
 }
 
-/* Whether a place still has accelerators although no backend has its model any more: those of a backend that unloads
- * it. */
-static bool is_unloaded(const struct scheduler_link *l, const struct served_place *place) {
-    return l->catalogue->known[place->known].backends == 0 && is_run(l, place);
-}
-
-/* Tells frontends that a place is to go. */
-static void place_leave(struct scheduler_link *l, uint32_t p) {
-    bool ends = is_unloaded(l, &l->places[p]);
-    l->places[p].state = PLACE_LEAVING;
-    l->places_moving++;
-    FOR_EACH_FRONTEND(l, m) {
-        peer_send(&m->peer, ends ? FRAME_MODEL_ENDS : FRAME_MODEL_GONE, 1, &p, sizeof(p));
-        m->owes[p] = true;
-        l->places[p].owed++;
-    }
+/* Tells a place's scheduling thread that the model comes or goes. -EAGAIN: its ring is full; -ENOMEM. */
+static int thread_tell(struct scheduler_link *l, uint32_t p, bool comes) {
+    struct wiring *w = l->wiring;
+    struct model_thread *thread = l->config.central_thread ? NULL : l->config.model_threads[w->thread_of_served[p]];
+    int rc = 0;
+    if (!comes)
+        return wiring_model_goes(w, p);
+    if (!thread)
+        central_thread_prepare(l->config.central_thread, &l->places[p].model);
+    else if ((rc = model_thread_prepare(thread, &l->places[p].model)) < 0)
+        return rc;
+    rc = wiring_model_comes(w, p, p % w->rank_threads);
+    if (rc < 0 && thread)
+        model_thread_forget(thread, p);
+    return rc;
 }
 
 void place_left(struct scheduler_link *l, struct member *m, uint32_t p) {
@@ -414,29 +387,54 @@ void places_left_by(struct scheduler_link *l, struct member *m) {
         place_left(l, m, p);
 }
 
-/* Whether all variants of a place are in the scheduler (`there`), or none. */
-static bool place_is(const struct scheduler_link *l, const struct served_place *place, bool there) {
-    for (uint32_t v = 0; v < place->model.variant_count; v++)
-        if ((wiring_part(l->wiring, place->model.first_variant + v) != PART_NOBODY) != there)
-            return false;
-    return true;
-}
-
-/* A new place takes over from the previous one. */
-static void place_serve(struct scheduler_link *l, uint32_t p) {
+static void place_show(struct scheduler_link *l, uint32_t p) {
     struct known_model *known = &l->catalogue->known[l->places[p].known];
-    uint32_t before = known->place;
-    l->places[p].state = PLACE_SERVING;
-    l->places_moving--;
     known->place = p;
     l->models_moved = true;
     l->report.due_ns = 0; /* who hears of the model finds it there */
     FOR_EACH_FRONTEND(l, m)
     serve_tell(l, m, p);
-    if (before != CATALOGUE_NONE)
-        place_leave(l, before);
     log_info("model", "model=%s version=%u slo_ms=%.6g max_batch=%u backends=%u", known->model->name,
              known->model->version, (double)known->model->slo_ns / 1e6, known->model->batch_max, known->backends);
+}
+
+/* Frontends send no more requests for a place. It is held until they all have said so, and its requests have ended. If
+ * no backend has the model any more, though accelerators of the place are left, a backend unloads it. */
+static void place_hide(struct scheduler_link *l, uint32_t p) {
+    struct served_place *place = &l->places[p];
+    bool ends = l->catalogue->known[place->known].backends == 0 && is_run(l, place);
+    FOR_EACH_FRONTEND(l, m) {
+        peer_send(&m->peer, ends ? FRAME_MODEL_ENDS : FRAME_MODEL_GONE, 1, &p, sizeof(p));
+        m->owes[p] = true;
+        place->owed++;
+    }
+    model_life_hold(l->life, p, 1);
+}
+
+static void orders_carry_out(struct scheduler_link *l, int64_t now_ns) {
+    struct life_order order;
+    while (model_life_next(l->life, now_ns, &order)) {
+        const struct thread_model *model = &l->places[order.place].model;
+        switch (order.kind) {
+        case LIFE_ENTER:
+        case LIFE_TAKE:
+            if (thread_tell(l, order.place, order.kind == LIFE_ENTER) < 0)
+                model_life_again(l->life, &order, now_ns);
+            break;
+        case LIFE_SHOW:
+            place_show(l, order.place);
+            break;
+        case LIFE_HIDE:
+            place_hide(l, order.place);
+            break;
+        case LIFE_FREED:
+            if (!l->config.central_thread)
+                model_thread_forget(l->config.model_threads[l->wiring->thread_of_served[order.place]], order.place);
+            memset(l->variant_taken + model->first_variant, false, model->variant_count);
+            l->changed = true;
+            break;
+        }
+    }
 }
 
 /* Whether no accelerator runs a place's requests any more, and its model has another place. */
@@ -459,47 +457,47 @@ static bool place_recall(struct scheduler_link *l, uint32_t p) {
     return true;
 }
 
-/* The next step of a place. True: more steps follow. */
-static bool place_look(struct scheduler_link *l, uint32_t p) {
-    struct served_place *place = &l->places[p];
-    switch (place->state) {
-    case PLACE_COMING:
-        if (place_is(l, place, true))
-            place_serve(l, p);
-        return true;
-    case PLACE_LEAVING:
-        if (place->owed == 0 && place->queued > 0 && !place->all_recalled && is_outlived(l, place)) {
-            place->recalled = true; /* before the first of them comes back */
-            place->all_recalled = place_recall(l, p);
-        }
-        if (place->owed == 0 && place->queued == 0 && place->sent == 0 && wiring_model_goes(l->wiring, p) == 0)
-            place->state = PLACE_GOING;
-        return true;
-    case PLACE_GOING:
-        if (!place_is(l, place, false))
-            return true;
-        thread_forget(l, p);
-        memset(l->variant_taken + place->model.first_variant, false, place->model.variant_count);
-        place->state = PLACE_FREE;
-        l->places_moving--;
-        l->changed = true;
-        return false;
-    default:
-        return false;
-    }
+/* Whether a place's scheduling thread has answered. */
+static bool thread_answered(const struct scheduler_link *l, uint32_t p) {
+    const struct thread_model *model = &l->places[p].model;
+    return model_life_awaits(l->life, p, 0) && wiring_model_is(l->wiring, model->first_variant, model->variant_count,
+                                                               model_life_state(l->life, p) == LIFE_ENTERING);
 }
 
-static bool is_coming(const struct scheduler_link *l, uint32_t known) {
-    for (uint32_t p = 0; p < l->config.models_max; p++)
-        if (l->places[p].state == PLACE_COMING && l->places[p].known == known)
+bool places_pending(const struct scheduler_link *l) {
+    MODEL_LIFE_EACH_MOVING (l->life, p)
+        if (thread_answered(l, p))
             return true;
     return false;
 }
 
-/* Whether any place of the model is left. */
-static bool is_placed(const struct scheduler_link *l, uint32_t known) {
-    for (uint32_t p = 0; p < l->config.models_max; p++)
-        if (l->places[p].state != PLACE_FREE && l->places[p].known == known)
+/* Notes what has happened to places that come or go. True: something has. *again: there is more to do soon. */
+static bool moving_look(struct scheduler_link *l, int64_t now_ns, bool *again) {
+    bool any = false;
+    MODEL_LIFE_EACH_MOVING (l->life, p) {
+        struct served_place *place = &l->places[p];
+        if (thread_answered(l, p)) {
+            model_life_answer(l->life, p, 0, model_life_state(l->life, p) == LIFE_ENTERING, now_ns);
+            any = true;
+        }
+        if (!model_life_lingers(l->life, p) || place->owed > 0)
+            continue;
+        if (place->queued > 0 && !place->all_recalled && is_outlived(l, place)) {
+            place->recalled = true; /* before the first of them comes back */
+            place->all_recalled = place_recall(l, p);
+            *again |= !place->all_recalled;
+        }
+        if (place->queued == 0 && place->sent == 0) {
+            model_life_release(l->life, p, 1);
+            any = true;
+        }
+    }
+    return any;
+}
+
+static bool is_coming(const struct scheduler_link *l, uint32_t known) {
+    for (uint32_t p = LIFE_NONE; (p = model_life_of_key(l->life, key_of(known), p)) != LIFE_NONE;)
+        if (model_life_state(l->life, p) == LIFE_ENTERING)
             return true;
     return false;
 }
@@ -543,10 +541,9 @@ static bool is_to_move(const struct scheduler_link *l, const struct known_model 
 /* The number of models that backends have and that are served, or soon will be. */
 static uint32_t models_held(const struct scheduler_link *l) {
     uint32_t held = 0;
-    for (uint32_t p = 0; p < l->config.models_max; p++) {
-        const struct known_model *known = &l->catalogue->known[l->places[p].known];
-        bool comes = l->places[p].state == PLACE_COMING && known->place == CATALOGUE_NONE;
-        held += known->backends > 0 && (comes || l->places[p].state == PLACE_SERVING);
+    for (uint32_t i = 0; i < l->catalogue->known_count; i++) {
+        const struct known_model *known = &l->catalogue->known[i];
+        held += known->model && known->backends > 0 && (known->place != CATALOGUE_NONE || is_coming(l, i));
     }
     return held;
 }
@@ -556,13 +553,12 @@ static uint32_t models_held(const struct scheduler_link *l) {
 static bool known_begin(struct scheduler_link *l, uint32_t i, uint32_t runs_on, uint32_t *held) {
     struct known_model *known = &l->catalogue->known[i];
     bool first = known->place == CATALOGUE_NONE, many = first && *held >= l->config.models_served_max;
-    int rc = many ? -ENOSPC : place_begin(l, i, runs_on);
-    if (rc == 0) {
+    if (!many && place_begin(l, i, runs_on)) {
         *held += first;
         known->waits = NULL;
         return false;
     }
-    bool full = many || (rc == -ENOSPC && l->places_moving == 0);
+    bool full = many || list_empty(&l->life->moving);
     if (full && first && !known->waits) {
         known->waits = many ? "the scheduler serves as many models as it may (--max-models)"
                             : "the scheduler has no room for one more model with variable shapes";
@@ -594,11 +590,12 @@ static bool reconcile(struct scheduler_link *l) {
             if (!known->unloaded)
                 log_warn("model has no backend any more", "model=%s version=%u", known->model->name,
                          known->model->version);
-            place_leave(l, known->place);
+            model_life_end(l->life, known->place);
             known->place = CATALOGUE_NONE;
             l->models_moved = true;
             l->report.due_ns = 0;
-        } else if (!runs_on && known->backends == 0 && !known->told && !is_placed(l, i)) {
+        } else if (!runs_on && known->backends == 0 && !known->told &&
+                   model_life_of_key(l->life, key_of(i), LIFE_NONE) == LIFE_NONE) {
             catalogue_forget(c, i);
             left = true; /* another model may take its name */
         }
@@ -607,14 +604,17 @@ static bool reconcile(struct scheduler_link *l) {
     return left;
 }
 
-bool places_look(struct scheduler_link *l, int64_t now_ns) {
+bool places_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) {
     bool busy = accelerators_look(l);
     busy |= changes_look(l, now_ns);
-    for (uint32_t p = 0; p < l->config.models_max && l->places_moving > 0; p++)
-        busy |= place_look(l, p);
     if (l->changed) {
         l->changed = reconcile(l);
         busy = true;
     }
-    return busy;
+    do
+        orders_carry_out(l, now_ns);
+    while (moving_look(l, now_ns, &busy));
+    int64_t wake_ns = model_life_wake(l->life);
+    *until_ns = wake_ns < *until_ns ? wake_ns : *until_ns;
+    return busy || l->changed;
 }

@@ -106,7 +106,7 @@ uint64_t plan_note(struct scheduler_link *l, struct accelerator_place *a, const 
     struct sent_plan *p = plan_memory_take(&l->free_plans, sizeof(*p), plan->request_count);
     CHECK(p); /* a plan that is not kept would never end */
     p->class = a->class;
-    p->number = a->member ? a->member->number_of_place[plan->served_model] : CATALOGUE_NONE;
+    p->number = a->member ? a->member->number_of_known[l->places[plan->served_model].known] : CATALOGUE_NONE;
     p->ended = p->measured = false;
     p->tag = l->plan_tag++;
     p->place = plan->served_model;

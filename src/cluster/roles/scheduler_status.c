@@ -138,7 +138,7 @@ static json_t *models_status(const struct scheduler_link *l) {
     for (uint32_t p = 0; p < l->config.models_max; p++) {
         const struct served_place *place = &l->places[p];
         const struct known_model *known = &l->catalogue->known[place->known];
-        if (place->state != PLACE_SERVING || !known->model)
+        if (model_life_state(l->life, p) != LIFE_SERVING || !known->model)
             continue;
         json_t *json = known_status(known);
         set_number(json, "queued", place->queued);

@@ -189,6 +189,12 @@ static int read_some(struct frontend *f, int64_t until_ns) {
     return count;
 }
 
+/* Wakes who waits until no frontend uses an earlier list of models. */
+static void models_ring(struct frontend *f) {
+    if (f->config.models_bell)
+        doorbell_ring(f->config.models_bell);
+}
+
 /* Takes the present list of models; the list of the last turn is no longer in use. */
 static void models_look(struct frontend *f) {
     if (!f->config.models)
@@ -206,6 +212,7 @@ static void models_look(struct frontend *f) {
     if (slo_ns < TIME_NEVER)
         read_queue_limit(&f->streams.reads, slo_ns, TURN_NS);
     atomic_store_explicit(&f->models_seen, now, memory_order_release); /* with frontend_models() */
+    models_ring(f);
 }
 
 /* Waits for events and handles them, at least one. Sockets are watched level-triggered: epoll reports again what is
@@ -336,6 +343,7 @@ static void *frontend_main(void *context) {
     }
     finish_all(f);
     atomic_store_explicit(&f->ended, true, memory_order_release); /* with frontend_ended() */
+    models_ring(f);
     return NULL;
 }
 

@@ -22,6 +22,7 @@ struct http_connection;
 struct repository_desk;
 struct shared_memory;
 struct tls;
+struct doorbell;
 struct model_publication;
 struct preparer;
 
@@ -42,9 +43,10 @@ struct frontend_config {
     struct port *port;            /* port to the scheduler, outlives the frontend; NULL: `page` answers all requests */
     uint32_t model_count;         /* bound of the models' numbers */
     const struct model_publication *models;
-    struct bulk *bulk;                    /* threads for long work; NULL: the frontend does it, in its turns */
-    struct repository_desk *desk;         /* desk for orders to load and unload; NULL: nobody takes orders */
-    bool of_cluster;                      /* the models are those of a cluster's backends */
+    struct doorbell *models_bell; /* rung once the frontend uses another list of models, or ends; NULL: nobody waits */
+    struct bulk *bulk;            /* threads for long work; NULL: the frontend does it, in its turns */
+    struct repository_desk *desk; /* desk for orders to load and unload; NULL: nobody takes orders */
+    bool of_cluster;              /* the models are those of a cluster's backends */
     const _Atomic bool *ready, *draining; /* states that the server reports: ready, draining */
     struct statistics_source statistics;
     struct accelerator_source accelerators;

@@ -23,6 +23,15 @@ void served_model_draw_secret(struct served_model *model) {
         served_model_refuse(model, "no random numbers for model '%s': %s", model->name, strerror(-rc));
 }
 
+uint64_t served_model_key(const struct served_model *model) {
+    static const struct siphash_key key; /* no secret: who names two models alike only replaces a model of their own */
+    uint64_t words[MODEL_NAME_MAX / sizeof(uint64_t) + 1] = {0};
+    memcpy(words, model->name, strlen(model->name));
+    words[MODEL_NAME_MAX / sizeof(uint64_t)] = model->version;
+    uint64_t hash = siphash_words(&key, words, MODEL_NAME_MAX / sizeof(uint64_t) + 1);
+    return hash ? hash : 1;
+}
+
 int served_model_state(const struct served_model *model) {
     return atomic_load_explicit(&model->state, memory_order_acquire); /* `reason` is written before it */
 }

@@ -191,5 +191,7 @@ void served_model_draw_secret(struct served_model *model);
 
 /* Makes the model unavailable, with the sentence as its reason. Call it before other threads see the model. */
 void served_model_refuse(struct served_model *model, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* A number for the model's name and version, the key of its places (model/repository/model_life.h). Never 0. */
+uint64_t served_model_key(const struct served_model *model);
 /* The model's enum model_state. After the call `reason` may be read. Any thread. */
 int served_model_state(const struct served_model *model);

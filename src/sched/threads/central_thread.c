@@ -175,6 +175,7 @@ static void set_parts(struct central_thread *t, uint32_t m, uint8_t part) {
     const struct thread_model *model = &t->rings.models[m];
     for (uint32_t v = 0; v < model->variant_count; v++) /* release: with wiring_part() */
         atomic_store_explicit(&t->rings.wiring->parts[model->first_variant + v], part, memory_order_release);
+    wiring_places_ring(t->rings.wiring);
 }
 
 static void model_comes(struct central_thread *t, int64_t now, uint32_t m) {

@@ -36,6 +36,7 @@ static void variant_end(struct model_thread *t, struct variant *v) {
     v->moving = SETTLED;
     t->active--;
     set_part(t, v);
+    wiring_places_ring(t->rings.wiring);
 }
 
 void thread_variant_left(struct model_thread *t, struct variant *v) {
@@ -81,6 +82,7 @@ static void model_comes(struct model_thread *t, uint32_t served_model, uint32_t 
         set_part(t, v);
         set_moving(t, v, TO_JOIN);
     }
+    wiring_places_ring(t->rings.wiring);
 }
 
 static void model_goes(struct model_thread *t, uint32_t served_model) {

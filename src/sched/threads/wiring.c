@@ -162,6 +162,8 @@ static int all_bells_make(struct wiring *w, bool busy_poll) {
         rc = bells_make(&w->executor_bells, w->executors, false, busy_poll);
     if (rc < 0 || link == LINK_NONE)
         return rc;
+    if (link == LINK_SCHEDULER)
+        w->places_bell = wiring_link_bell(w);
     if (!executors)
         w->executor_bells = wiring_link_bell(w);
     if (!scheduler)

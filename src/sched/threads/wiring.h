@@ -103,6 +103,9 @@ struct wiring {
     struct region *regions; /* [wiring_regions() + 1] regions of memory: one for each frontend, by its number; one for
                              * bulk threads; wiring_region_any() */
     struct doorbell *frontend_bells, *model_bells, *executor_bells, *rank_bells;
+    /* Bell of the thread that lets models come and go: rung when one has come to its scheduling thread or gone from it,
+     * and when an executor has answered. Set before the threads start. NULL: nobody waits for that */
+    struct doorbell *places_bell;
     struct rank_hints *hints; /* [rank_threads] */
     /* [model_threads + rank_threads + 1] logs of decisions: of the model threads, the rank threads, and of advice.
      * Whoever starts the threads sets the logs before, and owns them. NULL: nothing is logged */
@@ -202,6 +205,12 @@ static inline bool wiring_part_free(struct wiring *wiring, uint32_t part) {
     return atomic_load_explicit(&wiring->hints[part].accelerators_free, memory_order_relaxed);
 }
 
+/* A scheduling thread, or an executor: rings places_bell. */
+static inline void wiring_places_ring(const struct wiring *wiring) {
+    if (wiring->places_bell)
+        doorbell_ring(wiring->places_bell);
+}
+
 /* Allocates the rings and bells. The caller has set the counts, thread_of_*, executor_of and part_of_*. `busy_poll`: no
  * thread sleeps. 0 or -errno with a sentence; call wiring_destroy() in either case. */
 int wiring_init(struct wiring *wiring, bool busy_poll, struct sy_error *err);
@@ -234,6 +243,14 @@ int wiring_model_goes(struct wiring *wiring, uint32_t served_model);
 static inline uint32_t wiring_part(const struct wiring *wiring, uint32_t model) {
     return atomic_load_explicit(&wiring->parts[model],
                                 memory_order_acquire); /* with set_part() in model_thread_moves.c */
+}
+
+/* Whether a model has come, with all its variants (`there`), or gone. */
+static inline bool wiring_model_is(const struct wiring *wiring, uint32_t first_variant, uint32_t count, bool there) {
+    for (uint32_t v = 0; v < count; v++)
+        if ((wiring_part(wiring, first_variant + v) != PART_NOBODY) != there)
+            return false;
+    return true;
 }
 
 static inline enum accelerator_state wiring_accelerator_state(const struct wiring *wiring, uint32_t accelerator) {

@@ -12,11 +12,10 @@
 #include "core/system/clock.h"
 #include "core/system/log.h"
 #include "core/system/thread.h"
-#include "core/util/counter.h"
-#include "front/request/infer_counters.h"
 #include "front/request/preparer.h"
 #include "model/config/preparations.h"
 #include "model/repository/model_description.h"
+#include "model/repository/model_life.h"
 #include "server/process/deployment.h"
 #include "server/process/ensembles.h"
 #include "server/process/server_state.h"
@@ -30,8 +29,6 @@
  * second, tells of all of them. */
 #define REPORTED_NS NS_PER_S
 
-enum place_use { PLACE_FREE, PLACE_SERVING, PLACE_DRAINING };
-
 /* A thread that opens the preparations of a model's inputs. */
 struct opening {
     pthread_t thread;
@@ -42,13 +39,10 @@ struct opening {
 };
 
 struct place {
-    uint8_t use; /* enum place_use */
-    bool able;   /* in an ensemble: whether its steps can run */
-    bool opened; /* the model has been READY: from then on it is listed, even while no accelerator runs it */
+    bool able; /* in an ensemble: whether its steps can run */
     uint64_t hash;
-    int64_t gone_ns;         /* time since which no client can ask for the model, if it is draining */
-    bool replaced;           /* whether another model of the same name and version took over */
-    struct opening *opening; /* thread that opens preparations, for a model that is not listed yet; NULL: none */
+    int64_t gone_ns;         /* LEAVING: time since which no client can ask for the model */
+    struct opening *opening; /* thread that opens preparations, while the place is PREPARING; NULL: none */
 };
 
 /* Models that are known in this process (server_models_know()). Constant. */
@@ -64,9 +58,11 @@ struct cluster_models {
     _Atomic bool known_new;                    /* whether the newest known models have not been published yet */
     struct place *places;                      /* [count] */
     uint32_t count;
-    uint32_t draining;
-    uint32_t openings;
+    struct model_life *life; /* states of the places, which have no parties here */
+    bool stale;              /* whether the published list is not the present one, for lack of memory */
     bool told; /* whether the scheduler has told of all models at least once: before, clients would miss some */
+    const char **names; /* [name_count] names of models of which some version is served, or soon will be; in order */
+    uint32_t name_count;
     struct model_absent *absent; /* [absent_count] models that were set aside, or were served and are not now */
     uint32_t absent_count;
     /* with `serve --isolate` */
@@ -86,7 +82,10 @@ struct cluster_models *cluster_models_create(struct server *server) {
     m->places = calloc(m->count, sizeof(*m->places));
     m->absent = calloc(m->count + server->config.aside_count, sizeof(*m->absent));
     m->profiles.profiles = calloc(m->count, sizeof(*m->profiles.profiles));
-    if (m->places && m->absent && m->profiles.profiles) {
+    m->names = calloc(m->count, sizeof(*m->names));
+    m->life = calloc(1, model_life_bytes(m->count, 0));
+    if (m->places && m->absent && m->profiles.profiles && m->names && m->life) {
+        model_life_init(m->life, m->count, 0);
         for (; m->absent_count < server->config.aside_count; m->absent_count++)
             m->absent[m->absent_count] = server->config.aside[m->absent_count];
         return m;
@@ -113,7 +112,6 @@ static void opening_end(struct cluster_models *m, uint32_t place, struct opening
     result->rc = opening->rc;
     result->err = opening->err;
     m->places[place].opening = NULL;
-    m->openings--;
     free(opening);
 }
 
@@ -121,17 +119,19 @@ void cluster_models_destroy(struct cluster_models *m) {
     struct opening opened;
     if (!m)
         return;
-    for (uint32_t i = 0; m->places && m->profiles.profiles && i < m->count; i++) {
+    for (uint32_t i = 0; m->places && m->profiles.profiles && m->life && i < m->count; i++) {
         if (m->places[i].opening)
             opening_end(m, i, &opened);
-        if (m->places[i].use != PLACE_FREE)
+        if (model_life_state(m->life, i) != LIFE_FREE)
             place_empty(m, i);
     }
     free(atomic_load_explicit(&m->known_next, memory_order_relaxed)); /* the last thread */
     free(m->known);
     free(m->profiles.profiles);
     free(m->absent);
+    free(m->names);
     free(m->places);
+    free(m->life);
     free(m);
 }
 
@@ -142,7 +142,7 @@ const struct server_accelerators *cluster_models_profiles(const struct cluster_m
 /* ---- publishing ---- */
 
 static bool is_ensemble(const struct cluster_models *m, uint32_t place) {
-    return m->places[place].use == PLACE_SERVING && model_at(m, place)->ensemble;
+    return model_life_stays(m->life, place) && model_at(m, place)->ensemble;
 }
 
 /* Whether an ensemble can run with the models of `world`; if not, `absent` gets the reason. */
@@ -214,21 +214,38 @@ static const struct model_absent *known_find(const struct cluster_models *m, con
     return NULL;
 }
 
-/* Whether any version of a model is served. */
+static int name_compare(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static void names_sort(struct cluster_models *m) {
+    m->name_count = 0;
+    for (uint32_t i = 0; i < m->count; i++)
+        if (model_life_stays(m->life, i))
+            m->names[m->name_count++] = model_at(m, i)->name;
+    qsort(m->names, m->name_count, sizeof(*m->names), name_compare);
+}
+
 static bool is_served(const struct cluster_models *m, const char *name) {
-    uint32_t p = 0;
-    while (p < m->count && (m->places[p].use != PLACE_SERVING || strcmp(model_at(m, p)->name, name) != 0))
-        p++;
-    return p < m->count;
+    return bsearch(&name, m->names, m->name_count, sizeof(*m->names), name_compare);
+}
+
+/* Whether another model of the same name and version has taken over from a place's model. */
+static bool is_replaced(const struct cluster_models *m, uint32_t place) {
+    const struct life_place *p = &m->life->places[place];
+    for (uint32_t i = LIFE_NONE; (i = model_life_of_key(m->life, p->key, i)) != LIFE_NONE;)
+        if (i != place && model_life_state(m->life, i) == LIFE_SERVING)
+            return true;
+    return p->replaced_ns > 0;
 }
 
 /* Whether requests of a model that was unloaded are still to be answered. */
 static bool is_unloading(const struct cluster_models *m, const char *name) {
-    uint32_t p = 0;
-    while (p < m->count &&
-           (m->places[p].use != PLACE_DRAINING || m->places[p].replaced || strcmp(model_at(m, p)->name, name) != 0))
-        p++;
-    return p < m->count;
+    MODEL_LIFE_EACH_MOVING (m->life, i)
+        if (model_life_state(m->life, i) == LIFE_LEAVING && strcmp(model_at(m, i)->name, name) == 0 &&
+            !is_replaced(m, i))
+            return true;
+    return false;
 }
 
 /* Adds the models that are not served. First, models that no backend has any more; if this process knows models
@@ -258,20 +275,22 @@ static void publish(struct cluster_models *m) {
     uint32_t known = m->known ? m->known->count : 0;
     bool able = false;
     struct model_absent *absent = calloc(m->absent_count + known + m->count + 1, sizeof(*absent));
+    names_sort(m);
     if (listed && absent) {
         absent_list(m, absent, &absent_count);
         for (uint32_t i = 0; i < m->count; i++) {
-            if (m->places[i].use != PLACE_SERVING || model_at(m, i)->ensemble)
+            if (!model_life_stays(m->life, i) || model_at(m, i)->ensemble)
                 continue;
             able |= served_model_state(model_at(m, i)) == MODEL_READY;
-            if (m->places[i].opened)
+            if (model_life_state(m->life, i) == LIFE_SERVING) /* even while no accelerator runs it */
                 listed[count++] = i;
             else
                 absent[absent_count++] = absent_of(m, i);
         }
     }
-    if (!listed || !absent || ensembles_list(m, listed, &count, absent, &absent_count) < 0 ||
-        server_models_publish(m->server, listed, count, absent, absent_count, !m->told) < 0)
+    m->stale = !listed || !absent || ensembles_list(m, listed, &count, absent, &absent_count) < 0 ||
+               server_models_publish(m->server, listed, count, absent, absent_count, !m->told) < 0;
+    if (m->stale)
         log_error("models not published", "reason=\"out of memory\"");
     free(absent);
     free(listed);
@@ -280,61 +299,10 @@ static void publish(struct cluster_models *m) {
     server_serving_update(m->server);
 }
 
-/* Whether the model has this name and this version. */
-static bool is_same(const char *name, uint32_t version, const struct served_model *model) {
-    return version == model->version && strcmp(name, model->name) == 0;
-}
-
 static void absent_forget(struct cluster_models *m, const struct served_model *model) {
     for (uint32_t i = 0; i < m->absent_count; i++)
-        if (is_same(m->absent[i].name, m->absent[i].version, model))
+        if (m->absent[i].version == model->version && strcmp(m->absent[i].name, model->name) == 0)
             m->absent[i--] = m->absent[--m->absent_count];
-}
-
-/* Clears the counts of the place, which are those of its last model. */
-static void counts_clear(const struct cluster_models *m, uint32_t place) {
-    for (uint32_t f = 0; f < server_frontends(m->server); f++) {
-        const struct infer_counters *counters = server_infer_counters(m->server, f);
-        struct step_counters *steps = infer_counters_steps_of(counters, place);
-        counters_clear(&counters->models[place], sizeof(struct model_infer_counters));
-        if (steps)
-            counters_clear(steps, sizeof(*steps));
-    }
-}
-
-/* Takes over `profile`. */
-static int place_put(struct cluster_models *m, struct served_model *model, const struct profile *profile, uint64_t hash,
-                     struct sy_error *err) {
-    uint32_t i = 0;
-    while (i < m->count && m->places[i].use != PLACE_FREE)
-        i++;
-    if (i == m->count)
-        return error_set(err, -ENOSPC, "model '%s' waits: there is no room for more than %u (--max-models)",
-                         model->name, m->count);
-    counts_clear(m, i);
-    m->profiles.profiles[i] = profile;
-    served_model_copy(model_at(m, i), model);
-    m->places[i] = (struct place){.use = PLACE_SERVING, .hash = hash};
-    return (int)i;
-}
-
-/* New requests do not get a place's model any more. */
-static void place_drain(struct cluster_models *m, uint32_t place) {
-    if (m->places[place].use == PLACE_DRAINING)
-        return;
-    m->places[place].use = PLACE_DRAINING;
-    m->places[place].gone_ns = clock_now_ns();
-    m->draining++;
-}
-
-/* A place replaces the place of another model of the same name and version: new requests get the new model. */
-static void place_replaces(struct cluster_models *m, uint32_t place) {
-    const struct served_model *model = model_at(m, place);
-    for (uint32_t i = 0; i < m->count; i++)
-        if (i != place && m->places[i].use != PLACE_FREE && is_same(model->name, model->version, model_at(m, i))) {
-            place_drain(m, i);
-            m->places[i].replaced = true;
-        }
 }
 
 /* ---- preparations ---- */
@@ -348,14 +316,14 @@ static void place_opened(struct cluster_models *m, uint32_t place, int rc, struc
             s->preparer ? preparer_start(s->preparer, err) : error_set(err, -ENOTSUP, "no thread here prepares inputs");
     if (rc < 0) {
         served_model_refuse(model, "%s", err->text);
+        model_life_failed(m->life, place);
         log_error("model not served here", "model=%s reason=\"%s\"", model->name, model->reason);
         return;
     }
     /* release: with every load of the state that precedes reading the model, also before it is published */
     atomic_store_explicit(&model->state, MODEL_READY, memory_order_release);
-    m->places[place].opened = true;
-    place_replaces(m, place);
-    if (!model->ensemble)
+    model_life_prepared(m->life, place, LIFE_NOBODY, clock_now_ns());
+    if (!model->ensemble && model_life_state(m->life, place) == LIFE_SERVING)
         log_info("model", "model=%s version=%u slo_ms=%.6g max_batch=%u", model->name, model->version,
                  (double)model->slo_ns / 1e6, model->batch_max);
 }
@@ -364,14 +332,15 @@ static void *opening_main(void *context) {
     struct opening *opening = context;
     thread_begin("open", 0, THREAD_SHARED);
     opening->rc = preparations_open(opening->model, deployment_transforms(), &opening->err);
-    atomic_store_explicit(&opening->done, true, memory_order_release); /* with openings_look() */
+    atomic_store_explicit(&opening->done, true, memory_order_release); /* with cluster_models_look() */
     return NULL;
 }
 
-/* Whether a model in a file of its own prepares an input of the model. */
+/* Whether a model in a file of its own prepares an input of the model. What is not prepared may be of the place's last
+ * model. */
 static bool has_files(const struct served_model *model) {
     for (uint32_t i = 0; i < model->signature.input_count; i++)
-        if (model->preparations[i].file[0])
+        if (model->prepared & tensor_bit(i) && model->preparations[i].file[0])
             return true;
     return false;
 }
@@ -394,38 +363,49 @@ static void place_open(struct cluster_models *m, uint32_t place) {
         return;
     }
     m->places[place].opening = opening;
-    m->openings++;
-}
-
-/* Lists models whose preparation has been opened. */
-static void openings_look(struct cluster_models *m) {
-    bool any = false;
-    for (uint32_t i = 0; m->openings > 0 && i < m->count; i++) {
-        struct opening opened, *opening = m->places[i].opening;
-        if (!opening || !atomic_load_explicit(&opening->done, memory_order_acquire)) /* with opening_main() */
-            continue;
-        opening_end(m, i, &opened);
-        place_opened(m, i, opened.rc, &opened.err);
-        any = true;
-    }
-    if (any)
-        publish(m);
 }
 
 /* ---- places ---- */
 
-/* A model that was gone comes back before its last requests have ended: these go on. */
-static void place_again(struct cluster_models *m, uint32_t place) {
-    if (m->places[place].use == PLACE_SERVING)
+/* Carries out the orders for places. `changed`: publishes in any case. */
+static void orders_carry_out(struct cluster_models *m, bool changed) {
+    struct life_order order;
+    while (model_life_next(m->life, clock_now_ns(), &order)) {
+        changed |= order.kind != LIFE_FREED || m->known; /* a known model is not UNLOADING any more */
+        if (order.kind == LIFE_HIDE) {
+            m->places[order.place].gone_ns = clock_now_ns();
+            model_life_hold(m->life, order.place, 1); /* the list that is published now, and requests */
+        } else if (order.kind == LIFE_FREED) {
+            place_empty(m, order.place);
+            atomic_store_explicit(&model_at(m, order.place)->state, MODEL_LOADING, memory_order_relaxed); /* unseen */
+        }
+    }
+    if (changed)
+        publish(m);
+}
+
+/* The place of the same model, which keeps it and the secret by which its shapes are told apart, even if a new
+ * scheduler got another secret from another backend: then only requests that came by different frontends do not share
+ * batches. */
+static uint32_t place_same(const struct cluster_models *m, uint64_t key, uint64_t hash) {
+    uint32_t i = LIFE_NONE;
+    do
+        i = model_life_of_key(m->life, key, i);
+    while (i != LIFE_NONE && m->places[i].hash != hash);
+    return i;
+}
+
+/* The scheduler announces a place's model once more, perhaps after it was gone: then its last requests go on. */
+static void place_again(struct cluster_models *m, uint32_t place, const struct served_model *announced) {
+    struct served_model *model = model_at(m, place);
+    uint32_t items_max = atomic_load_explicit(&announced->items_max, memory_order_relaxed);
+    atomic_store_explicit(&model->items_max, items_max, memory_order_relaxed); /* a lone number */
+    if (model_life_stays(m->life, place))
         return;
-    m->places[place].use = PLACE_SERVING;
-    m->places[place].replaced = false;
-    m->draining--;
-    if (served_model_state(model_at(m, place)) == MODEL_READY)
-        place_replaces(m, place);
-    absent_forget(m, model_at(m, place));
-    log_info("model is back", "model=%s version=%u", model_at(m, place)->name, model_at(m, place)->version);
-    publish(m);
+    model_life_back(m->life, place, clock_now_ns());
+    absent_forget(m, model);
+    log_info("model is back", "model=%s version=%u", model->name, model->version);
+    orders_carry_out(m, true);
 }
 
 /* A process of `serve --isolate` has described the model, which knows of one accelerator: its own. */
@@ -449,51 +429,51 @@ int cluster_models_serve(void *models, const char *description, size_t bytes, st
         free(model);
         return rc;
     }
-    const struct profile *profile =
-        count > 0 ? profiles[0].profile : NULL; /* one profile is enough here, for ensembles; */
-    for (uint32_t i = 1; i < count; i++)        /* the scheduler uses the others, for batches */
+    for (uint32_t i = 1; i < count; i++) /* one profile is enough here, for ensembles; the scheduler uses the others */
         free(profiles[i].profile);
-    /* The same model keeps its place and the secret by which its shapes are told apart, even if a new scheduler got
-     * another secret from another backend: then only requests that came by different frontends do not share batches. */
-    uint64_t hash = model_description_hash(model);
+    uint64_t key = served_model_key(model), hash = model_description_hash(model);
+    uint32_t same = place_same(m, key, hash), place = same;
     if (m->server->config.scheduler)
         instances_count(m, model);
-    for (uint32_t i = 0; i < m->count; i++)
-        if (m->places[i].use != PLACE_FREE && m->places[i].hash == hash &&
-            is_same(model->name, model->version, model_at(m, i))) {
-            uint32_t items_max = atomic_load_explicit(&model->items_max, memory_order_relaxed);
-            atomic_store_explicit(&model_at(m, i)->items_max, items_max, memory_order_relaxed); /* a lone number */
-            model_description_release(model, NULL, 0);
-            free((void *)profile);
-            place_again(m, i);
-            free(model);
-            return (int)i;
-        }
-    rc = place_put(m, model, profile, hash, err);
-    if (rc < 0) {
-        model_description_release(model, NULL, 0);
-        free((void *)profile);
+    if (same == LIFE_NONE)
+        place = model_life_put(m->life, key);
+    if (same == LIFE_NONE && place != LIFE_NONE) {
+        server_counts_clear(m->server, place);
+        m->profiles.profiles[place] = count > 0 ? profiles[0].profile : NULL;
+        served_model_copy(model_at(m, place), model);
+        m->places[place] = (struct place){.hash = hash};
+        absent_forget(m, model);
+        place_open(m, place);
+        orders_carry_out(m, true);
         free(model);
-        return rc;
+        return (int)place;
     }
-    absent_forget(m, model);
+    if (same == LIFE_NONE)
+        rc = error_set(err, -ENOSPC, "model '%s' waits: there is no room for more than %u (--max-models)", model->name,
+                       m->count);
+    else
+        place_again(m, same, model);
+    model_description_release(model, profiles, count > 0);
     free(model);
-    place_open(m, (uint32_t)rc);
-    publish(m);
-    return rc;
+    return rc < 0 ? rc : (int)same;
+}
+
+/* Whether another model of the same name and version is announced; `opening`: one that is being opened. */
+static bool has_other(const struct cluster_models *m, uint32_t place, bool opening) {
+    uint64_t key = m->life->places[place].key;
+    for (uint32_t i = LIFE_NONE; (i = model_life_of_key(m->life, key, i)) != LIFE_NONE;)
+        if (i != place && model_life_stays(m->life, i) && (!opening || m->places[i].opening))
+            return true;
+    return false;
 }
 
 void cluster_models_gone(void *models, uint32_t place) {
     struct cluster_models *m = models;
     const struct served_model *model = model_at(m, place);
-    bool other = false;
 
-    if (m->places[place].use != PLACE_SERVING)
+    if (!model_life_stays(m->life, place))
         return; /* the model was replaced, or has gone before */
-    place_drain(m, place);
-    for (uint32_t i = 0; i < m->count; i++)
-        other |= m->places[i].use == PLACE_SERVING && is_same(model->name, model->version, model_at(m, i));
-    if (!other && m->absent_count < m->count + m->server->config.aside_count) {
+    if (!has_other(m, place, false) && m->absent_count < m->count + m->server->config.aside_count) {
         struct model_absent *absent = &m->absent[m->absent_count++];
         *absent = (struct model_absent){
             .version = model->version, .state = MODEL_UNAVAILABLE, .failed = true, .reason = CLUSTER_MODEL_GONE};
@@ -503,22 +483,17 @@ void cluster_models_gone(void *models, uint32_t place) {
             log_warn("model not served any more", "model=%s version=%u reason=\"" CLUSTER_MODEL_GONE "\"", model->name,
                      model->version);
     }
-    publish(m);
+    model_life_end(m->life, place);
+    orders_carry_out(m, true);
 }
 
 bool cluster_models_outlasts(void *models, uint32_t place) {
     const struct cluster_models *m = models;
-    const struct served_model *model = model_at(m, place);
-    const struct place *p = &m->places[place];
-    bool unloaded = m->server->config.scheduler && !p->replaced; /* as without --isolate: no other model waits */
-    if (p->use == PLACE_DRAINING && server_model_held(m->server, place) &&
-        (unloaded || clock_now_ns() < p->gone_ns + UPLOADS_NS))
-        return true;
-    for (uint32_t i = 0; m->openings > 0 && i < m->count; i++)
-        if (i != place && m->places[i].use == PLACE_SERVING && m->places[i].opening &&
-            is_same(model->name, model->version, model_at(m, i)))
-            return true;
-    return false;
+    bool unloaded =
+        m->server->config.scheduler && !is_replaced(m, place); /* as without --isolate: no other one waits */
+    return (model_life_state(m->life, place) == LIFE_LEAVING && server_model_held(m->server, place) &&
+            (unloaded || clock_now_ns() < m->places[place].gone_ns + UPLOADS_NS)) ||
+           has_other(m, place, true);
 }
 
 void cluster_models_told(void *models) {
@@ -531,10 +506,7 @@ void cluster_models_told(void *models) {
 
 bool cluster_models_room(void *models) {
     const struct cluster_models *m = models;
-    uint32_t i = 0;
-    while (i < m->count && m->places[i].use != PLACE_FREE)
-        i++;
-    return i < m->count;
+    return model_life_room(m->life);
 }
 
 int cluster_models_know(struct cluster_models *m, const struct model_absent *known, uint32_t count) {
@@ -564,8 +536,8 @@ static void known_look(struct cluster_models *m) {
 }
 
 /* With `serve --isolate`: sets models aside while no accelerator that runs them is in service, and takes them back. A
- * process that starts counts as an accelerator in service: its models' requests wait. */
-static void outages_look(struct cluster_models *m) {
+ * process that starts counts as an accelerator in service: its models' requests wait. Whether that changed anything. */
+static bool outages_look(struct cluster_models *m) {
     const struct server_cluster *c = m->server->config.cluster;
     int64_t now_ns = clock_now_ns();
     uint32_t count, serving = 0, starting = 0;
@@ -586,34 +558,32 @@ static void outages_look(struct cluster_models *m) {
     for (uint32_t t = 0; told && t < count; t++)
         for (uint32_t i = 0; i < m->count; i++) {
             struct served_model *model = model_at(m, i);
-            if (m->places[i].use != PLACE_SERVING || !m->places[i].opened || model->ensemble ||
-                !is_same(told[t].name, told[t].version, model))
+            if (model_life_state(m->life, i) != LIFE_SERVING || model->ensemble || told[t].version != model->version ||
+                strcmp(told[t].name, model->name) != 0)
                 continue;
             changed |= server_model_strand(model, told[t].stranded);
             m->stranded |= told[t].stranded;
         }
     free(told);
-    if (changed)
-        publish(m);
+    return changed;
 }
 
 bool cluster_models_look(void *models) {
     struct cluster_models *m = models;
-    bool unloaded = false;
+    bool changed = m->stale;
     known_look(m);
-    openings_look(m);
     if (m->server->config.scheduler)
-        outages_look(m);
-    for (uint32_t i = 0; m->draining > 0 && i < m->count; i++) {
-        if (m->places[i].use != PLACE_DRAINING || m->places[i].opening || server_model_held(m->server, i))
+        changed |= outages_look(m);
+    MODEL_LIFE_EACH_MOVING (m->life, i) {
+        struct opening opened, *opening = m->places[i].opening;
+        if (model_life_lingers(m->life, i) && !m->stale && !server_model_held(m->server, i))
+            model_life_release(m->life, i, 1);
+        if (!opening || !atomic_load_explicit(&opening->done, memory_order_acquire)) /* with opening_main() */
             continue;
-        place_empty(m, i);
-        atomic_store_explicit(&model_at(m, i)->state, MODEL_LOADING, memory_order_relaxed); /* nobody sees it */
-        m->places[i].use = PLACE_FREE;
-        m->draining--;
-        unloaded |= m->known && !m->places[i].replaced;
+        opening_end(m, i, &opened);
+        place_opened(m, i, opened.rc, &opened.err);
+        changed = true;
     }
-    if (unloaded)
-        publish(m); /* the model is not UNLOADING any more */
-    return m->draining > 0 || m->openings > 0;
+    orders_carry_out(m, changed);
+    return m->stale || !list_empty(&m->life->moving);
 }

@@ -6,14 +6,10 @@
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "cluster/roles/backend_link.h"
+#include "core/system/clock.h"
 #include "core/system/log.h"
-#include "core/util/assert.h"
-#include "core/util/container.h"
-#include "core/util/counter.h"
-#include "front/request/infer_counters.h"
 #include "front/request/preparer.h"
 #include "model/config/preparations.h"
 #include "model/prefix/shared_prefixes.h"
@@ -21,19 +17,16 @@
 #include "server/process/ensembles.h"
 #include "server/process/instances.h"
 
-#define WAIT_NS (200 * NS_PER_US) /* time between two checks whether other threads are done */
-
-static void wait_a_little(void) {
-    const struct timespec ts = {.tv_nsec = WAIT_NS};
-    nanosleep(&ts, NULL);
-}
+#define LOOK_NS (10 * NS_PER_MS) /* time between two looks whether frontends still hold places */
 
 int model_slots_init(struct model_slots *slots, struct server *server, const struct repository_control *control) {
     *slots = (struct model_slots){.server = server, .control = control, .count = server->config.model_count};
-    slots->slots = calloc(slots->count + 1, sizeof(*slots->slots));
+    slots->told = calloc(slots->count + 1, sizeof(*slots->told));
     slots->variant_taken = calloc(server->wiring.models + 1, sizeof(bool));
-    if (!slots->slots || !slots->variant_taken)
+    slots->life = calloc(1, model_life_bytes(slots->count, server->wiring.executors));
+    if (!slots->told || !slots->variant_taken || !slots->life)
         return -ENOMEM;
+    model_life_init(slots->life, slots->count, server->wiring.executors);
     return 0;
 }
 
@@ -60,10 +53,10 @@ static bool is_in_repository(const struct model_slots *slots, uint32_t slot) {
 /* Frees all that a place owns. No other thread uses the place any more. */
 static void slot_free(struct model_slots *slots, uint32_t index) {
     struct server *s = slots->server;
-    struct model_slot *slot = &slots->slots[index];
+    struct thread_model *told = &slots->told[index];
 
-    memset(slots->variant_taken + slot->model.first_variant, false, slot->model.variant_count);
-    slot->model.variant_count = 0;
+    memset(slots->variant_taken + told->first_variant, false, told->variant_count);
+    told->variant_count = 0;
     if (server_schedules(s) && !s->central_thread && !served(slots, index)->ensemble)
         model_thread_forget(s->model_threads[s->placements[index].thread], index);
     for (uint32_t e = 0; e < s->wiring.executors && !served(slots, index)->ensemble; e++)
@@ -80,7 +73,6 @@ static void slot_free(struct model_slots *slots, uint32_t index) {
     served(slots, index)->part = NULL;
     served(slots, index)->suffixes = NULL;
     server_model_host(s, index);
-    slot->use = SLOT_FREE;
     atomic_store_explicit(&served(slots, index)->state, MODEL_LOADING, memory_order_relaxed); /* nobody sees it */
     malloc_trim(0);
 }
@@ -132,7 +124,7 @@ static int slot_cores(struct model_slots *slots, uint32_t slot, struct sy_error 
         memset(slots->variant_taken + first, false, count);
         return error_set(err, -ENOMEM, "no memory for the queues of the model");
     }
-    slots->slots[slot].model = model;
+    slots->told[slot] = model;
     for (uint32_t v = 0; v < count; v++)
         s->wiring.thread_of_model[first + v] = thread;
     return 0;
@@ -163,27 +155,23 @@ static int executors_load(struct model_slots *slots, uint32_t slot, struct sy_er
     return rc;
 }
 
-static int slot_find(const struct model_slots *slots, uint32_t *slot, struct sy_error *err) {
-    uint32_t i = 0;
-    while (i < slots->count && slots->slots[i].use != SLOT_FREE)
-        i++;
-    *slot = i;
-    if (i == slots->count)
+/* Takes a free place for a model of this key. 0 or -EBUSY with a sentence. */
+static int slot_put(struct model_slots *slots, uint64_t key, uint32_t *slot, struct sy_error *err) {
+    *slot = model_life_put(slots->life, key);
+    if (*slot == LIFE_NONE)
         return error_set(err, -EBUSY, "the last requests of too many other models are still being answered");
     return 0;
 }
 
 static void place_enter(struct model_slots *slots, uint32_t slot);
-static void place_leave(struct model_slots *slots, uint32_t slot);
 
 /* Loads the prefix of a group into a place of its own, and hands it to executors and scheduler. */
 static int prefix_enter(struct model_slots *slots, struct shared_group *group, struct sy_error *err) {
     struct server *s = slots->server;
-    int rc = slot_find(slots, &group->place, err);
+    int rc = slot_put(slots, 0, &group->place, err);
     if (rc)
         return rc;
     served_model_copy(served(slots, group->place), group->host);
-    slots->slots[group->place].use = SLOT_PREFIX;
     server_model_host(s, group->place);
     struct profile *profile = shared_profile_copy(group);
     s->config.accelerators[0].profiles[group->place] = profile;
@@ -191,7 +179,7 @@ static int prefix_enter(struct model_slots *slots, struct shared_group *group, s
     if (!rc)
         rc = slot_cores(slots, group->place, err);
     if (rc) {
-        slot_free(slots, group->place);
+        model_slot_discard(slots, group->place);
         return rc;
     }
     place_enter(slots, group->place);
@@ -220,11 +208,12 @@ static int member_enter(struct model_slots *slots, uint32_t slot, struct shared_
     group->places[number] = slot;
     group->taken[number] = true;
     group->users++;
+    model_life_hold(slots->life, group->place, 1);
     server_model_host(s, slot);
     return 0;
 }
 
-/* A place that is freed leaves its group. The last member to leave frees the prefix, too. */
+/* A place that is freed leaves its group. With the last member the prefix ends, too. */
 static void member_leave(struct model_slots *slots, uint32_t slot) {
     const struct served_model *model = served(slots, slot);
     struct shared_prefixes *shared = slots->control->shared;
@@ -233,10 +222,9 @@ static void member_leave(struct model_slots *slots, uint32_t slot) {
         if (!group->users || group->place != model->host)
             continue;
         group->taken[model->suffix] = false;
-        if (--group->users > 0)
-            return;
-        place_leave(slots, group->place);
-        slot_free(slots, group->place);
+        if (--group->users == 0)
+            model_life_end(slots->life, group->place);
+        model_life_release(slots->life, group->place, 1);
         return;
     }
 }
@@ -285,7 +273,7 @@ static int slot_model(struct model_slots *slots, uint32_t slot, struct sy_error 
 
 int model_slot_load(struct model_slots *slots, struct served_model *found, uint32_t *slot, struct sy_error *err) {
     uint32_t i;
-    int rc = slot_find(slots, &i, err);
+    int rc = slot_put(slots, served_model_key(found), &i, err);
     if (rc)
         return rc;
     struct served_model *model = served(slots, i);
@@ -293,10 +281,9 @@ int model_slot_load(struct model_slots *slots, struct served_model *found, uint3
     found->ensemble = NULL; /* the place owns the ensemble from now on */
     if (!model->slo_ns)
         model->slo_ns = slots->control->slo_ns;
-    slots->slots[i].use = SLOT_LOADED;
     rc = model->ensemble ? slot_ensemble(slots, i, err) : slot_model(slots, i, err);
     if (rc) {
-        slot_free(slots, i);
+        model_slot_discard(slots, i);
         return rc;
     }
     malloc_trim(0); /* memory that only the loading needed */
@@ -306,121 +293,132 @@ int model_slot_load(struct model_slots *slots, struct served_model *found, uint3
 
 /* ---- handing over, and taking back ---- */
 
-/* Makes the model resident on every executor, or no longer resident, and waits until they have answered. */
-static void executors_tell(struct model_slots *slots, uint32_t slot, bool resident) {
+/* Tells the model's thread that the model comes or goes. Takes the lock because server_balance() sends that thread
+ * messages, too. 0 or -EAGAIN. */
+static int scheduler_tell(struct model_slots *slots, uint32_t slot, bool comes) {
     struct server *s = slots->server;
-    struct model_answer answer;
-
-    for (uint32_t e = 0; e < s->wiring.executors; e++)
-        while (server_model_command(s, e, slot, resident) == -EAGAIN)
-            wait_a_little();
-    for (uint32_t e = 0; e < s->wiring.executors; e++) {
-        while (!wiring_model_answer(&s->wiring, e, &answer))
-            wait_a_little();
-        CHECK_EQ(answer.served_model, slot); /* only this thread gives such orders */
-    }
-}
-
-/* Waits until the scheduler has all variants of a model (`there`), or none. */
-static void scheduler_await(const struct model_slots *slots, const struct thread_model *model, bool there) {
-    for (uint32_t v = 0; v < model->variant_count; v++)
-        while ((wiring_part(&slots->server->wiring, model->first_variant + v) != PART_NOBODY) != there)
-            wait_a_little();
-}
-
-/* Tells the model's thread that the model comes or goes, and waits until it has come or gone. Takes the lock because
- * server_balance() sends that thread messages, too. */
-static void scheduler_tell(struct model_slots *slots, uint32_t slot, bool comes) {
-    struct server *s = slots->server;
-    const struct thread_model *model = &slots->slots[slot].model;
-    int rc;
-
-    do {
-        pthread_mutex_lock(&s->models_lock);
-        rc = comes ? wiring_model_comes(&s->wiring, slot, slot % s->wiring.rank_threads)
+    const struct thread_model *model = &slots->told[slot];
+    pthread_mutex_lock(&s->models_lock);
+    int rc = comes ? wiring_model_comes(&s->wiring, slot, slot % s->wiring.rank_threads)
                    : wiring_model_goes(&s->wiring, slot);
-        if (rc == 0) {
-            s->placements[slot].first_variant = comes ? model->first_variant : 0;
-            s->placements[slot].variant_count = comes ? model->variant_count : 0;
-        }
-        pthread_mutex_unlock(&s->models_lock);
-        if (rc)
-            wait_a_little();
-    } while (rc);
-    scheduler_await(slots, model, comes);
-}
-
-/* place_enter() hands a place to the executors and, if it has a queue, to the scheduler; place_leave() takes it back.
- */
-static void place_enter(struct model_slots *slots, uint32_t slot) {
-    if (served(slots, slot)->ensemble)
-        return;
-    executors_tell(slots, slot, true);
-    if (server_schedules(slots->server) && served_model_is_scheduled(served(slots, slot)))
-        scheduler_tell(slots, slot, true);
-}
-
-static void place_leave(struct model_slots *slots, uint32_t slot) {
-    if (served(slots, slot)->ensemble)
-        return;
-    if (server_schedules(slots->server) && served_model_is_scheduled(served(slots, slot)))
-        scheduler_tell(slots, slot, false);
-    executors_tell(slots, slot, false);
-}
-
-void model_slot_discard(struct model_slots *slots, uint32_t slot) {
-    CHECK_EQ(slots->slots[slot].use, SLOT_LOADED);
-    slot_free(slots, slot);
-}
-
-void model_slot_enter(struct model_slots *slots, uint32_t slot) {
-    struct server *s = slots->server;
-
-    for (uint32_t f = 0; f < server_frontends(s); f++) { /* the counts are of the model that had the place before */
-        const struct infer_counters *counters = server_infer_counters(s, f);
-        struct step_counters *steps = infer_counters_steps_of(counters, slot);
-        counters_clear(&counters->models[slot], sizeof(struct model_infer_counters));
-        if (steps)
-            counters_clear(steps, sizeof(*steps));
+    if (rc == 0) {
+        s->placements[slot].first_variant = comes ? model->first_variant : 0;
+        s->placements[slot].variant_count = comes ? model->variant_count : 0;
     }
-    place_enter(slots, slot);
-    slots->slots[slot].use = SLOT_SERVING;
-    slots->serving++;
-    /* release: with every load of the state before the model is read, also before it is published */
-    atomic_store_explicit(&served(slots, slot)->state, MODEL_READY, memory_order_release);
-    if (s->backend_link)
-        backend_link_model_comes(s->backend_link, slot);
+    pthread_mutex_unlock(&s->models_lock);
+    return rc;
 }
 
-/* Whether no frontend holds a place's model any more; in a backend, whether the scheduler has given the model up. */
-static bool is_left(struct server *s, uint32_t slot) {
+/* Whether nobody holds a place any more that is not in the published list: no frontend has a request; in a backend, the
+ * cluster's scheduler has given the model up. */
+static bool is_left(const struct model_slots *slots, uint32_t slot) {
+    struct server *s = slots->server;
     if (!s->backend_link)
         return !server_model_held(s, slot);
     backend_link_model_goes(s->backend_link, slot);
     return backend_link_model_gone(s->backend_link, slot);
 }
 
-void model_slot_retire(struct model_slots *slots, uint32_t slot) {
-    CHECK_EQ(slots->slots[slot].use, SLOT_SERVING);
-    slots->slots[slot].use = SLOT_RETIRED;
-    slots->serving--;
-    slots->retired++;
+/* Notes what has happened to places that come or go. True: something has. */
+static bool moving_look(struct model_slots *slots) {
+    struct wiring *w = &slots->server->wiring;
+    struct model_life *life = slots->life;
+    struct model_answer answer;
+    int64_t now_ns = clock_now_ns();
+    bool any = false;
+    for (uint32_t e = 0; e < w->executors; e++)
+        while (wiring_model_answer(w, e, &answer)) { /* an executor that does not run the model answers, too */
+            bool comes = model_life_state(life, answer.served_model) == LIFE_ENTERING;
+            model_life_answer(life, answer.served_model, e, comes, now_ns);
+            any = true;
+        }
+    MODEL_LIFE_EACH_MOVING (life, i) {
+        bool comes = model_life_state(life, i) == LIFE_ENTERING;
+        if (model_life_awaits(life, i, w->executors) &&
+            wiring_model_is(w, slots->told[i].first_variant, slots->told[i].variant_count, comes)) {
+            model_life_answer(life, i, w->executors, comes, now_ns);
+            any = true;
+        } else if (model_life_lingers(life, i) && !slots->stale && is_left(slots, i)) {
+            model_life_release(life, i, 1);
+            any = true;
+        }
+    }
+    return any;
 }
 
-bool model_slots_drain(struct model_slots *slots) {
-    bool left = false;
-
-    for (uint32_t i = 0; i < slots->count; i++) {
-        if (slots->slots[i].use != SLOT_DRAINING)
-            continue;
-        if (!is_left(slots->server, i)) {
-            left = true;
-            continue;
+bool model_slots_look(struct model_slots *slots) {
+    struct server *s = slots->server;
+    struct life_order order;
+    int64_t now_ns = clock_now_ns();
+    bool any = moving_look(slots);
+    for (; model_life_next(slots->life, now_ns, &order); any = true) {
+        bool comes = order.kind == LIFE_ENTER;
+        int rc;
+        switch (order.kind) {
+        case LIFE_ENTER:
+        case LIFE_TAKE:
+            rc = order.party < s->wiring.executors ? server_model_command(s, order.party, order.place, comes)
+                                                   : scheduler_tell(slots, order.place, comes);
+            if (rc < 0)
+                model_life_again(slots->life, &order, now_ns);
+            break;
+        case LIFE_SHOW:
+            /* release: with every load of the state before the model is read, also before it is published */
+            atomic_store_explicit(&served(slots, order.place)->state, MODEL_READY, memory_order_release);
+            if (s->backend_link)
+                backend_link_model_comes(s->backend_link, order.place);
+            slots->stale = true;
+            break;
+        case LIFE_HIDE:
+            model_life_hold(slots->life, order.place, 1); /* until is_left() */
+            slots->stale = true;
+            break;
+        case LIFE_FREED:
+            slot_free(slots, order.place);
+            break;
         }
-        place_leave(slots, i);
-        slot_free(slots, i);
     }
-    return left;
+    return any;
+}
+
+int64_t model_slots_wake(const struct model_slots *slots) {
+    int64_t wake_ns = model_life_wake(slots->life), look_ns = clock_now_ns() + LOOK_NS;
+    bool looks = slots->stale;
+    MODEL_LIFE_EACH_MOVING (slots->life, i)
+        looks |= !slots->server->backend_link && model_life_lingers(slots->life, i); /* else its link rings */
+    return looks && look_ns < wake_ns ? look_ns : wake_ns;
+}
+
+/* Hands a place to the executors and, if it has a queue, to the scheduler. Waits until they have it. */
+static void place_enter(struct model_slots *slots, uint32_t slot) {
+    const struct served_model *model = served(slots, slot);
+    bool scheduled = server_schedules(slots->server) && served_model_is_scheduled(model);
+    enum life_reach reach = scheduled ? LIFE_ALL : LIFE_EXECUTORS;
+    struct doorbell *bell = slots->server->wiring.places_bell;
+    model_life_prepared(slots->life, slot, model->ensemble ? LIFE_NOBODY : reach, clock_now_ns());
+    do {
+        doorbell_arm(bell);
+        if (model_slots_look(slots))
+            doorbell_cancel(bell);
+        else
+            doorbell_sleep(bell, model_slots_wake(slots));
+    } while (model_life_state(slots->life, slot) == LIFE_ENTERING);
+}
+
+void model_slot_discard(struct model_slots *slots, uint32_t slot) {
+    model_life_failed(slots->life, slot);
+    model_life_end(slots->life, slot);
+    model_slots_look(slots);
+}
+
+void model_slot_enter(struct model_slots *slots, uint32_t slot) {
+    server_counts_clear(slots->server, slot);
+    place_enter(slots, slot);
+}
+
+void model_slot_retire(struct model_slots *slots, uint32_t slot) {
+    model_life_end(slots->life, slot);
+    model_slots_look(slots);
 }
 
 /* ---- publishing ---- */
@@ -435,7 +433,7 @@ static uint32_t serving_list(const struct model_slots *slots, uint32_t *listed) 
     uint32_t count = 0;
 
     for (uint32_t i = 0; i < slots->count; i++)
-        if (slots->slots[i].use == SLOT_SERVING)
+        if (model_life_state(slots->life, i) == LIFE_SERVING && slots->life->places[i].key)
             listed[count++] = i;
     qsort_r(listed, count, sizeof(*listed), name_compare, slots->server->config.models);
     return count;
@@ -447,16 +445,12 @@ int model_slots_publish(struct model_slots *slots, const struct model_absent *ab
         return -ENOMEM;
     int rc = server_models_publish(slots->server, listed, serving_list(slots, listed), absent, absent_count, false);
     free(listed);
-    if (rc < 0)
-        return rc;
-    for (uint32_t i = 0; i < slots->count; i++)
-        if (slots->slots[i].use == SLOT_RETIRED)
-            slots->slots[i].use = SLOT_DRAINING; /* it is no longer in the published list */
-    slots->retired = 0;
-    return 0;
+    slots->stale &= rc < 0;
+    return rc;
 }
 
 void model_slots_free(struct model_slots *slots) {
-    free(slots->slots);
+    free(slots->told);
     free(slots->variant_taken);
+    free(slots->life);
 }

@@ -20,15 +20,15 @@
 #include "model/repository/repository_look.h"
 #include "server/process/model_slots.h"
 
-#define DRAIN_EVERY_NS (10 * NS_PER_MS) /* time between looks at places whose last requests are still answered */
-#define SETTLE_NS      (5 * NS_PER_S)
-#define STRANGERS_MAX  64 /* models in the list for which is_stranger() is true */
-#define LOAD_TRIES     3  /* tries to load a model whose files change meanwhile */
+#define SETTLE_NS     (5 * NS_PER_S)
+#define STRANGERS_MAX 64 /* models in the list for which is_stranger() is true */
+#define LOAD_TRIES    3  /* tries to load a model whose files change meanwhile */
 
 /* The places of a model, one for each version. */
 struct places {
     uint32_t count;
     uint32_t *slots; /* [count]; allocated if there are any */
+    uint64_t born;   /* number (model_life.h) that none of their models exceeds */
 };
 
 /* A model that was found, asked for or served. */
@@ -238,10 +238,10 @@ static int source_load(struct repository_thread *t, struct known_model *k, struc
                        struct sy_error *err) {
     struct sy_error why = {""};
     struct places loaded;
-    uint32_t others = t->slots.serving - k->serving.count, version = source->models[source->count - 1].version;
+    uint32_t others = t->slots.life->serving - k->serving.count, version = source->models[source->count - 1].version;
     if (others + source->count > t->control.models_max)
-        return error_set(err, 503, "%u models are loaded, and no more than %u may be (--max-models)", t->slots.serving,
-                         t->control.models_max);
+        return error_set(err, 503, "%u models are loaded, and no more than %u may be (--max-models)",
+                         t->slots.life->serving, t->control.models_max);
     log_info("model is being loaded", "model=%s version=%u versions=%u", k->name, version, source->count);
     if (!k->serving.count) {
         k->version = version;
@@ -363,6 +363,7 @@ static void unload(struct repository_thread *t, const char *name) {
         known_retire(t, k);
         free(k->draining.slots); /* if an earlier unload still drains, its end is not reported */
         k->draining = k->serving;
+        k->draining.born = t->slots.life->births;
         k->serving = (struct places){.count = 0};
         k->state = MODEL_UNLOADING;
         k->reason[0] = '\0';
@@ -390,14 +391,16 @@ static void unload_dependents(struct repository_thread *t, const char *name) {
 
 static bool is_free(const struct repository_thread *t, const struct places *places) {
     for (uint32_t i = 0; i < places->count; i++)
-        if (t->slots.slots[places->slots[i]].use != SLOT_FREE)
+        if (!model_slot_freed(&t->slots, places->slots[i], places->born))
             return false;
     return true;
 }
 
 /* Frees places whose last requests have been answered. True if others are left. */
 static bool drain(struct repository_thread *t) {
-    bool left = model_slots_drain(&t->slots), changed = t->slots.retired > 0;
+    bool changed = t->slots.stale;
+    while (model_slots_look(&t->slots)) {
+    }
     for (uint32_t i = 0; i < t->known_count; i++) {
         struct known_model *k = &t->known[i];
         if (!k->draining.count || !is_free(t, &k->draining))
@@ -413,7 +416,7 @@ static bool drain(struct repository_thread *t) {
     }
     if (changed)
         publish(t);
-    return left || t->slots.retired > 0;
+    return model_slots_moving(&t->slots);
 }
 
 /* ---- looking ---- */
@@ -514,10 +517,14 @@ static void carry_out(struct repository_thread *t, struct repository_order *orde
     order_return(order);
 }
 
-static void sleep_until_needed(struct repository_thread *t, bool draining) {
-    int64_t until_ns = draining ? clock_now_ns() + DRAIN_EVERY_NS : t->look_ns;
+static void sleep_until_needed(struct repository_thread *t) {
     doorbell_arm(&t->desk->bell);
-    if (desk_pending(t->desk) || is_stopped(t))
+    bool busy = model_slots_look(&t->slots);
+    int64_t until_ns = model_slots_wake(&t->slots);
+    until_ns = t->look_ns < until_ns ? t->look_ns : until_ns;
+    if (t->settles)
+        until_ns = t->settles_ns < until_ns ? t->settles_ns : until_ns;
+    if (busy || desk_pending(t->desk) || is_stopped(t))
         doorbell_cancel(&t->desk->bell);
     else
         doorbell_sleep(&t->desk->bell, until_ns);
@@ -548,7 +555,7 @@ static void *repository_main(void *argument) {
                 publish(t);
             }
         }
-        sleep_until_needed(t, draining);
+        sleep_until_needed(t);
     }
     desk_close(t->desk);
     if (t->settles)

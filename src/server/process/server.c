@@ -281,6 +281,7 @@ static struct frontend_config frontend_config(struct server *s, uint32_t index, 
         .group = index < server_frontends(s) ? &s->groups[index / s->config.frontends] : NULL,
         .port = s->ports[index],
         .models = &s->models,
+        .models_bell = &s->models_bell,
         .model_count = s->config.model_count,
         .bulk = s->bulk,
         .desk = s->config.control && s->config.control->mode == CONTROL_EXPLICIT ? s->desk : s->config.desk,
@@ -582,11 +583,13 @@ int server_start(struct server **server, const struct server_config *config, str
     pthread_mutex_init(&s->commands_lock, NULL);
     pthread_mutex_init(&s->models_lock, NULL);
     pthread_mutex_init(&s->describe_lock, NULL);
+    doorbell_init(&s->models_bell, false, false);
     rc = server_allocate(s);
     if (rc < 0) {
         error_set(err, rc, "no memory for the server's threads");
         goto err_end;
     }
+    s->wiring.places_bell = s->desk ? &s->desk->bell : NULL;
     if ((rc = wiring_init(&s->wiring, config->busy_poll, err)) < 0 ||
         (server_runs(s) && (rc = start_executors(s, err)) < 0))
         goto err_end;

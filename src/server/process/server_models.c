@@ -1,19 +1,26 @@
 /* server_models.c - the list of models that frontends use: published and replaced as a whole. */
 #include <errno.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "core/util/counter.h"
+#include "front/request/infer_counters.h"
 #include "server/process/server_state.h"
 
-#define LOOK_NS (200 * NS_PER_US) /* time between two checks of the list that frontends use */
+static bool is_seen(const struct frontend *frontend, const struct model_index *models) {
+    return frontend_models(frontend) == models || frontend_ended(frontend);
+}
 
 /* Waits until every frontend uses this list. A frontend reads the list once a turn, and turns are short. */
 static void frontends_await(struct server *s, const struct model_index *models) {
-    const struct timespec a_little = {.tv_nsec = LOOK_NS};
     server_frontends_wake(s);
     for (uint32_t f = 0; f < server_frontends(s); f++)
-        while (frontend_models(s->frontends[f]) != models && !frontend_ended(s->frontends[f]))
-            nanosleep(&a_little, NULL);
+        while (!is_seen(s->frontends[f], models)) {
+            doorbell_arm(&s->models_bell);
+            if (is_seen(s->frontends[f], models))
+                doorbell_cancel(&s->models_bell);
+            else
+                doorbell_sleep(&s->models_bell, TIME_NEVER);
+        }
 }
 
 int server_models_publish(struct server *s, const uint32_t *listed, uint32_t count, const struct model_absent *absent,
@@ -37,6 +44,16 @@ int server_models_publish(struct server *s, const uint32_t *listed, uint32_t cou
     model_index_destroy(old);
     free(old);
     return 0;
+}
+
+void server_counts_clear(struct server *s, uint32_t place) {
+    for (uint32_t f = 0; f < server_frontends(s); f++) {
+        const struct infer_counters *counters = server_infer_counters(s, f);
+        struct step_counters *steps = infer_counters_steps_of(counters, place);
+        counters_clear(&counters->models[place], sizeof(struct model_infer_counters));
+        if (steps)
+            counters_clear(steps, sizeof(*steps));
+    }
 }
 
 bool server_model_held(const struct server *s, uint32_t model) {

@@ -59,6 +59,7 @@ struct server {
     struct repository_desk *desk;          /* orders to load and unload models; NULL: models do not come and go */
     struct repository_thread *repository;  /* NULL: models do not come and go */
     struct model_publication models;       /* the list of models, for frontends and metrics */
+    struct doorbell models_bell;           /* rung by frontends that have come to use another list, or have ended */
     struct scheduler_link *scheduler_link; /* NULL: not a scheduler of a cluster */
     struct frontend_link *frontend_link;   /* NULL: not a frontend of a cluster */
     struct backend_link *backend_link;     /* NULL: not a backend of a cluster */
@@ -158,6 +159,8 @@ static inline void server_frontends_wake(const struct server *s) {
  * frontend uses an earlier one. 0 or -ENOMEM: everything stays as it was. One thread at a time. */
 int server_models_publish(struct server *s, const uint32_t *listed, uint32_t count, const struct model_absent *absent,
                           uint32_t absent_count, bool partial);
+/* Clears what frontends count of a place, which was of its last model. */
+void server_counts_clear(struct server *s, uint32_t place);
 /* Whether a frontend holds a request of the model. */
 bool server_model_held(const struct server *s, uint32_t model);
 

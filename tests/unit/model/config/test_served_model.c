@@ -105,10 +105,23 @@ static void completion_refuses_what_does_not_fit(void **state) {
     }
 }
 
+static void each_name_and_version_has_a_key_of_its_own(void **state) {
+    (void)state;
+    static struct served_model a = {.name = "m", .version = 1}, b = {.name = "m", .version = 1};
+    b.batch_max = 7;
+    assert_true(served_model_key(&a) == served_model_key(&b));
+    assert_true(served_model_key(&a) != 0);
+    b.version = 2;
+    assert_true(served_model_key(&a) != served_model_key(&b));
+    b = (struct served_model){.name = "mm", .version = 1};
+    assert_true(served_model_key(&a) != served_model_key(&b));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(completion_fills_what_is_left_out, world_make, world_remove),
         cmocka_unit_test_setup_teardown(completion_refuses_what_does_not_fit, world_make, world_remove),
+        cmocka_unit_test(each_name_and_version_has_a_key_of_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

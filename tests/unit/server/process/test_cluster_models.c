@@ -140,6 +140,23 @@ static void the_model_that_it_was_to_replace_goes_on(void **state) {
     end(&f);
 }
 
+static void one_that_is_gone_before_it_is_opened_goes(void **state) {
+    (void)state;
+    struct frontend_world f;
+    enum model_state is;
+    char reason[512];
+    begin(&f);
+    uint32_t first = serve(&f, NULL, false), second = serve(&f, "no model", false);
+    cluster_models_gone(f.models, second);
+    assert_false(cluster_models_outlasts(f.models, first));
+    settle(&f);
+    assert_int_equal(told(&f, &is, reason), first);
+    assert_int_equal(serve_contents(&f, "fedcba9876543210fedcba9876543210", NULL, false), second); /* it is free */
+    assert_int_equal(told(&f, &is, reason), second);
+    settle(&f);
+    end(&f);
+}
+
 /* By a request whose head has been read, and whose body has not. */
 static void a_replaced_model_goes_on_while_requests_come_in(void **state) {
     (void)state;
@@ -207,6 +224,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_that_cannot_be_opened_sets_its_model_aside),
         cmocka_unit_test(the_model_that_it_was_to_replace_goes_on),
+        cmocka_unit_test(one_that_is_gone_before_it_is_opened_goes),
         cmocka_unit_test(a_replaced_model_goes_on_while_requests_come_in),
         cmocka_unit_test(a_model_that_is_unloaded_says_so_until_its_last_answer),
         cmocka_unit_test(a_process_that_prepares_nothing_says_so),

@@ -1,4 +1,4 @@
-/* test_model_slots.c - places from free to serving and back, in a real server whose own repository thread sleeps. */
+/* test_model_slots.c - places from free to serving and back, in a real server whose own repository thread has ended. */
 /* Starts threads. */
 #include "server/process/model_slots.h"
 
@@ -15,10 +15,28 @@
 static _Atomic bool stop;
 
 static void slots_begin(struct control_rig *rig, struct model_slots *slots) {
+    repository_thread_quit(rig->server->repository); /* it would take the answers */
+    while (!repository_thread_ended(rig->server->repository))
+        rig_wait();
     rig_put(rig, "mlp", 1, "mlp.onnx");
     rig_put(rig, "image", 1, "image.onnx");
     rig->control.how[0].stop = &stop;
     assert_int_equal(model_slots_init(slots, rig->server, &rig->control), 0);
+}
+
+static enum life_state state_of(const struct model_slots *slots, int slot) {
+    return model_life_state(slots->life, (uint32_t)slot);
+}
+
+static void look(struct model_slots *slots) {
+    while (model_slots_look(slots)) {
+    }
+}
+
+/* Until all places are free that are to be. */
+static void settle(struct model_slots *slots) {
+    for (look(slots); model_slots_moving(slots); look(slots))
+        rig_wait();
 }
 
 /* Loads a model of the repository; its place, or -errno. */
@@ -38,25 +56,27 @@ static void a_place_goes_round(void **state) {
     slots_begin(rig, &slots);
     int slot = load(rig, &slots, "mlp", &err);
     assert_int_equal(slot, 0);
-    assert_int_equal(slots.slots[slot].use, SLOT_LOADED);
+    assert_int_equal(state_of(&slots, slot), LIFE_PREPARING);
     assert_int_equal(rig_place_of(rig, "mlp", NULL), -1);
     model_slot_enter(&slots, (uint32_t)slot);
-    assert_int_equal(slots.serving, 1);
+    assert_int_equal(slots.life->serving, 1);
     assert_int_equal(rig_place_of(rig, "mlp", NULL), -1); /* it could be served, but nobody knows */
     assert_int_equal(model_slots_publish(&slots, NULL, 0), 0);
     assert_int_equal(rig_place_of(rig, "mlp", NULL), slot);
 
     model_slot_retire(&slots, (uint32_t)slot);
     assert_int_equal(rig_place_of(rig, "mlp", NULL), slot);
-    assert_false(model_slots_drain(&slots)); /* somebody may still find it */
-    assert_int_equal(slots.slots[slot].use, SLOT_RETIRED);
+    look(&slots);
+    assert_int_equal(state_of(&slots, slot), LIFE_LEAVING); /* somebody may still find it */
+    assert_true(slots.stale);
     struct model_absent absent = {.name = "mlp", .state = MODEL_UNLOADING};
     assert_int_equal(model_slots_publish(&slots, &absent, 1), 0);
     assert_int_equal(rig_place_of(rig, "mlp", NULL), -1);
-    assert_int_equal(slots.slots[slot].use, SLOT_DRAINING);
-    assert_false(model_slots_drain(&slots));
-    assert_int_equal(slots.slots[slot].use, SLOT_FREE);
-    assert_int_equal(slots.slots[slot].model.variant_count, 0);
+    assert_int_equal(state_of(&slots, slot), LIFE_LEAVING);
+    assert_false(slots.stale);
+    settle(&slots);
+    assert_int_equal(state_of(&slots, slot), LIFE_FREE);
+    assert_int_equal(slots.told[slot].variant_count, 0);
     model_slots_free(&slots);
 }
 
@@ -73,13 +93,15 @@ static void a_place_that_is_held_stays(void **state) {
     atomic_store(held, 1); /* as its frontend does, which sleeps */
     model_slot_retire(&slots, (uint32_t)slot);
     assert_int_equal(model_slots_publish(&slots, NULL, 0), 0);
-    assert_true(model_slots_drain(&slots));
-    assert_int_equal(slots.slots[slot].use, SLOT_DRAINING);
+    look(&slots);
+    assert_int_equal(state_of(&slots, slot), LIFE_LEAVING);
+    assert_true(model_slots_wake(&slots) < TIME_NEVER);
     assert_int_equal(load(rig, &slots, "image", &err), slot + 1); /* not into that place */
     model_slot_discard(&slots, (uint32_t)slot + 1);
     atomic_store(held, 0);
-    assert_false(model_slots_drain(&slots));
-    assert_int_equal(slots.slots[slot].use, SLOT_FREE);
+    settle(&slots);
+    assert_int_equal(state_of(&slots, slot), LIFE_FREE);
+    assert_true(model_slots_wake(&slots) == TIME_NEVER);
     model_slots_free(&slots);
 }
 
@@ -112,7 +134,7 @@ static void what_fails_leaves_its_place(void **state) {
     assert_int_equal(system(command), 0);
     assert_true(load(rig, &slots, "bad", &err) < 0);
     assert_string_not_equal(err.text, "");
-    assert_int_equal(slots.slots[0].use, SLOT_FREE);
+    assert_int_equal(state_of(&slots, 0), LIFE_FREE);
     atomic_store(&stop, true);
     assert_int_equal(load(rig, &slots, "mlp", &err), -EINTR);
     atomic_store(&stop, false);
