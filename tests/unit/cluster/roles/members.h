@@ -76,10 +76,9 @@ struct members_scheduler {
     struct doorbell bell;
     int port;
     int64_t beat_ns;
-    /* A batch has `each` requests of each of so many frontends, which a test may change at any time; with frontends 0,
-     * `each` of whoever has some. */
-    _Atomic uint32_t frontends;
-    uint32_t each;
+    /* A batch has `each` requests of each of so many frontends; with frontends 0, `each` of whoever has some. A test
+     * may change both at any time. Where requests are lost on their way, those that are sent again may be fewer. */
+    _Atomic uint32_t frontends, each;
     uint32_t depth; /* batches that may be under way */
     uint32_t under_way;
     uint64_t tag;
@@ -209,8 +208,8 @@ static inline void members_bury(void *owner, struct peer *peer) {
 }
 
 static inline void members_seal(struct members_scheduler *s, struct member *backend, struct member *const *of,
-                                uint32_t count) {
-    uint32_t requests = s->each * count;
+                                uint32_t count, uint32_t each) {
+    uint32_t requests = each * count;
     struct batch_plan *plan = peer_frame(&backend->peer, FRAME_PLANS, 1, batch_plan_bytes(requests), 0);
     CHECK(plan);
     *plan = (struct batch_plan){.request_count = requests, .items = requests, .tag = s->tag++};
@@ -237,14 +236,15 @@ static inline int64_t members_turn(void *owner, int64_t now_ns) {
             backend = m;
     }
     while (backend && s->under_way < s->depth) {
-        uint32_t count = 0, frontends = atomic_load_explicit(&s->frontends, memory_order_relaxed); /* a lone number */
-        uint32_t most = frontends ? frontends : 1;
+        /* both lone numbers */
+        uint32_t count = 0, frontends = atomic_load_explicit(&s->frontends, memory_order_relaxed);
+        uint32_t most = frontends ? frontends : 1, each = atomic_load_explicit(&s->each, memory_order_relaxed);
         for (uint32_t i = 0; i < MEMBERS_MAX && count < most; i++)
-            if (s->members[i].known && s->members[i].waiting_count >= s->each)
+            if (s->members[i].known && s->members[i].waiting_count >= each)
                 ready[count++] = &s->members[i];
         if (count < most)
             break;
-        members_seal(s, backend, ready, count);
+        members_seal(s, backend, ready, count, each);
     }
     return until_ns;
 }
@@ -261,7 +261,8 @@ static inline void members_scheduler_open(struct members_scheduler *s, int64_t b
     int fd;
     memset(s, 0, sizeof(*s));
     s->beat_ns = beat_ns;
-    s->each = s->depth = 1;
+    s->depth = 1;
+    atomic_store_explicit(&s->each, 1, memory_order_relaxed); /* before the thread starts */
     CHECK_EQ(doorbell_init(&s->bell, true, false), 0);
     CHECK_EQ(listen_open("127.0.0.1", 0, "HTTP", &fd, &s->port, &err), 0);
     CHECK_EQ(link_loop_init(&s->loop, &ops, s, &s->bell, fd, members_tls, &err), 0);
