@@ -616,11 +616,6 @@ static void signals_block(sigset_t *signals, bool isolated) {
     pthread_sigmask(SIG_BLOCK, signals, NULL);
 }
 
-static int check_isolate(const struct serve_settings *s, struct sy_error *err) {
-    const char *with = s->scenario ? "--scenario" : s->share_prefixes ? "--share-prefixes on" : NULL;
-    return with ? error_set(err, -EINVAL, "--isolate on does not go with %s", with) : 0;
-}
-
 /* Decides on processes for the accelerators of `symphony serve`, if the user does not: they are the default where
  * clients may send models. */
 static void isolate_choose(struct serve_settings *s) {
@@ -741,13 +736,10 @@ static void isolation_free(struct isolation *i) {
  * children. */
 static int isolation_plan(struct isolation *i, const struct serve_settings *settings, struct sy_error *err) {
     struct serve_settings *backend = &i->settings[0], *scheduler = &i->settings[1];
-    const char *with = settings->scenario              ? "--scenario"
-                       : settings->share_prefixes      ? "--share-prefixes on"
-                       : settings->accelerator_control ? "--accelerator-control"
-                                                       : NULL;
+    const char *with = settings->scenario ? "--scenario" : settings->share_prefixes ? "--share-prefixes on" : NULL;
     int rc;
     if (with)
-        return error_set(err, -EINVAL, "--isolate does not go with %s", with);
+        return error_set(err, -EINVAL, "--isolate on does not go with %s", with);
     *backend = *settings;
     backend->join = "127.0.0.1:1"; /* the port is not known yet */
     backend->heartbeat_ms = ISOLATED_BEAT_MS;
