@@ -269,14 +269,6 @@ static void absent_list(const struct cluster_models *m, struct model_absent *abs
     }
 }
 
-/* The order in which clients are told of models, whatever places these have. */
-static int by_version(const void *a, const void *b, void *models) {
-    const struct served_model *one = (const struct served_model *)models + *(const uint32_t *)a;
-    const struct served_model *other = (const struct served_model *)models + *(const uint32_t *)b;
-    int names = strcmp(one->name, other->name);
-    return names ? names : (one->version > other->version) - (one->version < other->version);
-}
-
 /* Publishes the models that serve now. */
 static void publish(struct cluster_models *m) {
     uint32_t *listed = calloc(m->count + 1, sizeof(*listed)), count = 0, absent_count = 0;
@@ -296,11 +288,8 @@ static void publish(struct cluster_models *m) {
                 absent[absent_count++] = absent_of(m, i);
         }
     }
-    m->stale = !listed || !absent || ensembles_list(m, listed, &count, absent, &absent_count) < 0;
-    if (!m->stale) {
-        qsort_r(listed, count, sizeof(*listed), by_version, m->server->config.models);
-        m->stale = server_models_publish(m->server, listed, count, absent, absent_count, !m->told) < 0;
-    }
+    m->stale = !listed || !absent || ensembles_list(m, listed, &count, absent, &absent_count) < 0 ||
+               server_models_publish(m->server, listed, count, absent, absent_count, !m->told) < 0;
     if (m->stale)
         log_error("models not published", "reason=\"out of memory\"");
     free(absent);

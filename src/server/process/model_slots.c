@@ -423,19 +423,12 @@ void model_slot_retire(struct model_slots *slots, uint32_t slot) {
 
 /* ---- publishing ---- */
 
-static int name_compare(const void *a, const void *b, void *context) {
-    const struct served_model *models = context, *x = &models[*(const uint32_t *)a], *y = &models[*(const uint32_t *)b];
-    int order = strcmp(x->name, y->name);
-    return order ? order : (x->version > y->version) - (x->version < y->version);
-}
-
 static uint32_t serving_list(const struct model_slots *slots, uint32_t *listed) {
     uint32_t count = 0;
 
     for (uint32_t i = 0; i < slots->count; i++)
         if (model_life_state(slots->life, i) == LIFE_SERVING && slots->life->places[i].key)
             listed[count++] = i;
-    qsort_r(listed, count, sizeof(*listed), name_compare, slots->server->config.models);
     return count;
 }
 

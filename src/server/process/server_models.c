@@ -1,6 +1,7 @@
 /* server_models.c - the list of models that frontends use: published and replaced as a whole. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/util/counter.h"
 #include "front/request/infer_counters.h"
@@ -23,11 +24,18 @@ static void frontends_await(struct server *s, const struct model_index *models) 
         }
 }
 
-int server_models_publish(struct server *s, const uint32_t *listed, uint32_t count, const struct model_absent *absent,
+static int name_compare(const void *a, const void *b, void *context) {
+    const struct served_model *models = context, *x = &models[*(const uint32_t *)a], *y = &models[*(const uint32_t *)b];
+    int order = strcmp(x->name, y->name);
+    return order ? order : (x->version > y->version) - (x->version < y->version);
+}
+
+int server_models_publish(struct server *s, uint32_t *listed, uint32_t count, const struct model_absent *absent,
                           uint32_t absent_count, bool partial) {
     struct model_index *models = malloc(sizeof(*models));
     if (!models)
         return -ENOMEM;
+    qsort_r(listed, count, sizeof(*listed), name_compare, s->config.models);
     if (model_index_init_listed(models, s->config.models, listed, count, absent, absent_count) < 0) {
         model_index_destroy(models);
         free(models);

@@ -155,9 +155,10 @@ static inline void server_frontends_wake(const struct server *s) {
         inbox_wake(&s->frontends[f]->inbox);
 }
 
-/* Publishes a list of models, with those absent; `partial`: more may come that are not known yet. When this returns no
- * frontend uses an earlier one. 0 or -ENOMEM: everything stays as it was. One thread at a time. */
-int server_models_publish(struct server *s, const uint32_t *listed, uint32_t count, const struct model_absent *absent,
+/* Publishes a list of models, which is put into the order of names and versions, with those absent; `partial`: more may
+ * come that are not known yet. When this returns no frontend uses an earlier one. 0 or -ENOMEM: everything stays as it
+ * was. One thread at a time. */
+int server_models_publish(struct server *s, uint32_t *listed, uint32_t count, const struct model_absent *absent,
                           uint32_t absent_count, bool partial);
 /* Clears what frontends count of a place, which was of its last model. */
 void server_counts_clear(struct server *s, uint32_t place);

@@ -35,7 +35,7 @@ static void *wake(void *context) {
 /* Nobody connects, so frontends sleep until they are woken. Each publication waits until they have seen it. */
 static void frontends_see_each_list(void **state) {
     (void)state;
-    static const uint32_t listed[] = {0};
+    uint32_t listed[] = {0};
     pthread_t waker;
     world_plan(&wakers.world, cluster);
     struct server_config config = world_config(&wakers.world, &policy_deferred);
