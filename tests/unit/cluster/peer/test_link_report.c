@@ -124,7 +124,7 @@ static void test_places(void **state) {
         assert_true(link_report_begin(&report, count * NS_PER_S, &until_ns));
         assert_true(link_report_models_begin(&report, count));
         for (uint32_t i = 0; i < count; i++)
-            link_report_add_model(&report, i, &models[i]);
+            link_report_add_model(&report, i, &models[i], false);
         link_report_models_end(&report);
         link_report_end(&report, &(struct link_totals){.role = ROLE_SCHEDULER});
         for (uint32_t i = 0; i < ARRAY_COUNT(models); i++) {
