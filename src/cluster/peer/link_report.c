@@ -84,7 +84,8 @@ static int by_name(const void *a, const void *b) {
 }
 
 void link_report_models_end(struct link_report *report) {
-    qsort(report->models, report->model_count, sizeof(*report->models), by_name);
+    if (report->model_count > 0) /* else there may be no array */
+        qsort(report->models, report->model_count, sizeof(*report->models), by_name);
 }
 
 void link_report_end(struct link_report *report, const struct link_totals *totals) {

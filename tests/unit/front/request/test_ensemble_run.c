@@ -42,6 +42,7 @@ struct query_rig {
     bool is_bool[ENSEMBLE_TENSORS_MAX];
     struct inference *inference; /* running; NULL: none */
     bool faulty, cancelled;
+    bool hung;      /* a run of it has hung: the frontend may not know yet that it has ended */
     bool hit;       /* an accelerator has refused or failed something of it, for good */
     bool dead;      /* and the frontend knows */
     bool refused;   /* by the evaluation */
@@ -380,7 +381,7 @@ static bool trouble(struct world *w, const struct request_message *request) {
         return true;
     case 4: /* at its step's deadline: it comes once more, with what the whole has left, unless a run reads its inputs
              */
-        if (w->hung_count > 0)
+        if (w->hung_count > 0 || q->hung)
             return false;
         push_refusal(w, request, REFUSAL_DEADLINE);
         q->hit |= request->deadline_ns - request->arrival_ns > SLO_NS / 2; /* it had come once more */
@@ -397,6 +398,7 @@ static bool trouble(struct world *w, const struct request_message *request) {
         return true;
     case 3:
         hang(w, request);
+        q->hung = true;
         push_result(w, (struct result_message){
                            .handle = request->handle, .status = REQUEST_LOST, .suspect = true, .read = true});
         return true;
@@ -472,7 +474,7 @@ static void ask(struct world *w, uint32_t n) {
     assert_int_equal(inference_submit(inference, 0, &err), 0);
     q->inference = inference;
     q->faulty = rng_below(&w->rng, 2);
-    q->cancelled = q->hit = q->dead = false;
+    q->cancelled = q->hung = q->hit = q->dead = false;
 }
 
 /* It has ended: rightly? */
