@@ -42,7 +42,7 @@ struct query_rig {
     bool is_bool[ENSEMBLE_TENSORS_MAX];
     struct inference *inference; /* running; NULL: none */
     bool faulty, cancelled;
-    bool hung;      /* a run of it has hung: the frontend may not know yet that it has ended */
+    bool again;     /* a request of it was refused at its step's deadline, and comes once more */
     bool hit;       /* an accelerator has refused or failed something of it, for good */
     bool dead;      /* and the frontend knows */
     bool refused;   /* by the evaluation */
@@ -374,6 +374,7 @@ static void arrivals(struct world *w) {
 static bool trouble(struct world *w, const struct request_message *request) {
     struct query_rig *q = query_of(w, request->model);
     uint64_t what = q->faulty ? rng_below(&w->rng, 16) : 16;
+    bool once_more;
     switch (what) {
     case 0:
         push_refusal(w, request, REFUSAL_QUEUE_FULL);
@@ -381,10 +382,12 @@ static bool trouble(struct world *w, const struct request_message *request) {
         return true;
     case 4: /* at its step's deadline: it comes once more, with what the whole has left, unless a run reads its inputs
              */
-        if (w->hung_count > 0 || q->hung)
+        once_more = request->deadline_ns - request->arrival_ns > SLO_NS / 2;
+        if (w->hung_count > 0 || (q->again && !once_more)) /* the whole may have as little left as a step */
             return false;
         push_refusal(w, request, REFUSAL_DEADLINE);
-        q->hit |= request->deadline_ns - request->arrival_ns > SLO_NS / 2; /* it had come once more */
+        q->again = true;
+        q->hit |= once_more;
         w->again++;
         return true;
     case 1:
@@ -398,7 +401,6 @@ static bool trouble(struct world *w, const struct request_message *request) {
         return true;
     case 3:
         hang(w, request);
-        q->hung = true;
         push_result(w, (struct result_message){
                            .handle = request->handle, .status = REQUEST_LOST, .suspect = true, .read = true});
         return true;
@@ -474,7 +476,7 @@ static void ask(struct world *w, uint32_t n) {
     assert_int_equal(inference_submit(inference, 0, &err), 0);
     q->inference = inference;
     q->faulty = rng_below(&w->rng, 2);
-    q->cancelled = q->hung = q->hit = q->dead = false;
+    q->cancelled = q->again = q->hit = q->dead = false;
 }
 
 /* It has ended: rightly? */
