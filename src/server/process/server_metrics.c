@@ -90,14 +90,14 @@ static void linked_models_fill(const struct link_model *linked, uint32_t count, 
         };
 }
 
-/* The models that `s` schedules, which the caller frees; those of a cluster as the link has last told. NULL: none, or
- * no memory. */
+/* The models that `s` schedules, which the caller frees; those of a cluster as the link has last told. NULL: no
+ * memory. */
 static struct scheduled_model *models_scheduled(struct server *s, const struct model_index *listed, uint32_t *count) {
     struct link_model *linked = NULL;
     *count = listed->count;
     if (s->scheduler_link)
         linked = link_report_models(scheduler_link_report(s->scheduler_link), count);
-    struct scheduled_model *models = *count ? calloc(*count, sizeof(*models)) : NULL;
+    struct scheduled_model *models = calloc(*count + 1, sizeof(*models));
     *count = models ? *count : 0;
     if (linked)
         linked_models_fill(linked, *count, models);
