@@ -66,8 +66,10 @@ int member_model(struct scheduler_link *l, struct member *m, const char *head, u
     if (!brought)
         return error_set(err, -ENOMEM, "no memory for a member's models");
     int rc = catalogue_bring(l->catalogue, head + sizeof(number), bytes - sizeof(number), brought, &why);
-    if (rc < 0) {                                 /* the backend's other models may be accepted */
-        if (rc != -EEXIST || !l->config.backends) /* all of `serve --isolate` replace a model, one after the other */
+    if (rc < 0) {
+        /* the backend's other models may be accepted; with `serve --isolate` all replace a model, one by one */
+        bool expected = rc == -EEXIST && l->config.backends;
+        if (!expected)
             log_error("model not taken", "backend=%s reason=\"%s\"", m->hello.name, why.text);
         return late_note(l, m, number, head + sizeof(number), bytes - (uint32_t)sizeof(number), rc, &why, err);
     }
@@ -303,6 +305,13 @@ static bool is_run(const struct scheduler_link *l, const struct served_place *pl
     return false;
 }
 
+/* A model has got or lost its place: the report at the end of this turn tells of it, so that who hears of the model
+ * finds it there. */
+static void place_moved(struct scheduler_link *l) {
+    l->models_moved = true;
+    l->report.due_ns = 0;
+}
+
 /* The key of the places of a model. */
 static uint64_t key_of(uint32_t known) {
     return (uint64_t)known + 1;
@@ -390,8 +399,7 @@ void places_left_by(struct scheduler_link *l, struct member *m) {
 static void place_show(struct scheduler_link *l, uint32_t p) {
     struct known_model *known = &l->catalogue->known[l->places[p].known];
     known->place = p;
-    l->models_moved = true;
-    l->report.due_ns = 0; /* who hears of the model finds it there */
+    place_moved(l);
     FOR_EACH_FRONTEND(l, m)
     serve_tell(l, m, p);
     log_info("model", "model=%s version=%u slo_ms=%.6g max_batch=%u backends=%u", known->model->name,
@@ -592,8 +600,7 @@ static bool reconcile(struct scheduler_link *l) {
                          known->model->version);
             model_life_end(l->life, known->place);
             known->place = CATALOGUE_NONE;
-            l->models_moved = true;
-            l->report.due_ns = 0;
+            place_moved(l);
         } else if (!runs_on && known->backends == 0 && !known->told &&
                    model_life_of_key(l->life, key_of(i), LIFE_NONE) == LIFE_NONE) {
             catalogue_forget(c, i);

@@ -27,17 +27,6 @@
 #define ASIDE_NS       (20 * NS_PER_MS) /* time for an attempt to connect before it is put aside */
 #define ASIDE_AGAIN_NS (1 * NS_PER_MS)  /* time for an attempt that is looked at again */
 
-static int registry_begin(struct uplink *u, const struct registry_place *place, struct sy_error *err) {
-    struct registry_config config = {
-        .place = *place,
-        .self = {.incarnation = u->self.incarnation},
-        .bell = u->loop->bell,
-    };
-    snprintf(config.self.role, sizeof(config.self.role), "%s", cluster_role_name(u->self.role));
-    snprintf(config.self.addresses, sizeof(config.self.addresses), "%s", u->self.address);
-    return registry_open(&config, &u->registry, err);
-}
-
 int uplink_init(struct uplink *u, struct link_loop *loop, const struct uplink_config *config,
                 const struct uplink_ops *ops, void *context, struct sy_error *err) {
     uint32_t count = config->scheduler_count;
@@ -57,7 +46,16 @@ int uplink_init(struct uplink *u, struct link_loop *loop, const struct uplink_co
             return error_set(err, -EINVAL, "'%s' is too long", config->schedulers[i]);
         strcpy(u->schedulers[i], config->schedulers[i]);
     }
-    return config->registry ? registry_begin(u, config->registry, err) : 0;
+    if (!config->registry)
+        return 0;
+    struct registry_config registry = {
+        .place = *config->registry,
+        .self = {.incarnation = u->self.incarnation},
+        .bell = u->loop->bell,
+    };
+    snprintf(registry.self.role, sizeof(registry.self.role), "%s", cluster_role_name(u->self.role));
+    snprintf(registry.self.addresses, sizeof(registry.self.addresses), "%s", u->self.address);
+    return registry_open(&registry, &u->registry, err);
 }
 
 /* ---- the registry ---- */

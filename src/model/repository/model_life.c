@@ -116,6 +116,9 @@ static void serve(struct model_life *life, struct life_place *p, int64_t now_ns)
     p->replaced_ns = 0;
     life->serving += p->key != 0;
     set_due(life, p);
+    for (uint32_t i = LIFE_NONE; p->key && (i = model_life_of_key(life, p->key, i)) != LIFE_NONE;)
+        if (life->places[i].state == LIFE_LEAVING && life->places[i].replaced_ns == 0) /* it had ended before */
+            life->places[i].replaced_ns = now_ns;
     struct life_place *other = other_serving(life, p);
     if (!other)
         return;

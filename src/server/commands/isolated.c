@@ -149,8 +149,9 @@ int isolated_create(struct isolated **isolated, const struct isolated_config *co
             if (d->running[n]) {
                 d->running[n]->parent = (uint32_t)getpid();
                 atomic_init(&d->running[n]->state, RUNNING_STARTS);
-            } else
+            } else {
                 rc = error_set(err, fd < 0 ? fd : -ENOMEM, "no memory to share with the backends");
+            }
         }
     rc = rc < 0 ? rc : token_make(d, err);
     if (rc < 0) {

@@ -230,20 +230,11 @@ static bool is_served(const struct cluster_models *m, const char *name) {
     return bsearch(&name, m->names, m->name_count, sizeof(*m->names), name_compare);
 }
 
-/* Whether another model of the same name and version has taken over from a place's model. */
-static bool is_replaced(const struct cluster_models *m, uint32_t place) {
-    const struct life_place *p = &m->life->places[place];
-    for (uint32_t i = LIFE_NONE; (i = model_life_of_key(m->life, p->key, i)) != LIFE_NONE;)
-        if (i != place && model_life_state(m->life, i) == LIFE_SERVING)
-            return true;
-    return p->replaced_ns > 0;
-}
-
 /* Whether requests of a model that was unloaded are still to be answered. */
 static bool is_unloading(const struct cluster_models *m, const char *name) {
     MODEL_LIFE_EACH_MOVING (m->life, i)
-        if (model_life_state(m->life, i) == LIFE_LEAVING && strcmp(model_at(m, i)->name, name) == 0 &&
-            !is_replaced(m, i))
+        if (model_life_state(m->life, i) == LIFE_LEAVING && m->life->places[i].replaced_ns == 0 &&
+            strcmp(model_at(m, i)->name, name) == 0)
             return true;
     return false;
 }
@@ -489,8 +480,8 @@ void cluster_models_gone(void *models, uint32_t place) {
 
 bool cluster_models_outlasts(void *models, uint32_t place) {
     const struct cluster_models *m = models;
-    bool unloaded =
-        m->server->config.scheduler && !is_replaced(m, place); /* as without --isolate: no other one waits */
+    /* as without --isolate: no other model waits for the requests */
+    bool unloaded = m->server->config.scheduler && m->life->places[place].replaced_ns == 0;
     return (model_life_state(m->life, place) == LIFE_LEAVING && server_model_held(m->server, place) &&
             (unloaded || clock_now_ns() < m->places[place].gone_ns + UPLOADS_NS)) ||
            has_other(m, place, true);

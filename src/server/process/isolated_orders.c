@@ -35,10 +35,9 @@
 #define POLL_MS        20
 #define LISTED_NS      (5 * NS_PER_S) /* time after which a loaded model that is not listed is served by no process */
 #define DEPENDENTS_MAX 256
-#define STRANGERS_MAX  64 /* models in the index for which is_stranger() is true */
-#define REFUSED_NS                                                                                                     \
-    (1 * NS_PER_S) /* time for which the frontend says that it cannot serve a model, before that is believed */
-#define TRIES 2    /* tries of an order during which a process ends, since another request may have ended it */
+#define STRANGERS_MAX  64             /* models in the index for which is_stranger() is true */
+#define REFUSED_NS     (1 * NS_PER_S) /* time after which a frontend's word that it cannot serve a model is believed */
+#define TRIES          2 /* tries of an order during which a process ends, since another request may have ended it */
 
 struct channel_order {
     enum order_kind kind;
@@ -197,11 +196,18 @@ static void order_give(struct isolated_orders *o, struct given *given, const str
 
 /* ---- what is known ---- */
 
-/* Finds or adds a model. NULL without memory. Earlier pointers may have become invalid. */
-static struct known *known_get(struct isolated_orders *o, const char *name) {
+static struct known *known_find(const struct isolated_orders *o, const char *name) {
     for (uint32_t i = 0; i < o->known_count; i++)
         if (strcmp(o->known[i].shown.name, name) == 0)
             return &o->known[i];
+    return NULL;
+}
+
+/* Finds or adds a model. NULL without memory. Earlier pointers may have become invalid. */
+static struct known *known_get(struct isolated_orders *o, const char *name) {
+    struct known *found = known_find(o, name);
+    if (found)
+        return found;
     if (o->known_count == o->known_room) {
         uint32_t room = o->known_room ? 2 * o->known_room : 16;
         struct known *grown = realloc(o->known, room * sizeof(*grown));
@@ -225,13 +231,6 @@ static void known_set(struct isolated_orders *o, const char *name, enum model_st
     k->shown.failed = failed;
     snprintf(k->shown.reason, sizeof(k->shown.reason), "%s", reason);
     utf8_clean(k->shown.reason, strlen(k->shown.reason));
-}
-
-static bool known_is(const struct isolated_orders *o, const char *name) {
-    uint32_t i = 0;
-    while (i < o->known_count && strcmp(o->known[i].shown.name, name) != 0)
-        i++;
-    return i < o->known_count;
 }
 
 /* Whether a model is not in the repository, and could not be loaded: a client brought the model, or it was once in the
@@ -529,7 +528,7 @@ static unsigned load_all(struct isolated_orders *o, const struct channel_order *
     bool serves = is_loaded(o, order->name);
     look(o);
     bool possible = model_name_is_valid(order->name) && order->name[0] != '.'; /* others are not listed */
-    bool known = possible && (known_is(o, order->name) || brings);
+    bool known = possible && (known_find(o, order->name) || brings);
     if (!serves && known) {
         known_set(o, order->name, MODEL_LOADING, false, "");
         known_show(o, true);
@@ -569,7 +568,7 @@ static unsigned unload_all(struct isolated_orders *o, const struct channel_order
                            bool dependents, struct channel_answer *answer) {
     struct dependents *d = dependents ? dependents_find(o, order->name) : NULL;
     struct given *given = calloc(o->config.count, sizeof(*given));
-    if (known_is(o, order->name)) { /* clients see it once the first process has let the model go */
+    if (known_find(o, order->name)) { /* clients see it once the first process has let the model go */
         known_set(o, order->name, MODEL_UNAVAILABLE, false, "unloaded");
         known_show(o, true);
     }

@@ -23,8 +23,7 @@ struct isolated_orders_config {
     uint32_t count;
     struct repositories from; /* repositories whose models are listed; looked at every look_ns */
     int64_t look_ns;
-    bool
-        follows; /* models of the repositories are loaded, and unloaded when they have gone; else clients give orders */
+    bool follows; /* the repositories' models are loaded, and unloaded when they have gone; else clients give orders */
     const char *const *names; /* [name_count] names of the models to load at the start; "*": all */
     uint32_t name_count;
     struct server *frontend; /* server whose frontends list the models that are served */

@@ -113,6 +113,25 @@ static void a_newer_one_is_shown_before_the_older_leaves(void **state) {
     free(life);
 }
 
+/* A place whose model had ended is replaced, too, while requests hold it. */
+static void one_that_had_ended_is_replaced(void **state) {
+    (void)state;
+    struct model_life *life = life_of(4, 0);
+    uint32_t ended = model_life_put(life, 7);
+    model_life_prepared(life, ended, LIFE_NOBODY, 1);
+    expect(life, LIFE_SHOW, ended, 0);
+    model_life_end(life, ended);
+    expect(life, LIFE_HIDE, ended, 0);
+    model_life_hold(life, ended, 1);
+    assert_int_equal(life->places[ended].replaced_ns, 0);
+    uint32_t newer = model_life_put(life, 7);
+    model_life_prepared(life, newer, LIFE_NOBODY, 5);
+    expect(life, LIFE_SHOW, newer, 0);
+    assert_int_equal(life->places[ended].replaced_ns, 5);
+    assert_int_equal(life->places[newer].replaced_ns, 0);
+    free(life);
+}
+
 static void one_that_is_late_is_never_shown(void **state) {
     (void)state;
     struct model_life *life = life_of(4, 1);
@@ -463,6 +482,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_model_goes_its_way),
         cmocka_unit_test(a_newer_one_is_shown_before_the_older_leaves),
+        cmocka_unit_test(one_that_had_ended_is_replaced),
         cmocka_unit_test(one_that_is_late_is_never_shown),
         cmocka_unit_test(what_fails_stays_until_it_ends),
         cmocka_unit_test(a_full_ring_is_tried_again),
