@@ -24,6 +24,7 @@
 #include "core/system/thread.h"
 #include "server/commands/options.h"
 #include "server/process/deployment.h"
+#include "server/process/server.h"
 #include "front/request/inference.h"
 #include "lab/load/latency.h"
 #include "model/profile/worker.h"

@@ -33,6 +33,7 @@
 #include "server/commands/isolated.h"
 #include "server/process/deployment.h"
 #include "server/process/repository_control.h"
+#include "server/process/server.h"
 
 #define OUTAGES_EVERY_S 1
 #define READY_EVERY_MS  20 /* time between two looks whether all models are loaded */

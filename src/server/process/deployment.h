@@ -6,7 +6,7 @@
 #include "model/repository/repositories.h"
 #include "server/process/accelerators.h"
 #include "server/process/repository_control.h"
-#include "server/process/server.h"
+#include "server/process/server_config.h"
 
 /* Owns everything it points to. */
 struct deployment {

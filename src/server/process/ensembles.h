@@ -4,7 +4,7 @@
 
 #include "front/request/infer_counters.h"
 #include "model/repository/model_index.h"
-#include "server/process/server.h"
+#include "server/process/server_config.h"
 
 /* The models among which those of an ensemble's steps are looked up. */
 struct ensemble_world {

@@ -57,7 +57,7 @@ static void slot_free(struct model_slots *slots, uint32_t index) {
 
     memset(slots->variant_taken + told->first_variant, false, told->variant_count);
     told->variant_count = 0;
-    if (server_schedules(s) && !s->central_thread && !served(slots, index)->ensemble)
+    if (server_schedules(&s->config) && !s->central_thread && !served(slots, index)->ensemble)
         model_thread_forget(s->model_threads[s->placements[index].thread], index);
     for (uint32_t e = 0; e < s->wiring.executors && !served(slots, index)->ensemble; e++)
         executor_unload(s->executors[e], index);
@@ -107,7 +107,7 @@ static int slot_cores(struct model_slots *slots, uint32_t slot, struct sy_error 
     uint32_t count = served(slots, slot)->signature.variable_shapes ? VARIANTS_MAX : 1;
     uint32_t thread = s->placements[slot].thread;
 
-    if (!server_schedules(s))
+    if (!server_schedules(&s->config))
         return 0;
     uint32_t first = variants_take(slots->variant_taken, s->wiring.models, count);
     if (first == VARIANTS_NONE)
@@ -392,7 +392,7 @@ int64_t model_slots_wake(const struct model_slots *slots) {
 /* Hands a place to the executors and, if it has a queue, to the scheduler. Waits until they have it. */
 static void place_enter(struct model_slots *slots, uint32_t slot) {
     const struct served_model *model = served(slots, slot);
-    bool scheduled = server_schedules(slots->server) && served_model_is_scheduled(model);
+    bool scheduled = server_schedules(&slots->server->config) && served_model_is_scheduled(model);
     enum life_reach reach = scheduled ? LIFE_ALL : LIFE_EXECUTORS;
     struct doorbell *bell = slots->server->wiring.places_bell;
     model_life_prepared(slots->life, slot, model->ensemble ? LIFE_NOBODY : reach, clock_now_ns());

@@ -63,7 +63,7 @@ static int place_models(struct server *s) {
         if (s->config.models[i].batch_max > s->wiring.batch_max)
             s->wiring.batch_max = s->config.models[i].batch_max;
     }
-    if (server_has_places(s) && server_schedules(s)) {
+    if (server_has_places(&s->config) && server_schedules(&s->config)) {
         uint32_t most = s->config.control ? s->config.control->models_max : count;
         variants = count + (VARIANTS_MAX - 1) * (most < CONTROL_VARIABLE ? most : CONTROL_VARIABLE);
         s->wiring.models_unused = variants;
@@ -76,7 +76,7 @@ static int place_models(struct server *s) {
     s->wiring.part_of_model = calloc(variants + 1, 1);
     if (!s->wiring.thread_of_model || !s->wiring.part_of_model || server_balance_init(s) < 0)
         return -ENOMEM;
-    memset(s->wiring.part_of_model, server_has_places(s) ? PART_NOBODY : 0, variants);
+    memset(s->wiring.part_of_model, server_has_places(&s->config) ? PART_NOBODY : 0, variants);
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t v = 0; v < s->placements[i].variant_count; v++) {
             s->wiring.thread_of_model[s->placements[i].first_variant + v] = s->placements[i].thread;
@@ -217,7 +217,7 @@ static int start_rank_threads(struct server *s, struct sy_error *err) {
         .accelerators = s->wiring.accelerators,
         .accelerator_type = s->accelerator_type,
         .types = s->wiring.types,
-        .absent = server_role(s) == LINK_SCHEDULER,
+        .absent = server_role(&s->config) == LINK_SCHEDULER,
         .grace_ns = RANK_GRACE_NS,
         .policy = s->config.policy,
         .policy_options = &s->config.policy_options,
@@ -234,7 +234,7 @@ static int start_central_thread(struct server *s, struct thread_model *models, s
         .rings = rings_config(s, 0, models),
         .accelerator_type = s->accelerator_type,
         .types = s->wiring.types,
-        .absent = server_role(s) == LINK_SCHEDULER,
+        .absent = server_role(&s->config) == LINK_SCHEDULER,
         .policy = s->config.policy,
         .policy_options = &s->config.policy_options,
     };
@@ -285,7 +285,7 @@ static struct frontend_config frontend_config(struct server *s, uint32_t index, 
         .model_count = s->config.model_count,
         .bulk = s->bulk,
         .desk = s->config.control && s->config.control->mode == CONTROL_EXPLICIT ? s->desk : s->config.desk,
-        .of_cluster = server_role(s) == LINK_FRONTEND && !s->config.scheduler,
+        .of_cluster = server_role(&s->config) == LINK_FRONTEND && !s->config.scheduler,
         .ready = &s->serving,
         .draining = &s->draining,
         .statistics = {server_statistics, server_batch_statistics, s},
@@ -322,7 +322,7 @@ static int models_publish(struct server *s, struct sy_error *err) {
     struct model_index *models = calloc(1, sizeof(*models));
     uint32_t *listed = calloc(s->config.model_count + 1, sizeof(*listed)), count = 0;
 
-    for (uint32_t i = 0; listed && i < s->config.model_count && !server_has_places(s); i++)
+    for (uint32_t i = 0; listed && i < s->config.model_count && !server_has_places(&s->config); i++)
         if (!served_model_is_prefix(&s->config.models[i]))
             listed[count++] = i;
     int rc = models && listed ? model_index_init_listed(models, s->config.models, listed, count, NULL, 0) : -ENOMEM;
@@ -333,7 +333,7 @@ static int models_publish(struct server *s, struct sy_error *err) {
         free(models);
         return error_set(err, -ENOMEM, "no memory for the names of %u models", s->config.model_count);
     }
-    models->partial = server_role(s) == LINK_FRONTEND;
+    models->partial = server_role(&s->config) == LINK_FRONTEND;
     atomic_init(&s->models.now, models);
     return 0;
 }
@@ -380,8 +380,8 @@ static int start_frontends(struct server *s, struct sy_error *err) {
     int rc = ports_create(s, err);
     /* one thread more than frontends: while one works at a very large body, the others still have one */
     rc = rc < 0 ? rc
-                : bulk_create(&s->bulk, s->config.frontends + 1, inputs_bytes_max(s), server_role(s) == LINK_FRONTEND,
-                              s->wiring.pinned, s->config.grpc_level, err);
+                : bulk_create(&s->bulk, s->config.frontends + 1, inputs_bytes_max(s),
+                              server_role(&s->config) == LINK_FRONTEND, s->wiring.pinned, s->config.grpc_level, err);
     if (rc == 0) {
         struct region *region = &s->wiring.regions[s->wiring.frontends];
         region->base = slab_range(bulk_slab(s->bulk), &region->bytes);
@@ -405,13 +405,14 @@ static int start_metrics(struct server *s, struct sy_error *err) {
         .auth = s->config.auth_metrics ? s->config.auth : NULL,
         .render = server_render_metrics,
         .render_fine = server_render_fine_metrics,
-        .recording = server_schedules(server_scheduling(s)) ? server_recording : NULL,
+        .recording = server_schedules(&server_scheduling(s)->config) ? server_recording : NULL,
         .recording_seconds = RECORDING_SECONDS,
         .recording_seconds_max = RECORDING_SECONDS_MAX,
-        .ready = s->config.cluster && !server_listens(s) ? server_cluster_ready : NULL,
-        .orders = server_role(s) == LINK_BACKEND && s->config.control && s->config.control->mode == CONTROL_EXPLICIT
-                      ? s->desk
-                      : NULL,
+        .ready = s->config.cluster && !server_listens(&s->config) ? server_cluster_ready : NULL,
+        .orders =
+            server_role(&s->config) == LINK_BACKEND && s->config.control && s->config.control->mode == CONTROL_EXPLICIT
+                ? s->desk
+                : NULL,
         .orders_auth = s->config.auth,
         .context = s,
     };
@@ -422,7 +423,7 @@ static int start_metrics(struct server *s, struct sy_error *err) {
 }
 
 static int server_allocate(struct server *s) {
-    for (uint32_t type = 0; type < s->config.type_count && server_runs(s); type++) {
+    for (uint32_t type = 0; type < s->config.type_count && server_runs(&s->config); type++) {
         s->wiring.accelerators += s->config.accelerators[type].count;
         s->wiring.executors += executors_of(&s->config.accelerators[type]);
     }
@@ -448,7 +449,7 @@ static int server_allocate(struct server *s) {
         return -ENOMEM;
     for (uint32_t a = 0; a < s->wiring.accelerators; a++) /* in a cluster's scheduler: all accelerators that may come */
         s->wiring.part_of_accelerator[a] = (uint8_t)(a % s->wiring.rank_threads);
-    for (uint32_t type = 0, at = 0, executor = 0; type < s->config.type_count && server_runs(s); type++) {
+    for (uint32_t type = 0, at = 0, executor = 0; type < s->config.type_count && server_runs(&s->config); type++) {
         const struct server_accelerators *a = &s->config.accelerators[type];
         uint32_t of_type = 0;
         for (uint32_t i = 0, threads = executors_of(a); i < threads; i++, executor++)
@@ -459,9 +460,9 @@ static int server_allocate(struct server *s) {
             }
     }
     int rc = place_models(s);
-    if (rc == 0 && server_schedules(s) && s->config.record_bytes > 0)
+    if (rc == 0 && server_schedules(&s->config) && s->config.record_bytes > 0)
         rc = server_history_init(s);
-    return rc == 0 && server_schedules(s) && s->config.autoscale.every_ns > 0 ? server_advice_init(s) : rc;
+    return rc == 0 && server_schedules(&s->config) && s->config.autoscale.every_ns > 0 ? server_advice_init(s) : rc;
 }
 
 static void calibrate_server(struct server *s) {
@@ -578,7 +579,8 @@ int server_start(struct server **server, const struct server_config *config, str
     s->started_ns = clock_now_ns();
     for (int p = 0; p < SERVER_PROTOCOLS; p++)
         s->listen_fds[p] = -1;
-    atomic_init(&s->able, server_role(s) != LINK_FRONTEND); /* a cluster's frontend is able once it has a model */
+    atomic_init(&s->able,
+                server_role(&s->config) != LINK_FRONTEND); /* a cluster's frontend is able once it has a model */
     s->bound = (struct server_ports){-1, -1, -1, -1};
     pthread_mutex_init(&s->commands_lock, NULL);
     pthread_mutex_init(&s->models_lock, NULL);
@@ -591,10 +593,10 @@ int server_start(struct server **server, const struct server_config *config, str
     }
     s->wiring.places_bell = s->desk ? &s->desk->bell : NULL;
     if ((rc = wiring_init(&s->wiring, config->busy_poll, err)) < 0 ||
-        (server_runs(s) && (rc = start_executors(s, err)) < 0))
+        (server_runs(&s->config) && (rc = start_executors(s, err)) < 0))
         goto err_end;
     suffixes_check(s);
-    if (config->decisions && server_schedules(s) &&
+    if (config->decisions && server_schedules(&s->config) &&
         (rc = decision_files_create(&s->decisions, &s->wiring, config->decisions, config->decisions_bytes, err)) < 0)
         goto err_end;
     if (cores_beside(&config->executor_cores, &others))
@@ -602,8 +604,8 @@ int server_start(struct server **server, const struct server_config *config, str
     calibrate_server(s);
     malloc_trim(0); /* memory that only the loading needed */
     /* metrics last: a scrape may come at once, and reads all the others */
-    if ((rc = models_publish(s, err)) < 0 || (server_schedules(s) && (rc = start_scheduler(s, err)) < 0) ||
-        (server_listens(s) && (rc = start_frontends(s, err)) < 0) ||
+    if ((rc = models_publish(s, err)) < 0 || (server_schedules(&s->config) && (rc = start_scheduler(s, err)) < 0) ||
+        (server_listens(&s->config) && (rc = start_frontends(s, err)) < 0) ||
         (s->config.cluster && (rc = server_cluster_start(s, err)) < 0) || (rc = server_rehearsal_start(s, err)) < 0 ||
         (rc = start_metrics(s, err)) < 0)
         goto err_end;

@@ -56,7 +56,7 @@ static int isolated_pass(void *server, uint32_t accelerator, enum accelerator_or
 
 void server_obey_parent(struct server *s) {
     const struct server_cluster *c = s->config.cluster;
-    if (!c || !c->running || !server_runs(s))
+    if (!c || !c->running || !server_runs(&s->config))
         return;
     bool drained = atomic_load_explicit(&c->running[0]->drained, memory_order_relaxed); /* a lone flag */
     if (drained != s->drained && wiring_command(&s->wiring, 0, drained ? ACCELERATOR_DRAIN : ACCELERATOR_JOIN) == 0)
@@ -71,7 +71,7 @@ struct accelerator_source server_accelerators(struct server *s) {
                                            .read = isolated_read,
                                            .order = orders ? isolated_pass : NULL,
                                            .context = s};
-    return (struct accelerator_source){.count = server_runs(s) ? s->wiring.accelerators : 0,
+    return (struct accelerator_source){.count = server_runs(&s->config) ? s->wiring.accelerators : 0,
                                        .read = state_read,
                                        .order = orders ? order_pass : NULL,
                                        .context = s};

@@ -53,7 +53,7 @@ void server_advise(struct server *s) {
     struct server_advisor *a = s->advisor;
     int64_t now_ns = clock_now_ns();
 
-    if (!server_schedules(s) || s->config.autoscale.every_ns == 0)
+    if (!server_schedules(&s->config) || s->config.autoscale.every_ns == 0)
         return;
     if (s->scheduler_link && !scheduler_link_leads(s->scheduler_link)) { /* a standby knows no load */
         a->leads = false;

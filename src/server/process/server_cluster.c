@@ -30,7 +30,7 @@
 
 void server_cluster_plan(struct server *s) {
     struct wiring *w = &s->wiring;
-    w->link = server_role(s);
+    w->link = server_role(&s->config);
     switch (w->link) {
     case LINK_SCHEDULER:
         w->types = ACCELERATOR_TYPES_MAX;
@@ -55,7 +55,7 @@ void server_cluster_plan(struct server *s) {
 /* Fills in the greeting by which this process introduces itself. */
 static int introduce(const struct server *s, struct hello *self, struct sy_error *err) {
     const struct server_cluster *c = s->config.cluster;
-    *self = (struct hello){.term = server_role(s) == LINK_SCHEDULER};
+    *self = (struct hello){.term = server_role(&s->config) == LINK_SCHEDULER};
     if (getrandom(&self->incarnation, sizeof(self->incarnation), 0) != sizeof(self->incarnation))
         return error_set(err, -EIO, "no random numbers");
     snprintf(self->version, sizeof(self->version), "%s", SYMPHONY_VERSION);
@@ -63,7 +63,7 @@ static int introduce(const struct server *s, struct hello *self, struct sy_error
     snprintf(self->token, sizeof(self->token), "%s", c->token ? c->token : "");
     if (c->address)
         snprintf(self->address, sizeof(self->address), "%s", c->address);
-    else if (server_role(s) == LINK_FRONTEND)
+    else if (server_role(&s->config) == LINK_FRONTEND)
         snprintf(self->address, sizeof(self->address), ":%d", s->bound.cluster);
     return 0;
 }
@@ -163,15 +163,15 @@ int server_cluster_start(struct server *s, struct sy_error *err) {
     struct hello self;
     int listen_fd = -1;
     files_allow(files_allow(0) + HELLO_NUMBERS); /* a connection to each possible member */
-    int rc = server_role(s) == LINK_BACKEND
+    int rc = server_role(&s->config) == LINK_BACKEND
                  ? 0
                  : listen_open(c->host, c->port, "cluster", &listen_fd, &s->bound.cluster, err);
     rc = rc < 0 ? rc : introduce(s, &self, err);
     if (rc < 0)
         return rc;
-    return server_role(s) == LINK_FRONTEND    ? start_frontend(s, &self, listen_fd, err)
-           : server_role(s) == LINK_SCHEDULER ? start_scheduler(s, &self, listen_fd, err)
-                                              : start_backend(s, &self, err);
+    return server_role(&s->config) == LINK_FRONTEND    ? start_frontend(s, &self, listen_fd, err)
+           : server_role(&s->config) == LINK_SCHEDULER ? start_scheduler(s, &self, listen_fd, err)
+                                                       : start_backend(s, &self, err);
 }
 
 /* Makes the text about the models that this backend has and does not serve (cluster/roles/aside.h). NULL: no memory. */

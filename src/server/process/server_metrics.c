@@ -53,7 +53,7 @@ static void isolated_rows_fill(const struct server *s, struct accelerator_row *r
 
 static void render_backend(struct server *s, struct text *out) {
     const struct server_cluster *c = s->config.cluster;
-    bool own = server_runs(s);
+    bool own = server_runs(&s->config);
     uint32_t count = own ? s->wiring.accelerators : c ? c->running_count : 0, serving = 0;
     struct accelerator_row *rows = count ? calloc(count, sizeof(*rows)) : NULL;
     if (!rows)
@@ -116,7 +116,7 @@ static void render_schedule(struct server *s, const struct scheduler_counters *s
 
 void server_render_metrics(void *server, struct text *out) {
     struct server *s = server, *by = server_scheduling(s);
-    bool schedules = server_schedules(by);
+    bool schedules = server_schedules(&by->config);
     const struct model_index *listed = server_models_lock(s);
     uint32_t frontend_count = server_frontends(s), threads = schedules ? by->wiring.model_threads : 0;
     struct frontend_counters frontends[frontend_count + 1];
@@ -144,7 +144,7 @@ void server_render_metrics(void *server, struct text *out) {
         times[t] = by->central_thread ? NULL : model_thread_times(by->model_threads[t]);
     }
     render_server(s, out);
-    bool whole = server_role(s) == LINK_NONE; /* a process of a cluster shows only its own part */
+    bool whole = server_role(&s->config) == LINK_NONE; /* a process of a cluster shows only its own part */
     if (schedules) {
         uint32_t count;
         struct scheduled_model *models = models_scheduled(by, listed, &count);
@@ -162,13 +162,13 @@ void server_render_metrics(void *server, struct text *out) {
     frontend_metrics_render_margins(frontends, frontend_count, out);
     if (schedules)
         scheduler_metrics_render_decisions(&scheduler, out);
-    if (server_listens(s)) {
+    if (server_listens(&s->config)) {
         infer_metrics_render(frontends, frontend_count, listed, slab_use(bulk_slab(s->bulk)), out);
         if (!whole)
             infer_metrics_render_refused(frontends, frontend_count, listed, out);
         frontend_metrics_render_waits(frontends, frontend_count, out);
     }
-    if (server_listens(s))
+    if (server_listens(&s->config))
         triton_metrics_render(&statistics, schedules, listed, out);
     server_models_unlock(s);
     frontend_metrics_render_protocols(frontends, frontend_count, out);

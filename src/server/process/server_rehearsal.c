@@ -128,7 +128,7 @@ static void rehearsal_free(struct server_rehearsal *r) {
 }
 
 int server_rehearsal_start(struct server *s, struct sy_error *err) {
-    if (s->central_thread || !server_schedules(s) || s->config.record_bytes == 0 ||
+    if (s->central_thread || !server_schedules(&s->config) || s->config.record_bytes == 0 ||
         policy_ways(s->config.policy, &s->config.policy_options) < 2)
         return 0;
     struct server_rehearsal *r = calloc(1, sizeof(*r));

@@ -91,30 +91,10 @@ struct server {
     int64_t started_ns;
 };
 
-static inline enum wiring_link server_role(const struct server *s) {
-    return s->config.cluster ? s->config.cluster->role : LINK_NONE;
-}
-
-/* Whether this process has frontends; whether it has the scheduler's threads. */
-static inline bool server_listens(const struct server *s) {
-    return server_role(s) == LINK_NONE || server_role(s) == LINK_FRONTEND;
-}
-static inline bool server_schedules(const struct server *s) {
-    return server_role(s) == LINK_NONE || server_role(s) == LINK_SCHEDULER;
-}
 /* The server of this process that schedules: this one, or that beside it. */
 static inline struct server *server_scheduling(struct server *s) {
     return s->config.scheduler ? s->config.scheduler : s;
 }
-static inline bool server_runs(const struct server *s) {
-    return server_role(s) == LINK_NONE || server_role(s) == LINK_BACKEND;
-}
-
-/* Whether this process runs batches. */
-static inline bool server_has_places(const struct server *s) {
-    return s->config.control || server_role(s) == LINK_FRONTEND || server_role(s) == LINK_SCHEDULER;
-}
-
 /* The measurements and counters of a scheduling thread. */
 static inline const struct thread_rings *server_rings(const struct server *s, uint32_t thread) {
     return s->central_thread ? central_thread_rings(s->central_thread) : model_thread_rings(s->model_threads[thread]);
@@ -129,7 +109,7 @@ static inline const struct model_counters *server_place_counters(const struct se
 
 /* The number of frontends that speak a protocol. Their ports come before those of the caller's own frontends. */
 static inline uint32_t server_frontends(const struct server *s) {
-    if (!server_listens(s))
+    if (!server_listens(&s->config))
         return 0;
     return s->config.grpc_port < 0 ? s->config.frontends : 2 * s->config.frontends;
 }

@@ -47,7 +47,7 @@ static uint64_t cpu_bytes(const struct server *s, uint32_t model) {
 /* The server that schedules a model, this one or that beside it, and the model's place there, which models that share
  * their first layers have in common. NULL: the scheduler is another process, or has no place for it. */
 static const struct server *scheduled_by(const struct server *s, uint32_t model, uint32_t *place) {
-    const struct server *by = server_schedules(s) ? s : s->config.scheduler;
+    const struct server *by = server_schedules(&s->config) ? s : s->config.scheduler;
     const struct served_model *m = &s->config.models[model];
     *place = model;
     if (by && by->scheduler_link &&
