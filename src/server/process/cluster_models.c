@@ -181,9 +181,9 @@ static int ensembles_list(struct cluster_models *m, uint32_t *listed, uint32_t *
         .accelerators = &m->profiles,
         .type_count = 1,
         .elsewhere = true,
-        .published = atomic_load_explicit(&m->server->published, memory_order_acquire),
+        .published = atomic_load_explicit(&m->server->models.published, memory_order_acquire),
     };
-    server_models_lock(m->server); /* server_ensembles_look() divides SLOs of ensembles, too */
+    model_list_lock(&m->server->models); /* server_ensembles_look() divides SLOs of ensembles, too */
     for (uint32_t i = 0; i < m->count; i++) {
         if (!is_ensemble(m, i))
             continue;
@@ -192,7 +192,7 @@ static int ensembles_list(struct cluster_models *m, uint32_t *listed, uint32_t *
         else
             ++*absent_count;
     }
-    server_models_unlock(m->server);
+    model_list_unlock(&m->server->models);
     free(candidates);
     return 0;
 }
@@ -280,14 +280,13 @@ static void publish(struct cluster_models *m) {
         }
     }
     m->stale = !listed || !absent || ensembles_list(m, listed, &count, absent, &absent_count) < 0 ||
-               server_models_publish(m->server, listed, count, absent, absent_count, !m->told) < 0;
+               model_list_publish(&m->server->models, listed, count, absent, absent_count, !m->told) < 0;
     if (m->stale)
         log_error("models not published", "reason=\"out of memory\"");
     free(absent);
     free(listed);
-    able |= count == 0 && m->known && !m->idle;                                     /* models may come */
-    atomic_store_explicit(&m->server->able, m->told && able, memory_order_release); /* with server_serving_update() */
-    server_serving_update(m->server);
+    able |= count == 0 && m->known && !m->idle; /* models may come */
+    readiness_set_able(&m->server->readiness, m->told && able);
 }
 
 static void absent_forget(struct cluster_models *m, const struct served_model *model) {
@@ -303,8 +302,8 @@ static void place_opened(struct cluster_models *m, uint32_t place, int rc, struc
     struct served_model *model = model_at(m, place);
     struct server *s = m->server;
     if (rc == 0 && model->prepared)
-        rc =
-            s->preparer ? preparer_start(s->preparer, err) : error_set(err, -ENOTSUP, "no thread here prepares inputs");
+        rc = s->frontends.config.preparer ? preparer_start(s->frontends.config.preparer, err)
+                                          : error_set(err, -ENOTSUP, "no thread here prepares inputs");
     if (rc < 0) {
         served_model_refuse(model, "%s", err->text);
         model_life_failed(m->life, place);
@@ -429,7 +428,7 @@ int cluster_models_serve(void *models, const char *description, size_t bytes, st
     if (same == LIFE_NONE)
         place = model_life_put(m->life, key);
     if (same == LIFE_NONE && place != LIFE_NONE) {
-        server_counts_clear(m->server, place);
+        frontends_counters_clear(&m->server->frontends, place);
         m->profiles.profiles[place] = count > 0 ? profiles[0].profile : NULL;
         served_model_copy(model_at(m, place), model);
         m->places[place] = (struct place){.hash = hash};
@@ -482,7 +481,7 @@ bool cluster_models_outlasts(void *models, uint32_t place) {
     const struct cluster_models *m = models;
     /* as without --isolate: no other model waits for the requests */
     bool unloaded = m->server->config.scheduler && m->life->places[place].replaced_ns == 0;
-    return (model_life_state(m->life, place) == LIFE_LEAVING && server_model_held(m->server, place) &&
+    return (model_life_state(m->life, place) == LIFE_LEAVING && frontends_hold(&m->server->frontends, place) &&
             (unloaded || clock_now_ns() < m->places[place].gone_ns + UPLOADS_NS)) ||
            has_other(m, place, true);
 }
@@ -543,7 +542,7 @@ static bool outages_look(struct cluster_models *m) {
     bool reported = now_ns >= m->started_ns + REPORTED_NS, look = serving < c->running_count || m->stranded;
     struct link_model *told =
         reported && look
-            ? link_report_models(scheduler_link_report(m->server->config.scheduler->scheduler_link), &count)
+            ? link_report_models(scheduler_link_report(m->server->config.scheduler->scheduling.link), &count)
             : NULL;
     m->stranded &= !told;
     for (uint32_t t = 0; told && t < count; t++)
@@ -567,7 +566,7 @@ bool cluster_models_look(void *models) {
         changed |= outages_look(m);
     MODEL_LIFE_EACH_MOVING (m->life, i) {
         struct opening opened, *opening = m->places[i].opening;
-        if (model_life_lingers(m->life, i) && !m->stale && !server_model_held(m->server, i))
+        if (model_life_lingers(m->life, i) && !m->stale && !frontends_hold(&m->server->frontends, i))
             model_life_release(m->life, i, 1);
         if (!opening || !atomic_load_explicit(&opening->done, memory_order_acquire)) /* with opening_main() */
             continue;

@@ -502,8 +502,8 @@ int ensemble_look(struct served_model *model, const struct ensemble_world *world
 
 static void counts_sum(const struct server *s, uint32_t number, struct step_counters *sum) {
     memset(sum, 0, sizeof(*sum));
-    for (uint32_t f = 0; f < server_frontends(s); f++) {
-        const struct step_counters *steps = infer_counters_steps_of(server_infer_counters(s, f), number);
+    for (uint32_t f = 0; f < s->frontends.count; f++) {
+        const struct step_counters *steps = infer_counters_steps_of(frontends_counters(&s->frontends, f), number);
         for (uint32_t v = 0; steps && v < ENSEMBLE_STEPS_MAX; v++) {
             counter_add(&sum->whole[v], counter_get(&steps->whole[v]));
             counter_add(&sum->items[v], counter_get(&steps->items[v]));
@@ -540,13 +540,13 @@ int server_ensemble_able(const struct server *s, struct served_model *model, con
 }
 
 void server_ensembles_look(struct server *s) {
-    const struct model_index *now = server_models_lock(s);
+    const struct model_index *now = model_list_lock(&s->models);
     struct ensemble_world world = {.models = s->config.models,
                                    .listed = now->listed,
                                    .count = now->count,
                                    .accelerators = s->config.accelerators,
                                    .type_count = s->config.type_count,
-                                   .published = atomic_load_explicit(&s->published, memory_order_acquire)};
+                                   .published = atomic_load_explicit(&s->models.published, memory_order_acquire)};
     struct sy_error err;
     if (s->cluster_models) {
         world.accelerators = cluster_models_profiles(s->cluster_models);
@@ -561,7 +561,7 @@ void server_ensembles_look(struct server *s) {
         else if (plan_of(model))
             state_look(s, model, &world);
     }
-    server_models_unlock(s);
+    model_list_unlock(&s->models);
 }
 
 void ensemble_log(const struct served_model *model) {

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "back/executor/executor.h"
 #include "cluster/roles/backend_link.h"
 #include "core/system/clock.h"
 #include "core/system/log.h"
@@ -57,10 +58,10 @@ static void slot_free(struct model_slots *slots, uint32_t index) {
 
     memset(slots->variant_taken + told->first_variant, false, told->variant_count);
     told->variant_count = 0;
-    if (server_schedules(&s->config) && !s->central_thread && !served(slots, index)->ensemble)
-        model_thread_forget(s->model_threads[s->placements[index].thread], index);
+    if (server_schedules(&s->config) && !s->scheduling.central_thread && !served(slots, index)->ensemble)
+        model_thread_forget(s->scheduling.model_threads[s->scheduling.placements[index].thread], index);
     for (uint32_t e = 0; e < s->wiring.executors && !served(slots, index)->ensemble; e++)
-        executor_unload(s->executors[e], index);
+        executor_unload(s->executors.list[e], index);
     for (uint32_t type = 0; type < s->config.type_count; type++) {
         free((void *)s->config.accelerators[type].profiles[index]);
         s->config.accelerators[type].profiles[index] = NULL;
@@ -72,7 +73,7 @@ static void slot_free(struct model_slots *slots, uint32_t index) {
         member_leave(slots, index);
     served(slots, index)->part = NULL;
     served(slots, index)->suffixes = NULL;
-    server_model_host(s, index);
+    scheduling_host(&s->scheduling, index);
     atomic_store_explicit(&served(slots, index)->state, MODEL_LOADING, memory_order_relaxed); /* nobody sees it */
     malloc_trim(0);
 }
@@ -105,7 +106,7 @@ static int slot_profile(struct model_slots *slots, uint32_t slot, struct sy_erro
 static int slot_cores(struct model_slots *slots, uint32_t slot, struct sy_error *err) {
     struct server *s = slots->server;
     uint32_t count = served(slots, slot)->signature.variable_shapes ? VARIANTS_MAX : 1;
-    uint32_t thread = s->placements[slot].thread;
+    uint32_t thread = s->scheduling.placements[slot].thread;
 
     if (!server_schedules(&s->config))
         return 0;
@@ -115,12 +116,12 @@ static int slot_cores(struct model_slots *slots, uint32_t slot, struct sy_error 
                          "the scheduler has no room for another model, or not for one with inputs of variable shapes "
                          "(--max-models %u)",
                          slots->control->models_max);
-    struct thread_model model = server_thread_model(s, slot);
+    struct thread_model model = scheduling_model(&s->scheduling, slot);
     model.first_variant = first;
     model.variant_count = count;
-    if (s->central_thread)
-        central_thread_prepare(s->central_thread, &model);
-    else if (model_thread_prepare(s->model_threads[thread], &model) < 0) {
+    if (s->scheduling.central_thread)
+        central_thread_prepare(s->scheduling.central_thread, &model);
+    else if (model_thread_prepare(s->scheduling.model_threads[thread], &model) < 0) {
         memset(slots->variant_taken + first, false, count);
         return error_set(err, -ENOMEM, "no memory for the queues of the model");
     }
@@ -134,7 +135,7 @@ static int slot_cores(struct model_slots *slots, uint32_t slot, struct sy_error 
 static int slot_ensemble(struct model_slots *slots, uint32_t slot, struct sy_error *err) {
     struct server *s = slots->server;
     /* this thread alone publishes models */
-    const struct model_index *now = atomic_load_explicit(&s->models.now, memory_order_relaxed);
+    const struct model_index *now = atomic_load_explicit(&s->models.now.now, memory_order_relaxed);
     const struct ensemble_world world = {.models = s->config.models,
                                          .listed = now->listed,
                                          .count = now->count,
@@ -151,7 +152,7 @@ static int executors_load(struct model_slots *slots, uint32_t slot, struct sy_er
     int rc = 0;
     for (uint32_t e = 0; e < s->wiring.executors && rc == 0; e++)
         rc = is_stopping(slots) ? error_set(err, -EINTR, "the server is shutting down")
-                                : executor_load(s->executors[e], slot, slots->control->how[0].stop, err);
+                                : executor_load(s->executors.list[e], slot, slots->control->how[0].stop, err);
     return rc;
 }
 
@@ -172,7 +173,7 @@ static int prefix_enter(struct model_slots *slots, struct shared_group *group, s
     if (rc)
         return rc;
     served_model_copy(served(slots, group->place), group->host);
-    server_model_host(s, group->place);
+    scheduling_host(&s->scheduling, group->place);
     struct profile *profile = shared_profile_copy(group);
     s->config.accelerators[0].profiles[group->place] = profile;
     rc = profile ? executors_load(slots, group->place, err) : error_set(err, -ENOMEM, "out of memory");
@@ -209,7 +210,7 @@ static int member_enter(struct model_slots *slots, uint32_t slot, struct shared_
     group->taken[number] = true;
     group->users++;
     model_life_hold(slots->life, group->place, 1);
-    server_model_host(s, slot);
+    scheduling_host(&s->scheduling, slot);
     return 0;
 }
 
@@ -259,7 +260,7 @@ static int slot_model(struct model_slots *slots, uint32_t slot, struct sy_error 
         rc = s->backend_link ? preparations_pack(served(slots, slot), transforms, err) /* its frontends prepare */
                              : preparations_open(served(slots, slot), transforms, err);
     if (rc == 0 && !s->backend_link && served(slots, slot)->prepared)
-        rc = preparer_start(s->preparer, err);
+        rc = preparer_start(s->frontends.config.preparer, err);
     if (rc == 0)
         rc = served_model_labels_read(served(slots, slot), err);
     if (rc)
@@ -298,14 +299,14 @@ int model_slot_load(struct model_slots *slots, struct served_model *found, uint3
 static int scheduler_tell(struct model_slots *slots, uint32_t slot, bool comes) {
     struct server *s = slots->server;
     const struct thread_model *model = &slots->told[slot];
-    pthread_mutex_lock(&s->models_lock);
+    pthread_mutex_lock(&s->models.lock);
     int rc = comes ? wiring_model_comes(&s->wiring, slot, slot % s->wiring.rank_threads)
                    : wiring_model_goes(&s->wiring, slot);
     if (rc == 0) {
-        s->placements[slot].first_variant = comes ? model->first_variant : 0;
-        s->placements[slot].variant_count = comes ? model->variant_count : 0;
+        s->scheduling.placements[slot].first_variant = comes ? model->first_variant : 0;
+        s->scheduling.placements[slot].variant_count = comes ? model->variant_count : 0;
     }
-    pthread_mutex_unlock(&s->models_lock);
+    pthread_mutex_unlock(&s->models.lock);
     return rc;
 }
 
@@ -314,7 +315,7 @@ static int scheduler_tell(struct model_slots *slots, uint32_t slot, bool comes) 
 static bool is_left(const struct model_slots *slots, uint32_t slot) {
     struct server *s = slots->server;
     if (!s->backend_link)
-        return !server_model_held(s, slot);
+        return !frontends_hold(&s->frontends, slot);
     backend_link_model_goes(s->backend_link, slot);
     return backend_link_model_gone(s->backend_link, slot);
 }
@@ -357,7 +358,8 @@ bool model_slots_look(struct model_slots *slots) {
         switch (order.kind) {
         case LIFE_ENTER:
         case LIFE_TAKE:
-            rc = order.party < s->wiring.executors ? server_model_command(s, order.party, order.place, comes)
+            rc = order.party < s->wiring.executors ? executors_model_command(&s->executors, order.party, order.place,
+                                                                             served(slots, order.place)->version, comes)
                                                    : scheduler_tell(slots, order.place, comes);
             if (rc < 0)
                 model_life_again(slots->life, &order, now_ns);
@@ -412,7 +414,7 @@ void model_slot_discard(struct model_slots *slots, uint32_t slot) {
 }
 
 void model_slot_enter(struct model_slots *slots, uint32_t slot) {
-    server_counts_clear(slots->server, slot);
+    frontends_counters_clear(&slots->server->frontends, slot);
     place_enter(slots, slot);
 }
 
@@ -436,7 +438,8 @@ int model_slots_publish(struct model_slots *slots, const struct model_absent *ab
     uint32_t *listed = calloc(slots->count + 1, sizeof(*listed));
     if (!listed)
         return -ENOMEM;
-    int rc = server_models_publish(slots->server, listed, serving_list(slots, listed), absent, absent_count, false);
+    int rc =
+        model_list_publish(&slots->server->models, listed, serving_list(slots, listed), absent, absent_count, false);
     free(listed);
     slots->stale &= rc < 0;
     return rc;

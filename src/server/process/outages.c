@@ -14,7 +14,7 @@ static bool types_left(const struct server *s, uint32_t left[RANK_THREADS_MAX]) 
     memset(left, 0, RANK_THREADS_MAX * sizeof(*left));
     for (uint32_t a = 0; a < s->wiring.accelerators; a++) {
         if (wiring_accelerator_state(&s->wiring, a) == ACCELERATOR_SERVING)
-            left[s->wiring.part_of_accelerator[a]] |= 1u << s->accelerator_type[a];
+            left[s->wiring.part_of_accelerator[a]] |= 1u << s->executors.type_of[a];
         else
             any_out = true;
     }
@@ -53,7 +53,7 @@ bool server_model_strand(struct served_model *model, bool stranded) {
 /* Moves the model's variants away from sub-clusters that can no longer run them; if a ring is full, the rest follow the
  * next time. True: the model serves. */
 static bool model_look(struct server *s, uint32_t model, const uint32_t left[RANK_THREADS_MAX]) {
-    const struct server_placement *p = &s->placements[model];
+    const struct server_placement *p = &s->scheduling.placements[model];
     uint32_t to = 0;
 
     while (to < s->wiring.rank_threads && !runs_on_any(s, model, left[to]))
@@ -74,35 +74,26 @@ static bool model_look(struct server *s, uint32_t model, const uint32_t left[RAN
     return served_model_state(&s->config.models[model]) == MODEL_READY;
 }
 
-void server_serving_update(struct server *s) {
-    bool serving = atomic_load_explicit(&s->ready, memory_order_acquire) &&
-                   atomic_load_explicit(&s->able, memory_order_acquire); /* lone flags */
-
-    /* with the frontends' loads; if two threads compute different values at once, the next call corrects it */
-    if (atomic_exchange_explicit(&s->serving, serving, memory_order_acq_rel) == serving)
-        return;
-    server_frontends_wake(s); /* clients may watch readiness */
-}
-
 /* Whether some model can run; without models, whether some accelerator serves. */
 static bool look(struct server *s, const uint32_t left[RANK_THREADS_MAX]) {
     bool models = false, able = false;
 
-    pthread_mutex_lock(&s->models_lock);
+    pthread_mutex_lock(&s->models.lock);
     for (uint32_t i = 0; i < s->config.model_count; i++)
-        if (s->placements[i].variant_count > 0) {
+        if (s->scheduling.placements[i].variant_count > 0) {
             able |= model_look(s, i, left);
             models = true;
         }
     /* a suffix has no variants: it follows its prefix, which was looked at above */
-    const struct model_index *listed = atomic_load_explicit(&s->models.now, memory_order_relaxed); /* under the lock */
+    const struct model_index *listed =
+        atomic_load_explicit(&s->models.now.now, memory_order_relaxed); /* under the lock */
     for (uint32_t i = 0; listed && i < listed->count; i++) {
         struct served_model *model = &s->config.models[listed->listed[i]];
         if (!served_model_is_suffix(model))
             continue;
         server_model_strand(model, served_model_state(&s->config.models[model->host]) != MODEL_READY);
     }
-    pthread_mutex_unlock(&s->models_lock);
+    pthread_mutex_unlock(&s->models.lock);
     for (uint32_t k = 0; k < s->wiring.rank_threads && !models; k++)
         able |= left[k] != 0;
     return able;
@@ -115,21 +106,8 @@ void server_outages(struct server *s) {
         return;
     bool out = types_left(s, left);
 
-    if (!out && !s->outage)
+    if (!out && !s->executors.outage)
         return;
-    s->outage = out;
-    atomic_store_explicit(&s->able, look(s, left), memory_order_release); /* with server_serving_update() */
-    server_serving_update(s);
-}
-
-void server_watch_executors(struct server *s, bool ending) {
-    int64_t now_ns = clock_now_ns();
-
-    for (uint32_t e = 0; s->executors && e < s->wiring.executors; e++)
-        if (s->executors[e])
-            executor_watch(s->executors[e], now_ns, ending);
-}
-
-void server_watch(struct server *s) {
-    server_watch_executors(s, false);
+    s->executors.outage = out;
+    readiness_set_able(&s->readiness, look(s, left));
 }

@@ -481,8 +481,7 @@ static void load_first(struct repository_thread *t) {
 static void begin(struct repository_thread *t) {
     if (t->server->backend_link)
         backend_link_begin(t->server->backend_link);
-    atomic_store_explicit(&t->server->ready, true, memory_order_release); /* with server_is_ready() */
-    server_serving_update(t->server);
+    readiness_begin(&t->server->readiness);
     publish(t); /* wakes the frontends: clients may wait for this */
 }
 

@@ -37,15 +37,16 @@ void server_advice_free(struct server *s) {
 static void begin(struct server *s, int64_t now_ns) {
     struct advisor_load before;
     s->advisor->leads = true;
-    advisor_init(&s->advisor->advisor, &s->config.autoscale, server_parts(s), now_ns);
+    advisor_init(&s->advisor->advisor, &s->config.autoscale, scheduling_parts(&s->scheduling), now_ns);
     server_load_since(s, &s->advisor->load, now_ns, &before);
     if (log_of(s))
-        decision_advice_init(log_of(s), now_ns, &s->config.autoscale, server_parts(s), s->advisor->load.needed_ns);
+        decision_advice_init(log_of(s), now_ns, &s->config.autoscale, scheduling_parts(&s->scheduling),
+                             s->advisor->load.needed_ns);
 }
 
 static void advise(struct server *s, int64_t wanted) {
     advice_set(&s->advice, wanted);
-    for (uint32_t k = 0; k < server_parts(s) && server_parts(s) > 1; k++)
+    for (uint32_t k = 0; k < scheduling_parts(&s->scheduling) && scheduling_parts(&s->scheduling) > 1; k++)
         advice_set(&s->advice_of[k], wanted == ADVICE_NONE ? ADVICE_NONE : s->advisor->advisor.wanted_of[k]);
 }
 
@@ -55,7 +56,7 @@ void server_advise(struct server *s) {
 
     if (!server_schedules(&s->config) || s->config.autoscale.every_ns == 0)
         return;
-    if (s->scheduler_link && !scheduler_link_leads(s->scheduler_link)) { /* a standby knows no load */
+    if (s->scheduling.link && !scheduler_link_leads(s->scheduling.link)) { /* a standby knows no load */
         a->leads = false;
         advise(s, ADVICE_NONE);
         return;

@@ -60,12 +60,12 @@ static void parts_look(const struct server *s, struct balance_part *parts) {
         parts[k] = (struct balance_part){{0}};
     for (uint32_t a = 0; a < s->wiring.accelerators; a++)
         if (wiring_accelerator_state(&s->wiring, a) == ACCELERATOR_SERVING)
-            parts[s->wiring.part_of_accelerator[a]].accelerators[s->accelerator_type[a]]++;
+            parts[s->wiring.part_of_accelerator[a]].accelerators[s->executors.type_of[a]]++;
 }
 
 /* A served model with all its variants, which are in one sub-cluster. */
 static struct balance_model model_look(const struct server *s, uint32_t model, int64_t now_ns) {
-    const struct server_placement *p = &s->placements[model];
+    const struct server_placement *p = &s->scheduling.placements[model];
     struct balance_model to = {.part = 0};
 
     if (p->variant_count == 0 || wiring_part(&s->wiring, p->first_variant) == PART_NOBODY)
@@ -87,7 +87,7 @@ static struct balance_model model_look(const struct server *s, uint32_t model, i
 }
 
 static void model_move(struct server *s, uint32_t model, uint32_t part) {
-    const struct server_placement *p = &s->placements[model];
+    const struct server_placement *p = &s->scheduling.placements[model];
 
     if (p->variant_count == 0)
         return;
@@ -104,16 +104,16 @@ void server_balance(struct server *s) {
     if (!b || now_ns - b->looked_ns < s->config.epoch_ns)
         return;
     b->looked_ns = now_ns;
-    pthread_mutex_lock(&s->models_lock);
+    pthread_mutex_lock(&s->models.lock);
     parts_look(s, b->parts);
     for (uint32_t i = 0; i < s->config.model_count; i++)
         b->models[i] = model_look(s, i, now_ns);
-    pthread_mutex_unlock(&s->models_lock);
+    pthread_mutex_unlock(&s->models.lock);
 
     uint32_t count = balance_look(b->balance, b->models, b->parts, b->moves);
-    pthread_mutex_lock(&s->models_lock); /* a model that has gone since has no variants; another one in its place may
+    pthread_mutex_lock(&s->models.lock); /* a model that has gone since has no variants; another one in its place may
                                           * move instead */
     for (uint32_t i = 0; i < count; i++)
         model_move(s, b->moves[i].model, b->moves[i].part);
-    pthread_mutex_unlock(&s->models_lock);
+    pthread_mutex_unlock(&s->models.lock);
 }

@@ -64,7 +64,7 @@ static int introduce(const struct server *s, struct hello *self, struct sy_error
     if (c->address)
         snprintf(self->address, sizeof(self->address), "%s", c->address);
     else if (server_role(&s->config) == LINK_FRONTEND)
-        snprintf(self->address, sizeof(self->address), ":%d", s->bound.cluster);
+        snprintf(self->address, sizeof(self->address), ":%d", s->cluster_port);
     return 0;
 }
 
@@ -123,7 +123,7 @@ static int start_backend(struct server *s, const struct hello *self, struct sy_e
         .told_of_models = s->config.control,
         .model_count = s->config.model_count,
         .type_count = s->config.type_count,
-        .accelerator_type = s->accelerator_type,
+        .accelerator_type = s->executors.type_of,
         .inputs_bytes_max = s->config.inputs_bytes_max,
         .state = running ? &running->state : NULL,
     };
@@ -138,8 +138,8 @@ static int start_backend(struct server *s, const struct hello *self, struct sy_e
 static int start_scheduler(struct server *s, const struct hello *self, int listen_fd, struct sy_error *err) {
     const struct scheduler_link_config config = {
         .wiring = &s->wiring,
-        .model_threads = s->model_threads,
-        .central_thread = s->central_thread,
+        .model_threads = s->scheduling.model_threads,
+        .central_thread = s->scheduling.central_thread,
         .models_max = s->config.model_count,
         .models_served_max = s->config.model_count - CONTROL_SPARE,
         .listen_fd = listen_fd,
@@ -155,7 +155,7 @@ static int start_scheduler(struct server *s, const struct hello *self, int liste
         .advice = &s->advice,
         .backends = s->config.cluster->backends,
     };
-    return scheduler_link_start(&s->scheduler_link, &config, err);
+    return scheduler_link_start(&s->scheduling.link, &config, err);
 }
 
 int server_cluster_start(struct server *s, struct sy_error *err) {
@@ -165,7 +165,7 @@ int server_cluster_start(struct server *s, struct sy_error *err) {
     files_allow(files_allow(0) + HELLO_NUMBERS); /* a connection to each possible member */
     int rc = server_role(&s->config) == LINK_BACKEND
                  ? 0
-                 : listen_open(c->host, c->port, "cluster", &listen_fd, &s->bound.cluster, err);
+                 : listen_open(c->host, c->port, "cluster", &listen_fd, &s->cluster_port, err);
     rc = rc < 0 ? rc : introduce(s, &self, err);
     if (rc < 0)
         return rc;
@@ -177,7 +177,7 @@ int server_cluster_start(struct server *s, struct sy_error *err) {
 /* Makes the text about the models that this backend has and does not serve (cluster/roles/aside.h). NULL: no memory. */
 static char *aside_text(struct server *s) {
     json_t *list = json_array();
-    const struct model_index *models = server_models_lock(s);
+    const struct model_index *models = model_list_lock(&s->models);
     for (uint32_t i = 0; i < models->count; i++) {
         const struct served_model *model = &models->models[models->listed[i]];
         if (served_model_state(model) == MODEL_UNAVAILABLE)
@@ -186,7 +186,7 @@ static char *aside_text(struct server *s) {
     for (uint32_t i = 0; i < models->absent_count; i++)
         if (models->absent[i].failed)
             aside_add(list, models->absent[i].name, models->absent[i].version, models->absent[i].reason);
-    server_models_unlock(s);
+    model_list_unlock(&s->models);
     char *text = aside_write(list, ASIDE_BYTES_MAX);
     json_decref(list);
     return text;
@@ -228,14 +228,14 @@ bool server_cluster_drain(struct server *s, int64_t until_ns) {
 
 void server_cluster_stop(struct server *s) {
     frontend_link_stop(s->frontend_link);
-    scheduler_link_stop(s->scheduler_link);
+    scheduler_link_stop(s->scheduling.link);
     backend_link_stop(s->backend_link); /* freed later: executors still read its memory */
     s->frontend_link = NULL;
-    s->scheduler_link = NULL;
+    s->scheduling.link = NULL;
 }
 
 static struct link_report *report_of(struct server *s) {
-    return s->scheduler_link  ? scheduler_link_report(s->scheduler_link)
+    return s->scheduling.link ? scheduler_link_report(s->scheduling.link)
            : s->frontend_link ? frontend_link_report(s->frontend_link)
                               : backend_link_report(s->backend_link);
 }
@@ -246,7 +246,7 @@ void server_cluster_render(struct server *s, struct text *out) {
 
 bool server_cluster_ready(void *server) {
     struct server *s = server;
-    bool draining = atomic_load_explicit(&s->draining, memory_order_relaxed); /* a lone flag */
+    bool draining = atomic_load_explicit(&s->readiness.draining, memory_order_relaxed); /* a lone flag */
     return !draining && link_report_ready(report_of(s));
 }
 

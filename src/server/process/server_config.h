@@ -118,7 +118,7 @@ struct server_config {
     const struct auth *auth;        /* tokens that clients may show, which outlive the server; NULL: none is needed */
     bool auth_health, auth_metrics; /* whether questions for health, and the metrics port, need a token, too */
     bool tls_metrics;               /* whether the metrics port speaks TLS, too */
-    struct autoscale_config autoscale; /* settings of server_advise(); every_ns 0: no advice is given */
+    struct autoscale_config autoscale; /* settings of the advice; every_ns 0: no advice is given */
 };
 
 static inline enum wiring_link server_role(const struct server_config *config) {

@@ -27,8 +27,8 @@ void server_load_free(struct server_load *l) {
 /* The counts of a model by the frontends of this process since the last look. */
 static struct autoscale_seen frontends_count(const struct server *s, uint32_t model, struct model_counted *before) {
     struct model_counted now = {0};
-    for (uint32_t f = 0; f < server_frontends(s); f++) {
-        const struct model_infer_counters *c = &server_infer_counters(s, f)->models[model];
+    for (uint32_t f = 0; f < s->frontends.count; f++) {
+        const struct model_infer_counters *c = &frontends_counters(&s->frontends, f)->models[model];
         now.answered += counter_get(&c->outcomes[OUTCOME_OK]);
         now.in_time += counter_get(&c->in_time);
         now.refused += counter_get(&c->outcomes[OUTCOME_REFUSED]);
@@ -58,13 +58,13 @@ static struct autoscale_seen scheduler_counts(const struct model_counters *c, st
 static void needed_since(const struct server *s, struct server_load *l, uint64_t ran_ns, int64_t passed_ns,
                          struct advisor_load *seen) {
     double grown_ns = 0;
-    if (s->central_thread) {
-        double planned = central_thread_accelerators_needed(s->central_thread);
+    if (s->scheduling.central_thread) {
+        double planned = central_thread_accelerators_needed(s->scheduling.central_thread);
         seen->all.needed = planned >= 0 ? planned : advisor_needed((double)ran_ns, passed_ns);
         return;
     }
     for (uint32_t k = 0; k < s->wiring.rank_threads; k++) {
-        double now_ns = rank_thread_needed_ns(s->rank_threads[k]), part_ns = now_ns - l->needed_ns[k];
+        double now_ns = rank_thread_needed_ns(s->scheduling.rank_threads[k]), part_ns = now_ns - l->needed_ns[k];
         l->needed_ns[k] = now_ns;
         grown_ns += part_ns;
         seen->parts[k].needed = advisor_needed(part_ns, passed_ns);
@@ -83,8 +83,9 @@ static void serving_count(const struct server *s, struct advisor_load *seen) {
 /* Adds a model's requests. The requests of a model that is in no sub-cluster count only for the whole server. */
 static void requests_add(const struct server *s, uint32_t model, const struct autoscale_seen *requests,
                          struct advisor_load *seen) {
-    const struct server_placement *p = &s->placements[model];
-    uint32_t part = p->variant_count && !s->central_thread ? wiring_part(&s->wiring, p->first_variant) : PART_NOBODY;
+    const struct server_placement *p = &s->scheduling.placements[model];
+    uint32_t part =
+        p->variant_count && !s->scheduling.central_thread ? wiring_part(&s->wiring, p->first_variant) : PART_NOBODY;
     seen->all.requests += requests->requests;
     seen->all.bad += requests->bad;
     if (part != PART_NOBODY) {
@@ -97,19 +98,19 @@ void server_load_since(struct server *s, struct server_load *l, int64_t now_ns, 
     uint64_t ran_ns = 0;
     *seen = (struct advisor_load){.all = {0}};
 
-    pthread_mutex_lock(&s->models_lock); /* models move, come and go under it */
+    pthread_mutex_lock(&s->models.lock); /* models move, come and go under it */
     for (uint32_t model = 0; model < s->config.model_count; model++) {
-        const struct model_counters *c = server_place_counters(s, model);
+        const struct model_counters *c = scheduling_counters(&s->scheduling, model);
         struct model_counted *before = &l->counted[model];
         ran_ns += advisor_since(&before->ran_ns, counter_get(&c->run_ns.sum));
         struct autoscale_seen requests =
-            s->scheduler_link ? scheduler_counts(c, before) : frontends_count(s, model, before);
+            s->scheduling.link ? scheduler_counts(c, before) : frontends_count(s, model, before);
         requests_add(s, model, &requests, seen);
     }
-    pthread_mutex_unlock(&s->models_lock);
+    pthread_mutex_unlock(&s->models.lock);
     serving_count(s, seen);
-    if (s->scheduler_link) {
-        struct link_totals totals = link_report_totals(scheduler_link_report(s->scheduler_link));
+    if (s->scheduling.link) {
+        struct link_totals totals = link_report_totals(scheduler_link_report(s->scheduling.link));
         seen->all.requests = advisor_since(&l->requests, totals.requests);
         seen->all.present = totals.accelerators;
     }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "back/executor/executor.h"
 #include "cluster/roles/scheduler_link.h"
 #include "core/data/running.h"
 #include "core/system/clock.h"
@@ -16,8 +17,8 @@
 #include "server/stats/triton_metrics.h"
 
 static void frontends_collect(const struct server *s, struct frontend_counters *frontends) {
-    for (uint32_t f = 0; f < server_frontends(s); f++)
-        frontends[f] = frontend_counters(s->frontends[f]);
+    for (uint32_t f = 0; f < s->frontends.count; f++)
+        frontends[f] = frontend_counters(s->frontends.list[f]);
 }
 
 static void render_server(const struct server *s, struct text *out) {
@@ -31,10 +32,10 @@ static void own_rows_fill(const struct server *s, struct accelerator_row *rows) 
     for (uint32_t a = 0; a < s->wiring.accelerators; a++) {
         rows[a] = (struct accelerator_row){
             .accelerator = a,
-            .counters = executor_counters(s->executors[s->wiring.executor_of[a]], a),
+            .counters = executor_counters(s->executors.list[s->wiring.executor_of[a]], a),
             .state = wiring_accelerator_state(&s->wiring, a),
         };
-        snprintf(rows[a].type, sizeof(rows[a].type), "%s", s->config.accelerators[s->accelerator_type[a]].type);
+        snprintf(rows[a].type, sizeof(rows[a].type), "%s", s->config.accelerators[s->executors.type_of[a]].type);
     }
 }
 
@@ -45,7 +46,7 @@ static void isolated_rows_fill(const struct server *s, struct accelerator_row *r
         rows[a] = (struct accelerator_row){
             .accelerator = a,
             .counters = &c->running[a]->counters,
-            .state = server_isolated_state(s, a),
+            .state = isolated_state(s->config.cluster, a),
         };
         snprintf(rows[a].type, sizeof(rows[a].type), "%s", c->running_types[a]);
     }
@@ -95,8 +96,8 @@ static void linked_models_fill(const struct link_model *linked, uint32_t count, 
 static struct scheduled_model *models_scheduled(struct server *s, const struct model_index *listed, uint32_t *count) {
     struct link_model *linked = NULL;
     *count = listed->count;
-    if (s->scheduler_link)
-        linked = link_report_models(scheduler_link_report(s->scheduler_link), count);
+    if (s->scheduling.link)
+        linked = link_report_models(scheduler_link_report(s->scheduling.link), count);
     struct scheduled_model *models = calloc(*count + 1, sizeof(*models));
     *count = models ? *count : 0;
     if (linked)
@@ -109,7 +110,7 @@ static struct scheduled_model *models_scheduled(struct server *s, const struct m
 
 static void render_schedule(struct server *s, const struct scheduler_counters *scheduler, struct text *out) {
     scheduler_metrics_render_ranks(scheduler, out);
-    scheduler_metrics_render_advice(advice_get(&s->advice), s->advice_of, server_parts(s),
+    scheduler_metrics_render_advice(advice_get(&s->advice), s->advice_of, scheduling_parts(&s->scheduling),
                                     atomic_load_explicit(&s->bad_rate, memory_order_relaxed), out); /* a gauge */
     server_rehearsal_render(s, out);
 }
@@ -117,31 +118,31 @@ static void render_schedule(struct server *s, const struct scheduler_counters *s
 void server_render_metrics(void *server, struct text *out) {
     struct server *s = server, *by = server_scheduling(s);
     bool schedules = server_schedules(&by->config);
-    const struct model_index *listed = server_models_lock(s);
-    uint32_t frontend_count = server_frontends(s), threads = schedules ? by->wiring.model_threads : 0;
+    const struct model_index *listed = model_list_lock(&s->models);
+    uint32_t frontend_count = s->frontends.count, threads = schedules ? by->wiring.model_threads : 0;
     struct frontend_counters frontends[frontend_count + 1];
     const struct thread_rings *rings[threads + 1];
     const struct model_thread_times *times[threads + 1];
     struct central_moves moves;
-    bool binds = by->central_thread && central_thread_moves(by->central_thread, &moves);
+    bool binds = by->scheduling.central_thread && central_thread_moves(by->scheduling.central_thread, &moves);
     const struct scheduler_counters scheduler = {
-        .thread = by->central_thread ? "central" : "model",
+        .thread = by->scheduling.central_thread ? "central" : "model",
         .rings = rings,
-        .times = by->central_thread ? NULL : times,
+        .times = by->scheduling.central_thread ? NULL : times,
         .threads = threads,
         .thread_of_served = by->wiring.thread_of_served,
-        .ranks = (const struct rank_thread *const *)by->rank_threads,
-        .rank_threads = by->central_thread ? 0 : by->wiring.rank_threads,
+        .ranks = (const struct rank_thread *const *)by->scheduling.rank_threads,
+        .rank_threads = by->scheduling.central_thread ? 0 : by->wiring.rank_threads,
         .wiring = &by->wiring,
         .moves = binds ? &moves : NULL,
-        .needed = by->central_thread ? central_thread_accelerators_needed(by->central_thread) : 0,
+        .needed = by->scheduling.central_thread ? central_thread_accelerators_needed(by->scheduling.central_thread) : 0,
     };
     const struct statistics_source statistics = {server_statistics, server_batch_statistics, s};
 
     frontends_collect(s, frontends);
     for (uint32_t t = 0; t < threads; t++) {
-        rings[t] = server_rings(by, t);
-        times[t] = by->central_thread ? NULL : model_thread_times(by->model_threads[t]);
+        rings[t] = scheduling_rings(&by->scheduling, t);
+        times[t] = by->scheduling.central_thread ? NULL : model_thread_times(by->scheduling.model_threads[t]);
     }
     render_server(s, out);
     bool whole = server_role(&s->config) == LINK_NONE; /* a process of a cluster shows only its own part */
@@ -163,14 +164,14 @@ void server_render_metrics(void *server, struct text *out) {
     if (schedules)
         scheduler_metrics_render_decisions(&scheduler, out);
     if (server_listens(&s->config)) {
-        infer_metrics_render(frontends, frontend_count, listed, slab_use(bulk_slab(s->bulk)), out);
+        infer_metrics_render(frontends, frontend_count, listed, slab_use(bulk_slab(s->frontends.config.bulk)), out);
         if (!whole)
             infer_metrics_render_refused(frontends, frontend_count, listed, out);
         frontend_metrics_render_waits(frontends, frontend_count, out);
     }
     if (server_listens(&s->config))
         triton_metrics_render(&statistics, schedules, listed, out);
-    server_models_unlock(s);
+    model_list_unlock(&s->models);
     frontend_metrics_render_protocols(frontends, frontend_count, out);
     if (s->config.cluster)
         server_cluster_render(s, out);
@@ -178,10 +179,10 @@ void server_render_metrics(void *server, struct text *out) {
 
 void server_render_fine_metrics(void *server, struct text *out) {
     struct server *s = server;
-    const struct model_index *listed = server_models_lock(s);
-    struct frontend_counters frontends[server_frontends(s) + 1];
+    const struct model_index *listed = model_list_lock(&s->models);
+    struct frontend_counters frontends[s->frontends.count + 1];
 
     frontends_collect(s, frontends);
-    infer_metrics_render_fine(frontends, server_frontends(s), listed, out);
-    server_models_unlock(s);
+    infer_metrics_render_fine(frontends, s->frontends.count, listed, out);
+    model_list_unlock(&s->models);
 }

@@ -26,7 +26,7 @@ static int requests_read(const struct server *s, struct recording *r, uint64_t r
     if (!r->requests)
         return -ENOMEM;
     for (uint32_t t = 0; t < threads; t++) {
-        const struct recorder *recorder = &server_rings(s, t)->recorder;
+        const struct recorder *recorder = &scheduling_rings(&s->scheduling, t)->recorder;
         uint64_t most = requests_most / threads;
         struct recorded_request *into = &r->requests[r->request_count];
         uint64_t count = recorder_read(recorder, r->end_ns, into, most);
@@ -72,8 +72,8 @@ static int64_t *table_make(const struct thread_rings *rings, uint32_t m, uint32_
 
 static int model_read(const struct server *s, uint32_t served, const struct served_model *model,
                       struct recording_model *to) {
-    const struct server_placement *p = &s->placements[served];
-    const struct thread_rings *rings = server_rings(s, p->thread);
+    const struct server_placement *p = &s->scheduling.placements[served];
+    const struct thread_rings *rings = scheduling_rings(&s->scheduling, p->thread);
     const struct thread_model *told = &rings->models[p->thread_model];
     int64_t ctrl_ns, data_ns;
     rings_delays(rings, p->thread_model, &ctrl_ns, &data_ns);
@@ -137,7 +137,7 @@ static int cluster_read(struct server *s, struct recording *r) {
     if (!r->models)
         return -ENOMEM;
     pthread_mutex_lock(&s->describe_lock);
-    int rc = scheduler_link_describe(s->scheduler_link, &to);
+    int rc = scheduler_link_describe(s->scheduling.link, &to);
     pthread_mutex_unlock(&s->describe_lock);
     types_extend(r);
     return rc ? rc : told.rc;
@@ -145,9 +145,9 @@ static int cluster_read(struct server *s, struct recording *r) {
 
 /* Reads the models that are served, under the lock that keeps them unchanged. */
 static int models_read(struct server *s, struct recording *r) {
-    if (s->scheduler_link)
+    if (s->scheduling.link)
         return cluster_read(s, r);
-    const struct model_index *listed = server_models_lock(s);
+    const struct model_index *listed = model_list_lock(&s->models);
     int rc = 0;
     r->models = calloc(listed->count + 1, sizeof(*r->models));
     rc = r->models ? 0 : -ENOMEM;
@@ -162,18 +162,18 @@ static int models_read(struct server *s, struct recording *r) {
         r->model_of[served] = r->model_count;
         rc = model_read(s, served, model, &r->models[r->model_count++]);
     }
-    server_models_unlock(s);
+    model_list_unlock(&s->models);
     return rc;
 }
 
 static void types_read(const struct server *s, struct recording *r) {
-    if (s->scheduler_link) /* models_read() finds them */
+    if (s->scheduling.link) /* models_read() finds them */
         return;
     r->type_count = s->config.type_count;
     for (uint32_t t = 0; t < r->type_count; t++)
         r->types[t].name = s->config.accelerators[t].type;
     for (uint32_t a = 0; a < s->wiring.accelerators; a++)
-        r->types[s->accelerator_type[a]].count += wiring_accelerator_state(&s->wiring, a) == ACCELERATOR_SERVING;
+        r->types[s->executors.type_of[a]].count += wiring_accelerator_state(&s->wiring, a) == ACCELERATOR_SERVING;
 }
 
 /* ---- margins ---- */
@@ -185,11 +185,11 @@ static void margins_read(const struct server *s, struct recording *r) {
     for (uint32_t m = 0; m < r->model_count; m++)
         slo_ns = r->models[m].slo_ns < slo_ns ? r->models[m].slo_ns : slo_ns;
     for (uint32_t t = 0; t < s->wiring.model_threads; t++) {
-        int64_t ctrl_ns = rings_ctrl_ns(server_rings(s, t), slo_ns);
+        int64_t ctrl_ns = rings_ctrl_ns(scheduling_rings(&s->scheduling, t), slo_ns);
         r->ctrl_ns = ctrl_ns > r->ctrl_ns ? ctrl_ns : r->ctrl_ns;
     }
-    for (uint32_t f = 0; f < server_frontends(s); f++) {
-        int64_t reply_ns = margin_ns(port_reply_margin(s->ports[f]));
+    for (uint32_t f = 0; f < s->frontends.count; f++) {
+        int64_t reply_ns = margin_ns(port_reply_margin(s->frontends.ports[f]));
         r->reply_margin_ns = reply_ns > r->reply_margin_ns ? reply_ns : r->reply_margin_ns;
     }
     if (r->reply_margin_ns > slo_ns / MARGIN_PART)
@@ -203,7 +203,7 @@ int server_recording_read(struct server *s, int64_t from_ns, uint64_t requests_m
         .start_ns = from_ns > s->started_ns ? from_ns : s->started_ns,
         .end_ns = clock_now_ns(),
         .served = s->config.model_count,
-        .cluster = s->scheduler_link != NULL,
+        .cluster = s->scheduling.link != NULL,
     };
     r->model_of = malloc((r->served + 1) * sizeof(*r->model_of));
     if (!r->model_of)

@@ -43,7 +43,7 @@ static void way_set(struct server *s, uint32_t way) {
     atomic_store_explicit(&r->way, way, memory_order_relaxed); /* these for metrics */
     atomic_fetch_add_explicit(&r->changes, 1, memory_order_relaxed);
     for (uint32_t k = 0; k < s->wiring.rank_threads; k++)
-        rank_thread_way_set(s->rank_threads[k], way);
+        rank_thread_way_set(s->scheduling.rank_threads[k], way);
 }
 
 static void end(struct server *s) {
@@ -80,7 +80,7 @@ static void look(struct server *s) {
     struct advisor_load load;
     struct recording of;
     server_load_since(s, &r->load, now_ns, &load);
-    bool leads = !s->scheduler_link || scheduler_link_leads(s->scheduler_link);
+    bool leads = !s->scheduling.link || scheduler_link_leads(s->scheduling.link);
     if (!leads || (!r->now.rehearsal && !rehearsal_begins(load.all.requests, load.all.bad))) {
         end(s);
         return;
@@ -128,7 +128,7 @@ static void rehearsal_free(struct server_rehearsal *r) {
 }
 
 int server_rehearsal_start(struct server *s, struct sy_error *err) {
-    if (s->central_thread || !server_schedules(&s->config) || s->config.record_bytes == 0 ||
+    if (s->scheduling.central_thread || !server_schedules(&s->config) || s->config.record_bytes == 0 ||
         policy_ways(s->config.policy, &s->config.policy_options) < 2)
         return 0;
     struct server_rehearsal *r = calloc(1, sizeof(*r));

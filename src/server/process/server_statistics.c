@@ -50,8 +50,8 @@ static const struct server *scheduled_by(const struct server *s, uint32_t model,
     const struct server *by = server_schedules(&s->config) ? s : s->config.scheduler;
     const struct served_model *m = &s->config.models[model];
     *place = model;
-    if (by && by->scheduler_link &&
-        !link_report_place(scheduler_link_report(by->scheduler_link), m->name, m->version, place))
+    if (by && by->scheduling.link &&
+        !link_report_place(scheduler_link_report(by->scheduling.link), m->name, m->version, place))
         return NULL;
     if (by)
         *place = wiring_host(&by->wiring, *place);
@@ -64,18 +64,18 @@ void server_statistics(const void *server, uint32_t model, struct model_statisti
 
     *statistics = (struct model_statistics){0};
     /* acquire: with server_start()'s release, after every frontend has started */
-    if (!atomic_load_explicit(&s->ready, memory_order_acquire))
+    if (!atomic_load_explicit(&s->readiness.ready, memory_order_acquire))
         return;
-    for (uint32_t f = 0; f < server_frontends(s); f++)
-        add(statistics, &last_ns, &server_infer_counters(s, f)->models[model]);
+    for (uint32_t f = 0; f < s->frontends.count; f++)
+        add(statistics, &last_ns, &frontends_counters(&s->frontends, f)->models[model]);
     uint32_t place;
     const struct server *by = scheduled_by(s, model, &place);
     if (by) {
-        const struct server_placement *p = &by->placements[place];
-        statistics->batches = counter_get(&server_place_counters(by, place)->run_ns.count);
+        const struct server_placement *p = &by->scheduling.placements[place];
+        statistics->batches = counter_get(&scheduling_counters(&by->scheduling, place)->run_ns.count);
         /* relaxed: a gauge */
-        statistics->waiting =
-            atomic_load_explicit(&server_rings(by, p->thread)->queued[p->thread_model], memory_order_relaxed);
+        statistics->waiting = atomic_load_explicit(
+            &scheduling_rings(&by->scheduling, p->thread)->queued[p->thread_model], memory_order_relaxed);
     }
     statistics->cpu_bytes = cpu_bytes(s, model);
     if (last_ns > 0)
@@ -87,13 +87,13 @@ void server_batch_statistics(const void *server, uint32_t model, struct batch_st
     uint32_t sizes = s->config.models[model].batch_max, place;
 
     memset(by_size, 0, sizes * sizeof(*by_size));
-    if (!atomic_load_explicit(&s->ready, memory_order_acquire)) /* as above */
+    if (!atomic_load_explicit(&s->readiness.ready, memory_order_acquire)) /* as above */
         return;
     const struct server *by = scheduled_by(s, model, &place);
     if (!by)
         return;
-    const struct server_placement *p = &by->placements[place];
-    const struct batch_counters *batches = server_rings(by, p->thread)->batches[p->thread_model];
+    const struct server_placement *p = &by->scheduling.placements[place];
+    const struct batch_counters *batches = scheduling_rings(&by->scheduling, p->thread)->batches[p->thread_model];
     for (uint32_t b = 0; b < sizes; b++)
         by_size[b] = (struct batch_statistics){.batches = counter_get(&batches[b].batches),
                                                .gather_ns = counter_get(&batches[b].gather_ns),

@@ -163,7 +163,7 @@ static void a_replaced_model_goes_on_while_requests_come_in(void **state) {
     struct frontend_world f;
     begin(&f);
     uint32_t first = serve(&f, NULL, false);
-    _Atomic uint32_t *held = (_Atomic uint32_t *)&server_infer_counters(f.world.server, 0)->models[first].held;
+    _Atomic uint32_t *held = (_Atomic uint32_t *)&frontends_counters(&f.world.server->frontends, 0)->models[first].held;
     atomic_store(held, 1); /* as its frontend does, which sleeps */
     assert_false(cluster_models_outlasts(f.models, first));
     int64_t replaced_ns = clock_now_ns();
@@ -189,7 +189,7 @@ static void a_model_that_is_unloaded_says_so_until_its_last_answer(void **state)
     char reason[512];
     begin(&f);
     uint32_t first = serve(&f, NULL, false);
-    _Atomic uint32_t *held = (_Atomic uint32_t *)&server_infer_counters(f.world.server, 0)->models[first].held;
+    _Atomic uint32_t *held = (_Atomic uint32_t *)&frontends_counters(&f.world.server->frontends, 0)->models[first].held;
     atomic_store(held, 1);
     assert_int_equal(cluster_models_know(f.models, &known, 1), 0);
     settle(&f);

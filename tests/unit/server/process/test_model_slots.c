@@ -89,7 +89,7 @@ static void a_place_that_is_held_stays(void **state) {
     int slot = load(rig, &slots, "mlp", &err);
     model_slot_enter(&slots, (uint32_t)slot);
     assert_int_equal(model_slots_publish(&slots, NULL, 0), 0);
-    _Atomic uint32_t *held = (_Atomic uint32_t *)&server_infer_counters(rig->server, 0)->models[slot].held;
+    _Atomic uint32_t *held = (_Atomic uint32_t *)&frontends_counters(&rig->server->frontends, 0)->models[slot].held;
     atomic_store(held, 1); /* as its frontend does, which sleeps */
     model_slot_retire(&slots, (uint32_t)slot);
     assert_int_equal(model_slots_publish(&slots, NULL, 0), 0);

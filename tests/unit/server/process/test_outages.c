@@ -46,11 +46,11 @@ static void bring_back(struct world *w, uint32_t accelerator) {
 
 /* What frontends say. */
 static bool says_ready(const struct world *w) {
-    return atomic_load(&w->server->serving);
+    return atomic_load(&w->server->readiness.serving);
 }
 
 static uint32_t part_of(const struct world *w, uint32_t model) {
-    return wiring_part(&w->server->wiring, w->server->placements[model].first_variant);
+    return wiring_part(&w->server->wiring, w->server->scheduling.placements[model].first_variant);
 }
 
 static int state_of(const struct world *w, uint32_t model) {

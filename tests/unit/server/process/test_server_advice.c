@@ -24,7 +24,7 @@ static void begin(struct world *w, const struct policy_ops *policy, const struct
 /* Requests of a model that a frontend has answered, so many of them in time, or refused; nobody else counts. */
 static void count(struct world *w, uint32_t frontend, uint32_t model, uint64_t answered, uint64_t in_time,
                   uint64_t refused) {
-    struct model_infer_counters *c = &server_infer_counters(w->server, frontend)->models[model];
+    struct model_infer_counters *c = &frontends_counters(&w->server->frontends, frontend)->models[model];
     counter_add(&c->outcomes[OUTCOME_OK], answered);
     counter_add(&c->in_time, in_time);
     counter_add(&c->outcomes[OUTCOME_REFUSED], refused);
@@ -71,7 +71,7 @@ static void counters_that_begin_anew_are_no_load(void **state) {
     begin(&w, &policy_deferred, &always);
     count(&w, 0, 0, 1000, 1000, 1000);
     advised(&w);
-    struct model_infer_counters *c = &server_infer_counters(w.server, 0)->models[0];
+    struct model_infer_counters *c = &frontends_counters(&w.server->frontends, 0)->models[0];
     atomic_store(&c->outcomes[OUTCOME_OK], 10);
     atomic_store(&c->in_time, 10);
     atomic_store(&c->outcomes[OUTCOME_REFUSED], 0);
@@ -86,7 +86,7 @@ static void a_central_policy_wants_what_batches_took(void **state) {
     begin(&w, &policy_kairos, &always);
     assert_int_equal(advised(&w), ADVICE_NONE);
     assert_in_range(advised(&w), 1, 2);
-    struct model_counters *c = (struct model_counters *)server_place_counters(w.server, 1);
+    struct model_counters *c = (struct model_counters *)scheduling_counters(&w.server->scheduling, 1);
     histogram_add(&c->run_ns, 3600 * NS_PER_S); /* more than any time that passes here times 16 */
     assert_int_equal(advised(&w), 16);
     world_end(&w);
@@ -97,9 +97,9 @@ static void a_policy_that_plans_says_what_it_needs(void **state) {
     struct world w;
     begin(&w, &policy_nexus, &always);
     assert_int_equal(advised(&w), ADVICE_NONE);
-    struct model_counters *c = (struct model_counters *)server_place_counters(w.server, 1);
+    struct model_counters *c = (struct model_counters *)scheduling_counters(&w.server->scheduling, 1);
     histogram_add(&c->run_ns, 3600 * NS_PER_S);
-    while (central_thread_accelerators_needed(w.server->central_thread) < 0) /* its first turn */
+    while (central_thread_accelerators_needed(w.server->scheduling.central_thread) < 0) /* its first turn */
         sched_yield();
     assert_in_range(advised(&w), 1, 3); /* it knows no rates: two are there */
     assert_true(shows(&w, "\nsymphony_accelerators_needed 2\n"));

@@ -26,7 +26,7 @@ static void *wake(void *context) {
         if (now == seen)
             sched_yield();
         else
-            server_frontends_wake(w->world.server);
+            frontends_wake(&w->world.server->frontends);
         seen = now;
     }
     return NULL;
@@ -45,7 +45,7 @@ static void frontends_see_each_list(void **state) {
         atomic_store_explicit(&wakers.list, i, memory_order_relaxed);
         for (int64_t until_ns = clock_now_ns() + i * 7919LL % LATER_NS; clock_now_ns() < until_ns;)
             ;
-        assert_int_equal(server_models_publish(wakers.world.server, listed, i % 2, NULL, 0, false), 0);
+        assert_int_equal(model_list_publish(&wakers.world.server->models, listed, i % 2, NULL, 0, false), 0);
     }
     pthread_join(waker, NULL);
     world_end(&wakers.world);

@@ -33,7 +33,7 @@ static unsigned long long value(struct world *w, const char *row) {
 
 /* A frontend's counts of a model; nobody else writes them while no request comes. */
 static struct model_infer_counters *counts_of(struct world *w, uint32_t frontend, uint32_t model) {
-    return &server_infer_counters(w->server, frontend)->models[model];
+    return &frontends_counters(&w->server->frontends, frontend)->models[model];
 }
 
 static void both_protocols_add_up(void **state) {
@@ -77,9 +77,9 @@ static void nothing_is_told_before_it_is_ready(void **state) {
     struct world w;
     begin(&w);
     counter_add(&counts_of(&w, 0, 0)->outcomes[OUTCOME_OK], 1);
-    atomic_store(&w.server->ready, false);
+    atomic_store(&w.server->readiness.ready, false);
     assert_int_equal(value(&w, "nv_inference_request_success{model=\"m-1\",version=\"1\"}"), 0);
-    atomic_store(&w.server->ready, true);
+    atomic_store(&w.server->readiness.ready, true);
     assert_int_equal(value(&w, "nv_inference_request_success{model=\"m-1\",version=\"1\"}"), 1);
     world_end(&w);
 }
