@@ -571,7 +571,6 @@ static int signal_until(const sigset_t *signals, int64_t until_ns) {
 /* Sleeps until a signal asks the server to end; further ones then end the process as they usually do. Looks that are
  * due once a second happen on the second, so that looks at the load are as far apart as in simulations. */
 static void wait_for_signal(struct server *server, const struct serve_plan *plan, const sigset_t *signals) {
-    struct server *scheduler = plan->config.scheduler ? plan->config.scheduler : server;
     const int64_t every_ns = OUTAGES_EVERY_S * NS_PER_S;
     int64_t next_ns = clock_now_ns() + every_ns;
     struct sy_error err;
@@ -591,12 +590,7 @@ static void wait_for_signal(struct server *server, const struct serve_plan *plan
         }
         server_obey_parent(server);
         next_ns = time_due_again(next_ns, every_ns, clock_now_ns());
-        server_watch(server);
-        server_outages(server);
-        server_advise(scheduler);
-        server_balance(server);
-        server_look(scheduler);
-        server_cluster_look(server);
+        server_look(server);
         log_drain(0);
     }
     say_stopping(signal_number);

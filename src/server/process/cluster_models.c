@@ -18,7 +18,8 @@
 #include "model/repository/model_life.h"
 #include "server/process/deployment.h"
 #include "server/process/ensembles.h"
-#include "server/process/server_state.h"
+#include "server/process/outages.h"
+#include "server/process/readiness.h"
 
 /* Requests of a model that is gone may still be on their way in: a client sends a request's head, by which the model is
  * chosen, before its body. For this time the scheduler and the backend keep the old model for such requests; where one
@@ -52,7 +53,10 @@ struct known_models {
 };
 
 struct cluster_models {
-    struct server *server;
+    const struct server_config *config;
+    struct model_list *list;
+    struct readiness *readiness;
+    struct scheduler_link *beside;             /* as in cluster_models_create() */
     struct known_models *known;                /* known models, as last published; NULL: none are known */
     _Atomic(struct known_models *) known_next; /* newest known models, not taken yet; NULL: none */
     _Atomic bool known_new;                    /* whether the newest known models have not been published yet */
@@ -73,21 +77,25 @@ struct cluster_models {
                                           * or the place is free */
 };
 
-struct cluster_models *cluster_models_create(struct server *server) {
+struct cluster_models *cluster_models_create(const struct server_config *config, struct model_list *list,
+                                             struct readiness *readiness, struct scheduler_link *beside) {
     struct cluster_models *m = calloc(1, sizeof(*m));
     if (!m)
         return NULL;
-    m->server = server;
-    m->count = server->config.model_count;
+    m->config = config;
+    m->list = list;
+    m->readiness = readiness;
+    m->beside = beside;
+    m->count = list->count;
     m->places = calloc(m->count, sizeof(*m->places));
-    m->absent = calloc(m->count + server->config.aside_count, sizeof(*m->absent));
+    m->absent = calloc(m->count + config->aside_count, sizeof(*m->absent));
     m->profiles.profiles = calloc(m->count, sizeof(*m->profiles.profiles));
     m->names = calloc(m->count, sizeof(*m->names));
     m->life = calloc(1, model_life_bytes(m->count, 0));
     if (m->places && m->absent && m->profiles.profiles && m->names && m->life) {
         model_life_init(m->life, m->count, 0);
-        for (; m->absent_count < server->config.aside_count; m->absent_count++)
-            m->absent[m->absent_count] = server->config.aside[m->absent_count];
+        for (; m->absent_count < config->aside_count; m->absent_count++)
+            m->absent[m->absent_count] = config->aside[m->absent_count];
         return m;
     }
     cluster_models_destroy(m);
@@ -95,7 +103,7 @@ struct cluster_models *cluster_models_create(struct server *server) {
 }
 
 static struct served_model *model_at(const struct cluster_models *m, uint32_t place) {
-    return &m->server->config.models[place];
+    return &m->list->models[place];
 }
 
 static void place_empty(struct cluster_models *m, uint32_t i) {
@@ -150,7 +158,7 @@ static bool ensemble_listed(struct cluster_models *m, uint32_t place, const stru
                             struct model_absent *absent) {
     struct served_model *model = model_at(m, place);
     struct sy_error err;
-    bool able = server_ensemble_able(m->server, model, world, &err) == 0, was = m->places[place].able;
+    bool able = ensemble_able(m->list->frontends, model, world, &err) == 0, was = m->places[place].able;
     m->places[place].able = able;
     if (able && !was)
         ensemble_log(model);
@@ -175,15 +183,15 @@ static int ensembles_list(struct cluster_models *m, uint32_t *listed, uint32_t *
         if (is_ensemble(m, i))
             candidates[candidate_count++] = i;
     const struct ensemble_world world = {
-        .models = m->server->config.models,
+        .models = m->list->models,
         .listed = candidates,
         .count = candidate_count,
         .accelerators = &m->profiles,
         .type_count = 1,
         .elsewhere = true,
-        .published = atomic_load_explicit(&m->server->models.published, memory_order_acquire),
+        .published = atomic_load_explicit(&m->list->published, memory_order_acquire),
     };
-    model_list_lock(&m->server->models); /* server_ensembles_look() divides SLOs of ensembles, too */
+    model_list_lock(m->list); /* ensembles_look() divides SLOs of ensembles, too */
     for (uint32_t i = 0; i < m->count; i++) {
         if (!is_ensemble(m, i))
             continue;
@@ -192,7 +200,7 @@ static int ensembles_list(struct cluster_models *m, uint32_t *listed, uint32_t *
         else
             ++*absent_count;
     }
-    model_list_unlock(&m->server->models);
+    model_list_unlock(m->list);
     free(candidates);
     return 0;
 }
@@ -280,13 +288,13 @@ static void publish(struct cluster_models *m) {
         }
     }
     m->stale = !listed || !absent || ensembles_list(m, listed, &count, absent, &absent_count) < 0 ||
-               model_list_publish(&m->server->models, listed, count, absent, absent_count, !m->told) < 0;
+               model_list_publish(m->list, listed, count, absent, absent_count, !m->told) < 0;
     if (m->stale)
         log_error("models not published", "reason=\"out of memory\"");
     free(absent);
     free(listed);
     able |= count == 0 && m->known && !m->idle; /* models may come */
-    readiness_set_able(&m->server->readiness, m->told && able);
+    readiness_set_able(m->readiness, m->told && able);
 }
 
 static void absent_forget(struct cluster_models *m, const struct served_model *model) {
@@ -300,10 +308,9 @@ static void absent_forget(struct cluster_models *m, const struct served_model *m
 /* The model's inputs can be prepared from now on, or never. */
 static void place_opened(struct cluster_models *m, uint32_t place, int rc, struct sy_error *err) {
     struct served_model *model = model_at(m, place);
-    struct server *s = m->server;
+    struct preparer *preparer = m->list->frontends->config.preparer;
     if (rc == 0 && model->prepared)
-        rc = s->frontends.config.preparer ? preparer_start(s->frontends.config.preparer, err)
-                                          : error_set(err, -ENOTSUP, "no thread here prepares inputs");
+        rc = preparer ? preparer_start(preparer, err) : error_set(err, -ENOTSUP, "no thread here prepares inputs");
     if (rc < 0) {
         served_model_refuse(model, "%s", err->text);
         model_life_failed(m->life, place);
@@ -400,7 +407,7 @@ static void place_again(struct cluster_models *m, uint32_t place, const struct s
 
 /* A process of `serve --isolate` has described the model, which knows of one accelerator: its own. */
 static void instances_count(const struct cluster_models *m, struct served_model *model) {
-    const struct server_cluster *c = m->server->config.cluster;
+    const struct server_cluster *c = m->config->cluster;
     for (struct served_on *on = model->on; on < model->on + ACCELERATOR_TYPES_MAX && on->count > 0; on++) {
         on->count = 0;
         for (uint32_t n = 0; n < c->running_count; n++)
@@ -423,12 +430,12 @@ int cluster_models_serve(void *models, const char *description, size_t bytes, st
         free(profiles[i].profile);
     uint64_t key = served_model_key(model), hash = model_description_hash(model);
     uint32_t same = place_same(m, key, hash), place = same;
-    if (m->server->config.scheduler)
+    if (m->beside)
         instances_count(m, model);
     if (same == LIFE_NONE)
         place = model_life_put(m->life, key);
     if (same == LIFE_NONE && place != LIFE_NONE) {
-        frontends_counters_clear(&m->server->frontends, place);
+        frontends_counters_clear(m->list->frontends, place);
         m->profiles.profiles[place] = count > 0 ? profiles[0].profile : NULL;
         served_model_copy(model_at(m, place), model);
         m->places[place] = (struct place){.hash = hash};
@@ -463,7 +470,7 @@ void cluster_models_gone(void *models, uint32_t place) {
 
     if (!model_life_stays(m->life, place))
         return; /* the model was replaced, or has gone before */
-    if (!has_other(m, place, false) && m->absent_count < m->count + m->server->config.aside_count) {
+    if (!has_other(m, place, false) && m->absent_count < m->count + m->config->aside_count) {
         struct model_absent *absent = &m->absent[m->absent_count++];
         *absent = (struct model_absent){
             .version = model->version, .state = MODEL_UNAVAILABLE, .failed = true, .reason = CLUSTER_MODEL_GONE};
@@ -480,8 +487,8 @@ void cluster_models_gone(void *models, uint32_t place) {
 bool cluster_models_outlasts(void *models, uint32_t place) {
     const struct cluster_models *m = models;
     /* as without --isolate: no other model waits for the requests */
-    bool unloaded = m->server->config.scheduler && m->life->places[place].replaced_ns == 0;
-    return (model_life_state(m->life, place) == LIFE_LEAVING && frontends_hold(&m->server->frontends, place) &&
+    bool unloaded = m->beside && m->life->places[place].replaced_ns == 0;
+    return (model_life_state(m->life, place) == LIFE_LEAVING && frontends_hold(m->list->frontends, place) &&
             (unloaded || clock_now_ns() < m->places[place].gone_ns + UPLOADS_NS)) ||
            has_other(m, place, true);
 }
@@ -527,8 +534,8 @@ static void known_look(struct cluster_models *m) {
 
 /* With `serve --isolate`: sets models aside while no accelerator that runs them is in service, and takes them back. A
  * process that starts counts as an accelerator in service: its models' requests wait. Whether that changed anything. */
-static bool outages_look(struct cluster_models *m) {
-    const struct server_cluster *c = m->server->config.cluster;
+static bool isolated_outages_look(struct cluster_models *m) {
+    const struct server_cluster *c = m->config->cluster;
     int64_t now_ns = clock_now_ns();
     uint32_t count, serving = 0, starting = 0;
     for (uint32_t n = 0; n < c->running_count; n++) {
@@ -540,10 +547,7 @@ static bool outages_look(struct cluster_models *m) {
     m->idle = idle;
     m->started_ns = starting > 0 ? now_ns : m->started_ns;
     bool reported = now_ns >= m->started_ns + REPORTED_NS, look = serving < c->running_count || m->stranded;
-    struct link_model *told =
-        reported && look
-            ? link_report_models(scheduler_link_report(m->server->config.scheduler->scheduling.link), &count)
-            : NULL;
+    struct link_model *told = reported && look ? link_report_models(scheduler_link_report(m->beside), &count) : NULL;
     m->stranded &= !told;
     for (uint32_t t = 0; told && t < count; t++)
         for (uint32_t i = 0; i < m->count; i++) {
@@ -551,7 +555,7 @@ static bool outages_look(struct cluster_models *m) {
             if (model_life_state(m->life, i) != LIFE_SERVING || model->ensemble || told[t].version != model->version ||
                 strcmp(told[t].name, model->name) != 0)
                 continue;
-            changed |= server_model_strand(model, told[t].stranded);
+            changed |= model_strand(model, told[t].stranded);
             m->stranded |= told[t].stranded;
         }
     free(told);
@@ -562,11 +566,11 @@ bool cluster_models_look(void *models) {
     struct cluster_models *m = models;
     bool changed = m->stale;
     known_look(m);
-    if (m->server->config.scheduler)
-        changed |= outages_look(m);
+    if (m->beside)
+        changed |= isolated_outages_look(m);
     MODEL_LIFE_EACH_MOVING (m->life, i) {
         struct opening opened, *opening = m->places[i].opening;
-        if (model_life_lingers(m->life, i) && !m->stale && !frontends_hold(&m->server->frontends, i))
+        if (model_life_lingers(m->life, i) && !m->stale && !frontends_hold(m->list->frontends, i))
             model_life_release(m->life, i, 1);
         if (!opening || !atomic_load_explicit(&opening->done, memory_order_acquire)) /* with opening_main() */
             continue;

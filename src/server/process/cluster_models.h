@@ -18,11 +18,16 @@
 
 struct cluster_models;
 struct model_absent;
-struct server;
+struct model_list;
+struct readiness;
+struct scheduler_link;
 struct server_accelerators;
+struct server_config;
 
-/* NULL without memory. */
-struct cluster_models *cluster_models_create(struct server *server);
+/* `beside`: link of the scheduler in this process, with `serve --isolate`; NULL: it is in another process. NULL without
+ * memory. */
+struct cluster_models *cluster_models_create(const struct server_config *config, struct model_list *list,
+                                             struct readiness *readiness, struct scheduler_link *beside);
 /* Call it when all frontends have ended. NULL is allowed. */
 void cluster_models_destroy(struct cluster_models *models);
 /* Serves a model, given its description, as soon as this returns. Its place, or -errno with a sentence. */

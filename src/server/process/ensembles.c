@@ -16,8 +16,6 @@
 #include "model/config/labels.h"
 #include "model/profile/prepare.h"
 #include "sched/plan/split.h"
-#include "server/process/cluster_models.h"
-#include "server/process/server_state.h"
 
 #define EACH_MEAN 4.0 /* rows for which a step with for_each is planned at first */
 #define TURNS     1.0 /* split_stage.turns: an item takes the latency of one batch, as in the paper's program */
@@ -26,7 +24,7 @@
 #define SEEN_LEAST  100             /* items of the ensemble that must reach a step before its own items are measured */
 #define ITEMS_LEAST 0.001           /* items of a step that hardly ever has any, for one item of the ensemble */
 
-/* The plan of an ensemble that is served, for the thread that looks at it (server_ensembles_look()). */
+/* The plan of an ensemble that is served, for the thread that looks at it (ensembles_look()). */
 struct plan {
     struct ensemble_plan shared;
     struct ensemble *flat; /* graph that `shared.ensemble` points to, if steps are ensembles; NULL: that is the model's
@@ -500,10 +498,10 @@ int ensemble_look(struct served_model *model, const struct ensemble_world *world
     return 0;
 }
 
-static void counts_sum(const struct server *s, uint32_t number, struct step_counters *sum) {
+static void counts_sum(const struct frontends *fs, uint32_t number, struct step_counters *sum) {
     memset(sum, 0, sizeof(*sum));
-    for (uint32_t f = 0; f < s->frontends.count; f++) {
-        const struct step_counters *steps = infer_counters_steps_of(frontends_counters(&s->frontends, f), number);
+    for (uint32_t f = 0; f < fs->count; f++) {
+        const struct step_counters *steps = infer_counters_steps_of(frontends_counters(fs, f), number);
         for (uint32_t v = 0; steps && v < ENSEMBLE_STEPS_MAX; v++) {
             counter_add(&sum->whole[v], counter_get(&steps->whole[v]));
             counter_add(&sum->items[v], counter_get(&steps->items[v]));
@@ -512,11 +510,11 @@ static void counts_sum(const struct server *s, uint32_t number, struct step_coun
 }
 
 /* The ensemble was served before, and its state is READY or UNAVAILABLE. */
-static void state_look(const struct server *s, struct served_model *model, const struct ensemble_world *world) {
+static void state_look(const struct frontends *fs, struct served_model *model, const struct ensemble_world *world) {
     struct step_counters counts;
     struct sy_error err;
     int ready = MODEL_READY;
-    counts_sum(s, (uint32_t)(model - s->config.models), &counts);
+    counts_sum(fs, (uint32_t)(model - world->models), &counts);
     bool able = ensemble_look(model, world, &counts, clock_now_ns(), &err) == 0;
     if (able && served_model_state(model) == MODEL_UNAVAILABLE) {
         atomic_store_explicit(&model->state, MODEL_READY, memory_order_release); /* as served_model_refuse() */
@@ -530,38 +528,34 @@ static void state_look(const struct server *s, struct served_model *model, const
     log_error("ensemble set aside", "model=%s reason=\"%s\"", model->name, model->reason);
 }
 
-int server_ensemble_able(const struct server *s, struct served_model *model, const struct ensemble_world *world,
-                         struct sy_error *err) {
+int ensemble_able(const struct frontends *fs, struct served_model *model, const struct ensemble_world *world,
+                  struct sy_error *err) {
     struct step_counters counts;
     if (!plan_of(model))
         return ensemble_prepare(model, world, err);
-    counts_sum(s, (uint32_t)(model - s->config.models), &counts);
+    counts_sum(fs, (uint32_t)(model - world->models), &counts);
     return ensemble_look(model, world, &counts, clock_now_ns(), err);
 }
 
-void server_ensembles_look(struct server *s) {
-    const struct model_index *now = model_list_lock(&s->models);
-    struct ensemble_world world = {.models = s->config.models,
-                                   .listed = now->listed,
-                                   .count = now->count,
-                                   .accelerators = s->config.accelerators,
-                                   .type_count = s->config.type_count,
-                                   .published = atomic_load_explicit(&s->models.published, memory_order_acquire)};
+void ensembles_look(struct model_list *list, const struct server_accelerators *accelerators, uint32_t type_count,
+                    bool elsewhere) {
+    const struct model_index *now = model_list_lock(list);
+    const struct ensemble_world world = {.models = list->models,
+                                         .listed = now->listed,
+                                         .count = now->count,
+                                         .accelerators = accelerators,
+                                         .type_count = type_count,
+                                         .elsewhere = elsewhere,
+                                         .published = atomic_load_explicit(&list->published, memory_order_acquire)};
     struct sy_error err;
-    if (s->cluster_models) {
-        world.accelerators = cluster_models_profiles(s->cluster_models);
-        world.type_count = 1;
-        world.elsewhere = true;
-    }
     for (uint32_t i = 0; i < now->count; i++) {
-        struct served_model *model = &s->config.models[now->listed[i]];
-        if (plan_of(model) && s->cluster_models)
-            server_ensemble_able(s, model, &world,
-                                 &err); /* only divides the SLO: cluster_models.c lists the ensembles that can run */
+        struct served_model *model = &list->models[now->listed[i]];
+        if (plan_of(model) && elsewhere)
+            ensemble_able(list->frontends, model, &world, &err);
         else if (plan_of(model))
-            state_look(s, model, &world);
+            state_look(list->frontends, model, &world);
     }
-    model_list_unlock(&s->models);
+    model_list_unlock(list);
 }
 
 void ensemble_log(const struct served_model *model) {

@@ -3,8 +3,7 @@
 #pragma once
 
 #include "front/request/infer_counters.h"
-#include "model/repository/model_index.h"
-#include "server/process/server_config.h"
+#include "server/process/model_list.h"
 
 /* The models among which those of an ensemble's steps are looked up. */
 struct ensemble_world {
@@ -31,7 +30,11 @@ int ensemble_look(struct served_model *ensemble, const struct ensemble_world *wo
 void ensemble_log(const struct served_model *ensemble);
 /* Calls ensemble_prepare() if the ensemble has no plan yet, else ensemble_look(). 0, or -errno with a sentence that
  * says why the ensemble cannot run now. For the thread that publishes models, under the lock of the models. */
-int server_ensemble_able(const struct server *server, struct served_model *ensemble, const struct ensemble_world *world,
-                         struct sy_error *err);
+int ensemble_able(const struct frontends *frontends, struct served_model *ensemble, const struct ensemble_world *world,
+                  struct sy_error *err);
+/* Sets listed ensembles aside while the model of a step cannot be asked, and takes them back; `elsewhere` as in
+ * ensemble_world: only divides their SLOs anew, since cluster_models.c lists those that can run. Any thread. */
+void ensembles_look(struct model_list *list, const struct server_accelerators *accelerators, uint32_t type_count,
+                    bool elsewhere);
 /* Frees the ensemble and what ensemble_prepare() made for it. Does nothing if the model is no ensemble. */
 void ensemble_release(struct served_model *ensemble);

@@ -20,21 +20,22 @@
 
 #define LOOK_NS (10 * NS_PER_MS) /* time between two looks whether frontends still hold places */
 
-int model_slots_init(struct model_slots *slots, struct server *server, const struct repository_control *control) {
-    *slots = (struct model_slots){.server = server, .control = control, .count = server->config.model_count};
+int model_slots_init(struct model_slots *slots) {
+    const struct wiring *w = slots->scheduling->wiring;
+    slots->count = slots->list->count;
     slots->told = calloc(slots->count + 1, sizeof(*slots->told));
-    slots->variant_taken = calloc(server->wiring.models + 1, sizeof(bool));
-    slots->life = calloc(1, model_life_bytes(slots->count, server->wiring.executors));
+    slots->variant_taken = calloc(w->models + 1, sizeof(bool));
+    slots->life = calloc(1, model_life_bytes(slots->count, w->executors));
     if (!slots->told || !slots->variant_taken || !slots->life)
         return -ENOMEM;
-    model_life_init(slots->life, slots->count, server->wiring.executors);
+    model_life_init(slots->life, slots->count, w->executors);
     return 0;
 }
 
 /* ---- loading ---- */
 
 static struct served_model *served(const struct model_slots *slots, uint32_t slot) {
-    return &slots->server->config.models[slot];
+    return &slots->list->models[slot];
 }
 
 static void member_leave(struct model_slots *slots, uint32_t slot);
@@ -53,18 +54,19 @@ static bool is_in_repository(const struct model_slots *slots, uint32_t slot) {
 
 /* Frees all that a place owns. No other thread uses the place any more. */
 static void slot_free(struct model_slots *slots, uint32_t index) {
-    struct server *s = slots->server;
+    const struct scheduling *s = slots->scheduling;
+    const struct executors *e = slots->executors;
     struct thread_model *told = &slots->told[index];
 
     memset(slots->variant_taken + told->first_variant, false, told->variant_count);
     told->variant_count = 0;
-    if (server_schedules(&s->config) && !s->scheduling.central_thread && !served(slots, index)->ensemble)
-        model_thread_forget(s->scheduling.model_threads[s->scheduling.placements[index].thread], index);
-    for (uint32_t e = 0; e < s->wiring.executors && !served(slots, index)->ensemble; e++)
-        executor_unload(s->executors.list[e], index);
-    for (uint32_t type = 0; type < s->config.type_count; type++) {
-        free((void *)s->config.accelerators[type].profiles[index]);
-        s->config.accelerators[type].profiles[index] = NULL;
+    if (server_schedules(s->config) && !s->central_thread && !served(slots, index)->ensemble)
+        model_thread_forget(s->model_threads[s->placements[index].thread], index);
+    for (uint32_t n = 0; n < s->wiring->executors && !served(slots, index)->ensemble; n++)
+        executor_unload(e->list[n], index);
+    for (uint32_t type = 0; type < e->type_count; type++) {
+        free((void *)e->types[type].profiles[index]);
+        e->types[type].profiles[index] = NULL;
     }
     served_model_labels_free(served(slots, index));
     preparations_close(served(slots, index));
@@ -73,7 +75,7 @@ static void slot_free(struct model_slots *slots, uint32_t index) {
         member_leave(slots, index);
     served(slots, index)->part = NULL;
     served(slots, index)->suffixes = NULL;
-    scheduling_host(&s->scheduling, index);
+    scheduling_host(s, index);
     atomic_store_explicit(&served(slots, index)->state, MODEL_LOADING, memory_order_relaxed); /* nobody sees it */
     malloc_trim(0);
 }
@@ -84,10 +86,10 @@ static bool is_stopping(const struct model_slots *slots) {
 
 /* Measures or finds the model's profile on every type of accelerators, and completes the model from its file. */
 static int slot_profile(struct model_slots *slots, uint32_t slot, struct sy_error *err) {
-    struct server *s = slots->server;
+    const struct executors *e = slots->executors;
     struct served_model *model = served(slots, slot);
 
-    for (uint32_t type = 0; type < s->config.type_count; type++) {
+    for (uint32_t type = 0; type < e->type_count; type++) {
         struct profile_progress progress = {.model = model->name, .count = 1};
         struct profile *profile;
         bool measured;
@@ -98,61 +100,60 @@ static int slot_profile(struct model_slots *slots, uint32_t slot, struct sy_erro
             return error_set(err, rc, "the server is shutting down");
         if (rc)
             return error_set(err, rc, "%s", model->reason);
-        s->config.accelerators[type].profiles[slot] = profile;
+        e->types[type].profiles[slot] = profile;
     }
     return 0;
 }
 
 static int slot_cores(struct model_slots *slots, uint32_t slot, struct sy_error *err) {
-    struct server *s = slots->server;
+    const struct scheduling *s = slots->scheduling;
     uint32_t count = served(slots, slot)->signature.variable_shapes ? VARIANTS_MAX : 1;
-    uint32_t thread = s->scheduling.placements[slot].thread;
+    uint32_t thread = s->placements[slot].thread;
 
-    if (!server_schedules(&s->config))
+    if (!server_schedules(s->config))
         return 0;
-    uint32_t first = variants_take(slots->variant_taken, s->wiring.models, count);
+    uint32_t first = variants_take(slots->variant_taken, s->wiring->models, count);
     if (first == VARIANTS_NONE)
         return error_set(err, -EBUSY,
                          "the scheduler has no room for another model, or not for one with inputs of variable shapes "
                          "(--max-models %u)",
                          slots->control->models_max);
-    struct thread_model model = scheduling_model(&s->scheduling, slot);
+    struct thread_model model = scheduling_model(s, slot);
     model.first_variant = first;
     model.variant_count = count;
-    if (s->scheduling.central_thread)
-        central_thread_prepare(s->scheduling.central_thread, &model);
-    else if (model_thread_prepare(s->scheduling.model_threads[thread], &model) < 0) {
+    if (s->central_thread)
+        central_thread_prepare(s->central_thread, &model);
+    else if (model_thread_prepare(s->model_threads[thread], &model) < 0) {
         memset(slots->variant_taken + first, false, count);
         return error_set(err, -ENOMEM, "no memory for the queues of the model");
     }
     slots->told[slot] = model;
     for (uint32_t v = 0; v < count; v++)
-        s->wiring.thread_of_model[first + v] = thread;
+        s->wiring->thread_of_model[first + v] = thread;
     return 0;
 }
 
 /* An ensemble has neither a file nor a core: its steps' models do. */
 static int slot_ensemble(struct model_slots *slots, uint32_t slot, struct sy_error *err) {
-    struct server *s = slots->server;
+    const struct executors *e = slots->executors;
     /* this thread alone publishes models */
-    const struct model_index *now = atomic_load_explicit(&s->models.now.now, memory_order_relaxed);
-    const struct ensemble_world world = {.models = s->config.models,
+    const struct model_index *now = atomic_load_explicit(&slots->list->now.now, memory_order_relaxed);
+    const struct ensemble_world world = {.models = slots->list->models,
                                          .listed = now->listed,
                                          .count = now->count,
-                                         .accelerators = s->config.accelerators,
-                                         .type_count = s->config.type_count};
-    int rc = s->backend_link ? 0 : ensemble_prepare(served(slots, slot), &world, err); /* a cluster's frontends do it */
+                                         .accelerators = e->types,
+                                         .type_count = e->type_count};
+    int rc = slots->backend ? 0 : ensemble_prepare(served(slots, slot), &world, err); /* a cluster's frontends do it */
     return rc ? rc : served_model_labels_read(served(slots, slot), err);
 }
 
 /* ---- models that share their first layers ---- */
 
 static int executors_load(struct model_slots *slots, uint32_t slot, struct sy_error *err) {
-    struct server *s = slots->server;
     int rc = 0;
-    for (uint32_t e = 0; e < s->wiring.executors && rc == 0; e++)
+    for (uint32_t e = 0; e < slots->scheduling->wiring->executors && rc == 0; e++)
         rc = is_stopping(slots) ? error_set(err, -EINTR, "the server is shutting down")
-                                : executor_load(s->executors.list[e], slot, slots->control->how[0].stop, err);
+                                : executor_load(slots->executors->list[e], slot, slots->control->how[0].stop, err);
     return rc;
 }
 
@@ -168,14 +169,13 @@ static void place_enter(struct model_slots *slots, uint32_t slot);
 
 /* Loads the prefix of a group into a place of its own, and hands it to executors and scheduler. */
 static int prefix_enter(struct model_slots *slots, struct shared_group *group, struct sy_error *err) {
-    struct server *s = slots->server;
     int rc = slot_put(slots, 0, &group->place, err);
     if (rc)
         return rc;
     served_model_copy(served(slots, group->place), group->host);
-    scheduling_host(&s->scheduling, group->place);
+    scheduling_host(slots->scheduling, group->place);
     struct profile *profile = shared_profile_copy(group);
-    s->config.accelerators[0].profiles[group->place] = profile;
+    slots->executors->types[0].profiles[group->place] = profile;
     rc = profile ? executors_load(slots, group->place, err) : error_set(err, -ENOMEM, "out of memory");
     if (!rc)
         rc = slot_cores(slots, group->place, err);
@@ -191,7 +191,7 @@ static int prefix_enter(struct model_slots *slots, struct shared_group *group, s
 /* Makes a place's model a member of a group. Loads the group's prefix for the first member. */
 static int member_enter(struct model_slots *slots, uint32_t slot, struct shared_group *group,
                         struct shared_member *member, struct sy_error *err) {
-    struct server *s = slots->server;
+    const struct executors *e = slots->executors;
     uint32_t number = 0;
     while (number < PART_SUFFIXES_MAX && group->taken[number])
         number++;
@@ -203,14 +203,14 @@ static int member_enter(struct model_slots *slots, uint32_t slot, struct shared_
         free(profile);
         return rc;
     }
-    free((void *)s->config.accelerators[0].profiles[slot]);
-    s->config.accelerators[0].profiles[slot] = profile;
+    free((void *)e->types[0].profiles[slot]);
+    e->types[0].profiles[slot] = profile;
     shared_member_apply(served(slots, slot), group, member, group->place, (uint8_t)number);
     group->places[number] = slot;
     group->taken[number] = true;
     group->users++;
     model_life_hold(slots->life, group->place, 1);
-    scheduling_host(&s->scheduling, slot);
+    scheduling_host(slots->scheduling, slot);
     return 0;
 }
 
@@ -250,17 +250,17 @@ static struct shared_group *slot_group(struct model_slots *slots, uint32_t slot,
 }
 
 static int slot_model(struct model_slots *slots, uint32_t slot, struct sy_error *err) {
-    struct server *s = slots->server;
+    const struct executors *e = slots->executors;
     struct shared_group *group;
     struct shared_member *member;
-    instances_place(served(slots, slot), s->config.accelerators, s->config.type_count);
+    instances_place(served(slots, slot), e->types, e->type_count);
     int rc = slot_profile(slots, slot, err);
     const struct transform_ops *transforms = slots->control->how[0].engine->transforms;
     if (rc == 0)
-        rc = s->backend_link ? preparations_pack(served(slots, slot), transforms, err) /* its frontends prepare */
-                             : preparations_open(served(slots, slot), transforms, err);
-    if (rc == 0 && !s->backend_link && served(slots, slot)->prepared)
-        rc = preparer_start(s->frontends.config.preparer, err);
+        rc = slots->backend ? preparations_pack(served(slots, slot), transforms, err) /* its frontends prepare */
+                            : preparations_open(served(slots, slot), transforms, err);
+    if (rc == 0 && !slots->backend && served(slots, slot)->prepared)
+        rc = preparer_start(slots->list->frontends->config.preparer, err);
     if (rc == 0)
         rc = served_model_labels_read(served(slots, slot), err);
     if (rc)
@@ -294,35 +294,34 @@ int model_slot_load(struct model_slots *slots, struct served_model *found, uint3
 
 /* ---- handing over, and taking back ---- */
 
-/* Tells the model's thread that the model comes or goes. Takes the lock because server_balance() sends that thread
- * messages, too. 0 or -EAGAIN. */
+/* Tells the model's thread that the model comes or goes. Takes the lock because server_balancer_look() sends that
+ * thread messages, too. 0 or -EAGAIN. */
 static int scheduler_tell(struct model_slots *slots, uint32_t slot, bool comes) {
-    struct server *s = slots->server;
+    const struct scheduling *s = slots->scheduling;
     const struct thread_model *model = &slots->told[slot];
-    pthread_mutex_lock(&s->models.lock);
-    int rc = comes ? wiring_model_comes(&s->wiring, slot, slot % s->wiring.rank_threads)
-                   : wiring_model_goes(&s->wiring, slot);
+    pthread_mutex_lock(&slots->list->lock);
+    int rc = comes ? wiring_model_comes(s->wiring, slot, slot % s->wiring->rank_threads)
+                   : wiring_model_goes(s->wiring, slot);
     if (rc == 0) {
-        s->scheduling.placements[slot].first_variant = comes ? model->first_variant : 0;
-        s->scheduling.placements[slot].variant_count = comes ? model->variant_count : 0;
+        s->placements[slot].first_variant = comes ? model->first_variant : 0;
+        s->placements[slot].variant_count = comes ? model->variant_count : 0;
     }
-    pthread_mutex_unlock(&s->models.lock);
+    pthread_mutex_unlock(&slots->list->lock);
     return rc;
 }
 
 /* Whether nobody holds a place any more that is not in the published list: no frontend has a request; in a backend, the
  * cluster's scheduler has given the model up. */
 static bool is_left(const struct model_slots *slots, uint32_t slot) {
-    struct server *s = slots->server;
-    if (!s->backend_link)
-        return !frontends_hold(&s->frontends, slot);
-    backend_link_model_goes(s->backend_link, slot);
-    return backend_link_model_gone(s->backend_link, slot);
+    if (!slots->backend)
+        return !frontends_hold(slots->list->frontends, slot);
+    backend_link_model_goes(slots->backend, slot);
+    return backend_link_model_gone(slots->backend, slot);
 }
 
 /* Notes what has happened to places that come or go. True: something has. */
 static bool moving_look(struct model_slots *slots) {
-    struct wiring *w = &slots->server->wiring;
+    struct wiring *w = slots->scheduling->wiring;
     struct model_life *life = slots->life;
     struct model_answer answer;
     int64_t now_ns = clock_now_ns();
@@ -348,7 +347,7 @@ static bool moving_look(struct model_slots *slots) {
 }
 
 bool model_slots_look(struct model_slots *slots) {
-    struct server *s = slots->server;
+    struct wiring *w = slots->scheduling->wiring;
     struct life_order order;
     int64_t now_ns = clock_now_ns();
     bool any = moving_look(slots);
@@ -358,17 +357,17 @@ bool model_slots_look(struct model_slots *slots) {
         switch (order.kind) {
         case LIFE_ENTER:
         case LIFE_TAKE:
-            rc = order.party < s->wiring.executors ? executors_model_command(&s->executors, order.party, order.place,
-                                                                             served(slots, order.place)->version, comes)
-                                                   : scheduler_tell(slots, order.place, comes);
+            rc = order.party < w->executors ? executors_model_command(slots->executors, order.party, order.place,
+                                                                      served(slots, order.place)->version, comes)
+                                            : scheduler_tell(slots, order.place, comes);
             if (rc < 0)
                 model_life_again(slots->life, &order, now_ns);
             break;
         case LIFE_SHOW:
             /* release: with every load of the state before the model is read, also before it is published */
             atomic_store_explicit(&served(slots, order.place)->state, MODEL_READY, memory_order_release);
-            if (s->backend_link)
-                backend_link_model_comes(s->backend_link, order.place);
+            if (slots->backend)
+                backend_link_model_comes(slots->backend, order.place);
             slots->stale = true;
             break;
         case LIFE_HIDE:
@@ -387,16 +386,16 @@ int64_t model_slots_wake(const struct model_slots *slots) {
     int64_t wake_ns = model_life_wake(slots->life), look_ns = clock_now_ns() + LOOK_NS;
     bool looks = slots->stale;
     MODEL_LIFE_EACH_MOVING (slots->life, i)
-        looks |= !slots->server->backend_link && model_life_lingers(slots->life, i); /* else its link rings */
+        looks |= !slots->backend && model_life_lingers(slots->life, i); /* else its link rings */
     return looks && look_ns < wake_ns ? look_ns : wake_ns;
 }
 
 /* Hands a place to the executors and, if it has a queue, to the scheduler. Waits until they have it. */
 static void place_enter(struct model_slots *slots, uint32_t slot) {
     const struct served_model *model = served(slots, slot);
-    bool scheduled = server_schedules(&slots->server->config) && served_model_is_scheduled(model);
+    bool scheduled = server_schedules(slots->scheduling->config) && served_model_is_scheduled(model);
     enum life_reach reach = scheduled ? LIFE_ALL : LIFE_EXECUTORS;
-    struct doorbell *bell = slots->server->wiring.places_bell;
+    struct doorbell *bell = slots->scheduling->wiring->places_bell;
     model_life_prepared(slots->life, slot, model->ensemble ? LIFE_NOBODY : reach, clock_now_ns());
     do {
         doorbell_arm(bell);
@@ -414,7 +413,7 @@ void model_slot_discard(struct model_slots *slots, uint32_t slot) {
 }
 
 void model_slot_enter(struct model_slots *slots, uint32_t slot) {
-    frontends_counters_clear(&slots->server->frontends, slot);
+    frontends_counters_clear(slots->list->frontends, slot);
     place_enter(slots, slot);
 }
 
@@ -438,8 +437,7 @@ int model_slots_publish(struct model_slots *slots, const struct model_absent *ab
     uint32_t *listed = calloc(slots->count + 1, sizeof(*listed));
     if (!listed)
         return -ENOMEM;
-    int rc =
-        model_list_publish(&slots->server->models, listed, serving_list(slots, listed), absent, absent_count, false);
+    int rc = model_list_publish(slots->list, listed, serving_list(slots, listed), absent, absent_count, false);
     free(listed);
     slots->stale &= rc < 0;
     return rc;

@@ -12,12 +12,19 @@
 #pragma once
 
 #include "model/repository/model_life.h"
+#include "server/process/executors.h"
+#include "server/process/model_list.h"
 #include "server/process/repository_control.h"
-#include "server/process/server_state.h"
+#include "server/process/scheduling.h"
 
 struct model_slots {
-    struct server *server;
+    /* set by the caller before model_slots_init() */
     const struct repository_control *control;
+    struct model_list *list;
+    struct executors *executors;
+    const struct scheduling *scheduling;
+    struct backend_link *backend; /* link of a cluster's backend; NULL: no cluster's */
+
     struct model_life *life;   /* states of the places */
     struct thread_model *told; /* [count] the model as its model thread was told of it, with its numbers in the
                                 * scheduler; variant_count 0: not told */
@@ -27,7 +34,7 @@ struct model_slots {
 };
 
 /* 0 or -ENOMEM; call model_slots_free() in either case. */
-int model_slots_init(struct model_slots *slots, struct server *server, const struct repository_control *control);
+int model_slots_init(struct model_slots *slots);
 /* Call it when all other threads have ended, and executors have freed their models. */
 void model_slots_free(struct model_slots *slots);
 

@@ -1,36 +1,20 @@
-/* outages.c - watches for runs that hang, and decides whether the server is ready. A model whose accelerators have
- * failed moves to a sub-cluster with accelerators that run it, or is set aside until an accelerator is back. */
+/* outages.c - sets models aside and takes them back, and moves them between sub-clusters. */
+#include "server/process/outages.h"
+
 #include <string.h>
 
-#include "core/system/clock.h"
 #include "core/system/log.h"
-#include "server/process/server_state.h"
 
-/* Finds the types of the accelerators in service in each sub-cluster, a bit a type. False: all accelerators are in
- * service. */
-static bool types_left(const struct server *s, uint32_t left[RANK_THREADS_MAX]) {
-    bool any_out = false;
+#define NO_ACCELERATOR "no accelerator that runs it is in service"
 
-    memset(left, 0, RANK_THREADS_MAX * sizeof(*left));
-    for (uint32_t a = 0; a < s->wiring.accelerators; a++) {
-        if (wiring_accelerator_state(&s->wiring, a) == ACCELERATOR_SERVING)
-            left[s->wiring.part_of_accelerator[a]] |= 1u << s->executors.type_of[a];
-        else
-            any_out = true;
-    }
-    return any_out;
-}
-
-static bool runs_on_any(const struct server *s, uint32_t model, uint32_t types) {
-    for (uint32_t t = 0; t < s->config.type_count; t++)
-        if (types >> t & 1 && s->config.accelerators[t].profiles[model])
+static bool runs_on_any(const struct executors *e, uint32_t model, uint32_t types) {
+    for (uint32_t t = 0; t < e->type_count; t++)
+        if (types >> t & 1 && e->types[t].profiles[model])
             return true;
     return false;
 }
 
-#define NO_ACCELERATOR "no accelerator that runs it is in service"
-
-bool server_model_strand(struct served_model *model, bool stranded) {
+bool model_strand(struct served_model *model, bool stranded) {
     int ready = MODEL_READY;
 
     if (!stranded) {
@@ -52,62 +36,53 @@ bool server_model_strand(struct served_model *model, bool stranded) {
 
 /* Moves the model's variants away from sub-clusters that can no longer run them; if a ring is full, the rest follow the
  * next time. True: the model serves. */
-static bool model_look(struct server *s, uint32_t model, const uint32_t left[RANK_THREADS_MAX]) {
-    const struct server_placement *p = &s->scheduling.placements[model];
+static bool model_look(const struct executors *e, const struct server_placement *p, struct served_model *model,
+                       uint32_t place, const uint32_t left[RANK_THREADS_MAX]) {
     uint32_t to = 0;
 
-    while (to < s->wiring.rank_threads && !runs_on_any(s, model, left[to]))
+    while (to < e->wiring->rank_threads && !runs_on_any(e, place, left[to]))
         to++;
-    if (to == s->wiring.rank_threads) {
-        server_model_strand(&s->config.models[model], true);
+    model_strand(model, to == e->wiring->rank_threads);
+    if (to == e->wiring->rank_threads)
         return false;
-    }
-    server_model_strand(&s->config.models[model], false);
     for (uint32_t v = p->first_variant; v < p->first_variant + p->variant_count; v++) {
-        uint32_t part = wiring_part(&s->wiring, v);
-        if (part == PART_NOBODY || runs_on_any(s, model, left[part]))
+        uint32_t part = wiring_part(e->wiring, v);
+        if (part == PART_NOBODY || runs_on_any(e, place, left[part]))
             continue;
-        log_info("model moves to a rank thread that has accelerators for it", "model=%s rank_thread=%u",
-                 s->config.models[model].name, to);
-        wiring_move(&s->wiring, v, to);
+        log_info("model moves to a rank thread that has accelerators for it", "model=%s rank_thread=%u", model->name,
+                 to);
+        wiring_move(e->wiring, v, to);
     }
-    return served_model_state(&s->config.models[model]) == MODEL_READY;
+    return served_model_state(model) == MODEL_READY;
 }
 
-/* Whether some model can run; without models, whether some accelerator serves. */
-static bool look(struct server *s, const uint32_t left[RANK_THREADS_MAX]) {
-    bool models = false, able = false;
+void outages_look(struct executors *e, const struct scheduling *s, struct model_list *list, struct readiness *r) {
+    uint32_t left[RANK_THREADS_MAX] = {0}; /* types of the accelerators in service in each sub-cluster, a bit a type */
+    bool out = false, models = false, able = false;
 
-    pthread_mutex_lock(&s->models.lock);
-    for (uint32_t i = 0; i < s->config.model_count; i++)
-        if (s->scheduling.placements[i].variant_count > 0) {
-            able |= model_look(s, i, left);
+    for (uint32_t a = 0; a < e->wiring->accelerators; a++) {
+        if (wiring_accelerator_state(e->wiring, a) == ACCELERATOR_SERVING)
+            left[e->wiring->part_of_accelerator[a]] |= 1u << e->type_of[a];
+        else
+            out = true;
+    }
+    if (!out && !e->outage)
+        return;
+    e->outage = out;
+    const struct model_index *listed = model_list_lock(list);
+    for (uint32_t i = 0; i < list->count; i++)
+        if (s->placements[i].variant_count > 0) {
+            able |= model_look(e, &s->placements[i], &list->models[i], i, left);
             models = true;
         }
     /* a suffix has no variants: it follows its prefix, which was looked at above */
-    const struct model_index *listed =
-        atomic_load_explicit(&s->models.now.now, memory_order_relaxed); /* under the lock */
-    for (uint32_t i = 0; listed && i < listed->count; i++) {
-        struct served_model *model = &s->config.models[listed->listed[i]];
-        if (!served_model_is_suffix(model))
-            continue;
-        server_model_strand(model, served_model_state(&s->config.models[model->host]) != MODEL_READY);
+    for (uint32_t i = 0; i < listed->count; i++) {
+        struct served_model *model = &list->models[listed->listed[i]];
+        if (served_model_is_suffix(model))
+            model_strand(model, served_model_state(&list->models[model->host]) != MODEL_READY);
     }
-    pthread_mutex_unlock(&s->models.lock);
-    for (uint32_t k = 0; k < s->wiring.rank_threads && !models; k++)
+    model_list_unlock(list);
+    for (uint32_t k = 0; k < e->wiring->rank_threads && !models; k++) /* without models, an accelerator is enough */
         able |= left[k] != 0;
-    return able;
-}
-
-void server_outages(struct server *s) {
-    uint32_t left[RANK_THREADS_MAX];
-    server_ensembles_look(s);
-    if (s->config.cluster) /* the scheduler knows what runs */
-        return;
-    bool out = types_left(s, left);
-
-    if (!out && !s->executors.outage)
-        return;
-    s->executors.outage = out;
-    readiness_set_able(&s->readiness, look(s, left));
+    readiness_set_able(r, able);
 }

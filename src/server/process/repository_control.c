@@ -18,7 +18,9 @@
 #include "model/config/model_override.h"
 #include "model/repository/repository.h"
 #include "model/repository/repository_look.h"
+#include "server/process/ensembles.h"
 #include "server/process/model_slots.h"
+#include "server/process/readiness.h"
 
 #define SETTLE_NS     (5 * NS_PER_S)
 #define STRANGERS_MAX 64 /* models in the list for which is_stranger() is true */
@@ -47,10 +49,10 @@ struct known_model {
 };
 
 struct repository_thread {
-    struct server *server;
     struct repository_control control;
     struct model_slots slots;
     struct repository_desk *desk;
+    struct readiness *readiness;
     struct known_model *known;
     uint32_t known_count, known_room;
     struct repository_order *settles;               /* ORDER_SETTLE that waits for its answer; NULL: none */
@@ -142,7 +144,7 @@ static void publish(struct repository_thread *t) {
     if (!absent || model_slots_publish(&t->slots, absent, count) < 0)
         log_error("models not published", "reason=\"out of memory\"");
     free(absent);
-    server_ensembles_look(t->server);
+    ensembles_look(t->slots.list, t->slots.executors->types, t->slots.executors->type_count, false);
 }
 
 /* ---- loading ---- */
@@ -277,7 +279,7 @@ static int load(struct repository_thread *t, const char *name, const struct mode
 /* Whether a step's model is to be loaded here. In a cluster the model may be another backend's; but all processes of
  * `serve --isolate` have the same models. */
 static bool is_ours(const struct repository_thread *t, const struct known_model *k) {
-    bool alone = !t->server->backend_link || t->control.told;
+    bool alone = !t->slots.backend || t->control.told;
     return k ? !k->serving.count && (k->found || alone) : alone;
 }
 
@@ -379,7 +381,7 @@ static void unload(struct repository_thread *t, const char *name) {
 /* Unloads a model and, if it is an ensemble, the models of its steps, and of theirs. */
 static void unload_dependents(struct repository_thread *t, const char *name) {
     const struct known_model *k = known_find(t, name);
-    const struct ensemble *e = k && k->serving.count ? t->server->config.models[k->serving.slots[0]].ensemble : NULL;
+    const struct ensemble *e = k && k->serving.count ? t->slots.list->models[k->serving.slots[0]].ensemble : NULL;
     char models[ENSEMBLE_STEPS_MAX][MODEL_NAME_MAX]; /* the graph goes with the ensemble */
     uint32_t count = e ? e->step_count : 0;
     for (uint32_t v = 0; v < count; v++)
@@ -479,9 +481,9 @@ static void load_first(struct repository_thread *t) {
 
 /* Makes the server ready: the models of the start are loaded, or could not be. */
 static void begin(struct repository_thread *t) {
-    if (t->server->backend_link)
-        backend_link_begin(t->server->backend_link);
-    readiness_begin(&t->server->readiness);
+    if (t->slots.backend)
+        backend_link_begin(t->slots.backend);
+    readiness_begin(t->readiness);
     publish(t); /* wakes the frontends: clients may wait for this */
 }
 
@@ -503,7 +505,7 @@ static void carry_out(struct repository_thread *t, struct repository_order *orde
         status = load(t, order->name, &override, &order->error);
         const struct known_model *k = status == 200 ? known_find(t, order->name) : NULL;
         for (uint32_t i = 0; k && i < k->serving.count && i < ORDER_VERSIONS_MAX; i++)
-            order->versions[order->version_count++] = t->server->config.models[k->serving.slots[i]].version;
+            order->versions[order->version_count++] = t->slots.list->models[k->serving.slots[i]].version;
     } else if (status == 0) {
         if (override.unload_dependents)
             unload_dependents(t, order->name);
@@ -575,18 +577,24 @@ struct repository_desk *repository_desk_create(void) {
     return desk;
 }
 
-int repository_thread_start(struct repository_thread **thread, struct server *server, struct sy_error *err) {
+int repository_thread_start(struct repository_thread **thread, const struct repository_thread_config *config,
+                            struct sy_error *err) {
     struct repository_thread *t = calloc(1, sizeof(*t));
     if (!t)
         return error_set(err, -ENOMEM, "no memory for the repository's thread");
-    t->server = server;
-    t->control = *server->config.control;
-    t->desk = server->desk;
+    t->control = *config->control;
+    t->desk = config->desk;
+    t->readiness = config->readiness;
     for (uint32_t type = 0; type < ACCELERATOR_TYPES_MAX; type++)
         t->control.how[type].stop = &t->stop;
-    int rc = model_slots_init(&t->slots, server, &t->control);
+    t->slots = (struct model_slots){.control = &t->control,
+                                    .list = config->list,
+                                    .executors = config->executors,
+                                    .scheduling = config->scheduling,
+                                    .backend = config->backend};
+    int rc = model_slots_init(&t->slots);
     if (rc < 0) {
-        error_set(err, rc, "no memory for the places of %u models", server->config.model_count);
+        error_set(err, rc, "no memory for the places of %u models", config->list->count);
         goto err_free;
     }
     rc = -pthread_create(&t->thread, NULL, repository_main, t);

@@ -42,15 +42,31 @@ struct repository_control {
     struct shared_prefixes *shared; /* models that share their first layers once they are loaded; may be empty */
 };
 
+struct backend_link;
+struct executors;
+struct model_list;
+struct readiness;
 struct repository_desk;
 struct repository_thread;
-struct server;
+struct scheduling;
+
+/* What the thread works with. */
+struct repository_thread_config {
+    const struct repository_control *control;
+    struct repository_desk *desk;
+    struct model_list *list;
+    struct executors *executors;
+    const struct scheduling *scheduling;
+    struct readiness *readiness;
+    struct backend_link *backend; /* link of a cluster's backend; NULL: no cluster's */
+};
 
 /* Makes the sentence that a version does not load, in Triton's words. Returns the status for the client, 400. */
 int repository_version_failed(const char *name, uint32_t version, const char *reason, struct sy_error *err);
 /* Starts the thread, once all others run. It loads the models to load at start-up, and then makes the server ready. 0
  * or -errno with a sentence. */
-int repository_thread_start(struct repository_thread **thread, struct server *server, struct sy_error *err);
+int repository_thread_start(struct repository_thread **thread, const struct repository_thread_config *config,
+                            struct sy_error *err);
 /* Makes the desk: the list to which frontends add orders, waking the thread. Call it before the frontends and the
  * thread start; free() the desk when all of them have ended. NULL without memory. */
 struct repository_desk *repository_desk_create(void);

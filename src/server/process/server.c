@@ -12,10 +12,11 @@
 #include "core/system/thread.h"
 #include "front/bulk/bulk.h"
 #include "front/request/preparer.h"
-#include "server/process/recording.h"
+#include "server/process/cluster_models.h"
+#include "server/process/ensembles.h"
+#include "server/process/outages.h"
 #include "server/process/repository_control.h"
 #include "server/process/server_state.h"
-#include "server/process/server_statistics.h"
 
 #define DRAIN_POLL_NS (2 * NS_PER_MS)
 /* Least time for which connections are kept: a client that asks again in this time is answered, and told that its
@@ -43,9 +44,9 @@ static int start_frontends(struct server *s, struct sy_error *err) {
     f->desk = s->config.control && s->config.control->mode == CONTROL_EXPLICIT ? s->desk : s->config.desk;
     f->ready = &s->readiness.serving;
     f->draining = &s->readiness.draining;
-    f->statistics = (struct statistics_source){server_statistics, server_batch_statistics, s};
+    f->statistics = (struct statistics_source){server_statistics_read, server_statistics_read_batches, &s->statistics};
     f->accelerators = executors_source(&s->executors, &s->config);
-    f->advice = &s->advice;
+    f->advice = &s->advice.wanted;
     return frontends_start(&s->frontends, &s->config, &s->wiring, s->calibration.reply_ns, err);
 }
 
@@ -57,7 +58,7 @@ static int start_metrics(struct server *s, struct sy_error *err) {
         .auth = s->config.auth_metrics ? s->config.auth : NULL,
         .render = server_render_metrics,
         .render_fine = server_render_fine_metrics,
-        .recording = server_schedules(&server_scheduling(s)->config) ? server_recording : NULL,
+        .recording = server_schedules(&server_scheduling(s)->config) ? server_render_recording : NULL,
         .recording_seconds = RECORDING_SECONDS,
         .recording_seconds_max = RECORDING_SECONDS_MAX,
         .ready = s->config.cluster && !server_listens(&s->config) ? server_cluster_ready : NULL,
@@ -74,6 +75,7 @@ static int start_metrics(struct server *s, struct sy_error *err) {
 /* Makes the parts, which start nothing yet. */
 static int server_allocate(struct server *s) {
     struct wiring *w = &s->wiring;
+    bool schedules = server_schedules(&s->config);
     int rc = frontends_init(&s->frontends, &s->config);
     model_list_init(&s->models, &s->config, &s->frontends);
     s->readiness.frontends = &s->frontends;
@@ -86,14 +88,28 @@ static int server_allocate(struct server *s) {
     if (s->config.cluster)
         server_cluster_plan(s);
     if (rc < 0 || (rc = executors_init(&s->executors, w, &s->config)) < 0 ||
-        (rc = scheduling_init(&s->scheduling, w, &s->config, &s->calibration)) < 0 || (rc = server_balance_init(s)) < 0)
+        (rc = scheduling_init(&s->scheduling, w, &s->config, &s->calibration)) < 0 ||
+        (rc = server_balancer_create(&s->balancer, &s->executors, &s->scheduling, &s->models)) < 0)
         return rc;
     if (s->config.control && !(s->desk = repository_desk_create()))
         return -ENOMEM;
     w->places_bell = s->desk ? &s->desk->bell : NULL;
-    if (server_schedules(&s->config) && s->config.record_bytes > 0)
-        rc = server_history_init(s);
-    return rc == 0 && server_schedules(&s->config) && s->config.autoscale.every_ns > 0 ? server_advice_init(s) : rc;
+    if (schedules && s->config.record_bytes > 0)
+        rc = server_history_create(&s->history, &s->scheduling, &s->models, &s->advice.wanted);
+    if (rc == 0 && schedules && s->config.autoscale.every_ns > 0)
+        rc = server_advice_init(&s->advice, &s->config.autoscale, &s->scheduling, &s->models);
+    s->statistics = (struct server_statistics){.list = &s->models,
+                                               .executors = &s->executors,
+                                               .readiness = &s->readiness,
+                                               .by = schedules             ? &s->scheduling
+                                                     : s->config.scheduler ? &s->config.scheduler->scheduling
+                                                                           : NULL};
+    s->recordings.executors = &s->executors;
+    s->recordings.scheduling = &s->scheduling;
+    s->recordings.models = &s->models;
+    s->recordings.history = s->history;
+    s->recordings.started_ns = s->started_ns;
+    return rc;
 }
 
 static void sleep_ns(int64_t ns) {
@@ -120,7 +136,7 @@ static int server_end(struct server *s) {
     bool watched = pthread_create(&watcher, NULL, watch_main, s) == 0;
     repository_thread_stop(s->repository);
     metrics_server_stop(s->metrics);
-    server_rehearsal_stop(s);
+    server_rehearsal_stop(s->rehearsal);
     frontends_unlisten(&s->frontends);
     for (uint32_t f = 0; fs->list && f < fs->count; f++)
         if (fs->list[f])
@@ -144,7 +160,7 @@ static int server_end(struct server *s) {
     repository_thread_free(s->repository);
     free(s->desk);
     model_list_free(&s->models);
-    pthread_mutex_destroy(&s->describe_lock);
+    pthread_mutex_destroy(&s->recordings.describe_lock);
     wiring_destroy(&s->wiring);
     free(s->wiring.thread_of_model);
     free(s->wiring.thread_of_served);
@@ -153,9 +169,9 @@ static int server_end(struct server *s) {
     free(s->wiring.executor_of);
     free(s->wiring.part_of_model);
     free(s->wiring.part_of_accelerator);
-    server_advice_free(s);
-    server_history_free(s);
-    server_balance_free(s);
+    server_advice_free(&s->advice);
+    server_history_free(s->history);
+    server_balancer_free(s->balancer);
     scheduling_free(&s->scheduling);
     executors_free(&s->executors);
     free(s);
@@ -174,7 +190,7 @@ int server_start(struct server **server, const struct server_config *config, str
     s->config = *config;
     s->started_ns = clock_now_ns();
     s->cluster_port = -1;
-    pthread_mutex_init(&s->describe_lock, NULL);
+    pthread_mutex_init(&s->recordings.describe_lock, NULL);
     rc = server_allocate(s);
     if (rc < 0) {
         error_set(err, rc, "no memory for the server's threads");
@@ -198,13 +214,25 @@ int server_start(struct server **server, const struct server_config *config, str
     /* metrics last: a scrape may come at once, and reads all the others */
     if ((server_schedules(config) && (rc = scheduling_start(&s->scheduling, s->executors.type_of, err)) < 0) ||
         (server_listens(config) && (rc = start_frontends(s, err)) < 0) ||
-        (config->cluster && (rc = server_cluster_start(s, err)) < 0) || (rc = server_rehearsal_start(s, err)) < 0 ||
+        (config->cluster && (rc = server_cluster_start(s, err)) < 0) ||
+        (server_schedules(config) && (rc = server_rehearsal_start(&s->rehearsal, &s->recordings, err)) < 0) ||
         (config->metrics_port >= 0 && (rc = start_metrics(s, err)) < 0))
         goto err_end;
-    if (config->control && (rc = repository_thread_start(&s->repository, s, err)) < 0)
-        goto err_end;
-    if (!config->control)
+    if (config->control) {
+        const struct repository_thread_config repository = {
+            .control = config->control,
+            .desk = s->desk,
+            .list = &s->models,
+            .executors = &s->executors,
+            .scheduling = &s->scheduling,
+            .readiness = &s->readiness,
+            .backend = s->backend_link,
+        };
+        if ((rc = repository_thread_start(&s->repository, &repository, err)) < 0)
+            goto err_end;
+    } else {
         readiness_begin(&s->readiness);
+    }
     *server = s;
     return 0;
 
@@ -250,6 +278,22 @@ void server_models_unlock(struct server *s) {
 
 void server_watch(struct server *s) {
     executors_watch(&s->executors, false);
+}
+
+void server_look(struct server *s) {
+    const struct server_accelerators *of_cluster =
+        s->cluster_models ? cluster_models_profiles(s->cluster_models) : NULL;
+    server_watch(s);
+    ensembles_look(&s->models, of_cluster ? of_cluster : s->executors.types, of_cluster ? 1 : s->executors.type_count,
+                   of_cluster);
+    if (!s->config.cluster) /* the scheduler knows what runs */
+        outages_look(&s->executors, &s->scheduling, &s->models, &s->readiness);
+    server_advice_look(&s->advice);
+    server_balancer_look(s->balancer);
+    server_history_look(s->history);
+    server_cluster_look(s);
+    if (s->config.scheduler)
+        server_look(s->config.scheduler);
 }
 
 void server_obey_parent(struct server *s) {

@@ -40,30 +40,16 @@ bool server_is_ready(const struct server *server);
  * thread. */
 const struct model_index *server_models_lock(struct server *server);
 void server_models_unlock(struct server *server);
-/* With several rank threads: every epoch moves models between them, if that makes the load of their accelerators
- * sufficiently more even (sched/plan/balance.h). Not in a cluster. The thread that started the server calls it every
- * second. */
-void server_balance(struct server *server);
-/* Stops runs that hang, and takes accelerators out of service whose runs cannot be stopped (back/executor/executor.h).
- * The same thread, every second. */
-void server_watch(struct server *server);
-/* Looks for models whose sub-cluster has lost all accelerators that run them. They move to another sub-cluster that has
- * some; if there is none, they are set aside with their reason until an accelerator is back. The server is not ready
- * while no accelerator can run any model. The same thread, every second. */
-void server_outages(struct server *server);
-/* In a process that schedules: every `autoscale.every_ns` computes how many accelerators there should be, for metrics
- * and for KEDA (front/grpc/external_scaler.h). There is no advice before the first time, nor while another scheduler
- * leads. The same thread, every second. */
-void server_advise(struct server *server);
-/* In a process that schedules: saves the counts, for recordings (server/process/recording.h). The same thread, every
- * second. */
+/* What is to be done every second, in a server and the one beside it: stops runs that hang; divides ensembles' SLOs
+ * anew; looks for outages, at the load, for advice, and whether models should move; saves the counts for recordings.
+ * The thread that started the server calls it. */
 void server_look(struct server *server);
+/* Stops runs that hang, and takes accelerators out of service whose runs cannot be stopped (back/executor/executor.h):
+ * while server_look() is not called yet. The same thread. */
+void server_watch(struct server *server);
 /* In a process that `serve --isolate` has started: passes on the order to its accelerator (running.h), if it has
  * changed. The same thread, at the start and whenever the parent asks for it. */
 void server_obey_parent(struct server *server);
-/* In a backend of a cluster: tells the scheduler of the models that it does not serve, if they have changed. The same
- * thread, every second. */
-void server_cluster_look(struct server *server);
 /* Drains: readiness fails; a model that is being handed over is waited for, at most `timeout_ns`; requests are served
  * for `grace_ns` more; then no new connections are taken, and requests in flight are waited for, again at most
  * `timeout_ns`. Then stops everything and frees it. 0, or -ETIMEDOUT if requests were cut off. -EINPROGRESS: a run that

@@ -76,7 +76,8 @@ static int start_frontend(struct server *s, const struct hello *self, int listen
                                                  .look = cluster_models_look,
                                                  .room = cluster_models_room};
     const struct server_cluster *c = s->config.cluster;
-    s->cluster_models = cluster_models_create(s);
+    s->cluster_models = cluster_models_create(&s->config, &s->models, &s->readiness,
+                                              s->config.scheduler ? s->config.scheduler->scheduling.link : NULL);
     if (!s->cluster_models)
         return error_set(err, -ENOMEM, "no memory for the places of %u models", s->config.model_count);
     const struct frontend_link_config config = {
@@ -94,7 +95,7 @@ static int start_frontend(struct server *s, const struct hello *self, int listen
         .models = s->config.models,
         .models_max = s->config.model_count,
         .outputs_bytes_max = s->config.outputs_bytes_max ? s->config.outputs_bytes_max : machine_memory_bytes() / 2,
-        .advice = &s->advice,
+        .advice = &s->advice.wanted,
         .running = c->running,
         .running_count = c->running_count,
         .ops = &ops,
@@ -152,7 +153,7 @@ static int start_scheduler(struct server *s, const struct hello *self, int liste
         .registry = s->config.cluster->registry,
         .beat_ns = s->config.cluster->beat_ns,
         .copy_ns_per_byte = s->calibration.copy_ns_per_byte,
-        .advice = &s->advice,
+        .advice = &s->advice.wanted,
         .backends = s->config.cluster->backends,
     };
     return scheduler_link_start(&s->scheduling.link, &config, err);

@@ -10,7 +10,6 @@
 #include "front/bulk/bulk.h"
 #include "front/net/metric_text.h"
 #include "server/process/server_state.h"
-#include "server/process/server_statistics.h"
 #include "server/stats/backend_metrics.h"
 #include "server/stats/infer_metrics.h"
 #include "server/stats/scheduler_metrics.h"
@@ -110,9 +109,10 @@ static struct scheduled_model *models_scheduled(struct server *s, const struct m
 
 static void render_schedule(struct server *s, const struct scheduler_counters *scheduler, struct text *out) {
     scheduler_metrics_render_ranks(scheduler, out);
-    scheduler_metrics_render_advice(advice_get(&s->advice), s->advice_of, scheduling_parts(&s->scheduling),
-                                    atomic_load_explicit(&s->bad_rate, memory_order_relaxed), out); /* a gauge */
-    server_rehearsal_render(s, out);
+    scheduler_metrics_render_advice(advice_get(&s->advice.wanted), s->advice.wanted_of,
+                                    scheduling_parts(&s->scheduling),
+                                    atomic_load_explicit(&s->advice.bad_rate, memory_order_relaxed), out); /* a gauge */
+    server_rehearsal_render(s->rehearsal, out);
 }
 
 void server_render_metrics(void *server, struct text *out) {
@@ -137,7 +137,8 @@ void server_render_metrics(void *server, struct text *out) {
         .moves = binds ? &moves : NULL,
         .needed = by->scheduling.central_thread ? central_thread_accelerators_needed(by->scheduling.central_thread) : 0,
     };
-    const struct statistics_source statistics = {server_statistics, server_batch_statistics, s};
+    const struct statistics_source statistics = {server_statistics_read, server_statistics_read_batches,
+                                                 &s->statistics};
 
     frontends_collect(s, frontends);
     for (uint32_t t = 0; t < threads; t++) {
@@ -185,4 +186,8 @@ void server_render_fine_metrics(void *server, struct text *out) {
     frontends_collect(s, frontends);
     infer_metrics_render_fine(frontends, s->frontends.count, listed, out);
     model_list_unlock(&s->models);
+}
+
+struct http_source *server_render_recording(void *server, double seconds, int *rc, struct sy_error *err) {
+    return server_recording_open(&server_scheduling(server)->recordings, seconds, rc, err);
 }

@@ -1,5 +1,7 @@
 /* server_recording.c - collects the requests that threads recorded, and the tables and margins of the threads' plans.
  * Disturbs no thread. */
+#include "server/process/server_recording.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,11 +9,10 @@
 
 #include "cluster/roles/scheduler_link.h"
 #include "core/system/clock.h"
+#include "core/util/container.h"
 #include "core/util/counter.h"
 #include "core/util/margin.h"
 #include "front/http/http_source.h"
-#include "server/process/recording.h"
-#include "server/process/server_state.h"
 
 #define RUNS_LEAST 8 /* runs of a batch size from which on their mean counts */
 /* Divisor: the reply margin takes at most this part of a request's time, as in front/request/port.c. */
@@ -20,13 +21,13 @@
 /* ---- requests ---- */
 
 /* Reads the threads' rings. Requests from before a ring's oldest request are missing, so the recording begins there. */
-static int requests_read(const struct server *s, struct recording *r, uint64_t requests_most) {
-    uint32_t threads = s->wiring.model_threads;
+static int requests_read(const struct scheduling *s, struct recording *r, uint64_t requests_most) {
+    uint32_t threads = s->wiring->model_threads;
     r->requests = malloc(requests_most * sizeof(*r->requests)); /* untouched pages cost nothing */
     if (!r->requests)
         return -ENOMEM;
     for (uint32_t t = 0; t < threads; t++) {
-        const struct recorder *recorder = &scheduling_rings(&s->scheduling, t)->recorder;
+        const struct recorder *recorder = &scheduling_rings(s, t)->recorder;
         uint64_t most = requests_most / threads;
         struct recorded_request *into = &r->requests[r->request_count];
         uint64_t count = recorder_read(recorder, r->end_ns, into, most);
@@ -70,10 +71,10 @@ static int64_t *table_make(const struct thread_rings *rings, uint32_t m, uint32_
     return latency_ns;
 }
 
-static int model_read(const struct server *s, uint32_t served, const struct served_model *model,
+static int model_read(const struct scheduling *s, uint32_t served, const struct served_model *model,
                       struct recording_model *to) {
-    const struct server_placement *p = &s->scheduling.placements[served];
-    const struct thread_rings *rings = scheduling_rings(&s->scheduling, p->thread);
+    const struct server_placement *p = &s->placements[served];
+    const struct thread_rings *rings = scheduling_rings(s, p->thread);
     const struct thread_model *told = &rings->models[p->thread_model];
     int64_t ctrl_ns, data_ns;
     rings_delays(rings, p->thread_model, &ctrl_ns, &data_ns);
@@ -82,11 +83,11 @@ static int model_read(const struct server *s, uint32_t served, const struct serv
         .batch_max = told->batch_max,
         .slo_ns = told->slo_ns,
         .weight = told->weight,
-        .priorities = s->wiring.central ? 0 : model->queue.priorities, /* central policies have no priorities */
+        .priorities = s->wiring->central ? 0 : model->queue.priorities, /* central policies have no priorities */
         .since_ns = atomic_load_explicit(&rings->since_ns[p->thread_model], memory_order_relaxed),
     };
     memcpy(to->name, model->name, sizeof(to->name));
-    for (uint32_t t = 0; t < s->wiring.types; t++)
+    for (uint32_t t = 0; t < s->wiring->types; t++)
         if (told->profiles[t] && !(to->latency_ns[t] = table_make(rings, p->thread_model, t, data_ns)))
             return -ENOMEM;
     return 0;
@@ -94,7 +95,7 @@ static int model_read(const struct server *s, uint32_t served, const struct serv
 
 /* The recording that a cluster's link fills in. */
 struct told {
-    const struct server *server;
+    const struct scheduling *scheduling;
     struct recording *recording;
     int rc;
 };
@@ -119,102 +120,92 @@ static void told_model(void *context, uint32_t served, const struct served_model
     if (told->rc || r->model_count == r->served)
         return;
     r->model_of[served] = r->model_count;
-    told->rc = model_read(told->server, served, model, &r->models[r->model_count++]);
+    told->rc = model_read(told->scheduling, served, model, &r->models[r->model_count++]);
 }
 
-/* Types of which no accelerator is in service now count if a model runs on them, so that each model runs on some. */
-static void types_extend(struct recording *r) {
-    for (uint32_t m = 0; m < r->model_count; m++)
-        for (uint32_t t = r->type_count; t < ACCELERATOR_TYPES_MAX; t++)
-            if (r->models[m].latency_ns[t])
-                r->type_count = t + 1;
-}
-
-static int cluster_read(struct server *s, struct recording *r) {
-    struct told told = {s, r, 0};
+/* The models of a cluster, as its link tells of them, and the types of its accelerators. Types of which no accelerator
+ * is in service now count if a model runs on them, so that each model runs on some. */
+static int cluster_read(struct server_recordings *of, struct recording *r) {
+    struct told told = {of->scheduling, r, 0};
     const struct scheduler_link_describer to = {told_type, told_model, &told};
     r->models = calloc(r->served + 1, sizeof(*r->models));
     if (!r->models)
         return -ENOMEM;
-    pthread_mutex_lock(&s->describe_lock);
-    int rc = scheduler_link_describe(s->scheduling.link, &to);
-    pthread_mutex_unlock(&s->describe_lock);
-    types_extend(r);
+    pthread_mutex_lock(&of->describe_lock);
+    int rc = scheduler_link_describe(of->scheduling->link, &to);
+    pthread_mutex_unlock(&of->describe_lock);
+    for (uint32_t m = 0; m < r->model_count; m++)
+        for (uint32_t t = r->type_count; t < ACCELERATOR_TYPES_MAX; t++)
+            if (r->models[m].latency_ns[t])
+                r->type_count = t + 1;
     return rc ? rc : told.rc;
 }
 
-/* Reads the models that are served, under the lock that keeps them unchanged. */
-static int models_read(struct server *s, struct recording *r) {
-    if (s->scheduling.link)
-        return cluster_read(s, r);
-    const struct model_index *listed = model_list_lock(&s->models);
-    int rc = 0;
+/* The models that this process serves, read under the lock that keeps them unchanged, and its types of accelerators. */
+static int models_read(struct server_recordings *of, struct recording *r) {
+    const struct executors *e = of->executors;
+    r->type_count = e->type_count;
+    for (uint32_t t = 0; t < r->type_count; t++)
+        r->types[t].name = e->types[t].type;
+    for (uint32_t a = 0; a < e->wiring->accelerators; a++)
+        r->types[e->type_of[a]].count += wiring_accelerator_state(e->wiring, a) == ACCELERATOR_SERVING;
+    const struct model_index *listed = model_list_lock(of->models);
     r->models = calloc(listed->count + 1, sizeof(*r->models));
-    rc = r->models ? 0 : -ENOMEM;
+    int rc = r->models ? 0 : -ENOMEM;
     for (uint32_t i = 0; i < listed->count && !rc; i++) {
         /* models that share their first layers are one model for the scheduler, and in the recording */
-        uint32_t served = wiring_host(&s->wiring, listed->listed[i]);
+        uint32_t served = wiring_host(e->wiring, listed->listed[i]);
         const struct served_model *model = &listed->models[served];
         if (served_model_state(model) != MODEL_READY ||
             model->ensemble || /* the recording has the requests of its steps */
             r->model_of[served] != UINT32_MAX)
             continue;
         r->model_of[served] = r->model_count;
-        rc = model_read(s, served, model, &r->models[r->model_count++]);
+        rc = model_read(of->scheduling, served, model, &r->models[r->model_count++]);
     }
-    model_list_unlock(&s->models);
+    model_list_unlock(of->models);
     return rc;
-}
-
-static void types_read(const struct server *s, struct recording *r) {
-    if (s->scheduling.link) /* models_read() finds them */
-        return;
-    r->type_count = s->config.type_count;
-    for (uint32_t t = 0; t < r->type_count; t++)
-        r->types[t].name = s->config.accelerators[t].type;
-    for (uint32_t a = 0; a < s->wiring.accelerators; a++)
-        r->types[s->executors.type_of[a]].count += wiring_accelerator_state(&s->wiring, a) == ACCELERATOR_SERVING;
 }
 
 /* ---- margins ---- */
 
 /* Computes one margin of each kind for all models, as in a scenario: at most the margin that the scheduler allows for
  * the shortest SLO. */
-static void margins_read(const struct server *s, struct recording *r) {
+static void margins_read(const struct scheduling *s, const struct frontends *fs, struct recording *r) {
     int64_t slo_ns = INT64_MAX;
     for (uint32_t m = 0; m < r->model_count; m++)
         slo_ns = r->models[m].slo_ns < slo_ns ? r->models[m].slo_ns : slo_ns;
-    for (uint32_t t = 0; t < s->wiring.model_threads; t++) {
-        int64_t ctrl_ns = rings_ctrl_ns(scheduling_rings(&s->scheduling, t), slo_ns);
+    for (uint32_t t = 0; t < s->wiring->model_threads; t++) {
+        int64_t ctrl_ns = rings_ctrl_ns(scheduling_rings(s, t), slo_ns);
         r->ctrl_ns = ctrl_ns > r->ctrl_ns ? ctrl_ns : r->ctrl_ns;
     }
-    for (uint32_t f = 0; f < s->frontends.count; f++) {
-        int64_t reply_ns = margin_ns(port_reply_margin(s->frontends.ports[f]));
+    for (uint32_t f = 0; f < fs->count; f++) {
+        int64_t reply_ns = margin_ns(port_reply_margin(fs->ports[f]));
         r->reply_margin_ns = reply_ns > r->reply_margin_ns ? reply_ns : r->reply_margin_ns;
     }
     if (r->reply_margin_ns > slo_ns / MARGIN_PART)
         r->reply_margin_ns = slo_ns / MARGIN_PART;
 }
 
-int server_recording_read(struct server *s, int64_t from_ns, uint64_t requests_most, struct recording *r) {
+int server_recording_read(struct server_recordings *of, int64_t from_ns, uint64_t requests_most, struct recording *r) {
+    const struct scheduling *s = of->scheduling;
     *r = (struct recording){
-        .policy = s->config.policy,
-        .options = s->config.policy_options,
-        .start_ns = from_ns > s->started_ns ? from_ns : s->started_ns,
+        .policy = s->config->policy,
+        .options = s->config->policy_options,
+        .start_ns = from_ns > of->started_ns ? from_ns : of->started_ns,
         .end_ns = clock_now_ns(),
-        .served = s->config.model_count,
-        .cluster = s->scheduling.link != NULL,
+        .served = of->models->count,
+        .cluster = s->link != NULL,
     };
     r->model_of = malloc((r->served + 1) * sizeof(*r->model_of));
     if (!r->model_of)
         return -ENOMEM;
     for (uint32_t i = 0; i < r->served; i++)
         r->model_of[i] = UINT32_MAX;
-    types_read(s, r);
-    int rc = models_read(s, r);
+    int rc = s->link ? cluster_read(of, r) : models_read(of, r);
     rc = rc ? rc : requests_read(s, r, requests_most);
     if (!rc)
-        margins_read(s, r);
+        margins_read(s, of->models->frontends, r);
     return rc;
 }
 
@@ -241,31 +232,16 @@ static void recording_end(struct http_source *source) {
     free(r);
 }
 
-/* The length of the document, which is made for this and not kept. */
-static size_t recording_bytes(const struct recording_source *r) {
-    struct text piece = {0};
-    size_t bytes = r->head.length;
-    for (uint64_t next = 0; next < r->recording.request_count;) {
-        piece.length = 0;
-        next = recording_trace_write(&r->recording, next, HTTP_PIECE_BYTES, &piece);
-        bytes += piece.length;
-    }
-    text_free(&piece);
-    return bytes;
-}
-
-struct http_source *server_recording(void *server, double seconds, int *rc, struct sy_error *err) {
-    struct server *s = server_scheduling(server);
-    struct recording_source *r = calloc(1, sizeof(*r));
-    if (s->config.record_bytes == 0) {
+struct http_source *server_recording_open(struct server_recordings *of, double seconds, int *rc, struct sy_error *err) {
+    if (!of->history) {
         *rc = error_set(err, -ENOENT, "nothing is recorded: the server runs with --record-mib 0");
-        free(r);
         return NULL;
     }
+    struct recording_source *r = calloc(1, sizeof(*r));
     int64_t from_ns = clock_now_ns() - (int64_t)(seconds * (double)NS_PER_S);
-    *rc = r ? server_recording_read(s, from_ns, RECORDING_REQUESTS_MAX, &r->recording) : -ENOMEM;
+    *rc = r ? server_recording_read(of, from_ns, RECORDING_REQUESTS_MAX, &r->recording) : -ENOMEM;
     if (r)
-        r->recording.looks = server_history_read(s, &r->recording.look_count);
+        r->recording.looks = server_history_read(of->history, &r->recording.look_count);
     *rc = *rc == 0 && !r->recording.looks ? -ENOMEM : *rc;
     if (*rc)
         error_set(err, *rc, "the recording cannot be made: %s", strerror(-*rc));
@@ -276,6 +252,13 @@ struct http_source *server_recording(void *server, double seconds, int *rc, stru
             recording_end(&r->source);
         return NULL;
     }
-    r->source = (struct http_source){recording_bytes(r), recording_more, recording_end};
+    struct text piece = {0};
+    size_t bytes = r->head.length; /* of the document, which is made for this and not kept */
+    for (uint64_t next = 0; next < r->recording.request_count; bytes += piece.length) {
+        piece.length = 0;
+        next = recording_trace_write(&r->recording, next, HTTP_PIECE_BYTES, &piece);
+    }
+    text_free(&piece);
+    r->source = (struct http_source){bytes, recording_more, recording_end};
     return &r->source;
 }

@@ -8,7 +8,6 @@
 #include "core/system/clock.h"
 #include "core/util/counter.h"
 #include "front/request/infer_counters.h"
-#include "server/process/server_state.h"
 
 static void add(struct model_statistics *s, int64_t *last_ns, const struct model_infer_counters *c) {
     int64_t last = atomic_load_explicit(&c->last_ns, memory_order_relaxed); /* statistics */
@@ -33,69 +32,61 @@ static int64_t wall_ms(int64_t ns) {
 }
 
 /* The machine's memory that a model takes, on all CPU accelerators that run it. */
-static uint64_t cpu_bytes(const struct server *s, uint32_t model) {
-    const struct served_model *served = &s->config.models[model];
-
+static uint64_t cpu_bytes(const struct served_model *served, uint32_t type_count) {
     if (served_model_state(served) != MODEL_READY)
         return 0;
     uint64_t sessions = 0;
-    for (uint32_t t = 0; t < s->config.type_count; t++)
+    for (uint32_t t = 0; t < type_count; t++)
         sessions += served->on[t].gpu ? 0 : served->on[t].count;
     return sessions * served->batch_bytes + (served->weights_shared ? sessions > 0 : sessions) * served->weights_bytes;
 }
 
-/* The server that schedules a model, this one or that beside it, and the model's place there, which models that share
- * their first layers have in common. NULL: the scheduler is another process, or has no place for it. */
-static const struct server *scheduled_by(const struct server *s, uint32_t model, uint32_t *place) {
-    const struct server *by = server_schedules(&s->config) ? s : s->config.scheduler;
-    const struct served_model *m = &s->config.models[model];
-    *place = model;
-    if (by && by->scheduling.link &&
-        !link_report_place(scheduler_link_report(by->scheduling.link), m->name, m->version, place))
+/* The rings of the thread that schedules a model, and the model's place there, which models that share their first
+ * layers have in common. NULL: the scheduler is another process, or has no place for it. */
+static const struct thread_rings *rings_of(const struct server_statistics *s, uint32_t model, uint32_t *thread_model) {
+    const struct served_model *m = &s->list->models[model];
+    uint32_t place = model;
+    if (!s->by || (s->by->link && !link_report_place(scheduler_link_report(s->by->link), m->name, m->version, &place)))
         return NULL;
-    if (by)
-        *place = wiring_host(&by->wiring, *place);
-    return by;
+    const struct server_placement *p = &s->by->placements[wiring_host(s->by->wiring, place)];
+    *thread_model = p->thread_model;
+    return scheduling_rings(s->by, p->thread);
 }
 
-void server_statistics(const void *server, uint32_t model, struct model_statistics *statistics) {
-    const struct server *s = server;
+void server_statistics_read(const void *statistics, uint32_t model, struct model_statistics *to) {
+    const struct server_statistics *s = statistics;
+    const struct frontends *fs = s->list->frontends;
+    uint32_t m;
     int64_t last_ns = 0;
 
-    *statistics = (struct model_statistics){0};
+    *to = (struct model_statistics){0};
     /* acquire: with server_start()'s release, after every frontend has started */
-    if (!atomic_load_explicit(&s->readiness.ready, memory_order_acquire))
+    if (!atomic_load_explicit(&s->readiness->ready, memory_order_acquire))
         return;
-    for (uint32_t f = 0; f < s->frontends.count; f++)
-        add(statistics, &last_ns, &frontends_counters(&s->frontends, f)->models[model]);
-    uint32_t place;
-    const struct server *by = scheduled_by(s, model, &place);
-    if (by) {
-        const struct server_placement *p = &by->scheduling.placements[place];
-        statistics->batches = counter_get(&scheduling_counters(&by->scheduling, place)->run_ns.count);
-        /* relaxed: a gauge */
-        statistics->waiting = atomic_load_explicit(
-            &scheduling_rings(&by->scheduling, p->thread)->queued[p->thread_model], memory_order_relaxed);
+    for (uint32_t f = 0; f < fs->count; f++)
+        add(to, &last_ns, &frontends_counters(fs, f)->models[model]);
+    const struct thread_rings *rings = rings_of(s, model, &m);
+    if (rings) {
+        to->batches = counter_get(&rings->counters[m].run_ns.count);
+        to->waiting = atomic_load_explicit(&rings->queued[m], memory_order_relaxed); /* a gauge */
     }
-    statistics->cpu_bytes = cpu_bytes(s, model);
+    to->cpu_bytes = cpu_bytes(&s->list->models[model], s->executors->type_count);
     if (last_ns > 0)
-        statistics->last_ms = wall_ms(last_ns);
+        to->last_ms = wall_ms(last_ns);
 }
 
-void server_batch_statistics(const void *server, uint32_t model, struct batch_statistics *by_size) {
-    const struct server *s = server;
-    uint32_t sizes = s->config.models[model].batch_max, place;
+void server_statistics_read_batches(const void *statistics, uint32_t model, struct batch_statistics *by_size) {
+    const struct server_statistics *s = statistics;
+    uint32_t sizes = s->list->models[model].batch_max, m;
 
     memset(by_size, 0, sizes * sizeof(*by_size));
-    if (!atomic_load_explicit(&s->readiness.ready, memory_order_acquire)) /* as above */
+    if (!atomic_load_explicit(&s->readiness->ready, memory_order_acquire)) /* as above */
         return;
-    const struct server *by = scheduled_by(s, model, &place);
-    if (!by)
-        return;
-    const struct server_placement *p = &by->scheduling.placements[place];
-    const struct batch_counters *batches = scheduling_rings(&by->scheduling, p->thread)->batches[p->thread_model];
-    for (uint32_t b = 0; b < sizes; b++)
-        by_size[b] = (struct batch_statistics){.batches = counter_get(&batches[b].batches),
-                                               .gather_ns = counter_get(&batches[b].gather_ns),
-                                               .run_ns = counter_get(&batches[b].run_ns)};
+    const struct thread_rings *rings = rings_of(s, model, &m);
+    for (uint32_t b = 0; rings && b < sizes; b++) {
+        const struct batch_counters *batch = &rings->batches[m][b];
+        by_size[b] = (struct batch_statistics){.batches = counter_get(&batch->batches),
+                                               .gather_ns = counter_get(&batch->gather_ns),
+                                               .run_ns = counter_get(&batch->run_ns)};
+    }
 }

@@ -3,8 +3,20 @@
 #pragma once
 
 #include "front/request/statistics.h"
+#include "server/process/executors.h"
+#include "server/process/model_list.h"
+#include "server/process/readiness.h"
+#include "server/process/scheduling.h"
 
-/* `server` is a struct server. Until the server is ready all values are 0. */
-void server_statistics(const void *server, uint32_t model, struct model_statistics *statistics);
-/* Fills in the statistics of the model's batches of 1, 2, ... items, as in statistics_source. */
-void server_batch_statistics(const void *server, uint32_t model, struct batch_statistics *by_size);
+/* Where the counters are. Constant. */
+struct server_statistics {
+    const struct model_list *list;
+    const struct executors *executors;
+    const struct readiness *readiness;
+    const struct scheduling *by; /* scheduling of this process, here or beside it; NULL: it is in another process */
+};
+
+/* The functions of a statistics_source, whose context is a struct server_statistics. Until the server is ready all
+ * values are 0. */
+void server_statistics_read(const void *statistics, uint32_t model, struct model_statistics *to);
+void server_statistics_read_batches(const void *statistics, uint32_t model, struct batch_statistics *by_size);

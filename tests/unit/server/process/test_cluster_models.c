@@ -26,7 +26,8 @@ static void begin(struct frontend_world *f) {
     world_plan(&f->world, cluster);
     struct server_config config = world_config(&f->world, &policy_deferred);
     world_begin(&f->world, &config);
-    f->models = cluster_models_create(f->world.server);
+    f->models =
+        cluster_models_create(&f->world.server->config, &f->world.server->models, &f->world.server->readiness, NULL);
     assert_non_null(f->models);
     cluster_models_told(f->models);
 }

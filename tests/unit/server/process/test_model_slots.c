@@ -21,7 +21,11 @@ static void slots_begin(struct control_rig *rig, struct model_slots *slots) {
     rig_put(rig, "mlp", 1, "mlp.onnx");
     rig_put(rig, "image", 1, "image.onnx");
     rig->control.how[0].stop = &stop;
-    assert_int_equal(model_slots_init(slots, rig->server, &rig->control), 0);
+    *slots = (struct model_slots){.control = &rig->control,
+                                  .list = &rig->server->models,
+                                  .executors = &rig->server->executors,
+                                  .scheduling = &rig->server->scheduling};
+    assert_int_equal(model_slots_init(slots), 0);
 }
 
 static enum life_state state_of(const struct model_slots *slots, int slot) {

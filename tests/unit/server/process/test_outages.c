@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "server/process/outages.h"
 #include "unit/server/process/world.h"
 
 /* Two accelerators of each type, one of each in each part. `one` runs on type b only. */
@@ -24,6 +25,11 @@ static void begin(struct world *w, const struct policy_ops *policy, uint32_t ran
     config.grpc_port = -1;
     config.queue_max = 1000;
     world_begin(w, &config);
+}
+
+static void look(struct world *w) {
+    struct server *s = w->server;
+    outages_look(&s->executors, &s->scheduling, &s->models, &s->readiness);
 }
 
 static void wait_a_little(void) {
@@ -61,7 +67,7 @@ static void without_outages_nothing_happens(void **state) {
     (void)state;
     struct world w;
     begin(&w, &policy_deferred, 2);
-    server_outages(w.server);
+    look(&w);
     assert_int_equal(state_of(&w, BOTH), MODEL_READY);
     assert_int_equal(state_of(&w, ONE), MODEL_READY);
     assert_int_equal(part_of(&w, BOTH), 0);
@@ -76,21 +82,21 @@ static void a_model_moves_to_a_part_that_can_run_it(void **state) {
     uint32_t b = 2 + part_of(&w, ONE); /* of type b: 2 in part 0, 3 in part 1 */
     assert_int_equal(w.server->wiring.part_of_accelerator[b], part_of(&w, ONE));
     take_out(&w, b);
-    server_outages(w.server);
+    look(&w);
     while (part_of(&w, ONE) != 0)
         wait_a_little();
     assert_int_equal(state_of(&w, ONE), MODEL_READY);
     take_out(&w, 2); /* the last of type b */
-    server_outages(w.server);
+    look(&w);
     assert_int_equal(state_of(&w, ONE), MODEL_UNAVAILABLE);
     assert_non_null(strstr(w.deployment.models[ONE].reason, "no accelerator that runs it is in service"));
     assert_int_equal(state_of(&w, BOTH), MODEL_READY);
     take_out(&w, 0); /* what runs on both goes where one is left */
-    server_outages(w.server);
+    look(&w);
     while (part_of(&w, BOTH) != 1)
         wait_a_little();
     take_out(&w, 1);
-    server_outages(w.server);
+    look(&w);
     assert_int_equal(state_of(&w, BOTH), MODEL_UNAVAILABLE);
     world_end(&w);
 }
@@ -102,10 +108,10 @@ static void central_policies_know_outages_too(void **state) {
         struct world w;
         begin(&w, central[i], 1);
         take_out(&w, 2);
-        server_outages(w.server);
+        look(&w);
         assert_int_equal(state_of(&w, ONE), MODEL_READY);
         take_out(&w, 3);
-        server_outages(w.server);
+        look(&w);
         assert_int_equal(state_of(&w, ONE), MODEL_UNAVAILABLE);
         assert_int_equal(state_of(&w, BOTH), MODEL_READY);
         world_end(&w);
@@ -119,24 +125,24 @@ static void what_comes_back_is_served_again(void **state) {
     assert_true(says_ready(&w));
     for (uint32_t a = 2; a < 4; a++)
         take_out(&w, a);
-    server_outages(w.server);
+    look(&w);
     assert_int_equal(state_of(&w, ONE), MODEL_UNAVAILABLE);
     assert_true(says_ready(&w)); /* the other model runs */
     for (uint32_t a = 0; a < 2; a++)
         take_out(&w, a);
-    server_outages(w.server);
+    look(&w);
     assert_int_equal(state_of(&w, BOTH), MODEL_UNAVAILABLE);
     assert_false(says_ready(&w));
     bring_back(&w, 1);
-    server_outages(w.server);
+    look(&w);
     assert_int_equal(state_of(&w, ONE), MODEL_UNAVAILABLE);
     assert_int_equal(state_of(&w, BOTH), MODEL_READY);
     assert_true(says_ready(&w));
     for (uint32_t a = 0; a < 4; a++)
         bring_back(&w, a);
-    server_outages(w.server); /* none is out: the last look */
+    look(&w); /* none is out: the last look */
     assert_int_equal(state_of(&w, ONE), MODEL_READY);
-    server_outages(w.server);
+    look(&w);
     assert_true(says_ready(&w));
     world_end(&w);
 }
@@ -149,7 +155,7 @@ static void accelerators_count_only_if_they_run_a_model(void **state) {
     served_model_refuse(&w.deployment.models[BOTH], "for another reason");
     for (uint32_t a = 2; a < 4; a++)
         take_out(&w, a);
-    server_outages(w.server);
+    look(&w);
     assert_int_equal(state_of(&w, ONE), MODEL_UNAVAILABLE);
     assert_int_equal(state_of(&w, BOTH), MODEL_UNAVAILABLE);
     assert_false(says_ready(&w));

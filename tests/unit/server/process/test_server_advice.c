@@ -33,8 +33,8 @@ static void count(struct world *w, uint32_t frontend, uint32_t model, uint64_t a
 }
 
 static int64_t advised(struct world *w) {
-    server_advise(w->server);
-    return advice_get(&w->server->advice);
+    server_advice_look(&w->server->advice);
+    return advice_get(&w->server->advice.wanted);
 }
 
 static bool shows(struct world *w, const char *row) {
@@ -56,7 +56,7 @@ static void what_goes_badly_wants_more(void **state) {
     count(&w, 0, 0, 40, 40, 0);
     count(&w, 1, 1, 40, 20, 20);
     assert_true(advised(&w) > 2);
-    assert_true(atomic_load(&w.server->bad_rate) == 0.4);
+    assert_true(atomic_load(&w.server->advice.bad_rate) == 0.4);
     assert_true(shows(&w, "\nsymphony_accelerators_wanted "));
     assert_true(shows(&w, "\nsymphony_bad_rate 0.4\n"));
     count(&w, 0, 0, 100, 100, 0);
@@ -76,7 +76,7 @@ static void counters_that_begin_anew_are_no_load(void **state) {
     atomic_store(&c->in_time, 10);
     atomic_store(&c->outcomes[OUTCOME_REFUSED], 0);
     assert_in_range(advised(&w), 1, 2);
-    assert_true(atomic_load(&w.server->bad_rate) == 0);
+    assert_true(atomic_load(&w.server->advice.bad_rate) == 0);
     world_end(&w);
 }
 
@@ -121,8 +121,8 @@ static void sub_clusters_are_advised_apart(void **state) {
     count(&w, 0, 1, 100, 50, 0);
     int64_t wanted = advised(&w);
     assert_true(wanted >= 3);
-    assert_int_equal(advice_get(&w.server->advice_of[0]), 1);
-    assert_int_equal(advice_get(&w.server->advice_of[1]), 2);
+    assert_int_equal(advice_get(&w.server->advice.wanted_of[0]), 1);
+    assert_int_equal(advice_get(&w.server->advice.wanted_of[1]), 2);
     assert_true(shows(&w, "\nsymphony_rank_thread_accelerators_wanted{rank_thread=\"0\"} 1\n"));
     assert_true(shows(&w, "\nsymphony_rank_thread_accelerators_wanted{rank_thread=\"1\"} 2\n"));
     world_end(&w);
