@@ -109,61 +109,49 @@ static struct thread_rings_config rings_config(const struct scheduling *s, uint3
     return config;
 }
 
-static int start_model_thread(struct scheduling *s, uint32_t index, struct thread_model *models, struct sy_error *err) {
-    struct model_thread_config config = {
-        .rings = rings_config(s, index, models),
-        .types = s->wiring->types,
-        .learn = s->config->learn,
-        .policy = s->config->policy,
-        .policy_options = &s->config->policy_options,
-    };
-    return model_thread_start(&s->model_threads[index], &config, err);
-}
-
-static int start_rank_threads(struct scheduling *s, const uint8_t *type_of, struct sy_error *err) {
-    struct rank_core_config config = {
-        .models = s->wiring->models,
-        .accelerators = s->wiring->accelerators,
-        .accelerator_type = type_of,
-        .types = s->wiring->types,
-        .absent = server_role(s->config) == LINK_SCHEDULER,
-        .grace_ns = RANK_GRACE_NS,
-        .policy = s->config->policy,
-        .policy_options = &s->config->policy_options,
-    };
-    int rc = 0;
-
-    for (uint32_t k = 0; k < s->wiring->rank_threads && rc == 0; k++)
-        rc = rank_thread_start(&s->rank_threads[k], s->wiring, k, &config, err);
-    return rc;
-}
-
-static int start_central_thread(struct scheduling *s, const uint8_t *type_of, struct thread_model *models,
-                                struct sy_error *err) {
-    struct central_thread_config config = {
-        .rings = rings_config(s, 0, models),
-        .accelerator_type = type_of,
-        .types = s->wiring->types,
-        .absent = server_role(s->config) == LINK_SCHEDULER,
-        .policy = s->config->policy,
-        .policy_options = &s->config->policy_options,
-    };
-    return central_thread_start(&s->central_thread, &config, err);
-}
-
 int scheduling_start(struct scheduling *s, const uint8_t *type_of, struct sy_error *err) {
-    const struct server_config *config = s->config;
-    struct thread_model *models = calloc(config->model_count + 1, sizeof(*models)); /* the threads copy it */
+    const struct server_config *c = s->config;
+    struct wiring *w = s->wiring;
+    struct thread_model *models = calloc(c->model_count + 1, sizeof(*models)); /* the threads copy it */
     int rc = 0;
 
     if (!models)
-        return error_set(err, -ENOMEM, "no memory for %u models", config->model_count);
-    if (config->decisions)
-        rc = decision_files_create(&s->decisions, s->wiring, config->decisions, config->decisions_bytes, err);
-    if (rc == 0)
-        rc = s->wiring->central ? start_central_thread(s, type_of, models, err) : start_rank_threads(s, type_of, err);
-    for (uint32_t t = 0; t < s->wiring->model_threads && !s->wiring->central && rc == 0; t++)
-        rc = start_model_thread(s, t, models, err);
+        return error_set(err, -ENOMEM, "no memory for %u models", c->model_count);
+    if (c->decisions)
+        rc = decision_files_create(&s->decisions, w, c->decisions, c->decisions_bytes, err);
+    if (rc == 0 && w->central) {
+        struct central_thread_config config = {
+            .rings = rings_config(s, 0, models),
+            .accelerator_type = type_of,
+            .types = w->types,
+            .absent = server_role(c) == LINK_SCHEDULER,
+            .policy = c->policy,
+            .policy_options = &c->policy_options,
+        };
+        rc = central_thread_start(&s->central_thread, &config, err);
+    }
+    struct rank_core_config rank = {
+        .models = w->models,
+        .accelerators = w->accelerators,
+        .accelerator_type = type_of,
+        .types = w->types,
+        .absent = server_role(c) == LINK_SCHEDULER,
+        .grace_ns = RANK_GRACE_NS,
+        .policy = c->policy,
+        .policy_options = &c->policy_options,
+    };
+    for (uint32_t k = 0; k < w->rank_threads && !w->central && rc == 0; k++)
+        rc = rank_thread_start(&s->rank_threads[k], w, k, &rank, err);
+    for (uint32_t t = 0; t < w->model_threads && !w->central && rc == 0; t++) {
+        struct model_thread_config config = {
+            .rings = rings_config(s, t, models),
+            .types = w->types,
+            .learn = c->learn,
+            .policy = c->policy,
+            .policy_options = &c->policy_options,
+        };
+        rc = model_thread_start(&s->model_threads[t], &config, err);
+    }
     free(models);
     return rc;
 }

@@ -20,56 +20,46 @@ static void frontends_collect(const struct server *s, struct frontend_counters *
         frontends[f] = frontend_counters(s->frontends.list[f]);
 }
 
-static void render_server(const struct server *s, struct text *out) {
-    metric_heading(out, "symphony_info", "gauge", "The program's version.");
-    text_printf(out, "symphony_info{version=\"%s\",policy=\"%s\"} 1\n", SYMPHONY_VERSION, s->config.policy->name);
-    metric_heading(out, "symphony_uptime_seconds", "gauge", "Since the server started.");
-    text_printf(out, "symphony_uptime_seconds %.3f\n", (double)(clock_now_ns() - s->started_ns) / 1e9);
-}
-
-static void own_rows_fill(const struct server *s, struct accelerator_row *rows) {
-    for (uint32_t a = 0; a < s->wiring.accelerators; a++) {
-        rows[a] = (struct accelerator_row){
-            .accelerator = a,
-            .counters = executor_counters(s->executors.list[s->wiring.executor_of[a]], a),
-            .state = wiring_accelerator_state(&s->wiring, a),
-        };
-        snprintf(rows[a].type, sizeof(rows[a].type), "%s", s->config.accelerators[s->executors.type_of[a]].type);
-    }
-}
-
-/* Rows of the processes that this one has started (`serve --isolate`). */
-static void isolated_rows_fill(const struct server *s, struct accelerator_row *rows) {
+static void render_backend(const struct server *s, struct text *out) {
     const struct server_cluster *c = s->config.cluster;
-    for (uint32_t a = 0; a < c->running_count; a++) {
-        rows[a] = (struct accelerator_row){
-            .accelerator = a,
-            .counters = &c->running[a]->counters,
-            .state = isolated_state(s->config.cluster, a),
-        };
-        snprintf(rows[a].type, sizeof(rows[a].type), "%s", c->running_types[a]);
-    }
-}
-
-static void render_backend(struct server *s, struct text *out) {
-    const struct server_cluster *c = s->config.cluster;
-    bool own = server_runs(&s->config);
+    bool own = server_runs(&s->config); /* else those of the processes that this one has started (`serve --isolate`) */
     uint32_t count = own ? s->wiring.accelerators : c ? c->running_count : 0, serving = 0;
     struct accelerator_row *rows = count ? calloc(count, sizeof(*rows)) : NULL;
     if (!rows)
         return;
-    if (own)
-        own_rows_fill(s, rows);
-    else
-        isolated_rows_fill(s, rows);
-    for (uint32_t a = 0; a < count; a++)
+    for (uint32_t a = 0; a < count; a++) {
+        const char *type = own ? s->executors.types[s->executors.type_of[a]].type : c->running_types[a];
+        rows[a] = (struct accelerator_row){
+            .accelerator = a,
+            .counters =
+                own ? executor_counters(s->executors.list[s->wiring.executor_of[a]], a) : &c->running[a]->counters,
+            .state = own ? wiring_accelerator_state(&s->wiring, a) : isolated_state(c, a),
+        };
+        snprintf(rows[a].type, sizeof(rows[a].type), "%s", type);
         serving += rows[a].state == ACCELERATOR_SERVING;
+    }
     backend_metrics_render(rows, count, serving, out);
     free(rows);
 }
 
-static void listed_models_fill(const struct model_index *listed, struct scheduled_model *models) {
-    for (uint32_t i = 0; i < listed->count; i++) {
+/* The models that are scheduled here, which the caller frees; those of a cluster as the link has last told. NULL: no
+ * memory. */
+static struct scheduled_model *models_scheduled(const struct scheduling *s, const struct model_index *listed,
+                                                uint32_t *count) {
+    struct link_model *linked = NULL;
+    *count = listed->count;
+    if (s->link)
+        linked = link_report_models(scheduler_link_report(s->link), count);
+    struct scheduled_model *models = calloc(*count + 1, sizeof(*models));
+    *count = models ? *count : 0;
+    for (uint32_t i = 0; i < *count && linked; i++)
+        models[i] = (struct scheduled_model){
+            .place = linked[i].place,
+            .ready = !linked[i].stranded,
+            .slo_ns = linked[i].slo_ns,
+            .labels = metric_model_of(linked[i].name, linked[i].version),
+        };
+    for (uint32_t i = 0; i < *count && !linked; i++) {
         const struct served_model *m = &listed->models[listed->listed[i]];
         models[i] = (struct scheduled_model){
             .place = listed->listed[i],
@@ -78,41 +68,8 @@ static void listed_models_fill(const struct model_index *listed, struct schedule
             .labels = metric_model(m),
         };
     }
-}
-
-static void linked_models_fill(const struct link_model *linked, uint32_t count, struct scheduled_model *models) {
-    for (uint32_t i = 0; i < count; i++)
-        models[i] = (struct scheduled_model){
-            .place = linked[i].place,
-            .ready = !linked[i].stranded,
-            .slo_ns = linked[i].slo_ns,
-            .labels = metric_model_of(linked[i].name, linked[i].version),
-        };
-}
-
-/* The models that `s` schedules, which the caller frees; those of a cluster as the link has last told. NULL: no
- * memory. */
-static struct scheduled_model *models_scheduled(struct server *s, const struct model_index *listed, uint32_t *count) {
-    struct link_model *linked = NULL;
-    *count = listed->count;
-    if (s->scheduling.link)
-        linked = link_report_models(scheduler_link_report(s->scheduling.link), count);
-    struct scheduled_model *models = calloc(*count + 1, sizeof(*models));
-    *count = models ? *count : 0;
-    if (linked)
-        linked_models_fill(linked, *count, models);
-    else if (models)
-        listed_models_fill(listed, models);
     free(linked);
     return models;
-}
-
-static void render_schedule(struct server *s, const struct scheduler_counters *scheduler, struct text *out) {
-    scheduler_metrics_render_ranks(scheduler, out);
-    scheduler_metrics_render_advice(advice_get(&s->advice.wanted), s->advice.wanted_of,
-                                    scheduling_parts(&s->scheduling),
-                                    atomic_load_explicit(&s->advice.bad_rate, memory_order_relaxed), out); /* a gauge */
-    server_rehearsal_render(s->rehearsal, out);
 }
 
 void server_render_metrics(void *server, struct text *out) {
@@ -145,19 +102,27 @@ void server_render_metrics(void *server, struct text *out) {
         rings[t] = scheduling_rings(&by->scheduling, t);
         times[t] = by->scheduling.central_thread ? NULL : model_thread_times(by->scheduling.model_threads[t]);
     }
-    render_server(s, out);
+    metric_heading(out, "symphony_info", "gauge", "The program's version.");
+    text_printf(out, "symphony_info{version=\"%s\",policy=\"%s\"} 1\n", SYMPHONY_VERSION, s->config.policy->name);
+    metric_heading(out, "symphony_uptime_seconds", "gauge", "Since the server started.");
+    text_printf(out, "symphony_uptime_seconds %.3f\n", (double)(clock_now_ns() - s->started_ns) / 1e9);
     bool whole = server_role(&s->config) == LINK_NONE; /* a process of a cluster shows only its own part */
     if (schedules) {
         uint32_t count;
-        struct scheduled_model *models = models_scheduled(by, listed, &count);
+        struct scheduled_model *models = models_scheduled(&by->scheduling, listed, &count);
         scheduler_metrics_render_models(&scheduler, models, count, out);
         if (whole) /* in a cluster frontends show more reasons */
             scheduler_metrics_render_refused(&scheduler, models, count, out);
         free(models);
     }
     render_backend(s, out);
-    if (schedules)
-        render_schedule(by, &scheduler, out);
+    if (schedules) {
+        scheduler_metrics_render_ranks(&scheduler, out);
+        scheduler_metrics_render_advice(
+            advice_get(&by->advice.wanted), by->advice.wanted_of, scheduling_parts(&by->scheduling),
+            atomic_load_explicit(&by->advice.bad_rate, memory_order_relaxed), out); /* a gauge */
+        server_rehearsal_render(by->rehearsal, out);
+    }
     metric_margin_heading(out);
     if (schedules)
         scheduler_metrics_render_margins(&scheduler, out);
