@@ -153,25 +153,6 @@ static bool is_ensemble(const struct cluster_models *m, uint32_t place) {
     return model_life_stays(m->life, place) && model_at(m, place)->ensemble;
 }
 
-/* Whether an ensemble can run with the models of `world`; if not, `absent` gets the reason. */
-static bool ensemble_listed(struct cluster_models *m, uint32_t place, const struct ensemble_world *world,
-                            struct model_absent *absent) {
-    struct served_model *model = model_at(m, place);
-    struct sy_error err;
-    bool able = ensemble_able(m->list->frontends, model, world, &err) == 0, was = m->places[place].able;
-    m->places[place].able = able;
-    if (able && !was)
-        ensemble_log(model);
-    if (able)
-        return true;
-    *absent = (struct model_absent){.version = model->version, .state = MODEL_UNAVAILABLE, .failed = true};
-    memcpy(absent->name, model->name, sizeof(absent->name));
-    snprintf(absent->reason, sizeof(absent->reason), "%s", err.text);
-    if (was)
-        log_error("ensemble set aside", "model=%s reason=\"%s\"", model->name, err.text);
-    return false;
-}
-
 /* Adds the ensembles that can run to the listed models, the others to those absent. 0 or -ENOMEM. */
 static int ensembles_list(struct cluster_models *m, uint32_t *listed, uint32_t *count, struct model_absent *absent,
                           uint32_t *absent_count) {
@@ -193,26 +174,28 @@ static int ensembles_list(struct cluster_models *m, uint32_t *listed, uint32_t *
     };
     model_list_lock(m->list); /* ensembles_look() divides SLOs of ensembles, too */
     for (uint32_t i = 0; i < m->count; i++) {
+        struct served_model *model = model_at(m, i);
+        struct sy_error err;
         if (!is_ensemble(m, i))
             continue;
-        if (ensemble_listed(m, i, &world, &absent[*absent_count]))
+        bool able = ensemble_able(m->list->frontends, model, &world, &err) == 0, was = m->places[i].able;
+        m->places[i].able = able;
+        if (able) {
             listed[(*count)++] = i;
-        else
-            ++*absent_count;
+            if (!was)
+                ensemble_log(model);
+            continue;
+        }
+        struct model_absent *one = &absent[(*absent_count)++];
+        *one = (struct model_absent){.version = model->version, .state = MODEL_UNAVAILABLE, .failed = true};
+        memcpy(one->name, model->name, sizeof(one->name));
+        snprintf(one->reason, sizeof(one->reason), "%s", err.text);
+        if (was)
+            log_error("ensemble set aside", "model=%s reason=\"%s\"", model->name, err.text);
     }
     model_list_unlock(m->list);
     free(candidates);
     return 0;
-}
-
-/* The entry that tells clients of a model that this process does not serve, though the cluster does. */
-static struct model_absent absent_of(const struct cluster_models *m, uint32_t place) {
-    const struct served_model *model = model_at(m, place);
-    struct model_absent absent = {.version = model->version, .state = served_model_state(model)};
-    absent.failed = absent.state == MODEL_UNAVAILABLE;
-    memcpy(absent.name, model->name, sizeof(absent.name));
-    snprintf(absent.reason, sizeof(absent.reason), "%s", absent.failed ? model->reason : "");
-    return absent;
 }
 
 static const struct model_absent *known_find(const struct cluster_models *m, const char *name) {
@@ -224,14 +207,6 @@ static const struct model_absent *known_find(const struct cluster_models *m, con
 
 static int name_compare(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-static void names_sort(struct cluster_models *m) {
-    m->name_count = 0;
-    for (uint32_t i = 0; i < m->count; i++)
-        if (model_life_stays(m->life, i))
-            m->names[m->name_count++] = model_at(m, i)->name;
-    qsort(m->names, m->name_count, sizeof(*m->names), name_compare);
 }
 
 static bool is_served(const struct cluster_models *m, const char *name) {
@@ -274,18 +249,28 @@ static void publish(struct cluster_models *m) {
     uint32_t known = m->known ? m->known->count : 0;
     bool able = false;
     struct model_absent *absent = calloc(m->absent_count + known + m->count + 1, sizeof(*absent));
-    names_sort(m);
-    if (listed && absent) {
+    m->name_count = 0;
+    for (uint32_t i = 0; i < m->count; i++)
+        if (model_life_stays(m->life, i))
+            m->names[m->name_count++] = model_at(m, i)->name;
+    qsort(m->names, m->name_count, sizeof(*m->names), name_compare);
+    if (listed && absent)
         absent_list(m, absent, &absent_count);
-        for (uint32_t i = 0; i < m->count; i++) {
-            if (!model_life_stays(m->life, i) || model_at(m, i)->ensemble)
-                continue;
-            able |= served_model_state(model_at(m, i)) == MODEL_READY;
-            if (model_life_state(m->life, i) == LIFE_SERVING) /* even while no accelerator runs it */
-                listed[count++] = i;
-            else
-                absent[absent_count++] = absent_of(m, i);
+    for (uint32_t i = 0; listed && absent && i < m->count; i++) {
+        const struct served_model *model = model_at(m, i);
+        int state = served_model_state(model);
+        if (!model_life_stays(m->life, i) || model->ensemble)
+            continue;
+        able |= state == MODEL_READY;
+        if (model_life_state(m->life, i) == LIFE_SERVING) { /* even while no accelerator runs it */
+            listed[count++] = i;
+            continue;
         }
+        /* this process does not serve it, though the cluster does */
+        struct model_absent *one = &absent[absent_count++];
+        *one = (struct model_absent){.version = model->version, .state = state, .failed = state == MODEL_UNAVAILABLE};
+        memcpy(one->name, model->name, sizeof(one->name));
+        snprintf(one->reason, sizeof(one->reason), "%s", one->failed ? model->reason : "");
     }
     m->stale = !listed || !absent || ensembles_list(m, listed, &count, absent, &absent_count) < 0 ||
                model_list_publish(m->list, listed, count, absent, absent_count, !m->told) < 0;
@@ -381,40 +366,6 @@ static void orders_carry_out(struct cluster_models *m, bool changed) {
         publish(m);
 }
 
-/* The place of the same model, which keeps it and the secret by which its shapes are told apart, even if a new
- * scheduler got another secret from another backend: then only requests that came by different frontends do not share
- * batches. */
-static uint32_t place_same(const struct cluster_models *m, uint64_t key, uint64_t hash) {
-    uint32_t i = LIFE_NONE;
-    do
-        i = model_life_of_key(m->life, key, i);
-    while (i != LIFE_NONE && m->places[i].hash != hash);
-    return i;
-}
-
-/* The scheduler announces a place's model once more, perhaps after it was gone: then its last requests go on. */
-static void place_again(struct cluster_models *m, uint32_t place, const struct served_model *announced) {
-    struct served_model *model = model_at(m, place);
-    uint32_t items_max = atomic_load_explicit(&announced->items_max, memory_order_relaxed);
-    atomic_store_explicit(&model->items_max, items_max, memory_order_relaxed); /* a lone number */
-    if (model_life_stays(m->life, place))
-        return;
-    model_life_back(m->life, place, clock_now_ns());
-    absent_forget(m, model);
-    log_info("model is back", "model=%s version=%u", model->name, model->version);
-    orders_carry_out(m, true);
-}
-
-/* A process of `serve --isolate` has described the model, which knows of one accelerator: its own. */
-static void instances_count(const struct cluster_models *m, struct served_model *model) {
-    const struct server_cluster *c = m->config->cluster;
-    for (struct served_on *on = model->on; on < model->on + ACCELERATOR_TYPES_MAX && on->count > 0; on++) {
-        on->count = 0;
-        for (uint32_t n = 0; n < c->running_count; n++)
-            on->count += strcmp(c->running_types[n], on->type) == 0;
-    }
-}
-
 int cluster_models_serve(void *models, const char *description, size_t bytes, struct sy_error *err) {
     struct cluster_models *m = models;
     struct described_profile profiles[ACCELERATOR_TYPES_MAX];
@@ -429,11 +380,20 @@ int cluster_models_serve(void *models, const char *description, size_t bytes, st
     for (uint32_t i = 1; i < count; i++) /* one profile is enough here, for ensembles; the scheduler uses the others */
         free(profiles[i].profile);
     uint64_t key = served_model_key(model), hash = model_description_hash(model);
-    uint32_t same = place_same(m, key, hash), place = same;
-    if (m->beside)
-        instances_count(m, model);
-    if (same == LIFE_NONE)
-        place = model_life_put(m->life, key);
+    /* The place of the same model keeps it and the secret by which its shapes are told apart, even if a new scheduler
+     * got another secret from another backend: then only requests that came by different frontends do not share
+     * batches. */
+    uint32_t same = model_life_of_key(m->life, key, LIFE_NONE);
+    while (same != LIFE_NONE && m->places[same].hash != hash)
+        same = model_life_of_key(m->life, key, same);
+    /* a process of `serve --isolate` that describes a model knows of one accelerator: its own */
+    const struct server_cluster *c = m->config->cluster;
+    for (struct served_on *on = model->on; m->beside && on < model->on + ACCELERATOR_TYPES_MAX && on->count > 0; on++) {
+        on->count = 0;
+        for (uint32_t n = 0; n < c->running_count; n++)
+            on->count += strcmp(c->running_types[n], on->type) == 0;
+    }
+    uint32_t place = same == LIFE_NONE ? model_life_put(m->life, key) : same;
     if (same == LIFE_NONE && place != LIFE_NONE) {
         frontends_counters_clear(m->list->frontends, place);
         m->profiles.profiles[place] = count > 0 ? profiles[0].profile : NULL;
@@ -445,11 +405,19 @@ int cluster_models_serve(void *models, const char *description, size_t bytes, st
         free(model);
         return (int)place;
     }
-    if (same == LIFE_NONE)
+    if (same == LIFE_NONE) {
         rc = error_set(err, -ENOSPC, "model '%s' waits: there is no room for more than %u (--max-models)", model->name,
                        m->count);
-    else
-        place_again(m, same, model);
+    } else {
+        uint32_t items_max = atomic_load_explicit(&model->items_max, memory_order_relaxed);
+        atomic_store_explicit(&model_at(m, same)->items_max, items_max, memory_order_relaxed); /* a lone number */
+        if (!model_life_stays(m->life, same)) { /* it was gone: its last requests go on */
+            model_life_back(m->life, same, clock_now_ns());
+            absent_forget(m, model);
+            log_info("model is back", "model=%s version=%u", model->name, model->version);
+            orders_carry_out(m, true);
+        }
+    }
     model_description_release(model, profiles, count > 0);
     free(model);
     return rc < 0 ? rc : (int)same;
@@ -513,23 +481,12 @@ int cluster_models_know(struct cluster_models *m, const struct model_absent *kno
     next->count = count;
     memcpy(next->models, known, count * sizeof(*known));
     atomic_store_explicit(&m->known_new, true, memory_order_relaxed);           /* before the next is seen */
-    free(atomic_exchange_explicit(&m->known_next, next, memory_order_acq_rel)); /* with known_look() */
+    free(atomic_exchange_explicit(&m->known_next, next, memory_order_acq_rel)); /* with cluster_models_look() */
     return 0;
 }
 
 bool cluster_models_knows(struct cluster_models *m) {
-    return !atomic_load_explicit(&m->known_new, memory_order_acquire); /* with known_look() */
-}
-
-/* Publishes the models that are known, if there are newer ones. */
-static void known_look(struct cluster_models *m) {
-    struct known_models *next = atomic_exchange_explicit(&m->known_next, NULL, memory_order_acq_rel);
-    if (!next)
-        return;
-    free(m->known);
-    m->known = next;
-    publish(m);
-    atomic_store_explicit(&m->known_new, false, memory_order_release); /* with cluster_models_knows() */
+    return !atomic_load_explicit(&m->known_new, memory_order_acquire); /* with cluster_models_look() */
 }
 
 /* With `serve --isolate`: sets models aside while no accelerator that runs them is in service, and takes them back. A
@@ -565,7 +522,13 @@ static bool isolated_outages_look(struct cluster_models *m) {
 bool cluster_models_look(void *models) {
     struct cluster_models *m = models;
     bool changed = m->stale;
-    known_look(m);
+    struct known_models *next = atomic_exchange_explicit(&m->known_next, NULL, memory_order_acq_rel);
+    if (next) {
+        free(m->known);
+        m->known = next;
+        publish(m);
+        atomic_store_explicit(&m->known_new, false, memory_order_release); /* with cluster_models_knows() */
+    }
     if (m->beside)
         changed |= isolated_outages_look(m);
     MODEL_LIFE_EACH_MOVING (m->life, i) {

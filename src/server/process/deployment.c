@@ -90,24 +90,12 @@ static int profile_type(struct deployment *d, uint32_t type, struct profile_opti
     return found < 0 ? error_set(err, found, "profiling was stopped") : 0;
 }
 
-/* Decides which accelerators run each model. For models that were set aside the decision has no effect. */
-static void models_place(struct deployment *d) {
-    for (uint32_t i = 0; i < d->model_count; i++)
-        if (served_model_state(&d->models[i]) == MODEL_LOADING && !d->models[i].ensemble)
-            instances_place(&d->models[i], d->accelerators, d->type_count);
-}
-
-/* The profile of a model that is to be served, on the first type that runs it. */
-static const struct profile *profile_first(const struct deployment *d, uint32_t model) {
+static void model_log(const struct deployment *d, uint32_t model) {
+    const struct served_model *m = &d->models[model];
     uint32_t type = 0;
     while (!d->accelerators[type].profiles[model])
         type++;
-    return d->accelerators[type].profiles[model];
-}
-
-static void model_log(const struct deployment *d, uint32_t model) {
-    const struct served_model *m = &d->models[model];
-    const struct profile *p = profile_first(d, model);
+    const struct profile *p = d->accelerators[type].profiles[model]; /* on the first type that runs it */
     log_info("model", "model=%s version=%u slo_ms=%.6g max_batch=%u l1_ms=%.3f best_batch=%u%s", m->name, m->version,
              (double)m->slo_ns / 1e6, m->batch_max, (double)p->latency_ns[1] / 1e6, profile_batch_best(p),
              m->signature.batched ? "" : " batched=no");
@@ -168,12 +156,6 @@ static bool sharing_possible(const struct deployment_options *options) {
     return !reason;
 }
 
-/* Logs why models are served whole. Where models come and go, the reason is logged when they are loaded. */
-static void refusals_log(const struct shared_prefixes *shared) {
-    for (uint32_t i = 0; i < shared->refusal_count; i++)
-        shared_whole_log(shared->refusals[i].name, shared->refusals[i].version, shared->refusals[i].reason);
-}
-
 static int sharing_find(struct deployment *d, struct served_model **models, const struct profile *const *profiles,
                         uint32_t count, const struct profile_options *how, struct sy_error *err) {
     bool terminal = isatty(STDERR_FILENO);
@@ -196,7 +178,8 @@ static int sharing_apply(struct deployment *d, const struct profile_options *how
         models[i] = &d->models[i];
     int rc = sharing_find(d, models, profiles, d->model_count, how, err);
     free(models);
-    refusals_log(&d->shared);
+    for (uint32_t i = 0; i < d->shared.refusal_count; i++) /* where models come and go: when they are loaded */
+        shared_whole_log(d->shared.refusals[i].name, d->shared.refusals[i].version, d->shared.refusals[i].reason);
     struct served_model *grown =
         rc ? NULL : realloc(d->models, (d->model_count + d->shared.count) * sizeof(*d->models));
     if (!grown)
@@ -232,63 +215,47 @@ struct first_models {
     uint32_t count, room;
 };
 
-static void first_models_free(struct first_models *first) {
-    for (uint32_t i = 0; i < first->count; i++) {
-        free(first->profiles[i]);
-        free(first->models[i]);
-    }
-    free(first->models);
-    free(first->profiles);
-}
-
-static int first_models_grow(struct first_models *first, uint32_t by) {
-    if (first->count + by <= first->room)
-        return 0;
-    first->room = 2 * (first->count + by);
-    struct served_model **models = realloc(first->models, first->room * sizeof(*models));
-    first->models = models ? models : first->models;
-    struct profile **profiles = realloc(first->profiles, first->room * sizeof(*profiles));
-    first->profiles = profiles ? profiles : first->profiles;
-    return models && profiles ? 0 : -ENOMEM;
-}
-
-/* Appends a version of a model, with its profile if it is to be served and has one. -EINTR or -ENOMEM: the whole search
- * ends. */
-static int first_models_add(struct first_models *first, const struct served_model *found,
+/* Appends the versions of a model, each with its profile if it is to be served and has one. If the model cannot be
+ * read, none: the repository's thread will say why. -EINTR or -ENOMEM: the whole search ends. */
+static int first_models_add(struct first_models *first, const struct repositories *from, const char *name,
                             const struct deployment_options *options, const struct profile_options *how,
                             struct profile_progress *progress) {
     struct server_accelerators cpu = {.engine = file_engine, .provider = how->provider, .count = 1};
-    struct served_model *model = calloc(1, sizeof(*model));
-    struct profile **profile = &first->profiles[first->count];
-    bool measured, served = served_model_state(found) == MODEL_LOADING && !found->ensemble;
-    if (!model)
-        return -ENOMEM;
-    served_model_copy(model, found);
-    model->ensemble = NULL;
-    *profile = NULL;
-    first->models[first->count++] = model;
-    if (!served)
-        return 0;
-    if (!model->slo_ns)
-        model->slo_ns = options->slo_ns;
-    instances_place(model, &cpu, 1);
-    int rc = profile_prepare(model, how, progress, NULL, profile, &measured);
-    return rc == -EINTR || rc == -ENOMEM ? rc : 0;
-}
-
-/* Appends the versions of a model. If the model cannot be read, none: the repository's thread will say why. */
-static int first_models_find(struct first_models *first, const struct repositories *from, const char *name,
-                             const struct deployment_options *options, const struct profile_options *how,
-                             struct profile_progress *progress) {
     struct served_model *found = NULL;
     uint32_t versions = 0;
     struct sy_error why;
+    int rc = 0;
     if (repository_find(from, name, &found, &versions, &why))
         versions = 0;
-    int rc = first_models_grow(first, versions);
+    if (first->count + versions > first->room) {
+        first->room = 2 * (first->count + versions);
+        struct served_model **models = realloc(first->models, first->room * sizeof(*models));
+        first->models = models ? models : first->models;
+        struct profile **profiles = realloc(first->profiles, first->room * sizeof(*profiles));
+        first->profiles = profiles ? profiles : first->profiles;
+        rc = models && profiles ? 0 : -ENOMEM;
+    }
     progress->model = name;
-    for (uint32_t v = 0; v < versions && !rc; v++)
-        rc = first_models_add(first, &found[v], options, how, progress);
+    for (uint32_t v = 0; v < versions && !rc; v++) {
+        struct served_model *model = calloc(1, sizeof(*model));
+        struct profile **profile = &first->profiles[first->count];
+        bool measured, served = served_model_state(&found[v]) == MODEL_LOADING && !found[v].ensemble;
+        if (!model) {
+            rc = -ENOMEM;
+            break;
+        }
+        served_model_copy(model, &found[v]);
+        model->ensemble = NULL;
+        *profile = NULL;
+        first->models[first->count++] = model;
+        if (!served)
+            continue;
+        if (!model->slo_ns)
+            model->slo_ns = options->slo_ns;
+        instances_place(model, &cpu, 1);
+        rc = profile_prepare(model, how, progress, NULL, profile, &measured);
+        rc = rc == -EINTR || rc == -ENOMEM ? rc : 0;
+    }
     served_model_ensembles_free(found, versions);
     free(found);
     return rc;
@@ -305,12 +272,17 @@ static int sharing_prepare(struct deployment *d, const struct repository_control
     struct first_models first = {.models = NULL};
     int rc = 0;
     for (progress.index = 0; progress.index < progress.count && !rc; progress.index++)
-        rc = first_models_find(&first, &control->from,
-                               all ? entries[progress.index].name : control->names[progress.index], options, &how,
-                               &progress);
+        rc = first_models_add(&first, &control->from,
+                              all ? entries[progress.index].name : control->names[progress.index], options, &how,
+                              &progress);
     rc = rc ? error_set(err, rc, "the models to load first cannot be read")
             : sharing_find(d, first.models, (const struct profile *const *)first.profiles, first.count, &how, err);
-    first_models_free(&first);
+    for (uint32_t i = 0; i < first.count; i++) {
+        free(first.profiles[i]);
+        free(first.models[i]);
+    }
+    free(first.models);
+    free(first.profiles);
     return rc;
 }
 
@@ -335,7 +307,10 @@ int deployment_from_repositories(struct deployment *d, const struct repositories
         return error_set(err, -ENOMEM, "no memory for the profiles of %u models", d->model_count);
     for (uint32_t i = 0; i < options->group_count; i++)
         how[i] = group_add(d, &options->groups[i], places, options);
-    models_place(d);
+    /* for models that were set aside the decision has no effect */
+    for (uint32_t i = 0; i < d->model_count; i++)
+        if (served_model_state(&d->models[i]) == MODEL_LOADING && !d->models[i].ensemble)
+            instances_place(&d->models[i], d->accelerators, d->type_count);
     for (uint32_t i = 0; i < options->group_count; i++)
         if ((rc = profile_type(d, i, &how[i], err)) < 0)
             return rc;
