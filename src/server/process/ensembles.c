@@ -205,23 +205,19 @@ static double rows_of(const struct served_model *model, const struct steps *step
     return spec->rank > 0 && spec->dims[0] > 0 ? (double)spec->dims[0] : 0;
 }
 
-/* The rank of the step's first input, in the signature of its model. */
-static uint32_t input_rank(const struct served_model *model, const struct ensemble_step *step) {
-    const struct signature *signature = served_model_offered(model);
-    const char *name = step->inputs[0].name;
-    int index = tensor_spec_find(signature->inputs, signature->input_count, name, strlen(name));
-    return signature->inputs[index].rank; /* the input exists: ensemble_check() */
-}
-
 /* Estimates the items of each step for one item of the ensemble, before any request has been seen. */
 static void items_expect(const struct served_model *model, const struct steps *steps, double *items) {
     for (uint32_t v = 0; v < steps->ensemble->step_count; v++) {
         const struct ensemble_step *step = &steps->ensemble->steps[v];
         bool each = step->each != ENSEMBLE_NONE;
         double rows = 0;
-        if (steps->models[v]->signature.batched && !model->signature.batched)
+        if (steps->models[v]->signature.batched && !model->signature.batched) {
+            const struct signature *signature = served_model_offered(steps->models[v]);
+            const char *name = step->inputs[0].name;
+            int index = tensor_spec_find(signature->inputs, signature->input_count, name, strlen(name));
             rows = rows_of(model, steps, items, each ? step->each : step->inputs[0].tensor,
-                           each ? 0 : input_rank(steps->models[v], step));
+                           each ? 0 : signature->inputs[index].rank); /* the input exists: ensemble_check() */
+        }
         items[v] = rows > 0 ? rows : each ? EACH_MEAN : 1;
     }
 }
@@ -254,38 +250,6 @@ static int64_t slo_choose(const struct steps *steps, const double *items) {
     return (split_longest_path(stages, e->step_count, step_ns) + NS_PER_MS - 1) / NS_PER_MS * NS_PER_MS;
 }
 
-static void graph_make(const struct steps *steps, const double *items, int64_t slo_ns, struct pipeline *graph) {
-    const struct ensemble *e = steps->ensemble;
-    graph->slo_ns = slo_ns;
-    graph->deadlines = PIPELINE_FLOATING;
-    graph->stage_count = e->step_count;
-    for (uint32_t v = 0; v < e->step_count; v++)
-        graph->stages[v] = (struct pipeline_stage){
-            .after = e->steps[v].after,
-            .fan_out = {FAN_OUT_QUERY, items[v], 0},
-            .least_ns = least_ns(steps, v, items[v]),
-        };
-}
-
-/* A frontend that reads at the same time may get parts of two divisions; at its next request it sees the new count, and
- * reads the parts once more. */
-static void parts_publish(struct ensemble_plan *plan, const struct split_stage *stages,
-                          const struct split_part *parts) {
-    for (uint32_t v = 0; v < plan->graph.stage_count; v++) {
-        atomic_store_explicit(&plan->part_ns[v], parts[v].budget_ns, memory_order_relaxed);
-        atomic_store_explicit(&plan->batch_most[v], split_batch_most(&stages[v], parts[v].budget_ns),
-                              memory_order_relaxed);
-    }
-    atomic_fetch_add_explicit(&plan->divisions, 1, memory_order_release); /* with times_of() in ensemble_run.c */
-}
-
-/* The largest batch for which a step is planned: the largest that pays, or one request if that is larger. */
-static uint32_t batch_planned(const struct steps *steps, uint32_t v, double items) {
-    uint32_t pays = profile_batch_best(steps->profiles[v]), least = items_least(steps, v, items);
-    uint32_t most = pays > least ? pays : least, able = steps->models[v]->batch_max;
-    return most < able ? most : able;
-}
-
 /* Divides the SLO so that the steps need the fewest accelerators; if it is too short even for lone requests, in
  * proportion to the time of each step. `items`: items of each step for one item of the ensemble. `rate`: the ensemble's
  * items per second; 0: not known, and batches are planned as if they gathered in no time. 1: done; 0: the SLO is too
@@ -299,8 +263,11 @@ static int split(struct ensemble_plan *plan, const struct steps *steps, const do
     if (!memory)
         return -ENOMEM;
     for (uint32_t v = 0; v < graph->stage_count; v++) {
+        /* a step is planned for the largest batch that pays, or for one request if that is larger */
+        uint32_t pays = profile_batch_best(steps->profiles[v]), one = items_least(steps, v, items[v]);
+        uint32_t most = pays > one ? pays : one, able = steps->models[v]->batch_max;
         stages[v] = (struct split_stage){.profile = steps->profiles[v],
-                                         .batch_max = batch_planned(steps, v, items[v]),
+                                         .batch_max = most < able ? most : able,
                                          .rate = items[v] * (rate > 0 ? rate : 1),
                                          .gathers = rate > 0,
                                          .turns = TURNS,
@@ -310,9 +277,15 @@ static int split(struct ensemble_plan *plan, const struct steps *steps, const do
     bool fits = split_best(stages, graph->stage_count, graph->slo_ns, memory, parts);
     free(memory);
     split_share(stages, graph->stage_count, graph->slo_ns, least, parts);
-    for (uint32_t v = 0; v < graph->stage_count; v++)
+    /* A frontend that reads at the same time may get parts of two divisions; at its next request it sees the new count,
+     * and reads the parts once more. */
+    for (uint32_t v = 0; v < graph->stage_count; v++) {
         stages[v].batch_max = steps->models[v]->batch_max;
-    parts_publish(plan, stages, parts);
+        atomic_store_explicit(&plan->part_ns[v], parts[v].budget_ns, memory_order_relaxed);
+        atomic_store_explicit(&plan->batch_most[v], split_batch_most(&stages[v], parts[v].budget_ns),
+                              memory_order_relaxed);
+    }
+    atomic_fetch_add_explicit(&plan->divisions, 1, memory_order_release); /* with times_of() in ensemble_run.c */
     return fits;
 }
 
@@ -338,14 +311,6 @@ static struct labels *labels_within(const struct served_model *ensemble, uint32_
     }
 }
 
-static bool labels_same(const struct ensemble_plan *plan, const struct served_model *model,
-                        const struct ensemble_world *world) {
-    bool same = true;
-    for (uint32_t i = 0; i < model->signature.output_count && same; i++)
-        same = plan->labels[i] == labels_within(model, i, world);
-    return same;
-}
-
 static void plan_free(struct plan *plan) {
     for (uint32_t i = 0; i < TENSORS_MAX; i++)
         labels_free(plan->shared.labels[i]);
@@ -369,7 +334,15 @@ static struct plan *plan_make(struct served_model *model, const struct ensemble_
             model->slo_ns = slo_choose(steps, plan->items);
             model->slo_chosen = true;
         }
-        graph_make(steps, plan->items, model->slo_ns, &shared->graph);
+        shared->graph.slo_ns = model->slo_ns;
+        shared->graph.deadlines = PIPELINE_FLOATING;
+        shared->graph.stage_count = steps->ensemble->step_count;
+        for (uint32_t v = 0; v < steps->ensemble->step_count; v++)
+            shared->graph.stages[v] = (struct pipeline_stage){
+                .after = steps->ensemble->steps[v].after,
+                .fan_out = {FAN_OUT_QUERY, plan->items[v], 0},
+                .least_ns = least_ns(steps, v, plan->items[v]),
+            };
         plan->divided_ns = clock_now_ns();
         memcpy(plan->profiles, steps->profiles, sizeof(plan->profiles));
         plan->counted_ns = plan->divided_ns;
@@ -409,11 +382,19 @@ int ensemble_prepare(struct served_model *model, const struct ensemble_world *wo
 
 /* ---- while it is served ---- */
 
-/* Measures the items of steps since the last measurement. A step that too few requests have reached keeps its last
- * value. */
-static void items_measure(struct plan *plan, const struct step_counters *counts) {
+/* Divides the SLO anew every epoch, and when a step's model was replaced: by the items that steps had since the last
+ * measurement, where enough requests reached the step, and by the rate since, if enough came. */
+static void divide_anew(struct plan *plan, const struct ensemble_world *world, const struct steps *steps,
+                        const struct step_counters *counts, int64_t now_ns) {
+    uint64_t arrived = 0; /* every item of the ensemble reaches a first step */
+    if (now_ns - plan->divided_ns < EPOCH_NS && memcmp(plan->profiles, steps->profiles, sizeof(plan->profiles)) == 0)
+        return;
+    plan->divided_ns = now_ns;
+    memcpy(plan->profiles, steps->profiles, sizeof(plan->profiles));
     for (uint32_t v = 0; v < plan->shared.graph.stage_count; v++) {
         uint64_t whole = counter_get(&counts->whole[v]), items = counter_get(&counts->items[v]);
+        if (!plan->shared.graph.stages[v].after && whole > arrived)
+            arrived = whole;
         if (whole - plan->seen_whole[v] < SEEN_LEAST)
             continue;
         double mean = (double)(items - plan->seen_items[v]) / (double)(whole - plan->seen_whole[v]);
@@ -421,33 +402,12 @@ static void items_measure(struct plan *plan, const struct step_counters *counts)
         plan->seen_whole[v] = whole;
         plan->seen_items[v] = items;
     }
-}
-
-/* Measures the rate if the last measurement is an epoch ago. If too few items have come since, the rate stays. Every
- * item of the ensemble reaches a first step. */
-static void rate_measure(struct plan *plan, const struct step_counters *counts, int64_t now_ns) {
-    uint64_t whole = 0;
-    for (uint32_t v = 0; v < plan->shared.graph.stage_count; v++)
-        if (!plan->shared.graph.stages[v].after && counter_get(&counts->whole[v]) > whole)
-            whole = counter_get(&counts->whole[v]);
-    if (now_ns - plan->counted_ns < EPOCH_NS)
-        return;
-    if (whole - plan->counted >= SEEN_LEAST)
-        plan->rate = (double)(whole - plan->counted) / ((double)(now_ns - plan->counted_ns) / (double)NS_PER_S);
-    plan->counted = whole;
-    plan->counted_ns = now_ns;
-}
-
-/* Divides the SLO anew every epoch, and when a step's model was replaced. */
-static void divide_anew(struct plan *plan, const struct ensemble_world *world, const struct steps *steps,
-                        const struct step_counters *counts, int64_t now_ns) {
-    if (now_ns - plan->divided_ns < EPOCH_NS && memcmp(plan->profiles, steps->profiles, sizeof(plan->profiles)) == 0)
-        return;
-    plan->divided_ns = now_ns;
-    memcpy(plan->profiles, steps->profiles, sizeof(plan->profiles));
-    items_measure(plan, counts);
-    if (!world->elsewhere)
-        rate_measure(plan, counts, now_ns);
+    if (!world->elsewhere && now_ns - plan->counted_ns >= EPOCH_NS) {
+        if (arrived - plan->counted >= SEEN_LEAST)
+            plan->rate = (double)(arrived - plan->counted) / ((double)(now_ns - plan->counted_ns) / (double)NS_PER_S);
+        plan->counted = arrived;
+        plan->counted_ns = now_ns;
+    }
     split(&plan->shared, steps, plan->items, plan->rate); /* without memory the parts stay as they are */
 }
 
@@ -490,8 +450,10 @@ int ensemble_look(struct served_model *model, const struct ensemble_world *world
     if (rc)
         return rc;
     plans_tidy(plan_of(model), world->published);
-    if (!ensemble_same(plan_of(model)->shared.ensemble, steps.ensemble) ||
-        !labels_same(&plan_of(model)->shared, model, world))
+    bool same = ensemble_same(plan_of(model)->shared.ensemble, steps.ensemble);
+    for (uint32_t i = 0; i < model->signature.output_count && same; i++)
+        same = plan_of(model)->shared.labels[i] == labels_within(model, i, world);
+    if (!same)
         return plan_replace(model, world, &steps, counts, err);
     divide_anew(plan_of(model), world, &steps, counts, now_ns);
     ensemble_free(steps.flat);

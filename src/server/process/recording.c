@@ -109,36 +109,7 @@ static void looks_write(const struct recording *r, struct text *out) {
     text_put(out, "]");
 }
 
-static void server_write(const struct recording *r, uint64_t unknown, struct text *out) {
-    text_printf(out,
-                "--- server\n{\"version\":\"%s\",\"cluster\":%s,\"seconds\":%.3f,\"requests\":%" PRIu64
-                ",\"overwritten\":%" PRIu64 ",\"unknown\":%" PRIu64 ",",
-                SYMPHONY_VERSION, r->cluster ? "true" : "false", seconds_from(r, r->end_ns), r->request_count,
-                r->overwritten, unknown);
-    looks_write(r, out);
-    text_put(out, "}\n");
-}
-
 /* ---- the scenario ---- */
-
-static void cluster_write(const struct recording *r, struct text *out) {
-    bool any = false;
-    text_put(out, "cluster:\n  accelerators: [");
-    for (uint32_t t = 0; t < r->type_count; t++) {
-        if (r->types[t].count == 0)
-            continue;
-        text_put(out, any ? ", {type: " : "{type: ");
-        json_put_string(out, r->types[t].name);
-        text_printf(out, ", count: %u}", r->types[t].count);
-        any = true;
-    }
-    text_put(out, "]\n");
-}
-
-static double allowed(int64_t ns) {
-    double part = TABLE_WITHIN * (double)ns;
-    return part > TABLE_LEAST_NS ? part : TABLE_LEAST_NS;
-}
 
 /* The farthest row such that the line from row `from` to it passes near all rows between them. Each row allows a range
  * of slopes; their intersection is narrowed down row by row. */
@@ -146,7 +117,9 @@ static uint32_t line_end(const int64_t *latency_ns, uint32_t from, uint32_t last
     double least = -1e300, most = 1e300;
     uint32_t end = from + 1;
     for (uint32_t to = from + 1; to <= last; to++) {
-        double run = to - from, rise = (double)(latency_ns[to] - latency_ns[from]), off = allowed(latency_ns[to]);
+        double run = to - from, rise = (double)(latency_ns[to] - latency_ns[from]),
+               off = TABLE_WITHIN * (double)latency_ns[to];
+        off = off > TABLE_LEAST_NS ? off : TABLE_LEAST_NS;
         if (rise / run >= least && rise / run <= most)
             end = to;
         least = (rise - off) / run > least ? (rise - off) / run : least;
@@ -223,13 +196,6 @@ static void policy_write(const struct recording *r, struct text *out) {
     text_put(out, "}\n");
 }
 
-static bool requests_between(const struct recording *r, int64_t from_ns, int64_t until_ns) {
-    for (uint64_t i = 0; i < r->request_count; i++)
-        if (r->requests[i].arrival_ns >= from_ns && r->requests[i].arrival_ns < until_ns)
-            return true;
-    return false;
-}
-
 /* The period in which requests count: after a warm-up, and from one look to another, so that the server's own counts
  * are of the same period. */
 static void counted_time(const struct recording *r, double *from_s, double *until_s) {
@@ -242,10 +208,13 @@ static void counted_time(const struct recording *r, double *from_s, double *unti
     if (first + 1 >= r->look_count) /* too short for that */
         return;
     int64_t from_ns = r->looks[first].at_ns, until_ns = r->looks[r->look_count - 1].at_ns;
-    if (!requests_between(r, from_ns, until_ns)) /* all have come since the last look, or in the warm-up */
-        return;
-    *from_s = seconds_from(r, from_ns);
-    *until_s = seconds_from(r, until_ns);
+    for (uint64_t i = 0; i < r->request_count; i++)
+        if (r->requests[i].arrival_ns >= from_ns && r->requests[i].arrival_ns < until_ns) {
+            *from_s = seconds_from(r, from_ns);
+            *until_s = seconds_from(r, until_ns);
+            return;
+        }
+    /* else all have come since the last look, or in the warm-up */
 }
 
 static int scenario_write(const struct recording *r, struct text *out, struct sy_error *err) {
@@ -255,8 +224,17 @@ static int scenario_write(const struct recording *r, struct text *out, struct sy
         accelerators += r->types[t].count;
     if (accelerators == 0)
         return error_set(err, -ENOENT, "no accelerator is in service");
-    cluster_write(r, out);
-    text_put(out, "models:\n");
+    bool any = false;
+    text_put(out, "cluster:\n  accelerators: [");
+    for (uint32_t t = 0; t < r->type_count; t++) {
+        if (r->types[t].count == 0)
+            continue;
+        text_put(out, any ? ", {type: " : "{type: ");
+        json_put_string(out, r->types[t].name);
+        text_printf(out, ", count: %u}", r->types[t].count);
+        any = true;
+    }
+    text_put(out, "]\nmodels:\n");
     for (uint32_t m = 0; m < r->model_count; m++) {
         if (!model_shown(r, &r->models[m]))
             continue;
@@ -322,9 +300,14 @@ int recording_head_write(struct recording *r, struct text *out, struct sy_error 
     if (names_make(r))
         return error_set(err, -ENOMEM, "no memory for the names of %u models", r->model_count);
     uint64_t unknown = requests_keep(r);
-    text_put(out, "symphony recording 1\n");
-    server_write(r, unknown, out);
-    text_put(out, "--- scenario\n");
+    text_printf(
+        out,
+        "symphony recording 1\n--- server\n{\"version\":\"%s\",\"cluster\":%s,\"seconds\":%.3f,\"requests\":%" PRIu64
+        ",\"overwritten\":%" PRIu64 ",\"unknown\":%" PRIu64 ",",
+        SYMPHONY_VERSION, r->cluster ? "true" : "false", seconds_from(r, r->end_ns), r->request_count, r->overwritten,
+        unknown);
+    looks_write(r, out);
+    text_put(out, "}\n--- scenario\n");
     int rc = scenario_write(r, out, err);
     if (rc)
         return rc;

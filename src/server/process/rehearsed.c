@@ -59,22 +59,6 @@ static int model_make(struct rehearsed *n, uint32_t m) {
     return runs ? 0 : -ENOENT;
 }
 
-static int arrays_make(struct rehearsed *n, uint32_t accelerators) {
-    const struct recording *of = &n->of;
-    n->models = calloc(of->model_count, sizeof(*n->models));
-    n->profiles = calloc((size_t)of->model_count * of->type_count, sizeof(*n->profiles));
-    n->accelerator_type = malloc(accelerators);
-    if (!n->models || !n->profiles || !n->accelerator_type)
-        return -ENOMEM;
-    for (uint32_t t = 0, a = 0; t < of->type_count; t++)
-        for (uint32_t i = 0; i < of->types[t].count; i++)
-            n->accelerator_type[a++] = (uint8_t)t;
-    int rc = 0;
-    for (uint32_t m = 0; m < of->model_count && !rc; m++)
-        rc = model_make(n, m);
-    return rc;
-}
-
 /* The rate for which a twin's memory is made: ROOM / 2 times that of the recording, which lasts about a second, or
  * less, so that no more than HELD_MOST requests are held. */
 static double rate_room(const struct rehearsed *n) {
@@ -95,7 +79,17 @@ int rehearsed_make(struct rehearsed *n, uint32_t subclusters, struct recording *
         accelerators += n->of.types[t].count;
     if (accelerators == 0 || n->of.model_count == 0)
         return -ENOENT;
-    int rc = arrays_make(n, accelerators);
+    n->models = calloc(n->of.model_count, sizeof(*n->models));
+    n->profiles = calloc((size_t)n->of.model_count * n->of.type_count, sizeof(*n->profiles));
+    n->accelerator_type = malloc(accelerators);
+    if (!n->models || !n->profiles || !n->accelerator_type)
+        return -ENOMEM;
+    for (uint32_t t = 0, a = 0; t < n->of.type_count; t++)
+        for (uint32_t i = 0; i < n->of.types[t].count; i++)
+            n->accelerator_type[a++] = (uint8_t)t;
+    int rc = 0;
+    for (uint32_t m = 0; m < n->of.model_count && !rc; m++)
+        rc = model_make(n, m);
     if (rc)
         return rc;
     n->step.rate_rps = rate_room(n);
@@ -123,17 +117,15 @@ int rehearsed_make(struct rehearsed *n, uint32_t subclusters, struct recording *
     return 0;
 }
 
-static bool models_same(const struct recording_model *a, const struct recording_model *b) {
-    return strcmp(a->name, b->name) == 0 && a->version == b->version && a->since_ns == b->since_ns &&
-           a->slo_ns == b->slo_ns && a->batch_max == b->batch_max;
-}
-
 bool rehearsed_is(const struct rehearsed *n, const struct recording *of) {
     bool same = n->rehearsal && n->of.type_count == of->type_count && n->of.model_count == of->model_count;
     for (uint32_t t = 0; same && t < of->type_count; t++)
         same = n->of.types[t].count == of->types[t].count;
-    for (uint32_t m = 0; same && m < of->model_count; m++)
-        same = models_same(&n->of.models[m], &of->models[m]);
+    for (uint32_t m = 0; same && m < of->model_count; m++) {
+        const struct recording_model *a = &n->of.models[m], *b = &of->models[m];
+        same = strcmp(a->name, b->name) == 0 && a->version == b->version && a->since_ns == b->since_ns &&
+               a->slo_ns == b->slo_ns && a->batch_max == b->batch_max;
+    }
     return same;
 }
 
