@@ -40,18 +40,6 @@ static struct served_model *served(const struct model_slots *slots, uint32_t slo
 
 static void member_leave(struct model_slots *slots, uint32_t slot);
 
-/* Whether a place's model is from a repository, and not from a client. */
-static bool is_in_repository(const struct model_slots *slots, uint32_t slot) {
-    const struct repositories *from = &slots->control->from;
-    const char *path = served(slots, slot)->path;
-    for (uint32_t i = 0; i < from->count; i++) {
-        size_t length = strlen(from->paths[i]);
-        if (strncmp(path, from->paths[i], length) == 0 && (path[length] == '/' || from->paths[i][length - 1] == '/'))
-            return true;
-    }
-    return false;
-}
-
 /* Frees all that a place owns. No other thread uses the place any more. */
 static void slot_free(struct model_slots *slots, uint32_t index) {
     const struct scheduling *s = slots->scheduling;
@@ -235,11 +223,18 @@ static void member_leave(struct model_slots *slots, uint32_t slot) {
 static struct shared_group *slot_group(struct model_slots *slots, uint32_t slot, struct shared_member **member) {
     struct shared_prefixes *shared = slots->control->shared;
     const struct served_model *model = served(slots, slot);
+    const struct repositories *from = &slots->control->from;
     struct shared_group *group = NULL;
     struct sy_error why = {""};
+    bool found = false; /* whether the model is from a repository, and not from a client */
     if (!shared || !shared->searched)
         return NULL;
-    if (!is_in_repository(slots, slot))
+    for (uint32_t i = 0; i < from->count; i++) {
+        const char *path = from->paths[i];
+        size_t length = strlen(path);
+        found |= strncmp(model->path, path, length) == 0 && (model->path[length] == '/' || path[length - 1] == '/');
+    }
+    if (!found)
         error_set(&why, -ENOTSUP, "a client brought it");
     else if ((*member = shared_member_find(shared, model, &group, &why)) != NULL)
         return group;
@@ -310,15 +305,6 @@ static int scheduler_tell(struct model_slots *slots, uint32_t slot, bool comes) 
     return rc;
 }
 
-/* Whether nobody holds a place any more that is not in the published list: no frontend has a request; in a backend, the
- * cluster's scheduler has given the model up. */
-static bool is_left(const struct model_slots *slots, uint32_t slot) {
-    if (!slots->backend)
-        return !frontends_hold(slots->list->frontends, slot);
-    backend_link_model_goes(slots->backend, slot);
-    return backend_link_model_gone(slots->backend, slot);
-}
-
 /* Notes what has happened to places that come or go. True: something has. */
 static bool moving_look(struct model_slots *slots) {
     struct wiring *w = slots->scheduling->wiring;
@@ -338,7 +324,13 @@ static bool moving_look(struct model_slots *slots) {
             wiring_model_is(w, slots->told[i].first_variant, slots->told[i].variant_count, comes)) {
             model_life_answer(life, i, w->executors, comes, now_ns);
             any = true;
-        } else if (model_life_lingers(life, i) && !slots->stale && is_left(slots, i)) {
+        } else if (model_life_lingers(life, i) && !slots->stale) {
+            /* nobody holds it any more: no frontend has a request; in a backend, the scheduler has given it up */
+            if (slots->backend)
+                backend_link_model_goes(slots->backend, i);
+            if (slots->backend ? !backend_link_model_gone(slots->backend, i)
+                               : frontends_hold(slots->list->frontends, i))
+                continue;
             model_life_release(life, i, 1);
             any = true;
         }
@@ -371,7 +363,7 @@ bool model_slots_look(struct model_slots *slots) {
             slots->stale = true;
             break;
         case LIFE_HIDE:
-            model_life_hold(slots->life, order.place, 1); /* until is_left() */
+            model_life_hold(slots->life, order.place, 1); /* until moving_look() */
             slots->stale = true;
             break;
         case LIFE_FREED:
@@ -424,20 +416,14 @@ void model_slot_retire(struct model_slots *slots, uint32_t slot) {
 
 /* ---- publishing ---- */
 
-static uint32_t serving_list(const struct model_slots *slots, uint32_t *listed) {
-    uint32_t count = 0;
-
+int model_slots_publish(struct model_slots *slots, const struct model_absent *absent, uint32_t absent_count) {
+    uint32_t *listed = calloc(slots->count + 1, sizeof(*listed)), count = 0;
+    if (!listed)
+        return -ENOMEM;
     for (uint32_t i = 0; i < slots->count; i++)
         if (model_life_state(slots->life, i) == LIFE_SERVING && slots->life->places[i].key)
             listed[count++] = i;
-    return count;
-}
-
-int model_slots_publish(struct model_slots *slots, const struct model_absent *absent, uint32_t absent_count) {
-    uint32_t *listed = calloc(slots->count + 1, sizeof(*listed));
-    if (!listed)
-        return -ENOMEM;
-    int rc = model_list_publish(slots->list, listed, serving_list(slots, listed), absent, absent_count, false);
+    int rc = model_list_publish(slots->list, listed, count, absent, absent_count, false);
     free(listed);
     slots->stale &= rc < 0;
     return rc;

@@ -121,13 +121,6 @@ static void known_forget(struct repository_thread *t) {
     t->known_count = kept;
 }
 
-static void known_fail(struct known_model *k, const char *reason) {
-    k->state = MODEL_UNAVAILABLE;
-    k->failed = true;
-    snprintf(k->reason, sizeof(k->reason), "%s", reason);
-    utf8_clean(k->reason, strlen(k->reason));
-}
-
 /* Publishes the models. Without memory the earlier list stays, until drain() tries again. */
 static void publish(struct repository_thread *t) {
     struct model_absent *absent = calloc(t->known_count + 1, sizeof(*absent));
@@ -276,13 +269,6 @@ static int source_load(struct repository_thread *t, struct known_model *k, struc
 static int load(struct repository_thread *t, const char *name, const struct model_override *override,
                 struct sy_error *err);
 
-/* Whether a step's model is to be loaded here. In a cluster the model may be another backend's; but all processes of
- * `serve --isolate` have the same models. */
-static bool is_ours(const struct repository_thread *t, const struct known_model *k) {
-    bool alone = !t->slots.backend || t->control.told;
-    return k ? !k->serving.count && (k->found || alone) : alone;
-}
-
 /* Loads the models of an ensemble's steps that are not served, as Triton does. 0, or a status with a sentence. */
 static int steps_load(struct repository_thread *t, const char *name, const struct source *source,
                       struct sy_error *err) {
@@ -300,7 +286,9 @@ static int steps_load(struct repository_thread *t, const char *name, const struc
     snprintf(t->outer[t->outer_count++], MODEL_NAME_MAX, "%s", name);
     for (uint32_t v = 0; v < ensemble->step_count && status == 200; v++) {
         const struct known_model *k = known_find(t, ensemble->steps[v].model);
-        if (is_ours(t, k))
+        /* in a cluster it may be another backend's; but all processes of `serve --isolate` have the same models */
+        bool alone = !t->slots.backend || t->control.told;
+        if (k ? !k->serving.count && (k->found || alone) : alone)
             status = load(t, ensemble->steps[v].model, &none, &why);
         if (status != 200)
             error_set(err, status, "load failed for model '%s': step %u: %.300s", name, ensemble->steps[v].written,
@@ -351,7 +339,10 @@ static int load(struct repository_thread *t, const char *name, const struct mode
         status = order_poll_failed(name, status, err);
     log_error("model not loaded", "model=%s reason=\"%s\"", name, err->text);
     if (k && !k->serving.count) {
-        known_fail(k, err->text);
+        k->state = MODEL_UNAVAILABLE;
+        k->failed = true;
+        snprintf(k->reason, sizeof(k->reason), "%s", err->text);
+        utf8_clean(k->reason, strlen(k->reason));
         publish(t);
     }
     return status;
@@ -391,13 +382,6 @@ static void unload_dependents(struct repository_thread *t, const char *name) {
         unload_dependents(t, models[v]);
 }
 
-static bool is_free(const struct repository_thread *t, const struct places *places) {
-    for (uint32_t i = 0; i < places->count; i++)
-        if (!model_slot_freed(&t->slots, places->slots[i], places->born))
-            return false;
-    return true;
-}
-
 /* Frees places whose last requests have been answered. True if others are left. */
 static bool drain(struct repository_thread *t) {
     bool changed = t->slots.stale;
@@ -405,7 +389,10 @@ static bool drain(struct repository_thread *t) {
     }
     for (uint32_t i = 0; i < t->known_count; i++) {
         struct known_model *k = &t->known[i];
-        if (!k->draining.count || !is_free(t, &k->draining))
+        uint32_t freed = 0;
+        while (freed < k->draining.count && model_slot_freed(&t->slots, k->draining.slots[freed], k->draining.born))
+            freed++;
+        if (!k->draining.count || freed < k->draining.count)
             continue;
         log_info("model unloaded", "model=%s version=%u", k->name, k->version);
         free(k->draining.slots);
@@ -518,19 +505,6 @@ static void carry_out(struct repository_thread *t, struct repository_order *orde
     order_return(order);
 }
 
-static void sleep_until_needed(struct repository_thread *t) {
-    doorbell_arm(&t->desk->bell);
-    bool busy = model_slots_look(&t->slots);
-    int64_t until_ns = model_slots_wake(&t->slots);
-    until_ns = t->look_ns < until_ns ? t->look_ns : until_ns;
-    if (t->settles)
-        until_ns = t->settles_ns < until_ns ? t->settles_ns : until_ns;
-    if (busy || desk_pending(t->desk) || is_stopped(t))
-        doorbell_cancel(&t->desk->bell);
-    else
-        doorbell_sleep(&t->desk->bell, until_ns);
-}
-
 static void *repository_main(void *argument) {
     struct repository_thread *t = argument;
     thread_begin("repository", 0, THREAD_BACKGROUND);
@@ -556,7 +530,16 @@ static void *repository_main(void *argument) {
                 publish(t);
             }
         }
-        sleep_until_needed(t);
+        doorbell_arm(&t->desk->bell);
+        bool busy = model_slots_look(&t->slots);
+        int64_t until_ns = model_slots_wake(&t->slots);
+        until_ns = t->look_ns < until_ns ? t->look_ns : until_ns;
+        if (t->settles)
+            until_ns = t->settles_ns < until_ns ? t->settles_ns : until_ns;
+        if (busy || desk_pending(t->desk) || is_stopped(t))
+            doorbell_cancel(&t->desk->bell);
+        else
+            doorbell_sleep(&t->desk->bell, until_ns);
     }
     desk_close(t->desk);
     if (t->settles)

@@ -42,29 +42,25 @@ static int requests_read(const struct scheduling *s, struct recording *r, uint64
 
 /* ---- models ---- */
 
-/* The measured time of batches since the model was loaded, divided by the profiled time. 1 if there are several types,
- * since it is not known which type ran which batch. */
-static double took_share(const struct thread_rings *rings, uint32_t m, const struct profile *profile) {
+/* The latency of each batch size: the mean of its runs, gathering included; for a size with few runs, the profile,
+ * corrected by what the runs of all sizes took. Several types are not corrected, since it is not known which type ran
+ * which batch. */
+static int64_t *table_make(const struct thread_rings *rings, uint32_t m, uint32_t type, int64_t data_ns) {
+    const struct profile *profile = rings->models[m].profiles[type];
+    uint32_t most = rings->models[m].batch_max;
     double took_ns = 0, profiled_ns = 0;
-    for (uint32_t b = 1; b <= rings->models[m].batch_max && rings->types == 1; b++) {
+    for (uint32_t b = 1; b <= most && rings->types == 1; b++) {
         const struct batch_counters *batch = &rings->batches[m][b - 1];
         took_ns += (double)counter_get(&batch->run_ns);
         profiled_ns += (double)counter_get(&batch->batches) * (double)profile->latency_ns[b];
     }
-    return took_ns > 0 && profiled_ns > 0 ? took_ns / profiled_ns : 1;
-}
-
-/* The latency of each batch size: the mean of its runs, gathering included; for a size with few runs, the profile,
- * corrected by the factor measured for the other sizes. */
-static int64_t *table_make(const struct thread_rings *rings, uint32_t m, uint32_t type, int64_t data_ns) {
-    const struct profile *profile = rings->models[m].profiles[type];
-    double share = took_share(rings, m, profile);
-    int64_t *latency_ns = calloc(rings->models[m].batch_max + 1, sizeof(*latency_ns));
-    for (uint32_t b = 1; latency_ns && b <= rings->models[m].batch_max; b++) {
+    double share = took_ns > 0 && profiled_ns > 0 ? took_ns / profiled_ns : 1;
+    int64_t *latency_ns = calloc(most + 1, sizeof(*latency_ns));
+    for (uint32_t b = 1; latency_ns && b <= most; b++) {
         const struct batch_counters *batch = &rings->batches[m][b - 1];
         uint64_t ran = rings->types == 1 ? counter_get(&batch->batches) : 0;
-        uint64_t took_ns = counter_get(&batch->run_ns) + counter_get(&batch->gather_ns);
-        int64_t ns = ran >= RUNS_LEAST ? (int64_t)(took_ns / ran)
+        uint64_t ran_ns = counter_get(&batch->run_ns) + counter_get(&batch->gather_ns);
+        int64_t ns = ran >= RUNS_LEAST ? (int64_t)(ran_ns / ran)
                                        : (int64_t)(share * (double)profile->latency_ns[b]) + data_ns * b;
         latency_ns[b] = ns > latency_ns[b - 1] ? ns : latency_ns[b - 1] + 1;
     }
