@@ -25,20 +25,16 @@ static int by_name(const void *a, const void *b) {
     return order ? order : ((*x)->version > (*y)->version) - ((*x)->version < (*y)->version);
 }
 
-/* Replaces characters that a scenario's names, or a trace's fields, must not have. */
-static void name_clean(char *name) {
-    for (char *c = name; *c; c++)
-        if (*c <= ' ' || *c > '~' || strchr("/\\\"',#", *c))
-            *c = '_';
-}
-
-/* Several versions of a model are named NAME@VERSION. */
+/* Replaces characters that a scenario's names, or a trace's fields, must not have. Several versions of a model are
+ * named NAME@VERSION. */
 static int names_make(struct recording *r) {
     struct recording_model **sorted = calloc(r->model_count + 1, sizeof(struct recording_model *));
     if (!sorted)
         return -ENOMEM;
     for (uint32_t m = 0; m < r->model_count; m++) {
-        name_clean(r->models[m].name);
+        for (char *c = r->models[m].name; *c; c++)
+            if (*c <= ' ' || *c > '~' || strchr("/\\\"',#", *c))
+                *c = '_';
         sorted[m] = &r->models[m];
     }
     qsort(sorted, r->model_count, sizeof(*sorted), by_name);

@@ -24,13 +24,6 @@ static void add(struct model_statistics *s, int64_t *last_ns, const struct model
     *last_ns = last > *last_ns ? last : *last_ns;
 }
 
-/* A time of the server's clock, in milliseconds since 1970. */
-static int64_t wall_ms(int64_t ns) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return ((int64_t)now.tv_sec * NS_PER_S + now.tv_nsec - (clock_now_ns() - ns)) / NS_PER_MS;
-}
-
 /* The machine's memory that a model takes, on all CPU accelerators that run it. */
 static uint64_t cpu_bytes(const struct served_model *served, uint32_t type_count) {
     if (served_model_state(served) != MODEL_READY)
@@ -71,8 +64,10 @@ void server_statistics_read(const void *statistics, uint32_t model, struct model
         to->waiting = atomic_load_explicit(&rings->queued[m], memory_order_relaxed); /* a gauge */
     }
     to->cpu_bytes = cpu_bytes(&s->list->models[model], s->executors->type_count);
+    struct timespec now; /* since 1970; last_ns is of the server's clock */
+    clock_gettime(CLOCK_REALTIME, &now);
     if (last_ns > 0)
-        to->last_ms = wall_ms(last_ns);
+        to->last_ms = ((int64_t)now.tv_sec * NS_PER_S + now.tv_nsec - (clock_now_ns() - last_ns)) / NS_PER_MS;
 }
 
 void server_statistics_read_batches(const void *statistics, uint32_t model, struct batch_statistics *by_size) {
