@@ -17,7 +17,7 @@
 #include "model/repository/model_description.h"
 #include "sched/threads/model_thread.h"
 #include "sched/threads/rank_thread.h"
-#include "server/process/repository_control.h"
+#include "server/process/model_control.h"
 #include "server/process/scenario_served.h"
 #include "server/process/server.h"
 

@@ -32,6 +32,7 @@
 #include "server/commands/cluster_tls.h"
 #include "server/commands/isolated.h"
 #include "server/process/deployment.h"
+#include "server/process/model_control.h"
 #include "server/process/repository_control.h"
 #include "server/process/server.h"
 

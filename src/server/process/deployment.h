@@ -5,7 +5,7 @@
 #include "model/prefix/shared_prefixes.h"
 #include "model/repository/repositories.h"
 #include "server/process/accelerators.h"
-#include "server/process/repository_control.h"
+#include "server/process/model_control.h"
 #include "server/process/server_config.h"
 
 /* Owns everything it points to. */

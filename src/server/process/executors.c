@@ -11,7 +11,7 @@
 #include "core/system/clock.h"
 #include "core/system/log.h"
 #include "core/system/thread.h"
-#include "server/process/repository_control.h"
+#include "server/process/model_control.h"
 
 #define EMULATED_PER_THREAD 64 /* emulated accelerators of a thread; more once every core has a thread */
 

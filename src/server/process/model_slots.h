@@ -13,8 +13,8 @@
 
 #include "model/repository/model_life.h"
 #include "server/process/executors.h"
+#include "server/process/model_control.h"
 #include "server/process/model_list.h"
-#include "server/process/repository_control.h"
 #include "server/process/scheduling.h"
 
 struct model_slots {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "server/process/decision_files.h"
-#include "server/process/repository_control.h"
+#include "server/process/model_control.h"
 
 void scheduling_host(const struct scheduling *s, uint32_t model) {
     const struct served_model *served = &s->config->models[model];

@@ -14,6 +14,7 @@
 #include "front/request/preparer.h"
 #include "server/process/cluster_models.h"
 #include "server/process/ensembles.h"
+#include "server/process/model_control.h"
 #include "server/process/outages.h"
 #include "server/process/repository_control.h"
 #include "server/process/server_state.h"

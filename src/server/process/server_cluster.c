@@ -16,7 +16,7 @@
 #include "core/system/machine.h"
 #include "front/net/listen.h"
 #include "server/process/cluster_models.h"
-#include "server/process/repository_control.h"
+#include "server/process/model_control.h"
 #include "server/process/server_state.h"
 
 #define LINK_REQUESTS 262144 /* most requests in the scheduler, of all frontends */

@@ -6,6 +6,7 @@
 
 #include "front/request/infer_counters.h"
 #include "model/repository/repository.h"
+#include "server/process/repository_control.h"
 #include "unit/server/process/control_rig.h"
 
 #ifdef SYMPHONY_HAVE_ONNXRUNTIME
