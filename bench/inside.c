@@ -23,7 +23,7 @@
 #include "core/system/log.h"
 #include "core/system/thread.h"
 #include "server/commands/options.h"
-#include "server/process/deployment.h"
+#include "server/models/deployment.h"
 #include "server/process/server.h"
 #include "front/request/inference.h"
 #include "lab/load/latency.h"

@@ -10,7 +10,7 @@ layers="
     front/bulk front/request front/net front/v2 front/http front/grpc
     back/engine back/executor
     cluster/peer cluster/membership cluster/roles
-    server/stats server/process server/commands
+    server/threads server/models server/load server/stats server/process server/commands
     lab/scenario lab/sim lab/load lab/planfile lab/report lab/stress lab/commands"
 doors="lab/scenario/scenario.h lab/sim/rehearsal.h" # for the server: emulated models, and rehearsals
 

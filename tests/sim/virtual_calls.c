@@ -21,7 +21,7 @@
 
 #include "core/system/thread.h"
 #include "core/util/assert.h"
-#include "server/process/calibrate.h"
+#include "server/threads/calibrate.h"
 #include "sim/virtual_net.h"
 
 #define REALTIME_NS   (1700000000 * NS_PER_S) /* CLOCK_REALTIME is ahead of CLOCK_MONOTONIC by so much */

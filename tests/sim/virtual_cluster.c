@@ -11,7 +11,7 @@
 #include "cluster/roles/scheduler_link_state.h"
 #include "core/util/assert.h"
 #include "server/commands/cli.h"
-#include "server/process/deployment.h"
+#include "server/models/deployment.h"
 
 #define WRONGS_SHOWN   5
 #define TERMS_KEPT     256

@@ -199,7 +199,7 @@ static void models_ring(struct frontend *f) {
 static void models_look(struct frontend *f) {
     if (!f->config.models)
         return;
-    /* acquire: with server_models_publish() */
+    /* acquire: with model_list_publish() */
     const struct model_index *now = atomic_load_explicit(&f->config.models->now, memory_order_acquire);
     if (now == f->models)
         return;

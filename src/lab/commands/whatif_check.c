@@ -13,7 +13,7 @@
 
 #include "lab/sim/decision_replay.h"
 #include "server/commands/cli.h"
-#include "server/process/decision_files.h"
+#include "server/threads/decision_files.h"
 
 static int log_check(const char *path, struct decision_replay *result, struct sy_error *err) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);

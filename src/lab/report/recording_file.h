@@ -1,4 +1,4 @@
-/* recording_file.h - reads a server's recording (server/process/recording.h). Any thread; no state. */
+/* recording_file.h - reads a server's recording (server/load/recording.h). Any thread; no state. */
 #pragma once
 
 #include <stdbool.h>

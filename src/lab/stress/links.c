@@ -17,9 +17,9 @@
 #include "model/repository/model_description.h"
 #include "sched/threads/model_thread.h"
 #include "sched/threads/rank_thread.h"
-#include "server/process/model_control.h"
-#include "server/process/scenario_served.h"
+#include "server/models/scenario_served.h"
 #include "server/process/server.h"
+#include "server/threads/model_control.h"
 
 #define BEAT_NS         (500 * NS_PER_MS) /* time between heartbeats */
 #define POLL_NS         NS_PER_MS

@@ -88,7 +88,7 @@ struct served_model {
     bool best_effort;           /* whether requests without a timeout of their own have no SLO */
     struct queue_rules queue;
     struct instance_groups instances; /* kinds of accelerators that the model is to run on */
-    /* accelerators that the model runs on, by type (server/process/instances.h) */
+    /* accelerators that the model runs on, by type (server/models/instances.h) */
     struct served_on on[ACCELERATOR_TYPES_MAX];
     uint64_t weights_bytes, batch_bytes; /* memory of a session on a CPU; what the largest batch adds; 0: not known */
     bool weights_shared;                 /* whether all sessions map the same file of weights */

@@ -8,7 +8,7 @@
 #include "core/util/container.h"
 #include "core/util/time.h"
 #include "server/commands/options.h"
-#include "server/process/accelerators.h"
+#include "server/models/accelerators.h"
 
 #define EVERY_S_LEAST 1 /* the main thread, which looks at the load, wakes once a second */
 

@@ -1,7 +1,7 @@
 /* backend.c - `symphony backend`: runs models on the accelerators of one machine for a cluster. */
 #include "server/commands/cli.h"
 #include "server/commands/serving_rows.h"
-#include "server/process/model_control.h"
+#include "server/threads/model_control.h"
 
 static const struct option_row rows[] = {
     OPTION_HEADING("The cluster (docs/cluster.md)"),

@@ -24,7 +24,7 @@
 #include "core/system/memory_file.h"
 #include "core/system/thread.h"
 #include "front/request/repository_order.h"
-#include "server/process/model_control.h"
+#include "server/threads/model_control.h"
 
 #define TOKEN_BYTES 16
 #define ARGUMENTS   (2 * REPOSITORIES_MAX + 40)

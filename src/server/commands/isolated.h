@@ -9,7 +9,7 @@
 
 #include "core/util/error.h"
 #include "server/commands/serving.h"
-#include "server/process/accelerators.h"
+#include "server/models/accelerators.h"
 #include "server/process/isolated_orders.h"
 
 struct isolated;

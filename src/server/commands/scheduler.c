@@ -1,7 +1,7 @@
 /* scheduler.c - `symphony scheduler`: decides for a cluster which requests run together, when and where. */
 #include "server/commands/cli.h"
 #include "server/commands/serving_rows.h"
-#include "server/process/model_control.h"
+#include "server/threads/model_control.h"
 
 static const struct option_row rows[] = {
     OPTION_HEADING("The cluster (docs/cluster.md)"),

@@ -1,7 +1,7 @@
 /* serve.c - `symphony serve`: frontends, scheduler and local accelerators in one process. */
 #include "server/commands/cli.h"
 #include "server/commands/serving_rows.h"
-#include "server/process/model_control.h"
+#include "server/threads/model_control.h"
 
 static const struct option_row rows[] = {
     OPTION_HEADING("What to serve (one of)"),

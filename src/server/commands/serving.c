@@ -31,10 +31,10 @@
 #include "server/commands/cli.h"
 #include "server/commands/cluster_tls.h"
 #include "server/commands/isolated.h"
-#include "server/process/deployment.h"
-#include "server/process/model_control.h"
-#include "server/process/repository_control.h"
+#include "server/models/deployment.h"
+#include "server/models/repository_control.h"
 #include "server/process/server.h"
+#include "server/threads/model_control.h"
 
 #define OUTAGES_EVERY_S 1
 #define READY_EVERY_MS  20 /* time between two looks whether all models are loaded */

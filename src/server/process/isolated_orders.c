@@ -28,8 +28,8 @@
 #include "model/config/model_name.h"
 #include "model/repository/model_index.h"
 #include "model/repository/repository_look.h"
-#include "server/process/cluster_models.h"
-#include "server/process/repository_control.h"
+#include "server/models/cluster_models.h"
+#include "server/models/repository_control.h"
 #include "server/process/server.h"
 
 #define POLL_MS        20

@@ -12,12 +12,12 @@
 #include "core/system/thread.h"
 #include "front/bulk/bulk.h"
 #include "front/request/preparer.h"
-#include "server/process/cluster_models.h"
-#include "server/process/ensembles.h"
-#include "server/process/model_control.h"
-#include "server/process/outages.h"
-#include "server/process/repository_control.h"
+#include "server/models/cluster_models.h"
+#include "server/models/ensembles.h"
+#include "server/models/outages.h"
+#include "server/models/repository_control.h"
 #include "server/process/server_state.h"
+#include "server/threads/model_control.h"
 
 #define DRAIN_POLL_NS (2 * NS_PER_MS)
 /* Least time for which connections are kept: a client that asks again in this time is answered, and told that its

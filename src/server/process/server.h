@@ -1,7 +1,7 @@
 /* server.h - one process that serves: builds the threads from a configuration, watches them, ends them in order. */
 #pragma once
 
-#include "server/process/server_config.h"
+#include "server/threads/server_config.h"
 
 struct inferences_config;
 struct model_absent;

@@ -15,9 +15,9 @@
 #include "core/system/files.h"
 #include "core/system/machine.h"
 #include "front/net/listen.h"
-#include "server/process/cluster_models.h"
-#include "server/process/model_control.h"
+#include "server/models/cluster_models.h"
 #include "server/process/server_state.h"
+#include "server/threads/model_control.h"
 
 #define LINK_REQUESTS 262144 /* most requests in the scheduler, of all frontends */
 /* Messages that may wait for one model thread; a request beyond that is refused. At 3 M/s this number arrives in 22 ms.

@@ -2,18 +2,18 @@
 #pragma once
 
 #include "front/http/metrics_endpoint.h"
-#include "server/process/executors.h"
-#include "server/process/frontends.h"
-#include "server/process/model_list.h"
-#include "server/process/readiness.h"
-#include "server/process/scheduling.h"
+#include "server/load/server_advice.h"
+#include "server/load/server_balance.h"
+#include "server/load/server_history.h"
+#include "server/load/server_recording.h"
+#include "server/load/server_rehearsal.h"
 #include "server/process/server.h"
-#include "server/process/server_advice.h"
-#include "server/process/server_balance.h"
-#include "server/process/server_history.h"
-#include "server/process/server_recording.h"
-#include "server/process/server_rehearsal.h"
-#include "server/process/server_statistics.h"
+#include "server/stats/server_statistics.h"
+#include "server/threads/executors.h"
+#include "server/threads/frontends.h"
+#include "server/threads/model_list.h"
+#include "server/threads/readiness.h"
+#include "server/threads/scheduling.h"
 
 /* owned by the thread that starts and stops the server; constant while it runs, but for what its parts say */
 struct server {

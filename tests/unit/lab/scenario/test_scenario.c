@@ -14,7 +14,7 @@
 #include "core/util/time.h"
 #include "lab/scenario/scenario.h"
 #include "lab/sim/cluster.h"
-#include "server/process/scenario_served.h"
+#include "server/models/scenario_served.h"
 
 #define CLUSTER "cluster: {accelerators: 8, type: t}\n"
 #define MODELS  "models: [{name: m, alpha_ms: 1, beta_ms: 5, slo_ms: 25}]\n"

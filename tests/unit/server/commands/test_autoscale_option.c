@@ -3,7 +3,7 @@
 
 #include "core/util/time.h"
 #include "server/commands/autoscale_option.h"
-#include "server/process/accelerators.h"
+#include "server/models/accelerators.h"
 #include "unit/cmocka_all.h"
 
 static void keys_are_read(void **state) {

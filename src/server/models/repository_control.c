@@ -1,0 +1,624 @@
+/* repository_control.c - the thread that loads and unloads models: keeps the state of each, carries out orders, and
+ * checks the repository for changes. */
+#include "server/models/repository_control.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster/roles/backend_link.h"
+#include "core/system/clock.h"
+#include "core/system/log.h"
+#include "core/system/temporary_folder.h"
+#include "core/system/thread.h"
+#include "core/util/utf8.h"
+#include "front/request/repository_order.h"
+#include "model/config/ensemble.h"
+#include "model/config/model_name.h"
+#include "model/config/model_override.h"
+#include "model/repository/repository.h"
+#include "model/repository/repository_look.h"
+#include "server/models/ensembles.h"
+#include "server/models/model_slots.h"
+#include "server/threads/readiness.h"
+
+#define SETTLE_NS     (5 * NS_PER_S)
+#define STRANGERS_MAX 64 /* models in the list for which is_stranger() is true */
+#define LOAD_TRIES    3  /* tries to load a model whose files change meanwhile */
+
+/* The places of a model, one for each version. */
+struct places {
+    uint32_t count;
+    uint32_t *slots; /* [count]; allocated if there are any */
+    uint64_t born;   /* number (model_life.h) that none of their models exceeds */
+};
+
+/* A model that was found, asked for or served. */
+struct known_model {
+    char name[MODEL_NAME_MAX];
+    uint32_t version; /* highest version; 0: not known */
+    struct places serving;
+    struct places draining; /* places that served last, while the model is being unloaded */
+    enum model_state state; /* state of the model while no place serves it */
+    bool found;             /* whether the model was in the repository at the last look */
+    bool failed;            /* whether the model could not be loaded */
+    bool overridden;        /* whether a version from a client is served, not the repository's */
+    uint64_t stamp, tried;  /* stamps of the repository's files: of the version that serves, and of the last that
+                             * CONTROL_POLL tried to load */
+    char reason[512];
+};
+
+struct repository_thread {
+    struct repository_control control;
+    struct model_slots slots;
+    struct repository_desk *desk;
+    struct readiness *readiness;
+    struct known_model *known;
+    uint32_t known_count, known_room;
+    struct repository_order *settles;               /* ORDER_SETTLE that waits for its answer; NULL: none */
+    int64_t settles_ns;                             /* latest time for the answer to `settles` */
+    char outer[ENSEMBLE_DEPTH_MAX][MODEL_NAME_MAX]; /* [outer_count] ensembles whose steps' models are being loaded,
+                                                     * each a step of the one before it */
+    uint32_t outer_count;
+    int64_t look_ns; /* time of the next look at the repository */
+    pthread_t thread;
+    _Atomic bool stop, ended;
+};
+
+static bool is_stopped(const struct repository_thread *t) {
+    return atomic_load_explicit(&t->stop, memory_order_relaxed); /* a lone flag */
+}
+
+/* ---- what is known ---- */
+
+static struct known_model *known_find(const struct repository_thread *t, const char *name) {
+    for (uint32_t i = 0; i < t->known_count; i++)
+        if (strcmp(t->known[i].name, name) == 0)
+            return &t->known[i];
+    return NULL;
+}
+
+/* Finds or adds a model. NULL without memory. Earlier pointers to known models may have become invalid. */
+static struct known_model *known_get(struct repository_thread *t, const char *name) {
+    struct known_model *k = known_find(t, name);
+    if (k)
+        return k;
+    if (t->known_count == t->known_room) {
+        uint32_t room = t->known_room ? 2 * t->known_room : 16;
+        struct known_model *grown = realloc(t->known, room * sizeof(*grown));
+        if (!grown)
+            return NULL;
+        t->known = grown;
+        t->known_room = room;
+    }
+    k = &t->known[t->known_count++];
+    *k = (struct known_model){.state = MODEL_UNAVAILABLE, .reason = "unloaded"};
+    snprintf(k->name, sizeof(k->name), "%s", name);
+    return k;
+}
+
+static bool is_alive(const struct known_model *k) {
+    return k->found || k->serving.count || k->draining.count;
+}
+
+/* Whether a model could not be loaded, and is not in the repository: a client brought the model, or it was once in the
+ * repository. */
+static bool is_stranger(const struct known_model *k) {
+    return k->failed && !is_alive(k);
+}
+
+/* Forgets models that can no longer be asked for, and the oldest strangers if there are too many: clients may invent
+ * any number of names. */
+static void known_forget(struct repository_thread *t) {
+    uint32_t kept = 0, strangers = 0;
+    for (uint32_t i = 0; i < t->known_count; i++)
+        strangers += is_stranger(&t->known[i]);
+    for (uint32_t i = 0; i < t->known_count; i++) {
+        const struct known_model *k = &t->known[i];
+        if (is_alive(k) || (is_stranger(k) && strangers-- < STRANGERS_MAX))
+            t->known[kept++] = *k;
+    }
+    t->known_count = kept;
+}
+
+/* Publishes the models. Without memory the earlier list stays, until drain() tries again. */
+static void publish(struct repository_thread *t) {
+    struct model_absent *absent = calloc(t->known_count + 1, sizeof(*absent));
+    uint32_t count = 0;
+    for (uint32_t i = 0; absent && i < t->known_count; i++) {
+        const struct known_model *k = &t->known[i];
+        if (k->serving.count)
+            continue;
+        absent[count] = (struct model_absent){.version = k->version, .state = k->state, .failed = k->failed};
+        memcpy(absent[count].name, k->name, sizeof(k->name));
+        memcpy(absent[count].reason, k->reason, sizeof(k->reason));
+        count++;
+    }
+    if (!absent || model_slots_publish(&t->slots, absent, count) < 0)
+        log_error("models not published", "reason=\"out of memory\"");
+    free(absent);
+    ensembles_look(t->slots.list, t->slots.executors->types, t->slots.executors->type_count, false);
+}
+
+/* ---- loading ---- */
+
+/* The versions of a model to be loaded, and where they lie. */
+struct source {
+    struct repositories from;       /* repositories of the server, or only `folder_path` */
+    const char *folder_path;        /* path of `folder` */
+    struct temporary_folder folder; /* folder with the files that a client sent; path "": none */
+    uint64_t stamp;                 /* stamp of the model's files in the server's repositories */
+    uint64_t first;                 /* stamp of the model's files in `from`, before any file was read */
+    struct served_model *models;    /* [count] versions of the model */
+    uint32_t count;
+};
+
+static void source_close(struct source *source) {
+    if (*source->folder.path)
+        temporary_folder_remove(&source->folder);
+    served_model_ensembles_free(source->models, source->count);
+    free(source->models);
+}
+
+int repository_version_failed(const char *name, uint32_t version, const char *reason, struct sy_error *err) {
+    return error_set(err, 400, "load failed for model '%s': version %u is at UNAVAILABLE state: %.330s;", name, version,
+                     reason);
+}
+
+/* Finds the versions to load. 0, or a status with a sentence; call source_close() in either case. */
+static int source_open(const struct repository_thread *t, const char *name, const struct model_override *override,
+                       struct source *source, struct sy_error *err) {
+    int rc = 0;
+    const char *path = t->control.from.paths[0];
+    *source = (struct source){.from = t->control.from, .stamp = repository_stamp(&t->control.from, name)};
+    /* a name that two repositories have is refused below, whatever a client adds to its files */
+    if (override->file_count > 0 || (override->config && repository_holders(&t->control.from, name, &path) <= 1)) {
+        struct temporary_folder folder;
+        rc = override_folder_make(override, path, name, &folder, err);
+        if (rc == 0)
+            source->folder = folder;
+        source->folder_path = source->folder.path;
+        source->from = (struct repositories){.paths = &source->folder_path,
+                                             .count = 1,
+                                             .op_library_dir = t->control.from.op_library_dir,
+                                             .brought = override->file_count > 0};
+    }
+    source->first = repository_stamp(&source->from, name);
+    if (rc == 0)
+        rc = repository_find(&source->from, name, &source->models, &source->count, err);
+    if (rc)
+        return rc == -ENOENT ? 404 : rc == -ENOMEM ? 503 : 400;
+    for (uint32_t i = 0; i < source->count; i++)
+        if (atomic_load_explicit(&source->models[i].state, memory_order_relaxed) == MODEL_UNAVAILABLE) /* own copy */
+            return repository_version_failed(name, source->models[i].version, source->models[i].reason, err);
+    return 0;
+}
+
+/* Whether files of a model have changed since they were found. If so, the loaded versions may be a mix of old and new
+ * files. */
+static bool has_changed(const struct source *source, const char *name) {
+    return repository_stamp(&source->from, name) != source->first;
+}
+
+/* Retires the versions that serve. */
+static void known_retire(struct repository_thread *t, struct known_model *k) {
+    for (uint32_t i = 0; i < k->serving.count; i++)
+        model_slot_retire(&t->slots, k->serving.slots[i]);
+}
+
+/* Loads all versions, or none if one fails or if files change meanwhile (-EBUSY). *version: the last version tried. */
+static int versions_load(struct repository_thread *t, const char *name, struct source *source, struct places *loaded,
+                         uint32_t *version, struct sy_error *err) {
+    int rc = 0;
+    *loaded = (struct places){.slots = calloc(source->count, sizeof(uint32_t))};
+    if (!loaded->slots)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (uint32_t i = 0; i < source->count && rc == 0; i++) {
+        rc = model_slot_load(&t->slots, &source->models[i], &loaded->slots[i], err);
+        loaded->count += rc == 0;
+        *version = source->models[i].version;
+    }
+    if (rc != -EINTR && has_changed(source, name))
+        rc = error_set(err, -EBUSY, "files of model '%s' have changed while it was being loaded", name);
+    if (rc == 0)
+        return 0;
+    while (loaded->count > 0)
+        model_slot_discard(&t->slots, loaded->slots[--loaded->count]);
+    free(loaded->slots);
+    return rc;
+}
+
+/* Loads the found versions beside those that serve, and then replaces those by the found ones. */
+static int source_load(struct repository_thread *t, struct known_model *k, struct source *source,
+                       struct sy_error *err) {
+    struct sy_error why = {""};
+    struct places loaded;
+    uint32_t others = t->slots.life->serving - k->serving.count, version = source->models[source->count - 1].version;
+    if (others + source->count > t->control.models_max)
+        return error_set(err, 503, "%u models are loaded, and no more than %u may be (--max-models)",
+                         t->slots.life->serving, t->control.models_max);
+    log_info("model is being loaded", "model=%s version=%u versions=%u", k->name, version, source->count);
+    if (!k->serving.count) {
+        k->version = version;
+        k->state = MODEL_LOADING;
+        k->reason[0] = '\0';
+        publish(t);
+    }
+    int64_t start_ns = clock_now_ns();
+    uint32_t tried = version;
+    int rc = versions_load(t, k->name, source, &loaded, &tried, &why);
+    if (rc == -EBUSY || rc == -EINTR || rc == -ENOMEM)
+        return error_set(err, 503, "%s", why.text);
+    if (rc)
+        return repository_version_failed(k->name, tried, why.text, err);
+    for (uint32_t i = 0; i < loaded.count; i++)
+        model_slot_enter(&t->slots, loaded.slots[i]);
+    known_retire(t, k);
+    free(k->serving.slots);
+    k->serving = loaded;
+    k->version = version;
+    k->failed = false;
+    k->overridden = *source->folder.path;
+    k->stamp = source->stamp;
+    publish(t);
+    log_info("model loaded", "model=%s version=%u versions=%u seconds=%.3f", k->name, version, loaded.count,
+             (double)(clock_now_ns() - start_ns) / 1e9);
+    return 200;
+}
+
+static int load(struct repository_thread *t, const char *name, const struct model_override *override,
+                struct sy_error *err);
+
+/* Loads the models of an ensemble's steps that are not served, as Triton does. 0, or a status with a sentence. */
+static int steps_load(struct repository_thread *t, const char *name, const struct source *source,
+                      struct sy_error *err) {
+    static const struct model_override none;
+    const struct ensemble *ensemble = source->models[0].ensemble;
+    struct sy_error why;
+    int status = 200;
+    for (uint32_t i = 0; i < t->outer_count; i++)
+        if (strcmp(t->outer[i], name) == 0)
+            return error_set(err, 400, "load failed for model '%s': it is an ensemble whose steps lead back to it",
+                             name);
+    if (t->outer_count == ENSEMBLE_DEPTH_MAX)
+        return error_set(err, 400, "load failed for model '%s': more ensembles within each other than may be: %d", name,
+                         ENSEMBLE_DEPTH_MAX);
+    snprintf(t->outer[t->outer_count++], MODEL_NAME_MAX, "%s", name);
+    for (uint32_t v = 0; v < ensemble->step_count && status == 200; v++) {
+        const struct known_model *k = known_find(t, ensemble->steps[v].model);
+        /* in a cluster it may be another backend's; but all processes of `serve --isolate` have the same models */
+        bool alone = !t->slots.backend || t->control.told;
+        if (k ? !k->serving.count && (k->found || alone) : alone)
+            status = load(t, ensemble->steps[v].model, &none, &why);
+        if (status != 200)
+            error_set(err, status, "load failed for model '%s': step %u: %.300s", name, ensemble->steps[v].written,
+                      why.text);
+    }
+    t->outer_count--;
+    return status == 200 ? 0 : status;
+}
+
+/* Finds a model and loads it. 200, or another status with a sentence; call source_close() in either case. */
+static int load_once(struct repository_thread *t, const char *name, const struct model_override *override,
+                     struct source *source, struct sy_error *err) {
+    int status = source_open(t, name, override, source, err);
+    bool plain = !*source->folder.path;
+    if (status == 0 && source->models[0].ensemble)
+        status = steps_load(t, name, source, err);
+    struct known_model *k = status == 404 ? known_find(t, name) : known_get(t, name);
+    if (k && status == 0 && plain && k->serving.count && !k->overridden && k->stamp == source->stamp)
+        status = 200; /* these versions serve already */
+    else if (k && status == 0)
+        status = source_load(t, k, source, err);
+    else if (!k && status != 404)
+        status = error_set(err, 503, "out of memory");
+    return status;
+}
+
+/* Loads a model. 200, or another status with a sentence: then the versions that served before go on. */
+static int load(struct repository_thread *t, const char *name, const struct model_override *override,
+                struct sy_error *err) {
+    struct source source;
+    if (!model_name_is_valid(name) || name[0] == '.') { /* such names are not listed either */
+        log_error("model not loaded", "reason=\"its name will not do\"");
+        error_set(err, 404, "its name will not do");
+        return order_poll_failed(name, 404, err);
+    }
+    int status = load_once(t, name, override, &source, err);
+    for (int try = 1; try < LOAD_TRIES && status != 200 && has_changed(&source, name) && !is_stopped(t); try++) {
+        log_info("model to be loaded again", "model=%s reason=\"its files have changed while it was being loaded\"",
+                 name);
+        source_close(&source);
+        status = load_once(t, name, override, &source, err);
+    }
+    struct known_model *k = known_find(t, name);
+    source_close(&source);
+    if (status == 200)
+        return status;
+    if (!source.count)
+        status = order_poll_failed(name, status, err);
+    log_error("model not loaded", "model=%s reason=\"%s\"", name, err->text);
+    if (k && !k->serving.count) {
+        k->state = MODEL_UNAVAILABLE;
+        k->failed = true;
+        snprintf(k->reason, sizeof(k->reason), "%s", err->text);
+        utf8_clean(k->reason, strlen(k->reason));
+        publish(t);
+    }
+    return status;
+}
+
+static void unload(struct repository_thread *t, const char *name) {
+    struct known_model *k = known_find(t, name);
+    if (!k)
+        return;
+    if (k->serving.count) {
+        known_retire(t, k);
+        free(k->draining.slots); /* if an earlier unload still drains, its end is not reported */
+        k->draining = k->serving;
+        k->draining.born = t->slots.life->births;
+        k->serving = (struct places){.count = 0};
+        k->state = MODEL_UNLOADING;
+        k->reason[0] = '\0';
+        log_info("model is being unloaded", "model=%s version=%u", k->name, k->version);
+    } else if (!k->draining.count) {
+        k->state = MODEL_UNAVAILABLE;
+        strcpy(k->reason, "unloaded");
+    }
+    k->failed = k->overridden = false;
+    publish(t);
+}
+
+/* Unloads a model and, if it is an ensemble, the models of its steps, and of theirs. */
+static void unload_dependents(struct repository_thread *t, const char *name) {
+    const struct known_model *k = known_find(t, name);
+    const struct ensemble *e = k && k->serving.count ? t->slots.list->models[k->serving.slots[0]].ensemble : NULL;
+    char models[ENSEMBLE_STEPS_MAX][MODEL_NAME_MAX]; /* the graph goes with the ensemble */
+    uint32_t count = e ? e->step_count : 0;
+    for (uint32_t v = 0; v < count; v++)
+        strcpy(models[v], e->steps[v].model);
+    unload(t, name);
+    for (uint32_t v = 0; v < count; v++)
+        unload_dependents(t, models[v]);
+}
+
+/* Frees places whose last requests have been answered. True if others are left. */
+static bool drain(struct repository_thread *t) {
+    bool changed = t->slots.stale;
+    while (model_slots_look(&t->slots)) {
+    }
+    for (uint32_t i = 0; i < t->known_count; i++) {
+        struct known_model *k = &t->known[i];
+        uint32_t freed = 0;
+        while (freed < k->draining.count && model_slot_freed(&t->slots, k->draining.slots[freed], k->draining.born))
+            freed++;
+        if (!k->draining.count || freed < k->draining.count)
+            continue;
+        log_info("model unloaded", "model=%s version=%u", k->name, k->version);
+        free(k->draining.slots);
+        k->draining = (struct places){.count = 0};
+        changed = true;
+        if (!k->serving.count && k->state == MODEL_UNLOADING) {
+            k->state = MODEL_UNAVAILABLE;
+            strcpy(k->reason, "unloaded");
+        }
+    }
+    if (changed)
+        publish(t);
+    return model_slots_moving(&t->slots);
+}
+
+/* ---- looking ---- */
+
+static const struct model_override nothing;
+
+static void found_mark(void *context, const char *name) {
+    struct repository_thread *t = context;
+    for (uint32_t i = 0; i < t->known_count && !name; i++)
+        t->known[i].found = false;
+    struct known_model *k = name ? known_get(t, name) : NULL;
+    if (k)
+        k->found = true;
+}
+
+static void look(struct repository_thread *t) {
+    t->look_ns = clock_now_ns() + t->control.look_every_ns;
+    repository_mark(&t->control.from, found_mark, t);
+    known_forget(t);
+}
+
+/* Serves the models that the repository holds now. Models that appear while others load are found the next time. */
+static void follow(struct repository_thread *t) {
+    struct sy_error err;
+    look(t);
+    for (uint32_t i = 0; i < t->known_count && !is_stopped(t); i++) {
+        struct known_model *k = &t->known[i];
+        uint64_t stamp = k->found ? repository_stamp(&t->control.from, k->name) : 0;
+        if (!k->found && (k->serving.count || k->failed)) {
+            unload(t, k->name);
+        } else if (k->found && stamp != k->tried) {
+            k->tried = stamp;
+            if (load(t, k->name, &nothing, &err) == 503) /* not a fault of the model: try again */
+                t->known[i].tried = 0; /* `k` may be stale: the list may have moved when models of steps were added */
+        }
+        drain(t);
+    }
+    known_forget(t);
+    publish(t);
+}
+
+static void load_first(struct repository_thread *t) {
+    struct sy_error err;
+    look(t);
+    publish(t);
+    if (t->control.mode == CONTROL_POLL) {
+        follow(t);
+        return;
+    }
+    bool all = t->control.name_count == 1 && strcmp(t->control.names[0], "*") == 0;
+    uint32_t count = all ? t->known_count : t->control.name_count;
+    for (uint32_t i = 0; i < count && !is_stopped(t); i++) {
+        char name[MODEL_NAME_MAX];
+        snprintf(name, sizeof(name), "%s", all ? t->known[i].name : t->control.names[i]);
+        load(t, name, &nothing, &err);
+    }
+}
+
+/* ---- orders ---- */
+
+/* Makes the server ready: the models of the start are loaded, or could not be. */
+static void begin(struct repository_thread *t) {
+    if (t->slots.backend)
+        backend_link_begin(t->slots.backend);
+    readiness_begin(t->readiness);
+    publish(t); /* wakes the frontends: clients may wait for this */
+}
+
+static void carry_out(struct repository_thread *t, struct repository_order *order) {
+    struct model_override override;
+    if (order->kind == ORDER_SETTLE && !t->settles) {
+        t->settles = order;
+        t->settles_ns = clock_now_ns() + SETTLE_NS;
+        return;
+    }
+    if (order->kind == ORDER_BEGIN) {
+        begin(t);
+        order_return(order);
+        return;
+    }
+    int status = order_read(order, &override, &order->error);
+    if (status == 0 && order->kind == ORDER_LOAD) {
+        look(t);
+        status = load(t, order->name, &override, &order->error);
+        const struct known_model *k = status == 200 ? known_find(t, order->name) : NULL;
+        for (uint32_t i = 0; k && i < k->serving.count && i < ORDER_VERSIONS_MAX; i++)
+            order->versions[order->version_count++] = t->slots.list->models[k->serving.slots[i]].version;
+    } else if (status == 0) {
+        if (override.unload_dependents)
+            unload_dependents(t, order->name);
+        else
+            unload(t, order->name);
+        status = 200;
+    }
+    model_override_free(&override);
+    order->status = (unsigned)status;
+    order_return(order);
+}
+
+static void *repository_main(void *argument) {
+    struct repository_thread *t = argument;
+    thread_begin("repository", 0, THREAD_BACKGROUND);
+    load_first(t);
+    if (!t->control.told)
+        begin(t);
+    while (!is_stopped(t)) {
+        for (struct repository_order *order = desk_take(t->desk), *next; order; order = next) {
+            next = order_next(order);
+            carry_out(t, order);
+            drain(t);
+        }
+        bool draining = drain(t);
+        if (t->settles && (!draining || clock_now_ns() >= t->settles_ns)) {
+            order_return(t->settles);
+            t->settles = NULL;
+        }
+        if (clock_now_ns() >= t->look_ns) {
+            if (t->control.mode == CONTROL_POLL) {
+                follow(t);
+            } else {
+                look(t);
+                publish(t);
+            }
+        }
+        doorbell_arm(&t->desk->bell);
+        bool busy = model_slots_look(&t->slots);
+        int64_t until_ns = model_slots_wake(&t->slots);
+        until_ns = t->look_ns < until_ns ? t->look_ns : until_ns;
+        if (t->settles)
+            until_ns = t->settles_ns < until_ns ? t->settles_ns : until_ns;
+        if (busy || desk_pending(t->desk) || is_stopped(t))
+            doorbell_cancel(&t->desk->bell);
+        else
+            doorbell_sleep(&t->desk->bell, until_ns);
+    }
+    desk_close(t->desk);
+    if (t->settles)
+        order_return(t->settles);
+    atomic_store_explicit(&t->ended, true, memory_order_release); /* with repository_thread_ended() */
+    return NULL;
+}
+
+/* ---- start and end ---- */
+
+struct repository_desk *repository_desk_create(void) {
+    struct repository_desk *desk =
+        aligned_alloc(CACHE_LINE, (sizeof(*desk) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+    if (!desk)
+        return NULL;
+    memset(desk, 0, sizeof(*desk));
+    doorbell_init(&desk->bell, false, false);
+    return desk;
+}
+
+int repository_thread_start(struct repository_thread **thread, const struct repository_thread_config *config,
+                            struct sy_error *err) {
+    struct repository_thread *t = calloc(1, sizeof(*t));
+    if (!t)
+        return error_set(err, -ENOMEM, "no memory for the repository's thread");
+    t->control = *config->control;
+    t->desk = config->desk;
+    t->readiness = config->readiness;
+    for (uint32_t type = 0; type < ACCELERATOR_TYPES_MAX; type++)
+        t->control.how[type].stop = &t->stop;
+    t->slots = (struct model_slots){.control = &t->control,
+                                    .list = config->list,
+                                    .executors = config->executors,
+                                    .scheduling = config->scheduling,
+                                    .backend = config->backend};
+    int rc = model_slots_init(&t->slots);
+    if (rc < 0) {
+        error_set(err, rc, "no memory for the places of %u models", config->list->count);
+        goto err_free;
+    }
+    rc = -pthread_create(&t->thread, NULL, repository_main, t);
+    if (rc < 0) {
+        error_set(err, rc, "cannot start the repository's thread: %s", strerror(-rc));
+        goto err_free;
+    }
+    *thread = t;
+    return 0;
+
+err_free:
+    repository_thread_free(t);
+    return rc;
+}
+
+void repository_thread_quit(struct repository_thread *t) {
+    if (!t)
+        return;
+    atomic_store_explicit(&t->stop, true, memory_order_relaxed); /* a lone flag; ringing the bell orders it */
+    doorbell_ring(&t->desk->bell);
+}
+
+bool repository_thread_ended(const struct repository_thread *t) {
+    return !t || atomic_load_explicit(&t->ended, memory_order_acquire);
+}
+
+void repository_thread_stop(struct repository_thread *t) {
+    if (!t)
+        return;
+    repository_thread_quit(t);
+    pthread_join(t->thread, NULL);
+}
+
+void repository_thread_free(struct repository_thread *t) {
+    if (!t)
+        return;
+    model_slots_free(&t->slots);
+    for (uint32_t i = 0; i < t->known_count; i++) {
+        free(t->known[i].serving.slots);
+        free(t->known[i].draining.slots);
+    }
+    free(t->known);
+    free(t);
+}

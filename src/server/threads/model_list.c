@@ -1,0 +1,90 @@
+/* model_list.c - publishes lists of models, and waits until frontends use them. */
+#include "server/threads/model_list.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+void model_list_init(struct model_list *list, const struct server_config *config, const struct frontends *frontends) {
+    list->models = config->models;
+    list->count = config->model_count;
+    list->frontends = frontends;
+    doorbell_init(&list->bell, false, false);
+    pthread_mutex_init(&list->lock, NULL);
+}
+
+int model_list_begin(struct model_list *list, const struct server_config *config) {
+    struct model_index *models = calloc(1, sizeof(*models));
+    uint32_t *listed = calloc(list->count + 1, sizeof(*listed)), count = 0;
+
+    for (uint32_t i = 0; listed && i < list->count && !server_has_places(config); i++)
+        if (!served_model_is_prefix(&list->models[i]))
+            listed[count++] = i;
+    int rc = models && listed ? model_index_init_listed(models, list->models, listed, count, NULL, 0) : -ENOMEM;
+    free(listed);
+    if (rc < 0) {
+        if (models)
+            model_index_destroy(models);
+        free(models);
+        return -ENOMEM;
+    }
+    models->partial = server_role(config) == LINK_FRONTEND;
+    atomic_init(&list->now.now, models);
+    return 0;
+}
+
+void model_list_free(struct model_list *list) {
+    struct model_index *models = (struct model_index *)atomic_load_explicit(&list->now.now, memory_order_relaxed);
+
+    if (models)
+        model_index_destroy(models);
+    free(models);
+    pthread_mutex_destroy(&list->lock);
+}
+
+static bool is_seen(const struct frontend *frontend, const struct model_index *models) {
+    return frontend_models(frontend) == models || frontend_ended(frontend);
+}
+
+/* Waits until every frontend uses this list. A frontend reads the list once a turn, and turns are short. */
+static void frontends_await(struct model_list *list, const struct model_index *models) {
+    frontends_wake(list->frontends);
+    for (uint32_t f = 0; f < list->frontends->count; f++)
+        while (!is_seen(list->frontends->list[f], models)) {
+            doorbell_arm(&list->bell);
+            if (is_seen(list->frontends->list[f], models))
+                doorbell_cancel(&list->bell);
+            else
+                doorbell_sleep(&list->bell, TIME_NEVER);
+        }
+}
+
+static int name_compare(const void *a, const void *b, void *context) {
+    const struct served_model *models = context, *x = &models[*(const uint32_t *)a], *y = &models[*(const uint32_t *)b];
+    int order = strcmp(x->name, y->name);
+    return order ? order : (x->version > y->version) - (x->version < y->version);
+}
+
+int model_list_publish(struct model_list *list, uint32_t *listed, uint32_t count, const struct model_absent *absent,
+                       uint32_t absent_count, bool partial) {
+    struct model_index *models = malloc(sizeof(*models));
+    if (!models)
+        return -ENOMEM;
+    qsort_r(listed, count, sizeof(*listed), name_compare, list->models);
+    if (model_index_init_listed(models, list->models, listed, count, absent, absent_count) < 0) {
+        model_index_destroy(models);
+        free(models);
+        return -ENOMEM;
+    }
+    models->partial = partial;
+    pthread_mutex_lock(&list->lock); /* metrics no longer read the old list */
+    struct model_index *old = (struct model_index *)atomic_load_explicit(&list->now.now, memory_order_relaxed);
+    atomic_store_explicit(&list->now.now, models,
+                          memory_order_release); /* with models_look() in front/net/frontend.c */
+    pthread_mutex_unlock(&list->lock);
+    frontends_await(list, models);
+    atomic_fetch_add_explicit(&list->published, 1, memory_order_release);
+    model_index_destroy(old);
+    free(old);
+    return 0;
+}

@@ -1,0 +1,45 @@
+/* test_accelerators.c - what --accelerators takes and refuses. */
+#include <string.h>
+
+#include "server/models/accelerators.h"
+#include "unit/cmocka_all.h"
+
+static void test_good(void **state) {
+    (void)state;
+    struct accelerator_group g[4];
+    struct sy_error err;
+    assert_int_equal(accelerators_parse("cpu", g, 4, &err), 1);
+    assert_int_equal(g[0].kind, ACCELERATOR_CPU);
+    assert_int_equal(g[0].count, 1);
+    assert_string_equal(g[0].type, "cpu");
+    assert_int_equal(accelerators_parse("cuda:2,cpu:3,emulated:8:gtx1080ti,emulated", g, 4, &err), 4);
+    assert_int_equal(g[0].kind, ACCELERATOR_CUDA);
+    assert_int_equal(g[0].count, 2);
+    assert_int_equal(g[1].count, 3);
+    assert_int_equal(g[2].count, 8);
+    assert_string_equal(g[2].type, "gtx1080ti");
+    assert_string_equal(g[3].type, "emulated");
+}
+
+static void test_bad(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *says;
+    } rows[] = {
+        {"", "KIND"},           {"tpu:1", "tpu"},        {"cpu:0", "'0'"},         {"cpu:x", "'x'"},
+        {"cpu:-1", "-1"},       {"cpu:1,", "KIND"},      {"cpu:1,cpu:2", "twice"}, {"cpu:2000", "2000"},
+        {"cpu:1:fast", "only"}, {"emulated:1:", "only"}, {"cpu:1x", "1x"},         {"cpu,cuda,emulated", "more than 2"},
+    };
+    for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct accelerator_group g[2];
+        struct sy_error err = {.text = ""};
+        assert_true(accelerators_parse(rows[i].text, g, 2, &err) < 0);
+        if (!strstr(err.text, rows[i].says))
+            fail_msg("'%s' gave \"%s\"", rows[i].text, err.text);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_good), cmocka_unit_test(test_bad)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
