@@ -18,28 +18,6 @@
 /* Divisor: the reply margin takes at most this part of a request's time, as in front/request/port.c. */
 #define MARGIN_PART 4
 
-/* ---- requests ---- */
-
-/* Reads the threads' rings. Requests from before a ring's oldest request are missing, so the recording begins there. */
-static int requests_read(const struct scheduling *s, struct recording *r, uint64_t requests_most) {
-    uint32_t threads = s->wiring->model_threads;
-    r->requests = malloc(requests_most * sizeof(*r->requests)); /* untouched pages cost nothing */
-    if (!r->requests)
-        return -ENOMEM;
-    for (uint32_t t = 0; t < threads; t++) {
-        const struct recorder *recorder = &scheduling_rings(s, t)->recorder;
-        uint64_t most = requests_most / threads;
-        struct recorded_request *into = &r->requests[r->request_count];
-        uint64_t count = recorder_read(recorder, r->end_ns, into, most);
-        bool whole = recorder_overwritten(recorder) == 0 && count < most;
-        if (count && !whole && into[0].arrival_ns > r->start_ns)
-            r->start_ns = into[0].arrival_ns;
-        r->overwritten += recorder_overwritten(recorder);
-        r->request_count += count;
-    }
-    return 0;
-}
-
 /* ---- models ---- */
 
 /* The latency of each batch size: the mean of its runs, gathering included; for a size with few runs, the profile,
@@ -163,28 +141,11 @@ static int models_read(struct server_recordings *of, struct recording *r) {
     return rc;
 }
 
-/* ---- margins ---- */
-
-/* Computes one margin of each kind for all models, as in a scenario: at most the margin that the scheduler allows for
- * the shortest SLO. */
-static void margins_read(const struct scheduling *s, const struct frontends *fs, struct recording *r) {
-    int64_t slo_ns = INT64_MAX;
-    for (uint32_t m = 0; m < r->model_count; m++)
-        slo_ns = r->models[m].slo_ns < slo_ns ? r->models[m].slo_ns : slo_ns;
-    for (uint32_t t = 0; t < s->wiring->model_threads; t++) {
-        int64_t ctrl_ns = rings_ctrl_ns(scheduling_rings(s, t), slo_ns);
-        r->ctrl_ns = ctrl_ns > r->ctrl_ns ? ctrl_ns : r->ctrl_ns;
-    }
-    for (uint32_t f = 0; f < fs->count; f++) {
-        int64_t reply_ns = margin_ns(port_reply_margin(fs->ports[f]));
-        r->reply_margin_ns = reply_ns > r->reply_margin_ns ? reply_ns : r->reply_margin_ns;
-    }
-    if (r->reply_margin_ns > slo_ns / MARGIN_PART)
-        r->reply_margin_ns = slo_ns / MARGIN_PART;
-}
-
 int server_recording_read(struct server_recordings *of, int64_t from_ns, uint64_t requests_most, struct recording *r) {
     const struct scheduling *s = of->scheduling;
+    const struct frontends *fs = of->models->frontends;
+    uint32_t threads = s->wiring->model_threads;
+    int64_t slo_ns = INT64_MAX;
     *r = (struct recording){
         .policy = s->config->policy,
         .options = s->config->policy_options,
@@ -199,10 +160,38 @@ int server_recording_read(struct server_recordings *of, int64_t from_ns, uint64_
     for (uint32_t i = 0; i < r->served; i++)
         r->model_of[i] = UINT32_MAX;
     int rc = s->link ? cluster_read(of, r) : models_read(of, r);
-    rc = rc ? rc : requests_read(s, r, requests_most);
-    if (!rc)
-        margins_read(s, of->models->frontends, r);
-    return rc;
+    if (rc)
+        return rc;
+    /* requests from before a ring's oldest request are missing, so the recording begins there */
+    r->requests = malloc(requests_most * sizeof(*r->requests)); /* untouched pages cost nothing */
+    if (!r->requests)
+        return -ENOMEM;
+    for (uint32_t t = 0; t < threads; t++) {
+        const struct recorder *recorder = &scheduling_rings(s, t)->recorder;
+        uint64_t most = requests_most / threads;
+        struct recorded_request *into = &r->requests[r->request_count];
+        uint64_t count = recorder_read(recorder, r->end_ns, into, most);
+        bool whole = recorder_overwritten(recorder) == 0 && count < most;
+        if (count && !whole && into[0].arrival_ns > r->start_ns)
+            r->start_ns = into[0].arrival_ns;
+        r->overwritten += recorder_overwritten(recorder);
+        r->request_count += count;
+    }
+    /* one margin of each kind for all models, as in a scenario: at most what the scheduler allows for the shortest
+     * SLO */
+    for (uint32_t m = 0; m < r->model_count; m++)
+        slo_ns = r->models[m].slo_ns < slo_ns ? r->models[m].slo_ns : slo_ns;
+    for (uint32_t t = 0; t < threads; t++) {
+        int64_t ctrl_ns = rings_ctrl_ns(scheduling_rings(s, t), slo_ns);
+        r->ctrl_ns = ctrl_ns > r->ctrl_ns ? ctrl_ns : r->ctrl_ns;
+    }
+    for (uint32_t f = 0; f < fs->count; f++) {
+        int64_t reply_ns = margin_ns(port_reply_margin(fs->ports[f]));
+        r->reply_margin_ns = reply_ns > r->reply_margin_ns ? reply_ns : r->reply_margin_ns;
+    }
+    if (r->reply_margin_ns > slo_ns / MARGIN_PART)
+        r->reply_margin_ns = slo_ns / MARGIN_PART;
+    return 0;
 }
 
 /* ---- the document, in pieces ---- */

@@ -78,18 +78,6 @@ static struct profile_options group_add(struct deployment *d, const struct accel
     return group_profiling(group, options);
 }
 
-/* Profiles the models that run on accelerators of a type. */
-static int profile_type(struct deployment *d, uint32_t type, struct profile_options *how, struct sy_error *err) {
-    bool terminal = isatty(STDERR_FILENO);
-
-    how->progress = progress_show;
-    how->context = &terminal;
-    int found =
-        profile_prepare_all(d->models, d->model_count, type, how, (struct profile **)d->accelerators[type].profiles);
-    progress_end(&terminal);
-    return found < 0 ? error_set(err, found, "profiling was stopped") : 0;
-}
-
 static void model_log(const struct deployment *d, uint32_t model) {
     const struct served_model *m = &d->models[model];
     uint32_t type = 0;
@@ -311,9 +299,15 @@ int deployment_from_repositories(struct deployment *d, const struct repositories
     for (uint32_t i = 0; i < d->model_count; i++)
         if (served_model_state(&d->models[i]) == MODEL_LOADING && !d->models[i].ensemble)
             instances_place(&d->models[i], d->accelerators, d->type_count);
-    for (uint32_t i = 0; i < options->group_count; i++)
-        if ((rc = profile_type(d, i, &how[i], err)) < 0)
-            return rc;
+    for (uint32_t i = 0; i < options->group_count; i++) {
+        bool terminal = isatty(STDERR_FILENO);
+        how[i].progress = progress_show;
+        how[i].context = &terminal;
+        rc = profile_prepare_all(d->models, d->model_count, i, &how[i], (struct profile **)d->accelerators[i].profiles);
+        progress_end(&terminal);
+        if (rc < 0)
+            return error_set(err, rc, "profiling was stopped");
+    }
     if (sharing && (rc = sharing_apply(d, &how[0], err)) < 0)
         return rc;
     if (settle(d, options, false) + settle(d, options, true) == 0)

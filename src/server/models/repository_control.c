@@ -447,23 +447,6 @@ static void follow(struct repository_thread *t) {
     publish(t);
 }
 
-static void load_first(struct repository_thread *t) {
-    struct sy_error err;
-    look(t);
-    publish(t);
-    if (t->control.mode == CONTROL_POLL) {
-        follow(t);
-        return;
-    }
-    bool all = t->control.name_count == 1 && strcmp(t->control.names[0], "*") == 0;
-    uint32_t count = all ? t->known_count : t->control.name_count;
-    for (uint32_t i = 0; i < count && !is_stopped(t); i++) {
-        char name[MODEL_NAME_MAX];
-        snprintf(name, sizeof(name), "%s", all ? t->known[i].name : t->control.names[i]);
-        load(t, name, &nothing, &err);
-    }
-}
-
 /* ---- orders ---- */
 
 /* Makes the server ready: the models of the start are loaded, or could not be. */
@@ -508,7 +491,18 @@ static void carry_out(struct repository_thread *t, struct repository_order *orde
 static void *repository_main(void *argument) {
     struct repository_thread *t = argument;
     thread_begin("repository", 0, THREAD_BACKGROUND);
-    load_first(t);
+    look(t);
+    publish(t);
+    bool all = t->control.name_count == 1 && strcmp(t->control.names[0], "*") == 0;
+    uint32_t count = all ? t->known_count : t->control.name_count;
+    if (t->control.mode == CONTROL_POLL)
+        follow(t);
+    for (uint32_t i = 0; t->control.mode == CONTROL_EXPLICIT && i < count && !is_stopped(t); i++) {
+        struct sy_error err;
+        char name[MODEL_NAME_MAX];
+        snprintf(name, sizeof(name), "%s", all ? t->known[i].name : t->control.names[i]);
+        load(t, name, &nothing, &err);
+    }
     if (!t->control.told)
         begin(t);
     while (!is_stopped(t)) {

@@ -25,18 +25,6 @@
 #define DRAIN_OPEN_NS   (100 * NS_PER_MS)
 #define ENDING_WATCH_NS (20 * NS_PER_MS)
 
-/* A model whose prefix no executor could load cannot be served either. */
-static void suffixes_check(struct server *s) {
-    for (uint32_t i = 0; i < s->config.model_count; i++) {
-        struct served_model *model = &s->config.models[i];
-        if (!served_model_is_suffix(model) || served_model_state(model) != MODEL_READY ||
-            served_model_state(&s->config.models[model->host]) == MODEL_READY)
-            continue;
-        served_model_refuse(model, "the layers that it shares: %s", s->config.models[model->host].reason);
-        log_error("model set aside", "model=%s reason=\"%s\"", model->name, model->reason);
-    }
-}
-
 /* Tells the frontends where to read what belongs to other parts, and starts them. */
 static int start_frontends(struct server *s, struct sy_error *err) {
     struct frontend_config *f = &s->frontends.config;
@@ -200,7 +188,15 @@ int server_start(struct server **server, const struct server_config *config, str
     if ((rc = wiring_init(&s->wiring, config->busy_poll, err)) < 0 ||
         (server_runs(config) && (rc = executors_start(&s->executors, config, err)) < 0))
         goto err_end;
-    suffixes_check(s);
+    /* a model whose prefix no executor could load cannot be served either */
+    for (uint32_t i = 0; i < config->model_count; i++) {
+        struct served_model *model = &config->models[i], *host = &config->models[model->host];
+        if (!served_model_is_suffix(model) || served_model_state(model) != MODEL_READY ||
+            served_model_state(host) == MODEL_READY)
+            continue;
+        served_model_refuse(model, "the layers that it shares: %s", host->reason);
+        log_error("model set aside", "model=%s reason=\"%s\"", model->name, model->reason);
+    }
     if (executors_cores_beside(&config->executor_cores, &others))
         thread_pin(&others); /* threads started from now on inherit it */
     calibrate(&s->calibration);

@@ -46,19 +46,6 @@ static bool is_seen(const struct frontend *frontend, const struct model_index *m
     return frontend_models(frontend) == models || frontend_ended(frontend);
 }
 
-/* Waits until every frontend uses this list. A frontend reads the list once a turn, and turns are short. */
-static void frontends_await(struct model_list *list, const struct model_index *models) {
-    frontends_wake(list->frontends);
-    for (uint32_t f = 0; f < list->frontends->count; f++)
-        while (!is_seen(list->frontends->list[f], models)) {
-            doorbell_arm(&list->bell);
-            if (is_seen(list->frontends->list[f], models))
-                doorbell_cancel(&list->bell);
-            else
-                doorbell_sleep(&list->bell, TIME_NEVER);
-        }
-}
-
 static int name_compare(const void *a, const void *b, void *context) {
     const struct served_model *models = context, *x = &models[*(const uint32_t *)a], *y = &models[*(const uint32_t *)b];
     int order = strcmp(x->name, y->name);
@@ -82,7 +69,15 @@ int model_list_publish(struct model_list *list, uint32_t *listed, uint32_t count
     atomic_store_explicit(&list->now.now, models,
                           memory_order_release); /* with models_look() in front/net/frontend.c */
     pthread_mutex_unlock(&list->lock);
-    frontends_await(list, models);
+    frontends_wake(list->frontends); /* they read the list once a turn, and turns are short */
+    for (uint32_t f = 0; f < list->frontends->count; f++)
+        while (!is_seen(list->frontends->list[f], models)) {
+            doorbell_arm(&list->bell);
+            if (is_seen(list->frontends->list[f], models))
+                doorbell_cancel(&list->bell);
+            else
+                doorbell_sleep(&list->bell, TIME_NEVER);
+        }
     atomic_fetch_add_explicit(&list->published, 1, memory_order_release);
     model_index_destroy(old);
     free(old);
