@@ -56,7 +56,7 @@ static void scheduler_begin(bool several) {
         .types = ACCELERATOR_TYPES_MAX,
         .batch_max = 8,
         .port_requests = REQUESTS,
-        .thread_of_model = zeros,
+        .thread_of_variant = zeros,
         .thread_of_served = zeros,
         .executor_of = zeros,
         .part_of_accelerator = types,

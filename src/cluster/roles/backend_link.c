@@ -79,7 +79,7 @@ void backend_tell_not_run(struct backend_link *l, const struct batch_plan *plan,
     tell_freed(l, &(struct freed_message){
                       .news = NEWS_ENDED, .unlike = true, .accelerator = plan->accelerator, .ended_ns = now_ns});
     tell_ran(l, &(struct ran_message){.news = NEWS_ENDED,
-                                      .model = plan->model,
+                                      .variant = plan->variant,
                                       .generation = plan->generation,
                                       .type = 0,
                                       .items = 1,

@@ -274,7 +274,7 @@ static int take_freed(struct scheduler_link *l, struct member *m, const struct f
 static int take_ran(struct scheduler_link *l, struct member *m, const struct ran_message *as_sent,
                     struct sy_error *err) {
     struct ran_message ran = *as_sent;
-    if (!m->told || ran.accelerator >= m->accelerator_count || ran.model >= l->wiring->models || ran.items < 1 ||
+    if (!m->told || ran.accelerator >= m->accelerator_count || ran.variant.n >= l->wiring->models || ran.items < 1 ||
         ran.items > PROFILE_BATCH_MAX || ran.run_ns < 0 || ran.news != NEWS_ENDED)
         return error_set(err, -EPROTO, "a run whose numbers will not do");
     ran.accelerator = m->accelerators[ran.accelerator];

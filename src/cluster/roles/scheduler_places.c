@@ -336,8 +336,10 @@ static bool place_begin(struct scheduler_link *l, uint32_t known_index, uint32_t
     const struct served_model *model = known->model;
     struct wiring *w = l->wiring;
     uint32_t count = model->signature.variable_shapes ? VARIANTS_MAX : 1, before = place_before(l, known_index);
-    uint32_t first = model_life_room(l->life) ? variants_take(l->variant_taken, w->models, count) : VARIANTS_NONE;
-    if (first == VARIANTS_NONE)
+    struct variant_id first = {VARIANTS_NONE};
+    if (model_life_room(l->life))
+        first = variants_take(l->variant_taken, w->models, count);
+    if (first.n == VARIANTS_NONE)
         return false;
     uint32_t p = model_life_put(l->life, key_of(known_index));
     struct served_place *place = &l->places[p];
@@ -362,7 +364,7 @@ static bool place_begin(struct scheduler_link *l, uint32_t known_index, uint32_t
             place->model.batch_max = profile->batch_max;
     }
     for (uint32_t v = 0; v < count; v++)
-        w->thread_of_model[first + v] = w->thread_of_served[p];
+        w->thread_of_variant[first.n + v] = w->thread_of_served[p];
     model_life_prepared(l->life, p, LIFE_ALL, 0);
     return true;
 }
@@ -438,7 +440,7 @@ static void orders_carry_out(struct scheduler_link *l, int64_t now_ns) {
         case LIFE_FREED:
             if (!l->config.central_thread)
                 model_thread_forget(l->config.model_threads[l->wiring->thread_of_served[order.place]], order.place);
-            memset(l->variant_taken + model->first_variant, false, model->variant_count);
+            memset(l->variant_taken + model->first_variant.n, false, model->variant_count);
             l->changed = true;
             break;
         }

@@ -47,7 +47,7 @@ static void freed_tell(struct scheduler_link *l, const struct freed_message *fre
 
 /* Tells a model thread. */
 static void measured_tell(struct scheduler_link *l, const struct ran_message *ran) {
-    struct ring *ring = &l->wiring->ran[l->wiring->thread_of_model[ran->model]];
+    struct ring *ring = &l->wiring->ran[wiring_thread_of(l->wiring, ran->variant)];
     struct ran_message *message = ring_reserve(ring);
     if (!message)
         return; /* the thread is far behind; it can do without the measurement */
@@ -182,7 +182,7 @@ void plan_measured(struct scheduler_link *l, const struct ran_message *ran) {
         if (p->tag == ran->tag)
             break;
     }
-    if (!p || p->tag != ran->tag || p->measured || p->plan.model != ran->model)
+    if (!p || p->tag != ran->tag || p->measured || p->plan.variant.n != ran->variant.n)
         return; /* the plan was another scheduler's, or is no longer kept */
     p->ran = *ran;
     p->ran.type = p->class;

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/data/numbers.h"
 #include "core/util/container.h"
 #include "core/util/time.h"
 
@@ -223,7 +224,7 @@ struct rank_answer {
  * longest message, rank_message_bytes(). */
 struct rank_message {
     enum rank_message_kind kind;
-    uint32_t model;
+    struct variant_id variant;
     uint32_t types; /* entries of candidates[], one for each type of accelerators; 0 except in ANSWER and JOIN */
     union {
         struct rank_answer answer; /* ANSWER */
@@ -272,7 +273,7 @@ enum grant_message_kind {
 
 struct grant_message {
     enum grant_message_kind kind;
-    uint32_t model;
+    struct variant_id variant;
     uint32_t accelerator, type;
     uint32_t supply;    /* ACCELERATOR: level of supply at which the accelerator was granted */
     bool leftovers;     /* ACCELERATOR: whether leftovers may run: no batch wants the accelerator now */
@@ -295,7 +296,7 @@ struct grant_message {
  * follow the struct. */
 struct batch_plan {
     uint32_t accelerator;
-    uint32_t model;        /* index of a variant of a served model, in the model thread */
+    struct variant_id variant;
     uint32_t generation;   /* generation of the variant: a later one may be given to another shape or model */
     uint32_t served_model; /* number of the served model whose loaded copy runs the batch */
     uint32_t request_count;
@@ -326,7 +327,8 @@ enum accelerator_news {
 
 struct ran_message {
     enum accelerator_news news; /* LEAVES and JOINS: only to the central thread, about `accelerator` */
-    uint32_t model, generation, type, items, accelerator;
+    struct variant_id variant;
+    uint32_t generation, type, items, accelerator;
     uint32_t late;  /* requests that were late when the batch ended; all, if it was too late to run the batch */
     uint64_t tag;   /* tag of the plan */
     int64_t run_ns; /* measured run time, without gathering and scattering; 0: the batch was not run, or not as one */
@@ -339,7 +341,7 @@ struct ran_message {
 static inline struct ran_message batch_plan_ran(const struct batch_plan *plan) {
     return (struct ran_message){
         .news = NEWS_ENDED,
-        .model = plan->model,
+        .variant = plan->variant,
         .generation = plan->generation,
         .items = plan->items,
         .accelerator = plan->accelerator,
@@ -368,8 +370,11 @@ enum model_move_kind {
 
 struct model_move {
     enum model_move_kind kind;
-    uint32_t model; /* MOVES: number of the variant in the rank core; else number of the served model */
-    uint32_t part;  /* MOVES, COMES: sub-cluster that the model is to belong to */
+    union {
+        struct variant_id variant; /* MOVES */
+        uint32_t served_model;     /* COMES, GOES */
+    };
+    uint32_t part; /* MOVES, COMES: sub-cluster that the model is to belong to */
 };
 
 /* ---- who started the threads -> executor ---- */

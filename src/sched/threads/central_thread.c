@@ -65,7 +65,7 @@ static void batch_refuse(struct central_thread *t, const struct central_action *
 static void action_do(struct central_thread *t, int64_t now, const struct central_action *action) {
     struct sealed_batch batch = {
         .model = action->model,
-        .plan_model = t->rings.models[action->model].first_variant,
+        .variant = t->rings.models[action->model].first_variant,
         .accelerator = action->accelerator,
         .first = action->first,
         .requests = action->requests,
@@ -133,7 +133,7 @@ static void take_ran(void *thread, int64_t now, const struct ran_message *ran) {
         take_news(t, now, ran);
         return;
     }
-    uint32_t model = t->model_of_variant[ran->model];
+    uint32_t model = t->model_of_variant[ran->variant.n];
     struct central_ended ended = {
         .kind = CENTRAL_RUN,
         .accelerator = ran->accelerator,
@@ -174,7 +174,7 @@ static struct central_model told_of(const struct thread_model *from, uint32_t ty
 static void set_parts(struct central_thread *t, uint32_t m, uint8_t part) {
     const struct thread_model *model = &t->rings.models[m];
     for (uint32_t v = 0; v < model->variant_count; v++) /* release: with wiring_part() */
-        atomic_store_explicit(&t->rings.wiring->parts[model->first_variant + v], part, memory_order_release);
+        atomic_store_explicit(&t->rings.wiring->parts[model->first_variant.n + v], part, memory_order_release);
     wiring_places_ring(t->rings.wiring);
 }
 
@@ -183,7 +183,7 @@ static void model_comes(struct central_thread *t, int64_t now, uint32_t m) {
 
     rings_model_set(&t->rings, m, &t->prepared[m]);
     for (uint32_t v = 0; v < t->prepared[m].variant_count; v++)
-        t->model_of_variant[t->prepared[m].first_variant + v] = m;
+        t->model_of_variant[t->prepared[m].first_variant.n + v] = m;
     uint32_t heir_of = t->prepared[m].heir_of;
     central_model_comes(&t->core, now, m, &told, heir_of ? t->rings.model_of_served[heir_of - 1] : CENTRAL_NONE);
     set_parts(t, m, 0);
@@ -196,9 +196,9 @@ static bool poll_moves(struct central_thread *t, int64_t now) {
 
     for (; (move = ring_peek(ring)); ring_pop(ring)) {
         if (move->kind == MODEL_COMES)
-            model_comes(t, now, t->rings.model_of_served[move->model]);
+            model_comes(t, now, t->rings.model_of_served[move->served_model]);
         else if (move->kind == MODEL_GOES)
-            t->going[t->going_count++] = t->rings.model_of_served[move->model];
+            t->going[t->going_count++] = t->rings.model_of_served[move->served_model];
         any = true; /* there is one part: nothing moves */
     }
     if (any)
@@ -328,7 +328,7 @@ static int core_make(struct central_thread *t, const struct central_thread_confi
         const struct thread_model *model = &t->rings.models[m];
         struct central_model told = told_of(model, config->types);
         for (uint32_t v = 0; v < model->variant_count; v++)
-            t->model_of_variant[model->first_variant + v] = m;
+            t->model_of_variant[model->first_variant.n + v] = m;
         if (model->variant_count > 0) /* else it was set aside, or is a place for one that comes */
             central_model_comes(&t->core, now, m, &told, CENTRAL_NONE);
     }

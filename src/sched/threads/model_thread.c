@@ -34,7 +34,7 @@ static void variant_step(struct model_thread *t, struct variant *v, int64_t now,
 
     model_core_step(v->core, now, event, out);
     if (__builtin_expect(t->log != NULL, 0))
-        decision_model_step(t->log, v->rank_index, t->types, now, event, out, &t->rings.pool);
+        decision_model_step(t->log, v->id, t->types, now, event, out, &t->rings.pool);
     rings_refuse_list(&t->rings, out->refused);
     if (out->rates_changed) {
         t->rates[v - t->variants] = out->rates;
@@ -200,7 +200,7 @@ static uint32_t take_group(struct model_thread *t, int64_t now, struct ring *rin
         }
         for (uint32_t i = 0; i < known; i++) {
             model_core_prefetch(soon[i]->core);
-            candidate_board_prefetch(&t->rings.wiring->candidates, soon[i]->rank_index);
+            candidate_board_prefetch(&t->rings.wiring->candidates, soon[i]->id);
         }
         for (uint32_t i = 0; i < known; i++)
             model_core_prefetch_arrival(soon[i]->core);
@@ -293,7 +293,7 @@ static void send_plan(struct model_thread *t, const struct variant *v, int64_t n
     const struct model_output *out = &t->out;
     struct sealed_batch batch = {
         .model = v->model,
-        .plan_model = v->rank_index,
+        .variant = v->id,
         .generation = v->generation,
         .accelerator = accelerator,
         .first = out->batch,
@@ -324,7 +324,7 @@ static void take_times(struct model_thread *t) {
 }
 
 static void take_grant(struct model_thread *t, int64_t now, const struct grant_message *grant) {
-    struct variant *v = &t->variants[t->variant_of_rank_index[grant->model]];
+    struct variant *v = thread_variant_at(t, grant->variant);
 
     if (grant->kind == GRANT_LEFT) {
         thread_variant_left(t, v);
@@ -354,7 +354,7 @@ static void prefetch_grants(struct model_thread *t, struct ring *ring) {
 
     for (uint32_t i = 0; i < count; i++) {
         const struct grant_message *message = ring_peek_ahead(ring, i);
-        soon[left] = &t->variants[t->variant_of_rank_index[message->model]];
+        soon[left] = thread_variant_at(t, message->variant);
         left += message->kind == GRANT_ACCELERATOR;
         if (message->kind == GRANT_PARAMETERS && soon[left]->core)
             model_core_prefetch_parameters(soon[left]->core);
@@ -398,7 +398,7 @@ static bool poll_grants(struct model_thread *t, int64_t now) {
 
 static void take_ran(void *thread, int64_t now, const struct ran_message *ran) {
     struct model_thread *t = thread;
-    struct variant *v = &t->variants[t->variant_of_rank_index[ran->model]];
+    struct variant *v = thread_variant_at(t, ran->variant);
 
     rings_ran(&t->rings, v->model, ran);
     if (ran->late == 0 && (ran->run_ns == 0 || !t->learn)) /* the core would learn nothing from it */
@@ -420,7 +420,7 @@ static void prefetch_ran(void *thread, struct ring *ring) {
 
     for (uint32_t i = 0; i < count; i++) {
         const struct ran_message *ran = ring_peek_ahead(ring, i);
-        soon[i] = &t->variants[t->variant_of_rank_index[ran->model]];
+        soon[i] = thread_variant_at(t, ran->variant);
         __builtin_prefetch(soon[i]);
     }
     for (uint32_t i = 0; i < count; i++)

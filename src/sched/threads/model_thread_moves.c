@@ -15,7 +15,7 @@ static void set_moving(struct model_thread *t, struct variant *v, enum moving mo
 static void set_part(struct model_thread *t, struct variant *v) {
     v->part = v->part_next;
     /* release: with wiring_part(); who sees PART_NOBODY may free the core */
-    atomic_store_explicit(&t->rings.wiring->parts[v->rank_index], (uint8_t)v->part, memory_order_release);
+    atomic_store_explicit(&t->rings.wiring->parts[v->id.n], (uint8_t)v->part, memory_order_release);
 }
 
 static void variant_move(struct model_thread *t, struct variant *v, uint32_t part) {
@@ -62,8 +62,7 @@ static void model_comes(struct model_thread *t, uint32_t served_model, uint32_t 
     thread_levels_set(&t->levels[m], model->queue);
     for (uint32_t type = 0; type < t->types; type++)
         none[type] = candidate_none();
-    t->ranges[m] =
-        (struct variant_range){&t->variants[t->variant_of_rank_index[model->first_variant]], model->variant_count};
+    t->ranges[m] = (struct variant_range){thread_variant_at(t, model->first_variant), model->variant_count};
     for (uint32_t i = 0; i < model->variant_count; i++) {
         struct variant *v = t->ranges[m].first + i;
         CHECK(!v->core);
@@ -77,7 +76,7 @@ static void model_comes(struct model_thread *t, uint32_t served_model, uint32_t 
         v->rates_known = false;
         thread_note_load(t, v, NULL);
         v->part_next = part;
-        candidate_board_write(&t->rings.wiring->candidates, v->rank_index, none, 0);
+        candidate_board_write(&t->rings.wiring->candidates, v->id, none, 0);
         t->active++;
         set_part(t, v);
         set_moving(t, v, TO_JOIN);
@@ -97,14 +96,14 @@ void thread_take_move(struct model_thread *t, const struct model_move *move) {
     switch (move->kind) {
     case MODEL_MOVES:
         CHECK_LT(move->part, t->rings.wiring->rank_threads);
-        variant_move(t, &t->variants[t->variant_of_rank_index[move->model]], move->part);
+        variant_move(t, thread_variant_at(t, move->variant), move->part);
         break;
     case MODEL_COMES:
         CHECK_LT(move->part, t->rings.wiring->rank_threads);
-        model_comes(t, move->model, move->part);
+        model_comes(t, move->served_model, move->part);
         break;
     case MODEL_GOES:
-        model_goes(t, move->model);
+        model_goes(t, move->served_model);
         break;
     }
 }
@@ -115,7 +114,7 @@ static void say_join(struct model_thread *t, struct variant *v) {
     struct rank_message *message = thread_say(t, v, RANK_JOIN);
 
     message->types = t->types;
-    CHECK(candidate_board_read(&t->rings.wiring->candidates, v->rank_index, message->candidates, &message->origin_ns));
+    CHECK(candidate_board_read(&t->rings.wiring->candidates, v->id, message->candidates, &message->origin_ns));
     v->moving = SETTLED;
     if (v->rates_known)
         thread_note_rates(t, v);

@@ -27,9 +27,9 @@ enum moving {
 struct variant {
     _Alignas(CACHE_LINE) struct model_core *core;
     uint64_t shape_key;
-    int64_t used_ns;     /* time of the last arrival; the idle variant with the earliest is given to a new shape */
-    uint32_t model;      /* index of the model within the thread */
-    uint32_t rank_index; /* number of the variant in the rank core */
+    int64_t used_ns; /* time of the last arrival; the idle variant with the earliest is given to a new shape */
+    uint32_t model;  /* index of the model within the thread */
+    struct variant_id id;
     uint32_t generation; /* number of shapes and models that the variant was given to: a run of an earlier one may be
                           * reported late, and says nothing of the present one */
     uint32_t queued;     /* requests in the core's queues */
@@ -72,8 +72,8 @@ struct model_thread {
     struct queue_levels *levels;  /* [rings.model_count] limits of each model's queue */
     struct shape_queue shapes;    /* requests whose shape has no variant */
     void *shapes_memory;
-    bool emptied;                    /* a variant's queue became empty: requests in `shapes` may get the variant */
-    uint32_t *variant_of_rank_index; /* [wiring->models] index in `variants` */
+    bool emptied;               /* a variant's queue became empty: requests in `shapes` may get the variant */
+    uint32_t *index_of_variant; /* [wiring->models] index in `variants`; thread_variant_at() */
     struct profile *scaled[ACCELERATOR_TYPES_MAX]; /* scratch for a new shape's tables */
     struct heap timers;                            /* variants by the time at which their core wants to be stepped */
     struct heap_entry *timer_entries;
@@ -118,7 +118,12 @@ static inline struct ring *thread_grants(const struct model_thread *t, uint32_t 
 
 /* The word of `news` that has a variant's bit. */
 static inline uint64_t *thread_news(const struct model_thread *t, const struct variant *v) {
-    return &t->news[(size_t)v->part * t->rings.wiring->candidates.words + v->rank_index / 64];
+    return &t->news[(size_t)v->part * t->rings.wiring->candidates.words + v->id.n / 64];
+}
+
+/* The variant of a number. */
+static inline struct variant *thread_variant_at(const struct model_thread *t, struct variant_id id) {
+    return &t->variants[t->index_of_variant[id.n]];
 }
 
 /* The variant that serves a shape now, or NULL. */

@@ -13,16 +13,16 @@
 #define DELAYS_CHANGE_MIN 0.1               /* relative change that is worth telling the cores */
 #define DELAYS_PART_MOST  8 /* divisor of a model's SLO: d_ctrl is at most that part; why: reply_margin() in port.c */
 
-uint32_t variants_take(bool *taken, uint32_t models, uint32_t count) {
+struct variant_id variants_take(bool *taken, uint32_t models, uint32_t count) {
     uint32_t run = 0;
     for (uint32_t v = 0; v < models; v++) {
         run = taken[v] ? 0 : run + 1;
         if (run == count) {
             memset(taken + v + 1 - count, true, count);
-            return v + 1 - count;
+            return (struct variant_id){v + 1 - count};
         }
     }
-    return VARIANTS_NONE;
+    return (struct variant_id){VARIANTS_NONE};
 }
 
 int thread_rings_init(struct thread_rings *r, const struct thread_rings_config *config, struct sy_error *err) {
@@ -121,7 +121,7 @@ void rings_send(struct thread_rings *r, int64_t now_ns, const struct sealed_batc
 
     CHECK(plan); /* the caller's duty */
     plan->accelerator = batch->accelerator;
-    plan->model = batch->plan_model;
+    plan->variant = batch->variant;
     plan->generation = batch->generation;
     plan->served_model = r->models[batch->model].served_model;
     plan->request_count = batch->requests;

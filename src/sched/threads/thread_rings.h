@@ -18,7 +18,8 @@
 /* What a scheduling thread is told of a served model; constant. */
 struct thread_model {
     uint32_t served_model;
-    uint32_t first_variant, variant_count; /* range of the model's variants in the rank core's model indexes */
+    struct variant_id first_variant; /* the first of the model's variants, whose numbers are in a row */
+    uint32_t variant_count;
     const struct profile *profiles[ACCELERATOR_TYPES_MAX];
     uint32_t batch_max;
     int64_t slo_ns;
@@ -28,10 +29,10 @@ struct thread_model {
     uint32_t heir_of; /* served_model, plus 1, of the model whose requests come as this one's from now on; 0: none */
 };
 
-/* Finds `count` of the rank core's model indexes in a row that are not taken, and marks them in `taken`. Returns the
- * first, or VARIANTS_NONE. */
+/* Finds `count` variants in a row that are not taken, and marks them in `taken`. Returns the first, or one whose number
+ * is VARIANTS_NONE. */
 #define VARIANTS_NONE UINT32_MAX
-uint32_t variants_take(bool *taken, uint32_t models, uint32_t count);
+struct variant_id variants_take(bool *taken, uint32_t models, uint32_t count);
 
 struct thread_rings_config {
     struct wiring *wiring;
@@ -89,8 +90,9 @@ struct thread_rings {
 
 /* A batch to be sealed. */
 struct sealed_batch {
-    uint32_t model;                  /* index of the model within the thread */
-    uint32_t plan_model, generation; /* batch_plan.model and batch_plan.generation */
+    uint32_t model;            /* index of the model within the thread */
+    struct variant_id variant; /* batch_plan.variant and batch_plan.generation */
+    uint32_t generation;
     uint32_t accelerator;
     uint32_t first, requests, items; /* first node of the list of requests, which go back to the pool; their counts */
     int64_t earliest_ns, latest_ns;  /* limits of the batch's start */

@@ -237,19 +237,19 @@ static int move_tell(struct wiring *w, uint32_t thread, struct model_move told) 
     return 0;
 }
 
-int wiring_move(struct wiring *w, uint32_t model, uint32_t part) {
-    return move_tell(w, w->thread_of_model[model],
-                     (struct model_move){.kind = MODEL_MOVES, .model = model, .part = part});
+int wiring_move(struct wiring *w, struct variant_id variant, uint32_t part) {
+    return move_tell(w, wiring_thread_of(w, variant),
+                     (struct model_move){.kind = MODEL_MOVES, .variant = variant, .part = part});
 }
 
 int wiring_model_comes(struct wiring *w, uint32_t served_model, uint32_t part) {
     return move_tell(w, w->thread_of_served[served_model],
-                     (struct model_move){.kind = MODEL_COMES, .model = served_model, .part = part});
+                     (struct model_move){.kind = MODEL_COMES, .served_model = served_model, .part = part});
 }
 
 int wiring_model_goes(struct wiring *w, uint32_t served_model) {
     return move_tell(w, w->thread_of_served[served_model],
-                     (struct model_move){.kind = MODEL_GOES, .model = served_model});
+                     (struct model_move){.kind = MODEL_GOES, .served_model = served_model});
 }
 
 static int command_tell(struct wiring *w, uint32_t executor, struct accelerator_command told) {

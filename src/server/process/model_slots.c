@@ -55,7 +55,7 @@ static void slot_free(struct model_slots *slots, uint32_t index) {
     struct server *s = slots->server;
     struct thread_model *told = &slots->told[index];
 
-    memset(slots->variant_taken + told->first_variant, false, told->variant_count);
+    memset(slots->variant_taken + told->first_variant.n, false, told->variant_count);
     told->variant_count = 0;
     if (server_schedules(s) && !s->central_thread && !served(slots, index)->ensemble)
         model_thread_forget(s->model_threads[s->placements[index].thread], index);
@@ -109,8 +109,8 @@ static int slot_cores(struct model_slots *slots, uint32_t slot, struct sy_error 
 
     if (!server_schedules(s))
         return 0;
-    uint32_t first = variants_take(slots->variant_taken, s->wiring.models, count);
-    if (first == VARIANTS_NONE)
+    struct variant_id first = variants_take(slots->variant_taken, s->wiring.models, count);
+    if (first.n == VARIANTS_NONE)
         return error_set(err, -EBUSY,
                          "the scheduler has no room for another model, or not for one with inputs of variable shapes "
                          "(--max-models %u)",
@@ -121,12 +121,12 @@ static int slot_cores(struct model_slots *slots, uint32_t slot, struct sy_error 
     if (s->central_thread)
         central_thread_prepare(s->central_thread, &model);
     else if (model_thread_prepare(s->model_threads[thread], &model) < 0) {
-        memset(slots->variant_taken + first, false, count);
+        memset(slots->variant_taken + first.n, false, count);
         return error_set(err, -ENOMEM, "no memory for the queues of the model");
     }
     slots->told[slot] = model;
     for (uint32_t v = 0; v < count; v++)
-        s->wiring.thread_of_model[first + v] = thread;
+        s->wiring.thread_of_variant[first.n + v] = thread;
     return 0;
 }
 
@@ -302,7 +302,7 @@ static int scheduler_tell(struct model_slots *slots, uint32_t slot, bool comes) 
     int rc = comes ? wiring_model_comes(&s->wiring, slot, slot % s->wiring.rank_threads)
                    : wiring_model_goes(&s->wiring, slot);
     if (rc == 0) {
-        s->placements[slot].first_variant = comes ? model->first_variant : 0;
+        s->placements[slot].first_variant = model->first_variant;
         s->placements[slot].variant_count = comes ? model->variant_count : 0;
     }
     pthread_mutex_unlock(&s->models_lock);

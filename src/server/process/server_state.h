@@ -31,9 +31,10 @@ struct server_load {
 
 /* Where a served model is scheduled. */
 struct server_placement {
-    uint32_t thread;                       /* index of the model's model thread; 0 with a central thread */
-    uint32_t thread_model;                 /* index of the model among its thread's models */
-    uint32_t first_variant, variant_count; /* range of the model's indexes in the rank core; variant_count 0: none */
+    uint32_t thread;                 /* index of the model's model thread; 0 with a central thread */
+    uint32_t thread_model;           /* index of the model among its thread's models */
+    struct variant_id first_variant; /* the first of the model's variants, whose numbers are in a row */
+    uint32_t variant_count;          /* 0: the model is not scheduled */
 };
 
 /* owned by the thread that starts and stops the server; constant while it runs */

@@ -543,7 +543,7 @@ static void world_start(struct world *w, uint64_t seed, enum wiring_link link) {
     w->wiring.frontends = w->wiring.model_threads = w->wiring.executors = w->wiring.accelerators = 1;
     w->wiring.models = MODELS;
     w->wiring.batch_max = BATCH_MAX;
-    w->wiring.thread_of_model = w->wiring.thread_of_served = w->wiring.executor_of = w->zeros;
+    w->wiring.thread_of_variant = w->wiring.thread_of_served = w->wiring.executor_of = w->zeros;
     assert_int_equal(wiring_init(&w->wiring, false, &err), 0);
     w->port = port_create(&w->wiring, 0, 0);
     w->models = calloc(MODELS, sizeof(*w->models));

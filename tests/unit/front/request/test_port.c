@@ -28,7 +28,7 @@ static struct rig *rig_start_most(int64_t deadline_ns, uint32_t most) {
     rig->wiring.frontends = rig->wiring.model_threads = rig->wiring.executors = rig->wiring.accelerators =
         rig->wiring.models = rig->wiring.batch_max = 1;
     rig->wiring.port_requests = most;
-    rig->wiring.thread_of_model = rig->wiring.thread_of_served = rig->wiring.executor_of = rig->zero;
+    rig->wiring.thread_of_variant = rig->wiring.thread_of_served = rig->wiring.executor_of = rig->zero;
     assert_int_equal(wiring_init(&rig->wiring, false, &err), 0);
     rig->port = port_create(&rig->wiring, 0, 0);
     assert_non_null(rig->port);

@@ -12,7 +12,8 @@ static uint32_t rounds;
 
 static void await_part(const struct rig *rig, const struct thread_model *model, uint32_t part) {
     for (uint32_t v = 0; v < model->variant_count; v++)
-        while (wiring_part(&rig->wiring, model->first_variant + v) != part) /* or the test's time is over */
+        while (wiring_part(&rig->wiring, variant_next(model->first_variant, v)) !=
+               part) /* or the test's time is over */
             pause_us(50);
 }
 
@@ -20,7 +21,7 @@ static struct thread_model come(struct rig *rig, uint32_t served, uint32_t first
                                 uint32_t part) {
     struct thread_model model = {
         .served_model = served,
-        .first_variant = first_variant,
+        .first_variant = {first_variant},
         .variant_count = variants,
         .profiles = {rig->profiles[served]},
         .batch_max = BATCH_MAX,
@@ -30,7 +31,7 @@ static struct thread_model come(struct rig *rig, uint32_t served, uint32_t first
 
     assert_int_equal(model_thread_prepare(rig->model_threads[thread], &model), 0);
     for (uint32_t v = 0; v < variants; v++)
-        rig->thread_of_model[first_variant + v] = thread;
+        rig->thread_of_variant[first_variant + v] = thread;
     assert_int_equal(wiring_model_comes(&rig->wiring, served, part), 0);
     await_part(rig, &model, part);
     return model;
@@ -119,7 +120,7 @@ static void test_what_ran_for_another_model_teaches_nothing(void **state) {
         struct ran_message *ran = ring_reserve(ring);
         assert_non_null(ran);
         *ran = (struct ran_message){
-            .model = unused, .generation = 1, .items = 1, .run_ns = 20 * NS_PER_MS, .dispatch_ns = -1};
+            .variant = {unused}, .generation = 1, .items = 1, .run_ns = 20 * NS_PER_MS, .dispatch_ns = -1};
         ring_push(ring);
     }
     ring_publish(ring);
