@@ -1,12 +1,18 @@
 /* numbers.h - the numberings of models that meet in the threads, each with a type of its own.
  *
  * A number of one numbering is as good an index as that of another, so a mix-up reads another model, and nobody
- * notices. Where numberings meet - in messages, in the wiring, in the shells of the cores - a number therefore has a type
- * with one member, which costs nothing, and the compiler refuses another one. Inside a core, and in a loop over an
+ * notices. Where numberings meet - in messages, in the wiring, in the shells of the cores - a number therefore has a
+ * type with one member, which costs nothing, and the compiler refuses another one. Inside a core, and in a loop over an
  * array, an index is a plain uint32_t. */
 #pragma once
 
 #include <stdint.h>
+
+/* A model among the models of its scheduling thread: an index in the arrays of struct thread_rings. Translated from a
+ * place by rings_model_of(). */
+struct thread_model_id {
+    uint32_t n;
+};
 
 /* A variant: a model, or a model with inputs of one shape. Each has a model core, a slot of the board, and a number in
  * the rank cores. Given out by variants_take(), or in a row at the start. */

@@ -47,28 +47,29 @@ void thread_variant_left(struct model_thread *t, struct variant *v) {
     }
     set_part(t, v);
     set_moving(t, v, TO_JOIN);
-    if (v == t->ranges[v->model].first) /* its other shapes come along */
-        counter_add(&t->rings.counters[v->model].moves, 1);
+    if (v == thread_variants(t, v->model).first) /* its other shapes come along */
+        counter_add(&t->rings.counters[v->model.n].moves, 1);
 }
 
 static void model_comes(struct model_thread *t, uint32_t served_model, uint32_t part) {
-    uint32_t m = t->rings.model_of_served[served_model];
-    const struct model_cores *cores = t->prepared[m];
+    struct thread_model_id id = rings_model_of(&t->rings, served_model);
+    struct variant_range *range = &t->ranges[id.n];
+    const struct model_cores *cores = t->prepared[id.n];
     const struct thread_model *model = &cores->model;
     struct candidate none[ACCELERATOR_TYPES_MAX];
 
-    CHECK_EQ(t->ranges[m].count, 0);
-    rings_model_set(&t->rings, m, model);
-    thread_levels_set(&t->levels[m], model->queue);
+    CHECK_EQ(range->count, 0);
+    rings_model_set(&t->rings, id, model);
+    thread_levels_set(&t->levels[id.n], model->queue);
     for (uint32_t type = 0; type < t->types; type++)
         none[type] = candidate_none();
-    t->ranges[m] = (struct variant_range){thread_variant_at(t, model->first_variant), model->variant_count};
+    *range = (struct variant_range){thread_variant_at(t, model->first_variant), model->variant_count};
     for (uint32_t i = 0; i < model->variant_count; i++) {
-        struct variant *v = t->ranges[m].first + i;
+        struct variant *v = range->first + i;
         CHECK(!v->core);
         v->core = cores->cores[i];
         thread_prepared_log(t, v, cores);
-        v->model = m;
+        v->model = id;
         v->shape_key = 0;
         v->generation++;
         v->serving = model->variant_count == 1; /* as in variants_make() */
@@ -85,7 +86,7 @@ static void model_comes(struct model_thread *t, uint32_t served_model, uint32_t 
 }
 
 static void model_goes(struct model_thread *t, uint32_t served_model) {
-    struct variant_range *range = &t->ranges[t->rings.model_of_served[served_model]];
+    struct variant_range *range = &t->ranges[rings_model_of(&t->rings, served_model).n];
 
     for (struct variant *v = range->first; v < range->first + range->count; v++)
         variant_move(t, v, PART_NOBODY);

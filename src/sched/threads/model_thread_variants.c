@@ -33,7 +33,7 @@ static struct model_core_config core_config(const struct model_thread *t, const 
         config.preferred = m->queue->preferred;
         config.preferred_count = m->queue->preferred_count;
         if (queue_rules_limited(m->queue))
-            config.levels = &t->levels[t->rings.model_of_served[m->served_model]];
+            config.levels = &t->levels[rings_model_of(&t->rings, m->served_model).n];
     }
     return config;
 }
@@ -48,7 +48,7 @@ void thread_levels_set(struct queue_levels *levels, const struct queue_rules *ru
 /* The configuration of a variant's core, where an item costs `work` times the profiled one. Tables may lie in
  * t->scaled. */
 static struct model_core_config variant_config(struct model_thread *t, const struct variant *v, float work) {
-    const struct thread_model *m = &t->rings.models[v->model];
+    const struct thread_model *m = rings_model(&t->rings, v->model);
     struct model_core_config config = core_config(t, m);
 
     rings_delays(&t->rings, v->model, &config.ctrl_ns, &config.data_ns);
@@ -84,8 +84,9 @@ static void variant_reset(struct model_thread *t, struct variant *v, uint64_t sh
     v->serving = true;
 }
 
-struct variant *thread_variant_take(struct model_thread *t, uint32_t model, uint64_t shape_key, float work) {
-    struct variant_range range = t->ranges[model];
+struct variant *thread_variant_take(struct model_thread *t, struct thread_model_id model, uint64_t shape_key,
+                                    float work) {
+    struct variant_range range = thread_variants(t, model);
     struct variant *oldest = NULL;
 
     for (struct variant *v = range.first; v < range.first + range.count; v++)
@@ -96,8 +97,9 @@ struct variant *thread_variant_take(struct model_thread *t, uint32_t model, uint
     return oldest;
 }
 
-int64_t thread_latest_start(const struct model_thread *t, uint32_t model, const struct request_message *message) {
-    const struct thread_model *m = &t->rings.models[model];
+int64_t thread_latest_start(const struct model_thread *t, struct thread_model_id model,
+                            const struct request_message *message) {
+    const struct thread_model *m = rings_model(&t->rings, model);
     int64_t ctrl_ns, data_ns, latest_ns = INT64_MIN;
 
     if (t->policy->deadline_blind && message->priority != PRIORITY_BEST_EFFORT)
@@ -115,9 +117,9 @@ int64_t thread_latest_start(const struct model_thread *t, uint32_t model, const 
     return latest_ns;
 }
 
-const struct queue_levels *thread_levels(const struct model_thread *t, uint32_t model) {
-    const struct queue_rules *rules = t->rings.models[model].queue;
-    return rules && queue_rules_limited(rules) ? &t->levels[model] : NULL;
+const struct queue_levels *thread_levels(const struct model_thread *t, struct thread_model_id model) {
+    const struct queue_rules *rules = rings_model(&t->rings, model)->queue;
+    return rules && queue_rules_limited(rules) ? &t->levels[model.n] : NULL;
 }
 
 /* ---- set-up ---- */
@@ -136,7 +138,7 @@ static int variants_make(struct model_thread *t) {
         thread_levels_set(&t->levels[m], model->queue);
         for (uint32_t i = 0; i < model->variant_count; i++, at++) {
             struct variant *v = &t->variants[at];
-            *v = (struct variant){.model = m, .id = variant_next(model->first_variant, i)};
+            *v = (struct variant){.model = {m}, .id = variant_next(model->first_variant, i)};
             v->part = v->part_next = wiring_part(t->rings.wiring, v->id);
             t->index_of_variant[v->id.n] = at;
             struct model_core_config config = variant_config(t, v, 1.0f);
@@ -248,7 +250,7 @@ static struct model_cores *cores_make(struct model_thread *t, const struct threa
 }
 
 int model_thread_prepare(struct model_thread *t, const struct thread_model *model) {
-    struct model_cores **place = &t->prepared[t->rings.model_of_served[model->served_model]];
+    struct model_cores **place = &t->prepared[rings_model_of(&t->rings, model->served_model).n];
 
     CHECK(!*place);
     *place = cores_make(t, model);
@@ -256,7 +258,7 @@ int model_thread_prepare(struct model_thread *t, const struct thread_model *mode
 }
 
 void model_thread_forget(struct model_thread *t, uint32_t served_model) {
-    struct model_cores **place = &t->prepared[t->rings.model_of_served[served_model]];
+    struct model_cores **place = &t->prepared[rings_model_of(&t->rings, served_model).n];
 
     cores_free(*place);
     *place = NULL;

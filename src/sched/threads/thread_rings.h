@@ -70,7 +70,7 @@ struct thread_rings {
     struct wiring *wiring;
     uint32_t index, model_count;
     struct thread_model *models;
-    uint32_t *model_of_served; /* [served models up to the greatest of this thread] index within the thread */
+    struct thread_model_id *model_of_served; /* [served models up to the greatest of this thread] rings_model_of() */
     struct model_counters *counters;
     _Atomic uint32_t *queued; /* [model_count] requests in the queues of each model now; read by anyone. Every request
                                * changes this count, so it is not one of `counters`, which are many lines apart */
@@ -90,7 +90,7 @@ struct thread_rings {
 
 /* A batch to be sealed. */
 struct sealed_batch {
-    uint32_t model;            /* index of the model within the thread */
+    struct thread_model_id model;
     struct variant_id variant; /* batch_plan.variant and batch_plan.generation */
     uint32_t generation;
     uint32_t accelerator;
@@ -102,11 +102,20 @@ struct sealed_batch {
 /* `r` is zeroed. 0 or -ENOMEM with a sentence; call thread_rings_free() in either case. */
 int thread_rings_init(struct thread_rings *r, const struct thread_rings_config *config, struct sy_error *err);
 void thread_rings_free(struct thread_rings *r);
-/* Puts a served model into place `m`, for whose old model no requests come any more. Its counters become 0. */
-void rings_model_set(struct thread_rings *r, uint32_t m, const struct thread_model *model);
+/* The index of a served model among the thread's models. */
+static inline struct thread_model_id rings_model_of(const struct thread_rings *r, uint32_t served_model) {
+    return r->model_of_served[served_model];
+}
+/* What the thread was told of a model. */
+static inline struct thread_model *rings_model(const struct thread_rings *r, struct thread_model_id model) {
+    return &r->models[model.n];
+}
+/* Puts another model in the place of a model for which no requests come any more. Its counters become 0. */
+void rings_model_set(struct thread_rings *r, struct thread_model_id id, const struct thread_model *model);
 
-/* A request goes back to its frontend. `model`: index within the thread. */
-void rings_refuse(struct thread_rings *r, uint32_t model, uint32_t port, uint64_t handle, enum refusal reason);
+/* A request goes back to its frontend. */
+void rings_refuse(struct thread_rings *r, struct thread_model_id model, uint32_t port, uint64_t handle,
+                  enum refusal reason);
 /* A list of requests goes back to the frontends, and their nodes to the pool. */
 void rings_refuse_list(struct thread_rings *r, uint32_t first);
 /* Seals a batch and sends it to its accelerator, whose ring of plans must have room. */
@@ -114,17 +123,17 @@ void rings_send(struct thread_rings *r, int64_t now_ns, const struct sealed_batc
 /* Whether the ring of plans to an accelerator's executor has room for any batch. */
 bool rings_fit(const struct thread_rings *r, uint32_t accelerator);
 /* Prefetch the cache lines of the counters that rings_send() of `items` items, or rings_ran(), will write. Hints. */
-void rings_prefetch_send(const struct thread_rings *r, uint32_t model, uint32_t items);
-void rings_prefetch_ran(const struct thread_rings *r, uint32_t model, const struct ran_message *ran);
+void rings_prefetch_send(const struct thread_rings *r, struct thread_model_id model, uint32_t items);
+void rings_prefetch_ran(const struct thread_rings *r, struct thread_model_id model, const struct ran_message *ran);
 /* Notes the delays and times that a run measured. */
-void rings_ran(struct thread_rings *r, uint32_t model, const struct ran_message *ran);
-void rings_queued_add(struct thread_rings *r, uint32_t model, int32_t change);
+void rings_ran(struct thread_rings *r, struct thread_model_id model, const struct ran_message *ran);
+void rings_queued_add(struct thread_rings *r, struct thread_model_id model, int32_t change);
 /* Brings the delays up to date with the measured ones, every 100 ms. True: they have changed. */
 bool rings_follow_delays(struct thread_rings *r, int64_t now_ns);
 /* Time to dispatch a batch, but at most the part of slo_ns that a model allows for dispatch. Any thread. */
 int64_t rings_ctrl_ns(const struct thread_rings *r, int64_t slo_ns);
 /* delay(b) = ctrl + data*b as the cores of a model use it now. Any thread. */
-void rings_delays(const struct thread_rings *r, uint32_t model, int64_t *ctrl_ns, int64_t *data_ns);
+void rings_delays(const struct thread_rings *r, struct thread_model_id model, int64_t *ctrl_ns, int64_t *data_ns);
 
 /* Publishes the turn's plans and refusals, and wakes the executors and frontends that get them. */
 void rings_publish(struct thread_rings *r);

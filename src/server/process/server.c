@@ -53,7 +53,7 @@ static int place_models(struct server *s) {
     for (uint32_t i = 0; i < count; i++) {
         struct server_placement *p = &s->placements[i];
         p->thread = i % threads;
-        p->thread_model = per_thread[p->thread]++;
+        p->thread_model.n = per_thread[p->thread]++;
         p->first_variant.n = variants;
         server_model_host(s, i);
         if (served_model_state(&s->config.models[i]) == MODEL_READY && served_model_is_scheduled(&s->config.models[i]))

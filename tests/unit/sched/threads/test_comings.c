@@ -109,7 +109,7 @@ static void test_what_ran_for_another_model_teaches_nothing(void **state) {
     struct ring *ring = &rig->wiring.ran[thread]; /* of the first executor */
     struct thread_model one = come(rig, COMES_ONE, unused, 1, 0);
     const struct thread_rings *rings = model_thread_rings(rig->model_threads[thread]);
-    uint32_t m = rings->model_of_served[COMES_ONE];
+    uint32_t m = rings_model_of(rings, COMES_ONE).n;
 
     assert_true(serve(rig, COMES_ONE, 16) > 0);
     go(rig, &one);
