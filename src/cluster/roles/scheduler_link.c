@@ -233,7 +233,7 @@ static void take_plan(struct scheduler_link *l, const struct batch_plan *plan) {
     memcpy(out, plan, bytes);
     out->accelerator = a->local;
     out->tag = tag;
-    out->served_model = m->number_of_known[l->places[plan->served_model].known];
+    out->served_model = m->remote_of_known[l->places[plan->served_model].known].n;
 }
 
 static bool take_plans(struct scheduler_link *l) {
@@ -320,7 +320,7 @@ static int from_backend(struct scheduler_link *l, struct member *m, const struct
         return member_model(l, m, head, frame->head_bytes, err);
     case FRAME_MODEL_ENDS:
         for (uint32_t i = 0; i < frame->count && rc == 0; i++)
-            rc = member_model_ends(l, m, ((const uint32_t *)head)[i], err);
+            rc = member_model_ends(l, m, ((const struct remote_id *)head)[i], err);
         return rc;
     case FRAME_ACCELERATORS:
         return member_accelerators(l, m, head, frame->count, err);
@@ -589,7 +589,7 @@ static const struct peer_events events = {.frame = on_frame, .closed = on_closed
 static void member_free(struct member *m) {
     free(m->last);
     free(m->owes);
-    free(m->number_of_known);
+    free(m->remote_of_known);
     late_free(m);
     free(m->accelerators);
     for (uint32_t i = 0; i < m->brought_count; i++)

@@ -50,30 +50,30 @@ bool member_room(struct scheduler_link *l, struct member *m) {
         m->owes = calloc(l->config.models_max, sizeof(bool));
         return m->last && m->owes;
     }
-    m->number_of_known = calloc(CATALOGUE_MODELS_MAX, sizeof(uint32_t));
-    return m->number_of_known;
+    m->remote_of_known = calloc(CATALOGUE_MODELS_MAX, sizeof(*m->remote_of_known));
+    return m->remote_of_known;
 }
 
 /* ---- backends come ---- */
 
 int member_model(struct scheduler_link *l, struct member *m, const char *head, uint32_t bytes, struct sy_error *err) {
-    uint32_t number;
+    struct remote_id remote;
     if (m->brought_count + m->late_count >= BROUGHT_MOST * l->config.models_max)
         return error_set(err, -ENOSPC, "more models than the cluster has room for");
-    memcpy(&number, head, sizeof(number));
+    memcpy(&remote, head, sizeof(remote));
     struct brought_model *brought = member_brings(m);
     struct sy_error why;
     if (!brought)
         return error_set(err, -ENOMEM, "no memory for a member's models");
-    int rc = catalogue_bring(l->catalogue, head + sizeof(number), bytes - sizeof(number), brought, &why);
+    int rc = catalogue_bring(l->catalogue, head + sizeof(remote), bytes - sizeof(remote), brought, &why);
     if (rc < 0) {
         /* the backend's other models may be accepted; with `serve --isolate` all replace a model, one by one */
         bool expected = rc == -EEXIST && l->config.backends;
         if (!expected)
             log_error("model not taken", "backend=%s reason=\"%s\"", m->hello.name, why.text);
-        return late_note(l, m, number, head + sizeof(number), bytes - (uint32_t)sizeof(number), rc, &why, err);
+        return late_note(l, m, remote, head + sizeof(remote), bytes - (uint32_t)sizeof(remote), rc, &why, err);
     }
-    member_brought(m, brought, number);
+    member_brought(m, brought, remote);
     m->models_changed = m->told;
     l->changing |= m->told;
     return 0;
@@ -91,8 +91,8 @@ struct brought_model *member_brings(struct member *m) {
     return &m->brought[m->brought_count];
 }
 
-void member_brought(struct member *m, struct brought_model *brought, uint32_t number) {
-    brought->number = m->number_of_known[brought->known] = number;
+void member_brought(struct member *m, struct brought_model *brought, struct remote_id remote) {
+    brought->remote = m->remote_of_known[brought->known] = remote;
     m->brought_count++;
 }
 

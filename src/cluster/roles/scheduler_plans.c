@@ -106,7 +106,8 @@ uint64_t plan_note(struct scheduler_link *l, struct accelerator_place *a, const 
     struct sent_plan *p = plan_memory_take(&l->free_plans, sizeof(*p), plan->request_count);
     CHECK(p); /* a plan that is not kept would never end */
     p->class = a->class;
-    p->number = a->member ? a->member->number_of_known[l->places[plan->served_model].known] : CATALOGUE_NONE;
+    p->remote = a->member ? a->member->remote_of_known[l->places[plan->served_model].known]
+                          : (struct remote_id){CATALOGUE_NONE};
     p->ended = p->measured = false;
     p->tag = l->plan_tag++;
     p->place = plan->served_model;
@@ -192,10 +193,10 @@ void plan_measured(struct scheduler_link *l, const struct ran_message *ran) {
     plans_forget(l, a, clock_now_ns());
 }
 
-bool plans_of(const struct scheduler_link *l, const struct member *m, uint32_t number) {
+bool plans_of(const struct scheduler_link *l, const struct member *m, struct remote_id remote) {
     for (uint32_t i = 0; i < m->accelerator_count; i++)
         list_for_each (node, &l->accelerators[m->accelerators[i]].plans)
-            if (list_entry(node, struct sent_plan, memory.node)->number == number)
+            if (list_entry(node, struct sent_plan, memory.node)->remote.n == remote.n)
                 return true;
     return false;
 }

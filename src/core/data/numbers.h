@@ -8,6 +8,13 @@
 
 #include <stdint.h>
 
+/* A model at the other end of a link between two processes: its number there, which is sent. A backend has one for each
+ * of its models, and the scheduler for each place; they are translated from and to places here by the scheduler's and
+ * the frontend's link (src/cluster/roles). */
+struct remote_id {
+    uint32_t n;
+};
+
 /* A model among the models of its scheduling thread: an index in the arrays of struct thread_rings. Translated from a
  * place by rings_model_of(). */
 struct thread_model_id {
