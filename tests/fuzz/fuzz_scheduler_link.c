@@ -63,7 +63,7 @@ static void scheduler_begin(bool several) {
         .part_of_model = nobody,
     };
     CHECK_EQ(wiring_init(&wiring, true, &err), 0);
-    struct thread_model places[MODELS] = {{.served_model = 0}, {.served_model = 1}};
+    struct thread_model places[MODELS] = {{.place = {0}}, {.place = {1}}};
     static struct policy_options options;
     const struct policy_ops *policy = policy_find("deferred", &err);
     CHECK(policy);

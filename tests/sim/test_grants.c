@@ -340,7 +340,7 @@ static void model_step(struct world *w, uint32_t m, int64_t now_ns, const struct
 static struct request_message request_message(const struct world *w, uint32_t r) {
     const struct script_request *request = &w->section->requests[r];
     return (struct request_message){.handle = r,
-                                    .model = request->model,
+                                    .place = {request->model},
                                     .items = request->items,
                                     .arrival_ns = request->arrival_ns,
                                     .deadline_ns = request->arrival_ns + request->slo_ns,
@@ -351,7 +351,7 @@ static void request_arrives(struct world *w, uint32_t r, int64_t now_ns) {
     struct request_message message = request_message(w, r);
     w->request_state[r] = QUEUED;
     enum model_event_kind kind = w->section->lazy ? MODEL_ARRIVING : MODEL_ARRIVED;
-    model_step(w, message.model, now_ns, &(struct model_event){.kind = kind, .request = &message});
+    model_step(w, message.place.n, now_ns, &(struct model_event){.kind = kind, .request = &message});
 }
 
 static void request_cancelled(struct world *w, uint32_t r, int64_t now_ns) {
@@ -359,7 +359,7 @@ static void request_cancelled(struct world *w, uint32_t r, int64_t now_ns) {
     message.kind = REQUEST_CANCELLED;
     w->cancels++;
     w->cancelled[r] = 1;
-    model_step(w, message.model, now_ns, &(struct model_event){.kind = MODEL_CANCELLED, .request = &message});
+    model_step(w, message.place.n, now_ns, &(struct model_event){.kind = MODEL_CANCELLED, .request = &message});
 }
 
 /* Nothing is to come from the old rank core any more: the next one is told all. */

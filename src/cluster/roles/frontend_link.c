@@ -125,8 +125,7 @@ static void give_refusal(struct frontend_link *l, struct away *a, uint32_t reaso
     struct ring *ring = &l->wiring->refusals[away_lane(a)];
     struct refusal_message *message = ring_reserve(ring);
     CHECK(message); /* likewise */
-    *message =
-        (struct refusal_message){.handle = a->message.handle, .served_model = a->message.model, .reason = reason};
+    *message = (struct refusal_message){.handle = a->message.handle, .place = a->message.place, .reason = reason};
     ring_push(ring);
     l->results_rung++;
 }
@@ -176,11 +175,15 @@ static void refuse(struct frontend_link *l, struct away *a, uint32_t reason) {
 
 /* ---- to the scheduler ---- */
 
+static struct frontend_model *away_model(const struct frontend_link *l, const struct away *a) {
+    return &l->models[a->message.place.n];
+}
+
 /* Whether the scheduler is connected, and knows the model. A request with a promise goes only to a scheduler that knows
  * promises. Only one request in doubt is at the scheduler at a time: if a backend is lost again, the others were not
  * there, and are not to blame. */
 bool away_can_send(const struct frontend_link *l, const struct away *a) {
-    return l->uplink.up && l->models[a->message.model].remote.n != NO_MODEL && (l->promises || !away_unready(l, a)) &&
+    return l->uplink.up && away_model(l, a)->remote.n != NO_MODEL && (l->promises || !away_unready(l, a)) &&
            !(a->message.doubtful && l->doubtful > 0);
 }
 
@@ -206,7 +209,7 @@ void away_take_back(struct frontend_link *l, struct away *a) {
 }
 
 void away_send(struct frontend_link *l, struct away *a) {
-    a->remote = l->models[a->message.model].remote;
+    a->remote = away_model(l, a)->remote;
     a->sent = l->uplink.times;
     l->held--;
     l->doubtful += a->message.doubtful;
@@ -296,7 +299,7 @@ static void take_request(struct frontend_link *l, const struct request_message *
     l->held++;
     if (away_can_send(l, a))
         away_send(l, a);
-    else if (is_forgotten(l, a->message.model)) /* it was sent again, or late, and its model is gone */
+    else if (is_forgotten(l, a->message.place.n)) /* it was sent again, or late, and its model is gone */
         refuse(l, a, REFUSAL_STRANDED);
 }
 
@@ -435,7 +438,7 @@ static void model_refuse(struct frontend_link *l, uint32_t local) {
     uint32_t left = l->held;
     size_t i = 0;
     for (struct away *a; (a = held_next(l, &i, &left));)
-        if (a->message.model == local)
+        if (a->message.place.n == local)
             refuse(l, a, REFUSAL_STRANDED);
 }
 

@@ -17,7 +17,7 @@ struct queued_request {
     uint64_t handle;     /* handle of the request; 0: there was none */
     int64_t deadline_ns; /* deadline by our clock, as the core was told: the estimate of the frontend's clock changes */
     uint64_t shape_key;
-    uint32_t model; /* place of the model */
+    struct place_id place;
     uint8_t priority;
     bool promised;  /* the core was told that the inputs are promised */
     bool cancelled; /* the frontend has cancelled the request */

@@ -241,10 +241,10 @@ static bool accelerators_look(struct scheduler_link *l) {
 /* ---- models: places ---- */
 
 bool place_takes(const struct scheduler_link *l, const struct request_message *message) {
-    enum life_state state = model_life_state(l->life, message->model);
+    enum life_state state = model_life_state(l->life, message->place.n);
     if (state != LIFE_SERVING && state != LIFE_LEAVING)
         return false;
-    return l->places[message->model].model.variant_count > 1 || message->shape_key == 0;
+    return l->places[message->place.n].model.variant_count > 1 || message->shape_key == 0;
 }
 
 /* `items_max`: what a request of it may have, if that is less than the description says; else 0. */
@@ -346,7 +346,7 @@ static bool place_begin(struct scheduler_link *l, uint32_t known_index, uint32_t
     *place = (struct served_place){
         .known = known_index,
         .runs_on = runs_on,
-        .model = {.served_model = p,
+        .model = {.place = {p},
                   .first_variant = first,
                   .variant_count = count,
                   .batch_max = model->batch_max,
@@ -375,14 +375,14 @@ static int thread_tell(struct scheduler_link *l, uint32_t p, bool comes) {
     struct model_thread *thread = l->config.central_thread ? NULL : l->config.model_threads[w->thread_of_served[p]];
     int rc = 0;
     if (!comes)
-        return wiring_model_goes(w, p);
+        return wiring_model_goes(w, (struct place_id){p});
     if (!thread)
         central_thread_prepare(l->config.central_thread, &l->places[p].model);
     else if ((rc = model_thread_prepare(thread, &l->places[p].model)) < 0)
         return rc;
-    rc = wiring_model_comes(w, p, p % w->rank_threads);
+    rc = wiring_model_comes(w, (struct place_id){p}, p % w->rank_threads);
     if (rc < 0 && thread)
-        model_thread_forget(thread, p);
+        model_thread_forget(thread, (struct place_id){p});
     return rc;
 }
 
@@ -439,7 +439,8 @@ static void orders_carry_out(struct scheduler_link *l, int64_t now_ns) {
             break;
         case LIFE_FREED:
             if (!l->config.central_thread)
-                model_thread_forget(l->config.model_threads[l->wiring->thread_of_served[order.place]], order.place);
+                model_thread_forget(l->config.model_threads[l->wiring->thread_of_served[order.place]],
+                                    (struct place_id){order.place});
             memset(l->variant_taken + model->first_variant.n, false, model->variant_count);
             l->changed = true;
             break;
@@ -460,7 +461,7 @@ static bool place_recall(struct scheduler_link *l, uint32_t p) {
         size_t count = m->last ? (size_t)m->hello.lanes * m->hello.slots : 0;
         for (size_t i = 0; i < count; i++) {
             const struct queued_request *last = &m->last[i];
-            if (last->handle && last->model == p && !request_cancel(l, last))
+            if (last->handle && last->place.n == p && !request_cancel(l, last))
                 return false;
         }
     }

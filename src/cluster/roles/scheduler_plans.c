@@ -106,11 +106,11 @@ uint64_t plan_note(struct scheduler_link *l, struct accelerator_place *a, const 
     struct sent_plan *p = plan_memory_take(&l->free_plans, sizeof(*p), plan->request_count);
     CHECK(p); /* a plan that is not kept would never end */
     p->class = a->class;
-    p->remote = a->member ? a->member->remote_of_known[l->places[plan->served_model].known]
-                          : (struct remote_id){CATALOGUE_NONE};
+    p->remote =
+        a->member ? a->member->remote_of_known[l->places[plan->place.n].known] : (struct remote_id){CATALOGUE_NONE};
     p->ended = p->measured = false;
     p->tag = l->plan_tag++;
-    p->place = plan->served_model;
+    p->place = plan->place.n;
     memcpy(&p->plan, plan, batch_plan_bytes(plan->request_count));
     l->places[p->place].sent++;
     list_append(&a->plans, &p->memory.node);

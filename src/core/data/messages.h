@@ -55,7 +55,7 @@ enum refusal {
 
 /* ---- frontend -> model thread ---- */
 
-/* In CANCELLED and READY only handle, deadline, shape, model, port and priority count. */
+/* In CANCELLED and READY only handle, deadline, shape, place, port and priority count. */
 enum request_message_kind {
     REQUEST_ARRIVED,
     REQUEST_CANCELLED,
@@ -63,12 +63,12 @@ enum request_message_kind {
 };
 
 struct request_message {
-    uint64_t handle;     /* handle of the request; unique while the scheduler has the request */
-    int64_t arrival_ns;  /* time at which the request's first byte was read */
-    int64_t deadline_ns; /* client's deadline less the reply margin; in a cancellation, too */
-    uint64_t shape_key;  /* requests with different keys never share a batch; 0: the model has one shape */
-    float work;          /* cost of an item relative to the profiled item; 1 for models of one shape */
-    uint32_t model;
+    uint64_t handle;       /* handle of the request; unique while the scheduler has the request */
+    int64_t arrival_ns;    /* time at which the request's first byte was read */
+    int64_t deadline_ns;   /* client's deadline less the reply margin; in a cancellation, too */
+    uint64_t shape_key;    /* requests with different keys never share a batch; 0: the model has one shape */
+    float work;            /* cost of an item relative to the profiled item; 1 for models of one shape */
+    struct place_id place; /* place that the request queues for */
     uint32_t items;
     uint16_t port; /* number of the frontend, which the answer goes back to */
     uint8_t kind;  /* enum request_message_kind */
@@ -83,7 +83,7 @@ struct request_message {
 
 struct refusal_message {
     uint64_t handle;
-    uint32_t served_model;
+    struct place_id place;
     uint32_t reason; /* enum refusal */
 };
 
@@ -298,7 +298,7 @@ struct batch_plan {
     uint32_t accelerator;
     struct variant_id variant;
     uint32_t generation;   /* generation of the variant: a later one may be given to another shape or model */
-    uint32_t served_model; /* number of the served model whose loaded copy runs the batch */
+    struct place_id place; /* place of the model whose loaded copy runs the batch */
     uint32_t request_count;
     uint32_t items;                 /* number of items; ITEMS_OF_REQUEST: those of the only request */
     int64_t sealed_ns;              /* time at which the scheduling thread decided */
@@ -372,7 +372,7 @@ struct model_move {
     enum model_move_kind kind;
     union {
         struct variant_id variant; /* MOVES */
-        uint32_t served_model;     /* COMES, GOES */
+        struct place_id place;     /* COMES, GOES */
     };
     uint32_t part; /* MOVES, COMES: sub-cluster that the model is to belong to */
 };
@@ -391,8 +391,8 @@ struct accelerator_command {
     uint32_t accelerator;
     enum accelerator_order order;
     /* MODEL: */
-    uint32_t served_model;
-    uint32_t version; /* version of the served model; tells the model from another one of the same number */
+    struct place_id place;
+    uint32_t version; /* version of the served model; tells the model from another one in the same place */
     bool resident;
 };
 
@@ -400,8 +400,9 @@ struct accelerator_command {
 
 /* The answer to an order about a model. Every order is answered, in the sequence in which the orders were given. */
 struct model_answer {
-    uint32_t served_model, version;
-    bool resident; /* whether the model is resident from now on; if not, no model of that number is */
+    struct place_id place;
+    uint32_t version;
+    bool resident; /* whether the model is resident from now on; if not, no model of that place is */
 };
 
 /* ---- executor -> frontend ---- */

@@ -8,6 +8,12 @@
 
 #include <stdint.h>
 
+/* A place for a served model in this process: the number by which all but the cores know the model. Models come and go
+ * in places. */
+struct place_id {
+    uint32_t n;
+};
+
 /* A model at the other end of a link between two processes: its number there, which is sent. A backend has one for each
  * of its models, and the scheduler for each place; they are translated from and to places here by the scheduler's and
  * the frontend's link (src/cluster/roles). */

@@ -224,11 +224,11 @@ static void model_timer(struct sim *sim, uint32_t model) {
 }
 
 static void cores_arrived(struct sim *sim, const struct request_message *message) {
-    model_step(sim, message->model, &(struct model_event){.kind = MODEL_ARRIVED, .request = message}, NULL);
+    model_step(sim, message->place.n, &(struct model_event){.kind = MODEL_ARRIVED, .request = message}, NULL);
 }
 
 static void cores_cancelled(struct sim *sim, const struct request_message *message) {
-    model_step(sim, message->model, &(struct model_event){.kind = MODEL_CANCELLED, .request = message}, NULL);
+    model_step(sim, message->place.n, &(struct model_event){.kind = MODEL_CANCELLED, .request = message}, NULL);
 }
 
 /* ---- rank cores ---- */

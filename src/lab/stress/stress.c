@@ -102,7 +102,7 @@ static int model_thread_make_one(struct stress *s, uint32_t index, struct sy_err
         return error_set(err, -ENOMEM, "no memory for %u models", c->models);
     for (uint32_t m = index; m < c->models; m += c->model_threads)
         models[config.rings.model_count++] = (struct thread_model){
-            .served_model = m,
+            .place = {m},
             .first_variant = {m},
             .variant_count = 1,
             .profiles = {s->profile},

@@ -109,14 +109,14 @@ static void take_request(struct central_thread *t, int64_t now, const struct req
 
     if (message->kind == REQUEST_ARRIVED)
         recorder_note(&t->rings.recorder, message);
-    if (alone(t, message->model))
+    if (alone(t, message->place.n))
         own.items = 1;
     if (message->kind == REQUEST_ARRIVED && t->rings.pool.used == t->rings.pool.capacity) {
-        rings_refuse(&t->rings, model_of(message->model), message->port, message->handle, REFUSAL_POOL_FULL);
+        rings_refuse(&t->rings, model_of(message->place.n), message->port, message->handle, REFUSAL_POOL_FULL);
         return;
     }
     if (message->kind == REQUEST_ARRIVED)
-        rings_queued_add(&t->rings, model_of(message->model), 1);
+        rings_queued_add(&t->rings, model_of(message->place.n), 1);
     central_request(&t->core, now, &own);
 }
 
@@ -201,9 +201,9 @@ static bool poll_moves(struct central_thread *t, int64_t now) {
 
     for (; (move = ring_peek(ring)); ring_pop(ring)) {
         if (move->kind == MODEL_COMES)
-            model_comes(t, now, move->served_model);
+            model_comes(t, now, move->place.n);
         else if (move->kind == MODEL_GOES)
-            t->going[t->going_count++] = move->served_model;
+            t->going[t->going_count++] = move->place.n;
         any = true; /* there is one part: nothing moves */
     }
     if (any)
@@ -331,7 +331,7 @@ static int core_make(struct central_thread *t, const struct central_thread_confi
     central_thread_core_init(&t->core, t->memory, &core);
     for (uint32_t m = 0; m < t->rings.model_count; m++) {
         const struct thread_model *model = &t->rings.models[m];
-        CHECK_EQ(model->served_model, m); /* model_of() relies on it */
+        CHECK_EQ(model->place.n, m); /* model_of() relies on it */
         struct central_model told = told_of(model, config->types);
         for (uint32_t v = 0; v < model->variant_count; v++)
             t->model_of_variant[model->first_variant.n + v] = m;
@@ -397,7 +397,7 @@ void central_thread_stop(struct central_thread *t) {
 }
 
 void central_thread_prepare(struct central_thread *t, const struct thread_model *model) {
-    t->prepared[model->served_model] = *model;
+    t->prepared[model->place.n] = *model;
 }
 
 const struct thread_rings *central_thread_rings(const struct central_thread *t) {

@@ -119,7 +119,7 @@ static struct variant *variant_for(struct model_thread *t, int64_t now, struct t
 /* A request that waited for a variant is refused. */
 static void refuse_waiting(struct model_thread *t, int64_t now, uint32_t node) {
     struct request_node *request = &t->rings.pool.nodes[node];
-    struct thread_model_id model = rings_model_of(&t->rings, request->model);
+    struct thread_model_id model = rings_model_of(&t->rings, (struct place_id){request->model});
 
     if (request->refusal == REFUSAL_DEADLINE && model_core_stranded(thread_variants(t, model).first->core))
         request->refusal = REFUSAL_STRANDED;
@@ -148,7 +148,7 @@ static void arrival_note(struct model_thread *t, struct variant *v, int64_t orig
 }
 
 static void take_request(struct model_thread *t, int64_t now, const struct request_message *message) {
-    struct thread_model_id model = rings_model_of(&t->rings, message->model);
+    struct thread_model_id model = rings_model_of(&t->rings, message->place);
     bool arrived = message->kind == REQUEST_ARRIVED;
 
     if (arrived)
@@ -195,7 +195,7 @@ static uint32_t take_group(struct model_thread *t, int64_t now, struct ring *rin
         const struct variant *soon[RINGS_GROUP];
         for (uint32_t i = 0; i < count; i++) {
             const struct request_message *message = ring_peek_ahead(ring, i);
-            struct variant_range range = thread_variants(t, rings_model_of(&t->rings, message->model));
+            struct variant_range range = thread_variants(t, rings_model_of(&t->rings, message->place));
             soon[known] = range.first;
             known += range.count > 0; /* a cancellation may be later than its model's end */
             __builtin_prefetch(range.first, 1);

@@ -51,8 +51,8 @@ void thread_variant_left(struct model_thread *t, struct variant *v) {
         counter_add(&t->rings.counters[v->model.n].moves, 1);
 }
 
-static void model_comes(struct model_thread *t, uint32_t served_model, uint32_t part) {
-    struct thread_model_id id = rings_model_of(&t->rings, served_model);
+static void model_comes(struct model_thread *t, struct place_id place, uint32_t part) {
+    struct thread_model_id id = rings_model_of(&t->rings, place);
     struct variant_range *range = &t->ranges[id.n];
     const struct model_cores *cores = t->prepared[id.n];
     const struct thread_model *model = &cores->model;
@@ -85,8 +85,8 @@ static void model_comes(struct model_thread *t, uint32_t served_model, uint32_t 
     wiring_places_ring(t->rings.wiring);
 }
 
-static void model_goes(struct model_thread *t, uint32_t served_model) {
-    struct variant_range *range = &t->ranges[rings_model_of(&t->rings, served_model).n];
+static void model_goes(struct model_thread *t, struct place_id place) {
+    struct variant_range *range = &t->ranges[rings_model_of(&t->rings, place).n];
 
     for (struct variant *v = range->first; v < range->first + range->count; v++)
         variant_move(t, v, PART_NOBODY);
@@ -101,10 +101,10 @@ void thread_take_move(struct model_thread *t, const struct model_move *move) {
         break;
     case MODEL_COMES:
         CHECK_LT(move->part, t->rings.wiring->rank_threads);
-        model_comes(t, move->served_model, move->part);
+        model_comes(t, move->place, move->part);
         break;
     case MODEL_GOES:
-        model_goes(t, move->served_model);
+        model_goes(t, move->place);
         break;
     }
 }

@@ -33,7 +33,7 @@ static struct model_core_config core_config(const struct model_thread *t, const 
         config.preferred = m->queue->preferred;
         config.preferred_count = m->queue->preferred_count;
         if (queue_rules_limited(m->queue))
-            config.levels = &t->levels[rings_model_of(&t->rings, m->served_model).n];
+            config.levels = &t->levels[rings_model_of(&t->rings, m->place).n];
     }
     return config;
 }
@@ -250,16 +250,16 @@ static struct model_cores *cores_make(struct model_thread *t, const struct threa
 }
 
 int model_thread_prepare(struct model_thread *t, const struct thread_model *model) {
-    struct model_cores **place = &t->prepared[rings_model_of(&t->rings, model->served_model).n];
+    struct model_cores **cores = &t->prepared[rings_model_of(&t->rings, model->place).n];
 
-    CHECK(!*place);
-    *place = cores_make(t, model);
-    return *place ? 0 : -ENOMEM;
+    CHECK(!*cores);
+    *cores = cores_make(t, model);
+    return *cores ? 0 : -ENOMEM;
 }
 
-void model_thread_forget(struct model_thread *t, uint32_t served_model) {
-    struct model_cores **place = &t->prepared[rings_model_of(&t->rings, served_model).n];
+void model_thread_forget(struct model_thread *t, struct place_id place) {
+    struct model_cores **cores = &t->prepared[rings_model_of(&t->rings, place).n];
 
-    cores_free(*place);
-    *place = NULL;
+    cores_free(*cores);
+    *cores = NULL;
 }

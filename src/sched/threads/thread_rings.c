@@ -32,23 +32,23 @@ int thread_rings_init(struct thread_rings *r, const struct thread_rings_config *
     r->index = config->index;
     r->model_count = config->model_count;
     for (uint32_t m = 0; m < config->model_count; m++)
-        served = config->models[m].served_model + 1 > served ? config->models[m].served_model + 1 : served;
+        served = config->models[m].place.n + 1 > served ? config->models[m].place.n + 1 : served;
     r->models = calloc(count, sizeof(*r->models));
     r->counters = calloc(count, sizeof(*r->counters));
     r->queued = calloc(count, sizeof(*r->queued));
     r->batches = calloc(count, sizeof(*r->batches)); /* untouched pages cost nothing */
     r->measured = calloc(count, sizeof(*r->measured));
-    r->model_of_served = calloc(served + 1, sizeof(*r->model_of_served));
+    r->model_of_place = calloc(served + 1, sizeof(*r->model_of_place));
     r->nodes = calloc(config->queue_max, sizeof(*r->nodes));
     r->types = config->types ? config->types : 1;
     r->since_ns = calloc(count, sizeof(*r->since_ns));
     r->executor_rung = calloc(r->wiring->executors, sizeof(bool));
     r->frontend_rung = calloc(r->wiring->frontends, sizeof(bool));
-    if (!r->models || !r->counters || !r->queued || !r->batches || !r->measured || !r->model_of_served || !r->nodes ||
+    if (!r->models || !r->counters || !r->queued || !r->batches || !r->measured || !r->model_of_place || !r->nodes ||
         !r->executor_rung || !r->frontend_rung || !r->since_ns || recorder_init(&r->recorder, config->record_bytes) < 0)
         return error_set(err, -ENOMEM, "no memory for the queues of %u models", config->model_count);
     for (uint32_t m = 0; m < config->model_count; m++) {
-        r->model_of_served[config->models[m].served_model] = (struct thread_model_id){m};
+        r->model_of_place[config->models[m].place.n] = (struct thread_model_id){m};
         rings_model_set(r, (struct thread_model_id){m}, &config->models[m]);
     }
     atomic_init(&r->ctrl_ns, config->ctrl_ns);
@@ -81,7 +81,7 @@ void thread_rings_free(struct thread_rings *r) {
     free((void *)r->queued);
     free(r->batches);
     free(r->measured);
-    free(r->model_of_served);
+    free(r->model_of_place);
     free(r->nodes);
     free((void *)r->since_ns);
     recorder_free(&r->recorder);
@@ -98,8 +98,7 @@ void rings_refuse(struct thread_rings *r, struct thread_model_id model, uint32_t
     struct refusal_message *message = ring_reserve(ring);
 
     CHECK(message); /* a port has at most as many requests outstanding as the ring has slots */
-    *message = (struct refusal_message){
-        .handle = handle, .served_model = rings_model(r, model)->served_model, .reason = reason};
+    *message = (struct refusal_message){.handle = handle, .place = rings_model(r, model)->place, .reason = reason};
     ring_push(ring);
     r->frontend_rung[port] = true;
     counter_add(&r->counters[model.n].refused[reason], 1);
@@ -109,7 +108,8 @@ void rings_refuse_list(struct thread_rings *r, uint32_t node) {
     while (node != REQUEST_NONE) {
         const struct request_node *request = &r->pool.nodes[node];
         uint32_t next = request->next;
-        rings_refuse(r, rings_model_of(r, request->model), request->port, request->handle, request->refusal);
+        rings_refuse(r, rings_model_of(r, (struct place_id){request->model}), request->port, request->handle,
+                     request->refusal);
         request_pool_put(&r->pool, node);
         node = next;
     }
@@ -126,7 +126,7 @@ void rings_send(struct thread_rings *r, int64_t now_ns, const struct sealed_batc
     plan->accelerator = batch->accelerator;
     plan->variant = batch->variant;
     plan->generation = batch->generation;
-    plan->served_model = rings_model(r, batch->model)->served_model;
+    plan->place = rings_model(r, batch->model)->place;
     plan->request_count = batch->requests;
     plan->items = batch->items;
     plan->sealed_ns = now_ns;

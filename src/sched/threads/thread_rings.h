@@ -17,7 +17,7 @@
 
 /* What a scheduling thread is told of a served model; constant. */
 struct thread_model {
-    uint32_t served_model;
+    struct place_id place;
     struct variant_id first_variant; /* the first of the model's variants, whose numbers are in a row */
     uint32_t variant_count;
     const struct profile *profiles[ACCELERATOR_TYPES_MAX];
@@ -26,7 +26,7 @@ struct thread_model {
     double weight;                   /* weight of each variant's share under overload; 0: 1 */
     const struct queue_rules *queue; /* rules of the queue, from config.pbtxt; outlive the model; NULL: none */
     int64_t data_ns;                 /* first value of the time to gather an item */
-    uint32_t heir_of; /* served_model, plus 1, of the model whose requests come as this one's from now on; 0: none */
+    uint32_t heir_of; /* place, plus 1, of the model whose requests come as this one's from now on; 0: none */
 };
 
 /* Finds `count` variants in a row that are not taken, and marks them in `taken`. Returns the first, or one whose number
@@ -70,7 +70,7 @@ struct thread_rings {
     struct wiring *wiring;
     uint32_t index, model_count;
     struct thread_model *models;
-    struct thread_model_id *model_of_served; /* [served models up to the greatest of this thread] rings_model_of() */
+    struct thread_model_id *model_of_place; /* [places up to the last of this thread] rings_model_of() */
     struct model_counters *counters;
     _Atomic uint32_t *queued; /* [model_count] requests in the queues of each model now; read by anyone. Every request
                                * changes this count, so it is not one of `counters`, which are many lines apart */
@@ -102,9 +102,9 @@ struct sealed_batch {
 /* `r` is zeroed. 0 or -ENOMEM with a sentence; call thread_rings_free() in either case. */
 int thread_rings_init(struct thread_rings *r, const struct thread_rings_config *config, struct sy_error *err);
 void thread_rings_free(struct thread_rings *r);
-/* The index of a served model among the thread's models. */
-static inline struct thread_model_id rings_model_of(const struct thread_rings *r, uint32_t served_model) {
-    return r->model_of_served[served_model];
+/* The model of a place. */
+static inline struct thread_model_id rings_model_of(const struct thread_rings *r, struct place_id place) {
+    return r->model_of_place[place.n];
 }
 /* What the thread was told of a model. */
 static inline struct thread_model *rings_model(const struct thread_rings *r, struct thread_model_id model) {

@@ -229,7 +229,7 @@ int wiring_command(struct wiring *wiring, uint32_t accelerator, enum accelerator
 
 /* Called as wiring_command(): orders that a served model, which the executor has loaded (executor_load()), becomes
  * resident, or is no longer resident. 0 or -EAGAIN. */
-int wiring_model_command(struct wiring *wiring, uint32_t executor, uint32_t served_model, uint32_t version,
+int wiring_model_command(struct wiring *wiring, uint32_t executor, struct place_id place, uint32_t version,
                          bool resident);
 /* Takes the executor's next answer to an order of wiring_model_command(). False: there is none yet. */
 bool wiring_model_answer(struct wiring *wiring, uint32_t executor, struct model_answer *answer);
@@ -241,8 +241,8 @@ int wiring_move(struct wiring *wiring, struct variant_id variant, uint32_t part)
 /* Called as wiring_command(): a served model comes or goes (enum model_move_kind). A model may be sent requests once no
  * variant of it is in PART_NOBODY. A model has gone, and its cores may be freed, once all its variants are in
  * PART_NOBODY. After wiring_model_goes() the model must not be moved. */
-int wiring_model_comes(struct wiring *wiring, uint32_t served_model, uint32_t part);
-int wiring_model_goes(struct wiring *wiring, uint32_t served_model);
+int wiring_model_comes(struct wiring *wiring, struct place_id place, uint32_t part);
+int wiring_model_goes(struct wiring *wiring, struct place_id place);
 
 /* The part of a variant; PART_NOBODY: none. Any thread. */
 static inline uint32_t wiring_part(const struct wiring *wiring, struct variant_id variant) {

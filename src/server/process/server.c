@@ -164,7 +164,7 @@ static int start_executors(struct server *s, struct sy_error *err) {
 struct thread_model server_thread_model(const struct server *s, uint32_t model) {
     const struct served_model *served = &s->config.models[model];
     struct thread_model m = {
-        .served_model = model,
+        .place = {model},
         .batch_max = served->batch_max,
         .slo_ns = served->slo_ns,
         .weight = served->weight,

@@ -17,7 +17,7 @@ static const struct thread_rings *rings_of(const struct scheduler_counters *s, u
                                            struct thread_model_id *number) {
     model = wiring_host(s->wiring, model);
     const struct thread_rings *rings = s->rings[s->thread_of_served[model]];
-    *number = rings_model_of(rings, model);
+    *number = rings_model_of(rings, (struct place_id){model});
     return rings;
 }
 

@@ -584,7 +584,7 @@ static void a_model_with_a_suffix_is_scheduled_as_its_prefix(void **state) {
     port_flush(rig->port);
     const struct request_message *message = ring_peek(&rig->wiring.requests[0]);
     assert_non_null(message);
-    assert_int_equal(message->model, 3);
+    assert_int_equal(message->place.n, 3);
     assert_int_equal(wiring_card(&rig->wiring, message->handle)->suffix, 9);
     rig->wiring.thread_of_served = rig->zero;
     rig_stop(rig);

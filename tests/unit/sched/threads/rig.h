@@ -97,7 +97,7 @@ static struct thread_rings_config rings_config(struct rig *rig, uint32_t t, stru
         .wiring = &rig->wiring, .index = t, .models = models, .queue_max = 300, .ctrl_ns = 100 * NS_PER_US};
 
     for (uint32_t i = t; i < (rig->wiring.models_unused ? SERVED : MODELS); i += rig->wiring.model_threads)
-        models[config.model_count++] = (struct thread_model){.served_model = i,
+        models[config.model_count++] = (struct thread_model){.place = {i},
                                                              .first_variant = {i},
                                                              .variant_count = i >= MODELS      ? 0
                                                                               : is_variable(i) ? VARIANTS_MAX
