@@ -254,7 +254,7 @@ void executor_publish(struct executor *x) {
             ring_or_help(x, &w->model_bells[t]);
     }
     if (x->link_rung) {
-        struct ring *ring = &w->plans[x->config.index]; /* of the link thread, which is the only model thread */
+        struct ring *ring = wiring_plans(w, 0, x->config.index); /* of the link, the only model thread */
         bool another = !x->emulation && ring_ready(ring, x->batch.slots + 1) > x->batch.slots;
         doorbell_ring_or_help(wiring_link_bell(w), x->reports <= WIRING_HELP_MOST && !another);
     }

@@ -90,7 +90,7 @@ static int64_t plan_unreached_ns(const struct backend_link *l, const struct batc
  * executor has here, since they come from frontends of the whole cluster. One place is kept for a request whose run was
  * given up, which has its result already, and is released later. */
 static bool results_fit(const struct backend_link *l, uint32_t executor, uint32_t requests) {
-    return l->running[executor] + requests <= l->wiring->results[executor].mask;
+    return l->running[executor] + requests <= wiring_results(l->wiring, executor, 0)->mask;
 }
 
 /* Hands complete plans to the executor, in order, as far as there is room. */
@@ -98,7 +98,7 @@ static void queue_go_on(struct backend_link *l, uint32_t accelerator, int64_t no
     struct accelerator_queue *q = &l->queues[accelerator];
     struct wiring *w = l->wiring;
     uint32_t executor = w->executor_of[accelerator];
-    struct ring *ring = &w->plans[executor];
+    struct ring *ring = wiring_plans(w, 0, executor);
 
     for (struct pulled_plan *p; (p = plan_first(q)) && p->missing == 0;) {
         plan_tighten(l, p);

@@ -98,7 +98,7 @@ static bool ended_its_backend(const struct frontend_link *l, const struct away *
 
 static void give_result(struct frontend_link *l, const struct away *a) {
     bool ended = ended_its_run(l, a);
-    struct ring *ring = &l->wiring->results[away_lane(a)];
+    struct ring *ring = wiring_results(l->wiring, 0, away_lane(a));
     struct result_message *message = ring_reserve(ring);
     CHECK(message); /* a port has at most as many requests outstanding as the ring has slots */
     *message = (struct result_message){
@@ -122,7 +122,7 @@ static void give_result(struct frontend_link *l, const struct away *a) {
 }
 
 static void give_refusal(struct frontend_link *l, struct away *a, uint32_t reason) {
-    struct ring *ring = &l->wiring->refusals[away_lane(a)];
+    struct ring *ring = wiring_refusals(l->wiring, 0, away_lane(a));
     struct refusal_message *message = ring_reserve(ring);
     CHECK(message); /* likewise */
     *message = (struct refusal_message){.handle = a->message.handle, .place = a->message.place, .reason = reason};
@@ -306,7 +306,7 @@ static void take_request(struct frontend_link *l, const struct request_message *
 static bool take_requests(struct frontend_link *l) {
     bool more = false;
     for (uint32_t f = 0; f < l->wiring->frontends; f++) {
-        struct ring *ring = &l->wiring->requests[f];
+        struct ring *ring = wiring_requests(l->wiring, f, 0);
         const struct request_message *message;
         uint32_t n = 0;
         for (; n < TAKE_MOST && (message = ring_peek(ring)); ring_pop(ring), n++)
@@ -669,8 +669,8 @@ static void report(struct frontend_link *l, int64_t now_ns, int64_t *until_ns) {
 static void publish(struct frontend_link *l) {
     struct wiring *w = l->wiring;
     for (uint32_t f = 0; f < w->frontends && l->results_rung > 0; f++) {
-        bool any = ring_publish(&w->results[f]);
-        any |= ring_publish(&w->refusals[f]);
+        bool any = ring_publish(wiring_results(w, 0, f));
+        any |= ring_publish(wiring_refusals(w, 0, f));
         if (any)
             doorbell_ring_or_help(&w->frontend_bells[f], l->results_rung <= WIRING_HELP_MOST);
     }
@@ -716,7 +716,7 @@ static bool pending(void *owner) {
     if (l->fabric_due || uplink_pending(&l->uplink))
         return true;
     for (uint32_t f = 0; f < l->wiring->frontends; f++)
-        if (ring_pending(&l->wiring->requests[f]))
+        if (ring_pending(wiring_requests(l->wiring, f, 0)))
             return true;
     return false;
 }

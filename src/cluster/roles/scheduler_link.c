@@ -69,12 +69,12 @@ static struct queued_request *last_of(const struct member *m, uint64_t handle) {
 
 /* The slot of a message to its model's thread; push() sends it. NULL: there is no room now. */
 static struct request_message *place_for(struct scheduler_link *l, struct place_id id) {
-    return ring_reserve(&l->wiring->requests[l->wiring->thread_of_served[id.n]]);
+    return ring_reserve(wiring_requests(l->wiring, 0, l->wiring->thread_of_served[id.n]));
 }
 
 static void push(struct scheduler_link *l, struct place_id id) {
     uint32_t thread = l->wiring->thread_of_served[id.n];
-    ring_push(&l->wiring->requests[thread]);
+    ring_push(wiring_requests(l->wiring, 0, thread));
     l->model_rung[thread] = true;
     l->pushed++;
 }
@@ -166,7 +166,7 @@ static void publish_requests(struct scheduler_link *l) {
         if (!l->model_rung[t])
             continue;
         l->model_rung[t] = false;
-        if (!ring_publish(&w->requests[t]))
+        if (!ring_publish(wiring_requests(w, 0, t)))
             continue;
         if (wiring_accelerators_free(w))
             doorbell_ring_or_help(&w->model_bells[t], help);
@@ -193,7 +193,7 @@ static void take_cancelled(struct scheduler_link *l, const struct refusal_messag
 static bool take_refusals(struct scheduler_link *l) {
     bool more = false;
     for (uint32_t t = 0; t < l->wiring->model_threads; t++) {
-        struct ring *ring = &l->wiring->refusals[t];
+        struct ring *ring = wiring_refusals(l->wiring, t, 0);
         const struct refusal_message *message;
         uint32_t n = 0;
         for (; n < TAKE_MOST && (message = ring_peek(ring)); ring_pop(ring), n++) {
@@ -239,7 +239,7 @@ static void take_plan(struct scheduler_link *l, const struct batch_plan *plan) {
 static bool take_plans(struct scheduler_link *l) {
     bool more = false;
     for (uint32_t t = 0; t < l->wiring->model_threads; t++) {
-        struct ring *ring = &l->wiring->plans[t];
+        struct ring *ring = wiring_plans(l->wiring, t, 0);
         const struct batch_plan *plan;
         uint32_t n = 0;
         for (; n < TAKE_MOST && (plan = ring_peek(ring)); n++) {
@@ -850,7 +850,7 @@ static bool pending(void *owner) {
     if ((l->standby && standby_pending(l->standby)) || places_pending(l))
         return true;
     for (uint32_t t = 0; t < l->wiring->model_threads; t++)
-        if (ring_pending(&l->wiring->refusals[t]) || ring_pending(&l->wiring->plans[t]))
+        if (ring_pending(wiring_refusals(l->wiring, t, 0)) || ring_pending(wiring_plans(l->wiring, t, 0)))
             return true;
     return false;
 }

@@ -273,7 +273,10 @@ static bool anything_pending(struct rank_thread *r) {
     struct wiring *w = r->wiring;
 
     for (uint32_t lane = r->part; lane < w->candidates.lanes; lane += w->rank_threads) /* one a model thread */
-        if (ring_pending(&w->to_rank[lane]) || candidate_board_pending(&w->candidates, lane))
+        if (candidate_board_pending(&w->candidates, lane))
+            return true;
+    for (uint32_t t = 0; t < w->model_threads; t++)
+        if (ring_pending(wiring_to_rank(w, t, r->part)))
             return true;
     for (uint32_t e = 0; e < w->executors; e++)
         if (ring_pending(wiring_freed(w, e, r->part)))
