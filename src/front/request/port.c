@@ -246,7 +246,7 @@ static void port_send(struct port *port, const struct port_request *r, enum requ
         .deadline_ns = r->deadline_ns,
         .shape_key = request->shape_key,
         .work = request->work,
-        .model = model,
+        .place = {model},
         .items = request->items,
         .port = (uint16_t)port->index,
         .kind = (uint8_t)kind,

@@ -63,13 +63,14 @@ static bool model_look(struct server *s, uint32_t model, const uint32_t left[RAN
         return false;
     }
     server_model_strand(&s->config.models[model], false);
-    for (uint32_t v = p->first_variant; v < p->first_variant + p->variant_count; v++) {
-        uint32_t part = wiring_part(&s->wiring, v);
+    for (uint32_t v = 0; v < p->variant_count; v++) {
+        struct variant_id variant = variant_next(p->first_variant, v);
+        uint32_t part = wiring_part(&s->wiring, variant);
         if (part == PART_NOBODY || runs_on_any(s, model, left[part]))
             continue;
         log_info("model moves to a rank thread that has accelerators for it", "model=%s rank_thread=%u",
                  s->config.models[model].name, to);
-        wiring_move(&s->wiring, v, to);
+        wiring_move(&s->wiring, variant, to);
     }
     return served_model_state(&s->config.models[model]) == MODEL_READY;
 }

@@ -53,8 +53,8 @@ static int place_models(struct server *s) {
     for (uint32_t i = 0; i < count; i++) {
         struct server_placement *p = &s->placements[i];
         p->thread = i % threads;
-        p->thread_model = per_thread[p->thread]++;
-        p->first_variant = variants;
+        p->thread_model.n = per_thread[p->thread]++;
+        p->first_variant.n = variants;
         server_model_host(s, i);
         if (served_model_state(&s->config.models[i]) == MODEL_READY && served_model_is_scheduled(&s->config.models[i]))
             p->variant_count = s->config.models[i].signature.variable_shapes ? VARIANTS_MAX : 1;
@@ -72,15 +72,15 @@ static int place_models(struct server *s) {
     if (s->config.control)
         s->wiring.batch_max = PROFILE_BATCH_MAX;
     s->wiring.models = variants;
-    s->wiring.thread_of_model = calloc(variants + 1, sizeof(uint32_t));
+    s->wiring.thread_of_variant = calloc(variants + 1, sizeof(uint32_t));
     s->wiring.part_of_model = calloc(variants + 1, 1);
-    if (!s->wiring.thread_of_model || !s->wiring.part_of_model || server_balance_init(s) < 0)
+    if (!s->wiring.thread_of_variant || !s->wiring.part_of_model || server_balance_init(s) < 0)
         return -ENOMEM;
     memset(s->wiring.part_of_model, server_has_places(s) ? PART_NOBODY : 0, variants);
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t v = 0; v < s->placements[i].variant_count; v++) {
-            s->wiring.thread_of_model[s->placements[i].first_variant + v] = s->placements[i].thread;
-            s->wiring.part_of_model[s->placements[i].first_variant + v] = (uint8_t)(i % s->wiring.rank_threads);
+            s->wiring.thread_of_variant[s->placements[i].first_variant.n + v] = s->placements[i].thread;
+            s->wiring.part_of_model[s->placements[i].first_variant.n + v] = (uint8_t)(i % s->wiring.rank_threads);
         }
     return 0;
 }
@@ -164,7 +164,7 @@ static int start_executors(struct server *s, struct sy_error *err) {
 struct thread_model server_thread_model(const struct server *s, uint32_t model) {
     const struct served_model *served = &s->config.models[model];
     struct thread_model m = {
-        .served_model = model,
+        .place = {model},
         .batch_max = served->batch_max,
         .slo_ns = served->slo_ns,
         .weight = served->weight,
@@ -545,7 +545,7 @@ static int server_end(struct server *s) {
     pthread_mutex_destroy(&s->models_lock);
     pthread_mutex_destroy(&s->describe_lock);
     wiring_destroy(&s->wiring);
-    free(s->wiring.thread_of_model);
+    free(s->wiring.thread_of_variant);
     free(s->wiring.thread_of_served);
     free(s->wiring.host_of_served);
     free(s->wiring.suffix_of_served);

@@ -79,7 +79,8 @@ struct accelerator_source server_accelerators(struct server *s) {
 
 int server_model_command(struct server *s, uint32_t executor, uint32_t model, bool resident) {
     pthread_mutex_lock(&s->commands_lock);
-    int rc = wiring_model_command(&s->wiring, executor, model, s->config.models[model].version, resident);
+    int rc =
+        wiring_model_command(&s->wiring, executor, (struct place_id){model}, s->config.models[model].version, resident);
     pthread_mutex_unlock(&s->commands_lock);
     return rc;
 }

@@ -71,8 +71,8 @@ static struct balance_model model_look(const struct server *s, uint32_t model, i
     if (p->variant_count == 0 || wiring_part(&s->wiring, p->first_variant) == PART_NOBODY)
         return to; /* no sub-cluster can run it, so it stays */
     to.part = wiring_part(&s->wiring, p->first_variant);
-    for (uint32_t v = p->first_variant; v < p->first_variant + p->variant_count; v++) {
-        const struct model_load *load = &s->wiring.loads[v];
+    for (uint32_t v = 0; v < p->variant_count; v++) {
+        const struct model_load *load = &s->wiring.loads[p->first_variant.n + v];
         int64_t silent_ns = now_ns - atomic_load_explicit(&load->at_ns, memory_order_relaxed); /* statistics */
         to.rate += balance_decayed(atomic_load_explicit(&load->rate, memory_order_relaxed), silent_ns);
         to.load += balance_decayed(atomic_load_explicit(&load->accelerators, memory_order_relaxed), silent_ns);
@@ -93,8 +93,8 @@ static void model_move(struct server *s, uint32_t model, uint32_t part) {
         return;
     log_info("model moves to another rank thread", "model=%s rank_thread=%u", s->config.models[model].name, part);
     for (uint32_t v = 0; v < p->variant_count; v++)
-        wiring_move(&s->wiring, p->first_variant + v, part); /* if a ring is full, the rest follow when the model is
-                                                              * chosen again */
+        wiring_move(&s->wiring, variant_next(p->first_variant, v), part); /* if a ring is full, the rest follow when the
+                                                                           * model is chosen again */
 }
 
 void server_balance(struct server *s) {

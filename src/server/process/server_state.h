@@ -31,9 +31,10 @@ struct server_load {
 
 /* Where a served model is scheduled. */
 struct server_placement {
-    uint32_t thread;                       /* index of the model's model thread; 0 with a central thread */
-    uint32_t thread_model;                 /* index of the model among its thread's models */
-    uint32_t first_variant, variant_count; /* range of the model's indexes in the rank core; variant_count 0: none */
+    uint32_t thread; /* index of the model's model thread; 0 with a central thread */
+    struct thread_model_id thread_model;
+    struct variant_id first_variant; /* the first of the model's variants, whose numbers are in a row */
+    uint32_t variant_count;          /* 0: the model is not scheduled */
 };
 
 /* owned by the thread that starts and stops the server; constant while it runs */
@@ -124,7 +125,7 @@ static inline const struct thread_rings *server_rings(const struct server *s, ui
  * prefix. */
 static inline const struct model_counters *server_place_counters(const struct server *s, uint32_t place) {
     const struct server_placement *p = &s->placements[place];
-    return &server_rings(s, p->thread)->counters[p->thread_model];
+    return &server_rings(s, p->thread)->counters[p->thread_model.n];
 }
 
 /* The number of frontends that speak a protocol. Their ports come before those of the caller's own frontends. */

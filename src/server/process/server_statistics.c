@@ -75,7 +75,7 @@ void server_statistics(const void *server, uint32_t model, struct model_statisti
         statistics->batches = counter_get(&server_place_counters(by, place)->run_ns.count);
         /* relaxed: a gauge */
         statistics->waiting =
-            atomic_load_explicit(&server_rings(by, p->thread)->queued[p->thread_model], memory_order_relaxed);
+            atomic_load_explicit(&server_rings(by, p->thread)->queued[p->thread_model.n], memory_order_relaxed);
     }
     statistics->cpu_bytes = cpu_bytes(s, model);
     if (last_ns > 0)
@@ -93,7 +93,7 @@ void server_batch_statistics(const void *server, uint32_t model, struct batch_st
     if (!by)
         return;
     const struct server_placement *p = &by->placements[place];
-    const struct batch_counters *batches = server_rings(by, p->thread)->batches[p->thread_model];
+    const struct batch_counters *batches = server_rings(by, p->thread)->batches[p->thread_model.n];
     for (uint32_t b = 0; b < sizes; b++)
         by_size[b] = (struct batch_statistics){.batches = counter_get(&batches[b].batches),
                                                .gather_ns = counter_get(&batches[b].gather_ns),
