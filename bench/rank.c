@@ -45,7 +45,7 @@ static void answer(struct world *w, int64_t now_ns, const struct grant_message *
     struct rank_message *message = &room.message;
 
     message->kind = RANK_ANSWER;
-    message->model = grant->model;
+    message->variant = grant->variant;
     message->types = 1;
     message->answer = (struct rank_answer){
         .accelerator = grant->accelerator,
@@ -97,7 +97,7 @@ static double measure(uint32_t models, uint32_t accelerators, double seconds) {
     w->run_ns = (int64_t)accelerators * RUN_NS;
     for (uint32_t m = 0; m < models; m++) {
         struct candidate candidate = candidate_draw(w, now_ns);
-        struct rank_event event = {.kind = RANK_CANDIDATES, .model = m, .candidates = &candidate};
+        struct rank_event event = {.kind = RANK_CANDIDATES, .variant = {m}, .candidates = &candidate};
         rank_core_take(w->core, now_ns, &event, &w->out);
     }
     began_ns = clock_now_ns();

@@ -56,14 +56,14 @@ static void scheduler_begin(bool several) {
         .types = ACCELERATOR_TYPES_MAX,
         .batch_max = 8,
         .port_requests = REQUESTS,
-        .thread_of_model = zeros,
+        .thread_of_variant = zeros,
         .thread_of_served = zeros,
         .executor_of = zeros,
         .part_of_accelerator = types,
         .part_of_model = nobody,
     };
     CHECK_EQ(wiring_init(&wiring, true, &err), 0);
-    struct thread_model places[MODELS] = {{.served_model = 0}, {.served_model = 1}};
+    struct thread_model places[MODELS] = {{.place = {0}}, {.place = {1}}};
     static struct policy_options options;
     const struct policy_ops *policy = policy_find("deferred", &err);
     CHECK(policy);

@@ -286,7 +286,7 @@ static inline size_t liar_struct(struct liar *l, uint16_t kind, void *to, struct
         *(struct ran_message *)to =
             (struct ran_message){.items = 1 + small, .accelerator = some % 2, .run_ns = 1000000, .tag = small};
         if (l->plan_count > 0) {
-            ((struct ran_message *)to)->model = l->plans[0].model;
+            ((struct ran_message *)to)->variant = l->plans[0].variant;
             ((struct ran_message *)to)->generation = l->plans[0].generation;
             ((struct ran_message *)to)->tag = l->plans[0].tag;
         }

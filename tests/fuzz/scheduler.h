@@ -23,7 +23,7 @@ static struct model_publication publication;
 
 static inline void scheduler_set_up(void) {
     static uint32_t zeros[MODELS];
-    wiring.thread_of_model = wiring.thread_of_served = wiring.executor_of = zeros;
+    wiring.thread_of_variant = wiring.thread_of_served = wiring.executor_of = zeros;
     CHECK_EQ(wiring_init(&wiring, false, NULL), 0);
     memcpy(served, models, sizeof(served));
     for (unsigned i = 0; i < MODELS; i++) {

@@ -187,7 +187,7 @@ static struct grant_message *to_model_push(struct rank_state *rank, uint32_t m, 
     CHECK_LE(channel->count, CHANNEL_MAX);
     struct grant_message *message = &channel->slots[channel->count - 1];
     message->kind = kind;
-    message->model = m;
+    message->variant = (struct variant_id){m};
     return message;
 }
 
@@ -234,8 +234,7 @@ static void world_layout(struct world *w, const struct section *s, struct arena 
             rank_core_init(w->ranks[r].core, &rank);
     }
     for (uint32_t m = 0; m < s->models; m++) {
-        struct model_core_config config = {.model = m,
-                                           .types = s->types,
+        struct model_core_config config = {.types = s->types,
                                            .batch_max = BATCH_MAX,
                                            .slo_ns = s->requests[0].slo_ns,
                                            .ctrl_ns = s->ctrl_ns,
@@ -341,7 +340,7 @@ static void model_step(struct world *w, uint32_t m, int64_t now_ns, const struct
 static struct request_message request_message(const struct world *w, uint32_t r) {
     const struct script_request *request = &w->section->requests[r];
     return (struct request_message){.handle = r,
-                                    .model = request->model,
+                                    .place = {request->model},
                                     .items = request->items,
                                     .arrival_ns = request->arrival_ns,
                                     .deadline_ns = request->arrival_ns + request->slo_ns,
@@ -352,7 +351,7 @@ static void request_arrives(struct world *w, uint32_t r, int64_t now_ns) {
     struct request_message message = request_message(w, r);
     w->request_state[r] = QUEUED;
     enum model_event_kind kind = w->section->lazy ? MODEL_ARRIVING : MODEL_ARRIVED;
-    model_step(w, message.model, now_ns, &(struct model_event){.kind = kind, .request = &message});
+    model_step(w, message.place.n, now_ns, &(struct model_event){.kind = kind, .request = &message});
 }
 
 static void request_cancelled(struct world *w, uint32_t r, int64_t now_ns) {
@@ -360,7 +359,7 @@ static void request_cancelled(struct world *w, uint32_t r, int64_t now_ns) {
     message.kind = REQUEST_CANCELLED;
     w->cancels++;
     w->cancelled[r] = 1;
-    model_step(w, message.model, now_ns, &(struct model_event){.kind = MODEL_CANCELLED, .request = &message});
+    model_step(w, message.place.n, now_ns, &(struct model_event){.kind = MODEL_CANCELLED, .request = &message});
 }
 
 /* Nothing is to come from the old rank core any more: the next one is told all. */
@@ -398,7 +397,7 @@ static void model_takes(struct world *w, uint32_t m, uint32_t r, int64_t now_ns)
 static void rank_grants(struct world *w, uint32_t r, const struct grant_message *grant) {
     if (grant->accelerator % parts_of(w->section) != r)
         wrong(w, "another rank core's accelerator is granted");
-    if (w->models[grant->model].granted)
+    if (w->models[grant->variant.n].granted)
         wrong(w, "a model is granted two accelerators at once");
     if (w->known[grant->accelerator].granted)
         wrong(w, "an accelerator is granted twice");
@@ -406,23 +405,23 @@ static void rank_grants(struct world *w, uint32_t r, const struct grant_message 
         wrong(w, "an accelerator out of service is granted");
     if ((int32_t)w->known[grant->accelerator].batches >= BATCHES_MOST)
         wrong(w, "an accelerator is granted that has two batches");
-    w->models[grant->model].granted = grant->accelerator + 1;
-    w->known[grant->accelerator].granted = grant->model + 1;
+    w->models[grant->variant.n].granted = grant->accelerator + 1;
+    w->known[grant->accelerator].granted = grant->variant.n + 1;
 }
 
 static void rank_tells(struct rank_state *rank, uint32_t m) {
     struct grant_message parameters, *message = to_model_push(rank, m, GRANT_PARAMETERS);
-    rank_core_parameters(rank->core, m, &parameters);
+    rank_core_parameters(rank->core, (struct variant_id){m}, &parameters);
     message->admit_share = parameters.admit_share;
     message->parameters = parameters.parameters;
 }
 
 /* Whoever moves is told at once. */
 static void rank_moves(struct world *w, uint32_t r, const struct rank_output *out) {
-    if (out->left != RANK_NOBODY)
-        to_model_push(&w->ranks[r], out->left, GRANT_LEFT);
-    if (out->joined != RANK_NOBODY)
-        rank_tells(&w->ranks[r], out->joined);
+    if (out->left.n != RANK_NOBODY)
+        to_model_push(&w->ranks[r], out->left.n, GRANT_LEFT);
+    if (out->joined.n != RANK_NOBODY)
+        rank_tells(&w->ranks[r], out->joined.n);
 }
 
 static void rank_step(struct world *w, uint32_t r, int64_t now_ns, const struct rank_event *event) {
@@ -434,7 +433,8 @@ static void rank_step(struct world *w, uint32_t r, int64_t now_ns, const struct 
     for (uint32_t i = 0; i < out.grant_count; i++) {
         const struct grant_message *grant = &out.grants[i];
         rank_grants(w, r, grant);
-        struct grant_message *message = to_model_push(rank, grant->model, GRANT_ACCELERATOR); /* padding stays zero */
+        struct grant_message *message =
+            to_model_push(rank, grant->variant.n, GRANT_ACCELERATOR); /* padding stays zero */
         message->accelerator = grant->accelerator;
         message->type = grant->type;
         message->leftovers = grant->leftovers;
@@ -442,7 +442,7 @@ static void rank_step(struct world *w, uint32_t r, int64_t now_ns, const struct 
     }
     rank_moves(w, r, &out);
     for (uint32_t m = 0; out.parameters_changed && m < w->section->models; m++)
-        if (rank_core_member(rank->core, m))
+        if (rank_core_member(rank->core, (struct variant_id){m}))
             rank_tells(rank, m);
 }
 
@@ -460,7 +460,8 @@ static void rank_take(struct world *w, uint32_t r, int64_t now_ns, const struct 
 
 static void rank_takes_candidate(struct world *w, uint32_t m, uint32_t r, int64_t now_ns) {
     w->ranks[r].announced &= ~(1U << m);
-    rank_take(w, r, now_ns, &(struct rank_event){.kind = RANK_CANDIDATES, .model = m, .candidates = w->models[m].told});
+    rank_take(w, r, now_ns,
+              &(struct rank_event){.kind = RANK_CANDIDATES, .variant = {m}, .candidates = w->models[m].told});
 }
 
 static void rank_takes(struct world *w, uint32_t m, uint32_t r, int64_t now_ns) {
@@ -471,7 +472,7 @@ static void rank_takes(struct world *w, uint32_t m, uint32_t r, int64_t now_ns) 
         char bytes[sizeof(struct rank_message) + TYPES_MAX * sizeof(struct candidate)];
     } room;
     room.message = (struct rank_message){
-        .kind = (enum rank_message_kind)said.kind, .model = m, .types = w->section->types, .answer = said.answer};
+        .kind = (enum rank_message_kind)said.kind, .variant = {m}, .types = w->section->types, .answer = said.answer};
     memcpy(room.message.candidates, w->models[m].told, sizeof(w->models[m].told));
     if (said.kind == RANK_ANSWER) {
         uint32_t a = said.answer.accelerator;

@@ -48,10 +48,10 @@ int executor_wait_ready(struct executor *executor, struct sy_error *err);
  * profile are complete. 0 or -errno with the engine's sentence, -EINTR when `stop`, which may be NULL, becomes true.
  * After success the model is loaded but not resident: it is not run until a command makes it resident
  * (wiring_model_command()). */
-int executor_load(struct executor *executor, uint32_t served_model, const _Atomic bool *stop, struct sy_error *err);
+int executor_load(struct executor *executor, struct place_id place, const _Atomic bool *stop, struct sy_error *err);
 /* Frees the model of this number that is loaded but not resident, if there is one: a model that is not resident yet, or
  * a model of which the executor has answered that it no longer is. For the thread that calls executor_load(). */
-void executor_unload(struct executor *executor, uint32_t served_model);
+void executor_unload(struct executor *executor, struct place_id place);
 /* Called about every second, by one thread at a time. Stops a run that hangs. If the run does not stop, the run is
  * given up, with all batches of its accelerator, and another thread takes the place of the hanging one. If the run ends
  * later, the accelerator serves again. `ending`: runs get at most RUN_STOP_NS, and one more second to stop. */

@@ -51,7 +51,7 @@ uint32_t batch_items(const struct executor *x, const struct batch_plan *plan) {
 /* Sets the rows of one request to zeros, in all inputs of its batch. */
 static void rows_clear(const struct executor *x, const struct batch_plan *plan, const struct tensor_view *inputs,
                        uint32_t request) {
-    const struct signature *signature = &x->config.models[plan->served_model].signature;
+    const struct signature *signature = &x->config.models[plan->place.n].signature;
     for (uint32_t i = 0; i < signature->input_count; i++) {
         size_t at = 0;
         for (uint32_t k = 0; k < request; k++)
@@ -63,7 +63,7 @@ static void rows_clear(const struct executor *x, const struct batch_plan *plan, 
 }
 
 int batch_gather(struct executor *x, const struct batch_plan *plan, struct tensor_view *inputs, struct sy_error *err) {
-    const struct signature *signature = &x->config.models[plan->served_model].signature;
+    const struct signature *signature = &x->config.models[plan->place.n].signature;
     const struct wiring *w = x->wiring;
     const struct request_card *first = wiring_card(w, plan->handles[0]);
     size_t total = INPUT_ALIGN; /* a tensor without bytes needs an address, too */
@@ -115,7 +115,7 @@ static bool input_alike(const struct card_input *a, const struct card_input *b, 
  * shapes may have the same hash, by chance or because a client knows the secret; such requests must not read or change
  * the results of others. A model of one shape needs no check: requests of other shapes were refused. */
 void batch_part(const struct executor *x, const struct batch_plan *plan, bool *alone) {
-    const struct served_model *model = &x->config.models[plan->served_model];
+    const struct served_model *model = &x->config.models[plan->place.n];
     const struct signature *signature = &model->signature;
     bool parted = false;
     if (!signature->variable_shapes || plan->request_count == 1)
@@ -254,7 +254,7 @@ void executor_publish(struct executor *x) {
             ring_or_help(x, &w->model_bells[t]);
     }
     if (x->link_rung) {
-        struct ring *ring = &w->plans[x->config.index]; /* of the link thread, which is the only model thread */
+        struct ring *ring = wiring_plans(w, 0, x->config.index); /* of the link, the only model thread */
         bool another = !x->emulation && ring_ready(ring, x->batch.slots + 1) > x->batch.slots;
         doorbell_ring_or_help(wiring_link_bell(w), x->reports <= WIRING_HELP_MOST && !another);
     }

@@ -127,7 +127,7 @@ static bool first_begin(struct executor *x, struct emulated_accelerator *a, uint
     struct held_plan *held = a->first;
     struct tensor_view inputs[TENSORS_MAX];
     struct run_result result = {.status = REQUEST_REFUSED, .start_ns = clock_now_ns()};
-    struct engine_model *model = x->models[held->plan.served_model].model;
+    struct engine_model *model = x->models[held->plan.place.n].model;
     int64_t run_ns;
 
     if (held->plan.earliest_ns > result.start_ns) {

@@ -49,7 +49,7 @@ enum run_end engine_works(struct executor *x, bool *works) {
         struct sy_error err;
         if (!x->models[i].tried)
             continue;
-        struct run_watch *watch = run_begin(x, loaded, run_limit(x, i, 1, 1));
+        struct run_watch *watch = run_begin(x, loaded, run_limit(x, (struct place_id){i}, 1, 1));
         int rc = measure_run(engine, loaded, signature, dims, 1, x->models[i].values, &err);
         if (run_over(watch, engine, loaded) == RUN_LOST) {
             run_back(watch);

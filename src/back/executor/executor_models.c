@@ -17,12 +17,12 @@
 /* A model's first run, and the first of a batch size, take up to twice as long (memory is mapped, weights are read).
  * Clients should not wait for that, and it should not be learnt as the model's latency. So every profiled size is run
  * once, up to the largest batch that the scheduler makes of several requests. True if a run worked. */
-static bool sizes_try(const struct executor *x, uint32_t served_model, const struct executor_model *loaded) {
-    struct served_model *model = &x->config.models[served_model];
+static bool sizes_try(const struct executor *x, struct place_id place, const struct executor_model *loaded) {
+    struct served_model *model = &x->config.models[place.n];
     int64_t(*dims)[TENSOR_DIMS_MAX];
     const struct signature *signature = served_model_loaded(model, &dims);
     const struct queue_rules *queue = &model->queue;
-    uint32_t last = profile_batch_cheapest(x->config.profiles[served_model]), next;
+    uint32_t last = profile_batch_cheapest(x->config.profiles[place.n]), next;
     int64_t until_ns = clock_now_ns() + TRY_NS_MAX;
     struct sy_error err;
     bool any = false;
@@ -74,16 +74,16 @@ static void unload(const struct executor *x, struct executor_model *loaded) {
     *loaded = (struct executor_model){.model = NULL};
 }
 
-static int load(struct executor *x, uint32_t served_model, struct executor_model *loaded, const _Atomic bool *stop,
+static int load(struct executor *x, struct place_id place, struct executor_model *loaded, const _Atomic bool *stop,
                 struct sy_error *err) {
-    struct served_model *model = &x->config.models[served_model];
+    struct served_model *model = &x->config.models[place.n];
     int64_t(*dims)[TENSOR_DIMS_MAX];
     const char *path = model->part ? model->part->path : model->path;
     struct engine_model_source source = {
         .name = model->name,
         .path = path[0] ? path : NULL,
         .signature = served_model_loaded(model, &dims),
-        .profile = x->config.profiles[served_model],
+        .profile = x->config.profiles[place.n],
         .batch_max = model->batch_max,
         .libraries = &model->op_libraries,
     };
@@ -102,7 +102,7 @@ static int load(struct executor *x, uint32_t served_model, struct executor_model
         unload(x, loaded);
         return rc;
     }
-    loaded->tried = sizes_try(x, served_model, loaded);
+    loaded->tried = sizes_try(x, place, loaded);
     if (!loaded->tried && !model->part && *model->contents &&
         fingerprint_model_holds(model->path, model->contents) == 0) /* so its signature may have changed, too */
         rc = error_set(err, -ESTALE, "%.300s has changed since it was measured", model->path);
@@ -113,17 +113,17 @@ static int load(struct executor *x, uint32_t served_model, struct executor_model
     return rc;
 }
 
-int executor_load(struct executor *x, uint32_t served_model, const _Atomic bool *stop, struct sy_error *err) {
-    CHECK(!x->beside[served_model].model);
-    return load(x, served_model, &x->beside[served_model], stop, err);
+int executor_load(struct executor *x, struct place_id place, const _Atomic bool *stop, struct sy_error *err) {
+    CHECK(!x->beside[place.n].model);
+    return load(x, place, &x->beside[place.n], stop, err);
 }
 
-void executor_unload(struct executor *x, uint32_t served_model) {
-    unload(x, &x->beside[served_model]);
+void executor_unload(struct executor *x, struct place_id place) {
+    unload(x, &x->beside[place.n]);
 }
 
 void executor_model_obey(struct executor *x, const struct accelerator_command *command) {
-    uint32_t m = command->served_model;
+    uint32_t m = command->place.n;
     struct executor_model *resident = &x->models[m], *beside = &x->beside[m], was = *resident;
     struct ring *ring = &x->wiring->answers[x->config.index];
     struct model_answer *answer = ring_reserve(ring);
@@ -133,8 +133,8 @@ void executor_model_obey(struct executor *x, const struct accelerator_command *c
         *resident = *beside;
         *beside = was;
     }
-    *answer =
-        (struct model_answer){.served_model = m, .version = command->version, .resident = resident->model != NULL};
+    *answer = (struct model_answer){
+        .place = command->place, .version = command->version, .resident = resident->model != NULL};
     ring_push(ring);
     ring_publish(ring);
     wiring_places_ring(x->wiring);
@@ -150,7 +150,7 @@ int executor_load_all(struct executor *x) {
         int ready = MODEL_READY;
 
         /* acquire: the reason and the signature were written before the state */
-        if (served_model_state(model) != MODEL_READY || load(x, i, &x->models[i], NULL, &err) == 0)
+        if (served_model_state(model) != MODEL_READY || load(x, (struct place_id){i}, &x->models[i], NULL, &err) == 0)
             continue;
         log_error("model cannot be loaded", "model=%s accelerator=%u reason=\"%s\"", model->name,
                   x->config.first_accelerator, err.text);

@@ -42,7 +42,7 @@ static void requests_order(struct executor *x) {
     struct batch_under_way *b = &x->batch;
     uint32_t count = b->plan->request_count, together = 0, apart = 0, unready = 0;
 
-    bool lone = atomic_load_explicit(&x->config.models[b->plan->served_model].lone, memory_order_relaxed); /* a flag */
+    bool lone = atomic_load_explicit(&x->config.models[b->plan->place.n].lone, memory_order_relaxed); /* a flag */
     for (uint32_t k = 0; k < count; k++)
         b->alone[k] = lone || wiring_card(x->wiring, b->plan->handles[k])->alone;
     batch_part(x, b->plan, b->alone);
@@ -61,7 +61,7 @@ static void requests_order(struct executor *x) {
             left++;
         else
             b->handles[b->alone[k] ? apart++ : together++] = b->plan->handles[k];
-    b->sorted = count > 1 && served_model_is_prefix(&x->config.models[b->plan->served_model]);
+    b->sorted = count > 1 && served_model_is_prefix(&x->config.models[b->plan->place.n]);
     if (b->sorted)
         suffixes_order(x, unready, together);
 }
@@ -211,7 +211,7 @@ static enum outcome run_stopped(struct executor *x, const struct batch_plan *par
 /* Looks whether each output has as many rows as there are items. If not, the outputs can be given to a request only if
  * it ran alone; from now on, each request of the model runs alone. */
 static enum outcome rows_count(struct executor *x, const struct batch_plan *part, struct run_result *result) {
-    struct served_model *model = &x->config.models[part->served_model];
+    struct served_model *model = &x->config.models[part->place.n];
     const struct output_block *block = result->block;
     uint32_t items = batch_items(x, part), o = 0;
 
@@ -239,7 +239,7 @@ static enum outcome engine_run(struct executor *x, struct engine_model *model, c
     uint32_t items = batch_items(x, part);
     float work = wiring_card(x->wiring, part->handles[0])->work;
 
-    struct run_watch *watch = run_begin(x, model, run_limit(x, part->served_model, items, work));
+    struct run_watch *watch = run_begin(x, model, run_limit(x, part->place, items, work));
     int rc = engine->run(model, inputs, items, &result->block, &result->error);
     enum run_end end = run_over(watch, engine, model);
     if (end == RUN_LOST) {
@@ -284,7 +284,7 @@ static enum outcome engine_run_shared(struct executor *x, const struct tensor_vi
 
 /* Gathers a part's inputs and runs it. */
 static enum outcome part_gather_run(struct executor *x, const struct batch_plan *part, struct run_result *result) {
-    struct engine_model *model = x->models[part->served_model].model;
+    struct engine_model *model = x->models[part->place.n].model;
     struct tensor_view inputs[TENSORS_MAX];
     int64_t now_ns = result->start_ns;
 
@@ -295,7 +295,7 @@ static enum outcome part_gather_run(struct executor *x, const struct batch_plan 
     }
     result->start_ns = clock_now_ns();
     x->batch.ran.gather_ns = result->start_ns - now_ns;
-    if (served_model_is_prefix(&x->config.models[part->served_model]))
+    if (served_model_is_prefix(&x->config.models[part->place.n]))
         return engine_run_shared(x, inputs, part, result);
     return engine_run(x, model, inputs, part, result);
 }
@@ -307,7 +307,7 @@ static enum outcome part_run(struct executor *x, const struct batch_plan *part, 
     x->batch.reading = 0;
     if (batch_expired(x, part, result->start_ns))
         return OUTCOME_ANSWER;
-    if (!x->models[part->served_model].model) {
+    if (!x->models[part->place.n].model) {
         result->status = REQUEST_LOST;
         result->absent = true;
         return OUTCOME_ANSWER;
@@ -323,7 +323,7 @@ static enum outcome part_run(struct executor *x, const struct batch_plan *part, 
 /* Whether the batch runs in parts, and the time for its parts is up. */
 static bool apart_too_long(struct executor *x, int64_t now_ns) {
     struct batch_under_way *b = &x->batch;
-    const struct profile *profile = x->config.profiles[b->plan->served_model];
+    const struct profile *profile = x->config.profiles[b->plan->place.n];
 
     if (b->apart_ns)
         return now_ns > b->apart_ns;

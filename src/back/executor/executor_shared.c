@@ -97,7 +97,7 @@ static enum shared_end suffix_run(struct shared *s, uint32_t first, uint32_t ite
     const struct executor *x = s->x;
     struct run_slice *slice = &s->slices[s->slice_count];
     uint32_t suffix = request_suffix(x, s->part->handles[first]);
-    uint32_t place = x->config.models[s->part->served_model].suffixes[suffix];
+    uint32_t place = x->config.models[s->part->place.n].suffixes[suffix];
     struct tensor_view views[TENSORS_MAX];
 
     *slice = (struct run_slice){.block = NULL};
@@ -132,15 +132,15 @@ enum shared_end shared_run(struct executor *x, const struct batch_plan *part, co
     s.x = x;
     s.part = part;
     s.inputs = inputs;
-    s.prefix = x->config.models[part->served_model].part;
+    s.prefix = x->config.models[part->place.n].part;
     s.between = NULL;
     s.items = items;
-    s.limit_ns = run_limit(x, part->served_model, items, wiring_card(x->wiring, part->handles[0])->work);
+    s.limit_ns = run_limit(x, part->place, items, wiring_card(x->wiring, part->handles[0])->work);
     s.slice_count = 0;
     struct tensor_view views[TENSORS_MAX]; /* of the prefix's inputs */
     for (uint32_t i = 0; i < s.prefix->signature.input_count; i++)
         views[i] = inputs[s.prefix->takes[i]];
-    enum shared_end end = part_run(&s, x->models[part->served_model].model, views, items, &s.between, &result->error);
+    enum shared_end end = part_run(&s, x->models[part->place.n].model, views, items, &s.between, &result->error);
     while (end == SHARED_DONE && first < part->request_count) {
         end = suffix_run(&s, first, item, &result->error);
         if (end == SHARED_DONE) {

@@ -215,7 +215,7 @@ void run_watch_destroy(struct executor *x);
 struct run_watch *run_begin(struct executor *x, struct engine_model *model, int64_t limit_ns);
 enum run_end run_over(struct run_watch *watch, const struct engine_ops *engine, struct engine_model *model);
 /* How long a batch may take whose items cost `work` times the profiled ones. */
-int64_t run_limit(const struct executor *x, uint32_t served_model, uint32_t items, float work);
+int64_t run_limit(const struct executor *x, struct place_id place, uint32_t items, float work);
 /* Says that the run of a thread which lost the executor has ended, and reads nothing any more. The thread does nothing
  * after this call but end. */
 void run_back(struct run_watch *watch);

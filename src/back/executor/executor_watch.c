@@ -73,8 +73,8 @@ void run_watch_destroy(struct executor *x) {
 
 /* ---- the thread that runs ---- */
 
-int64_t run_limit(const struct executor *x, uint32_t served_model, uint32_t items, float work) {
-    const struct profile *profile = x->config.profiles[served_model];
+int64_t run_limit(const struct executor *x, struct place_id place, uint32_t items, float work) {
+    const struct profile *profile = x->config.profiles[place.n];
     int64_t least_ns = x->config.run_limit_ns ? x->config.run_limit_ns : RUN_LIMIT_NS;
 
     if (!profile)

@@ -7,6 +7,7 @@
  * they are in no class: their steps' models are. */
 #pragma once
 
+#include "core/data/numbers.h"
 #include "core/data/profile.h"
 #include "model/config/served_model.h"
 #include "model/repository/model_description.h"
@@ -44,9 +45,9 @@ struct catalogue {
 
 /* One model of a backend, as it described it. */
 struct brought_model {
-    uint32_t number; /* number that the backend gives the model */
-    uint32_t known;  /* number in `known`, set by catalogue_bring() */
-    bool ends;       /* the backend ends the model, which counts for no class any more */
+    struct remote_id remote; /* number that the backend gives the model */
+    uint32_t known;          /* number in `known`, set by catalogue_bring() */
+    bool ends;               /* the backend ends the model, which counts for no class any more */
     struct described_profile profiles[ACCELERATOR_TYPES_MAX];
     uint32_t profile_count;
     bool shared; /* the profiles belong to the known model, since the same description was brought before */

@@ -120,7 +120,7 @@ struct wire_request {
     int64_t arrival_ns, deadline_ns;
     uint64_t shape_key;
     float work;
-    uint32_t model;
+    uint32_t model; /* the scheduler's number of the model */
     uint16_t items, batch_most;
     uint16_t port;
     uint8_t kind, priority;
@@ -133,7 +133,7 @@ static inline struct wire_request wire_request_of(const struct request_message *
                                  .deadline_ns = message->deadline_ns,
                                  .shape_key = message->shape_key,
                                  .work = message->work,
-                                 .model = message->model,
+                                 .model = message->place.n,
                                  .items = (uint16_t)message->items,
                                  .batch_most = message->batch_most,
                                  .port = message->port,
@@ -148,7 +148,7 @@ static inline struct request_message wire_request_message(const struct wire_requ
                                     .deadline_ns = request->deadline_ns,
                                     .shape_key = request->shape_key,
                                     .work = request->work,
-                                    .model = request->model,
+                                    .place = {request->model},
                                     .items = request->items,
                                     .batch_most = request->batch_most,
                                     .port = request->port,

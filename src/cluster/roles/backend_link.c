@@ -79,7 +79,7 @@ void backend_tell_not_run(struct backend_link *l, const struct batch_plan *plan,
     tell_freed(l, &(struct freed_message){
                       .news = NEWS_ENDED, .unlike = true, .accelerator = plan->accelerator, .ended_ns = now_ns});
     tell_ran(l, &(struct ran_message){.news = NEWS_ENDED,
-                                      .model = plan->model,
+                                      .variant = plan->variant,
                                       .generation = plan->generation,
                                       .type = 0,
                                       .items = 1,
@@ -184,7 +184,7 @@ static void take_result(struct backend_link *l, uint32_t executor, const struct 
 static bool take_results(struct backend_link *l) {
     bool more = false;
     for (uint32_t e = 0; e < l->wiring->executors; e++) {
-        struct ring *ring = &l->wiring->results[e];
+        struct ring *ring = wiring_results(l->wiring, e, 0);
         const struct result_message *message;
         uint32_t n = 0;
         for (; n < TAKE_MOST && (message = ring_peek(ring)); ring_pop(ring), n++)
@@ -216,7 +216,7 @@ static void take_freed(struct backend_link *l, const struct freed_message *freed
 static bool take_reports(struct backend_link *l) {
     bool more = false;
     for (uint32_t e = 0; e < l->wiring->executors; e++) {
-        struct ring *freed = &l->wiring->freed[e], *ran = &l->wiring->ran[e];
+        struct ring *freed = wiring_freed(l->wiring, e, 0), *ran = wiring_ran(l->wiring, e, 0);
         const void *message;
         uint32_t n = 0, m = 0;
         for (; n < TAKE_MOST && (message = ring_peek(freed)); ring_pop(freed), n++)
@@ -311,7 +311,7 @@ static const struct uplink_ops uplink_ops = {uplink_up, from_scheduler, uplink_d
 static void publish(struct backend_link *l) {
     struct wiring *w = l->wiring;
     for (uint32_t e = 0; e < w->executors && l->plan_rung; e++)
-        if (ring_publish(&w->plans[e]))
+        if (ring_publish(wiring_plans(w, 0, e)))
             doorbell_ring(&w->executor_bells[e]);
     l->plan_rung = false;
 }
@@ -400,8 +400,8 @@ static bool pending(void *owner) {
     if (l->fabric_due || uplink_pending(&l->uplink))
         return true;
     for (uint32_t e = 0; e < l->wiring->executors; e++)
-        if (ring_pending(&l->wiring->results[e]) || ring_pending(&l->wiring->ran[e]) ||
-            ring_pending(&l->wiring->freed[e]))
+        if (ring_pending(wiring_results(l->wiring, e, 0)) || ring_pending(wiring_ran(l->wiring, e, 0)) ||
+            ring_pending(wiring_freed(l->wiring, e, 0)))
             return true;
     return false;
 }

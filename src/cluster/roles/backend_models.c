@@ -175,7 +175,7 @@ void backend_aside_look(struct backend_link *l) {
 static bool is_held(const struct backend_link *l, uint32_t model) {
     for (uint32_t a = 0; a < l->wiring->accelerators; a++)
         list_for_each (node, &l->queues[a].plans)
-            if (list_entry(node, struct pulled_plan, memory.node)->plan.served_model == model)
+            if (list_entry(node, struct pulled_plan, memory.node)->plan.place.n == model)
                 return true;
     for (const struct frontend_peer *f = l->frontends; f; f = f->next)
         if (landing_holds(&f->landing, model))

@@ -74,14 +74,14 @@ static void plan_tighten(struct backend_link *l, struct pulled_plan *p) {
 
 /* Whether the executor can take a plan: its model, size and so on are valid. */
 static bool plan_possible(const struct backend_link *l, const struct batch_plan *plan) {
-    return !l->config.models[plan->served_model].ensemble &&
-           plan->items <= l->config.models[plan->served_model].batch_max && plan->request_count <= l->wiring->batch_max;
+    return !l->config.models[plan->place.n].ensemble && plan->items <= l->config.models[plan->place.n].batch_max &&
+           plan->request_count <= l->wiring->batch_max;
 }
 
 /* The time until which a plan without requests occupies its accelerator. */
 static int64_t plan_unreached_ns(const struct backend_link *l, const struct batch_plan *plan, int64_t begun_ns) {
     const struct backend_link_config *c = &l->config;
-    const struct profile *profile = c->profiles[c->accelerator_type[plan->accelerator]][plan->served_model];
+    const struct profile *profile = c->profiles[c->accelerator_type[plan->accelerator]][plan->place.n];
     int64_t run_ns = profile ? profile->latency_ns[1] : 0;
     return begun_ns + (run_ns < UNREACHED_MOST_NS ? run_ns : UNREACHED_MOST_NS);
 }
@@ -90,7 +90,7 @@ static int64_t plan_unreached_ns(const struct backend_link *l, const struct batc
  * executor has here, since they come from frontends of the whole cluster. One place is kept for a request whose run was
  * given up, which has its result already, and is released later. */
 static bool results_fit(const struct backend_link *l, uint32_t executor, uint32_t requests) {
-    return l->running[executor] + requests <= l->wiring->results[executor].mask;
+    return l->running[executor] + requests <= wiring_results(l->wiring, executor, 0)->mask;
 }
 
 /* Hands complete plans to the executor, in order, as far as there is room. */
@@ -98,7 +98,7 @@ static void queue_go_on(struct backend_link *l, uint32_t accelerator, int64_t no
     struct accelerator_queue *q = &l->queues[accelerator];
     struct wiring *w = l->wiring;
     uint32_t executor = w->executor_of[accelerator];
-    struct ring *ring = &w->plans[executor];
+    struct ring *ring = wiring_plans(w, 0, executor);
 
     for (struct pulled_plan *p; (p = plan_first(q)) && p->missing == 0;) {
         plan_tighten(l, p);
@@ -165,11 +165,8 @@ static void plan_pull(struct backend_link *l, struct pulled_plan *p) {
             backend_tell_undelivered(l, handle, LOST_INPUTS);
             continue;
         }
-        *landed = (struct landed){.handle = handle,
-                                  .plan = p,
-                                  .model = p->plan.served_model,
-                                  .state = LANDED_PULLING,
-                                  .begun_ns = p->begun_ns};
+        *landed = (struct landed){
+            .handle = handle, .plan = p, .model = p->plan.place.n, .state = LANDED_PULLING, .begun_ns = p->begun_ns};
         enum pull_state state = backend_can_pull(f) ? f->transport->pull(l, f, landed) : PULL_UNDER_WAY;
         p->missing += state == PULL_UNDER_WAY;
         if (state == PULL_NONE)
@@ -198,11 +195,11 @@ void backend_pulls_begin(struct backend_link *l, struct frontend_peer *f) {
 
 /* Takes a plan from the scheduler; its times are already converted to our clock. */
 static int take_plan(struct backend_link *l, const struct batch_plan *plan, int64_t now_ns, struct sy_error *err) {
-    if (plan->accelerator >= l->wiring->accelerators || plan->served_model >= l->config.model_count ||
+    if (plan->accelerator >= l->wiring->accelerators || plan->place.n >= l->config.model_count ||
         plan->request_count > l->wiring->batch_max)
         return error_set(err, -EPROTO,
                          "a plan for an accelerator or a model that is not here, or for too many requests");
-    if (l->config.told_of_models && !backend_model_runs(l, plan->served_model))
+    if (l->config.told_of_models && !backend_model_runs(l, plan->place.n))
         return error_set(err, -EPROTO, "a plan for a model that is not here any more");
     struct accelerator_queue *q = &l->queues[plan->accelerator];
     struct pulled_plan *p = plan_memory_take(&l->free_plans, sizeof(*p), plan->request_count);

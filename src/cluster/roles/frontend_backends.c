@@ -248,7 +248,7 @@ static struct output_block *outputs_missed(const struct frontend_link *l, uint64
 /* Whether outputs fit the model's signature; the code that writes answers does not check. A request that ran alone may
  * have other rows than items (back/executor/executor_run.c). */
 static bool outputs_fit(const struct frontend_link *l, const struct away *a, const struct output_block *block) {
-    const struct signature *signature = &l->config.models[a->message.model].signature;
+    const struct signature *signature = &l->config.models[a->message.place.n].signature;
     if (block->output_count != signature->output_count)
         return false;
     for (uint32_t i = 0; i < block->output_count; i++) {

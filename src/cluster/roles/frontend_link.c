@@ -98,7 +98,7 @@ static bool ended_its_backend(const struct frontend_link *l, const struct away *
 
 static void give_result(struct frontend_link *l, const struct away *a) {
     bool ended = ended_its_run(l, a);
-    struct ring *ring = &l->wiring->results[away_lane(a)];
+    struct ring *ring = wiring_results(l->wiring, 0, away_lane(a));
     struct result_message *message = ring_reserve(ring);
     CHECK(message); /* a port has at most as many requests outstanding as the ring has slots */
     *message = (struct result_message){
@@ -122,11 +122,10 @@ static void give_result(struct frontend_link *l, const struct away *a) {
 }
 
 static void give_refusal(struct frontend_link *l, struct away *a, uint32_t reason) {
-    struct ring *ring = &l->wiring->refusals[away_lane(a)];
+    struct ring *ring = wiring_refusals(l->wiring, 0, away_lane(a));
     struct refusal_message *message = ring_reserve(ring);
     CHECK(message); /* likewise */
-    *message =
-        (struct refusal_message){.handle = a->message.handle, .served_model = a->message.model, .reason = reason};
+    *message = (struct refusal_message){.handle = a->message.handle, .place = a->message.place, .reason = reason};
     ring_push(ring);
     l->results_rung++;
 }
@@ -176,11 +175,15 @@ static void refuse(struct frontend_link *l, struct away *a, uint32_t reason) {
 
 /* ---- to the scheduler ---- */
 
+static struct frontend_model *away_model(const struct frontend_link *l, const struct away *a) {
+    return &l->models[a->message.place.n];
+}
+
 /* Whether the scheduler is connected, and knows the model. A request with a promise goes only to a scheduler that knows
  * promises. Only one request in doubt is at the scheduler at a time: if a backend is lost again, the others were not
  * there, and are not to blame. */
 bool away_can_send(const struct frontend_link *l, const struct away *a) {
-    return l->uplink.up && l->models[a->message.model].remote != NO_MODEL && (l->promises || !away_unready(l, a)) &&
+    return l->uplink.up && away_model(l, a)->remote.n != NO_MODEL && (l->promises || !away_unready(l, a)) &&
            !(a->message.doubtful && l->doubtful > 0);
 }
 
@@ -191,7 +194,7 @@ void away_tell(struct frontend_link *l, const struct away *a, uint8_t kind) {
         return; /* the connection is about to be closed; then the request is sent again */
     struct wire_request message = wire_request_of(&a->message);
     message.handle = away_handle(l, a->message.handle);
-    message.model = a->remote;
+    message.model = a->remote.n;
     message.port = 0;
     message.kind = kind;
     if (message.ready_ns > 0 && !away_unready(l, a))
@@ -206,7 +209,7 @@ void away_take_back(struct frontend_link *l, struct away *a) {
 }
 
 void away_send(struct frontend_link *l, struct away *a) {
-    a->remote = l->models[a->message.model].remote;
+    a->remote = away_model(l, a)->remote;
     a->sent = l->uplink.times;
     l->held--;
     l->doubtful += a->message.doubtful;
@@ -242,7 +245,7 @@ static void inputs_ready(struct frontend_link *l, struct away *a) {
 /* Whether a model is gone for good: its last requests here have been refused. */
 static bool is_forgotten(const struct frontend_link *l, uint32_t local) {
     const struct frontend_model *m = &l->models[local];
-    return l->uplink.up && !m->served && m->remote == NO_MODEL && m->forget_ns == TIME_NEVER;
+    return l->uplink.up && !m->served && m->remote.n == NO_MODEL && m->forget_ns == TIME_NEVER;
 }
 
 /* Nobody waits for a request any more. */
@@ -296,14 +299,14 @@ static void take_request(struct frontend_link *l, const struct request_message *
     l->held++;
     if (away_can_send(l, a))
         away_send(l, a);
-    else if (is_forgotten(l, a->message.model)) /* it was sent again, or late, and its model is gone */
+    else if (is_forgotten(l, a->message.place.n)) /* it was sent again, or late, and its model is gone */
         refuse(l, a, REFUSAL_STRANDED);
 }
 
 static bool take_requests(struct frontend_link *l) {
     bool more = false;
     for (uint32_t f = 0; f < l->wiring->frontends; f++) {
-        struct ring *ring = &l->wiring->requests[f];
+        struct ring *ring = wiring_requests(l->wiring, f, 0);
         const struct request_message *message;
         uint32_t n = 0;
         for (; n < TAKE_MOST && (message = ring_peek(ring)); ring_pop(ring), n++)
@@ -359,7 +362,7 @@ static void awaited_look(struct frontend_link *l) {
 /* ---- from the scheduler ---- */
 
 /* Keeps a model until there is room for it. */
-static void waiting_add(struct frontend_link *l, uint32_t remote, const char *description, uint32_t bytes) {
+static void waiting_add(struct frontend_link *l, struct remote_id remote, const char *description, uint32_t bytes) {
     struct waiting_model **at = &l->waiting, *w = malloc(sizeof(*w) + bytes);
     if (!w)
         return; /* the next scheduler announces it again */
@@ -374,9 +377,9 @@ static void waiting_add(struct frontend_link *l, uint32_t remote, const char *de
 
 /* Takes the waiting model with this number of the scheduler out of the list; NO_MODEL: the first one. NULL: there is
  * none. */
-static struct waiting_model *waiting_take(struct frontend_link *l, uint32_t remote) {
+static struct waiting_model *waiting_take(struct frontend_link *l, struct remote_id remote) {
     for (struct waiting_model **at = &l->waiting, *w; (w = *at); at = &w->next)
-        if (remote == NO_MODEL || w->remote == remote) {
+        if (remote.n == NO_MODEL || w->remote.n == remote.n) {
             *at = w->next;
             return w;
         }
@@ -384,12 +387,12 @@ static struct waiting_model *waiting_take(struct frontend_link *l, uint32_t remo
 }
 
 static void waiting_free(struct frontend_link *l) {
-    for (struct waiting_model *w; (w = waiting_take(l, NO_MODEL));)
+    for (struct waiting_model *w; (w = waiting_take(l, (struct remote_id){NO_MODEL}));)
         free(w);
 }
 
 /* Serves a model that the scheduler knows by this number, or keeps it until there is room. */
-static void model_take(struct frontend_link *l, uint32_t remote, const char *description, uint32_t bytes) {
+static void model_take(struct frontend_link *l, struct remote_id remote, const char *description, uint32_t bytes) {
     struct sy_error err;
     int local = l->config.ops->serve(l->config.context, description, bytes, &err);
     if (local < 0) {
@@ -408,7 +411,7 @@ static void model_take(struct frontend_link *l, uint32_t remote, const char *des
 }
 
 static void model_serve(struct frontend_link *l, const struct frame *frame, const char *head) {
-    uint32_t remote;
+    struct remote_id remote;
     memcpy(&remote, head, sizeof(remote));
     model_take(l, remote, head + sizeof(remote), frame->head_bytes - (uint32_t)sizeof(remote));
 }
@@ -416,7 +419,7 @@ static void model_serve(struct frontend_link *l, const struct frame *frame, cons
 /* Serves models that waited, while there is room. */
 static void waiting_look(struct frontend_link *l) {
     while (l->waiting && l->uplink.up && (!l->config.ops->room || l->config.ops->room(l->config.context))) {
-        struct waiting_model *w = waiting_take(l, NO_MODEL);
+        struct waiting_model *w = waiting_take(l, (struct remote_id){NO_MODEL});
         model_take(l, w->remote, w->description, w->bytes);
         free(w);
     }
@@ -424,7 +427,7 @@ static void waiting_look(struct frontend_link *l) {
 
 /* The scheduler does not serve the model now. */
 static void model_miss(struct frontend_link *l, struct frontend_model *m) {
-    m->remote = NO_MODEL;
+    m->remote.n = NO_MODEL;
     m->served = false;
     m->forget_ns = clock_now_ns() + (l->config.running_count ? FORGET_ISOLATED_NS : FORGET_NS);
     l->look_ns = 0;
@@ -435,7 +438,7 @@ static void model_refuse(struct frontend_link *l, uint32_t local) {
     uint32_t left = l->held;
     size_t i = 0;
     for (struct away *a; (a = held_next(l, &i, &left));)
-        if (a->message.model == local)
+        if (a->message.place.n == local)
             refuse(l, a, REFUSAL_STRANDED);
 }
 
@@ -455,11 +458,11 @@ static bool models_forget(struct frontend_link *l, int64_t now_ns) {
 }
 
 /* Takes the requests of a model that no backend has any more out of the scheduler's queue; they wait here instead. */
-static void requests_take_back(struct frontend_link *l, uint32_t remote) {
+static void requests_take_back(struct frontend_link *l, struct remote_id remote) {
     for (size_t i = 0; i < away_count(l); i++) {
         struct away *a = &l->away[i];
         if (!a->message.handle || a->over || a->cancelled || a->sent != l->uplink.times || a->taker != NO_TAKER ||
-            a->remote != remote)
+            a->remote.n != remote.n)
             continue;
         l->lost[LOST_BACKEND]++;
         away_take_back(l, a);
@@ -468,12 +471,12 @@ static void requests_take_back(struct frontend_link *l, uint32_t remote) {
 
 /* From now on no request is sent with this number of a model: the scheduler has given the model another number before,
  * or the model is gone. */
-static void model_gone(struct frontend_link *l, uint32_t remote) {
+static void model_gone(struct frontend_link *l, struct remote_id remote) {
     free(waiting_take(l, remote));
     for (struct frontend_model *m = l->models; m < l->models + l->config.models_max; m++) {
-        if (m->ends == remote)
-            m->ends = NO_MODEL;
-        if (m->remote == remote) {
+        if (m->ends.n == remote.n)
+            m->ends.n = NO_MODEL;
+        if (m->remote.n == remote.n) {
             model_miss(l, m);
             requests_take_back(l, remote);
         }
@@ -483,12 +486,12 @@ static void model_gone(struct frontend_link *l, uint32_t remote) {
 
 /* As model_gone(), for a model that its last backend unloads. That backend still runs the requests in the scheduler,
  * and those that ports handed over before they knew the model's successor. */
-static void model_ends(struct frontend_link *l, uint32_t remote) {
+static void model_ends(struct frontend_link *l, struct remote_id remote) {
     free(waiting_take(l, remote));
     while (take_requests(l)) {
     }
     for (struct frontend_model *m = l->models; m < l->models + l->config.models_max; m++)
-        if (m->remote == remote) {
+        if (m->remote.n == remote.n) {
             model_miss(l, m);
             m->forget_ns = clock_now_ns();
         }
@@ -501,9 +504,9 @@ static bool outlasts(const struct frontend_link *l, uint32_t local) {
 
 /* A model whose successor is not ready here goes on until that is. Else no client can ask for it any more, and it goes
  * on until its last requests have come in whole. The scheduler and the backend wait for the answer. */
-static void model_is_to_end(struct frontend_link *l, uint32_t remote) {
+static void model_is_to_end(struct frontend_link *l, struct remote_id remote) {
     for (uint32_t local = 0; local < l->config.models_max; local++) {
-        if (l->models[local].remote != remote)
+        if (l->models[local].remote.n != remote.n)
             continue;
         if (!outlasts(l, local))
             l->config.ops->gone(l->config.context, local);
@@ -520,11 +523,11 @@ static void model_is_to_end(struct frontend_link *l, uint32_t remote) {
 static bool models_end(struct frontend_link *l) {
     bool left = false;
     for (uint32_t local = 0; local < l->config.models_max && l->uplink.up; local++) {
-        uint32_t remote = l->models[local].ends;
-        if (remote != NO_MODEL && outlasts(l, local)) {
+        struct remote_id remote = l->models[local].ends;
+        if (remote.n != NO_MODEL && outlasts(l, local)) {
             left = true;
-        } else if (remote != NO_MODEL) {
-            l->models[local].ends = NO_MODEL;
+        } else if (remote.n != NO_MODEL) {
+            l->models[local].ends.n = NO_MODEL;
             model_ends(l, remote);
         }
     }
@@ -571,11 +574,11 @@ static int from_scheduler(void *context, const struct frame *frame, const void *
         return 0;
     case FRAME_MODEL_GONE:
         for (uint32_t i = 0; i < frame->count; i++)
-            model_gone(l, ((const uint32_t *)head)[i]);
+            model_gone(l, ((const struct remote_id *)head)[i]);
         return 0;
     case FRAME_MODEL_ENDS:
         for (uint32_t i = 0; i < frame->count; i++)
-            model_is_to_end(l, ((const uint32_t *)head)[i]);
+            model_is_to_end(l, ((const struct remote_id *)head)[i]);
         return 0;
     case FRAME_TOLD:
         all_told(l);
@@ -618,7 +621,7 @@ static void uplink_up(void *context, const struct hello *welcome) {
     l->number = welcome->number;
     l->promises = welcome->promises;
     for (uint32_t local = 0; local < l->config.models_max; local++) { /* the new scheduler has other numbers */
-        l->models[local].remote = l->models[local].ends = NO_MODEL;
+        l->models[local].remote.n = l->models[local].ends.n = NO_MODEL;
         l->models[local].told = false;
     }
     waiting_free(l);
@@ -666,8 +669,8 @@ static void report(struct frontend_link *l, int64_t now_ns, int64_t *until_ns) {
 static void publish(struct frontend_link *l) {
     struct wiring *w = l->wiring;
     for (uint32_t f = 0; f < w->frontends && l->results_rung > 0; f++) {
-        bool any = ring_publish(&w->results[f]);
-        any |= ring_publish(&w->refusals[f]);
+        bool any = ring_publish(wiring_results(w, 0, f));
+        any |= ring_publish(wiring_refusals(w, 0, f));
         if (any)
             doorbell_ring_or_help(&w->frontend_bells[f], l->results_rung <= WIRING_HELP_MOST);
     }
@@ -713,7 +716,7 @@ static bool pending(void *owner) {
     if (l->fabric_due || uplink_pending(&l->uplink))
         return true;
     for (uint32_t f = 0; f < l->wiring->frontends; f++)
-        if (ring_pending(&l->wiring->requests[f]))
+        if (ring_pending(wiring_requests(l->wiring, f, 0)))
             return true;
     return false;
 }
@@ -755,7 +758,7 @@ int frontend_link_start(struct frontend_link **link, const struct frontend_link_
         goto err_free;
     }
     for (uint32_t i = 0; i < config->models_max; i++)
-        l->models[i] = (struct frontend_model){.remote = NO_MODEL, .ends = NO_MODEL, .forget_ns = TIME_NEVER};
+        l->models[i] = (struct frontend_model){.remote = {NO_MODEL}, .ends = {NO_MODEL}, .forget_ns = TIME_NEVER};
     hello_formats(&l->config.self);
     l->config.self.role = ROLE_FRONTEND;
     l->config.self.lanes = w->frontends;

@@ -10,7 +10,7 @@
 /* A request that its port has handed over and not got back. */
 struct away {
     struct request_message message; /* message of the port; handle 0: the entry is free */
-    uint32_t remote;                /* scheduler's number of the model, as the request was sent */
+    struct remote_id remote;        /* model, as the request was sent */
     uint32_t sent;                  /* uplink.times when the request was sent to a scheduler; 0: it waits here */
     bool again;                     /* the request was sent before, to a scheduler that is gone */
     uint32_t taker;                 /* place of the backend that has pulled the request; NO_TAKER: none */
@@ -57,8 +57,8 @@ struct backend {
 
 /* The model of a number here. */
 struct frontend_model {
-    uint32_t remote; /* scheduler's number of the model; NO_MODEL: not served by it now */
-    uint32_t ends;   /* scheduler's number of the model, if it ends once it need not go on; NO_MODEL: it does not end */
+    struct remote_id remote; /* model at the scheduler; NO_MODEL: not served by it now */
+    struct remote_id ends;   /* model at the scheduler, if it ends once it need not go on; NO_MODEL: it does not end */
     int64_t forget_ns; /* time until which a model that is no longer served is kept; TIME_NEVER: served, or gone */
     bool served;       /* the scheduler has announced the model */
     bool told;         /* the present scheduler has announced the model since the uplink was connected */
@@ -68,8 +68,8 @@ struct frontend_model {
 /* A model that the scheduler serves, and for which there is no room here now. */
 struct waiting_model {
     struct waiting_model *next;
-    uint32_t remote; /* scheduler's number of the model */
-    uint32_t bytes;  /* length of the description */
+    struct remote_id remote;
+    uint32_t bytes; /* length of the description */
     char description[];
 };
 

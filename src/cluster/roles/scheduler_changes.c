@@ -32,14 +32,14 @@ static void late_name(struct late_model *late, const char *text, uint32_t bytes)
     json_decref(json);
 }
 
-int late_note(struct scheduler_link *l, struct member *m, uint32_t number, const char *text, uint32_t bytes, int rc,
-              const struct sy_error *why, struct sy_error *err) {
+int late_note(struct scheduler_link *l, struct member *m, struct remote_id remote, const char *text, uint32_t bytes,
+              int rc, const struct sy_error *why, struct sy_error *err) {
     bool waits = rc == -EEXIST;
     struct late_model *late = malloc(sizeof(*late) + (waits ? bytes : 0));
     if (!late)
         return error_set(err, -ENOMEM, "no memory for a model's description");
     late->next = m->late;
-    late->number = number;
+    late->remote = remote;
     late->waits = waits;
     late->bytes = waits ? bytes : 0;
     memcpy(late->text, text, late->bytes);
@@ -70,7 +70,7 @@ static void late_look(struct scheduler_link *l, struct member *m) {
             at = &late->next;
             continue;
         }
-        member_brought(m, brought, late->number);
+        member_brought(m, brought, late->remote);
         m->models_changed = true;
         *at = late->next;
         m->late_count--;
@@ -78,9 +78,9 @@ static void late_look(struct scheduler_link *l, struct member *m) {
     }
 }
 
-static bool late_drop(struct member *m, uint32_t number) {
+static bool late_drop(struct member *m, struct remote_id remote) {
     for (struct late_model **at = &m->late, *late; (late = *at); at = &late->next)
-        if (late->number == number) {
+        if (late->remote.n == remote.n) {
             *at = late->next;
             m->late_count--;
             free(late);
@@ -91,23 +91,23 @@ static bool late_drop(struct member *m, uint32_t number) {
 
 /* ---- models that end ---- */
 
-static void rests_tell(struct member *m, uint32_t number) {
-    peer_send(&m->peer, FRAME_MODEL_RESTS, 1, &number, sizeof(number));
+static void rests_tell(struct member *m, struct remote_id remote) {
+    peer_send(&m->peer, FRAME_MODEL_RESTS, 1, &remote, sizeof(remote));
 }
 
-int member_model_ends(struct scheduler_link *l, struct member *m, uint32_t number, struct sy_error *err) {
+int member_model_ends(struct scheduler_link *l, struct member *m, struct remote_id remote, struct sy_error *err) {
     if (!m->told)
         return error_set(err, -EPROTO, "a model that ends before all has been told");
-    late_drop(m, number);
+    late_drop(m, remote);
     for (uint32_t i = 0; i < m->brought_count; i++)
-        if (m->brought[i].number == number && !m->brought[i].ends) {
+        if (m->brought[i].remote.n == remote.n && !m->brought[i].ends) {
             catalogue_take(l->catalogue, &m->brought[i]);
             l->catalogue->known[m->brought[i].known].unloaded = l->catalogue->known[m->brought[i].known].backends == 0;
             m->models_changed = true;
             l->changed = l->changing = true;
             return 0;
         }
-    rests_tell(m, number); /* its model was never taken */
+    rests_tell(m, remote); /* its model was never taken */
     return 0;
 }
 
@@ -124,11 +124,11 @@ static bool ends_look(struct scheduler_link *l, struct member *m) {
     for (uint32_t i = 0; i < m->brought_count; i++) {
         if (!m->brought[i].ends)
             continue;
-        if (plans_of(l, m, m->brought[i].number)) {
+        if (plans_of(l, m, m->brought[i].remote)) {
             left = true;
             continue;
         }
-        rests_tell(m, m->brought[i].number);
+        rests_tell(m, m->brought[i].remote);
         m->brought[i--] = m->brought[--m->brought_count];
     }
     return left;

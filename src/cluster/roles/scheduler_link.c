@@ -46,17 +46,17 @@ void link_lost(struct scheduler_link *l, uint64_t handle, enum lost_reason reaso
     l->counters.lost[reason]++;
 }
 
-static void refuse(struct scheduler_link *l, uint64_t handle, uint32_t served_model, enum refusal reason) {
+static void refuse(struct scheduler_link *l, uint64_t handle, struct place_id id, enum refusal reason) {
     struct member *m = member_of(l, handle);
     struct refusal_message *place = m ? peer_frame_more(&m->peer, FRAME_REFUSALS, sizeof(*place), WIRE_MANY) : NULL;
     if (place)
-        *place = (struct refusal_message){.handle = handle, .served_model = served_model, .reason = reason};
+        *place = (struct refusal_message){.handle = handle, .place = id, .reason = reason};
 }
 
 /* ---- requests ---- */
 
 static bool request_fits(const struct scheduler_link *l, const struct request_message *message) {
-    return message->model < l->config.models_max && message->kind <= REQUEST_READY && message->items >= 1 &&
+    return message->place.n < l->config.models_max && message->kind <= REQUEST_READY && message->items >= 1 &&
            message->work > 0 && message->work < 1e9F &&
            (message->priority < PRIORITIES_MAX || message->priority == PRIORITY_BEST_EFFORT);
 }
@@ -68,29 +68,29 @@ static struct queued_request *last_of(const struct member *m, uint64_t handle) {
 }
 
 /* The slot of a message to its model's thread; push() sends it. NULL: there is no room now. */
-static struct request_message *place_for(struct scheduler_link *l, uint32_t model) {
-    return ring_reserve(&l->wiring->requests[l->wiring->thread_of_served[model]]);
+static struct request_message *place_for(struct scheduler_link *l, struct place_id id) {
+    return ring_reserve(wiring_requests(l->wiring, 0, l->wiring->thread_of_served[id.n]));
 }
 
-static void push(struct scheduler_link *l, uint32_t model) {
-    uint32_t thread = l->wiring->thread_of_served[model];
-    ring_push(&l->wiring->requests[thread]);
+static void push(struct scheduler_link *l, struct place_id id) {
+    uint32_t thread = l->wiring->thread_of_served[id.n];
+    ring_push(wiring_requests(l->wiring, 0, thread));
     l->model_rung[thread] = true;
     l->pushed++;
 }
 
 /* Tells the model's thread more about a queued request. */
 static bool request_tell(struct scheduler_link *l, const struct queued_request *last, enum request_message_kind kind) {
-    struct request_message *place = place_for(l, last->model);
+    struct request_message *place = place_for(l, last->place);
     if (!place)
         return false;
     *place = (struct request_message){.handle = last->handle,
                                       .deadline_ns = last->deadline_ns,
                                       .shape_key = last->shape_key,
-                                      .model = last->model,
+                                      .place = last->place,
                                       .kind = (uint8_t)kind,
                                       .priority = last->priority};
-    push(l, last->model);
+    push(l, last->place);
     return true;
 }
 
@@ -127,15 +127,15 @@ static int take_request(struct scheduler_link *l, struct member *m, const struct
             request_tell(l, last, REQUEST_READY); /* a hint: without room for it, the promise counts */
         return 0;
     }
-    struct served_place *place = &l->places[sent->model];
+    struct served_place *place = &l->places[sent->place.n];
     l->counters.requests++;
     if (!place_takes(l, sent)) { /* its frontend does not know yet that the model has moved to another place */
         link_lost(l, sent->handle, LOST_PLACE);
         return 0;
     }
-    struct request_message *message = l->in_scheduler < l->wiring->port_requests ? place_for(l, sent->model) : NULL;
+    struct request_message *message = l->in_scheduler < l->wiring->port_requests ? place_for(l, sent->place) : NULL;
     if (!message) {
-        refuse(l, sent->handle, sent->model, REFUSAL_POOL_FULL);
+        refuse(l, sent->handle, sent->place, REFUSAL_POOL_FULL);
         return 0;
     }
     int64_t arrival_ns, deadline_ns, ready_ns;
@@ -149,10 +149,10 @@ static int take_request(struct scheduler_link *l, struct member *m, const struct
     *last = (struct queued_request){.handle = sent->handle,
                                     .deadline_ns = deadline_ns,
                                     .shape_key = sent->shape_key,
-                                    .model = sent->model,
+                                    .place = sent->place,
                                     .priority = sent->priority,
                                     .promised = ready_ns > 0};
-    push(l, sent->model);
+    push(l, sent->place);
     l->in_scheduler++;
     place->queued++;
     return 0;
@@ -166,7 +166,7 @@ static void publish_requests(struct scheduler_link *l) {
         if (!l->model_rung[t])
             continue;
         l->model_rung[t] = false;
-        if (!ring_publish(&w->requests[t]))
+        if (!ring_publish(wiring_requests(w, 0, t)))
             continue;
         if (wiring_accelerators_free(w))
             doorbell_ring_or_help(&w->model_bells[t], help);
@@ -182,27 +182,27 @@ static void publish_requests(struct scheduler_link *l) {
 static void take_cancelled(struct scheduler_link *l, const struct refusal_message *message) {
     const struct member *m = member_of(l, message->handle);
     const struct queued_request *last = m ? last_of(m, message->handle) : NULL;
-    if (!last || last->handle != message->handle || last->model != message->served_model)
+    if (!last || last->handle != message->handle || last->place.n != message->place.n)
         return;
     if (last->cancelled)
-        refuse(l, message->handle, message->served_model, REFUSAL_CANCELLED);
-    else if (l->places[message->served_model].recalled)
+        refuse(l, message->handle, message->place, REFUSAL_CANCELLED);
+    else if (l->places[message->place.n].recalled)
         link_lost(l, message->handle, LOST_PLACE);
 }
 
 static bool take_refusals(struct scheduler_link *l) {
     bool more = false;
     for (uint32_t t = 0; t < l->wiring->model_threads; t++) {
-        struct ring *ring = &l->wiring->refusals[t];
+        struct ring *ring = wiring_refusals(l->wiring, t, 0);
         const struct refusal_message *message;
         uint32_t n = 0;
         for (; n < TAKE_MOST && (message = ring_peek(ring)); ring_pop(ring), n++) {
             if (message->reason == REFUSAL_CANCELLED)
                 take_cancelled(l, message);
             else
-                refuse(l, message->handle, message->served_model, message->reason);
+                refuse(l, message->handle, message->place, message->reason);
             l->in_scheduler--;
-            l->places[message->served_model].queued--;
+            l->places[message->place.n].queued--;
         }
         if (n)
             ring_release(ring);
@@ -220,7 +220,7 @@ static void take_plan(struct scheduler_link *l, const struct batch_plan *plan) {
     size_t bytes = wire_plan_bytes(plan->request_count);
 
     l->in_scheduler -= plan->request_count;
-    l->places[plan->served_model].queued -= plan->request_count;
+    l->places[plan->place.n].queued -= plan->request_count;
     l->counters.batches++;
     uint64_t tag = plan_note(l, a, plan);
     if (!m || m->peer.closed) {
@@ -233,13 +233,13 @@ static void take_plan(struct scheduler_link *l, const struct batch_plan *plan) {
     memcpy(out, plan, bytes);
     out->accelerator = a->local;
     out->tag = tag;
-    out->served_model = m->number_of_known[l->places[plan->served_model].known];
+    out->place.n = m->remote_of_known[l->places[plan->place.n].known].n;
 }
 
 static bool take_plans(struct scheduler_link *l) {
     bool more = false;
     for (uint32_t t = 0; t < l->wiring->model_threads; t++) {
-        struct ring *ring = &l->wiring->plans[t];
+        struct ring *ring = wiring_plans(l->wiring, t, 0);
         const struct batch_plan *plan;
         uint32_t n = 0;
         for (; n < TAKE_MOST && (plan = ring_peek(ring)); n++) {
@@ -274,7 +274,7 @@ static int take_freed(struct scheduler_link *l, struct member *m, const struct f
 static int take_ran(struct scheduler_link *l, struct member *m, const struct ran_message *as_sent,
                     struct sy_error *err) {
     struct ran_message ran = *as_sent;
-    if (!m->told || ran.accelerator >= m->accelerator_count || ran.model >= l->wiring->models || ran.items < 1 ||
+    if (!m->told || ran.accelerator >= m->accelerator_count || ran.variant.n >= l->wiring->models || ran.items < 1 ||
         ran.items > PROFILE_BATCH_MAX || ran.run_ns < 0 || ran.news != NEWS_ENDED)
         return error_set(err, -EPROTO, "a run whose numbers will not do");
     ran.accelerator = m->accelerators[ran.accelerator];
@@ -320,7 +320,7 @@ static int from_backend(struct scheduler_link *l, struct member *m, const struct
         return member_model(l, m, head, frame->head_bytes, err);
     case FRAME_MODEL_ENDS:
         for (uint32_t i = 0; i < frame->count && rc == 0; i++)
-            rc = member_model_ends(l, m, ((const uint32_t *)head)[i], err);
+            rc = member_model_ends(l, m, ((const struct remote_id *)head)[i], err);
         return rc;
     case FRAME_ACCELERATORS:
         return member_accelerators(l, m, head, frame->count, err);
@@ -589,7 +589,7 @@ static const struct peer_events events = {.frame = on_frame, .closed = on_closed
 static void member_free(struct member *m) {
     free(m->last);
     free(m->owes);
-    free(m->number_of_known);
+    free(m->remote_of_known);
     late_free(m);
     free(m->accelerators);
     for (uint32_t i = 0; i < m->brought_count; i++)
@@ -850,7 +850,7 @@ static bool pending(void *owner) {
     if ((l->standby && standby_pending(l->standby)) || places_pending(l))
         return true;
     for (uint32_t t = 0; t < l->wiring->model_threads; t++)
-        if (ring_pending(&l->wiring->refusals[t]) || ring_pending(&l->wiring->plans[t]))
+        if (ring_pending(wiring_refusals(l->wiring, t, 0)) || ring_pending(wiring_plans(l->wiring, t, 0)))
             return true;
     return false;
 }

@@ -17,7 +17,7 @@ struct queued_request {
     uint64_t handle;     /* handle of the request; 0: there was none */
     int64_t deadline_ns; /* deadline by our clock, as the core was told: the estimate of the frontend's clock changes */
     uint64_t shape_key;
-    uint32_t model; /* place of the model */
+    struct place_id place;
     uint8_t priority;
     bool promised;  /* the core was told that the inputs are promised */
     bool cancelled; /* the frontend has cancelled the request */
@@ -48,9 +48,9 @@ struct member {
     /* of a backend */
     struct brought_model *brought; /* [brought_count] */
     uint32_t brought_count, brought_room;
-    uint32_t *number_of_known; /* [CATALOGUE_MODELS_MAX] backend's number of each model of the catalogue */
-    char (*types)[64];         /* [accelerator_count] type of each accelerator */
-    uint32_t *accelerators;    /* [accelerator_count] scheduler's numbers of them, once `told` */
+    struct remote_id *remote_of_known; /* [CATALOGUE_MODELS_MAX] backend's number of each model of the catalogue */
+    char (*types)[64];                 /* [accelerator_count] type of each accelerator */
+    uint32_t *accelerators;            /* [accelerator_count] scheduler's numbers of them, once `told` */
     uint32_t accelerator_count;
     uint32_t class_count, classes[ACCELERATOR_TYPES_MAX]; /* [class_count] classes of the accelerators */
     /* while its models change */
@@ -66,8 +66,9 @@ struct member {
 /* A model that was not taken. */
 struct late_model {
     struct late_model *next;
-    uint32_t number, bytes; /* backend's number of the model; length of `text` */
-    bool waits;             /* the model is taken once another one of its name is gone; false: never */
+    struct remote_id remote; /* backend's number of the model */
+    uint32_t bytes;          /* length of `text` */
+    bool waits;              /* the model is taken once another one of its name is gone; false: never */
     char name[MODEL_NAME_MAX];
     uint32_t version; /* version; 0, with an empty name: the description cannot be read */
     char reason[512]; /* why the model was not taken */
@@ -78,7 +79,7 @@ struct late_model {
 struct sent_plan {
     struct plan_memory memory;
     uint32_t place;               /* place of the model */
-    uint32_t number;              /* backend's number of the model */
+    struct remote_id remote;      /* backend's number of the model */
     uint8_t class;                /* class of the accelerator */
     uint64_t tag;                 /* tag that the measurement repeats */
     bool ended, unlike, measured; /* the batch has ended; did not run as one; was measured */
@@ -186,7 +187,7 @@ uint32_t classes_used(const struct scheduler_link *l);
 /* The struct for one more model of a backend. NULL: no memory. */
 struct brought_model *member_brings(struct member *m);
 /* Keeps that struct, which catalogue_bring() has filled, with the backend's number of the model. */
-void member_brought(struct member *m, struct brought_model *brought, uint32_t number);
+void member_brought(struct member *m, struct brought_model *brought, struct remote_id remote);
 /* A backend is gone, with its models, accelerators and batches. */
 void backend_gone(struct scheduler_link *l, struct member *m);
 
@@ -209,10 +210,10 @@ void accelerator_leaves(struct scheduler_link *l, uint32_t accelerator);
 
 /* Notes a model that was not taken, with the reason `why`; rc -EEXIST: the model is taken once another one of its name
  * is gone. 0 or -errno with a sentence. */
-int late_note(struct scheduler_link *l, struct member *m, uint32_t number, const char *text, uint32_t bytes, int rc,
-              const struct sy_error *why, struct sy_error *err);
+int late_note(struct scheduler_link *l, struct member *m, struct remote_id remote, const char *text, uint32_t bytes,
+              int rc, const struct sy_error *why, struct sy_error *err);
 /* A backend ends a model. 0 or -errno with a sentence. */
-int member_model_ends(struct scheduler_link *l, struct member *m, uint32_t number, struct sy_error *err);
+int member_model_ends(struct scheduler_link *l, struct member *m, struct remote_id remote, struct sy_error *err);
 /* A member says that its accelerator joins or leaves. */
 void member_accelerator_news(struct scheduler_link *l, uint32_t accelerator, enum accelerator_news news);
 /* Does the next steps of all changes. True: more steps follow. */
@@ -226,8 +227,8 @@ void late_free(struct member *m);
 void plans_free(struct scheduler_link *l);
 /* Keeps a plan that goes to a backend. Returns the tag to send with it. */
 uint64_t plan_note(struct scheduler_link *l, struct accelerator_place *a, const struct batch_plan *plan);
-/* Whether a backend has a plan for the model of this number. */
-bool plans_of(const struct scheduler_link *l, const struct member *m, uint32_t number);
+/* Whether a backend has a plan for a model. */
+bool plans_of(const struct scheduler_link *l, const struct member *m, struct remote_id remote);
 /* The oldest plan of an accelerator has ended; `freed` has our numbers. False: there is no plan. */
 bool plan_ended(struct scheduler_link *l, const struct freed_message *freed);
 /* Takes a backend's measurement of a run, in our numbers except for the tag. */

@@ -50,30 +50,30 @@ bool member_room(struct scheduler_link *l, struct member *m) {
         m->owes = calloc(l->config.models_max, sizeof(bool));
         return m->last && m->owes;
     }
-    m->number_of_known = calloc(CATALOGUE_MODELS_MAX, sizeof(uint32_t));
-    return m->number_of_known;
+    m->remote_of_known = calloc(CATALOGUE_MODELS_MAX, sizeof(*m->remote_of_known));
+    return m->remote_of_known;
 }
 
 /* ---- backends come ---- */
 
 int member_model(struct scheduler_link *l, struct member *m, const char *head, uint32_t bytes, struct sy_error *err) {
-    uint32_t number;
+    struct remote_id remote;
     if (m->brought_count + m->late_count >= BROUGHT_MOST * l->config.models_max)
         return error_set(err, -ENOSPC, "more models than the cluster has room for");
-    memcpy(&number, head, sizeof(number));
+    memcpy(&remote, head, sizeof(remote));
     struct brought_model *brought = member_brings(m);
     struct sy_error why;
     if (!brought)
         return error_set(err, -ENOMEM, "no memory for a member's models");
-    int rc = catalogue_bring(l->catalogue, head + sizeof(number), bytes - sizeof(number), brought, &why);
+    int rc = catalogue_bring(l->catalogue, head + sizeof(remote), bytes - sizeof(remote), brought, &why);
     if (rc < 0) {
         /* the backend's other models may be accepted; with `serve --isolate` all replace a model, one by one */
         bool expected = rc == -EEXIST && l->config.backends;
         if (!expected)
             log_error("model not taken", "backend=%s reason=\"%s\"", m->hello.name, why.text);
-        return late_note(l, m, number, head + sizeof(number), bytes - (uint32_t)sizeof(number), rc, &why, err);
+        return late_note(l, m, remote, head + sizeof(remote), bytes - (uint32_t)sizeof(remote), rc, &why, err);
     }
-    member_brought(m, brought, number);
+    member_brought(m, brought, remote);
     m->models_changed = m->told;
     l->changing |= m->told;
     return 0;
@@ -91,8 +91,8 @@ struct brought_model *member_brings(struct member *m) {
     return &m->brought[m->brought_count];
 }
 
-void member_brought(struct member *m, struct brought_model *brought, uint32_t number) {
-    brought->number = m->number_of_known[brought->known] = number;
+void member_brought(struct member *m, struct brought_model *brought, struct remote_id remote) {
+    brought->remote = m->remote_of_known[brought->known] = remote;
     m->brought_count++;
 }
 
@@ -241,10 +241,10 @@ static bool accelerators_look(struct scheduler_link *l) {
 /* ---- models: places ---- */
 
 bool place_takes(const struct scheduler_link *l, const struct request_message *message) {
-    enum life_state state = model_life_state(l->life, message->model);
+    enum life_state state = model_life_state(l->life, message->place.n);
     if (state != LIFE_SERVING && state != LIFE_LEAVING)
         return false;
-    return l->places[message->model].model.variant_count > 1 || message->shape_key == 0;
+    return l->places[message->place.n].model.variant_count > 1 || message->shape_key == 0;
 }
 
 /* `items_max`: what a request of it may have, if that is less than the description says; else 0. */
@@ -336,15 +336,17 @@ static bool place_begin(struct scheduler_link *l, uint32_t known_index, uint32_t
     const struct served_model *model = known->model;
     struct wiring *w = l->wiring;
     uint32_t count = model->signature.variable_shapes ? VARIANTS_MAX : 1, before = place_before(l, known_index);
-    uint32_t first = model_life_room(l->life) ? variants_take(l->variant_taken, w->models, count) : VARIANTS_NONE;
-    if (first == VARIANTS_NONE)
+    struct variant_id first = {VARIANTS_NONE};
+    if (model_life_room(l->life))
+        first = variants_take(l->variant_taken, w->models, count);
+    if (first.n == VARIANTS_NONE)
         return false;
     uint32_t p = model_life_put(l->life, key_of(known_index));
     struct served_place *place = &l->places[p];
     *place = (struct served_place){
         .known = known_index,
         .runs_on = runs_on,
-        .model = {.served_model = p,
+        .model = {.place = {p},
                   .first_variant = first,
                   .variant_count = count,
                   .batch_max = model->batch_max,
@@ -362,7 +364,7 @@ static bool place_begin(struct scheduler_link *l, uint32_t known_index, uint32_t
             place->model.batch_max = profile->batch_max;
     }
     for (uint32_t v = 0; v < count; v++)
-        w->thread_of_model[first + v] = w->thread_of_served[p];
+        w->thread_of_variant[first.n + v] = w->thread_of_served[p];
     model_life_prepared(l->life, p, LIFE_ALL, 0);
     return true;
 }
@@ -373,14 +375,14 @@ static int thread_tell(struct scheduler_link *l, uint32_t p, bool comes) {
     struct model_thread *thread = l->config.central_thread ? NULL : l->config.model_threads[w->thread_of_served[p]];
     int rc = 0;
     if (!comes)
-        return wiring_model_goes(w, p);
+        return wiring_model_goes(w, (struct place_id){p});
     if (!thread)
         central_thread_prepare(l->config.central_thread, &l->places[p].model);
     else if ((rc = model_thread_prepare(thread, &l->places[p].model)) < 0)
         return rc;
-    rc = wiring_model_comes(w, p, p % w->rank_threads);
+    rc = wiring_model_comes(w, (struct place_id){p}, p % w->rank_threads);
     if (rc < 0 && thread)
-        model_thread_forget(thread, p);
+        model_thread_forget(thread, (struct place_id){p});
     return rc;
 }
 
@@ -437,8 +439,9 @@ static void orders_carry_out(struct scheduler_link *l, int64_t now_ns) {
             break;
         case LIFE_FREED:
             if (!l->config.central_thread)
-                model_thread_forget(l->config.model_threads[l->wiring->thread_of_served[order.place]], order.place);
-            memset(l->variant_taken + model->first_variant, false, model->variant_count);
+                model_thread_forget(l->config.model_threads[l->wiring->thread_of_served[order.place]],
+                                    (struct place_id){order.place});
+            memset(l->variant_taken + model->first_variant.n, false, model->variant_count);
             l->changed = true;
             break;
         }
@@ -458,7 +461,7 @@ static bool place_recall(struct scheduler_link *l, uint32_t p) {
         size_t count = m->last ? (size_t)m->hello.lanes * m->hello.slots : 0;
         for (size_t i = 0; i < count; i++) {
             const struct queued_request *last = &m->last[i];
-            if (last->handle && last->model == p && !request_cancel(l, last))
+            if (last->handle && last->place.n == p && !request_cancel(l, last))
                 return false;
         }
     }

@@ -26,7 +26,7 @@ void plans_free(struct scheduler_link *l) {
 
 /* Tells the central thread of an accelerator. */
 static void central_tell(struct scheduler_link *l, const struct ran_message *ran) {
-    struct ring *ring = &l->wiring->ran[0];
+    struct ring *ring = wiring_ran(l->wiring, 0, 0);
     struct ran_message *message = ring_reserve(ring);
     CHECK(message); /* the ring has room for all batches that a central policy may have sent, and for a message about
                      * each accelerator */
@@ -37,7 +37,7 @@ static void central_tell(struct scheduler_link *l, const struct ran_message *ran
 
 /* Tells a rank thread. */
 static void freed_tell(struct scheduler_link *l, const struct freed_message *freed) {
-    struct ring *ring = &l->wiring->freed[wiring_part_of_accelerator(l->wiring, freed->accelerator)];
+    struct ring *ring = wiring_freed(l->wiring, 0, wiring_part_of_accelerator(l->wiring, freed->accelerator));
     struct freed_message *message = ring_reserve(ring);
     CHECK(message); /* an accelerator has at most three batches under way; see accelerator_may_join() */
     *message = *freed;
@@ -47,7 +47,7 @@ static void freed_tell(struct scheduler_link *l, const struct freed_message *fre
 
 /* Tells a model thread. */
 static void measured_tell(struct scheduler_link *l, const struct ran_message *ran) {
-    struct ring *ring = &l->wiring->ran[l->wiring->thread_of_model[ran->model]];
+    struct ring *ring = wiring_ran(l->wiring, 0, wiring_thread_of(l->wiring, ran->variant));
     struct ran_message *message = ring_reserve(ring);
     if (!message)
         return; /* the thread is far behind; it can do without the measurement */
@@ -64,9 +64,9 @@ bool accelerator_may_join(struct scheduler_link *l) {
     if (l->news < WIRING_NEWS_MAX + 2 * w->accelerators)
         return true;
     for (uint32_t k = 0; k < w->rank_threads && !w->central; k++)
-        read &= ring_drained(&w->freed[k]);
+        read &= ring_drained(wiring_freed(w, 0, k));
     if (w->central)
-        read = ring_drained(&w->ran[0]);
+        read = ring_drained(wiring_ran(w, 0, 0));
     l->news = read ? 0 : l->news;
     return read;
 }
@@ -93,10 +93,10 @@ void publish_reports(struct scheduler_link *l) {
         return;
     l->report_rung = false;
     for (uint32_t k = 0; k < w->rank_threads; k++)
-        if (ring_publish(&w->freed[k]))
+        if (ring_publish(wiring_freed(w, 0, k)))
             doorbell_ring_or_help(&w->rank_bells[k], true);
     for (uint32_t t = 0; t < w->model_threads; t++)
-        if (ring_publish(&w->ran[t]))
+        if (ring_publish(wiring_ran(w, 0, t)))
             doorbell_ring_or_help(&w->model_bells[t], true);
 }
 
@@ -106,10 +106,11 @@ uint64_t plan_note(struct scheduler_link *l, struct accelerator_place *a, const 
     struct sent_plan *p = plan_memory_take(&l->free_plans, sizeof(*p), plan->request_count);
     CHECK(p); /* a plan that is not kept would never end */
     p->class = a->class;
-    p->number = a->member ? a->member->number_of_known[l->places[plan->served_model].known] : CATALOGUE_NONE;
+    p->remote =
+        a->member ? a->member->remote_of_known[l->places[plan->place.n].known] : (struct remote_id){CATALOGUE_NONE};
     p->ended = p->measured = false;
     p->tag = l->plan_tag++;
-    p->place = plan->served_model;
+    p->place = plan->place.n;
     memcpy(&p->plan, plan, batch_plan_bytes(plan->request_count));
     l->places[p->place].sent++;
     list_append(&a->plans, &p->memory.node);
@@ -182,7 +183,7 @@ void plan_measured(struct scheduler_link *l, const struct ran_message *ran) {
         if (p->tag == ran->tag)
             break;
     }
-    if (!p || p->tag != ran->tag || p->measured || p->plan.model != ran->model)
+    if (!p || p->tag != ran->tag || p->measured || p->plan.variant.n != ran->variant.n)
         return; /* the plan was another scheduler's, or is no longer kept */
     p->ran = *ran;
     p->ran.type = p->class;
@@ -192,10 +193,10 @@ void plan_measured(struct scheduler_link *l, const struct ran_message *ran) {
     plans_forget(l, a, clock_now_ns());
 }
 
-bool plans_of(const struct scheduler_link *l, const struct member *m, uint32_t number) {
+bool plans_of(const struct scheduler_link *l, const struct member *m, struct remote_id remote) {
     for (uint32_t i = 0; i < m->accelerator_count; i++)
         list_for_each (node, &l->accelerators[m->accelerators[i]].plans)
-            if (list_entry(node, struct sent_plan, memory.node)->number == number)
+            if (list_entry(node, struct sent_plan, memory.node)->remote.n == remote.n)
                 return true;
     return false;
 }

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/data/numbers.h"
 #include "core/util/container.h"
 #include "core/util/time.h"
 
@@ -54,7 +55,7 @@ enum refusal {
 
 /* ---- frontend -> model thread ---- */
 
-/* In CANCELLED and READY only handle, deadline, shape, model, port and priority count. */
+/* In CANCELLED and READY only handle, deadline, shape, place, port and priority count. */
 enum request_message_kind {
     REQUEST_ARRIVED,
     REQUEST_CANCELLED,
@@ -62,12 +63,12 @@ enum request_message_kind {
 };
 
 struct request_message {
-    uint64_t handle;     /* handle of the request; unique while the scheduler has the request */
-    int64_t arrival_ns;  /* time at which the request's first byte was read */
-    int64_t deadline_ns; /* client's deadline less the reply margin; in a cancellation, too */
-    uint64_t shape_key;  /* requests with different keys never share a batch; 0: the model has one shape */
-    float work;          /* cost of an item relative to the profiled item; 1 for models of one shape */
-    uint32_t model;
+    uint64_t handle;       /* handle of the request; unique while the scheduler has the request */
+    int64_t arrival_ns;    /* time at which the request's first byte was read */
+    int64_t deadline_ns;   /* client's deadline less the reply margin; in a cancellation, too */
+    uint64_t shape_key;    /* requests with different keys never share a batch; 0: the model has one shape */
+    float work;            /* cost of an item relative to the profiled item; 1 for models of one shape */
+    struct place_id place; /* place that the request queues for */
     uint32_t items;
     uint16_t port; /* number of the frontend, which the answer goes back to */
     uint8_t kind;  /* enum request_message_kind */
@@ -82,7 +83,7 @@ struct request_message {
 
 struct refusal_message {
     uint64_t handle;
-    uint32_t served_model;
+    struct place_id place;
     uint32_t reason; /* enum refusal */
 };
 
@@ -223,7 +224,7 @@ struct rank_answer {
  * longest message, rank_message_bytes(). */
 struct rank_message {
     enum rank_message_kind kind;
-    uint32_t model;
+    struct variant_id variant;
     uint32_t types; /* entries of candidates[], one for each type of accelerators; 0 except in ANSWER and JOIN */
     union {
         struct rank_answer answer; /* ANSWER */
@@ -272,7 +273,7 @@ enum grant_message_kind {
 
 struct grant_message {
     enum grant_message_kind kind;
-    uint32_t model;
+    struct variant_id variant;
     uint32_t accelerator, type;
     uint32_t supply;    /* ACCELERATOR: level of supply at which the accelerator was granted */
     bool leftovers;     /* ACCELERATOR: whether leftovers may run: no batch wants the accelerator now */
@@ -295,9 +296,9 @@ struct grant_message {
  * follow the struct. */
 struct batch_plan {
     uint32_t accelerator;
-    uint32_t model;        /* index of a variant of a served model, in the model thread */
+    struct variant_id variant;
     uint32_t generation;   /* generation of the variant: a later one may be given to another shape or model */
-    uint32_t served_model; /* number of the served model whose loaded copy runs the batch */
+    struct place_id place; /* place of the model whose loaded copy runs the batch */
     uint32_t request_count;
     uint32_t items;                 /* number of items; ITEMS_OF_REQUEST: those of the only request */
     int64_t sealed_ns;              /* time at which the scheduling thread decided */
@@ -326,7 +327,8 @@ enum accelerator_news {
 
 struct ran_message {
     enum accelerator_news news; /* LEAVES and JOINS: only to the central thread, about `accelerator` */
-    uint32_t model, generation, type, items, accelerator;
+    struct variant_id variant;
+    uint32_t generation, type, items, accelerator;
     uint32_t late;  /* requests that were late when the batch ended; all, if it was too late to run the batch */
     uint64_t tag;   /* tag of the plan */
     int64_t run_ns; /* measured run time, without gathering and scattering; 0: the batch was not run, or not as one */
@@ -339,7 +341,7 @@ struct ran_message {
 static inline struct ran_message batch_plan_ran(const struct batch_plan *plan) {
     return (struct ran_message){
         .news = NEWS_ENDED,
-        .model = plan->model,
+        .variant = plan->variant,
         .generation = plan->generation,
         .items = plan->items,
         .accelerator = plan->accelerator,
@@ -368,8 +370,11 @@ enum model_move_kind {
 
 struct model_move {
     enum model_move_kind kind;
-    uint32_t model; /* MOVES: number of the variant in the rank core; else number of the served model */
-    uint32_t part;  /* MOVES, COMES: sub-cluster that the model is to belong to */
+    union {
+        struct variant_id variant; /* MOVES */
+        struct place_id place;     /* COMES, GOES */
+    };
+    uint32_t part; /* MOVES, COMES: sub-cluster that the model is to belong to */
 };
 
 /* ---- who started the threads -> executor ---- */
@@ -386,8 +391,8 @@ struct accelerator_command {
     uint32_t accelerator;
     enum accelerator_order order;
     /* MODEL: */
-    uint32_t served_model;
-    uint32_t version; /* version of the served model; tells the model from another one of the same number */
+    struct place_id place;
+    uint32_t version; /* version of the served model; tells the model from another one in the same place */
     bool resident;
 };
 
@@ -395,8 +400,9 @@ struct accelerator_command {
 
 /* The answer to an order about a model. Every order is answered, in the sequence in which the orders were given. */
 struct model_answer {
-    uint32_t served_model, version;
-    bool resident; /* whether the model is resident from now on; if not, no model of that number is */
+    struct place_id place;
+    uint32_t version;
+    bool resident; /* whether the model is resident from now on; if not, no model of that place is */
 };
 
 /* ---- executor -> frontend ---- */

@@ -60,7 +60,7 @@ static inline void recorder_note(struct recorder *recorder, const struct request
     if (left_us > UINT32_MAX)
         left_us = UINT32_MAX;
     atomic_store_explicit(&slot->when, (uint64_t)arrival_ns << 16 | items, memory_order_release);
-    atomic_store_explicit(&slot->what, (uint64_t)message->model << 40 | (uint64_t)left_us << 8 | message->priority,
+    atomic_store_explicit(&slot->what, (uint64_t)message->place.n << 40 | (uint64_t)left_us << 8 | message->priority,
                           memory_order_release);
     atomic_store_explicit(&recorder->noted, n + 1, memory_order_release); /* with recorder_read() */
     __builtin_prefetch(&recorder->slots[(n + RECORDER_AHEAD) & recorder->mask], 1);

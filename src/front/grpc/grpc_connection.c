@@ -347,8 +347,10 @@ static size_t slice_bytes(struct grpc_connection *c, const char *data, size_t by
             n += part;
             continue;
         }
-        while (c->head_bytes < FRAME_HEAD_BYTES && n < bytes)
-            c->head[c->head_bytes++] = (uint8_t)data[n++];
+        size_t missing = (size_t)(FRAME_HEAD_BYTES - c->head_bytes), head = missing < bytes - n ? missing : bytes - n;
+        memcpy(c->head + c->head_bytes, data + n, head);
+        c->head_bytes += (uint8_t)head;
+        n += head;
         if (c->head_bytes == FRAME_HEAD_BYTES) {
             c->frame_left = (size_t)c->head[0] << 16 | (size_t)c->head[1] << 8 | c->head[2];
             c->in_data = c->head[3] == NGHTTP2_DATA;

@@ -62,6 +62,7 @@ struct port {
     struct request_card *cards;
     struct siphash_key secret; /* key by which submission numbers are drawn */
     uint64_t drawn;            /* count of the submission numbers drawn */
+    uint64_t draw;             /* last hash drawn, whose two halves are a number each */
     uint32_t *free;            /* unused slots from index `outstanding` on; that one is taken next */
 };
 
@@ -185,8 +186,9 @@ static int input_place(const struct port *port, struct card_input *place, const 
 /* The number of the next submission to a slot whose last was this. Nobody guesses it: a backend that names a request's
  * handle was told of it. */
 static uint32_t submission_draw(struct port *port, uint32_t last) {
-    uint32_t drawn = submission_next((uint32_t)siphash_words(&port->secret, &port->drawn, 1));
+    port->draw = port->drawn % 2 ? port->draw >> 32 : siphash_words(&port->secret, &port->drawn, 1);
     port->drawn++;
+    uint32_t drawn = submission_next((uint32_t)port->draw);
     return drawn == last ? submission_next(drawn) : drawn;
 }
 
@@ -244,7 +246,7 @@ static void port_send(struct port *port, const struct port_request *r, enum requ
         .deadline_ns = r->deadline_ns,
         .shape_key = request->shape_key,
         .work = request->work,
-        .model = model,
+        .place = {model},
         .items = request->items,
         .port = (uint16_t)port->index,
         .kind = (uint8_t)kind,

@@ -66,22 +66,25 @@ static size_t escape_length(const char *p, const char *end) {
 }
 
 int json_read_string(struct json_scan *scan, struct json_string *string) {
+    /* characters that stand for themselves: all of ASCII but controls, quotes and backslashes */
+    static const bool plain[256] = {[' ' ... '!'] = true, ['#' ... '['] = true, [']' ... 0x7f] = true};
     if (json_peek(scan) != '"')
         return json_expected(scan, "a string");
     const char *p = ++scan->at, *look = (size_t)(scan->end - p) > SLICE_BYTES ? p + SLICE_BYTES : scan->end;
     string->data = p;
-    while (p < scan->end && *p != '"') {
-        size_t length = 1;
-        if (p >= look) {
+    for (;;) {
+        while (p < look && plain[(unsigned char)*p])
+            p++;
+        if (p >= look && p < scan->end) {
             yield_point();
             look = (size_t)(scan->end - p) > SLICE_BYTES ? p + SLICE_BYTES : scan->end;
+            continue;
         }
-        if (*p == '\\')
-            length = escape_length(p, scan->end);
-        else if ((unsigned char)*p >= 0x80)
-            length = utf8_length(p, scan->end);
-        else if ((unsigned char)*p < 0x20)
-            length = 0;
+        if (p == scan->end || *p == '"')
+            break;
+        size_t length = *p == '\\'                  ? escape_length(p, scan->end)
+                        : (unsigned char)*p >= 0x80 ? utf8_length(p, scan->end)
+                                                    : 0;
         if (length == 0) {
             scan->at = p;
             return json_error(scan, *p == '\\'                  ? "wrong escape in a string"

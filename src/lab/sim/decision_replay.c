@@ -259,7 +259,7 @@ static int rank_parameters(struct replay *r) {
     struct grant_message message;
     if (!step || !r->rank)
         return bad(r);
-    rank_core_parameters(r->rank, step->core, &message);
+    rank_core_parameters(r->rank, (struct variant_id){step->core}, &message);
     decision_put_grant(&r->said, &message);
     return said_compare(r, step, "the rank core, of model");
 }

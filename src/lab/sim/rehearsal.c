@@ -124,7 +124,7 @@ static void until(struct rehearsal *r, struct twin *twin, int64_t now_ns) {
 /* Whether a request could be in time if it was the only one. If not, it is lost by every way. */
 static bool possible(const struct rehearsal *r, const struct request_message *message) {
     const struct sim_config *c = &r->twins[0].config;
-    const struct sim_model *model = &c->models[message->model];
+    const struct sim_model *model = &c->models[message->place.n];
     int64_t left_ns = message->deadline_ns - message->arrival_ns - c->ctrl_ns - c->data_ns * message->items;
     uint32_t items = message->items < model->batch_max ? message->items : model->batch_max;
     for (uint32_t t = 0; t < c->types; t++)
@@ -137,9 +137,9 @@ static bool possible(const struct rehearsal *r, const struct request_message *me
  * where it finds an accelerator idle, so the best way for it is the one in which all others wait longest: the cluster
  * is not to change its way for it. */
 static bool hurried(struct rehearsal *r, const struct request_message *message) {
-    int64_t slo_ns = r->twins[0].config.models[message->model].slo_ns;
+    int64_t slo_ns = r->twins[0].config.models[message->place.n].slo_ns;
     int64_t left_ns = message->deadline_ns - message->arrival_ns;
-    double *count = &r->count[message->model], *sum = &r->left[message->model];
+    double *count = &r->count[message->place.n], *sum = &r->left[message->place.n];
     if (message->priority == PRIORITY_BEST_EFFORT)
         return false;
     *count += 1;

@@ -201,13 +201,13 @@ static void arrival_schedule(struct sim *sim, uint32_t number) {
 bool sim_admit(struct sim *sim, const struct request_message *message) {
     const struct sim_observer *observer = sim->config->observer;
     if (observer && observer->arrived)
-        observer->arrived(observer->context, sim->now_ns, message->handle, message->model, message->items,
+        observer->arrived(observer->context, sim->now_ns, message->handle, message->place.n, message->items,
                           message->priority, message->deadline_ns);
     bool full = sim->pool.used + sim->links.requests >= sim->pool.capacity ||
                 (sim->config->queue_capacity && sim->queued >= sim->config->queue_capacity);
     if (full) {
         if (observer && observer->refused)
-            observer->refused(observer->context, sim->now_ns, message->model, message->handle, REFUSAL_POOL_FULL);
+            observer->refused(observer->context, sim->now_ns, message->place.n, message->handle, REFUSAL_POOL_FULL);
         return false;
     }
     sim->queued++;
@@ -225,7 +225,7 @@ static void request_arrives(struct sim *sim, uint32_t model) {
         .arrival_ns = sim->now_ns,
         .deadline_ns = sim->now_ns + stream->next.slo_ns - sim->config->reply_margin_ns - sim->config->link_margin_ns,
         .items = stream->next.items,
-        .model = model,
+        .place = {model},
         .priority = stream->next.priority,
     };
     arrival_schedule(sim, model);
@@ -498,9 +498,9 @@ void sim_until(struct sim *sim, int64_t until_ns) {
 void sim_tell_request(struct sim *sim, const struct request_message *message) {
     struct request_message own = *message;
     own.handle = sim->next_handle++;
-    sim->result->models[own.model].offered += own.priority != PRIORITY_BEST_EFFORT;
+    sim->result->models[own.place.n].offered += own.priority != PRIORITY_BEST_EFFORT;
     if (!sim_admit(sim, &own))
-        sim_count(sim, own.model, own.priority, sim->now_ns, SIM_DROPPED);
+        sim_count(sim, own.place.n, own.priority, sim->now_ns, SIM_DROPPED);
     sim_told(sim);
 }
 

@@ -130,11 +130,11 @@ static void step(struct sim *sim, const struct central_event *event) {
 }
 
 static void central_arrived(struct sim *sim, const struct request_message *message) {
-    step(sim, &(struct central_event){.kind = CENTRAL_ARRIVED, .request = message});
+    step(sim, &(struct central_event){.kind = CENTRAL_ARRIVED, .model = message->place.n, .request = message});
 }
 
 static void central_cancelled(struct sim *sim, const struct request_message *message) {
-    step(sim, &(struct central_event){.kind = CENTRAL_CANCELLED, .request = message});
+    step(sim, &(struct central_event){.kind = CENTRAL_CANCELLED, .model = message->place.n, .request = message});
 }
 
 static void central_due(struct sim *sim, uint32_t source) {

@@ -68,7 +68,6 @@ static void cores_layout(struct sim *sim, struct arena *arena) {
         part_layout(sim, arena, k);
     for (uint32_t m = 0; m < c->model_count; m++) {
         struct model_core_config config = {
-            .model = m,
             .types = c->types,
             .batch_max = c->models[m].batch_max,
             .slo_ns = c->models[m].slo_ns - c->reply_margin_ns - c->link_margin_ns,
@@ -113,7 +112,7 @@ static struct sim_message *to_rank_push(struct sim *sim, uint32_t model) {
     struct sim_message *slot = bus_push(&cores->parts[part].to_rank, arrival_draw(sim));
     cores->to_rank_some |= 1ULL << part;
     slot->candidates = false;
-    slot->message.model = model;
+    slot->message.variant = (struct variant_id){model};
     return slot;
 }
 
@@ -225,31 +224,32 @@ static void model_timer(struct sim *sim, uint32_t model) {
 }
 
 static void cores_arrived(struct sim *sim, const struct request_message *message) {
-    model_step(sim, message->model, &(struct model_event){.kind = MODEL_ARRIVED, .request = message}, NULL);
+    model_step(sim, message->place.n, &(struct model_event){.kind = MODEL_ARRIVED, .request = message}, NULL);
 }
 
 static void cores_cancelled(struct sim *sim, const struct request_message *message) {
-    model_step(sim, message->model, &(struct model_event){.kind = MODEL_CANCELLED, .request = message}, NULL);
+    model_step(sim, message->place.n, &(struct model_event){.kind = MODEL_CANCELLED, .request = message}, NULL);
 }
 
 /* ---- rank cores ---- */
 
 static void parameters_push(struct sim *sim, uint32_t k, uint32_t model) {
-    rank_core_parameters(cores_of(sim)->parts[k].rank, model, &grant_push(sim, k, MODEL_PARAMETERS, model)->grant);
+    rank_core_parameters(cores_of(sim)->parts[k].rank, (struct variant_id){model},
+                         &grant_push(sim, k, MODEL_PARAMETERS, model)->grant);
 }
 
 static void rank_done(struct sim *sim, uint32_t k) {
     struct cores *cores = cores_of(sim);
     struct sim_part *part = &cores->parts[k];
     const struct rank_output *out = &cores->rank_out;
-    if (out->left != RANK_NOBODY)
-        grant_push(sim, k, MODEL_PARAMETERS, out->left)->left = true;
-    if (out->joined != RANK_NOBODY)
-        parameters_push(sim, k, out->joined);
+    if (out->left.n != RANK_NOBODY)
+        grant_push(sim, k, MODEL_PARAMETERS, out->left.n)->left = true;
+    if (out->joined.n != RANK_NOBODY)
+        parameters_push(sim, k, out->joined.n);
     for (uint32_t i = 0; i < out->grant_count; i++)
-        grant_push(sim, k, MODEL_GRANTED, out->grants[i].model)->grant = out->grants[i];
+        grant_push(sim, k, MODEL_GRANTED, out->grants[i].variant.n)->grant = out->grants[i];
     for (uint32_t m = 0; out->parameters_changed && m < sim->config->model_count; m++)
-        if (cores->part_count == 1 || rank_core_member(part->rank, m))
+        if (cores->part_count == 1 || rank_core_member(part->rank, (struct variant_id){m}))
             parameters_push(sim, k, m);
     if (out->wake_ns < part->rank_timer_ns || part->rank_timer_ns <= sim->now_ns)
         sim_source_set(sim, source_of(sim, RANK_TIME, k), out->wake_ns);
@@ -279,7 +279,7 @@ static void message_deliver(struct sim *sim, uint32_t k, const struct sim_messag
     struct rank_event event = {.kind = RANK_MESSAGE, .message = &slot->message};
     if (slot->candidates)
         event = (struct rank_event){
-            .kind = RANK_CANDIDATES, .model = slot->message.model, .candidates = slot->message.candidates};
+            .kind = RANK_CANDIDATES, .variant = slot->message.variant, .candidates = slot->message.candidates};
     else if (cores_of(sim)->places)
         sim_moves_delivered(sim, &slot->message);
     rank_step(sim, k, &event);
@@ -388,7 +388,7 @@ static void cores_ended(struct sim *sim, uint32_t accelerator, const struct sim_
     if (done && (sim->config->learn || batch->late))
         grant_push(sim, part_of_accelerator(cores_of(sim), accelerator), MODEL_RAN, batch->model)->ran =
             (struct ran_message){
-                .model = batch->model,
+                .variant = {batch->model},
                 .type = sim->config->accelerator_type[accelerator],
                 .accelerator = accelerator,
                 .items = batch->items,

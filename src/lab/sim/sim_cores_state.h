@@ -22,7 +22,7 @@ struct sim_grant { /* rank core, or an executor -> model core */
 
 struct sim_message { /* model core -> rank core */
     int64_t at_ns;
-    bool candidates; /* whether this stands for the newest candidates of message.model, as on the board of the live
+    bool candidates; /* whether this stands for the newest candidates of message.variant, as on the board of the live
                       * threads, instead of a message */
     struct rank_message message;
 };

@@ -133,9 +133,9 @@ static void hold(struct sim *sim, const struct request_message *message) {
 static void held_refuse(struct sim *sim, const struct request_message *m) {
     const struct sim_observer *observer = sim->config->observer;
     sim->queued--;
-    sim_count(sim, m->model, m->priority, m->arrival_ns, SIM_DROPPED);
+    sim_count(sim, m->place.n, m->priority, m->arrival_ns, SIM_DROPPED);
     if (observer && observer->refused)
-        observer->refused(observer->context, sim->now_ns, m->model, m->handle, REFUSAL_DEADLINE);
+        observer->refused(observer->context, sim->now_ns, m->place.n, m->handle, REFUSAL_DEADLINE);
 }
 
 static struct request_message message_of(const struct request_node *node) {
@@ -145,7 +145,7 @@ static struct request_message message_of(const struct request_node *node) {
         .arrival_ns = node->arrival_ns,
         .deadline_ns = node->deadline_ns,
         .items = node->items,
-        .model = node->model,
+        .place = {node->model},
         .priority = node->priority,
     };
 }

@@ -138,7 +138,8 @@ void sim_moves_left(struct sim *sim, uint32_t model) {
 
 void sim_moves_delivered(struct sim *sim, const struct rank_message *message) {
     const struct sim_observer *observer = sim->config->observer;
-    struct sim_place *place = &cores_of(sim)->places[message->model];
+    uint32_t model = message->variant.n;
+    struct sim_place *place = &cores_of(sim)->places[model];
     struct sim_result *result = sim->result;
     if (message->kind == RANK_LEAVE)
         place->forgotten_ns = sim->now_ns;
@@ -146,11 +147,11 @@ void sim_moves_delivered(struct sim *sim, const struct rank_message *message) {
         return;
     int64_t wait_ns = sim->now_ns - place->forgotten_ns;
     result->moves++;
-    result->models[message->model].moves++;
+    result->models[model].moves++;
     result->move_wait_ns += wait_ns;
     result->move_wait_max_ns = wait_ns > result->move_wait_max_ns ? wait_ns : result->move_wait_max_ns;
     if (observer && observer->moved)
-        observer->moved(observer->context, sim->now_ns, message->model, wait_ns);
+        observer->moved(observer->context, sim->now_ns, model, wait_ns);
 }
 
 /* ---- when ---- */

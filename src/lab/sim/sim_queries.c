@@ -238,7 +238,7 @@ static struct request_message request_of(const struct sim_query *slot, uint32_t 
         .arrival_ns = stage->begun_ns,
         .deadline_ns = stage->deadline_ns,
         .items = 1,
-        .model = slot->query.pipeline->stages[v].model,
+        .place = {slot->query.pipeline->stages[v].model},
         .batch_most = (uint16_t)slot->query.pipeline->stages[v].batch_most,
     };
 }
@@ -310,7 +310,7 @@ static void requests_again(struct sim *sim) {
         struct request_message message = {.handle = handle,
                                           .arrival_ns = sim->now_ns,
                                           .items = 1,
-                                          .model = slot->query.pipeline->stages[v].model,
+                                          .place = {slot->query.pipeline->stages[v].model},
                                           .batch_most = (uint16_t)slot->query.pipeline->stages[v].batch_most};
         slot->again = true;
         if (!again_until(sim, slot, v, &message.deadline_ns)) /* the query has ended meanwhile */

@@ -42,7 +42,7 @@ static uint32_t requests_settle(struct feeder *f, const struct batch_plan *plan,
     }
     counter_add(&f->counts.planned, plan->request_count);
     counter_add(batch->ran_not ? &f->counts.expired : &f->counts.late, late);
-    counter_add(&f->counts.model_bad[plan->served_model], late);
+    counter_add(&f->counts.model_bad[plan->place.n], late);
     return late;
 }
 
@@ -51,10 +51,10 @@ static void take_plan(struct feeder_member *m, const struct batch_plan *plan, in
     const struct feeder_world *w = f->world;
     uint32_t index = m->first + plan->accelerator;
 
-    if (plan->accelerator >= w->config->accelerators || plan->served_model >= w->model_count || plan->items < 1 ||
-        plan->items != plan->request_count || plan->items > w->models[plan->served_model].batch_max) {
+    if (plan->accelerator >= w->config->accelerators || plan->place.n >= w->model_count || plan->items < 1 ||
+        plan->items != plan->request_count || plan->items > w->models[plan->place.n].batch_max) {
         feeder_wrong(f, "a batch of %u requests and %u items of model %u for accelerator %u of backend %u",
-                     plan->request_count, plan->items, plan->served_model, plan->accelerator, m->index);
+                     plan->request_count, plan->items, plan->place.n, plan->accelerator, m->index);
         return;
     }
     struct feeder_accelerator *a = &f->accelerators[index];
@@ -69,7 +69,7 @@ static void take_plan(struct feeder_member *m, const struct batch_plan *plan, in
     begin_ns = a->free_ns > begin_ns ? a->free_ns : begin_ns;
     begin_ns = earliest_ns > begin_ns ? earliest_ns : begin_ns;
     batch->ran_not = begin_ns > health_local(&m->health, plan->latest_ns);
-    int64_t run_ns = batch->ran_not ? 0 : w->profiles[plan->served_model]->latency_ns[plan->items];
+    int64_t run_ns = batch->ran_not ? 0 : w->profiles[plan->place.n]->latency_ns[plan->items];
     batch->end_ns = begin_ns + run_ns;
     batch->ran = batch_plan_ran(plan);
     batch->ran.run_ns = run_ns;

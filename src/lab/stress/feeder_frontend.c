@@ -94,7 +94,7 @@ void feeder_take_done(struct feeder *f) {
 static void take_refusal(struct feeder_member *m, const struct refusal_message *refusal) {
     struct feeder *f = m->feeder;
     for (uint32_t i = 0; i < f->world->model_count; i++)
-        if (m->place[i] == refusal->served_model) {
+        if (m->place[i] == refusal->place.n) {
             counter_add(&f->counts.model_bad[i], 1);
             break;
         }

@@ -63,15 +63,16 @@ static int wiring_make(struct stress *s, struct sy_error *err) {
     w->batch_max = s->profile->batch_max;
     w->port_requests = OUTSTANDING_MAX;
     w->request_slots = request_slots(c);
-    w->thread_of_model = calloc(c->models, sizeof(uint32_t));
+    w->thread_of_variant = calloc(c->models, sizeof(uint32_t));
     w->thread_of_served = calloc(c->models, sizeof(uint32_t));
     w->executor_of = calloc(c->accelerators, sizeof(uint32_t));
     w->part_of_accelerator = calloc(c->accelerators, 1);
     w->part_of_model = calloc(c->models, 1);
-    if (!w->thread_of_model || !w->thread_of_served || !w->executor_of || !w->part_of_accelerator || !w->part_of_model)
+    if (!w->thread_of_variant || !w->thread_of_served || !w->executor_of || !w->part_of_accelerator ||
+        !w->part_of_model)
         return error_set(err, -ENOMEM, "no memory for %u models and %u accelerators", c->models, c->accelerators);
     for (uint32_t m = 0; m < c->models; m++) {
-        w->thread_of_model[m] = w->thread_of_served[m] = m % c->model_threads;
+        w->thread_of_variant[m] = w->thread_of_served[m] = m % c->model_threads;
         w->part_of_model[m] = (uint8_t)(m % c->rank_threads);
     }
     for (uint32_t a = 0; a < c->accelerators; a++) {
@@ -101,8 +102,8 @@ static int model_thread_make_one(struct stress *s, uint32_t index, struct sy_err
         return error_set(err, -ENOMEM, "no memory for %u models", c->models);
     for (uint32_t m = index; m < c->models; m += c->model_threads)
         models[config.rings.model_count++] = (struct thread_model){
-            .served_model = m,
-            .first_variant = m,
+            .place = {m},
+            .first_variant = {m},
             .variant_count = 1,
             .profiles = {s->profile},
             .batch_max = s->profile->batch_max,
@@ -286,7 +287,7 @@ static void stress_end(struct stress *s) {
     for (uint32_t i = 0; i < s->worlds; i++)
         world_free(s->world[i]);
     wiring_destroy(&s->wiring);
-    free(s->wiring.thread_of_model);
+    free(s->wiring.thread_of_variant);
     free(s->wiring.thread_of_served);
     free(s->wiring.executor_of);
     free(s->wiring.part_of_accelerator);
@@ -317,8 +318,9 @@ static void pass(struct stress *s, int64_t ns) {
         int64_t left_ns = due_ns - clock_now_ns();
         if (left_ns > MOVES_APART_NS)
             sleep_ns(left_ns);
-        uint32_t model = (uint32_t)rng_below(&s->rng, c->models), part = (uint32_t)rng_below(&s->rng, c->rank_threads);
-        s->moves += wiring_move(&s->wiring, model, part) == 0; /* else its model thread is far behind */
+        struct variant_id variant = {(uint32_t)rng_below(&s->rng, c->models)};
+        uint32_t part = (uint32_t)rng_below(&s->rng, c->rank_threads);
+        s->moves += wiring_move(&s->wiring, variant, part) == 0; /* else its model thread is far behind */
     }
     if (until_ns > clock_now_ns())
         sleep_ns(until_ns - clock_now_ns());

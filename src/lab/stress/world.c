@@ -123,7 +123,7 @@ static bool feed_one(struct world *w, int64_t now_ns, int64_t arrival_ns, uint32
         .arrival_ns = now_ns,
         .deadline_ns = arrival_ns + w->slo_ns,
         .work = 1,
-        .model = model,
+        .place = {model},
         .items = 1,
         .port = (uint16_t)w->config.index,
         .kind = REQUEST_ARRIVED,
@@ -272,8 +272,8 @@ static uint32_t batch_check(struct world *w, const struct batch_plan *plan, int6
     for (uint32_t i = 0; i < plan->request_count; i++) {
         uint64_t handle = plan->handles[i];
         int64_t arrival_ns = handle_arrival_ns(handle), deadline_ns = deadline_of(w, handle);
-        if (handle_model(handle) != plan->served_model)
-            wrong(w, "request %" PRIx64 " is in a batch of model %u", handle, plan->served_model);
+        if (handle_model(handle) != plan->place.n)
+            wrong(w, "request %" PRIx64 " is in a batch of model %u", handle, plan->place.n);
         if (arrival_ns < before_ns)
             wrong(w, "request %" PRIx64 " is in a batch behind a later one", handle);
         if (table_end_ns > deadline_ns && !w->config.stress->policy->deadline_blind)

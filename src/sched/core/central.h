@@ -69,6 +69,7 @@ struct central_ended {
 struct central_event {
     enum central_event_kind kind;
     uint32_t accelerator; /* accelerator of UP, DOWN, BUSY and FREE */
+    uint32_t model;       /* ARRIVED, CANCELLED: the request's model; its place is the caller's number */
     union {
         const struct request_message *request;
         const struct central_ended *ended;

@@ -83,12 +83,13 @@ static void step(struct central_thread_core *core, int64_t now_ns, const struct 
         core->config.take(core->config.context, now_ns, out);
 }
 
-static void arrive(struct central_thread_core *core, int64_t now_ns, const struct request_message *message) {
+static void arrive(struct central_thread_core *core, int64_t now_ns, uint32_t member,
+                   const struct request_message *message) {
     uint32_t node = request_pool_next(core->config.pool);
     CHECK(node != REQUEST_NONE); /* the shell's duty */
     core->queued[node] = true;
     core->queued_end = node >= core->queued_end ? node + 1 : core->queued_end;
-    step(core, now_ns, &(struct central_event){.kind = CENTRAL_ARRIVED, .request = message});
+    step(core, now_ns, &(struct central_event){.kind = CENTRAL_ARRIVED, .model = member, .request = message});
 }
 
 /* Leaves the policy's core: the requests that it had queued wait here, and the batches that it had sent are foreign to
@@ -214,20 +215,21 @@ static void waiting_tell(struct central_thread_core *core, int64_t now_ns) {
     for (uint32_t node = deadline_queue_first(&core->waiting), next; node != REQUEST_NONE; node = next) {
         const struct request_node *waits = &nodes[node];
         next = deadline_queue_next(nodes, node);
-        if (core->models[waits->model].member == CENTRAL_NONE)
+        uint32_t member = core->models[waits->model].member;
+        if (member == CENTRAL_NONE)
             continue;
         struct request_message message = {
             .handle = waits->handle,
             .arrival_ns = waits->arrival_ns,
             .deadline_ns = waits->deadline_ns,
             .work = 1,
-            .model = core->models[waits->model].member, /* the policy's number */
+            .place = {waits->model},
             .items = waits->items,
             .port = waits->port,
         };
         deadline_queue_remove(&core->waiting, nodes, 0, message.deadline_ns, message.handle);
         request_pool_put(core->config.pool, node);
-        arrive(core, now_ns, &message);
+        arrive(core, now_ns, member, &message);
     }
 }
 
@@ -348,28 +350,27 @@ static void waiting_refuse(struct central_thread_core *core, int64_t now_ns, uin
 }
 
 void central_request(struct central_thread_core *core, int64_t now_ns, const struct request_message *message) {
-    struct set_model *m = &core->models[message->model];
-    struct request_message own = *message;
-    own.model = m->member;
+    struct set_model *m = &core->models[message->place.n];
     if (message->kind == REQUEST_CANCELLED) {
         uint32_t node =
             deadline_queue_remove(&core->waiting, core->config.pool->nodes, 0, message->deadline_ns, message->handle);
         if (node != REQUEST_NONE)
             waiting_refuse(core, now_ns, node, REFUSAL_CANCELLED);
         else if (m->member != CENTRAL_NONE)
-            step(core, now_ns, &(struct central_event){.kind = CENTRAL_CANCELLED, .request = &own});
+            step(core, now_ns,
+                 &(struct central_event){.kind = CENTRAL_CANCELLED, .model = m->member, .request = message});
         return;
     }
     CHECK(m->there);
     arrival_rates_roll(&m->rates, now_ns);
     arrival_rates_count(&m->rates, now_ns, message->items, message->deadline_ns - now_ns);
     if (m->member != CENTRAL_NONE) {
-        arrive(core, now_ns, &own);
+        arrive(core, now_ns, m->member, message);
         return;
     }
     uint32_t node = request_pool_get(core->config.pool); /* it waits for an accelerator that runs its model */
     CHECK(node != REQUEST_NONE);                         /* the shell's duty */
-    request_node_set(node_of(core, node), message);
+    request_node_set(node_of(core, node), message->place.n, message);
     deadline_queue_insert(&core->waiting, core->config.pool->nodes, node);
 }
 

@@ -77,9 +77,9 @@ void decision_model_thread(struct decision_log *log, const struct policy_ops *po
     entry_end(log);
 }
 
-void decision_model_init(struct decision_log *log, uint32_t core, const struct model_core_config *config,
+void decision_model_init(struct decision_log *log, struct variant_id core, const struct model_core_config *config,
                          const struct queue_levels *levels) {
-    struct decision_init init = {.core = core, .levels = UINT32_MAX};
+    struct decision_init init = {.core = core.n, .levels = UINT32_MAX};
     if (config->levels) {
         init.levels = (uint32_t)(config->levels - levels);
         for (uint32_t p = 0; p < PRIORITIES_MAX; p++)
@@ -148,10 +148,10 @@ void decision_put_model_output(struct decision_log *log, enum model_event_kind k
     put(log, &out->wake_ns, sizeof(out->wake_ns));
 }
 
-void decision_model_step(struct decision_log *log, uint32_t core, uint32_t types, int64_t now_ns,
+void decision_model_step(struct decision_log *log, struct variant_id core, uint32_t types, int64_t now_ns,
                          const struct model_event *event, const struct model_output *out,
                          const struct request_pool *pool) {
-    const struct decision_step step = {.now_ns = now_ns, .core = core, .event = event->kind};
+    const struct decision_step step = {.now_ns = now_ns, .core = core.n, .event = event->kind};
     const void *brings = event->kind == MODEL_DELAYS    ? (const void *)&event->delays
                          : event->kind == MODEL_HURRIED ? (const void *)&event->hurried_ns
                                                         : event->request;
@@ -179,8 +179,8 @@ void decision_rank_init(struct decision_log *log, const struct rank_core_config 
 }
 
 void decision_put_rank_output(struct decision_log *log, bool takes, const struct rank_output *out) {
-    put_u32(log, out->joined);
-    put_u32(log, out->left);
+    put_u32(log, out->joined.n);
+    put_u32(log, out->left.n);
     if (takes)
         return;
     put_u32(log, out->grant_count);
@@ -205,7 +205,7 @@ void decision_rank_step(struct decision_log *log, uint32_t types, int64_t now_ns
 }
 
 void decision_rank_parameters(struct decision_log *log, const struct grant_message *message) {
-    const struct decision_step step = {.core = message->model};
+    const struct decision_step step = {.core = message->variant.n};
     entry_begin(log, DECISION_RANK_PARAMETERS);
     put(log, &step, sizeof(step));
     decision_put_grant(log, message);

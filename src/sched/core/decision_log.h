@@ -79,9 +79,9 @@ void decision_log_init(struct decision_log *log, char *memory, size_t bytes);
 void decision_model_thread(struct decision_log *log, const struct policy_ops *policy,
                            const struct policy_options *options, uint32_t types, uint32_t pool);
 /* `levels`: the array of the thread's limits, in which config->levels lies. */
-void decision_model_init(struct decision_log *log, uint32_t core, const struct model_core_config *config,
+void decision_model_init(struct decision_log *log, struct variant_id core, const struct model_core_config *config,
                          const struct queue_levels *levels);
-void decision_model_step(struct decision_log *log, uint32_t core, uint32_t types, int64_t now_ns,
+void decision_model_step(struct decision_log *log, struct variant_id core, uint32_t types, int64_t now_ns,
                          const struct model_event *event, const struct model_output *out,
                          const struct request_pool *pool);
 void decision_rank_init(struct decision_log *log, const struct rank_core_config *config);

@@ -39,7 +39,6 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
     CHECK(config->types >= 1 && config->types <= ACCELERATOR_TYPES_MAX && config->batch_max >= 1);
     memset(core, 0, model_core_bytes(config));
     core->pool = pool;
-    core->model = config->model;
     core->batch_max = config->batch_max;
     core->weight = config->weight > 0 ? config->weight : 1;
     core->policy = config->policy;

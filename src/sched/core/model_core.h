@@ -18,7 +18,6 @@ struct queue_levels {
 };
 
 struct model_core_config {
-    uint32_t model;                                        /* index of the model in messages */
     uint32_t types;                                        /* accelerator types, 1..ACCELERATOR_TYPES_MAX */
     const struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* copied; NULL: the model does not run on that type */
     uint32_t batch_max;                                    /* most items of a batch, within each profile */

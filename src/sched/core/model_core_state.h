@@ -31,7 +31,6 @@ struct model_core {
     const struct policy_ops *policy;
     struct request_pool *pool;
     struct queue_levels *levels; /* limits of requests with an SLO; NULL: nothing limits them */
-    uint32_t model;
     uint32_t batch_max;
     uint32_t refused_last; /* last node of the list of refused requests in the step's output */
     bool fetch_ahead;      /* inputs travel while the batch before runs */

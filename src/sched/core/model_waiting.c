@@ -197,7 +197,7 @@ void model_request_arrived(struct model_core *core, int64_t now_ns, const struct
     uint32_t node = request_pool_get(core->pool);
     CHECK(node != REQUEST_NONE); /* the caller sees to a free node */
     struct request_node *request = model_node(core, node);
-    request_node_set(request, message);
+    request_node_set(request, message->place.n, message);
     request->priority = message->priority;
     core->classes |= message->priority > 0;
     if (request->priority == PRIORITY_BEST_EFFORT) {

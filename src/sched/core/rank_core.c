@@ -94,20 +94,21 @@ void rank_core_init(struct rank_core *core, const struct rank_core_config *confi
 static void model_leaves(struct rank_core *core, uint32_t model, struct rank_output *out) {
     if (core->model[model].granted)
         return;
-    out->left = model;
+    out->left = (struct variant_id){model};
 }
 
 /* Stores the candidates that come with a message. */
 static void candidates_take(struct rank_core *core, const struct rank_message *message) {
     CHECK_EQ(message->types, core->types);
-    rank_candidates_store(core, message->model, message->candidates);
+    rank_candidates_store(core, message->variant.n, message->candidates);
 }
 
 static void answered(struct rank_core *core, int64_t now_ns, const struct rank_message *message,
                      struct rank_output *out) {
     const struct rank_answer *answer = &message->answer;
     CHECK_LT(answer->accelerator, core->accelerators);
-    struct model_slot *model = &core->model[message->model];
+    uint32_t m = message->variant.n;
+    struct model_slot *model = &core->model[m];
     struct accelerator *accelerator = &core->accelerator[answer->accelerator];
     CHECK(model->granted);
     CHECK(accelerator->granted);
@@ -117,57 +118,58 @@ static void answered(struct rank_core *core, int64_t now_ns, const struct rank_m
     if (model->member)
         candidates_take(core, message);
     else
-        model_leaves(core, message->model, out);
+        model_leaves(core, m, out);
     if (answer->items == 0) {
-        rank_candidates_hold(core, message->model, now_ns);
+        rank_candidates_hold(core, m, now_ns);
         rank_accelerator_given_back(core, now_ns, answer->accelerator);
     } else {
-        rank_batch_announced(core, now_ns, message->model, answer);
+        rank_batch_announced(core, now_ns, m, answer);
     }
 }
 
 static void message_handle(struct rank_core *core, int64_t now_ns, const struct rank_message *message,
                            struct rank_output *out) {
-    CHECK_LT(message->model, core->models);
-    struct model_slot *model = &core->model[message->model];
+    uint32_t m = message->variant.n;
+    CHECK_LT(m, core->models);
+    struct model_slot *model = &core->model[m];
     switch (message->kind) {
     case RANK_ANSWER:
         answered(core, now_ns, message, out);
         break;
     case RANK_RATES:
         if (model->member)
-            rank_rates_store(core, message->model, &message->rates);
+            rank_rates_store(core, m, &message->rates);
         break;
     case RANK_LEAVE:
         CHECK(model->member);
         model->member = false;
-        rank_rates_forget(core, message->model);
-        rank_candidates_forget(core, message->model);
-        model_leaves(core, message->model, out);
+        rank_rates_forget(core, m);
+        rank_candidates_forget(core, m);
+        model_leaves(core, m, out);
         break;
     case RANK_JOIN:
         CHECK(!model->member && !model->granted);
         model->member = true;
         model->pace = 1; /* the number may have been another model's before */
-        core->admit_share[message->model] = 1;
+        core->admit_share[m] = 1;
         candidates_take(core, message);
-        out->joined = message->model;
+        out->joined = message->variant;
         break;
     }
 }
 
 void rank_core_take(struct rank_core *core, int64_t now_ns, const struct rank_event *event, struct rank_output *out) {
-    out->joined = out->left = RANK_NOBODY;
+    out->joined = out->left = (struct variant_id){RANK_NOBODY};
     rank_offers_release(core, now_ns);
     switch (event->kind) {
     case RANK_MESSAGE:
         message_handle(core, now_ns, event->message, out);
         break;
     case RANK_CANDIDATES:
-        CHECK_LT(event->model, core->models);
+        CHECK_LT(event->variant.n, core->models);
         /* while a grant is out, these candidates are older than those of the answer */
-        if (core->model[event->model].member && !core->model[event->model].granted)
-            rank_candidates_store(core, event->model, event->candidates);
+        if (core->model[event->variant.n].member && !core->model[event->variant.n].granted)
+            rank_candidates_store(core, event->variant.n, event->candidates);
         break;
     case RANK_TIMER:
         break;
@@ -214,12 +216,14 @@ void rank_core_step(struct rank_core *core, int64_t now_ns, const struct rank_ev
 
 /* ---- what others may ask ---- */
 
-void rank_core_parameters(const struct rank_core *core, uint32_t model, struct grant_message *message) {
+void rank_core_parameters(const struct rank_core *core, struct variant_id variant, struct grant_message *message) {
+    const struct model_slot *model = &core->model[variant.n];
+
     *message = (struct grant_message){
         .kind = GRANT_PARAMETERS,
-        .model = model,
-        .admit_share = core->admit_share[model],
-        .parameters = core->parameters[core->model[model].reports ? core->model[model].class : core->class_silent],
+        .variant = variant,
+        .admit_share = core->admit_share[variant.n],
+        .parameters = core->parameters[model->reports ? model->class : core->class_silent],
     };
 }
 
@@ -231,8 +235,8 @@ double rank_core_needed_ns(const struct rank_core *core) {
     return core->needed_ns;
 }
 
-bool rank_core_member(const struct rank_core *core, uint32_t model) {
-    return core->model[model].member;
+bool rank_core_member(const struct rank_core *core, struct variant_id variant) {
+    return core->model[variant.n].member;
 }
 
 bool rank_core_accelerator_idle(const struct rank_core *core, uint32_t accelerator) {

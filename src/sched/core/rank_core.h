@@ -36,7 +36,7 @@ struct rank_core;
  * accelerator is up again). The event may come before the answer. */
 enum rank_event_kind {
     RANK_MESSAGE,          /* `message` of a model thread */
-    RANK_CANDIDATES,       /* `candidates`: the newest ones of `model` */
+    RANK_CANDIDATES,       /* `candidates`: the newest ones of `variant` */
     RANK_BATCH_ENDED,      /* `ended`: a batch of `accelerator` is over */
     RANK_TIMER,            /* the time of rank_output.wake_ns has come */
     RANK_ACCELERATOR_UP,   /* `accelerator` of `type` joins; it is free once all its batches are reported as ended */
@@ -46,7 +46,8 @@ enum rank_event_kind {
 
 struct rank_event {
     enum rank_event_kind kind;
-    uint32_t model, accelerator;
+    struct variant_id variant;
+    uint32_t accelerator;
     union {
         const struct rank_message *message;
         const struct candidate *candidates; /* [types] */
@@ -63,8 +64,8 @@ struct rank_output {
     uint32_t grant_count;
     struct grant_message grants[RANK_GRANTS_MAX]; /* kind GRANT_ACCELERATOR */
     bool parameters_changed;                      /* every model is to be told rank_core_parameters() */
-    uint32_t joined;                              /* model to be told rank_core_parameters(); RANK_NOBODY: none */
-    uint32_t left;                                /* model to be told GRANT_LEFT; RANK_NOBODY: none */
+    struct variant_id joined;                     /* to be told rank_core_parameters(); RANK_NOBODY: none */
+    struct variant_id left;                       /* to be told GRANT_LEFT; RANK_NOBODY: none */
     int64_t wake_ns; /* time of the next RANK_TIMER (now, if more grants wait); TIME_NEVER: none is needed */
 };
 
@@ -77,7 +78,7 @@ void rank_core_step(struct rank_core *core, int64_t now_ns, const struct rank_ev
  * the last of them. Sets only `joined` and `left` of `out`. */
 void rank_core_take(struct rank_core *core, int64_t now_ns, const struct rank_event *event, struct rank_output *out);
 /* The message for one model after parameters_changed. */
-void rank_core_parameters(const struct rank_core *core, uint32_t model, struct grant_message *message);
+void rank_core_parameters(const struct rank_core *core, struct variant_id variant, struct grant_message *message);
 /* How many accelerators the load needs: sum(rate * (alpha + beta/b*)), as of the last parameters. */
 double rank_core_accelerators_needed(const struct rank_core *core);
 /* The accelerator time that the load has needed so far, in nanoseconds, as of the last parameters. Its growth divided
@@ -88,7 +89,7 @@ uint32_t rank_core_accelerators_busy(const struct rank_core *core);
 /* When the next accelerator will be offered ahead of time, as far as is known; TIME_NEVER: none is expected. */
 int64_t rank_core_offer_ns(const struct rank_core *core);
 /* Whether the model belongs to the sub-cluster. Models of other sub-clusters are told nothing. */
-bool rank_core_member(const struct rank_core *core, uint32_t model);
+bool rank_core_member(const struct rank_core *core, struct variant_id variant);
 /* Whether an accelerator is not granted and has no batches, as far as the core was told. An accelerator that is idle
  * and down has left. */
 bool rank_core_accelerator_idle(const struct rank_core *core, uint32_t accelerator);

@@ -28,7 +28,7 @@ void rank_grant(struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t
     rank_model_changed(core, model);
     out->grants[out->grant_count++] = (struct grant_message){
         .kind = GRANT_ACCELERATOR,
-        .model = model,
+        .variant = {model},
         .accelerator = a,
         .type = type,
         .supply = level,

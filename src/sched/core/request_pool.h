@@ -46,12 +46,13 @@ static inline uint32_t request_pool_next(const struct request_pool *pool) {
 }
 void request_pool_put(struct request_pool *pool, uint32_t node);
 
-/* Fills a node from a request's arrival, with priority 0: central policies have no priorities. */
-static inline void request_node_set(struct request_node *node, const struct request_message *message) {
+/* Fills a node from a request's arrival, with priority 0: central policies have no priorities. `model`: number by which
+ * the core knows the request's model. */
+static inline void request_node_set(struct request_node *node, uint32_t model, const struct request_message *message) {
     node->handle = message->handle;
     node->arrival_ns = message->arrival_ns;
     node->deadline_ns = message->deadline_ns;
-    node->model = message->model;
+    node->model = model;
     node->items = message->items;
     node->port = message->port;
     node->refusal = REFUSAL_NONE;

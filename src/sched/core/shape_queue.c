@@ -147,7 +147,7 @@ enum refusal shape_queue_add(struct shape_queue *queue, uint32_t model, const st
         return REFUSAL_BEST_EFFORT_FULL;
     uint32_t node = request_pool_get(queue->pool);
     CHECK(node != REQUEST_NONE); /* the caller sees to a free node */
-    request_node_set(&queue->pool->nodes[node], message);
+    request_node_set(&queue->pool->nodes[node], message->place.n, message);
     queue->pool->nodes[node].priority = message->priority;
     queue->waiters[node] = (struct shape_waiter){
         .message = *message,

@@ -357,13 +357,13 @@ static void expired_refuse(struct clockwork *c, int64_t now_ns, struct central_o
 
 /* ---- events ---- */
 
-static void request_arrived(struct clockwork *c, int64_t now_ns, const struct request_message *message,
+static void request_arrived(struct clockwork *c, int64_t now_ns, uint32_t m, const struct request_message *message,
                             struct central_output *out) {
-    uint32_t node = request_pool_get(c->pool), m = message->model;
+    uint32_t node = request_pool_get(c->pool);
     CHECK(node != REQUEST_NONE); /* the shell's duty */
     struct clockwork_model *model = &c->models[m];
     struct request_node *request = clockwork_node(c, node);
-    request_node_set(request, message);
+    request_node_set(request, m, message);
     if (message->items < 1 || message->items > model->batch_max) {
         central_refuse(out, c->pool, node, REFUSAL_DEADLINE);
         return;
@@ -383,14 +383,14 @@ static void request_arrived(struct clockwork *c, int64_t now_ns, const struct re
         clockwork_load_update(c, m, now_ns);
 }
 
-static void request_cancelled(struct clockwork *c, int64_t now_ns, const struct request_message *message,
+static void request_cancelled(struct clockwork *c, int64_t now_ns, uint32_t m, const struct request_message *message,
                               struct central_output *out) {
-    struct clockwork_model *model = &c->models[message->model];
+    struct clockwork_model *model = &c->models[m];
     uint32_t node = deadline_queue_remove(&model->queue, c->pool->nodes, 0, message->deadline_ns, message->handle);
     if (node == REQUEST_NONE)
         return; /* already in a batch, or ended */
     central_refuse(out, c->pool, node, REFUSAL_CANCELLED);
-    queue_changed(c, message->model, now_ns);
+    queue_changed(c, m, now_ns);
 }
 
 /* An accelerator became free earlier than expected, so models that were too late for it may be in time now. (With one
@@ -461,10 +461,10 @@ static void clockwork_step(void *core, int64_t now_ns, const struct central_even
     out->action_count = 0;
     switch (event->kind) {
     case CENTRAL_ARRIVED:
-        request_arrived(c, now_ns, event->request, out);
+        request_arrived(c, now_ns, event->model, event->request, out);
         break;
     case CENTRAL_CANCELLED:
-        request_cancelled(c, now_ns, event->request, out);
+        request_cancelled(c, now_ns, event->model, event->request, out);
         break;
     case CENTRAL_ENDED:
         if (event->ended->kind == CENTRAL_RUN)

@@ -135,13 +135,13 @@ static void hopeless_relax(struct kairos *k, uint32_t node) {
             kairos_latency_relax(model->latency[t], request->items);
 }
 
-static void query_arrived(struct kairos *k, int64_t now_ns, const struct request_message *message,
+static void query_arrived(struct kairos *k, int64_t now_ns, uint32_t m, const struct request_message *message,
                           struct central_output *out) {
     uint32_t node = request_pool_get(k->pool);
     CHECK(node != REQUEST_NONE);
-    CHECK_LT(message->model, k->model_count);
-    request_node_set(kairos_node(k, node), message);
-    if (message->items < 1 || message->items > k->models[message->model].items_max) {
+    CHECK_LT(m, k->model_count);
+    request_node_set(kairos_node(k, node), m, message);
+    if (message->items < 1 || message->items > k->models[m].items_max) {
         central_refuse(out, k->pool, node, REFUSAL_DEADLINE);
     } else if (k->late_refused && now_ns > latest_start(k, node)) { /* hopeless even alone */
         hopeless_relax(k, node);
@@ -283,7 +283,7 @@ static void kairos_step(void *core, int64_t now_ns, const struct central_event *
     out->action_count = 0;
     switch (event->kind) {
     case CENTRAL_ARRIVED:
-        query_arrived(k, now_ns, event->request, out);
+        query_arrived(k, now_ns, event->model, event->request, out);
         break;
     case CENTRAL_CANCELLED:
         query_cancelled(k, event->request->handle, out);

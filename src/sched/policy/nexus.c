@@ -138,8 +138,8 @@ static void nexus_init(void *core, const struct central_config *c, struct reques
 /* ---- events ---- */
 
 /* Whether some type could finish a request in time if one of its accelerators were free now. */
-static bool is_possible(const struct nexus *n, int64_t now_ns, const struct request_message *message) {
-    const struct nexus_model *model = &n->model[message->model];
+static bool is_possible(const struct nexus *n, int64_t now_ns, uint32_t m, const struct request_message *message) {
+    const struct nexus_model *model = &n->model[m];
     int64_t left_ns = message->deadline_ns - now_ns - nexus_delay_ns(n, message->items);
     if (message->items < 1 || message->items > model->batch_max)
         return false;
@@ -149,21 +149,22 @@ static bool is_possible(const struct nexus *n, int64_t now_ns, const struct requ
     return false;
 }
 
-static void request_arrived(struct nexus *n, int64_t now_ns, const struct request_message *message,
+static void request_arrived(struct nexus *n, int64_t now_ns, uint32_t m, const struct request_message *message,
                             struct central_output *out) {
     uint32_t node = request_pool_get(n->pool);
     CHECK(node != REQUEST_NONE); /* the shell's duty */
-    request_node_set(nexus_node(n, node), message);
-    if (!is_possible(n, now_ns, message)) { /* no plan could serve it, so it does not count for any */
+    request_node_set(nexus_node(n, node), m, message);
+    if (!is_possible(n, now_ns, m, message)) { /* no plan could serve it, so it does not count for any */
         central_refuse(out, n->pool, node, REFUSAL_DEADLINE);
         return;
     }
-    nexus_plan_arrival(n, now_ns, message->model, message->items, out);
-    nexus_route(n, now_ns, message->model, node, out);
+    nexus_plan_arrival(n, now_ns, m, message->items, out);
+    nexus_route(n, now_ns, m, node, out);
 }
 
-static void request_cancelled(struct nexus *n, const struct request_message *message, struct central_output *out) {
-    for (uint32_t p = n->model[message->model].places; p != NEXUS_NONE; p = n->place[p].next_of_model) {
+static void request_cancelled(struct nexus *n, uint32_t m, const struct request_message *message,
+                              struct central_output *out) {
+    for (uint32_t p = n->model[m].places; p != NEXUS_NONE; p = n->place[p].next_of_model) {
         uint32_t node =
             deadline_queue_remove(&n->place[p].queue, n->pool->nodes, 0, message->deadline_ns, message->handle);
         if (node != REQUEST_NONE) {
@@ -219,10 +220,10 @@ static void nexus_step(void *core, int64_t now_ns, const struct central_event *e
     }
     switch (event->kind) {
     case CENTRAL_ARRIVED:
-        request_arrived(n, now_ns, event->request, out);
+        request_arrived(n, now_ns, event->model, event->request, out);
         break;
     case CENTRAL_CANCELLED:
-        request_cancelled(n, event->request, out);
+        request_cancelled(n, event->model, event->request, out);
         break;
     case CENTRAL_ENDED:
         nexus_ended(n, now_ns, event->ended);

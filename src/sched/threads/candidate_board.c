@@ -32,13 +32,13 @@ void candidate_board_free(struct candidate_board *board) {
     free((void *)board->news);
 }
 
-static struct slot *slot_of(const struct candidate_board *board, uint32_t model) {
-    return (struct slot *)(void *)(board->slots + model * board->slot_bytes);
+static struct slot *slot_of(const struct candidate_board *board, struct variant_id variant) {
+    return (struct slot *)(void *)(board->slots + variant.n * board->slot_bytes);
 }
 
-void candidate_board_write(struct candidate_board *board, uint32_t model, const struct candidate *candidates,
+void candidate_board_write(struct candidate_board *board, struct variant_id variant, const struct candidate *candidates,
                            int64_t origin_ns) {
-    struct slot *slot = slot_of(board, model);
+    struct slot *slot = slot_of(board, variant);
     const char *from = (const char *)candidates;
     uint64_t version = atomic_load_explicit(&slot->version, memory_order_relaxed); /* own word */
 
@@ -53,8 +53,8 @@ void candidate_board_write(struct candidate_board *board, uint32_t model, const 
     atomic_store_explicit(&slot->version, version + 2, memory_order_release); /* with candidate_board_read() */
 }
 
-void candidate_board_prefetch(const struct candidate_board *board, uint32_t model) {
-    __builtin_prefetch(slot_of(board, model), 1);
+void candidate_board_prefetch(const struct candidate_board *board, struct variant_id variant) {
+    __builtin_prefetch(slot_of(board, variant), 1);
 }
 
 int candidate_board_init(struct candidate_board *board) {
@@ -68,7 +68,7 @@ int candidate_board_init(struct candidate_board *board) {
     for (uint32_t t = 0; t < ACCELERATOR_TYPES_MAX; t++)
         none[t] = candidate_none();
     for (uint32_t m = 0; m < board->models; m++)
-        candidate_board_write(board, m, none, 0);
+        candidate_board_write(board, (struct variant_id){m}, none, 0);
     return 0;
 }
 
@@ -92,9 +92,9 @@ bool candidate_board_pending(const struct candidate_board *board, uint32_t lane)
     return false;
 }
 
-bool candidate_board_read(const struct candidate_board *board, uint32_t model, struct candidate *candidates,
+bool candidate_board_read(const struct candidate_board *board, struct variant_id variant, struct candidate *candidates,
                           int64_t *origin_ns) {
-    const struct slot *slot = slot_of(board, model);
+    const struct slot *slot = slot_of(board, variant);
     uint64_t words[ACCELERATOR_TYPES_MAX * CANDIDATE_WORDS];
     uint64_t version = atomic_load_explicit(&slot->version, memory_order_acquire); /* with the writer's last store */
 

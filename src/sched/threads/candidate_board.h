@@ -24,10 +24,10 @@ void candidate_board_free(struct candidate_board *board);
 
 /* The model's thread: candidates[types] replace the older ones. `origin_ns`: time at which the message that led to them
  * was handed over. The candidates are not announced: candidate_board_announce() does that. */
-void candidate_board_write(struct candidate_board *board, uint32_t model, const struct candidate *candidates,
+void candidate_board_write(struct candidate_board *board, struct variant_id variant, const struct candidate *candidates,
                            int64_t origin_ns);
 /* The model's thread: the slot will be written soon. A hint. */
-void candidate_board_prefetch(const struct candidate_board *board, uint32_t model);
+void candidate_board_prefetch(const struct candidate_board *board, struct variant_id variant);
 /* The model's thread: announces the candidates of some of models 64*word to 64*word+63, a bit each in `models`. */
 void candidate_board_announce(struct candidate_board *board, uint32_t lane, uint32_t word, uint64_t models);
 
@@ -37,5 +37,5 @@ uint64_t candidate_board_take(struct candidate_board *board, uint32_t lane, uint
 bool candidate_board_pending(const struct candidate_board *board, uint32_t lane);
 /* Any thread: copies a slot. False: nothing is copied, since the slot is just being written; it is announced
  * afterwards. */
-bool candidate_board_read(const struct candidate_board *board, uint32_t model, struct candidate *candidates,
+bool candidate_board_read(const struct candidate_board *board, struct variant_id variant, struct candidate *candidates,
                           int64_t *origin_ns);

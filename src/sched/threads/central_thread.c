@@ -37,6 +37,11 @@ struct central_thread {
     } moves; /* central_moves(), for other threads */
 };
 
+/* The model of a number in the core, which is its place's. */
+static struct thread_model_id model_of(uint32_t number) {
+    return (struct thread_model_id){number};
+}
+
 /* Whether requests of a model run one by one, each counting as one item, because their shapes may differ. */
 static bool alone(const struct central_thread *t, uint32_t model) {
     return t->rings.models[model].variant_count > 1;
@@ -64,8 +69,8 @@ static void batch_refuse(struct central_thread *t, const struct central_action *
 
 static void action_do(struct central_thread *t, int64_t now, const struct central_action *action) {
     struct sealed_batch batch = {
-        .model = action->model,
-        .plan_model = t->rings.models[action->model].first_variant,
+        .model = model_of(action->model),
+        .variant = t->rings.models[action->model].first_variant,
         .accelerator = action->accelerator,
         .first = action->first,
         .requests = action->requests,
@@ -80,7 +85,7 @@ static void action_do(struct central_thread *t, int64_t now, const struct centra
     }
     if (alone(t, action->model))
         batch.items = ITEMS_OF_REQUEST;
-    rings_queued_add(&t->rings, action->model, -(int32_t)action->requests);
+    rings_queued_add(&t->rings, model_of(action->model), -(int32_t)action->requests);
     if (t->core.accelerators[action->accelerator].outstanding > WIRING_PLANS_CENTRAL ||
         !rings_fit(&t->rings, action->accelerator)) {
         batch_refuse(t, action);
@@ -93,7 +98,7 @@ static void action_do(struct central_thread *t, int64_t now, const struct centra
 static void take(void *thread, int64_t now, const struct central_output *out) {
     struct central_thread *t = thread;
     for (uint32_t node = out->refused; node != REQUEST_NONE; node = t->rings.pool.nodes[node].next)
-        rings_queued_add(&t->rings, t->rings.pool.nodes[node].model, -1);
+        rings_queued_add(&t->rings, model_of(t->rings.pool.nodes[node].model), -1);
     rings_refuse_list(&t->rings, out->refused);
     for (uint32_t i = 0; i < out->action_count; i++)
         action_do(t, now, &out->actions[i]);
@@ -104,14 +109,14 @@ static void take_request(struct central_thread *t, int64_t now, const struct req
 
     if (message->kind == REQUEST_ARRIVED)
         recorder_note(&t->rings.recorder, message);
-    if (alone(t, message->model))
+    if (alone(t, message->place.n))
         own.items = 1;
     if (message->kind == REQUEST_ARRIVED && t->rings.pool.used == t->rings.pool.capacity) {
-        rings_refuse(&t->rings, message->model, message->port, message->handle, REFUSAL_POOL_FULL);
+        rings_refuse(&t->rings, model_of(message->place.n), message->port, message->handle, REFUSAL_POOL_FULL);
         return;
     }
     if (message->kind == REQUEST_ARRIVED)
-        rings_queued_add(&t->rings, message->model, 1);
+        rings_queued_add(&t->rings, model_of(message->place.n), 1);
     central_request(&t->core, now, &own);
 }
 
@@ -133,7 +138,7 @@ static void take_ran(void *thread, int64_t now, const struct ran_message *ran) {
         take_news(t, now, ran);
         return;
     }
-    uint32_t model = t->model_of_variant[ran->model];
+    uint32_t model = t->model_of_variant[ran->variant.n];
     struct central_ended ended = {
         .kind = CENTRAL_RUN,
         .accelerator = ran->accelerator,
@@ -144,7 +149,7 @@ static void take_ran(void *thread, int64_t now, const struct ran_message *ran) {
         .tag = ran->tag,
     };
 
-    rings_ran(&t->rings, model, ran);
+    rings_ran(&t->rings, model_of(model), ran);
     central_action_ended(&t->core, now, &ended, true);
     wiring_accelerator_news(t->rings.wiring, ran->accelerator, NEWS_ENDED,
                             t->core.accelerators[ran->accelerator].outstanding == 0);
@@ -174,18 +179,18 @@ static struct central_model told_of(const struct thread_model *from, uint32_t ty
 static void set_parts(struct central_thread *t, uint32_t m, uint8_t part) {
     const struct thread_model *model = &t->rings.models[m];
     for (uint32_t v = 0; v < model->variant_count; v++) /* release: with wiring_part() */
-        atomic_store_explicit(&t->rings.wiring->parts[model->first_variant + v], part, memory_order_release);
+        atomic_store_explicit(&t->rings.wiring->parts[model->first_variant.n + v], part, memory_order_release);
     wiring_places_ring(t->rings.wiring);
 }
 
 static void model_comes(struct central_thread *t, int64_t now, uint32_t m) {
     struct central_model told = told_of(&t->prepared[m], t->types);
 
-    rings_model_set(&t->rings, m, &t->prepared[m]);
+    rings_model_set(&t->rings, model_of(m), &t->prepared[m]);
     for (uint32_t v = 0; v < t->prepared[m].variant_count; v++)
-        t->model_of_variant[t->prepared[m].first_variant + v] = m;
+        t->model_of_variant[t->prepared[m].first_variant.n + v] = m;
     uint32_t heir_of = t->prepared[m].heir_of;
-    central_model_comes(&t->core, now, m, &told, heir_of ? t->rings.model_of_served[heir_of - 1] : CENTRAL_NONE);
+    central_model_comes(&t->core, now, m, &told, heir_of ? heir_of - 1 : CENTRAL_NONE);
     set_parts(t, m, 0);
 }
 
@@ -196,9 +201,9 @@ static bool poll_moves(struct central_thread *t, int64_t now) {
 
     for (; (move = ring_peek(ring)); ring_pop(ring)) {
         if (move->kind == MODEL_COMES)
-            model_comes(t, now, t->rings.model_of_served[move->model]);
+            model_comes(t, now, move->place.n);
         else if (move->kind == MODEL_GOES)
-            t->going[t->going_count++] = t->rings.model_of_served[move->model];
+            t->going[t->going_count++] = move->place.n;
         any = true; /* there is one part: nothing moves */
     }
     if (any)
@@ -326,9 +331,10 @@ static int core_make(struct central_thread *t, const struct central_thread_confi
     central_thread_core_init(&t->core, t->memory, &core);
     for (uint32_t m = 0; m < t->rings.model_count; m++) {
         const struct thread_model *model = &t->rings.models[m];
+        CHECK_EQ(model->place.n, m); /* model_of() relies on it */
         struct central_model told = told_of(model, config->types);
         for (uint32_t v = 0; v < model->variant_count; v++)
-            t->model_of_variant[model->first_variant + v] = m;
+            t->model_of_variant[model->first_variant.n + v] = m;
         if (model->variant_count > 0) /* else it was set aside, or is a place for one that comes */
             central_model_comes(&t->core, now, m, &told, CENTRAL_NONE);
     }
@@ -391,7 +397,7 @@ void central_thread_stop(struct central_thread *t) {
 }
 
 void central_thread_prepare(struct central_thread *t, const struct thread_model *model) {
-    t->prepared[t->rings.model_of_served[model->served_model]] = *model;
+    t->prepared[model->place.n] = *model;
 }
 
 const struct thread_rings *central_thread_rings(const struct central_thread *t) {

@@ -34,7 +34,7 @@ static void variant_step(struct model_thread *t, struct variant *v, int64_t now,
 
     model_core_step(v->core, now, event, out);
     if (__builtin_expect(t->log != NULL, 0))
-        decision_model_step(t->log, v->rank_index, t->types, now, event, out, &t->rings.pool);
+        decision_model_step(t->log, v->id, t->types, now, event, out, &t->rings.pool);
     rings_refuse_list(&t->rings, out->refused);
     if (out->rates_changed) {
         t->rates[v - t->variants] = out->rates;
@@ -66,13 +66,15 @@ static bool too_late(const struct model_thread *t, int64_t now, const struct req
 }
 
 /* Whether requests that wait for a variant leave no room for one more request within the model's limits. */
-static bool shapes_fill(const struct model_thread *t, uint32_t model, const struct request_message *message) {
-    return t->shapes.count && shape_queue_is_full(&t->shapes, model, message->priority, thread_levels(t, model));
+static bool shapes_fill(const struct model_thread *t, struct thread_model_id model,
+                        const struct request_message *message) {
+    return t->shapes.count && shape_queue_is_full(&t->shapes, model.n, message->priority, thread_levels(t, model));
 }
 
 /* The batches of a model's variants, but of `except`, wait for no company if their first requests arrived by by_ns. */
-static void hurry(struct model_thread *t, int64_t now, uint32_t model, const struct variant *except, int64_t by_ns) {
-    struct variant_range range = t->ranges[model];
+static void hurry(struct model_thread *t, int64_t now, struct thread_model_id model, const struct variant *except,
+                  int64_t by_ns) {
+    struct variant_range range = thread_variants(t, model);
 
     for (struct variant *v = range.first; v < range.first + range.count; v++)
         if (v != except && v->serving && !(by_ns <= now && model_core_idle(v->core)))
@@ -80,16 +82,16 @@ static void hurry(struct model_thread *t, int64_t now, uint32_t model, const str
 }
 
 /* One request of a model less waits for a variant. While some do, no batch of that model waits for company. */
-static void shape_left(struct model_thread *t, int64_t now, uint32_t model) {
+static void shape_left(struct model_thread *t, int64_t now, struct thread_model_id model) {
     rings_queued_add(&t->rings, model, -1);
-    if (shape_queue_count(&t->shapes, model) == 0)
+    if (shape_queue_count(&t->shapes, model.n) == 0)
         hurry(t, now, model, NULL, now);
 }
 
 /* A variant for an arrival whose shape has none. NULL: the request waits for one, or was refused. */
-static struct variant *variant_for(struct model_thread *t, int64_t now, uint32_t model,
+static struct variant *variant_for(struct model_thread *t, int64_t now, struct thread_model_id model,
                                    const struct request_message *message) {
-    const struct queue_rules *rules = t->rings.models[model].queue;
+    const struct queue_rules *rules = rings_model(&t->rings, model)->queue;
     int64_t latest_ns = thread_latest_start(t, model, message);
     bool best_effort = message->priority == PRIORITY_BEST_EFFORT;
     bool delayed = !best_effort && rules && queue_rules_delays(rules) >> message->priority & 1;
@@ -98,18 +100,18 @@ static struct variant *variant_for(struct model_thread *t, int64_t now, uint32_t
     /* no other shape's core, with all that it has learned, is given up for a request that is too late */
     if (now > latest_ns && !best_effort && !delayed)
         refusal = REFUSAL_DEADLINE;
-    struct variant *v = !refusal && shape_queue_count(&t->shapes, model) == 0
+    struct variant *v = !refusal && shape_queue_count(&t->shapes, model.n) == 0
                             ? thread_variant_take(t, model, message->shape_key, message->work)
                             : NULL;
     if (v)
         return v;
     if (!refusal)
-        refusal = shape_queue_add(&t->shapes, model, message, latest_ns, delayed, thread_levels(t, model));
+        refusal = shape_queue_add(&t->shapes, model.n, message, latest_ns, delayed, thread_levels(t, model));
     if (refusal)
         rings_refuse(&t->rings, model, message->port, message->handle, refusal);
     else
         rings_queued_add(&t->rings, model, 1);
-    if (!refusal && shape_queue_count(&t->shapes, model) == 1)
+    if (!refusal && shape_queue_count(&t->shapes, model.n) == 1)
         hurry(t, now, model, NULL, TIME_NEVER);
     return NULL;
 }
@@ -117,20 +119,20 @@ static struct variant *variant_for(struct model_thread *t, int64_t now, uint32_t
 /* A request that waited for a variant is refused. */
 static void refuse_waiting(struct model_thread *t, int64_t now, uint32_t node) {
     struct request_node *request = &t->rings.pool.nodes[node];
-    uint32_t model = t->rings.model_of_served[request->model];
+    struct thread_model_id model = rings_model_of(&t->rings, (struct place_id){request->model});
 
-    if (request->refusal == REFUSAL_DEADLINE && model_core_stranded(t->ranges[model].first->core))
+    if (request->refusal == REFUSAL_DEADLINE && model_core_stranded(thread_variants(t, model).first->core))
         request->refusal = REFUSAL_STRANDED;
     shape_left(t, now, model);
     rings_refuse_list(&t->rings, node);
 }
 
 /* Whether a message is about a request that waits for a variant. */
-static bool told_of_waiting(struct model_thread *t, int64_t now, uint32_t model,
+static bool told_of_waiting(struct model_thread *t, int64_t now, struct thread_model_id model,
                             const struct request_message *message) {
     if (message->kind == REQUEST_READY)
-        return shape_queue_ready(&t->shapes, model, message);
-    uint32_t node = shape_queue_cancel(&t->shapes, model, message);
+        return shape_queue_ready(&t->shapes, model.n, message);
+    uint32_t node = shape_queue_cancel(&t->shapes, model.n, message);
     if (node != REQUEST_NONE)
         refuse_waiting(t, now, node);
     return node != REQUEST_NONE;
@@ -146,7 +148,7 @@ static void arrival_note(struct model_thread *t, struct variant *v, int64_t orig
 }
 
 static void take_request(struct model_thread *t, int64_t now, const struct request_message *message) {
-    uint32_t model = t->rings.model_of_served[message->model];
+    struct thread_model_id model = rings_model_of(&t->rings, message->place);
     bool arrived = message->kind == REQUEST_ARRIVED;
 
     if (arrived)
@@ -179,7 +181,7 @@ static void take_request(struct model_thread *t, int64_t now, const struct reque
                                  : message->kind == REQUEST_READY ? MODEL_PREPARED
                                                                   : MODEL_CANCELLED;
     variant_step(t, v, now, &(struct model_event){.kind = kind, .request = message});
-    if (arrived && __builtin_expect(t->policy->shapes_flush, 0) && shape_queue_count(&t->shapes, model) == 0)
+    if (arrived && __builtin_expect(t->policy->shapes_flush, 0) && shape_queue_count(&t->shapes, model.n) == 0)
         hurry(t, now, model, v, now);
 }
 
@@ -193,14 +195,14 @@ static uint32_t take_group(struct model_thread *t, int64_t now, struct ring *rin
         const struct variant *soon[RINGS_GROUP];
         for (uint32_t i = 0; i < count; i++) {
             const struct request_message *message = ring_peek_ahead(ring, i);
-            const struct variant_range *range = &t->ranges[t->rings.model_of_served[message->model]];
-            soon[known] = range->first;
-            known += range->count > 0; /* a cancellation may be later than its model's end */
-            __builtin_prefetch(range->first, 1);
+            struct variant_range range = thread_variants(t, rings_model_of(&t->rings, message->place));
+            soon[known] = range.first;
+            known += range.count > 0; /* a cancellation may be later than its model's end */
+            __builtin_prefetch(range.first, 1);
         }
         for (uint32_t i = 0; i < known; i++) {
             model_core_prefetch(soon[i]->core);
-            candidate_board_prefetch(&t->rings.wiring->candidates, soon[i]->rank_index);
+            candidate_board_prefetch(&t->rings.wiring->candidates, soon[i]->id);
         }
         for (uint32_t i = 0; i < known; i++)
             model_core_prefetch_arrival(soon[i]->core);
@@ -246,16 +248,16 @@ static void settle_arrivals(struct model_thread *t, int64_t now) {
 
 /* Gives idle variants of a model to shapes that wait for a variant, and then the shapes' requests to the variants.
  * Takes at most SHAPES_MAX - `done` steps. Returns `done` plus the steps taken. */
-static uint32_t serve_shapes(struct model_thread *t, int64_t now, uint32_t model, uint32_t done) {
+static uint32_t serve_shapes(struct model_thread *t, int64_t now, struct thread_model_id model, uint32_t done) {
     struct request_message message;
 
     for (; done < SHAPES_MAX; done++) {
-        if (!shape_queue_take(&t->shapes, model, &message)) {
-            const struct request_message *next = shape_queue_next(&t->shapes, model);
+        if (!shape_queue_take(&t->shapes, model.n, &message)) {
+            const struct request_message *next = shape_queue_next(&t->shapes, model.n);
             struct variant *given = next ? thread_variant_take(t, model, next->shape_key, next->work) : NULL;
             if (!given)
                 break;
-            shape_queue_fill(&t->shapes, model, next->shape_key);
+            shape_queue_fill(&t->shapes, model.n, next->shape_key);
             variant_step(t, given, now, &(struct model_event){.kind = MODEL_HURRIED, .hurried_ns = TIME_NEVER});
             continue;
         }
@@ -280,7 +282,7 @@ static bool poll_shapes(struct model_thread *t, int64_t now) {
     if (t->emptied) {
         t->emptied = false;
         for (uint32_t i = t->shapes.busy_count; i-- > 0;) /* a model that has none left gives its place to the last */
-            done = serve_shapes(t, now, t->shapes.busy[i], done);
+            done = serve_shapes(t, now, (struct thread_model_id){t->shapes.busy[i]}, done);
         settle_arrivals(t, now);
     }
     return done > 0;
@@ -293,7 +295,7 @@ static void send_plan(struct model_thread *t, const struct variant *v, int64_t n
     const struct model_output *out = &t->out;
     struct sealed_batch batch = {
         .model = v->model,
-        .plan_model = v->rank_index,
+        .variant = v->id,
         .generation = v->generation,
         .accelerator = accelerator,
         .first = out->batch,
@@ -324,7 +326,7 @@ static void take_times(struct model_thread *t) {
 }
 
 static void take_grant(struct model_thread *t, int64_t now, const struct grant_message *grant) {
-    struct variant *v = &t->variants[t->variant_of_rank_index[grant->model]];
+    struct variant *v = thread_variant_at(t, grant->variant);
 
     if (grant->kind == GRANT_LEFT) {
         thread_variant_left(t, v);
@@ -354,7 +356,7 @@ static void prefetch_grants(struct model_thread *t, struct ring *ring) {
 
     for (uint32_t i = 0; i < count; i++) {
         const struct grant_message *message = ring_peek_ahead(ring, i);
-        soon[left] = &t->variants[t->variant_of_rank_index[message->model]];
+        soon[left] = thread_variant_at(t, message->variant);
         left += message->kind == GRANT_ACCELERATOR;
         if (message->kind == GRANT_PARAMETERS && soon[left]->core)
             model_core_prefetch_parameters(soon[left]->core);
@@ -398,7 +400,7 @@ static bool poll_grants(struct model_thread *t, int64_t now) {
 
 static void take_ran(void *thread, int64_t now, const struct ran_message *ran) {
     struct model_thread *t = thread;
-    struct variant *v = &t->variants[t->variant_of_rank_index[ran->model]];
+    struct variant *v = thread_variant_at(t, ran->variant);
 
     rings_ran(&t->rings, v->model, ran);
     if (ran->late == 0 && (ran->run_ns == 0 || !t->learn)) /* the core would learn nothing from it */
@@ -408,7 +410,7 @@ static void take_ran(void *thread, int64_t now, const struct ran_message *ran) {
     variant_step(t, v, now, &(struct model_event){.kind = MODEL_RAN, .ran = ran});
     const struct profile *profile = model_core_profile(v->core, ran->type);
     if (profile)
-        atomic_store_explicit(&t->rings.counters[v->model].latency_one_ns, profile->latency_ns[1],
+        atomic_store_explicit(&t->rings.counters[v->model.n].latency_one_ns, profile->latency_ns[1],
                               memory_order_relaxed);
 }
 
@@ -420,7 +422,7 @@ static void prefetch_ran(void *thread, struct ring *ring) {
 
     for (uint32_t i = 0; i < count; i++) {
         const struct ran_message *ran = ring_peek_ahead(ring, i);
-        soon[i] = &t->variants[t->variant_of_rank_index[ran->model]];
+        soon[i] = thread_variant_at(t, ran->variant);
         __builtin_prefetch(soon[i]);
     }
     for (uint32_t i = 0; i < count; i++)
@@ -434,10 +436,11 @@ static bool follow_delays(struct model_thread *t, int64_t now) {
     if (rings_follow_delays(&t->rings, now))
         t->delays_left = models;
     for (; t->delays_left && told < DELAYS_MOST; t->delays_left--, told++) {
-        struct variant_range range = t->ranges[models - t->delays_left];
+        struct thread_model_id model = {models - t->delays_left};
+        struct variant_range range = thread_variants(t, model);
         struct model_event event = {.kind = MODEL_DELAYS};
         if (range.count > 0)
-            rings_delays(&t->rings, models - t->delays_left, &event.delays.ctrl_ns, &event.delays.data_ns);
+            rings_delays(&t->rings, model, &event.delays.ctrl_ns, &event.delays.data_ns);
         for (struct variant *v = range.first; v < range.first + range.count; v++)
             if (v->serving)
                 variant_step(t, v, now, &event);

@@ -34,7 +34,7 @@ struct model_thread;
 int model_thread_prepare(struct model_thread *thread, const struct thread_model *model);
 /* Frees the cores that model_thread_prepare() made, of a model that has not come, or has gone; does nothing if there
  * are none. Any thread, but only one at a time for a served model. */
-void model_thread_forget(struct model_thread *thread, uint32_t served_model);
+void model_thread_forget(struct model_thread *thread, struct place_id place);
 
 /* Starts the thread. 0 or -errno with a sentence. */
 int model_thread_start(struct model_thread **thread, const struct model_thread_config *config, struct sy_error *err);

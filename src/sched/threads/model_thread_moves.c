@@ -15,7 +15,7 @@ static void set_moving(struct model_thread *t, struct variant *v, enum moving mo
 static void set_part(struct model_thread *t, struct variant *v) {
     v->part = v->part_next;
     /* release: with wiring_part(); who sees PART_NOBODY may free the core */
-    atomic_store_explicit(&t->rings.wiring->parts[v->rank_index], (uint8_t)v->part, memory_order_release);
+    atomic_store_explicit(&t->rings.wiring->parts[v->id.n], (uint8_t)v->part, memory_order_release);
 }
 
 static void variant_move(struct model_thread *t, struct variant *v, uint32_t part) {
@@ -47,29 +47,29 @@ void thread_variant_left(struct model_thread *t, struct variant *v) {
     }
     set_part(t, v);
     set_moving(t, v, TO_JOIN);
-    if (v == t->ranges[v->model].first) /* its other shapes come along */
-        counter_add(&t->rings.counters[v->model].moves, 1);
+    if (v == thread_variants(t, v->model).first) /* its other shapes come along */
+        counter_add(&t->rings.counters[v->model.n].moves, 1);
 }
 
-static void model_comes(struct model_thread *t, uint32_t served_model, uint32_t part) {
-    uint32_t m = t->rings.model_of_served[served_model];
-    const struct model_cores *cores = t->prepared[m];
+static void model_comes(struct model_thread *t, struct place_id place, uint32_t part) {
+    struct thread_model_id id = rings_model_of(&t->rings, place);
+    struct variant_range *range = &t->ranges[id.n];
+    const struct model_cores *cores = t->prepared[id.n];
     const struct thread_model *model = &cores->model;
     struct candidate none[ACCELERATOR_TYPES_MAX];
 
-    CHECK_EQ(t->ranges[m].count, 0);
-    rings_model_set(&t->rings, m, model);
-    thread_levels_set(&t->levels[m], model->queue);
+    CHECK_EQ(range->count, 0);
+    rings_model_set(&t->rings, id, model);
+    thread_levels_set(&t->levels[id.n], model->queue);
     for (uint32_t type = 0; type < t->types; type++)
         none[type] = candidate_none();
-    t->ranges[m] =
-        (struct variant_range){&t->variants[t->variant_of_rank_index[model->first_variant]], model->variant_count};
+    *range = (struct variant_range){thread_variant_at(t, model->first_variant), model->variant_count};
     for (uint32_t i = 0; i < model->variant_count; i++) {
-        struct variant *v = t->ranges[m].first + i;
+        struct variant *v = range->first + i;
         CHECK(!v->core);
         v->core = cores->cores[i];
         thread_prepared_log(t, v, cores);
-        v->model = m;
+        v->model = id;
         v->shape_key = 0;
         v->generation++;
         v->serving = model->variant_count == 1; /* as in variants_make() */
@@ -77,7 +77,7 @@ static void model_comes(struct model_thread *t, uint32_t served_model, uint32_t 
         v->rates_known = false;
         thread_note_load(t, v, NULL);
         v->part_next = part;
-        candidate_board_write(&t->rings.wiring->candidates, v->rank_index, none, 0);
+        candidate_board_write(&t->rings.wiring->candidates, v->id, none, 0);
         t->active++;
         set_part(t, v);
         set_moving(t, v, TO_JOIN);
@@ -85,8 +85,8 @@ static void model_comes(struct model_thread *t, uint32_t served_model, uint32_t 
     wiring_places_ring(t->rings.wiring);
 }
 
-static void model_goes(struct model_thread *t, uint32_t served_model) {
-    struct variant_range *range = &t->ranges[t->rings.model_of_served[served_model]];
+static void model_goes(struct model_thread *t, struct place_id place) {
+    struct variant_range *range = &t->ranges[rings_model_of(&t->rings, place).n];
 
     for (struct variant *v = range->first; v < range->first + range->count; v++)
         variant_move(t, v, PART_NOBODY);
@@ -97,14 +97,14 @@ void thread_take_move(struct model_thread *t, const struct model_move *move) {
     switch (move->kind) {
     case MODEL_MOVES:
         CHECK_LT(move->part, t->rings.wiring->rank_threads);
-        variant_move(t, &t->variants[t->variant_of_rank_index[move->model]], move->part);
+        variant_move(t, thread_variant_at(t, move->variant), move->part);
         break;
     case MODEL_COMES:
         CHECK_LT(move->part, t->rings.wiring->rank_threads);
-        model_comes(t, move->model, move->part);
+        model_comes(t, move->place, move->part);
         break;
     case MODEL_GOES:
-        model_goes(t, move->model);
+        model_goes(t, move->place);
         break;
     }
 }
@@ -115,7 +115,7 @@ static void say_join(struct model_thread *t, struct variant *v) {
     struct rank_message *message = thread_say(t, v, RANK_JOIN);
 
     message->types = t->types;
-    CHECK(candidate_board_read(&t->rings.wiring->candidates, v->rank_index, message->candidates, &message->origin_ns));
+    CHECK(candidate_board_read(&t->rings.wiring->candidates, v->id, message->candidates, &message->origin_ns));
     v->moving = SETTLED;
     if (v->rates_known)
         thread_note_rates(t, v);

@@ -5,12 +5,12 @@
 #include "sched/threads/model_thread_state.h"
 
 void thread_tell_candidate(struct model_thread *t, const struct variant *v, int64_t origin_ns) {
-    candidate_board_write(&t->rings.wiring->candidates, v->rank_index, t->out.candidates, origin_ns);
-    *thread_news(t, v) |= 1ULL << v->rank_index % 64;
+    candidate_board_write(&t->rings.wiring->candidates, v->id, t->out.candidates, origin_ns);
+    *thread_news(t, v) |= 1ULL << v->id.n % 64;
 }
 
 void thread_note_load(const struct model_thread *t, const struct variant *v, const struct model_rates *rates) {
-    struct model_load *load = &t->rings.wiring->loads[v->rank_index];
+    struct model_load *load = &t->rings.wiring->loads[v->id.n];
     double accelerators = rates ? model_rates_load(rates) : 0;
 
     atomic_store_explicit(&load->rate, rates ? rates->rate : 0, memory_order_relaxed); /* statistics, all three */
@@ -30,7 +30,7 @@ void thread_answer(struct model_thread *t, const struct variant *v, int64_t now,
     CHECK(answer); /* thread_may_say() keeps room for one answer an accelerator */
     bool used = t->out.batch != REQUEST_NONE;
     answer->kind = RANK_ANSWER;
-    answer->model = v->rank_index;
+    answer->variant = v->id;
     answer->types = t->types;
     answer->answer = (struct rank_answer){
         .accelerator = grant->accelerator,
@@ -43,7 +43,7 @@ void thread_answer(struct model_thread *t, const struct variant *v, int64_t now,
     memcpy(answer->candidates, t->out.candidates, t->types * sizeof(answer->candidates[0]));
     ring_push(ring);
     t->rank_rung[v->part] |= !used;
-    *thread_news(t, v) &= ~(1ULL << v->rank_index % 64); /* the answer brings them */
+    *thread_news(t, v) &= ~(1ULL << v->id.n % 64); /* the answer brings them */
 }
 
 bool thread_may_say(const struct model_thread *t, const struct variant *v) {
@@ -55,7 +55,7 @@ struct rank_message *thread_say(const struct model_thread *t, const struct varia
 
     CHECK(message); /* the caller asked thread_may_say() */
     message->kind = kind;
-    message->model = v->rank_index;
+    message->variant = v->id;
     message->types = 0;
     ring_push(thread_to_rank(t, v->part));
     return message;

@@ -27,9 +27,9 @@ enum moving {
 struct variant {
     _Alignas(CACHE_LINE) struct model_core *core;
     uint64_t shape_key;
-    int64_t used_ns;     /* time of the last arrival; the idle variant with the earliest is given to a new shape */
-    uint32_t model;      /* index of the model within the thread */
-    uint32_t rank_index; /* number of the variant in the rank core */
+    int64_t used_ns; /* time of the last arrival; the idle variant with the earliest is given to a new shape */
+    struct thread_model_id model;
+    struct variant_id id;
     uint32_t generation; /* number of shapes and models that the variant was given to: a run of an earlier one may be
                           * reported late, and says nothing of the present one */
     uint32_t queued;     /* requests in the core's queues */
@@ -57,8 +57,8 @@ struct model_cores {
 };
 
 struct model_thread {
-    struct thread_rings rings; /* rings and models; a model's index "within the thread" is its index in `rings` */
-    struct decision_log *log;  /* NULL: decisions are not logged */
+    struct thread_rings rings;
+    struct decision_log *log; /* NULL: decisions are not logged */
     uint32_t types;
     bool learn;
     const struct policy_ops *policy;
@@ -72,8 +72,8 @@ struct model_thread {
     struct queue_levels *levels;  /* [rings.model_count] limits of each model's queue */
     struct shape_queue shapes;    /* requests whose shape has no variant */
     void *shapes_memory;
-    bool emptied;                    /* a variant's queue became empty: requests in `shapes` may get the variant */
-    uint32_t *variant_of_rank_index; /* [wiring->models] index in `variants` */
+    bool emptied;               /* a variant's queue became empty: requests in `shapes` may get the variant */
+    uint32_t *index_of_variant; /* [wiring->models] index in `variants`; thread_variant_at() */
     struct profile *scaled[ACCELERATOR_TYPES_MAX]; /* scratch for a new shape's tables */
     struct heap timers;                            /* variants by the time at which their core wants to be stepped */
     struct heap_entry *timer_entries;
@@ -118,12 +118,23 @@ static inline struct ring *thread_grants(const struct model_thread *t, uint32_t 
 
 /* The word of `news` that has a variant's bit. */
 static inline uint64_t *thread_news(const struct model_thread *t, const struct variant *v) {
-    return &t->news[(size_t)v->part * t->rings.wiring->candidates.words + v->rank_index / 64];
+    return &t->news[(size_t)v->part * t->rings.wiring->candidates.words + v->id.n / 64];
+}
+
+/* The variant of a number. */
+static inline struct variant *thread_variant_at(const struct model_thread *t, struct variant_id id) {
+    return &t->variants[t->index_of_variant[id.n]];
+}
+
+/* The variants of a model. */
+static inline struct variant_range thread_variants(const struct model_thread *t, struct thread_model_id model) {
+    return t->ranges[model.n];
 }
 
 /* The variant that serves a shape now, or NULL. */
-static inline struct variant *thread_variant_find(struct model_thread *t, uint32_t model, uint64_t shape_key) {
-    struct variant_range range = t->ranges[model];
+static inline struct variant *thread_variant_find(struct model_thread *t, struct thread_model_id model,
+                                                  uint64_t shape_key) {
+    struct variant_range range = thread_variants(t, model);
 
     for (struct variant *v = range.first; v < range.first + range.count; v++)
         if (v->serving && v->shape_key == shape_key)
@@ -139,11 +150,13 @@ void thread_variants_free(struct model_thread *t);
 /* Sets the limits of a model's queue. Called before the model's first request. */
 void thread_levels_set(struct queue_levels *levels, const struct queue_rules *rules);
 /* Gives a variant to a new shape: an unused variant, or the least recently used idle one; NULL: all are busy. */
-struct variant *thread_variant_take(struct model_thread *t, uint32_t model, uint64_t shape_key, float work);
+struct variant *thread_variant_take(struct model_thread *t, struct thread_model_id model, uint64_t shape_key,
+                                    float work);
 /* Until when a request of a new shape could be in time if it ran alone at once; TIME_NEVER: always. */
-int64_t thread_latest_start(const struct model_thread *t, uint32_t model, const struct request_message *message);
+int64_t thread_latest_start(const struct model_thread *t, struct thread_model_id model,
+                            const struct request_message *message);
 /* The limits of a model's queue; NULL: it has none. */
-const struct queue_levels *thread_levels(const struct model_thread *t, uint32_t model);
+const struct queue_levels *thread_levels(const struct model_thread *t, struct thread_model_id model);
 
 /* Logs the beginning of a core that another thread prepared. */
 void thread_prepared_log(const struct model_thread *t, const struct variant *v, const struct model_cores *cores);

@@ -14,10 +14,8 @@
 /* ---- what cores are told ---- */
 
 /* The configuration of a model's core, where an item costs as much as the profiled one. */
-static struct model_core_config core_config(const struct model_thread *t, const struct thread_model *m,
-                                            uint32_t rank_index) {
+static struct model_core_config core_config(const struct model_thread *t, const struct thread_model *m) {
     struct model_core_config config = {
-        .model = rank_index,
         .types = t->types,
         .batch_max = m->batch_max,
         .slo_ns = m->slo_ns,
@@ -35,7 +33,7 @@ static struct model_core_config core_config(const struct model_thread *t, const 
         config.preferred = m->queue->preferred;
         config.preferred_count = m->queue->preferred_count;
         if (queue_rules_limited(m->queue))
-            config.levels = &t->levels[t->rings.model_of_served[m->served_model]];
+            config.levels = &t->levels[rings_model_of(&t->rings, m->place).n];
     }
     return config;
 }
@@ -50,8 +48,8 @@ void thread_levels_set(struct queue_levels *levels, const struct queue_rules *ru
 /* The configuration of a variant's core, where an item costs `work` times the profiled one. Tables may lie in
  * t->scaled. */
 static struct model_core_config variant_config(struct model_thread *t, const struct variant *v, float work) {
-    const struct thread_model *m = &t->rings.models[v->model];
-    struct model_core_config config = core_config(t, m, v->rank_index);
+    const struct thread_model *m = rings_model(&t->rings, v->model);
+    struct model_core_config config = core_config(t, m);
 
     rings_delays(&t->rings, v->model, &config.ctrl_ns, &config.data_ns);
     for (uint32_t type = 0; type < t->types; type++) {
@@ -66,10 +64,10 @@ static struct model_core_config variant_config(struct model_thread *t, const str
 void thread_prepared_log(const struct model_thread *t, const struct variant *v, const struct model_cores *cores) {
     if (!t->log)
         return;
-    struct model_core_config config = core_config(t, &cores->model, v->rank_index);
+    struct model_core_config config = core_config(t, &cores->model);
     config.ctrl_ns = cores->ctrl_ns;
     config.data_ns = cores->model.data_ns;
-    decision_model_init(t->log, v->rank_index, &config, t->levels);
+    decision_model_init(t->log, v->id, &config, t->levels);
 }
 
 /* ---- shapes ---- */
@@ -80,14 +78,15 @@ static void variant_reset(struct model_thread *t, struct variant *v, uint64_t sh
 
     model_core_init(v->core, &config, &t->rings.pool);
     if (t->log)
-        decision_model_init(t->log, v->rank_index, &config, t->levels);
+        decision_model_init(t->log, v->id, &config, t->levels);
     v->shape_key = shape_key;
     v->generation++;
     v->serving = true;
 }
 
-struct variant *thread_variant_take(struct model_thread *t, uint32_t model, uint64_t shape_key, float work) {
-    struct variant_range range = t->ranges[model];
+struct variant *thread_variant_take(struct model_thread *t, struct thread_model_id model, uint64_t shape_key,
+                                    float work) {
+    struct variant_range range = thread_variants(t, model);
     struct variant *oldest = NULL;
 
     for (struct variant *v = range.first; v < range.first + range.count; v++)
@@ -98,8 +97,9 @@ struct variant *thread_variant_take(struct model_thread *t, uint32_t model, uint
     return oldest;
 }
 
-int64_t thread_latest_start(const struct model_thread *t, uint32_t model, const struct request_message *message) {
-    const struct thread_model *m = &t->rings.models[model];
+int64_t thread_latest_start(const struct model_thread *t, struct thread_model_id model,
+                            const struct request_message *message) {
+    const struct thread_model *m = rings_model(&t->rings, model);
     int64_t ctrl_ns, data_ns, latest_ns = INT64_MIN;
 
     if (t->policy->deadline_blind && message->priority != PRIORITY_BEST_EFFORT)
@@ -117,9 +117,9 @@ int64_t thread_latest_start(const struct model_thread *t, uint32_t model, const 
     return latest_ns;
 }
 
-const struct queue_levels *thread_levels(const struct model_thread *t, uint32_t model) {
-    const struct queue_rules *rules = t->rings.models[model].queue;
-    return rules && queue_rules_limited(rules) ? &t->levels[model] : NULL;
+const struct queue_levels *thread_levels(const struct model_thread *t, struct thread_model_id model) {
+    const struct queue_rules *rules = rings_model(&t->rings, model)->queue;
+    return rules && queue_rules_limited(rules) ? &t->levels[model.n] : NULL;
 }
 
 /* ---- set-up ---- */
@@ -138,9 +138,9 @@ static int variants_make(struct model_thread *t) {
         thread_levels_set(&t->levels[m], model->queue);
         for (uint32_t i = 0; i < model->variant_count; i++, at++) {
             struct variant *v = &t->variants[at];
-            *v = (struct variant){.model = m, .rank_index = model->first_variant + i};
-            v->part = v->part_next = wiring_part(t->rings.wiring, v->rank_index);
-            t->variant_of_rank_index[v->rank_index] = at;
+            *v = (struct variant){.model = {m}, .id = variant_next(model->first_variant, i)};
+            v->part = v->part_next = wiring_part(t->rings.wiring, v->id);
+            t->index_of_variant[v->id.n] = at;
             struct model_core_config config = variant_config(t, v, 1.0f);
             v->core = aligned_alloc(CACHE_LINE, core_room(&config));
             if (!v->core)
@@ -151,8 +151,8 @@ static int variants_make(struct model_thread *t) {
     }
     t->active = at;
     for (uint32_t r = w->models - w->models_unused; r < w->models; r++, at++) {
-        t->variants[at] = (struct variant){.rank_index = r, .part = PART_NOBODY, .part_next = PART_NOBODY};
-        t->variant_of_rank_index[r] = at;
+        t->variants[at] = (struct variant){.id = {r}, .part = PART_NOBODY, .part_next = PART_NOBODY};
+        t->index_of_variant[r] = at;
     }
     return 0;
 }
@@ -174,7 +174,7 @@ int thread_variants_allocate(struct model_thread *t) {
     t->ranges = calloc(t->rings.model_count + 1, sizeof(*t->ranges));
     t->levels = calloc(t->rings.model_count + 1, sizeof(*t->levels));
     t->prepared = calloc(t->rings.model_count + 1, sizeof(*t->prepared));
-    t->variant_of_rank_index = calloc(t->rings.wiring->models + 1, sizeof(uint32_t));
+    t->index_of_variant = calloc(t->rings.wiring->models + 1, sizeof(uint32_t));
     t->timer_entries = calloc(variants, sizeof(*t->timer_entries));
     t->timer_positions = calloc(variants, sizeof(*t->timer_positions));
     t->arriving = calloc(variants, sizeof(*t->arriving));
@@ -184,7 +184,7 @@ int thread_variants_allocate(struct model_thread *t) {
     t->news = calloc((size_t)t->rings.wiring->rank_threads * t->rings.wiring->candidates.words, sizeof(*t->news));
     if (t->variants)
         memset(t->variants, 0, variants * sizeof(*t->variants));
-    if (!t->variants || !t->ranges || !t->levels || !t->prepared || !t->variant_of_rank_index || !t->timer_entries ||
+    if (!t->variants || !t->ranges || !t->levels || !t->prepared || !t->index_of_variant || !t->timer_entries ||
         !t->timer_positions || !t->arriving || !t->rates || !t->rates_changed || !t->movers || !t->news)
         return -ENOMEM;
     for (uint32_t type = 0; type < t->types; type++)
@@ -219,7 +219,7 @@ void thread_variants_free(struct model_thread *t) {
     free(t->ranges);
     free(t->levels);
     free(t->shapes_memory);
-    free(t->variant_of_rank_index);
+    free(t->index_of_variant);
     free(t->timer_entries);
     free(t->timer_positions);
     free(t->arriving);
@@ -236,7 +236,7 @@ static struct model_cores *cores_make(struct model_thread *t, const struct threa
         return NULL;
     cores->model = *model;
     for (uint32_t i = 0; i < model->variant_count; i++) {
-        struct model_core_config config = core_config(t, model, model->first_variant + i);
+        struct model_core_config config = core_config(t, model);
         config.ctrl_ns = cores->ctrl_ns = rings_ctrl_ns(&t->rings, model->slo_ns);
         config.data_ns = model->data_ns;
         cores->cores[i] = aligned_alloc(CACHE_LINE, core_room(&config));
@@ -250,16 +250,16 @@ static struct model_cores *cores_make(struct model_thread *t, const struct threa
 }
 
 int model_thread_prepare(struct model_thread *t, const struct thread_model *model) {
-    struct model_cores **place = &t->prepared[t->rings.model_of_served[model->served_model]];
+    struct model_cores **cores = &t->prepared[rings_model_of(&t->rings, model->place).n];
 
-    CHECK(!*place);
-    *place = cores_make(t, model);
-    return *place ? 0 : -ENOMEM;
+    CHECK(!*cores);
+    *cores = cores_make(t, model);
+    return *cores ? 0 : -ENOMEM;
 }
 
-void model_thread_forget(struct model_thread *t, uint32_t served_model) {
-    struct model_cores **place = &t->prepared[t->rings.model_of_served[served_model]];
+void model_thread_forget(struct model_thread *t, struct place_id place) {
+    struct model_cores **cores = &t->prepared[rings_model_of(&t->rings, place).n];
 
-    cores_free(*place);
-    *place = NULL;
+    cores_free(*cores);
+    *cores = NULL;
 }

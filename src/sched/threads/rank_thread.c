@@ -31,10 +31,10 @@ struct rank_thread {
     uint8_t *accelerator_type; /* [wiring->accelerators] */
     int64_t *origin_ns; /* [wiring->models] time at which the message that led to its candidate was handed over */
     int64_t wake_ns;
-    uint32_t tell_next; /* next model to be told the parameters */
-    uint32_t tell_left; /* models from tell_next on that were not told the newest parameters */
-    int64_t tell_ns;    /* time to tell tell_next and some more models */
-    bool *model_rung;   /* [model_threads] threads to wake at the end of the turn */
+    struct variant_id tell_next; /* next variant to be told the parameters */
+    uint32_t tell_left;          /* variants from tell_next on that were not told the newest parameters */
+    int64_t tell_ns;             /* time to tell tell_next and some more variants */
+    bool *model_rung;            /* [model_threads] threads to wake at the end of the turn */
     struct rank_output out;
     struct margin wake;
     struct histogram grant_times;
@@ -48,36 +48,41 @@ struct rank_thread {
     _Atomic bool stop;
 };
 
+/* When the message that led to a variant's candidate was handed over. */
+static int64_t *origin_of(struct rank_thread *r, struct variant_id variant) {
+    return &r->origin_ns[variant.n];
+}
+
 /* The ring of grants to a model thread. */
 static struct ring *grants_to(struct rank_thread *r, uint32_t thread) {
     return wiring_grants(r->wiring, thread, r->part);
 }
 
-static struct ring *grants_ring(struct rank_thread *r, uint32_t model) {
-    uint32_t thread = r->wiring->thread_of_model[model];
+static struct ring *grants_ring(struct rank_thread *r, struct variant_id variant) {
+    uint32_t thread = wiring_thread_of(r->wiring, variant);
     r->model_rung[thread] = true;
     return grants_to(r, thread);
 }
 
-/* This is the last message for the model: all others are in the ring before it. */
-static void tell_left(struct rank_thread *r, uint32_t model) {
-    struct ring *ring = grants_ring(r, model);
+/* This is the last message for the variant: all others are in the ring before it. */
+static void tell_left(struct rank_thread *r, struct variant_id variant) {
+    struct ring *ring = grants_ring(r, variant);
     struct grant_message *message = ring_reserve(ring);
     CHECK(message); /* tell_parameters_to() keeps room */
     message->kind = GRANT_LEFT;
-    message->model = model;
+    message->variant = variant;
     ring_push(ring);
 }
 
-/* Tells a model the parameters in force. False if its ring has no room, for the moment. */
-static bool tell_parameters_to(struct rank_thread *r, uint32_t model) {
-    struct ring *ring = grants_ring(r, model);
+/* Tells a variant the parameters in force. False if its ring has no room, for the moment. */
+static bool tell_parameters_to(struct rank_thread *r, struct variant_id variant) {
+    struct ring *ring = grants_ring(r, variant);
 
     /* room for grants, and for models that leave, stays free */
     if (!ring_fits(ring, 1 + r->wiring->models + r->wiring->part_accelerators))
         return false;
     struct grant_message *message = ring_reserve(ring);
-    rank_core_parameters(r->core, model, message);
+    rank_core_parameters(r->core, variant, message);
     if (r->log)
         decision_rank_parameters(r->log, message);
     ring_push(ring);
@@ -91,12 +96,12 @@ static void rank_step(struct rank_thread *r, int64_t now, const struct rank_even
     if (__builtin_expect(r->log != NULL, 0))
         decision_rank_step(r->log, r->types, now, event, false, out);
     for (uint32_t i = 0; i < out->grant_count; i++) {
-        struct ring *ring = grants_ring(r, out->grants[i].model);
+        struct ring *ring = grants_ring(r, out->grants[i].variant);
         struct grant_message *message = ring_reserve(ring);
         CHECK(message); /* tell_parameters_to() keeps room for one grant an accelerator */
         *message = out->grants[i];
-        if (r->origin_ns[message->model] > message->due_ns)
-            message->due_ns = r->origin_ns[message->model];
+        if (*origin_of(r, message->variant) > message->due_ns)
+            message->due_ns = *origin_of(r, message->variant);
         histogram_add(&r->grant_times, message->granted_ns - message->due_ns);
         ring_push(ring);
     }
@@ -127,7 +132,7 @@ static void tell_parameters(struct rank_thread *r, int64_t now) {
                 return;
             told++;
         }
-        r->tell_next = (r->tell_next + 1) % r->wiring->models;
+        r->tell_next.n = (r->tell_next.n + 1) % r->wiring->models;
     }
 }
 
@@ -136,9 +141,9 @@ static void rank_take(struct rank_thread *r, int64_t now, const struct rank_even
     rank_core_take(r->core, now, event, &r->out);
     if (__builtin_expect(r->log != NULL, 0))
         decision_rank_step(r->log, r->types, now, event, true, &r->out);
-    if (r->out.left != RANK_NOBODY)
+    if (r->out.left.n != RANK_NOBODY)
         tell_left(r, r->out.left);
-    if (r->out.joined != RANK_NOBODY && !tell_parameters_to(r, r->out.joined))
+    if (r->out.joined.n != RANK_NOBODY && !tell_parameters_to(r, r->out.joined))
         r->tell_left = r->wiring->models;
 }
 
@@ -151,8 +156,8 @@ static bool poll_candidates(struct rank_thread *r, int64_t now) {
     for (uint32_t lane = r->part; lane < board->lanes; lane += r->wiring->rank_threads)
         for (uint32_t word = 0; word * 64 < board->models; word++)
             for (uint64_t news = candidate_board_take(board, lane, word); news; news &= news - 1) {
-                event.model = word * 64 + (uint32_t)__builtin_ctzll(news);
-                if (candidate_board_read(board, event.model, candidates, &r->origin_ns[event.model]))
+                event.variant.n = word * 64 + (uint32_t)__builtin_ctzll(news);
+                if (candidate_board_read(board, event.variant, candidates, origin_of(r, event.variant)))
                     rank_take(r, now, &event);
                 any = true;
             }
@@ -198,8 +203,8 @@ static bool poll_freed(struct rank_thread *r, int64_t now) {
 static void take_message(struct rank_thread *r, int64_t now, struct rank_message *message) {
     if (message->types) {
         /* The board may be newer than the message: its announcements were ignored while the message was under way. */
-        candidate_board_read(&r->wiring->candidates, message->model, message->candidates, &message->origin_ns);
-        r->origin_ns[message->model] = message->origin_ns;
+        candidate_board_read(&r->wiring->candidates, message->variant, message->candidates, &message->origin_ns);
+        *origin_of(r, message->variant) = message->origin_ns;
     }
     rank_take(r, now, &(struct rank_event){.kind = RANK_MESSAGE, .message = message});
     if (message->kind == RANK_ANSWER)
@@ -268,7 +273,10 @@ static bool anything_pending(struct rank_thread *r) {
     struct wiring *w = r->wiring;
 
     for (uint32_t lane = r->part; lane < w->candidates.lanes; lane += w->rank_threads) /* one a model thread */
-        if (ring_pending(&w->to_rank[lane]) || candidate_board_pending(&w->candidates, lane))
+        if (candidate_board_pending(&w->candidates, lane))
+            return true;
+    for (uint32_t t = 0; t < w->model_threads; t++)
+        if (ring_pending(wiring_to_rank(w, t, r->part)))
             return true;
     for (uint32_t e = 0; e < w->executors; e++)
         if (ring_pending(wiring_freed(w, e, r->part)))

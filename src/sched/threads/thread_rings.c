@@ -13,16 +13,16 @@
 #define DELAYS_CHANGE_MIN 0.1               /* relative change that is worth telling the cores */
 #define DELAYS_PART_MOST  8 /* divisor of a model's SLO: d_ctrl is at most that part; why: reply_margin() in port.c */
 
-uint32_t variants_take(bool *taken, uint32_t models, uint32_t count) {
+struct variant_id variants_take(bool *taken, uint32_t models, uint32_t count) {
     uint32_t run = 0;
     for (uint32_t v = 0; v < models; v++) {
         run = taken[v] ? 0 : run + 1;
         if (run == count) {
             memset(taken + v + 1 - count, true, count);
-            return v + 1 - count;
+            return (struct variant_id){v + 1 - count};
         }
     }
-    return VARIANTS_NONE;
+    return (struct variant_id){VARIANTS_NONE};
 }
 
 int thread_rings_init(struct thread_rings *r, const struct thread_rings_config *config, struct sy_error *err) {
@@ -32,24 +32,24 @@ int thread_rings_init(struct thread_rings *r, const struct thread_rings_config *
     r->index = config->index;
     r->model_count = config->model_count;
     for (uint32_t m = 0; m < config->model_count; m++)
-        served = config->models[m].served_model + 1 > served ? config->models[m].served_model + 1 : served;
+        served = config->models[m].place.n + 1 > served ? config->models[m].place.n + 1 : served;
     r->models = calloc(count, sizeof(*r->models));
     r->counters = calloc(count, sizeof(*r->counters));
     r->queued = calloc(count, sizeof(*r->queued));
     r->batches = calloc(count, sizeof(*r->batches)); /* untouched pages cost nothing */
     r->measured = calloc(count, sizeof(*r->measured));
-    r->model_of_served = calloc(served + 1, sizeof(uint32_t));
+    r->model_of_place = calloc(served + 1, sizeof(*r->model_of_place));
     r->nodes = calloc(config->queue_max, sizeof(*r->nodes));
     r->types = config->types ? config->types : 1;
     r->since_ns = calloc(count, sizeof(*r->since_ns));
     r->executor_rung = calloc(r->wiring->executors, sizeof(bool));
     r->frontend_rung = calloc(r->wiring->frontends, sizeof(bool));
-    if (!r->models || !r->counters || !r->queued || !r->batches || !r->measured || !r->model_of_served || !r->nodes ||
+    if (!r->models || !r->counters || !r->queued || !r->batches || !r->measured || !r->model_of_place || !r->nodes ||
         !r->executor_rung || !r->frontend_rung || !r->since_ns || recorder_init(&r->recorder, config->record_bytes) < 0)
         return error_set(err, -ENOMEM, "no memory for the queues of %u models", config->model_count);
     for (uint32_t m = 0; m < config->model_count; m++) {
-        r->model_of_served[config->models[m].served_model] = m;
-        rings_model_set(r, m, &config->models[m]);
+        r->model_of_place[config->models[m].place.n] = (struct thread_model_id){m};
+        rings_model_set(r, (struct thread_model_id){m}, &config->models[m]);
     }
     atomic_init(&r->ctrl_ns, config->ctrl_ns);
     margin_init(&r->dispatch, config->ctrl_ns);
@@ -57,7 +57,9 @@ int thread_rings_init(struct thread_rings *r, const struct thread_rings_config *
     return 0;
 }
 
-void rings_model_set(struct thread_rings *r, uint32_t m, const struct thread_model *model) {
+void rings_model_set(struct thread_rings *r, struct thread_model_id id, const struct thread_model *model) {
+    uint32_t m = id.n;
+
     r->models[m] = *model;
     counters_clear(&r->counters[m], sizeof(r->counters[m]));
     atomic_store_explicit(&r->queued[m], 0, memory_order_relaxed); /* nobody asks yet */
@@ -79,7 +81,7 @@ void thread_rings_free(struct thread_rings *r) {
     free((void *)r->queued);
     free(r->batches);
     free(r->measured);
-    free(r->model_of_served);
+    free(r->model_of_place);
     free(r->nodes);
     free((void *)r->since_ns);
     recorder_free(&r->recorder);
@@ -89,24 +91,25 @@ void thread_rings_free(struct thread_rings *r) {
 
 /* ---- what goes out ---- */
 
-void rings_refuse(struct thread_rings *r, uint32_t model, uint32_t port, uint64_t handle, enum refusal reason) {
+void rings_refuse(struct thread_rings *r, struct thread_model_id model, uint32_t port, uint64_t handle,
+                  enum refusal reason) {
     struct wiring *w = r->wiring;
     struct ring *ring = wiring_refusals(w, r->index, port);
     struct refusal_message *message = ring_reserve(ring);
 
     CHECK(message); /* a port has at most as many requests outstanding as the ring has slots */
-    *message =
-        (struct refusal_message){.handle = handle, .served_model = r->models[model].served_model, .reason = reason};
+    *message = (struct refusal_message){.handle = handle, .place = rings_model(r, model)->place, .reason = reason};
     ring_push(ring);
     r->frontend_rung[port] = true;
-    counter_add(&r->counters[model].refused[reason], 1);
+    counter_add(&r->counters[model.n].refused[reason], 1);
 }
 
 void rings_refuse_list(struct thread_rings *r, uint32_t node) {
     while (node != REQUEST_NONE) {
         const struct request_node *request = &r->pool.nodes[node];
         uint32_t next = request->next;
-        rings_refuse(r, r->model_of_served[request->model], request->port, request->handle, request->refusal);
+        rings_refuse(r, rings_model_of(r, (struct place_id){request->model}), request->port, request->handle,
+                     request->refusal);
         request_pool_put(&r->pool, node);
         node = next;
     }
@@ -121,9 +124,9 @@ void rings_send(struct thread_rings *r, int64_t now_ns, const struct sealed_batc
 
     CHECK(plan); /* the caller's duty */
     plan->accelerator = batch->accelerator;
-    plan->model = batch->plan_model;
+    plan->variant = batch->variant;
     plan->generation = batch->generation;
-    plan->served_model = r->models[batch->model].served_model;
+    plan->place = rings_model(r, batch->model)->place;
     plan->request_count = batch->requests;
     plan->items = batch->items;
     plan->sealed_ns = now_ns;
@@ -140,7 +143,7 @@ void rings_send(struct thread_rings *r, int64_t now_ns, const struct sealed_batc
     CHECK_EQ(i, plan->request_count);
     ring_push_run(ring, slots);
     r->executor_rung[executor] = true;
-    histogram_add(&r->counters[batch->model].batch_items, batch->items);
+    histogram_add(&r->counters[batch->model.n].batch_items, batch->items);
 }
 
 bool rings_fit(const struct thread_rings *r, uint32_t accelerator) {
@@ -175,31 +178,31 @@ bool rings_pending(struct thread_rings *r) {
 
 /* ---- what is measured ---- */
 
-void rings_queued_add(struct thread_rings *r, uint32_t model, int32_t change) {
-    gauge_add(&r->queued[model], change);
+void rings_queued_add(struct thread_rings *r, struct thread_model_id model, int32_t change) {
+    gauge_add(&r->queued[model.n], change);
 }
 
-void rings_prefetch_send(const struct thread_rings *r, uint32_t model, uint32_t items) {
-    histogram_prefetch(&r->counters[model].batch_items, items);
+void rings_prefetch_send(const struct thread_rings *r, struct thread_model_id model, uint32_t items) {
+    histogram_prefetch(&r->counters[model.n].batch_items, items);
 }
 
-void rings_prefetch_ran(const struct thread_rings *r, uint32_t model, const struct ran_message *ran) {
-    histogram_prefetch(&r->counters[model].run_ns, ran->run_ns);
-    __builtin_prefetch(&r->batches[model][ran->items - 1], 1);
+void rings_prefetch_ran(const struct thread_rings *r, struct thread_model_id model, const struct ran_message *ran) {
+    histogram_prefetch(&r->counters[model.n].run_ns, ran->run_ns);
+    __builtin_prefetch(&r->batches[model.n][ran->items - 1], 1);
 }
 
-void rings_ran(struct thread_rings *r, uint32_t model, const struct ran_message *ran) {
+void rings_ran(struct thread_rings *r, struct thread_model_id model, const struct ran_message *ran) {
     if (ran->dispatch_ns >= 0) {
         margin_add(&r->dispatch, ran->dispatch_ns);
         r->dispatched = true;
     }
     if (ran->gather_ns) {
-        margin_add(&r->measured[model].gather, ran->gather_ns / ran->items);
-        r->measured[model].any = true;
+        margin_add(&r->measured[model.n].gather, ran->gather_ns / ran->items);
+        r->measured[model.n].any = true;
     }
     if (ran->run_ns) {
-        struct batch_counters *batch = &r->batches[model][ran->items - 1];
-        histogram_add(&r->counters[model].run_ns, ran->run_ns);
+        struct batch_counters *batch = &r->batches[model.n][ran->items - 1];
+        histogram_add(&r->counters[model.n].run_ns, ran->run_ns);
         counter_add(&batch->batches, 1);
         counter_add(&batch->gather_ns, (uint64_t)ran->gather_ns);
         counter_add(&batch->run_ns, (uint64_t)ran->run_ns);
@@ -237,7 +240,7 @@ int64_t rings_ctrl_ns(const struct thread_rings *r, int64_t slo_ns) {
     return ctrl_ns < slo_ns / DELAYS_PART_MOST ? ctrl_ns : slo_ns / DELAYS_PART_MOST;
 }
 
-void rings_delays(const struct thread_rings *r, uint32_t model, int64_t *ctrl_ns, int64_t *data_ns) {
-    *ctrl_ns = rings_ctrl_ns(r, r->models[model].slo_ns);
-    *data_ns = atomic_load_explicit(&r->measured[model].data_ns, memory_order_relaxed);
+void rings_delays(const struct thread_rings *r, struct thread_model_id model, int64_t *ctrl_ns, int64_t *data_ns) {
+    *ctrl_ns = rings_ctrl_ns(r, rings_model(r, model)->slo_ns);
+    *data_ns = atomic_load_explicit(&r->measured[model.n].data_ns, memory_order_relaxed);
 }

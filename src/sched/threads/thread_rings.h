@@ -17,21 +17,22 @@
 
 /* What a scheduling thread is told of a served model; constant. */
 struct thread_model {
-    uint32_t served_model;
-    uint32_t first_variant, variant_count; /* range of the model's variants in the rank core's model indexes */
+    struct place_id place;
+    struct variant_id first_variant; /* the first of the model's variants, whose numbers are in a row */
+    uint32_t variant_count;
     const struct profile *profiles[ACCELERATOR_TYPES_MAX];
     uint32_t batch_max;
     int64_t slo_ns;
     double weight;                   /* weight of each variant's share under overload; 0: 1 */
     const struct queue_rules *queue; /* rules of the queue, from config.pbtxt; outlive the model; NULL: none */
     int64_t data_ns;                 /* first value of the time to gather an item */
-    uint32_t heir_of; /* served_model, plus 1, of the model whose requests come as this one's from now on; 0: none */
+    uint32_t heir_of; /* place, plus 1, of the model whose requests come as this one's from now on; 0: none */
 };
 
-/* Finds `count` of the rank core's model indexes in a row that are not taken, and marks them in `taken`. Returns the
- * first, or VARIANTS_NONE. */
+/* Finds `count` variants in a row that are not taken, and marks them in `taken`. Returns the first, or one whose number
+ * is VARIANTS_NONE. */
 #define VARIANTS_NONE UINT32_MAX
-uint32_t variants_take(bool *taken, uint32_t models, uint32_t count);
+struct variant_id variants_take(bool *taken, uint32_t models, uint32_t count);
 
 struct thread_rings_config {
     struct wiring *wiring;
@@ -69,7 +70,7 @@ struct thread_rings {
     struct wiring *wiring;
     uint32_t index, model_count;
     struct thread_model *models;
-    uint32_t *model_of_served; /* [served models up to the greatest of this thread] index within the thread */
+    struct thread_model_id *model_of_place; /* [places up to the last of this thread] rings_model_of() */
     struct model_counters *counters;
     _Atomic uint32_t *queued; /* [model_count] requests in the queues of each model now; read by anyone. Every request
                                * changes this count, so it is not one of `counters`, which are many lines apart */
@@ -89,8 +90,9 @@ struct thread_rings {
 
 /* A batch to be sealed. */
 struct sealed_batch {
-    uint32_t model;                  /* index of the model within the thread */
-    uint32_t plan_model, generation; /* batch_plan.model and batch_plan.generation */
+    struct thread_model_id model;
+    struct variant_id variant; /* batch_plan.variant and batch_plan.generation */
+    uint32_t generation;
     uint32_t accelerator;
     uint32_t first, requests, items; /* first node of the list of requests, which go back to the pool; their counts */
     int64_t earliest_ns, latest_ns;  /* limits of the batch's start */
@@ -100,11 +102,20 @@ struct sealed_batch {
 /* `r` is zeroed. 0 or -ENOMEM with a sentence; call thread_rings_free() in either case. */
 int thread_rings_init(struct thread_rings *r, const struct thread_rings_config *config, struct sy_error *err);
 void thread_rings_free(struct thread_rings *r);
-/* Puts a served model into place `m`, for whose old model no requests come any more. Its counters become 0. */
-void rings_model_set(struct thread_rings *r, uint32_t m, const struct thread_model *model);
+/* The model of a place. */
+static inline struct thread_model_id rings_model_of(const struct thread_rings *r, struct place_id place) {
+    return r->model_of_place[place.n];
+}
+/* What the thread was told of a model. */
+static inline struct thread_model *rings_model(const struct thread_rings *r, struct thread_model_id model) {
+    return &r->models[model.n];
+}
+/* Puts another model in the place of a model for which no requests come any more. Its counters become 0. */
+void rings_model_set(struct thread_rings *r, struct thread_model_id id, const struct thread_model *model);
 
-/* A request goes back to its frontend. `model`: index within the thread. */
-void rings_refuse(struct thread_rings *r, uint32_t model, uint32_t port, uint64_t handle, enum refusal reason);
+/* A request goes back to its frontend. */
+void rings_refuse(struct thread_rings *r, struct thread_model_id model, uint32_t port, uint64_t handle,
+                  enum refusal reason);
 /* A list of requests goes back to the frontends, and their nodes to the pool. */
 void rings_refuse_list(struct thread_rings *r, uint32_t first);
 /* Seals a batch and sends it to its accelerator, whose ring of plans must have room. */
@@ -112,17 +123,17 @@ void rings_send(struct thread_rings *r, int64_t now_ns, const struct sealed_batc
 /* Whether the ring of plans to an accelerator's executor has room for any batch. */
 bool rings_fit(const struct thread_rings *r, uint32_t accelerator);
 /* Prefetch the cache lines of the counters that rings_send() of `items` items, or rings_ran(), will write. Hints. */
-void rings_prefetch_send(const struct thread_rings *r, uint32_t model, uint32_t items);
-void rings_prefetch_ran(const struct thread_rings *r, uint32_t model, const struct ran_message *ran);
+void rings_prefetch_send(const struct thread_rings *r, struct thread_model_id model, uint32_t items);
+void rings_prefetch_ran(const struct thread_rings *r, struct thread_model_id model, const struct ran_message *ran);
 /* Notes the delays and times that a run measured. */
-void rings_ran(struct thread_rings *r, uint32_t model, const struct ran_message *ran);
-void rings_queued_add(struct thread_rings *r, uint32_t model, int32_t change);
+void rings_ran(struct thread_rings *r, struct thread_model_id model, const struct ran_message *ran);
+void rings_queued_add(struct thread_rings *r, struct thread_model_id model, int32_t change);
 /* Brings the delays up to date with the measured ones, every 100 ms. True: they have changed. */
 bool rings_follow_delays(struct thread_rings *r, int64_t now_ns);
 /* Time to dispatch a batch, but at most the part of slo_ns that a model allows for dispatch. Any thread. */
 int64_t rings_ctrl_ns(const struct thread_rings *r, int64_t slo_ns);
 /* delay(b) = ctrl + data*b as the cores of a model use it now. Any thread. */
-void rings_delays(const struct thread_rings *r, uint32_t model, int64_t *ctrl_ns, int64_t *data_ns);
+void rings_delays(const struct thread_rings *r, struct thread_model_id model, int64_t *ctrl_ns, int64_t *data_ns);
 
 /* Publishes the turn's plans and refusals, and wakes the executors and frontends that get them. */
 void rings_publish(struct thread_rings *r);

@@ -237,19 +237,18 @@ static int move_tell(struct wiring *w, uint32_t thread, struct model_move told) 
     return 0;
 }
 
-int wiring_move(struct wiring *w, uint32_t model, uint32_t part) {
-    return move_tell(w, w->thread_of_model[model],
-                     (struct model_move){.kind = MODEL_MOVES, .model = model, .part = part});
+int wiring_move(struct wiring *w, struct variant_id variant, uint32_t part) {
+    return move_tell(w, wiring_thread_of(w, variant),
+                     (struct model_move){.kind = MODEL_MOVES, .variant = variant, .part = part});
 }
 
-int wiring_model_comes(struct wiring *w, uint32_t served_model, uint32_t part) {
-    return move_tell(w, w->thread_of_served[served_model],
-                     (struct model_move){.kind = MODEL_COMES, .model = served_model, .part = part});
+int wiring_model_comes(struct wiring *w, struct place_id place, uint32_t part) {
+    return move_tell(w, w->thread_of_served[place.n],
+                     (struct model_move){.kind = MODEL_COMES, .place = place, .part = part});
 }
 
-int wiring_model_goes(struct wiring *w, uint32_t served_model) {
-    return move_tell(w, w->thread_of_served[served_model],
-                     (struct model_move){.kind = MODEL_GOES, .model = served_model});
+int wiring_model_goes(struct wiring *w, struct place_id place) {
+    return move_tell(w, w->thread_of_served[place.n], (struct model_move){.kind = MODEL_GOES, .place = place});
 }
 
 static int command_tell(struct wiring *w, uint32_t executor, struct accelerator_command told) {
@@ -269,7 +268,7 @@ int wiring_command(struct wiring *w, uint32_t accelerator, enum accelerator_orde
                         (struct accelerator_command){.accelerator = accelerator, .order = order});
 }
 
-int wiring_model_command(struct wiring *w, uint32_t executor, uint32_t served_model, uint32_t version, bool resident) {
+int wiring_model_command(struct wiring *w, uint32_t executor, struct place_id place, uint32_t version, bool resident) {
     uint32_t accelerator = 0; /* any of its own */
 
     while (w->executor_of[accelerator] != executor)
@@ -277,7 +276,7 @@ int wiring_model_command(struct wiring *w, uint32_t executor, uint32_t served_mo
     return command_tell(w, executor,
                         (struct accelerator_command){.accelerator = accelerator,
                                                      .order = EXECUTOR_MODEL,
-                                                     .served_model = served_model,
+                                                     .place = place,
                                                      .version = version,
                                                      .resident = resident});
 }

@@ -64,18 +64,18 @@ struct model_load {
 
 struct wiring {
     uint32_t frontends, model_threads, executors, accelerators;
-    uint32_t rank_threads;      /* rank threads; 0: one */
-    bool central;               /* one central thread stands for the model threads, and there is no rank thread */
-    enum wiring_link link;      /* roles that are in other processes */
-    uint32_t models;            /* model numbers in the cores: each is a variant of a served model */
-    uint32_t models_unused;     /* model numbers, the last ones, for served models that come later, on any thread */
-    uint32_t types;             /* types of accelerators; 0: 1 */
-    uint32_t batch_max;         /* most requests of a batch */
-    uint32_t port_requests;     /* requests a frontend may have outstanding; 0: PORT_REQUESTS_MAX */
-    uint32_t request_slots;     /* messages that a ring of requests holds; 0: three for each of port_requests, so that
-                                 * the ring is never full: two are needed, and hints take the rest (port.c) */
-    uint32_t *thread_of_model;  /* [models] model thread; for an unused number: written before the model comes */
-    uint32_t *thread_of_served; /* [served models] model thread */
+    uint32_t rank_threads;       /* rank threads; 0: one */
+    bool central;                /* one central thread stands for the model threads, and there is no rank thread */
+    enum wiring_link link;       /* roles that are in other processes */
+    uint32_t models;             /* variants, a core each (struct variant_id) */
+    uint32_t models_unused;      /* variants, the last ones, for served models that come later, on any thread */
+    uint32_t types;              /* types of accelerators; 0: 1 */
+    uint32_t batch_max;          /* most requests of a batch */
+    uint32_t port_requests;      /* requests a frontend may have outstanding; 0: PORT_REQUESTS_MAX */
+    uint32_t request_slots;      /* messages that a ring of requests holds; 0: three for each of port_requests, so that
+                                  * the ring is never full: two are needed, and hints take the rest (port.c) */
+    uint32_t *thread_of_variant; /* [models] model thread; for an unused number: written before the model comes */
+    uint32_t *thread_of_served;  /* [served models] model thread */
     /* [served models] Models that share their first layers are scheduled as one. host_of_served: place that requests to
      * a model queue for; suffix_of_served: suffix that they take there (model/config/served_part.h). Both are written
      * before the model comes. NULL: each model is scheduled by itself */
@@ -139,6 +139,11 @@ static inline struct ring *wiring_freed(const struct wiring *wiring, uint32_t ex
 }
 static inline struct ring *wiring_results(const struct wiring *wiring, uint32_t executor, uint32_t frontend) {
     return &wiring->results[executor * wiring->frontends + frontend];
+}
+
+/* The model thread of a variant. */
+static inline uint32_t wiring_thread_of(const struct wiring *wiring, struct variant_id variant) {
+    return wiring->thread_of_variant[variant.n];
 }
 
 /* The place that requests to a served model queue for. */
@@ -224,31 +229,31 @@ int wiring_command(struct wiring *wiring, uint32_t accelerator, enum accelerator
 
 /* Called as wiring_command(): orders that a served model, which the executor has loaded (executor_load()), becomes
  * resident, or is no longer resident. 0 or -EAGAIN. */
-int wiring_model_command(struct wiring *wiring, uint32_t executor, uint32_t served_model, uint32_t version,
+int wiring_model_command(struct wiring *wiring, uint32_t executor, struct place_id place, uint32_t version,
                          bool resident);
 /* Takes the executor's next answer to an order of wiring_model_command(). False: there is none yet. */
 bool wiring_model_answer(struct wiring *wiring, uint32_t executor, struct model_answer *answer);
 
-/* Called as wiring_command(): moves a model to another part, with all that it has queued; wiring_part() tells when the
- * model is there. 0, or -EAGAIN if too many moves have not been read yet. */
-int wiring_move(struct wiring *wiring, uint32_t model, uint32_t part);
+/* Called as wiring_command(): moves a variant to another part, with all that it has queued; wiring_part() tells when
+ * the variant is there. 0, or -EAGAIN if too many moves have not been read yet. */
+int wiring_move(struct wiring *wiring, struct variant_id variant, uint32_t part);
 
 /* Called as wiring_command(): a served model comes or goes (enum model_move_kind). A model may be sent requests once no
  * variant of it is in PART_NOBODY. A model has gone, and its cores may be freed, once all its variants are in
  * PART_NOBODY. After wiring_model_goes() the model must not be moved. */
-int wiring_model_comes(struct wiring *wiring, uint32_t served_model, uint32_t part);
-int wiring_model_goes(struct wiring *wiring, uint32_t served_model);
+int wiring_model_comes(struct wiring *wiring, struct place_id place, uint32_t part);
+int wiring_model_goes(struct wiring *wiring, struct place_id place);
 
-/* The part of a model; PART_NOBODY: none. Any thread. */
-static inline uint32_t wiring_part(const struct wiring *wiring, uint32_t model) {
-    return atomic_load_explicit(&wiring->parts[model],
+/* The part of a variant; PART_NOBODY: none. Any thread. */
+static inline uint32_t wiring_part(const struct wiring *wiring, struct variant_id variant) {
+    return atomic_load_explicit(&wiring->parts[variant.n],
                                 memory_order_acquire); /* with set_part() in model_thread_moves.c */
 }
 
 /* Whether a model has come, with all its variants (`there`), or gone. */
-static inline bool wiring_model_is(const struct wiring *wiring, uint32_t first_variant, uint32_t count, bool there) {
-    for (uint32_t v = 0; v < count; v++)
-        if ((wiring_part(wiring, first_variant + v) != PART_NOBODY) != there)
+static inline bool wiring_model_is(const struct wiring *wiring, struct variant_id first, uint32_t count, bool there) {
+    for (uint32_t i = 0; i < count; i++)
+        if ((wiring_part(wiring, variant_next(first, i)) != PART_NOBODY) != there)
             return false;
     return true;
 }

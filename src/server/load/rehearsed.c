@@ -147,7 +147,7 @@ void rehearsed_tell(struct rehearsed *n, struct recording *of, int64_t from_ns, 
             .arrival_ns = request->arrival_ns,
             .deadline_ns = request->arrival_ns + (int64_t)request->left_us * NS_PER_US,
             .items = request->items,
-            .model = (uint32_t)(model - of->models),
+            .place = {(uint32_t)(model - of->models)},
             .priority = request->priority,
         };
         rehearsal_request(n->rehearsal, message.arrival_ns, &message);

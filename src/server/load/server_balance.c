@@ -71,8 +71,8 @@ static struct balance_model model_look(const struct server_balancer *b, uint32_t
     if (p->variant_count == 0 || wiring_part(w, p->first_variant) == PART_NOBODY)
         return to; /* no sub-cluster can run it, so it stays */
     to.part = wiring_part(w, p->first_variant);
-    for (uint32_t v = p->first_variant; v < p->first_variant + p->variant_count; v++) {
-        const struct model_load *load = &w->loads[v];
+    for (uint32_t v = 0; v < p->variant_count; v++) {
+        const struct model_load *load = &w->loads[p->first_variant.n + v];
         int64_t silent_ns = now_ns - atomic_load_explicit(&load->at_ns, memory_order_relaxed); /* statistics */
         to.rate += balance_decayed(atomic_load_explicit(&load->rate, memory_order_relaxed), silent_ns);
         to.load += balance_decayed(atomic_load_explicit(&load->accelerators, memory_order_relaxed), silent_ns);
@@ -113,7 +113,7 @@ void server_balancer_look(struct server_balancer *b) {
                      b->list->models[b->moves[i].model].name, b->moves[i].part);
         for (uint32_t v = 0; v < p->variant_count; v++) /* if a ring is full, the rest follow when the model is chosen
                                                          * again */
-            wiring_move(w, p->first_variant + v, b->moves[i].part);
+            wiring_move(w, variant_next(p->first_variant, v), b->moves[i].part);
     }
     pthread_mutex_unlock(&b->list->lock);
 }

@@ -23,19 +23,19 @@
 /* The latency of each batch size: the mean of its runs, gathering included; for a size with few runs, the profile,
  * corrected by what the runs of all sizes took. Several types are not corrected, since it is not known which type ran
  * which batch. */
-static int64_t *table_make(const struct thread_rings *rings, uint32_t m, uint32_t type, int64_t data_ns) {
-    const struct profile *profile = rings->models[m].profiles[type];
-    uint32_t most = rings->models[m].batch_max;
+static int64_t *table_make(const struct thread_rings *rings, struct thread_model_id m, uint32_t type, int64_t data_ns) {
+    const struct profile *profile = rings_model(rings, m)->profiles[type];
+    uint32_t most = rings_model(rings, m)->batch_max;
     double took_ns = 0, profiled_ns = 0;
     for (uint32_t b = 1; b <= most && rings->types == 1; b++) {
-        const struct batch_counters *batch = &rings->batches[m][b - 1];
+        const struct batch_counters *batch = &rings->batches[m.n][b - 1];
         took_ns += (double)counter_get(&batch->run_ns);
         profiled_ns += (double)counter_get(&batch->batches) * (double)profile->latency_ns[b];
     }
     double share = took_ns > 0 && profiled_ns > 0 ? took_ns / profiled_ns : 1;
     int64_t *latency_ns = calloc(most + 1, sizeof(*latency_ns));
     for (uint32_t b = 1; latency_ns && b <= most; b++) {
-        const struct batch_counters *batch = &rings->batches[m][b - 1];
+        const struct batch_counters *batch = &rings->batches[m.n][b - 1];
         uint64_t ran = rings->types == 1 ? counter_get(&batch->batches) : 0;
         uint64_t ran_ns = counter_get(&batch->run_ns) + counter_get(&batch->gather_ns);
         int64_t ns = ran >= RUNS_LEAST ? (int64_t)(ran_ns / ran)
@@ -49,7 +49,7 @@ static int model_read(const struct scheduling *s, uint32_t served, const struct 
                       struct recording_model *to) {
     const struct server_placement *p = &s->placements[served];
     const struct thread_rings *rings = scheduling_rings(s, p->thread);
-    const struct thread_model *told = &rings->models[p->thread_model];
+    const struct thread_model *told = rings_model(rings, p->thread_model);
     int64_t ctrl_ns, data_ns;
     rings_delays(rings, p->thread_model, &ctrl_ns, &data_ns);
     *to = (struct recording_model){
@@ -58,7 +58,7 @@ static int model_read(const struct scheduling *s, uint32_t served, const struct 
         .slo_ns = told->slo_ns,
         .weight = told->weight,
         .priorities = s->wiring->central ? 0 : model->queue.priorities, /* central policies have no priorities */
-        .since_ns = atomic_load_explicit(&rings->since_ns[p->thread_model], memory_order_relaxed),
+        .since_ns = atomic_load_explicit(&rings->since_ns[p->thread_model.n], memory_order_relaxed),
     };
     memcpy(to->name, model->name, sizeof(to->name));
     for (uint32_t t = 0; t < s->wiring->types; t++)

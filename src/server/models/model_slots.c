@@ -46,12 +46,12 @@ static void slot_free(struct model_slots *slots, uint32_t index) {
     const struct executors *e = slots->executors;
     struct thread_model *told = &slots->told[index];
 
-    memset(slots->variant_taken + told->first_variant, false, told->variant_count);
+    memset(slots->variant_taken + told->first_variant.n, false, told->variant_count);
     told->variant_count = 0;
     if (server_schedules(s->config) && !s->central_thread && !served(slots, index)->ensemble)
-        model_thread_forget(s->model_threads[s->placements[index].thread], index);
+        model_thread_forget(s->model_threads[s->placements[index].thread], (struct place_id){index});
     for (uint32_t n = 0; n < s->wiring->executors && !served(slots, index)->ensemble; n++)
-        executor_unload(e->list[n], index);
+        executor_unload(e->list[n], (struct place_id){index});
     for (uint32_t type = 0; type < e->type_count; type++) {
         free((void *)e->types[type].profiles[index]);
         e->types[type].profiles[index] = NULL;
@@ -100,8 +100,8 @@ static int slot_cores(struct model_slots *slots, uint32_t slot, struct sy_error 
 
     if (!server_schedules(s->config))
         return 0;
-    uint32_t first = variants_take(slots->variant_taken, s->wiring->models, count);
-    if (first == VARIANTS_NONE)
+    struct variant_id first = variants_take(slots->variant_taken, s->wiring->models, count);
+    if (first.n == VARIANTS_NONE)
         return error_set(err, -EBUSY,
                          "the scheduler has no room for another model, or not for one with inputs of variable shapes "
                          "(--max-models %u)",
@@ -112,12 +112,12 @@ static int slot_cores(struct model_slots *slots, uint32_t slot, struct sy_error 
     if (s->central_thread)
         central_thread_prepare(s->central_thread, &model);
     else if (model_thread_prepare(s->model_threads[thread], &model) < 0) {
-        memset(slots->variant_taken + first, false, count);
+        memset(slots->variant_taken + first.n, false, count);
         return error_set(err, -ENOMEM, "no memory for the queues of the model");
     }
     slots->told[slot] = model;
     for (uint32_t v = 0; v < count; v++)
-        s->wiring->thread_of_model[first + v] = thread;
+        s->wiring->thread_of_variant[first.n + v] = thread;
     return 0;
 }
 
@@ -140,8 +140,9 @@ static int slot_ensemble(struct model_slots *slots, uint32_t slot, struct sy_err
 static int executors_load(struct model_slots *slots, uint32_t slot, struct sy_error *err) {
     int rc = 0;
     for (uint32_t e = 0; e < slots->scheduling->wiring->executors && rc == 0; e++)
-        rc = is_stopping(slots) ? error_set(err, -EINTR, "the server is shutting down")
-                                : executor_load(slots->executors->list[e], slot, slots->control->how[0].stop, err);
+        rc = is_stopping(slots)
+                 ? error_set(err, -EINTR, "the server is shutting down")
+                 : executor_load(slots->executors->list[e], (struct place_id){slot}, slots->control->how[0].stop, err);
     return rc;
 }
 
@@ -295,10 +296,10 @@ static int scheduler_tell(struct model_slots *slots, uint32_t slot, bool comes) 
     const struct scheduling *s = slots->scheduling;
     const struct thread_model *model = &slots->told[slot];
     pthread_mutex_lock(&slots->list->lock);
-    int rc = comes ? wiring_model_comes(s->wiring, slot, slot % s->wiring->rank_threads)
-                   : wiring_model_goes(s->wiring, slot);
+    int rc = comes ? wiring_model_comes(s->wiring, (struct place_id){slot}, slot % s->wiring->rank_threads)
+                   : wiring_model_goes(s->wiring, (struct place_id){slot});
     if (rc == 0) {
-        s->placements[slot].first_variant = comes ? model->first_variant : 0;
+        s->placements[slot].first_variant = model->first_variant;
         s->placements[slot].variant_count = comes ? model->variant_count : 0;
     }
     pthread_mutex_unlock(&slots->list->lock);
@@ -314,8 +315,8 @@ static bool moving_look(struct model_slots *slots) {
     bool any = false;
     for (uint32_t e = 0; e < w->executors; e++)
         while (wiring_model_answer(w, e, &answer)) { /* an executor that does not run the model answers, too */
-            bool comes = model_life_state(life, answer.served_model) == LIFE_ENTERING;
-            model_life_answer(life, answer.served_model, e, comes, now_ns);
+            bool comes = model_life_state(life, answer.place.n) == LIFE_ENTERING;
+            model_life_answer(life, answer.place.n, e, comes, now_ns);
             any = true;
         }
     MODEL_LIFE_EACH_MOVING (life, i) {

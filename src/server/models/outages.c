@@ -45,13 +45,14 @@ static bool model_look(const struct executors *e, const struct server_placement 
     model_strand(model, to == e->wiring->rank_threads);
     if (to == e->wiring->rank_threads)
         return false;
-    for (uint32_t v = p->first_variant; v < p->first_variant + p->variant_count; v++) {
-        uint32_t part = wiring_part(e->wiring, v);
+    for (uint32_t v = 0; v < p->variant_count; v++) {
+        struct variant_id variant = variant_next(p->first_variant, v);
+        uint32_t part = wiring_part(e->wiring, variant);
         if (part == PART_NOBODY || runs_on_any(e, place, left[part]))
             continue;
         log_info("model moves to a rank thread that has accelerators for it", "model=%s rank_thread=%u", model->name,
                  to);
-        wiring_move(e->wiring, v, to);
+        wiring_move(e->wiring, variant, to);
     }
     return served_model_state(model) == MODEL_READY;
 }

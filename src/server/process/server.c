@@ -151,7 +151,7 @@ static int server_end(struct server *s) {
     model_list_free(&s->models);
     pthread_mutex_destroy(&s->recordings.describe_lock);
     wiring_destroy(&s->wiring);
-    free(s->wiring.thread_of_model);
+    free(s->wiring.thread_of_variant);
     free(s->wiring.thread_of_served);
     free(s->wiring.host_of_served);
     free(s->wiring.suffix_of_served);

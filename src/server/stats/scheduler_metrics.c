@@ -11,25 +11,26 @@ static const int64_t time_edges_us[] = {100,   200,    500,    1000,   2000,    
 
 /* ---- models ---- */
 
-/* The statistics of the thread that schedules a served model, and the model's number in that thread. Models that share
+/* The statistics of the thread that schedules a served model, and the model's index in that thread. Models that share
  * their first layers are one model for the thread. */
-static const struct thread_rings *rings_of(const struct scheduler_counters *s, uint32_t model, uint32_t *number) {
+static const struct thread_rings *rings_of(const struct scheduler_counters *s, uint32_t model,
+                                           struct thread_model_id *number) {
     model = wiring_host(s->wiring, model);
     const struct thread_rings *rings = s->rings[s->thread_of_served[model]];
-    *number = rings->model_of_served[model];
+    *number = rings_model_of(rings, (struct place_id){model});
     return rings;
 }
 
 static const struct model_counters *counters_of(const struct scheduler_counters *s, uint32_t model) {
-    uint32_t number;
+    struct thread_model_id number;
     const struct thread_rings *rings = rings_of(s, model, &number);
-    return &rings->counters[number];
+    return &rings->counters[number.n];
 }
 
 static uint32_t queued(const struct scheduler_counters *s, uint32_t model) {
-    uint32_t number;
+    struct thread_model_id number;
     const struct thread_rings *rings = rings_of(s, model, &number);
-    return atomic_load_explicit(&rings->queued[number], memory_order_relaxed); /* a gauge */
+    return atomic_load_explicit(&rings->queued[number.n], memory_order_relaxed); /* a gauge */
 }
 
 static void seconds_row(struct text *out, const char *name, const struct scheduled_model *model, int64_t ns) {
@@ -55,7 +56,7 @@ static void render_expected(const struct scheduler_counters *s, const struct sch
                    "95th percentile of gathering an item's inputs into a batch, as the scheduler allows for it.");
     for (const struct scheduled_model *m = models; m < end; m++) {
         int64_t ctrl_ns, data_ns;
-        uint32_t number;
+        struct thread_model_id number;
         const struct thread_rings *rings = rings_of(s, m->place, &number);
         rings_delays(rings, number, &ctrl_ns, &data_ns);
         seconds_row(out, gather, m, data_ns);
@@ -69,9 +70,9 @@ static void render_moves(const struct scheduler_counters *s, const struct schedu
         return;
     metric_heading(out, "symphony_model_rank_thread", "gauge", "The rank thread that the model belongs to.");
     for (const struct scheduled_model *m = models; m < end; m++) {
-        uint32_t number;
+        struct thread_model_id number;
         const struct thread_rings *rings = rings_of(s, m->place, &number);
-        uint32_t part = wiring_part(rings->wiring, rings->models[number].first_variant);
+        uint32_t part = wiring_part(rings->wiring, rings_model(rings, number)->first_variant);
         if (part != PART_NOBODY)
             text_printf(out, "symphony_model_rank_thread{%s} %u\n", m->labels.text, part);
     }

@@ -36,7 +36,8 @@ static uint64_t cpu_bytes(const struct served_model *served, uint32_t type_count
 
 /* The rings of the thread that schedules a model, and the model's place there, which models that share their first
  * layers have in common. NULL: the scheduler is another process, or has no place for it. */
-static const struct thread_rings *rings_of(const struct server_statistics *s, uint32_t model, uint32_t *thread_model) {
+static const struct thread_rings *rings_of(const struct server_statistics *s, uint32_t model,
+                                           struct thread_model_id *thread_model) {
     const struct served_model *m = &s->list->models[model];
     uint32_t place = model;
     if (!s->by || (s->by->link && !link_report_place(scheduler_link_report(s->by->link), m->name, m->version, &place)))
@@ -49,7 +50,7 @@ static const struct thread_rings *rings_of(const struct server_statistics *s, ui
 void server_statistics_read(const void *statistics, uint32_t model, struct model_statistics *to) {
     const struct server_statistics *s = statistics;
     const struct frontends *fs = s->list->frontends;
-    uint32_t m;
+    struct thread_model_id m;
     int64_t last_ns = 0;
 
     *to = (struct model_statistics){0};
@@ -60,8 +61,8 @@ void server_statistics_read(const void *statistics, uint32_t model, struct model
         add(to, &last_ns, &frontends_counters(fs, f)->models[model]);
     const struct thread_rings *rings = rings_of(s, model, &m);
     if (rings) {
-        to->batches = counter_get(&rings->counters[m].run_ns.count);
-        to->waiting = atomic_load_explicit(&rings->queued[m], memory_order_relaxed); /* a gauge */
+        to->batches = counter_get(&rings->counters[m.n].run_ns.count);
+        to->waiting = atomic_load_explicit(&rings->queued[m.n], memory_order_relaxed); /* a gauge */
     }
     to->cpu_bytes = cpu_bytes(&s->list->models[model], s->executors->type_count);
     struct timespec now; /* since 1970; last_ns is of the server's clock */
@@ -72,14 +73,15 @@ void server_statistics_read(const void *statistics, uint32_t model, struct model
 
 void server_statistics_read_batches(const void *statistics, uint32_t model, struct batch_statistics *by_size) {
     const struct server_statistics *s = statistics;
-    uint32_t sizes = s->list->models[model].batch_max, m;
+    uint32_t sizes = s->list->models[model].batch_max;
+    struct thread_model_id m;
 
     memset(by_size, 0, sizes * sizeof(*by_size));
     if (!atomic_load_explicit(&s->readiness->ready, memory_order_acquire)) /* as above */
         return;
     const struct thread_rings *rings = rings_of(s, model, &m);
     for (uint32_t b = 0; rings && b < sizes; b++) {
-        const struct batch_counters *batch = &rings->batches[m][b];
+        const struct batch_counters *batch = &rings->batches[m.n][b];
         by_size[b] = (struct batch_statistics){.batches = counter_get(&batch->batches),
                                                .gather_ns = counter_get(&batch->gather_ns),
                                                .run_ns = counter_get(&batch->run_ns)};

@@ -166,7 +166,7 @@ static int order_pass(void *executors, uint32_t accelerator, enum accelerator_or
 
 int executors_model_command(struct executors *e, uint32_t executor, uint32_t model, uint32_t version, bool resident) {
     pthread_mutex_lock(&e->lock);
-    int rc = wiring_model_command(e->wiring, executor, model, version, resident);
+    int rc = wiring_model_command(e->wiring, executor, (struct place_id){model}, version, resident);
     pthread_mutex_unlock(&e->lock);
     return rc;
 }

@@ -37,8 +37,8 @@ int scheduling_init(struct scheduling *s, struct wiring *w, const struct server_
         const struct served_model *model = &config->models[i];
         struct server_placement *p = &s->placements[i];
         p->thread = i % threads;
-        p->thread_model = per_thread[p->thread]++;
-        p->first_variant = variants;
+        p->thread_model.n = per_thread[p->thread]++;
+        p->first_variant.n = variants;
         scheduling_host(s, i);
         if (served_model_state(model) == MODEL_READY && served_model_is_scheduled(model))
             p->variant_count = model->signature.variable_shapes ? VARIANTS_MAX : 1;
@@ -56,15 +56,15 @@ int scheduling_init(struct scheduling *s, struct wiring *w, const struct server_
     if (config->control)
         w->batch_max = PROFILE_BATCH_MAX;
     w->models = variants;
-    w->thread_of_model = calloc(variants + 1, sizeof(uint32_t));
+    w->thread_of_variant = calloc(variants + 1, sizeof(uint32_t));
     w->part_of_model = calloc(variants + 1, 1);
-    if (!w->thread_of_model || !w->part_of_model)
+    if (!w->thread_of_variant || !w->part_of_model)
         return -ENOMEM;
     memset(w->part_of_model, server_has_places(config) ? PART_NOBODY : 0, variants);
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t v = 0; v < s->placements[i].variant_count; v++) {
-            w->thread_of_model[s->placements[i].first_variant + v] = s->placements[i].thread;
-            w->part_of_model[s->placements[i].first_variant + v] = (uint8_t)(i % w->rank_threads);
+            w->thread_of_variant[s->placements[i].first_variant.n + v] = s->placements[i].thread;
+            w->part_of_model[s->placements[i].first_variant.n + v] = (uint8_t)(i % w->rank_threads);
         }
     return 0;
 }
@@ -72,7 +72,7 @@ int scheduling_init(struct scheduling *s, struct wiring *w, const struct server_
 struct thread_model scheduling_model(const struct scheduling *s, uint32_t model) {
     const struct served_model *served = &s->config->models[model];
     struct thread_model m = {
-        .served_model = model,
+        .place = {model},
         .batch_max = served->batch_max,
         .slo_ns = served->slo_ns,
         .weight = served->weight,

@@ -9,9 +9,10 @@
 
 /* Where a served model is scheduled. */
 struct server_placement {
-    uint32_t thread;                       /* index of the model's model thread; 0 with a central thread */
-    uint32_t thread_model;                 /* index of the model among its thread's models */
-    uint32_t first_variant, variant_count; /* range of the model's indexes in the rank core; variant_count 0: none */
+    uint32_t thread; /* index of the model's model thread; 0 with a central thread */
+    struct thread_model_id thread_model;
+    struct variant_id first_variant; /* the first of the model's variants, whose numbers are in a row */
+    uint32_t variant_count;          /* 0: the model is not scheduled */
 };
 
 /* Owned by the thread that starts and stops the server; constant in between, but for the placements of models that come
@@ -52,7 +53,7 @@ static inline const struct thread_rings *scheduling_rings(const struct schedulin
  * prefix. */
 static inline const struct model_counters *scheduling_counters(const struct scheduling *s, uint32_t place) {
     const struct server_placement *p = &s->placements[place];
-    return &scheduling_rings(s, p->thread)->counters[p->thread_model];
+    return &scheduling_rings(s, p->thread)->counters[p->thread_model.n];
 }
 /* The number of sub-clusters that have a load of their own. */
 static inline uint32_t scheduling_parts(const struct scheduling *s) {

@@ -52,7 +52,7 @@ static inline struct rig *rig_start_threads(const struct engine_ops *engine, uin
     rig->wiring.frontends = rig->wiring.executors = rig->wiring.accelerators = rig->wiring.models = 1;
     rig->wiring.batch_max = BATCH_MAX;
     rig->wiring.port_requests = RIG_SLOTS;
-    rig->wiring.thread_of_model = rig->wiring.thread_of_served = rig->wiring.executor_of = rig->zero;
+    rig->wiring.thread_of_variant = rig->wiring.thread_of_served = rig->wiring.executor_of = rig->zero;
     assert_int_equal(wiring_init(&rig->wiring, false, &err), 0);
     rig->wiring.cards[0] = rig->cards;
     rig->wiring.regions[0] = (struct region){0, SIZE_MAX, -1}; /* inputs lie anywhere */

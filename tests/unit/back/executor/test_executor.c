@@ -604,15 +604,15 @@ static void test_a_file_that_has_changed_since_it_was_measured_is_not_loaded(voi
     assert_int_equal(fingerprint_model(model->path, &fingerprint, &err), 0);
     fingerprint_format(&fingerprint, model->contents);
     seen.broken = true;
-    assert_int_equal(executor_load(rig->executor, 0, NULL, &err), 0);
-    executor_unload(rig->executor, 0);
+    assert_int_equal(executor_load(rig->executor, (struct place_id){0}, NULL, &err), 0);
+    executor_unload(rig->executor, (struct place_id){0});
     assert_int_equal(write(fd, "anew", 4), 4);
     seen.unloaded = 0;
-    assert_int_equal(executor_load(rig->executor, 0, NULL, &err), -ESTALE);
+    assert_int_equal(executor_load(rig->executor, (struct place_id){0}, NULL, &err), -ESTALE);
     assert_non_null(strstr(err.text, "has changed since it was measured"));
     assert_int_equal(seen.unloaded, 1);
     seen.broken = false;
-    assert_int_equal(executor_load(rig->executor, 0, NULL, &err), 0); /* it runs all the same */
+    assert_int_equal(executor_load(rig->executor, (struct place_id){0}, NULL, &err), 0); /* it runs all the same */
     close(fd);
     unlink(model->path);
     rig_stop(rig);
@@ -622,10 +622,10 @@ static void test_a_file_that_has_changed_since_it_was_measured_is_not_loaded(voi
 static bool resident_after(struct rig *rig, uint32_t version, bool resident) {
     struct timespec ts = {.tv_nsec = 100000};
     struct model_answer answer;
-    assert_int_equal(wiring_model_command(&rig->wiring, 0, 0, version, resident), 0);
+    assert_int_equal(wiring_model_command(&rig->wiring, 0, (struct place_id){0}, version, resident), 0);
     while (!wiring_model_answer(&rig->wiring, 0, &answer))
         nanosleep(&ts, NULL);
-    assert_int_equal(answer.served_model, 0);
+    assert_int_equal(answer.place.n, 0);
     assert_int_equal(answer.version, version);
     return answer.resident;
 }
@@ -640,7 +640,7 @@ static void test_a_model_is_taken_up_and_put_down(void **state) {
     rig->model.version = 3;
     seen.unloaded = 0;
     assert_false(resident_after(rig, 3, false));
-    executor_unload(rig->executor, 0); /* the one that was there from the start */
+    executor_unload(rig->executor, (struct place_id){0}); /* the one that was there from the start */
     assert_int_equal(seen.unloaded, 1);
     run_alone(rig, &r, a);
     assert_int_equal(r.result.status, REQUEST_LOST); /* no failure: another accelerator may have it */
@@ -648,14 +648,14 @@ static void test_a_model_is_taken_up_and_put_down(void **state) {
     assert_false(r.result.suspect);
     assert_int_equal(executor_counters(rig->executor, 0)->absent_batches, 1);
     assert_int_equal(executor_counters(rig->executor, 0)->failed_batches, 0);
-    assert_int_equal(executor_load(rig->executor, 0, NULL, &err), 0);
+    assert_int_equal(executor_load(rig->executor, (struct place_id){0}, NULL, &err), 0);
     assert_false(resident_after(rig, 2, true)); /* another version */
     assert_true(resident_after(rig, 3, true));
     run_alone(rig, &r, a);
     assert_int_equal(r.result.status, REQUEST_OK);
     output_block_put(r.result.block);
     seen.fail_load = true;
-    assert_true(executor_load(rig->executor, 0, NULL, &err) < 0);
+    assert_true(executor_load(rig->executor, (struct place_id){0}, NULL, &err) < 0);
     seen.fail_load = false;
     rig_stop(rig);
 }
@@ -698,22 +698,22 @@ static void test_a_model_warms_up_with_its_samples_or_is_not_loaded(void **state
     static const _Atomic bool stop = true;
 
     samples_put(rig);
-    assert_int_equal(executor_load(rig->executor, 0, NULL, &err), 0);
+    assert_int_equal(executor_load(rig->executor, (struct place_id){0}, NULL, &err), 0);
     assert_int_equal(seen.runs, 6 + 3 + 1); /* trials of 1, 2, 3, 4, 6 and 8 have the values of the samples, too */
     assert_int_equal(seen.items, 4);
     assert_float_equal(seen.data[7], 4, 0);
-    executor_unload(rig->executor, 0);
+    executor_unload(rig->executor, (struct place_id){0});
 
     seen.unloaded = 0;
     seen.fail = true;
-    assert_int_equal(executor_load(rig->executor, 0, NULL, &err), -EIO);
+    assert_int_equal(executor_load(rig->executor, (struct place_id){0}, NULL, &err), -EIO);
     seen.fail = false;
     snprintf(want, sizeof(want), "%.60s/config.pbtxt:1:19: model_warmup: sample '' failed: the engine says no",
              rig->model.folder);
     assert_string_equal(err.text, want);
     assert_int_equal(seen.unloaded, 1);
 
-    assert_int_equal(executor_load(rig->executor, 0, &stop, &err), -EINTR);
+    assert_int_equal(executor_load(rig->executor, (struct place_id){0}, &stop, &err), -EINTR);
     assert_int_equal(seen.unloaded, 2);
     samples_remove(rig);
     rig_stop(rig);

@@ -33,7 +33,7 @@ static struct rig *rig_start(void) {
     w->frontends = w->model_threads = w->executors = w->models = 1;
     w->accelerators = ACCELERATORS;
     w->batch_max = BATCH_MAX;
-    w->thread_of_model = w->thread_of_served = rig->zero;
+    w->thread_of_variant = w->thread_of_served = rig->zero;
     w->executor_of = rig->executor_of;
     assert_int_equal(wiring_init(w, false, &err), 0);
     rig->model.signature = (struct signature){.input_count = 1, .output_count = 1, .batched = true};

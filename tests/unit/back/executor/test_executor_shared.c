@@ -152,7 +152,7 @@ static struct shared_rig *shared_start(const char *path_of_b) {
     w->model_threads = w->frontends = w->executors = w->accelerators = w->models = 1;
     w->batch_max = BATCH_MAX;
     w->port_requests = RIG_SLOTS;
-    w->thread_of_model = w->executor_of = s->rig->zero;
+    w->thread_of_variant = w->executor_of = s->rig->zero;
     w->thread_of_served = s->threads;
     assert_int_equal(wiring_init(w, false, &err), 0);
     w->cards[0] = s->rig->cards;

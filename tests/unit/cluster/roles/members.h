@@ -282,7 +282,7 @@ static inline void members_scheduler_stop(struct members_scheduler *s) {
 
 struct members_wiring {
     struct wiring wiring;
-    uint32_t thread_of_model, thread_of_served, executor_of;
+    uint32_t thread_of_variant, thread_of_served, executor_of;
 };
 
 static inline void members_wire(struct members_wiring *m, enum wiring_link link) {
@@ -298,7 +298,7 @@ static inline void members_wire(struct members_wiring *m, enum wiring_link link)
         .models = 1,
         .batch_max = MEMBERS_BATCH,
         .port_requests = MEMBERS_AWAY,
-        .thread_of_model = &m->thread_of_model,
+        .thread_of_variant = &m->thread_of_variant,
         .thread_of_served = &m->thread_of_served,
         .executor_of = &m->executor_of,
     };

@@ -159,7 +159,7 @@ static void results_of_all_plans_fit(void **state) {
                        .link = LINK_BACKEND,
                        .models = 1,
                        .batch_max = 100,
-                       .thread_of_model = &zero,
+                       .thread_of_variant = &zero,
                        .thread_of_served = &zero,
                        .executor_of = executor_of};
     struct sy_error err;

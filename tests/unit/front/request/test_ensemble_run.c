@@ -273,7 +273,7 @@ static void block_free(struct output_block *block) {
 /* Runs `count` requests of one model as one batch, and hands out its block. */
 static struct block *run_batch(struct world *w, const struct request_message *requests, uint32_t count) {
     struct block *b = calloc(1, sizeof(*b));
-    enum kind kind = (enum kind)(requests[0].model % (KINDS + 1));
+    enum kind kind = (enum kind)(requests[0].place.n % (KINDS + 1));
     uint32_t rows = 0;
     assert_non_null(b);
     for (uint32_t i = 0; i < count; i++) {
@@ -314,7 +314,7 @@ static void push_result(struct world *w, struct result_message result) {
 static void push_refusal(struct world *w, const struct request_message *request, enum refusal reason) {
     struct refusal_message *message = ring_reserve(&w->wiring.refusals[0]);
     assert_non_null(message);
-    *message = (struct refusal_message){request->handle, request->model, reason};
+    *message = (struct refusal_message){request->handle, request->place, reason};
     ring_push(&w->wiring.refusals[0]);
     ring_publish(&w->wiring.refusals[0]);
 }
@@ -355,7 +355,7 @@ static void arrivals(struct world *w) {
     port_flush(w->port);
     while ((message = ring_peek(ring))) {
         if (message->kind == REQUEST_ARRIVED) {
-            assert_false(query_of(w, message->model)->dead);
+            assert_false(query_of(w, message->place.n)->dead);
             assert_in_range(w->pending_count, 0, PENDING - 1);
             w->pending[w->pending_count++] = *message;
         }
@@ -372,7 +372,7 @@ static void arrivals(struct world *w) {
 
 /* Something happens to a request of a query that is to see trouble. False: nothing does. */
 static bool trouble(struct world *w, const struct request_message *request) {
-    struct query_rig *q = query_of(w, request->model);
+    struct query_rig *q = query_of(w, request->place.n);
     uint64_t what = q->faulty ? rng_below(&w->rng, 16) : 16;
     bool once_more;
     switch (what) {
@@ -413,13 +413,13 @@ static bool trouble(struct world *w, const struct request_message *request) {
 static void serve(struct world *w) {
     uint32_t first = (uint32_t)rng_below(&w->rng, w->pending_count), count = 1;
     struct request_message taken[BATCH_MAX] = {w->pending[first]};
-    uint32_t model = taken[0].model, items = taken[0].items;
+    uint32_t model = taken[0].place.n, items = taken[0].items;
     pending_remove(w, first);
     if (trouble(w, &taken[0]))
         return;
     for (uint32_t i = 0; i < w->pending_count && count < BATCH_MAX && model % (KINDS + 1) != KIND_FIND;) {
         const struct request_message *m = &w->pending[i];
-        if (m->model != model || items + m->items > BATCH_MAX) {
+        if (m->place.n != model || items + m->items > BATCH_MAX) {
             i++;
             continue;
         }
@@ -543,7 +543,7 @@ static void world_start(struct world *w, uint64_t seed, enum wiring_link link) {
     w->wiring.frontends = w->wiring.model_threads = w->wiring.executors = w->wiring.accelerators = 1;
     w->wiring.models = MODELS;
     w->wiring.batch_max = BATCH_MAX;
-    w->wiring.thread_of_model = w->wiring.thread_of_served = w->wiring.executor_of = w->zeros;
+    w->wiring.thread_of_variant = w->wiring.thread_of_served = w->wiring.executor_of = w->zeros;
     assert_int_equal(wiring_init(&w->wiring, false, &err), 0);
     w->port = port_create(&w->wiring, 0, 0);
     w->models = calloc(MODELS, sizeof(*w->models));

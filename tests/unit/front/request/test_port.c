@@ -28,7 +28,7 @@ static struct rig *rig_start_most(int64_t deadline_ns, uint32_t most) {
     rig->wiring.frontends = rig->wiring.model_threads = rig->wiring.executors = rig->wiring.accelerators =
         rig->wiring.models = rig->wiring.batch_max = 1;
     rig->wiring.port_requests = most;
-    rig->wiring.thread_of_model = rig->wiring.thread_of_served = rig->wiring.executor_of = rig->zero;
+    rig->wiring.thread_of_variant = rig->wiring.thread_of_served = rig->wiring.executor_of = rig->zero;
     assert_int_equal(wiring_init(&rig->wiring, false, &err), 0);
     rig->port = port_create(&rig->wiring, 0, 0);
     assert_non_null(rig->port);
@@ -584,7 +584,7 @@ static void a_model_with_a_suffix_is_scheduled_as_its_prefix(void **state) {
     port_flush(rig->port);
     const struct request_message *message = ring_peek(&rig->wiring.requests[0]);
     assert_non_null(message);
-    assert_int_equal(message->model, 3);
+    assert_int_equal(message->place.n, 3);
     assert_int_equal(wiring_card(&rig->wiring, message->handle)->suffix, 9);
     rig->wiring.thread_of_served = rig->zero;
     rig_stop(rig);

@@ -265,7 +265,7 @@ static void a_number_beyond_all_cores_is_refused(void **state) {
     profile_set_line(profile, 8, 10, 20);
     decision_log_init(&log, memory, sizeof(memory));
     decision_model_thread(&log, rig->policy, &rig->options, 1, 10);
-    decision_model_init(&log, UINT32_MAX,
+    decision_model_init(&log, (struct variant_id){UINT32_MAX},
                         &(struct model_core_config){
                             .types = 1, .batch_max = 8, .profiles = {profile}, .slo_ns = 1000, .policy = rig->policy},
                         NULL);

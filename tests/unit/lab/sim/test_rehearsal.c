@@ -39,7 +39,7 @@ static uint32_t rehearse_beside(struct rehearsal *r, int64_t *now_ns, double rps
                                               .arrival_ns = at_ns,
                                               .deadline_ns = at_ns + (++told % 25 ? 60 : own_ms) * NS_PER_MS,
                                               .items = 1,
-                                              .model = (uint32_t)rng_below(&rng, 2)};
+                                              .place = {(uint32_t)rng_below(&rng, 2)}};
             rehearsal_request(r, at_ns, &message);
         }
         *now_ns = end_ns;

@@ -88,7 +88,7 @@ static inline void timer(struct fixture *f, int64_t now_ns) {
 #define assert_granted(f, model_, accelerator_)                                                                        \
     do {                                                                                                               \
         assert_int_equal((f)->out.grant_count, 1);                                                                     \
-        assert_int_equal((f)->out.grants[0].model, model_);                                                            \
+        assert_int_equal((f)->out.grants[0].variant.n, model_);                                                        \
         assert_int_equal((f)->out.grants[0].accelerator, accelerator_);                                                \
     } while (0)
 #define assert_nothing(f) assert_int_equal((f)->out.grant_count, 0)

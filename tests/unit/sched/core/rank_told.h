@@ -27,7 +27,7 @@ static inline void rank_told_candidate(struct rank_core *core, int64_t now_ns, u
     for (uint32_t t = 1; t < ACCELERATOR_TYPES_MAX; t++)
         candidates[t] = candidate_none();
     rank_core_step(core, now_ns,
-                   &(struct rank_event){.kind = RANK_CANDIDATES, .model = model, .candidates = candidates}, out);
+                   &(struct rank_event){.kind = RANK_CANDIDATES, .variant = {model}, .candidates = candidates}, out);
 }
 
 /* The model's answer to its grant, and its next candidate on the first type. */
@@ -36,8 +36,8 @@ static inline void rank_told_answer(struct rank_core *core, int64_t now_ns, uint
     struct candidate candidates[ACCELERATOR_TYPES_MAX] = {next};
     for (uint32_t t = 1; t < ACCELERATOR_TYPES_MAX; t++)
         candidates[t] = candidate_none();
-    rank_told(core, now_ns, (struct rank_message){.kind = RANK_ANSWER, .model = model, .answer = answer}, candidates,
-              types, out);
+    rank_told(core, now_ns, (struct rank_message){.kind = RANK_ANSWER, .variant = {model}, .answer = answer},
+              candidates, types, out);
 }
 
 static inline void rank_told_end(struct rank_core *core, int64_t now_ns, uint32_t accelerator, int64_t ended_ns,

@@ -53,10 +53,10 @@ struct world {
 static void fate_set(struct world *w, uint32_t node, enum fate fate) {
     uint64_t handle = w->nodes[node].handle;
     assert_int_equal(w->fate[handle], FATE_QUEUED);
-    assert_int_equal(w->nodes[node].model, w->requests[handle].model);
+    assert_int_equal(w->nodes[node].model, w->requests[handle].place.n);
     w->fate[handle] = fate;
     w->refusal[handle] = (enum refusal)w->nodes[node].refusal;
-    w->queued[w->requests[handle].model]--;
+    w->queued[w->requests[handle].place.n]--;
 }
 
 static void list_take(struct world *w, uint32_t node, enum fate fate) {
@@ -151,7 +151,7 @@ static void request_send(struct world *w, uint32_t m, int64_t slo_ns, uint32_t i
                                                    .arrival_ns = w->now_ns,
                                                    .deadline_ns = w->now_ns + slo_ns,
                                                    .work = 1,
-                                                   .model = m,
+                                                   .place = {m},
                                                    .items = items};
     w->fate[handle] = FATE_QUEUED;
     w->queued[m]++;
@@ -296,7 +296,7 @@ static void history(const struct policy_ops *policy, uint64_t seed) {
     for (uint32_t i = from; i < w->sent; i++) {
         bool possible = false;
         for (uint32_t a = 0; a < ACCELERATORS; a++)
-            possible |= w->profiles[w->requests[i].model][w->type[a]] != NULL;
+            possible |= w->profiles[w->requests[i].place.n][w->type[a]] != NULL;
         assert_int_equal(w->fate[i], possible ? FATE_RAN : FATE_REFUSED);
         if (!possible)
             assert_int_equal(w->refusal[i], REFUSAL_STRANDED);

@@ -41,7 +41,7 @@ static struct fixture *fixture_with(struct model_core_config config) {
 }
 
 static struct fixture *fixture_new(void) {
-    return fixture_with((struct model_core_config){.model = 0});
+    return fixture_with((struct model_core_config){0});
 }
 
 static void fixture_free(struct fixture *f) {

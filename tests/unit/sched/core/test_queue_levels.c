@@ -104,7 +104,7 @@ static void arrive(struct world *w) {
     bool full = priority < LEVELS && by_priority[priority] >= w->levels.of[priority].most;
     struct request_message message = {
         .handle = ++w->handle,
-        .model = core,
+        .place = {core},
         .arrival_ns = w->now_ns,
         .deadline_ns = w->now_ns + (int64_t)rng_below(&w->rng, 400),
         .items = 1 + (uint32_t)rng_below(&w->rng, rng_below(&w->rng, 4) ? 1 : BATCH + 1),
@@ -136,7 +136,7 @@ static void event_draw(struct world *w) {
     case 4:
         if (w->count > 0) {
             struct request_message gone = w->waiting[rng_below(&w->rng, w->count)];
-            step(w, gone.model, &(struct model_event){.kind = MODEL_CANCELLED, .request = &gone});
+            step(w, gone.place.n, &(struct model_event){.kind = MODEL_CANCELLED, .request = &gone});
         }
         break;
     case 5:
@@ -187,7 +187,7 @@ static void who_exceeds_its_own_level_is_refused_and_nobody_else(void **state) {
     static const bool stays[] = {true, true, false, true, false, true};
     for (uint32_t i = 0; i < sizeof(priorities); i++) {
         struct request_message message = {
-            .handle = i + 1, .model = i % CORES, .deadline_ns = 300, .items = 1, .priority = priorities[i]};
+            .handle = i + 1, .place = {i % CORES}, .deadline_ns = 300, .items = 1, .priority = priorities[i]};
         uint32_t before = w->count;
         w->waiting[w->count++] = message;
         step(w, i % CORES, &(struct model_event){.kind = MODEL_ARRIVED, .request = &message});

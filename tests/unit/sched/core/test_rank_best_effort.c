@@ -67,14 +67,14 @@ static void ended(struct fixture *f, int64_t now_ns, uint32_t accelerator) {
 static void rates(struct fixture *f, int64_t now_ns, uint32_t model, double slo_ns) {
     struct model_rates rates = {
         .at_ns = now_ns, .rate = 1, .slo_ns = slo_ns, .weight = 1, .batch_best = 1, .alpha_ns = 10, .beta_ns = 20};
-    rank_told(f->core, now_ns, (struct rank_message){.kind = RANK_RATES, .model = model, .rates = rates}, NULL, 0,
+    rank_told(f->core, now_ns, (struct rank_message){.kind = RANK_RATES, .variant = {model}, .rates = rates}, NULL, 0,
               &f->out);
 }
 
 #define assert_best_effort(f, model_, accelerator_)                                                                    \
     do {                                                                                                               \
         assert_int_equal((f)->out.grant_count, 1);                                                                     \
-        assert_int_equal((f)->out.grants[0].model, model_);                                                            \
+        assert_int_equal((f)->out.grants[0].variant.n, model_);                                                        \
         assert_int_equal((f)->out.grants[0].accelerator, accelerator_);                                                \
         assert_true((f)->out.grants[0].best_effort);                                                                   \
     } while (0)
@@ -107,10 +107,10 @@ static void batches_and_leftovers_go_first(void **state) {
     candidate(&f, 1, 2, left);
     candidate(&f, 2, 3, at(0));
     ended(&f, 50, 0);
-    assert_int_equal(f.out.grants[0].model, 3);
+    assert_int_equal(f.out.grants[0].variant.n, 3);
     answer(&f, 50, 3, 0, 30, candidate_none());
     ended(&f, 80, 0);
-    assert_int_equal(f.out.grants[0].model, 2);
+    assert_int_equal(f.out.grants[0].variant.n, 2);
     assert_true(f.out.grants[0].leftovers);
     answer(&f, 80, 2, 0, 30, candidate_none());
     ended(&f, 110, 0);
@@ -188,7 +188,7 @@ static void models_take_turns_by_how_long_theirs_has_run(void **state) {
     for (uint32_t i = 0; i < 30; i++) {
         ended(&f, now_ns, 0);
         assert_int_equal(f.out.grant_count, 1);
-        uint32_t model = f.out.grants[0].model;
+        uint32_t model = f.out.grants[0].variant.n;
         int64_t run_ns = model == 1 ? 10 : 20;
         answer(&f, now_ns, model, 0, run_ns, best_effort(run_ns));
         ran_ns[model] += run_ns;
@@ -199,7 +199,7 @@ static void models_take_turns_by_how_long_theirs_has_run(void **state) {
     candidate(&f, now_ns, 3, best_effort(10));
     for (uint32_t i = 0; i < 8; i++) {
         ended(&f, now_ns, 0);
-        uint32_t model = f.out.grants[0].model;
+        uint32_t model = f.out.grants[0].variant.n;
         answer(&f, now_ns, model, 0, 10, best_effort(10));
         ran_ns[model] += 10;
         now_ns += 10;
@@ -239,7 +239,7 @@ static void accelerators_are_kept_from_it_when_it_was_in_the_way(void **state) {
         candidate(&f, now_ns, 0, at(0));
         assert_nothing(&f);
         ended(&f, now_ns, 0);
-        assert_int_equal(f.out.grants[0].model, 0);
+        assert_int_equal(f.out.grants[0].variant.n, 0);
         answer(&f, now_ns, 0, 0, 30, candidate_none());
     }
     candidate(&f, now_ns, 2, best_effort(30));
@@ -268,13 +268,13 @@ static void accelerators_are_kept_for_longer_while_requests_are_lost(void **stat
             candidate(&f, 0, 0, at(0));
             assert_nothing(&f);
             ended(&f, 0, 0);
-            assert_int_equal(f.out.grants[0].model, 0);
+            assert_int_equal(f.out.grants[0].variant.n, 0);
             answer(&f, 0, 0, 0, 30, candidate_none());
         }
         ended(&f, 0, 1);
         for (uint32_t i = 0; i < 20; i++) { /* and now one that is free */
             candidate(&f, 0, 0, at(0));
-            assert_int_equal(f.out.grants[0].model, 0);
+            assert_int_equal(f.out.grants[0].variant.n, 0);
             answer(&f, 0, 0, 1, 30, candidate_none());
             ended(&f, 0, 1);
         }

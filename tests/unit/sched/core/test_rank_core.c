@@ -318,18 +318,18 @@ static void a_model_gets_the_type_it_asks_for(void **state) {
     static const uint8_t types[] = {0, 1, 1};
     struct fixture f = fixture_of(3, types, 2, &policy_plain);
     struct candidate candidates[] = {none, candidate_at(0, 90)};
-    struct rank_event told = {.kind = RANK_CANDIDATES, .model = 1, .candidates = candidates};
+    struct rank_event told = {.kind = RANK_CANDIDATES, .variant = {1}, .candidates = candidates};
     rank_core_step(f.core, 0, &told, &f.out);
     assert_granted(&f, 1, 1);
     assert_int_equal(f.out.grants[0].type, 1);
     /* on both types due: the lowest-numbered accelerator of either */
-    told.model = 2;
+    told.variant.n = 2;
     candidates[0] = candidate_at(0, 95);
     rank_core_step(f.core, 1, &told, &f.out);
     assert_granted(&f, 2, 0);
     assert_int_equal(f.out.grants[0].type, 0);
     /* one grant a model, though an accelerator of the other type is free */
-    told.model = 1;
+    told.variant.n = 1;
     rank_core_step(f.core, 2, &told, &f.out);
     assert_nothing(&f);
     free(f.core);
@@ -357,21 +357,21 @@ static void more_grants_than_one_step_may_give_follow_at_once(void **state) {
 
 /* ---- several sub-clusters ---- */
 
-#define assert_left(f, model_) assert_int_equal((f)->out.left, model_)
+#define assert_left(f, model_) assert_int_equal((f)->out.left.n, model_)
 
 static void a_model_leaves_at_once_or_with_its_answer(void **state) {
     (void)state;
     struct fixture f = fixture_new(1);
     candidate(&f, 0, 1, candidate_at(50, 90));
-    send(&f, 1, (struct rank_message){.kind = RANK_LEAVE, .model = 1});
+    send(&f, 1, (struct rank_message){.kind = RANK_LEAVE, .variant = {1}});
     assert_left(&f, 1);
-    assert_false(rank_core_member(f.core, 1));
+    assert_false(rank_core_member(f.core, (struct variant_id){1}));
     timer(&f, 50);
     assert_nothing(&f); /* its candidate went with it */
 
     candidate(&f, 51, 2, candidate_at(0, 90));
     assert_granted(&f, 2, 0);
-    send(&f, 52, (struct rank_message){.kind = RANK_LEAVE, .model = 2});
+    send(&f, 52, (struct rank_message){.kind = RANK_LEAVE, .variant = {2}});
     assert_left(&f, RANK_NOBODY);
     answer(&f, 53, 2, 0, 1, candidate_at(0, 90));
     assert_left(&f, 2);
@@ -379,8 +379,8 @@ static void a_model_leaves_at_once_or_with_its_answer(void **state) {
     assert_nothing(&f); /* the candidate that the answer brought is for the next rank core */
 
     struct candidate brought = candidate_at(0, 90);
-    rank_told(f.core, 61, (struct rank_message){.kind = RANK_JOIN, .model = 2}, &brought, 1, &f.out);
-    assert_int_equal(f.out.joined, 2); /* it should know what holds here */
+    rank_told(f.core, 61, (struct rank_message){.kind = RANK_JOIN, .variant = {2}}, &brought, 1, &f.out);
+    assert_int_equal(f.out.joined.n, 2); /* it should know what holds here */
     assert_granted(&f, 2, 0);
     free(f.core);
 }

@@ -9,7 +9,7 @@ static void parameters_follow_the_rates_at_most_every_10_ms(void **state) {
     timer(&f, 0);
     assert_true(f.out.parameters_changed);
     assert_int_equal(derived_from.models, 0); /* none has reported */
-    struct rank_message rates = {.kind = RANK_RATES, .model = 1};
+    struct rank_message rates = {.kind = RANK_RATES, .variant = {1}};
     rates.rates = (struct model_rates){.at_ns = 1,
                                        .rate = 100,
                                        .rate_fast = 200,
@@ -28,11 +28,11 @@ static void parameters_follow_the_rates_at_most_every_10_ms(void **state) {
     assert_true(derived_from.accelerators == 2 && derived_from.models == 2);
     assert_true(derived_rates[1].rate == 100 && derived_rates[1].arrivals_fast == 50);
     struct grant_message message;
-    rank_core_parameters(f.core, 1, &message);
+    rank_core_parameters(f.core, (struct variant_id){1}, &message);
     assert_int_equal(message.kind, GRANT_PARAMETERS);
     assert_true(message.admit_share == 0.25 && message.parameters.gamma == 0.5 &&
                 message.parameters.thread_busy == 0.5);
-    rank_core_parameters(f.core, 2, &message);
+    rank_core_parameters(f.core, (struct variant_id){2}, &message);
     assert_true(message.admit_share == 1);
     /* 100/s of 1 + 4/4 ms each: a fifth of an accelerator */
     assert_true(rank_core_accelerators_needed(f.core) > 0.1999 && rank_core_accelerators_needed(f.core) < 0.2001);
@@ -58,7 +58,7 @@ static void parameters_are_derived_anew_while_a_batch_waits_beside_a_free_accele
 
 static double busy_part(const struct fixture *f) {
     struct grant_message message;
-    rank_core_parameters(f->core, 0, &message);
+    rank_core_parameters(f->core, (struct variant_id){0}, &message);
     return message.parameters.busy;
 }
 
@@ -89,7 +89,7 @@ static void a_silent_models_rates_decay_and_down_accelerators_do_not_count(void 
     (void)state;
     static const uint8_t types[2];
     struct fixture f = fixture_of(2, types, 1, &policy_deriving);
-    struct rank_message rates = {.kind = RANK_RATES, .model = 1};
+    struct rank_message rates = {.kind = RANK_RATES, .variant = {1}};
     rates.rates = (struct model_rates){.at_ns = 0, .rate = 100, .rate_fast = 200, .arrivals_fast = 50, .batch_best = 1};
     send(&f, 0, rates);
     event(&f, 2 * NS_PER_S, RANK_ACCELERATOR_DOWN, 1);
@@ -106,18 +106,19 @@ static void models_that_leave_report_no_more(void **state) {
     struct fixture f = fixture_of(2, types, 1, &policy_deriving);
     for (uint32_t m = MODELS; m-- > 0;)
         send(&f, 0,
-             (struct rank_message){
-                 .kind = RANK_RATES, .model = m, .rates = {.at_ns = 10 * NS_PER_MS, .rate = 100 + m, .batch_best = 1}});
+             (struct rank_message){.kind = RANK_RATES,
+                                   .variant = {m},
+                                   .rates = {.at_ns = 10 * NS_PER_MS, .rate = 100 + m, .batch_best = 1}});
     timer(&f, 10 * NS_PER_MS);
     assert_int_equal(derived_from.models, MODELS);
     for (uint32_t m = 0; m < MODELS; m++)
         assert_true(derived_rates[m].rate == 100 + m);
-    send(&f, 11 * NS_PER_MS, (struct rank_message){.kind = RANK_LEAVE, .model = 1});
+    send(&f, 11 * NS_PER_MS, (struct rank_message){.kind = RANK_LEAVE, .variant = {1}});
     timer(&f, 20 * NS_PER_MS);
     assert_int_equal(derived_from.models, MODELS - 1);
     assert_true(derived_rates[0].rate == 100 && derived_rates[1].rate == 102);
     struct grant_message message;
-    rank_core_parameters(f.core, 1, &message);
+    rank_core_parameters(f.core, (struct variant_id){1}, &message);
     assert_true(message.admit_share == 1);
     free(f.core);
 }
@@ -128,14 +129,14 @@ static void models_are_told_at_once_by_which_way_the_policy_decides(void **state
     struct fixture f = fixture_of(2, types, 1, &policy_deriving);
     struct grant_message message;
     timer(&f, 0);
-    rank_core_parameters(f.core, 0, &message);
+    rank_core_parameters(f.core, (struct variant_id){0}, &message);
     assert_int_equal(message.parameters.way, 0);
     rank_core_step(f.core, 1, &(struct rank_event){.kind = RANK_WAY, .way = 2}, &f.out); /* not only 10 ms later */
     assert_true(f.out.parameters_changed);
-    rank_core_parameters(f.core, 0, &message);
+    rank_core_parameters(f.core, (struct variant_id){0}, &message);
     assert_int_equal(message.parameters.way, 2);
     timer(&f, 20 * NS_PER_MS); /* it stays so */
-    rank_core_parameters(f.core, 0, &message);
+    rank_core_parameters(f.core, (struct variant_id){0}, &message);
     assert_int_equal(message.parameters.way, 2);
     free(f.core);
 }
@@ -146,15 +147,15 @@ static void models_are_told_at_once_which_types_are_in_service(void **state) {
     struct fixture f = fixture_of(4, types, 2, &policy_deriving);
     struct grant_message message;
     timer(&f, 0);
-    rank_core_parameters(f.core, 0, &message);
+    rank_core_parameters(f.core, (struct variant_id){0}, &message);
     assert_true(message.parameters.type_share[0] == 0.25f && message.parameters.type_share[1] == 0.75f);
     event(&f, 1, RANK_ACCELERATOR_DOWN, 0); /* not only 10 ms later */
     assert_true(f.out.parameters_changed);
-    rank_core_parameters(f.core, 0, &message);
+    rank_core_parameters(f.core, (struct variant_id){0}, &message);
     assert_true(message.parameters.type_share[0] == 0 && message.parameters.type_share[1] == 1);
     event(&f, 2, RANK_ACCELERATOR_UP, 0);
     assert_true(f.out.parameters_changed);
-    rank_core_parameters(f.core, 0, &message);
+    rank_core_parameters(f.core, (struct variant_id){0}, &message);
     assert_true(message.parameters.type_share[0] == 0.25f);
     free(f.core);
 }
@@ -169,7 +170,7 @@ static void parameters_are_those_of_the_accelerators_that_a_model_may_have(void 
         send(&f, 0,
              (struct rank_message){
                  .kind = RANK_RATES,
-                 .model = m,
+                 .variant = {m},
                  .rates = {.rate = 100 + m, .batch_best = 1, .alpha_ns = 1e6, .runs_on = 1 + !(m & 1)}});
     derived = 0;
     timer(&f, 10 * NS_PER_MS);
@@ -177,7 +178,7 @@ static void parameters_are_those_of_the_accelerators_that_a_model_may_have(void 
     assert_true(derived_from.accelerators == 3 && derived_from.models == 2);
     assert_true(derived_rates[0].rate == 100 && derived_rates[1].rate == 102);
     for (uint32_t m = 0; m < MODELS; m++) {
-        rank_core_parameters(f.core, m, &message);
+        rank_core_parameters(f.core, (struct variant_id){m}, &message);
         assert_true(message.parameters.gamma == 0.5 && message.parameters.accelerators == 4);
         assert_true(message.parameters.type_share[0] == 0.25f);
         assert_true(message.admit_share == (m < 2 ? 1 : 0.25)); /* the second of each class */
@@ -193,8 +194,9 @@ static void the_load_is_what_batches_take_and_not_what_tables_allow(void **state
     struct fixture f = fixture_of(1, (const uint8_t[]){0}, 1, &policy_deriving);
     int64_t now = 0;
     send(&f, 0,
-         (struct rank_message){
-             .kind = RANK_RATES, .model = 0, .rates = {.rate = 1e9, .batch_best = 2, .alpha_ns = 0.1, .beta_ns = 0.6}});
+         (struct rank_message){.kind = RANK_RATES,
+                               .variant = {0},
+                               .rates = {.rate = 1e9, .batch_best = 2, .alpha_ns = 0.1, .beta_ns = 0.6}});
     candidate(&f, 0, 0, candidate_at(0, INT64_MAX - 1));
     for (int i = 0; i < 200; i++) { /* each takes 75 instead of 100 */
         sealed(&f, now, 0, now, none);

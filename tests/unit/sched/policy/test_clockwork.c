@@ -85,9 +85,9 @@ static uint64_t arrive_items(struct fixture *f, double now_ms, uint32_t model, d
     struct request_message message = {.handle = f->next_handle++,
                                       .arrival_ns = MS(now_ms),
                                       .deadline_ns = MS(now_ms) + MS(slo_ms),
-                                      .model = model,
+                                      .place = {model},
                                       .items = items};
-    step(f, now_ms, (struct central_event){.kind = CENTRAL_ARRIVED, .request = &message});
+    step(f, now_ms, (struct central_event){.kind = CENTRAL_ARRIVED, .model = message.place.n, .request = &message});
     return message.handle;
 }
 
@@ -340,11 +340,12 @@ static void a_cancelled_request_is_given_back(void **state) {
     struct fixture *f = fixture_new((struct setting){.models = 1, .accelerators = 1, .batch_max = 8});
     arrive(f, 0, 0, 50);
     struct request_message message = {.handle = arrive(f, 1, 0, 50), .deadline_ns = MS(51)};
-    step(f, 2, (struct central_event){.kind = CENTRAL_CANCELLED, .request = &message});
+    step(f, 2, (struct central_event){.kind = CENTRAL_CANCELLED, .model = message.place.n, .request = &message});
     assert_int_equal(f->nodes[f->out.refused].handle, message.handle);
     assert_int_equal(f->nodes[f->out.refused].refusal, REFUSAL_CANCELLED);
     assert_int_equal(f->out.wake_ns, TIME_NEVER);
-    step(f, 2, (struct central_event){.kind = CENTRAL_CANCELLED, .request = &message}); /* gone */
+    step(f, 2,
+         (struct central_event){.kind = CENTRAL_CANCELLED, .model = message.place.n, .request = &message}); /* gone */
     assert_nothing(f);
     fixture_free(f);
 }

@@ -105,7 +105,7 @@ static void timer(struct fixture *f, int64_t now_ns) {
 static void arrive_message(struct fixture *f, int64_t now_ms, struct request_message message, int64_t slo_ms) {
     message.arrival_ns = now_ms * MS;
     message.deadline_ns = (now_ms + slo_ms) * MS;
-    step(f, now_ms, &(struct central_event){.kind = CENTRAL_ARRIVED, .request = &message});
+    step(f, now_ms, &(struct central_event){.kind = CENTRAL_ARRIVED, .model = message.place.n, .request = &message});
 }
 
 static void arrive_handle(struct fixture *f, int64_t now_ms, uint64_t handle, uint32_t items) {
@@ -114,7 +114,7 @@ static void arrive_handle(struct fixture *f, int64_t now_ms, uint64_t handle, ui
 
 /* Handles are the items, so that tests can name a query by its size. */
 static void arrive_model(struct fixture *f, int64_t now_ms, uint32_t model, uint32_t items, int64_t slo_ms) {
-    arrive_message(f, now_ms, (struct request_message){.handle = items, .model = model, .items = items}, slo_ms);
+    arrive_message(f, now_ms, (struct request_message){.handle = items, .place = {model}, .items = items}, slo_ms);
 }
 
 static void arrive(struct fixture *f, int64_t now_ms, uint32_t items) {
@@ -123,7 +123,7 @@ static void arrive(struct fixture *f, int64_t now_ms, uint32_t items) {
 
 static void cancel(struct fixture *f, int64_t now_ms, uint32_t items) {
     struct request_message message = {.handle = items, .kind = REQUEST_CANCELLED};
-    step(f, now_ms, &(struct central_event){.kind = CENTRAL_CANCELLED, .request = &message});
+    step(f, now_ms, &(struct central_event){.kind = CENTRAL_CANCELLED, .model = message.place.n, .request = &message});
 }
 
 static void end(struct fixture *f, int64_t now_ms, uint32_t accelerator, int64_t run_ms) {

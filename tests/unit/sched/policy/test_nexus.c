@@ -94,10 +94,11 @@ static uint64_t arrive(struct fixture *f, double now_ms, uint32_t model, double 
         .handle = ++f->handle,
         .arrival_ns = (int64_t)(now_ms * NS_PER_MS),
         .deadline_ns = (int64_t)((now_ms + slo_ms) * NS_PER_MS),
-        .model = model,
+        .place = {model},
         .items = 1,
     };
-    step(f, message.arrival_ns, &(struct central_event){.kind = CENTRAL_ARRIVED, .request = &message});
+    step(f, message.arrival_ns,
+         &(struct central_event){.kind = CENTRAL_ARRIVED, .model = message.place.n, .request = &message});
     return message.handle;
 }
 
@@ -275,10 +276,12 @@ static void a_cancelled_request_comes_back(void **state) {
     begin(f);
     arrive(f, 0, 0, 40);
     struct request_message message = {.handle = arrive(f, 1, 0, 40), .deadline_ns = 41 * NS_PER_MS};
-    step(f, 2 * NS_PER_MS, &(struct central_event){.kind = CENTRAL_CANCELLED, .request = &message});
+    step(f, 2 * NS_PER_MS,
+         &(struct central_event){.kind = CENTRAL_CANCELLED, .model = message.place.n, .request = &message});
     assert_int_equal(f->refused, 1);
     assert_int_equal(f->pool.used, 0);
-    step(f, 2 * NS_PER_MS, &(struct central_event){.kind = CENTRAL_CANCELLED, .request = &message});
+    step(f, 2 * NS_PER_MS,
+         &(struct central_event){.kind = CENTRAL_CANCELLED, .model = message.place.n, .request = &message});
     assert_int_equal(f->refused, 1);
     fixture_free(f);
 }

@@ -52,7 +52,7 @@ struct rig {
     const struct policy_ops *policy;
     struct policy_options options;
     struct port *ports[PORTS];
-    uint32_t thread_of_served[SERVED], thread_of_model[VARIANTS + UNUSED_MAX];
+    uint32_t thread_of_served[SERVED], thread_of_variant[VARIANTS + UNUSED_MAX];
     float input[3 * SHAPES];
     double fixed_ns; /* a batch of b takes fixed * (1 + b/5) */
     struct decision_log decisions[THREADS + RANKS_MAX];
@@ -97,8 +97,8 @@ static struct thread_rings_config rings_config(struct rig *rig, uint32_t t, stru
         .wiring = &rig->wiring, .index = t, .models = models, .queue_max = 300, .ctrl_ns = 100 * NS_PER_US};
 
     for (uint32_t i = t; i < (rig->wiring.models_unused ? SERVED : MODELS); i += rig->wiring.model_threads)
-        models[config.model_count++] = (struct thread_model){.served_model = i,
-                                                             .first_variant = i,
+        models[config.model_count++] = (struct thread_model){.place = {i},
+                                                             .first_variant = {i},
                                                              .variant_count = i >= MODELS      ? 0
                                                                               : is_variable(i) ? VARIANTS_MAX
                                                                                                : 1,
@@ -196,14 +196,14 @@ static struct rig *rig_start_unused(const struct policy_ops *policy, uint32_t ac
     w->models = VARIANTS + unused;
     w->models_unused = unused;
     w->batch_max = BATCH_MAX;
-    w->thread_of_model = rig->thread_of_model;
+    w->thread_of_variant = rig->thread_of_variant;
     w->thread_of_served = rig->thread_of_served;
     for (uint32_t i = 0; i < SERVED; i++) {
         model_make(rig, i, is_variable(i));
         rig->thread_of_served[i] = i % w->model_threads;
     }
     for (uint32_t v = 0; v < w->models; v++) {
-        rig->thread_of_model[v] = (v < MODELS - 1 ? v : MODELS - 1) % w->model_threads;
+        rig->thread_of_variant[v] = (v < MODELS - 1 ? v : MODELS - 1) % w->model_threads;
         rig->part_of_model[v] = v < VARIANTS ? (uint8_t)(v % rank_threads) : PART_NOBODY;
     }
     assert_int_equal(wiring_init(w, false, &err), 0);

@@ -32,13 +32,13 @@ static void test_news_are_found_once(void **state) {
 
     assert_int_equal(candidate_board_init(&board), 0);
     assert_false(any_pending(&board));
-    assert_true(candidate_board_read(&board, 1, read, &origin_ns));
+    assert_true(candidate_board_read(&board, (struct variant_id){1}, read, &origin_ns));
     assert_int_equal(read[0].start_ns[0], TIME_NEVER); /* no candidate yet */
     assert_int_equal(read[1].rest, REST_NONE);
     for (uint32_t m = 0; m < MODELS; m += 3) {
         candidates[0] = candidate_of(100 + m);
         candidates[1] = candidate_of(1000 + m);
-        candidate_board_write(&board, m, candidates, 7 + m);
+        candidate_board_write(&board, (struct variant_id){m}, candidates, 7 + m);
         assert_int_equal(any_pending(&board), m > 0);
         candidate_board_announce(&board, m % 2, m / 64, 1ULL << m % 64);
     }
@@ -51,7 +51,7 @@ static void test_news_are_found_once(void **state) {
         assert_int_equal(taken[(m + 1) % 2][m / 64] >> m % 64 & 1, 0);
         if (m % 3)
             continue;
-        assert_true(candidate_board_read(&board, m, read, &origin_ns));
+        assert_true(candidate_board_read(&board, (struct variant_id){m}, read, &origin_ns));
         assert_int_equal(origin_ns, 7 + m);
         assert_int_equal(read[0].start_ns[0], 100 + m);
         assert_int_equal(read[1].leftovers_invalid_after_ns, 1005 + m);
@@ -67,7 +67,7 @@ static void *writer_main(void *argument) {
 
     for (int64_t i = 1; i <= WRITES; i++) {
         struct candidate candidates[3] = {candidate_of(i), candidate_of(2 * i), candidate_of(3 * i)};
-        candidate_board_write(board, 1, candidates, -i);
+        candidate_board_write(board, (struct variant_id){1}, candidates, -i);
         if (i % 5 == 0)
             candidate_board_announce(board, 0, 0, 1ULL << 1);
         if (i % 1000 == 0)
@@ -90,7 +90,7 @@ static void test_a_reader_beside_the_writer_sees_whole_candidates(void **state) 
             sched_yield();
             continue;
         }
-        if (!candidate_board_read(&board, 1, read, &origin_ns))
+        if (!candidate_board_read(&board, (struct variant_id){1}, read, &origin_ns))
             continue; /* what is being written will be announced: WRITES is a multiple of 5 */
         for (int t = 0; t < 3; t++) {
             struct candidate whole = candidate_of(-origin_ns * (t + 1));

@@ -12,15 +12,16 @@ static uint32_t rounds;
 
 static void await_part(const struct rig *rig, const struct thread_model *model, uint32_t part) {
     for (uint32_t v = 0; v < model->variant_count; v++)
-        while (wiring_part(&rig->wiring, model->first_variant + v) != part) /* or the test's time is over */
+        while (wiring_part(&rig->wiring, variant_next(model->first_variant, v)) !=
+               part) /* or the test's time is over */
             pause_us(50);
 }
 
 static struct thread_model come(struct rig *rig, uint32_t served, uint32_t first_variant, uint32_t variants,
                                 uint32_t part) {
     struct thread_model model = {
-        .served_model = served,
-        .first_variant = first_variant,
+        .place = {served},
+        .first_variant = {first_variant},
         .variant_count = variants,
         .profiles = {rig->profiles[served]},
         .batch_max = BATCH_MAX,
@@ -30,16 +31,16 @@ static struct thread_model come(struct rig *rig, uint32_t served, uint32_t first
 
     assert_int_equal(model_thread_prepare(rig->model_threads[thread], &model), 0);
     for (uint32_t v = 0; v < variants; v++)
-        rig->thread_of_model[first_variant + v] = thread;
-    assert_int_equal(wiring_model_comes(&rig->wiring, served, part), 0);
+        rig->thread_of_variant[first_variant + v] = thread;
+    assert_int_equal(wiring_model_comes(&rig->wiring, (struct place_id){served}, part), 0);
     await_part(rig, &model, part);
     return model;
 }
 
 static void go(struct rig *rig, const struct thread_model *model) {
-    assert_int_equal(wiring_model_goes(&rig->wiring, model->served_model), 0);
+    assert_int_equal(wiring_model_goes(&rig->wiring, model->place), 0);
     await_part(rig, model, PART_NOBODY);
-    model_thread_forget(rig->model_threads[rig->thread_of_served[model->served_model]], model->served_model);
+    model_thread_forget(rig->model_threads[rig->thread_of_served[model->place.n]], model->place);
 }
 
 /* Sends requests to a model over both ports, a few of them cancelled late, and waits for all. Some for the models that
@@ -108,7 +109,7 @@ static void test_what_ran_for_another_model_teaches_nothing(void **state) {
     struct ring *ring = &rig->wiring.ran[thread]; /* of the first executor */
     struct thread_model one = come(rig, COMES_ONE, unused, 1, 0);
     const struct thread_rings *rings = model_thread_rings(rig->model_threads[thread]);
-    uint32_t m = rings->model_of_served[COMES_ONE];
+    uint32_t m = rings_model_of(rings, (struct place_id){COMES_ONE}).n;
 
     assert_true(serve(rig, COMES_ONE, 16) > 0);
     go(rig, &one);
@@ -119,7 +120,7 @@ static void test_what_ran_for_another_model_teaches_nothing(void **state) {
         struct ran_message *ran = ring_reserve(ring);
         assert_non_null(ran);
         *ran = (struct ran_message){
-            .model = unused, .generation = 1, .items = 1, .run_ns = 20 * NS_PER_MS, .dispatch_ns = -1};
+            .variant = {unused}, .generation = 1, .items = 1, .run_ns = 20 * NS_PER_MS, .dispatch_ns = -1};
         ring_push(ring);
     }
     ring_publish(ring);

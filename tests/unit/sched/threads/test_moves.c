@@ -11,12 +11,12 @@
 static uint32_t moves;
 
 static void move(struct rig *rig, uint32_t model, uint32_t part) {
-    while (wiring_move(&rig->wiring, model, part) == -EAGAIN)
+    while (wiring_move(&rig->wiring, (struct variant_id){model}, part) == -EAGAIN)
         pause_us(100);
 }
 
 static void await_part(const struct rig *rig, uint32_t model, uint32_t part) {
-    while (wiring_part(&rig->wiring, model) != part) /* or the test's time is over */
+    while (wiring_part(&rig->wiring, (struct variant_id){model}) != part) /* or the test's time is over */
         pause_us(100);
 }
 
@@ -93,7 +93,7 @@ static void test_a_queue_moves_with_its_model(void **state) {
     assert_int_equal(wiring_command(&rig->wiring, 0, ACCELERATOR_DRAIN), 0);
     while (wiring_accelerator_state(&rig->wiring, 0) != ACCELERATOR_GONE)
         pause_us(100);
-    assert_int_equal(wiring_part(&rig->wiring, 0), 0);
+    assert_int_equal(wiring_part(&rig->wiring, (struct variant_id){0}), 0);
     crowd_init(&c, 4);
     for (uint32_t i = 0; i < c.count; i++)
         assert_int_equal(port_submit(rig->ports[0], crowd_request(&c, rig, i, 0, 60 * NS_PER_S)), 0);

@@ -34,7 +34,7 @@ static void results_that_nobody_took_give_their_outputs_back(void **state) {
                             .models = 1,
                             .batch_max = 4,
                             .port_requests = 8,
-                            .thread_of_model = zeros,
+                            .thread_of_variant = zeros,
                             .thread_of_served = zeros,
                             .executor_of = zeros};
     struct outputs outputs = {.block = {.references = 3, .release = release}};
