@@ -28,6 +28,10 @@ struct thread_model {
     uint32_t heir_of; /* served_model, plus 1, of the model whose requests come as this one's from now on; 0: none */
 };
 
+/* What a scheduling thread is told of `model`, which has the place `served_model`; but for its profiles, and its
+ * numbers in the rank core. `copy_ns_per_byte`: time to gather a byte of its inputs. */
+struct thread_model thread_model_of(const struct served_model *model, uint32_t served_model, double copy_ns_per_byte);
+
 /* Finds `count` of the rank core's model indexes in a row that are not taken, and marks them in `taken`. Returns the
  * first, or VARIANTS_NONE. */
 #define VARIANTS_NONE UINT32_MAX
