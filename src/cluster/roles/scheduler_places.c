@@ -346,16 +346,11 @@ static bool place_begin(struct scheduler_link *l, uint32_t known_index, uint32_t
     *place = (struct served_place){
         .known = known_index,
         .runs_on = runs_on,
-        .model = {.place = {p},
-                  .first_variant = first,
-                  .variant_count = count,
-                  .batch_max = model->batch_max,
-                  .slo_ns = model->slo_ns,
-                  .weight = model->weight,
-                  .queue = &model->queue,
-                  .data_ns = (int64_t)(l->config.copy_ns_per_byte * served_model_item_bytes(model)),
-                  .heir_of = before == CATALOGUE_NONE ? 0 : before + 1},
+        .model = thread_model_of(model, (struct place_id){p}, l->config.copy_ns_per_byte),
     };
+    place->model.first_variant = first;
+    place->model.variant_count = count;
+    place->model.heir_of = before == CATALOGUE_NONE ? 0 : before + 1;
     for (uint32_t k = 0; k < ACCELERATOR_TYPES_MAX; k++) {
         if (!(runs_on >> k & 1))
             continue;

@@ -47,7 +47,7 @@ static void grpc_finished(struct inference *inference) {
 
 static void grpc_dismiss(struct stream *stream) {
     struct grpc_connection *c = container_of(stream, struct grpc_connection, stream);
-    counter_add(&c->frontend->base.dismissed, 1);
+    counter_add(&c->frontend->base.counters.dismissed, 1);
     connection_close(c);
 }
 

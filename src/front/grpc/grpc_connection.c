@@ -52,7 +52,7 @@ static bool allowance_take(struct allowance *a, uint32_t burst, uint32_t rate, i
 static void calm(struct grpc_connection *c, const char *why) {
     if (c->ending)
         return;
-    counter_add(&c->frontend->base.dismissed, 1);
+    counter_add(&c->frontend->base.counters.dismissed, 1);
     connection_end(c, NGHTTP2_ENHANCE_YOUR_CALM, why);
 }
 
@@ -325,7 +325,7 @@ void connection_send(struct grpc_connection *c) {
 
 void connection_displace(struct list_node *waiting) {
     struct grpc_connection *c = list_entry(waiting, struct grpc_connection, waiting);
-    counter_add(&c->frontend->base.dismissed, 1);
+    counter_add(&c->frontend->base.counters.dismissed, 1);
     connection_end(c, NGHTTP2_NO_ERROR, "too many connections");
     connection_send(c);
     if (!c->closed)

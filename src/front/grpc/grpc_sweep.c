@@ -99,11 +99,11 @@ void connections_sweep(struct frontend *base) {
     list_for_each_safe (it, &base->connections) {
         struct grpc_connection *c = list_entry(it, struct grpc_connection, link);
         if (connection_dead(f, c) || !calls_look(f, c, &excess)) {
-            counter_add(&base->dismissed, 1);
+            counter_add(&base->counters.dismissed, 1);
             connection_close(c);
         } else if (list_empty(&c->calls) &&
                    passed_ns(f, c->stream.active_ns) > base->config.idle_timeout_s * NS_PER_S) {
-            counter_add(&base->dismissed, 1);
+            counter_add(&base->counters.dismissed, 1);
             connection_end(c, NGHTTP2_NO_ERROR, "");
         }
     }

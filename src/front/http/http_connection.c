@@ -448,7 +448,7 @@ void http_connection_continue(struct http_connection *c) {
 }
 
 void http_connection_dismiss(struct http_connection *c, const char *why) {
-    counter_add(&c->frontend->base.dismissed, 1);
+    counter_add(&c->frontend->base.counters.dismissed, 1);
     if (why && !stream_congested(&c->stream) && !stream_greets(&c->stream))
         answer_fault(c, 408, why);
     else

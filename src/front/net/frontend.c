@@ -413,7 +413,7 @@ int frontend_make(struct frontend **frontend, const struct protocol *protocol, c
         goto err_free;
     }
     if ((rc = descriptors_open(f, err)) < 0 ||
-        (rc = stream_home_init(&f->streams, f->epoll_fd, f->config.tls, protocol->alpn, &f->waited_ns)) < 0 ||
+        (rc = stream_home_init(&f->streams, f->epoll_fd, f->config.tls, protocol->alpn, &f->counters.waited_ns)) < 0 ||
         (rc = acceptor_init(&f->acceptor, f->epoll_fd, &f->config, &mark_listen, err)) < 0)
         goto err_free;
     if (config->port)
@@ -497,9 +497,8 @@ struct frontend_counters frontend_counters(const struct frontend *f) {
         .index = f->config.index,
         .requests = &f->inferences.counters,
         .reply = f->config.port ? port_reply_margin(f->config.port) : NULL,
-        .waited_ns = &f->waited_ns,
+        .counters = &f->counters,
         .connections = &f->acceptor.connections,
         .answers = f->answers,
-        .dismissed = &f->dismissed,
     };
 }

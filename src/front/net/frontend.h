@@ -109,11 +109,10 @@ struct frontend {
 
     /* read by other threads */
     _Atomic(const struct model_index *) models_seen; /* as `models`, for other threads */
-    struct histogram waited_ns;                      /* waits of bytes, from their arrival until they were read */
-    const _Atomic uint64_t *answers;                 /* [protocol->metrics->answer_kinds] answers by status */
-    _Atomic uint64_t dismissed;                      /* connections ended for being slow or idle, or for flooding */
-    _Atomic bool shut;                               /* frontend_shut() is done: no request begins any more */
-    _Atomic bool ended;                              /* the thread has ended */
+    struct connection_counters counters;
+    const _Atomic uint64_t *answers; /* [protocol->metrics->answer_kinds] answers by status */
+    _Atomic bool shut;               /* frontend_shut() is done: no request begins any more */
+    _Atomic bool ended;              /* the thread has ended */
 
     /* written by other threads */
     _Alignas(CACHE_LINE) _Atomic bool quiesce_wanted, shut_wanted, stop_wanted;

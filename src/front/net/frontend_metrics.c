@@ -27,7 +27,8 @@ void frontend_metrics_render_waits(const struct frontend_counters *frontends, ui
     for (uint32_t f = 0; f < count; f++) {
         snprintf(labels, sizeof(labels), "protocol=\"%s\",frontend=\"%u\"", frontends[f].protocol->name,
                  frontends[f].index);
-        metric_histogram(out, name, labels, frontends[f].waited_ns, edges_us, ARRAY_COUNT(edges_us), NS_PER_US, 1e9);
+        metric_histogram(out, name, labels, &frontends[f].counters->waited_ns, edges_us, ARRAY_COUNT(edges_us),
+                         NS_PER_US, 1e9);
     }
 }
 
@@ -51,7 +52,7 @@ static void render_protocol(const struct frontend_counters *frontends, uint32_t 
     }
     for (uint32_t f = 0; f < count; f++) {
         connections += atomic_load_explicit(frontends[f].connections, memory_order_relaxed); /* a gauge */
-        dismissed += counter_get(frontends[f].dismissed);
+        dismissed += counter_get(&frontends[f].counters->dismissed);
     }
     snprintf(name, sizeof(name), "symphony_%s_connections", p->name);
     snprintf(help, sizeof(help), "Open %s connections.", p->title);

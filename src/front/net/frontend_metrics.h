@@ -5,10 +5,10 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "core/util/histogram.h"
 #include "core/util/text.h"
 #include "front/request/infer_counters.h"
 
-struct histogram;
 struct margin;
 
 /* The names of a protocol's own metrics; constant. */
@@ -22,15 +22,20 @@ struct protocol_metrics {
     const char *dismissed_help;                /* help of the metric of dismissed connections */
 };
 
+/* What a frontend counts of its connections. Its thread writes it, any thread reads it. */
+struct connection_counters {
+    struct histogram waited_ns; /* waits of bytes, from their arrival until they were read */
+    _Atomic uint64_t dismissed; /* connections ended for being slow or idle, or for flooding */
+};
+
 /* The counters of one frontend. Its thread writes them, any thread reads them. */
 struct frontend_counters {
     const struct protocol_metrics *protocol;
     uint32_t index; /* number among the frontends of its protocol */
     const struct infer_counters *requests;
+    const struct connection_counters *counters;
     const struct margin *reply;          /* reply margin; NULL: the frontend has no port */
-    const struct histogram *waited_ns;   /* waits of bytes, from their arrival until they were read */
     const _Atomic uint64_t *answers;     /* [protocol->answer_kinds] answers by status */
-    const _Atomic uint64_t *dismissed;   /* connections that were ended for being slow or idle */
     const _Atomic uint32_t *connections; /* open connections */
 };
 

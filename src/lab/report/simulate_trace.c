@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/util/time.h"
+#include "front/net/metric_text.h"
 #include "front/v2/json_put.h"
 
 #define REFUSED_GROUP 1000 /* group of the rows for refused requests, after those of the types of accelerators */
@@ -84,21 +85,11 @@ static void loaded(void *context, int64_t now_ns, uint32_t model, uint32_t accel
 }
 
 static void refused(void *context, int64_t now_ns, uint32_t model, uint64_t handle, enum refusal reason) {
-    static const char *const reasons[] = {
-        [REFUSAL_NONE] = "none",
-        [REFUSAL_DEADLINE] = "deadline",
-        [REFUSAL_QUEUE_FULL] = "queue full",
-        [REFUSAL_BEST_EFFORT_FULL] = "best effort full",
-        [REFUSAL_POOL_FULL] = "scheduler full",
-        [REFUSAL_THREAD_BUSY] = "scheduler busy",
-        [REFUSAL_PLANS_FULL] = "accelerator full",
-        [REFUSAL_CANCELLED] = "cancelled",
-        [REFUSAL_STRANDED] = "no accelerator",
-        [REFUSAL_LOST] = "lost",
-        [REFUSAL_UNPREPARED] = "unprepared",
-        [REFUSAL_UNSCHEDULED] = "no scheduler",
-    };
     struct simulate_trace *t = context;
+    char words[32]; /* the metrics' label, with spaces */
+    snprintf(words, sizeof(words), "%s", metric_refusal(reason));
+    for (char *at = words; (at = strchr(at, '_'));)
+        *at = ' ';
     if (!t->refused[model]) {
         name_event(t, "thread_name", REFUSED_GROUP, model, t->scenario->models[model].name);
         t->refused[model] = true;
@@ -107,7 +98,7 @@ static void refused(void *context, int64_t now_ns, uint32_t model, uint64_t hand
     fprintf(t->to,
             "{\"ph\":\"i\",\"s\":\"t\",\"name\":\"dropped\",\"cat\":\"drop\",\"pid\":%u,\"tid\":%u,\"ts\":" US_FORMAT
             ",\"args\":{\"request\":%" PRIu64 ",\"reason\":\"%s\"}}",
-            REFUSED_GROUP, model, US_OF(now_ns), sim_request_number(handle), reasons[reason]);
+            REFUSED_GROUP, model, US_OF(now_ns), sim_request_number(handle), words);
 }
 
 int simulate_trace_open(struct simulate_trace *t, const char *path, const struct scenario *scenario,

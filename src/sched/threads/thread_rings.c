@@ -25,6 +25,17 @@ struct variant_id variants_take(bool *taken, uint32_t models, uint32_t count) {
     return (struct variant_id){VARIANTS_NONE};
 }
 
+struct thread_model thread_model_of(const struct served_model *model, struct place_id place, double copy_ns_per_byte) {
+    return (struct thread_model){
+        .place = place,
+        .batch_max = model->batch_max,
+        .slo_ns = model->slo_ns,
+        .weight = model->weight,
+        .queue = &model->queue,
+        .data_ns = (int64_t)(copy_ns_per_byte * served_model_item_bytes(model)),
+    };
+}
+
 int thread_rings_init(struct thread_rings *r, const struct thread_rings_config *config, struct sy_error *err) {
     uint32_t count = config->model_count ? config->model_count : 1, served = 0;
 

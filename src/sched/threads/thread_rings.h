@@ -29,6 +29,10 @@ struct thread_model {
     uint32_t heir_of; /* place, plus 1, of the model whose requests come as this one's from now on; 0: none */
 };
 
+/* What a scheduling thread is told of `model`, which has this place; but for its profiles, and its variants.
+ * `copy_ns_per_byte`: time to gather a byte of its inputs. */
+struct thread_model thread_model_of(const struct served_model *model, struct place_id place, double copy_ns_per_byte);
+
 /* Finds `count` variants in a row that are not taken, and marks them in `taken`. Returns the first, or one whose number
  * is VARIANTS_NONE. */
 #define VARIANTS_NONE UINT32_MAX

@@ -70,16 +70,8 @@ int scheduling_init(struct scheduling *s, struct wiring *w, const struct server_
 }
 
 struct thread_model scheduling_model(const struct scheduling *s, uint32_t model) {
-    const struct served_model *served = &s->config->models[model];
-    struct thread_model m = {
-        .place = {model},
-        .batch_max = served->batch_max,
-        .slo_ns = served->slo_ns,
-        .weight = served->weight,
-        .queue = &served->queue,
-        .data_ns = (int64_t)(s->calibration->copy_ns_per_byte * served_model_item_bytes(served)),
-    };
-
+    struct thread_model m =
+        thread_model_of(&s->config->models[model], (struct place_id){model}, s->calibration->copy_ns_per_byte);
     for (uint32_t type = 0; type < s->config->type_count; type++)
         m.profiles[type] = s->config->accelerators[type].profiles[model];
     return m;

@@ -126,7 +126,7 @@ static void who_goes_on_with_large_headers_is_calmed(void **state) {
         calmed = came(fd, GOAWAY, 0);
     }
     assert_true(calmed && bombs > 16);
-    assert_int_equal(counter_get(&frontend->base.dismissed), 1);
+    assert_int_equal(counter_get(&frontend->base.counters.dismissed), 1);
     assert_true(list_empty(&frontend->base.connections));
     close(fd);
 }

@@ -31,7 +31,7 @@ static uint32_t connections(void) {
 }
 
 static uint64_t dismissed(void) {
-    return counter_get(&frontend->base.dismissed);
+    return counter_get(&frontend->base.counters.dismissed);
 }
 
 /* Sweeps so many seconds after the time of the last turn. */

@@ -117,7 +117,7 @@ static void second_passes(void) {
 }
 
 static uint64_t dismissed(void) {
-    return counter_get(&frontend->base.dismissed);
+    return counter_get(&frontend->base.counters.dismissed);
 }
 
 /* The client reads this, closes, and its connection is no more. */

@@ -34,9 +34,9 @@ static const struct protocol_metrics one = {.name = "one",
                                             .dismissed_help = "Dismissed."};
 
 /* Two frontends of one protocol, one of the other. */
-static _Atomic uint64_t answers[3][KINDS] = {{0, 1, 2}, {0, 10, 20}, {5, 0, 6}}, dismissed[3] = {1, 2, 4};
+static _Atomic uint64_t answers[3][KINDS] = {{0, 1, 2}, {0, 10, 20}, {5, 0, 6}};
+static struct connection_counters counters[3] = {{.dismissed = 1}, {.dismissed = 2}, {.dismissed = 4}};
 static _Atomic uint32_t connections[3] = {10, 20, 40};
-static struct histogram waited_ns[3];
 static struct margin reply;
 static struct frontend_counters frontends[3];
 
@@ -46,9 +46,8 @@ static int set_up(void **state) {
         frontends[f] = (struct frontend_counters){.protocol = f < 2 ? &one : &two,
                                                   .index = f % 2,
                                                   .reply = f == 1 ? NULL : &reply,
-                                                  .waited_ns = &waited_ns[f],
                                                   .answers = answers[f],
-                                                  .dismissed = &dismissed[f],
+                                                  .counters = &counters[f],
                                                   .connections = &connections[f]};
     margin_init(&reply, 5 * NS_PER_US);
     return 0;
@@ -92,7 +91,7 @@ static void each_by_itself(void **state) {
     frontend_metrics_render_margins(frontends, 3, &page);
     assert_string_equal(text_end(&page), expected);
     page.length = 0;
-    histogram_add(&waited_ns[1], 30 * NS_PER_US);
+    histogram_add(&counters[1].waited_ns, 30 * NS_PER_US);
     frontend_metrics_render_waits(frontends, 3, &page);
     assert_non_null(
         strstr(text_end(&page), "symphony_frontend_wait_seconds_count{protocol=\"one\",frontend=\"0\"} 0\n"));
