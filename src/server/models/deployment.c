@@ -78,17 +78,6 @@ static struct profile_options group_add(struct deployment *d, const struct accel
     return group_profiling(group, options);
 }
 
-static void model_log(const struct deployment *d, uint32_t model) {
-    const struct served_model *m = &d->models[model];
-    uint32_t type = 0;
-    while (!d->accelerators[type].profiles[model])
-        type++;
-    const struct profile *p = d->accelerators[type].profiles[model]; /* on the first type that runs it */
-    log_info("model", "model=%s version=%u slo_ms=%.6g max_batch=%u l1_ms=%.3f best_batch=%u%s", m->name, m->version,
-             (double)m->slo_ns / 1e6, m->batch_max, (double)p->latency_ns[1] / 1e6, profile_batch_best(p),
-             m->signature.batched ? "" : " batched=no");
-}
-
 /* Makes each model ready, or each ensemble, or sets it aside with its reason. Returns how many are ready. In a backend
  * an ensemble is ready as it is: the models of its steps may be those of other backends, and frontends find them. */
 static uint32_t settle(struct deployment *d, const struct deployment_options *options, bool ensembles) {
@@ -118,11 +107,18 @@ static uint32_t settle(struct deployment *d, const struct deployment_options *op
             continue;
         }
         atomic_store_explicit(&m->state, MODEL_READY, memory_order_relaxed); /* no other thread yet */
-        if (ensembles)
-            ensemble_log(m);
-        else
-            model_log(d, i);
         ready += !served_model_is_prefix(m);
+        if (ensembles) {
+            ensemble_log(m);
+            continue;
+        }
+        uint32_t type = 0;
+        while (!d->accelerators[type].profiles[i])
+            type++;
+        const struct profile *p = d->accelerators[type].profiles[i]; /* on the first type that runs it */
+        log_info("model", "model=%s version=%u slo_ms=%.6g max_batch=%u l1_ms=%.3f best_batch=%u%s", m->name,
+                 m->version, (double)m->slo_ns / 1e6, m->batch_max, (double)p->latency_ns[1] / 1e6,
+                 profile_batch_best(p), m->signature.batched ? "" : " batched=no");
     }
     return ready;
 }

@@ -121,20 +121,6 @@ static int slot_cores(struct model_slots *slots, uint32_t slot, struct sy_error 
     return 0;
 }
 
-/* An ensemble has neither a file nor a core: its steps' models do. */
-static int slot_ensemble(struct model_slots *slots, uint32_t slot, struct sy_error *err) {
-    const struct executors *e = slots->executors;
-    /* this thread alone publishes models */
-    const struct model_index *now = atomic_load_explicit(&slots->list->now.now, memory_order_relaxed);
-    const struct ensemble_world world = {.models = slots->list->models,
-                                         .listed = now->listed,
-                                         .count = now->count,
-                                         .accelerators = e->types,
-                                         .type_count = e->type_count};
-    int rc = slots->backend ? 0 : ensemble_prepare(served(slots, slot), &world, err); /* a cluster's frontends do it */
-    return rc ? rc : served_model_labels_read(served(slots, slot), err);
-}
-
 /* ---- models that share their first layers ---- */
 
 static int executors_load(struct model_slots *slots, uint32_t slot, struct sy_error *err) {
@@ -278,7 +264,19 @@ int model_slot_load(struct model_slots *slots, struct served_model *found, uint3
     found->ensemble = NULL; /* the place owns the ensemble from now on */
     if (!model->slo_ns)
         model->slo_ns = slots->control->slo_ns;
-    rc = model->ensemble ? slot_ensemble(slots, i, err) : slot_model(slots, i, err);
+    /* this thread alone publishes models */
+    const struct model_index *now = atomic_load_explicit(&slots->list->now.now, memory_order_relaxed);
+    const struct ensemble_world world = {.models = slots->list->models,
+                                         .listed = now->listed,
+                                         .count = now->count,
+                                         .accelerators = slots->executors->types,
+                                         .type_count = slots->executors->type_count};
+    if (!model->ensemble)
+        rc = slot_model(slots, i, err);
+    else if (!slots->backend) /* of a cluster's ensembles the frontends make plans */
+        rc = ensemble_prepare(model, &world, err);
+    if (rc == 0 && model->ensemble) /* it has neither a file nor a core: its steps' models do */
+        rc = served_model_labels_read(model, err);
     if (rc) {
         model_slot_discard(slots, i);
         return rc;

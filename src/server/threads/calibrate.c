@@ -62,20 +62,6 @@ static int64_t hand_over(struct echo *echo, int64_t now) {
     return got;
 }
 
-static int64_t measure_wake(void) {
-    struct margin margin = {.total = 0};
-    struct doorbell bell;
-
-    doorbell_init(&bell, false, false);
-    for (int i = 0; i < ROUNDS / 2; i++) {
-        int64_t until = clock_now_ns() + SLEEP_NS;
-        doorbell_arm(&bell);
-        doorbell_sleep(&bell, until);
-        margin_add(&margin, clock_now_ns() - until);
-    }
-    return margin_ns(&margin);
-}
-
 /* Copies pieces of a large area one after the other, so that each comes from memory, not from the cache. */
 static double measure_copy(void) {
     char *from = malloc(COPY_AREA_BYTES), *to = malloc(COPY_BYTES);
@@ -135,6 +121,15 @@ out_echo:
 void calibrate(struct calibration *result) {
     *result = (struct calibration){.dispatch_ns = 100 * NS_PER_US, .reply_ns = 200 * NS_PER_US};
     measure_hand_overs(result);
-    result->wake_ns = measure_wake();
+    struct margin wake = {.total = 0};
+    struct doorbell bell;
+    doorbell_init(&bell, false, false);
+    for (int i = 0; i < ROUNDS / 2; i++) {
+        int64_t until = clock_now_ns() + SLEEP_NS;
+        doorbell_arm(&bell);
+        doorbell_sleep(&bell, until);
+        margin_add(&wake, clock_now_ns() - until);
+    }
+    result->wake_ns = margin_ns(&wake);
     result->copy_ns_per_byte = measure_copy();
 }
