@@ -204,6 +204,11 @@ void server_history_free(struct server *s);
  * Any thread. */
 struct recording_look *server_history_read(struct server *s, uint32_t *count);
 
+/* ---- server_trails.c ---- */
+
+/* Answers GET /v2/symphony/requests, as metrics_config.requests. The metrics thread. */
+int server_requests(void *server, const char *query, size_t length, struct text *out, struct sy_error *err);
+
 /* ---- server_recording.c ---- */
 
 /* The recording of the last `seconds` (server/process/recording.h), as metrics_config.recording. The metrics thread. */
