@@ -12,7 +12,7 @@ void request_id_set(struct request_id *id, const char *text, size_t length) {
     if (id->length > 0)
         return;
     for (size_t i = 0; i < length; i++)
-        if (text[i] <= ' ' || text[i] > '~')
+        if (text[i] <= ' ' || text[i] > '~' || text[i] == '\\') /* JSON's strings are as the client wrote them */
             return;
     memcpy(id->text, text, length);
     id->length = (uint8_t)length;

@@ -12,8 +12,8 @@ struct request_id {
     char text[REQUEST_ID_MAX];
 };
 
-/* Takes a text as the id, unless there is an id already, or the text has characters that a header cannot have, or
- * blanks. */
+/* Takes a text as the id, unless there is an id already, or the text has characters that a header cannot have, blanks
+ * or backslashes. */
 void request_id_set(struct request_id *id, const char *text, size_t length);
 /* Takes the trace's id of a header `traceparent` (W3C Trace Context), likewise. */
 void request_id_from_trace(struct request_id *id, const char *traceparent, size_t length);

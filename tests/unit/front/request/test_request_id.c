@@ -19,6 +19,7 @@ static void a_text_that_a_header_can_have_is_an_id(void **state) {
         {"a\r\nb: c", ""},
         {"gr\xc3\xbc\xc3\x9f", ""},
         {"\x7f", ""},
+        {"\\u00fc", ""},
         {LONG16 LONG16 LONG16 LONG16 "more", LONG16 LONG16 LONG16 LONG16},
     };
     for (unsigned i = 0; i < ARRAY_COUNT(rows); i++) {
