@@ -139,8 +139,10 @@ void call_progress(struct grpc_call *call) {
     connection_touch(call->connection);
     if (!call->responded) {
         struct trail_header values[TRAIL_HEADERS_MAX];
-        nghttp2_nv headers[4 + TRAIL_HEADERS_MAX] = {header_ok, header_type,
-                                                     call->accepts == BODY_GZIP ? header_gzip : header_deflate};
+        nghttp2_nv headers[4 + TRAIL_HEADERS_MAX];
+        headers[0] = header_ok;
+        headers[1] = header_type;
+        headers[2] = call->accepts == BODY_GZIP ? header_gzip : header_deflate;
         size_t count = request_headers(call, headers, call->accepts == BODY_IDENTITY ? 2 : 3, values);
         nghttp2_data_provider provider = {.source = {.ptr = call}, .read_callback = read_callback};
         call->responded = true;

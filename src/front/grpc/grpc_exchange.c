@@ -83,16 +83,20 @@ void exchanges_free(struct grpc_frontend *f) {
     }
 }
 
-/* Completes what the headers of a unary call's answer tell of its request. */
+/* Completes what the headers of a unary call's answer tell of its request. An id that was made is told only if somebody
+ * may ask for it: such a header took 0.7 us, an eighth of the frontend's time for a request. */
 static void call_tell(struct grpc_exchange *x, unsigned status) {
     struct grpc_call *call = x->call;
     if (!grpc_method_infers(call->method))
         return;
+    bool good = status == 200 && call->connection->frontend->base.turn_ns <= x->inference.request.due_ns;
+    bool named = call->id.length > 0 || x->inference.id.length > 0;
     inference_id_complete(&x->inference, &call->id);
     if (call->method == GRPC_MODEL_STREAM_INFER)
         return;
-    call->id = x->inference.id;
     call->trailed = x->inference.trail || call->wants_trail;
+    if (!good || named || call->trailed)
+        call->id = x->inference.id;
     if (call->trailed)
         call->trail = inference_trail(&x->inference, status, clock_now_ns());
 }
