@@ -9,7 +9,7 @@
 
 void request_id_set(struct request_id *id, const char *text, size_t length) {
     length = length < REQUEST_ID_MAX ? length : REQUEST_ID_MAX;
-    if (id->length > 0)
+    if (id->length > 0 || length == 0)
         return;
     for (size_t i = 0; i < length; i++)
         if (text[i] <= ' ' || text[i] > '~' || text[i] == '\\') /* JSON's strings are as the client wrote them */
