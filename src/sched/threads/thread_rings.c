@@ -110,10 +110,8 @@ static void refuse(struct thread_rings *r, struct thread_model_id model, uint32_
     struct refusal_message *message = ring_reserve(ring);
 
     CHECK(message); /* a port has at most as many requests outstanding as the ring has slots */
-    *message = (struct refusal_message){.handle = handle,
-                                        .place = rings_model(r, model)->place,
-                                        .reason = (uint8_t)reason,
-                                        .cause = (uint8_t)cause};
+    *message = (struct refusal_message){
+        .handle = handle, .place = rings_model(r, model)->place, .reason = (uint8_t)reason, .cause = (uint8_t)cause};
     if (cause != CAUSE_NONE)
         message->figures = *figures;
     ring_push(ring);

@@ -162,7 +162,8 @@ static int start_executors(struct server *s, struct sy_error *err) {
 }
 
 struct thread_model server_thread_model(const struct server *s, uint32_t model) {
-    struct thread_model m = thread_model_of(&s->config.models[model], (struct place_id){model}, s->calibration.copy_ns_per_byte);
+    struct thread_model m =
+        thread_model_of(&s->config.models[model], (struct place_id){model}, s->calibration.copy_ns_per_byte);
     for (uint32_t type = 0; type < s->config.type_count; type++)
         m.profiles[type] = s->config.accelerators[type].profiles[model];
     return m;
