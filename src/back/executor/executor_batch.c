@@ -10,6 +10,9 @@
 #include "core/util/counter.h"
 
 #define INPUT_ALIGN 64 /* alignment of each input within the gather buffer */
+/* A batch that has not waited for company may have come when its accelerator was idle. So it is taken to have waited
+ * for the batch before only if that ended so shortly before the seal, or after it. */
+#define READY_MOST_NS (10 * NS_PER_MS)
 
 void gather_release(struct executor *x) {
     if (x->gather_pinned)
@@ -154,6 +157,13 @@ struct ran_message batch_ran(const struct executor *x, const struct batch_plan *
     return ran;
 }
 
+uint32_t batch_before(const struct batch_plan *plan, int64_t ended_ns, uint32_t ended_model) {
+    int64_t waited_ns = plan->ready_us * NS_PER_US; /* at the seal */
+    if (waited_ns > READY_MOST_NS)
+        waited_ns = READY_MOST_NS;
+    return ended_ns > plan->sealed_ns - waited_ns ? ended_model : MODEL_NONE;
+}
+
 void batch_count(struct executor *x, const struct batch_plan *plan, const struct run_result *result) {
     struct executor_counters *counters = &x->counters[plan->accelerator - x->config.first_accelerator];
 
@@ -282,7 +292,18 @@ void batch_answer(struct executor *x, const struct batch_plan *plan, const struc
                                  : result->status == REQUEST_OK   ? result->block
                                                                   : NULL;
     uint32_t item = 0, items = batch_items(x, plan), slices = 0, slice_ends = 0;
+    struct batch_past past = {
+        .ready_us = plan->ready_us,
+        .sealed_us = time_us_between(plan->sealed_ns, result->start_ns),
+        .predicted_us = plan->predicted_us,
+        .accelerator = plan->accelerator,
+        .before = result->before,
+    };
 
+    if (past.ready_us < UINT32_MAX - past.sealed_us)
+        past.ready_us += past.sealed_us;
+    else
+        past.ready_us = UINT32_MAX;
     if (result->slice_count == 0)
         block_share(block, plan->request_count);
     for (uint32_t k = 0; k < plan->request_count; k++) {
@@ -312,6 +333,7 @@ void batch_answer(struct executor *x, const struct batch_plan *plan, const struc
             .absent = result->absent,
             .read = result->read && handle == x->lost_handle,
             .unready = result->unready,
+            .past = past,
         };
         item += wiring_card(x->wiring, handle)->items;
         ring_push(ring);

@@ -21,6 +21,7 @@ struct held_plan {
     uint32_t model_thread, size;
     struct output_block *block; /* outputs of the run */
     int64_t start_ns;
+    uint32_t before; /* batch_before() */
     struct ran_message ran;
     struct batch_plan plan;
 };
@@ -29,8 +30,9 @@ _Static_assert(sizeof(struct held_plan) + PROFILE_BATCH_MAX * sizeof(uint64_t) <
 
 struct emulated_accelerator {
     struct held_plan *first, *last;
-    bool running; /* the first plan runs */
-    int64_t ended_ns;
+    bool running;         /* the first plan runs */
+    int64_t ended_ns;     /* end of the last batch; 0: there was none */
+    uint32_t ended_model; /* served model of that batch */
 };
 
 struct emulation {
@@ -115,6 +117,7 @@ static void first_over(struct executor *x, struct emulated_accelerator *a, const
     a->first = held->next;
     a->running = false;
     a->ended_ns = result->end_ns;
+    a->ended_model = held->plan.place.n;
     held->ran.late = batch_late(x, &held->plan, result);
     batch_count(x, &held->plan, result);
     batch_report(x, held->model_thread, &held->ran, result->end_ns);
@@ -135,6 +138,7 @@ static bool first_begin(struct executor *x, struct emulated_accelerator *a, uint
         return true;
     }
     held->ran = batch_ran(x, &held->plan, result.start_ns, a->ended_ns);
+    held->before = result.before = batch_before(&held->plan, a->ended_ns, a->ended_model);
     batch_unready_give(x, &held->plan);
     if (!held->plan.request_count) {
         result.status = REQUEST_LOST;
@@ -213,8 +217,11 @@ bool emulation_poll(struct executor *x) {
         struct emulated_accelerator *a = &x->emulation->accelerators[index];
         heap_remove(due, index);
         if (a->running) {
-            struct run_result result = {
-                .status = REQUEST_OK, .block = a->first->block, .start_ns = a->first->start_ns, .end_ns = now_ns};
+            struct run_result result = {.status = REQUEST_OK,
+                                        .block = a->first->block,
+                                        .start_ns = a->first->start_ns,
+                                        .end_ns = now_ns,
+                                        .before = a->first->before};
             a->first->ran.run_ns = now_ns - a->first->start_ns;
             first_over(x, a, &result);
         }

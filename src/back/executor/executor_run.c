@@ -104,6 +104,7 @@ static void batch_over(struct executor *x, const struct batch_plan *part, const 
     struct run_result whole = *result;
 
     x->ended_ns = b->ended_ns;
+    x->ended_model = b->plan->place.n;
     x->spin_until_ns = b->ended_ns + (int64_t)(x->config.spin * (double)(b->ended_ns - whole.start_ns));
     if (part->request_count == b->plan->request_count && !b->failed) {
         b->ran.late = batch_late(x, part, result);
@@ -347,13 +348,14 @@ bool batch_run(struct executor *x, uint32_t model_thread, const struct batch_pla
     b->apart_ns = 0;
     b->engine_ran = b->failed = false;
     b->ran = batch_ran(x, plan, now_ns, x->ended_ns);
+    b->before = batch_before(plan, x->ended_ns, x->ended_model);
     requests_order(x);
     if (b->unready) { /* their inputs are not prepared: they go back, and the others do not wait for them */
         struct run_result unready = {.status = REQUEST_LOST, .unready = true, .start_ns = now_ns, .end_ns = now_ns};
         part_over(x, part_of(x, b->unready), &unready);
     }
     while (b->plan) {
-        struct run_result result = {.status = REQUEST_REFUSED, .start_ns = b->ended_ns};
+        struct run_result result = {.status = REQUEST_REFUSED, .start_ns = b->ended_ns, .before = b->before};
         if (apart_too_long(x, b->ended_ns)) {
             rest_lost(x, plan->request_count, false, false);
             break;

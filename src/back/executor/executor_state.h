@@ -41,6 +41,7 @@ struct batch_under_way {
     uint32_t slots; /* slots of the plan, which is the first of its ring until batch_run() ends; else 0 */
     struct ran_message ran;
     int64_t start_ns, ended_ns; /* start of the batch; end of its last run */
+    uint32_t before;            /* batch_before() */
     uint32_t unready;           /* number of requests whose inputs are not prepared: they go back, and do not run */
     uint32_t together;  /* index of the first request that must run alone; those from `unready` on may run together */
     uint32_t done;      /* number of requests that are answered */
@@ -76,7 +77,8 @@ struct executor {
     bool engine_lost;                   /* the engine failed: until the run that was given up ends; else for good */
     struct batch_under_way batch;
     int64_t tried_ns;        /* time at which a trial run last showed that the engine works */
-    int64_t ended_ns;        /* end of the last batch on a real engine */
+    int64_t ended_ns;        /* end of the last batch on a real engine; 0: there was none */
+    uint32_t ended_model;    /* served model of that batch */
     int64_t spin_until_ns;   /* time before which the thread does not sleep */
     int64_t wake_ns;         /* time at which the next start or end is due; TIME_NEVER: none is */
     struct doorbell loaded;  /* bell that is rung when loading is over */
@@ -126,6 +128,7 @@ struct run_result {
     bool absent;                    /* LOST: the model is not resident */
     bool unready;                   /* LOST: the requests' inputs are not prepared */
     int64_t start_ns, end_ns;
+    uint32_t before;       /* batch_before() */
     struct sy_error error; /* FAILED: what the engine said */
 };
 
@@ -150,6 +153,9 @@ void batch_unready_give(struct executor *x, struct batch_plan *plan);
 bool request_unready(const struct executor *x, uint64_t handle);
 /* The report of a batch that an accelerator takes up now; the accelerator's last batch ended at ended_ns. */
 struct ran_message batch_ran(const struct executor *x, const struct batch_plan *plan, int64_t now_ns, int64_t ended_ns);
+/* The served model of an accelerator's last batch, which ended at ended_ns, if the plan's batch waited for it; else
+ * MODEL_NONE. */
+uint32_t batch_before(const struct batch_plan *plan, int64_t ended_ns, uint32_t ended_model);
 /* How many of a batch's requests are late: all, if it was too late to start; those whose deadline had passed when the
  * batch ended (they come first), if it ran; none, if the batch failed for another reason. */
 uint32_t batch_late(const struct executor *x, const struct batch_plan *plan, const struct run_result *result);

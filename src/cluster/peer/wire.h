@@ -188,7 +188,8 @@ struct wire_outcome {
     uint8_t suspect, broke, absent;
     uint8_t reason;  /* enum lost_reason (lost.h), if LOST */
     uint8_t unready; /* the inputs were not prepared when the batch began, if LOST */
-    uint8_t pad[5];
+    uint8_t pad;
+    struct batch_past past; /* `accelerator` is the backend's number; `before` is MODEL_NONE */
 };
 
 /* A request that is lost. */
@@ -236,13 +237,13 @@ struct wire_tensor {
 
 _Static_assert(offsetof(struct wire_request, ready_ns) == 48, "as on the wire");
 _Static_assert(sizeof(struct wire_request) == 56, "as on the wire");
-_Static_assert(sizeof(struct refusal_message) == 16, "as on the wire");
+_Static_assert(sizeof(struct refusal_message) == 32, "as on the wire");
 _Static_assert(sizeof(struct ran_message) == 64, "as on the wire");
 _Static_assert(sizeof(struct freed_message) == 24, "as on the wire");
-_Static_assert(sizeof(struct batch_plan) == 56, "as on the wire");
+_Static_assert(sizeof(struct batch_plan) == 64, "as on the wire");
 _Static_assert(sizeof(struct card_input) == 88, "as on the wire");
 _Static_assert(sizeof(struct wire_fabric) == 152, "as on the wire");
-_Static_assert(sizeof(struct wire_result) == 48, "as on the wire");
+_Static_assert(sizeof(struct wire_result) == 64, "as on the wire");
 
 /* Bytes of a plan in a frame. */
 static inline uint32_t wire_plan_bytes(uint32_t requests) {

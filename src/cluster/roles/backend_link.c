@@ -107,6 +107,11 @@ static struct wire_outcome outcome(const struct result_message *result) {
         .broke = result->broke,
         .absent = result->absent,
         .unready = result->unready,
+        .past = {.ready_us = result->past.ready_us,
+                 .sealed_us = result->past.sealed_us,
+                 .predicted_us = result->past.predicted_us,
+                 .accelerator = result->past.accelerator,
+                 .before = MODEL_NONE},
     };
 }
 

@@ -116,6 +116,7 @@ static void give_result(struct frontend_link *l, const struct away *a) {
         .unready = a->last.unready,
         .misfit = a->last.status == REQUEST_LOST && a->last.reason == LOST_MISFIT,
         .gone = !ended && ended_its_backend(l, a),
+        .past = a->last.past,
     };
     ring_push(ring);
     l->results_rung++;
@@ -125,7 +126,11 @@ static void give_refusal(struct frontend_link *l, struct away *a, uint32_t reaso
     struct ring *ring = wiring_refusals(l->wiring, 0, away_lane(a));
     struct refusal_message *message = ring_reserve(ring);
     CHECK(message); /* likewise */
-    *message = (struct refusal_message){.handle = a->message.handle, .place = a->message.place, .reason = reason};
+    *message = (struct refusal_message){.handle = a->message.handle,
+                                        .place = a->message.place,
+                                        .reason = (uint8_t)reason,
+                                        .cause = a->cause,
+                                        .figures = a->figures};
     ring_push(ring);
     l->results_rung++;
 }
@@ -552,7 +557,12 @@ static void advise(const struct frontend_link *l, int64_t wanted) {
 /* The scheduler has refused a request. If it was cancelled although nobody here asked for that, a connection broke, and
  * the scheduler has cancelled what had come by it. If the request has been sent since, and no backend has it, it is
  * taken back, and its port sends it again; else nothing is lost. */
-static void refused(struct frontend_link *l, struct away *a, uint32_t reason) {
+static void refused(struct frontend_link *l, struct away *a, const struct refusal_message *message) {
+    uint32_t reason = message->reason;
+    if (!a->over && message->cause < CAUSE_COUNT) {
+        a->cause = message->cause;
+        a->figures = message->figures;
+    }
     if (reason != REFUSAL_CANCELLED || a->cancelled) {
         refuse(l, a, reason);
     } else if (!a->over && a->sent == l->uplink.times && a->taker == NO_TAKER) {
@@ -590,7 +600,7 @@ static int from_scheduler(void *context, const struct frame *frame, const void *
     case FRAME_REFUSALS:
         for (uint32_t i = 0; i < frame->count; i++)
             if (refusals[i].reason < REFUSAL_COUNT && (a = away_find(l, refusals[i].handle)))
-                refused(l, a, refusals[i].reason);
+                refused(l, a, &refusals[i]);
         return 0;
     case FRAME_RESULTS:
         for (uint32_t i = 0; i < frame->count; i++)

@@ -22,6 +22,8 @@ struct away {
     bool awaited;                   /* `taker` waits for the inputs, which are still being prepared */
     bool refused;                   /* the scheduler has refused the request: it ended without a result */
     struct wire_outcome last;       /* end of the request, if `over` */
+    uint8_t cause;                  /* enum refusal_cause of the scheduler's refusal */
+    struct refusal_figures figures; /* figures of that cause */
     struct output_block *block;     /* outputs of `last`; NULL: none */
     bool ended_run;                 /* the request was in the last run of a backend that is lost */
     bool beside;                    /* the request was at a lost backend, but not in its last run */

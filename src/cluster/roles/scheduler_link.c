@@ -46,11 +46,15 @@ void link_lost(struct scheduler_link *l, uint64_t handle, enum lost_reason reaso
     l->counters.lost[reason]++;
 }
 
-static void refuse(struct scheduler_link *l, uint64_t handle, struct place_id id, enum refusal reason) {
-    struct member *m = member_of(l, handle);
+static void refusal_send(struct scheduler_link *l, const struct refusal_message *message) {
+    struct member *m = member_of(l, message->handle);
     struct refusal_message *place = m ? peer_frame_more(&m->peer, FRAME_REFUSALS, sizeof(*place), WIRE_MANY) : NULL;
     if (place)
-        *place = (struct refusal_message){.handle = handle, .place = id, .reason = reason};
+        *place = *message;
+}
+
+static void refuse(struct scheduler_link *l, uint64_t handle, struct place_id id, enum refusal reason) {
+    refusal_send(l, &(struct refusal_message){.handle = handle, .place = id, .reason = (uint8_t)reason});
 }
 
 /* ---- requests ---- */
@@ -200,7 +204,7 @@ static bool take_refusals(struct scheduler_link *l) {
             if (message->reason == REFUSAL_CANCELLED)
                 take_cancelled(l, message);
             else
-                refuse(l, message->handle, message->place, message->reason);
+                refusal_send(l, message);
             l->in_scheduler--;
             l->places[message->place.n].queued--;
         }

@@ -53,6 +53,26 @@ enum refusal {
     REFUSAL_COUNT,
 };
 
+/* What a request that is refused for its deadline was given up for. */
+enum refusal_cause {
+    CAUSE_NONE,    /* not known */
+    CAUSE_SHORT,   /* it could not have been in time even if it had run at once */
+    CAUSE_CROWDED, /* a larger batch of later requests fits before their deadlines (the window drop) */
+    CAUSE_SHARE,   /* it was beyond its model's share of an overloaded sub-cluster */
+    CAUSE_WAITED,  /* no accelerator was granted in time */
+    CAUSE_UNREAD,  /* its time was over, or half of it, before its frontend read it */
+    CAUSE_COUNT,
+};
+
+/* What the scheduler knew when it refused a request for its deadline; 0: not known. */
+struct refusal_figures {
+    uint32_t run_us;      /* time from a decision until the request has run alone, by the table in force */
+    uint32_t measured_us; /* the same by the table as profiled */
+    float needed;         /* accelerators that the requests of all models need; of those that run on the same types */
+    uint16_t serving;     /* accelerators of these types that are in service */
+    uint16_t later;       /* CROWDED: items of the batch that fits */
+};
+
 /* ---- frontend -> model thread ---- */
 
 /* In CANCELLED and READY only handle, deadline, shape, place, port and priority count. */
@@ -84,7 +104,9 @@ struct request_message {
 struct refusal_message {
     uint64_t handle;
     struct place_id place;
-    uint32_t reason; /* enum refusal */
+    uint8_t reason; /* enum refusal */
+    uint8_t cause;  /* enum refusal_cause */
+    struct refusal_figures figures;
 };
 
 /* ---- model thread -> rank thread ---- */
@@ -242,8 +264,8 @@ static inline size_t rank_message_bytes(uint32_t types) {
 /* ---- rank thread -> model thread ---- */
 
 /* What the policy derives from all models of the sub-cluster, every 10 ms while requests come. Where some models run on
- * some types of accelerators only, gamma to tau_ns and `busy` are those of the models that have their load in common
- * (load_classes.h). */
+ * some types of accelerators only, gamma to tau_ns and `busy` to `serving` are those of the models that have their load
+ * in common (load_classes.h). */
 struct cluster_parameters {
     double gamma;  /* share of b* that the window drop aims at */
     double theta;  /* share of b* from which a batch need not wait */
@@ -254,6 +276,8 @@ struct cluster_parameters {
     double tau_ns;       /* mean time between batches; longer where models outnumber accelerators */
     double accelerators; /* number of accelerators in service */
     double busy;         /* share of the accelerators' time that batches take, over 2 s */
+    double needed;       /* accelerators that these models' requests need */
+    double serving;      /* accelerators in service that these models run on */
     double hop_ns;       /* mean time from the moment at which a grant is due to its answer */
     double thread_busy;  /* largest share of time in which a model thread has something to do */
     float type_share[ACCELERATOR_TYPES_MAX]; /* share of the accelerators in service, by type */
@@ -304,7 +328,10 @@ struct batch_plan {
     int64_t sealed_ns;              /* time at which the scheduling thread decided */
     int64_t earliest_ns, latest_ns; /* bounds of the start: not before the one, not after the other */
     uint64_t tag;                   /* number that comes back in ran_message */
-    uint64_t handles[];             /* [request_count] */
+    uint32_t ready_us;     /* time before the seal for which the batch waited for an accelerator, and for no company;
+                              UINT32_MAX: it never waited for company */
+    uint32_t predicted_us; /* run time by the table in force; 0: not known */
+    uint64_t handles[];    /* [request_count] */
 };
 
 /* Bytes of a plan, and the slots of the ring that it takes. */
@@ -419,6 +446,18 @@ struct output_block;
 
 #define ITEMS_WHOLE UINT32_MAX
 
+#define MODEL_NONE UINT32_MAX
+
+/* How a batch came to its run, for trails (trail.h). Times are in microseconds. */
+struct batch_past {
+    uint32_t ready_us;     /* time before the run for which the batch waited for an accelerator, and for no company;
+                              UINT32_MAX: it never waited for company */
+    uint32_t sealed_us;    /* time from the seal to the run */
+    uint32_t predicted_us; /* run time by the table in force at the seal; 0: not known */
+    uint32_t accelerator;
+    uint32_t before; /* served model of the batch that ran there while this one waited; MODEL_NONE: none did */
+};
+
 /* What became of a request. */
 struct result_message {
     _Alignas(CACHE_LINE) uint64_t handle;
@@ -428,12 +467,13 @@ struct result_message {
     uint32_t batch_items;       /* items of the batch that the request ran in */
     uint8_t status;             /* enum request_status */
     uint8_t refusal;            /* enum refusal */
-    bool suspect; /* LOST: whether the request may be why its batch failed: then it shares no run any more */
-    bool broke;   /* LOST: whether the accelerator failed while it ran the request */
-    bool absent;  /* LOST: whether the model was not resident on the accelerator */
-    bool read;    /* LOST: whether a run that was given up may still read the inputs, until RELEASED */
-    bool unready; /* LOST: whether the inputs were not prepared when the batch began */
-    bool misfit;  /* LOST: whether the backend never takes this request's inputs */
-    bool gone;    /* LOST: whether a backend that had read the request is gone */
+    bool suspect : 1; /* LOST: whether the request may be why its batch failed: then it shares no run any more */
+    bool broke : 1;   /* LOST: whether the accelerator failed while it ran the request */
+    bool absent : 1;  /* LOST: whether the model was not resident on the accelerator */
+    bool read : 1;    /* LOST: whether a run that was given up may still read the inputs, until RELEASED */
+    bool unready : 1; /* LOST: whether the inputs were not prepared when the batch began */
+    bool misfit : 1;  /* LOST: whether the backend never takes this request's inputs */
+    bool gone : 1;    /* LOST: whether a backend that had read the request is gone */
+    struct batch_past past;
 };
 _Static_assert(sizeof(struct result_message) == CACHE_LINE, "a result is a cache line");

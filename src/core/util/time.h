@@ -8,6 +8,12 @@
 #define NS_PER_S   1000000000LL
 #define TIME_NEVER INT64_MAX
 
+/* Whole microseconds from one time to another: 0 if `to` is earlier, at most UINT32_MAX, which is 71 minutes. */
+static inline uint32_t time_us_between(int64_t from_ns, int64_t to_ns) {
+    uint64_t us = to_ns > from_ns ? ((uint64_t)to_ns - (uint64_t)from_ns) / NS_PER_US : 0;
+    return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
+}
+
 /* The time at which a job that is done every `every_ns` is due again: the first after now_ns of the times due_ns,
  * due_ns + every_ns and so on. Times that were missed are left out. */
 static inline int64_t time_due_again(int64_t due_ns, int64_t every_ns, int64_t now_ns) {

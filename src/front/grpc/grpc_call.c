@@ -13,6 +13,7 @@
 #include "core/util/assert.h"
 #include "front/grpc/grpc_state.h"
 #include "front/net/auth.h"
+#include "front/request/trail_headers.h"
 
 #define NO_FREE          UINT32_MAX
 #define WATCHERS_MAX     1024
@@ -63,6 +64,8 @@ struct grpc_call *call_begin(struct grpc_connection *c, int32_t stream) {
     call->timeout_ns = GRPC_TIMEOUT_NONE;
     call->status = 200;
     call->sentence[0] = '\0';
+    call->id.length = 0;
+    call->named = call->wants_trail = call->trailed = false;
     coming_init(&call->coming, &c->stream, c->address);
     list_init(&call->exchanges);
     list_init(&call->silent);
@@ -93,11 +96,33 @@ static size_t status_headers(const struct grpc_call *call, nghttp2_nv *headers, 
     return 2;
 }
 
+static nghttp2_nv header_of(const char *name, const char *value, size_t length) {
+    return (nghttp2_nv){(uint8_t *)(uintptr_t)name, (uint8_t *)(uintptr_t)value, strlen(name), length,
+                        NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_INDEX};
+}
+
+/* Appends what the client is told of its request; returns the number of headers then. `values` holds their values until
+ * nghttp2 has copied them. */
+static size_t request_headers(const struct grpc_call *call, nghttp2_nv *headers, size_t count,
+                              struct trail_header values[TRAIL_HEADERS_MAX]) {
+    if (call->id.length > 0)
+        headers[count++] = header_of("x-request-id", call->id.text, call->id.length);
+    if (!call->trailed)
+        return count;
+    const struct model_index *models = call->connection->frontend->base.models;
+    uint32_t more = trail_headers(&call->trail, model_index_name(models, call->trail.past.before), values);
+    for (uint32_t i = 0; i < more; i++)
+        headers[count++] = header_of(values[i].name, values[i].value, strlen(values[i].value));
+    return count;
+}
+
 /* The call ends with headers alone. */
 static void trailers_only(struct grpc_call *call) {
     char digits[4], message[3 * sizeof(call->sentence)];
-    nghttp2_nv headers[5] = {header_ok, header_type, header_encodings};
+    struct trail_header values[TRAIL_HEADERS_MAX];
+    nghttp2_nv headers[6 + TRAIL_HEADERS_MAX] = {header_ok, header_type, header_encodings};
     size_t count = 3 + status_headers(call, headers + 3, digits, message, sizeof(message));
+    count = request_headers(call, headers, count, values);
     call->responded = true;
     nghttp2_submit_response(call->connection->session, call->stream, headers, count, NULL);
 }
@@ -113,8 +138,12 @@ static ssize_t read_callback(nghttp2_session *session, int32_t stream, uint8_t *
 void call_progress(struct grpc_call *call) {
     connection_touch(call->connection);
     if (!call->responded) {
-        nghttp2_nv headers[] = {header_ok, header_type, call->accepts == BODY_GZIP ? header_gzip : header_deflate};
-        size_t count = call->accepts == BODY_IDENTITY ? 2 : 3;
+        struct trail_header values[TRAIL_HEADERS_MAX];
+        nghttp2_nv headers[4 + TRAIL_HEADERS_MAX];
+        headers[0] = header_ok;
+        headers[1] = header_type;
+        headers[2] = call->accepts == BODY_GZIP ? header_gzip : header_deflate;
+        size_t count = request_headers(call, headers, call->accepts == BODY_IDENTITY ? 2 : 3, values);
         nghttp2_data_provider provider = {.source = {.ptr = call}, .read_callback = read_callback};
         call->responded = true;
         nghttp2_submit_response(call->connection->session, call->stream, headers, count, &provider);
@@ -163,6 +192,15 @@ void call_header(struct grpc_call *call, const uint8_t *name, size_t name_length
     } else if (name_is(name, name_length, "grpc-timeout")) {
         call->timeout_ns = grpc_timeout_parse((const char *)value, length);
         call->timeout_wrong = call->timeout_ns < 0;
+    } else if (name_is(name, name_length, "x-request-id")) {
+        if (!call->named)
+            call->id.length = 0;
+        call->named = true;
+        request_id_set(&call->id, (const char *)value, length);
+    } else if (name_is(name, name_length, "traceparent")) {
+        request_id_from_trace(&call->id, (const char *)value, length);
+    } else if (name_is(name, name_length, "x-symphony-trail")) {
+        call->wants_trail = name_is(value, length, "1");
     } else if (auth) {
         call->authorized |=
             auth_header_allows(auth, (const char *)name, name_length, (const char *)value, length, &call->credentials);

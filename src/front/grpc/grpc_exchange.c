@@ -83,9 +83,28 @@ void exchanges_free(struct grpc_frontend *f) {
     }
 }
 
+/* Completes what the headers of a unary call's answer tell of its request. An id that was made is told only if somebody
+ * may ask for it: such a header took 0.7 us, an eighth of the frontend's time for a request. */
+static void call_tell(struct grpc_exchange *x, unsigned status) {
+    struct grpc_call *call = x->call;
+    if (!grpc_method_infers(call->method))
+        return;
+    bool good = status == 200 && call->connection->frontend->base.turn_ns <= x->inference.request.due_ns;
+    bool named = call->id.length > 0 || x->inference.id.length > 0;
+    inference_id_complete(&x->inference, &call->id);
+    if (call->method == GRPC_MODEL_STREAM_INFER)
+        return;
+    call->trailed = x->inference.trail || call->wants_trail;
+    if (!good || named || call->trailed)
+        call->id = x->inference.id;
+    if (call->trailed)
+        call->trail = inference_trail(&x->inference, status, clock_now_ns());
+}
+
 static void answer_ready(struct grpc_exchange *x, unsigned status) {
     struct grpc_connection *c = x->call->connection;
     inference_blocks_give(&x->inference); /* the inputs are not needed: the answer points into the outputs only */
+    call_tell(x, status);
     inference_answered(&x->inference, status);
     x->answered = true;
     x->piece = 0;
@@ -101,6 +120,7 @@ static void exchange_fail(struct grpc_exchange *x, unsigned status, const char *
     struct grpc_call *call = x->call;
     struct inference *i = &x->inference;
     if (call->method != GRPC_MODEL_STREAM_INFER) {
+        call_tell(x, status);
         inference_answered(i, status);
         grpc_exchange_end(x, true);
         call_end(call, status, sentence);
@@ -312,6 +332,7 @@ void grpc_exchange_run(struct grpc_exchange *x) {
     struct sy_error err;
     coming_over(&call->coming);
     call->receiving = NULL;
+    x->inference.request.complete_ns = call->connection->arrived_ns;
     x->complete = true;
     if (call->connection->complete++ == 0)
         list_remove(&call->connection->waiting);
@@ -391,6 +412,8 @@ void exchange_bulk_returned(struct bulk_job *job) {
     struct inference *i = &x->inference;
     bool wrote = job->run == write_in_bulk;
     inference_from_bulk(i, wrote ? INFERENCE_FINISHED : INFERENCE_UPLOAD);
+    if (!wrote)
+        i->request.complete_ns = clock_now_ns();
     if (!x->call)
         exchange_forget(x);
     else if (wrote)

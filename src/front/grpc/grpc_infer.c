@@ -388,10 +388,11 @@ static int request_parameter_read(struct reader *r, const struct protobuf_field 
     struct protobuf_entry p;
     int status = parameter_read(field, &p, r->err);
     bool timeout = key_is(&p, "timeout");
-    if (status == 0 && key_is(&p, "best_effort")) {
+    bool best_effort = key_is(&p, "best_effort");
+    if (status == 0 && (best_effort || key_is(&p, "trail"))) {
         if (p.value.number != PARAMETER_BOOL || p.value.wire != PROTOBUF_VARINT)
-            return error_set(r->err, 400, "parameter 'best_effort' is not a bool_param");
-        r->call->best_effort = p.value.value != 0;
+            return error_set(r->err, 400, "parameter '%.*s' is not a bool_param", (int)p.key_length, p.key);
+        *(best_effort ? &r->call->best_effort : &r->call->trail) = p.value.value != 0;
         return 0;
     }
     if (status || (!timeout && !key_is(&p, "priority")))

@@ -102,7 +102,12 @@ struct grpc_call {
     int64_t timeout_ns;           /* value of grpc-timeout; GRPC_TIMEOUT_NONE: none */
     int64_t limit_ns;             /* end of grpc-timeout; 0: never */
     unsigned status;              /* status at the end of the call */
-    char sentence[256];
+    char sentence[512];
+    struct request_id id; /* id of a unary call's request; of a stream, that of its headers; length 0: none */
+    bool named;           /* `id` comes from x-request-id */
+    bool wants_trail;     /* the client wants its request's times with the answer */
+    bool trailed;         /* `trail` is set, and goes out with the answer's headers */
+    struct trail trail;
     uint32_t free_next;
 };
 

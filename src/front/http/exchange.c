@@ -14,6 +14,7 @@
 #include "front/http/http_state.h"
 #include "front/net/auth.h"
 #include "front/request/repository_order.h"
+#include "front/request/trail_headers.h"
 #include "front/v2/infer_parse.h"
 #include "front/v2/infer_write.h"
 #include "front/v2/json_put.h"
@@ -37,9 +38,18 @@ static void route_find(const struct http_connection *c, struct v2_route *route) 
 
 /* ---- answers of one piece ---- */
 
+static void id_put(struct http_connection *c, const struct request_id *id) {
+    static const char name[] = "X-Request-Id: ";
+    text_append(&c->out, name, sizeof(name) - 1);
+    text_append(&c->out, id->text, id->length);
+    text_append(&c->out, "\r\n", 2);
+}
+
 /* Sends an answer of v2.c, and frees its text. */
 static void respond_v2(struct http_connection *c, struct v2_answer *answer) {
     http_answer_begin(c, answer->status);
+    if (c->head.id.length > 0)
+        id_put(c, &c->head.id);
     if (answer->text.length > 0)
         http_header_put(c, "Content-Type", "application/json");
     if (answer->allow)
@@ -137,6 +147,14 @@ static void answer_is_text(struct inference *i) {
         (struct infer_answer){.bytes = i->text.length, .pieces = {{i->text.data, i->text.length}}, .piece_count = 1};
 }
 
+static void trail_put(struct http_connection *c, const struct inference *i, unsigned status) {
+    struct trail_header headers[TRAIL_HEADERS_MAX];
+    struct trail trail = inference_trail(i, status, clock_now_ns());
+    uint32_t count = trail_headers(&trail, model_index_name(c->frontend->base.models, trail.past.before), headers);
+    for (uint32_t h = 0; h < count; h++)
+        http_header_put(c, headers[h].name, headers[h].value);
+}
+
 /* Sends what the inference's answer holds. */
 static void exchange_send(struct exchange *x, unsigned status, bool retry) {
     struct http_connection *c = x->connection;
@@ -145,6 +163,12 @@ static void exchange_send(struct exchange *x, unsigned status, bool retry) {
     inference_answered(i, status);
     http_answer_begin(c, status);
     http_header_put(c, "Content-Type", binary ? "application/octet-stream" : "application/json");
+    if (x->kind == V2_INFER) {
+        inference_id_complete(i, &c->head.id);
+        id_put(c, &i->id);
+        if (i->trail || c->head.trail)
+            trail_put(c, i, status);
+    }
     if (binary) {
         char digits[JSON_DIGITS_MAX + 1];
         digits[json_digits(digits, i->answer.json_bytes)] = '\0';
@@ -485,6 +509,8 @@ void exchange_end(struct http_connection *c) {
     struct http_frontend *f = c->frontend;
     struct sy_error err;
     unsigned late;
+    if (x)
+        x->inference.request.complete_ns = c->arrived_ns;
     if (!x) {
         respond_verdict(c);
     } else if (x->body_fault == 413) {
@@ -511,6 +537,7 @@ void exchange_from_bulk(struct bulk_job *job) {
         inference_count(i, 0);
         inference_free(i);
     } else if (read) {
+        i->request.complete_ns = clock_now_ns();
         body_read(x, x->status, &x->error);
     } else {
         answer_written(x, x->status, &x->error);

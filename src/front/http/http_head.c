@@ -83,6 +83,21 @@ static void fetch_site_read(struct http_head *h, const char *value, size_t lengt
                   (length == 9 && strncasecmp(value, "same-site", 9) == 0);
 }
 
+static void request_id_read(struct http_head *h, const char *value, size_t length) {
+    if (!h->named)
+        h->id.length = 0;
+    request_id_set(&h->id, value, length);
+    h->named = true;
+}
+
+static void traceparent_read(struct http_head *h, const char *value, size_t length) {
+    request_id_from_trace(&h->id, value, length);
+}
+
+static void trail_read(struct http_head *h, const char *value, size_t length) {
+    h->trail = length == 1 && *value == '1';
+}
+
 static bool blank(char c) {
     return c == ' ' || c == '\t';
 }
@@ -107,6 +122,9 @@ void http_head_field(struct http_head *head, const struct auth *auth, const char
         {"Expect", 6, expect_read},
         {"Origin", 6, origin_read},
         {"Sec-Fetch-Site", 14, fetch_site_read},
+        {"X-Request-Id", 12, request_id_read},
+        {"traceparent", 11, traceparent_read},
+        {"X-Symphony-Trail", 16, trail_read},
     };
     while (length > 0 && blank(value[length - 1]))
         length--;

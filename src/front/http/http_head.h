@@ -12,6 +12,7 @@
 
 #include "front/bulk/inflate.h"
 #include "front/net/auth.h"
+#include "front/request/request_id.h"
 
 #define HEADER_ABSENT        (-1)
 #define HTTP_HEAD_BYTES_MAX  ((size_t)16 * 1024)
@@ -34,7 +35,10 @@ struct http_head {
     unsigned fault_status;       /* status for the refusal */
     /* Host and port of the Host header, and of the Origin header; "": the header is missing or too long. */
     char host_name[AUTHORITY_BYTES], origin_name[AUTHORITY_BYTES];
-    bool origin; /* there is an Origin header */
+    bool origin;          /* there is an Origin header */
+    struct request_id id; /* value of X-Request-Id, or else the trace's id of traceparent */
+    bool named;           /* `id` comes from X-Request-Id */
+    bool trail;           /* the client wants its request's times with the answer */
 };
 
 void http_head_begin(struct http_head *head);

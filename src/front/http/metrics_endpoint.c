@@ -1,4 +1,5 @@
-/* metrics_endpoint.c - GET /metrics and /metrics/fine, by an HTTP frontend that serves these pages alone. */
+/* metrics_endpoint.c - GET /metrics, /metrics/fine and what else a server tells of itself, by an HTTP frontend that
+ * serves these pages alone. */
 #include "front/http/metrics_endpoint.h"
 
 #include <errno.h>
@@ -10,11 +11,13 @@
 #include "front/net/auth.h"
 #include "front/net/listen.h"
 #include "front/request/repository_order.h"
+#include "front/v2/json_put.h"
 
 #define CONNECTIONS_MAX  64
 #define IDLE_TIMEOUT_S   120
 #define REPOSITORY       "/v2/repository/models/"
 #define RECORDING        "/v2/symphony/recording"
+#define REQUESTS         "/v2/symphony/requests"
 #define RECORDING_READ_S 60 /* time to read a recording; then the reader gives way to others */
 
 struct metrics_server {
@@ -152,6 +155,27 @@ static void recording(struct metrics_server *server, struct http_connection *c, 
     }
 }
 
+static void requests(const struct metrics_server *server, struct http_connection *c, bool get) {
+    struct text text = {0};
+    struct sy_error err;
+    int status = 0;
+    const char *query = c->target.length ? memchr(c->target.data, '?', c->target.length) : NULL;
+    if (!get) {
+        refuse(c, 405, "it takes GET only");
+    } else if (!lets_in(server->config.auth, c)) {
+        refuse(c, 401, AUTH_NEEDED);
+    } else if ((status = server->config.requests(server->config.context, query ? query + 1 : "",
+                                                 query ? c->target.length - (size_t)(query + 1 - c->target.data) : 0,
+                                                 &text, &err))) {
+        text.length = 0;
+        json_put_error(&text, err.text);
+        answer(c, (unsigned)status, &text, "application/json");
+    } else {
+        answer(c, 200, &text, "application/json");
+    }
+    text_free(&text);
+}
+
 static void page(void *context, struct http_connection *c) {
     struct metrics_server *server = context;
     bool get = c->parser.method == HTTP_GET || c->parser.method == HTTP_HEAD;
@@ -167,6 +191,10 @@ static void page(void *context, struct http_connection *c) {
     }
     if (server->config.recording && strncmp(c->path.data, RECORDING, strlen(RECORDING)) == 0) {
         recording(server, c, get);
+        return;
+    }
+    if (server->config.requests && strcmp(c->path.data, REQUESTS) == 0) {
+        requests(server, c, get);
         return;
     }
     if (strcmp(c->path.data, "/metrics") != 0 && !fine) {

@@ -1,8 +1,8 @@
-/* metrics_endpoint.h - the metrics endpoint: GET /metrics and /metrics/fine on a port of its own, served by a thread of
- * its own. A process without an HTTP port for clients has two more uses of the endpoint. It says whether it lives and
- * is ready: GET /v2/health/live and /v2/health/ready, for which nobody needs a token. And it takes orders: POST
- * /v2/repository/models/NAME/load and .../unload. Loading may take minutes, so an order is answered 202 once it was
- * handed on. */
+/* metrics_endpoint.h - the metrics endpoint: GET /metrics and /metrics/fine, a recording and the trails of requests
+ * (/v2/symphony), on a port of its own, served by a thread of its own. A process without an HTTP port for clients has
+ * two more uses of the endpoint. It says whether it lives and is ready: GET /v2/health/live and /v2/health/ready, for
+ * which nobody needs a token. And it takes orders: POST /v2/repository/models/NAME/load and .../unload. Loading may
+ * take minutes, so an order is answered 202 once it was handed on. */
 #pragma once
 
 #include "core/util/error.h"
@@ -25,6 +25,9 @@ struct metrics_config {
      * `seconds`, which ends before another is asked for; or NULL with a sentence and *rc: -ENOENT, nothing was
      * recorded, or another -errno. The function is NULL if this process records nothing. */
     struct http_source *(*recording)(void *context, double seconds, int *rc, struct sy_error *err);
+    /* For GET /v2/symphony/requests?QUERY, on the metrics thread: writes the trails that the query (`length`
+     * characters, without the '?') asks for. 0; or a status with a sentence. NULL: this process keeps no trails. */
+    int (*requests)(void *context, const char *query, size_t length, struct text *out, struct sy_error *err);
     double recording_seconds, recording_seconds_max; /* seconds if the path names no number; most seconds */
     bool (*ready)(void *context);   /* whether the process is ready, on the metrics thread; NULL: no health paths */
     struct repository_desk *orders; /* desk for orders to load and unload models; NULL: nobody takes them */

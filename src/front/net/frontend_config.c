@@ -35,6 +35,8 @@ struct inferences_config frontend_inferences(const struct frontend_config *confi
         .inputs_bytes_max = config->inputs_bytes_max,
         .shared = config->shared,
         .preparer = config->preparer,
+        .trails_keep = config->trails_keep,
+        .trails_every = config->trails_every,
     };
 }
 

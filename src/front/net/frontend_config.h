@@ -53,6 +53,8 @@ struct frontend_config {
     const struct advice *advice;  /* advice for autoscalers; NULL: none */
     struct shared_memory *shared; /* registry of shared memory; NULL: not served */
     struct preparer *preparer;    /* threads that prepare inputs; NULL: models that need them are not served */
+    uint32_t trails_keep;         /* trails of requests that are kept, of each state; 0: none */
+    uint32_t trails_every;        /* one in so many requests in time leaves a trail; 0: none */
     struct tls *tls;              /* TLS of the connections; NULL: plain text */
     const struct auth *auth;      /* tokens that let clients in; NULL: nobody needs one */
     bool auth_health;             /* requests for health (live, ready) need a token, too */

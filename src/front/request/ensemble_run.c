@@ -273,7 +273,11 @@ static void refused(struct ensemble_run *run, const struct step_request *r) {
     bool retry = false;
     unsigned status = preparation_failed(r->preparation, &err);
     if (!status)
-        status = refusal_result(step_model(run, r->step), request, run->inference->limited, &retry, &err);
+        status = refusal_result(step_model(run, r->step), request, run->inference->limited,
+                                run->inference->home->models, clock_now_ns(), &retry, &err);
+    run->refusal = request->refusal;
+    run->inference->request.cause = request->cause;
+    run->inference->request.figures = request->figures;
     run_fail(run, r->step, status, retry, &err);
 }
 
@@ -338,12 +342,13 @@ static bool settled(struct ensemble_run *run) {
     if (query->end == QUERY_GOOD && !run->status && !ensemble_compose(run, &run->reason))
         run->status = 500;
     whole->status = query->end == QUERY_GOOD && !run->status ? REQUEST_OK : REQUEST_REFUSED;
-    whole->refusal = REFUSAL_CANCELLED;
+    whole->refusal = run->refusal;
     whole->block = whole->status == REQUEST_OK ? run->composed : NULL;
     whole->first_item = ITEMS_WHOLE;
     whole->batch_items = whole->items;
-    whole->run_start_ns = run->start_ns;
+    whole->run_start_ns = run->end_ns > 0 ? run->start_ns : 0;
     whole->run_end_ns = run->end_ns;
+    whole->past = (struct batch_past){.ready_us = UINT32_MAX, .before = MODEL_NONE};
     return true;
 }
 
@@ -454,6 +459,7 @@ static struct ensemble_run *run_make(struct inference *inference) {
     run->composed = (struct output_block *)((char *)run + bytes + query);
     memset(run->composed, 0, composed);
     run->start_ns = TIME_NEVER;
+    run->refusal = REFUSAL_CANCELLED;
     const struct request *whole = &inference->request;
     int64_t deadline_ns = whole->late_until_ns > 0 ? whole->late_until_ns : whole->deadline_ns;
     deadline_ns -= port_reply_margin_ns(inference->home->port, whole);

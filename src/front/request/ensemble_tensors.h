@@ -41,9 +41,10 @@ struct ensemble_run {
     uint32_t models[ENSEMBLE_STEPS_MAX]; /* numbers of the steps' models */
     uint32_t held;                       /* number of steps whose models are held, from step 0 on */
     bool over;                           /* the run has ended, and its requests that still waited were taken back */
-    bool read;       /* some request came back while a hanging run, or a preparation, could still use its inputs */
-    bool retry;      /* the client may try again soon; for `status` not 0 */
-    unsigned status; /* status with which the run has failed; 0: it has not */
+    bool read;            /* some request came back while a hanging run, or a preparation, could still use its inputs */
+    bool retry;           /* the client may try again soon; for `status` not 0 */
+    enum refusal refusal; /* refusal of a step; CANCELLED: no step was refused */
+    unsigned status;      /* status with which the run has failed; 0: it has not */
     struct sy_error reason;        /* reason of the failure */
     int64_t start_ns, end_ns;      /* start of the first batch, and end of the last */
     struct output_block *composed; /* outputs of the ensemble: views of steps' outputs, which this run holds */

@@ -32,7 +32,7 @@ int infer_call_begin(struct infer_call *call, const struct served_model *model, 
     call->inputs_named = call->outputs_named = call->inputs_shared = 0;
     call->timeout_us = 0;
     call->priority = 0;
-    call->best_effort = false;
+    call->best_effort = call->trail = false;
     call->classified = false;
     call->classes = NULL;
     call->id = NULL;

@@ -55,6 +55,7 @@ struct infer_call {
     float work;         /* elements of an item's inputs, divided by the profiled item's; 1 for models of one shape */
     int64_t timeout_us; /* `timeout` of the request; 0: not given */
     uint64_t priority;  /* `priority` of the request, 1 the highest as in Triton; 0: not given */
+    bool trail;         /* the client wants its request's times with the answer */
     bool best_effort;   /* the request has no SLO; `timeout` is the longest wait for free time */
     const char *id;     /* id of the request, as it stands in the body; NULL: none given */
     size_t id_length;

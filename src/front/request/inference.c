@@ -14,6 +14,7 @@
 #include "front/request/preparation.h"
 #include "front/request/preparer.h"
 #include "front/request/refusal.h"
+#include "front/request/request_trail.h"
 #include "sched/threads/wiring.h"
 
 #define NO_FREE        UINT32_MAX
@@ -52,7 +53,10 @@ int inferences_init(struct inferences *home, const struct inferences_config *con
     if (home->port)
         port_region(home->port, base, bytes, slab_fd(home->slab));
     home->times = calloc(config->model_count + 1, sizeof(struct inference_times *));
+    home->id_next = (uint64_t)clock_now_ns() ^ (uint64_t)(uintptr_t)home->slots << 16;
     int rc = infer_counters_init(&home->counters, config->model_count);
+    if (trails_init(&home->trails, config->trails_keep, config->trails_every) < 0)
+        rc = -ENOMEM;
     return home->times ? rc : -ENOMEM;
 }
 
@@ -75,6 +79,7 @@ void inferences_destroy(struct inferences *home) {
         free(home->times[i]);
     free(home->times);
     infer_counters_destroy(&home->counters);
+    trails_free(&home->trails);
     free(home->slots);
 }
 
@@ -95,13 +100,16 @@ void *inference_take(struct inferences *home, int64_t now_ns) {
     taken->request.kind = &request_plain;
     taken->request.preparing = taken->request.step = false;
     taken->state = INFERENCE_UPLOAD;
-    taken->local = taken->cancelled = taken->limited = taken->bulk = taken->slow = false;
+    taken->local = taken->cancelled = taken->limited = taken->bulk = taken->slow = taken->trail = false;
+    taken->id.length = 0;
     taken->slab = home->slab;
     taken->blocks = taken->few_blocks;
     taken->block_count = taken->region_count = 0;
     taken->request.block = NULL;
     taken->request.readers = 0;
-    taken->request.arrival_ns = now_ns;
+    taken->request.arrival_ns = taken->request.complete_ns = now_ns;
+    taken->request.due_ns = taken->request.run_start_ns = 0;
+    taken->request.status = REQUEST_FAILED;
     text_init(&taken->text, taken->text_memory, sizeof(taken->text_memory));
     text_init(&taken->classes, NULL, 0);
     text_init(&taken->packed, NULL, 0);
@@ -199,6 +207,8 @@ void inferences_look(struct inferences *home) {
 void inference_model(struct inference *inference, const struct served_model *models, uint32_t index) {
     inference->model = &models[index];
     inference->request.model = index;
+    inference->request.ahead =
+        atomic_load_explicit(&inference->home->counters.models[index].held, memory_order_relaxed); /* its own word */
     inferences_hold(inference->home, index, 1);
 }
 
@@ -319,10 +329,16 @@ static struct inference *prepared_returned(struct request *request) {
     return inference;
 }
 
+/* The list of models, which only the frontend's thread may read; NULL for others. */
+static const struct model_index *models_of(const struct inference *inference) {
+    return inference->state == INFERENCE_BULK ? NULL : inference->home->models;
+}
+
 static unsigned plain_failed(const struct inference *inference, bool *retry, struct sy_error *err) {
     const struct request *request = &inference->request;
     if (request->status == REQUEST_REFUSED)
-        return refusal_result(inference->model, request, inference->limited, retry, err);
+        return refusal_result(inference->model, request, inference->limited, models_of(inference), clock_now_ns(),
+                              retry, err);
     if (request->status == REQUEST_FAILED)
         return (unsigned)error_set(err, 500, "model '%s' failed: %s", inference->model->name, request_failure(request));
     return 0;
@@ -443,13 +459,14 @@ unsigned inference_late(struct inference *inference, const char *words, size_t b
     request->late_until_ns = 0;
     request->status = REQUEST_REFUSED;
     request->refusal = REFUSAL_DEADLINE;
+    request->cause = CAUSE_UNREAD;
     count_refused(inference->home, request);
     if (waited_ns <= allowed_ns)
         return (unsigned)error_set(err, 503,
                                    "this frontend is behind: half of this request's time, %.6g ms, was over before it "
                                    "was read",
                                    (double)allowed_ns / 2 / (double)NS_PER_MS);
-    return refusal_result(inference->model, request, limited, &retry, err);
+    return refusal_result(inference->model, request, limited, NULL, now_ns, &retry, err);
 }
 
 int inferences_submit(struct inferences *home, struct request *request, struct preparation *preparation,
@@ -473,6 +490,8 @@ unsigned inference_submit(struct inference *inference, int64_t limit_ns, struct 
         limit_ns <= clock_now_ns()) /* nobody waits for the answer, so the scheduler should not even see the request */
         return (unsigned)error_set(err, 504, "the client's deadline passed before the request was there");
     deadline_set(inference, limit_ns);
+    inference->trail |= inference->call.trail;
+    request_id_set(&inference->id, inference->call.id, inference->call.id_length);
     request->items = inference->call.items;
     request->kind = model->ensemble ? &request_ensemble : model->prepared ? &request_prepared : &request_plain;
     int status = shared_fetch(inference, err);
@@ -564,13 +583,15 @@ void inference_detach(struct inference *inference) {
     inference->request.block = NULL;
 }
 
+static enum outcome outcome_by(unsigned status) {
+    return status == 200                    ? OUTCOME_OK
+           : status == 503 || status == 504 ? OUTCOME_REFUSED
+           : status < 500 || status == 501  ? OUTCOME_CLIENT_ERROR
+                                            : OUTCOME_FAILED;
+}
+
 static enum outcome outcome_of(const struct inference *inference, bool sent) {
-    unsigned status = inference->status;
-    return !sent || inference->state != INFERENCE_SENDING ? OUTCOME_CANCELLED
-           : status == 200                                ? OUTCOME_OK
-           : status == 503 || status == 504               ? OUTCOME_REFUSED
-           : status < 500 || status == 501                ? OUTCOME_CLIENT_ERROR
-                                                          : OUTCOME_FAILED;
+    return !sent || inference->state != INFERENCE_SENDING ? OUTCOME_CANCELLED : outcome_by(inference->status);
 }
 
 void inferences_count(struct inferences *home, const struct request *request, enum outcome outcome, int64_t end_ns) {
@@ -590,12 +611,47 @@ void inferences_count(struct inferences *home, const struct request *request, en
         counter_add(&counters->in_time, 1);
 }
 
+void inference_id_complete(struct inference *inference, const struct request_id *of_headers) {
+    request_id_set(&inference->id, of_headers->text, of_headers->length);
+    request_id_make(&inference->id, inference->home->id_next++);
+}
+
+static enum trail_state state_of(const struct request *request, enum outcome outcome, int64_t end_ns) {
+    return outcome == OUTCOME_REFUSED  ? TRAIL_REFUSED
+           : outcome == OUTCOME_FAILED ? TRAIL_FAILED
+           : end_ns > request->due_ns  ? TRAIL_LATE
+                                       : TRAIL_IN_TIME;
+}
+
+struct trail inference_trail(const struct inference *inference, unsigned status, int64_t now_ns) {
+    enum trail_state state = state_of(&inference->request, outcome_by(status), now_ns);
+    struct trail trail = request_trail(&inference->request, state, now_ns);
+    trail.model = inference->request.model;
+    trail.status = (uint16_t)status;
+    return trail;
+}
+
+/* Notes the trail of an inference whose answer has gone out. */
+static void trail_note(const struct inference *inference, enum outcome outcome, int64_t sent_ns) {
+    struct trails *trails = &inference->home->trails;
+    bool good = outcome == OUTCOME_OK && sent_ns <= inference->request.due_ns;
+    if (!trails_kept(trails) || (outcome != OUTCOME_OK && outcome != OUTCOME_REFUSED && outcome != OUTCOME_FAILED) ||
+        (good && !trails_sample(trails)))
+        return;
+    struct trail trail = inference_trail(inference, inference->status, sent_ns);
+    trail.model_key = (uint32_t)served_model_key(inference->model);
+    trail.id_length = inference->id.length < TRAIL_ID_BYTES ? inference->id.length : TRAIL_ID_BYTES;
+    memcpy(trail.id, inference->id.text, trail.id_length);
+    trails_note(trails, &trail);
+}
+
 void inference_count(const struct inference *inference, int64_t sent_ns) {
     const struct request *request = &inference->request;
     if (!inference->model)
         return;
     enum outcome outcome = outcome_of(inference, sent_ns > 0);
     inferences_count(inference->home, request, outcome, sent_ns);
+    trail_note(inference, outcome, sent_ns);
     if (outcome != OUTCOME_OK)
         return;
     /* A client that reads slowly, or wants compressed or large answers, must not lengthen the margin that is taken off

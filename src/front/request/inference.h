@@ -10,12 +10,14 @@
 #pragma once
 
 #include "core/data/output_block.h"
+#include "core/data/trail.h"
 #include "front/bulk/bulk.h"
 #include "front/bulk/infer_answer.h"
 #include "front/bulk/slab.h"
 #include "front/request/infer_call.h"
 #include "front/request/infer_counters.h"
 #include "front/request/port.h"
+#include "front/request/request_id.h"
 #include "front/request/request_kind.h"
 #include "front/request/shared_memory.h"
 #include "model/repository/model_index.h"
@@ -66,6 +68,8 @@ struct inference {
     struct text text;
     struct text classes;    /* classes of classified outputs, on the heap */
     struct text packed;     /* compressed answer, or copied outputs (inference_detach()), on the heap; empty: neither */
+    struct request_id id;   /* the client's; or, when it is answered, one that was made */
+    bool trail;             /* the client wants its request's times with the answer */
     struct request request; /* request for the scheduler, which owns it while RUNNING */
     char text_memory[INFERENCE_TEXT_BYTES];
 };
@@ -86,6 +90,8 @@ struct inferences {
     struct port *port;
     struct shared_view shared;
     struct infer_counters counters; /* counts, read by any thread */
+    struct trails trails;           /* trails of requests, read by any thread */
+    uint64_t id_next;               /* number from which the next id is made */
     uint32_t running;               /* requests that the scheduler has */
     uint32_t preparing;             /* preparations under way */
     struct list_node preparations;  /* list of the preparations under way */
@@ -112,6 +118,8 @@ struct inferences_config {
     uint64_t inputs_bytes_max;    /* bound of the memory for the inputs of all requests */
     struct shared_memory *shared; /* registry of shared memory; NULL: not served */
     struct preparer *preparer;    /* threads that prepare inputs; NULL: models that need them are not served */
+    uint32_t trails_keep;         /* trails of each state that are kept; 0: none */
+    uint32_t trails_every;        /* one in so many requests in time leaves a trail; 0: none */
 };
 
 /* 0 or -ENOMEM; call inferences_destroy() in either case. */
@@ -173,6 +181,11 @@ void inference_answered(struct inference *inference, unsigned status);
 void inference_detach(struct inference *inference);
 /* Counts a request, a client's or a step's, that ended at end_ns. */
 void inferences_count(struct inferences *home, const struct request *request, enum outcome outcome, int64_t end_ns);
+/* Gives the inference an id, if it has none yet: that of its protocol's headers, if there is one, else one that is
+ * made. Call it before the answer is sent. */
+void inference_id_complete(struct inference *inference, const struct request_id *of_headers);
+/* The trail of an inference whose answer is to go out now, with this status. */
+struct trail inference_trail(const struct inference *inference, unsigned status, int64_t now_ns);
 /* Counts an inference at its end. `sent_ns` is when the kernel had the last of its answer; 0: the answer did not go
  * out. */
 void inference_count(const struct inference *inference, int64_t sent_ns);

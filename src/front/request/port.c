@@ -284,6 +284,7 @@ static void hand_over(struct port *port, struct port_request *r, bool again) {
 static void refuse(struct request *request, enum refusal refusal) {
     request->status = REQUEST_REFUSED;
     request->refusal = refusal;
+    request->cause = CAUSE_NONE;
 }
 
 /* A request that was held has ended: port_next() gives it back. */
@@ -305,6 +306,8 @@ int port_submit(struct port *port, struct request *request) {
     request->block = NULL;
     request->readers = 0;
     request->left_out = 0;
+    request->cause = CAUSE_NONE;
+    request->run_start_ns = request->run_end_ns = 0;
     struct port_request *r = port_request_of(port, request);
     *r = (struct port_request){
         .request = request, .deadline_ns = scheduler_deadline(port, request), .submission = r->submission};
@@ -431,6 +434,7 @@ static bool result_take(struct port *port, struct port_request *r, const struct 
     request->batch_items = message->batch_items;
     request->run_start_ns = message->run_start_ns;
     request->run_end_ns = message->run_end_ns;
+    request->past = message->past;
     if (message->status == REQUEST_LOST) {
         r->gone = (uint8_t)(r->gone + message->gone);
         r->alone |= message->suspect || r->gone >= REQUEST_GONE_DOUBTFUL;
@@ -538,6 +542,10 @@ static struct port_request *next_refused(struct port *port, uint32_t thread) {
         struct request *request = r->request;
         CHECK_EQ(message->handle, port->cards[request->slot].handle);
         refuse(request, r->unprepared ? REFUSAL_UNPREPARED : message->reason);
+        if (request->refusal == REFUSAL_DEADLINE) {
+            request->cause = message->cause;
+            request->figures = message->figures;
+        }
         count_refused(port);
         ring_pop(ring);
         ring_release(ring);

@@ -1,6 +1,11 @@
 /* refusal.c - the sentences for requests that the scheduler refused: each cause has its own, with the limit. */
 #include "front/request/refusal.h"
 
+#include <string.h>
+
+#include "core/data/reason.h"
+#include "front/request/request_trail.h"
+#include "model/repository/model_index.h"
 #include "sched/threads/wiring.h"
 
 /* The time that the request may take. */
@@ -40,13 +45,27 @@ static unsigned deadline_missed(const char *name, const struct request *request,
                                name, allowed_ms(request));
 }
 
-unsigned refusal_result(const struct served_model *model, const struct request *request, bool limited, bool *retry,
-                        struct sy_error *err) {
+/* Appends why, and what would help. */
+static void why_append(const struct reason *reason, const struct model_index *models, struct sy_error *err) {
+    size_t length = strlen(err->text), room = sizeof(err->text) - length;
+    char why[256], help[96];
+    reason_words(reason, models ? model_index_name(models, reason->before) : NULL, why, sizeof(why));
+    reason_help(reason, help, sizeof(help));
+    snprintf(err->text + length, room, "%s%s%s%s", *why ? ": " : "", why, *help ? "; " : "", help);
+}
+
+unsigned refusal_result(const struct served_model *model, const struct request *request, bool limited,
+                        const struct model_index *models, int64_t now_ns, bool *retry, struct sy_error *err) {
     const char *name = model->name;
-    *retry = request->refusal != REFUSAL_DEADLINE && request->refusal != REFUSAL_CANCELLED;
+    struct trail trail = request_trail(request, TRAIL_REFUSED, now_ns);
+    struct reason reason = reason_of(&trail);
+    *retry = reason.waiting_helps;
     switch (request->refusal) {
-    case REFUSAL_DEADLINE:
-        return deadline_missed(name, request, limited, err);
+    case REFUSAL_DEADLINE: {
+        unsigned status = deadline_missed(name, request, limited, err);
+        why_append(&reason, models, err);
+        return status;
+    }
     case REFUSAL_QUEUE_FULL:
         return queue_full(model, request->priority, err);
     case REFUSAL_BEST_EFFORT_FULL:

@@ -22,6 +22,8 @@ struct request {
     int64_t due_ns;        /* deadline for an answer in time; stays when deadline_ns moves */
     int64_t late_until_ns; /* end of the request as best effort, if it misses a deadline_ns that nobody asked for
                               (port_next()); 0: it is then refused */
+    int64_t complete_ns;   /* time at which the last byte came, or a bulk thread had unpacked all */
+    uint32_t ahead;        /* requests of the model that the frontend already had */
     uint64_t shape_key;    /* hash of the inputs' dimensions but the batch; 0: the model has one shape only */
     uint8_t priority;      /* priority as the scheduler counts it (core/data/messages.h) */
     bool delay;            /* the request may run after its deadline, as best effort */
@@ -44,11 +46,14 @@ struct request {
     uint32_t left_out; /* batches that ran without the request, since its inputs were not there yet */
     enum request_status status;
     enum refusal refusal;
+    enum refusal_cause cause;       /* cause of a refusal for the deadline */
+    struct refusal_figures figures; /* figures of a cause */
+    struct batch_past past;         /* how the request's batch came to its run, if it has been in one */
     struct output_block *block; /* outputs, or the reason of a failure: a reference, if OK or FAILED; the frontend gives
                                    it back after sending */
     uint32_t first_item;  /* first item of this request in the block's outputs; ITEMS_WHOLE: all outputs are its own */
     uint32_t batch_items; /* items of the batch that the request ran in */
-    int64_t run_start_ns, run_end_ns;
+    int64_t run_start_ns, run_end_ns; /* 0: the request has been in no batch */
 };
 
 /* Whether a hanging run that was given up may still read the inputs, or a preparation may still write them. As long as

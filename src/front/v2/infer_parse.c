@@ -371,6 +371,8 @@ static int parameters_read(struct parser *p) {
                 return rc;
         } else if (json_is(&key, "best_effort")) {
             rc = json_read_bool(&p->scan, &p->call->best_effort);
+        } else if (json_is(&key, "trail")) {
+            rc = json_read_bool(&p->scan, &p->call->trail);
         } else if (json_is(&key, "binary_data_output")) {
             rc = json_read_bool(&p->scan, &p->binary_default);
         } else {

@@ -276,6 +276,29 @@ static void ways_put(const struct simulation *s, struct text *to) {
     text_put(to, "\n");
 }
 
+/* Prints why requests were dropped or late, if some were. */
+static void reasons_put(const struct simulation *s, struct text *to) {
+    const char *before = "bad: ";
+    for (int k = 0; k < REASON_COUNT; k++) {
+        uint64_t count = s->result.reasons[k];
+        if (!count)
+            continue;
+        text_printf(to, "%s%s %.2f %%", before, reason_name((enum reason_kind)k),
+                    100 * share(count, s->result.offered));
+        before = ", ";
+    }
+    text_put(to, *before == ',' ? "\n" : "");
+}
+
+static void reasons_json(json_t *json, const struct simulation *s) {
+    json_t *reasons = json_object();
+    for (int k = 0; k < REASON_COUNT; k++)
+        if (s->result.reasons[k])
+            json_object_set_new(reasons, reason_name((enum reason_kind)k),
+                                json_integer((json_int_t)s->result.reasons[k]));
+    json_object_set_new(json, "bad_reasons", reasons);
+}
+
 void simulate_table(const struct simulation *s, const char *path, struct text *to) {
     const struct sim_result *r = &s->result;
     const char *whose = s->scenario.pipeline_count ? "model's requests and pipeline's queries" : "model's";
@@ -290,6 +313,7 @@ void simulate_table(const struct simulation *s, const char *path, struct text *t
     simulate_pipelines_table(s, to);
     text_printf(to, "\naccelerators: %.2f %% busy, %.2f %% idle; %u of %u used\n", 100 * r->busy, 100 * (1 - r->busy),
                 r->accelerators_used, s->cluster.config.accelerators);
+    reasons_put(s, to);
     if (s->scenario.subclusters > 1)
         text_printf(to, "sub-clusters: %u; models moved %llu times, each %.4g ms without a rank core, at most %.4g\n",
                     s->scenario.subclusters, (unsigned long long)r->moves,
@@ -508,6 +532,7 @@ static json_t *simulation_json(const struct simulation *s, const struct simulate
     json_object_set_new(json, "accelerators_used", json_integer(r->accelerators_used));
     json_object_set_new(json, "accelerator_busy", json_real(r->busy));
     json_object_set_new(json, "accelerator_idle", json_real(1 - r->busy));
+    reasons_json(json, s);
     autoscale_json(json, s);
     if (s->scenario.subclusters > 1)
         json_object_set_new(json, "moves",

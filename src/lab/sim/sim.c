@@ -157,6 +157,30 @@ void sim_count(struct sim *sim, uint32_t model, uint8_t priority, int64_t arriva
     sim->result->gave_up |= bad && sim->bad_most && result->dropped + result->late > sim->bad_most[model];
 }
 
+void sim_reason_count(struct sim *sim, uint8_t priority, int64_t arrival_ns, int64_t deadline_ns, struct trail trail) {
+    if (priority == PRIORITY_BEST_EFFORT || !sim_counts(sim, arrival_ns))
+        return;
+    trail.allowed_us = time_us_between(arrival_ns, deadline_ns);
+    trail.took_us = time_us_between(arrival_ns, sim->now_ns);
+    sim->result->reasons[reason_of(&trail).kind]++;
+}
+
+static void refusal_count(struct sim *sim, const struct request_node *request) {
+    struct trail trail = {.state = TRAIL_REFUSED, .refusal = request->refusal, .cause = request->cause};
+    if (request->cause != CAUSE_NONE)
+        trail.figures = request->figures;
+    sim_count(sim, request->model, request->priority, request->arrival_ns,
+              request->refusal == REFUSAL_CANCELLED ? SIM_CANCELLED : SIM_DROPPED);
+    if (request->refusal != REFUSAL_CANCELLED)
+        sim_reason_count(sim, request->priority, request->arrival_ns, request->deadline_ns, trail);
+}
+
+void sim_dropped(struct sim *sim, const struct request_message *message, enum refusal refusal) {
+    sim_count(sim, message->place.n, message->priority, message->arrival_ns, SIM_DROPPED);
+    sim_reason_count(sim, message->priority, message->arrival_ns, message->deadline_ns,
+                     (struct trail){.state = TRAIL_REFUSED, .refusal = (uint8_t)refusal});
+}
+
 void sim_pool_put(struct sim *sim, uint32_t node) {
     sim->pool.nodes[node].handle = SIM_NOBODY;
     request_pool_put(&sim->pool, node);
@@ -170,8 +194,7 @@ void sim_refuse(struct sim *sim, uint32_t node) {
         if (sim_is_stage(request->handle))
             sim_stage_refused(sim, request->handle, request->refusal);
         else
-            sim_count(sim, request->model, request->priority, request->arrival_ns,
-                      request->refusal == REFUSAL_CANCELLED ? SIM_CANCELLED : SIM_DROPPED);
+            refusal_count(sim, request);
         if (observer && observer->refused)
             observer->refused(observer->context, sim->now_ns, request->model, request->handle, request->refusal);
         sim_pool_put(sim, node);
@@ -235,7 +258,7 @@ static void request_arrives(struct sim *sim, uint32_t model) {
     result->offered += counted && message.priority != PRIORITY_BEST_EFFORT;
     result->cold += counted && sim->config->memory_bytes && !sim->loaded_count[model];
     if (!sim_admit(sim, &message))
-        sim_count(sim, model, message.priority, sim->now_ns, SIM_DROPPED);
+        sim_dropped(sim, &message, REFUSAL_POOL_FULL);
     else if (sim->config->cancel_share > 0 && !sim_links_on(sim->config))
         cancel_draw(sim, model, &message);
 }

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "core/data/profile.h"
+#include "core/data/reason.h"
 #include "core/util/time.h"
 #include "lab/scenario/query_size.h"
 #include "lab/scenario/trace.h"
@@ -214,6 +215,7 @@ struct sim_result {
     struct sim_model_result *models;                  /* [model_count] */
     struct sim_pipeline_result *pipelines;            /* [pipeline_count] */
     uint64_t offered, good, dropped, late, cancelled; /* requests of the models' own traffic, and queries */
+    uint64_t reasons[REASON_COUNT]; /* dropped and late requests of the models' own traffic, by enum reason_kind */
     uint64_t batches, batch_items;
     uint64_t loads, cold;
     uint64_t requests;                      /* requests, warm-up included */

@@ -123,6 +123,19 @@ static bool in_time(const struct sim *sim, const struct sim_batch *batch, const 
     return ran && sim->now_ns + batch->answer_ns <= request->deadline_ns + sim->config->link_margin_ns;
 }
 
+/* Counts why a request of a batch that is over is late. */
+static void late_count(struct sim *sim, const struct sim_batch *batch, const struct request_node *request, bool ran) {
+    struct trail trail = {.state = TRAIL_REFUSED, .refusal = REFUSAL_LOST};
+    if (ran)
+        trail = (struct trail){.state = TRAIL_LATE,
+                               .start_us = time_us_between(request->arrival_ns, batch->begin_ns),
+                               .run_us = time_us_between(0, batch->run_ns),
+                               .past = {.ready_us = time_us_between(batch->ready_ns, batch->begin_ns),
+                                        .predicted_us = time_us_between(0, batch->expected_ns),
+                                        .before = MODEL_NONE}};
+    sim_reason_count(sim, request->priority, request->arrival_ns, request->deadline_ns, trail);
+}
+
 /* A request of a model's own traffic is answered, or lost with its batch. */
 static void request_answer(struct sim *sim, const struct sim_batch *batch, const struct request_node *request,
                            bool ran) {
@@ -130,6 +143,8 @@ static void request_answer(struct sim *sim, const struct sim_batch *batch, const
     struct sim_class_result *class = sim_class_of(sim, batch->model, request->priority);
     bool good = in_time(sim, batch, request, ran);
     sim_count(sim, batch->model, request->priority, request->arrival_ns, good ? SIM_GOOD : SIM_LATE);
+    if (!good)
+        late_count(sim, batch, request, ran);
     if (!ran || !sim_counts(sim, request->arrival_ns))
         return;
     int64_t took_ns = sim->now_ns + batch->answer_ns + sim->config->reply_margin_ns - request->arrival_ns;

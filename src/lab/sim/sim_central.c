@@ -98,6 +98,7 @@ static void action_send(struct sim *sim, const struct central_action *action) {
         .first = action->kind == CENTRAL_RUN ? action->first : REQUEST_NONE,
         .earliest_ns = action->earliest_ns,
         .latest_ns = action->latest_ns,
+        .ready_ns = INT64_MIN,
         .expected_ns = action->kind == CENTRAL_RUN ? profile->latency_ns[action->items] : 0,
         .tag = action->tag,
     };

@@ -158,6 +158,7 @@ static void batch_send(struct sim *sim, uint32_t model, const struct grant_messa
         .first = out->batch,
         .earliest_ns = INT64_MIN,
         .latest_ns = TIME_NEVER,
+        .ready_ns = out->batch_ready_ns,
         .expected_ns = model_core_profile(cores_of(sim)->models[model], grant->type)->latency_ns[out->batch_items],
     };
     sim_send(sim, grant->accelerator, &batch);

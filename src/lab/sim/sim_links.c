@@ -133,7 +133,7 @@ static void hold(struct sim *sim, const struct request_message *message) {
 static void held_refuse(struct sim *sim, const struct request_message *m) {
     const struct sim_observer *observer = sim->config->observer;
     sim->queued--;
-    sim_count(sim, m->place.n, m->priority, m->arrival_ns, SIM_DROPPED);
+    sim_dropped(sim, m, REFUSAL_UNSCHEDULED);
     if (observer && observer->refused)
         observer->refused(observer->context, sim->now_ns, m->place.n, m->handle, REFUSAL_DEADLINE);
 }

@@ -39,6 +39,7 @@ struct sim_batch {
     int64_t sent_ns, arrives_ns; /* time at which the batch was decided, and time at which its inputs are there */
     int64_t earliest_ns, latest_ns;
     int64_t expected_ns;      /* time that the batch takes by the table in force */
+    int64_t ready_ns;         /* time since which the batch has waited for no company; INT64_MIN: it never did */
     int64_t begin_ns, run_ns; /* start and length of the run; set when the run begins */
     int64_t answer_ns;        /* delay of the answers on their way; set when the run is over */
     uint32_t late;            /* number of late requests; set when the run is over */
@@ -239,6 +240,11 @@ int64_t sim_counted_ns(const struct sim *sim, int64_t from_ns, int64_t to_ns);
 /* Counts a request that arrived at arrival_ns and has left. When there are too many bad requests, the run is given up.
  */
 void sim_count(struct sim *sim, uint32_t model, uint8_t priority, int64_t arrival_ns, enum sim_outcome outcome);
+/* Counts a request that the scheduler has no room for, or that has found no scheduler. */
+void sim_dropped(struct sim *sim, const struct request_message *message, enum refusal refusal);
+/* Counts why such a request was dropped or is late. The trail's times from the arrival to the deadline and to now are
+ * set here. */
+void sim_reason_count(struct sim *sim, uint8_t priority, int64_t arrival_ns, int64_t deadline_ns, struct trail trail);
 /* The counters of a model's requests of one priority, or of those without an SLO; NULL: these are not counted apart. */
 struct sim_class_result *sim_class_of(const struct sim *sim, uint32_t model, uint8_t priority);
 /* Adds a request that has left to the load of its sub-cluster, if there are several sub-clusters. */

@@ -114,6 +114,13 @@ int model_index_find(const struct model_index *index, const char *name, size_t l
     return error_set(err, -404, UNKNOWN "'%.*s' is not found", shown, name);
 }
 
+const char *model_index_name(const struct model_index *index, uint32_t place) {
+    for (uint32_t i = 0; i < index->count; i++)
+        if (index->listed[i] == place)
+            return index->models[place].name;
+    return NULL;
+}
+
 bool served_model_ready(const struct served_model *model, bool *retry, struct sy_error *err) {
     int state = served_model_state(model);
     *retry = state == MODEL_LOADING;

@@ -50,5 +50,7 @@ int model_index_number(const struct model_index *index, const char *name, size_t
  * soon. */
 int model_index_find(const struct model_index *index, const char *name, size_t length, const char *version,
                      size_t version_length, struct sy_error *err);
+/* The name of the model in this place; NULL: none is served there. */
+const char *model_index_name(const struct model_index *index, uint32_t place);
 /* Whether the model can be asked now; if not, the sentence says why. *retry: whether trying again soon is worth it. */
 bool served_model_ready(const struct served_model *model, bool *retry, struct sy_error *err);

@@ -75,6 +75,7 @@ struct model_output {
     uint32_t batch_requests, batch_items;
     int64_t batch_finish_ns; /* end of the batch, by the table in force */
     int64_t batch_run_ns;    /* time for which the batch occupies the accelerator */
+    int64_t batch_ready_ns;  /* time since which the batch has waited for an accelerator, and for no company */
     bool candidate_changed;  /* `candidates` are to be told to the rank core (after a grant: always, in the answer) */
     struct candidate candidates[ACCELERATOR_TYPES_MAX];
     bool rates_changed; /* `rates` are to be told to the rank core */

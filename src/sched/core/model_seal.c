@@ -2,9 +2,10 @@
 #include "core/util/assert.h"
 #include "sched/core/model_core_state.h"
 
-/* Moves a batch's requests from their queue into the output. `mixed`: the requests are linked by `next` already. */
+/* Moves a batch's requests from their queue into the output. `mixed`: the requests are linked by `next` already.
+ * `ready_ns`: time since which the batch has waited for no company. */
 static void batch_take(struct model_core *core, int64_t now_ns, uint32_t type, struct deadline_queue *queue, bool mixed,
-                       const struct type_batch *batch, struct model_output *out) {
+                       const struct type_batch *batch, int64_t ready_ns, struct model_output *out) {
     struct request_node *nodes = core->pool->nodes;
     uint32_t node = batch->start, last = REQUEST_NONE, items = 0, count = 0;
     while (items < batch->items) {
@@ -32,6 +33,7 @@ static void batch_take(struct model_core *core, int64_t now_ns, uint32_t type, s
     out->batch_items = items;
     out->batch_finish_ns = model_end_ns(core, type, now_ns, items);
     out->batch_run_ns = model_run_ns(core, type, items);
+    out->batch_ready_ns = ready_ns;
 }
 
 void model_accelerator_granted(struct model_core *core, int64_t now_ns, const struct grant_message *grant,
@@ -53,18 +55,19 @@ void model_accelerator_granted(struct model_core *core, int64_t now_ns, const st
             batch = model_mixed_compose(core, &core->queue, type, now_ns, most);
         else if (most < batch.items)
             batch = model_batch_compose(core, &core->queue, type, now_ns, batch.start, most);
-        batch_take(core, now_ns, type, &core->queue, mixed, &batch, out);
+        batch_take(core, now_ns, type, &core->queue, mixed, &batch, core->candidates[type].start_ns[grant->supply],
+                   out);
     } else if (grant->leftovers && candidate_leftovers(&core->candidates[type])) {
         bool mixed = model_is_mixed(core, &core->leftovers);
         uint32_t start = model_start_find(core, &core->leftovers, type, now_ns, 1);
         uint32_t most = model_items_most(&core->view, type);
         batch = mixed ? model_mixed_compose(core, &core->leftovers, type, now_ns, most)
                       : model_batch_compose(core, &core->leftovers, type, now_ns, start, most);
-        batch_take(core, now_ns, type, &core->leftovers, mixed, &batch, out);
+        batch_take(core, now_ns, type, &core->leftovers, mixed, &batch, INT64_MIN, out);
     } else if (grant->best_effort) {
         batch = model_best_effort_compose(core, type, now_ns, grant->run_ns);
         if (batch.start != REQUEST_NONE)
-            batch_take(core, now_ns, type, &core->best_effort, false, &batch, out);
+            batch_take(core, now_ns, type, &core->best_effort, false, &batch, INT64_MIN, out);
         core->any_best_effort = core->best_effort.count > 0;
     }
     bool waited = core->free_ns > now_ns;

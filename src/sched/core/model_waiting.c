@@ -21,10 +21,43 @@ void model_outcome(struct model_core *core, double dropped) {
         core->bad_weight = weight / (1 + weight);
 }
 
+/* What is known of a request that is refused for its deadline. */
+static struct refusal_figures figures_of(const struct model_core *core, const struct request_node *request) {
+    const struct model_view *m = &core->view;
+    const struct cluster_parameters *p = &m->parameters;
+    uint32_t items = request->items >= 1 && request->items <= core->batch_max ? request->items : core->batch_max;
+    int64_t measured_ns = TIME_NEVER;
+    for (uint32_t t = 0; t < m->types; t++)
+        if (m->used[t] && core->rolling[t] && rolling_profiled_ns(core->rolling[t], items) < measured_ns)
+            measured_ns = rolling_profiled_ns(core->rolling[t], items);
+    return (struct refusal_figures){
+        .run_us = time_us_between(0, model_span_least(core, items)),
+        .measured_us =
+            measured_ns == TIME_NEVER ? 0 : time_us_between(0, measured_ns + m->ctrl_ns + m->data_ns * items),
+        .needed = (float)p->needed,
+        .serving = (uint16_t)(p->serving < UINT16_MAX ? p->serving : UINT16_MAX),
+        .later = (uint16_t)(m->target_items < UINT16_MAX ? m->target_items : UINT16_MAX),
+    };
+}
+
+/* Notes why a request is a leftover, or is refused, unless that is known already. */
+static void cause_note(const struct model_core *core, uint32_t node, enum refusal_cause cause) {
+    struct request_node *request = model_node(core, node);
+    if (request->cause == CAUSE_NONE)
+        request->cause = cause & 15;
+}
+
 /* Gives back a request that is in no queue. The request is not counted. */
 static void turn_away(struct model_core *core, struct model_output *out, uint32_t node, enum refusal reason) {
     struct request_node *request = model_node(core, node);
-    request->refusal = (uint8_t)(reason == REFUSAL_DEADLINE && core->stranded ? REFUSAL_STRANDED : reason);
+    reason = reason == REFUSAL_DEADLINE && core->stranded ? REFUSAL_STRANDED : reason;
+    request->refusal = reason & 15;
+    if (reason == REFUSAL_DEADLINE) {
+        cause_note(core, node, CAUSE_WAITED);
+        request->figures = figures_of(core, request);
+    } else {
+        request->cause = CAUSE_NONE;
+    }
     request->next = REQUEST_NONE;
     if (out->refused == REQUEST_NONE)
         out->refused = node;
@@ -81,6 +114,11 @@ static void give_up(struct model_core *core, struct model_output *out, uint32_t 
     best_effort_become(core, out, node);
 }
 
+/* Why a request that was the first of its priority does not stay in the queue. */
+static enum refusal_cause cause_of(const struct model_core *core, const struct request_node *head) {
+    return model_items_wanted(core, head) > head->items ? CAUSE_CROWDED : CAUSE_WAITED;
+}
+
 /* A request that the queue gave up, or did not admit. */
 static void leftovers_add(struct model_core *core, int64_t now_ns, uint32_t node, struct model_output *out) {
     bool none = core->policy->no_leftovers || core->view.no_leftovers;
@@ -123,6 +161,8 @@ static void lower_prune(struct model_core *core, int64_t now_ns, struct deadline
         if (leftover ? now_ns <= model_latest_start(core, request) : model_head_stays(core, now_ns, request)) {
             next = model_priority_next(core, queue, node);
         } else {
+            if (!leftover)
+                cause_note(core, node, cause_of(core, request));
             model_remove(core, queue, node);
             leftover ? give_up(core, out, node) : leftovers_add(core, now_ns, node, out);
         }
@@ -148,7 +188,9 @@ void model_prune(struct model_core *core, int64_t now_ns, struct model_output *o
     struct request_node *nodes = core->pool->nodes;
     while (core->queue.count && !model_head_stays(core, now_ns, model_node(core, deadline_queue_first(&core->queue)))) {
         deadline_queue_prefetch(core->pool, deadline_queue_first(&core->queue));
-        uint32_t node = deadline_queue_pop(&core->queue, nodes);
+        uint32_t node = deadline_queue_first(&core->queue);
+        cause_note(core, node, cause_of(core, model_node(core, node)));
+        deadline_queue_pop(&core->queue, nodes);
         leftovers_add(core, now_ns, node, out);
     }
     while (core->leftovers.count &&
@@ -178,11 +220,13 @@ void model_request_joins(struct model_core *core, int64_t now_ns, uint32_t node,
         uint32_t last = core->queue.tail[0]; /* of the lowest priority that is queued */
         core->stale = true;
         if (last == REQUEST_NONE || model_node(core, last)->priority <= model_node(core, node)->priority) {
+            cause_note(core, node, CAUSE_SHARE);
             leftovers_add(core, now_ns, node, out);
             return;
         }
         model_remove(core, &core->queue, last);
         deadline_queue_insert(&core->queue, core->pool->nodes, node);
+        cause_note(core, last, CAUSE_SHARE);
         leftovers_add(core, now_ns, last, out);
         return;
     }
@@ -209,6 +253,7 @@ void model_request_arrived(struct model_core *core, int64_t now_ns, const struct
         return;
     }
     if (message->items < 1 || message->items > core->batch_max) {
+        cause_note(core, node, CAUSE_SHORT);
         turn_away(core, out, node, REFUSAL_DEADLINE);
         return;
     }
@@ -223,6 +268,7 @@ void model_request_arrived(struct model_core *core, int64_t now_ns, const struct
             return;
         }
         core->hopeless |= possible_as_profiled(core, from_ns, request);
+        cause_note(core, node, CAUSE_SHORT);
         turn_away(core, out, node, REFUSAL_DEADLINE);
         return;
     }

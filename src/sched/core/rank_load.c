@@ -94,6 +94,11 @@ static void class_derive(struct rank_core *core, uint32_t class) {
         if (core->classes.types_of[class] >> t & 1 && up)
             parameters->busy += core->busy_part[t] * ((double)core->up_of_type[t] / up);
     view.busy = parameters->busy;
+    parameters->serving = up;
+    parameters->needed = 0;
+    for (uint32_t i = 0; i < core->reporting_count; i++)
+        if (only || core->model[core->reporting[i]].class == class)
+            parameters->needed += model_rates_load(&core->rates_now[i]);
     if (!core->policy->cluster_derive)
         return;
     for (uint32_t i = 0; i < core->reporting_count; i++) {

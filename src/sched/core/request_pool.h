@@ -15,14 +15,17 @@ struct request_node {
     uint32_t model, items;
     uint32_t next; /* next node of a list, ended by REQUEST_NONE; in a deadline queue: a hint (deadline_queue.h) */
     uint16_t port;
-    uint8_t refusal; /* enum refusal */
+    uint8_t refusal : 4; /* enum refusal */
+    uint8_t cause : 4;   /* enum refusal_cause: why the request is refused, or would be */
     uint8_t priority;
     union {
         uint32_t links[REQUEST_LEVELS]; /* links of the deadline queue, by level */
         int64_t ready_ns;               /* in no queue: time for which the inputs are promised (model_promises.c) */
+        struct refusal_figures figures; /* refused */
     };
 };
 _Static_assert(sizeof(struct request_node) == 64, "one cache line");
+_Static_assert(REFUSAL_COUNT <= 16 && CAUSE_COUNT <= 16, "four bits each");
 
 /* The free nodes are a stack. The pool keeps the indexes of the top REQUEST_POOL_TOP nodes, and each free node names
  * the node REQUEST_POOL_TOP places below it. So the nodes that will be asked for soon are known, and can be prefetched
@@ -56,5 +59,6 @@ static inline void request_node_set(struct request_node *node, uint32_t model, c
     node->items = message->items;
     node->port = message->port;
     node->refusal = REFUSAL_NONE;
+    node->cause = CAUSE_NONE;
     node->priority = 0;
 }

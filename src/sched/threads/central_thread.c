@@ -78,6 +78,7 @@ static void action_do(struct central_thread *t, int64_t now, const struct centra
         .earliest_ns = action->earliest_ns,
         .latest_ns = action->latest_ns,
         .tag = action->tag,
+        .ready_ns = INT64_MIN,
     };
     if (action->kind != CENTRAL_RUN) { /* everything is loaded, for good */
         end_note(t, action, true);

@@ -303,6 +303,8 @@ static void send_plan(struct model_thread *t, const struct variant *v, int64_t n
         .items = out->batch_items,
         .earliest_ns = INT64_MIN,
         .latest_ns = TIME_NEVER,
+        .ready_ns = out->batch_ready_ns,
+        .run_ns = out->batch_run_ns,
     };
 
     rings_send(&t->rings, now, &batch); /* poll_grants() made sure that there is room */

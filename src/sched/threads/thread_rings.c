@@ -102,25 +102,34 @@ void thread_rings_free(struct thread_rings *r) {
 
 /* ---- what goes out ---- */
 
-void rings_refuse(struct thread_rings *r, struct thread_model_id model, uint32_t port, uint64_t handle,
-                  enum refusal reason) {
+/* `figures`: what is known of a refusal with a cause. */
+static void refuse(struct thread_rings *r, struct thread_model_id model, uint32_t port, uint64_t handle,
+                   enum refusal reason, enum refusal_cause cause, const struct refusal_figures *figures) {
     struct wiring *w = r->wiring;
     struct ring *ring = wiring_refusals(w, r->index, port);
     struct refusal_message *message = ring_reserve(ring);
 
     CHECK(message); /* a port has at most as many requests outstanding as the ring has slots */
-    *message = (struct refusal_message){.handle = handle, .place = rings_model(r, model)->place, .reason = reason};
+    *message = (struct refusal_message){
+        .handle = handle, .place = rings_model(r, model)->place, .reason = (uint8_t)reason, .cause = (uint8_t)cause};
+    if (cause != CAUSE_NONE)
+        message->figures = *figures;
     ring_push(ring);
     r->frontend_rung[port] = true;
     counter_add(&r->counters[model.n].refused[reason], 1);
+}
+
+void rings_refuse(struct thread_rings *r, struct thread_model_id model, uint32_t port, uint64_t handle,
+                  enum refusal reason) {
+    refuse(r, model, port, handle, reason, CAUSE_NONE, NULL);
 }
 
 void rings_refuse_list(struct thread_rings *r, uint32_t node) {
     while (node != REQUEST_NONE) {
         const struct request_node *request = &r->pool.nodes[node];
         uint32_t next = request->next;
-        rings_refuse(r, rings_model_of(r, (struct place_id){request->model}), request->port, request->handle,
-                     request->refusal);
+        refuse(r, rings_model_of(r, (struct place_id){request->model}), request->port, request->handle,
+               request->refusal, request->cause, &request->figures);
         request_pool_put(&r->pool, node);
         node = next;
     }
@@ -144,6 +153,8 @@ void rings_send(struct thread_rings *r, int64_t now_ns, const struct sealed_batc
     plan->earliest_ns = batch->earliest_ns;
     plan->latest_ns = batch->latest_ns;
     plan->tag = batch->tag;
+    plan->ready_us = time_us_between(batch->ready_ns, now_ns);
+    plan->predicted_us = time_us_between(0, batch->run_ns);
     uint32_t i = 0;
     for (uint32_t node = batch->first; node != REQUEST_NONE;) {
         uint32_t next = r->pool.nodes[node].next;

@@ -101,6 +101,8 @@ struct sealed_batch {
     uint32_t first, requests, items; /* first node of the list of requests, which go back to the pool; their counts */
     int64_t earliest_ns, latest_ns;  /* limits of the batch's start */
     uint64_t tag;
+    int64_t ready_ns; /* time since which the batch has waited for no company; INT64_MIN: it never did */
+    int64_t run_ns;   /* run time by the table in force; 0: not known */
 };
 
 /* `r` is zeroed. 0 or -ENOMEM with a sentence; call thread_rings_free() in either case. */

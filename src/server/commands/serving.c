@@ -83,6 +83,8 @@ static const struct serve_settings serve_defaults = {
     .prepare_threads = 2,
     .queue_max = 65536,
     .record_mib = 32,
+    .trails = 1024,
+    .trails_every = 100,
     .decisions_mib = 256,
     .spin = 2,
     .run_limit_s = (double)RUN_LIMIT_NS / NS_PER_S,
@@ -495,6 +497,8 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
     c->learn = !s->no_learn;
     c->queue_max = (uint32_t)s->queue_max;
     c->record_bytes = (uint64_t)s->record_mib << 20;
+    c->trails_keep = (uint32_t)s->trails;
+    c->trails_every = (uint32_t)s->trails_every;
     c->decisions = s->decisions;
     c->decisions_bytes = (uint64_t)s->decisions_mib << 20;
     c->body_bytes_max = (uint64_t)s->body_mib << 20;

@@ -95,6 +95,11 @@
                     "the same, but only where the key (the object's name) begins so"),                                 \
         OPTION_TEXT(struct serve_settings, server_name, "server-name", "NAME",                                         \
                     "the name in the server's metadata; clients that insist on Triton want triton"),                   \
+        OPTION_INT(struct serve_settings, trails, "trails", "N", 0, 1000000,                                           \
+                   "trails of requests that each frontend keeps of those refused, failed, late and in time, 128 "      \
+                   "bytes each (docs/observe.md); 0: none"),                                                           \
+        OPTION_INT(struct serve_settings, trails_every, "trails-every", "N", 0, 1000000,                               \
+                   "one in N requests in time leaves a trail; 0: none"),                                               \
         OPTION_CHOICE(struct serve_settings, grpc_compression, "grpc-infer-response-compression-level",                \
                       "none|low|medium|high",                                                                          \
                       "how much gRPC's inference answers are compressed, for clients that take gzip or deflate"),      \

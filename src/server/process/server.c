@@ -48,6 +48,7 @@ static int start_metrics(struct server *s, struct sy_error *err) {
         .render = server_render_metrics,
         .render_fine = server_render_fine_metrics,
         .recording = server_schedules(&server_scheduling(s)->config) ? server_render_recording : NULL,
+        .requests = s->frontends.count > 0 && s->config.trails_keep > 0 ? server_requests : NULL,
         .recording_seconds = RECORDING_SECONDS,
         .recording_seconds_max = RECORDING_SECONDS_MAX,
         .ready = s->config.cluster && !server_listens(&s->config) ? server_cluster_ready : NULL,

@@ -68,6 +68,11 @@ void server_cluster_stop(struct server *s);
 /* Call it when the executors have ended. */
 void server_cluster_free(struct server *s);
 
+/* ---- server_trails.c ---- */
+
+/* Answers GET /v2/symphony/requests, as metrics_config.requests. The metrics thread. */
+int server_requests(void *server, const char *query, size_t length, struct text *out, struct sy_error *err);
+
 /* ---- server_metrics.c: for the metrics thread; `server` is a struct server ---- */
 
 /* Writes all metrics in Prometheus' text format. */

@@ -45,6 +45,8 @@ int frontends_init(struct frontends *fs, const struct server_config *c) {
         .idle_timeout_s = c->idle_timeout_s,
         .head_timeout_s = c->head_timeout_s,
         .rate_min = c->rate_min,
+        .trails_keep = c->trails_keep,
+        .trails_every = c->trails_every,
         .name = c->name,
         .grpc_level = c->grpc_level,
         .busy_poll = c->busy_poll,

@@ -99,6 +99,8 @@ struct server_config {
                                        * (back/executor/executor.h) */
     bool learn;                       /* whether profiles are corrected by measured runs */
     uint32_t queue_max;               /* most requests queued in a model thread */
+    uint32_t trails_keep;             /* trails of requests that each frontend keeps, of each state; 0: none */
+    uint32_t trails_every;            /* one in so many requests in time leaves a trail; 0: none */
     uint64_t record_bytes;    /* memory for the last requests (core/data/recorder.h) of all scheduling threads; 0: not
                                * recorded */
     const char *decisions;    /* folder for the decision logs of the scheduling threads; NULL: none; NULL with a central

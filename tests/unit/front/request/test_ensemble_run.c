@@ -314,7 +314,7 @@ static void push_result(struct world *w, struct result_message result) {
 static void push_refusal(struct world *w, const struct request_message *request, enum refusal reason) {
     struct refusal_message *message = ring_reserve(&w->wiring.refusals[0]);
     assert_non_null(message);
-    *message = (struct refusal_message){request->handle, request->place, reason};
+    *message = (struct refusal_message){.handle = request->handle, .place = request->place, .reason = reason};
     ring_push(&w->wiring.refusals[0]);
     ring_publish(&w->wiring.refusals[0]);
 }

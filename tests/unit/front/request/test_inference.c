@@ -8,6 +8,7 @@
 
 struct fixture {
     struct served_model model;
+    struct inferences home;
     struct inference inference;
 };
 
@@ -18,6 +19,7 @@ static struct fixture *fixture_new(void) {
     f->model.queue.priorities = 3;
     f->model.queue.rules[1].queue_max = 5;
     f->inference.model = &f->model;
+    f->inference.home = &f->home;
     f->inference.request = (struct request){.kind = &request_plain,
                                             .status = REQUEST_REFUSED,
                                             .priority = 1,
@@ -76,6 +78,24 @@ static void each_cause_has_a_sentence_that_names_its_limit(void **state) {
     f->inference.limited = true; /* the client's own deadline */
     assert_int_equal(told_of(f, REFUSAL_DEADLINE).status, 504);
     assert_int_equal(told_of(f, REFUSAL_UNPREPARED).status, 504);
+    free(f);
+}
+
+static void a_missed_deadline_says_why_and_what_would_help(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new();
+    f->inference.request.cause = CAUSE_CROWDED;
+    f->inference.request.figures =
+        (struct refusal_figures){.run_us = 5200, .measured_us = 5200, .needed = 1.3F, .serving = 1, .later = 9};
+    struct told told = told_of(f, REFUSAL_DEADLINE);
+    assert_true(told.retry);
+    assert_string_equal(told.err.text,
+                        "model 'm' cannot finish this request within its deadline of 25 ms: given up: 9 later ones fit "
+                        "instead while the load is 1.3 times the capacity; 1.3 accelerators are needed, 1 is there");
+    f->inference.request.cause = CAUSE_SHORT;
+    f->inference.request.due_ns = f->inference.request.arrival_ns + 4 * NS_PER_MS;
+    told = told_of(f, REFUSAL_DEADLINE);
+    assert_false(told.retry);
     free(f);
 }
 
@@ -190,7 +210,8 @@ static void late_is_refused_before_it_is_parsed(void **state) {
                                 "this frontend is behind: half of this request's time, 12.5 ms, was over before it "
                                 "was read");
         else if (rows[i].status == 503 && !rows[i].behind && !rows[i].change)
-            assert_string_equal(err.text, "model 'm' cannot finish this request within its deadline of 25 ms");
+            assert_string_equal(err.text, "model 'm' cannot finish this request within its deadline of 25 ms: 25 ms "
+                                          "passed before it was looked at");
         infer_counters_destroy(&home.counters);
         free(f);
     }
@@ -202,6 +223,7 @@ int main(void) {
         cmocka_unit_test(a_chosen_slo_is_said_to_be_one),
         cmocka_unit_test(what_comes_after_its_own_deadline_is_not_submitted),
         cmocka_unit_test(late_is_refused_before_it_is_parsed),
+        cmocka_unit_test(a_missed_deadline_says_why_and_what_would_help),
         cmocka_unit_test(best_effort_says_that_there_was_no_gap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

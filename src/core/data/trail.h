@@ -1,0 +1,95 @@
+/* trail.h - what became of a request, in numbers; and rings that keep the trails of the last ones.
+ *
+ * A frontend notes a trail when the answer has gone out: of every request that was refused, failed or was late, and of
+ * a share of the others. Each state has a ring of its own, in which the newest trails take the place of the oldest, so
+ * that a flood of refusals leaves the trails of failures where they are.
+ *
+ * One thread notes, any thread reads. Neither waits for the other: who reads leaves out what may have been overwritten
+ * meanwhile. */
+#pragma once
+
+#include "core/data/messages.h"
+
+#define TRAIL_ID_BYTES 44 /* bytes that are kept of a request's id */
+
+enum trail_state {
+    TRAIL_REFUSED,
+    TRAIL_FAILED,
+    TRAIL_LATE,
+    TRAIL_IN_TIME,
+    TRAIL_STATES,
+};
+
+/* "refused", "failed", "late" or "in_time". */
+const char *trail_state_name(uint8_t state);
+
+/* Times are in microseconds, at most UINT32_MAX. */
+struct trail {
+    int64_t arrival_ns;  /* time at which the first byte came; CLOCK_MONOTONIC */
+    uint32_t model;      /* number of the served model */
+    uint32_t model_key;  /* low bits of the model's key, as its number may be another model's later */
+    uint32_t body_us;    /* from the first byte to the last byte of the request, or until it was unpacked */
+    uint32_t allowed_us; /* from the first byte to the deadline */
+    uint32_t took_us;    /* from the first byte until the answer had gone out */
+    uint32_t start_us;   /* from the first byte to the start of the run, or, refused, until it was too late to start; 0:
+                            the request was in no batch */
+    uint32_t run_us;     /* the run; 0: there was none */
+    struct batch_past past;         /* of the batch; only with start_us */
+    struct refusal_figures figures; /* of a refusal with a cause */
+    uint16_t batch_items;           /* items of the batch */
+    uint16_t ahead;                 /* requests of the model that this frontend already had */
+    uint16_t status;                /* status of the answer, as of HTTP */
+    uint8_t state;                  /* enum trail_state */
+    uint8_t refusal;                /* enum refusal, if refused by the scheduler */
+    uint8_t cause;                  /* enum refusal_cause */
+    uint8_t priority;
+    uint8_t pad;
+    uint8_t id_length;
+    char id[TRAIL_ID_BYTES]; /* begin of the request's id */
+};
+_Static_assert(sizeof(struct trail) == 128, "two cache lines");
+
+#define TRAIL_WORDS (sizeof(struct trail) / sizeof(uint64_t))
+
+struct trail_ring {
+    _Atomic uint64_t (*slots)[TRAIL_WORDS]; /* NULL: nothing is kept */
+    uint64_t mask;                          /* number of slots, a power of two, less 1 */
+    _Atomic uint64_t noted;                 /* number of trails that were ever noted */
+};
+
+struct trails {
+    struct trail_ring of[TRAIL_STATES];
+    uint32_t every, left; /* one in `every` requests in time is noted (0: none), the next after `left` others */
+    uint64_t drawn;       /* state of the generator that `left` is drawn from */
+};
+
+/* Makes room for `keep` trails of each state, rounded down to a power of two; 0: nothing is kept. Memory that was not
+ * written yet costs nothing. 0 or -ENOMEM. */
+int trails_init(struct trails *trails, uint32_t keep, uint32_t every);
+void trails_free(struct trails *trails);
+
+/* Whether the trail of a request that was answered in time is to be noted. The owner's thread. */
+static inline bool trails_sample(struct trails *trails) {
+    if (trails->left > 0) {
+        trails->left--;
+        return false;
+    }
+    if (trails->every == 0)
+        return false;
+    trails->drawn = trails->drawn * 6364136223846793005ULL + 1442695040888963407ULL;
+    trails->left = (uint32_t)((trails->drawn >> 32) * (2ULL * trails->every - 1) >> 32); /* every - 1 in the mean */
+    return true;
+}
+
+/* Whether trails are kept. */
+static inline bool trails_kept(const struct trails *trails) {
+    return trails->of[0].slots != NULL;
+}
+
+/* Notes a trail. The owner's thread. */
+void trails_note(struct trails *trails, const struct trail *trail);
+/* Reads the newest trails of a state, at most `most`, the oldest of them first. Returns how many there are. Any
+ * thread. */
+uint64_t trails_read(const struct trails *trails, enum trail_state state, struct trail *into, uint64_t most);
+/* The number of trails of a state that were ever noted. Any thread. */
+uint64_t trails_noted(const struct trails *trails, enum trail_state state);

@@ -1,0 +1,91 @@
+/* server_trails.c - answers /v2/symphony/requests from the trails that frontends keep. Disturbs no thread. */
+#include <stdlib.h>
+#include <time.h>
+
+#include "core/system/clock.h"
+#include "front/v2/requests_answer.h"
+#include "server/process/server_state.h"
+
+/* Trails of all frontends that a query wants. */
+struct found {
+    struct trail *trails;
+    uint64_t count;
+};
+
+static int64_t end_ns(const struct trail *trail) {
+    return trail->arrival_ns + trail->took_us * NS_PER_US;
+}
+
+static int newest_first(const void *a, const void *b) {
+    int64_t end_a = end_ns(a), end_b = end_ns(b);
+    return (end_a < end_b) - (end_a > end_b);
+}
+
+static int slowest_first(const void *a, const void *b) {
+    uint32_t took_a = ((const struct trail *)a)->took_us, took_b = ((const struct trail *)b)->took_us;
+    return (took_a < took_b) - (took_a > took_b);
+}
+
+/* The model of a trail; NULL: its place has another one now. */
+static const struct served_model *model_of(const struct model_index *listed, const struct trail *trail) {
+    if (!model_index_name(listed, trail->model))
+        return NULL;
+    const struct served_model *model = &listed->models[trail->model];
+    return (uint32_t)served_model_key(model) == trail->model_key ? model : NULL;
+}
+
+/* Reads all frontends' trails, and keeps those that are wanted. False: no memory. */
+static bool trails_find(const struct server *s, const struct model_index *listed, const struct requests_query *query,
+                        struct found *found) {
+    uint64_t keep = s->config.trails_keep, room = keep * TRAIL_STATES * s->frontends.count;
+    found->trails = malloc((room + 1) * sizeof(*found->trails)); /* untouched pages cost nothing */
+    if (!found->trails)
+        return false;
+    for (uint32_t f = 0; f < s->frontends.count; f++)
+        for (uint32_t state = 0; state < TRAIL_STATES; state++) {
+            struct trail *at = found->trails + found->count;
+            uint64_t count = query->states >> state & 1
+                                 ? trails_read(&s->frontends.list[f]->inferences.trails, (enum trail_state)state, at, keep)
+                                 : 0;
+            for (uint64_t i = 0; i < count; i++) {
+                const struct served_model *model = model_of(listed, &at[i]);
+                if (requests_query_wants(query, &at[i], model ? model->name : NULL))
+                    found->trails[found->count++] = at[i];
+            }
+        }
+    return true;
+}
+
+int server_requests(void *server, const char *text, size_t length, struct text *out, struct sy_error *err) {
+    struct server *s = server;
+    struct requests_query query;
+    struct found found = {.trails = NULL};
+    struct timespec now;
+    int status = requests_query_read(&query, text, length, err);
+    if (status)
+        return status;
+    const struct model_index *listed = model_list_lock(&s->models);
+    bool read = trails_find(s, listed, &query, &found);
+    clock_gettime(CLOCK_REALTIME, &now);
+    int64_t wall_ns = now.tv_sec * NS_PER_S + now.tv_nsec - clock_now_ns();
+    if (found.count > 0)
+        qsort(found.trails, found.count, sizeof(*found.trails), query.slow ? slowest_first : newest_first);
+    text_put(out, "{\"requests\":[");
+    for (uint64_t i = 0; i < found.count && i < query.limit; i++) {
+        const struct trail *trail = &found.trails[i];
+        const struct served_model *model = model_of(listed, trail);
+        const struct trail_names names = {
+            .model = model ? model->name : NULL,
+            .version = model ? model->version : 0,
+            .before = model_index_name(listed, trail->past.before),
+            .wall_ns = wall_ns + trail->arrival_ns,
+        };
+        if (i > 0)
+            text_put_char(out, ',');
+        requests_trail_put(out, trail, &names);
+    }
+    text_printf(out, "],\"found\":%llu}", (unsigned long long)found.count);
+    model_list_unlock(&s->models);
+    free(found.trails);
+    return read && !out->failed ? 0 : error_set(err, 500, "out of memory for the requests' trails");
+}

@@ -1,0 +1,284 @@
+"""test_trails.py - why requests were refused or late: what the answers say, and what the server keeps of them."""
+# sanitizers: address thread
+
+import concurrent.futures
+import contextlib
+import http.client
+import json
+import re
+
+import numpy as np
+import pytest
+import tritonclient.grpc as grpc
+import tritonclient.http as triton_http
+from onnx import TensorProto, helper
+
+from repository import save_model
+from server import Server, wait_until
+
+INPUT = [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [0]}]
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+# `m` is flooded; a batch of 8 items takes its whole SLO. `heavy` has a share of its own.
+SCENARIO = """
+cluster: {accelerators: 1, type: slow}
+models:
+  - {name: m, alpha_ms: 10, beta_ms: 20, slo_ms: 100}
+  - {name: heavy, alpha_ms: 10, beta_ms: 20, slo_ms: 100, weight: 4}
+  - {name: m3, alpha_ms: 1, beta_ms: 300, slo_ms: 60000}
+  - {name: patient, alpha_ms: 1, beta_ms: 1, slo_ms: 60000}
+workload: {rate_rps: 1}
+policy: {name: deferred}
+run: {seconds: 1, seed: 1}
+"""
+
+
+@pytest.fixture(scope="module")
+def scenario(tmp_path_factory):
+    path = tmp_path_factory.mktemp("trails") / "scenario.yaml"
+    path.write_text(SCENARIO)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def server(scenario):
+    """Its tables are never corrected: however slow this machine is, runs are as long as they should be."""
+    with Server("--scenario", scenario, "--no-learn", "--trails-every", 1) as running:
+        yield running
+
+
+def infer(server, model, headers=None, inputs=INPUT, **more):
+    status, headers, body = server.request("POST", f"/v2/models/{model}/infer", json.dumps({"inputs": inputs, **more}), headers)
+    return status, {name.lower(): value for name, value in headers.items()}, json.loads(body)
+
+
+def get(server, path, headers=None):
+    connection = http.client.HTTPConnection("127.0.0.1", server.metrics_port, timeout=600)
+    with contextlib.closing(connection):
+        connection.request("GET", path, headers=headers or {})
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+
+def trails(server, **query):
+    status, body = get(server, "/v2/symphony/requests?" + "&".join(f"{key}={value}" for key, value in query.items()))
+    assert status == 200, body
+    return json.loads(body)["requests"]
+
+
+def trail_of(server, request_id):
+    """It is kept a moment after the answer has gone out."""
+    wait_until(lambda: trails(server, id=request_id))
+    return trails(server, id=request_id)[0]
+
+
+def flood(server, model, count):
+    """So many requests at once; their answers."""
+    with contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(contextlib.closing(server.connect())) for _ in range(count)]
+        for connection in connections:
+            connection.request("POST", f"/v2/models/{model}/infer", json.dumps({"inputs": INPUT}))
+        answers = [connection.getresponse() for connection in connections]
+        return [(answer.status, dict(answer.getheaders()), json.loads(answer.read())) for answer in answers]
+
+
+def until_said(ask, pattern):
+    """Asks until an answer's error says it; the answer. What this machine does meanwhile may be another reason."""
+    found = []
+
+    def said():
+        found.extend(answer for answer in ask() if re.search(pattern, answer[2].get("error", "")))
+        return found
+    wait_until(said, seconds=600)
+    return found[0]
+
+
+# ---- ids ----
+
+def test_the_clients_id_comes_back(server):
+    status, headers, answer = infer(server, "patient", id="abc-1", headers={"X-Request-Id": "other"})
+    assert status == 200 and headers["x-request-id"] == "abc-1" and answer["id"] == "abc-1"
+    assert infer(server, "patient", headers={"X-Request-Id": "other"})[1]["x-request-id"] == "other"
+    assert infer(server, "patient", headers={"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"})[1]["x-request-id"] == TRACE
+    both = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01", "X-Request-Id": "mine"}
+    assert infer(server, "patient", headers=both)[1]["x-request-id"] == "mine"
+    assert infer(server, "patient", id="x" * 100)[1]["x-request-id"] == "x" * 64
+
+
+def test_an_id_is_made(server):
+    made = {infer(server, "patient", id=none)[1]["x-request-id"] for none in ("", None, "two words", "a\r\nx: y", "ü")}
+    assert len(made) == 5 and all(re.fullmatch("[0-9a-f]{16}", one) for one in made)
+
+
+def test_ids_over_grpc(server):
+    """With a client that shows headers: of an answer, and of a refusal."""
+    import grpc as plain
+    from tritonclient.grpc import service_pb2, service_pb2_grpc
+    with plain.insecure_channel("127.0.0.1:%d" % server.grpc_port) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+
+        def request(**more):
+            wanted = service_pb2.ModelInferRequest(model_name="m", **more)
+            wanted.inputs.add(name="INPUT", datatype="FP32", shape=[1, 1])
+            wanted.raw_input_contents.append(bytes(4))
+            return wanted
+        long = {"timeout": service_pb2.InferParameter(int64_param=60_000_000)}
+        _, call = stub.ModelInfer.with_call(request(id="abc-2", parameters=long), timeout=600)
+        assert dict(call.initial_metadata())["x-request-id"] == "abc-2"
+        _, call = stub.ModelInfer.with_call(request(parameters=long), metadata=[("x-request-id", "mine")], timeout=600)
+        assert dict(call.initial_metadata())["x-request-id"] == "mine"
+        short = {"timeout": service_pb2.InferParameter(int64_param=1), "trail": service_pb2.InferParameter(bool_param=True)}
+        with pytest.raises(plain.RpcError) as refused:
+            stub.ModelInfer(request(parameters=short), timeout=600)
+        told = {**dict(refused.value.initial_metadata()), **dict(refused.value.trailing_metadata())}
+        assert refused.value.code() == plain.StatusCode.UNAVAILABLE
+        assert "a run takes 30 ms, and 0.001 ms were left for all" in refused.value.details()
+        assert told["x-symphony-reason"] == "deadline_too_short" and told["x-symphony-state"] == "refused"
+        assert trail_of(server, told["x-request-id"])["reason"] == "deadline_too_short"
+
+
+# ---- times ----
+
+def test_times_come_with_the_answer(server):
+    for more, headers in [({"parameters": {"trail": True}}, {}), ({}, {"X-Symphony-Trail": "1"})]:
+        status, told, _ = infer(server, "patient", headers=headers, **more)
+        assert status == 200 and told["x-symphony-state"] == "in_time"
+        assert told["x-symphony-batch"] == "1" and told["x-symphony-accelerator"] == "0"
+        assert float(told["x-symphony-predicted-ms"]) == 2
+        assert float(told["x-symphony-took-ms"]) >= float(told["x-symphony-run-ms"]) >= 2
+        kept = trail_of(server, told["x-request-id"])
+        assert kept["model"] == "patient" and kept["state"] == "in_time" and kept["batch"] == 1
+        assert abs(kept["run_ms"] - float(told["x-symphony-run-ms"])) < 0.01
+    assert not any(name.startswith("x-symphony") for name in infer(server, "patient")[1])
+    assert infer(server, "patient", parameters={"trail": 1})[0] == 400
+
+
+def test_times_over_tritonclient(server):
+    with triton_http.InferenceServerClient("127.0.0.1:%d" % server.port, network_timeout=600) as client:
+        x = triton_http.InferInput("INPUT", [1, 1], "FP32")
+        x.set_data_from_numpy(np.zeros((1, 1), np.float32))
+        answer = client.infer("patient", [x], request_id="triton-1", parameters={"trail": True})
+        assert answer.get_response()["id"] == "triton-1"
+    assert trail_of(server, "triton-1")["state"] == "in_time"
+    with grpc.InferenceServerClient("127.0.0.1:%d" % server.grpc_port) as client:
+        x = grpc.InferInput("INPUT", [1, 1], "FP32")
+        x.set_data_from_numpy(np.zeros((1, 1), np.float32))
+        client.infer("patient", [x], request_id="triton-2", parameters={"trail": True})
+    assert trail_of(server, "triton-2")["accelerator"] == 0
+
+
+# ---- reasons ----
+
+def test_a_deadline_may_be_too_short(server):
+    status, headers, answer = infer(server, "m", id="short", parameters={"timeout": 1000})
+    assert status == 503 and "retry-after" not in headers
+    assert "a run takes 30 ms, and 1 ms were left for all; a deadline of 30 ms or more lets it run" in answer["error"]
+    kept = trail_of(server, "short")
+    assert kept["state"] == "refused" and kept["status"] == 503 and kept["reason"] == "deadline_too_short"
+
+
+def test_overload(server):
+    """It says so, and how many accelerators would be enough."""
+    answer = until_said(lambda: flood(server, "m", 40), "given up: [0-9]+ later ones fit instead while the load is "
+                        r"[0-9.]+ times the capacity; [0-9.]+ accelerators are needed, 1 is there")
+    assert answer[0] == 503 and answer[1]["Retry-After"] == "1"
+    kept = trail_of(server, answer[1]["X-Request-Id"])
+    assert kept["reason"] == "given_up_for_later_ones" and kept["accelerators_needed"] > 1
+    assert kept["why"] in answer[2]["error"] and kept["help"] in answer[2]["error"]
+
+
+def test_over_its_share(server):
+    def both():
+        return flood(server, "m", 40) + flood(server, "heavy", 2)
+    answer = until_said(both, "over its model's share while the load is [0-9.]+ times the capacity")
+    assert trail_of(server, answer[1]["X-Request-Id"])["reason"] == "over_share"
+
+
+def test_waits_for_company_and_for_an_accelerator(scenario):
+    """As a server that batches by age does: it waits for 60 ms, whatever the deadline."""
+    with Server("--scenario", scenario, "--no-learn", "--policy", "timeout:max_queue_delay_us=60000") as server, \
+            concurrent.futures.ThreadPoolExecutor(1) as pool:
+        answer = until_said(lambda: [infer(server, "m", parameters={"timeout": 30_000})],
+                            r"30 ms: waited [0-9.]+ ms for company")
+        assert answer[1]["retry-after"] == "1"
+        assert trail_of(server, answer[1]["x-request-id"])["reason"] in ("waited_for_company", "waited_for_accelerator")
+
+        def behind_m3():
+            held = pool.submit(infer, server, "m3")
+            wait_until(lambda: server.metrics()["symphony_requests_in_flight"] > 0 or held.done())
+            answers = [infer(server, "m")]
+            held.result()
+            return answers
+        answer = until_said(behind_m3, "waited [0-9.]+ ms for company, then accelerator 0 was busy with m3 for [0-9.]+ ms")
+        kept = trail_of(server, answer[1]["x-request-id"])
+        assert kept["before"] == "m3" and kept["company_ms"] > 50 and kept["why"] in answer[2]["error"]
+
+
+def test_a_late_answer(scenario):
+    """Nothing is refused by this policy; the answer after the deadline says why it is late."""
+    with Server("--scenario", scenario, "--no-learn", "--policy", "timeout") as server:
+        def late():
+            with concurrent.futures.ThreadPoolExecutor(30) as pool:
+                list(pool.map(lambda _: infer(server, "m"), range(30)))
+            return trails(server, state="late", model="m")
+        wait_until(late)
+        kept = trails(server, state="late", model="m", limit=1)[0]
+        assert kept["status"] == 200 and kept["took_ms"] > kept["deadline_ms"] == 100 and kept["why"]
+        assert trails(server, state="slow", limit=1)[0]["took_ms"] >= kept["took_ms"]
+
+
+def test_a_slow_machine(tmp_path):
+    """The profile promises runs of 1 ms; they take far longer."""
+    size = 512
+    weights = helper.make_tensor("w", TensorProto.FLOAT, [size, size], np.ones(size * size, np.float32))
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h0"])]
+    nodes += [helper.make_node("MatMul", [f"h{i}", "w"], [f"h{i + 1}"]) for i in range(7)]
+    nodes += [helper.make_node("Identity", ["h7"], ["y"])]
+    save_model(tmp_path, "dense", nodes, [("x", TensorProto.FLOAT, ["N", size, size])],
+               [("y", TensorProto.FLOAT, ["N", size, size])], [weights])
+    (tmp_path / "dense" / "profile.json").write_text(json.dumps(
+        {"symphony_profile": 1, "points": [{"batch": 1, "latency_ms": 1}, {"batch": 2, "latency_ms": 2}]}))
+    (tmp_path / "dense" / "symphony.yaml").write_text("slo_ms: 60000\nmax_batch: 2\nprofile: profile.json\n")
+    x = np.zeros((1, size, size), np.float32)
+    with Server("--repository", tmp_path, "--accelerators", "cpu:1") as server, \
+            triton_http.InferenceServerClient("127.0.0.1:%d" % server.port, network_timeout=600,
+                                              connection_timeout=600) as client:
+        given = triton_http.InferInput("x", list(x.shape), "FP32")
+        given.set_data_from_numpy(x)
+
+        def refused():
+            try:
+                client.infer("dense", [given])
+                client.infer("dense", [given], request_id="slow", timeout=5_000)
+            except triton_http.InferenceServerException as error:
+                return re.search("runs take [0-9.e+]+ ms, [0-9.]+ were measured: this machine is busy with something else",
+                                 error.message())
+            return None
+        wait_until(refused)
+        assert trail_of(server, "slow")["state"] in ("refused", "late")
+
+
+# ---- what is kept ----
+
+def test_a_query_chooses(server):
+    infer(server, "patient", id="chosen")
+    assert trail_of(server, "chosen")["model"] == "patient"
+    assert len(trails(server, model="patient", limit=1)) == 1
+    assert not trails(server, model="nobody") and not trails(server, id="chose")
+    assert all(one["state"] == "refused" for one in trails(server, state="refused"))
+    for query in ("state=lost", "limit=0", "limit=x", "models=m"):
+        status, body = get(server, "/v2/symphony/requests?" + query)
+        assert status == 400 and json.loads(body)["error"]
+
+
+def test_nothing_is_kept_if_nobody_wants_it(scenario):
+    with Server("--scenario", scenario, "--trails", 0) as server:
+        status, headers, _ = infer(server, "patient", parameters={"trail": True})
+        assert status == 200 and headers["x-request-id"] and headers["x-symphony-state"]
+        assert get(server, "/v2/symphony/requests")[0] == 404
+
+
+def test_a_token_is_needed(scenario, tmp_path):
+    (tmp_path / "tokens").write_text("secret-secret-secret\n")
+    with Server("--scenario", scenario, "--auth-token-file", tmp_path / "tokens", "--auth-metrics") as server:
+        assert get(server, "/v2/symphony/requests")[0] == 401
+        assert get(server, "/v2/symphony/requests", {"Authorization": "Bearer secret-secret-secret"})[0] == 200

@@ -1,0 +1,112 @@
+/* test_trail.c - the rings of trails: what is kept, what is overwritten, which are noted, and a reader beside a writer.
+ */
+/* Starts threads. */
+#include "unit/cmocka_all.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "core/data/trail.h"
+
+#define KEEP 8
+
+static struct trail trail_of(uint64_t n, enum trail_state state) {
+    struct trail trail = {
+        .arrival_ns = (int64_t)n, .model = (uint32_t)n, .took_us = (uint32_t)n, .state = (uint8_t)state};
+    memset(trail.id, (int)('a' + n % 26), sizeof(trail.id));
+    trail.id_length = sizeof(trail.id);
+    return trail;
+}
+
+static void assert_is(const struct trail *read, uint64_t n, enum trail_state state) {
+    struct trail wanted = trail_of(n, state);
+    assert_memory_equal(read, &wanted, sizeof(wanted));
+}
+
+static void the_newest_of_each_state_stay(void **state) {
+    (void)state;
+    struct trails trails;
+    struct trail read[KEEP];
+    assert_int_equal(trails_init(&trails, KEEP + 3, 1), 0);
+    for (uint64_t n = 0; n < 21; n++) {
+        struct trail trail = trail_of(n, TRAIL_REFUSED);
+        trails_note(&trails, &trail);
+    }
+    struct trail failed = trail_of(100, TRAIL_FAILED);
+    trails_note(&trails, &failed);
+    /* the oldest slot may be being written */
+    assert_int_equal(trails_read(&trails, TRAIL_REFUSED, read, KEEP), KEEP - 1);
+    for (uint64_t i = 0; i < KEEP - 1; i++)
+        assert_is(&read[i], 14 + i, TRAIL_REFUSED);
+    assert_int_equal(trails_noted(&trails, TRAIL_REFUSED), 21);
+    assert_int_equal(trails_read(&trails, TRAIL_FAILED, read, KEEP), 1);
+    assert_is(&read[0], 100, TRAIL_FAILED);
+    assert_int_equal(trails_read(&trails, TRAIL_LATE, read, KEEP), 0);
+    assert_int_equal(trails_read(&trails, TRAIL_REFUSED, read, 2), 2);
+    assert_is(&read[1], 20, TRAIL_REFUSED);
+    trails_free(&trails);
+}
+
+static void without_room_none_is_kept(void **state) {
+    (void)state;
+    struct trails trails;
+    struct trail trail = trail_of(1, TRAIL_LATE);
+    assert_int_equal(trails_init(&trails, 0, 1), 0);
+    assert_false(trails_kept(&trails));
+    assert_false(trails_sample(&trails));
+    trails_note(&trails, &trail);
+    assert_int_equal(trails_read(&trails, TRAIL_LATE, &trail, 1), 0);
+    trails_free(&trails);
+}
+
+static void one_in_so_many_is_sampled(void **state) {
+    (void)state;
+    static const uint32_t everies[] = {0, 1, 2, 100};
+    for (unsigned i = 0; i < 4; i++) {
+        struct trails trails;
+        uint32_t sampled = 0;
+        assert_int_equal(trails_init(&trails, KEEP, everies[i]), 0);
+        for (int n = 0; n < 1000000; n++)
+            sampled += trails_sample(&trails);
+        uint32_t wanted = everies[i] ? 1000000 / everies[i] : 0;
+        assert_in_range(sampled, wanted - wanted / 20, wanted + wanted / 20);
+        trails_free(&trails);
+    }
+}
+
+#define NOTED 200000
+
+static void *note(void *context) {
+    struct trails *trails = context;
+    for (uint64_t n = 0; n < NOTED; n++) {
+        struct trail trail = trail_of(n, TRAIL_LATE);
+        trails_note(trails, &trail);
+    }
+    return NULL;
+}
+
+static void a_reader_gets_whole_trails(void **state) {
+    (void)state;
+    struct trails trails;
+    struct trail read[KEEP];
+    pthread_t thread;
+    assert_int_equal(trails_init(&trails, KEEP, 1), 0);
+    assert_int_equal(pthread_create(&thread, NULL, note, &trails), 0);
+    while (trails_noted(&trails, TRAIL_LATE) < NOTED) {
+        uint64_t count = trails_read(&trails, TRAIL_LATE, read, KEEP);
+        for (uint64_t i = 0; i < count; i++)
+            assert_is(&read[i], (uint64_t)read[0].arrival_ns + i, TRAIL_LATE);
+    }
+    pthread_join(thread, NULL);
+    trails_free(&trails);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_newest_of_each_state_stay),
+        cmocka_unit_test(without_room_none_is_kept),
+        cmocka_unit_test(one_in_so_many_is_sampled),
+        cmocka_unit_test(a_reader_gets_whole_trails),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,74 @@
+/* test_request_id.c - which text becomes a request's id. */
+#include "unit/cmocka_all.h"
+
+#include <string.h>
+
+#include "core/util/container.h"
+#include "front/request/request_id.h"
+
+#define LONG16 "0123456789abcdef"
+
+static void a_text_that_a_header_can_have_is_an_id(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *id;
+    } rows[] = {
+        {"abc-1/2:3", "abc-1/2:3"},
+        {"", ""},
+        {"two words", ""},
+        {"a\r\nb: c", ""},
+        {"gr\xc3\xbc\xc3\x9f", ""},
+        {"\x7f", ""},
+        {"\\u00fc", ""},
+        {LONG16 LONG16 LONG16 LONG16 "more", LONG16 LONG16 LONG16 LONG16},
+    };
+    for (unsigned i = 0; i < ARRAY_COUNT(rows); i++) {
+        struct request_id id = {.length = 0};
+        request_id_set(&id, rows[i].text, strlen(rows[i].text));
+        assert_int_equal(id.length, strlen(rows[i].id));
+        assert_memory_equal(id.text, rows[i].id, id.length);
+    }
+}
+
+static void the_first_id_stays(void **state) {
+    (void)state;
+    struct request_id id = {.length = 0};
+    request_id_set(&id, "first", 5);
+    request_id_set(&id, "second", 6);
+    request_id_make(&id, 7);
+    assert_int_equal(id.length, 5);
+    assert_memory_equal(id.text, "first", 5);
+}
+
+static void a_trace_has_an_id(void **state) {
+    (void)state;
+    static const char trace[] = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    struct request_id id = {.length = 0};
+    request_id_from_trace(&id, "00-4bf92f3577b34da6a3ce929d0e0e4736", 35);
+    assert_int_equal(id.length, 0);
+    request_id_from_trace(&id, trace, strlen(trace));
+    assert_int_equal(id.length, 32);
+    assert_memory_equal(id.text, "4bf92f3577b34da6a3ce929d0e0e4736", 32);
+}
+
+static void made_ids_differ(void **state) {
+    (void)state;
+    struct request_id before = {.length = 0};
+    for (uint64_t n = 0; n < 1000; n++) {
+        struct request_id id = {.length = 0};
+        request_id_make(&id, n);
+        assert_int_equal(id.length, 16);
+        assert_memory_not_equal(id.text, before.text, 16);
+        before = id;
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_text_that_a_header_can_have_is_an_id),
+        cmocka_unit_test(the_first_id_stays),
+        cmocka_unit_test(a_trace_has_an_id),
+        cmocka_unit_test(made_ids_differ),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
