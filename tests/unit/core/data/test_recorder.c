@@ -13,7 +13,7 @@
 static struct request_message request(uint64_t n) {
     return (struct request_message){.arrival_ns = 1000000 + (int64_t)n * 1000,
                                     .deadline_ns = 1000000 + (int64_t)n * 1000 + 25 * NS_PER_MS,
-                                    .model = (uint32_t)n % 1000,
+                                    .place.n = (uint32_t)n % 1000,
                                     .items = (uint32_t)n % 32 + 1,
                                     .priority = (uint8_t)(n % 5)};
 }
@@ -22,7 +22,7 @@ static void assert_is(const struct recorded_request *read, uint64_t n) {
     struct request_message wanted = request(n);
     assert_int_equal(read->arrival_ns, wanted.arrival_ns);
     assert_int_equal(read->left_us, 25000);
-    assert_int_equal(read->model, wanted.model);
+    assert_int_equal(read->model, wanted.place.n);
     assert_int_equal(read->items, wanted.items);
     assert_int_equal(read->priority, wanted.priority);
 }
@@ -74,7 +74,7 @@ static void extremes_fit(void **state) {
     assert_int_equal(recorder_init(&r, SLOTS * sizeof(struct recorder_slot)), 0);
     recorder_note(&r, &(struct request_message){.arrival_ns = late_ns - 10,
                                                 .deadline_ns = late_ns - 11,
-                                                .model = RECORDER_MODELS_MOST - 1,
+                                                .place.n = RECORDER_MODELS_MOST - 1,
                                                 .items = 1000000,
                                                 .priority = PRIORITY_BEST_EFFORT});
     recorder_note(&r, &(struct request_message){.arrival_ns = late_ns + 3, .deadline_ns = INT64_MAX});
