@@ -133,6 +133,8 @@ static void cluster_write(const struct recording *r, struct text *out) {
         any = true;
     }
     text_put(out, "]\n");
+    if (r->memory_bytes)
+        text_printf(out, "  memory_gib: %.9g\n", (double)r->memory_bytes / (1 << 30));
 }
 
 static double allowed(int64_t ns) {
@@ -184,6 +186,9 @@ static void model_write(const struct recording *r, const struct recording_model 
                 (double)(model->slo_ns > least_ns ? model->slo_ns : least_ns) / 1e6, model->batch_max);
     if (model->weight > 0 && (model->weight < 1 || model->weight > 1))
         text_printf(out, ", weight: %.9g", model->weight);
+    if (r->memory_bytes)
+        text_printf(out, ", weights_mb: %.9g, load_ms: %.9g", (double)model->weights_bytes / 1e6,
+                    (double)model->load_ns / 1e6);
     for (uint32_t p = 0; p < model->priorities; p++)
         text_put(out, p ? ", 1" : ", priorities: [1");
     text_put(out, model->priorities ? "], types: {" : ", types: {");

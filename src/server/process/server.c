@@ -138,6 +138,8 @@ static int start_executors(struct server *s, struct sy_error *err) {
                 .models = s->config.models,
                 .profiles = a->profiles,
                 .model_count = s->config.model_count,
+                .memory_bytes = s->config.memory_bytes,
+                .noise = s->config.noise,
                 .run_limit_ns = s->config.run_limit_ns,
                 .running = s->config.cluster && s->config.cluster->running ? s->config.cluster->running[0] : NULL,
                 .shared = !apart,
@@ -162,7 +164,8 @@ static int start_executors(struct server *s, struct sy_error *err) {
 }
 
 struct thread_model server_thread_model(const struct server *s, uint32_t model) {
-    struct thread_model m = thread_model_of(&s->config.models[model], (struct place_id){model}, s->calibration.copy_ns_per_byte);
+    struct thread_model m =
+        thread_model_of(&s->config.models[model], (struct place_id){model}, s->calibration.copy_ns_per_byte);
     for (uint32_t type = 0; type < s->config.type_count; type++)
         m.profiles[type] = s->config.accelerators[type].profiles[model];
     return m;
@@ -226,6 +229,7 @@ static int start_central_thread(struct server *s, struct thread_model *models, s
         .accelerator_type = s->accelerator_type,
         .types = s->wiring.types,
         .absent = server_role(s) == LINK_SCHEDULER,
+        .memory_bytes = s->config.memory_bytes,
         .policy = s->config.policy,
         .policy_options = &s->config.policy_options,
     };

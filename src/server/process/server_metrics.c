@@ -133,6 +133,7 @@ void server_render_metrics(void *server, struct text *out) {
         .ranks = (const struct rank_thread *const *)by->rank_threads,
         .rank_threads = by->central_thread ? 0 : by->wiring.rank_threads,
         .wiring = &by->wiring,
+        .errors = by->central_thread ? central_thread_errors(by->central_thread) : NULL,
         .moves = binds ? &moves : NULL,
         .needed = by->central_thread ? central_thread_accelerators_needed(by->central_thread) : 0,
     };

@@ -82,6 +82,8 @@ static int model_read(const struct server *s, uint32_t served, const struct serv
         .batch_max = told->batch_max,
         .slo_ns = told->slo_ns,
         .weight = told->weight,
+        .weights_bytes = told->weights_bytes,
+        .load_ns = told->load_ns,
         .priorities = s->wiring.central ? 0 : model->queue.priorities, /* central policies have no priorities */
         .since_ns = atomic_load_explicit(&rings->since_ns[p->thread_model.n], memory_order_relaxed),
     };
@@ -200,6 +202,7 @@ int server_recording_read(struct server *s, int64_t from_ns, uint64_t requests_m
     *r = (struct recording){
         .policy = s->config.policy,
         .options = s->config.policy_options,
+        .memory_bytes = s->config.memory_bytes,
         .start_ns = from_ns > s->started_ns ? from_ns : s->started_ns,
         .end_ns = clock_now_ns(),
         .served = s->config.model_count,
