@@ -2,18 +2,23 @@
  *
  * A ring holds the plans of all accelerators, so a plan leaves the ring at once and waits in a list of its accelerator.
  * The first plan of a list runs, or waits for its earliest start. A heap holds the accelerators by the time at which
- * this run or wait ends. */
+ * this run or wait ends.
+ *
+ * Where memory is limited, models are loaded and unloaded beside the runs, as the scheduler orders
+ * (core/data/residency.h). Nothing runs on an accelerator that does not have its weights. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "back/executor/executor_state.h"
 #include "core/data/profile.h"
+#include "core/data/residency.h"
 #include "core/system/clock.h"
 #include "core/util/assert.h"
 #include "core/util/heap.h"
 
-#define SIZES 9 /* sizes of held plans: powers of two, in cache lines */
+#define ROOM_AGAIN_NS (50 * NS_PER_US) /* time until a move is told again for which the ring had no room */
+#define SIZES         9                /* sizes of held plans: powers of two, in cache lines */
 
 /* A plan in the list of its accelerator. */
 struct held_plan {
@@ -28,18 +33,31 @@ struct held_plan {
 _Static_assert(sizeof(struct held_plan) + PROFILE_BATCH_MAX * sizeof(uint64_t) <= CACHE_LINE << (SIZES - 1),
                "the largest plan fits the largest size");
 
+/* A load or an unload that an accelerator has. */
+struct held_move {
+    struct residency_move move; /* of an unused one, move.next is the next unused one */
+    uint32_t model_thread;
+    struct batch_plan plan;
+};
+
 struct emulated_accelerator {
     struct held_plan *first, *last;
     bool running;         /* the first plan runs */
     int64_t ended_ns;     /* end of the last batch; 0: there was none */
     uint32_t ended_model; /* served model of that batch */
+    struct residency residency; /* where memory is limited */
 };
 
 struct emulation {
     struct emulated_accelerator *accelerators; /* [config.accelerators] */
     struct held_plan *free[SIZES]; /* free lists by size; they grow to the largest number of plans ever held, which the
                                     * rings of plans bound */
-    struct heap due;               /* accelerators by the time at which their first plan starts or ends */
+    struct residency_move *free_moves; /* list of unused held_move */
+    struct pages_entry *entries;       /* [config.accelerators][config.model_count], where memory is limited */
+    struct rng rng;                    /* random numbers for noise */
+    uint32_t count;                    /* config.accelerators */
+    struct heap due;                   /* accelerators by the time at which their first plan starts or ends; count +
+                                        * accelerator: by that of their first move */
     struct heap_entry *due_entries;
     uint32_t *due_positions;
 };
@@ -72,14 +90,21 @@ struct emulation *emulation_new(const struct executor_config *config) {
 
     if (!e)
         return NULL;
+    size_t models = config->memory_bytes ? config->model_count : 0;
+    e->count = count;
     e->accelerators = calloc(count, sizeof(*e->accelerators));
-    e->due_entries = calloc(count, sizeof(*e->due_entries));
-    e->due_positions = calloc(count, sizeof(*e->due_positions));
-    if (!e->accelerators || !e->due_entries || !e->due_positions) {
+    e->entries = calloc(count * models + 1, sizeof(*e->entries));
+    e->due_entries = calloc(2 * (size_t)count, sizeof(*e->due_entries));
+    e->due_positions = calloc(2 * (size_t)count, sizeof(*e->due_positions));
+    if (!e->accelerators || !e->entries || !e->due_entries || !e->due_positions) {
         emulation_free(e);
         return NULL;
     }
-    heap_init(&e->due, e->due_entries, e->due_positions, count);
+    heap_init(&e->due, e->due_entries, e->due_positions, 2 * count);
+    rng_seed(&e->rng, 1 + config->index);
+    for (uint32_t a = 0; a < count && models > 0; a++)
+        residency_init(&e->accelerators[a].residency, e->entries + a * models, config->model_count,
+                       config->memory_bytes, config->noise, &e->rng);
     return e;
 }
 
@@ -91,21 +116,99 @@ static void list_free(struct held_plan *held) {
     }
 }
 
+static void moves_free(struct residency_move *move) {
+    while (move) {
+        struct residency_move *next = move->next;
+        free(container_of(move, struct held_move, move));
+        move = next;
+    }
+}
+
 void emulation_free(struct emulation *e) {
     if (!e)
         return;
-    for (uint32_t a = 0; e->accelerators && a < e->due.capacity; a++) {
+    for (uint32_t a = 0; e->accelerators && a < e->count; a++) {
         struct held_plan *first = e->accelerators[a].first;
+        moves_free(e->accelerators[a].residency.first);
         if (first && e->accelerators[a].running)
             output_block_put(first->block);
         list_free(first);
     }
     for (uint32_t size = 0; size < SIZES; size++)
         list_free(e->free[size]);
+    moves_free(e->free_moves);
+    free(e->entries);
     free(e->due_positions);
     free(e->due_entries);
     free(e->accelerators);
     free(e);
+}
+
+/* ---- loads ---- */
+
+/* Tells the scheduler that a move is over. */
+static void move_report(struct executor *x, const struct held_move *held) {
+    struct ring *ring = wiring_ran(x->wiring, x->config.index, held->model_thread);
+    struct ran_message *message = ring_reserve(ring);
+    CHECK(message); /* the caller has looked */
+    *message = batch_plan_ran(&held->plan);
+    message->type = x->config.type;
+    message->dispatch_ns = -1;
+    message->run_ns = held->move.done ? (held->move.took_ns > 0 ? held->move.took_ns : 1) : 0;
+    ring_push(ring);
+    x->model_rung[held->model_thread] = true;
+}
+
+/* Whether the scheduler can be told of a move, and of all batches. */
+static bool move_fits(const struct executor *x) {
+    struct ring *ring = wiring_ran(x->wiring, x->config.index, 0);
+    return ring_fits(ring, 1 + x->config.accelerators * WIRING_PLANS_CENTRAL);
+}
+
+/* Ends and begins an accelerator's moves, and sets the time of the next look. */
+static void moves_go_on(struct executor *x, uint32_t index) {
+    struct emulation *e = x->emulation;
+    struct emulated_accelerator *a = &e->accelerators[index];
+    struct residency *r = &a->residency;
+    struct residency_move *move = NULL;
+    bool fits;
+    while ((fits = move_fits(x)) && (move = residency_step(r, clock_now_ns(), a->first != NULL))) {
+        struct held_move *held = container_of(move, struct held_move, move);
+        if (move->done && move->kind == CENTRAL_LOAD)
+            move->took_ns = clock_now_ns() - move->begin_ns;
+        move_report(x, held);
+        move->next = e->free_moves;
+        e->free_moves = move;
+    }
+    int64_t due_ns = residency_due_ns(r, a->first != NULL);
+    if (!fits && due_ns != TIME_NEVER) /* nobody rings when the ring has room again */
+        due_ns = clock_now_ns() + ROOM_AGAIN_NS;
+    if (due_ns != TIME_NEVER)
+        heap_set(&e->due, e->count + index, due_ns);
+    else
+        heap_remove(&e->due, e->count + index);
+}
+
+static void take_move(struct executor *x, uint32_t model_thread, const struct batch_plan *plan, uint32_t index) {
+    struct emulation *e = x->emulation;
+    const struct served_model *model = &x->config.models[plan->place.n];
+    struct residency_move *move = e->free_moves;
+    struct held_move *held = move ? container_of(move, struct held_move, move) : malloc(sizeof(*held));
+    CHECK(held); /* out of memory: there is nothing sensible to do */
+    if (move)
+        e->free_moves = move->next;
+    *held = (struct held_move){
+        .move = {.kind = (enum central_action_kind)plan->kind,
+                 .model = plan->place.n,
+                 .pages = residency_pages(model->weights_bytes),
+                 .link_ns = model->load_ns,
+                 .earliest_ns = plan->earliest_ns,
+                 .latest_ns = x->members[index].dead ? INT64_MIN : plan->latest_ns}, /* a dead one refuses it */
+        .model_thread = model_thread,
+        .plan = *plan,
+    };
+    residency_send(&e->accelerators[index].residency, &held->move);
+    moves_go_on(x, index);
 }
 
 /* ---- runs ---- */
@@ -114,6 +217,8 @@ void emulation_free(struct emulation *e) {
 static void first_over(struct executor *x, struct emulated_accelerator *a, const struct run_result *result) {
     struct held_plan *held = a->first;
 
+    if (a->running && x->config.memory_bytes)
+        residency_release(&a->residency, held->plan.place.n);
     a->first = held->next;
     a->running = false;
     a->ended_ns = result->end_ns;
@@ -132,6 +237,9 @@ static bool first_begin(struct executor *x, struct emulated_accelerator *a, uint
     struct run_result result = {.status = REQUEST_REFUSED, .start_ns = clock_now_ns()};
     struct engine_model *model = x->models[held->plan.place.n].model;
     int64_t run_ns;
+
+    if (x->config.memory_bytes && !residency_has(&a->residency, held->plan.place.n))
+        model = NULL;
 
     if (held->plan.earliest_ns > result.start_ns) {
         heap_set(&x->emulation->due, index, held->plan.earliest_ns);
@@ -153,6 +261,9 @@ static bool first_begin(struct executor *x, struct emulated_accelerator *a, uint
             int rc = x->config.engine->emulate(model, held->ran.items, &held->block, &run_ns, &result.error);
             if (rc == 0) {
                 a->running = true;
+                if (x->config.memory_bytes)
+                    residency_hold(&a->residency, held->plan.place.n);
+                run_ns = rng_noisy(&x->emulation->rng, run_ns, x->config.noise);
                 heap_set(&x->emulation->due, index, held->start_ns + run_ns);
                 return true;
             }
@@ -168,6 +279,8 @@ static void accelerator_go_on(struct executor *x, uint32_t index) {
 
     while (a->first && !first_begin(x, a, index)) {
     }
+    if (!a->first && a->residency.first) /* a move may have waited for the end of the batches */
+        moves_go_on(x, index);
 }
 
 void emulation_lose(struct executor *x, uint32_t accelerator) {
@@ -177,6 +290,8 @@ void emulation_lose(struct executor *x, uint32_t accelerator) {
     heap_remove(&x->emulation->due, index);
     if (a->running)
         output_block_put(a->first->block);
+    if (a->running && x->config.memory_bytes)
+        residency_release(&a->residency, a->first->plan.place.n);
     a->running = false;
     while (a->first) {
         struct held_plan *held = a->first;
@@ -184,11 +299,19 @@ void emulation_lose(struct executor *x, uint32_t accelerator) {
         batch_lose(x, held->model_thread, &held->plan);
         held_put(x->emulation, held);
     }
+    if (x->config.memory_bytes) {
+        residency_lose(&a->residency);
+        moves_go_on(x, index);
+    }
 }
 
 static void take_plan(struct executor *x, uint32_t model_thread, const struct batch_plan *plan) {
     uint32_t index = plan->accelerator - x->config.first_accelerator;
     CHECK_LT(index, x->config.accelerators);
+    if (plan->kind != CENTRAL_RUN) {
+        take_move(x, model_thread, plan, index);
+        return;
+    }
     if (x->members[index].dead) {
         batch_lose(x, model_thread, plan);
         return;
@@ -214,6 +337,11 @@ bool emulation_poll(struct executor *x) {
 
     while (!heap_empty(due) && heap_top(due).key <= now_ns) { /* ends of runs first: clients wait */
         uint32_t index = heap_top(due).item;
+        any = true;
+        if (index >= x->emulation->count) {
+            moves_go_on(x, index - x->emulation->count);
+            continue;
+        }
         struct emulated_accelerator *a = &x->emulation->accelerators[index];
         heap_remove(due, index);
         if (a->running) {
@@ -226,7 +354,6 @@ bool emulation_poll(struct executor *x) {
             first_over(x, a, &result);
         }
         accelerator_go_on(x, index);
-        any = true;
     }
     executor_publish(x);
     for (uint32_t t = 0; t < w->model_threads; t++) {

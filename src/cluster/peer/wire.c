@@ -99,7 +99,8 @@ static bool plans_fit(const struct frame *frame, const char *head) {
     uint32_t at = 0, plans = 0;
     for (; at + sizeof(struct batch_plan) <= frame->head_bytes; plans++) {
         const struct batch_plan *plan = (const struct batch_plan *)(head + at);
-        if (plan->request_count < 1 || plan->request_count > WIRE_HEAD_MAX / sizeof(uint64_t) ||
+        if (plan->kind != CENTRAL_RUN || plan->request_count < 1 ||
+            plan->request_count > WIRE_HEAD_MAX / sizeof(uint64_t) ||
             wire_plan_bytes(plan->request_count) > frame->head_bytes - at)
             return false;
         at += wire_plan_bytes(plan->request_count);

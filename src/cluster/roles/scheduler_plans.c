@@ -187,6 +187,7 @@ void plan_measured(struct scheduler_link *l, const struct ran_message *ran) {
         return; /* the plan was another scheduler's, or is no longer kept */
     p->ran = *ran;
     p->ran.type = p->class;
+    p->ran.kind = CENTRAL_RUN;
     p->measured = true;
     if (!l->wiring->central)
         measured_tell(l, &p->ran);

@@ -312,6 +312,15 @@ struct grant_message {
 
 /* ---- model thread -> executor ---- */
 
+/* What an accelerator is to do. Only central policies send other plans than RUN, to accelerators whose memory is
+ * limited. */
+enum central_action_kind {
+    CENTRAL_RUN,
+    CENTRAL_LOAD,   /* load the weights of `model` */
+    CENTRAL_UNLOAD, /* unload them */
+    CENTRAL_EMPTY,  /* unload all models, once the batches that were sent before have ended; no policy sends this */
+};
+
 /* The `items` of a batch of one request whose items the scheduler does not count; their number is on the request's
  * card. */
 #define ITEMS_OF_REQUEST 0
@@ -324,7 +333,8 @@ struct batch_plan {
     uint32_t generation;   /* generation of the variant: a later one may be given to another shape or model */
     struct place_id place; /* place of the model whose loaded copy runs the batch */
     uint32_t request_count;
-    uint32_t items;                 /* number of items; ITEMS_OF_REQUEST: those of the only request */
+    uint16_t items;                 /* number of items; ITEMS_OF_REQUEST: those of the only request */
+    uint8_t kind;                   /* enum central_action_kind; only RUN has requests and items */
     int64_t sealed_ns;              /* time at which the scheduling thread decided */
     int64_t earliest_ns, latest_ns; /* bounds of the start: not before the one, not after the other */
     uint64_t tag;                   /* number that comes back in ran_message */
@@ -357,8 +367,10 @@ struct ran_message {
     struct variant_id variant;
     uint32_t generation, type, items, accelerator;
     uint32_t late;  /* requests that were late when the batch ended; all, if it was too late to run the batch */
+    uint8_t kind;   /* ENDED: kind of the plan, enum central_action_kind */
     uint64_t tag;   /* tag of the plan */
-    int64_t run_ns; /* measured run time, without gathering and scattering; 0: the batch was not run, or not as one */
+    int64_t run_ns; /* measured run time, without gathering and scattering; 0: the batch was not run, or not as one. Of
+                       other plans: time that they took, at least 1; 0: refused, as they could not begin in time */
     int64_t dispatch_ns; /* time from the batch's seal until the executor had the batch; -1: not measured, or the batch
                             before still ran at the seal */
     int64_t gather_ns;   /* time of fetching and gathering the inputs of all items; 0: not measured */
@@ -372,6 +384,7 @@ static inline struct ran_message batch_plan_ran(const struct batch_plan *plan) {
         .generation = plan->generation,
         .items = plan->items,
         .accelerator = plan->accelerator,
+        .kind = plan->kind,
         .tag = plan->tag,
     };
 }

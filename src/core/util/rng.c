@@ -3,6 +3,8 @@
 
 #include "core/util/fmath.h"
 
+#define NOISE_MOST 5.0
+
 static uint64_t rotate(uint64_t x, int k) {
     return (x << k) | (x >> (64 - k));
 }
@@ -76,4 +78,11 @@ double rng_gamma(struct rng *rng, double shape) {
         if (fmath_log(u) < 0.5 * x * x + d - d * v + d * fmath_log(v))
             return d * v * boost / shape;
     }
+}
+
+int64_t rng_noisy(struct rng *rng, int64_t ns, double noise) {
+    if (noise <= 0)
+        return ns;
+    double x = rng_exponential(rng);
+    return ns + (int64_t)((double)ns * noise * (x < NOISE_MOST ? x : NOISE_MOST));
 }

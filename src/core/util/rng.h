@@ -21,3 +21,5 @@ uint64_t weight_find(const double *sums, uint64_t first, uint64_t last, double t
 double rng_exponential(struct rng *rng);
 /* Gamma with the given shape and mean 1 (Marsaglia and Tsang 2000). */
 double rng_gamma(struct rng *rng, double shape);
+/* A time with noise: ns * (1 + noise * x), x exponential with mean 1, at most 5. Draws nothing if `noise` is 0. */
+int64_t rng_noisy(struct rng *rng, int64_t ns, double noise);

@@ -91,6 +91,7 @@ struct scenario {
     uint32_t type_count;
     uint32_t accelerator_count;                 /* accelerators of all types */
     uint64_t memory_bytes;                      /* memory of an accelerator for weights; 0: enough for all models */
+    double link_bytes_s;                        /* bytes/s at which weights come to an accelerator */
     double noise;                               /* as in sim_config */
     double fault_every_s, fault_s;              /* as in sim_config; 0: no faults */
     double fault_stalls;                        /* as in sim_config */

@@ -2,11 +2,13 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/data/residency.h"
 #include "core/data/zoo.h"
 #include "lab/scenario/scenario_sections.h"
 
 #define PRICE_MAX      1e6
 #define MEMORY_GIB_MAX 1e6
+#define LINK_GB_S_MAX  1e6
 #define EPOCH_S        5
 #define PRICE_EXPECTED "dollars an hour for one accelerator"
 
@@ -19,7 +21,7 @@ struct type_entry {
 struct cluster_section {
     const struct conf_node *accelerators, *faults, *scheduler_faults;
     struct type_entry one; /* type and price, in a cluster of one type */
-    double memory_gib, noise;
+    double memory_gib, link_gb_s, noise;
     int64_t subclusters;
     double epoch_s, max_rate_rps;
 };
@@ -30,6 +32,8 @@ static const struct conf_key cluster_keys[] = {
     CONF_KEY_DOUBLE(struct cluster_section, one.price, "price", 0, PRICE_MAX, PRICE_EXPECTED),
     CONF_KEY_DOUBLE(struct cluster_section, memory_gib, "memory_gib", 0.001, MEMORY_GIB_MAX,
                     "an accelerator's memory for weights, in GiB"),
+    CONF_KEY_DOUBLE(struct cluster_section, link_gb_s, "link_gb_s", 0.001, LINK_GB_S_MAX,
+                    "10^9 bytes a second at which weights come to an accelerator"),
     CONF_KEY_DOUBLE(struct cluster_section, noise, "noise", 0, 1, "a share of l(b)"),
     CONF_KEY_NODE(struct cluster_section, faults, "faults"),
     CONF_KEY_NODE(struct cluster_section, scheduler_faults, "scheduler_faults"),
@@ -132,13 +136,15 @@ static int accelerators_read(const struct conf_node *node, const struct conf_nod
 
 int scenario_read_cluster(const struct conf_node *node, const struct conf_node *models, struct scenario *s,
                           struct sy_error *err) {
-    struct cluster_section section = {.one.price = -1, .subclusters = 1, .epoch_s = EPOCH_S};
+    struct cluster_section section = {
+        .one.price = -1, .subclusters = 1, .epoch_s = EPOCH_S, .link_gb_s = LINK_BYTES_PER_S / 1e9};
     int rc = conf_read_map(node, cluster_keys, &section, err);
     if (rc)
         return rc;
     if (!section.accelerators)
         return conf_error(node, err, "'accelerators' is missing");
     s->memory_bytes = (uint64_t)llround(section.memory_gib * (1 << 30));
+    s->link_bytes_s = section.link_gb_s * 1e9;
     s->noise = section.noise;
     s->subclusters = (uint32_t)section.subclusters;
     s->epoch_s = section.epoch_s;

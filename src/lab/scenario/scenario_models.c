@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/data/residency.h"
 #include "core/data/shared.h"
 #include "core/data/zoo.h"
 #include "core/util/time.h"
@@ -175,7 +176,13 @@ static int classes_read(struct scenario_model *model, const struct model_keys *k
 
 static void weights_set(struct scenario_model *model, const struct model_keys *keys, double known_mb, double known_ms) {
     model->weights_bytes = (uint64_t)llround((keys->weights_mb < 0 ? known_mb : keys->weights_mb) * MB);
-    model->load_ns = keys->load_ns < 0 ? llround(known_ms * NS_PER_MS) : keys->load_ns;
+    model->load_ns = keys->load_ns < 0 && known_ms > 0 ? llround(known_ms * NS_PER_MS) : keys->load_ns;
+}
+
+/* Once all weights are known: without a time to load them, it is that over the link. */
+static void load_set(const struct scenario *s, struct scenario_model *model) {
+    if (model->load_ns < 0)
+        model->load_ns = residency_link_ns(model->weights_bytes, s->link_bytes_s);
 }
 
 /* ---- {zoo: gtx1080ti, select: all} ---- */
@@ -213,6 +220,7 @@ static int zoo_add(struct scenario *s, const struct conf_node *node, const struc
     if (!model.slo_ns && !s->pipeline_count)
         return conf_error(node, err, "'slo_ms' is missing: the zoo '%s' has no SLOs", choice->zoo->name);
     weights_set(&model, &choice->common, entry->weights_mb, entry->load_ms);
+    load_set(s, &model);
     int rc = classes_read(&model, &choice->common, err);
     if (rc)
         return rc;
@@ -472,6 +480,7 @@ static int own_read(struct scenario *s, const struct conf_node *node, struct sy_
         rc = variants_read(s, node, &own, &model, &copies, err);
     if (rc)
         return rc;
+    load_set(s, &model);
     if (!own.name[0] || (!own.common.slo_ns && !s->pipeline_count))
         return conf_error(node, err, "'%s' is missing", own.name[0] ? "slo_ms" : "name");
     memcpy(model.name, own.name, sizeof(model.name));

@@ -18,7 +18,9 @@ struct checked_request {
 
 struct checked_accelerator {
     bool running;
-    uint32_t part; /* sub-cluster of the accelerator */
+    uint32_t model; /* the model that runs */
+    uint64_t pages; /* 16 MiB pages of the models that are loaded */
+    uint32_t part;  /* sub-cluster of the accelerator */
 };
 
 /* A model; used only with several sub-clusters. */
@@ -32,6 +34,7 @@ struct checker {
     struct checked_request *requests; /* [requests_max] by handle */
     struct checked_accelerator *accelerators;
     struct checked_model *models;
+    bool *loaded;         /* [accelerators][models], where memory is limited */
     int64_t wait_most_ns; /* longest time that a move may take; negative: any time */
     /* fields of the batch that is being started */
     int64_t now_ns, finish_ns;
@@ -45,10 +48,14 @@ static size_t align(size_t bytes) {
     return (bytes + 15) & ~(size_t)15;
 }
 
+static size_t loaded_bytes(const struct sim_config *config) {
+    return config->memory_bytes ? (size_t)config->accelerators * config->model_count * sizeof(bool) : 0;
+}
+
 size_t checker_bytes(const struct sim_config *config, uint64_t requests_max) {
     return align(sizeof(struct checker)) + align(requests_max * sizeof(struct checked_request)) +
            align(config->accelerators * sizeof(struct checked_accelerator)) +
-           align(config->model_count * sizeof(struct checked_model));
+           align(config->model_count * sizeof(struct checked_model)) + align(loaded_bytes(config));
 }
 
 static void __attribute__((format(printf, 2, 3))) wrong(struct checker *checker, const char *format, ...) {
@@ -201,10 +208,36 @@ static void on_sent_again(void *context, int64_t now_ns, uint64_t handle) {
     started_to(context, handle, WAITING, "sent again");
 }
 
+static bool *loaded_of(struct checker *checker, uint32_t accelerator, uint32_t model) {
+    return &checker->loaded[(size_t)accelerator * checker->config->model_count + model];
+}
+
+static void on_loaded(void *context, int64_t now_ns, uint32_t model, uint32_t accelerator, bool in, int64_t begin_ns) {
+    struct checker *checker = context;
+    struct checked_accelerator *a = &checker->accelerators[accelerator];
+    uint64_t page = 16 << 20, pages = (checker->config->models[model].weights_bytes + page - 1) / page;
+    pages = pages ? pages : 1;
+    if (begin_ns > now_ns || *loaded_of(checker, accelerator, model) == in)
+        wrong(checker, "model %" PRIu32 " is %s accelerator %" PRIu32 " twice, until %" PRId64, model,
+              in ? "loaded onto" : "unloaded from", accelerator, now_ns);
+    if (!in && a->running && a->model == model)
+        wrong(checker, "model %" PRIu32 " is unloaded at %" PRId64 " from accelerator %" PRIu32 " that runs it", model,
+              now_ns, accelerator);
+    *loaded_of(checker, accelerator, model) = in;
+    a->pages += in ? pages : -pages;
+    if (a->pages > checker->config->memory_bytes / page)
+        wrong(checker, "accelerator %" PRIu32 " has %" PRIu64 " pages of weights at %" PRId64, accelerator, a->pages,
+              now_ns);
+}
+
 static void on_began(void *context, int64_t now_ns, uint32_t model, uint32_t accelerator, uint32_t items,
                      int64_t end_ns) {
     struct checker *checker = context;
-    (void)model, (void)items, (void)end_ns;
+    (void)items, (void)end_ns;
+    if (checker->config->memory_bytes && !*loaded_of(checker, accelerator, model))
+        wrong(checker, "accelerator %" PRIu32 " runs model %" PRIu32 " at %" PRId64 " without its weights", accelerator,
+              model, now_ns);
+    checker->accelerators[accelerator].model = model;
     if (checker->accelerators[accelerator].running)
         wrong(checker, "accelerator %" PRIu32 " begins a second batch at %" PRId64, accelerator, now_ns);
     checker->accelerators[accelerator].running = true;
@@ -246,6 +279,7 @@ void checker_init(struct checker *checker, const struct sim_config *config, uint
         (struct checked_accelerator *)((char *)checker->requests + align(requests_max * sizeof(*checker->requests)));
     checker->models = (struct checked_model *)((char *)checker->accelerators +
                                                align(config->accelerators * sizeof(*checker->accelerators)));
+    checker->loaded = (bool *)((char *)checker->models + align(config->model_count * sizeof(*checker->models)));
     for (uint32_t a = 0; a < config->accelerators; a++) { /* those of a type are dealt to the sub-clusters in turn */
         uint32_t before = 0;
         for (uint32_t b = 0; b < a; b++)
@@ -268,6 +302,7 @@ void checker_init(struct checker *checker, const struct sim_config *config, uint
         .ended = on_ended,
         .assigned = on_assigned,
         .moved = on_moved,
+        .loaded = on_loaded,
     };
 }
 

@@ -3,9 +3,10 @@
  *
  * No request is lost, answered twice, refused after its deadline, or started when by the table in force it cannot
  * finish by its deadline. A request whose batch was lost may be sent again, and still gets exactly one answer. No batch
- * mixes models or is larger than allowed; no accelerator runs two batches at once. With several sub-clusters, each
- * model is in one at a time and runs only there, and during a move the model is without a rank core for the time of
- * four messages at most. */
+ * mixes models or is larger than allowed; no accelerator runs two batches at once. Where memory is limited, no
+ * accelerator has more than fits, in pages of 16 MiB, runs a model that it has not loaded, or unloads one that runs.
+ * With several sub-clusters, each model is in one at a time and runs only there, and during a move the model is without
+ * a rank core for the time of four messages at most. */
 #pragma once
 
 #include "lab/sim/sim.h"

@@ -97,7 +97,7 @@ struct sim_observer {
     void (*query_arrived)(void *context, int64_t now_ns, uint64_t query, uint32_t pipeline, int64_t deadline_ns);
     void (*stage_began)(void *context, int64_t now_ns, uint64_t query, uint32_t stage, uint32_t items);
     void (*query_ended)(void *context, int64_t now_ns, uint64_t query, enum query_end end, enum refusal reason);
-    /* A model was loaded onto an accelerator from begin_ns until now, or unloaded. */
+    /* A model was loaded onto an accelerator from begin_ns until now, or unloaded, or lost with the accelerator. */
     void (*loaded)(void *context, int64_t now_ns, uint32_t model, uint32_t accelerator, bool in, int64_t begin_ns);
 };
 

@@ -1,10 +1,8 @@
 /* sim_accelerator.c - accelerators in virtual time.
  *
- * A batch begins when its inputs are there, the one before it has ended, and its earliest start has come. Loads and
- * unloads have a lane of their own beside the batches. */
+ * A batch begins when its inputs are there, the one before it has ended, and its earliest start has come. Models are
+ * loaded and unloaded beside the batches (core/data/residency.h). */
 #include "lab/sim/sim_state.h"
-
-#define NOISE_MOST 5.0
 
 static uint32_t variants_most(const struct sim_config *c) {
     uint32_t most = 0;
@@ -20,7 +18,9 @@ void sim_accelerators_layout(struct sim *sim, struct arena *arena) {
     sim->batch_count = c->policy->central ? 16 * c->accelerators + 4096 : 3 * c->accelerators + 64;
     sim->batches = arena_take(arena, sim->batch_count * sizeof(*sim->batches));
     sim->accelerators = arena_take(arena, c->accelerators * sizeof(*sim->accelerators));
-    sim->loaded = arena_take(arena, limited ? (size_t)c->accelerators * c->model_count : 0);
+    size_t entries_each = limited ? c->model_count : 0;
+    struct pages_entry *entries = arena_take(arena, c->accelerators * entries_each * sizeof(*entries));
+    struct sim_load *loads = arena_take(arena, limited ? sim->batch_count * sizeof(*loads) : 0);
     sim->loaded_count = arena_take(arena, c->model_count * sizeof(*sim->loaded_count));
     sim->variant_items = arena_take(arena, variants_most(c) * sizeof(*sim->variant_items));
     if (!arena->base)
@@ -28,13 +28,17 @@ void sim_accelerators_layout(struct sim *sim, struct arena *arena) {
     for (uint32_t b = 0; b < sim->batch_count; b++)
         sim->batches[b].next = b + 1 < sim->batch_count ? b + 1 : SIM_NOTHING;
     sim->batch_free = 0;
-    for (uint32_t a = 0; a < c->accelerators; a++)
-        sim->accelerators[a] = (struct sim_accelerator){
-            .runs = {SIM_NOTHING, SIM_NOTHING, false},
-            .loads = {SIM_NOTHING, SIM_NOTHING, false},
-        };
-    if (limited)
-        memset(sim->loaded, 0, (size_t)c->accelerators * c->model_count);
+    sim->loads_free = NULL;
+    for (uint32_t l = 0; limited && l < sim->batch_count; l++) {
+        loads[l].move.next = sim->loads_free;
+        sim->loads_free = &loads[l].move;
+    }
+    for (uint32_t a = 0; a < c->accelerators; a++) {
+        sim->accelerators[a] = (struct sim_accelerator){.runs = {SIM_NOTHING, SIM_NOTHING, false}};
+        if (limited)
+            residency_init(&sim->accelerators[a].residency, entries + a * entries_each, c->model_count, c->memory_bytes,
+                           c->noise, &sim->rng);
+    }
     memset(sim->loaded_count, 0, c->model_count * sizeof(*sim->loaded_count));
     memset(sim->variant_items, 0, variants_most(c) * sizeof(*sim->variant_items));
 }
@@ -107,14 +111,7 @@ static int64_t variants_run(struct sim *sim, const struct sim_batch *batch, uint
 static int64_t run_draw(struct sim *sim, const struct sim_batch *batch, uint32_t type) {
     const struct sim_model *model = &sim->config->models[batch->model];
     int64_t run_ns = model->variants ? variants_run(sim, batch, type) : model->profiles[type]->latency_ns[batch->items];
-    if (sim->config->noise <= 0)
-        return run_ns;
-    double x = rng_exponential(&sim->rng);
-    return run_ns + (int64_t)((double)run_ns * sim->config->noise * (x < NOISE_MOST ? x : NOISE_MOST));
-}
-
-static uint8_t *loaded(struct sim *sim, uint32_t accelerator, uint32_t model) {
-    return &sim->loaded[(size_t)accelerator * sim->config->model_count + model];
+    return rng_noisy(&sim->rng, run_ns, sim->config->noise);
 }
 
 /* Whether a request of a batch that is over is answered in time. */
@@ -189,6 +186,8 @@ static void run_over(struct sim *sim, uint32_t a, bool ran, bool tell) {
         sim->busy_ns += (double)sim_counted_ns(sim, batch.begin_ns, sim->now_ns);
         sim->ran_ns += (double)(sim->now_ns - batch.begin_ns);
         sim_scaling_ran(sim, a, batch.begin_ns);
+        if (sim->config->memory_bytes)
+            residency_release(&accelerator->residency, batch.model);
         if (observer && observer->ended)
             observer->ended(observer->context, sim->now_ns, a);
     }
@@ -206,6 +205,8 @@ static void run_begin(struct sim *sim, uint32_t a, struct sim_batch *batch) {
     struct sim_accelerator *accelerator = &sim->accelerators[a];
     struct sim_model_result *result = &sim->result->models[batch->model];
     accelerator->runs.running = accelerator->used = true;
+    if (c->memory_bytes)
+        residency_hold(&accelerator->residency, batch->model);
     CHECK_LE(batch->items, c->models[batch->model].batch_max);
     batch->begin_ns = sim->now_ns;
     batch->run_ns = run_draw(sim, batch, c->accelerator_type[a]);
@@ -242,7 +243,8 @@ static void runs_go_on(struct sim *sim, uint32_t a) {
     struct sim_accelerator *accelerator = &sim->accelerators[a];
     struct sim_batch *batch;
     while ((batch = lane_ready(sim, accelerator, &accelerator->runs))) {
-        if (sim->now_ns > batch->latest_ns || (sim->config->memory_bytes && !*loaded(sim, a, batch->model)))
+        bool absent = sim->config->memory_bytes && !residency_has(&accelerator->residency, batch->model);
+        if (sim->now_ns > batch->latest_ns || absent)
             run_over(sim, a, false, true);
         else
             run_begin(sim, a, batch);
@@ -258,41 +260,60 @@ void sim_runs_due(struct sim *sim, uint32_t a) {
 
 /* ---- loads ---- */
 
-static void load_over(struct sim *sim, uint32_t a, bool done, bool tell) {
-    struct sim_accelerator *accelerator = &sim->accelerators[a];
-    struct sim_batch batch = lane_pop(sim, &accelerator->loads);
+static void load_send(struct sim *sim, uint32_t a, const struct sim_batch *batch) {
+    const struct sim_model *model = &sim->config->models[batch->model];
+    const struct sim_accelerator *accelerator = &sim->accelerators[a];
+    /* the scheduler may not know yet that the accelerator left, or has come back with an empty memory */
+    bool late = accelerator->down || accelerator->unknown || accelerator->joins > 0;
+    struct residency_move *move = sim->loads_free;
+    struct sim_load *load = container_of(move, struct sim_load, move);
+    CHECK(move);
+    sim->loads_free = move->next;
+    *load = (struct sim_load){
+        .move = {.kind = batch->kind,
+                 .model = batch->model,
+                 .pages = residency_pages(model->weights_bytes),
+                 .link_ns = model->load_ns,
+                 .earliest_ns = batch->arrives_ns > batch->earliest_ns ? batch->arrives_ns : batch->earliest_ns,
+                 .latest_ns = late ? INT64_MIN : batch->latest_ns},
+        .term = batch->term,
+        .tag = batch->tag,
+    };
+    residency_send(&sim->accelerators[a].residency, move);
+}
+
+static void load_over(struct sim *sim, uint32_t a, struct residency_move *move) {
+    const struct sim_load *load = container_of(move, struct sim_load, move);
     const struct sim_observer *observer = sim->config->observer;
-    uint8_t wanted = batch.kind == CENTRAL_LOAD;
-    if (done && sim->config->memory_bytes && *loaded(sim, a, batch.model) != wanted) {
-        *loaded(sim, a, batch.model) = wanted;
-        sim->loaded_count[batch.model] += wanted ? 1 : UINT32_MAX; /* one more or one less */
-        sim->result->models[batch.model].loads += wanted && sim_counts(sim, sim->now_ns);
+    bool in = move->kind == CENTRAL_LOAD;
+    struct sim_batch batch = {.kind = move->kind,
+                              .model = move->model,
+                              .first = REQUEST_NONE,
+                              .begin_ns = move->begin_ns,
+                              .run_ns = move->took_ns,
+                              .term = load->term,
+                              .tag = load->tag};
+    move->next = sim->loads_free;
+    sim->loads_free = move;
+    if (move->changed) {
+        sim->loaded_count[batch.model] += in ? 1 : UINT32_MAX; /* one more or one less */
+        sim->result->models[batch.model].loads += in && sim_counts(sim, sim->now_ns);
+        if (observer && observer->loaded)
+            observer->loaded(observer->context, sim->now_ns, batch.model, a, in, batch.begin_ns);
     }
-    if (done && observer && observer->loaded)
-        observer->loaded(observer->context, sim->now_ns, batch.model, a, wanted, batch.begin_ns);
     sim_scaling_drained(sim, a);
-    if (tell)
-        sim_tell_ended(sim, a, &batch, done);
+    sim_tell_ended(sim, a, &batch, move->done);
 }
 
 static void loads_go_on(struct sim *sim, uint32_t a) {
-    struct sim_accelerator *accelerator = &sim->accelerators[a];
-    struct sim_batch *batch;
-    while ((batch = lane_ready(sim, accelerator, &accelerator->loads))) {
-        if (sim->now_ns > batch->latest_ns) {
-            load_over(sim, a, false, true);
-            continue;
-        }
-        accelerator->loads.running = true;
-        batch->begin_ns = sim->now_ns;
-        batch->run_ns = batch->kind == CENTRAL_LOAD ? sim->config->models[batch->model].load_ns : 0;
-    }
-    sim_source_set(sim, sim->sources.loads + a, lane_next(sim, accelerator, &accelerator->loads));
+    struct residency *residency = &sim->accelerators[a].residency;
+    struct residency_move *move;
+    while ((move = residency_step(residency, sim->now_ns, false)))
+        load_over(sim, a, move);
+    sim_source_set(sim, sim->sources.loads + a, residency_due_ns(residency, false));
 }
 
 void sim_loads_due(struct sim *sim, uint32_t a) {
-    if (sim->accelerators[a].loads.running)
-        load_over(sim, a, true, true);
     loads_go_on(sim, a);
 }
 
@@ -319,8 +340,8 @@ static void run_announce(struct sim *sim, uint32_t a, const struct sim_batch *ba
 void sim_send(struct sim *sim, uint32_t a, const struct sim_batch *sent) {
     const struct sim_config *c = sim->config;
     struct sim_accelerator *accelerator = &sim->accelerators[a];
+    struct sim_lane *lane = &accelerator->runs;
     bool run = sent->kind == CENTRAL_RUN;
-    struct sim_lane *lane = run ? &accelerator->runs : &accelerator->loads;
     struct sim_batch batch = *sent;
     batch.sent_ns = sim->now_ns;
     batch.term = sim->links.term;
@@ -331,23 +352,41 @@ void sim_send(struct sim *sim, uint32_t a, const struct sim_batch *sent) {
     }
     sim_link_sealed(sim, batch.first);
     batch.arrives_ns += sim_link_delay(sim);
+    if (!run) {
+        load_send(sim, a, &batch);
+        loads_go_on(sim, a);
+        return;
+    }
     lane_push(sim, lane, &batch);
     if (accelerator->down) { /* the driver did not know yet */
         while (lane->head != SIM_NOTHING)
-            run ? run_over(sim, a, false, !sim->driver->loses_late) : load_over(sim, a, false, true);
+            run_over(sim, a, false, !sim->driver->loses_late);
         return;
     }
     if (lane->head == lane->tail)
-        run ? runs_go_on(sim, a) : loads_go_on(sim, a);
+        runs_go_on(sim, a);
 }
 
 /* ---- faults ---- */
 
+bool sim_accelerator_idle(const struct sim *sim, uint32_t a) {
+    return sim->accelerators[a].runs.head == SIM_NOTHING && !sim->accelerators[a].residency.first;
+}
+
 void sim_accelerator_forget(struct sim *sim, uint32_t a) {
-    for (uint32_t m = 0; sim->config->memory_bytes && m < sim->config->model_count; m++) {
-        sim->loaded_count[m] -= *loaded(sim, a, m);
-        *loaded(sim, a, m) = 0;
+    const struct sim_observer *observer = sim->config->observer;
+    struct residency *residency = &sim->accelerators[a].residency;
+    if (!sim->config->memory_bytes)
+        return;
+    for (uint32_t m = 0; m < sim->config->model_count; m++) {
+        if (!residency_has(residency, m))
+            continue;
+        sim->loaded_count[m]--;
+        if (observer && observer->loaded)
+            observer->loaded(observer->context, sim->now_ns, m, a, false, sim->now_ns);
     }
+    residency_lose(residency);
+    loads_go_on(sim, a);
 }
 
 void sim_accelerator_down(struct sim *sim, uint32_t a) {
@@ -355,13 +394,10 @@ void sim_accelerator_down(struct sim *sim, uint32_t a) {
     accelerator->down = true;
     accelerator->free_ns = 0;
     sim_source_set(sim, sim->sources.runs + a, TIME_NEVER);
-    sim_source_set(sim, sim->sources.loads + a, TIME_NEVER);
     sim_tell_left(sim, a);
     sim->result->departures++;
     while (accelerator->runs.head != SIM_NOTHING)
         run_over(sim, a, false, !sim->driver->loses_late);
-    while (accelerator->loads.head != SIM_NOTHING)
-        load_over(sim, a, false, true);
     sim_accelerator_forget(sim, a);
 }
 
@@ -380,8 +416,9 @@ void sim_accelerator_stall(struct sim *sim, uint32_t a, int64_t for_ns) {
     accelerator->stalled_ns = sim->now_ns + for_ns;
     if (accelerator->runs.running)
         lane_head(sim, &accelerator->runs)->run_ns += for_ns;
-    if (accelerator->loads.running)
-        lane_head(sim, &accelerator->loads)->run_ns += for_ns;
     runs_go_on(sim, a);
-    loads_go_on(sim, a);
+    if (sim->config->memory_bytes) {
+        residency_stall(&accelerator->residency, sim->now_ns, for_ns);
+        loads_go_on(sim, a);
+    }
 }

@@ -150,15 +150,13 @@ void sim_scaling_ran(struct sim *sim, uint32_t a, int64_t begin_ns) {
 }
 
 void sim_scaling_drained(struct sim *sim, uint32_t a) {
-    const struct sim_accelerator *accelerator = &sim->accelerators[a];
-    if (a >= sim->scaling.present && accelerator->runs.head == SIM_NOTHING && accelerator->loads.head == SIM_NOTHING)
+    if (a >= sim->scaling.present && sim_accelerator_idle(sim, a))
         sim_accelerator_forget(sim, a);
 }
 
 void sim_scaling_start(struct sim *sim) {
     struct sim_scaling *s = &sim->scaling;
-    const struct sim_accelerator *accelerator = &sim->accelerators[s->present];
-    if (accelerator->runs.head != SIM_NOTHING || accelerator->loads.head != SIM_NOTHING) {
+    if (!sim_accelerator_idle(sim, s->present)) {
         s->start_ns[s->start_head] = sim->now_ns + BUSY_STILL_NS;
     } else {
         s->start_head = (s->start_head + 1) % sim->config->accelerators;

@@ -180,17 +180,14 @@ static void news_send(struct sim *sim, uint32_t a, struct sim_packet *packet) {
     packet_send(sim, packet, *told_ns);
 }
 
-static bool is_idle(const struct sim_accelerator *accelerator) {
-    return accelerator->runs.head == SIM_NOTHING && accelerator->loads.head == SIM_NOTHING;
-}
-
 /* Tells the scheduler about an accelerator that it does not count on, if the accelerator works and is idle. */
 static void join_if_idle(struct sim *sim, uint32_t a) {
     struct sim_accelerator *accelerator = &sim->accelerators[a];
     if (sim->links.scheduler_down || !accelerator->unknown || accelerator->down || accelerator->silent ||
-        !is_idle(accelerator))
+        !sim_accelerator_idle(sim, a))
         return;
     accelerator->unknown = false;
+    accelerator->joins++;
     news_send(sim, a, &(struct sim_packet){.kind = SIM_JOINED});
 }
 
@@ -230,10 +227,12 @@ static void packet_deliver(struct sim *sim, const struct sim_packet *packet) {
         sim->driver->arrived(sim, &packet->request);
     else if (packet->kind == SIM_ENDED)
         sim->driver->ended(sim, packet->accelerator, &packet->batch, packet->done);
-    else if (packet->kind == SIM_JOINED)
-        sim->driver->joined(sim, packet->accelerator);
-    else
+    else if (packet->kind == SIM_LEFT)
         sim->driver->left(sim, packet->accelerator);
+    else {
+        sim->accelerators[packet->accelerator].joins--;
+        sim->driver->joined(sim, packet->accelerator);
+    }
 }
 
 void sim_packets_due(struct sim *sim) {
@@ -283,7 +282,7 @@ static void scheduler_takes_over(struct sim *sim) {
     for (uint32_t a = 0; a < sim->config->accelerators; a++) {
         struct sim_accelerator *accelerator = &sim->accelerators[a];
         accelerator->lost = 0; /* the scheduler that sent those batches is gone */
-        accelerator->unknown = accelerator->down || accelerator->silent || !is_idle(accelerator);
+        accelerator->unknown = accelerator->down || accelerator->silent || !sim_accelerator_idle(sim, a);
         if (accelerator->unknown)
             sim->driver->left(sim, a);
     }

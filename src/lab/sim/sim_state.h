@@ -15,6 +15,7 @@
 
 #include <string.h>
 
+#include "core/data/residency.h"
 #include "core/util/arena.h"
 #include "core/util/assert.h"
 #include "core/util/heap.h"
@@ -30,7 +31,7 @@
 #define SIM_NOTHING UINT32_MAX
 #define SIM_NOBODY  UINT64_MAX /* the handle of an unused node of the pool */
 
-/* A batch, or a load or unload, on its way to an accelerator, waiting there, or under way. */
+/* A batch on its way to an accelerator, waiting there, or under way; also what the scheduler is told of a load. */
 struct sim_batch {
     uint32_t next; /* next batch in the lane, or in the list of unused batches; SIM_NOTHING: none */
     enum central_action_kind kind;
@@ -47,22 +48,31 @@ struct sim_batch {
     uint64_t tag;
 };
 
-/* Batches, or loads, that an accelerator does one after the other. */
+/* Batches that an accelerator runs one after the other. */
 struct sim_lane {
     uint32_t head, tail; /* first and last batch; the first is under way if `running` */
     bool running;
 };
 
+/* A load or unload that was sent to an accelerator. */
+struct sim_load {
+    struct residency_move move; /* the first member; of an unused one, move.next is the next unused one */
+    uint32_t term;
+    uint64_t tag;
+};
+
 struct sim_accelerator {
-    struct sim_lane runs, loads;
+    struct sim_lane runs;
+    struct residency residency; /* where memory is limited */
     int64_t free_ns;     /* time at which all batches sent so far will have ended by the tables in force, as far as is
                           * known */
     int64_t stalled_ns;  /* time until which the accelerator stands still */
     int64_t released_ns; /* time at which autoscale released the accelerator, if it is not in service */
     uint32_t lost;       /* number of batches that went down with the accelerator and are not reported yet */
     bool down, used;
-    bool silent;  /* whether the accelerator sends no messages */
-    bool unknown; /* whether the scheduler does not count on the accelerator (sim_links.c) */
+    bool silent;    /* whether the accelerator sends no messages */
+    bool unknown;   /* whether the scheduler does not count on the accelerator (sim_links.c) */
+    uint32_t joins; /* messages under way that the accelerator has joined (sim_links.c) */
 };
 
 /* A message on its way between the scheduler and others, or a request that a frontend holds while there is no
@@ -198,10 +208,10 @@ struct sim {
     struct sim_accelerator *accelerators;
     struct sim_batch *batches;
     uint32_t batch_count, batch_free;
-    uint8_t *loaded;         /* [accelerators][models], where memory is limited */
-    uint32_t *loaded_count;  /* [models] number of accelerators that have the model */
-    uint32_t *variant_items; /* [the most variants of a model] scratch memory, all 0 between uses */
-    struct rng rng;          /* random numbers for noise, faults, jitter, cancellations */
+    struct residency_move *loads_free; /* list of unused loads, where memory is limited */
+    uint32_t *loaded_count;            /* [models] number of accelerators that have the model */
+    uint32_t *variant_items;           /* [the most variants of a model] scratch memory, all 0 between uses */
+    struct rng rng;                    /* random numbers for noise, faults, jitter, cancellations */
     uint64_t next_handle;
     uint32_t fault_accelerator; /* an accelerator of the backend that has the fault */
     enum { SIM_WELL, SIM_SILENT, SIM_DOWN } fault;
@@ -282,8 +292,10 @@ void sim_send(struct sim *sim, uint32_t accelerator, const struct sim_batch *bat
 /* The time of an accelerator's lane has come. */
 void sim_runs_due(struct sim *sim, uint32_t accelerator);
 void sim_loads_due(struct sim *sim, uint32_t accelerator);
+/* Whether nothing that was sent to an accelerator waits or is under way there. */
+bool sim_accelerator_idle(const struct sim *sim, uint32_t accelerator);
 void sim_accelerator_down(struct sim *sim, uint32_t accelerator);
-/* No model is loaded on an accelerator any more. */
+/* No model is loaded on an accelerator any more, and the moves that it has not done are lost. */
 void sim_accelerator_forget(struct sim *sim, uint32_t accelerator);
 void sim_accelerator_up(struct sim *sim, uint32_t accelerator);
 /* The accelerator stands still for for_ns. */

@@ -91,7 +91,8 @@ struct served_model {
     /* accelerators that the model runs on, by type (server/models/instances.h) */
     struct served_on on[ACCELERATOR_TYPES_MAX];
     uint64_t weights_bytes, batch_bytes; /* memory of a session on a CPU; what the largest batch adds; 0: not known */
-    bool weights_shared;                 /* whether all sessions map the same file of weights */
+    int64_t load_ns;     /* time to load the weights onto an emulated accelerator whose memory is limited */
+    bool weights_shared; /* whether all sessions map the same file of weights */
     /* graph of an ensemble; NULL: the model is none, and has a file. Whoever holds the model frees the graph; a copy
      * made with memcpy does not own it unless the original is given up */
     struct ensemble *ensemble;

@@ -54,14 +54,12 @@ enum central_event_kind {
     CENTRAL_TIMER,     /* the time of central_output.wake_ns has come */
 };
 
-enum central_action_kind { CENTRAL_RUN, CENTRAL_LOAD, CENTRAL_UNLOAD };
-
 /* The end of an action. The batches of an accelerator end in the order in which they were sent; its loads and unloads,
  * too, end in the order in which they were sent. */
 struct central_ended {
     enum central_action_kind kind;
     uint32_t accelerator, model, items;
-    bool done;      /* the action was done; false: the accelerator refused it, or failed */
+    bool done;      /* the action was done; false: it could not begin in its window, or the accelerator failed */
     int64_t run_ns; /* measured time of the action, if `done` */
     uint64_t tag;   /* central_action.tag of the action */
 };
@@ -91,7 +89,9 @@ struct central_output {
     uint32_t refused; /* first node of the list of refused requests, each with its `refusal`; REQUEST_NONE: none */
     uint32_t action_count;
     struct central_action actions[CENTRAL_ACTIONS_MAX];
-    int64_t wake_ns; /* time of the next CENTRAL_TIMER (now, if more actions wait); TIME_NEVER: none is needed */
+    int64_t wake_ns;      /* time of the next CENTRAL_TIMER (now, if more actions wait); TIME_NEVER: none is needed */
+    int64_t predicted_ns; /* ENDED: time that the policy thought the action would take. A policy that does not say
+                           * leaves this 0, which the shell sets before each step */
 };
 
 /* For policies: refuses a request that is in no queue any more. */

@@ -16,6 +16,8 @@ static void lay_out(struct central_thread_core *core, struct arena *arena,
     core->models = arena_take(arena, config->models_max * sizeof(*core->models));
     core->accelerators = arena_take(arena, config->accelerators_max * sizeof(*core->accelerators));
     core->queued = arena_take(arena, config->pool->capacity * sizeof(bool));
+    size_t pairs = config->memory_bytes ? (size_t)config->accelerators_max * config->models_max : 0;
+    core->resident = arena_take(arena, pairs * sizeof(bool));
     core->model_of = arena_take(arena, config->models_max * sizeof(uint32_t));
     core->accelerator_of = arena_take(arena, config->accelerators_max * sizeof(uint32_t));
     core->next_models = arena_take(arena, config->models_max * sizeof(*core->next_models));
@@ -62,6 +64,7 @@ static int64_t latest_of(int64_t a, int64_t b) {
 /* Steps the policy, with an event in its numbers, and passes on what it says. */
 static void step(struct central_thread_core *core, int64_t now_ns, const struct central_event *event) {
     struct central_output *out = &core->out;
+    out->predicted_ns = 0;
     core->config.ops->step(core->policy, now_ns, event, out);
     core->wake_ns = out->wake_ns;
     list_taken_back(core, out->refused);
@@ -69,10 +72,12 @@ static void step(struct central_thread_core *core, int64_t now_ns, const struct 
         struct central_action *action = &out->actions[i];
         action->accelerator = core->accelerator_of[action->accelerator];
         action->model = core->model_of[action->model];
-        if (action->kind != CENTRAL_RUN)
-            continue;
-        list_taken_back(core, action->first);
         struct set_accelerator *a = &core->accelerators[action->accelerator];
+        if (action->kind != CENTRAL_RUN) {
+            a->moves++;
+            continue;
+        }
+        list_taken_back(core, action->first);
         struct set_model *model = &core->models[action->model];
         model->running++;
         a->outstanding++;
@@ -114,6 +119,42 @@ static void policy_leave(struct central_thread_core *core) {
     core->model_count = core->accelerator_count = 0;
     core->policy = NULL;
     core->wake_ns = TIME_NEVER;
+}
+
+/* ---- memory ---- */
+
+static bool *resident_of(struct central_thread_core *core, uint32_t accelerator) {
+    return &core->resident[(size_t)accelerator * core->config.models_max];
+}
+
+static void resident_set(struct central_thread_core *core, uint32_t accelerator, uint32_t model, bool there) {
+    bool *resident = &resident_of(core, accelerator)[model];
+    if (*resident == there)
+        return;
+    *resident = there;
+    core->models[model].places += there ? 1 : UINT32_MAX; /* one more or one less */
+}
+
+static void nothing_resident(struct central_thread_core *core, uint32_t accelerator) {
+    for (uint32_t m = 0; core->config.memory_bytes && m < core->config.models_max; m++)
+        resident_set(core, accelerator, m, false);
+}
+
+/* Has an accelerator unload all models, before the policy, which believes that nothing is loaded there, sends loads. */
+static void accelerator_empty(struct central_thread_core *core, int64_t now_ns, uint32_t accelerator) {
+    struct set_accelerator *a = &core->accelerators[accelerator];
+    if (!core->config.memory_bytes)
+        return;
+    nothing_resident(core, accelerator);
+    a->foreign_moves = ++a->moves;
+    core->out.refused = REQUEST_NONE;
+    core->out.action_count = 1;
+    core->out.actions[0] = (struct central_action){.kind = CENTRAL_EMPTY,
+                                                   .accelerator = accelerator,
+                                                   .earliest_ns = INT64_MIN,
+                                                   .latest_ns = TIME_NEVER,
+                                                   .first = REQUEST_NONE};
+    core->config.take(core->config.context, now_ns, &core->out);
 }
 
 /* ---- the next core ---- */
@@ -184,6 +225,7 @@ size_t central_renew_bytes(struct central_thread_core *core, int64_t now_ns, int
         .accelerators = accelerators,
         .types = types,
         .ctrl_ns = ctrl_ns,
+        .memory_bytes = core->config.memory_bytes,
         .seed = 1,
         .options = core->config.options,
     };
@@ -244,6 +286,8 @@ void *central_renew(struct central_thread_core *core, int64_t now_ns, void *memo
     core->policy = memory;
     core->config.ops->init(memory, &core->next, core->config.pool);
     members_number(core);
+    for (uint32_t i = 0; i < core->accelerator_count; i++) /* all of them, before the first step */
+        accelerator_empty(core, now_ns, core->accelerator_of[i]);
     for (uint32_t i = 0; i < core->accelerator_count; i++) {
         const struct set_accelerator *a = &core->accelerators[core->accelerator_of[i]];
         struct central_event busy = {
@@ -282,6 +326,7 @@ void central_model_comes(struct central_thread_core *core, int64_t now_ns, uint3
 
 bool central_model_goes(struct central_thread_core *core, uint32_t model) {
     struct set_model *m = &core->models[model];
+    CHECK_EQ(core->config.memory_bytes, 0);
     if (m->running > 0)
         return false;
     m->there = false;
@@ -304,10 +349,12 @@ void central_accelerator_comes(struct central_thread_core *core, int64_t now_ns,
     CHECK_LT(type, core->config.types);
     a->type = type;
     a->up = true;
-    if (is_planned_for(a))
+    if (is_planned_for(a)) {
+        accelerator_empty(core, now_ns, accelerator);
         step(core, now_ns, &(struct central_event){.kind = CENTRAL_UP, .accelerator = a->member});
-    else
+    } else {
         set_changed(core, now_ns);
+    }
 }
 
 /* Whether a model that the policy plans for runs nowhere now. */
@@ -329,6 +376,7 @@ void central_accelerator_leaves(struct central_thread_core *core, int64_t now_ns
     if (!a->up)
         return;
     a->up = false;
+    nothing_resident(core, accelerator);
     if (!is_planned_for(a))
         return;
     if (!any_stranded(core)) {
@@ -374,32 +422,49 @@ void central_request(struct central_thread_core *core, int64_t now_ns, const str
     deadline_queue_insert(&core->waiting, core->config.pool->nodes, node);
 }
 
-void central_action_ended(struct central_thread_core *core, int64_t now_ns, const struct central_ended *ended,
-                          bool sent) {
+/* Whether the policy is to be told that a load or an unload is over. */
+static bool move_ended(struct central_thread_core *core, const struct central_ended *ended) {
     struct set_accelerator *a = &core->accelerators[ended->accelerator];
-    bool foreign = sent && a->foreign > 0;
-    if (ended->kind == CENTRAL_RUN) {
-        CHECK(a->outstanding > 0 && core->models[ended->model].running > 0);
-        a->outstanding--;
-        core->models[ended->model].running--;
-        if (a->outstanding == 0)
-            a->busy_until_ns = now_ns;
+    CHECK(a->moves > 0);
+    a->moves--;
+    if (a->foreign_moves > 0) {
+        a->foreign_moves--;
+        return false;
     }
+    if (ended->done && a->up)
+        resident_set(core, ended->accelerator, ended->model, ended->kind == CENTRAL_LOAD);
+    return a->member != CENTRAL_NONE;
+}
+
+int64_t central_action_ended(struct central_thread_core *core, int64_t now_ns, const struct central_ended *ended,
+                             bool sent) {
+    struct set_accelerator *a = &core->accelerators[ended->accelerator];
+    struct central_ended own = *ended;
+    struct central_event over = {.kind = CENTRAL_ENDED, .accelerator = a->member, .ended = &own};
+    own.accelerator = a->member;
+    own.model = core->models[ended->model].member;
+    if (ended->kind != CENTRAL_RUN) {
+        if (!move_ended(core, ended))
+            return 0;
+        step(core, now_ns, &over);
+        return core->out.predicted_ns;
+    }
+    bool foreign = sent && a->foreign > 0;
+    CHECK(a->outstanding > 0 && core->models[ended->model].running > 0);
+    a->outstanding--;
+    core->models[ended->model].running--;
+    if (a->outstanding == 0)
+        a->busy_until_ns = now_ns;
     if (foreign)
         a->foreign--;
     else if (a->foreign > a->outstanding) /* the batch was not sent, and the core that decided on it has gone */
         a->foreign = a->outstanding;
-    if (foreign && a->foreign > 0)
-        return;
-    if (a->member == CENTRAL_NONE)
-        return;
-    struct central_ended own = *ended;
-    own.accelerator = a->member;
-    own.model = core->models[ended->model].member;
+    if ((foreign && a->foreign > 0) || a->member == CENTRAL_NONE)
+        return 0;
     if (foreign)
-        step(core, now_ns, &(struct central_event){.kind = CENTRAL_FREE, .accelerator = a->member});
-    else
-        step(core, now_ns, &(struct central_event){.kind = CENTRAL_ENDED, .accelerator = a->member, .ended = &own});
+        over.kind = CENTRAL_FREE;
+    step(core, now_ns, &over);
+    return core->out.predicted_ns;
 }
 
 void central_look(struct central_thread_core *core, int64_t now_ns) {

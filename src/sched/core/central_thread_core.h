@@ -10,6 +10,10 @@
  * model runs on none of the accelerators that are there waits here until such an accelerator comes or the request's
  * deadline has passed. What the old core had learned from runs is lost; the arrival rates are kept here.
  *
+ * Where memory is limited, a new core believes that nothing is loaded, and so does the present one of an accelerator
+ * that comes back. So each of these accelerators is first told to be EMPTY; the ends of loads that were sent before are
+ * not told to the policy.
+ *
  * No new core is made when an accelerator leaves while every model still runs somewhere, or when that accelerator comes
  * back: the present core is told. */
 #pragma once
@@ -30,6 +34,7 @@ struct central_thread_core_config {
     const struct policy_options *options;
     struct request_pool *pool; /* pool of nodes that only this core and its policy's core take */
     uint32_t models_max, accelerators_max, types;
+    uint64_t memory_bytes; /* memory for weights of each accelerator; 0: every model is loaded everywhere, for good */
     central_take *take;
     void *context;
 };
@@ -38,6 +43,7 @@ struct set_model {
     bool there;
     uint32_t member;            /* the policy's number of the model; CENTRAL_NONE: the policy does not know it */
     uint32_t running;           /* batches sent and not ended */
+    uint32_t places;            /* where memory is limited: accelerators that have the model */
     struct central_model model; /* description; the caller keeps its profiles, by the caller's types */
     struct arrival_rates rates;
 };
@@ -45,19 +51,22 @@ struct set_model {
 struct set_accelerator {
     uint8_t type, planned; /* type now; type for which the policy plans */
     bool up;
-    uint32_t member;       /* the policy's number of the accelerator; CENTRAL_NONE: the policy does not know it */
-    uint32_t outstanding;  /* batches sent and not ended */
-    uint32_t foreign;      /* batches among `outstanding`, the first ones, that earlier cores sent */
-    int64_t busy_until_ns; /* expected end of the outstanding batches, by the profiles */
+    uint32_t member;        /* the policy's number of the accelerator; CENTRAL_NONE: the policy does not know it */
+    uint32_t outstanding;   /* batches sent and not ended */
+    uint32_t foreign;       /* batches among `outstanding`, the first ones, that earlier cores sent */
+    int64_t busy_until_ns;  /* expected end of the outstanding batches, by the profiles */
+    uint32_t moves;         /* loads and unloads sent and not ended */
+    uint32_t foreign_moves; /* moves among them, the first ones, that the policy is not to be told of */
 };
 
 struct central_thread_core {
     struct central_thread_core_config config;
     struct set_model *models;             /* [models_max] */
     struct set_accelerator *accelerators; /* [accelerators_max] */
-    struct deadline_queue waiting;        /* requests whose model runs nowhere now */
-    bool *queued;                         /* [pool->capacity] whether the policy's core holds the node */
-    uint32_t queued_end;                  /* one past the last node that the policy's core has held */
+    bool *resident; /* [accelerators_max][models_max] which models are loaded where, if memory is limited */
+    struct deadline_queue waiting; /* requests whose model runs nowhere now */
+    bool *queued;                  /* [pool->capacity] whether the policy's core holds the node */
+    uint32_t queued_end;           /* one past the last node that the policy's core has held */
     /* the policy's core */
     void *policy; /* NULL: there is none */
     void *memory; /* memory of the core; if there is no core, memory of the last one, which is still to be freed */
@@ -88,7 +97,7 @@ void central_thread_core_init(struct central_thread_core *core, void *memory,
 void central_model_comes(struct central_thread_core *core, int64_t now_ns, uint32_t model,
                          const struct central_model *told, uint32_t before);
 /* Removes a model that has nothing queued and gets no more requests. False: a batch of the model has not ended; call
- * again later. */
+ * again later. Not where memory is limited: the policy would go on to unload the model. */
 bool central_model_goes(struct central_thread_core *core, uint32_t model);
 void central_accelerator_comes(struct central_thread_core *core, int64_t now_ns, uint32_t accelerator, uint8_t type);
 /* An accelerator gets no more batches; the batches that were sent to it still end. */
@@ -98,10 +107,11 @@ void central_accelerator_leaves(struct central_thread_core *core, int64_t now_ns
 
 /* ARRIVED: the pool must have a free node, and the model must be there. CANCELLED: found by handle and deadline. */
 void central_request(struct central_thread_core *core, int64_t now_ns, const struct request_message *message);
-/* A batch, a load or an unload that `take` got is over. An accelerator's batches end in the order in which they were
- * sent. If `take` could not send a batch, its end is reported with `sent` false, before the next central_renew(). */
-void central_action_ended(struct central_thread_core *core, int64_t now_ns, const struct central_ended *ended,
-                          bool sent);
+/* An action that `take` got is over. An accelerator's batches end in the order in which they were sent, and so do its
+ * other actions. Returns the time that the policy thought it would take; 0: not known. If `take` could not send a
+ * batch, its end is reported with `sent` false, before the next central_renew(). */
+int64_t central_action_ended(struct central_thread_core *core, int64_t now_ns, const struct central_ended *ended,
+                             bool sent);
 /* Does what is due by now: steps the policy for its timer, refuses waiting requests whose deadline has passed. */
 void central_look(struct central_thread_core *core, int64_t now_ns);
 /* When to call central_look() next, or to renew the core; TIME_NEVER: not before the next event. */

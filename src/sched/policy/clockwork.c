@@ -403,7 +403,8 @@ static void group_look_again(struct clockwork *c, uint32_t g) {
     }
 }
 
-static void batch_ended(struct clockwork *c, int64_t now_ns, const struct central_ended *ended) {
+static void batch_ended(struct clockwork *c, int64_t now_ns, const struct central_ended *ended,
+                        struct central_output *out) {
     struct clockwork_accelerator *accelerator = &c->accelerators[ended->accelerator];
     struct clockwork_model *model = &c->models[ended->model];
     uint8_t type = accelerator->type;
@@ -418,6 +419,7 @@ static void batch_ended(struct clockwork *c, int64_t now_ns, const struct centra
         group_look_again(c, accelerator->group);
     if (!ended->done)
         return;
+    out->predicted_ns = expected_ns;
     model->ran_ns = now_ns;
     if (!model->rolling[type] ||
         !rolling_add(model->rolling[type], ended->accelerator, ended->items, ended->run_ns, model->tables[type]))
@@ -468,9 +470,9 @@ static void clockwork_step(void *core, int64_t now_ns, const struct central_even
         break;
     case CENTRAL_ENDED:
         if (event->ended->kind == CENTRAL_RUN)
-            batch_ended(c, now_ns, event->ended);
+            batch_ended(c, now_ns, event->ended, out);
         else
-            clockwork_load_ended(c, now_ns, event->ended);
+            clockwork_load_ended(c, now_ns, event->ended, out);
         break;
     case CENTRAL_UP:
     case CENTRAL_DOWN:

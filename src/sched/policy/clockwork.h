@@ -3,11 +3,11 @@
  * clockwork_needed.c (how many accelerators the load needs). */
 #pragma once
 
+#include "core/data/pages.h"
 #include "core/data/rolling.h"
 #include "core/util/heap.h"
 #include "sched/core/central.h"
 #include "sched/core/deadline_queue.h"
-#include "sched/policy/pages.h"
 
 #define SENT_MAX 64 /* batches that an accelerator may have at once */
 
@@ -153,7 +153,8 @@ int64_t clockwork_needed_due_ns(const struct clockwork *c);
 void clockwork_load_layout(struct clockwork *c, struct arena *arena, const struct central_config *config);
 /* Requests of the model came or went. */
 void clockwork_load_update(struct clockwork *c, uint32_t model, int64_t now_ns);
-void clockwork_load_ended(struct clockwork *c, int64_t now_ns, const struct central_ended *ended);
+void clockwork_load_ended(struct clockwork *c, int64_t now_ns, const struct central_ended *ended,
+                          struct central_output *out);
 /* The accelerator left or joined: nothing is loaded on it. */
 void clockwork_load_reset(struct clockwork *c, int64_t now_ns, uint32_t accelerator, bool up);
 /* Gives loads, and unloads before them, to accelerators whose loads take less than `ahead`. */

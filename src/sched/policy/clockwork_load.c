@@ -142,7 +142,8 @@ void clockwork_load_reset(struct clockwork *c, int64_t now_ns, uint32_t a, bool 
     memory->load_ns = 0;
 }
 
-void clockwork_load_ended(struct clockwork *c, int64_t now_ns, const struct central_ended *ended) {
+void clockwork_load_ended(struct clockwork *c, int64_t now_ns, const struct central_ended *ended,
+                          struct central_output *out) {
     uint32_t a = ended->accelerator;
     struct clockwork_memory *memory = &c->memories[a];
     if (ended->kind != CENTRAL_LOAD || ended->tag != memory->epoch)
@@ -151,7 +152,9 @@ void clockwork_load_ended(struct clockwork *c, int64_t now_ns, const struct cent
     memory->loads--;
     heap_set(&c->loaders, a, memory->loads ? memory->free_ns : 0);
     pages_release(&memory->pages, ended->model);
-    if (!ended->done)
+    if (ended->done)
+        out->predicted_ns = c->models[ended->model].load_ns;
+    else
         pages_give(&memory->pages, ended->model);
     place_set(c, ended->model, a, ended->done ? PLACE_LOADED : PLACE_NONE, now_ns);
 }

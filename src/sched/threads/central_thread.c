@@ -5,16 +5,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/data/residency.h"
 #include "core/system/clock.h"
 #include "core/system/log.h"
 #include "core/system/thread.h"
 #include "core/util/assert.h"
+#include "core/util/counter.h"
 #include "sched/core/central_thread_core.h"
 
 #define DELAYS_EVERY_NS (10 * NS_PER_S) /* time between two cores made because the dispatch time changed */
 #define DELAYS_TIMES    2               /* factor by which the dispatch time has changed, at least */
 #define DELAYS_LEAST_NS (100 * NS_PER_US)
 #define NO_MEMORY_NS    (100 * NS_PER_MS) /* time until a new core is tried again after memory was out */
+
+#define MOVES_AGAIN_NS NS_PER_MS /* time until loads for which there was no room are sent again */
+
+struct waiting_move {
+    struct waiting_move *next;
+    struct central_action action;
+};
 
 struct central_thread {
     struct thread_rings rings; /* rings for all places of served models; a model's index is its place's number */
@@ -25,6 +34,8 @@ struct central_thread {
     /* Ends of actions that were not sent to an executor, of which the core was not told yet: a queue in a circle. */
     struct central_ended *ended;
     uint32_t ended_head, ended_count, ended_most;
+    struct waiting_move *waiting, *waiting_last; /* loads and unloads for which a ring of plans has no room yet */
+    struct histogram errors[CENTRAL_LOAD + 1];   /* central_thread_errors(), by kind */
     struct thread_model *prepared; /* [models] descriptions of models that come; central_thread_prepare() writes them */
     uint32_t *going;               /* [models] models that go, but still have a batch under way */
     uint32_t going_count;
@@ -67,8 +78,9 @@ static void batch_refuse(struct central_thread *t, const struct central_action *
     end_note(t, action, false);
 }
 
-static void action_do(struct central_thread *t, int64_t now, const struct central_action *action) {
+static void action_send(struct central_thread *t, int64_t now, const struct central_action *action) {
     struct sealed_batch batch = {
+        .kind = action->kind,
         .model = model_of(action->model),
         .variant = t->rings.models[action->model].first_variant,
         .accelerator = action->accelerator,
@@ -80,19 +92,50 @@ static void action_do(struct central_thread *t, int64_t now, const struct centra
         .tag = action->tag,
         .ready_ns = INT64_MIN,
     };
-    if (action->kind != CENTRAL_RUN) { /* everything is loaded, for good */
-        end_note(t, action, true);
-        return;
-    }
     if (alone(t, action->model))
         batch.items = ITEMS_OF_REQUEST;
+    rings_send(&t->rings, now, &batch);
+}
+
+/* Sends loads and unloads that wait, in order, as far as there is room. */
+static void moves_send(struct central_thread *t, int64_t now) {
+    while (t->waiting && rings_fit(&t->rings, t->waiting->action.accelerator)) {
+        struct waiting_move *first = t->waiting;
+        action_send(t, now, &first->action);
+        t->waiting = first->next;
+        free(first);
+    }
+}
+
+/* Keeps a load or an unload until there is room for it: a policy counts on its being done. A batch may overtake it,
+ * which is of a model whose load has ended, and that is not to be unloaded. */
+static void move_keep(struct central_thread *t, const struct central_action *action) {
+    struct waiting_move *move = malloc(sizeof(*move));
+
+    CHECK(move); /* out of memory: there is nothing sensible to do */
+    *move = (struct waiting_move){.action = *action};
+    if (t->waiting)
+        t->waiting_last->next = move;
+    else
+        t->waiting = move;
+    t->waiting_last = move;
+}
+
+static void action_do(struct central_thread *t, int64_t now, const struct central_action *action) {
+    if (action->kind != CENTRAL_RUN) {
+        if (t->waiting || !rings_fit(&t->rings, action->accelerator))
+            move_keep(t, action);
+        else
+            action_send(t, now, action);
+        return;
+    }
     rings_queued_add(&t->rings, model_of(action->model), -(int32_t)action->requests);
     if (t->core.accelerators[action->accelerator].outstanding > WIRING_PLANS_CENTRAL ||
         !rings_fit(&t->rings, action->accelerator)) {
         batch_refuse(t, action);
         return;
     }
-    rings_send(&t->rings, now, &batch);
+    action_send(t, now, action);
 }
 
 /* central_take */
@@ -118,6 +161,8 @@ static void take_request(struct central_thread *t, int64_t now, const struct req
     }
     if (message->kind == REQUEST_ARRIVED)
         rings_queued_add(&t->rings, model_of(message->place.n), 1);
+    if (message->kind == REQUEST_ARRIVED && t->core.config.memory_bytes && t->core.models[message->place.n].places == 0)
+        counter_add(&t->rings.counters[message->place.n].cold, 1);
     central_request(&t->core, now, &own);
 }
 
@@ -141,7 +186,7 @@ static void take_ran(void *thread, int64_t now, const struct ran_message *ran) {
     }
     uint32_t model = t->model_of_variant[ran->variant.n];
     struct central_ended ended = {
-        .kind = CENTRAL_RUN,
+        .kind = (enum central_action_kind)ran->kind,
         .accelerator = ran->accelerator,
         .model = model,
         .items = alone(t, model) ? 1 : ran->items,
@@ -150,8 +195,17 @@ static void take_ran(void *thread, int64_t now, const struct ran_message *ran) {
         .tag = ran->tag,
     };
 
-    rings_ran(&t->rings, model_of(model), ran);
-    central_action_ended(&t->core, now, &ended, true);
+    struct model_counters *counters = &t->rings.counters[model];
+
+    if (ended.kind == CENTRAL_RUN)
+        rings_ran(&t->rings, model_of(model), ran);
+    else if (ended.kind != CENTRAL_EMPTY && ended.done)
+        counter_add(ended.kind == CENTRAL_LOAD ? &counters->loads : &counters->unloads, 1);
+    int64_t predicted_ns = central_action_ended(&t->core, now, &ended, true);
+    if (predicted_ns > 0 && t->core.config.memory_bytes)
+        histogram_add(&t->errors[ended.kind], llabs(ended.run_ns - predicted_ns));
+    if (ended.kind != CENTRAL_RUN)
+        return;
     wiring_accelerator_news(t->rings.wiring, ran->accelerator, NEWS_ENDED,
                             t->core.accelerators[ran->accelerator].outstanding == 0);
 }
@@ -172,6 +226,8 @@ static struct central_model told_of(const struct thread_model *from, uint32_t ty
     struct central_model model = {
         .batch_max = from->variant_count == 1 ? from->batch_max : 1,
         .slo_ns = from->slo_ns,
+        .weights_bytes = residency_bytes(from->weights_bytes),
+        .load_ns = from->load_ns,
     };
     memcpy(model.profiles, from->profiles, types * sizeof(model.profiles[0]));
     return model;
@@ -259,7 +315,8 @@ static void sleep_until_needed(struct central_thread *t) {
         doorbell_cancel(bell);
         return;
     }
-    doorbell_sleep_timed(bell, central_wake_ns(&t->core), &t->rings.wake);
+    int64_t wake_ns = central_wake_ns(&t->core), again_ns = t->waiting ? clock_now_ns() + MOVES_AGAIN_NS : TIME_NEVER;
+    doorbell_sleep_timed(bell, wake_ns < again_ns ? wake_ns : again_ns, &t->rings.wake);
 }
 
 static bool poll_requests(struct central_thread *t, int64_t now_ns) {
@@ -297,6 +354,7 @@ static void *central_thread_main(void *argument) {
         any |= poll_moves(t, now);
         any |= central_wake_ns(&t->core) <= now;
         central_look(&t->core, now);
+        moves_send(t, now);
         tell_ended(t, now);
         renew(t, now);
         atomic_store_explicit(&t->needed, central_needed(&t->core), memory_order_relaxed); /* statistics */
@@ -322,6 +380,7 @@ static int core_make(struct central_thread *t, const struct central_thread_confi
         .models_max = t->rings.model_count,
         .accelerators_max = t->rings.wiring->accelerators,
         .types = config->types,
+        .memory_bytes = config->memory_bytes,
         .take = take,
         .context = t,
     };
@@ -348,6 +407,11 @@ static void central_thread_free(struct central_thread *t) {
     free(t->core.memory);
     free(t->memory);
     free(t->ended);
+    while (t->waiting) {
+        struct waiting_move *first = t->waiting;
+        t->waiting = first->next;
+        free(first);
+    }
     free(t->prepared);
     free(t->going);
     free(t->model_of_variant);
@@ -407,6 +471,10 @@ const struct thread_rings *central_thread_rings(const struct central_thread *t) 
 
 double central_thread_accelerators_needed(const struct central_thread *t) {
     return atomic_load_explicit(&t->needed, memory_order_relaxed); /* statistics */
+}
+
+const struct histogram *central_thread_errors(const struct central_thread *t) {
+    return t->core.config.memory_bytes ? t->errors : NULL;
 }
 
 bool central_thread_moves(const struct central_thread *t, struct central_moves *moves) {

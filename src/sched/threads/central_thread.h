@@ -1,9 +1,9 @@
 /* central_thread.h - the thread that holds a central policy (sched/core/central.h) and speaks for it with frontends and
  * executors; it takes the place of model threads and rank threads.
  *
- * Models and accelerators may come and go (central_thread_core.h). All models are loaded on all accelerators that run
- * them. A model whose inputs may have several shapes runs its requests one by one:
- * central policies have one queue a model. */
+ * Models and accelerators may come and go (central_thread_core.h). Where the accelerators' memory is limited, they load
+ * what the policy orders; else all models are loaded on all accelerators that run them. A model whose inputs may have
+ * several shapes runs its requests one by one: central policies have one queue a model. */
 #pragma once
 
 #include <pthread.h>
@@ -15,7 +15,8 @@ struct central_thread_config {
     struct thread_rings_config rings;
     const uint8_t *accelerator_type; /* [wiring->accelerators] */
     uint32_t types;
-    bool absent; /* accelerators come later, each with its type */
+    bool absent;           /* accelerators come later, each with its type */
+    uint64_t memory_bytes; /* memory for weights of each accelerator; 0: every model is loaded everywhere, for good */
     const struct policy_ops *policy;
     const struct policy_options *policy_options;
 };
@@ -35,6 +36,9 @@ void central_thread_stop(struct central_thread *thread);
 const struct thread_rings *central_thread_rings(const struct central_thread *thread);
 /* How many accelerators the load needs, as the policy plans; negative: the policy does not say. Any thread. */
 double central_thread_accelerators_needed(const struct central_thread *thread);
+/* Differences between the time that the policy thought a load or a run would take, and the time that it took:
+ * [CENTRAL_RUN] and [CENTRAL_LOAD]. NULL: the accelerators' memory is not limited. Any thread. */
+const struct histogram *central_thread_errors(const struct central_thread *thread);
 /* How models have moved between accelerators, without the waits (wait_ns, wait_max_ns). False: the policy binds no
  * models. Any thread. */
 bool central_thread_moves(const struct central_thread *thread, struct central_moves *moves);

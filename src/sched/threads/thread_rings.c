@@ -31,6 +31,8 @@ struct thread_model thread_model_of(const struct served_model *model, struct pla
         .batch_max = model->batch_max,
         .slo_ns = model->slo_ns,
         .weight = model->weight,
+        .weights_bytes = model->weights_bytes,
+        .load_ns = model->load_ns,
         .queue = &model->queue,
         .data_ns = (int64_t)(copy_ns_per_byte * served_model_item_bytes(model)),
     };
@@ -148,7 +150,8 @@ void rings_send(struct thread_rings *r, int64_t now_ns, const struct sealed_batc
     plan->generation = batch->generation;
     plan->place = rings_model(r, batch->model)->place;
     plan->request_count = batch->requests;
-    plan->items = batch->items;
+    plan->items = (uint16_t)batch->items;
+    plan->kind = (uint8_t)batch->kind;
     plan->sealed_ns = now_ns;
     plan->earliest_ns = batch->earliest_ns;
     plan->latest_ns = batch->latest_ns;
@@ -165,7 +168,8 @@ void rings_send(struct thread_rings *r, int64_t now_ns, const struct sealed_batc
     CHECK_EQ(i, plan->request_count);
     ring_push_run(ring, slots);
     r->executor_rung[executor] = true;
-    histogram_add(&r->counters[batch->model.n].batch_items, batch->items);
+    if (batch->kind == CENTRAL_RUN)
+        histogram_add(&r->counters[batch->model.n].batch_items, batch->items);
 }
 
 bool rings_fit(const struct thread_rings *r, uint32_t accelerator) {

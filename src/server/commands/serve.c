@@ -13,6 +13,10 @@ static const struct option_row rows[] = {
         "loaded and run once for all of them (docs/prefixes.md)"),
     OPTION_HEADING("On what"),
     SERVING_ROWS_ACCELERATORS,
+    OPTION_INT(
+        struct serve_settings, memory_mib, "memory-mib", "MIB", 0, 1073741824,
+        "memory for weights of each emulated accelerator: the policies clockwork and nexus load and unload models; "
+        "0: what the scenario says, or else enough for all models"),
     OPTION_FLAG(
         struct serve_settings, accelerator_control, "accelerator-control",
         "clients may drain accelerators and have them join; with --model-control-mode explicit they always may"),

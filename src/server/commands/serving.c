@@ -16,6 +16,7 @@
 #include "cluster/peer/names.h"
 #include "cluster/roles/transport.h"
 #include "cluster/roles/uplink.h"
+#include "core/data/residency.h"
 #include "core/system/clock.h"
 #include "core/system/log.h"
 #include "core/system/machine.h"
@@ -27,6 +28,7 @@
 #include "front/net/frontend_config.h"
 #include "model/config/model_name.h"
 #include "model/repository/model_index.h"
+#include "sched/core/central.h"
 #include "server/commands/autoscale_option.h"
 #include "server/commands/cli.h"
 #include "server/commands/cluster_tls.h"
@@ -153,6 +155,25 @@ static int check_parts(const struct serve_settings *s, uint32_t accelerators, co
                      accelerators, type);
 }
 
+static bool loads_models(const struct policy_ops *policy) {
+    return policy->central && policy->central->uses_memory;
+}
+
+/* Whether --memory-mib goes with the other settings. */
+static int check_memory(const struct serve_settings *s, const struct serve_plan *plan, struct sy_error *err) {
+    if (!s->memory_mib)
+        return 0;
+    if (!loads_models(plan->config.policy))
+        return error_set(err, -EINVAL, "--memory-mib: the policy %s keeps every model loaded",
+                         plan->config.policy->name);
+    if (s->control_mode != CONTROL_NONE)
+        return error_set(err, -EINVAL, "--memory-mib does not go with --model-control-mode poll or explicit");
+    for (uint32_t i = 0; i < plan->group_count; i++)
+        if (plan->groups[i].kind != ACCELERATOR_EMULATED)
+            return error_set(err, -EINVAL, "--memory-mib goes with emulated accelerators only");
+    return 0;
+}
+
 /* Plans the models. Options are checked first, since models may have to be profiled. */
 static int plan_repositories(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
     struct sy_error why;
@@ -166,7 +187,7 @@ static int plan_repositories(const struct serve_settings *s, struct serve_plan *
     int rc = choose_cores(s, plan, err);
     for (uint32_t i = 0; rc == 0 && i < plan->group_count; i++)
         rc = check_parts(s, plan->groups[i].count, plan->groups[i].type, err);
-    if (rc < 0)
+    if (rc < 0 || (rc = check_memory(s, plan, err)) < 0)
         return rc;
     struct deployment_options how = {
         .groups = plan->groups,
@@ -214,11 +235,36 @@ static int plan_scenario(const struct serve_settings *s, struct serve_plan *plan
         plan->config.policy = scenario.policy;
         plan->config.policy_options = scenario.policy_options;
     }
+    plan->config.memory_bytes = scenario.memory_bytes;
+    plan->config.noise = scenario.noise;
     if (scenario.autoscale.enabled)
         plan->config.autoscale = autoscale_of_scenario(&scenario.autoscale);
-    rc = deployment_from_scenario(&plan->deployment, &scenario, err);
+    rc = check_memory(s, plan, err);
+    rc = rc < 0 ? rc : deployment_from_scenario(&plan->deployment, &scenario, err);
     scenario_free(&scenario);
     return rc < 0 ? rc : choose_cores(s, plan, err);
+}
+
+/* Plans the accelerators' memory for weights: the scenario's, or that of the option. It has no effect with a policy
+ * that keeps every model loaded, as in the simulator, nor in a cluster. A model that fits nowhere is set aside. */
+static void plan_memory(const struct serve_settings *s, enum wiring_link role, struct serve_plan *plan) {
+    struct server_config *c = &plan->config;
+    const struct deployment *d = &plan->deployment;
+    if (s->memory_mib)
+        c->memory_bytes = (uint64_t)s->memory_mib << 20;
+    if (role != LINK_NONE || !loads_models(c->policy))
+        c->memory_bytes = 0;
+    for (uint32_t m = 0; m < d->model_count && c->memory_bytes; m++) {
+        struct served_model *model = &d->models[m];
+        uint32_t pages = residency_pages(model->weights_bytes);
+        if (!s->scenario)
+            model->load_ns = residency_link_ns(model->weights_bytes, LINK_BYTES_PER_S);
+        if (served_model_state(model) != MODEL_READY || model->ensemble || pages <= c->memory_bytes / PAGE_BYTES)
+            continue;
+        served_model_refuse(model, "its weights take %u pages of 16 MiB, and an accelerator's memory has %llu", pages,
+                            (unsigned long long)(c->memory_bytes / PAGE_BYTES));
+        log_error("model set aside", "model=%s reason=\"%s\"", model->name, model->reason);
+    }
 }
 
 /* Plans autoscaling: takes the scenario's settings, if there are any, and changes them by the keys of the option. */
@@ -466,6 +512,7 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
     /* Plans autoscaling and checks options again, since the scenario may have a policy and autoscale settings. */
     if (rc < 0 || (rc = plan_autoscale(s, plan, err)) < 0 || (rc = check_decisions(s, plan, err)) < 0)
         return rc;
+    plan_memory(s, role, plan);
     c->auth = plan->auth;
     c->auth_health = s->auth_health;
     c->auth_metrics = s->auth_metrics;
@@ -736,7 +783,10 @@ static void isolation_free(struct isolation *i) {
  * children. */
 static int isolation_plan(struct isolation *i, const struct serve_settings *settings, struct sy_error *err) {
     struct serve_settings *backend = &i->settings[0], *scheduler = &i->settings[1];
-    const char *with = settings->scenario ? "--scenario" : settings->share_prefixes ? "--share-prefixes on" : NULL;
+    const char *with = settings->scenario         ? "--scenario"
+                       : settings->share_prefixes ? "--share-prefixes on"
+                       : settings->memory_mib     ? "--memory-mib"
+                                                  : NULL;
     int rc;
     if (with)
         return error_set(err, -EINVAL, "--isolate on does not go with %s", with);

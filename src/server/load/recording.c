@@ -153,6 +153,9 @@ static void model_write(const struct recording *r, const struct recording_model 
                 (double)(model->slo_ns > least_ns ? model->slo_ns : least_ns) / 1e6, model->batch_max);
     if (model->weight > 0 && (model->weight < 1 || model->weight > 1))
         text_printf(out, ", weight: %.9g", model->weight);
+    if (r->memory_bytes)
+        text_printf(out, ", weights_mb: %.9g, load_ms: %.9g", (double)model->weights_bytes / 1e6,
+                    (double)model->load_ns / 1e6);
     for (uint32_t p = 0; p < model->priorities; p++)
         text_put(out, p ? ", 1" : ", priorities: [1");
     text_put(out, model->priorities ? "], types: {" : ", types: {");
@@ -230,7 +233,10 @@ static int scenario_write(const struct recording *r, struct text *out, struct sy
         text_printf(out, ", count: %u}", r->types[t].count);
         any = true;
     }
-    text_put(out, "]\nmodels:\n");
+    text_put(out, "]\n");
+    if (r->memory_bytes)
+        text_printf(out, "  memory_gib: %.9g\n", (double)r->memory_bytes / (1 << 30));
+    text_put(out, "models:\n");
     for (uint32_t m = 0; m < r->model_count; m++) {
         if (!model_shown(r, &r->models[m]))
             continue;

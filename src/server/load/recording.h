@@ -35,6 +35,8 @@ struct recording_model {
     int64_t slo_ns;
     double weight;                              /* weight of the model; 0: 1 */
     uint32_t priorities;                        /* number of priority levels; 0: one */
+    uint64_t weights_bytes;                     /* where memory is limited: bytes of the weights */
+    int64_t load_ns;                            /* time to load them */
     int64_t *latency_ns[ACCELERATOR_TYPES_MAX]; /* [batch_max + 1] by type: time of a batch, gathering included; NULL:
                                                  * the model does not run on the type */
     int64_t since_ns;  /* time from which requests under its number are this model's, and not another model's */
@@ -61,6 +63,7 @@ struct recording {
     uint32_t served;
     const struct policy_ops *policy;
     struct policy_options options;
+    uint64_t memory_bytes; /* memory for weights of each accelerator; 0: enough for all models */
     int64_t ctrl_ns, reply_margin_ns;
     int64_t start_ns, end_ns; /* period of which the recording has all requests */
     struct recorded_request *requests;

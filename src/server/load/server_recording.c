@@ -57,6 +57,8 @@ static int model_read(const struct scheduling *s, uint32_t served, const struct 
         .batch_max = told->batch_max,
         .slo_ns = told->slo_ns,
         .weight = told->weight,
+        .weights_bytes = told->weights_bytes,
+        .load_ns = told->load_ns,
         .priorities = s->wiring->central ? 0 : model->queue.priorities, /* central policies have no priorities */
         .since_ns = atomic_load_explicit(&rings->since_ns[p->thread_model.n], memory_order_relaxed),
     };
@@ -149,6 +151,7 @@ int server_recording_read(struct server_recordings *of, int64_t from_ns, uint64_
     *r = (struct recording){
         .policy = s->config->policy,
         .options = s->config->policy_options,
+        .memory_bytes = s->config->memory_bytes,
         .start_ns = from_ns > of->started_ns ? from_ns : of->started_ns,
         .end_ns = clock_now_ns(),
         .served = of->models->count,

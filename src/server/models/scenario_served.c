@@ -25,6 +25,8 @@ int scenario_served_models(const struct scenario *scenario, struct served_model 
         strcpy(to->signature.outputs[0].name, "OUTPUT");
         to->batch_max = from->batch_max;
         to->slo_ns = from->slo_ns;
+        to->weights_bytes = from->weights_bytes;
+        to->load_ns = from->load_ns;
         to->weight = from->weight;
         to->best_effort = from->best_effort >= 1;
         to->queue.priorities = to->queue.priority_default = from->priority_count;

@@ -8,6 +8,7 @@
 static const int64_t batch_edges[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024};
 static const int64_t time_edges_us[] = {100,   200,    500,    1000,   2000,    5000,    10000,  20000,
                                         50000, 100000, 200000, 500000, 1000000, 2000000, 5000000};
+static const int64_t error_edges_us[] = {10, 20, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 100000, 1000000};
 
 /* ---- models ---- */
 
@@ -82,6 +83,36 @@ static void render_moves(const struct scheduler_counters *s, const struct schedu
                     (unsigned long long)counter_get(&counters_of(s, m->place)->moves));
 }
 
+static void counter_rows(const struct scheduler_counters *s, const char *name, size_t counter,
+                         const struct scheduled_model *models, const struct scheduled_model *end, struct text *out) {
+    for (const struct scheduled_model *m = models; m < end; m++) {
+        const _Atomic uint64_t *of = (const void *)((const char *)counters_of(s, m->place) + counter);
+        text_printf(out, "%s{%s} %llu\n", name, m->labels.text, (unsigned long long)counter_get(of));
+    }
+}
+
+/* Writes what is loaded and unloaded, and how well the policy predicts; only where accelerators' memory is limited. */
+static void render_loads(const struct scheduler_counters *s, const struct scheduled_model *models,
+                         const struct scheduled_model *end, struct text *out) {
+    static const char loads[] = "symphony_model_loads_total", unloads[] = "symphony_model_unloads_total",
+                      cold[] = "symphony_model_cold_requests_total", errors[] = "symphony_prediction_error_seconds";
+
+    if (!s->errors)
+        return;
+    metric_heading(out, loads, "counter", "Times that an accelerator loaded the model's weights.");
+    counter_rows(s, loads, offsetof(struct model_counters, loads), models, end, out);
+    metric_heading(out, unloads, "counter", "Times that an accelerator unloaded them, to make room for others.");
+    counter_rows(s, unloads, offsetof(struct model_counters, unloads), models, end, out);
+    metric_heading(out, cold, "counter", "Requests that came while no accelerator had the model.");
+    counter_rows(s, cold, offsetof(struct model_counters, cold), models, end, out);
+    metric_heading(out, errors, "histogram",
+                   "Difference between what the policy thought that a load or a run would take, and what it took.");
+    metric_histogram(out, errors, "kind=\"load\"", &s->errors[CENTRAL_LOAD], error_edges_us,
+                     ARRAY_COUNT(error_edges_us), NS_PER_US, 1e9);
+    metric_histogram(out, errors, "kind=\"run\"", &s->errors[CENTRAL_RUN], error_edges_us, ARRAY_COUNT(error_edges_us),
+                     NS_PER_US, 1e9);
+}
+
 void scheduler_metrics_render_refused(const struct scheduler_counters *s, const struct scheduled_model *models,
                                       uint32_t count, struct text *out) {
     metric_heading(out, "symphony_refused_requests_total", "counter",
@@ -107,6 +138,7 @@ void scheduler_metrics_render_models(const struct scheduler_counters *s, const s
     for (const struct scheduled_model *m = models; m < end; m++)
         text_printf(out, "symphony_queued_requests{%s} %u\n", m->labels.text, queued(s, m->place));
     render_moves(s, models, end, out);
+    render_loads(s, models, end, out);
     metric_heading(out, size, "histogram", "Items in the batches sent to accelerators.");
     for (const struct scheduled_model *m = models; m < end; m++)
         metric_histogram(out, size, m->labels.text, &counters_of(s, m->place)->batch_items, batch_edges,

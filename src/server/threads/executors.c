@@ -94,6 +94,8 @@ int executors_start(struct executors *e, const struct server_config *c, struct s
                 .models = c->models,
                 .profiles = a->profiles,
                 .model_count = c->model_count,
+                .memory_bytes = c->memory_bytes,
+                .noise = c->noise,
                 .run_limit_ns = c->run_limit_ns,
                 .running = c->cluster && c->cluster->running ? c->cluster->running[0] : NULL,
                 .shared = !apart,

@@ -97,6 +97,9 @@ struct server_config {
     const char *shared_memory_prefix; /* beginning of the keys of shared memory that clients may register; NULL: any */
     int64_t run_limit_ns;             /* time that any run may take before it is stopped; 0: RUN_LIMIT_NS
                                        * (back/executor/executor.h) */
+    uint64_t memory_bytes; /* memory for weights of each accelerator, all of which are emulated, for a policy that loads
+                            * models; 0: every model is loaded everywhere, for good */
+    double noise;          /* of emulated accelerators, as in executor_config */
     bool learn;                       /* whether profiles are corrected by measured runs */
     uint32_t queue_max;               /* most requests queued in a model thread */
     uint32_t trails_keep;             /* trails of requests that each frontend keeps, of each state; 0: none */

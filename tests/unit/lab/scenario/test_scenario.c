@@ -181,7 +181,7 @@ static void mistakes_name_file_line_and_key(void **state) {
         {CLUSTER MODELS "model: x\n",
          ":3: model: unknown key (expected cluster, models, pipelines, workload, policy, network, autoscale, run)"},
         {"cluster: 8\n" MODELS,
-         ":1: cluster: expected a mapping with the keys accelerators, type, price, memory_gib, noise, "
+         ":1: cluster: expected a mapping with the keys accelerators, type, price, memory_gib, link_gb_s, noise, "
          "faults, scheduler_faults, subclusters, epoch_s, max_rate_rps"},
         {"cluster: {type: t}\n" MODELS, ":1: cluster: 'accelerators' is missing"},
         {"cluster: {accelerators: 0}\n" MODELS,

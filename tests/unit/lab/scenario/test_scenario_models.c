@@ -54,6 +54,28 @@ static void clockworks_models_have_tables_weights_and_load_times(void **state) {
     scenario_free(&s);
 }
 
+static void without_a_load_time_weights_take_their_time_over_the_link(void **state) {
+    (void)state;
+    struct scenario s;
+    read_well("cluster: {accelerators: 2, link_gb_s: 5}\n"
+              "models:\n"
+              "  - {name: m, alpha_ms: 1, beta_ms: 5, slo_ms: 50, weights_mb: 100}\n"
+              "  - {name: n, alpha_ms: 1, beta_ms: 5, slo_ms: 50, weights_mb: 100, load_ms: 0}\n"
+              "  - {name: o, alpha_ms: 1, beta_ms: 5, slo_ms: 50}\n"
+              "  - {zoo: clockwork, names: [resnet50]}\n",
+              &s);
+    assert_int_equal(s.models[0].load_ns, 20 * NS_PER_MS);
+    assert_int_equal(s.models[1].load_ns, 0);
+    assert_int_equal(s.models[2].load_ns, 0);
+    assert_int_equal(s.models[3].load_ns, 8330000);
+    scenario_free(&s);
+    read_well("cluster: {accelerators: 2}\n"
+              "models: [{name: m, alpha_ms: 1, beta_ms: 5, slo_ms: 50, weights_mb: 120}]\n",
+              &s);
+    assert_int_equal(s.models[0].load_ns, 10 * NS_PER_MS);
+    scenario_free(&s);
+}
+
 /* A model of variants: what they share, the suffixes, which may be another by type, and all weights together. */
 static void variants_share_what_comes_first(void **state) {
     (void)state;
@@ -366,6 +388,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(variants_share_what_comes_first),
         cmocka_unit_test(clockworks_models_have_tables_weights_and_load_times),
+        cmocka_unit_test(without_a_load_time_weights_take_their_time_over_the_link),
         cmocka_unit_test(kairos_has_a_profile_and_a_price_on_every_instance),
         cmocka_unit_test(kairos_tables_and_sizes_give_its_throughput),
         cmocka_unit_test(nexus_has_its_profiles_and_its_example),

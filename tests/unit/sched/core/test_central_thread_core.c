@@ -1,11 +1,13 @@
 /* test_central_thread_core.c - models and accelerators come and go, by drawn histories, under each central policy:
- * every request has one end, batches go only where they may, and what can be served is.
+ * every request has one end, batches go only where they may, and what can be served is. In some histories memory is
+ * limited: then no model goes, accelerators have no more than fits, and batches go only where their model is.
  *
  * How many histories: histories.h. */
 #include "sched/core/central_thread_core.h"
 
 #include <stdlib.h>
 
+#include "core/data/residency.h"
 #include "core/util/rng.h"
 #include "histories.h"
 #include "unit/cmocka_all.h"
@@ -18,7 +20,11 @@
 #define RUNS_MAX     256 /* an accelerator's batches that have not ended */
 #define CTRL_NS      (100 * NS_PER_US)
 
-#define SEEDS 60 /* histories of each policy */
+#define PAGES       5 /* of an accelerator, where memory is limited */
+#define PAGES_MODEL 3 /* of a model, at most */
+#define MOVES_MAX   64
+
+#define SEEDS 60 /* histories of each policy, twice that where it uses memory */
 
 enum fate { FATE_NONE, FATE_QUEUED, FATE_RAN, FATE_REFUSED };
 
@@ -46,6 +52,16 @@ struct world {
     uint32_t sent, ran, cancelled, renewed;
     struct run runs[ACCELERATORS][RUNS_MAX];
     uint32_t first[ACCELERATORS], count[ACCELERATORS];
+    bool limited; /* whether memory is limited */
+    uint64_t weights_bytes[MODELS];
+    struct residency residency[ACCELERATORS];
+    struct pages_entry entries[ACCELERATORS][MODELS];
+    struct move {
+        struct residency_move move;
+        uint64_t tag;
+        bool used;
+    } moves[ACCELERATORS][MOVES_MAX];
+    uint32_t loaded;
 };
 
 /* ---- what the core says ---- */
@@ -67,11 +83,52 @@ static void list_take(struct world *w, uint32_t node, enum fate fate) {
     }
 }
 
+static void move_take(struct world *w, const struct central_action *action) {
+    uint32_t a = action->accelerator, i = 0;
+    assert_true(w->limited && w->up[a]);
+    while (w->moves[a][i].used)
+        i++;
+    assert_true(i < MOVES_MAX);
+    w->moves[a][i] = (struct move){.move = {.kind = action->kind,
+                                            .model = action->model,
+                                            .pages = residency_pages(w->weights_bytes[action->model]),
+                                            .link_ns = (int64_t)rng_below(&w->rng, 4 * NS_PER_MS),
+                                            .earliest_ns = action->earliest_ns,
+                                            .latest_ns = action->latest_ns},
+                                   .tag = action->tag,
+                                   .used = true};
+    residency_send(&w->residency[a], &w->moves[a][i].move);
+}
+
+/* Moves on an accelerator begin and end. None is refused but where the accelerator has failed: the policy knows what is
+ * where. */
+static void moves_step(struct world *w, uint32_t a, bool failed) {
+    struct residency_move *move;
+    while (w->limited && (move = residency_step(&w->residency[a], w->now_ns, w->count[a] > 0))) {
+        struct move *of = (struct move *)move;
+        struct central_ended ended = {.kind = move->kind,
+                                      .accelerator = a,
+                                      .model = move->model,
+                                      .done = move->done,
+                                      .run_ns = move->took_ns,
+                                      .tag = of->tag};
+        assert_true(move->done || failed);
+        of->used = false;
+        w->loaded += move->kind == CENTRAL_LOAD;
+        central_action_ended(&w->core, w->now_ns, &ended, true);
+    }
+}
+
 static void batch_take(struct world *w, const struct central_action *action) {
     uint32_t a = action->accelerator;
-    assert_int_equal(action->kind, CENTRAL_RUN);
+    if (action->kind != CENTRAL_RUN) {
+        move_take(w, action);
+        return;
+    }
     assert_true(w->up[a]);
     assert_true(w->there[action->model] && w->profiles[action->model][w->type[a]]);
+    if (w->limited)
+        residency_hold(&w->residency[a], action->model); /* it is there */
     list_take(w, action->first, FATE_RAN);
     assert_true(w->count[a] < RUNS_MAX);
     const struct run *before = w->count[a] ? &w->runs[a][(w->first[a] + w->count[a] - 1) % RUNS_MAX] : NULL;
@@ -113,6 +170,9 @@ static void model_come(struct world *w, uint32_t m, uint32_t before) {
                          (double)(1 + rng_below(&w->rng, 30)) * 1e5);
         told.profiles[t] = w->profiles[m][t];
     }
+    w->weights_bytes[m] = (1 + rng_below(&w->rng, PAGES_MODEL)) * PAGE_BYTES;
+    told.weights_bytes = residency_bytes(w->weights_bytes[m]);
+    told.load_ns = 2 * NS_PER_MS;
     w->there[m] = true;
     central_model_comes(&w->core, w->now_ns, m, &told, before);
 }
@@ -132,6 +192,8 @@ static void first_ends(struct world *w, uint32_t a, bool done) {
     w->count[a]--;
     ended.done = done;
     ended.run_ns = done ? ended.run_ns : 0;
+    if (w->limited)
+        residency_release(&w->residency[a], ended.model);
     central_action_ended(&w->core, w->now_ns, &ended, true);
 }
 
@@ -143,6 +205,10 @@ static void accelerator_leave(struct world *w, uint32_t a) {
     central_accelerator_leaves(&w->core, w->now_ns, a);
     while (w->count[a] > 0 && rng_below(&w->rng, 2))
         first_ends(w, a, false);
+    if (w->limited && w->count[a] == 0 && rng_below(&w->rng, 2)) {
+        residency_lose(&w->residency[a]);
+        moves_step(w, a, true);
+    }
 }
 
 static void request_send(struct world *w, uint32_t m, int64_t slo_ns, uint32_t items) {
@@ -186,9 +252,12 @@ static void renew(struct world *w) {
 
 static int64_t next_ns(const struct world *w) {
     int64_t at_ns = central_wake_ns(&w->core);
-    for (uint32_t a = 0; a < ACCELERATORS; a++)
+    for (uint32_t a = 0; a < ACCELERATORS; a++) {
+        int64_t move_ns = w->limited ? residency_due_ns(&w->residency[a], w->count[a] > 0) : TIME_NEVER;
         if (w->count[a] > 0 && w->runs[a][w->first[a]].end_ns < at_ns)
             at_ns = w->runs[a][w->first[a]].end_ns;
+        at_ns = move_ns < at_ns ? move_ns : at_ns;
+    }
     return at_ns;
 }
 
@@ -202,13 +271,15 @@ static void pass(struct world *w, int64_t until_ns) {
         for (uint32_t a = 0; a < ACCELERATORS; a++)
             while (w->count[a] > 0 && w->runs[a][w->first[a]].end_ns <= w->now_ns)
                 first_ends(w, a, true);
+        for (uint32_t a = 0; a < ACCELERATORS; a++)
+            moves_step(w, a, false);
         central_look(&w->core, w->now_ns);
         renew(w);
     }
     w->now_ns = until_ns;
 }
 
-static struct world *world_new(const struct policy_ops *policy, uint64_t seed) {
+static struct world *world_new_limited(const struct policy_ops *policy, uint64_t seed, bool limited) {
     struct world *w = calloc(1, sizeof(*w));
     assert_non_null(w);
     w->policy = policy;
@@ -223,12 +294,20 @@ static struct world *world_new(const struct policy_ops *policy, uint64_t seed) {
         .models_max = MODELS,
         .accelerators_max = ACCELERATORS,
         .types = TYPES,
+        .memory_bytes = limited ? PAGES * PAGE_BYTES : 0,
         .take = take,
         .context = w,
     };
+    w->limited = limited;
+    for (uint32_t a = 0; a < ACCELERATORS && limited; a++)
+        residency_init(&w->residency[a], w->entries[a], MODELS, PAGES * PAGE_BYTES, 0, &w->rng);
     w->memory = calloc(1, central_thread_core_bytes(&config));
     central_thread_core_init(&w->core, w->memory, &config);
     return w;
+}
+
+static struct world *world_new(const struct policy_ops *policy, uint64_t seed) {
+    return world_new_limited(policy, seed, false);
 }
 
 static void world_free(struct world *w) {
@@ -256,7 +335,7 @@ static void something(struct world *w) {
             accelerator_leave(w, a);
         break;
     case 3:
-        if (w->there[m] && w->queued[m] == 0 && central_model_goes(&w->core, m))
+        if (!w->limited && w->there[m] && w->queued[m] == 0 && central_model_goes(&w->core, m))
             w->there[m] = false;
         break;
     case 4:
@@ -273,8 +352,8 @@ static void something(struct world *w) {
     }
 }
 
-static void history(const struct policy_ops *policy, uint64_t seed) {
-    struct world *w = world_new(policy, seed);
+static void history(const struct policy_ops *policy, uint64_t seed, bool limited) {
+    struct world *w = world_new_limited(policy, seed, limited);
     for (uint32_t i = 0; i < 2 * REQUESTS; i++) {
         something(w);
         renew(w);
@@ -293,7 +372,7 @@ static void history(const struct policy_ops *policy, uint64_t seed) {
     for (uint32_t m = 0; m < MODELS; m++)
         request_send(w, m, 10 * NS_PER_S, 1);
     pass(w, w->now_ns + 11 * NS_PER_S);
-    for (uint32_t i = from; i < w->sent; i++) {
+    for (uint32_t i = from; i < w->sent && !(limited && policy == &policy_nexus); i++) { /* it plans for fewer models */
         bool possible = false;
         for (uint32_t a = 0; a < ACCELERATORS; a++)
             possible |= w->profiles[w->requests[i].place.n][w->type[a]] != NULL;
@@ -301,7 +380,7 @@ static void history(const struct policy_ops *policy, uint64_t seed) {
         if (!possible)
             assert_int_equal(w->refusal[i], REFUSAL_STRANDED);
     }
-    assert_true(w->ran > 0 && w->renewed > 5);
+    assert_true(w->ran > 0 && w->renewed > 5 && (w->loaded > 0) == limited);
     assert_int_equal(w->pool.used, 0);
     world_free(w);
 }
@@ -311,7 +390,9 @@ static void test_histories(void **state) {
     for (const struct policy_ops *const *policy = policies; *policy; policy++)
         for (uint64_t i = 0, seed = histories_first(); (*policy)->central && i < histories_count(SEEDS); i++, seed++) {
             print_message("%s, seed %llu\n", (*policy)->name, (unsigned long long)seed);
-            history(*policy, seed);
+            history(*policy, seed, false);
+            if ((*policy)->central->uses_memory)
+                history(*policy, seed, true);
         }
 }
 

@@ -1,5 +1,5 @@
 /* pages.c - counts pages, and keeps the list of models by last use. */
-#include "sched/policy/pages.h"
+#include "core/data/pages.h"
 
 #include "core/util/assert.h"
 

@@ -1,7 +1,7 @@
 /* test_pages.c - pages of one accelerator, and who was not used for longest, checked by hand and against a plain list.
  */
+#include "core/data/pages.h"
 #include "core/util/rng.h"
-#include "sched/policy/pages.h"
 #include "unit/cmocka_all.h"
 
 #define MODELS 8

@@ -1,0 +1,85 @@
+/* residency.h - which models' weights the memory of one emulated accelerator has, and the link over which they come.
+ * The simulator's accelerators and those of executor_emulated.c are of this kind.
+ *
+ *     sent, in order          link: one move at a time          memory: pages of 16 MiB
+ *     load d  unload b  load c -->  load a, 7 of 9 ms  -->  b: 4 pages  e: 7 pages, runs  free: 3
+ *
+ * Moves are loads and unloads. They are done in the order in which they were sent, beside the runs. A load takes its
+ * pages when it begins. A model that runs is held: it cannot be unloaded. A move is refused if it could begin only
+ * after its latest start, a load also if too few pages are free, an unload if its model runs. Pure. */
+#pragma once
+
+#include "core/data/messages.h"
+#include "core/data/pages.h"
+#include "core/util/rng.h"
+
+#define LINK_BYTES_PER_S 12e9 /* what PCIe 3 x16 copies: Clockwork's table 1 has 102.3 MB in 8.33 ms */
+
+/* The time that weights take over a link. */
+static inline int64_t residency_link_ns(uint64_t weights_bytes, double bytes_per_s) {
+    return (int64_t)((double)weights_bytes / bytes_per_s * (double)NS_PER_S);
+}
+
+struct residency_move {
+    struct residency_move *next;
+    enum central_action_kind kind; /* LOAD, UNLOAD or EMPTY */
+    uint32_t model;                /* LOAD, UNLOAD */
+    uint32_t pages;                /* LOAD: pages that the weights take */
+    int64_t link_ns;               /* LOAD: time that the weights take over the link, without noise */
+    int64_t earliest_ns, latest_ns;
+    /* what became of the move: */
+    int64_t begin_ns, took_ns;
+    bool done;    /* false: the move was refused or lost */
+    bool changed; /* done, and of a LOAD: the model was not there before; of an UNLOAD: it was */
+};
+
+struct residency {
+    struct pages pages;
+    uint32_t models;
+    double noise; /* factor of rng_noisy() */
+    struct rng *rng;
+    struct residency_move *first, *last; /* moves that are not over */
+    bool moving;                         /* the first one has begun */
+    int64_t stalled_ns;                  /* time until which nothing begins */
+};
+
+/* The pages of a model's weights: at least one, so that every model can be told to be there. */
+static inline uint32_t residency_pages(uint64_t weights_bytes) {
+    return weights_bytes ? pages_of(weights_bytes) : 1;
+}
+
+/* The bytes of these pages: what a policy that counts bytes is told. */
+static inline uint64_t residency_bytes(uint64_t weights_bytes) {
+    return residency_pages(weights_bytes) * PAGE_BYTES;
+}
+
+/* Starts empty. `entries`: [models] memory of the caller. `rng` outlives the residency. */
+void residency_init(struct residency *r, struct pages_entry *entries, uint32_t models, uint64_t memory_bytes,
+                    double noise, struct rng *rng);
+
+/* Whether the model is there: a batch of it may run. */
+static inline bool residency_has(const struct residency *r, uint32_t model) {
+    bool comes = r->moving && r->first->kind == CENTRAL_LOAD && r->first->model == model;
+    return r->pages.entries[model].pages > 0 && !comes;
+}
+
+/* ---- moves ---- */
+
+/* Appends a move, whose memory is the accelerator's until residency_step() gives it back. */
+void residency_send(struct residency *r, struct residency_move *move);
+/* Goes on to now_ns: ends the first move if it is due, begins the next one. Returns a move that is over; call it until
+ * it returns NULL, and again at residency_due_ns(). `busy`: batches are queued or run, so that EMPTY has to wait. */
+struct residency_move *residency_step(struct residency *r, int64_t now_ns, bool busy);
+/* Time at which the first move begins or ends; TIME_NEVER: none does, or EMPTY waits for the end of the batches. */
+int64_t residency_due_ns(const struct residency *r, bool busy);
+/* The accelerator failed: its memory is empty, and residency_step() refuses all moves that were sent. No model is held
+ * at this time. */
+void residency_lose(struct residency *r);
+/* The accelerator stands still for for_ns. */
+void residency_stall(struct residency *r, int64_t now_ns, int64_t for_ns);
+
+/* ---- runs ---- */
+
+/* A batch of a model that is there begins, or is over. */
+void residency_hold(struct residency *r, uint32_t model);
+void residency_release(struct residency *r, uint32_t model);

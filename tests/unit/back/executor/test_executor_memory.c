@@ -1,0 +1,327 @@
+/* test_executor_memory.c - emulated accelerators whose memory is limited: they load and unload what they are told,
+ * beside the runs, and run nothing without its weights. The test is the central thread and the frontend. How many
+ * histories are drawn: histories.h. */
+/* Starts threads. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "back/executor/executor.h"
+#include "core/data/residency.h"
+#include "core/system/clock.h"
+#include "core/util/rng.h"
+#include "histories.h"
+#include "unit/cmocka_all.h"
+
+#define ACCELERATORS 3
+#define MODELS       4 /* model m has m + 1 pages */
+#define PAGES        5
+#define NEVER_ENDING 3 /* a model whose load takes hours */
+#define RUN_NS       (100 * NS_PER_US)
+#define LOAD_NS      (200 * NS_PER_US)
+#define REQUESTS     512
+
+struct rig {
+    struct wiring wiring;
+    struct served_model models[MODELS];
+    struct profile *profile;
+    const struct profile *profiles[MODELS];
+    struct executor *executor;
+    struct request_card *cards; /* [REQUESTS] */
+    struct result_message results[REQUESTS];
+    uint32_t sent, zero[MODELS];
+};
+
+static struct rig *rig_start(double noise) {
+    struct rig *rig = aligned_alloc(CACHE_LINE, (sizeof(*rig) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+    struct wiring *w = &rig->wiring;
+    struct sy_error err;
+
+    memset(rig, 0, sizeof(*rig));
+    w->central = true;
+    w->frontends = w->model_threads = w->executors = 1;
+    w->models = MODELS;
+    w->accelerators = ACCELERATORS;
+    w->batch_max = 1;
+    w->thread_of_variant = w->thread_of_served = w->executor_of = rig->zero;
+    assert_int_equal(wiring_init(w, false, &err), 0);
+    rig->profile = malloc(profile_bytes(1));
+    profile_set_line(rig->profile, 1, 1, RUN_NS);
+    for (uint32_t m = 0; m < MODELS; m++) {
+        struct served_model *model = &rig->models[m];
+        model->signature = (struct signature){.input_count = 1, .output_count = 1, .batched = true};
+        model->signature.inputs[0] = model->signature.outputs[0] =
+            (struct tensor_spec){.name = "x", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 1}};
+        model->batch_max = 1;
+        model->weights_bytes = (m + 1) * PAGE_BYTES;
+        model->load_ns = m == NEVER_ENDING ? 10000 * NS_PER_S : LOAD_NS;
+        atomic_init(&model->state, MODEL_READY);
+        rig->profiles[m] = rig->profile;
+    }
+    rig->cards = aligned_alloc(CACHE_LINE, REQUESTS * sizeof(*rig->cards));
+    w->cards[0] = rig->cards;
+    w->regions[0] = (struct region){0, SIZE_MAX, -1}; /* inputs lie anywhere */
+    struct executor_config config = {.wiring = w,
+                                     .accelerators = ACCELERATORS,
+                                     .engine = &engine_emulated,
+                                     .models = rig->models,
+                                     .profiles = rig->profiles,
+                                     .model_count = MODELS,
+                                     .memory_bytes = PAGES * PAGE_BYTES,
+                                     .noise = noise};
+    assert_int_equal(executor_start(&rig->executor, &config, &err), 0);
+    assert_int_equal(executor_wait_ready(rig->executor, &err), 0);
+    return rig;
+}
+
+static void rig_stop(struct rig *rig) {
+    assert_int_equal(executor_stop(rig->executor), 0);
+    wiring_destroy(&rig->wiring);
+    free(rig->profile);
+    free(rig->cards);
+    free(rig);
+}
+
+/* Pushes a plan; its tag is its number. */
+static uint32_t push(struct rig *rig, enum central_action_kind kind, uint32_t accelerator, uint32_t model,
+                     int64_t latest_ns) {
+    static float input;
+    struct ring *ring = &rig->wiring.plans[0];
+    uint32_t n = rig->sent++, requests = kind == CENTRAL_RUN;
+    struct batch_plan *plan = ring_reserve_run(ring, batch_plan_slots(requests));
+    assert_non_null(plan);
+    assert_true(n < REQUESTS);
+    *plan = (struct batch_plan){.accelerator = accelerator,
+                                .variant.n = model,
+                                .place.n = model,
+                                .request_count = requests,
+                                .items = (uint16_t)requests,
+                                .kind = (uint8_t)kind,
+                                .sealed_ns = clock_now_ns(),
+                                .earliest_ns = INT64_MIN,
+                                .latest_ns = latest_ns,
+                                .tag = n};
+    if (requests) {
+        rig->cards[n] = (struct request_card){
+            .handle = handle_of(0, n, 1),
+            .items = 1,
+            .deadline_ns = clock_now_ns() + 6000 * NS_PER_S,
+            .input_count = 1,
+            .inputs = {{.offset = (uintptr_t)&input, .bytes = sizeof(input), .rank = 2, .dims = {1, 1}}},
+        };
+        plan->handles[0] = rig->cards[n].handle;
+    }
+    ring_push_run(ring, batch_plan_slots(requests));
+    return n;
+}
+
+static void plans_send(struct rig *rig) {
+    ring_publish(&rig->wiring.plans[0]);
+    doorbell_ring(&rig->wiring.executor_bells[0]);
+}
+
+static struct ran_message take_ran(struct rig *rig) {
+    struct ring *ring = &rig->wiring.ran[0];
+    struct timespec ts = {.tv_nsec = 100000};
+    while (!ring_peek(ring))
+        nanosleep(&ts, NULL);
+    struct ran_message ran = *(const struct ran_message *)ring_peek(ring);
+    ring_pop(ring);
+    ring_release(ring);
+    return ran;
+}
+
+/* Takes the result of a run, which comes after its report. */
+static const struct result_message *take_result(struct rig *rig, uint32_t n) {
+    struct ring *ring = &rig->wiring.results[0];
+    struct timespec ts = {.tv_nsec = 100000};
+    while (!rig->results[n].handle) {
+        const struct result_message *result = ring_peek(ring);
+        if (!result) {
+            nanosleep(&ts, NULL);
+            continue;
+        }
+        rig->results[handle_slot(result->handle)] = *result;
+        output_block_put(result->block);
+        ring_pop(ring);
+        ring_release(ring);
+    }
+    return &rig->results[n];
+}
+
+/* Sends one plan, and waits until it is over. Returns the time that it took; 0: it was refused. */
+static int64_t do_between(struct rig *rig, enum central_action_kind kind, uint32_t accelerator, uint32_t model,
+                          int64_t latest_ns) {
+    uint32_t n = push(rig, kind, accelerator, model, latest_ns);
+    plans_send(rig);
+    struct ran_message ran = take_ran(rig);
+    assert_int_equal(ran.news, NEWS_ENDED);
+    assert_int_equal(ran.kind, kind);
+    assert_int_equal(ran.tag, n);
+    assert_int_equal(ran.variant.n, model);
+    assert_int_equal(ran.accelerator, accelerator);
+    if (kind == CENTRAL_RUN) {
+        const struct result_message *result = take_result(rig, n);
+        assert_int_equal(result->status, ran.run_ns > 0 ? REQUEST_OK : REQUEST_LOST);
+        assert_int_equal(result->absent, ran.run_ns == 0);
+    }
+    return ran.run_ns;
+}
+
+static int64_t do_now(struct rig *rig, enum central_action_kind kind, uint32_t accelerator, uint32_t model) {
+    return do_between(rig, kind, accelerator, model, TIME_NEVER);
+}
+
+static void test_nothing_runs_without_its_weights(void **state) {
+    (void)state;
+    struct rig *rig = rig_start(0);
+    assert_int_equal(do_now(rig, CENTRAL_RUN, 1, 0), 0);
+    assert_true(do_now(rig, CENTRAL_LOAD, 1, 0) >= LOAD_NS);
+    assert_true(do_now(rig, CENTRAL_RUN, 1, 0) >= RUN_NS);
+    assert_int_equal(do_now(rig, CENTRAL_RUN, 2, 0), 0); /* another accelerator */
+    assert_int_equal(do_now(rig, CENTRAL_RUN, 1, 1), 0); /* another model */
+    assert_true(do_now(rig, CENTRAL_UNLOAD, 1, 0) > 0);
+    assert_int_equal(do_now(rig, CENTRAL_RUN, 1, 0), 0);
+    assert_int_equal(executor_counters(rig->executor, 1)->absent_batches, 3);
+    rig_stop(rig);
+}
+
+static void test_loads_that_cannot_begin_are_refused(void **state) {
+    (void)state;
+    struct rig *rig = rig_start(0);
+    assert_int_equal(do_between(rig, CENTRAL_LOAD, 0, 2, clock_now_ns() - 1), 0);
+    assert_true(do_now(rig, CENTRAL_LOAD, 0, 2) > 0);
+    assert_true(do_now(rig, CENTRAL_LOAD, 0, 1) > 0);
+    assert_int_equal(do_now(rig, CENTRAL_LOAD, 0, 0), 0); /* the five pages are taken */
+    assert_true(do_now(rig, CENTRAL_UNLOAD, 0, 1) > 0);
+    assert_true(do_now(rig, CENTRAL_LOAD, 0, 0) > 0);
+    rig_stop(rig);
+}
+
+/* A load that takes hours hinders no run, and later loads wait for it. */
+static void test_loads_are_beside_runs(void **state) {
+    (void)state;
+    struct rig *rig = rig_start(0);
+    assert_true(do_now(rig, CENTRAL_LOAD, 0, 0) > 0);
+    push(rig, CENTRAL_LOAD, 0, NEVER_ENDING, TIME_NEVER);
+    push(rig, CENTRAL_UNLOAD, 0, 0, TIME_NEVER);
+    plans_send(rig);
+    for (int i = 0; i < 3; i++)
+        assert_true(do_now(rig, CENTRAL_RUN, 0, 0) >= RUN_NS);
+    assert_true(do_now(rig, CENTRAL_LOAD, 1, 0) > 0); /* another accelerator has a link of its own */
+    rig_stop(rig);
+}
+
+static void test_a_memory_is_emptied_after_the_batches(void **state) {
+    (void)state;
+    struct rig *rig = rig_start(0);
+    assert_true(do_now(rig, CENTRAL_LOAD, 0, 0) > 0);
+    assert_true(do_now(rig, CENTRAL_LOAD, 0, 1) > 0);
+    uint32_t first = push(rig, CENTRAL_RUN, 0, 0, TIME_NEVER);
+    push(rig, CENTRAL_RUN, 0, 1, TIME_NEVER);
+    push(rig, CENTRAL_EMPTY, 0, 0, TIME_NEVER);
+    push(rig, CENTRAL_LOAD, 0, 2, TIME_NEVER);
+    plans_send(rig);
+    for (uint32_t i = 0; i < 4; i++) {
+        struct ran_message ran = take_ran(rig);
+        assert_int_equal(ran.tag, first + i);
+        assert_true(ran.run_ns > 0);
+    }
+    assert_int_equal(take_result(rig, first)->status, REQUEST_OK);
+    assert_int_equal(take_result(rig, first + 1)->status, REQUEST_OK);
+    assert_int_equal(do_now(rig, CENTRAL_RUN, 0, 0), 0);
+    assert_true(do_now(rig, CENTRAL_RUN, 0, 2) > 0);
+    rig_stop(rig);
+}
+
+static void test_an_accelerator_that_fails_has_nothing_left(void **state) {
+    (void)state;
+    struct rig *rig = rig_start(0);
+    assert_true(do_now(rig, CENTRAL_LOAD, 0, 0) > 0);
+    uint32_t under_way = push(rig, CENTRAL_LOAD, 0, NEVER_ENDING, TIME_NEVER);
+    plans_send(rig);
+    assert_true(do_now(rig, CENTRAL_RUN, 0, 0) > 0); /* the load has been taken up */
+    assert_int_equal(wiring_command(&rig->wiring, 0, ACCELERATOR_FAIL), 0);
+    struct ran_message ran = take_ran(rig);
+    assert_int_equal(ran.tag, under_way);
+    assert_int_equal(ran.run_ns, 0);
+    assert_int_equal(take_ran(rig).news, NEWS_LEAVES);
+    assert_int_equal(do_now(rig, CENTRAL_LOAD, 0, 1), 0); /* the scheduler did not know yet */
+    assert_int_equal(wiring_command(&rig->wiring, 0, ACCELERATOR_JOIN), 0);
+    assert_int_equal(take_ran(rig).news, NEWS_JOINS);
+    assert_int_equal(do_now(rig, CENTRAL_RUN, 0, 0), 0);
+    assert_true(do_now(rig, CENTRAL_LOAD, 0, 2) > 0);
+    assert_true(do_now(rig, CENTRAL_RUN, 0, 2) > 0);
+    rig_stop(rig);
+}
+
+/* ---- drawn histories ---- */
+
+/* What the reports say of an accelerator. */
+struct account {
+    bool loaded[MODELS];
+    uint32_t last_run, last_move; /* tags */
+};
+
+static void account_take(struct account *account, const struct ran_message *ran) {
+    struct account *a = &account[ran->accelerator];
+    uint32_t *last = ran->kind == CENTRAL_RUN ? &a->last_run : &a->last_move, pages = 0;
+    assert_true(ran->tag >= *last); /* in the order sent */
+    *last = (uint32_t)ran->tag + 1;
+    if (ran->run_ns == 0)
+        return;
+    if (ran->kind == CENTRAL_RUN)
+        assert_true(a->loaded[ran->variant.n]);
+    else
+        a->loaded[ran->variant.n] = ran->kind == CENTRAL_LOAD;
+    for (uint32_t m = 0; m < MODELS; m++)
+        pages += a->loaded[m] ? m + 1 : 0;
+    assert_true(pages <= PAGES);
+}
+
+static void history(uint64_t seed) {
+    struct rig *rig = rig_start(0.5);
+    struct account account[ACCELERATORS] = {{.last_run = 0}};
+    struct rng rng;
+    uint32_t taken = 0, ran_ok = 0;
+    rng_seed(&rng, seed);
+    while (taken < REQUESTS) {
+        for (uint64_t i = rng_below(&rng, 12); i > 0 && rig->sent < REQUESTS; i--) {
+            static const enum central_action_kind kinds[] = {CENTRAL_RUN, CENTRAL_RUN, CENTRAL_LOAD, CENTRAL_UNLOAD};
+            enum central_action_kind kind = kinds[rng_below(&rng, 4)];
+            int64_t latest_ns = rng_below(&rng, 4) ? TIME_NEVER : clock_now_ns() + (int64_t)rng_below(&rng, NS_PER_MS);
+            push(rig, kind, (uint32_t)rng_below(&rng, ACCELERATORS), (uint32_t)rng_below(&rng, NEVER_ENDING),
+                 latest_ns);
+        }
+        plans_send(rig);
+        for (uint64_t i = rng_below(&rng, 12); i > 0 && taken < rig->sent; i--, taken++) {
+            struct ran_message ran = take_ran(rig);
+            account_take(account, &ran);
+            ran_ok += ran.kind == CENTRAL_RUN && ran.run_ns > 0;
+            if (ran.kind == CENTRAL_RUN)
+                take_result(rig, (uint32_t)ran.tag);
+        }
+    }
+    assert_true(ran_ok > 0);
+    rig_stop(rig);
+}
+
+static void test_histories(void **state) {
+    (void)state;
+    for (uint64_t i = 0, seed = histories_first(); i < histories_count(20); i++, seed++) {
+        print_message("seed %llu\n", (unsigned long long)seed);
+        history(seed);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nothing_runs_without_its_weights),
+        cmocka_unit_test(test_loads_that_cannot_begin_are_refused),
+        cmocka_unit_test(test_loads_are_beside_runs),
+        cmocka_unit_test(test_a_memory_is_emptied_after_the_batches),
+        cmocka_unit_test(test_an_accelerator_that_fails_has_nothing_left),
+        cmocka_unit_test(test_histories),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
