@@ -1,6 +1,6 @@
 """wire.py - measures the cost of a request on its way through the server: over HTTP, over gRPC, and within the process.
 
-    build/venv/bin/python bench/wire.py [--seconds S] [--rounds N] [--against SYMPHONY] [CASE]...
+    build/venv/bin/python bench/wire.py [--seconds S] [--rounds N] [--against SYMPHONY] [--isolate] [CASE]...
 
 Serves models that compute next to nothing on one accelerator, with inputs of 1 KB or 600 KB and outputs of the same
 size, or with inputs of 600 KB and outputs of 1 KB ("in"), and drives them with build/release/bench_wire. "in process"
@@ -12,7 +12,8 @@ many requests a second the thread could take with a core of its own, whatever el
 Lone: one request at a time; the client polls. `health` stays in the frontend's thread: the further time of an inference
 is the scheduler, the run and the threads' wake-ups. After a pause all threads sleep at first.
 
-All cases take turns, with --against also those of another build, in rows of its own. Figures are medians of the rounds.
+All cases take turns, with --against also those of another build, with --isolate those of a server whose accelerator has
+a process of its own (`serve --isolate on`), in rows of their own. Figures are medians of the rounds.
 """
 import argparse
 import json
@@ -49,10 +50,10 @@ LONE = {  # case: protocol, body (None: health), pause in microseconds
     "HTTP binary 600 KB in": ("http", LARGE_IN, 0), "JSON 600 KB in": ("json", LARGE_IN, 0)}
 
 
-def threads_of(pid):
-    """{name: (CPU seconds, times it slept)} of a process's threads, those of a name together."""
+def threads_of(server):
+    """{name: (CPU seconds, times it slept)} of a server's threads, those of a name together."""
     found = {}
-    for task in pathlib.Path("/proc/%d/task" % pid).iterdir():
+    for task in (task for pid in [server.process.pid, *server.children()] for task in pathlib.Path("/proc/%d/task" % pid).iterdir()):
         name = (task / "comm").read_text().strip().rstrip("-0123456789")
         cpu = int((task / "schedstat").read_text().split()[0]) / 1e9
         status = (task / "status").read_text()
@@ -96,9 +97,9 @@ def drive(server, folder, protocol, model, *options):
             body.write_bytes(model.grpc_message() if protocol == "grpc" else json_body(model))
     if model or protocol == "grpc":
         command += ["--body", body]
-    before = threads_of(server.process.pid)
+    before = threads_of(server)
     result = json.loads(subprocess.run([str(part) for part in [*command, *options]], stdout=subprocess.PIPE, check=True).stdout)
-    after = threads_of(server.process.pid)
+    after = threads_of(server)
     assert result["failed"] == 0, result
     if result["requests"] == 0:  # the machine was busy with other work for that long
         return drive(server, folder, protocol, model, *options)
@@ -133,9 +134,9 @@ TABLES = (("Saturated", SATURATED, saturated_row, ("requests/s", "frontend's CPU
           ("Lone", LONE, lone_row, ("p50 us", "p99 us", "CPU us/request", "sleeps/request"), "%.1f %.1f %.1f %.2f"))
 
 
-def start(binary, repository):
+def start(binary, repository, *more):
     server_module.BINARY = binary
-    running = server_module.Server("--repository", repository, "--slo-ms", 10000, "--accelerators", "cpu:1")
+    running = server_module.Server("--repository", repository, "--slo-ms", 10000, "--accelerators", "cpu:1", *more)
     running.start()
     running.binary = binary
     return running
@@ -146,20 +147,26 @@ def main():
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--against", metavar="SYMPHONY", help="another build of the program")
+    parser.add_argument("--isolate", action="store_true", help="also with a process for the accelerator")
     parser.add_argument("cases", nargs="*", metavar="CASE")
     options = parser.parse_args()
-    binaries = {"": BINARY, **({" (against)": options.against} if options.against else {})}
+    builds = {"": (BINARY,)}
+    if options.against:
+        builds[" (against)"] = (options.against,)
+    if options.isolate:
+        builds[" (isolated)"] = (BINARY, "--isolate", "on")
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         for model in (SMALL, LARGE, LARGE_IN):
             save_model(folder / "repository", model)
-        servers = {name: start(binary, folder / "repository") for name, binary in binaries.items()}
+        servers = {name: start(build[0], folder / "repository", *build[1:]) for name, build in builds.items()}
         try:
             for title, cases, row, columns, format in TABLES:
                 wanted = [case for case in cases if not options.cases or case in options.cases]
                 if not wanted:
                     continue
-                rounds = {(case, name): [] for case in wanted for name in servers}
+                rounds = {(case, name): [] for case in wanted for name in servers
+                          if "isolated" not in name or cases[case][0] not in INSIDE}
                 for _ in range(options.rounds):
                     for case, name in rounds:
                         rounds[case, name].append(row(servers[name], folder, case, options.seconds))

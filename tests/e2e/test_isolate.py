@@ -10,6 +10,7 @@ import platform
 import shutil
 import signal
 import subprocess
+import time
 
 import pytest
 from onnx import TensorProto, helper
@@ -234,20 +235,134 @@ def test_clients_load_and_unload_models(tmp_path):
         assert server.stop() == 0
 
 
+def save_add(folder, number, name="add"):
+    """y = x + number"""
+    shutil.rmtree(folder / name, ignore_errors=True)
+    save_model(folder, name, [helper.make_node("Add", ["x", "n"], ["y"])], [("x", INT64, ["N", 1])],
+               [("y", INT64, ["N", 1])], [helper.make_tensor("n", INT64, [1], [number])])
+
+
+TEN = {"inputs": [{"name": "x", "datatype": "INT64", "shape": [1, 1], "data": [10]}]}
+
+
+def added(server, name="add"):
+    """What the model adds, or what was said instead."""
+    status, answer = server.infer(name, TEN["inputs"])
+    return answer["outputs"][0]["data"][0] - 10 if status == 200 else (status, answer)
+
+
+def explicit(folder, *more):
+    return isolated(folder, "--accelerators", "cpu:2", "--model-control-mode", "explicit", "--head-timeout", "600", *more)
+
+
+class Upload:
+    """A request whose body stops in the middle."""
+
+    def __init__(self, server, name="add"):
+        self.body = json.dumps(TEN).encode()
+        self.connection = server.connect()
+        self.connection.putrequest("POST", "/v2/models/%s/infer" % name)
+        self.connection.putheader("Content-Length", str(len(self.body)))
+        self.connection.endheaders()
+        self.connection.send(self.body[:10])
+        wait_until(lambda: server.metrics()["symphony_requests_in_flight"] >= 1)
+
+    def end(self):
+        """What the model that it asked for adds, or what was said instead."""
+        self.connection.send(self.body[10:])
+        answer = self.connection.getresponse()
+        text = answer.read()
+        self.connection.close()
+        return json.loads(text)["outputs"][0]["data"][0] - 10 if answer.status == 200 else (answer.status, text)
+
+
 def test_a_model_that_is_replaced_answers_no_more(tmp_path):
     """Once its order is answered."""
-    def save_add(number):
-        shutil.rmtree(tmp_path / "add", ignore_errors=True)
-        save_model(tmp_path, "add", [helper.make_node("Add", ["x", "n"], ["y"])], [("x", INT64, ["N", 1])],
-                   [("y", INT64, ["N", 1])], [helper.make_tensor("n", INT64, [1], [number])])
-
-    save_add(1)
-    with isolated(tmp_path, "--accelerators", "cpu:2", "--model-control-mode", "explicit", "--load-model", "add") as server:
+    save_add(tmp_path, 1)
+    with explicit(tmp_path, "--load-model", "add") as server:
         for number in range(2, 7):
-            save_add(number)
+            save_add(tmp_path, number)
             assert server.order("add", "load")[0] == 200
-            status, answer = server.infer("add", [{"name": "x", "datatype": "INT64", "shape": [1, 1], "data": [10]}])
-            assert status == 200 and answer["outputs"][0]["data"] == [10 + number]
+            assert added(server) == number
+        assert server.stop() == 0
+
+
+def test_a_request_under_way_ends_on_the_model_that_it_began_with(tmp_path):
+    """However long its body takes, and whatever takes over, as without processes."""
+    save_add(tmp_path, 1)
+    with explicit(tmp_path, "--load-model", "add") as server:
+        first = Upload(server)
+        save_add(tmp_path, 2)
+        assert server.order("add", "load")[0] == 200
+        assert added(server) == 2
+        second = Upload(server)
+        save_add(tmp_path, 3)
+        assert server.order("add", "load")[0] == 200
+        assert added(server) == 3
+        time.sleep(1.5)  # more than a cluster's frontends give it
+        assert (first.end(), second.end(), added(server)) == (1, 2, 3)
+        assert server.stop() == 0
+
+
+def test_a_request_under_way_delays_no_order(tmp_path):
+    save_add(tmp_path, 1)
+    save_add(tmp_path, 5, "other")
+    with explicit(tmp_path, "--load-model", "add") as server:
+        slow = Upload(server)
+        assert server.order("add", "unload")[0] == 200
+        for _ in range(2):
+            assert server.order("other", "load")[0] == 200
+            assert added(server, "other") == 5
+            assert server.order("other", "unload")[0] == 200
+        kill_one(server)  # the next one does not have what the request needs
+        assert server.order("other", "load")[0] == 200
+        assert added(server, "other") == 5
+        assert slow.end() == 1
+        assert server.stop() == 0
+
+
+def test_what_one_process_cannot_load_none_serves(tmp_path):
+    """What was served before goes on, in all of them."""
+    save_add(tmp_path, 1)
+    with explicit(tmp_path, "--load-model", "add") as server, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        later = server.children()[1]
+        save_add(tmp_path, 2)
+        os.kill(later, signal.SIGSTOP)
+        try:
+            order = pool.submit(server.order, "add", "load")
+            wait_until(lambda: 'process=accelerator-0 msg="model prepared"' in server.log_text())
+            (tmp_path / "add" / "1" / "model.onnx").write_bytes(b"no model")
+        finally:
+            os.kill(later, signal.SIGCONT)
+        assert order.result()[0] == 400
+        assert {added(server) for _ in range(40)} == {1}
+        save_add(tmp_path, 3)
+        assert server.order("add", "load")[0] == 200
+        assert {added(server) for _ in range(40)} == {3}
+        assert server.stop() == 0
+
+
+def test_a_model_that_a_client_sent_is_listed_until_its_last_request_is_answered(tmp_path):
+    (tmp_path / "models").mkdir()
+    save_add(tmp_path / "models", 5, "other")
+    save_add(tmp_path, 1)
+    content = base64.b64encode((tmp_path / "add" / "1" / "model.onnx").read_bytes()).decode()
+
+    def state():
+        index = json.loads(server.request("POST", "/v2/repository/index")[2])
+        return [(one["state"], one.get("reason", "")) for one in index if one["name"] == "add"]
+
+    with explicit(tmp_path / "models", "--repository-poll-secs", "0.1") as server:
+        parameters = {"config": json.dumps({"max_batch_size": 0}), "file:1/model.onnx": content}
+        assert server.request("POST", "/v2/repository/models/add/load", json.dumps({"parameters": parameters}))[0] == 200
+        assert state() == [("READY", "")]
+        slow = Upload(server)
+        assert server.order("add", "unload")[0] == 200
+        for _ in range(5):
+            assert state() == [("UNLOADING", "")]
+            assert server.order("other", "load")[0] == server.order("other", "unload")[0] == 200  # the list is made anew
+        assert slow.end() == 1
+        wait_until(lambda: state() == [])
         assert server.stop() == 0
 
 

@@ -536,8 +536,10 @@ ssize_t virtual_receive(int fd, struct msghdr *message) {
         f->error = 0;
         return -error;
     }
-    if (!f->received)
+    if (!f->received) {
+        message->msg_controllen = 0; /* as the kernel */
         return f->ended || f->shut || f->state == SOCKET_BROKEN ? 0 : f->state == SOCKET_OPEN ? -EAGAIN : -ENOTCONN;
+    }
     for (size_t i = 0, at = 0; f->received && i < message->msg_iovlen;) {
         struct segment *s = f->received;
         size_t left = message->msg_iov[i].iov_len - at, there = s->bytes - s->taken, part = left < there ? left : there;

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/util/container.h"
+
 /* ---- models ---- */
 
 static void model_free(struct served_model *model) {
@@ -179,36 +181,51 @@ static struct profile *profile_of(const struct brought_model *brought, const cha
     return NULL;
 }
 
-/* A class takes the profiles of its first backend. */
+/* The models of a backend that accelerators of a type run, a bit each. */
+static void models_set(uint64_t *models, const char *type, const struct brought_model *brought, uint32_t count) {
+    memset(models, 0, CATALOGUE_MODELS_MAX / 8);
+    for (uint32_t i = 0; i < count; i++)
+        if (!brought[i].ends && profile_of(&brought[i], type))
+            models[brought[i].known / 64] |= 1ULL << brought[i].known % 64;
+}
+
+bool catalogue_alike(const char *type, const struct brought_model *a, uint32_t a_count, const struct brought_model *b,
+                     uint32_t b_count) {
+    uint64_t of_a[CATALOGUE_MODELS_MAX / 64], of_b[CATALOGUE_MODELS_MAX / 64];
+    models_set(of_a, type, a, a_count);
+    models_set(of_b, type, b, b_count);
+    return memcmp(of_a, of_b, sizeof(of_a)) == 0;
+}
+
+/* Adds models to a class, which takes the profiles of this backend. */
+static void class_add(struct catalogue *c, uint32_t k, const struct brought_model *brought, uint32_t count) {
+    struct accelerator_class *class = &c->classes[k];
+    for (uint32_t i = 0; i < count; i++) {
+        struct known_model *known = &c->known[brought[i].known];
+        const struct profile *profile = brought[i].ends ? NULL : profile_of(&brought[i], class->type);
+        if (profile && !known->profiles[k] && (known->profiles[k] = malloc(profile_bytes(profile->batch_max))))
+            memcpy(known->profiles[k], profile, profile_bytes(profile->batch_max));
+        if (profile && known->profiles[k])
+            class->models[brought[i].known / 64] |= 1ULL << brought[i].known % 64;
+    }
+}
+
 static void class_begin(struct catalogue *c, uint32_t k, const char *type, const struct brought_model *brought,
-                        uint32_t count, const uint64_t *models) {
+                        uint32_t count) {
     struct accelerator_class *class = &c->classes[k];
     memset(class, 0, sizeof(*class));
     strcpy(class->type, type);
-    memcpy(class->models, models, sizeof(class->models));
     for (uint32_t i = 0; i < c->known_count; i++) {
         free(c->known[i].profiles[k]);
         c->known[i].profiles[k] = NULL;
     }
-    for (uint32_t i = 0; i < count; i++) {
-        const struct profile *profile = profile_of(&brought[i], type);
-        if (brought[i].ends)
-            continue;
-        size_t bytes = profile ? profile_bytes(profile->batch_max) : 0;
-        struct profile *copy = profile ? malloc(bytes) : NULL;
-        c->known[brought[i].known].profiles[k] = copy;
-        if (copy)
-            memcpy(copy, profile, bytes);
-        else
-            class->models[brought[i].known / 64] &= ~(1ULL << brought[i].known % 64);
-    }
+    class_add(c, k, brought, count);
 }
 
-/* Whether a backend's accelerators run batches as large as those of a class, which has the same models. */
-static bool is_able(const struct catalogue *c, uint32_t k, const char *type, const struct brought_model *brought,
-                    uint32_t count) {
+/* Whether a backend's accelerators run batches as large as those of a class. */
+static bool is_able(const struct catalogue *c, uint32_t k, const struct brought_model *brought, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
-        const struct profile *profile = brought[i].ends ? NULL : profile_of(&brought[i], type);
+        const struct profile *profile = brought[i].ends ? NULL : profile_of(&brought[i], c->classes[k].type);
         const struct profile *of_class = profile ? c->known[brought[i].known].profiles[k] : NULL;
         if (of_class && profile->batch_max < of_class->batch_max)
             return false;
@@ -216,19 +233,19 @@ static bool is_able(const struct catalogue *c, uint32_t k, const char *type, con
     return true;
 }
 
-uint32_t catalogue_class(struct catalogue *c, const char *type, const struct brought_model *brought, uint32_t count,
-                         uint32_t used) {
-    uint64_t models[CATALOGUE_MODELS_MAX / 64] = {0};
-    uint32_t free_class = CATALOGUE_NONE;
+bool catalogue_class_fits(const struct catalogue *c, uint32_t k, const struct brought_model *brought, uint32_t count) {
+    uint64_t models[CATALOGUE_MODELS_MAX / 64];
+    models_set(models, c->classes[k].type, brought, count);
+    return memcmp(c->classes[k].models, models, sizeof(models)) == 0 && is_able(c, k, brought, count);
+}
 
-    for (uint32_t i = 0; i < count; i++)
-        if (!brought[i].ends && profile_of(&brought[i], type))
-            models[brought[i].known / 64] |= 1ULL << brought[i].known % 64;
+uint32_t catalogue_class(struct catalogue *c, const char *type, const struct brought_model *brought, uint32_t count,
+                         uint32_t used, uint32_t closed) {
+    uint32_t free_class = CATALOGUE_NONE;
     for (uint32_t k = 0; k < ACCELERATOR_TYPES_MAX; k++) {
         struct accelerator_class *class = &c->classes[k];
-        bool alike = *class->type && strcmp(class->type, type) == 0 &&
-                     memcmp(class->models, models, sizeof(models)) == 0 && is_able(c, k, type, brought, count);
-        if (alike) {
+        if (*class->type && strcmp(class->type, type) == 0 && !(closed >> k & 1) &&
+            catalogue_class_fits(c, k, brought, count)) {
             class->backends++;
             return k;
         }
@@ -236,10 +253,25 @@ uint32_t catalogue_class(struct catalogue *c, const char *type, const struct bro
             free_class = k;
     }
     if (free_class != CATALOGUE_NONE) {
-        class_begin(c, free_class, type, brought, count, models);
+        class_begin(c, free_class, type, brought, count);
         c->classes[free_class].backends = 1;
     }
     return free_class;
+}
+
+bool catalogue_class_change(struct catalogue *c, uint32_t k, const struct brought_model *brought, uint32_t count) {
+    struct accelerator_class *class = &c->classes[k];
+    uint64_t models[CATALOGUE_MODELS_MAX / 64];
+    models_set(models, class->type, brought, count);
+    for (uint32_t i = 0; i < c->known_count; i++)
+        if ((class->models[i / 64] & ~models[i / 64]) >> i % 64 & 1 && c->known[i].backends > 0)
+            return false;
+    if (!is_able(c, k, brought, count))
+        return false;
+    for (uint32_t w = 0; w < ARRAY_COUNT(models); w++)
+        class->models[w] &= models[w];
+    class_add(c, k, brought, count);
+    return true;
 }
 
 void catalogue_class_leave(struct catalogue *c, uint32_t class) {

@@ -62,9 +62,19 @@ void catalogue_brought_free(struct brought_model *brought);
 /* The backend no longer has the model, or soon will not: marks it `ends` and frees its profiles. */
 void catalogue_take(struct catalogue *catalogue, struct brought_model *brought);
 /* The class of a backend's accelerators of a type; adds the backend to it. `used`: a bit for each class that some place
- * still uses. CATALOGUE_NONE: there are too many classes. */
+ * still uses; `closed`: for each class that nobody may join now. CATALOGUE_NONE: there are too many classes. */
 uint32_t catalogue_class(struct catalogue *catalogue, const char *type, const struct brought_model *brought,
-                         uint32_t count, uint32_t used);
+                         uint32_t count, uint32_t used, uint32_t closed);
+/* Whether two backends have the same models for accelerators of a type. */
+bool catalogue_alike(const char *type, const struct brought_model *a, uint32_t a_count, const struct brought_model *b,
+                     uint32_t b_count);
+/* Whether a backend with these models may be in a class: the class runs the same ones, in no larger batches. */
+bool catalogue_class_fits(const struct catalogue *catalogue, uint32_t class, const struct brought_model *brought,
+                          uint32_t count);
+/* Gives a class these models, which all its backends have now. False, and nothing has changed: a backend of another
+ * class still has one of the models that the class is to lose, or the batches of a model would have to be smaller. */
+bool catalogue_class_change(struct catalogue *catalogue, uint32_t class, const struct brought_model *brought,
+                            uint32_t count);
 /* The backend has no accelerators of the class any more. */
 void catalogue_class_leave(struct catalogue *catalogue, uint32_t class);
 /* The classes that run a model now, a bit each. */

@@ -42,11 +42,13 @@ struct backend_link_config {
 /* 0 or -errno with a sentence. */
 int backend_link_start(struct backend_link **link, const struct backend_link_config *config, struct sy_error *err);
 /* All models of the start have come: the backend may introduce itself to the scheduler. If models come and go
- * (told_of_models), one thread calls this function and the next three. */
+ * (told_of_models), one thread calls this function and the next four. */
 void backend_link_begin(struct backend_link *link);
 /* Offers a model that is READY and resident on its executors. The model must stay unchanged until
  * backend_link_model_gone(). */
 void backend_link_model_comes(struct backend_link *link, uint32_t model);
+/* The hash by which the scheduler and its frontends know such a model, before or after it is offered; 0: none. */
+uint64_t backend_link_model_hash(const struct backend_link *link, uint32_t model);
 /* Asks the scheduler to send no more plans for a model that is to go. Plans that are here or on the way still run. */
 void backend_link_model_goes(struct backend_link *link, uint32_t model);
 /* Whether nothing here needs the model any more. */

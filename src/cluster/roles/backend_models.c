@@ -12,8 +12,49 @@
 #include "cluster/roles/backend_link_state.h"
 #include "core/system/log.h"
 #include "model/engine/fingerprint.h"
+#include "model/repository/model_description.h"
 
 #define LOOK_NS (5 * NS_PER_MS) /* time between looks while models go */
+
+/* ---- descriptions ---- */
+
+/* Writes the description of a model. In a cluster, backends may run one model in batches of different sizes, on
+ * accelerators of different kinds. Twins run it alike: there, a model that comes with another such configuration is
+ * another model, which replaces the one before; so the fingerprint of its contents is made to tell. NULL with a
+ * sentence.
+ */
+static char *description_write(const struct backend_link *l, uint32_t m, const struct described_profile *profiles,
+                               uint32_t count, struct sy_error *err) {
+    const struct served_model *model = &l->config.models[m];
+    struct served_model *told = l->config.twins ? malloc(sizeof(*told)) : NULL;
+    char configured[128], *text;
+    if (told) {
+        served_model_copy(told, model);
+        int length = snprintf(configured, sizeof(configured), "%s %u %d %llx", model->contents, model->batch_max,
+                              (int)model->instances.kind, (unsigned long long)model->instances.gpus_named);
+        struct fingerprint fingerprint = fingerprint_bytes(configured, (size_t)length);
+        fingerprint_format(&fingerprint, told->contents);
+    }
+    text = model_description_write(told ? told : model, profiles, count, NULL, err);
+    free(told);
+    return text;
+}
+
+uint64_t backend_link_model_hash(const struct backend_link *l, uint32_t m) {
+    struct described_profile profiles[ACCELERATOR_TYPES_MAX];
+    struct served_model *read = calloc(1, sizeof(*read));
+    struct sy_error err;
+    uint32_t count = 0;
+    uint64_t hash = 0;
+    char *text = read ? description_write(l, m, NULL, 0, &err) : NULL;
+    if (text && model_description_read(text, strlen(text), read, profiles, &count, &err) == 0) {
+        hash = model_description_hash(read);
+        model_description_release(read, profiles, count);
+    }
+    free(text);
+    free(read);
+    return hash;
+}
 
 /* ---- for the thread that loads models ---- */
 
@@ -70,28 +111,6 @@ static void unoffered_set(struct backend_link *l, uint32_t m, const char *why) {
     l->aside_told &= !why && !offer->unoffered;
     free(offer->unoffered);
     offer->unoffered = why ? strdup(why) : NULL;
-}
-
-/* Writes the description of a model. In a cluster, backends may run one model in batches of different sizes, on
- * accelerators of different kinds. Twins run it alike: there, a model that comes with another such configuration is
- * another model, which replaces the one before; so the fingerprint of its contents is made to tell. NULL with a
- * sentence.
- */
-static char *description_write(const struct backend_link *l, uint32_t m, const struct described_profile *profiles,
-                               uint32_t count, struct sy_error *err) {
-    const struct served_model *model = &l->config.models[m];
-    struct served_model *told = l->config.twins ? malloc(sizeof(*told)) : NULL;
-    char configured[128], *text;
-    if (told) {
-        served_model_copy(told, model);
-        int length = snprintf(configured, sizeof(configured), "%s %u %d %llx", model->contents, model->batch_max,
-                              (int)model->instances.kind, (unsigned long long)model->instances.gpus_named);
-        struct fingerprint fingerprint = fingerprint_bytes(configured, (size_t)length);
-        fingerprint_format(&fingerprint, told->contents);
-    }
-    text = model_description_write(told ? told : model, profiles, count, NULL, err);
-    free(told);
-    return text;
 }
 
 static void model_tell(struct backend_link *l, uint32_t m) {
@@ -183,14 +202,11 @@ static bool is_held(const struct backend_link *l, uint32_t model) {
     return false;
 }
 
-/* The next step of a model. True: more steps follow. */
+/* The next step of a model that goes. True: more steps follow. */
 static bool model_look(struct backend_link *l, uint32_t m) {
     struct model_offer *offer = &l->offers[m];
     enum offer_state state = offer_of(l, m);
-    bool comes = state == OFFER_COMES && offer->told == TOLD_NOTHING;
     bool ends = state == OFFER_GOES && offer->told == TOLD_MODEL;
-    if (l->introduced && comes)
-        model_tell(l, m);
     if (l->introduced && ends) {
         peer_send(&l->uplink.peer, FRAME_MODEL_ENDS, 1, &m, sizeof(m));
         offer->told = TOLD_ENDS;
@@ -214,6 +230,9 @@ void backend_models_look(struct backend_link *l, int64_t now_ns, int64_t *until_
         return;
     }
     l->offers_left = false;
+    for (uint32_t m = 0; m < l->config.model_count && l->introduced; m++) /* before the models that they replace end */
+        if (offer_of(l, m) == OFFER_COMES && l->offers[m].told == TOLD_NOTHING)
+            model_tell(l, m);
     for (uint32_t m = 0; m < l->config.model_count; m++)
         l->offers_left |= model_look(l, m);
     l->offers_look_ns = now_ns + LOOK_NS;

@@ -9,7 +9,11 @@
  *     models that ended: the backend is told that no more plans for them come             (ends_look())
  *
  * A model that ends does not count as a model of its backend from the first step on. If no other backend has it, its
- * place leaves, and its last requests still run on that backend. */
+ * place leaves, and its last requests still run on that backend.
+ *
+ * The backends of `serve --isolate` all get the same orders. There a class waits until all its backends have changed
+ * alike, and is then given their models (class_alter()). No accelerator leaves, all places stay as they are, and a
+ * place that leaves delays nothing, however long its last requests take to come in. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,13 +122,26 @@ static bool is_settled(const struct member *m) {
     return !m->models_changed;
 }
 
-/* Forgets ended models that no plan needs any more. True: some are left. */
+/* Whether plans for an ended model are at its backend, or may still be sent there. */
+static bool is_needed(const struct scheduler_link *l, const struct member *m, const struct brought_model *ended) {
+    if (plans_of(l, m, ended->remote))
+        return true;
+    if (m->remote_of_known[ended->known].n != ended->remote.n)
+        return false; /* the backend has the model again, and plans go there */
+    for (uint32_t p = 0; p < l->config.models_max; p++)
+        for (uint32_t i = 0; i < m->class_count && model_life_state(l->life, p) != LIFE_FREE; i++)
+            if (l->places[p].known == ended->known && l->places[p].runs_on >> m->classes[i] & 1)
+                return true;
+    return false;
+}
+
+/* Forgets ended models that are not needed any more. True: some are left. */
 static bool ends_look(struct scheduler_link *l, struct member *m) {
     bool left = false;
     for (uint32_t i = 0; i < m->brought_count; i++) {
         if (!m->brought[i].ends)
             continue;
-        if (plans_of(l, m, m->brought[i].remote)) {
+        if (is_needed(l, m, &m->brought[i])) {
             left = true;
             continue;
         }
@@ -136,14 +153,33 @@ static bool ends_look(struct scheduler_link *l, struct member *m) {
 
 /* ---- classes ---- */
 
+/* With `serve --isolate`: gives a class the models that a backend has now, if all backends of the class have the same
+ * ones. True: it is done, or the others are still to follow. */
+static bool class_alter(struct scheduler_link *l, const struct member *m, uint32_t class, bool *waits) {
+    list_for_each (node, &l->members) {
+        const struct member *other = list_entry(node, struct member, node);
+        bool of_class = false;
+        for (uint32_t i = 0; i < other->class_count; i++)
+            of_class |= other->classes[i] == class;
+        if (of_class && !catalogue_alike(l->catalogue->classes[class].type, m->brought, m->brought_count,
+                                         other->brought, other->brought_count)) {
+            *waits = true;
+            return true;
+        }
+    }
+    return catalogue_class_change(l->catalogue, class, m->brought, m->brought_count);
+}
+
 /* Chooses the new classes of a backend's accelerators. False: there are too many classes. */
 static bool classes_choose(struct scheduler_link *l, struct member *m, int64_t now_ns) {
     struct catalogue *c = l->catalogue;
+    bool waits = false;
     for (uint32_t i = 0; i < m->class_count; i++) {
-        m->targets[i] =
-            catalogue_class(c, c->classes[m->classes[i]].type, m->brought, m->brought_count, classes_used(l));
-        if (m->targets[i] == m->classes[i])
-            catalogue_class_leave(c, m->targets[i]); /* the accelerators already have that class */
+        if (catalogue_class_fits(c, m->classes[i], m->brought, m->brought_count) ||
+            (l->config.backends && class_alter(l, m, m->classes[i], &waits)))
+            continue;
+        m->targets[i] = catalogue_class(c, c->classes[m->classes[i]].type, m->brought, m->brought_count,
+                                        classes_used(l), classes_closed(l));
         if (m->targets[i] != CATALOGUE_NONE)
             continue;
         m->targets[i] = m->classes[i];
@@ -152,8 +188,9 @@ static bool classes_choose(struct scheduler_link *l, struct member *m, int64_t n
     }
     m->models_changed = m->choose_ns > now_ns;
     m->choose_ns = m->models_changed ? m->choose_ns : 0;
-    l->changed = true;
-    return !m->models_changed;
+    l->changed |= !waits;
+    m->models_changed |= waits;
+    return m->choose_ns == 0;
 }
 
 /* Whether the accelerators may change: of the places that know only the old class, none is coming, and none is of a

@@ -184,6 +184,9 @@ int member_accelerators(struct scheduler_link *l, struct member *m, const struct
 int member_told(struct scheduler_link *l, struct member *m, struct sy_error *err);
 /* The classes that some place uses. */
 uint32_t classes_used(const struct scheduler_link *l);
+/* The classes whose accelerators are still to run the last requests of a model that the class has no more: a backend
+ * that joins does not have it. */
+uint32_t classes_closed(const struct scheduler_link *l);
 /* The struct for one more model of a backend. NULL: no memory. */
 struct brought_model *member_brings(struct member *m);
 /* Keeps that struct, which catalogue_bring() has filled, with the backend's number of the model. */

@@ -123,13 +123,25 @@ uint32_t classes_used(const struct scheduler_link *l) {
     return used;
 }
 
+uint32_t classes_closed(const struct scheduler_link *l) {
+    uint32_t closed = 0;
+    for (uint32_t p = 0; p < l->config.models_max; p++)
+        for (uint32_t k = 0; k < ACCELERATOR_TYPES_MAX && model_life_state(l->life, p) != LIFE_FREE; k++) {
+            uint32_t known = l->places[p].known;
+            if (l->places[p].runs_on >> k & 1 && !(l->catalogue->classes[k].models[known / 64] >> known % 64 & 1))
+                closed |= 1u << k;
+        }
+    return closed;
+}
+
 static uint32_t class_of(struct scheduler_link *l, struct member *m, const char *type) {
     for (uint32_t i = 0; i < m->class_count; i++)
         if (strcmp(l->catalogue->classes[m->classes[i]].type, type) == 0)
             return m->classes[i];
     if (m->class_count == ACCELERATOR_TYPES_MAX)
         return CATALOGUE_NONE;
-    uint32_t class = catalogue_class(l->catalogue, type, m->brought, m->brought_count, classes_used(l));
+    uint32_t class =
+        catalogue_class(l->catalogue, type, m->brought, m->brought_count, classes_used(l), classes_closed(l));
     if (class == CATALOGUE_NONE) {
         l->classes_short = l->changed = true;
         return class;

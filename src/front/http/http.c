@@ -22,6 +22,7 @@ static void http_free(struct frontend *base) {
     list_for_each_safe (it, &base->connections)
         http_connection_close(list_entry(it, struct http_connection, link));
     http_connections_free(base);
+    text_free(&http_frontend_of(base)->joined);
 }
 
 static void http_dismiss(struct stream *stream) {

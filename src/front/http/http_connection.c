@@ -26,6 +26,7 @@
 #define BODY_RECEIVE  ((size_t)1024 * 1024) /* bytes of one receive into a body's block */
 #define SEND_MOST     ((size_t)1024 * 1024) /* bytes sent on one connection in a turn */
 #define TLS_SEND_MOST ((size_t)256 * 1024)  /* bytes sent on one TLS connection in a turn: five times as slow */
+#define JOINED_MOST   ((size_t)4 * 1024)    /* bytes of an answer that waits for the answers behind it */
 #define SEND_PIECES   (2 + INFER_ANSWER_PIECES)
 _Static_assert(HEAD_RECEIVE <= FRONTEND_IN_BYTES, "received into the frontend's buffer");
 
@@ -383,6 +384,31 @@ static void send_out(struct http_connection *c) {
         answer_over(c);
 }
 
+/* Sends the answers that have waited for those behind them; may close the connection. */
+static void joined_send(struct http_connection *c) {
+    struct text *joined = &c->frontend->joined;
+    struct iovec piece = {joined->data, joined->length};
+    if (joined->length == 0 && !joined->failed)
+        return;
+    bool failed = joined->failed || (!c->closed && stream_write(&c->stream, &piece, 1, c->frontend->base.turn_ns) < 0);
+    joined->length = 0;
+    joined->failed = false;
+    if (failed)
+        http_connection_close(c);
+}
+
+/* A client that sends requests without waiting for answers gets those that need no run in one piece: a system call
+ * costs more than such an answer. False: this one is sent by itself. */
+static bool answer_join(struct http_connection *c) {
+    struct iovec pieces[SEND_PIECES];
+    if ((!c->more && c->frontend->joined.length == 0) || c->last || c->source || c->out_bytes > JOINED_MOST || stream_congested(&c->stream))
+        return false;
+    size_t count = pieces_left(c, pieces, JOINED_MOST);
+    for (size_t i = 0; i < count; i++)
+        text_append(&c->frontend->joined, pieces[i].iov_base, pieces[i].iov_len);
+    return true;
+}
+
 /* `body` and `source` NULL: the exchange's answer. */
 static void answer_send(struct http_connection *c, const char *body, struct http_source *source, size_t bytes) {
     struct http_frontend *f = c->frontend;
@@ -406,6 +432,13 @@ static void answer_send(struct http_connection *c, const char *body, struct http
         source_end(c);
     c->out_sent = 0;
     c->out_bytes = c->out.length + (c->body_out ? bytes : 0);
+    if (!c->out.failed && answer_join(c)) {
+        answer_over(c);
+        return;
+    }
+    joined_send(c);
+    if (c->closed)
+        return;
     http_connection_does(c, HTTP_DOING_ANSWER);
     if (c->out.failed)
         http_connection_close(c);
@@ -443,7 +476,9 @@ void http_connection_continue(struct http_connection *c) {
     static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
     if (llhttp_get_http_minor(&c->parser) == 0)
         return;
-    if (stream_write(&c->stream, &(struct iovec){(char *)text, sizeof(text) - 1}, 1, c->frontend->base.turn_ns) < 0)
+    joined_send(c);
+    if (!c->closed &&
+        stream_write(&c->stream, &(struct iovec){(char *)text, sizeof(text) - 1}, 1, c->frontend->base.turn_ns) < 0)
         stream_reading(&c->stream, true); /* the event of the error closes the connection */
 }
 
@@ -520,15 +555,18 @@ static size_t feed(struct http_connection *c, const char *data, size_t bytes) {
         taken += used;
         if (rc == HPE_PAUSED) {
             llhttp_resume(&c->parser);
+            c->more = taken < bytes;
             if (takes(c))
                 exchange_end(c);
+            c->more = false;
         } else if (rc != HPE_OK && takes(c)) {
             malformed(c);
         } else if (takes(c) && !c->head_over) {
             head_taken(c, used);
         }
     }
-    if (c->doing == HTTP_DOING_BODY && c->exchange) { /* and not closed */
+    joined_send(c);
+    if (c->doing == HTTP_DOING_BODY && c->exchange && !c->closed) {
         coming_on(&c->frontend->base, &c->coming, c->exchange->body_bytes);
         list_remove(&c->waiting);
         list_append(&c->frontend->base.waiting, &c->waiting);

@@ -81,6 +81,7 @@ struct http_connection {
     bool whole;         /* the body is complete, too */
     int64_t arrived_ns; /* time at which the kernel had the bytes received last */
     int64_t until_ns;   /* time at which parsing stops in this turn */
+    bool more;          /* further bytes were received with the end of the request */
 
     enum verdict verdict;
     struct exchange *exchange; /* the request and its answer; NULL: none yet, or there is a verdict */
@@ -117,6 +118,7 @@ struct http_frontend {
     llhttp_settings_t callbacks;
     struct list_node again;  /* connections that go on next turn, even if no bytes come */
     struct list_node closed; /* connections that are freed when the turn ends */
+    struct text joined;      /* answers to requests that were received together, which go out together */
 
     /* read by other threads */
     _Atomic uint64_t statuses[HTTP_STATUS_MAX]; /* answers by status */

@@ -25,8 +25,10 @@ enum order_kind {
     ORDER_LOAD,
     ORDER_UNLOAD,
     /* orders of a parent whose children have the models (server/process/isolated_orders.h): */
-    ORDER_BEGIN,  /* the parent has named all models of the start: they are offered to the cluster */
-    ORDER_SETTLE, /* answered when no plans come any more for models that were unloaded or replaced, or after a while */
+    ORDER_BEGIN,   /* the parent has named all models of the start: they are offered to the cluster */
+    ORDER_PREPARE, /* loads a model, which is not served before ORDER_COMMIT */
+    ORDER_COMMIT,  /* serves the model that was prepared last, instead of its former versions */
+    ORDER_DISCARD, /* frees the model that was prepared last */
 };
 enum order_form { ORDER_JSON, ORDER_PROTOBUF };
 
@@ -42,7 +44,8 @@ struct repository_order {
     /* the answer */
     unsigned status; /* 200, or another status with the sentence `error` */
     struct sy_error error;
-    uint32_t version_count, versions[ORDER_VERSIONS_MAX]; /* [version_count] first versions that were loaded */
+    uint32_t version_count;                /* ORDER_PREPARE: first versions that were loaded */
+    uint64_t versions[ORDER_VERSIONS_MAX]; /* [version_count] their hashes, as of backend_link_model_hash() */
 };
 
 /* Shared by all frontends and the thread that carries out orders; outlives both. */

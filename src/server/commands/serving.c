@@ -832,9 +832,26 @@ static int isolation_plan(struct isolation *i, const struct serve_settings *sett
     return 0;
 }
 
+static const struct model_index *clients_lock(void *frontend) {
+    return server_models_lock(frontend);
+}
+
+static void clients_unlock(void *frontend) {
+    server_models_unlock(frontend);
+}
+
+static uint64_t clients_hash(void *frontend, uint32_t model) {
+    return server_model_hash(frontend, model);
+}
+
+static void clients_know(void *frontend, const struct model_absent *known, uint32_t count, bool at_once) {
+    server_models_know(frontend, known, count, at_once);
+}
+
 /* Starts the thread for orders, which first loads the models of the start, and then all processes. */
 static int isolation_start(struct isolation *i, const struct serve_settings *settings, struct server *scheduler,
                            struct server *frontend, struct sy_error *err) {
+    static const struct isolated_clients clients = {clients_lock, clients_unlock, clients_hash, clients_know};
     int rc = 0;
     if (i->desk) {
         const struct isolated_orders_config config = {
@@ -846,7 +863,8 @@ static int isolation_start(struct isolation *i, const struct serve_settings *set
             .name_count = settings->load_model_count,
             .from = {.paths = settings->repositories, .count = settings->repository_count},
             .look_ns = (int64_t)(settings->poll_secs * (double)NS_PER_S),
-            .frontend = frontend};
+            .clients = &clients,
+            .context = frontend};
         rc = isolated_orders_start(&i->orders, &config, err);
     }
     return rc < 0 ? rc : isolated_start(i->isolated, server_ports(scheduler).cluster, err);

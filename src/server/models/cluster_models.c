@@ -454,10 +454,9 @@ void cluster_models_gone(void *models, uint32_t place) {
 
 bool cluster_models_outlasts(void *models, uint32_t place) {
     const struct cluster_models *m = models;
-    /* as without --isolate: no other model waits for the requests */
-    bool unloaded = m->beside && m->life->places[place].replaced_ns == 0;
-    return (model_life_state(m->life, place) == LIFE_LEAVING && frontends_hold(m->list->frontends, place) &&
-            (unloaded || clock_now_ns() < m->places[place].gone_ns + UPLOADS_NS)) ||
+    /* as without --isolate: nothing else waits for the requests */
+    bool patient = m->beside || clock_now_ns() < m->places[place].gone_ns + UPLOADS_NS;
+    return (model_life_state(m->life, place) == LIFE_LEAVING && frontends_hold(m->list->frontends, place) && patient) ||
            has_other(m, place, true);
 }
 
@@ -472,6 +471,10 @@ void cluster_models_told(void *models) {
 bool cluster_models_room(void *models) {
     const struct cluster_models *m = models;
     return model_life_room(m->life);
+}
+
+uint64_t cluster_models_hash(const struct cluster_models *m, uint32_t place) {
+    return m->places[place].hash;
 }
 
 int cluster_models_know(struct cluster_models *m, const struct model_absent *known, uint32_t count) {

@@ -35,8 +35,7 @@ int cluster_models_serve(void *models, const char *description, size_t bytes, st
 /* No backend has the model any more; clients are told so. */
 void cluster_models_gone(void *models, uint32_t place);
 /* Whether the place's model has a successor that is being opened, or is gone while requests still hold the place: some
- * of them may not have come in whole. They have a second, but with `serve --isolate`, where no other model took over,
- * all the time that they need. */
+ * of them may not have come in whole. They have a second, but with `serve --isolate` all the time that they need. */
 bool cluster_models_outlasts(void *models, uint32_t place);
 /* The scheduler has announced all models. From the first such call on, this process is ready while there is a model. */
 void cluster_models_told(void *models);
@@ -44,6 +43,8 @@ void cluster_models_told(void *models);
  * model's description. The SLOs of ensembles are divided by these profiles. Read those of listed models only, under the
  * lock of the models. */
 const struct server_accelerators *cluster_models_profiles(const struct cluster_models *models);
+/* The hash of the description of a listed model. Call it under the lock of the models; any thread. */
+uint64_t cluster_models_hash(const struct cluster_models *models, uint32_t place);
 /* Hands over the models that are known (server_models_know()), which are copied, and published with the next look. Any
  * one thread. 0 or -ENOMEM. */
 int cluster_models_know(struct cluster_models *models, const struct model_absent *known, uint32_t count);

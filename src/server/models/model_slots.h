@@ -57,10 +57,6 @@ int model_slots_publish(struct model_slots *slots, const struct model_absent *ab
 bool model_slots_look(struct model_slots *slots);
 /* The latest time of the next call, unless places_bell is rung before. */
 int64_t model_slots_wake(const struct model_slots *slots);
-/* Whether places are still to be freed. */
-static inline bool model_slots_moving(const struct model_slots *slots) {
-    return !list_empty(&slots->life->moving);
-}
 /* Whether the place of a model that had number `born`, or a lower one, is free, or is another model's. */
 static inline bool model_slot_freed(const struct model_slots *slots, uint32_t slot, uint64_t born) {
     return model_life_state(slots->life, slot) == LIFE_FREE || slots->life->places[slot].born > born;

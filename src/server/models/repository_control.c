@@ -22,7 +22,6 @@
 #include "server/models/model_slots.h"
 #include "server/threads/readiness.h"
 
-#define SETTLE_NS     (5 * NS_PER_S)
 #define STRANGERS_MAX 64 /* models in the list for which is_stranger() is true */
 #define LOAD_TRIES    3  /* tries to load a model whose files change meanwhile */
 
@@ -31,6 +30,16 @@ struct places {
     uint32_t count;
     uint32_t *slots; /* [count]; allocated if there are any */
     uint64_t born;   /* number (model_life.h) that none of their models exceeds */
+};
+
+/* Versions of a model that are loaded, and not served yet. */
+struct loading {
+    char name[MODEL_NAME_MAX];
+    struct places loaded;
+    uint32_t version; /* the highest */
+    bool overridden;  /* a client has sent files or a configuration */
+    uint64_t stamp;   /* stamp of the repository's files */
+    int64_t start_ns;
 };
 
 /* A model that was found, asked for or served. */
@@ -55,8 +64,7 @@ struct repository_thread {
     struct readiness *readiness;
     struct known_model *known;
     uint32_t known_count, known_room;
-    struct repository_order *settles;               /* ORDER_SETTLE that waits for its answer; NULL: none */
-    int64_t settles_ns;                             /* latest time for the answer to `settles` */
+    struct loading prepared;                        /* by ORDER_PREPARE; without places: none */
     char outer[ENSEMBLE_DEPTH_MAX][MODEL_NAME_MAX]; /* [outer_count] ensembles whose steps' models are being loaded,
                                                      * each a step of the one before it */
     uint32_t outer_count;
@@ -228,11 +236,43 @@ static int versions_load(struct repository_thread *t, const char *name, struct s
     return rc;
 }
 
-/* Loads the found versions beside those that serve, and then replaces those by the found ones. */
+/* Serves loaded versions of a model instead of those that serve now. */
+static void loading_commit(struct repository_thread *t, struct loading *l) {
+    struct known_model *k = known_get(t, l->name);
+    for (uint32_t i = 0; i < l->loaded.count && k; i++)
+        model_slot_enter(&t->slots, l->loaded.slots[i]);
+    if (!k)
+        return;
+    known_retire(t, k);
+    free(k->serving.slots);
+    k->serving = l->loaded;
+    k->version = l->version;
+    k->failed = false;
+    k->overridden = l->overridden;
+    k->stamp = l->stamp;
+    publish(t);
+    log_info("model loaded", "model=%s version=%u versions=%u seconds=%.3f", k->name, k->version, l->loaded.count,
+             (double)(clock_now_ns() - l->start_ns) / 1e9);
+    l->loaded = (struct places){.count = 0};
+}
+
+static void loading_discard(struct repository_thread *t, struct loading *l) {
+    while (l->loaded.count > 0)
+        model_slot_discard(&t->slots, l->loaded.slots[--l->loaded.count]);
+    free(l->loaded.slots);
+    l->loaded = (struct places){.count = 0};
+    struct known_model *k = known_find(t, l->name);
+    if (k && !k->serving.count && k->state == MODEL_LOADING) {
+        k->state = MODEL_UNAVAILABLE;
+        strcpy(k->reason, "unloaded");
+    }
+}
+
+/* Loads the found versions beside those that serve, and then replaces those by the found ones. `prepared`: instead of
+ * that, what is loaded is kept there. */
 static int source_load(struct repository_thread *t, struct known_model *k, struct source *source,
-                       struct sy_error *err) {
+                       struct loading *prepared, struct sy_error *err) {
     struct sy_error why = {""};
-    struct places loaded;
     uint32_t others = t->slots.life->serving - k->serving.count, version = source->models[source->count - 1].version;
     if (others + source->count > t->control.models_max)
         return error_set(err, 503, "%u models are loaded, and no more than %u may be (--max-models)",
@@ -244,30 +284,26 @@ static int source_load(struct repository_thread *t, struct known_model *k, struc
         k->reason[0] = '\0';
         publish(t);
     }
-    int64_t start_ns = clock_now_ns();
+    struct loading l = {
+        .version = version, .overridden = *source->folder.path, .stamp = source->stamp, .start_ns = clock_now_ns()};
+    memcpy(l.name, k->name, sizeof(l.name));
     uint32_t tried = version;
-    int rc = versions_load(t, k->name, source, &loaded, &tried, &why);
+    int rc = versions_load(t, k->name, source, &l.loaded, &tried, &why);
     if (rc == -EBUSY || rc == -EINTR || rc == -ENOMEM)
         return error_set(err, 503, "%s", why.text);
     if (rc)
         return repository_version_failed(k->name, tried, why.text, err);
-    for (uint32_t i = 0; i < loaded.count; i++)
-        model_slot_enter(&t->slots, loaded.slots[i]);
-    known_retire(t, k);
-    free(k->serving.slots);
-    k->serving = loaded;
-    k->version = version;
-    k->failed = false;
-    k->overridden = *source->folder.path;
-    k->stamp = source->stamp;
-    publish(t);
-    log_info("model loaded", "model=%s version=%u versions=%u seconds=%.3f", k->name, version, loaded.count,
-             (double)(clock_now_ns() - start_ns) / 1e9);
+    if (prepared) {
+        *prepared = l;
+        log_info("model prepared", "model=%s version=%u versions=%u", k->name, version, l.loaded.count);
+    } else {
+        loading_commit(t, &l);
+    }
     return 200;
 }
 
 static int load(struct repository_thread *t, const char *name, const struct model_override *override,
-                struct sy_error *err);
+                struct loading *prepared, struct sy_error *err);
 
 /* Loads the models of an ensemble's steps that are not served, as Triton does. 0, or a status with a sentence. */
 static int steps_load(struct repository_thread *t, const char *name, const struct source *source,
@@ -289,7 +325,7 @@ static int steps_load(struct repository_thread *t, const char *name, const struc
         /* in a cluster it may be another backend's; but all processes of `serve --isolate` have the same models */
         bool alone = !t->slots.backend || t->control.told;
         if (k ? !k->serving.count && (k->found || alone) : alone)
-            status = load(t, ensemble->steps[v].model, &none, &why);
+            status = load(t, ensemble->steps[v].model, &none, NULL, &why);
         if (status != 200)
             error_set(err, status, "load failed for model '%s': step %u: %.300s", name, ensemble->steps[v].written,
                       why.text);
@@ -300,7 +336,7 @@ static int steps_load(struct repository_thread *t, const char *name, const struc
 
 /* Finds a model and loads it. 200, or another status with a sentence; call source_close() in either case. */
 static int load_once(struct repository_thread *t, const char *name, const struct model_override *override,
-                     struct source *source, struct sy_error *err) {
+                     struct source *source, struct loading *prepared, struct sy_error *err) {
     int status = source_open(t, name, override, source, err);
     bool plain = !*source->folder.path;
     if (status == 0 && source->models[0].ensemble)
@@ -309,27 +345,28 @@ static int load_once(struct repository_thread *t, const char *name, const struct
     if (k && status == 0 && plain && k->serving.count && !k->overridden && k->stamp == source->stamp)
         status = 200; /* these versions serve already */
     else if (k && status == 0)
-        status = source_load(t, k, source, err);
+        status = source_load(t, k, source, prepared, err);
     else if (!k && status != 404)
         status = error_set(err, 503, "out of memory");
     return status;
 }
 
-/* Loads a model. 200, or another status with a sentence: then the versions that served before go on. */
+/* Loads a model, and serves it or keeps it in `prepared`. 200, or another status with a sentence: then the versions
+ * that served before go on. */
 static int load(struct repository_thread *t, const char *name, const struct model_override *override,
-                struct sy_error *err) {
+                struct loading *prepared, struct sy_error *err) {
     struct source source;
     if (!model_name_is_valid(name) || name[0] == '.') { /* such names are not listed either */
         log_error("model not loaded", "reason=\"its name will not do\"");
         error_set(err, 404, "its name will not do");
         return order_poll_failed(name, 404, err);
     }
-    int status = load_once(t, name, override, &source, err);
+    int status = load_once(t, name, override, &source, prepared, err);
     for (int try = 1; try < LOAD_TRIES && status != 200 && has_changed(&source, name) && !is_stopped(t); try++) {
         log_info("model to be loaded again", "model=%s reason=\"its files have changed while it was being loaded\"",
                  name);
         source_close(&source);
-        status = load_once(t, name, override, &source, err);
+        status = load_once(t, name, override, &source, prepared, err);
     }
     struct known_model *k = known_find(t, name);
     source_close(&source);
@@ -382,8 +419,8 @@ static void unload_dependents(struct repository_thread *t, const char *name) {
         unload_dependents(t, models[v]);
 }
 
-/* Frees places whose last requests have been answered. True if others are left. */
-static bool drain(struct repository_thread *t) {
+/* Frees places whose last requests have been answered. */
+static void drain(struct repository_thread *t) {
     bool changed = t->slots.stale;
     while (model_slots_look(&t->slots)) {
     }
@@ -405,7 +442,6 @@ static bool drain(struct repository_thread *t) {
     }
     if (changed)
         publish(t);
-    return model_slots_moving(&t->slots);
 }
 
 /* ---- looking ---- */
@@ -438,7 +474,7 @@ static void follow(struct repository_thread *t) {
             unload(t, k->name);
         } else if (k->found && stamp != k->tried) {
             k->tried = stamp;
-            if (load(t, k->name, &nothing, &err) == 503) /* not a fault of the model: try again */
+            if (load(t, k->name, &nothing, NULL, &err) == 503) /* not a fault of the model: try again */
                 t->known[i].tried = 0; /* `k` may be stale: the list may have moved when models of steps were added */
         }
         drain(t);
@@ -457,33 +493,39 @@ static void begin(struct repository_thread *t) {
     publish(t); /* wakes the frontends: clients may wait for this */
 }
 
+/* Tells how the versions of a model are known to the scheduler of a cluster and its frontends. */
+static void versions_tell(struct repository_thread *t, const struct places *of, struct repository_order *order) {
+    for (uint32_t i = 0; i < of->count && i < ORDER_VERSIONS_MAX && t->slots.backend; i++)
+        order->versions[order->version_count++] = backend_link_model_hash(t->slots.backend, of->slots[i]);
+}
+
 static void carry_out(struct repository_thread *t, struct repository_order *order) {
+    bool prepare = order->kind == ORDER_PREPARE;
     struct model_override override;
-    if (order->kind == ORDER_SETTLE && !t->settles) {
-        t->settles = order;
-        t->settles_ns = clock_now_ns() + SETTLE_NS;
-        return;
-    }
-    if (order->kind == ORDER_BEGIN) {
+    int status = 200;
+    if (prepare || order->kind == ORDER_DISCARD)
+        loading_discard(t, &t->prepared);
+    if (order->kind == ORDER_COMMIT && t->prepared.loaded.count > 0)
+        loading_commit(t, &t->prepared);
+    if (order->kind == ORDER_BEGIN)
         begin(t);
-        order_return(order);
-        return;
+    if (order->kind == ORDER_LOAD || order->kind == ORDER_UNLOAD || prepare) {
+        status = order_read(order, &override, &order->error);
+        if (status == 0 && order->kind != ORDER_UNLOAD) {
+            look(t);
+            status = load(t, order->name, &override, prepare ? &t->prepared : NULL, &order->error);
+        } else if (status == 0) {
+            if (override.unload_dependents)
+                unload_dependents(t, order->name);
+            else
+                unload(t, order->name);
+            status = 200;
+        }
+        model_override_free(&override);
     }
-    int status = order_read(order, &override, &order->error);
-    if (status == 0 && order->kind == ORDER_LOAD) {
-        look(t);
-        status = load(t, order->name, &override, &order->error);
-        const struct known_model *k = status == 200 ? known_find(t, order->name) : NULL;
-        for (uint32_t i = 0; k && i < k->serving.count && i < ORDER_VERSIONS_MAX; i++)
-            order->versions[order->version_count++] = t->slots.list->models[k->serving.slots[i]].version;
-    } else if (status == 0) {
-        if (override.unload_dependents)
-            unload_dependents(t, order->name);
-        else
-            unload(t, order->name);
-        status = 200;
-    }
-    model_override_free(&override);
+    const struct known_model *k = prepare && status == 200 ? known_find(t, order->name) : NULL;
+    if (k)
+        versions_tell(t, t->prepared.loaded.count > 0 ? &t->prepared.loaded : &k->serving, order);
     order->status = (unsigned)status;
     order_return(order);
 }
@@ -501,7 +543,7 @@ static void *repository_main(void *argument) {
         struct sy_error err;
         char name[MODEL_NAME_MAX];
         snprintf(name, sizeof(name), "%s", all ? t->known[i].name : t->control.names[i]);
-        load(t, name, &nothing, &err);
+        load(t, name, &nothing, NULL, &err);
     }
     if (!t->control.told)
         begin(t);
@@ -511,11 +553,7 @@ static void *repository_main(void *argument) {
             carry_out(t, order);
             drain(t);
         }
-        bool draining = drain(t);
-        if (t->settles && (!draining || clock_now_ns() >= t->settles_ns)) {
-            order_return(t->settles);
-            t->settles = NULL;
-        }
+        drain(t);
         if (clock_now_ns() >= t->look_ns) {
             if (t->control.mode == CONTROL_POLL) {
                 follow(t);
@@ -528,16 +566,12 @@ static void *repository_main(void *argument) {
         bool busy = model_slots_look(&t->slots);
         int64_t until_ns = model_slots_wake(&t->slots);
         until_ns = t->look_ns < until_ns ? t->look_ns : until_ns;
-        if (t->settles)
-            until_ns = t->settles_ns < until_ns ? t->settles_ns : until_ns;
         if (busy || desk_pending(t->desk) || is_stopped(t))
             doorbell_cancel(&t->desk->bell);
         else
             doorbell_sleep(&t->desk->bell, until_ns);
     }
     desk_close(t->desk);
-    if (t->settles)
-        order_return(t->settles);
     atomic_store_explicit(&t->ended, true, memory_order_release); /* with repository_thread_ended() */
     return NULL;
 }
@@ -609,6 +643,7 @@ void repository_thread_free(struct repository_thread *t) {
     if (!t)
         return;
     model_slots_free(&t->slots);
+    free(t->prepared.loaded.slots);
     for (uint32_t i = 0; i < t->known_count; i++) {
         free(t->known[i].serving.slots);
         free(t->known[i].draining.slots);

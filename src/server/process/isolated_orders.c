@@ -3,7 +3,11 @@
  *     parent: desk -> orders thread --channel--> child: obeying thread -> desk -> repository's thread
  *                         <---------- answer ----------
  *
- * A channel is a pair of Unix sockets; the child's end is CHILD_FD. A channel carries one order at a time. */
+ * The child's end of a channel is CHILD_FD.
+ *
+ * A model is loaded in all processes or in none. Each process prepares it: loads it beside what serves. Only when all
+ * have done so are they told to serve it, at which no process can fail any more; else all discard it. A process that
+ * ends meanwhile is told all orders in force when it runs again, and then this one. */
 #include "server/process/isolated_orders.h"
 
 #include <errno.h>
@@ -30,6 +34,7 @@
 #include "model/repository/repository_look.h"
 #include "server/models/cluster_models.h"
 #include "server/models/repository_control.h"
+#include "server/process/isolated_channel.h"
 #include "server/process/server.h"
 
 #define POLL_MS        20
@@ -37,21 +42,8 @@
 #define DEPENDENTS_MAX 256
 #define STRANGERS_MAX  64             /* models in the index for which is_stranger() is true */
 #define REFUSED_NS     (1 * NS_PER_S) /* time after which a frontend's word that it cannot serve a model is believed */
+#define SHUTS_DOWN     "the server is shutting down"
 #define TRIES          2 /* tries of an order during which a process ends, since another request may have ended it */
-
-struct channel_order {
-    enum order_kind kind;
-    enum order_form form;
-    char name[MODEL_NAME_MAX];
-    uint64_t body_bytes; /* bytes of the file that comes with the order; 0: no file */
-};
-
-struct channel_answer {
-    unsigned status;
-    char name[MODEL_NAME_MAX]; /* name of the model, which with protobuf only the body has */
-    struct sy_error error;
-    uint32_t version_count, versions[ORDER_VERSIONS_MAX]; /* versions that were loaded, as in struct repository_order */
-};
 
 /* A model that is loaded, with the order that loaded it. */
 struct load {
@@ -66,6 +58,7 @@ struct known {
     struct model_absent shown;
     bool found;     /* whether the model is in the repository */
     bool again;     /* whether the next look tries the same files once more */
+    bool drains;    /* whether requests of the model, which was unloaded, may still be under way */
     uint64_t tried; /* stamp of the files of the last version that was to be loaded, if the repository is followed */
 };
 
@@ -89,47 +82,6 @@ static bool is_set(const _Atomic bool *flag) {
 
 static void flag_set(_Atomic bool *flag) {
     atomic_store_explicit(flag, true, memory_order_release);
-}
-
-/* ---- the channel ---- */
-
-/* Sends an order, with the file of its body; `fd` -1: it has none. */
-static int order_send(int channel, const struct channel_order *order, int fd) {
-    union {
-        struct cmsghdr head;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control;
-    struct iovec data = {(void *)(uintptr_t)order, sizeof(*order)};
-    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1};
-    if (fd >= 0) {
-        memset(&control, 0, sizeof(control));
-        message.msg_control = &control;
-        message.msg_controllen = sizeof(control.bytes);
-        struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-        *head = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
-        memcpy(CMSG_DATA(head), &fd, sizeof(fd));
-    }
-    return sendmsg(channel, &message, MSG_NOSIGNAL) < 0 ? -EPIPE : 0;
-}
-
-/* Waits for an order. Sets *fd to the file with the order's body, or to -1. False: the channel is closed. */
-static bool order_receive(int channel, struct channel_order *order, int *fd) {
-    union {
-        struct cmsghdr head;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control;
-    struct iovec data = {order, sizeof(*order)};
-    struct msghdr message = {
-        .msg_iov = &data, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control.bytes)};
-    ssize_t got;
-    do
-        got = recvmsg(channel, &message, MSG_CMSG_CLOEXEC);
-    while (got < 0 && errno == EINTR);
-    *fd = -1;
-    struct cmsghdr *head = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
-    if (head && head->cmsg_type == SCM_RIGHTS)
-        memcpy(fd, CMSG_DATA(head), sizeof(*fd));
-    return got == sizeof(*order);
 }
 
 /* ---- the parent ---- */
@@ -183,7 +135,7 @@ static void order_give(struct isolated_orders *o, struct given *given, const str
         given[n].life = o->lives[n];
         given[n].rc = 0;
         if (possible)
-            given[n].rc = o->channels[n] < 0 ? -EPIPE : order_send(o->channels[n], order, fd);
+            given[n].rc = o->channels[n] < 0 ? -EPIPE : channel_order_send(o->channels[n], order, fd);
         else
             given[n].answer.status = (unsigned)error_set(&given[n].answer.error, 503, "out of memory for the order");
     }
@@ -239,6 +191,18 @@ static bool is_stranger(const struct known *k) {
     return !k->found && k->shown.failed;
 }
 
+/* Whether clients are still served by a model that was unloaded. */
+static bool is_draining(const struct isolated_orders *o, const char *name) {
+    const struct model_index *models = o->config.clients->lock(o->config.context);
+    bool drains = false;
+    for (uint32_t i = 0; i < models->count && !drains; i++)
+        drains = strcmp(models->models[models->listed[i]].name, name) == 0;
+    for (uint32_t i = 0; i < models->absent_count && !drains; i++)
+        drains = models->absent[i].state == MODEL_UNLOADING && strcmp(models->absent[i].name, name) == 0;
+    o->config.clients->unlock(o->config.context);
+    return drains;
+}
+
 /* Shows clients the known models. Forgets models that are neither loaded nor in the repository, and the oldest
  * strangers if there are too many: clients may invent any number of names. */
 static void known_show(struct isolated_orders *o, bool at_once) {
@@ -246,8 +210,10 @@ static void known_show(struct isolated_orders *o, bool at_once) {
     for (uint32_t i = 0; i < o->known_count; i++)
         strangers += is_stranger(&o->known[i]);
     for (uint32_t i = 0; i < o->known_count; i++) {
-        const struct known *k = &o->known[i];
-        if (is_stranger(k) ? strangers-- <= STRANGERS_MAX : k->found || k->shown.state != MODEL_UNAVAILABLE)
+        struct known *k = &o->known[i];
+        k->drains = k->drains && is_draining(o, k->shown.name);
+        if (is_stranger(k) ? strangers-- <= STRANGERS_MAX
+                           : k->found || k->drains || k->shown.state != MODEL_UNAVAILABLE)
             o->known[kept++] = *k;
     }
     o->known_count = kept;
@@ -255,7 +221,7 @@ static void known_show(struct isolated_orders *o, bool at_once) {
     for (uint32_t i = 0; shown && i < kept; i++)
         shown[i] = o->known[i].shown;
     if (shown && !is_set(&o->close))
-        server_models_know(o->config.frontend, shown, kept, at_once);
+        o->config.clients->know(o->config.context, shown, kept, at_once);
     free(shown);
 }
 
@@ -336,19 +302,21 @@ static bool is_done(const struct isolated_orders *o, const struct given *given, 
     return given[n].done && given[n].life == o->lives[n];
 }
 
-/* Lets the processes that have loaded a model unload it, since not all could load it. */
-static void load_undo(struct isolated_orders *o, const char *name, struct given *given) {
-    struct channel_order unload = {.kind = ORDER_UNLOAD, .form = ORDER_JSON};
-    snprintf(unload.name, sizeof(unload.name), "%s", name);
+/* Gives all processes that have prepared a model an order without a body. */
+static void prepared_order(struct isolated_orders *o, enum order_kind kind, const char *name, struct given *given) {
+    struct channel_order order = {.kind = kind, .form = ORDER_JSON};
+    snprintf(order.name, sizeof(order.name), "%s", name);
     for (uint32_t n = 0; n < o->config.count; n++)
         given[n].to = is_done(o, given, n);
-    order_give(o, given, &unload, NULL);
+    order_give(o, given, &order, NULL);
 }
 
-/* Lets all processes carry out an order, process 0 before the others, since it may have to measure a model. Returns the
- * status. `given` is zeroed. */
-static unsigned order_carry(struct isolated_orders *o, const struct channel_order *order, const char *body,
+/* Lets all processes prepare a model, process 0 before the others, since it may have to measure it. Returns the status.
+ * `given` is zeroed. */
+static unsigned prepare_all(struct isolated_orders *o, const struct channel_order *load, const char *body,
                             struct channel_answer *answer, struct given *given) {
+    struct channel_order prepare = *load, *order = &prepare;
+    prepare.kind = ORDER_PREPARE;
     for (uint32_t first = 0; first < o->config.count;) {
         unsigned status = 200;
         for (uint32_t n = 0; n < o->config.count; n++) {
@@ -363,7 +331,7 @@ static unsigned order_carry(struct isolated_orders *o, const struct channel_orde
                 continue;
             g->done = g->rc == 0 && g->answer.status == 200;
             if (g->rc == -EINTR)
-                g->answer.status = (unsigned)error_set(&g->answer.error, 503, "the server is shutting down");
+                g->answer.status = (unsigned)error_set(&g->answer.error, 503, SHUTS_DOWN);
             else if (g->rc < 0 && ++g->ends < TRIES)
                 continue;
             else if (g->rc < 0)
@@ -378,14 +346,6 @@ static unsigned order_carry(struct isolated_orders *o, const struct channel_orde
             first++;
     }
     return 200;
-}
-
-/* Waits until no process runs a model that was replaced: clients expect answers of the new model. */
-static void all_settle(struct isolated_orders *o, struct given *given) {
-    static const struct channel_order settle = {.kind = ORDER_SETTLE};
-    for (uint32_t n = 0; n < o->config.count; n++)
-        given[n].to = is_done(o, given, n); /* a new process has no other models */
-    order_give(o, given, &settle, NULL);
 }
 
 static struct load *load_new(const struct channel_order *order, const char *body) {
@@ -419,15 +379,16 @@ static void loads_remove(struct isolated_orders *o, const char *name) {
 }
 
 /* The number of the given versions that the frontend lists; if none is given, of all that it lists. */
-static uint32_t versions_listed(const struct model_index *models, const char *name, const uint32_t *versions,
-                                uint32_t count) {
+static uint32_t versions_listed(const struct isolated_orders *o, const struct model_index *models, const char *name,
+                                const uint64_t *versions, uint32_t count) {
     uint32_t listed = 0;
     for (uint32_t i = 0; i < models->count; i++) {
-        const struct served_model *model = &models->models[models->listed[i]];
-        uint32_t v = 0;
-        while (v < count && versions[v] != model->version)
+        uint32_t place = models->listed[i], v = 0;
+        if (strcmp(models->models[place].name, name) != 0)
+            continue;
+        while (v < count && versions[v] != o->config.clients->hash(o->config.context, place))
             v++;
-        listed += (v < count || count == 0) && strcmp(model->name, name) == 0;
+        listed += v < count || count == 0;
     }
     return listed;
 }
@@ -435,14 +396,14 @@ static uint32_t versions_listed(const struct model_index *models, const char *na
 /* Waits until the frontend lists all given versions of a model, or any if none is given; if not `wanted`, until it
  * lists no version any more. Clients expect that after an order. 0, or 400 with a sentence: the frontend cannot serve
  * it, though the processes can (an ensemble whose steps do not fit, an input that cannot be prepared). */
-static unsigned list_await(const struct isolated_orders *o, const char *name, bool wanted, const uint32_t *versions,
+static unsigned list_await(const struct isolated_orders *o, const char *name, bool wanted, const uint64_t *versions,
                            uint32_t count, struct sy_error *err) {
     const struct timespec a_little = {.tv_nsec = NS_PER_MS};
     int64_t begin_ns = clock_now_ns(), until_ns = begin_ns + LISTED_NS;
     unsigned status = 0;
     for (bool listed = !wanted; listed != wanted && !is_set(&o->close) && clock_now_ns() < until_ns && !status;) {
-        const struct model_index *models = server_models_lock(o->config.frontend);
-        uint32_t found = versions_listed(models, name, versions, count);
+        const struct model_index *models = o->config.clients->lock(o->config.context);
+        uint32_t found = versions_listed(o, models, name, versions, count);
         listed = found > 0 && (!wanted || found >= count);
         /* an ensemble may be there before the models of its steps */
         bool believed = wanted && !listed && clock_now_ns() > begin_ns + REFUSED_NS;
@@ -451,7 +412,7 @@ static unsigned list_await(const struct isolated_orders *o, const char *name, bo
             if (absent->failed && strcmp(absent->name, name) == 0 && strcmp(absent->reason, CLUSTER_MODEL_GONE) != 0)
                 status = (unsigned)repository_version_failed(name, absent->version, absent->reason, err);
         }
-        server_models_unlock(o->config.frontend);
+        o->config.clients->unlock(o->config.context);
         if (listed != wanted && !status)
             nanosleep(&a_little, NULL);
     }
@@ -486,8 +447,8 @@ static struct dependents *dependents_find(const struct isolated_orders *o, const
     if (!d)
         return NULL;
     d->count = 0;
-    dependents_add(d, server_models_lock(o->config.frontend), name);
-    server_models_unlock(o->config.frontend);
+    dependents_add(d, o->config.clients->lock(o->config.context), name);
+    o->config.clients->unlock(o->config.context);
     return d;
 }
 
@@ -533,10 +494,9 @@ static unsigned load_all(struct isolated_orders *o, const struct channel_order *
         known_set(o, order->name, MODEL_LOADING, false, "");
         known_show(o, true);
     }
-    unsigned status = order_carry(o, order, body, answer, given);
+    unsigned status = prepare_all(o, order, body, answer, given);
     if (status != 200) {
-        if (!serves)
-            load_undo(o, order->name, given);
+        prepared_order(o, ORDER_DISCARD, order->name, given);
         if (!serves && known)
             known_set(o, order->name, MODEL_UNAVAILABLE, true, answer->error.text);
         known_show(o, false);
@@ -544,53 +504,53 @@ static unsigned load_all(struct isolated_orders *o, const struct channel_order *
         free(given);
         return status;
     }
-    known_set(o, answer->name, MODEL_READY, false, "");
+    known_set(o, order->name, MODEL_READY, false, "");
     known_show(o, false);
-    snprintf(load->order.name, sizeof(load->order.name), "%s", answer->name);
-    loads_remove(o, load->order.name);
-    loads_add(o, load);
-    unsigned refused = list_await(o, load->order.name, true, answer->versions, answer->version_count, &answer->error);
-    dependents_load(o, load->order.name);
+    loads_remove(o, order->name);
+    loads_add(o, load); /* a process that ends from now on loads the model when it runs again */
+    prepared_order(o, ORDER_COMMIT, order->name, given);
+    unsigned refused = list_await(o, order->name, true, answer->versions, answer->version_count, &answer->error);
+    dependents_load(o, order->name);
     if (refused && !serves) {
-        load_undo(o, load->order.name, given);
-        known_set(o, load->order.name, MODEL_UNAVAILABLE, true, answer->error.text);
-        loads_remove(o, answer->name);
+        prepared_order(o, ORDER_UNLOAD, order->name, given);
+        known_set(o, order->name, MODEL_UNAVAILABLE, true, answer->error.text);
+        loads_remove(o, order->name);
     }
     known_show(o, false);
-    if (!refused)
-        all_settle(o, given);
     free(given);
     return refused ? refused : status;
 }
 
-/* `dependents`: the order is for the dependents, too. */
+/* No process can fail to unload a model: one that ends does not load the model again. `dependents`: the order is for
+ * the dependents, too. */
 static unsigned unload_all(struct isolated_orders *o, const struct channel_order *order, const char *body,
                            bool dependents, struct channel_answer *answer) {
     struct dependents *d = dependents ? dependents_find(o, order->name) : NULL;
     struct given *given = calloc(o->config.count, sizeof(*given));
-    if (known_find(o, order->name)) { /* clients see it once the first process has let the model go */
-        known_set(o, order->name, MODEL_UNAVAILABLE, false, "unloaded");
-        known_show(o, true);
+    if (!given || (dependents && !d)) {
+        free(d);
+        free(given);
+        return (unsigned)error_set(&answer->error, 503, "out of memory for the order");
     }
-    unsigned status = given ? order_carry(o, order, body, answer, given)
-                            : (unsigned)error_set(&answer->error, 503, "out of memory for the order");
+    for (uint32_t i = 0; i <= (d ? d->count : 0); i++) {
+        const char *name = i == 0 ? order->name : d->names[i - 1];
+        struct known *k = known_find(o, name);
+        if (k)
+            k->drains |= k->shown.state == MODEL_READY;
+        if (k) /* clients see it once the scheduler has let the model go */
+            known_set(o, name, MODEL_UNAVAILABLE, false, "unloaded");
+        loads_remove(o, name);
+    }
+    known_show(o, true);
+    for (uint32_t n = 0; n < o->config.count; n++)
+        given[n].to = o->channels[n] >= 0;
+    order_give(o, given, order, body);
     free(given);
-    for (uint32_t i = 0; status == 200 && d && i < d->count; i++) {
-        loads_remove(o, d->names[i]);
-        known_set(o, d->names[i], MODEL_UNAVAILABLE, false, "unloaded");
-    }
     free(d);
-    if (status != 200) {
-        if (is_loaded(o, order->name))
-            known_set(o, order->name, MODEL_READY, false, "");
-        known_show(o, true);
-        return status;
-    }
-    loads_remove(o, answer->name);
-    known_set(o, answer->name, MODEL_UNAVAILABLE, false, "unloaded");
     known_show(o, false);
-    list_await(o, answer->name, false, NULL, 0, &answer->error);
-    return status;
+    list_await(o, order->name, false, NULL, 0, &answer->error);
+    known_show(o, false);
+    return is_set(&o->close) ? (unsigned)error_set(&answer->error, 503, SHUTS_DOWN) : 200;
 }
 
 /* ---- following the repository ---- */
@@ -798,7 +758,6 @@ static void order_obey(struct isolated_obedience *d, const struct channel_order 
     answer->error = back->error;
     answer->version_count = back->version_count;
     memcpy(answer->versions, back->versions, sizeof(answer->versions));
-    memcpy(answer->name, back->name, sizeof(answer->name));
     free(back);
 }
 
@@ -807,7 +766,7 @@ static void *obey_main(void *context) {
     struct channel_order order;
     int fd;
     thread_begin("obey", 0, THREAD_SHARED);
-    while (order_receive(CHILD_FD, &order, &fd)) {
+    while (channel_order_receive(CHILD_FD, &order, &fd)) {
         struct channel_answer answer = {.status = 503};
         void *body = fd >= 0 ? mmap(NULL, order.body_bytes, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
         if (body == MAP_FAILED)

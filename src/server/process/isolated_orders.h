@@ -10,8 +10,20 @@
 #include "model/repository/repositories.h"
 
 struct isolated_orders;
+struct model_absent;
+struct model_index;
 struct repository_desk;
-struct server;
+
+/* What clients are served, in the frontends of the parent. */
+struct isolated_clients {
+    /* The models that are listed, and those that are absent; unlock() follows. */
+    const struct model_index *(*lock)(void *context);
+    void (*unlock)(void *context);
+    /* The hash of a listed model, as of backend_link_model_hash(). Call it between those two. */
+    uint64_t (*hash)(void *context, uint32_t place);
+    /* server_models_know() */
+    void (*know)(void *context, const struct model_absent *known, uint32_t count, bool at_once);
+};
 
 /* The parent's end of the channel to a new process, on its way from the thread that starts processes to the thread that
  * has the orders; -1: there is none. */
@@ -26,7 +38,8 @@ struct isolated_orders_config {
     bool follows; /* the repositories' models are loaded, and unloaded when they have gone; else clients give orders */
     const char *const *names; /* [name_count] names of the models to load at the start; "*": all */
     uint32_t name_count;
-    struct server *frontend; /* server whose frontends list the models that are served */
+    const struct isolated_clients *clients;
+    void *context; /* of the functions of `clients` */
 };
 
 /* Starts the thread. From then on it serves new processes. 0 or -errno with a sentence. */
@@ -34,8 +47,8 @@ int isolated_orders_start(struct isolated_orders **orders, const struct isolated
                           struct sy_error *err);
 /* Whether each process has been told of all models of the start, and those that it could load are served. */
 bool isolated_orders_ready(const struct isolated_orders *orders);
-/* Orders are answered 503 from now on; new processes still get the orders in force. When this returns, the frontend is
- * no longer looked at. NULL is allowed here and below. */
+/* Orders are answered 503 from now on; new processes still get the orders in force. When this returns, `clients`
+ * is no longer asked. NULL is allowed here and below. */
 void isolated_orders_close(struct isolated_orders *orders);
 /* Ends the thread. Call it when the frontend has ended. */
 void isolated_orders_stop(struct isolated_orders *orders);

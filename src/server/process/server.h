@@ -32,6 +32,8 @@ struct server_scheduler server_scheduler(const struct server *server);
  * the others are not. Waits until clients see the new index, a second at most, unless `at_once`. One thread at a time.
  */
 void server_models_know(struct server *server, const struct model_absent *known, uint32_t count, bool at_once);
+/* In such a frontend: the hash of a model's description. Call it under server_models_lock(), for listed models. */
+uint64_t server_model_hash(const struct server *server, uint32_t model);
 /* The list that takes orders about models, with `control`. */
 struct repository_desk *server_desk(const struct server *server);
 /* Whether all models to load at start-up are served, or could not be loaded; without `control` always true. */

@@ -213,6 +213,10 @@ void server_models_know(struct server *s, const struct model_absent *known, uint
         nanosleep(&a_little, NULL);
 }
 
+uint64_t server_model_hash(const struct server *s, uint32_t model) {
+    return cluster_models_hash(s->cluster_models, model);
+}
+
 bool server_cluster_drain(struct server *s, int64_t until_ns) {
     if (!s->backend_link)
         return true;

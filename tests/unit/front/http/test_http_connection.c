@@ -123,6 +123,49 @@ static void fields_take_slices_of_turns(void **state) {
     expect_others_have_their_turn(bad, good);
 }
 
+/* Each message of this socket is one of the frontend's system calls. */
+static int client_connect_counted(void) {
+    static const struct peer_address nobody;
+    int ends[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, ends), 0);
+    acceptor_begun(&frontend->base.acceptor, &nobody);
+    http_connection_begin(&frontend->base, ends[0], &nobody);
+    return ends[1];
+}
+
+/* Requests that need no run: those that are refused, and others. */
+static void answers_to_what_came_together_go_out_together(void **state) {
+    static const char unknown[] = "POST /v2/models/none/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}";
+    static const char last[] = "GET /v2/health/live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    static char got[1 << 16];
+    struct text all = {0};
+    int fd = client_connect_counted();
+    (void)state;
+    clock_skew.rate = 1e-6 - 1; /* a second of this clock takes eleven days */
+    for (int i = 0; i < 7; i++) {
+        text_put(&all, LIVE "\r\n");
+        text_put(&all, unknown);
+    }
+    say(fd, all.data, all.length);
+    ssize_t bytes;
+    int found = 0;
+    while ((bytes = recv(fd, got, sizeof(got) - 1, MSG_DONTWAIT)) < 0)
+        frontend_step(&frontend->base);
+    got[bytes] = '\0';
+    for (const char *at = got; (at = strstr(at, "HTTP/1.1 ")); at++, found++)
+        assert_memory_equal(at + 9, found % 2 ? "404" : "200", 3);
+    assert_int_equal(found, 14);
+    say(fd, LIVE "\r\n", strlen(LIVE "\r\n"));
+    say(fd, last, strlen(last));
+    for (int i = 0; i < 2; i++) /* each by itself: they did not come together */
+        while (answers(fd) == 0)
+            frontend_step(&frontend->base);
+    while (recv(fd, got, sizeof(got), MSG_DONTWAIT) != 0)
+        frontend_step(&frontend->base);
+    close(fd);
+    text_free(&all);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
@@ -130,6 +173,7 @@ int main(void) {
         TEST(chunks_take_slices_of_turns),
         TEST(requests_that_follow_each_other_take_slices_of_turns),
         TEST(fields_take_slices_of_turns),
+        TEST(answers_to_what_came_together_go_out_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

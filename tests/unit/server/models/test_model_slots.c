@@ -40,7 +40,7 @@ static void look(struct model_slots *slots) {
 
 /* Until all places are free that are to be. */
 static void settle(struct model_slots *slots) {
-    for (look(slots); model_slots_moving(slots); look(slots))
+    for (look(slots); !list_empty(&slots->life->moving); look(slots))
         rig_wait();
 }
 

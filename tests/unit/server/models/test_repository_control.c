@@ -86,6 +86,31 @@ static void what_cannot_be_loaded_leaves_what_serves(void **state) {
     while (strcmp(said, "unloaded") != 0); /* its place is freed behind the order */
 }
 
+static void what_is_prepared_serves_once_it_is_committed(void **state) {
+    struct control_rig *rig = *state;
+    struct sy_error err;
+    char said[600];
+    rig_put(rig, "a", 1, "mlp.onnx");
+    assert_int_equal(order(rig, ORDER_PREPARE, "a", "", &err), 200);
+    assert_int_equal(rig_place_of(rig, "a", said), -1);
+    assert_int_equal(order(rig, ORDER_DISCARD, "a", "", &err), 200);
+    assert_int_equal(order(rig, ORDER_COMMIT, "a", "", &err), 200); /* there is nothing left */
+    assert_int_equal(rig_place_of(rig, "a", said), -1);
+    assert_int_equal(order(rig, ORDER_PREPARE, "a", "", &err), 200);
+    assert_int_equal(order(rig, ORDER_COMMIT, "a", "", &err), 200);
+    int first = rig_place_of(rig, "a", said);
+    assert_true(first >= 0);
+    rig_put(rig, "a", 2, "image.onnx");
+    for (int i = 0; i < 2 * RIG_MODELS; i++) { /* each takes the place of the one before */
+        assert_int_equal(order(rig, ORDER_PREPARE, "a", "", &err), 200);
+        assert_int_equal(rig_place_of(rig, "a", said), first);
+    }
+    assert_int_equal(order(rig, ORDER_COMMIT, "a", "", &err), 200);
+    int second = rig_place_of(rig, "a", said);
+    assert_true(second >= 0 && second != first);
+    assert_int_equal(rig->deployment.models[second].version, 2);
+}
+
 /* What happens to the models' settings while models are being measured. */
 static struct {
     char path[128]; /* of a symphony.yaml */
@@ -205,6 +230,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(models_come_are_replaced_and_go, home_set_up, home_tear_down),
         cmocka_unit_test_setup_teardown(what_cannot_be_loaded_leaves_what_serves, home_set_up, home_tear_down),
+        cmocka_unit_test_setup_teardown(what_is_prepared_serves_once_it_is_committed, home_set_up, home_tear_down),
         cmocka_unit_test_setup_teardown(files_that_change_during_a_load_are_loaded_anew, edited_set_up,
                                         edited_tear_down),
         cmocka_unit_test_setup_teardown(files_that_keep_changing_are_not_loaded, edited_set_up, edited_tear_down),
