@@ -212,7 +212,8 @@ static int sharing_apply(struct deployment *d, const struct profile_options *how
             continue;
         if (!group->users) {
             group->place = d->model_count;
-            served_model_copy(&d->models[d->model_count], group->host);
+            served_model_share(&d->models[d->model_count], group->host);
+            memcpy(d->models[d->model_count].on, d->models[i].on, sizeof(group->host->on));
             rc = (profiles[d->model_count++] = shared_profile_copy(group)) ? 0 : -ENOMEM;
         }
         uint8_t number = (uint8_t)group->users++;
@@ -230,12 +231,13 @@ struct first_models {
     struct served_model **models; /* [count] models, each allocated */
     struct profile **profiles;    /* [count] profiles of the models; NULL: the model is not served */
     uint32_t count, room;
+    struct server_accelerators cpu; /* accelerators of the kind that the server has */
 };
 
 static void first_models_free(struct first_models *first) {
     for (uint32_t i = 0; i < first->count; i++) {
         free(first->profiles[i]);
-        free(first->models[i]);
+        served_models_free(first->models[i], 1);
     }
     free(first->models);
     free(first->profiles);
@@ -254,24 +256,22 @@ static int first_models_grow(struct first_models *first, uint32_t by) {
 
 /* Appends a version of a model, with its profile if it is to be served and has one. -EINTR or -ENOMEM: the whole search
  * ends. */
-static int first_models_add(struct first_models *first, const struct served_model *found,
+static int first_models_add(struct first_models *first, struct served_model *found,
                             const struct deployment_options *options, const struct profile_options *how,
                             struct profile_progress *progress) {
-    struct server_accelerators cpu = {.engine = file_engine, .provider = how->provider, .count = 1};
     struct served_model *model = calloc(1, sizeof(*model));
     struct profile **profile = &first->profiles[first->count];
     bool measured, served = served_model_state(found) == MODEL_LOADING && !found->ensemble;
     if (!model)
         return -ENOMEM;
-    served_model_copy(model, found);
-    model->ensemble = NULL;
+    served_model_move(model, found);
     *profile = NULL;
     first->models[first->count++] = model;
     if (!served)
         return 0;
     if (!model->slo_ns)
         model->slo_ns = options->slo_ns;
-    instances_place(model, &cpu, 1);
+    instances_place(model, &first->cpu, 1);
     int rc = profile_prepare(model, how, progress, NULL, profile, &measured);
     return rc == -EINTR || rc == -ENOMEM ? rc : 0;
 }
@@ -289,8 +289,7 @@ static int first_models_find(struct first_models *first, const struct repositori
     progress->model = name;
     for (uint32_t v = 0; v < versions && !rc; v++)
         rc = first_models_add(first, &found[v], options, how, progress);
-    served_model_ensembles_free(found, versions);
-    free(found);
+    served_models_free(found, versions);
     return rc;
 }
 
@@ -302,7 +301,7 @@ static int sharing_prepare(struct deployment *d, const struct repository_control
     struct profile_options how = group_profiling(&options->groups[0], options);
     bool all = control->mode == CONTROL_POLL || (control->name_count == 1 && strcmp(control->names[0], "*") == 0);
     struct profile_progress progress = {.count = all ? entry_count : control->name_count};
-    struct first_models first = {.models = NULL};
+    struct first_models first = {.cpu = {.engine = file_engine, .provider = how.provider, .count = 1}};
     int rc = 0;
     for (progress.index = 0; progress.index < progress.count && !rc; progress.index++)
         rc = first_models_find(&first, &control->from,
@@ -422,12 +421,8 @@ void deployment_free(struct deployment *d) {
         free(d->profiles[i]);
     free(d->profiles);
     for (uint32_t i = 0; i < d->model_count; i++)
-        served_model_labels_free(&d->models[i]);
-    for (uint32_t i = 0; i < d->model_count; i++)
-        preparations_close(&d->models[i]);
-    for (uint32_t i = 0; i < d->model_count; i++)
         ensemble_release(&d->models[i]);
-    free(d->models);
+    served_models_free(d->models, d->model_count);
     shared_prefixes_free(&d->shared);
     *d = (struct deployment){.models = NULL};
 }

@@ -33,5 +33,5 @@ void ensemble_log(const struct served_model *ensemble);
  * says why the ensemble cannot run now. For the thread that publishes models, under the lock of the models. */
 int server_ensemble_able(const struct server *server, struct served_model *ensemble, const struct ensemble_world *world,
                          struct sy_error *err);
-/* Frees the ensemble and what ensemble_prepare() made for it. Does nothing if the model is no ensemble. */
+/* Frees the plans that ensemble_prepare() made, before served_model_release(). */
 void ensemble_release(struct served_model *ensemble);

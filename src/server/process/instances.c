@@ -7,9 +7,7 @@
 
 static struct served_on all_of(const struct server_accelerators *a) {
     bool emulated = a->engine->emulate, cuda = a->provider && strcmp(a->provider, "cuda") == 0;
-    struct served_on on = {.count = a->count, .gpu = emulated || cuda, .emulated = emulated};
-    memcpy(on.type, a->type, sizeof(on.type));
-    return on;
+    return (struct served_on){.type = a->type, .count = a->count, .gpu = emulated || cuda, .emulated = emulated};
 }
 
 /* Warns if the model runs on GPUs other than those that it names. */
