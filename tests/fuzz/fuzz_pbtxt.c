@@ -9,12 +9,13 @@
 #include "model/config/model_config.h"
 #include "model/config/symphony_yaml.h"
 #include "model/profile/warmup.h"
+#include "specs.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct signature model = {
-    .inputs = {{"x", DATATYPE_FP32, 3, {-1, 3, -1}}, {"mask", DATATYPE_INT64, 1, {-1}}},
-    .outputs = {{"y", DATATYPE_FP32, 2, {-1, 10}}},
+    .inputs = SPECS({"x", DATATYPE_FP32, 3, {-1, 3, -1}}, {"mask", DATATYPE_INT64, 1, {-1}}),
+    .outputs = SPECS({"y", DATATYPE_FP32, 2, {-1, 10}}),
     .input_count = 2,
     .output_count = 1,
     .batched = true,
@@ -49,12 +50,12 @@ static void samples_see(const char *text, size_t size) {
 static void ensemble_see(const struct model_config *config) {
     static const struct symphony_yaml none;
     struct ensemble *e = config->ensemble;
-    struct signature signature;
+    static struct signature_room whole;
     struct sy_error err;
     if (!e)
         return;
     ensemble_settings(e, &none, &err);
-    ensemble_signature(config, &signature, &err);
+    ensemble_signature(config, signature_room_open(&whole), &err);
     CHECK(e->step_count >= 1 && e->step_count <= ENSEMBLE_STEPS_MAX && e->tensor_count <= ENSEMBLE_TENSORS_MAX);
     for (uint32_t s = 0; s < e->step_count; s++) {
         const struct ensemble_step *step = &e->steps[s];
@@ -81,7 +82,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     uint8_t priority = queue_rules_priority(&config.queue, size);
     CHECK_LT(priority, PRIORITIES_MAX);
     CHECK(queue_rules_timeout(&config.queue, priority, 1, 1) > 0 && config.queue.wait_ns >= 0);
-    struct signature signature = model;
+    static struct signature_room room;
+    struct signature signature = *signature_room_fill(&room, &model);
     if (model_config_apply(&config, &signature, &err) != 0)
         return 0;
     CHECK_EQ(signature.input_count, model.input_count);

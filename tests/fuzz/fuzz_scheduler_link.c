@@ -5,6 +5,7 @@
 #include "liar.h"
 #include "sched/core/policy.h"
 #include "sched/threads/rank_thread.h"
+#include "specs.h"
 
 #define MODELS       2
 #define VARIANTS     (MODELS + VARIANTS_MAX)
@@ -24,9 +25,9 @@ static struct served_model model = {
     .weight = 1,
     .contents = "00",
     .signature = {.input_count = 1,
-                  .inputs = {{.name = "x", .type = DATATYPE_UINT8, .rank = 2, .dims = {-1, -1}}},
+                  .inputs = SPECS({.name = "x", .type = DATATYPE_UINT8, .rank = 2, .dims = {-1, -1}}),
                   .output_count = 1,
-                  .outputs = {{.name = "y", .type = DATATYPE_UINT8, .rank = 2, .dims = {-1, -1}}},
+                  .outputs = SPECS({.name = "y", .type = DATATYPE_UINT8, .rank = 2, .dims = {-1, -1}}),
                   .batched = true,
                   .variable_shapes = true},
 };

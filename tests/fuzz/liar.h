@@ -18,6 +18,7 @@
 #include "core/system/log.h"
 #include "core/util/assert.h"
 #include "model/repository/model_description.h"
+#include "specs.h"
 #include "unit/model/repository/one_step.h"
 
 #define LIARS        4
@@ -136,17 +137,21 @@ static inline void liar_prepared_set_up(const struct served_model *model, const 
     struct prepared_file *file = calloc(1, sizeof(*file) + 1);
     CHECK(file);
     file->bytes = 1;
+    struct served_preparation preparation = {.file = "p.onnx", .contents = file};
     memcpy(&prepared, model, sizeof(prepared));
     strcpy(prepared.name, "p");
     prepared.prepared = 1;
-    prepared.preparations[0] = (struct served_preparation){.file = "p.onnx", .contents = file};
+    prepared.preparations = &preparation;
     liar_prepared = model_description_write(&prepared, profile, 1, &liar_prepared_bytes, NULL);
     CHECK(liar_prepared);
     free(file);
 }
 
 /* A model with one input, as backends tell of it. */
-static inline void liar_set_up(const struct served_model *model) {
+static inline void liar_set_up(const struct served_model *like) {
+    static struct served_model whole, *model = &whole;
+    memcpy(model, like, sizeof(*model));
+    specs_set(model, like->signature);
     struct described_profile profile = {.type = "t", .profile = malloc(profile_bytes(8))};
     profile_set_line(profile.profile, 8, 1e5, 1e5);
     liar_description = model_description_write(model, &profile, 1, &liar_description_bytes, NULL);

@@ -437,7 +437,7 @@ static int onnxruntime_run(struct engine_model *model, const struct tensor_view 
     return r.rc;
 }
 
-static int onnxruntime_signature(const char *path, const struct op_libraries *libraries, struct signature *signature,
+static int onnxruntime_signature(const char *path, const struct op_libraries *libraries, struct signature_room *room,
                                  struct sy_error *err) {
     const OrtApi *api = onnxruntime_api(err);
     if (!api)
@@ -450,7 +450,7 @@ static int onnxruntime_signature(const char *path, const struct op_libraries *li
     struct session_request request = {.path = path, .libraries = libraries, .provider = "cpu"};
     rc = onnxruntime_session(api, env, &request, &session, err);
     if (!rc)
-        rc = onnxruntime_session_signature(api, session, signature, err);
+        rc = onnxruntime_session_signature(api, session, room, err);
     api->ReleaseSession(session);
     onnxruntime_env_put(api, env);
     return rc;

@@ -388,9 +388,10 @@ static bool specs_batched(const struct tensor_spec *specs, uint32_t count) {
     return true;
 }
 
-int onnxruntime_session_signature(const OrtApi *api, const OrtSession *session, struct signature *signature,
+int onnxruntime_session_signature(const OrtApi *api, const OrtSession *session, struct signature_room *room,
                                   struct sy_error *err) {
-    memset(signature, 0, sizeof(*signature));
+    memset(room, 0, sizeof(*room));
+    struct signature *signature = signature_room_open(room);
     int rc = specs_read(api, session, true, signature->inputs, &signature->input_count, err);
     if (!rc)
         rc = specs_read(api, session, false, signature->outputs, &signature->output_count, err);

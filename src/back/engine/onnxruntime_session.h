@@ -38,7 +38,7 @@ struct session_request {
 int onnxruntime_session(const OrtApi *api, OrtEnv *env, const struct session_request *request, OrtSession **session,
                         struct sy_error *err);
 /* Reads the inputs and outputs of a session. -ENOTSUP: an input or output cannot be served; the sentence names it. */
-int onnxruntime_session_signature(const OrtApi *api, const OrtSession *session, struct signature *signature,
+int onnxruntime_session_signature(const OrtApi *api, const OrtSession *session, struct signature_room *room,
                                   struct sy_error *err);
 /* ONNX's number of a data type; UNDEFINED: ONNX lacks the type. */
 ONNXTensorElementDataType onnxruntime_type(enum datatype type);

@@ -26,10 +26,11 @@ static void transform_close(struct transform *transform) {
 }
 
 static int specs_take(struct onnx_transform *t, struct sy_error *err) {
-    struct signature *signature = malloc(sizeof(*signature));
-    if (!signature)
+    struct signature_room *room = malloc(sizeof(*room));
+    if (!room)
         return error_set(err, -ENOMEM, "no memory");
-    int rc = onnxruntime_session_signature(t->api, t->session, signature, err);
+    int rc = onnxruntime_session_signature(t->api, t->session, room, err);
+    const struct signature *signature = &room->signature;
     uint32_t inputs = signature->input_count - tensor_set_count(signature->inputs_optional);
     if (!rc && (inputs != 1 || signature->output_count != 1))
         rc = error_set(err, -EINVAL, "it has %u inputs and %u outputs; a model that prepares has one of each", inputs,
@@ -38,7 +39,7 @@ static int specs_take(struct onnx_transform *t, struct sy_error *err) {
         t->transform.input = signature->inputs[0];
         t->transform.output = signature->outputs[0];
     }
-    free(signature);
+    free(room);
     return rc;
 }
 

@@ -42,9 +42,9 @@ struct held_move {
 
 struct emulated_accelerator {
     struct held_plan *first, *last;
-    bool running;         /* the first plan runs */
-    int64_t ended_ns;     /* end of the last batch; 0: there was none */
-    uint32_t ended_model; /* served model of that batch */
+    bool running;               /* the first plan runs */
+    int64_t ended_ns;           /* end of the last batch; 0: there was none */
+    uint32_t ended_model;       /* served model of that batch */
     struct residency residency; /* where memory is limited */
 };
 

@@ -81,11 +81,11 @@ static int load(struct executor *x, struct place_id place, struct executor_model
     const char *path = model->part ? model->part->path : model->path;
     struct engine_model_source source = {
         .name = model->name,
-        .path = path[0] ? path : NULL,
+        .path = path,
         .signature = served_model_loaded(model, &dims),
         .profile = x->config.profiles[place.n],
         .batch_max = model->batch_max,
-        .libraries = &model->op_libraries,
+        .libraries = model->op_libraries,
     };
     if (!source.profile) /* it does not run on this type of accelerators: it takes no memory there */
         return 0;

@@ -26,18 +26,16 @@
 static char *description_write(const struct backend_link *l, uint32_t m, const struct described_profile *profiles,
                                uint32_t count, struct sy_error *err) {
     const struct served_model *model = &l->config.models[m];
-    struct served_model *told = l->config.twins ? malloc(sizeof(*told)) : NULL;
-    char configured[128], *text;
-    if (told) {
-        served_model_copy(told, model);
+    struct served_model told;
+    char configured[128];
+    if (l->config.twins) {
+        memcpy(&told, model, sizeof(told)); /* only to be described here: it holds nothing */
         int length = snprintf(configured, sizeof(configured), "%s %u %d %llx", model->contents, model->batch_max,
                               (int)model->instances.kind, (unsigned long long)model->instances.gpus_named);
         struct fingerprint fingerprint = fingerprint_bytes(configured, (size_t)length);
-        fingerprint_format(&fingerprint, told->contents);
+        fingerprint_format(&fingerprint, told.contents);
     }
-    text = model_description_write(told ? told : model, profiles, count, NULL, err);
-    free(told);
-    return text;
+    return model_description_write(l->config.twins ? &told : model, profiles, count, NULL, err);
 }
 
 uint64_t backend_link_model_hash(const struct backend_link *l, uint32_t m) {

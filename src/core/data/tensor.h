@@ -76,7 +76,7 @@ static inline uint32_t tensor_set_count(tensor_set set) {
     return (uint32_t)(__builtin_popcountll((uint64_t)set) + __builtin_popcountll((uint64_t)(set >> 64)));
 }
 
-/* The inputs and outputs of a model. */
+/* The inputs and outputs of a model. Copies share the specs, which nobody writes once the signature is complete. */
 struct signature {
     uint32_t input_count, output_count;
     tensor_set inputs_optional; /* inputs that a request may leave out, since the model has values for them; their views
@@ -85,14 +85,30 @@ struct signature {
     bool variable_shapes; /* whether requests may differ in another dimension of an input, or in the inputs that they
                              give */
     bool outputs_chosen;  /* whether the outputs are not all of the model file's, or in another order */
+    struct tensor_spec *inputs, *outputs; /* [input_count], [output_count] */
+};
+
+/* A signature while it is made, with room for any number of specs. */
+struct signature_room {
+    struct signature signature; /* its specs are those that follow: signature_room_open() */
     struct tensor_spec inputs[TENSORS_MAX], outputs[TENSORS_MAX];
 };
 
-/* Copies a signature. Entries of `inputs` and `outputs` beyond their number are not touched. */
-static inline void signature_copy(struct signature *to, const struct signature *from) {
-    memcpy(to->inputs, from->inputs, from->input_count * sizeof(from->inputs[0]));
-    memcpy(to->outputs, from->outputs, from->output_count * sizeof(from->outputs[0]));
-    memcpy(to, from, offsetof(struct signature, inputs));
+/* Points the signature to the room's own specs. For a room that was filled, too, if its bytes were copied. */
+static inline struct signature *signature_room_open(struct signature_room *room) {
+    room->signature.inputs = room->inputs;
+    room->signature.outputs = room->outputs;
+    return &room->signature;
+}
+
+/* Makes the room's signature a copy, whose specs may be changed. */
+static inline struct signature *signature_room_fill(struct signature_room *room, const struct signature *from) {
+    room->signature = *from;
+    for (uint32_t i = 0; i < from->input_count; i++)
+        room->inputs[i] = from->inputs[i];
+    for (uint32_t i = 0; i < from->output_count; i++)
+        room->outputs[i] = from->outputs[i];
+    return signature_room_open(room);
 }
 
 /* The place and shape of a tensor. The view does not own the memory. */

@@ -401,7 +401,8 @@ static void joined_send(struct http_connection *c) {
  * costs more than such an answer. False: this one is sent by itself. */
 static bool answer_join(struct http_connection *c) {
     struct iovec pieces[SEND_PIECES];
-    if ((!c->more && c->frontend->joined.length == 0) || c->last || c->source || c->out_bytes > JOINED_MOST || stream_congested(&c->stream))
+    if ((!c->more && c->frontend->joined.length == 0) || c->last || c->source || c->out_bytes > JOINED_MOST ||
+        stream_congested(&c->stream))
         return false;
     size_t count = pieces_left(c, pieces, JOINED_MOST);
     for (size_t i = 0; i < count; i++)

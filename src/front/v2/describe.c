@@ -306,7 +306,7 @@ const Inference__ModelConfig *describe_config(struct description *d, const struc
         c->output[i]->data_type = config_type(signature->outputs[i].type);
         config_dims(signature, &signature->outputs[i], &c->output[i]->n_dims, &c->output[i]->dims);
         c->output[i]->reshape = config_reshape(d, signature, &signature->outputs[i]);
-        c->output[i]->label_filename = text_of(model->label_files[i]);
+        c->output[i]->label_filename = text_of(model->label_files[i] ? model->label_files[i] : "");
     }
     scheduling_describe(d, model, c);
     instance_groups(d, model, c);

@@ -52,7 +52,7 @@ static void model_answer(struct v2_answer *answer, struct description *d, const 
     if (!model->best_effort)
         json_object_set_new(parameters, "slo_ms", json_real((double)model->slo_ns / (double)NS_PER_MS));
     json_object_set_new(parameters, "max_batch_size", json_integer(served_model_items_max(model)));
-    if (*model->mixes)
+    if (model->mixes)
         json_object_set_new(parameters, "batch_mixes", json_string(model->mixes));
     json_object_set_new(parameters, "item_shapes", item_shapes_json(model));
     char *json = json_dumps(parameters, JSON_COMPACT);

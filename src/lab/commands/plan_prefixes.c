@@ -80,21 +80,20 @@ static int models_scan(struct answer *a, const char *path, struct sy_error *err)
     else
         a->served = served;
     for (uint32_t m = 0; !rc && m < count; m++) { /* they are sorted by name and version */
-        const struct served_model *model = &found[m];
-        if (!model->path[0] || model->ensemble)
+        struct served_model *model = &found[m];
+        if (!model->path)
             continue;
         if (m + 1 < count && strcmp(model->name, found[m + 1].name) == 0)
             fprintf(stderr, "symphony plan prefixes: %s: version %u is passed over, as there is a higher one\n",
                     model->path, model->version);
-        else if (op_libraries_any(&model->op_libraries)) /* which the parts would lack */
+        else if (op_libraries_any(model->op_libraries)) /* which the parts would lack */
             fprintf(stderr,
                     "symphony plan prefixes: %s is passed over, as it has operators of its own (model_operations)\n",
                     model->path);
         else
-            memcpy(&a->served[a->count++], model, sizeof(*model));
+            served_model_move(&a->served[a->count++], model);
     }
-    served_model_ensembles_free(found, count);
-    free(found);
+    served_models_free(found, count);
     if (!rc && a->count > GROUPS_MODELS_MAX)
         rc = error_set(err, -EINVAL, "there are %u models; at most %d are compared", a->count, GROUPS_MODELS_MAX);
     return rc;
@@ -114,10 +113,11 @@ static int models_read(struct answer *a, struct sy_error *err) {
         struct sy_error why;
         if (cut_model_read(a->served[m].path, &a->models[kept], &why)) {
             fprintf(stderr, "symphony plan prefixes: %s\n", why.text);
+            served_model_release(&a->served[m]);
             continue;
         }
         if (kept != m)
-            memcpy(&a->served[kept], &a->served[m], sizeof(a->served[m]));
+            served_model_move(&a->served[kept], &a->served[m]);
         a->names[kept] = a->served[kept].name;
         a->pointers[kept] = &a->models[kept];
         kept++;
@@ -172,7 +172,7 @@ static void answer_free(struct answer *a) {
         prefix_parts_free(&a->shared[g].parts);
     free(a->models);
     free(a->pointers);
-    free(a->served);
+    served_models_free(a->served, a->count);
     free(a->names);
     free(a->reasons);
     free(a->groups);

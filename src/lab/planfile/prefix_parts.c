@@ -131,7 +131,7 @@ static void step_begin(struct text *text, const char *model) {
 }
 
 static bool suffix_takes(const struct split_member *member, uint32_t place) {
-    for (uint32_t i = 0; i < member->suffix.input_count; i++)
+    for (uint32_t i = 0; i < member->suffix.signature.input_count; i++)
         if (member->suffix_takes[i] == place)
             return true;
     return false;
@@ -143,27 +143,27 @@ static int ensemble_write(const struct making *m, const struct split *split, uin
     char between[TENSOR_NAME_MAX];
     struct text text;
     text_init(&text, NULL, 0);
-    text_printf(&text, "platform: \"ensemble\"\nmax_batch_size: %u\n", member->whole.batched ? m->items : 0);
-    tensors_put(&text, "input", &member->whole, member->whole.inputs, member->whole.input_count);
-    tensors_put(&text, "output", &member->whole, member->whole.outputs, member->whole.output_count);
+    text_printf(&text, "platform: \"ensemble\"\nmax_batch_size: %u\n", member->whole.signature.batched ? m->items : 0);
+    tensors_put(&text, "input", &member->whole.signature, member->whole.inputs, member->whole.signature.input_count);
+    tensors_put(&text, "output", &member->whole.signature, member->whole.outputs, member->whole.signature.output_count);
     text_put(&text, "ensemble_scheduling {\n");
     step_begin(&text, m->parts->prefix_name);
-    for (uint32_t i = 0; i < split->prefix.input_count; i++)
+    for (uint32_t i = 0; i < split->prefix.signature.input_count; i++)
         entry(&text, "input_map", split->prefix.inputs[i].name, member->whole.inputs[member->prefix_takes[i]].name);
-    for (uint32_t o = 0; o < split->prefix.output_count; o++) {
+    for (uint32_t o = 0; o < split->prefix.signature.output_count; o++) {
         between_name(o, between, sizeof(between));
         if (suffix_takes(member, o))
             entry(&text, "output_map", split->prefix.outputs[o].name, between);
     }
     text_put(&text, "  }\n");
     step_begin(&text, m->parts->suffix_names[member_index]);
-    for (uint32_t i = 0; i < member->suffix.input_count; i++) {
+    for (uint32_t i = 0; i < member->suffix.signature.input_count; i++) {
         if (member->suffix_takes[i] != SPLIT_NONE)
             between_name(member->suffix_takes[i], between, sizeof(between));
         entry(&text, "input_map", member->suffix.inputs[i].name,
               member->suffix_takes[i] != SPLIT_NONE ? between : member->whole.inputs[member->suffix_own[i]].name);
     }
-    for (uint32_t o = 0; o < member->suffix.output_count; o++)
+    for (uint32_t o = 0; o < member->suffix.signature.output_count; o++)
         entry(&text, "output_map", member->suffix.outputs[o].name, member->suffix.outputs[o].name);
     text_put(&text, "  }\n}\n");
     int rc = text_write(m, served->name, "config.pbtxt", &text);

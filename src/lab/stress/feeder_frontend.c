@@ -105,24 +105,21 @@ static void take_refusal(struct feeder_member *m, const struct refusal_message *
 /* ---- models ---- */
 
 static int take_model(struct feeder_member *m, const char *head, uint32_t bytes, struct sy_error *err) {
-    struct served_model *model = calloc(1, sizeof(*model));
+    struct served_model model = {.memory = NULL};
     struct described_profile profiles[ACCELERATOR_TYPES_MAX];
     uint32_t place, count = ACCELERATOR_TYPES_MAX;
     const struct feeder_world *w = m->feeder->world;
 
-    if (!model)
-        return error_set(err, -ENOMEM, "no memory for a model's description");
     memcpy(&place, head, sizeof(place));
-    int rc = model_description_read(head + sizeof(place), bytes - sizeof(place), model, profiles, &count, err);
+    int rc = model_description_read(head + sizeof(place), bytes - sizeof(place), &model, profiles, &count, err);
     if (rc == 0) {
         for (uint32_t i = 0; i < w->model_count; i++)
-            if (strcmp(w->models[i].name, model->name) == 0) {
+            if (strcmp(w->models[i].name, model.name) == 0) {
                 m->served += m->place[i] == PLACE_NONE;
                 m->place[i] = place;
             }
-        model_description_release(model, profiles, count);
+        model_description_release(&model, profiles, count);
     }
-    free(model);
     if (rc == 0 && m->served == w->model_count)
         feeder_member_joined(m);
     return rc;

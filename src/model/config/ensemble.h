@@ -79,8 +79,8 @@ int ensemble_read(const char *origin, const struct pbtxt_node *root, const struc
  * ensemble: make it also without such a file (`yaml` all zeros). It finds a mistake that is known only now: an input of
  * the ensemble, or an output of a step, that nobody takes. -EINVAL with a sentence. */
 int ensemble_settings(struct ensemble *ensemble, const struct symphony_yaml *yaml, struct sy_error *err);
-/* The signature of the ensemble by its configuration; with max_batch_size it has a batch dimension in front. -EINVAL:
- * an input or output has no data type or no dims. */
+/* The signature of the ensemble by its configuration; with max_batch_size it has a batch dimension in front. It is that
+ * of a signature_room. -EINVAL: an input or output has no data type or no dims. */
 int ensemble_signature(const struct model_config *config, struct signature *signature, struct sy_error *err);
 
 /* Checks that the steps' models take what they are given and give what is asked of them: inputs and outputs exist; all

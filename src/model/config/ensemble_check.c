@@ -37,10 +37,11 @@ static int spec_fill(const struct model_config *config, const struct model_confi
 
 int ensemble_signature(const struct model_config *config, struct signature *signature, struct sy_error *err) {
     int rc = 0;
-    memset(signature, 0, offsetof(struct signature, inputs));
-    signature->input_count = config->input_count;
-    signature->output_count = config->output_count;
-    signature->batched = config->max_batch_size > 0;
+    *signature = (struct signature){.input_count = config->input_count,
+                                    .output_count = config->output_count,
+                                    .batched = config->max_batch_size > 0,
+                                    .inputs = signature->inputs,
+                                    .outputs = signature->outputs};
     for (uint32_t i = 0; i < config->input_count && !rc; i++) {
         struct tensor_spec *spec = &signature->inputs[i];
         rc = spec_fill(config, &config->inputs[i], "input", spec, err);

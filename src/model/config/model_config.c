@@ -623,7 +623,7 @@ static int optional_apply(const struct model_config *config, struct signature *s
 /* Narrows the outputs: as with Triton, only those that the configuration names are offered, in its order. */
 static int outputs_choose(const struct model_config *config, struct signature *s, struct sy_error *err) {
     struct tensor_spec of_file[TENSORS_MAX];
-    memcpy(of_file, s->outputs, sizeof(of_file));
+    memcpy(of_file, s->outputs, s->output_count * sizeof(of_file[0]));
     for (uint32_t i = 0; i < config->output_count; i++) {
         int at = spec_find(config, &config->outputs[i], "output", of_file, s->output_count, err);
         if (at < 0)

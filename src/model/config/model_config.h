@@ -92,7 +92,8 @@ int model_config_read_text(const char *origin, const char *text, size_t bytes, b
                            struct sy_error *err);
 
 /* Checks the configuration (all zeros: there is none) against `signature`, which the model file has, and narrows
- * `signature` to the configuration. Optional inputs that the configuration does not name are left to the model. Of the
- * outputs, those that it names stay, in its order. A dimension that the model leaves open and the configuration fixes
- * becomes fixed. max_batch_size 0 takes the batch dimension away. Every mismatch is refused with both values. */
+ * `signature`, that of a signature_room, to the configuration. Optional inputs that the configuration does not name are
+ * left to the model. Of the outputs, those that it names stay, in its order. A dimension that the model leaves open and
+ * the configuration fixes becomes fixed. max_batch_size 0 takes the batch dimension away. Every mismatch is refused
+ * with both values. */
 int model_config_apply(const struct model_config *config, struct signature *signature, struct sy_error *err);

@@ -38,7 +38,7 @@ static int step_error(const struct served_model *model, uint32_t line, uint32_t 
     vsnprintf(sentence, sizeof(sentence), fmt, ap);
     va_end(ap);
     return error_set(err, -EINVAL, "%.150s/" SYMPHONY_YAML_FILE ":%u: prepare.%u: %s",
-                     model->folder[0] ? model->folder : model->name, line, step, sentence);
+                     model->folder ? model->folder : model->name, line, step, sentence);
 }
 
 /* Errors of an input whose image, or file, does not fit. */
@@ -92,9 +92,9 @@ static int step_take(struct served_model *model, const struct symphony_yaml_prep
 }
 
 int preparation_path(const struct served_model *model, uint32_t input, char *path, size_t bytes, struct sy_error *err) {
-    const char *slash = strrchr(model->path, '/');
-    int folder = slash ? (int)(slash + 1 - model->path) : 0;
-    if (snprintf(path, bytes, "%.*s%s", folder, model->path, model->preparations[input].file) >= (int)bytes)
+    const char *beside = model->path ? model->path : "", *slash = strrchr(beside, '/');
+    int folder = slash ? (int)(slash + 1 - beside) : 0;
+    if (snprintf(path, bytes, "%.*s%s", folder, beside, model->preparations[input].file) >= (int)bytes)
         return FILE_ERROR(model, input, "%s", strerror(ENAMETOOLONG));
     return 0;
 }
@@ -196,13 +196,16 @@ static int input_check(const struct served_model *model, uint32_t i, const struc
 
 /* ---- what clients see ---- */
 
-static void offer(struct served_model *model) {
+static int offer(struct served_model *model, struct sy_error *err) {
     if (!model->prepared)
-        return;
-    signature_copy(&model->offered, &model->signature);
+        return 0;
+    struct tensor_spec *inputs = mem_pool_take(&model->memory, model->signature.input_count * sizeof(*inputs));
+    if (!inputs)
+        return error_set(err, -ENOMEM, "no memory for the prepared inputs of model '%s'", model->name);
     for (uint32_t i = 0; i < model->signature.input_count; i++) {
         const struct served_preparation *p = &model->preparations[i];
-        struct tensor_spec *offered = &model->offered.inputs[i];
+        struct tensor_spec *offered = &inputs[i];
+        *offered = model->signature.inputs[i];
         if (!(model->prepared & tensor_bit(i)) || !(p->bytes_max || p->transform))
             continue;
         offered->rank = 0;
@@ -219,12 +222,38 @@ static void offer(struct served_model *model) {
         for (uint32_t d = p->lead; d < in->rank; d++)
             offered->dims[offered->rank++] = in->dims[d];
     }
+    model->offered = model->signature;
+    model->offered.inputs = inputs;
+    return 0;
+}
+
+static void transform_close(struct served_preparation *p) {
+    if (p->transform)
+        p->transform->ops->close(p->transform);
+    p->transform = NULL;
+}
+
+static void preparation_end(void *preparation) {
+    struct served_preparation *p = preparation;
+    transform_close(p);
+    free(p->contents);
+}
+
+int preparations_room(struct served_model *model, struct sy_error *err) {
+    uint32_t count = model->signature.input_count;
+    int rc = 0;
+    model->preparations = mem_pool_take(&model->memory, count * sizeof(*model->preparations));
+    for (uint32_t i = 0; i < count && model->preparations && !rc; i++)
+        rc = mem_pool_own(&model->memory, preparation_end, &model->preparations[i]);
+    return model->preparations && !rc ? 0 : error_set(err, -ENOMEM, "no memory for what prepares inputs");
 }
 
 int preparations_fill(struct served_model *model, const struct symphony_yaml *settings, struct sy_error *err) {
-    int rc = 0;
     model->prepared = 0;
-    memset(model->preparations, 0, model->signature.input_count * sizeof(model->preparations[0]));
+    model->preparations = NULL;
+    if (!settings->prepare_count)
+        return 0;
+    int rc = preparations_room(model, err);
     for (uint32_t step = 0; step < settings->prepare_count && !rc; step++)
         rc = step_take(model, &settings->prepare[step], step, err);
     for (uint32_t i = 0; i < model->signature.input_count && !rc; i++) {
@@ -233,9 +262,7 @@ int preparations_fill(struct served_model *model, const struct symphony_yaml *se
         else if (model->prepared & tensor_bit(i))
             rc = image_check(model, i, err);
     }
-    if (!rc)
-        offer(model);
-    return rc;
+    return rc ? rc : offer(model, err);
 }
 
 /* ---- the models that prepare ---- */
@@ -297,15 +324,6 @@ static int file_open(struct served_model *model, uint32_t i, const struct transf
     return rc;
 }
 
-static void transforms_close(struct served_model *model) {
-    for (uint32_t i = 0; i < TENSORS_MAX; i++) {
-        struct transform *t = model->preparations[i].transform;
-        if (t)
-            t->ops->close(t);
-        model->preparations[i].transform = NULL;
-    }
-}
-
 int preparations_open(struct served_model *model, const struct transform_ops *ops, struct sy_error *err) {
     int rc = 0;
     for (uint32_t i = 0; i < model->signature.input_count && model->prepared && !rc; i++) {
@@ -314,19 +332,15 @@ int preparations_open(struct served_model *model, const struct transform_ops *op
         else if (model->prepared & tensor_bit(i)) /* once more: the profile may have found that there are no batches */
             rc = image_check(model, i, err);
     }
+    rc = rc ? rc : offer(model, err);
     if (rc)
-        transforms_close(model);
-    else
-        offer(model);
+        preparations_close(model);
     return rc;
 }
 
 void preparations_close(struct served_model *model) {
-    transforms_close(model);
-    for (uint32_t i = 0; i < TENSORS_MAX; i++) {
-        free(model->preparations[i].contents);
-        model->preparations[i].contents = NULL;
-    }
+    for (uint32_t i = 0; i < model->signature.input_count && model->preparations; i++)
+        transform_close(&model->preparations[i]);
 }
 
 /* ---- for other processes ---- */
@@ -355,6 +369,7 @@ static int contents_read(struct served_model *model, uint32_t i, uint32_t *room,
         return FILE_ERROR(model, i, "%.200s: %s", path, contents ? strerror(EIO) : "out of memory");
     }
     struct prepared_file *fitting = realloc(contents, sizeof(*contents) + bytes);
+    free(model->preparations[i].contents);
     model->preparations[i].contents = fitting ? fitting : contents;
     model->preparations[i].contents->bytes = (uint32_t)bytes;
     *room -= (uint32_t)bytes;
@@ -369,10 +384,7 @@ int preparations_pack(struct served_model *model, const struct transform_ops *op
             rc = contents_read(model, i, &room, err);
     if (!rc)
         rc = preparations_open(model, ops, err);
-    if (rc)
-        preparations_close(model);
-    else
-        transforms_close(model);
+    preparations_close(model);
     return rc;
 }
 
@@ -381,7 +393,5 @@ int preparations_told(struct served_model *model, struct sy_error *err) {
     for (uint32_t i = 0; i < model->signature.input_count && !rc; i++)
         if ((model->prepared & tensor_bit(i)) && !model->preparations[i].file[0])
             rc = image_check(model, i, err);
-    if (!rc)
-        offer(model);
-    return rc;
+    return rc ? rc : offer(model, err);
 }

@@ -1,9 +1,11 @@
 /* preparations.h - how a model's inputs are prepared: the steps of symphony.yaml checked against the model, and the
  * models that prepare.
  *
- *     apply (any process) -> preparations_fill() -> preparations_open() -> served -> preparations_close()
- *     a backend           -> preparations_fill() -> preparations_pack() -> described to others -> preparations_close()
- *     a frontend          -> preparations_told() -> preparations_open() -> served -> preparations_close()
+ *     apply (any process) -> preparations_fill() -> preparations_open() -> served
+ *     a backend           -> preparations_fill() -> preparations_pack() -> described to others
+ *     a frontend          -> preparations_told() -> preparations_open() -> served
+ *
+ * What was opened is closed when the served model is given back (served_model_release()).
  *
  * Mistakes are -EINVAL with "FILE:LINE: prepare.N: sentence". Set-up only. */
 #pragma once
@@ -27,7 +29,9 @@ int preparations_pack(struct served_model *model, const struct transform_ops *op
 /* For a model that another process has described: checks what can be checked before its files are opened, and sets the
  * signature that clients see, as far as it is known. */
 int preparations_told(struct served_model *model, struct sy_error *err);
-/* Closes the models that prepare, and frees the contents of their files, if there are any. */
+/* Gives a model with prepared inputs an empty preparation for each input. */
+int preparations_room(struct served_model *model, struct sy_error *err);
+/* Closes the models that prepare before the served model is given back. */
 void preparations_close(struct served_model *model);
 /* The path of the file that prepares an input. */
 int preparation_path(const struct served_model *model, uint32_t input, char *path, size_t bytes, struct sy_error *err);

@@ -2,6 +2,7 @@
 #include "model/config/served_model.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -32,6 +33,97 @@ uint64_t served_model_key(const struct served_model *model) {
     return hash ? hash : 1;
 }
 
+/* ---- holders ---- */
+
+void served_model_move(struct served_model *to, struct served_model *from) {
+    memcpy(to, from, sizeof(*to));
+    from->memory = NULL;
+    from->ensemble = NULL;
+}
+
+void served_model_share(struct served_model *to, const struct served_model *from) {
+    memcpy(to, from, sizeof(*to));
+    mem_pool_hold(to->memory);
+}
+
+void served_model_release(struct served_model *model) {
+    const size_t first = offsetof(struct served_model, platform), behind = offsetof(struct served_model, lone);
+    mem_pool_release(model->memory);
+    model->memory = NULL;
+    memset((char *)model + first, 0, behind - first); /* threads may look at the state of a place that holds no model */
+}
+
+void served_models_free(struct served_model *models, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++)
+        served_model_release(&models[i]);
+    free(models);
+}
+
+/* ---- what is in the pool ---- */
+
+int served_model_tensors_set(struct served_model *model, const struct signature *from, struct sy_error *err) {
+    struct mem_pool **pool = &model->memory;
+    struct signature to = *from;
+    to.inputs = mem_pool_take(pool, to.input_count * sizeof(*to.inputs));
+    to.outputs = mem_pool_take(pool, to.output_count * sizeof(*to.outputs));
+    model->reference_dims = mem_pool_take(pool, to.input_count * sizeof(*model->reference_dims));
+    model->formats = mem_pool_take(pool, to.input_count * sizeof(*model->formats));
+    model->label_files = mem_pool_take(pool, to.output_count * sizeof(*model->label_files));
+    model->labels = mem_pool_take(pool, to.output_count * sizeof(struct labels *));
+    if (!to.inputs || !to.outputs || !model->reference_dims || !model->formats || !model->label_files || !model->labels)
+        return error_set(err, -ENOMEM, "no memory for the tensors of model '%s'", model->name);
+    for (uint32_t i = 0; i < to.input_count; i++)
+        to.inputs[i] = from->inputs[i];
+    for (uint32_t i = 0; i < to.output_count; i++)
+        to.outputs[i] = from->outputs[i];
+    model->signature = to;
+    return 0;
+}
+
+static void ensemble_end(void *ensemble) {
+    ensemble_free(ensemble);
+}
+
+int served_model_ensemble_take(struct served_model *model, struct ensemble *ensemble, struct sy_error *err) {
+    int rc = mem_pool_own(&model->memory, ensemble_end, ensemble);
+    if (rc)
+        return error_set(err, rc, "no memory for the steps of ensemble '%s'", model->name);
+    model->ensemble = ensemble;
+    return 0;
+}
+
+static void labels_end(void *labels) {
+    labels_free(labels);
+}
+
+int served_model_labels_take(struct served_model *model, uint32_t output, struct labels *labels, struct sy_error *err) {
+    int rc = labels ? mem_pool_own(&model->memory, labels_end, labels) : 0;
+    if (rc) {
+        labels_free(labels);
+        return error_set(err, rc, "no memory for labels");
+    }
+    model->labels[output] = labels;
+    return 0;
+}
+
+int served_model_labels_read(struct served_model *model, struct sy_error *err) {
+    int rc = 0;
+    for (uint32_t i = 0; i < model->signature.output_count && rc == 0; i++) {
+        char path[PATH_MAX];
+        struct labels *labels = NULL;
+        if (!model->label_files || !model->label_files[i])
+            continue;
+        if (snprintf(path, sizeof(path), "%s/%s", model->folder, model->label_files[i]) >= (int)sizeof(path))
+            return error_set(err, -ENAMETOOLONG, "%.400s/%s: %s", model->folder, model->label_files[i],
+                             strerror(ENAMETOOLONG));
+        rc = labels_read(path, &labels, err);
+        rc = rc ? rc : served_model_labels_take(model, i, labels, err);
+    }
+    return rc;
+}
+
+/* ---- what is known of a model ---- */
+
 int served_model_state(const struct served_model *model) {
     return atomic_load_explicit(&model->state, memory_order_acquire); /* `reason` is written before it */
 }
@@ -61,7 +153,6 @@ static int reference_fill(struct served_model *model, const struct symphony_yaml
     const struct signature *s = &model->signature;
     uint32_t skip = s->batched ? 1 : 0;
     model->item_elements = 0;
-    memset(model->reference_dims, 0, s->input_count * sizeof(model->reference_dims[0]));
     for (uint32_t i = 0; i < s->input_count; i++)
         for (uint32_t d = 0; d < s->inputs[i].rank; d++) {
             int64_t dim = s->inputs[i].dims[d];
@@ -140,40 +231,24 @@ static int batch_max_set(struct served_model *model, const struct symphony_yaml 
 }
 
 /* Notes the file of labels of each output. */
-static void label_files_fill(struct served_model *model, const struct model_config *config) {
-    memset(model->label_files, 0, model->signature.output_count * sizeof(model->label_files[0]));
-    for (uint32_t i = 0; i < model->signature.output_count; i++)
-        for (uint32_t k = 0; k < config->output_count; k++)
-            if (strcmp(config->outputs[k].name, model->signature.outputs[i].name) == 0)
-                memcpy(model->label_files[i], config->outputs[k].label_file, sizeof(model->label_files[i]));
+static int label_files_fill(struct served_model *model, const struct model_config *config, struct sy_error *err) {
+    for (uint32_t k = 0; k < config->output_count; k++) {
+        const struct model_config_tensor *output = &config->outputs[k];
+        int i = tensor_spec_find(model->signature.outputs, model->signature.output_count, output->name,
+                                 strlen(output->name));
+        if (i >= 0 && output->label_file[0] &&
+            !(model->label_files[i] = mem_pool_text(&model->memory, output->label_file)))
+            return error_set(err, -ENOMEM, "no memory for the name of a file of labels");
+    }
+    return 0;
 }
 
 static void formats_fill(struct served_model *model, const struct model_config *config) {
-    memset(model->formats, 0, sizeof(model->formats));
     for (uint32_t k = 0; k < config->input_count; k++) {
         const char *name = config->inputs[k].name;
         int i = tensor_spec_find(model->signature.inputs, model->signature.input_count, name, strlen(name));
         if (i >= 0)
             model->formats[i] = (uint8_t)config->inputs[k].format;
-    }
-}
-
-int served_model_labels_read(struct served_model *model, struct sy_error *err) {
-    int rc = 0;
-    for (uint32_t i = 0; i < model->signature.output_count && rc == 0; i++) {
-        char path[sizeof(model->folder) + sizeof(model->label_files[0])];
-        if (!model->label_files[i][0])
-            continue;
-        snprintf(path, sizeof(path), "%s/%s", model->folder, model->label_files[i]);
-        rc = labels_read(path, &model->labels[i], err);
-    }
-    return rc;
-}
-
-void served_model_labels_free(struct served_model *model) {
-    for (uint32_t i = 0; i < TENSORS_MAX; i++) {
-        labels_free(model->labels[i]);
-        model->labels[i] = NULL;
     }
 }
 
@@ -188,50 +263,41 @@ static int configured_apply(struct served_model *model, const struct symphony_ya
     if (!rc)
         rc = batch_max_set(model, settings, config, err);
     if (!rc)
+        rc = served_model_tensors_set(model, &model->signature, err);
+    if (!rc)
         rc = reference_fill(model, settings, err);
     if (!rc)
         rc = preparations_fill(model, settings, err);
-    if (!rc) {
-        label_files_fill(model, config);
+    if (!rc)
+        rc = label_files_fill(model, config, err);
+    if (!rc)
         formats_fill(model, config);
-    }
     return rc;
-}
-
-void served_model_copy(struct served_model *to, const struct served_model *from) {
-    uint32_t inputs = from->signature.input_count, outputs = from->signature.output_count;
-    memcpy(to, from, offsetof(struct served_model, signature));
-    signature_copy(&to->signature, &from->signature);
-    memcpy(to->reference_dims, from->reference_dims, inputs * sizeof(from->reference_dims[0]));
-    memcpy(to->formats, from->formats, inputs * sizeof(from->formats[0]));
-    memcpy(to->labels, from->labels, outputs * sizeof(from->labels[0]));
-    memcpy(to->label_files, from->label_files, outputs * sizeof(from->label_files[0]));
-    if (from->prepared) {
-        memcpy(to->preparations, from->preparations, inputs * sizeof(from->preparations[0]));
-        signature_copy(&to->offered, &from->offered);
-    }
 }
 
 int served_model_apply(struct served_model *model, const struct signature *signature, struct sy_error *err) {
     struct model_config *config = calloc(1, sizeof(*config));
     struct symphony_yaml *settings = calloc(1, sizeof(*settings));
-    struct served_model *completed = calloc(1, sizeof(*completed));
+    struct signature_room *room = malloc(sizeof(*room));
+    const char *place = model->folder ? model->folder : model->path ? model->path : model->name;
+    struct served_model completed;
     bool found;
-    int rc = config && settings && completed ? 0 : error_set(err, -ENOMEM, "%s: out of memory", model->path);
-    if (!rc && model->folder[0])
+    int rc = config && settings && room ? 0 : error_set(err, -ENOMEM, "%s: out of memory", place);
+    if (!rc && model->folder)
         rc = model_config_read_folder(model->folder, true, config, &found, err);
-    if (!rc && model->folder[0])
+    if (!rc && model->folder)
         rc = symphony_yaml_read_folder(model->folder, settings, &found, err);
-    if (!rc) {
-        served_model_copy(completed, model);
-        signature_copy(&completed->signature, signature);
-        rc = configured_apply(completed, settings, config, err);
+    if (!rc) { /* the pool is the model's: what it got for nothing stays there until the model is given back */
+        memcpy(&completed, model, sizeof(completed));
+        completed.signature = *signature_room_fill(room, signature);
+        rc = configured_apply(&completed, settings, config, err);
+        model->memory = completed.memory;
+        if (!rc)
+            memcpy(model, &completed, sizeof(completed));
     }
-    if (!rc)
-        served_model_copy(model, completed);
     if (config)
         model_config_release(config);
-    free(completed);
+    free(room);
     free(settings);
     free(config);
     return rc;
@@ -257,31 +323,30 @@ static int ensemble_settings_check(const struct served_model *model, const struc
 
 int served_model_make_ensemble(struct served_model *model, struct model_config *config, struct sy_error *err) {
     struct symphony_yaml *settings = calloc(1, sizeof(*settings));
+    struct signature_room *room = calloc(1, sizeof(*room));
     int64_t most = config->max_batch_size;
     bool found;
-    int rc = settings ? symphony_yaml_read_folder(model->folder, settings, &found, err)
-                      : error_set(err, -ENOMEM, "%s: out of memory", model->folder);
+    int rc = settings && room ? symphony_yaml_read_folder(model->folder, settings, &found, err)
+                              : error_set(err, -ENOMEM, "%s: out of memory", model->folder);
     if (!rc)
         rc = ensemble_settings_check(model, settings, err);
     if (!rc)
         rc = ensemble_settings(config->ensemble, settings, err);
     if (!rc)
-        rc = ensemble_signature(config, &model->signature, err);
+        rc = ensemble_signature(config, signature_room_open(room), err);
+    if (!rc)
+        rc = served_model_tensors_set(model, &room->signature, err);
+    if (!rc)
+        rc = label_files_fill(model, config, err);
+    if (!rc)
+        rc = served_model_ensemble_take(model, config->ensemble, err);
+    free(room);
     free(settings);
     if (rc)
         return rc;
     strcpy(model->platform, "ensemble");
     model->batch_max = most < 1 ? 1 : most < PROFILE_BATCH_MAX ? (uint32_t)most : PROFILE_BATCH_MAX;
-    label_files_fill(model, config);
     formats_fill(model, config);
-    model->ensemble = config->ensemble;
     config->ensemble = NULL;
     return 0;
-}
-
-void served_model_ensembles_free(struct served_model *models, uint32_t count) {
-    for (uint32_t i = 0; i < count; i++) {
-        ensemble_free(models[i].ensemble);
-        models[i].ensemble = NULL;
-    }
 }

@@ -69,7 +69,7 @@ struct engine_ops {
                    struct sy_error *err);
     /* Reads inputs and outputs from the file, optional inputs behind the others; NULL for engines without files.
      * `libraries` as in engine_model_source. -EINVAL with the engine's reason. */
-    int (*signature)(const char *path, const struct op_libraries *libraries, struct signature *signature,
+    int (*signature)(const char *path, const struct op_libraries *libraries, struct signature_room *room,
                      struct sy_error *err);
     /* Makes an optimised copy with which later loads of the model are faster, in the form `attempt` (0 is the best
      * one). Runs the copy and the model itself on the trials, and leaves a note for load() whether to use the copy. The

@@ -37,9 +37,9 @@ int shared_model_check(const struct served_model *model, struct sy_error *err) {
             return error_set(err, -ENOTSUP, "it has tensors that are reshaped");
     if (model->prepared)
         return error_set(err, -ENOTSUP, "it prepares its inputs");
-    if (op_libraries_any(&model->op_libraries))
+    if (op_libraries_any(model->op_libraries))
         return error_set(err, -ENOTSUP, "it has operators of its own (model_operations)");
-    if (*model->profile_path)
+    if (model->profile_path)
         return error_set(err, -ENOTSUP, "its profile is given by a file");
     int rc = warmup_fingerprint(model, warmup, err);
     return rc ? rc : *warmup ? error_set(err, -ENOTSUP, "it has model_warmup") : 0;
@@ -129,9 +129,11 @@ void shared_member_apply(struct served_model *model, const struct shared_group *
 void shared_group_free(struct shared_group *g) {
     for (uint32_t i = 0; i < g->count; i++) {
         free(g->members[i]->profile);
+        mem_pool_release(g->members[i]->part.memory);
         free(g->members[i]);
     }
-    free(g->host);
+    served_models_free(g->host, g->host != NULL);
+    mem_pool_release(g->prefix.memory);
     free(g->prefix_profile);
     free(g->profile);
     part_folder_release(g->held);

@@ -27,15 +27,15 @@ _Static_assert(PART_OWN == SPLIT_NONE, "notes have what a split says");
 
 /* Checks what parts must fulfil besides giving the same answers as the whole. 0, or -ENOTSUP with a sentence. */
 static int parts_check(const struct split *split, struct sy_error *err) {
-    for (uint32_t o = 0; o < split->prefix.output_count; o++)
+    for (uint32_t o = 0; o < split->prefix.signature.output_count; o++)
         if (split->prefix.outputs[o].type == DATATYPE_BYTES)
             return error_set(err, -ENOTSUP, "strings cross the cut");
     for (uint32_t m = 0; m < split->count; m++) {
         const struct split_member *member = &split->members[m];
         if (memcmp(member->prefix_takes, split->members[0].prefix_takes,
-                   split->prefix.input_count * sizeof(member->prefix_takes[0])) != 0)
+                   split->prefix.signature.input_count * sizeof(member->prefix_takes[0])) != 0)
             return error_set(err, -ENOTSUP, "their inputs are in another order");
-        for (uint32_t i = 0; i < member->suffix.input_count; i++)
+        for (uint32_t i = 0; i < member->suffix.signature.input_count; i++)
             if (member->suffix_takes[i] == SPLIT_NONE && member->suffix.inputs[i].type == DATATYPE_BYTES)
                 return error_set(err, -ENOTSUP, "a suffix takes strings of its own");
     }
@@ -52,14 +52,15 @@ static int note_write(void *context, const struct split *split, uint32_t cut, st
     for (uint32_t i = 0; i < split->count; i++) { /* what member_make() reads */
         const struct split_member *member = &split->members[i];
         json_t *of = json_array_get(members, i);
-        json_object_set_new(of, "takes", part_numbers_pack(member->suffix_takes, member->suffix.input_count));
-        json_object_set_new(of, "own", part_numbers_pack(member->suffix_own, member->suffix.input_count));
+        json_object_set_new(of, "takes", part_numbers_pack(member->suffix_takes, member->suffix.signature.input_count));
+        json_object_set_new(of, "own", part_numbers_pack(member->suffix_own, member->suffix.signature.input_count));
         json_object_set_new(of, "lone_whole_ns", json_integer(member->whole_ns));
         json_object_set_new(of, "lone_parts_ns", json_integer(member->parts_ns));
     }
     json_object_set_new(note, "nodes", json_integer(m->group->cuts[cut].node_count));
     json_object_set_new(note, "weights_bytes", json_integer((json_int_t)m->group->cuts[cut].weights_bytes));
-    json_object_set_new(note, "takes", part_numbers_pack(split->members[0].prefix_takes, split->prefix.input_count));
+    json_object_set_new(note, "takes",
+                        part_numbers_pack(split->members[0].prefix_takes, split->prefix.signature.input_count));
     return part_note_write(m->made, note, err);
 }
 
@@ -104,25 +105,27 @@ static int parts_try(void *context, const char *made, struct sy_error *err) {
 /* ---- a group ---- */
 
 /* Makes the model that the prefix's place gets. */
-static void host_fill(const struct shared_making *m, struct shared_group *g, uint32_t batch_max,
-                      const struct profile_record *record) {
+static int host_fill(const struct shared_making *m, struct shared_group *g, uint32_t batch_max,
+                     const struct profile_record *record, struct sy_error *err) {
     struct served_model *host = g->host;
     const struct served_model *first = m->models[0];
     snprintf(host->name, sizeof(host->name), "%.100s.prefix", first->name);
     host->version = 1;
-    snprintf(host->path, sizeof(host->path), "%s", g->prefix.path);
-    snprintf(host->platform, sizeof(host->platform), "%s", first->platform);
-    signature_copy(&host->signature, &first->signature);
+    host->path = g->prefix.path;
+    memcpy(host->platform, first->platform, sizeof(host->platform));
+    int rc = served_model_tensors_set(host, &first->signature, err);
+    if (rc)
+        return rc;
+    memcpy(host->reference_dims, first->reference_dims,
+           first->signature.input_count * sizeof(first->reference_dims[0]));
     host->batch_max = batch_max;
     host->queue = first->queue;
     host->instances = first->instances;
-    memcpy(host->on, first->on, sizeof(host->on));
     host->weights_bytes = record->weights_bytes;
     host->batch_bytes = record->batch_bytes;
     host->weight = first->weight;
     host->best_effort = first->best_effort;
     host->item_elements = first->item_elements;
-    memcpy(host->reference_dims, first->reference_dims, sizeof(host->reference_dims));
     host->shape_secret = first->shape_secret;
     host->slo_ns = INT64_MAX;
     for (uint32_t i = 0; i < m->group->count; i++)
@@ -130,6 +133,7 @@ static void host_fill(const struct shared_making *m, struct shared_group *g, uin
             host->slo_ns = m->models[i]->slo_ns;
     host->part = &g->prefix;
     host->suffixes = g->places;
+    return 0;
 }
 
 /* Profiles a part by itself, for batches up to *batch_max, which becomes less if the part takes fewer items; and fills
@@ -137,32 +141,29 @@ static void host_fill(const struct shared_making *m, struct shared_group *g, uin
 static int part_profile(const struct served_model *like, const char *name, const struct profile_options *how,
                         struct served_part *part, uint32_t *batch_max, struct profile_record *record,
                         struct sy_error *err) {
-    struct served_model *model = calloc(1, sizeof(*model));
+    struct served_model model = {.version = 1, .path = part->path};
     struct profile_options options = *how;
     struct profile_progress progress = {.model = name, .count = 1};
     struct profile *profile = NULL;
     bool measured;
-    if (!model)
-        return error_set(err, -ENOMEM, "out of memory");
-    snprintf(model->name, sizeof(model->name), "%s", name);
-    snprintf(model->path, sizeof(model->path), "%s", part->path);
-    memcpy(model->on, like->on, sizeof(model->on));
-    model->version = 1;
+    snprintf(model.name, sizeof(model.name), "%s", name);
+    memcpy(model.on, like->on, sizeof(model.on));
     options.batch_max = *batch_max;
-    int rc = profile_prepare(model, &options, &progress, record, &profile, &measured);
+    int rc = profile_prepare(&model, &options, &progress, record, &profile, &measured);
     if (rc)
-        error_set(err, rc, "%.400s", rc == -EINTR ? "stopped" : model->reason);
+        error_set(err, rc, "%.400s", rc == -EINTR ? "stopped" : model.reason);
     else if (like->signature.batched && !record->batched)
         rc = error_set(err, -EINVAL, "%s: its items cannot be run together: %s", name, record->note);
     if (!rc) {
-        signature_copy(&part->signature, &model->signature);
+        part->memory = mem_pool_hold(model.memory);
+        part->signature = model.signature;
         part->signature.batched = like->signature.batched;
-        memcpy(part->dims, model->reference_dims, sizeof(part->dims));
+        part->dims = model.reference_dims;
         if (like->signature.batched && record->batch_max < *batch_max)
             *batch_max = record->batch_max;
     }
     free(profile);
-    free(model);
+    served_model_release(&model);
     return rc;
 }
 
@@ -207,6 +208,7 @@ static struct shared_member *member_make(const struct shared_group *g, const str
         member->batch_bytes = record->batch_bytes;
         return member;
     }
+    mem_pool_release(member->part.memory);
     free(member);
     return NULL;
 }
@@ -265,7 +267,7 @@ static int group_fill(const struct shared_making *m, const char *folder, const j
         rc = made ? shared_table_make(g, batch_max, err) : error_set(err, -ENOMEM, "out of memory");
     }
     if (!rc)
-        host_fill(m, g, batch_max, prefix);
+        rc = host_fill(m, g, batch_max, prefix, err);
     free(records);
     return rc;
 }

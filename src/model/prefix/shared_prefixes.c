@@ -110,7 +110,7 @@ int shared_prefixes_find(struct shared_prefixes *shared, struct served_model *co
     int rc = memory ? 0 : error_set(err, -ENOMEM, "out of memory");
     for (uint32_t i = 0; i < count && !rc; i++) {
         struct sy_error why;
-        if (!profiles[i] || models[i]->ensemble || !*models[i]->path)
+        if (!profiles[i] || models[i]->ensemble || !models[i]->path)
             continue;
         if (s.candidate_count == GROUPS_MODELS_MAX)
             refuse(&s, models[i], "only 256 models are compared");
@@ -124,7 +124,7 @@ int shared_prefixes_find(struct shared_prefixes *shared, struct served_model *co
         if (!had[i])
             rc = class_search(&s, i, had, err);
     for (uint32_t i = 0; i < count && !rc; i++)
-        if (!models[i]->ensemble && *models[i]->path)
+        if (models[i]->path)
             part_folders_tidy(models[i]->path, how->cache_dir);
     for (uint32_t i = 0; i < s.candidate_count; i++)
         cut_model_free(&s.cuts[i]);

@@ -53,13 +53,14 @@ static int prefix_write(struct split *split, const struct cut *cut, const struct
 static int prefix_make(struct split *split, const struct cut *cut, struct sy_error *err) {
     const struct onnx_graph *first = &split->members[0].model->graph;
     int rc = prefix_write(split, cut, NULL, err);
-    struct signature found = split->prefix;
-    if (!rc && found.output_count != cut->tensor_count)
-        rc = error_set(err, -EINVAL, "the prefix has %u outputs, not %u", found.output_count, cut->tensor_count);
+    const struct signature_room found = split->prefix;
+    if (!rc && found.signature.output_count != cut->tensor_count)
+        rc = error_set(err, -EINVAL, "the prefix has %u outputs, not %u", found.signature.output_count,
+                       cut->tensor_count);
     if (!rc)
         rc = prefix_write(split, cut, found.outputs, err);
     /* Each model has its own names of inputs; their numbers are the same in all. */
-    for (uint32_t i = 0; !rc && i < split->prefix.input_count; i++) {
+    for (uint32_t i = 0; !rc && i < split->prefix.signature.input_count; i++) {
         const char *name = split->prefix.inputs[i].name;
         uint32_t t = onnx_tensor_find(first, name, strlen(name));
         if (t == ONNX_NONE || first->tensors[t].input == ONNX_NONE)
@@ -71,15 +72,15 @@ static int prefix_make(struct split *split, const struct cut *cut, struct sy_err
 
 static int prefix_inputs(const struct split *split, struct split_member *member, struct sy_error *err) {
     const struct onnx_graph *graph = &member->model->graph;
-    if (member->whole.batched && !split->prefix.batched)
+    if (member->whole.signature.batched && !split->prefix.signature.batched)
         return error_set(err, -EINVAL, "a tensor at the cut has no batch dimension");
-    for (uint32_t i = 0; i < split->prefix.input_count; i++) {
+    for (uint32_t i = 0; i < split->prefix.signature.input_count; i++) {
         uint32_t number = split->prefix_inputs[i];
         int found = -1;
         if (number < graph->input_count) {
             struct onnx_bytes name = graph->tensors[graph->inputs[number]].name;
-            found =
-                tensor_spec_find(member->whole.inputs, member->whole.input_count, (const char *)name.data, name.length);
+            found = tensor_spec_find(member->whole.inputs, member->whole.signature.input_count, (const char *)name.data,
+                                     name.length);
         }
         member->prefix_takes[i] = found < 0 ? SPLIT_NONE : (uint32_t)found;
         if (found < 0)
@@ -102,7 +103,7 @@ static uint32_t cut_place(const struct cut *cut, const struct cut_model *model, 
 static int suffix_inputs(struct split_member *member, const struct extract_part *part, const uint32_t *places,
                          struct sy_error *err) {
     struct onnx_graph *graph = &member->model->graph;
-    for (uint32_t i = 0; i < member->suffix.input_count; i++) {
+    for (uint32_t i = 0; i < member->suffix.signature.input_count; i++) {
         const char *name = member->suffix.inputs[i].name;
         member->suffix_takes[i] = member->suffix_own[i] = SPLIT_NONE;
         for (uint32_t f = 0; f < part->from_count; f++) {
@@ -115,7 +116,7 @@ static int suffix_inputs(struct split_member *member, const struct extract_part 
         }
         if (member->suffix_takes[i] != SPLIT_NONE)
             continue;
-        int own = tensor_spec_find(member->whole.inputs, member->whole.input_count, name, strlen(name));
+        int own = tensor_spec_find(member->whole.inputs, member->whole.signature.input_count, name, strlen(name));
         if (own < 0)
             return error_set(err, -EINVAL, "'%s' is no input of the whole", name);
         member->suffix_own[i] = (uint32_t)own;
@@ -183,10 +184,10 @@ static int suffix_make(const struct split *split, struct split_member *member, c
     rc = part_write(graph, &part, member->suffix_path, err);
     if (!rc)
         rc = split->engine->signature(member->suffix_path, NULL, &member->suffix, err);
-    if (!rc && member->suffix.output_count != member->whole.output_count)
-        rc = error_set(err, -EINVAL, "the suffix has %u outputs, not %u", member->suffix.output_count,
-                       member->whole.output_count);
-    if (!rc && member->whole.batched && !member->suffix.batched)
+    if (!rc && member->suffix.signature.output_count != member->whole.signature.output_count)
+        rc = error_set(err, -EINVAL, "the suffix has %u outputs, not %u", member->suffix.signature.output_count,
+                       member->whole.signature.output_count);
+    if (!rc && member->whole.signature.batched && !member->suffix.signature.batched)
         rc = error_set(err, -EINVAL, "the suffix has no batch dimension");
     return rc ? rc : suffix_inputs(member, &part, places, err);
 }
@@ -225,10 +226,10 @@ static int parts_run(const struct trial *trial, const struct split *split, const
                      struct sy_error *err) {
     struct tensor_view views[TENSORS_MAX];
     struct output_block *between = NULL;
-    for (uint32_t i = 0; i < split->prefix.input_count; i++)
+    for (uint32_t i = 0; i < split->prefix.signature.input_count; i++)
         views[i] = inputs[member->prefix_takes[i]];
     int rc = trial->ops->run(trial->prefix, views, items, &between, err);
-    for (uint32_t i = 0; !rc && i < member->suffix.input_count; i++)
+    for (uint32_t i = 0; !rc && i < member->suffix.signature.input_count; i++)
         views[i] = member->suffix_takes[i] == SPLIT_NONE ? inputs[member->suffix_own[i]]
                                                          : between->outputs[member->suffix_takes[i]];
     if (!rc)
@@ -241,14 +242,14 @@ static int items_try(const struct trial *trial, const struct split *split, const
                      int64_t dims[][TENSOR_DIMS_MAX], uint32_t items, bool *ran, struct sy_error *err) {
     struct tensor_view inputs[TENSORS_MAX];
     struct output_block *whole = NULL, *parts = NULL;
-    if (measure_inputs(&member->whole, dims, items, NULL, SEED + items, inputs))
+    if (measure_inputs(&member->whole.signature, dims, items, NULL, SEED + items, inputs))
         return error_set(err, -ENOMEM, "out of memory");
     int rc = trial->ops->run(trial->whole, inputs, items, &whole, err);
     *ran = rc == 0;
     if (!rc)
         rc = parts_run(trial, split, member, inputs, items, &parts, err);
     if (!rc)
-        rc = outputs_compare(whole, parts, &member->whole, items, err);
+        rc = outputs_compare(whole, parts, &member->whole.signature, items, err);
     output_block_put(whole);
     output_block_put(parts);
     free(inputs[0].data);
@@ -278,7 +279,7 @@ static int lone_time(const struct trial *trial, const struct split *split, struc
     struct tensor_view inputs[TENSORS_MAX];
     int64_t whole_ns[TURNS_MAX], parts_ns[TURNS_MAX], begin_ns = clock_now_ns();
     uint32_t turns = 0;
-    if (measure_inputs(&member->whole, dims, 1, NULL, SEED, inputs))
+    if (measure_inputs(&member->whole.signature, dims, 1, NULL, SEED, inputs))
         return error_set(err, -ENOMEM, "out of memory");
     int rc = 0;
     while (!rc && turns < TURNS_MAX && (turns < TURNS_MIN || clock_now_ns() - begin_ns < TURNS_NS)) {
@@ -295,18 +296,18 @@ static int lone_time(const struct trial *trial, const struct split *split, struc
 
 static int trial_member(struct trial *trial, const struct split *split, struct split_member *member,
                         struct sy_error *err) {
-    int rc = part_load(trial, member->model->graph.path, &member->whole, &trial->whole, err);
+    int rc = part_load(trial, member->model->graph.path, &member->whole.signature, &trial->whole, err);
     if (rc)
         return rc;
-    rc = part_load(trial, member->suffix_path, &member->suffix, &trial->suffix, err);
+    rc = part_load(trial, member->suffix_path, &member->suffix.signature, &trial->suffix, err);
     if (!rc) {
         int64_t dims[TENSORS_MAX][TENSOR_DIMS_MAX];
         bool ran = false;
         rc = -EINVAL;
         /* sizes of open dimensions are tried until the whole model runs */
-        for (uint32_t choice = 0; !ran && measure_item_dims(&member->whole, choice, dims) == 0; choice++)
+        for (uint32_t choice = 0; !ran && measure_item_dims(&member->whole.signature, choice, dims) == 0; choice++)
             rc = items_try(trial, split, member, dims, 1, &ran, err);
-        for (uint32_t items = 2; !rc && member->whole.batched && items <= ITEMS_TRIED; items++)
+        for (uint32_t items = 2; !rc && member->whole.signature.batched && items <= ITEMS_TRIED; items++)
             rc = items_try(trial, split, member, dims, items, &ran, err);
         rc = rc ? rc : lone_time(trial, split, member, dims, err);
         trial->ops->unload(trial->suffix);
@@ -321,7 +322,7 @@ static int trial_run(const struct split *split, struct sy_error *err) {
     int rc = trial.ops->open(&trial.engine, &options, err);
     if (rc)
         return rc;
-    rc = part_load(&trial, split->prefix_path, &split->prefix, &trial.prefix, err);
+    rc = part_load(&trial, split->prefix_path, &split->prefix.signature, &trial.prefix, err);
     if (!rc) {
         for (uint32_t m = 0; !rc && m < split->count; m++)
             rc = trial_member(&trial, split, &split->members[m], err);

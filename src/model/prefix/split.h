@@ -9,10 +9,10 @@
 /* A member of the group that is split. */
 struct split_member {
     struct cut_model *model;
-    const char *suffix_path;            /* path of the suffix's file to write */
-    struct signature whole, suffix;     /* set by split_make(): signatures of the whole model and of its suffix */
-    uint32_t prefix_takes[TENSORS_MAX]; /* by the prefix's inputs: the whole's input that it is */
-    uint32_t suffix_takes[TENSORS_MAX]; /* by the suffix's inputs: the prefix's output that it is; SPLIT_NONE: none */
+    const char *suffix_path;             /* path of the suffix's file to write */
+    struct signature_room whole, suffix; /* set by split_make(): signatures of the whole model and of its suffix */
+    uint32_t prefix_takes[TENSORS_MAX];  /* by the prefix's inputs: the whole's input that it is */
+    uint32_t suffix_takes[TENSORS_MAX];  /* by the suffix's inputs: the prefix's output that it is; SPLIT_NONE: none */
     uint32_t suffix_own[TENSORS_MAX]; /* by the suffix's inputs: the whole's input, where suffix_takes is SPLIT_NONE */
     int64_t whole_ns, parts_ns;       /* set by split_make(): latency of a lone request, median of runs in turns */
 };
@@ -20,7 +20,7 @@ struct split_member {
 struct split {
     const struct engine_ops *engine;
     const char *prefix_path;             /* path of the prefix's file to write */
-    struct signature prefix;             /* set by split_make(): signature of the prefix */
+    struct signature_room prefix;        /* set by split_make(): signature of the prefix */
     uint32_t prefix_inputs[TENSORS_MAX]; /* set by split_make(), by the prefix's inputs: the input of the models' graphs
                                             that it is */
     struct split_member *members;

@@ -38,7 +38,7 @@ static int child_start(struct child *child, const char *program, const struct wo
         rc = error_set(err, -errno, "no pipe to a child process: %s", strerror(errno));
         goto err_in;
     }
-    rc = worker_write(in[1], request, WORKER_REQUEST_BYTES); /* fits into the pipe */
+    rc = worker_write(in[1], request, sizeof(*request)); /* fits into the pipe */
     if (!rc)
         rc = child_spawn(&child->pid, program, argv, in[0], out[1]);
     if (rc) {
@@ -183,7 +183,11 @@ int profile_in_child(const struct served_model *model, const struct profile_opti
     int rc = -ENOMEM;
     if (!request)
         return error_set(err, rc, "no memory for a child process");
-    memcpy(&request->model, model, offsetof(struct served_model, signature));
+    snprintf(request->name, sizeof(request->name), "%s", model->name);
+    snprintf(request->path, sizeof(request->path), "%s", model->path ? model->path : "");
+    snprintf(request->folder, sizeof(request->folder), "%s", model->folder ? model->folder : "");
+    if (model->op_libraries)
+        request->op_libraries = *model->op_libraries;
     snprintf(request->engine, sizeof(request->engine), "%s", options->engine->name);
     snprintf(request->provider, sizeof(request->provider), "%s", options->provider);
     request->device = options->device;

@@ -53,11 +53,13 @@ static bool item_holds(const struct served_model *model, const struct profile_re
 }
 
 /* Applies the record to the model: removes a batch dimension that does not hold, and takes over the profiled item. */
-static void record_apply(struct served_model *model, const struct profile_record *record, const char *provider) {
+static int record_apply(struct served_model *model, const struct profile_record *record, const char *provider) {
     struct signature *s = &model->signature;
     if (s->batched && !record->batched)
         signature_unbatch(s);
-    snprintf(model->mixes, sizeof(model->mixes), "%s", s->batched ? record->mixes : "");
+    model->mixes = NULL;
+    if (s->batched && *record->mixes && !(model->mixes = mem_pool_text(&model->memory, record->mixes)))
+        return -ENOMEM;
     if (!s->batched)
         model->batch_max = 1;
     else if (model->batch_max > record->batch_max)
@@ -76,6 +78,7 @@ static void record_apply(struct served_model *model, const struct profile_record
         memcpy(model->reference_dims[i], record->item_dims[i], sizeof(model->reference_dims[i]));
         model->item_elements += dims_product(record->item_dims[i], 0, s->inputs[i].rank);
     }
+    return 0;
 }
 
 int profile_cached(const struct served_model *model, const struct profile_options *options,
@@ -103,26 +106,25 @@ int profile_cached(const struct served_model *model, const struct profile_option
     fingerprint_format(&fingerprint, text);
     if (strcmp(record->fingerprint, text) != 0 || !profile_record_has_signature(record))
         return error_set(err, -ESTALE, "%s is of another version of the file", path);
-    struct served_model *configured = calloc(1, sizeof(*configured));
-    if (!configured)
-        return error_set(err, -ENOMEM, "no memory for model '%s'", model->name);
-    served_model_copy(configured, model);
-    rc = served_model_apply(configured, &record->signature, err);
-    uint32_t wanted = options->batch_max ? options->batch_max : configured->batch_max;
-    if (!rc && !item_holds(configured, record))
+    struct served_model configured; /* the model with its configuration of now, to compare; the texts are the model's */
+    memcpy(&configured, model, sizeof(configured));
+    configured.memory = NULL;
+    rc = served_model_apply(&configured, signature_room_open(&record->file), err);
+    uint32_t wanted = options->batch_max ? options->batch_max : configured.batch_max;
+    if (!rc && !item_holds(&configured, record))
         rc = error_set(err, -ESTALE, "%s is of another item shape", path);
-    if (!rc && configured->signature.batched && (!record->judged || record->told != configured->batch_told))
+    if (!rc && configured.signature.batched && (!record->judged || record->told != configured.batch_told))
         rc = error_set(err, -ESTALE, "%s %s", path,
                        record->judged ? "is of a model whose configuration said otherwise whether it is batched"
                                       : "does not say whether the items of a batch stay apart");
     if (!rc && wanted > record->batch_asked)
         rc = error_set(err, -ESTALE, "%s reaches to batches of %u, wanted are %u", path, record->batch_asked, wanted);
     if (!rc)
-        rc = warmup_fingerprint(configured, warmup, err);
+        rc = warmup_fingerprint(&configured, warmup, err);
     if (!rc && (*warmup || record->values_given) && strcmp(record->warmup, warmup) != 0)
         rc = error_set(err, -ESTALE, "%s is of a model whose model_warmup, sample, prepare or operators were others",
                        path);
-    free(configured);
+    mem_pool_release(configured.memory);
     return rc;
 }
 
@@ -176,7 +178,7 @@ static int record_get(const struct served_model *model, const struct profile_opt
     struct sy_error why = {""};
     struct profile_record given;
     *measured = false;
-    if (*model->profile_path) {
+    if (model->profile_path) {
         int rc = profile_store_load(model->profile_path, &given, err);
         if (rc)
             return rc;
@@ -193,7 +195,7 @@ static int record_get(const struct served_model *model, const struct profile_opt
         *measured = true;
         record_keep(model, options, record);
     }
-    if (*model->profile_path) { /* the file gives the times; the rest of the record was found above */
+    if (model->profile_path) { /* the file gives the times; the rest of the record was found above */
         record->point_count = given.point_count;
         memcpy(record->batch, given.batch, sizeof(given.batch));
         memcpy(record->latency_ns, given.latency_ns, sizeof(given.latency_ns));
@@ -216,15 +218,15 @@ int profile_prepare(struct served_model *model, const struct profile_options *op
     }
     int rc = record_get(model, options, progress, record, measured, &err);
     if (!rc)
-        rc = served_model_apply(model, &record->signature, &err);
+        rc = served_model_apply(model, signature_room_open(&record->file), &err);
     if (!rc) {
         before = options->batch_max && options->batch_max < before ? options->batch_max : before;
         model->batch_max = model->batch_max < before ? model->batch_max : before;
-        record_apply(model, record, options->provider);
-        *profile = profile_from_record(record, model->batch_max);
+        rc = record_apply(model, record, options->provider);
+        *profile = rc ? NULL : profile_from_record(record, model->batch_max);
         rc = *profile ? 0 : error_set(&err, -ENOMEM, "no memory for its profile");
     }
-    bool says_where = strstr(err.text, *model->folder ? model->folder : model->path);
+    bool says_where = strstr(err.text, model->folder ? model->folder : model->path);
     if (rc && rc != -EINTR)
         served_model_refuse(model, "%s%s%s", says_where ? "" : model->path, says_where ? "" : ": ", err.text);
     if (!rc && model->slo_ns == 0) {
@@ -233,7 +235,7 @@ int profile_prepare(struct served_model *model, const struct profile_options *op
     }
     if (!rc && *measured && *record->note)
         log_info("model profiled", "model=%s batch_max=%u note=\"%s\"", model->name, model->batch_max, record->note);
-    if (!rc && *model->mixes)
+    if (!rc && model->mixes)
         log_warn("model is batched as its configuration says, though items of a batch change each other's outputs",
                  "model=%s reason=\"%s\"", model->name, model->mixes);
     free(own);

@@ -87,13 +87,13 @@ static json_t *points_pack(const struct profile_record *record) {
 }
 
 json_t *profile_record_pack(const struct profile_record *r) {
-    const struct signature *s = &r->signature;
+    const struct signature *s = &r->file.signature;
     return json_pack(
         "{s:i, s:s, s:s, s:s, s:s, s:o, s:i, s:o, s:b, s:b, s:b, s:s, s:i, s:i, s:s, s:o, s:I, s:I, s:f, s:s, s:s, "
         "s:i, s:b}",
         "symphony_profile", 1, "of", r->of, "fingerprint", r->fingerprint, "engine", r->engine, "accelerator",
-        r->accelerator, "inputs", specs_pack(s->inputs, s->input_count, r->item_dims), "inputs_optional",
-        (int)tensor_set_count(s->inputs_optional), "outputs", specs_pack(s->outputs, s->output_count, NULL),
+        r->accelerator, "inputs", specs_pack(r->file.inputs, s->input_count, r->item_dims), "inputs_optional",
+        (int)tensor_set_count(s->inputs_optional), "outputs", specs_pack(r->file.outputs, s->output_count, NULL),
         "batch_dimension", s->batched, "batched", r->batched, "told_to_batch", r->told, "mixes", r->mixes, "batch_max",
         (int)r->batch_max, "batch_asked", (int)r->batch_asked, "note", r->note, "points", points_pack(r),
         "weights_bytes", (json_int_t)r->weights_bytes, "batch_bytes", (json_int_t)r->batch_bytes, "load_ms",
@@ -146,9 +146,9 @@ int profile_record_unpack(const json_t *json, const char *origin, struct profile
         return error_set(err, -EINVAL, "%s: not a profile: %s", origin, where.text);
     if (version != 1)
         return error_set(err, -EINVAL, "%s: symphony_profile: version %d is not known", origin, version);
-    int rc = specs_unpack(inputs, origin, "inputs", r->signature.inputs, &r->signature.input_count, r->item_dims, err);
+    int rc = specs_unpack(inputs, origin, "inputs", r->file.inputs, &r->file.signature.input_count, r->item_dims, err);
     if (!rc)
-        rc = specs_unpack(outputs, origin, "outputs", r->signature.outputs, &r->signature.output_count, NULL, err);
+        rc = specs_unpack(outputs, origin, "outputs", r->file.outputs, &r->file.signature.output_count, NULL, err);
     if (!rc)
         rc = points_unpack(points, origin, r, err);
     if (rc)
@@ -164,15 +164,15 @@ int profile_record_unpack(const json_t *json, const char *origin, struct profile
     snprintf(r->note, sizeof(r->note), "%s", note);
     snprintf(r->cache, sizeof(r->cache), "%s", cache);
     snprintf(r->warmup, sizeof(r->warmup), "%s", warmup);
-    if (optional < 0 || (uint32_t)optional > r->signature.input_count)
+    if (optional < 0 || (uint32_t)optional > r->file.signature.input_count)
         return error_set(err, -EINVAL, "%s: inputs_optional: %d of %u inputs", origin, optional,
-                         r->signature.input_count);
-    r->signature.inputs_optional =
-        tensor_set_first(r->signature.input_count) & ~tensor_set_first(r->signature.input_count - (uint32_t)optional);
-    r->signature.batched = batch_dimension;
-    for (uint32_t i = 0; i + (uint32_t)optional < r->signature.input_count; i++)
-        for (uint32_t d = r->signature.batched; d < r->signature.inputs[i].rank; d++)
-            r->signature.variable_shapes |= r->signature.inputs[i].dims[d] < 0;
+                         r->file.signature.input_count);
+    r->file.signature.inputs_optional = tensor_set_first(r->file.signature.input_count) &
+                                        ~tensor_set_first(r->file.signature.input_count - (uint32_t)optional);
+    r->file.signature.batched = batch_dimension;
+    for (uint32_t i = 0; i + (uint32_t)optional < r->file.signature.input_count; i++)
+        for (uint32_t d = r->file.signature.batched; d < r->file.inputs[i].rank; d++)
+            r->file.signature.variable_shapes |= r->file.inputs[i].dims[d] < 0;
     r->batched = batched;
     r->told = told;
     r->judged = mixes != NULL;

@@ -21,7 +21,7 @@ struct profile_record {
     char warmup[40];                                 /* warmup_fingerprint() of the samples that ran; "": none did */
 
     /* what was found */
-    struct signature signature; /* signature of the file, before any configuration */
+    struct signature_room file; /* signature of the file, before any configuration; signature_room_open() */
     bool judged;                /* whether the record has `told` to `mixes`, which a record may lack */
     bool told;                  /* whether the configuration said that items may be batched */
     bool batched;               /* whether items are run together */
@@ -54,7 +54,7 @@ int profile_record_unpack(const struct json_t *json, const char *origin, struct 
 /* Whether the record has the model's signature, so that nobody needs to open the model to learn it. Records that people
  * wrote have none. */
 static inline bool profile_record_has_signature(const struct profile_record *record) {
-    return record->signature.output_count > 0;
+    return record->file.signature.output_count > 0;
 }
 
 /* The table of a record for batches up to `batch_max`. The caller frees it; NULL: out of memory. Beyond the last

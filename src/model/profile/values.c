@@ -168,7 +168,7 @@ static int warmup_take(void *context, const struct warmup_sample *sample, struct
 
 int values_read(const struct served_model *model, struct input_values *values, struct sy_error *err) {
     *values = (struct input_values){.step = model->values};
-    int rc = model->folder[0] ? yaml_samples_take(model, values, err) : 0;
+    int rc = model->folder ? yaml_samples_take(model, values, err) : 0;
     if (!rc)
         rc = warmup_each(model, warmup_take, &(struct taking){&model->signature, values}, err);
     if (rc)

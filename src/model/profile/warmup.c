@@ -275,7 +275,7 @@ int warmup_each(const struct served_model *model, warmup_visit *each, void *cont
     struct pbtxt_node *root;
     struct stat st;
     size_t bytes;
-    if (!model->folder[0] || snprintf(path, sizeof(path), "%s/" MODEL_CONFIG_FILE, model->folder) >= PATH_MAX ||
+    if (!model->folder || snprintf(path, sizeof(path), "%s/" MODEL_CONFIG_FILE, model->folder) >= PATH_MAX ||
         lstat(path, &st) != 0)
         return 0;
     int rc = conf_slurp(path, &text, &bytes, err);
@@ -340,8 +340,8 @@ static int yaml_sample_mix(const struct served_model *model, char text[FINGERPRI
         struct fingerprint samples;
     } all;
     bool found = false;
-    int rc = settings ? 0 : error_set(err, -ENOMEM, "%s: out of memory", model->folder);
-    if (!rc && model->folder[0])
+    int rc = settings ? 0 : error_set(err, -ENOMEM, "%s: out of memory", model->name);
+    if (!rc && model->folder)
         rc = symphony_yaml_read_folder(model->folder, settings, &found, err);
     if (!rc && settings->sample_count) {
         memset(&all, 0, sizeof(all));
@@ -395,9 +395,9 @@ int warmup_fingerprint(const struct served_model *model, char text[FINGERPRINT_T
     if (!rc)
         rc = yaml_sample_mix(model, text, err);
     for (uint32_t i = 0; i < model->signature.input_count && !rc; i++)
-        if (model->preparations[i].file[0])
+        if (model->prepared & tensor_bit(i) && model->preparations[i].file[0])
             rc = preparation_mix(model, i, text, err);
-    for (uint32_t i = 0; i < OP_LIBRARIES_MAX && model->op_libraries.paths[i][0] && !rc; i++)
-        rc = library_mix(model->op_libraries.paths[i], text, err);
+    for (uint32_t i = 0; model->op_libraries && i < OP_LIBRARIES_MAX && model->op_libraries->paths[i][0] && !rc; i++)
+        rc = library_mix(model->op_libraries->paths[i], text, err);
     return rc;
 }

@@ -28,6 +28,7 @@
 
 struct worker {
     struct worker_request request;
+    struct served_model served; /* model of the request */
     const struct engine_ops *ops;
     struct engine *engine;
     struct engine_model_source source;
@@ -87,7 +88,7 @@ static void measuring(void *context, const char *phase, uint32_t batch) {
 }
 
 static uint32_t batch_wanted(const struct worker *w) {
-    return w->request.batch_max ? w->request.batch_max : w->request.model.batch_max;
+    return w->request.batch_max ? w->request.batch_max : w->served.batch_max;
 }
 
 /* Runs an item with the first choice of dims that works: the repository's, and one for those that it leaves open. The
@@ -99,11 +100,11 @@ static int dims_find(struct worker *w, struct engine_model *model, struct sy_err
     for (uint32_t choice = 0; rc; choice++) {
         if (measure_item_dims(signature, choice, w->record.item_dims))
             break;
-        values_item_dims(&w->values, signature, w->request.model.reference_dims, w->record.item_dims);
+        values_item_dims(&w->values, signature, w->served.reference_dims, w->record.item_dims);
         for (uint32_t i = 0; i < signature->input_count; i++)
             for (uint32_t d = 0; d < signature->inputs[i].rank; d++)
-                if (w->request.model.reference_dims[i][d] > 0)
-                    w->record.item_dims[i][d] = w->request.model.reference_dims[i][d];
+                if (w->served.reference_dims[i][d] > 0)
+                    w->record.item_dims[i][d] = w->served.reference_dims[i][d];
         why.text[0] = '\0';
         rc = measure_run(w->ops, model, signature, w->record.item_dims, 1, &w->values, &why);
         if (rc && !err->text[0])
@@ -237,7 +238,7 @@ static int sample_try(void *context, const struct warmup_sample *sample, struct 
 /* Decides whether items of the model may be run together, before they are tried: the configuration has said so, or the
  * graph shows that they stay apart. */
 static void items_judge(struct worker *w) {
-    struct served_model *model = &w->request.model;
+    struct served_model *model = &w->served;
     struct sy_error *why = &w->unbatched;
     struct onnx_graph graph;
     struct sy_error what = {""};
@@ -283,29 +284,29 @@ static int model_measure(struct worker *w, struct sy_error *err) {
         .latency_max_ns = MEASURE_LATENCY_MAX_NS,
         .seed = 1,
         .unbatched = w->unbatched.text,
-        .told = w->request.model.batch_told,
+        .told = w->served.batch_told,
         .untried = w->request.untried,
         .values = &w->values,
-        .sizes = w->request.model.queue.preferred,
-        .size_count = w->request.model.queue.preferred_count,
+        .sizes = w->served.queue.preferred,
+        .size_count = w->served.queue.preferred_count,
         .progress = measuring,
         .context = w,
     };
     if (!rc)
         rc = measure_model(w->ops, w->model, w->source.signature, w->record.item_dims, &options, &w->record, err);
     if (!rc)
-        rc = warmup_fingerprint(&w->request.model, w->record.warmup, err);
-    if (w->request.model.batch_max > w->record.batch_max)
-        w->request.model.batch_max = w->record.batch_max;
+        rc = warmup_fingerprint(&w->served, w->record.warmup, err);
+    if (w->served.batch_max > w->record.batch_max)
+        w->served.batch_max = w->record.batch_max;
     w->blame_values = false;
     if (!rc)
-        rc = warmup_each(&w->request.model, sample_try, w, err);
+        rc = warmup_each(&w->served, sample_try, w, err);
     w->ops->unload(w->model);
     return rc;
 }
 
 static int profile(struct worker *w, struct sy_error *err) {
-    struct served_model *model = &w->request.model;
+    struct served_model *model = &w->served;
     struct engine_options options = {.provider = w->request.provider,
                                      .device = w->request.device,
                                      .cache_dir = w->request.has_cache_dir ? w->request.cache_dir : NULL};
@@ -313,9 +314,9 @@ static int profile(struct worker *w, struct sy_error *err) {
     if (!w->ops || !w->ops->signature)
         return error_set(err, -ENOTSUP, "this program has no engine '%s' for model files", w->request.engine);
     tell(w, WORKER_PROGRESS, "loading", 0, "");
-    int rc = w->ops->signature(model->path, &model->op_libraries, &w->record.signature, err);
+    int rc = w->ops->signature(model->path, model->op_libraries, &w->record.file, err);
     if (!rc)
-        rc = served_model_apply(model, &w->record.signature, err);
+        rc = served_model_apply(model, signature_room_open(&w->record.file), err);
     if (!rc) { /* models that prepare inputs are tried here, before they run where a crash would end the server */
         if (model->prepared)
             tell(w, WORKER_PROGRESS, "preparing", 0, "");
@@ -331,7 +332,7 @@ static int profile(struct worker *w, struct sy_error *err) {
                                              .path = model->path,
                                              .signature = &model->signature,
                                              .batch_max = batch_wanted(w),
-                                             .libraries = &model->op_libraries};
+                                             .libraries = model->op_libraries};
     rc = values_read(model, &w->values, err);
     if (!rc)
         rc = item_find(w, err);
@@ -346,7 +347,7 @@ static int profile(struct worker *w, struct sy_error *err) {
 int worker_main(void) {
     struct worker *w = calloc(1, sizeof(*w));
     struct sy_error err = {""};
-    if (!w || worker_read(STDIN_FILENO, &w->request, WORKER_REQUEST_BYTES))
+    if (!w || worker_read(STDIN_FILENO, &w->request, sizeof(w->request)))
         return 2;                     /* the process was not started by a profiling parent */
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* it dies with its parent */
     child_limit(strcmp(w->request.provider, "cuda") == 0 ? CHILD_NEEDS_GPU : 0);
@@ -362,9 +363,14 @@ int worker_main(void) {
         CPU_SET(w->request.core, &cores);
         sched_setaffinity(0, sizeof(cores), &cores);
     }
+    memcpy(w->served.name, w->request.name, sizeof(w->served.name));
+    w->served.path = w->request.path;
+    w->served.folder = *w->request.folder ? w->request.folder : NULL;
+    w->served.op_libraries = op_libraries_any(&w->request.op_libraries) ? &w->request.op_libraries : NULL;
     int rc = profile(w, &err);
     tell(w, rc ? WORKER_FAILED : WORKER_RESULT, "", 0, err.text);
     values_free(&w->values);
+    served_model_release(&w->served);
     free(w);
     return 0;
 }

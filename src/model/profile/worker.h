@@ -21,16 +21,16 @@ struct worker_request {
     int device, core; /* number of the GPU; core to run on, -1: any */
     char cache_dir[4096];
     bool has_cache_dir;
-    uint32_t batch_max;        /* greatest batch to measure; 0: the model's batch_max */
-    bool untried;              /* whether an earlier child died while it ran unlike items together */
-    uint32_t attempt;          /* first form of optimised model to try; after a crash with a form, the next one */
-    uint32_t values;           /* first step of values.h to try; after a crash with a step, the next one */
-    struct served_model model; /* model as the repository found it, without what is in the model's file */
+    uint32_t batch_max;            /* greatest batch to measure; 0: the model's batch_max */
+    bool untried;                  /* whether an earlier child died while it ran unlike items together */
+    uint32_t attempt;              /* first form of optimised model to try; after a crash with a form, the next one */
+    uint32_t values;               /* first step of values.h to try; after a crash with a step, the next one */
+    char name[MODEL_NAME_MAX];     /* the model, as the repository found it */
+    char path[4096], folder[4096]; /* as of the model; "": none */
+    struct op_libraries op_libraries;
 };
-/* Bytes of a request that are sent. The parent writes the request before it starts the child, so the request must fit
- * into a pipe. */
-#define WORKER_REQUEST_BYTES (offsetof(struct worker_request, model) + offsetof(struct served_model, signature))
-_Static_assert(WORKER_REQUEST_BYTES <= 65536, "a pipe's buffer");
+/* The parent writes the request before it starts the child, so the request must fit into a pipe. */
+_Static_assert(sizeof(struct worker_request) <= 65536, "a pipe's buffer");
 
 enum worker_kind { WORKER_PROGRESS, WORKER_RESULT, WORKER_FAILED };
 

@@ -193,9 +193,8 @@ int ensemble_description_read(struct field_reader *r, const json_t *object, stru
     if (!e)
         return error_set(r->err, -ENOMEM, "no memory for an ensemble");
     int rc = graph_read(r, object, model, e);
+    rc = rc ? rc : served_model_ensemble_take(model, e, r->err);
     if (rc)
         ensemble_free(e);
-    else
-        model->ensemble = e;
     return rc;
 }

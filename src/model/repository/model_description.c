@@ -22,6 +22,7 @@
 #define TIME_MOST_NS      (365 * 24 * 3600 * NS_PER_S) /* longest time in a description: a year */
 #define ELEMENTS_MOST     ((int64_t)1 << 48) /* most elements of an item; products with sizes do not overflow */
 #define ACCELERATORS_MOST 65536              /* most accelerators of a type */
+#define TEXT_BYTES        256                /* bytes of a text, terminator included */
 #define DUMP_FLAGS        (JSON_COMPACT | JSON_REAL_PRECISION(17)) /* 17 digits: every double comes back as it was */
 
 /* ---- fields ---- */
@@ -36,7 +37,6 @@ static const struct field model_fields[] = {
     MODEL(signature.variable_shapes, "variable_shapes", FIELD_FLAG, OF_REQUESTS),
     MODEL(item_elements, "item_elements", FIELD_I64, OF_REQUESTS, FROM_TO(0, TENSORS_MAX *ELEMENTS_MOST)),
     MODEL(batch_max, "batch_max", FIELD_U32, OF_MACHINE, FROM_TO(1, PROFILE_BATCH_MAX)),
-    MODEL(mixes, "mixes", FIELD_TEXT, OF_MACHINE),
     MODEL(slo_ns, "slo_ns", FIELD_I64, OF_REQUESTS, FROM_TO(0, TIME_MOST_NS)), /* 0: an ensemble without an SLO */
     MODEL(slo_chosen, "slo_chosen", FIELD_FLAG, OF_REQUESTS),
     MODEL(best_effort, "best_effort", FIELD_FLAG, OF_REQUESTS),
@@ -60,8 +60,10 @@ static const struct field format_field = {.name = "format",
                                           .most = ARRAY_COUNT(format_words) - 1,
                                           .words = format_words};
 static const struct field optional_field = {.name = "optional", .kind = FIELD_FLAG, .bytes = sizeof(bool)};
-static const struct field label_file_field = {
-    .name = "label_file", .kind = FIELD_TEXT, .bytes = sizeof(((struct served_model *)NULL)->label_files[0])};
+/* texts of any length in a model, of this length at most in a description */
+static const struct field label_file_field = {.name = "label_file", .kind = FIELD_TEXT, .bytes = TEXT_BYTES};
+static const struct field mixes_field = {.name = "mixes", .kind = FIELD_TEXT, .scope = OF_MACHINE, .bytes = TEXT_BYTES};
+static const struct field type_field = {.name = "type", .kind = FIELD_TEXT, .bytes = TYPE_NAME_MAX};
 
 #define PREPARE(member, name, kind, scope, ...) FIELD(struct served_preparation, member, name, kind, scope, __VA_ARGS__)
 static const struct field prepare_fields[] = {
@@ -102,13 +104,10 @@ static const struct field instances_fields[] = {
 
 #define ON(member, kind, ...) FIELD(struct served_on, member, #member, kind, OF_MACHINE, __VA_ARGS__)
 static const struct field on_fields[] = {
-    ON(type, FIELD_TEXT),
     ON(count, FIELD_U32, FROM_TO(0, ACCELERATORS_MOST)),
     ON(gpu, FIELD_FLAG),
     ON(emulated, FIELD_FLAG),
 };
-
-static const struct field type_field = {.name = "type", .kind = FIELD_TEXT, .bytes = TYPE_NAME_MAX};
 
 /* ---- writing ---- */
 
@@ -156,6 +155,11 @@ static json_t *contents_pack(const struct field_writer *w, const struct prepared
     return json_string(text);
 }
 
+/* Writes a text; NULL: "". */
+static void text_put(struct field_writer *w, json_t *object, const struct field *field, const char *text) {
+    fields_put(w, object, field, 1, text ? text : "");
+}
+
 static void spec_pack(struct field_writer *w, json_t *object, const struct tensor_spec *spec) {
     FIELDS_PUT(w, object, spec_fields, spec);
     field_put(w, object, "shape", field_integers_pack(w, spec->dims, spec->rank));
@@ -191,7 +195,7 @@ static json_t *outputs_pack(struct field_writer *w, const struct served_model *m
     for (uint32_t i = 0; i < s->output_count; i++) {
         json_t *output = json_object();
         spec_pack(w, output, &s->outputs[i]);
-        fields_put(w, output, &label_file_field, 1, model->label_files[i]);
+        text_put(w, output, &label_file_field, model->label_files[i]);
         field_put(w, output, "labels", labels_pack(w, model->labels[i]));
         field_append(w, list, output);
     }
@@ -224,8 +228,9 @@ static json_t *queue_pack(struct field_writer *w, const struct queue_rules *queu
 
 static json_t *on_pack(struct field_writer *w, const struct served_on *on) {
     json_t *list = json_array();
-    for (uint32_t t = 0; t < ACCELERATOR_TYPES_MAX && on[t].type[0]; t++) {
+    for (uint32_t t = 0; t < ACCELERATOR_TYPES_MAX && on[t].type; t++) {
         json_t *object = json_object();
+        text_put(w, object, &type_field, on[t].type);
         FIELDS_PUT(w, object, on_fields, &on[t]);
         field_append(w, list, object);
     }
@@ -261,6 +266,7 @@ static json_t *model_pack(const struct served_model *model, bool whole) {
         FIELDS_PUT(&w, instances, instances_fields, &model->instances);
         field_put(&w, object, "format", json_integer(MODEL_DESCRIPTION_FORMAT));
         field_put(&w, object, "instances", instances);
+        text_put(&w, object, &mixes_field, model->mixes);
         field_put(&w, object, "on", on_pack(&w, model->on));
     }
     if (w.failed) {
@@ -293,6 +299,17 @@ char *model_description_write(const struct served_model *model, const struct des
 }
 
 /* ---- reading ---- */
+
+/* Reads a text into the model's pool; "": *text is NULL. */
+static int text_read(struct field_reader *r, const json_t *object, const struct field *field,
+                     struct served_model *model, const char **text) {
+    char found[TEXT_BYTES];
+    int rc = field_read(r, object, field, found);
+    *text = NULL;
+    if (!rc && *found && !(*text = mem_pool_text(&model->memory, found)))
+        rc = error_set(r->err, -ENOMEM, "no memory for a model's description");
+    return rc;
+}
 
 static int dims_read(struct field_reader *r, const json_t *object, const char *name, int64_t least, int64_t *dims,
                      uint32_t *rank) {
@@ -373,11 +390,14 @@ static int contents_read(struct field_reader *r, const json_t *object, struct se
 /* Reads how input `i` is prepared, from the object with the input's fields. Does nothing if the input is not
  * prepared. */
 static int prepare_read(struct field_reader *r, const json_t *object, struct served_model *model, uint32_t i) {
-    struct served_preparation *p = &model->preparations[i];
     json_t *prepare;
     if (!json_object_get(object, "prepare"))
         return 0;
-    int rc = field_entry(r, object, "prepare", JSON_OBJECT, "an object", &prepare);
+    int rc = model->preparations ? 0 : preparations_room(model, r->err);
+    if (rc)
+        return rc;
+    struct served_preparation *p = &model->preparations[i];
+    rc = field_entry(r, object, "prepare", JSON_OBJECT, "an object", &prepare);
     if (!rc && (model->signature.inputs_optional >> i & 1))
         rc = field_wrong(r, "prepare", "expected none, since the input is optional");
     snprintf(r->place, sizeof(r->place), "inputs[%u].prepare.", i);
@@ -393,9 +413,9 @@ static int prepare_read(struct field_reader *r, const json_t *object, struct ser
     return rc;
 }
 
-static int inputs_read(struct field_reader *r, const json_t *root, struct served_model *model) {
-    json_t *list, *object;
-    int rc = field_list(r, root, "inputs", 0, TENSORS_MAX, &list, &model->signature.input_count);
+static int inputs_read(struct field_reader *r, const json_t *list, struct served_model *model) {
+    json_t *object;
+    int rc = 0;
     for (uint32_t i = 0; !rc && i < model->signature.input_count; i++) {
         rc = field_object_at(r, list, "inputs", i, &object);
         if (!rc)
@@ -435,6 +455,7 @@ static int labels_unpack(struct field_reader *r, const json_t *object, struct la
     json_t *list = json_object_get(object, "labels"), *label;
     size_t bytes = 1, used = 0, i;
     int rc = 0;
+    *labels = NULL;
     if (json_is_null(list))
         return 0;
     if (!json_is_array(list))
@@ -455,19 +476,44 @@ static int labels_unpack(struct field_reader *r, const json_t *object, struct la
     return labels_take(text, used, labels, r->err);
 }
 
-static int outputs_read(struct field_reader *r, const json_t *root, struct served_model *model) {
+static int outputs_read(struct field_reader *r, const json_t *list, struct served_model *model) {
     struct signature *s = &model->signature;
-    json_t *list, *object;
-    int rc = field_list(r, root, "outputs", 1, TENSORS_MAX, &list, &s->output_count);
+    struct labels *labels;
+    json_t *object;
+    int rc = 0;
     for (uint32_t i = 0; !rc && i < s->output_count; i++) {
         rc = field_object_at(r, list, "outputs", i, &object);
         if (!rc)
             rc = spec_read(r, object, s->batched, &s->outputs[i]);
         if (!rc)
-            rc = field_read(r, object, &label_file_field, model->label_files[i]);
+            rc = text_read(r, object, &label_file_field, model, &model->label_files[i]);
         if (!rc)
-            rc = labels_unpack(r, object, &model->labels[i]);
+            rc = labels_unpack(r, object, &labels);
+        if (!rc)
+            rc = served_model_labels_take(model, i, labels, r->err);
     }
+    return rc;
+}
+
+/* Reads what there is of inputs and outputs; the model's other fields are there. */
+static int tensors_read(struct field_reader *r, const json_t *root, struct served_model *model) {
+    struct signature_room *room = calloc(1, sizeof(*room));
+    json_t *inputs, *outputs;
+    if (!room)
+        return error_set(r->err, -ENOMEM, "no memory for a model's description");
+    room->signature = model->signature;
+    signature_room_open(room); /* with as many empty specs as there will be */
+    int rc = field_list(r, root, "inputs", 0, TENSORS_MAX, &inputs, &room->signature.input_count);
+    if (!rc)
+        rc = field_list(r, root, "outputs", 1, TENSORS_MAX, &outputs, &room->signature.output_count);
+    if (!rc)
+        rc = served_model_tensors_set(model, &room->signature, r->err);
+    free(room);
+    if (!rc)
+        rc = inputs_read(r, inputs, model);
+    r->place[0] = '\0';
+    if (!rc)
+        rc = outputs_read(r, outputs, model);
     return rc;
 }
 
@@ -518,7 +564,8 @@ static int instances_read(struct field_reader *r, const json_t *root, struct ins
     return rc ? rc : FIELDS_READ(r, object, instances_fields, instances);
 }
 
-static int on_read(struct field_reader *r, const json_t *root, struct served_on *on) {
+static int on_read(struct field_reader *r, const json_t *root, struct served_model *model) {
+    struct served_on *on = model->on;
     json_t *list, *object;
     uint32_t count = 0;
     r->place[0] = '\0';
@@ -527,7 +574,9 @@ static int on_read(struct field_reader *r, const json_t *root, struct served_on 
         rc = field_object_at(r, list, "on", t, &object);
         if (!rc)
             rc = FIELDS_READ(r, object, on_fields, &on[t]);
-        if (!rc && !on[t].type[0])
+        if (!rc)
+            rc = text_read(r, object, &type_field, model, &on[t].type);
+        if (!rc && !on[t].type)
             rc = field_wrong(r, "type", "expected a name");
     }
     return rc;
@@ -596,17 +645,17 @@ static int model_read(struct field_reader *r, const json_t *root, struct served_
     if (!rc && json_object_get(root, "items_max"))
         rc = field_integer(r, "items_max", json_object_get(root, "items_max"), 1, PROFILE_BATCH_MAX, &items_max);
     if (!rc)
-        rc = inputs_read(r, root, model);
+        rc = tensors_read(r, root, model);
     atomic_init(&model->items_max, (uint32_t)items_max);
-    r->place[0] = '\0';
-    if (!rc)
-        rc = outputs_read(r, root, model);
     if (!rc)
         rc = queue_read(r, root, &model->queue);
     if (!rc)
         rc = instances_read(r, root, &model->instances);
     if (!rc)
-        rc = on_read(r, root, model->on);
+        rc = on_read(r, root, model);
+    r->place[0] = '\0';
+    if (!rc)
+        rc = text_read(r, root, &mixes_field, model, &model->mixes);
     if (!rc && model->prepared)
         rc = preparations_told(model, r->err);
     r->place[0] = '\0';
@@ -645,9 +694,7 @@ int model_description_read(const char *text, size_t bytes, struct served_model *
 }
 
 void model_description_release(struct served_model *model, struct described_profile *profiles, uint32_t count) {
-    served_model_labels_free(model);
-    served_model_ensembles_free(model, 1);
-    preparations_close(model);
+    served_model_release(model);
     for (uint32_t i = 0; profiles && i < count; i++) {
         free(profiles[i].profile);
         profiles[i].profile = NULL;

@@ -46,8 +46,7 @@ char *model_description_write(const struct served_model *model, const struct des
  * used. */
 int model_description_read(const char *text, size_t bytes, struct served_model *model,
                            struct described_profile *profiles, uint32_t *count, struct sy_error *err);
-/* Frees the labels and the graph of a model that was read, what prepares its inputs, and the profiles; `profiles` may
- * be NULL. */
+/* Gives back a model that was read, and frees the profiles; `profiles` may be NULL. */
 void model_description_release(struct served_model *model, struct described_profile *profiles, uint32_t count);
 
 /* A hash that is equal for two models if either can answer the other's requests. Left out: the secret, the accelerators

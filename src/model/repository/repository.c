@@ -120,18 +120,16 @@ static bool folder_is_model(const struct folder *f) {
 static struct served_model *model_add(struct model_list *list, const char *name, const char *path) {
     if (list->count == list->capacity) {
         uint32_t capacity = list->capacity ? 2 * list->capacity : 16;
-        struct served_model *grown = calloc(capacity, sizeof(*grown));
+        struct served_model *grown = realloc(list->models, capacity * sizeof(*grown));
         if (!grown) {
             error_set(list->err, -ENOMEM, "%s: out of memory", path);
             return NULL;
         }
-        for (uint32_t i = 0; i < list->count; i++)
-            served_model_copy(&grown[i], &list->models[i]);
-        free(list->models);
         list->models = grown;
         list->capacity = capacity;
     }
     struct served_model *model = &list->models[list->count++];
+    memset(model, 0, sizeof(*model));
     name = list->from->name ? list->from->name : name;
     model->version = 1;
     strcpy(model->platform, "onnxruntime_onnx");
@@ -157,8 +155,8 @@ static void model_file_set(struct served_model *model, const char *path) {
         served_model_refuse(model, "%s: not a file", path);
     else if (st.st_size == 0)
         served_model_refuse(model, "%s: the file is empty", path);
-    else
-        snprintf(model->path, sizeof(model->path), "%s", path);
+    else if (!(model->path = mem_pool_text(&model->memory, path)))
+        served_model_refuse(model, "%s: out of memory", path);
 }
 
 static void flat_add(struct model_list *list, const char *path) {
@@ -186,7 +184,8 @@ static int settings_apply(struct served_model *model, bool ensemble, struct sy_e
     model->best_effort = settings.best_effort;
     model->weight = settings.weight;
     model->batch_max = (uint32_t)settings.batch_max;
-    memcpy(model->profile_path, settings.profile_path, sizeof(model->profile_path));
+    if (settings.profile_path[0] && !(model->profile_path = mem_pool_text(&model->memory, settings.profile_path)))
+        return error_set(err, -ENOMEM, "%s: out of memory", model->folder);
     return 0;
 }
 
@@ -202,13 +201,13 @@ static void version_set(struct served_model *model, uint32_t version, const char
         model_file_set(model, path);
 }
 
-/* Adds a model that is like the last one. */
+/* Adds a model that is like the last one, whose version is not chosen yet. NULL: out of memory. */
 static struct served_model *model_repeat(struct model_list *list) {
     char name[MODEL_NAME_MAX];
     strcpy(name, list->models[list->count - 1].name); /* the list may move */
     struct served_model *model = model_add(list, name, name);
     if (model)
-        served_model_copy(model, model - 1);
+        served_model_share(model, model - 1);
     return model;
 }
 
@@ -346,12 +345,25 @@ static int op_library_find(const struct model_list *list, const struct model_con
     return 0;
 }
 
+static int op_libraries_find(const struct model_list *list, const struct model_config *config,
+                             struct served_model *model, struct sy_error *err) {
+    struct op_libraries *libraries = mem_pool_take(&model->memory, sizeof(*libraries));
+    int rc = libraries ? 0 : error_set(err, -ENOMEM, "%s: out of memory", model->folder);
+    for (uint32_t i = 0; !rc && i < OP_LIBRARIES_MAX && config->op_libraries.paths[i][0]; i++)
+        rc = op_library_find(list, config, model->folder, config->op_libraries.paths[i], libraries->paths[i], err);
+    model->op_libraries = libraries;
+    return rc;
+}
+
 /* `alone`: the folder was given as the repository, so that config.pbtxt may name the model as it likes. */
 static void folder_add(struct model_list *list, const char *path, const char *name, struct folder *f, bool alone) {
     struct served_model *model = model_add(list, name, path);
     if (!model || is_broken(model))
         return;
-    snprintf(model->folder, sizeof(model->folder), "%s", path);
+    if (!(model->folder = mem_pool_text(&model->memory, path))) {
+        served_model_refuse(model, "%s: out of memory", path);
+        return;
+    }
     struct model_config *config = calloc(1, sizeof(*config));
     struct sy_error err = {""};
     bool found = false;
@@ -368,9 +380,8 @@ static void folder_add(struct model_list *list, const char *path, const char *na
     }
     if (!rc)
         rc = settings_apply(model, config->ensemble != NULL, &err);
-    for (uint32_t i = 0; !rc && i < OP_LIBRARIES_MAX && config->op_libraries.paths[i][0]; i++)
-        rc = op_library_find(list, config, model->folder, config->op_libraries.paths[i], model->op_libraries.paths[i],
-                             &err);
+    if (!rc && op_libraries_any(&config->op_libraries))
+        rc = op_libraries_find(list, config, model, &err);
     if (rc) {
         served_model_refuse(model, "%s", err.text);
     } else if (config->ensemble) {
@@ -416,34 +427,13 @@ static int not_hidden(const struct dirent *entry) {
 }
 
 static int name_compare(const void *a, const void *b) {
-    const struct served_model *x = *(struct served_model *const *)a, *y = *(struct served_model *const *)b;
+    const struct served_model *x = a, *y = b;
     int order = strcmp(x->name, y->name);
     return order ? order : (x->version > y->version) - (x->version < y->version);
 }
 
-/* Sorts the list by name and version into new memory: most of a model is memory that nobody touches. */
-static int list_sort(struct model_list *list) {
-    struct served_model **order = calloc(list->count, sizeof(struct served_model *));
-    struct served_model *sorted = calloc(list->count, sizeof(*sorted));
-    int rc = order && sorted ? 0 : error_set(list->err, -ENOMEM, "out of memory");
-    for (uint32_t i = 0; i < list->count && !rc; i++)
-        order[i] = &list->models[i];
-    if (!rc)
-        qsort(order, list->count, sizeof(struct served_model *), name_compare);
-    for (uint32_t i = 0; i < list->count && !rc; i++)
-        served_model_copy(&sorted[i], order[i]);
-    free(order);
-    if (rc) {
-        free(sorted);
-        return rc;
-    }
-    free(list->models);
-    list->models = sorted;
-    return 0;
-}
-
 static const char *place(const struct served_model *model) {
-    return model->folder[0] ? model->folder : model->path[0] ? model->path : model->reason;
+    return model->folder ? model->folder : model->path ? model->path : model->reason;
 }
 
 /* The list is sorted by name and version. Models of one name are either all versions of one folder, or they become one,
@@ -456,17 +446,18 @@ static void duplicates_refuse(struct model_list *list) {
             if (strcmp(place(&list->models[next]), place(first)) != 0 ||
                 list->models[next].version == list->models[next - 1].version)
                 other = &list->models[next];
-        uint32_t count = other ? 1 : next - i;
         if (other) {
             char one[256];
-            served_model_ensembles_free(first, next - i);
             snprintf(one, sizeof(one), "%.180s", place(first));
             served_model_refuse(first, "%.180s: a second model of the name '%.100s'; the first is %s", place(other),
                                 first->name, one);
+            first->ensemble = NULL;
+            for (uint32_t k = i + 1; k < next; k++)
+                served_model_release(&list->models[k]);
         }
-        for (uint32_t k = 0; k < count; k++, kept++)
-            if (&list->models[kept] != &first[k])
-                served_model_copy(&list->models[kept], &first[k]);
+        uint32_t count = other ? 1 : next - i;
+        memmove(&list->models[kept], first, count * sizeof(*first));
+        kept += count;
     }
     list->count = kept;
 }
@@ -508,12 +499,11 @@ static int path_add(struct model_list *list, const char *path) {
 
 /* Hands the list's models over, sorted, unless `rc` says that a look-up failed; frees them after an error. */
 static int list_end(struct model_list *list, int rc, struct served_model **models, uint32_t *count) {
-    rc = rc ? rc : list_sort(list);
     if (rc) {
-        served_model_ensembles_free(list->models, list->count);
-        free(list->models);
+        served_models_free(list->models, list->count);
         return rc;
     }
+    qsort(list->models, list->count, sizeof(*list->models), name_compare);
     duplicates_refuse(list);
     *models = list->models;
     *count = list->count;

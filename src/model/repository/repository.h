@@ -13,8 +13,8 @@
 #include "model/config/served_model.h"
 #include "model/repository/repositories.h"
 
-/* Finds all models. *models: the models, sorted by name and version, each version a model of its own. The caller frees
- * the array by free(), after served_model_ensembles_free() of those models that it does not keep. Each model is
+/* Finds all models. *models: the models, sorted by name and version, each version a model of its own. The caller
+ * moves the models that it keeps, and frees the array by served_models_free(). Each model is
  * MODEL_LOADING, to be completed (an ensemble is complete, but for its steps' models), or MODEL_UNAVAILABLE with a
  * reason "PATH: why"; a broken model does not stop the others. Two models of one name become one that is unavailable
  * and names both. -ENOENT: there is no model at all; -EINVAL: a name was given, and there is more than one model. Until

@@ -105,7 +105,7 @@ static void row_print(const struct row *row) {
     }
     printf("\n  l(b)       %.3f ms * b + %.3f ms, up to %u items%s%s%s\n", p->alpha_ns / 1e6, p->beta_ns / 1e6,
            model->batch_max, *row->record.note ? " (" : "", row->record.note, *row->record.note ? ")" : "");
-    if (*model->mixes)
+    if (model->mixes)
         printf("  mixes      %s; batched since somebody said so\n", model->mixes);
     printf("  best batch %u; SLO %.0f ms%s\n", profile_batch_best(p), (double)model->slo_ns / 1e6,
            row->slo_given ? "" : " by default");
@@ -120,8 +120,8 @@ static void row_print(const struct row *row) {
 
 static json_t *row_json(const struct row *row) {
     if (!row->profile)
-        return json_pack("{s:s, s:s, s:s}", "model", row->model->name, "path", row->model->path, "error",
-                         row->model->reason);
+        return json_pack("{s:s, s:s, s:s}", "model", row->model->name, "path", row->model->path ? row->model->path : "",
+                         "error", row->model->reason);
     json_t *json = profile_record_pack(&row->record);
     json_object_set_new(json, "model", json_string(row->model->name));
     json_object_set_new(json, "path", json_string(row->model->path));
@@ -151,12 +151,12 @@ static int accelerator_parse(const char *text, char *provider, size_t size, int 
 static void ensembles_drop(struct served_model *models, uint32_t *count) {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < *count; i++) {
-        bool ensemble = models[i].ensemble;
-        served_model_ensembles_free(&models[i], 1);
-        if (ensemble)
+        if (models[i].ensemble) {
             log_info("ensemble not profiled", "model=%s", models[i].name);
-        else
+            served_model_release(&models[i]);
+        } else {
             memmove(&models[kept++], &models[i], sizeof(models[0]));
+        }
     }
     *count = kept;
 }
@@ -178,14 +178,14 @@ static int models_find(char **paths, int count, const char *op_library_dir, stru
             rc = error_set(err, -ENOMEM, "%s: out of memory", paths[i]);
         if (!rc) {
             *models = grown;
-            memcpy(*models + *model_count, found, found_count * sizeof(*found));
-            *model_count += found_count;
-            free(found);
+            for (uint32_t k = 0; k < found_count; k++)
+                served_model_move(&(*models)[(*model_count)++], &found[k]);
+            served_models_free(found, found_count);
         }
         if (!rc && i == count - 1 && *model_count == 0)
             rc = error_set(err, -ENOENT, "%s: there are ensembles only, which are not profiled", paths[i]);
         if (rc) {
-            free(*models);
+            served_models_free(*models, *model_count);
             *models = NULL;
             return rc;
         }
@@ -264,7 +264,7 @@ static int profile_run(int argc, char **argv) {
     for (uint32_t i = 0; table && i < count; i++)
         free(table[i].profile);
     free(table);
-    free(models);
+    served_models_free(models, count);
     return status;
 }
 

@@ -108,7 +108,7 @@ static struct served_model *model_at(const struct cluster_models *m, uint32_t pl
 
 static void place_empty(struct cluster_models *m, uint32_t i) {
     ensemble_release(model_at(m, i));
-    model_description_release(model_at(m, i), NULL, 0);
+    served_model_release(model_at(m, i));
     free((void *)m->profiles.profiles[i]);
     m->profiles.profiles[i] = NULL;
 }
@@ -318,8 +318,7 @@ static void *opening_main(void *context) {
     return NULL;
 }
 
-/* Whether a model in a file of its own prepares an input of the model. What is not prepared may be of the place's last
- * model. */
+/* Whether a model in a file of its own prepares an input of the model. */
 static bool has_files(const struct served_model *model) {
     for (uint32_t i = 0; i < model->signature.input_count; i++)
         if (model->prepared & tensor_bit(i) && model->preparations[i].file[0])
@@ -369,14 +368,11 @@ static void orders_carry_out(struct cluster_models *m, bool changed) {
 int cluster_models_serve(void *models, const char *description, size_t bytes, struct sy_error *err) {
     struct cluster_models *m = models;
     struct described_profile profiles[ACCELERATOR_TYPES_MAX];
-    struct served_model *model = calloc(1, sizeof(*model));
+    struct served_model found = {.memory = NULL}, *model = &found;
     uint32_t count = 0;
-    int rc = model ? model_description_read(description, bytes, model, profiles, &count, err)
-                   : error_set(err, -ENOMEM, "no memory for a model's description");
-    if (rc < 0) {
-        free(model);
+    int rc = model_description_read(description, bytes, model, profiles, &count, err);
+    if (rc < 0)
         return rc;
-    }
     for (uint32_t i = 1; i < count; i++) /* one profile is enough here, for ensembles; the scheduler uses the others */
         free(profiles[i].profile);
     uint64_t key = served_model_key(model), hash = model_description_hash(model);
@@ -397,12 +393,11 @@ int cluster_models_serve(void *models, const char *description, size_t bytes, st
     if (same == LIFE_NONE && place != LIFE_NONE) {
         frontends_counters_clear(m->list->frontends, place);
         m->profiles.profiles[place] = count > 0 ? profiles[0].profile : NULL;
-        served_model_copy(model_at(m, place), model);
+        served_model_move(model_at(m, place), model);
         m->places[place] = (struct place){.hash = hash};
         absent_forget(m, model);
         place_open(m, place);
         orders_carry_out(m, true);
-        free(model);
         return (int)place;
     }
     if (same == LIFE_NONE) {
@@ -419,7 +414,6 @@ int cluster_models_serve(void *models, const char *description, size_t bytes, st
         }
     }
     model_description_release(model, profiles, count > 0);
-    free(model);
     return rc < 0 ? rc : (int)same;
 }
 

@@ -179,7 +179,8 @@ static int sharing_apply(struct deployment *d, const struct profile_options *how
             continue;
         if (!group->users) {
             group->place = d->model_count;
-            served_model_copy(&d->models[d->model_count], group->host);
+            served_model_share(&d->models[d->model_count], group->host);
+            memcpy(d->models[d->model_count].on, d->models[i].on, sizeof(group->host->on));
             rc = (profiles[d->model_count++] = shared_profile_copy(group)) ? 0 : -ENOMEM;
         }
         uint8_t number = (uint8_t)group->users++;
@@ -197,6 +198,7 @@ struct first_models {
     struct served_model **models; /* [count] models, each allocated */
     struct profile **profiles;    /* [count] profiles of the models; NULL: the model is not served */
     uint32_t count, room;
+    struct server_accelerators cpu; /* accelerators of the kind that the server has */
 };
 
 /* Appends the versions of a model, each with its profile if it is to be served and has one. If the model cannot be
@@ -204,7 +206,6 @@ struct first_models {
 static int first_models_add(struct first_models *first, const struct repositories *from, const char *name,
                             const struct deployment_options *options, const struct profile_options *how,
                             struct profile_progress *progress) {
-    struct server_accelerators cpu = {.engine = file_engine, .provider = how->provider, .count = 1};
     struct served_model *found = NULL;
     uint32_t versions = 0;
     struct sy_error why;
@@ -228,20 +229,18 @@ static int first_models_add(struct first_models *first, const struct repositorie
             rc = -ENOMEM;
             break;
         }
-        served_model_copy(model, &found[v]);
-        model->ensemble = NULL;
+        served_model_move(model, &found[v]);
         *profile = NULL;
         first->models[first->count++] = model;
         if (!served)
             continue;
         if (!model->slo_ns)
             model->slo_ns = options->slo_ns;
-        instances_place(model, &cpu, 1);
+        instances_place(model, &first->cpu, 1);
         rc = profile_prepare(model, how, progress, NULL, profile, &measured);
         rc = rc == -EINTR || rc == -ENOMEM ? rc : 0;
     }
-    served_model_ensembles_free(found, versions);
-    free(found);
+    served_models_free(found, versions);
     return rc;
 }
 
@@ -253,7 +252,7 @@ static int sharing_prepare(struct deployment *d, const struct repository_control
     struct profile_options how = group_profiling(&options->groups[0], options);
     bool all = control->mode == CONTROL_POLL || (control->name_count == 1 && strcmp(control->names[0], "*") == 0);
     struct profile_progress progress = {.count = all ? entry_count : control->name_count};
-    struct first_models first = {.models = NULL};
+    struct first_models first = {.cpu = {.engine = file_engine, .provider = how.provider, .count = 1}};
     int rc = 0;
     for (progress.index = 0; progress.index < progress.count && !rc; progress.index++)
         rc = first_models_add(&first, &control->from,
@@ -263,7 +262,7 @@ static int sharing_prepare(struct deployment *d, const struct repository_control
             : sharing_find(d, first.models, (const struct profile *const *)first.profiles, first.count, &how, err);
     for (uint32_t i = 0; i < first.count; i++) {
         free(first.profiles[i]);
-        free(first.models[i]);
+        served_models_free(first.models[i], 1);
     }
     free(first.models);
     free(first.profiles);
@@ -387,12 +386,8 @@ void deployment_free(struct deployment *d) {
         free(d->profiles[i]);
     free(d->profiles);
     for (uint32_t i = 0; i < d->model_count; i++)
-        served_model_labels_free(&d->models[i]);
-    for (uint32_t i = 0; i < d->model_count; i++)
-        preparations_close(&d->models[i]);
-    for (uint32_t i = 0; i < d->model_count; i++)
         ensemble_release(&d->models[i]);
-    free(d->models);
+    served_models_free(d->models, d->model_count);
     shared_prefixes_free(&d->shared);
     *d = (struct deployment){.models = NULL};
 }

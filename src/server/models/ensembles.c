@@ -538,6 +538,4 @@ void ensemble_release(struct served_model *model) {
         plan_free(plan);
     }
     atomic_store_explicit(&model->plan, NULL, memory_order_relaxed); /* no frontend reads the plan any more */
-    ensemble_free(model->ensemble);
-    model->ensemble = NULL;
 }

@@ -36,5 +36,5 @@ int ensemble_able(const struct frontends *frontends, struct served_model *ensemb
  * ensemble_world: only divides their SLOs anew, since cluster_models.c lists those that can run. Any thread. */
 void ensembles_look(struct model_list *list, const struct server_accelerators *accelerators, uint32_t type_count,
                     bool elsewhere);
-/* Frees the ensemble and what ensemble_prepare() made for it. Does nothing if the model is no ensemble. */
+/* Frees the plans that ensemble_prepare() made, before served_model_release(). */
 void ensemble_release(struct served_model *ensemble);

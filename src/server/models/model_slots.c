@@ -56,13 +56,10 @@ static void slot_free(struct model_slots *slots, uint32_t index) {
         free((void *)e->types[type].profiles[index]);
         e->types[type].profiles[index] = NULL;
     }
-    served_model_labels_free(served(slots, index));
-    preparations_close(served(slots, index));
-    ensemble_release(served(slots, index));
     if (served_model_is_suffix(served(slots, index)))
         member_leave(slots, index);
-    served(slots, index)->part = NULL;
-    served(slots, index)->suffixes = NULL;
+    ensemble_release(served(slots, index));
+    served_model_release(served(slots, index));
     scheduling_host(s, index);
     atomic_store_explicit(&served(slots, index)->state, MODEL_LOADING, memory_order_relaxed); /* nobody sees it */
     malloc_trim(0);
@@ -142,12 +139,14 @@ static int slot_put(struct model_slots *slots, uint64_t key, uint32_t *slot, str
 
 static void place_enter(struct model_slots *slots, uint32_t slot);
 
-/* Loads the prefix of a group into a place of its own, and hands it to executors and scheduler. */
-static int prefix_enter(struct model_slots *slots, struct shared_group *group, struct sy_error *err) {
+/* Loads the prefix of a group into a place of its own, and hands it to executors and scheduler. `member`: place of a
+ * model of the group, which runs on the same accelerators. */
+static int prefix_enter(struct model_slots *slots, struct shared_group *group, uint32_t member, struct sy_error *err) {
     int rc = slot_put(slots, 0, &group->place, err);
     if (rc)
         return rc;
-    served_model_copy(served(slots, group->place), group->host);
+    served_model_share(served(slots, group->place), group->host);
+    memcpy(served(slots, group->place)->on, served(slots, member)->on, sizeof(group->host->on));
     scheduling_host(slots->scheduling, group->place);
     struct profile *profile = shared_profile_copy(group);
     slots->executors->types[0].profiles[group->place] = profile;
@@ -173,7 +172,9 @@ static int member_enter(struct model_slots *slots, uint32_t slot, struct shared_
     if (number == PART_SUFFIXES_MAX)
         return error_set(err, -EBUSY, "%d models share its first layers already", PART_SUFFIXES_MAX);
     struct profile *profile = shared_profile_copy(group);
-    int rc = !profile ? error_set(err, -ENOMEM, "out of memory") : group->users ? 0 : prefix_enter(slots, group, err);
+    int rc = !profile       ? error_set(err, -ENOMEM, "out of memory")
+             : group->users ? 0
+                            : prefix_enter(slots, group, slot, err);
     if (rc) {
         free(profile);
         return rc;
@@ -260,8 +261,7 @@ int model_slot_load(struct model_slots *slots, struct served_model *found, uint3
     if (rc)
         return rc;
     struct served_model *model = served(slots, i);
-    served_model_copy(model, found);
-    found->ensemble = NULL; /* the place owns the ensemble from now on */
+    served_model_move(model, found);
     if (!model->slo_ns)
         model->slo_ns = slots->control->slo_ns;
     /* this thread alone publishes models */

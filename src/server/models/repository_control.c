@@ -164,8 +164,7 @@ struct source {
 static void source_close(struct source *source) {
     if (*source->folder.path)
         temporary_folder_remove(&source->folder);
-    served_model_ensembles_free(source->models, source->count);
-    free(source->models);
+    served_models_free(source->models, source->count);
 }
 
 int repository_version_failed(const char *name, uint32_t version, const char *reason, struct sy_error *err) {

@@ -44,9 +44,9 @@ static bool trails_find(const struct server *s, const struct model_index *listed
     for (uint32_t f = 0; f < s->frontends.count; f++)
         for (uint32_t state = 0; state < TRAIL_STATES; state++) {
             struct trail *at = found->trails + found->count;
-            uint64_t count = query->states >> state & 1
-                                 ? trails_read(&s->frontends.list[f]->inferences.trails, (enum trail_state)state, at, keep)
-                                 : 0;
+            uint64_t count = query->states >> state & 1 ? trails_read(&s->frontends.list[f]->inferences.trails,
+                                                                      (enum trail_state)state, at, keep)
+                                                        : 0;
             for (uint64_t i = 0; i < count; i++) {
                 const struct served_model *model = model_of(listed, &at[i]);
                 if (requests_query_wants(query, &at[i], model ? model->name : NULL))

@@ -100,15 +100,15 @@ struct server_config {
     uint64_t memory_bytes; /* memory for weights of each accelerator, all of which are emulated, for a policy that loads
                             * models; 0: every model is loaded everywhere, for good */
     double noise;          /* of emulated accelerators, as in executor_config */
-    bool learn;                       /* whether profiles are corrected by measured runs */
-    uint32_t queue_max;               /* most requests queued in a model thread */
-    uint32_t trails_keep;             /* trails of requests that each frontend keeps, of each state; 0: none */
-    uint32_t trails_every;            /* one in so many requests in time leaves a trail; 0: none */
-    uint64_t record_bytes;    /* memory for the last requests (core/data/recorder.h) of all scheduling threads; 0: not
-                               * recorded */
-    const char *decisions;    /* folder for the decision logs of the scheduling threads; NULL: none; NULL with a central
-                               * policy */
-    uint64_t decisions_bytes; /* size of a thread's decision log */
+    bool learn;            /* whether profiles are corrected by measured runs */
+    uint32_t queue_max;    /* most requests queued in a model thread */
+    uint32_t trails_keep;  /* trails of requests that each frontend keeps, of each state; 0: none */
+    uint32_t trails_every; /* one in so many requests in time leaves a trail; 0: none */
+    uint64_t record_bytes; /* memory for the last requests (core/data/recorder.h) of all scheduling threads; 0: not
+                            * recorded */
+    const char *decisions; /* folder for the decision logs of the scheduling threads; NULL: none; NULL with a central
+                            * policy */
+    uint64_t decisions_bytes;                  /* size of a thread's decision log */
     uint64_t body_bytes_max, inputs_bytes_max; /* most bytes of a body; of the inputs of a protocol's requests */
     uint64_t answers_bytes_max; /* most bytes of answers that clients have not taken, of each protocol; 0: 512 MiB for
                                  * each frontend */

@@ -7,11 +7,12 @@
 
 #include "core/system/clock.h"
 #include "model/engine/engine.h"
+#include "specs.h"
 
 static const struct signature signature = {
-    .inputs = {{.name = "x", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 4}}},
-    .outputs = {{.name = "y", .type = DATATYPE_INT64, .rank = 3, .dims = {-1, 3, -1}},
-                {.name = "z", .type = DATATYPE_UINT8, .rank = 1, .dims = {-1}}},
+    .inputs = SPECS({.name = "x", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 4}}),
+    .outputs = SPECS({.name = "y", .type = DATATYPE_INT64, .rank = 3, .dims = {-1, 3, -1}},
+                     {.name = "z", .type = DATATYPE_UINT8, .rank = 1, .dims = {-1}}),
     .input_count = 1,
     .output_count = 2,
     .batched = true,

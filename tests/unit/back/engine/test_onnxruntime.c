@@ -33,7 +33,7 @@ static struct tensor_view view_of(const void *data, size_t bytes, const int64_t 
 
 /* An engine with one model loaded. */
 struct loaded {
-    struct signature signature;
+    struct signature_room room;
     struct engine *engine;
     struct engine_model *model;
 };
@@ -43,10 +43,10 @@ static void load(struct loaded *l, const char *file) {
     struct engine_options options = {.provider = "cpu"};
     char path[512];
     snprintf(path, sizeof(path), DATA "%s", file);
-    assert_int_equal(ops->signature(path, NULL, &l->signature, &err), 0);
+    assert_int_equal(ops->signature(path, NULL, &l->room, &err), 0);
     assert_int_equal(ops->open(&l->engine, &options, &err), 0);
     struct engine_model_source source = {
-        .name = file, .path = path, .signature = &l->signature, .batch_max = l->signature.batched ? 8 : 1};
+        .name = file, .path = path, .signature = &l->room.signature, .batch_max = l->room.signature.batched ? 8 : 1};
     assert_int_equal(ops->load(l->engine, &source, &l->model, &err), 0);
 }
 
@@ -57,11 +57,11 @@ static void unload(struct loaded *l) {
 
 static void signatures_come_from_the_file(void **state) {
     (void)state;
-    struct signature s;
+    struct signature_room s;
     struct sy_error err;
     assert_int_equal(ops->signature(DATA "add.onnx", NULL, &s, &err), 0);
-    assert_int_equal(s.input_count, 3);
-    assert_int_equal(s.output_count, 2);
+    assert_int_equal(s.signature.input_count, 3);
+    assert_int_equal(s.signature.output_count, 2);
     assert_string_equal(s.inputs[2].name, "c");
     assert_int_equal(s.inputs[2].type, DATATYPE_INT64);
     assert_int_equal(s.inputs[2].rank, 2);
@@ -79,14 +79,14 @@ static void signatures_come_from_the_file(void **state) {
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         assert_int_equal(ops->signature(cases[i].path, NULL, &s, &err), 0);
-        assert_int_equal(s.batched, cases[i].batched);
-        assert_int_equal(s.variable_shapes, cases[i].variable_shapes);
+        assert_int_equal(s.signature.batched, cases[i].batched);
+        assert_int_equal(s.signature.variable_shapes, cases[i].variable_shapes);
     }
 }
 
 static void what_cannot_be_served_is_named(void **state) {
     (void)state;
-    struct signature s;
+    struct signature_room s;
     struct sy_error err = {""};
     assert_int_equal(ops->signature(DATA "sequence.onnx", NULL, &s, &err), -ENOTSUP);
     assert_string_equal(err.text, "output 'y' is not a tensor but a sequence, map or optional, which is not served; "
@@ -103,7 +103,7 @@ static void broken_files_are_refused(void **state) {
     fclose(whole);
     int fd = mkstemp(path);
     assert_int_equal(write(fd, bytes, size / 2), (ssize_t)(size / 2));
-    struct signature s;
+    struct signature_room s;
     struct sy_error err = {""};
     assert_true(ops->signature(path, NULL, &s, &err) < 0);
     assert_non_null(strstr(err.text, path));
@@ -279,13 +279,13 @@ static void optional_inputs_may_be_left_out(void **state) {
     struct output_block *block;
     float x[2][2] = {{1, 2}, {3, 4}}, scale[1] = {-1}, offset[2] = {0, 1};
     load(&l, "affine.onnx");
-    assert_int_equal(l.signature.input_count, 3);
-    assert_int_equal(l.signature.inputs_optional, 6);
-    assert_string_equal(l.signature.inputs[0].name, "x");
+    assert_int_equal(l.room.signature.input_count, 3);
+    assert_int_equal(l.room.signature.inputs_optional, 6);
+    assert_string_equal(l.room.signature.inputs[0].name, "x");
     for (int given = 0; given < 4; given++) {
         struct tensor_view inputs[3] = {VIEW(x, 2, 2)};
         for (int i = 1; i < 3; i++) {
-            bool is_scale = strcmp(l.signature.inputs[i].name, "scale") == 0;
+            bool is_scale = strcmp(l.room.signature.inputs[i].name, "scale") == 0;
             if (given & (is_scale ? 1 : 2))
                 inputs[i] = is_scale ? VIEW(scale, 1) : VIEW(offset, 2);
         }
@@ -321,10 +321,10 @@ static void a_missing_provider_is_an_error(void **state) {
     struct loaded l;
     struct sy_error err = {""};
     struct engine_options options = {.provider = "abacus"};
-    assert_int_equal(ops->signature(DATA "add.onnx", NULL, &l.signature, &err), 0);
+    assert_int_equal(ops->signature(DATA "add.onnx", NULL, &l.room, &err), 0);
     assert_int_equal(ops->open(&l.engine, &options, &err), 0);
     struct engine_model_source source = {
-        .name = "add", .path = DATA "add.onnx", .signature = &l.signature, .batch_max = 8};
+        .name = "add", .path = DATA "add.onnx", .signature = &l.room.signature, .batch_max = 8};
     assert_int_equal(ops->load(l.engine, &source, &l.model, &err), -ENOTSUP);
     assert_string_equal(err.text, "there is no execution provider 'abacus'");
     ops->close(l.engine);

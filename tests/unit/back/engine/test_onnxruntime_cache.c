@@ -29,7 +29,7 @@ struct place {
     char folder[64], model[128];
     struct engine_options options;
     struct engine *engine;
-    struct signature signature;
+    struct signature_room room;
     struct engine_model_source source;
     float x[2 * 32];
     struct engine_trial trials[3];
@@ -47,10 +47,10 @@ static int set_up(void **state) {
     snprintf(p->model, sizeof(p->model), "%s/mlp.onnx", p->folder);
     assert_int_equal(shell("cp '%s/unit/back/engine/data/mlp.onnx' %s", TESTS_DIR, p->model), 0);
     p->options.provider = "cpu";
-    assert_int_equal(ops->signature(p->model, NULL, &p->signature, NULL), 0);
+    assert_int_equal(ops->signature(p->model, NULL, &p->room, NULL), 0);
     assert_int_equal(ops->open(&p->engine, &p->options, NULL), 0);
     p->source =
-        (struct engine_model_source){.name = "mlp", .path = p->model, .signature = &p->signature, .batch_max = 8};
+        (struct engine_model_source){.name = "mlp", .path = p->model, .signature = &p->room.signature, .batch_max = 8};
     for (int i = 0; i < 64; i++)
         p->x[i] = (float)(i % 5);
     for (uint32_t i = 0; i < 3; i++) { /* one item, two, and a shape that the model refuses */

@@ -15,11 +15,10 @@ int main(void) {
 #include "back/engine/onnxruntime_cuda.h"
 
 static struct signature images(void) {
-    return (struct signature){.inputs = {{"x", DATATYPE_FP32, 4, {-1, 3, 224, 224}}},
-                              .outputs = {{"y", DATATYPE_FP32, 2, {-1, 1000}}},
-                              .input_count = 1,
-                              .output_count = 1,
-                              .batched = true};
+    static struct tensor_spec x, y;
+    x = (struct tensor_spec){"x", DATATYPE_FP32, 4, {-1, 3, 224, 224}};
+    y = (struct tensor_spec){"y", DATATYPE_FP32, 2, {-1, 1000}};
+    return (struct signature){.inputs = &x, .outputs = &y, .input_count = 1, .output_count = 1, .batched = true};
 }
 
 static void models_of_fixed_shapes_suit(void **state) {

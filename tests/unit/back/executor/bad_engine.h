@@ -109,8 +109,8 @@ static inline int bad_run(struct engine_model *model, const struct tensor_view *
     return 0;
 }
 
-static inline int bad_signature(const char *path, const struct op_libraries *libraries, struct signature *signature,
-                                struct sy_error *err) {
+static inline int bad_signature(const char *path, const struct op_libraries *libraries,
+                                struct signature_room *signature, struct sy_error *err) {
     (void)path;
     (void)libraries;
     (void)signature;

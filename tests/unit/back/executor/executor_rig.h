@@ -8,6 +8,7 @@
 
 #include "back/executor/executor.h"
 #include "core/system/clock.h"
+#include "specs.h"
 #include "unit/cmocka_all.h"
 
 #define BATCH_MAX 8
@@ -57,10 +58,10 @@ static inline struct rig *rig_start_threads(const struct engine_ops *engine, uin
     rig->wiring.cards[0] = rig->cards;
     rig->wiring.regions[0] = (struct region){0, SIZE_MAX, -1}; /* inputs lie anywhere */
     snprintf(rig->model.name, sizeof(rig->model.name), "m");
-    rig->model.signature = (struct signature){.input_count = 1, .output_count = 1, .batched = true};
-    rig->model.signature.inputs[0] =
-        (struct tensor_spec){.name = "x", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 2}};
-    rig->model.signature.outputs[0] = rig->model.signature.inputs[0];
+    struct tensor_spec spec = {.name = "x", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 2}};
+    specs_set(
+        &rig->model,
+        (struct signature){.input_count = 1, .output_count = 1, .batched = true, .inputs = &spec, .outputs = &spec});
     rig->model.reference_dims[0][0] = 1;
     rig->model.reference_dims[0][1] = 2;
     rig->model.batch_max = BATCH_MAX;
@@ -86,6 +87,7 @@ static inline void rig_stop(struct rig *rig) {
     executor_stop(rig->executor);
     wiring_destroy(&rig->wiring);
     free(rig->profile);
+    served_model_release(&rig->model);
     free(rig);
 }
 

@@ -100,7 +100,7 @@ static int spy_run(struct engine_model *model, const struct tensor_view *inputs,
     return 0;
 }
 
-static int spy_signature(const char *path, const struct op_libraries *libraries, struct signature *signature,
+static int spy_signature(const char *path, const struct op_libraries *libraries, struct signature_room *signature,
                          struct sy_error *err) {
     (void)path;
     (void)libraries;
@@ -598,8 +598,9 @@ static void test_a_file_that_has_changed_since_it_was_measured_is_not_loaded(voi
     struct served_model *model = &rig->model;
     struct fingerprint fingerprint;
     struct sy_error err;
-    strcpy(model->path, "/tmp/symphony-test-XXXXXX");
-    int fd = mkstemp(model->path);
+    char path[] = "/tmp/symphony-test-XXXXXX";
+    int fd = mkstemp(path);
+    model->path = path;
     assert_true(fd >= 0);
     assert_int_equal(fingerprint_model(model->path, &fingerprint, &err), 0);
     fingerprint_format(&fingerprint, model->contents);
@@ -663,8 +664,9 @@ static void test_a_model_is_taken_up_and_put_down(void **state) {
 /* Two samples of the model, whose floats the spy takes for a client's. */
 static void samples_put(struct rig *rig) {
     char path[256];
-    snprintf(rig->model.folder, sizeof(rig->model.folder), "/tmp/symphony-test-XXXXXX");
-    assert_non_null(mkdtemp(rig->model.folder));
+    char folder[] = "/tmp/symphony-test-XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    rig->model.folder = mem_pool_text(&rig->model.memory, folder);
     snprintf(path, sizeof(path), "%.60s/warmup", rig->model.folder);
     assert_int_equal(mkdir(path, 0700), 0);
     strcat(path, "/x");
@@ -687,7 +689,7 @@ static void samples_remove(struct rig *rig) {
         snprintf(path, sizeof(path), "%.60s/%s", rig->model.folder, names[i]);
         assert_int_equal(remove(path), 0);
     }
-    rig->model.folder[0] = '\0';
+    rig->model.folder = NULL;
 }
 
 static void test_a_model_warms_up_with_its_samples_or_is_not_loaded(void **state) {

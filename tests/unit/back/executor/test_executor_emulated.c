@@ -7,6 +7,7 @@
 
 #include "back/executor/executor.h"
 #include "core/system/clock.h"
+#include "specs.h"
 #include "unit/cmocka_all.h"
 
 #define ACCELERATORS 200
@@ -36,9 +37,10 @@ static struct rig *rig_start(void) {
     w->thread_of_variant = w->thread_of_served = rig->zero;
     w->executor_of = rig->executor_of;
     assert_int_equal(wiring_init(w, false, &err), 0);
-    rig->model.signature = (struct signature){.input_count = 1, .output_count = 1, .batched = true};
-    rig->model.signature.inputs[0] = rig->model.signature.outputs[0] =
-        (struct tensor_spec){.name = "x", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 1}};
+    struct tensor_spec spec = {.name = "x", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 1}};
+    specs_set(
+        &rig->model,
+        (struct signature){.input_count = 1, .output_count = 1, .batched = true, .inputs = &spec, .outputs = &spec});
     rig->model.batch_max = BATCH_MAX;
     atomic_init(&rig->model.state, MODEL_READY);
     rig->profile = malloc(profile_bytes(BATCH_MAX));
@@ -62,6 +64,7 @@ static struct rig *rig_start(void) {
 static void rig_free(struct rig *rig) {
     wiring_destroy(&rig->wiring);
     free(rig->profile);
+    served_model_release(&rig->model);
     free(rig->cards);
     free(rig->results);
     free(rig);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <sched.h>
 
+#include "specs.h"
 #include "unit/back/executor/executor_rig.h"
 
 /* The prefix adds 1. Suffix A multiplies that by 10, B by 100, C takes the whole's input from it. Inputs of trials are
@@ -94,7 +95,7 @@ static int run(struct engine_model *model, const struct tensor_view *inputs, uin
     return 0;
 }
 
-static int signature(const char *path, const struct op_libraries *libraries, struct signature *found,
+static int signature(const char *path, const struct op_libraries *libraries, struct signature_room *found,
                      struct sy_error *err) {
     (void)path, (void)libraries, (void)found;
     return error_set(err, -ENOTSUP, "not asked for");
@@ -123,18 +124,22 @@ struct shared_rig {
 static void model_make(struct shared_rig *s, uint32_t place, const char *path) {
     struct served_model *m = &s->models[place];
     struct served_part *part = &s->parts[place];
-    const struct tensor_spec spec = {.name = "x", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 2}};
+    struct tensor_spec spec = {.name = "x", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 2}};
 
     snprintf(m->name, sizeof(m->name), "model-%u", place);
     snprintf(part->path, sizeof(part->path), "%s", path);
-    part->signature = (struct signature){.input_count = place == 3 ? 2 : 1, .output_count = 1, .batched = true};
-    part->signature.inputs[0] = part->signature.inputs[1] = part->signature.outputs[0] = spec;
-    part->dims[0][0] = part->dims[1][0] = 1;
-    part->dims[0][1] = part->dims[1][1] = 2;
+    static const int64_t dims[2][TENSOR_DIMS_MAX] = {{1, 2}, {1, 2}};
+    specs_set(m, (struct signature){.input_count = place == 3 ? 2 : 1,
+                                    .output_count = 1,
+                                    .batched = true,
+                                    .inputs = SPECS(spec, spec),
+                                    .outputs = &spec});
+    part->signature = m->signature;
+    part->dims = m->reference_dims;
+    memcpy(part->dims, dims, part->signature.input_count * sizeof(dims[0]));
     if (place == 3)
         part->takes[1] = PART_OWN;
-    m->signature = (struct signature){.input_count = 1, .output_count = 1, .batched = true};
-    m->signature.inputs[0] = m->signature.outputs[0] = spec;
+    m->signature.input_count = 1;
     m->batch_max = BATCH_MAX;
     m->part = part;
     m->suffixes = place == 0 ? s->suffixes : NULL;
@@ -182,6 +187,8 @@ static struct shared_rig *shared_start(const char *path_of_b) {
 static void shared_stop(struct shared_rig *s) {
     rig_stop(s->rig);
     assert_int_equal(ran.blocks, 0); /* none is kept */
+    for (uint32_t place = 0; place < PLACES; place++)
+        served_model_release(&s->models[place]);
     free(s);
 }
 

@@ -191,6 +191,7 @@ static void an_executor_ends_without_a_run_that_hangs(void **state) {
     assert_int_equal(c.requests[0].result.status, REQUEST_RELEASED);
     wiring_destroy(&rig->wiring);
     free(rig->profile);
+    served_model_release(&rig->model);
     free(rig);
 }
 

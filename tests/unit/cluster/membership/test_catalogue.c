@@ -7,6 +7,7 @@
 #include "cluster/membership/catalogue.h"
 #include "core/util/rng.h"
 #include "histories.h"
+#include "specs.h"
 #include "unit/cmocka_all.h"
 #include "unit/model/repository/one_step.h"
 
@@ -37,11 +38,11 @@ static struct served_model *model_new(uint32_t m, int64_t outputs) {
     snprintf(model->name, sizeof(model->name), "m-%u", m);
     model->version = 1;
     strcpy(model->platform, "onnxruntime_onnx");
-    model->signature = (struct signature){.inputs = {{"x", DATATYPE_FP32, 2, {-1, 4}}},
-                                          .outputs = {{"y", DATATYPE_FP32, 2, {-1, outputs}}},
-                                          .input_count = 1,
-                                          .output_count = 1,
-                                          .batched = true};
+    specs_set(model, (struct signature){.inputs = SPECS({"x", DATATYPE_FP32, 2, {-1, 4}}),
+                                        .outputs = SPECS({"y", DATATYPE_FP32, 2, {-1, outputs}}),
+                                        .input_count = 1,
+                                        .output_count = 1,
+                                        .batched = true});
     model->batch_max = 8;
     model->slo_ns = 1000000000;
     model->weight = 1;
@@ -72,7 +73,7 @@ static char *describe_batches(uint32_t m, uint32_t type_bits, int64_t outputs, u
         fail_msg("%s", err.text);
     for (uint32_t i = 0; i < count; i++)
         free(profiles[i].profile);
-    free(model);
+    served_models_free(model, 1);
     return text;
 }
 
@@ -337,7 +338,7 @@ static void an_ensemble_is_in_no_class(void **state) {
     catalogue_forget(&w->catalogue, known);
     assert_int_equal(known_of(w, 4), CATALOGUE_NONE);
     free(text);
-    free(model);
+    served_models_free(model, 1);
 }
 
 /* A class's batches are as large as the first backend's, so who can run only smaller ones is in another class. */

@@ -22,6 +22,7 @@
 #include "front/bulk/slab.h"
 #include "front/net/listen.h"
 #include "front/request/port.h"
+#include "specs.h"
 
 /* Of all links; NULL: plain text. */
 static struct tls *members_tls;
@@ -48,7 +49,7 @@ static struct served_model members_model = {
     .name = "m",
     .batch_max = MEMBERS_BATCH,
     .signature = {.input_count = 1,
-                  .inputs = {{.name = "x", .type = DATATYPE_UINT8, .rank = 2, .dims = {-1, -1}}},
+                  .inputs = SPECS({.name = "x", .type = DATATYPE_UINT8, .rank = 2, .dims = {-1, -1}}),
                   .batched = true,
                   .variable_shapes = true},
 };

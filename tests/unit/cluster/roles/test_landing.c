@@ -10,6 +10,7 @@
 #include "cluster/roles/landing.h"
 #include "core/data/visible.h"
 #include "front/bulk/slab.h"
+#include "specs.h"
 #include "unit/cluster/roles/landing_model.h"
 #include "unit/cmocka_all.h"
 
@@ -22,8 +23,8 @@ static struct served_model landing_model_plain = {
     .name = "plain",
     .batch_max = 8,
     .signature = {.input_count = 2,
-                  .inputs = {{.name = "x", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 3}},
-                             {.name = "e", .type = DATATYPE_INT8, .rank = 2, .dims = {-1, -1}}},
+                  .inputs = SPECS({.name = "x", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 3}},
+                                  {.name = "e", .type = DATATYPE_INT8, .rank = 2, .dims = {-1, -1}}),
                   .batched = true},
 };
 
@@ -337,11 +338,12 @@ static void what_is_prepared_for_no_such_model_is_refused(void **state) {
 
 /* Of one float an item each, two items. */
 static struct card many_make(struct ground *g, uint64_t handle) {
+    static struct tensor_spec inputs[MANY];
     static struct served_model wide = {
-        .name = "wide", .batch_max = 8, .signature = {.input_count = MANY, .batched = true}};
+        .name = "wide", .batch_max = 8, .signature = {.input_count = MANY, .batched = true, .inputs = inputs}};
     struct card card = {.card = {.handle = handle, .items = 2, .work = 1, .input_count = MANY}};
     for (uint32_t i = 0; i < MANY; i++) {
-        wide.signature.inputs[i] = (struct tensor_spec){.type = DATATYPE_FP32, .rank = 2, .dims = {-1, 1}};
+        inputs[i] = (struct tensor_spec){.type = DATATYPE_FP32, .rank = 2, .dims = {-1, 1}};
         card.inputs[i] = (struct card_input){.offset = 8 * i, .bytes = 8, .rank = 2, .dims = {2, 1}};
     }
     g->landing.models = &wide;

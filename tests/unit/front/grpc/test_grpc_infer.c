@@ -10,6 +10,7 @@
 #include "core/util/container.h"
 #include "front/grpc/grpc_infer.h"
 #include "inference.pb-c.h"
+#include "specs.h"
 
 typedef Inference__ModelInferRequest Request;
 typedef Inference__ModelInferRequest__InferInputTensor Input;
@@ -23,19 +24,13 @@ static const struct served_model types = {
     .signature = {.input_count = 12,
                   .output_count = 2,
                   .batched = true,
-                  .inputs = {{"bool", DATATYPE_BOOL, 2, {-1, 2}},
-                             {"u8", DATATYPE_UINT8, 2, {-1, 2}},
-                             {"u16", DATATYPE_UINT16, 2, {-1, 2}},
-                             {"u32", DATATYPE_UINT32, 2, {-1, 2}},
-                             {"u64", DATATYPE_UINT64, 2, {-1, 2}},
-                             {"i8", DATATYPE_INT8, 2, {-1, 2}},
-                             {"i16", DATATYPE_INT16, 2, {-1, 2}},
-                             {"i32", DATATYPE_INT32, 2, {-1, 2}},
-                             {"i64", DATATYPE_INT64, 2, {-1, 2}},
-                             {"fp32", DATATYPE_FP32, 2, {-1, 2}},
-                             {"fp64", DATATYPE_FP64, 2, {-1, 2}},
-                             {"u8 too", DATATYPE_UINT8, 2, {-1, 2}}},
-                  .outputs = {{"y", DATATYPE_FP32, 2, {-1, 3}}, {"z", DATATYPE_INT64, 1, {-1}}}},
+                  .inputs = SPECS({"bool", DATATYPE_BOOL, 2, {-1, 2}}, {"u8", DATATYPE_UINT8, 2, {-1, 2}},
+                                  {"u16", DATATYPE_UINT16, 2, {-1, 2}}, {"u32", DATATYPE_UINT32, 2, {-1, 2}},
+                                  {"u64", DATATYPE_UINT64, 2, {-1, 2}}, {"i8", DATATYPE_INT8, 2, {-1, 2}},
+                                  {"i16", DATATYPE_INT16, 2, {-1, 2}}, {"i32", DATATYPE_INT32, 2, {-1, 2}},
+                                  {"i64", DATATYPE_INT64, 2, {-1, 2}}, {"fp32", DATATYPE_FP32, 2, {-1, 2}},
+                                  {"fp64", DATATYPE_FP64, 2, {-1, 2}}, {"u8 too", DATATYPE_UINT8, 2, {-1, 2}}),
+                  .outputs = SPECS({"y", DATATYPE_FP32, 2, {-1, 3}}, {"z", DATATYPE_INT64, 1, {-1}})},
 };
 static const struct served_model one = {
     .name = "one",
@@ -44,20 +39,20 @@ static const struct served_model one = {
     .signature = {.input_count = 1,
                   .output_count = 1,
                   .batched = true,
-                  .inputs = {{"x", DATATYPE_INT8, 2, {-1, 2}}},
-                  .outputs = {{"y", DATATYPE_FP32, 2, {-1, 3}}}},
+                  .inputs = SPECS({"x", DATATYPE_INT8, 2, {-1, 2}}),
+                  .outputs = SPECS({"y", DATATYPE_FP32, 2, {-1, 3}})},
 };
 static const struct served_model words = {
     .name = "words",
     .version = 1,
     .batch_max = 4,
-    .signature = {.input_count = 1, .batched = true, .inputs = {{"x", DATATYPE_BYTES, 2, {-1, 2}}}},
+    .signature = {.input_count = 1, .batched = true, .inputs = SPECS({"x", DATATYPE_BYTES, 2, {-1, 2}})},
 };
 static const struct served_model half = {
     .name = "half",
     .version = 1,
     .batch_max = 1,
-    .signature = {.input_count = 1, .output_count = 1, .inputs = {{"x", DATATYPE_FP16, 1, {2}}}},
+    .signature = {.input_count = 1, .output_count = 1, .inputs = SPECS({"x", DATATYPE_FP16, 1, {2}})},
 };
 
 struct memory {
@@ -267,13 +262,13 @@ static void strings_come_raw_and_typed(void **state) {
 }
 
 static void tensors_without_elements_need_no_contents(void **state) {
-    static const struct served_model any = {
+    const struct served_model any = {
         .name = "any",
         .version = 1,
         .batch_max = 4,
         .signature = {.input_count = 2,
                       .batched = true,
-                      .inputs = {{"x", DATATYPE_FP16, 2, {-1, -1}}, {"w", DATATYPE_BYTES, 2, {-1, -1}}}},
+                      .inputs = SPECS({"x", DATATYPE_FP16, 2, {-1, -1}}, {"w", DATATYPE_BYTES, 2, {-1, -1}})},
     };
     static const char request[] = "\x0a\3any\x2a\x0d\x0a\1x\x12\4"
                                   "FP16\x1a\2\1\0\x2a\x0e\x0a\1w\x12\5"
@@ -432,12 +427,12 @@ static void answers_hold_the_requests_items(void **state) {
 static void large_outputs_stay_where_they_are(void **state) {
     enum { ITEMS = 4, WIDTH = 40000 };
     static float wide[ITEMS][WIDTH];
-    static const struct served_model model = {
+    const struct served_model model = {
         .name = "wide",
         .version = 1,
         .signature = {.output_count = 2,
                       .batched = true,
-                      .outputs = {{"a", DATATYPE_FP32, 2, {-1, WIDTH}}, {"b", DATATYPE_FP32, 2, {-1, WIDTH}}}}};
+                      .outputs = SPECS({"a", DATATYPE_FP32, 2, {-1, WIDTH}}, {"b", DATATYPE_FP32, 2, {-1, WIDTH}})}};
     const struct tensor_view views[] = {{wide, sizeof(wide), 2, {ITEMS, WIDTH}, NULL},
                                         {wide, sizeof(wide), 2, {ITEMS, WIDTH}, NULL}};
     struct infer_call call;

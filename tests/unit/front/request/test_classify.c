@@ -11,14 +11,13 @@
 #include "core/util/container.h"
 #include "front/request/classify.h"
 #include "model/config/labels.h"
+#include "specs.h"
 
 /* One output of the type: [items, elements], or [elements] for `items` 0. */
 static void model_of(struct served_model *model, enum datatype type, uint32_t items) {
-    memset(model, 0, sizeof(*model));
-    model->signature.output_count = 1;
-    model->signature.batched = items > 0;
-    model->signature.outputs[0] =
-        (struct tensor_spec){.name = "y", .type = type, .rank = items ? 2 : 1, .dims = {-1, -1}};
+    struct tensor_spec output = {.name = "y", .type = type, .rank = items ? 2 : 1, .dims = {-1, -1}};
+    served_model_release(model);
+    specs_set(model, (struct signature){.output_count = 1, .batched = items > 0, .outputs = &output});
 }
 
 /* Asks for the first output. */
@@ -86,24 +85,24 @@ static void every_type_is_written_as_it_is(void **state) {
         {DATATYPE_FP64, "0.333333:2 -0.000000:0 -1000000000.000000:1", {.f64 = {-0.0, -1e9, 1.0 / 3}}},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
-        struct served_model *model = malloc(sizeof(*model));
+        struct served_model *model = calloc(1, sizeof(*model));
         char got[256];
         model_of(model, cases[i].type, 0);
         classified(model, cases[i].values.bytes, 1, 3, 3, got);
         assert_string_equal(got, cases[i].want);
-        free(model);
+        served_models_free(model, 1);
     }
 }
 
 static void ties_nan_and_infinity(void **state) {
     (void)state;
     static const float y[] = {1, NAN, 2, INFINITY, 2, -NAN, -INFINITY, -0.0F, 0};
-    struct served_model *model = malloc(sizeof(*model));
+    struct served_model *model = calloc(1, sizeof(*model));
     char got[256];
     model_of(model, DATATYPE_FP32, 0);
     classified(model, y, 1, ARRAY_COUNT(y), 99, got);
     assert_string_equal(got, "inf:3 2.000000:2 2.000000:4 1.000000:0 -0.000000:7 0.000000:8 -inf:6 nan:1 -nan:5");
-    free(model);
+    served_models_free(model, 1);
 }
 
 static void each_item_has_its_own(void **state) {
@@ -111,7 +110,7 @@ static void each_item_has_its_own(void **state) {
     static const float y[3][4] = {{9, 9, 9, 9}, {1, 4, 3, 2}, {8, 5, 6, 7}};
     static const char labels[] = "cat\ndog\r\n\nfish";
     char got[256], path[] = "/tmp/symphony-test-XXXXXX";
-    struct served_model *model = malloc(sizeof(*model));
+    struct served_model *model = calloc(1, sizeof(*model));
     int fd = mkstemp(path);
     assert_int_equal(write(fd, labels, sizeof(labels) - 1), sizeof(labels) - 1);
     close(fd);
@@ -125,14 +124,14 @@ static void each_item_has_its_own(void **state) {
     assert_string_equal(got, "4.000000:1:dog 3.000000:2: 2.000000:3:fish 1.000000:0:cat");
     labels_free(model->labels[0]);
     unlink(path);
-    free(model);
+    served_models_free(model, 1);
 }
 
 static void the_highest_of_many(void **state) {
     (void)state;
     enum { COUNT = 5000, WANTED = 100 };
     static int32_t y[COUNT];
-    struct served_model *model = malloc(sizeof(*model));
+    struct served_model *model = calloc(1, sizeof(*model));
     char *got = malloc(WANTED * 32), want[32];
     const char *at = got;
     for (int i = 0; i < COUNT; i++)
@@ -148,13 +147,13 @@ static void the_highest_of_many(void **state) {
         at += n;
     }
     free(got);
-    free(model);
+    served_models_free(model, 1);
 }
 
 static void what_has_no_scores_is_refused(void **state) {
     (void)state;
     static const enum datatype none[] = {DATATYPE_BOOL, DATATYPE_FP16, DATATYPE_BF16, DATATYPE_BYTES};
-    struct served_model *model = malloc(sizeof(*model));
+    struct served_model *model = calloc(1, sizeof(*model));
     struct infer_call call;
     struct sy_error err;
     for (size_t i = 0; i < ARRAY_COUNT(none); i++) {
@@ -178,7 +177,7 @@ static void what_has_no_scores_is_refused(void **state) {
     assert_int_equal(classify_outputs(&call, model, model->labels, &y, 1, 0, &text, &err), -EINVAL);
     text_free(&text);
     free(large);
-    free(model);
+    served_models_free(model, 1);
 }
 
 int main(void) {

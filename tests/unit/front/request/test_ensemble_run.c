@@ -14,6 +14,7 @@
 #include "histories.h"
 #include "model/config/ensemble.h"
 #include "sched/threads/wiring.h"
+#include "specs.h"
 #include "unit/cmocka_all.h"
 
 #define QUERIES   3 /* at once, each with models of its own */
@@ -102,6 +103,7 @@ static struct tensor_spec spec(const char *name, enum datatype type, uint32_t ra
 
 static void model_make(struct served_model *m, uint32_t query, const char *kind, bool batched) {
     snprintf(m->name, sizeof(m->name), "%s%u", kind, query);
+    specs_set(m, (struct signature){.input_count = 0});
     m->version = 1;
     m->batch_max = batched ? BATCH_MAX : 1;
     m->slo_ns = SLO_NS;
@@ -568,7 +570,7 @@ static void world_stop(struct world *w) {
     model_index_destroy(&w->index);
     for (uint32_t n = 0; n < QUERIES; n++)
         ensemble_free(w->queries[n].ensemble);
-    free(w->models);
+    served_models_free(w->models, MODELS);
     port_destroy(w->port);
     wiring_destroy(&w->wiring);
 }

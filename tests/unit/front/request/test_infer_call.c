@@ -4,6 +4,7 @@
 
 #include "core/util/container.h"
 #include "front/request/infer_call.h"
+#include "specs.h"
 #include "unit/cmocka_all.h"
 
 /* Two inputs of any length, and one of any width and height. */
@@ -14,7 +15,7 @@ static const struct served_model pairs = {
     .signature = {.input_count = 2,
                   .batched = true,
                   .variable_shapes = true,
-                  .inputs = {{"a", DATATYPE_UINT8, 2, {-1, -1}}, {"b", DATATYPE_UINT8, 2, {-1, -1}}}},
+                  .inputs = SPECS({"a", DATATYPE_UINT8, 2, {-1, -1}}, {"b", DATATYPE_UINT8, 2, {-1, -1}})},
 };
 static const struct served_model planes = {
     .name = "planes",
@@ -23,7 +24,7 @@ static const struct served_model planes = {
     .signature = {.input_count = 1,
                   .batched = true,
                   .variable_shapes = true,
-                  .inputs = {{"x", DATATYPE_FP32, 3, {-1, -1, -1}}}},
+                  .inputs = SPECS({"x", DATATYPE_FP32, 3, {-1, -1, -1}})},
 };
 
 /* The key of a call with these shapes; with `secret` instead of the model's own. */

@@ -60,8 +60,7 @@ static void an_ensemble_is_described_as_configured(void **state) {
     text_free(&text);
     describe_end(&d);
     model_index_destroy(&index);
-    served_model_ensembles_free(model, 1);
-    free(model);
+    served_models_free(model, 1);
 }
 
 int main(void) {

@@ -9,6 +9,7 @@
 
 #include "core/util/container.h"
 #include "front/v2/infer_parse.h"
+#include "specs.h"
 
 /* Gives memory for inputs and takes it all back. */
 struct memory {
@@ -38,8 +39,8 @@ static const struct served_model batched = {
     .signature = {.input_count = 2,
                   .output_count = 2,
                   .batched = true,
-                  .inputs = {{"x", DATATYPE_FP32, 2, {-1, 4}}, {"ids", DATATYPE_INT64, 1, {-1}}},
-                  .outputs = {{"y", DATATYPE_FP32, 2, {-1, 4}}, {"z", DATATYPE_INT64, 1, {-1}}}},
+                  .inputs = SPECS({"x", DATATYPE_FP32, 2, {-1, 4}}, {"ids", DATATYPE_INT64, 1, {-1}}),
+                  .outputs = SPECS({"y", DATATYPE_FP32, 2, {-1, 4}}, {"z", DATATYPE_INT64, 1, {-1}})},
 };
 /* One input of any width and height. */
 static const struct served_model images = {
@@ -51,8 +52,8 @@ static const struct served_model images = {
                   .output_count = 1,
                   .batched = true,
                   .variable_shapes = true,
-                  .inputs = {{"image", DATATYPE_UINT8, 4, {-1, 3, -1, -1}}},
-                  .outputs = {{"label", DATATYPE_FP32, 2, {-1, 10}}}},
+                  .inputs = SPECS({"image", DATATYPE_UINT8, 4, {-1, 3, -1, -1}}),
+                  .outputs = SPECS({"label", DATATYPE_FP32, 2, {-1, 10}})},
 };
 /* No batch dimension. */
 static const struct served_model single = {
@@ -61,8 +62,8 @@ static const struct served_model single = {
     .batch_max = 1,
     .signature = {.input_count = 1,
                   .output_count = 1,
-                  .inputs = {{"x", DATATYPE_FP32, 1, {4}}},
-                  .outputs = {{"y", DATATYPE_FP32, 1, {4}}}},
+                  .inputs = SPECS({"x", DATATYPE_FP32, 1, {4}}),
+                  .outputs = SPECS({"y", DATATYPE_FP32, 1, {4}})},
 };
 
 /* Strings. */
@@ -73,14 +74,14 @@ static const struct served_model words = {
     .signature = {.input_count = 1,
                   .output_count = 1,
                   .batched = true,
-                  .inputs = {{"w", DATATYPE_BYTES, 2, {-1, 2}}},
-                  .outputs = {{"y", DATATYPE_BYTES, 2, {-1, 2}}}},
+                  .inputs = SPECS({"w", DATATYPE_BYTES, 2, {-1, 2}}),
+                  .outputs = SPECS({"y", DATATYPE_BYTES, 2, {-1, 2}})},
 };
 static const struct served_model word = {
     .name = "word",
     .version = 1,
     .batch_max = 4,
-    .signature = {.input_count = 1, .batched = true, .inputs = {{"w", DATATYPE_BYTES, 2, {-1, -1}}}},
+    .signature = {.input_count = 1, .batched = true, .inputs = SPECS({"w", DATATYPE_BYTES, 2, {-1, -1}})},
 };
 
 struct parsed {

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "front/v2/infer_write.h"
+#include "specs.h"
 
 static const struct served_model model = {
     .name = "a \"model\"",
@@ -15,7 +16,7 @@ static const struct served_model model = {
     .batch_max = 8,
     .signature = {.output_count = 2,
                   .batched = true,
-                  .outputs = {{"y", DATATYPE_FP32, 2, {-1, 2}}, {"z", DATATYPE_INT64, 1, {-1}}}},
+                  .outputs = SPECS({"y", DATATYPE_FP32, 2, {-1, 2}}, {"z", DATATYPE_INT64, 1, {-1}})},
 };
 
 struct fixture {
@@ -89,12 +90,12 @@ static void small_binary_outputs_are_copied(void **state) {
 static void large_binary_outputs_stay_where_they_are(void **state) {
     (void)state;
     static float large[3][INFER_ANSWER_COPY_MAX / 4 + 1];
-    static const struct served_model wide = {
+    const struct served_model wide = {
         .name = "wide",
         .version = 1,
         .signature = {.output_count = 1,
                       .batched = true,
-                      .outputs = {{"y", DATATYPE_FP32, 2, {-1, INFER_ANSWER_COPY_MAX / 4 + 1}}}},
+                      .outputs = SPECS({"y", DATATYPE_FP32, 2, {-1, INFER_ANSWER_COPY_MAX / 4 + 1}})},
     };
     struct fixture f;
     prepare(&f);
@@ -124,10 +125,10 @@ static void json_and_binary_mix(void **state) {
 
 static void models_without_a_batch_give_all(void **state) {
     (void)state;
-    static const struct served_model single = {
+    const struct served_model single = {
         .name = "single",
         .version = 1,
-        .signature = {.output_count = 1, .outputs = {{"y", DATATYPE_FP32, 2, {4, 2}}}},
+        .signature = {.output_count = 1, .outputs = SPECS({"y", DATATYPE_FP32, 2, {4, 2}})},
     };
     struct fixture f;
     prepare(&f);

@@ -9,6 +9,7 @@
 
 #include "core/util/container.h"
 #include "front/v2/v2.h"
+#include "specs.h"
 
 static struct served_model models[] = {
     {.name = "a", .version = 1, .platform = "onnxruntime_onnx", .state = MODEL_READY},
@@ -25,11 +26,13 @@ static struct served_model models[] = {
                .preferred = {4, 8},
                .preferred_count = 2},
      .state = MODEL_READY,
+     .formats = (uint8_t[1]){0},
+     .label_files = (const char *[1]){NULL},
      .signature = {.input_count = 1,
                    .output_count = 1,
                    .batched = true,
-                   .inputs = {{"x \"quoted\"", DATATYPE_FP32, 2, {-1, 4}}},
-                   .outputs = {{"y\xff", DATATYPE_BYTES, 2, {-1, -1}}}}},
+                   .inputs = SPECS({"x \"quoted\"", DATATYPE_FP32, 2, {-1, 4}}),
+                   .outputs = SPECS({"y\xff", DATATYPE_BYTES, 2, {-1, -1}})}},
     {.name = "gone", .version = 1, .state = MODEL_UNAVAILABLE, .reason = "it is \"broken\""},
 };
 

@@ -29,6 +29,7 @@ struct world {
     struct model_config config;
     struct symphony_yaml yaml;
     struct served_model whole, models[4];
+    struct signature_room rooms[3]; /* of the first two models, and the whole */
     struct sy_error err;
 };
 
@@ -352,7 +353,8 @@ static void mistakes_in_settings_are_named(void **state) {
 
 static void the_signature_is_the_configuration_s(void **state) {
     struct world *w = *state;
-    struct signature s;
+    struct signature_room room;
+    struct signature s = *signature_room_open(&room);
     read_good(w, CHAIN);
     assert_int_equal(ensemble_signature(&w->config, &s, &w->err), 0);
     assert_false(s.batched);
@@ -385,7 +387,8 @@ static void signatures_lack_nothing(void **state) {
          "c:2:19: output 'y': too many dimensions, the batch's included"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
-        struct signature s;
+        struct signature_room room;
+        struct signature s = *signature_room_open(&room);
         char text[512];
         snprintf(text, sizeof(text), "%s%s", cases[i].head, STEPS STEP("a", IN("i", "x") OUT("o", "y")) "}");
         read_good(w, text);
@@ -426,14 +429,20 @@ static int fit_check(struct world *w, const struct fit *f) {
     if (f->when)
         strcpy(w->yaml.step_count ? w->yaml.steps[0].when : setting_add(w, "b")->when, f->when);
     assert_int_equal(settings_apply(w), 0);
+    w->whole.signature = *signature_room_open(&w->rooms[2]);
     assert_int_equal(ensemble_signature(&w->config, &w->whole.signature, &w->err), 0);
     w->whole.batch_max = 8;
     w->whole.ensemble = w->config.ensemble;
     struct signature *a = &w->models[0].signature, *b = &w->models[1].signature;
-    *a = (struct signature){.input_count = 1, .output_count = 1, .batched = true};
+    *a = *signature_room_open(&w->rooms[0]);
+    a->input_count = a->output_count = 1;
+    a->batched = true;
     a->inputs[0] = spec_of("i", f->a_in, f->a_dims);
     a->outputs[0] = spec_of("o", f->a_out, f->t_dims);
-    *b = (struct signature){.input_count = f->b_more ? 2 : 1, .output_count = 1, .batched = !f->b_flat};
+    *b = *signature_room_open(&w->rooms[1]);
+    b->input_count = f->b_more ? 2 : 1;
+    b->output_count = 1;
+    b->batched = !f->b_flat;
     b->inputs[0] = spec_of("i", f->b_in, f->b_flat ? flat : f->b_dims);
     b->inputs[1] = spec_of("j", f->b_in, f->b_dims);
     b->inputs_optional = f->b_more_may_miss ? 2 : 0;
@@ -494,13 +503,16 @@ static void a_batch_dimension_of_one_comes_and_goes(void **state) {
         snprintf(text, sizeof(text), "%s%s", cases[i].head, CHAIN);
         read_good(w, text);
         assert_int_equal(settings_apply(w), 0);
+        w->whole.signature = *signature_room_open(&w->rooms[2]);
         assert_int_equal(ensemble_signature(&w->config, &w->whole.signature, &w->err), 0);
         w->whole.batch_max = w->whole.signature.batched ? 8 : 1;
         w->whole.ensemble = w->config.ensemble;
         for (int m = 0; m < 2; m++) {
             bool batched = m == 0 ? cases[i].a_batched : cases[i].b_batched;
             struct signature *s = &w->models[m].signature;
-            *s = (struct signature){.input_count = 1, .output_count = 1, .batched = batched};
+            *s = *signature_room_open(&w->rooms[m]);
+            s->input_count = s->output_count = 1;
+            s->batched = batched;
             s->inputs[0] = (struct tensor_spec){.name = "i", .type = DATATYPE_FP32, .rank = 1, .dims = {4}};
             s->outputs[0] = (struct tensor_spec){.name = "o", .type = DATATYPE_FP32, .rank = 1, .dims = {m ? 2 : 4}};
             if (batched) {

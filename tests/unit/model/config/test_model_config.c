@@ -10,6 +10,7 @@
 
 #include "core/util/container.h"
 #include "model/config/model_config.h"
+#include "specs.h"
 
 static int config_read(const char *text, struct model_config *config, struct sy_error *err) {
     return model_config_read_text("c", text, strlen(text), true, config, err);
@@ -252,13 +253,15 @@ static void wrong_files_are_refused(void **state) {
 
 /* x: FP32 [-1,3,-1], mask: INT64 [-1]; y: FP32 [-1,10] */
 static const struct signature model = {
-    .inputs = {{"x", DATATYPE_FP32, 3, {-1, 3, -1}}, {"mask", DATATYPE_INT64, 1, {-1}}},
-    .outputs = {{"y", DATATYPE_FP32, 2, {-1, 10}}},
+    .inputs = SPECS({"x", DATATYPE_FP32, 3, {-1, 3, -1}}, {"mask", DATATYPE_INT64, 1, {-1}}),
+    .outputs = SPECS({"y", DATATYPE_FP32, 2, {-1, 10}}),
     .input_count = 2,
     .output_count = 1,
     .batched = true,
     .variable_shapes = true,
 };
+
+static struct signature_room room; /* the one signature that is narrowed */
 
 static int config_apply(const char *text, struct signature *s, struct sy_error *err) {
     struct model_config c;
@@ -288,7 +291,7 @@ static void fitting_files_narrow_the_signature(void **state) {
         {"output { name: 'y' data_type: TYPE_FP32 dims: 10 }", true, true, {-1, 3, -1}},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
-        struct signature s = model;
+        struct signature s = *signature_room_fill(&room, &model);
         struct sy_error err = {""};
         assert_int_equal(config_apply(cases[i].text, &s, &err), 0);
         assert_int_equal(s.batched, cases[i].batched);
@@ -299,10 +302,9 @@ static void fitting_files_narrow_the_signature(void **state) {
 
 /* x, and two inputs that the model has values for. */
 static const struct signature affine = {
-    .inputs = {{"x", DATATYPE_FP32, 2, {-1, 2}},
-               {"scale", DATATYPE_FP32, 1, {1}},
-               {"offset", DATATYPE_FP32, 2, {-1, 2}}},
-    .outputs = {{"y", DATATYPE_FP32, 2, {-1, 2}}},
+    .inputs = SPECS({"x", DATATYPE_FP32, 2, {-1, 2}}, {"scale", DATATYPE_FP32, 1, {1}},
+                    {"offset", DATATYPE_FP32, 2, {-1, 2}}),
+    .outputs = SPECS({"y", DATATYPE_FP32, 2, {-1, 2}}),
     .input_count = 3,
     .output_count = 1,
     .inputs_optional = 6,
@@ -325,17 +327,17 @@ static void optional_inputs_are_those_that_the_file_names(void **state) {
     };
     struct sy_error err = {""};
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
-        struct signature s = affine;
+        struct signature s = *signature_room_fill(&room, &affine);
         assert_int_equal(config_apply(cases[i].text, &s, &err), 0);
         assert_int_equal(s.input_count, cases[i].count);
         assert_int_equal(s.inputs_optional, cases[i].optional);
         assert_int_equal(s.batched, cases[i].batched);
         assert_int_equal(s.variable_shapes, cases[i].variable || !cases[i].batched);
     }
-    struct signature s = affine;
+    struct signature s = *signature_room_fill(&room, &affine);
     assert_int_equal(config_apply("input { name: 'x' optional: true }", &s, &err), -EINVAL);
     assert_string_equal(err.text, "c:1:1: input 'x' is optional, but the model has no value of its own for it");
-    s = affine;
+    s = *signature_room_fill(&room, &affine);
     assert_int_equal(
         config_apply("max_batch_size: 4 input { name: 'x' } input { name: 'scale' optional: true }", &s, &err),
         -EINVAL);
@@ -345,17 +347,17 @@ static void optional_inputs_are_those_that_the_file_names(void **state) {
 /* What clients see of an input and an output, and the model file's shape of it. */
 static void reshaped_tensors_have_two_shapes(void **state) {
     (void)state;
-    static const struct signature files[] = {
-        {.inputs = {{"x", DATATYPE_FP32, 0, {0}}},
-         .outputs = {{"y", DATATYPE_FP32, 2, {-1, 2}}},
+    const struct signature files[] = {
+        {.inputs = SPECS({"x", DATATYPE_FP32, 0, {0}}),
+         .outputs = SPECS({"y", DATATYPE_FP32, 2, {-1, 2}}),
          .input_count = 1,
          .output_count = 1},
-        {.inputs = {{"x", DATATYPE_FP32, 4, {1, 3, 8, 8}}},
-         .outputs = {{"y", DATATYPE_FP32, 4, {1, 3, 1, 1}}},
+        {.inputs = SPECS({"x", DATATYPE_FP32, 4, {1, 3, 8, 8}}),
+         .outputs = SPECS({"y", DATATYPE_FP32, 4, {1, 3, 1, 1}}),
          .input_count = 1,
          .output_count = 1},
-        {.inputs = {{"x", DATATYPE_FP32, 1, {-1}}},
-         .outputs = {{"y", DATATYPE_FP32, 3, {-1, -1, 4}}},
+        {.inputs = SPECS({"x", DATATYPE_FP32, 1, {-1}}),
+         .outputs = SPECS({"y", DATATYPE_FP32, 3, {-1, -1, 4}}),
          .input_count = 1,
          .output_count = 1,
          .batched = true},
@@ -410,7 +412,7 @@ static void reshaped_tensors_have_two_shapes(void **state) {
          {0}},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
-        struct signature s = files[cases[i].file];
+        struct signature s = *signature_room_fill(&room, &files[cases[i].file]);
         struct sy_error err = {""};
         if (config_apply(cases[i].text, &s, &err))
             fail_msg("%s: %s", cases[i].text, err.text);
@@ -429,8 +431,8 @@ static void reshaped_tensors_have_two_shapes(void **state) {
 
 /* a, b, and a number that has no batch dimension */
 static const struct signature three = {
-    .inputs = {{"x", DATATYPE_FP32, 2, {-1, 2}}},
-    .outputs = {{"a", DATATYPE_FP32, 2, {-1, 2}}, {"b", DATATYPE_FP32, 2, {-1, 3}}, {"t", DATATYPE_FP32, 0, {0}}},
+    .inputs = SPECS({"x", DATATYPE_FP32, 2, {-1, 2}}),
+    .outputs = SPECS({"a", DATATYPE_FP32, 2, {-1, 2}}, {"b", DATATYPE_FP32, 2, {-1, 3}}, {"t", DATATYPE_FP32, 0, {0}}),
     .input_count = 1,
     .output_count = 3,
 };
@@ -450,7 +452,7 @@ static void outputs_are_those_of_the_file_in_its_order(void **state) {
     };
     struct sy_error err = {""};
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
-        struct signature s = three;
+        struct signature s = *signature_room_fill(&room, &three);
         if (config_apply(cases[i].text, &s, &err))
             fail_msg("%s: %s", cases[i].text, err.text);
         assert_int_equal(s.output_count, strlen(cases[i].names));
@@ -459,7 +461,7 @@ static void outputs_are_those_of_the_file_in_its_order(void **state) {
         assert_int_equal(s.outputs_chosen, cases[i].chosen);
         assert_int_equal(s.batched, cases[i].batched);
     }
-    struct signature s = three;
+    struct signature s = *signature_room_fill(&room, &three);
     assert_int_equal(config_apply("max_batch_size: 4 output { name: 'a' } output { name: 't' }", &s, &err), -EINVAL);
     assert_non_null(strstr(err.text, "no common batch dimension"));
 }
@@ -467,11 +469,11 @@ static void outputs_are_those_of_the_file_in_its_order(void **state) {
 /* Without an input that a request must have, nobody can say how many items it has. */
 static void models_without_inputs_are_not_batched(void **state) {
     (void)state;
-    static const struct signature of_weights = {.inputs = {{"w", DATATYPE_FP32, 2, {-1, 2}}},
-                                                .outputs = {{"y", DATATYPE_FP32, 2, {-1, 2}}},
-                                                .input_count = 1,
-                                                .output_count = 1,
-                                                .inputs_optional = 1};
+    const struct signature of_weights = {.inputs = SPECS({"w", DATATYPE_FP32, 2, {-1, 2}}),
+                                         .outputs = SPECS({"y", DATATYPE_FP32, 2, {-1, 2}}),
+                                         .input_count = 1,
+                                         .output_count = 1,
+                                         .inputs_optional = 1};
     static const struct {
         const char *text;
         uint32_t count;
@@ -482,7 +484,7 @@ static void models_without_inputs_are_not_batched(void **state) {
         {"max_batch_size: 8 input { name: 'w' dims: 2 }", 1, true},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
-        struct signature s = of_weights;
+        struct signature s = *signature_room_fill(&room, &of_weights);
         struct sy_error err = {""};
         if (config_apply(cases[i].text, &s, &err))
             fail_msg("%s: %s", cases[i].text, err.text);
@@ -516,12 +518,12 @@ static void mismatches_name_both_values(void **state) {
         {"output { name: 'y' dims: [-1, -1] }", "c:1:1: output 'y': dims are [-1,-1], but the model's are [-1,10]"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
-        struct signature s = model;
+        struct signature s = *signature_room_fill(&room, &model);
         struct sy_error err = {""};
         assert_int_equal(config_apply(cases[i].text, &s, &err), -EINVAL);
         assert_string_equal(err.text, cases[i].want);
     }
-    struct signature unbatched = model;
+    struct signature unbatched = *signature_room_fill(&room, &model);
     struct sy_error err = {""};
     unbatched.batched = false;
     unbatched.outputs[0].dims[0] = 5;

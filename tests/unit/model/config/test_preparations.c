@@ -6,6 +6,7 @@
 #include "core/util/container.h"
 #include "core/util/time.h"
 #include "model/config/preparations.h"
+#include "specs.h"
 #include "unit/model/repository/world.h"
 
 static const struct {
@@ -82,9 +83,11 @@ const struct transform_ops fake = {
 
 /* A model whose input has this shape; 'u': FP32 [3,8,8] without a batch dimension. */
 static int complete(struct world *w, char input) {
-    struct signature signature = {
-        .outputs = {{"y", DATATYPE_FP32, 2, {-1, 10}}}, .input_count = 1, .output_count = 1, .batched = input != 'u'};
-    signature.inputs[0] = shape_of(input == 'u' ? 'd' : input);
+    struct signature signature = {.inputs = SPECS(shape_of(input == 'u' ? 'd' : input)),
+                                  .outputs = SPECS({"y", DATATYPE_FP32, 2, {-1, 10}}),
+                                  .input_count = 1,
+                                  .output_count = 1,
+                                  .batched = input != 'u'};
     strcpy(signature.inputs[0].name, "x");
     for (uint32_t d = 1; d < signature.inputs[0].rank; d++)
         signature.variable_shapes |= signature.inputs[0].dims[d] < 0;
@@ -105,9 +108,7 @@ static struct served_model *prepared_by(struct world *w, char input, const char 
 }
 
 static void again(struct world *w) {
-    if (w->models)
-        preparations_close(&w->models[0]);
-    free(w->models);
+    served_models_free(w->models, w->count);
     w->models = NULL;
     w->count = 0;
     assert_int_equal(opened, 0);
@@ -251,9 +252,7 @@ static void what_is_packed_is_opened_elsewhere(void **state) {
     assert_int_equal(opened, 1);
     assert_int_equal(w->models[0].offered.inputs[0].dims[1], 50);
     preparations_close(&w->models[0]);
-    assert_null(how->contents);
     assert_int_equal(preparations_pack(&w->models[0], &fake, &w->err), -EINVAL);
-    assert_null(how->contents);
     again(w);
 }
 

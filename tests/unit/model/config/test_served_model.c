@@ -2,12 +2,13 @@
 #include <errno.h>
 
 #include "core/util/container.h"
+#include "specs.h"
 #include "unit/model/repository/world.h"
 
 /* Batched; 'u': without a batch dimension; 'v': with a variable shape. */
-static struct signature signature_of(char kind) {
-    struct signature signature = {.inputs = {{"x", DATATYPE_FP32, 3, {-1, 3, 5}}},
-                                  .outputs = {{"y", DATATYPE_FP32, 2, {-1, 10}}},
+static int apply(struct served_model *model, char kind, struct sy_error *err) {
+    struct signature signature = {.inputs = SPECS({"x", DATATYPE_FP32, 3, {-1, 3, 5}}),
+                                  .outputs = SPECS({"y", DATATYPE_FP32, 2, {-1, 10}}),
                                   .input_count = 1,
                                   .output_count = 1,
                                   .batched = true};
@@ -18,16 +19,16 @@ static struct signature signature_of(char kind) {
         signature.inputs[0].dims[2] = -1;
         signature.variable_shapes = true;
     }
-    return signature;
+    return served_model_apply(model, &signature, err);
 }
 
 static int complete(struct world *w, const char *name) {
     struct served_model *model = find(w, name);
     FILE *file = fopen(model->path, "r");
     assert_non_null(file);
-    struct signature signature = signature_of((char)fgetc(file));
+    char kind = (char)fgetc(file);
     fclose(file);
-    return served_model_apply(model, &signature, &w->err);
+    return apply(model, kind, &w->err);
 }
 
 static void completion_fills_what_is_left_out(void **state) {

@@ -11,6 +11,7 @@
 #include "core/util/time.h"
 #include "model/prefix/groups.h"
 #include "model/prefix/shared_groups.h"
+#include "specs.h"
 #include "unit/cmocka_all.h"
 #include "unit/model/onnx/onnx_build.h"
 #include "unit/temp_folder.h"
@@ -38,21 +39,23 @@ struct shared_rig {
 /* Writes a model with one input x and one output y. */
 static inline struct served_model *rig_model(struct shared_rig *rig, const char *name, const struct build_node *nodes) {
     struct served_model *model = &rig->models[rig->count++];
+    served_model_release(model);
     struct fingerprint fingerprint;
     struct text bytes;
     *model = (struct served_model){
         .version = 1,
-        .signature = {.inputs = {{"x", DATATYPE_FP32, 2, {-1, 4}}},
-                      .input_count = 1,
-                      .output_count = 1,
-                      .batched = true},
         .batch_max = RIG_BATCH,
         .slo_ns = 50 * NS_PER_MS,
     };
+    specs_set(model, (struct signature){.inputs = SPECS({"x", DATATYPE_FP32, 2, {-1, 4}}),
+                                        .outputs = SPECS({"y", DATATYPE_FP32, 2, {-1, 4}}),
+                                        .input_count = 1,
+                                        .output_count = 1,
+                                        .batched = true});
     snprintf(model->name, sizeof(model->name), "%s", name);
     char path[128];
     snprintf(path, sizeof(path), "%s/%.20s.onnx", rig->folder, name);
-    strcpy(model->path, path);
+    model->path = mem_pool_text(&model->memory, path);
     build_chain(&bytes, "x", nodes, "y");
     FILE *to = fopen(model->path, "wb");
     assert_non_null(to);
@@ -91,6 +94,8 @@ static inline int rig_make(void **state) {
 static inline int rig_free(void **state) {
     struct shared_rig *rig = *state;
     int rc = folder_remove(rig->folder);
+    for (size_t i = 0; i < ARRAY_COUNT(rig->models); i++)
+        served_model_release(&rig->models[i]);
     shared_prefixes_free(&rig->shared);
     free(rig);
     return rc;

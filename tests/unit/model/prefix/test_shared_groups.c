@@ -9,6 +9,7 @@
 
 #include "core/util/container.h"
 #include "model/prefix/shared_prefixes.h"
+#include "specs.h"
 #include "unit/cmocka_all.h"
 
 struct fixture {
@@ -33,10 +34,14 @@ static int fixture_make(void **state) {
         return -1;
     f->shared.groups[0] = g;
     f->shared.count = 1;
-    f->model.signature = (struct signature){.input_count = 1, .output_count = 1, .batched = true};
+    specs_set(&f->model, (struct signature){.input_count = 1,
+                                            .output_count = 1,
+                                            .batched = true,
+                                            .inputs = SPECS({.rank = 2}),
+                                            .outputs = SPECS({.rank = 2})});
     f->model.batch_max = 32;
     f->model.slo_ns = 7;
-    strcpy(f->model.path, "/models/b/1/model.onnx");
+    f->model.path = "/models/b/1/model.onnx";
     strcpy(f->model.contents, "2222");
     g->held = -1;
     g->host = calloc(1, sizeof(*g->host));
@@ -54,6 +59,7 @@ static int fixture_make(void **state) {
 static int fixture_free(void **state) {
     struct fixture *f = *state;
     shared_prefixes_free(&f->shared);
+    served_model_release(&f->model);
     free(f);
     return 0;
 }
@@ -106,7 +112,7 @@ static void what_has_changed_is_none(void **state) {
         memcpy(&f->model, &as_it_was, sizeof(as_it_was));
         switch (change) {
         case 0:
-            strcpy(f->model.path, "/models/c/1/model.onnx"); /* it was never there */
+            f->model.path = "/models/c/1/model.onnx"; /* it was never there */
             break;
         case 1:
             strcpy(f->model.contents, "3333");
@@ -130,7 +136,7 @@ static void what_has_changed_is_none(void **state) {
             f->model.prepared = 1;
             break;
         case 8:
-            strcpy(f->model.profile_path, "/models/b/profile.json");
+            f->model.profile_path = "/models/b/profile.json";
             break;
         case 9:
             f->model.signature.outputs_chosen = true;
@@ -142,6 +148,7 @@ static void what_has_changed_is_none(void **state) {
             f->model.signature.outputs[0].reshaped = true;
         }
         assert_null(shared_member_find(&f->shared, &f->model, &group, &why));
+        f->model.signature.inputs[0].reshaped = f->model.signature.outputs[0].reshaped = false;
         assert_string_equal(why.text, reasons[change]);
     }
     memcpy(&f->model, &as_it_was, sizeof(as_it_was));

@@ -29,9 +29,9 @@ static void die(int number) {
 
 static int misbehave(void) {
     static struct worker_request request;
-    if (worker_read(STDIN_FILENO, &request, WORKER_REQUEST_BYTES))
+    if (worker_read(STDIN_FILENO, &request, sizeof(request)))
         return 99;
-    const char *name = request.model.name;
+    const char *name = request.name;
     if (strcmp(name, "exits") == 0)
         return 3;
     say(&request, "loading", 0, false);

@@ -10,6 +10,7 @@
 #include "core/util/container.h"
 #include "core/util/time.h"
 #include "model/profile/measure.h"
+#include "specs.h"
 
 static int64_t now_ns;
 static struct core_use used;
@@ -131,8 +132,8 @@ static const struct engine_ops padding = {.name = "padding",
                                           .memory_free = padding_memory_free};
 
 static const struct signature signature = {
-    .inputs = {{.name = "x", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 2}}},
-    .outputs = {{.name = "y", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 2}}},
+    .inputs = SPECS({.name = "x", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 2}}),
+    .outputs = SPECS({.name = "y", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 2}}),
     .input_count = 1,
     .output_count = 1,
     .batched = true,
@@ -345,7 +346,7 @@ static void items_have_plausible_shapes(void **state) {
         {{.rank = 0}, false, {{0}}, 1},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
-        struct signature s = {.inputs = {cases[i].spec}, .input_count = 1, .batched = cases[i].batched};
+        struct signature s = {.inputs = SPECS(cases[i].spec), .input_count = 1, .batched = cases[i].batched};
         int64_t dims[TENSORS_MAX][TENSOR_DIMS_MAX];
         for (uint32_t choice = 0; choice < cases[i].choices; choice++) {
             assert_int_equal(measure_item_dims(&s, choice, dims), 0);
@@ -358,7 +359,7 @@ static void items_have_plausible_shapes(void **state) {
 
 static void inputs_are_valid_and_repeatable(void **state) {
     (void)state;
-    struct signature s = {.input_count = 6, .batched = true};
+    struct signature s = {.input_count = 6, .batched = true, .inputs = (struct tensor_spec[6]){{.rank = 0}}};
     static const enum datatype types[] = {DATATYPE_FP16,  DATATYPE_FP32, DATATYPE_FP64,
                                           DATATYPE_INT64, DATATYPE_BOOL, DATATYPE_BF16};
     int64_t dims[TENSORS_MAX][TENSOR_DIMS_MAX];
@@ -397,7 +398,7 @@ static void there_may_be_nothing_to_fill(void **state) {
     memset(inputs, 0xff, sizeof(inputs));
     assert_int_equal(measure_inputs(&s, dims, 1, NULL, 3, inputs), 0);
     assert_null(inputs[0].data);
-    s.inputs[0] = (struct tensor_spec){.type = DATATYPE_FP32, .rank = 1, .dims = {1}};
+    s.inputs = SPECS({.type = DATATYPE_FP32, .rank = 1, .dims = {1}});
     s.input_count = s.inputs_optional = 1;
     memset(inputs, 0xff, sizeof(inputs));
     assert_int_equal(measure_inputs(&s, dims, 1, NULL, 3, inputs), 0);

@@ -66,7 +66,7 @@ static int tear_down(void **state) {
 static struct served_model *model_new(const struct place *p) {
     struct served_model *model = calloc(1, sizeof(*model));
     strcpy(model->name, "net");
-    strcpy(model->path, p->model);
+    model->path = p->model;
     return model;
 }
 
@@ -99,22 +99,22 @@ static void a_profile_is_measured_once(void **state) {
     assert_true(model->signature.batched);
     assert_int_equal(record.point_count, 4);
     assert_string_equal(record.cache, "prepacked");
-    free(model);
+    served_models_free(model, 1);
     prepare(p, false, &model, &record);
     assert_int_equal(model->signature.input_count, 3);
     assert_int_equal(model->item_elements, 16 + 16 + 2);
-    free(model);
+    served_models_free(model, 1);
     /* a larger batch than was measured, another file of that name, or force: again */
     p->options.batch_max = 5;
     prepare(p, true, &model, &record);
-    free(model);
+    served_models_free(model, 1);
     assert_int_equal(copy("mlp.onnx", p->model, 100000), 0);
     prepare(p, true, &model, &record);
     assert_int_equal(model->signature.input_count, 1);
-    free(model);
+    served_models_free(model, 1);
     p->options.force = true;
     prepare(p, true, &model, &record);
-    free(model);
+    served_models_free(model, 1);
 }
 
 /* What happens to the file while it is being measured. */
@@ -153,10 +153,10 @@ static void a_file_that_is_replaced_meanwhile_is_measured_anew(void **state) {
     assert_int_equal(meddling.count, 1);
     assert_int_equal(model->signature.input_count, 1);
     assert_int_equal(fingerprint_model_holds(p->model, model->contents), 1);
-    free(model);
+    served_models_free(model, 1);
     prepare(p, false, &model, &record);
     assert_int_equal(model->signature.input_count, 1);
-    free(model);
+    served_models_free(model, 1);
 }
 
 static void a_file_that_keeps_changing_is_refused(void **state) {
@@ -177,7 +177,7 @@ static void a_file_that_keeps_changing_is_refused(void **state) {
     assert_non_null(strstr(model->reason, p->model));
     assert_non_null(strstr(model->reason, "has changed while it was being measured"));
     assert_int_equal(profile_cached(model, &p->options, &record, &err), -ENOENT); /* nothing was kept */
-    free(model);
+    served_models_free(model, 1);
 }
 
 /* In a folder that many models share, the names of two may have one hash. */
@@ -192,14 +192,14 @@ static void another_models_profile_is_not_taken(void **state) {
     assert_int_equal(system(command), 0);
     p->options.cache_dir = shared;
     prepare(p, true, &model, &record);
-    free(model);
+    served_models_free(model, 1);
     prepare(p, false, &model, &record);
-    free(model);
+    served_models_free(model, 1);
     snprintf(command, sizeof(command), "sed -i 's|\"of\": \".*\"|\"of\": \"/another/net.onnx\"|' %s/*.profile.json",
              shared);
     assert_int_equal(system(command), 0);
     prepare(p, true, &model, &record);
-    free(model);
+    served_models_free(model, 1);
 }
 
 static void a_damaged_profile_is_measured_again(void **state) {
@@ -209,11 +209,11 @@ static void a_damaged_profile_is_measured_again(void **state) {
     char command[256];
     assert_int_equal(copy("add.onnx", p->model, 100000), 0);
     prepare(p, true, &model, &record);
-    free(model);
+    served_models_free(model, 1);
     snprintf(command, sizeof(command), "for f in %s/.symphony/*.profile.json; do echo '{' > $f; done", p->folder);
     assert_int_equal(system(command), 0);
     prepare(p, true, &model, &record);
-    free(model);
+    served_models_free(model, 1);
 }
 
 static void what_cannot_be_batched_is_not(void **state) {
@@ -226,7 +226,7 @@ static void what_cannot_be_batched_is_not(void **state) {
         assert_false(model->signature.batched);
         assert_true(model->signature.variable_shapes); /* the first dimension is one like others now */
         assert_int_equal(model->batch_max, 1);
-        free(model);
+        served_models_free(model, 1);
     }
     assert_string_equal(record.note,
                         "items are not run together, since nobody has said 'batch: true': ReduceSum, which "
@@ -237,10 +237,12 @@ static void broken_models_do_not_stop_the_others(void **state) {
     struct place *p = *state;
     struct served_model *models = calloc(4, sizeof(*models));
     struct profile *profiles[4];
+    char paths[4][256];
     for (int i = 0; i < 4; i++) {
         models[i].on[i == 3].count = 1; /* the last one does not run on type 0 */
         snprintf(models[i].name, sizeof(models[i].name), "m%d", i);
-        snprintf(models[i].path, sizeof(models[i].path), "%s/m%d.onnx", p->folder, i);
+        snprintf(paths[i], sizeof(paths[i]), "%s/m%d.onnx", p->folder, i);
+        models[i].path = paths[i];
     }
     assert_int_equal(copy("mlp.onnx", models[0].path, 5000), 0);
     assert_int_equal(copy("fails.onnx", models[1].path, 100000), 0);
@@ -257,7 +259,7 @@ static void broken_models_do_not_stop_the_others(void **state) {
     assert_int_equal(models[3].state, MODEL_LOADING);
     assert_null(profiles[3]);
     free(profiles[2]);
-    free(models);
+    served_models_free(models, 4);
 }
 
 static void a_profile_that_was_given_is_used(void **state) {
@@ -267,7 +269,9 @@ static void a_profile_that_was_given_is_used(void **state) {
     struct profile *profile;
     bool measured;
     assert_int_equal(copy("add.onnx", p->model, 100000), 0);
-    snprintf(model->profile_path, sizeof(model->profile_path), "%s/mine.json", p->folder);
+    char path[256];
+    snprintf(path, sizeof(path), "%s/mine.json", p->folder);
+    model->profile_path = path;
     FILE *to = fopen(model->profile_path, "w");
     fputs("{\"symphony_profile\": 1, \"points\": [{\"batch\": 1, \"latency_ms\": 10}, {\"batch\": 3, \"latency_ms\": "
           "12}]}",
@@ -279,7 +283,7 @@ static void a_profile_that_was_given_is_used(void **state) {
     assert_int_equal(model->batch_max, 3);
     assert_int_equal(model->slo_ns, 100 * MS);
     free(profile);
-    free(model);
+    served_models_free(model, 1);
 }
 
 #endif

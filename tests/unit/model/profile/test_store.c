@@ -18,13 +18,10 @@ static struct profile_record sample(void) {
         .fingerprint = "0123456789abcdef0123456789abcdef",
         .engine = "onnxruntime 1.31.1",
         .accelerator = "cpu somebody's \"best\"",
-        .signature = {.inputs = {{.name = "x", .type = DATATYPE_FP32, .rank = 4, .dims = {-1, 3, -1, -1}},
-                                 {.name = "n", .type = DATATYPE_INT64, .rank = 1, .dims = {-1}}},
-                      .outputs = {{.name = "y", .type = DATATYPE_BOOL, .rank = 2, .dims = {-1, 7}}},
-                      .input_count = 2,
-                      .output_count = 1,
-                      .batched = true,
-                      .variable_shapes = true},
+        .file = {.signature = {.input_count = 2, .output_count = 1, .batched = true, .variable_shapes = true},
+                 .inputs = {{.name = "x", .type = DATATYPE_FP32, .rank = 4, .dims = {-1, 3, -1, -1}},
+                            {.name = "n", .type = DATATYPE_INT64, .rank = 1, .dims = {-1}}},
+                 .outputs = {{.name = "y", .type = DATATYPE_BOOL, .rank = 2, .dims = {-1, 7}}}},
         .item_dims = {{1, 3, 320, 480}, {1}},
         .batch_asked = 64,
         .batched = true,
@@ -55,7 +52,7 @@ static void a_record_survives_its_file(void **state) {
     assert_string_equal(back.accelerator, record.accelerator);
     assert_string_equal(back.note, record.note);
     assert_string_equal(back.cache, record.cache);
-    assert_memory_equal(&back.signature, &record.signature, sizeof(record.signature));
+    assert_memory_equal(&back.file, &record.file, sizeof(record.file));
     assert_memory_equal(back.item_dims, record.item_dims, sizeof(record.item_dims));
     assert_memory_equal(back.batch, record.batch, sizeof(record.batch));
     assert_memory_equal(back.latency_ns, record.latency_ns, sizeof(record.latency_ns));
@@ -77,19 +74,19 @@ static void items_may_have_more_dimensions_than_the_file(void **state) {
     json_t *json = profile_record_pack(&record);
     assert_int_equal(profile_record_unpack(json, "f", &back, NULL), 0);
     json_decref(json);
-    assert_int_equal(back.signature.inputs[1].rank, 1);
+    assert_int_equal(back.file.inputs[1].rank, 1);
     assert_memory_equal(back.item_dims, record.item_dims, sizeof(back.item_dims));
 }
 
 static void a_model_without_inputs_has_a_signature(void **state) {
     (void)state;
     struct profile_record record = sample(), back;
-    record.signature.input_count = 0;
+    record.file.signature.input_count = 0;
     json_t *json = profile_record_pack(&record);
     assert_int_equal(profile_record_unpack(json, "f", &back, NULL), 0);
     json_decref(json);
     assert_true(profile_record_has_signature(&back));
-    assert_int_equal(back.signature.input_count, 0);
+    assert_int_equal(back.file.signature.input_count, 0);
 }
 
 static void a_profile_by_hand_needs_points_alone(void **state) {

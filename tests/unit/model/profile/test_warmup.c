@@ -3,14 +3,14 @@
 
 #include "core/util/container.h"
 #include "model/profile/warmup.h"
+#include "specs.h"
 #include "unit/model/repository/world.h"
 
 /* x: items of 3 floats and any number more; words: 2 strings; mask: may be left out. */
 static const struct signature signature = {
-    .inputs = {{"x", DATATYPE_FP32, 3, {-1, 3, -1}},
-               {"words", DATATYPE_BYTES, 2, {-1, 2}},
-               {"mask", DATATYPE_INT64, 1, {-1}}},
-    .outputs = {{"y", DATATYPE_FP32, 2, {-1, 10}}},
+    .inputs = SPECS({"x", DATATYPE_FP32, 3, {-1, 3, -1}}, {"words", DATATYPE_BYTES, 2, {-1, 2}},
+                    {"mask", DATATYPE_INT64, 1, {-1}}),
+    .outputs = SPECS({"y", DATATYPE_FP32, 2, {-1, 10}}),
     .input_count = 3,
     .output_count = 1,
     .inputs_optional = 4,
@@ -52,7 +52,7 @@ static struct seen samples(struct world *w, const char *config, uint32_t batch_m
     char folder[256];
     in_root(w, folder, "m");
     put(w, "m/config.pbtxt", config);
-    memcpy(model.folder, folder, sizeof(folder));
+    model.folder = folder;
     model.signature = signature;
     model.batch_max = batch_max;
     w->err.text[0] = '\0';

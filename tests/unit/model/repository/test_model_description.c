@@ -8,6 +8,7 @@
 #include "model/config/model_config.h"
 #include "model/config/preparations.h"
 #include "model/repository/model_description.h"
+#include "specs.h"
 #include "unit/cmocka_all.h"
 
 #define PROFILE_LONG 1024
@@ -23,7 +24,18 @@ static void labels_put(struct served_model *model, uint32_t output, const char *
     char *copy = malloc(bytes + 1);
     assert_non_null(copy);
     memcpy(copy, text, bytes);
-    assert_int_equal(labels_take(copy, bytes, &model->labels[output], NULL), 0);
+    struct labels *labels;
+    assert_int_equal(labels_take(copy, bytes, &labels, NULL), 0);
+    assert_int_equal(served_model_labels_take(model, output, labels, NULL), 0);
+}
+
+static void signatures_equal(const struct signature *a, const struct signature *b) {
+    struct signature like = *b;
+    like.inputs = a->inputs;
+    like.outputs = a->outputs;
+    assert_memory_equal(a, &like, sizeof(like));
+    assert_memory_equal(a->inputs, b->inputs, a->input_count * sizeof(a->inputs[0]));
+    assert_memory_equal(a->outputs, b->outputs, a->output_count * sizeof(a->outputs[0]));
 }
 
 static void profile_put(struct world *w, const char *type, uint32_t batch_max, const int64_t points_ns[3]) {
@@ -44,17 +56,17 @@ static int world_make(void **state) {
     m->version = UINT32_MAX;
     strcpy(m->platform, "onnxruntime_onnx");
     strcpy(m->contents, "0123456789abcdef0123456789abcdef");
-    m->signature = (struct signature){
-        .inputs = {{"x", DATATYPE_FP32, 4, {-1, 3, -1, INT64_MAX}},
-                   {"\xc3\xa9 \"x\"", DATATYPE_BYTES, 1, {-1}},
-                   {"maybe", DATATYPE_BF16, 8, {-1, 1, 2, 3, 4, 5, 6, 7}}},
-        .outputs = {{"y", DATATYPE_FP64, 2, {-1, -1}}, {"", DATATYPE_BOOL, 1, {-1}}},
-        .input_count = 3,
-        .output_count = 2,
-        .inputs_optional = 1u << 2,
-        .batched = true,
-        .variable_shapes = true,
-    };
+    specs_set(m, (struct signature){
+                     .inputs = SPECS({"x", DATATYPE_FP32, 4, {-1, 3, -1, INT64_MAX}},
+                                     {"\xc3\xa9 \"x\"", DATATYPE_BYTES, 1, {-1}},
+                                     {"maybe", DATATYPE_BF16, 8, {-1, 1, 2, 3, 4, 5, 6, 7}}),
+                     .outputs = SPECS({"y", DATATYPE_FP64, 2, {-1, -1}}, {"", DATATYPE_BOOL, 1, {-1}}),
+                     .input_count = 3,
+                     .output_count = 2,
+                     .inputs_optional = 1u << 2,
+                     .batched = true,
+                     .variable_shapes = true,
+                 });
     m->batch_max = 7;
     m->slo_ns = 123456789012345;
     m->slo_chosen = m->best_effort = true;
@@ -72,11 +84,12 @@ static int world_make(void **state) {
     m->on[0] = (struct served_on){.type = "cpu", .count = 0};
     m->on[1] = (struct served_on){.type = "a long name", .count = 65536, .gpu = true};
     m->on[2] = (struct served_on){.type = "t4", .count = 3, .gpu = true, .emulated = true};
+    m->mixes = "they \"mix\"";
     m->weights_bytes = INT64_MAX;
     m->batch_bytes = 1;
     m->weights_shared = true;
     m->weight = 0.1 + 0.2;
-    strcpy(m->label_files[0], "labels.txt");
+    m->label_files[0] = "labels.txt";
     m->formats[0] = IMAGE_NCHW;
     m->formats[2] = IMAGE_NHWC;
     m->item_elements = ((int64_t)1 << 40) + 1;
@@ -127,11 +140,27 @@ static void every_field_comes_back_as_it_was(void **state) {
             assert_memory_equal(label, got, length);
     }
     assert_null(w->got.labels[1]);
-    /* All else lies in the model itself. Bytes between fields are zero in both. */
-    struct labels *labels = w->got.labels[0];
-    w->got.labels[0] = w->model.labels[0];
-    assert_memory_equal(&w->model, &w->got, sizeof(w->model));
-    w->got.labels[0] = labels;
+    signatures_equal(&w->got.signature, &w->model.signature);
+    assert_memory_equal(w->got.reference_dims, w->model.reference_dims, 3 * sizeof(w->model.reference_dims[0]));
+    assert_memory_equal(w->got.formats, w->model.formats, 3);
+    assert_string_equal(w->got.label_files[0], "labels.txt");
+    assert_null(w->got.label_files[1]);
+    assert_string_equal(w->got.mixes, w->model.mixes);
+    /* All else lies in the record itself. Bytes between fields are zero in both. */
+    struct served_model rest;
+    memcpy(&rest, &w->got, sizeof(rest));
+    rest.memory = w->model.memory;
+    rest.signature = w->model.signature;
+    rest.reference_dims = w->model.reference_dims;
+    rest.formats = w->model.formats;
+    rest.label_files = w->model.label_files;
+    rest.labels = w->model.labels;
+    rest.mixes = w->model.mixes;
+    for (uint32_t t = 0; t < 3; t++) {
+        assert_string_equal(rest.on[t].type, w->model.on[t].type);
+        rest.on[t].type = w->model.on[t].type;
+    }
+    assert_memory_equal(&w->model, &rest, sizeof(rest));
     assert_int_equal(w->read_count, 2);
     for (uint32_t i = 0; i < 2; i++) {
         assert_string_equal(w->read[i].type, w->profiles[i].type);
@@ -159,6 +188,7 @@ static void prepare(struct world *w) {
     m->signature.inputs[m->signature.input_count++] = (struct tensor_spec){"image", DATATYPE_UINT8, 4, {-1, -1, 9, 3}};
     memcpy(m->reference_dims[3], (int64_t[]){1, 8, 9, 3}, 4 * sizeof(int64_t));
     m->prepared = 1u << 0 | 1u << 3;
+    assert_int_equal(preparations_room(m, &w->err), 0);
     m->preparations[0] = (struct served_preparation){.bytes_max = 1,
                                                      .pixels_max = (uint32_t)PREPARE_PIXELS_MAX,
                                                      .file = "p.onnx",
@@ -185,9 +215,9 @@ static void prepared_inputs_come_back_as_they_were(void **state) {
     assert_int_equal(got->bytes, contents->bytes);
     assert_memory_equal(got->data, contents->data, contents->bytes);
     w->got.preparations[0].contents = contents;
-    assert_memory_equal(w->got.preparations, w->model.preparations, sizeof(w->got.preparations));
+    assert_memory_equal(w->got.preparations, w->model.preparations, 4 * sizeof(w->got.preparations[0]));
     w->got.preparations[0].contents = got;
-    assert_memory_equal(&w->got.offered, &w->model.offered, sizeof(w->got.offered));
+    signatures_equal(&w->got.offered, &w->model.offered);
     assert_int_equal(served_model_offered(&w->got)->inputs[3].type, DATATYPE_BYTES);
     assert_true(model_description_hash(&w->model) == model_description_hash(&w->got));
     free(text);
@@ -273,7 +303,7 @@ static void shapes_of_the_file_come_back_as_they_were(void **state) {
     char *text = described(w, &bytes);
     if (read_back(w, text, bytes))
         fail_msg("%s", w->err.text);
-    assert_memory_equal(&w->got.signature, s, sizeof(*s));
+    signatures_equal(&w->got.signature, s);
     json_t *root = json_loadb(text, bytes, JSON_ALLOW_NUL, NULL);
     json_t *input = json_array_get(json_object_get(root, "inputs"), 1);
     json_object_set_new(input, "file_shape", json_pack("[i]", 1));
@@ -505,21 +535,33 @@ static void what_cannot_be_written_is_said(void **state) {
     char *text = malloc(MODEL_DESCRIPTION_BYTES_MAX);
     assert_non_null(text);
     memset(text, 'a', MODEL_DESCRIPTION_BYTES_MAX);
-    assert_int_equal(labels_take(text, MODEL_DESCRIPTION_BYTES_MAX, &w->model.labels[1], NULL), 0);
+    struct labels *labels;
+    assert_int_equal(labels_take(text, MODEL_DESCRIPTION_BYTES_MAX, &labels, NULL), 0);
+    assert_int_equal(served_model_labels_take(&w->model, 1, labels, NULL), 0);
     assert_null(model_description_write(&w->model, w->profiles, w->profile_count, NULL, &w->err));
 }
 
-/* A model like the world's, without labels of its own. */
-static struct served_model *copy_of(const struct world *w) {
-    struct served_model *copy = malloc(sizeof(*copy));
-    assert_non_null(copy);
+/* Makes a model like the world's, with tensors, but no labels or files of its own. */
+static void copy_make(const struct world *w, struct served_model *copy) {
+    served_model_release(copy);
     memcpy(copy, &w->model, sizeof(*copy));
-    return copy;
+    copy->memory = NULL;
+    specs_set(copy, w->model.signature);
+    memcpy(copy->reference_dims, w->model.reference_dims, TENSORS_MAX * sizeof(copy->reference_dims[0]));
+    memcpy(copy->formats, w->model.formats, TENSORS_MAX);
+    memcpy(copy->label_files, w->model.label_files, TENSORS_MAX * sizeof(copy->label_files[0]));
+    memcpy(copy->labels, w->model.labels, TENSORS_MAX * sizeof(copy->labels[0]));
+    if (!copy->prepared)
+        return;
+    copy->preparations = mem_pool_take(&copy->memory, 4 * sizeof(copy->preparations[0]));
+    memcpy(copy->preparations, w->model.preparations, 4 * sizeof(copy->preparations[0]));
 }
 
 static void what_is_of_a_machine_makes_no_difference(void **state) {
     struct world *w = *state;
-    struct served_model *other = copy_of(w);
+    struct served_model *other = calloc(1, sizeof(*other));
+    assert_non_null(other);
+    copy_make(w, other);
     char text[256];
     other->batch_max = 1;
     other->slo_ns++; /* chosen */
@@ -528,22 +570,24 @@ static void what_is_of_a_machine_makes_no_difference(void **state) {
     other->shape_secret.words[1]++;
     memset(&other->instances, 0, sizeof(other->instances));
     memset(other->on, 0, sizeof(other->on));
-    strcpy(other->path, "/elsewhere");
-    strcpy(other->folder, "/elsewhere");
+    other->path = "/elsewhere";
+    other->folder = "/elsewhere";
     other->state = MODEL_UNAVAILABLE;
     assert_true(model_description_hash(other) == model_description_hash(&w->model));
     model_description_difference(other, &w->model, text, sizeof(text));
     assert_string_equal(text, "");
-    free(other);
+    served_models_free(other, 1);
 }
 
 static void what_differs_is_named_with_both_values(void **state) {
     struct world *w = *state;
-    struct served_model *other = copy_of(w);
+    struct served_model *other = calloc(1, sizeof(*other));
+    assert_non_null(other);
+    copy_make(w, other);
     char text[256];
 #define DIFFERS(change, want)                                                                                          \
     do {                                                                                                               \
-        memcpy(other, &w->model, sizeof(*other));                                                                      \
+        copy_make(w, other);                                                                                           \
         change;                                                                                                        \
         assert_true(model_description_hash(other) != model_description_hash(&w->model));                               \
         model_description_difference(&w->model, other, text, sizeof(text));                                            \
@@ -559,6 +603,7 @@ static void what_differs_is_named_with_both_values(void **state) {
     DIFFERS(other->weight = 1, "weight is 0.30000000000000004 here and 1.0 there");
     DIFFERS(other->queue.rules[1].delay = true, "queue.rules[1].delay is false here and true there");
     DIFFERS(other->formats[1] = IMAGE_NHWC, "inputs[1].format is \"none\" here and \"nhwc\" there");
+    specs_set(&w->got, w->model.signature);
     labels_put(&w->got, 0, "tabby cat\ndog\n", 14);
     DIFFERS(other->labels[0] = w->got.labels[0],
             "outputs[0].labels is 7 entries here and [\"tabby cat\",\"dog\"] there");
@@ -576,7 +621,7 @@ static void what_differs_is_named_with_both_values(void **state) {
             "inputs[0].prepare.contents is \"a10da211a525dc59042960d542f9aaf9\" here and "
             "\"6d16e801ba1afee7d7ed6d966bae788c\" there");
     free(changed);
-    free(other);
+    served_models_free(other, 1);
 }
 
 /* What an operator sees of such a model: 1000 labels, tables up to 1024 on two types. */
@@ -596,13 +641,14 @@ static void a_description_is_small(void **state) {
     m->version = m->slo_ns = 1;
     m->batch_max = PROFILE_LONG;
     m->weight = 1;
-    m->signature = (struct signature){.inputs = {{"data", DATATYPE_FP32, 4, {-1, 3, 224, 224}}},
-                                      .outputs = {{"class", DATATYPE_FP32, 2, {-1, 1000}}},
-                                      .input_count = 1,
-                                      .output_count = 1,
-                                      .batched = true};
+    specs_set(m, (struct signature){.inputs = SPECS({"data", DATATYPE_FP32, 4, {-1, 3, 224, 224}}),
+                                    .outputs = SPECS({"class", DATATYPE_FP32, 2, {-1, 1000}}),
+                                    .input_count = 1,
+                                    .output_count = 1,
+                                    .batched = true});
     m->item_elements = 3 * 224 * 224;
-    assert_int_equal(labels_take(labels, bytes, &m->labels[0], NULL), 0);
+    labels_put(m, 0, labels, bytes);
+    free(labels);
     profile_put(w, "cpu", PROFILE_LONG, (int64_t[]){12345678, 81234567, 9912345678});
     profile_put(w, "cuda", PROFILE_LONG, (int64_t[]){1234567, 2345678, 123456789});
     text = described(w, &bytes);

@@ -256,7 +256,7 @@ static void ensembles_need_no_files(void **state) {
     assert_int_equal(bare->state, MODEL_LOADING);
     assert_int_equal(bare->version, 1);
     assert_string_equal(bare->platform, "ensemble");
-    assert_string_equal(bare->path, "");
+    assert_null(bare->path);
     assert_int_equal(bare->batch_max, 1);
     assert_false(bare->signature.batched);
     assert_int_equal(bare->signature.inputs[0].rank, 1);
@@ -332,8 +332,7 @@ static int scan_two(struct world *w, const char *first, const char *second, cons
     struct repositories from = {.paths = paths, .count = second ? 2 : 1, .name = name};
     in_root(w, one, first);
     in_root(w, other, second ? second : "");
-    served_model_ensembles_free(w->models, w->count);
-    free(w->models);
+    served_models_free(w->models, w->count);
     w->models = NULL;
     w->count = 0;
     return repository_scan(&from, &w->models, &w->count, &w->err);
@@ -409,8 +408,7 @@ static struct served_model *library_scan(struct world *w, const char *folder, bo
     struct repositories from = {.paths = paths, .count = 1, .op_library_dir = shared, .brought = brought};
     in_root(w, path, folder);
     in_root(w, shared, "shared");
-    served_model_ensembles_free(w->models, w->count);
-    free(w->models);
+    served_models_free(w->models, w->count);
     w->models = NULL;
     w->count = 0;
     assert_int_equal(repository_scan(&from, &w->models, &w->count, &w->err), 0);
@@ -426,11 +424,11 @@ static void libraries_of_operators_are_found(void **state) {
     put(w, "shared/b.so", "x");
     put(w, "m/config.pbtxt", "model_operations { op_library_filename: [ 'lib/a.so', 'b.so' ] }");
     model = library_scan(w, "m", false);
-    assert_text(w, model->op_libraries.paths[0], "@/m/lib/a.so"); /* its own first */
-    assert_text(w, model->op_libraries.paths[1], "@/shared/b.so");
-    assert_string_equal(model->op_libraries.paths[2], "");
+    assert_text(w, model->op_libraries->paths[0], "@/m/lib/a.so"); /* its own first */
+    assert_text(w, model->op_libraries->paths[1], "@/shared/b.so");
+    assert_string_equal(model->op_libraries->paths[2], "");
     model = library_scan(w, "m", true);
-    assert_text(w, model->op_libraries.paths[0], "@/shared/lib/a.so");
+    assert_text(w, model->op_libraries->paths[0], "@/shared/lib/a.so");
     put(w, "m/config.pbtxt", "model_operations { op_library_filename: '../shared/b.so' }");
     library_scan(w, "m", false);
     assert_refused(w, "m",

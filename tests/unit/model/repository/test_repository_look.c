@@ -76,13 +76,13 @@ static void one_model_is_found(void **state) {
     assert_int_equal(repository_find(&from, "folder", &model, &count, &err), 0);
     assert_int_equal(model->version, 3);
     assert_int_equal(model->state, MODEL_LOADING);
-    free(model);
+    served_models_free(model, count);
     assert_int_equal(repository_find(&from, "flat", &model, &count, &err), 0);
     assert_text(w, model->path, "@/flat.onnx");
-    free(model);
+    served_models_free(model, count);
     assert_int_equal(repository_find(&from, "both", &model, &count, &err), 0);
     assert_int_equal(model->state, MODEL_UNAVAILABLE);
-    free(model);
+    served_models_free(model, count);
     assert_int_equal(repository_find(&from, "empty", &model, &count, &err), -ENOENT);
     assert_int_equal(repository_find(&from, "none", &model, &count, &err), -ENOENT);
     assert_int_equal(repository_find(&from, "../x", &model, &count, &err), -ENOENT);
@@ -121,11 +121,11 @@ static void several_repositories_are_one(void **state) {
     assert_string_equal(holder, one);
     assert_int_equal(repository_find(&from, "b", &model, &count, &err), 0);
     assert_text(w, model->path, "@/other/b.onnx");
-    free(model);
+    served_models_free(model, count);
     assert_int_equal(repository_find(&from, "both", &model, &count, &err), 0);
     assert_int_equal(model->state, MODEL_UNAVAILABLE);
     assert_text(w, model->reason, "@/other/both.onnx: a second model of the name 'both'; the first is @/one/both");
-    free(model);
+    served_models_free(model, count);
     assert_true(repository_stamp(&from, "both") != repository_stamp(&first, "both"));
     /* the same files, in another repository */
     uint64_t before = repository_stamp(&from, "a");
@@ -161,7 +161,7 @@ static void check_override(const struct world *w, const struct model_override *o
     assert_string_equal(model->reason, "");
     assert_int_equal(model->version, version);
     assert_int_equal(access(model->path, R_OK), 0);
-    free(model);
+    served_models_free(model, count);
     temporary_folder_remove(&folder);
     assert_int_equal(access(folder.path, F_OK), -1);
 }

@@ -43,8 +43,7 @@ static inline void put(const struct world *w, const char *name, const char *text
 static inline int scan(struct world *w, const char *name) {
     char path[256];
     in_root(w, path, name);
-    served_model_ensembles_free(w->models, w->count);
-    free(w->models);
+    served_models_free(w->models, w->count);
     w->models = NULL;
     w->count = 0;
     w->err.text[0] = '\0';
@@ -84,8 +83,7 @@ static inline int world_make(void **state) {
 static inline int world_remove(void **state) {
     struct world *w = *state;
     int rc = folder_remove(w->root);
-    served_model_ensembles_free(w->models, w->count);
-    free(w->models);
+    served_models_free(w->models, w->count);
     free(w);
     return rc;
 }

@@ -16,6 +16,7 @@
 #include "sched/threads/central_thread.h"
 #include "sched/threads/model_thread.h"
 #include "sched/threads/rank_thread.h"
+#include "specs.h"
 #include "unit/cmocka_all.h"
 
 #define PORTS        2
@@ -64,9 +65,12 @@ static void model_make(struct rig *rig, uint32_t i, bool variable) {
     struct tensor_spec spec = {.name = "x", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, variable ? -1 : 4}};
 
     snprintf(m->name, sizeof(m->name), "m%u", i);
-    m->signature =
-        (struct signature){.input_count = 1, .output_count = 1, .batched = true, .variable_shapes = variable};
-    m->signature.inputs[0] = m->signature.outputs[0] = spec;
+    specs_set(m, (struct signature){.input_count = 1,
+                                    .output_count = 1,
+                                    .batched = true,
+                                    .variable_shapes = variable,
+                                    .inputs = &spec,
+                                    .outputs = &spec});
     m->batch_max = BATCH_MAX;
     m->slo_ns = 50 * NS_PER_MS;
     atomic_init(&m->state, MODEL_READY);
@@ -251,8 +255,10 @@ static void rig_stop(struct rig *rig) {
     for (uint32_t f = 0; f < PORTS; f++)
         port_destroy(rig->ports[f]);
     wiring_destroy(&rig->wiring);
-    for (uint32_t i = 0; i < SERVED; i++)
+    for (uint32_t i = 0; i < SERVED; i++) {
         free(rig->profiles[i]);
+        served_model_release(&rig->models[i]);
+    }
     free(rig);
 }
 

@@ -10,6 +10,7 @@
 #include "core/system/clock.h"
 #include "front/request/infer_counters.h"
 #include "model/repository/model_description.h"
+#include "specs.h"
 #include "unit/server/world.h"
 
 static const char cluster[] = "cluster: {accelerators: 1, type: test}\n"
@@ -26,6 +27,8 @@ static void begin(struct frontend_world *f) {
     world_plan(&f->world, cluster);
     struct server_config config = world_config(&f->world, &policy_deferred);
     world_begin(&f->world, &config);
+    for (uint32_t i = 0; i < f->world.deployment.model_count; i++)
+        served_model_release(&f->world.deployment.models[i]);
     f->models =
         cluster_models_create(&f->world.server->config, &f->world.server->models, &f->world.server->readiness, NULL);
     assert_non_null(f->models);
@@ -46,23 +49,26 @@ static uint32_t serve_contents(struct frontend_world *f, const char *of, const c
     size_t bytes;
     assert_true(profile.profile && contents);
     profile_set_line(profile.profile, 4, NS_PER_MS, NS_PER_MS);
+    served_model_release(&model);
     model = (struct served_model){
         .name = "m",
         .version = 1,
         .platform = "onnxruntime_onnx",
-        .signature = {.inputs = {{"x", DATATYPE_UINT8, 4, {-1, 2, 2, 3}}},
-                      .outputs = {{"y", DATATYPE_FP32, 2, {-1, 1}}},
-                      .input_count = 1,
-                      .output_count = 1,
-                      .batched = true},
         .batch_max = 4,
         .slo_ns = 50 * NS_PER_MS,
         .weight = 1,
         .item_elements = 12,
-        .reference_dims = {{1, 2, 2, 3}},
         .prepared = file || image,
-        .preparations = {{.bytes_max = image ? 1 << 20 : 0, .pixels_max = image ? 1 << 20 : 0, .image_line = 2}},
     };
+    specs_set(&model, (struct signature){.inputs = SPECS({"x", DATATYPE_UINT8, 4, {-1, 2, 2, 3}}),
+                                         .outputs = SPECS({"y", DATATYPE_FP32, 2, {-1, 1}}),
+                                         .input_count = 1,
+                                         .output_count = 1,
+                                         .batched = true});
+    memcpy(model.reference_dims[0], (int64_t[]){1, 2, 2, 3}, 4 * sizeof(int64_t));
+    model.preparations = mem_pool_take(&model.memory, sizeof(*model.preparations));
+    model.preparations[0] = (struct served_preparation){
+        .bytes_max = image ? 1 << 20 : 0, .pixels_max = image ? 1 << 20 : 0, .image_line = 2};
     strcpy(model.contents, of);
     if (file) {
         struct served_preparation *p = &model.preparations[0];

@@ -12,6 +12,7 @@
 #include "model/config/model_config.h"
 #include "model/profile/prepare.h"
 #include "sched/plan/split.h"
+#include "specs.h"
 #include "unit/cmocka_all.h"
 
 #define MS NS_PER_MS
@@ -53,8 +54,6 @@ static void tensor_add(struct tensor_spec *specs, uint32_t *count, const char *n
 
 static void steps_set(struct fixture *f, uint32_t m, const char *text) {
     struct model_config config = {0};
-    ensemble_free(f->models[m].ensemble);
-    f->models[m].ensemble = NULL;
     assert_int_equal(model_config_read_text("c", text, strlen(text), true, &config, &f->err), 0);
     assert_int_equal(served_model_make_ensemble(&f->models[m], &config, &f->err), 0);
     model_config_release(&config);
@@ -75,6 +74,7 @@ static int fixture_make(void **state) {
         model->version = 1;
         model->batch_max = 16;
         model->state = MODEL_READY;
+        specs_set(model, (struct signature){.input_count = 0});
         tensor_add(model->signature.inputs, &model->signature.input_count, "i");
         if (m == D)
             tensor_add(model->signature.inputs, &model->signature.input_count, "j");
@@ -96,6 +96,8 @@ static int fixture_free(void **state) {
     ensemble_release(&f->models[OTHER]);
     for (uint32_t m = A; m <= D; m++)
         free((void *)f->profiles[m]);
+    for (uint32_t m = 0; m < COUNT; m++)
+        served_model_release(&f->models[m]);
     free(f);
     return 0;
 }

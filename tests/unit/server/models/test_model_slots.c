@@ -50,7 +50,7 @@ static int load(struct control_rig *rig, struct model_slots *slots, const char *
     uint32_t count, slot;
     assert_int_equal(repository_find(&rig->control.from, name, &found, &count, err), 0);
     int rc = model_slot_load(slots, found, &slot, err);
-    free(found);
+    served_models_free(found, count);
     return rc ? rc : (int)slot;
 }
 

@@ -13,8 +13,8 @@
 #include "front/bulk/inbox.h"
 #include "front/request/repository_order.h"
 #include "model/repository/model_index.h"
-#include "server/process/isolated_channel.h"
 #include "server/models/repository_control.h"
+#include "server/process/isolated_channel.h"
 #include "unit/cmocka_all.h"
 
 #define PROCESSES 2

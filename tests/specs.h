@@ -1,0 +1,26 @@
+/* specs.h - inputs and outputs of the models of tests. */
+#pragma once
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "model/config/served_model.h"
+
+/* The specs of a signature: .inputs = SPECS({"x", DATATYPE_FP32, 2, {-1, 4}}). They live as long as the block. */
+#define SPECS(...)                                                                                                     \
+    (struct tensor_spec[]) {                                                                                           \
+        __VA_ARGS__                                                                                                    \
+    }
+
+/* Gives a model a signature, with room for any number of tensors, until served_model_release(). */
+static inline void specs_set(struct served_model *model, struct signature signature) {
+    struct signature_room *room = calloc(1, sizeof(*room));
+    signature_room_fill(room, &signature);
+    room->signature.input_count = room->signature.output_count = TENSORS_MAX;
+    int rc = served_model_tensors_set(model, &room->signature, NULL);
+    assert(rc == 0);
+    (void)rc;
+    model->signature.input_count = signature.input_count;
+    model->signature.output_count = signature.output_count;
+    free(room);
+}
