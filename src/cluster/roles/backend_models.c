@@ -21,8 +21,7 @@
 /* Writes the description of a model. In a cluster, backends may run one model in batches of different sizes, on
  * accelerators of different kinds. Twins run it alike: there, a model that comes with another such configuration is
  * another model, which replaces the one before; so the fingerprint of its contents is made to tell. NULL with a
- * sentence.
- */
+ * sentence. */
 static char *description_write(const struct backend_link *l, uint32_t m, const struct described_profile *profiles,
                                uint32_t count, struct sy_error *err) {
     const struct served_model *model = &l->config.models[m];

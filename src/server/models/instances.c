@@ -13,8 +13,8 @@ void instances_place(struct served_model *model, const struct server_accelerator
     for (uint32_t t = 0; t < type_count; t++) {
         const struct server_accelerators *a = &accelerators[t];
         bool emulated = a->engine->emulate, cuda = a->provider && strcmp(a->provider, "cuda") == 0;
-        model->on[t] = (struct served_on){.count = a->count, .gpu = emulated || cuda, .emulated = emulated};
-        memcpy(model->on[t].type, a->type, sizeof(a->type));
+        model->on[t] =
+            (struct served_on){.type = a->type, .count = a->count, .gpu = emulated || cuda, .emulated = emulated};
         *(model->on[t].gpu ? &gpus : &cpus) += accelerators[t].count;
     }
     if ((wanted == INSTANCES_ON_CPUS && !cpus) || (wanted == INSTANCES_ON_GPUS && !gpus)) {
